@@ -1,0 +1,79 @@
+//! The temporary folder that holds everything of one server.
+
+use std::fs::{self, DirBuilder};
+use std::io::ErrorKind;
+use std::os::unix::fs::{DirBuilderExt, symlink};
+use std::path::{Path, PathBuf};
+use std::process;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use crate::Error;
+use crate::account::Account;
+
+static NEXT: AtomicU32 = AtomicU32::new(0);
+
+/// A folder that is removed when this is dropped.
+///
+/// The supervisor removes the folder too, because a killed process drops nothing; this is for the time before there
+/// is a supervisor, and for errors on the way.
+#[derive(Debug)]
+pub(crate) struct Folder(PathBuf);
+
+impl Folder {
+    /// Makes a new, empty folder that only the account can enter.
+    pub(crate) fn create(account: Account) -> Result<Self, Error> {
+        let parent = std::env::temp_dir();
+        loop {
+            // A folder of a killed process with our pid may still be there, so the name is tried, not trusted.
+            let name = format!(
+                "gapless-postgres-{}-{}",
+                process::id(),
+                NEXT.fetch_add(1, Ordering::Relaxed)
+            );
+            let path = parent.join(name);
+            match DirBuilder::new().mode(0o700).create(&path) {
+                Ok(()) => {
+                    let folder = Self(path);
+                    account.give(&folder.0)?;
+                    return Ok(folder);
+                }
+                Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(Error::io(format!("creating {}", path.display()))(error)),
+            }
+        }
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        // Nobody is left to tell when this fails, and usually the supervisor was faster.
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Copies a folder with all that is in it, links as links, and hands the copy to the account.
+pub(crate) fn copy_tree(from: &Path, to: &Path, account: Account) -> Result<(), Error> {
+    let failed = || Error::io(format!("copying {} to {}", from.display(), to.display()));
+    fs::create_dir_all(to).map_err(failed())?;
+    account.give(to)?;
+    for entry in fs::read_dir(from).map_err(failed())? {
+        let entry = entry.map_err(failed())?;
+        let kind = entry.file_type().map_err(failed())?;
+        let target = to.join(entry.file_name());
+        if kind.is_dir() {
+            copy_tree(&entry.path(), &target, account)?;
+        } else if kind.is_symlink() {
+            let points_to = fs::read_link(entry.path()).map_err(failed())?;
+            symlink(points_to, &target).map_err(failed())?;
+            account.give_link(&target)?;
+        } else {
+            fs::copy(entry.path(), &target).map_err(failed())?;
+            account.give(&target)?;
+        }
+    }
+    Ok(())
+}

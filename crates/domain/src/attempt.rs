@@ -1,0 +1,87 @@
+//! Attempts: the signed transactions of a slot.
+
+use alloy_primitives::{B256, Bytes};
+
+use crate::names::names;
+use crate::nonce::Nonce;
+use crate::payload::Fees;
+use crate::text::NodeText;
+use crate::time::Timestamp;
+
+names! {
+    /// What a signed transaction does for its slot. A cancel that is bumped is still a cancel: the kind says whose effect
+    /// it carries, so that the mined hash alone tells how the intent ended.
+    AttemptKind {
+        Original = "original",
+        Bump = "bump",
+        Replace = "replace",
+        Cancel = "cancel",
+        Fill = "fill",
+    }
+}
+
+impl AttemptKind {
+    /// Does mining it bring about what the intent asked for?
+    pub fn carries_payload(self) -> bool {
+        match self {
+            AttemptKind::Original | AttemptKind::Bump | AttemptKind::Replace => true,
+            AttemptKind::Cancel | AttemptKind::Fill => false,
+        }
+    }
+}
+
+/// A signed transaction that is about to be made durable. Its bytes may go to a node only after that (P3).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NewAttempt {
+    pub nonce: Nonce,
+    /// Counts the attempts of a slot from 0.
+    pub ordinal: u16,
+    pub kind: AttemptKind,
+    pub hash: B256,
+    pub raw: Bytes,
+    pub fees: Fees,
+}
+
+/// A durable attempt.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Attempt {
+    pub nonce: Nonce,
+    pub ordinal: u16,
+    pub kind: AttemptKind,
+    pub hash: B256,
+    pub raw: Bytes,
+    pub fees: Fees,
+    pub created_at: Timestamp,
+    /// How often it was given to a node, as far as we know.
+    pub sends: u32,
+    pub last_sent_at: Option<Timestamp>,
+    pub last_outcome: Option<(SendOutcome, NodeText)>,
+}
+
+/// What came of one send, to be kept with its attempt.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SendReport {
+    pub nonce: Nonce,
+    pub hash: B256,
+    pub outcome: SendOutcome,
+    pub text: NodeText,
+}
+
+names! {
+    /// What a node's answer to a send means. Only a mined hash decides anything (P9); this decides what to try next.
+    SendOutcome {
+        Accepted = "accepted",
+        AlreadyKnown = "already_known",
+        NonceTooLow = "nonce_too_low",
+        NonceTooHigh = "nonce_too_high",
+        ReplacementUnderpriced = "replacement_underpriced",
+        Underpriced = "underpriced",
+        InsufficientFunds = "insufficient_funds",
+        Rejected = "rejected",
+        Wait = "wait",
+        PoolFull = "pool_full",
+        RateLimited = "rate_limited",
+        Unavailable = "unavailable",
+        Unknown = "unknown",
+    }
+}

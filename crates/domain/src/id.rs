@@ -1,0 +1,317 @@
+//! Names of things: chains, submitters, requests, transactions.
+//!
+//! Each has exactly one canonical form, made on construction, so that two spellings of one account can never hold two
+//! leases or two nonce cursors.
+
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use alloy_primitives::Address;
+use uuid::Uuid;
+
+use crate::limits::Limits;
+
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum IdError {
+    #[error("a chain id is namespace:reference, as in eip155:1")]
+    ChainShape,
+    #[error("a chain namespace has 3 to 8 characters of a-z, 0-9 and -")]
+    ChainNamespace,
+    #[error("a chain reference has 1 to 32 characters of a-z, A-Z, 0-9, - and _")]
+    ChainReference,
+    #[error("the reference of an eip155 chain is a decimal number without leading zeros, from 1 to 2^64 - 1")]
+    EvmChainReference,
+    #[error("a submitter is chain:address, as in eip155:1:0x…")]
+    SubmitterShape,
+    #[error("an eip155 address is 0x and 40 hex digits")]
+    EvmAddress,
+    #[error("the letter case of the address does not match its EIP-55 checksum; check it for a typing error")]
+    EvmChecksum,
+    #[error("an address has 1 to 128 characters of a-z, A-Z, 0-9, -, . and %")]
+    Address,
+    #[error("a request id is not empty")]
+    RequestIdEmpty,
+    #[error("a request id has at most {limit} bytes")]
+    RequestIdTooLong { limit: usize },
+    #[error("a request id has no control characters and no white space at its ends")]
+    RequestIdCharacters,
+    #[error("a transaction id is a UUID")]
+    TxId,
+}
+
+/// A CAIP-2 chain id.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ChainId(Arc<str>);
+
+impl ChainId {
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    pub fn namespace(&self) -> &str {
+        self.0.split_once(':').map_or("", |(namespace, _)| namespace)
+    }
+
+    pub fn reference(&self) -> &str {
+        self.0.split_once(':').map_or("", |(_, reference)| reference)
+    }
+
+    pub fn is_evm(&self) -> bool {
+        self.namespace() == "eip155"
+    }
+
+    /// The EIP-155 chain number, for chains that have one.
+    pub fn evm_number(&self) -> Option<u64> {
+        if self.is_evm() { self.reference().parse().ok() } else { None }
+    }
+}
+
+impl FromStr for ChainId {
+    type Err = IdError;
+
+    fn from_str(text: &str) -> Result<Self, IdError> {
+        let (namespace, reference) = text.split_once(':').ok_or(IdError::ChainShape)?;
+        let namespace_ok = (3..=8).contains(&namespace.len())
+            && namespace.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-');
+        if !namespace_ok {
+            return Err(IdError::ChainNamespace);
+        }
+        let reference_ok = (1..=32).contains(&reference.len())
+            && reference.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_');
+        if !reference_ok {
+            return Err(IdError::ChainReference);
+        }
+        if namespace == "eip155" {
+            let number: u64 = reference.parse().map_err(|_| IdError::EvmChainReference)?;
+            if number == 0 || number.to_string() != reference {
+                return Err(IdError::EvmChainReference);
+            }
+        }
+        Ok(ChainId(text.into()))
+    }
+}
+
+/// One signing account on one chain, as CAIP-10. EVM addresses are kept in their EIP-55 form.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SubmitterId {
+    text: Arc<str>,
+    chain: ChainId,
+}
+
+impl SubmitterId {
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    pub fn chain(&self) -> &ChainId {
+        &self.chain
+    }
+
+    pub fn address(&self) -> &str {
+        self.text.get(self.chain.as_str().len() + 1..).unwrap_or("")
+    }
+
+    /// The 20 bytes of the address, on EVM chains.
+    pub fn evm_address(&self) -> Option<Address> {
+        if self.chain.is_evm() { self.address().parse().ok() } else { None }
+    }
+}
+
+impl FromStr for SubmitterId {
+    type Err = IdError;
+
+    fn from_str(text: &str) -> Result<Self, IdError> {
+        let (chain, address) = text.rsplit_once(':').ok_or(IdError::SubmitterShape)?;
+        if !chain.contains(':') {
+            return Err(IdError::SubmitterShape);
+        }
+        let chain: ChainId = chain.parse()?;
+        let address = if chain.is_evm() { canonical_evm_address(address)? } else { plain_address(address)? };
+        Ok(SubmitterId { text: format!("{chain}:{address}").into(), chain })
+    }
+}
+
+/// Mixed case is a checksum and has to be right; all of one case says nothing and is taken as it is.
+fn canonical_evm_address(text: &str) -> Result<String, IdError> {
+    let digits = text.strip_prefix("0x").ok_or(IdError::EvmAddress)?;
+    if digits.len() != 40 || !digits.bytes().all(|b| b.is_ascii_hexdigit()) {
+        return Err(IdError::EvmAddress);
+    }
+    let address: Address = text.parse().map_err(|_| IdError::EvmAddress)?;
+    let checksummed = address.to_checksum(None);
+    let mixed = digits.bytes().any(|b| b.is_ascii_lowercase()) && digits.bytes().any(|b| b.is_ascii_uppercase());
+    if mixed && checksummed != text {
+        return Err(IdError::EvmChecksum);
+    }
+    Ok(checksummed)
+}
+
+fn plain_address(text: &str) -> Result<String, IdError> {
+    let ok = (1..=128).contains(&text.len())
+        && text.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'%'));
+    if ok { Ok(text.to_owned()) } else { Err(IdError::Address) }
+}
+
+/// The caller's own name for an intent, unique per submitter for ever.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RequestId(Arc<str>);
+
+impl RequestId {
+    pub fn new(text: &str, limits: &Limits) -> Result<Self, IdError> {
+        if text.is_empty() {
+            return Err(IdError::RequestIdEmpty);
+        }
+        if text.len() > limits.request_id_bytes {
+            return Err(IdError::RequestIdTooLong { limit: limits.request_id_bytes });
+        }
+        if text.chars().any(char::is_control) || text.trim() != text {
+            return Err(IdError::RequestIdCharacters);
+        }
+        Ok(RequestId(text.into()))
+    }
+
+    /// A request id that a store already holds; limits may have changed since.
+    pub fn restore(text: &str) -> Self {
+        RequestId(text.into())
+    }
+
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+/// Gapless's own name for an intent: opaque to callers, ordered in time for the database's sake (UUID version 7).
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TxId(Uuid);
+
+impl TxId {
+    pub const fn from_uuid(uuid: Uuid) -> Self {
+        TxId(uuid)
+    }
+
+    pub const fn uuid(self) -> Uuid {
+        self.0
+    }
+}
+
+impl FromStr for TxId {
+    type Err = IdError;
+
+    fn from_str(text: &str) -> Result<Self, IdError> {
+        Uuid::parse_str(text).map(TxId).map_err(|_| IdError::TxId)
+    }
+}
+
+impl fmt::Display for TxId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl fmt::Debug for TxId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+macro_rules! shown_as_text {
+    ($($name:ty),+) => {$(
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(self.as_str())
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(self.as_str())
+            }
+        }
+    )+};
+}
+
+shown_as_text!(ChainId, SubmitterId, RequestId);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const CHECKSUMMED: &str = "eip155:31337:0xf39Fd6e51aad88F6F4ce6aB8827279cffFb92266";
+
+    /// proves N23
+    #[test]
+    fn one_address_in_any_letter_case_is_one_submitter() {
+        let canonical: SubmitterId = CHECKSUMMED.parse().unwrap();
+        let lower: SubmitterId = CHECKSUMMED.to_lowercase().parse().unwrap();
+        let upper: SubmitterId =
+            CHECKSUMMED.to_uppercase().replace("EIP155", "eip155").replace("0X", "0x").parse().unwrap();
+        assert_eq!(lower, canonical);
+        assert_eq!(upper, canonical);
+        assert_eq!(lower.as_str(), CHECKSUMMED);
+        assert_eq!(lower.address(), "0xf39Fd6e51aad88F6F4ce6aB8827279cffFb92266");
+    }
+
+    #[test]
+    fn a_wrong_checksum_is_a_typing_error() {
+        let typo = CHECKSUMMED.replace("0xf39F", "0xF39F");
+        assert_eq!(typo.parse::<SubmitterId>(), Err(IdError::EvmChecksum));
+    }
+
+    #[test]
+    fn malformed_ids_are_refused() {
+        for text in [
+            "",
+            "eip155",
+            "eip155:",
+            ":1",
+            "eip155:01",
+            "eip155:0",
+            "eip155:-1",
+            "EIP155:1",
+            "ab:1",
+            "eip155:1 ",
+            "toolongns:1",
+        ] {
+            assert!(text.parse::<ChainId>().is_err(), "{text:?}");
+        }
+        for text in [
+            "eip155:1",
+            "eip155:1:",
+            "eip155:1:0x12",
+            "eip155:1:f39Fd6e51aad88F6F4ce6aB8827279cffFb92266",
+            "stellar:testnet:a b",
+        ] {
+            assert!(text.parse::<SubmitterId>().is_err(), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn other_chains_keep_their_letters() {
+        let id: SubmitterId = "stellar:testnet:GDLEWFXV".parse().unwrap();
+        assert_eq!(id.chain().as_str(), "stellar:testnet");
+        assert_eq!(id.address(), "GDLEWFXV");
+        assert_eq!(id.evm_address(), None);
+    }
+
+    #[test]
+    fn request_ids_have_limits() {
+        let limits = Limits::default();
+        assert!(RequestId::new("order-42", &limits).is_ok());
+        assert_eq!(RequestId::new("", &limits), Err(IdError::RequestIdEmpty));
+        assert_eq!(RequestId::new("a\0b", &limits), Err(IdError::RequestIdCharacters));
+        assert_eq!(RequestId::new(" a", &limits), Err(IdError::RequestIdCharacters));
+        assert!(RequestId::new(&"x".repeat(limits.request_id_bytes + 1), &limits).is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn canonical_form_is_a_fixed_point(bytes in any::<[u8; 20]>(), chain in 1_u64..) {
+            let text = format!("eip155:{chain}:{}", Address::from(bytes));
+            let id: SubmitterId = text.to_lowercase().parse().unwrap();
+            prop_assert_eq!(id.as_str().parse::<SubmitterId>().unwrap(), id.clone());
+            prop_assert_eq!(id.evm_address(), Some(Address::from(bytes)));
+        }
+    }
+}

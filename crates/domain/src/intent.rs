@@ -1,0 +1,289 @@
+//! What the business asked for, checked once, on construction.
+
+use crate::id::{RequestId, SubmitterId};
+use crate::limits::Limits;
+use crate::names::names;
+use crate::payload::{EvmCall, Fees, Payload};
+use crate::time::Timestamp;
+
+/// An accepted wish: whoever holds one knows that it is within all limits.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Intent {
+    submitter: SubmitterId,
+    request_id: RequestId,
+    payload: Payload,
+    speed: Speed,
+    valid_until: Option<Timestamp>,
+    metadata: Option<Metadata>,
+}
+
+/// The same, before the checks.
+#[derive(Clone, Debug)]
+pub struct IntentDraft {
+    pub submitter: SubmitterId,
+    pub request_id: String,
+    pub payload: Payload,
+    pub speed: Speed,
+    pub valid_until: Option<Timestamp>,
+    /// JSON text; the edge has parsed it.
+    pub metadata: Option<String>,
+}
+
+names! {
+    /// How much the caller pays for being quick.
+    Speed {
+        Slow = "slow",
+        Standard = "standard",
+        Fast = "fast",
+        Instant = "instant",
+    }
+}
+
+/// The caller's own JSON, kept as it came and never looked into.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Metadata(String);
+
+/// Everything that is wrong with a draft, each with the JSON pointer of the field.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{} of the intent's fields cannot be accepted", errors.len())]
+pub struct InvalidIntent {
+    pub errors: Vec<FieldError>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FieldError {
+    pub pointer: &'static str,
+    pub message: String,
+}
+
+impl Intent {
+    pub fn new(draft: IntentDraft, limits: &Limits) -> Result<Intent, InvalidIntent> {
+        let mut errors = Faults(Vec::new());
+        let request_id = match RequestId::new(&draft.request_id, limits) {
+            Ok(id) => Some(id),
+            Err(error) => {
+                errors.add("/requestId", error.to_string());
+                None
+            }
+        };
+        match &draft.payload {
+            Payload::Evm(call) => {
+                if !draft.submitter.chain().is_evm() {
+                    errors.add("/payload", format!("an EVM call cannot be sent on {}", draft.submitter.chain()));
+                }
+                check_call(call, limits, &mut errors);
+            }
+            Payload::External(external) => {
+                if external.hold_ms == 0 {
+                    errors.add("/hold", "a nonce is held for at least a millisecond".to_owned());
+                }
+            }
+        }
+        let metadata = draft.metadata.map(Metadata);
+        if let Some(metadata) = &metadata {
+            metadata.check(limits, &mut errors);
+        }
+        match request_id {
+            Some(request_id) if errors.0.is_empty() => Ok(Intent {
+                submitter: draft.submitter,
+                request_id,
+                payload: draft.payload,
+                speed: draft.speed,
+                valid_until: draft.valid_until,
+                metadata,
+            }),
+            _ => Err(InvalidIntent { errors: errors.0 }),
+        }
+    }
+
+    /// An intent that a store already holds. It was checked when it was accepted, and limits may have changed since.
+    pub fn restore(
+        submitter: SubmitterId,
+        request_id: RequestId,
+        payload: Payload,
+        speed: Speed,
+        valid_until: Option<Timestamp>,
+        metadata: Option<Metadata>,
+    ) -> Intent {
+        Intent { submitter, request_id, payload, speed, valid_until, metadata }
+    }
+
+    pub fn submitter(&self) -> &SubmitterId {
+        &self.submitter
+    }
+
+    pub fn request_id(&self) -> &RequestId {
+        &self.request_id
+    }
+
+    pub fn payload(&self) -> &Payload {
+        &self.payload
+    }
+
+    pub fn speed(&self) -> Speed {
+        self.speed
+    }
+
+    pub fn valid_until(&self) -> Option<Timestamp> {
+        self.valid_until
+    }
+
+    pub fn metadata(&self) -> Option<&Metadata> {
+        self.metadata.as_ref()
+    }
+}
+
+impl Metadata {
+    /// Metadata that a store already holds.
+    pub fn restore(json: String) -> Self {
+        Metadata(json)
+    }
+
+    pub fn as_json(&self) -> &str {
+        &self.0
+    }
+
+    fn check(&self, limits: &Limits, errors: &mut Faults) {
+        if self.0.len() > limits.metadata_bytes {
+            errors.add("/metadata", format!("metadata has at most {} bytes", limits.metadata_bytes));
+        }
+        if has_nul(&self.0) {
+            errors.add("/metadata", "metadata cannot hold the character NUL".to_owned());
+        }
+    }
+}
+
+/// Finds NUL, bare or as the escape `\u0000`, which is JSON but which PostgreSQL's jsonb cannot hold.
+fn has_nul(json: &str) -> bool {
+    let mut rest = json;
+    while let Some(at) = rest.find(['\\', '\0']) {
+        let Some(tail) = rest.get(at..) else { return false };
+        if tail.starts_with('\0') || tail.starts_with("\\u0000") {
+            return true;
+        }
+        // Skip the backslash and whatever it escapes.
+        let mut chars = tail.chars();
+        chars.next();
+        chars.next();
+        rest = chars.as_str();
+    }
+    false
+}
+
+fn check_call(call: &EvmCall, limits: &Limits, errors: &mut Faults) {
+    if call.data.len() > limits.data_bytes {
+        errors.add("/payload/data", format!("data has at most {} bytes", limits.data_bytes));
+    }
+    if call.to.is_none() && call.data.is_empty() {
+        errors.add("/payload/to", "without an address to call, data must hold the code of a new contract".to_owned());
+    }
+    if call.to.is_none() && !call.authorizations.is_empty() {
+        errors.add("/payload/authorizationList", "a contract creation cannot carry authorizations".to_owned());
+    }
+    match call.gas_limit {
+        Some(limit) if limit > limits.gas_limit => {
+            errors.add("/payload/gasLimit", format!("gasLimit is at most {}", limits.gas_limit));
+        }
+        Some(limit) if limit < 21_000 => {
+            errors.add("/payload/gasLimit", "no transaction costs less than 21000 gas".to_owned());
+        }
+        _ => {}
+    }
+    match call.fees {
+        Some(Fees::Eip1559 { max_fee, max_priority_fee }) if max_priority_fee > max_fee => {
+            errors.add("/payload/fees", "maxPriorityFeePerGas is at most maxFeePerGas".to_owned());
+        }
+        Some(Fees::Legacy { .. }) if !call.authorizations.is_empty() => {
+            errors.add("/payload/fees", "a transaction with authorizations needs EIP-1559 fees".to_owned());
+        }
+        _ => {}
+    }
+    if call.access_list.len() > limits.access_list_items {
+        errors.add("/payload/accessList", format!("an access list has at most {} items", limits.access_list_items));
+    }
+    let keys: usize = call.access_list.iter().map(|item| item.storage_keys.len()).sum();
+    if keys > limits.access_list_keys {
+        errors.add("/payload/accessList", format!("an access list has at most {} keys", limits.access_list_keys));
+    }
+    if call.authorizations.len() > limits.authorizations {
+        errors.add("/payload/authorizationList", format!("at most {} authorizations", limits.authorizations));
+    }
+}
+
+struct Faults(Vec<FieldError>);
+
+impl Faults {
+    fn add(&mut self, pointer: &'static str, message: String) {
+        self.0.push(FieldError { pointer, message });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloy_primitives::{Address, Bytes};
+
+    fn draft(call: EvmCall) -> IntentDraft {
+        IntentDraft {
+            submitter: "eip155:1:0xf39Fd6e51aad88F6F4ce6aB8827279cffFb92266".parse().unwrap(),
+            request_id: "order-42".to_owned(),
+            payload: Payload::Evm(call),
+            speed: Speed::Standard,
+            valid_until: None,
+            metadata: None,
+        }
+    }
+
+    fn transfer() -> EvmCall {
+        EvmCall { to: Some(Address::repeat_byte(1)), ..EvmCall::default() }
+    }
+
+    fn pointers(result: Result<Intent, InvalidIntent>) -> Vec<&'static str> {
+        result.unwrap_err().errors.iter().map(|error| error.pointer).collect()
+    }
+
+    #[test]
+    fn all_faults_are_told_at_once() {
+        let limits = Limits::default();
+        let bad = IntentDraft {
+            request_id: String::new(),
+            metadata: Some(r#"{"note":"\u0000"}"#.to_owned()),
+            ..draft(EvmCall { to: None, gas_limit: Some(3), ..EvmCall::default() })
+        };
+        assert_eq!(
+            pointers(Intent::new(bad, &limits)),
+            ["/requestId", "/payload/to", "/payload/gasLimit", "/metadata"]
+        );
+        assert!(Intent::new(draft(transfer()), &limits).is_ok());
+    }
+
+    #[test]
+    fn every_limit_holds() {
+        let limits =
+            Limits { data_bytes: 1, access_list_items: 0, gas_limit: 21_000, metadata_bytes: 2, ..Limits::default() };
+        let data = Bytes::from_static(&[0, 0]);
+        assert_eq!(pointers(Intent::new(draft(EvmCall { data, ..transfer() }), &limits)), ["/payload/data"]);
+        let gas_limit = Some(21_001);
+        assert_eq!(pointers(Intent::new(draft(EvmCall { gas_limit, ..transfer() }), &limits)), ["/payload/gasLimit"]);
+        let fees = Some(Fees::Eip1559 { max_fee: 1, max_priority_fee: 2 });
+        assert_eq!(pointers(Intent::new(draft(EvmCall { fees, ..transfer() }), &limits)), ["/payload/fees"]);
+        let metadata = IntentDraft { metadata: Some("{  }".to_owned()), ..draft(transfer()) };
+        assert_eq!(pointers(Intent::new(metadata, &limits)), ["/metadata"]);
+    }
+
+    #[test]
+    fn an_evm_call_needs_an_evm_chain() {
+        let other = IntentDraft { submitter: "stellar:testnet:GDLEWFXV".parse().unwrap(), ..draft(transfer()) };
+        assert_eq!(pointers(Intent::new(other, &Limits::default())), ["/payload"]);
+    }
+
+    #[test]
+    fn nul_is_found_only_where_it_is() {
+        assert!(has_nul(r#""\u0000""#));
+        assert!(has_nul("\"\0\""));
+        assert!(has_nul(r#""\\\u0000""#));
+        assert!(!has_nul(r#""\\u0000""#));
+        assert!(!has_nul(r#""\u0001""#));
+        assert!(!has_nul("\"é\\"));
+    }
+}

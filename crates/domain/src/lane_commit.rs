@@ -1,0 +1,342 @@
+//! What a lane wants written, all of it or nothing.
+
+use std::time::Duration;
+
+use crate::attempt::{NewAttempt, SendReport};
+use crate::command::CommandId;
+use crate::cursor::{Cursor, CursorChange, LaneState, Protection};
+use crate::event::LaneEventKind;
+use crate::lease::Lease;
+use crate::managed_tx::{Change, ManagedTx};
+use crate::nonce::{Nonce, NonceError};
+use crate::reservation::ReservationStep;
+use crate::slot::{NewSlot, SlotKind};
+use crate::text::NodeText;
+use crate::transition::{IllegalTransition, Transition};
+
+/// One fenced write of one lane. It takes a [`Lease`] to make one, and a store applies all of it in one database
+/// transaction, or none.
+///
+/// Whoever applies it asks first whether the rows still are what the lane thought they were (cursor version, transaction
+/// versions, reservation owners), and answers *conflict* if not: the lane then loads itself anew.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LaneCommit {
+    lease: Lease,
+    cursor: Option<CursorChange>,
+    slots: Vec<NewSlot>,
+    changes: Vec<Change>,
+    attempts: Vec<NewAttempt>,
+    reports: Vec<SendReport>,
+    claims: Vec<(Nonce, Duration)>,
+    reservations: Vec<ReservationStep>,
+    commands_done: Vec<(CommandId, NodeText)>,
+    lane_events: Vec<(LaneEventKind, NodeText)>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CommitError {
+    #[error("the next nonce to bind is {expected}, not {got}")]
+    NonceOutOfOrder { expected: Nonce, got: Nonce },
+    #[error("the intent belongs to another submitter")]
+    OtherSubmitter,
+    #[error("the lane is in PROTECT or paused and binds nothing")]
+    BindsNothing,
+    #[error("the cursor changed within one commit")]
+    OtherCursor,
+    #[error("a nonce of the cursor would go back")]
+    Backwards,
+    #[error(transparent)]
+    Illegal(#[from] IllegalTransition),
+    #[error(transparent)]
+    Nonce(#[from] NonceError),
+}
+
+impl LaneCommit {
+    pub fn new(lease: &Lease) -> Self {
+        LaneCommit {
+            lease: lease.clone(),
+            cursor: None,
+            slots: Vec::new(),
+            changes: Vec::new(),
+            attempts: Vec::new(),
+            reports: Vec::new(),
+            claims: Vec::new(),
+            reservations: Vec::new(),
+            commands_done: Vec::new(),
+            lane_events: Vec::new(),
+        }
+    }
+
+    /// Binds the cursor's next nonce to an intent, with its signed transaction. Called again, it binds the nonce after.
+    pub fn bind(&mut self, cursor: &Cursor, tx: &ManagedTx, attempt: NewAttempt) -> Result<&mut Self, CommitError> {
+        if tx.intent.submitter() != self.lease.submitter() {
+            return Err(CommitError::OtherSubmitter);
+        }
+        let change = tx.change(Transition::Bind(attempt.nonce))?;
+        self.take_next_nonce(cursor, attempt.nonce)?;
+        self.slots.push(NewSlot { nonce: attempt.nonce, kind: SlotKind::Intent(tx.id) });
+        self.changes.push(change);
+        self.attempts.push(attempt);
+        Ok(self)
+    }
+
+    /// Lends the cursor's next nonce to a caller who signs by itself.
+    pub fn bind_reserved(
+        &mut self,
+        cursor: &Cursor,
+        tx: &ManagedTx,
+        step: ReservationStep,
+    ) -> Result<&mut Self, CommitError> {
+        let change = tx.change(Transition::Bind(step.nonce()))?;
+        self.take_next_nonce(cursor, step.nonce())?;
+        self.slots.push(NewSlot { nonce: step.nonce(), kind: SlotKind::Reservation });
+        self.changes.push(change);
+        self.reservations.push(step);
+        Ok(self)
+    }
+
+    /// Binds the cursor's next nonce to nobody: a filler of ours, or somebody else's transaction that is adopted.
+    pub fn bind_slot(&mut self, cursor: &Cursor, slot: NewSlot) -> Result<&mut Self, CommitError> {
+        self.take_next_nonce(cursor, slot.nonce)?;
+        self.slots.push(slot);
+        Ok(self)
+    }
+
+    pub fn change(&mut self, change: Change) -> &mut Self {
+        self.changes.push(change);
+        self
+    }
+
+    pub fn attempt(&mut self, attempt: NewAttempt) -> &mut Self {
+        self.attempts.push(attempt);
+        self
+    }
+
+    pub fn report(&mut self, report: SendReport) -> &mut Self {
+        self.reports.push(report);
+        self
+    }
+
+    /// Nobody sends this slot again before `pause` is over, by the database's clock.
+    pub fn claim_resubmit(&mut self, nonce: Nonce, pause: Duration) -> &mut Self {
+        self.claims.push((nonce, pause));
+        self
+    }
+
+    pub fn reservation(&mut self, step: ReservationStep) -> &mut Self {
+        self.reservations.push(step);
+        self
+    }
+
+    pub fn command_done(&mut self, id: CommandId, result: NodeText) -> &mut Self {
+        self.commands_done.push((id, result));
+        self
+    }
+
+    /// What the chain says of the account's count. Neither number goes back.
+    pub fn observe_counts(
+        &mut self,
+        cursor: &Cursor,
+        latest: Nonce,
+        finalized: Nonce,
+    ) -> Result<&mut Self, CommitError> {
+        let to = self.cursor_mut(cursor)?;
+        if finalized < to.final_nonce {
+            return Err(CommitError::Backwards);
+        }
+        to.chain_nonce = latest;
+        to.final_nonce = finalized;
+        Ok(self)
+    }
+
+    pub fn set_in_flight(&mut self, cursor: &Cursor, in_flight: bool) -> Result<&mut Self, CommitError> {
+        let to = self.cursor_mut(cursor)?;
+        if !to.is_protected() {
+            to.state = if in_flight { LaneState::InFlight } else { LaneState::Idle };
+        }
+        Ok(self)
+    }
+
+    pub fn protect(&mut self, cursor: &Cursor, protection: Protection) -> Result<&mut Self, CommitError> {
+        let text = NodeText::new(&format!("{}: {}", protection.code.as_str(), protection.detail));
+        self.cursor_mut(cursor)?.state = LaneState::Protect(protection);
+        self.lane_event(cursor, LaneEventKind::Protected, text)
+    }
+
+    pub fn unprotect(&mut self, cursor: &Cursor, in_flight: bool, text: NodeText) -> Result<&mut Self, CommitError> {
+        self.cursor_mut(cursor)?.state = if in_flight { LaneState::InFlight } else { LaneState::Idle };
+        self.lane_event(cursor, LaneEventKind::Unprotected, text)
+    }
+
+    pub fn set_paused(&mut self, cursor: &Cursor, paused: bool, text: NodeText) -> Result<&mut Self, CommitError> {
+        self.cursor_mut(cursor)?.paused = paused;
+        self.lane_event(cursor, if paused { LaneEventKind::Paused } else { LaneEventKind::Resumed }, text)
+    }
+
+    pub fn lane_event(
+        &mut self,
+        cursor: &Cursor,
+        kind: LaneEventKind,
+        text: NodeText,
+    ) -> Result<&mut Self, CommitError> {
+        let to = self.cursor_mut(cursor)?;
+        to.event_seq = to.event_seq.saturating_add(1);
+        self.lane_events.push((kind, text));
+        Ok(self)
+    }
+
+    pub fn lease(&self) -> &Lease {
+        &self.lease
+    }
+
+    pub fn cursor(&self) -> Option<&CursorChange> {
+        self.cursor.as_ref()
+    }
+
+    pub fn slots(&self) -> &[NewSlot] {
+        &self.slots
+    }
+
+    pub fn changes(&self) -> &[Change] {
+        &self.changes
+    }
+
+    pub fn attempts(&self) -> &[NewAttempt] {
+        &self.attempts
+    }
+
+    pub fn reports(&self) -> &[SendReport] {
+        &self.reports
+    }
+
+    pub fn claims(&self) -> &[(Nonce, Duration)] {
+        &self.claims
+    }
+
+    pub fn reservations(&self) -> &[ReservationStep] {
+        &self.reservations
+    }
+
+    pub fn commands_done(&self) -> &[(CommandId, NodeText)] {
+        &self.commands_done
+    }
+
+    /// The lane's own events, each with its number.
+    pub fn lane_events(&self) -> impl Iterator<Item = (u64, LaneEventKind, &NodeText)> {
+        let newest = self.cursor.as_ref().map_or(0, |change| change.to().event_seq);
+        let first = newest.saturating_sub(self.lane_events.len() as u64);
+        self.lane_events.iter().zip(first + 1..).map(|((kind, text), seq)| (seq, *kind, text))
+    }
+
+    fn take_next_nonce(&mut self, cursor: &Cursor, nonce: Nonce) -> Result<(), CommitError> {
+        let to = self.cursor_mut(cursor)?;
+        if to.is_protected() || to.paused {
+            return Err(CommitError::BindsNothing);
+        }
+        if nonce != to.next_nonce {
+            return Err(CommitError::NonceOutOfOrder { expected: to.next_nonce, got: nonce });
+        }
+        to.next_nonce = nonce.next()?;
+        to.state = LaneState::InFlight;
+        Ok(())
+    }
+
+    fn cursor_mut(&mut self, cursor: &Cursor) -> Result<&mut Cursor, CommitError> {
+        let change = self.cursor.get_or_insert_with(|| CursorChange::of(cursor));
+        if change.from_version() != cursor.version {
+            return Err(CommitError::OtherCursor);
+        }
+        Ok(change.to_mut())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        AttemptKind, B256, Bytes, EvmCall, Fees, FencingToken, Intent, OwnerId, Payload, ProtectCode, RequestId, Speed,
+        SubmitterId, Timestamp, TxId, TxState,
+    };
+
+    const ACCOUNT: &str = "eip155:1:0xf39Fd6e51aad88F6F4ce6aB8827279cffFb92266";
+    const OTHER: &str = "eip155:2:0xf39Fd6e51aad88F6F4ce6aB8827279cffFb92266";
+
+    fn lease() -> Lease {
+        Lease::granted(ACCOUNT.parse().unwrap(), OwnerId::new("a", 1), FencingToken::new(1))
+    }
+
+    fn queued(submitter: &str, seq: u64) -> ManagedTx {
+        let submitter: SubmitterId = submitter.parse().unwrap();
+        let payload = Payload::Evm(EvmCall::default());
+        let intent = Intent::restore(submitter, RequestId::restore("r"), payload, Speed::Standard, None, None);
+        ManagedTx {
+            id: TxId::from_uuid(uuid::Uuid::from_u128(u128::from(seq))),
+            seq,
+            intent,
+            state: TxState::Queued,
+            version: 1,
+            created_at: Timestamp::EPOCH,
+            updated_at: Timestamp::EPOCH,
+        }
+    }
+
+    fn attempt(nonce: u64) -> NewAttempt {
+        NewAttempt {
+            nonce: Nonce::new(nonce).unwrap(),
+            ordinal: 0,
+            kind: AttemptKind::Original,
+            hash: B256::with_last_byte(nonce as u8),
+            raw: Bytes::new(),
+            fees: Fees::Legacy { gas_price: 1 },
+        }
+    }
+
+    #[test]
+    fn binds_are_contiguous_within_a_commit() {
+        let cursor = Cursor::starting_at(Nonce::new(5).unwrap());
+        let mut commit = LaneCommit::new(&lease());
+        commit.bind(&cursor, &queued(ACCOUNT, 1), attempt(5)).unwrap();
+        commit.bind(&cursor, &queued(ACCOUNT, 2), attempt(6)).unwrap();
+        let gap = commit.bind(&cursor, &queued(ACCOUNT, 3), attempt(8)).unwrap_err();
+        assert!(matches!(gap, CommitError::NonceOutOfOrder { .. }));
+        assert_eq!(commit.cursor().unwrap().to().next_nonce.get(), 7);
+        assert_eq!((commit.slots().len(), commit.changes().len(), commit.attempts().len()), (2, 2, 2));
+    }
+
+    #[test]
+    fn a_refused_bind_leaves_nothing_behind() {
+        let cursor = Cursor::starting_at(Nonce::ZERO);
+        let mut commit = LaneCommit::new(&lease());
+        assert_eq!(commit.bind(&cursor, &queued(OTHER, 1), attempt(0)).err(), Some(CommitError::OtherSubmitter));
+        assert!(commit.slots().is_empty() && commit.changes().is_empty() && commit.attempts().is_empty());
+    }
+
+    #[test]
+    fn a_protected_or_paused_lane_binds_nothing() {
+        let protection = Protection { code: ProtectCode::CannotFill, detail: NodeText::default() };
+        let protected = Cursor { state: LaneState::Protect(protection), ..Cursor::starting_at(Nonce::ZERO) };
+        let paused = Cursor { paused: true, ..Cursor::starting_at(Nonce::ZERO) };
+        for cursor in [protected, paused] {
+            let refused = LaneCommit::new(&lease()).bind(&cursor, &queued(ACCOUNT, 1), attempt(0)).err();
+            assert_eq!(refused, Some(CommitError::BindsNothing));
+        }
+    }
+
+    #[test]
+    fn lane_events_continue_the_lanes_numbers() {
+        let cursor = Cursor { event_seq: 7, ..Cursor::starting_at(Nonce::ZERO) };
+        let mut commit = LaneCommit::new(&lease());
+        commit.set_paused(&cursor, true, NodeText::default()).unwrap();
+        commit.set_paused(&cursor, false, NodeText::default()).unwrap();
+        let numbers: Vec<u64> = commit.lane_events().map(|(seq, _, _)| seq).collect();
+        assert_eq!(numbers, [8, 9]);
+        assert_eq!(commit.cursor().unwrap().to().event_seq, 9);
+    }
+
+    #[test]
+    fn the_final_count_never_goes_back() {
+        let cursor = Cursor::starting_at(Nonce::new(5).unwrap());
+        let back = LaneCommit::new(&lease()).observe_counts(&cursor, Nonce::ZERO, Nonce::new(4).unwrap()).err();
+        assert_eq!(back, Some(CommitError::Backwards));
+    }
+}

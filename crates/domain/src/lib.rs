@@ -1,0 +1,61 @@
+//! The rules of the house, and nothing else.
+//!
+//! What an intent is, which states it may pass through, what a lease permits, what one lane may write: all of it is here
+//! as plain values and functions from values to values.
+//!
+//! Architecture invariant: nothing in this crate is async, reads a clock, draws a random number or does I/O, and nothing
+//! derives serde. Time comes in as [`Timestamp`] (the database's clock) or [`Tick`] (a node's own monotonic clock), and
+//! stores and wires convert at their own edge.
+
+mod amount;
+mod attempt;
+mod block;
+mod command;
+mod cursor;
+mod event;
+mod id;
+mod intent;
+mod lane_commit;
+mod lease;
+mod limits;
+mod managed_tx;
+mod names;
+mod nonce;
+mod payload;
+mod policy;
+mod reservation;
+mod slot;
+mod state;
+mod text;
+mod time;
+mod transition;
+
+pub use alloy_primitives::{Address, B256, Bytes, U256};
+
+pub use amount::{Amount, AmountError};
+pub use attempt::{Attempt, AttemptKind, NewAttempt, SendOutcome, SendReport};
+pub use block::{BlockRef, Execution, Head, Inclusion};
+pub use command::{Command, CommandId, CommandKind, NewCommand};
+pub use cursor::{Cursor, CursorChange, LaneState, ProtectCode, Protection};
+pub use event::{Event, EventBody, EventKind, EventPosition, LaneEventKind};
+pub use id::{ChainId, IdError, RequestId, SubmitterId, TxId};
+pub use intent::{FieldError, Intent, IntentDraft, InvalidIntent, Metadata, Speed};
+pub use lane_commit::{CommitError, LaneCommit};
+pub use lease::{FencingToken, Lapsed, Lease, LeaseTerms, OwnerId, Permit, Term};
+pub use limits::Limits;
+pub use managed_tx::{Change, ManagedTx};
+pub use nonce::{Nonce, NonceError};
+pub use payload::{AccessListItem, Authorization, EvmCall, ExternalNonce, Fees, Payload, PayloadFingerprint};
+pub use policy::{
+    BumpPolicy, ConfirmationPolicy, ExternalNoncePolicy, FundsPolicy, NoncePolicy, PolicyError, ReleaseRule,
+    ResubmitPolicy, StartFrom, SubmitterPolicy,
+};
+pub use reservation::{LockOwner, Reservation, ReservationStatus, ReservationStep};
+pub use slot::{NewSlot, Slot, SlotKind};
+pub use state::{
+    Bound, CancelReason, Cancellation, FailReason, Failure, Progress, Settled, StateName, StuckReason, SubStateName,
+    TxState, Wish,
+};
+pub use text::NodeText;
+pub use time::{Tick, Timestamp};
+pub use transition::{IllegalTransition, Transition, TransitionName, targets};

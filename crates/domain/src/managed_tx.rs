@@ -1,0 +1,74 @@
+//! An intent with its place in line and its state: one row of `managed_tx`.
+
+use crate::event::EventKind;
+use crate::id::TxId;
+use crate::intent::Intent;
+use crate::state::{StateName, TxState};
+use crate::time::Timestamp;
+use crate::transition::{IllegalTransition, Transition};
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ManagedTx {
+    pub id: TxId,
+    /// Place in line. Given by the database once, and kept also when the intent comes back to the queue.
+    pub seq: u64,
+    pub intent: Intent,
+    pub state: TxState,
+    /// Counts the state changes from 1 (accepted). It is also the sequence number of the intent's newest event, so a
+    /// change that names it can neither be lost under another nor leave a hole in the events.
+    pub version: u32,
+    pub created_at: Timestamp,
+    pub updated_at: Timestamp,
+}
+
+/// One legal state change, with its event. Can only be made by [`ManagedTx::change`], so a store never has to ask whether
+/// it is allowed; it only has to ask whether the row still is what it was.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Change {
+    tx_id: TxId,
+    from_version: u32,
+    from: StateName,
+    to: TxState,
+    event: EventKind,
+}
+
+impl ManagedTx {
+    pub fn change(&self, transition: Transition) -> Result<Change, IllegalTransition> {
+        let event = EventKind::Tx(transition.name());
+        let to = self.state.apply(transition)?;
+        Ok(Change { tx_id: self.id, from_version: self.version, from: self.state.name(), to, event })
+    }
+
+    /// The record after `change`, which the store has said is durable.
+    pub fn apply(&mut self, change: &Change, at: Timestamp) {
+        self.state = change.to.clone();
+        self.version = change.to_version();
+        self.updated_at = at;
+    }
+}
+
+impl Change {
+    pub fn tx_id(&self) -> TxId {
+        self.tx_id
+    }
+
+    pub fn from_version(&self) -> u32 {
+        self.from_version
+    }
+
+    pub fn to_version(&self) -> u32 {
+        self.from_version.saturating_add(1)
+    }
+
+    pub fn from(&self) -> StateName {
+        self.from
+    }
+
+    pub fn to(&self) -> &TxState {
+        &self.to
+    }
+
+    pub fn event(&self) -> EventKind {
+        self.event
+    }
+}

@@ -1,0 +1,32 @@
+//! Slots: the bound nonces of a lane.
+
+use crate::id::TxId;
+use crate::nonce::Nonce;
+use crate::time::Timestamp;
+
+/// Whose nonce it is, for ever (P4).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SlotKind {
+    Intent(TxId),
+    /// Nobody's: bound only to be consumed.
+    Fill,
+    /// Lent to a caller who signs by itself; the reservation says to whom.
+    Reservation,
+    /// Used by somebody else with our key, and adopted with its evidence.
+    Foreign,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NewSlot {
+    pub nonce: Nonce,
+    pub kind: SlotKind,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Slot {
+    pub nonce: Nonce,
+    pub kind: SlotKind,
+    pub bound_at: Timestamp,
+    /// The claim of whoever sends it again: nobody else does before this.
+    pub next_resubmit_at: Option<Timestamp>,
+}

@@ -1,0 +1,199 @@
+//! The states of an intent, each with the data that exists in it and no other.
+
+use crate::block::{Execution, Inclusion};
+use crate::names::names;
+use crate::nonce::Nonce;
+use crate::text::NodeText;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TxState {
+    /// Durable, waiting in line, without a nonce.
+    Queued,
+    /// A nonce is bound and an attempt is durable; no node has acknowledged it yet.
+    Allocated(Bound),
+    /// A node has acknowledged it.
+    Tracking(Bound),
+    /// Needs a decision. Still confirmed if the chain mines it.
+    Stuck(Bound, StuckReason),
+    /// Our hash, successful, final.
+    Confirmed(Settled),
+    /// Reverted and final, or failed before a nonce was bound.
+    FailedFinal(Failure),
+    /// Canceled in the queue, or something that carries no payload is final at its nonce.
+    Canceled(Cancellation),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Bound {
+    pub nonce: Nonce,
+    pub wish: Wish,
+    pub progress: Progress,
+}
+
+/// What the intent wants of its slot now. It outlives a reorg: what was canceled is canceled again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wish {
+    Deliver,
+    Replace,
+    Cancel(CancelReason),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Progress {
+    Pending,
+    AwaitingFunds,
+    Mined(Inclusion),
+}
+
+/// A nonce that is consumed, finally, by one of our hashes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settled {
+    pub nonce: Nonce,
+    pub inclusion: Inclusion,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Failure {
+    Unbound(FailReason, NodeText),
+    Reverted(Settled),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Cancellation {
+    InQueue(CancelReason),
+    /// A reserved nonce was let go before any transaction was given to us.
+    Released,
+    OnChain(CancelReason, Settled),
+}
+
+names! {
+    CancelReason {
+        User = "user",
+        Expired = "expired",
+        Rejected = "rejected",
+    }
+}
+
+names! {
+    FailReason {
+        InvalidPayload = "invalid_payload",
+        SimulationReverted = "simulation_reverted",
+        InsufficientFunds = "insufficient_funds",
+        Expired = "expired",
+        /// Its nonce was used by something else, and the operator chose not to queue it again.
+        NonceLost = "nonce_lost",
+    }
+}
+
+names! {
+    StuckReason {
+        OutOfTries = "out_of_tries",
+        Contradiction = "contradiction",
+    }
+}
+
+names! {
+    /// The names of the states, as operators and callers see them.
+    StateName {
+        Queued = "QUEUED",
+        Allocated = "ALLOCATED",
+        Tracking = "TRACKING",
+        Stuck = "STUCK",
+        Confirmed = "CONFIRMED",
+        FailedFinal = "FAILED_FINAL",
+        Canceled = "CANCELED",
+    }
+}
+
+names! {
+    SubStateName {
+        Pending = "PENDING",
+        Mined = "MINED",
+        AwaitingFunds = "AWAITING_FUNDS",
+        Canceling = "CANCELING",
+        Replacing = "REPLACING",
+    }
+}
+
+impl StateName {
+    pub fn is_terminal(self) -> bool {
+        match self {
+            StateName::Confirmed | StateName::FailedFinal | StateName::Canceled => true,
+            StateName::Queued | StateName::Allocated | StateName::Tracking | StateName::Stuck => false,
+        }
+    }
+
+    pub fn is_bound(self) -> bool {
+        matches!(self, StateName::Allocated | StateName::Tracking | StateName::Stuck)
+    }
+}
+
+impl TxState {
+    pub fn name(&self) -> StateName {
+        match self {
+            TxState::Queued => StateName::Queued,
+            TxState::Allocated(_) => StateName::Allocated,
+            TxState::Tracking(_) => StateName::Tracking,
+            TxState::Stuck(..) => StateName::Stuck,
+            TxState::Confirmed(_) => StateName::Confirmed,
+            TxState::FailedFinal(_) => StateName::FailedFinal,
+            TxState::Canceled(_) => StateName::Canceled,
+        }
+    }
+
+    pub fn bound(&self) -> Option<&Bound> {
+        match self {
+            TxState::Allocated(bound) | TxState::Tracking(bound) | TxState::Stuck(bound, _) => Some(bound),
+            _ => None,
+        }
+    }
+
+    /// The nonce that the intent holds or has consumed.
+    pub fn nonce(&self) -> Option<Nonce> {
+        match self {
+            TxState::Allocated(bound) | TxState::Tracking(bound) | TxState::Stuck(bound, _) => Some(bound.nonce),
+            TxState::Confirmed(settled)
+            | TxState::FailedFinal(Failure::Reverted(settled))
+            | TxState::Canceled(Cancellation::OnChain(_, settled)) => Some(settled.nonce),
+            TxState::Queued
+            | TxState::FailedFinal(Failure::Unbound(..))
+            | TxState::Canceled(Cancellation::InQueue(_) | Cancellation::Released) => None,
+        }
+    }
+
+    pub fn sub_state(&self) -> Option<SubStateName> {
+        self.bound().map(Bound::sub_state)
+    }
+}
+
+impl Bound {
+    /// What a caller most wants to know: where it is on chain, before what is wanted of it.
+    pub fn sub_state(&self) -> SubStateName {
+        match (&self.progress, self.wish) {
+            (Progress::Mined(_), _) => SubStateName::Mined,
+            (Progress::AwaitingFunds, _) => SubStateName::AwaitingFunds,
+            (Progress::Pending, Wish::Cancel(_)) => SubStateName::Canceling,
+            (Progress::Pending, Wish::Replace) => SubStateName::Replacing,
+            (Progress::Pending, Wish::Deliver) => SubStateName::Pending,
+        }
+    }
+}
+
+impl Settled {
+    /// How an intent ends whose slot was consumed by this inclusion. Only what is in the final block counts: a cancel that
+    /// lost the race leaves the intent confirmed, and a stopped owner's late original does too (N24).
+    pub(crate) fn end_state(self, wish: Wish) -> TxState {
+        if !self.inclusion.kind.carries_payload() {
+            let reason = match wish {
+                Wish::Cancel(reason) => reason,
+                // Nobody asked for it, so what stood in its way was that the original could not go through.
+                Wish::Deliver | Wish::Replace => CancelReason::Rejected,
+            };
+            return TxState::Canceled(Cancellation::OnChain(reason, self));
+        }
+        match self.inclusion.execution {
+            Execution::Success => TxState::Confirmed(self),
+            Execution::Reverted { .. } => TxState::FailedFinal(Failure::Reverted(self)),
+        }
+    }
+}

@@ -1,0 +1,218 @@
+//! Walks every cell of the transition table, and keeps its picture in `docs/states.md`.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use gapless_domain::{
+    Amount, AttemptKind, B256, BlockRef, Bound, CancelReason, Cancellation, Execution, FailReason, Failure, Inclusion,
+    NodeText, Nonce, Progress, Settled, StateName, StuckReason, Transition, TransitionName, TxState, Wish, targets,
+};
+
+/// The table once more, as a person would write it on paper: a row for each transition, a column for each state that is
+/// not terminal. A dot means that it cannot happen.
+const TABLE: &str = "
+transition        QUEUED        ALLOCATED  TRACKING                         STUCK
+bind              ALLOCATED     .          .                                .
+acknowledge       .             TRACKING   .                                .
+mine              .             TRACKING   TRACKING                         TRACKING
+unmine            .             .          TRACKING                         .
+await_funds       .             ALLOCATED  TRACKING                         STUCK
+funded            .             ALLOCATED  TRACKING                         STUCK
+give_up           .             STUCK      STUCK                            .
+revive            .             .          .                                TRACKING
+want_cancel       .             ALLOCATED  TRACKING                         STUCK
+want_replace      .             ALLOCATED  TRACKING                         STUCK
+lose_nonce        .             QUEUED     QUEUED                           QUEUED
+settle            .             .          CONFIRMED|FAILED_FINAL|CANCELED  .
+fail_in_queue     FAILED_FINAL  .          .                                .
+cancel_in_queue   CANCELED      .          .                                .
+release_reserved  .             CANCELED   .                                .
+";
+
+const OPEN: [StateName; 4] = [StateName::Queued, StateName::Allocated, StateName::Tracking, StateName::Stuck];
+
+#[test]
+fn the_table_is_the_one_on_paper() {
+    let rows: Vec<Vec<&str>> = TABLE.trim().lines().skip(1).map(|line| line.split_whitespace().collect()).collect();
+    assert_eq!(rows.len(), TransitionName::ALL.len(), "a transition is missing on paper");
+    for row in rows {
+        let transition = TransitionName::parse(row[0]).unwrap();
+        for (state, expected) in OPEN.into_iter().zip(&row[1..]) {
+            let expected: Vec<&str> = if *expected == "." { vec![] } else { expected.split('|').collect() };
+            let actual: Vec<&str> = targets(state, transition).iter().map(|name| name.as_str()).collect();
+            assert_eq!(actual, expected, "{} from {}", transition.as_str(), state.as_str());
+        }
+    }
+}
+
+#[test]
+fn nothing_leaves_a_terminal_state() {
+    for state in samples().into_iter().filter(|state| state.name().is_terminal()) {
+        for transition in transitions() {
+            assert!(state.apply(transition.clone()).is_err(), "{state:?} {transition:?}");
+        }
+    }
+}
+
+/// Moving the data along agrees with the table in every cell: nothing passes that the table does not know, and every
+/// target that it names is reached by some data.
+#[test]
+fn data_moves_as_the_table_says() {
+    let mut reached = Vec::new();
+    for state in samples() {
+        for transition in transitions() {
+            let allowed = targets(state.name(), transition.name());
+            match state.apply(transition.clone()) {
+                Ok(next) => {
+                    assert!(allowed.contains(&next.name()), "{state:?} {transition:?} -> {next:?}");
+                    reached.push((state.name(), transition.name(), next.name()));
+                }
+                Err(illegal) => assert_eq!((illegal.from, illegal.transition), (state.name(), transition.name())),
+            }
+        }
+    }
+    for from in StateName::ALL.iter().copied() {
+        for transition in TransitionName::ALL.iter().copied() {
+            for to in targets(from, transition).iter().copied() {
+                assert!(reached.contains(&(from, transition, to)), "never seen: {from:?} {transition:?} {to:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn what_was_mined_decides_how_it_ends() {
+    let end = |wish, inclusion| {
+        let bound = Bound { nonce: Nonce::ZERO, wish, progress: Progress::Mined(inclusion) };
+        TxState::Tracking(bound).apply(Transition::Settle).unwrap()
+    };
+    let canceling = Wish::Cancel(CancelReason::User);
+    assert_eq!(end(canceling, inclusion(AttemptKind::Original, Execution::Success)).name(), StateName::Confirmed);
+    assert_eq!(end(canceling, inclusion(AttemptKind::Bump, reverted())).name(), StateName::FailedFinal);
+    assert_eq!(end(Wish::Replace, inclusion(AttemptKind::Replace, Execution::Success)).name(), StateName::Confirmed);
+    let canceled = end(canceling, inclusion(AttemptKind::Cancel, Execution::Success));
+    assert!(matches!(canceled, TxState::Canceled(Cancellation::OnChain(CancelReason::User, _))));
+    let filled = end(Wish::Deliver, inclusion(AttemptKind::Fill, reverted()));
+    assert!(matches!(filled, TxState::Canceled(Cancellation::OnChain(CancelReason::Rejected, _))));
+}
+
+#[test]
+fn data_can_forbid_what_the_table_allows() {
+    let tracking = |wish, progress| TxState::Tracking(Bound { nonce: Nonce::ZERO, wish, progress });
+    let mined = || Progress::Mined(inclusion(AttemptKind::Original, Execution::Success));
+    assert!(tracking(Wish::Deliver, Progress::Pending).apply(Transition::Unmine).is_err());
+    assert!(tracking(Wish::Deliver, Progress::Pending).apply(Transition::Settle).is_err());
+    assert!(tracking(Wish::Deliver, mined()).apply(Transition::LoseNonce).is_err());
+    assert!(tracking(Wish::Deliver, mined()).apply(Transition::GiveUp(StuckReason::OutOfTries)).is_err());
+    assert!(tracking(Wish::Cancel(CancelReason::User), Progress::Pending).apply(Transition::WantReplace).is_err());
+}
+
+/// `GAPLESS_UPDATE=1 cargo test -p gapless-domain` draws it anew.
+#[test]
+fn the_diagram_in_the_docs_is_current() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/states.md");
+    let drawn = draw();
+    if std::env::var_os("GAPLESS_UPDATE").is_some() {
+        std::fs::write(&path, &drawn).unwrap();
+    }
+    let kept = std::fs::read_to_string(&path).unwrap_or_default();
+    assert_eq!(kept, drawn, "docs/states.md is old: GAPLESS_UPDATE=1 cargo test -p gapless-domain");
+}
+
+fn draw() -> String {
+    let mut arrows = String::new();
+    let mut within = String::new();
+    for from in OPEN {
+        for transition in TransitionName::ALL.iter().copied() {
+            for to in targets(from, transition) {
+                let line = format!("    {} --> {}: {}\n", from.as_str(), to.as_str(), transition.as_str());
+                let list = if from == *to { &mut within } else { &mut arrows };
+                list.push_str(&line);
+            }
+        }
+    }
+    let ends: String = StateName::ALL
+        .iter()
+        .filter(|state| state.is_terminal())
+        .map(|state| format!("    {} --> [*]\n", state.as_str()))
+        .collect();
+    let mut page = String::new();
+    let _ = write!(
+        page,
+        "# The states of an intent\n\n\
+         Generated from the transition table in `crates/domain/src/transition.rs`; do not edit.\n\
+         `GAPLESS_UPDATE=1 cargo test -p gapless-domain` draws it anew.\n\n\
+         ```mermaid\nstateDiagram-v2\n    [*] --> QUEUED: accepted\n{arrows}{ends}```\n\n\
+         Within a state, these change only what is beside it (sub-state, wish):\n\n\
+         ```mermaid\nstateDiagram-v2\n{within}```\n\n\
+         The table, whole. A dot means that it cannot happen; nothing leaves a terminal state.\n\n```text{TABLE}```\n"
+    );
+    page
+}
+
+fn samples() -> Vec<TxState> {
+    let settled = |kind, execution| Settled { nonce: Nonce::ZERO, inclusion: inclusion(kind, execution) };
+    let mut states = vec![
+        TxState::Queued,
+        TxState::Confirmed(settled(AttemptKind::Original, Execution::Success)),
+        TxState::FailedFinal(Failure::Unbound(FailReason::InvalidPayload, NodeText::default())),
+        TxState::FailedFinal(Failure::Reverted(settled(AttemptKind::Original, reverted()))),
+        TxState::Canceled(Cancellation::InQueue(CancelReason::User)),
+        TxState::Canceled(Cancellation::Released),
+        TxState::Canceled(Cancellation::OnChain(CancelReason::User, settled(AttemptKind::Cancel, Execution::Success))),
+    ];
+    for wish in [Wish::Deliver, Wish::Replace, Wish::Cancel(CancelReason::Expired)] {
+        let mut progresses = vec![Progress::Pending, Progress::AwaitingFunds];
+        for kind in AttemptKind::ALL.iter().copied() {
+            progresses.push(Progress::Mined(inclusion(kind, Execution::Success)));
+            progresses.push(Progress::Mined(inclusion(kind, reverted())));
+        }
+        for progress in progresses {
+            let bound = Bound { nonce: Nonce::ZERO, wish, progress };
+            if !matches!(bound.progress, Progress::Mined(_)) {
+                states.push(TxState::Allocated(bound.clone()));
+                states.push(TxState::Stuck(bound.clone(), StuckReason::Contradiction));
+            }
+            states.push(TxState::Tracking(bound));
+        }
+    }
+    states
+}
+
+fn transitions() -> Vec<Transition> {
+    let all = vec![
+        Transition::Bind(Nonce::ZERO),
+        Transition::Acknowledge,
+        Transition::Mine(inclusion(AttemptKind::Original, Execution::Success)),
+        Transition::Unmine,
+        Transition::AwaitFunds,
+        Transition::Funded,
+        Transition::GiveUp(StuckReason::OutOfTries),
+        Transition::Revive,
+        Transition::WantCancel(CancelReason::User),
+        Transition::WantReplace,
+        Transition::LoseNonce,
+        Transition::Settle,
+        Transition::FailInQueue(FailReason::Expired, NodeText::default()),
+        Transition::CancelInQueue(CancelReason::User),
+        Transition::ReleaseReserved,
+    ];
+    let names: Vec<TransitionName> = all.iter().map(Transition::name).collect();
+    assert_eq!(names, TransitionName::ALL, "a transition has no sample");
+    all
+}
+
+fn inclusion(kind: AttemptKind, execution: Execution) -> Inclusion {
+    Inclusion {
+        hash: B256::repeat_byte(1),
+        kind,
+        block: BlockRef { number: 1, hash: B256::repeat_byte(2) },
+        execution,
+        gas_used: 21_000,
+        effective_gas_price: Amount::from(1_u64),
+    }
+}
+
+fn reverted() -> Execution {
+    Execution::Reverted { reason: None, data: Default::default() }
+}

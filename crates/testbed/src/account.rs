@@ -25,10 +25,7 @@ impl Account {
             return Ok(Self::Own);
         }
         let passwd = fs::read_to_string("/etc/passwd").map_err(Error::io("reading /etc/passwd"))?;
-        ["postgres", "nobody"]
-            .into_iter()
-            .find_map(|name| look_up(&passwd, name))
-            .ok_or(Error::NoUnprivilegedAccount)
+        ["postgres", "nobody"].into_iter().find_map(|name| look_up(&passwd, name)).ok_or(Error::NoUnprivilegedAccount)
     }
 
     /// A command that will run as this account, from a folder that it can enter, with no stdin.
@@ -45,10 +42,8 @@ impl Account {
     pub(crate) fn give(self, path: &Path) -> Result<(), Error> {
         match self {
             Self::Own => Ok(()),
-            Self::Other { uid, gid } => chown(path, Some(uid), Some(gid)).map_err(Error::io(format!(
-                "handing {} to the server's account",
-                path.display()
-            ))),
+            Self::Other { uid, gid } => chown(path, Some(uid), Some(gid))
+                .map_err(Error::io(format!("handing {} to the server's account", path.display()))),
         }
     }
 
@@ -56,20 +51,15 @@ impl Account {
     pub(crate) fn give_link(self, path: &Path) -> Result<(), Error> {
         match self {
             Self::Own => Ok(()),
-            Self::Other { uid, gid } => lchown(path, Some(uid), Some(gid)).map_err(Error::io(format!(
-                "handing {} to the server's account",
-                path.display()
-            ))),
+            Self::Other { uid, gid } => lchown(path, Some(uid), Some(gid))
+                .map_err(Error::io(format!("handing {} to the server's account", path.display()))),
         }
     }
 }
 
 /// Std has no `geteuid`, and `id` is everywhere.
 pub(crate) fn we_are_root() -> Result<bool, Error> {
-    let output = Command::new("id")
-        .arg("-u")
-        .output()
-        .map_err(Error::io("running `id -u`"))?;
+    let output = Command::new("id").arg("-u").output().map_err(Error::io("running `id -u`"))?;
     Ok(output.stdout.trim_ascii() == b"0")
 }
 
@@ -91,12 +81,8 @@ mod tests {
 
     #[test]
     fn reads_uid_and_gid_of_exactly_the_named_account() {
-        let passwd =
-            "root:x:0:0::/root:/bin/sh\npostgres2:x:7:8::/:/bin/sh\npostgres:x:101:104:a,b:/:/bin/sh\n";
-        assert!(matches!(
-            look_up(passwd, "postgres"),
-            Some(Account::Other { uid: 101, gid: 104 })
-        ));
+        let passwd = "root:x:0:0::/root:/bin/sh\npostgres2:x:7:8::/:/bin/sh\npostgres:x:101:104:a,b:/:/bin/sh\n";
+        assert!(matches!(look_up(passwd, "postgres"), Some(Account::Other { uid: 101, gid: 104 })));
         assert!(look_up(passwd, "nobody").is_none());
     }
 }

@@ -39,9 +39,7 @@ pub(crate) fn find() -> Result<PathBuf, Error> {
         match fetch::by_apt() {
             Ok(()) => match newest_version(Path::new(SYSTEM_VERSIONS)) {
                 Some(found) => return Ok(found),
-                None => tried.push(format!(
-                    "- apt-get: installed, but nothing is in {SYSTEM_VERSIONS}"
-                )),
+                None => tried.push(format!("- apt-get: installed, but nothing is in {SYSTEM_VERSIONS}")),
             },
             Err(error) => tried.push(format!("- apt-get: {error}")),
         }
@@ -56,13 +54,8 @@ pub(crate) fn usable_by(account: Account, bin_dir: &Path, folder: &Path) -> Resu
     if runs(account, bin_dir) {
         return Ok(bin_dir.to_owned());
     }
-    let unreadable = || Error::BinariesNotReadable {
-        bin_dir: bin_dir.to_owned(),
-    };
-    let tree = bin_dir
-        .parent()
-        .filter(|tree| tree.join("share").is_dir())
-        .ok_or_else(unreadable)?;
+    let unreadable = || Error::BinariesNotReadable { bin_dir: bin_dir.to_owned() };
+    let tree = bin_dir.parent().filter(|tree| tree.join("share").is_dir()).ok_or_else(unreadable)?;
     let name = bin_dir.file_name().ok_or_else(unreadable)?;
     for part in [name.as_ref(), Path::new("lib"), Path::new("share")] {
         if tree.join(part).is_dir() {
@@ -71,11 +64,7 @@ pub(crate) fn usable_by(account: Account, bin_dir: &Path, folder: &Path) -> Resu
     }
     let copy = folder.join("postgresql").join(name);
     account.give(&folder.join("postgresql"))?;
-    if runs(account, &copy) {
-        Ok(copy)
-    } else {
-        Err(unreadable())
-    }
+    if runs(account, &copy) { Ok(copy) } else { Err(unreadable()) }
 }
 
 pub(crate) fn has_binaries(folder: &Path) -> bool {
@@ -122,11 +111,7 @@ fn on_path() -> Option<PathBuf> {
 
 fn runs(account: Account, bin_dir: &Path) -> bool {
     ["initdb", "postgres"].into_iter().all(|tool| {
-        account
-            .command(bin_dir.join(tool))
-            .arg("--version")
-            .output()
-            .is_ok_and(|output| output.status.success())
+        account.command(bin_dir.join(tool)).arg("--version").output().is_ok_and(|output| output.status.success())
     })
 }
 
@@ -138,11 +123,9 @@ mod tests {
     #[test]
     fn the_newest_version_is_by_number_and_needs_both_binaries() {
         let folder = Folder::create(Account::Own).unwrap();
-        for (version, tools) in [
-            ("9", &["initdb", "postgres"][..]),
-            ("15", &["initdb", "postgres"]),
-            ("17", &["initdb"]),
-        ] {
+        for (version, tools) in
+            [("9", &["initdb", "postgres"][..]), ("15", &["initdb", "postgres"]), ("17", &["initdb"])]
+        {
             let bin = folder.path().join(version).join("bin");
             fs::create_dir_all(&bin).unwrap();
             for tool in tools {

@@ -5,10 +5,7 @@ use std::time::{Duration, Instant};
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Polls `look` until it gives an answer, or until `limit` has passed (then `None`).
-#[expect(
-    clippy::disallowed_methods,
-    reason = "waits for a real process; no code that we ship runs through here"
-)]
+#[expect(clippy::disallowed_methods, reason = "waits for a real process; no code that we ship runs through here")]
 pub(crate) fn wait_for<T>(limit: Duration, mut look: impl FnMut() -> Option<T>) -> Option<T> {
     let start = Instant::now();
     loop {

@@ -29,11 +29,7 @@ pub enum Error {
     Io { what: String, source: std::io::Error },
 
     #[error("`{command}` failed ({status}):\n{output}")]
-    Command {
-        command: String,
-        status: String,
-        output: String,
-    },
+    Command { command: String, status: String, output: String },
 
     #[error("the PostgreSQL server stopped while starting:\n{log}")]
     StoppedWhileStarting { log: String },

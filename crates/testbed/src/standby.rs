@@ -13,20 +13,8 @@ impl Postgres {
     pub fn standby_of(primary: &Self) -> Result<Self, Error> {
         let standby = Self::prepare(primary.bin_dir().to_owned(), primary.options().clone())?;
         let mut copy = standby.tool("pg_basebackup")?;
-        copy.args([
-            "-h",
-            "127.0.0.1",
-            "-U",
-            SUPERUSER,
-            "-p",
-            &primary.port().to_string(),
-        ]);
-        copy.args([
-            "--write-recovery-conf",
-            "--wal-method=stream",
-            "--checkpoint=fast",
-            "--no-password",
-        ]);
+        copy.args(["-h", "127.0.0.1", "-U", SUPERUSER, "-p", &primary.port().to_string()]);
+        copy.args(["--write-recovery-conf", "--wal-method=stream", "--checkpoint=fast", "--no-password"]);
         if !primary.options().durable {
             copy.arg("--no-sync");
         }

@@ -61,12 +61,7 @@ pub(crate) struct Supervisor {
 
 impl Supervisor {
     /// Starts the shell. From here on the folder is removed when we end; the server is not yet started.
-    pub(crate) fn spawn(
-        account: Account,
-        folder: &Path,
-        postgres: &Path,
-        data_dir: &Path,
-    ) -> Result<Self, Error> {
+    pub(crate) fn spawn(account: Account, folder: &Path, postgres: &Path, data_dir: &Path) -> Result<Self, Error> {
         let mut shell = account
             .command("sh")
             .args(["-c", SCRIPT, "gapless-postgres"])
@@ -82,12 +77,7 @@ impl Supervisor {
             .map_err(Error::io("starting sh"))?;
         let orders = shell.stdin.take();
         let answers = BufReader::new(shell.stdout.take().ok_or(Error::SupervisorGone)?);
-        Ok(Self {
-            shell,
-            orders,
-            answers,
-            folder: folder.to_owned(),
-        })
+        Ok(Self { shell, orders, answers, folder: folder.to_owned() })
     }
 
     /// Starts the server (and stops the one that runs, if any). It is not ready yet when this returns.
@@ -105,11 +95,7 @@ impl Supervisor {
         if self.folder.join("exited").exists() {
             return None;
         }
-        std::fs::read_to_string(self.folder.join("server.pid"))
-            .ok()?
-            .trim()
-            .parse()
-            .ok()
+        std::fs::read_to_string(self.folder.join("server.pid")).ok()?.trim().parse().ok()
     }
 
     fn order(&mut self, order: &str) -> Result<(), Error> {

@@ -1,10 +1,6 @@
 //! Real servers. They cost a second or two each, so there are few of them.
 
-#![expect(
-    clippy::unwrap_used,
-    clippy::panic,
-    reason = "the helpers of a test fail like the test itself"
-)]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "the helpers of a test fail like the test itself")]
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -21,35 +17,22 @@ const VICTIM_ENV: &str = "GAPLESS_TESTBED_VICTIM";
 #[test]
 fn starts_answers_crashes_comes_back_and_leaves_nothing() {
     let settings = vec![("application_name".to_owned(), "it's".to_owned())];
-    let server = Postgres::start(Options {
-        settings,
-        ..Options::default()
-    })
-    .unwrap();
+    let server = Postgres::start(Options { settings, ..Options::default() }).unwrap();
     let port = server.port();
     let folder = server.data_dir().parent().unwrap().to_owned();
-    assert_eq!(
-        server.url("postgres"),
-        format!("postgres://gapless@127.0.0.1:{port}/postgres")
-    );
+    assert_eq!(server.url("postgres"), format!("postgres://gapless@127.0.0.1:{port}/postgres"));
     assert_eq!(query(port, "SHOW application_name"), "it's");
     query(port, "CREATE TABLE kept AS SELECT 42 AS n");
 
     server.stop_immediate().unwrap();
-    assert!(
-        TcpStream::connect(("127.0.0.1", port)).is_err(),
-        "it still listens after the crash"
-    );
+    assert!(TcpStream::connect(("127.0.0.1", port)).is_err(), "it still listens after the crash");
     assert!(server.pid().is_none());
     server.start_again().unwrap();
     assert_eq!(server.port(), port);
     assert_eq!(query(port, "SELECT n FROM kept"), "42");
 
     drop(server);
-    assert!(
-        TcpStream::connect(("127.0.0.1", port)).is_err(),
-        "it still listens after the drop"
-    );
+    assert!(TcpStream::connect(("127.0.0.1", port)).is_err(), "it still listens after the drop");
     assert!(!folder.exists(), "{} is still there", folder.display());
 }
 
@@ -63,10 +46,7 @@ fn a_promoted_standby_has_the_primarys_data() {
         standby => standby.unwrap(),
     };
     query(primary.port(), "INSERT INTO followed VALUES (2)");
-    assert!(
-        eventually(|| query(standby.port(), "SELECT count(*) FROM followed") == "2"),
-        "the standby did not follow"
-    );
+    assert!(eventually(|| query(standby.port(), "SELECT count(*) FROM followed") == "2"), "the standby did not follow");
     assert_eq!(query(standby.port(), "SELECT pg_is_in_recovery()"), "t");
 
     primary.stop_immediate().unwrap();
@@ -97,10 +77,7 @@ fn the_server_does_not_outlive_a_killed_process() {
         .spawn()
         .unwrap();
     let lines = BufReader::new(victim.stdout.take().unwrap()).lines();
-    let up = lines
-        .map(Result::unwrap)
-        .find(|line| line.starts_with("up "))
-        .expect("the victim's server did not start");
+    let up = lines.map(Result::unwrap).find(|line| line.starts_with("up ")).expect("the victim's server did not start");
     let mut words = up.split(' ').skip(1);
     let port: u16 = words.next().unwrap().parse().unwrap();
     let data_dir = words.next().unwrap().to_owned();
@@ -110,15 +87,8 @@ fn the_server_does_not_outlive_a_killed_process() {
     victim.wait().unwrap();
 
     let folder = Path::new(&data_dir).parent().unwrap();
-    assert!(
-        eventually(|| !folder.exists()),
-        "{} is still there",
-        folder.display()
-    );
-    assert!(
-        TcpStream::connect(("127.0.0.1", port)).is_err(),
-        "it still listens"
-    );
+    assert!(eventually(|| !folder.exists()), "{} is still there", folder.display());
+    assert!(TcpStream::connect(("127.0.0.1", port)).is_err(), "it still listens");
     assert!(fs::metadata(folder).is_err());
 }
 
@@ -138,9 +108,7 @@ fn eventually(mut look: impl FnMut() -> bool) -> bool {
 fn query(port: u16, sql: &str) -> String {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
     let startup = b"\0\x03\0\0user\0gapless\0database\0postgres\0\0";
-    stream
-        .write_all(&(startup.len() as u32 + 4).to_be_bytes())
-        .unwrap();
+    stream.write_all(&(startup.len() as u32 + 4).to_be_bytes()).unwrap();
     stream.write_all(startup).unwrap();
     let mut answer = String::new();
     let mut asked = false;

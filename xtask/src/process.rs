@@ -1,0 +1,48 @@
+//! Running other programs.
+
+use std::env;
+use std::process::{Command, ExitCode, ExitStatus};
+
+use anyhow::{Context, Result, ensure};
+use gapless_testbed::{Options, Postgres, SHARED_URL_ENV};
+
+use crate::workspace_root;
+
+/// The cargo that runs us, at the root of the workspace.
+pub(crate) fn cargo() -> Command {
+    let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.current_dir(workspace_root());
+    command
+}
+
+/// Runs a command to its end and fails when it fails.
+pub(crate) fn run(command: &mut Command) -> Result<()> {
+    let status = status(command)?;
+    ensure!(status.success(), "{} ended with {status}", shown(command));
+    Ok(())
+}
+
+pub(crate) fn status(command: &mut Command) -> Result<ExitStatus> {
+    command.status().with_context(|| format!("cannot run {}", shown(command)))
+}
+
+/// Hands a command's exit code on; one that was ended by a signal has none.
+pub(crate) fn exit_code(status: ExitStatus) -> ExitCode {
+    let code = status.code().and_then(|code| u8::try_from(code).ok());
+    code.map_or(ExitCode::FAILURE, ExitCode::from)
+}
+
+pub(crate) fn start_postgres(options: Options) -> Result<Postgres> {
+    Postgres::start(options).context("cannot start a private PostgreSQL")
+}
+
+/// Points a command's tests to the server.
+pub(crate) fn with_server<'a>(command: &'a mut Command, server: &Postgres) -> &'a mut Command {
+    command.env(SHARED_URL_ENV, server.base_url())
+}
+
+fn shown(command: &Command) -> String {
+    let words = std::iter::once(command.get_program()).chain(command.get_args());
+    let words: Vec<_> = words.map(|word| word.to_string_lossy()).collect();
+    format!("`{}`", words.join(" "))
+}

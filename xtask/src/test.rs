@@ -1,0 +1,57 @@
+//! `cargo xtask test`: everything that has to pass, cheapest first, up to the first failure.
+
+use std::env;
+use std::process::ExitCode;
+use std::time::Instant;
+
+use anyhow::{Result, ensure};
+use gapless_testbed::Options;
+
+use crate::process::{cargo, run as run_command, start_postgres, with_server};
+use crate::tidy;
+
+/// Tests of a store wait for the database most of the time, so more of them than cores run at once.
+const TEST_THREADS: &str = "8";
+
+type Step<'a> = (&'a str, &'a dyn Fn() -> Result<()>);
+
+pub(crate) fn run(cargo_test: &[String]) -> Result<ExitCode> {
+    let steps: [Step<'_>; 4] = [
+        ("formatting", &|| run_command(cargo().args(["fmt", "--all", "--check"]))),
+        ("clippy", &|| run_command(cargo().args(["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]))),
+        ("tidy", &|| {
+            let findings = tidy::check(false)?;
+            ensure!(findings == 0, "{findings} findings");
+            Ok(())
+        }),
+        ("tests", &|| tests(cargo_test)),
+    ];
+    for (number, (name, step)) in steps.iter().enumerate() {
+        println!("\n== {}/{} {name}", number + 1, steps.len());
+        let (result, seconds) = timed(step);
+        if let Err(error) = result {
+            eprintln!("\n== FAILED: {name} (after {seconds:.1} s): {error:#}");
+            return Ok(ExitCode::FAILURE);
+        }
+        println!("== {name}: ok ({seconds:.1} s)");
+    }
+    println!("\n== all passed");
+    Ok(ExitCode::SUCCESS)
+}
+
+/// One server for all tests: each makes a database of its own in it.
+fn tests(cargo_test: &[String]) -> Result<()> {
+    let server = start_postgres(Options::default())?;
+    let mut command = cargo();
+    command.args(["test", "--workspace"]).args(cargo_test);
+    if env::var_os("RUST_TEST_THREADS").is_none() {
+        command.env("RUST_TEST_THREADS", TEST_THREADS);
+    }
+    run_command(with_server(&mut command, &server))
+}
+
+#[expect(clippy::disallowed_methods, reason = "tells a human how long a step took; nothing is decided by it")]
+fn timed<T>(step: impl FnOnce() -> T) -> (T, f64) {
+    let start = Instant::now();
+    (step(), start.elapsed().as_secs_f64())
+}

@@ -1,0 +1,191 @@
+//! Which room may know which: the arrows of the workspace point one way.
+//!
+//! The table is the rule. A crate that is not in it may not exist, so that a new room begins with saying where it
+//! stands.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::process::Stdio;
+
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+
+use super::Finding;
+use crate::process::cargo;
+
+/// What one package of the workspace may depend on, of the workspace.
+struct Rule {
+    package: &'static str,
+    normal: &'static [&'static str],
+    /// For its tests, beside what it may use anyway and the testbed, which everybody may.
+    dev: &'static [&'static str],
+}
+
+const EVERYBODYS_DEV: &str = "gapless-testbed";
+
+const RULES: &[Rule] = &[
+    Rule { package: "gapless-domain", normal: &[], dev: &[] },
+    Rule { package: "gapless-store", normal: &["gapless-domain"], dev: &[] },
+    Rule { package: "gapless-store-postgres", normal: &["gapless-domain", "gapless-store"], dev: &[] },
+    Rule { package: "gapless-store-sqlite", normal: &["gapless-domain", "gapless-store"], dev: &[] },
+    Rule { package: "gapless-chain", normal: &["gapless-domain"], dev: &[] },
+    Rule { package: "gapless-chain-evm", normal: &["gapless-domain", "gapless-chain"], dev: &[] },
+    Rule {
+        package: "gapless-engine",
+        normal: &["gapless-domain", "gapless-store"],
+        dev: &["gapless-store-postgres", "gapless-store-sqlite"],
+    },
+    Rule { package: "gapless-wire", normal: &["gapless-domain"], dev: &[] },
+    Rule {
+        package: "gapless-api",
+        normal: &["gapless-domain", "gapless-store", "gapless-engine", "gapless-wire"],
+        dev: &[],
+    },
+    Rule { package: "gapless-devchain", normal: &["gapless-domain"], dev: &[] },
+    Rule {
+        package: "gapless-sim",
+        normal: &[
+            "gapless-domain",
+            "gapless-store",
+            "gapless-chain",
+            "gapless-engine",
+            "gapless-devchain",
+            "gapless-store-sqlite",
+        ],
+        dev: &[],
+    },
+    Rule {
+        package: "gapless",
+        normal: &[
+            "gapless-domain",
+            "gapless-store",
+            "gapless-store-postgres",
+            "gapless-store-sqlite",
+            "gapless-chain",
+            "gapless-chain-evm",
+            "gapless-engine",
+            "gapless-wire",
+            "gapless-api",
+            "gapless-devchain",
+            "gapless-sim",
+        ],
+        dev: &[],
+    },
+    Rule { package: "gapless-testbed", normal: &[], dev: &[] },
+    Rule {
+        package: "gapless-bench",
+        normal: &[
+            "gapless-domain",
+            "gapless-store",
+            "gapless-store-postgres",
+            "gapless-store-sqlite",
+            "gapless-engine",
+            "gapless-testbed",
+        ],
+        dev: &[],
+    },
+    Rule { package: "xtask", normal: &["gapless-testbed"], dev: &[] },
+];
+
+pub(crate) fn check_workspace() -> Result<Vec<Finding>> {
+    let output = cargo()
+        .args(["metadata", "--no-deps", "--format-version", "1"])
+        .stderr(Stdio::inherit())
+        .output()
+        .context("cannot run cargo metadata")?;
+    ensure!(output.status.success(), "cargo metadata ended with {}", output.status);
+    let metadata = serde_json::from_slice(&output.stdout).context("cargo metadata gave no JSON")?;
+    check(&metadata)
+}
+
+fn check(metadata: &Value) -> Result<Vec<Finding>> {
+    let packages = metadata["packages"].as_array().context("cargo metadata lists no packages")?;
+    let root = metadata["workspace_root"].as_str().unwrap_or_default();
+    let members: BTreeSet<&str> = packages.iter().filter_map(|package| package["name"].as_str()).collect();
+    let mut findings = Vec::new();
+    for package in packages {
+        let name = package["name"].as_str().context("a package without a name")?;
+        let manifest = Path::new(package["manifest_path"].as_str().unwrap_or("Cargo.toml"));
+        let manifest = manifest.strip_prefix(root).unwrap_or(manifest);
+        let Some(rule) = RULES.iter().find(|rule| rule.package == name) else {
+            let text = format!("crate `{name}` is not in the table of arrows (xtask/src/tidy/arrows.rs)");
+            findings.push(Finding::of(manifest, text));
+            continue;
+        };
+        for dependency in package["dependencies"].as_array().into_iter().flatten() {
+            let target = dependency["name"].as_str().unwrap_or_default();
+            let is_dev = dependency["kind"] == "dev";
+            if members.contains(target) && !allows(rule, target, is_dev) {
+                findings.push(Finding::of(manifest, broken(rule, target, is_dev)));
+            }
+        }
+    }
+    Ok(findings)
+}
+
+/// Build dependencies are judged like normal ones: they make what we ship.
+fn allows(rule: &Rule, target: &str, is_dev: bool) -> bool {
+    rule.normal.contains(&target) || (is_dev && (target == EVERYBODYS_DEV || rule.dev.contains(&target)))
+}
+
+fn broken(rule: &Rule, target: &str, is_dev: bool) -> String {
+    let (kind, extra) = if is_dev { ("dev-depend", rule.dev) } else { ("depend", &[][..]) };
+    let allowed: Vec<&str> = rule.normal.iter().chain(extra).copied().collect();
+    let allowed = if allowed.is_empty() { "nothing of the workspace".to_owned() } else { allowed.join(", ") };
+    format!(
+        "arrow: `{}` may not {kind} on `{target}`; it may {kind} on: {allowed} (xtask/src/tidy/arrows.rs)",
+        rule.package
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn findings(packages: Value) -> Vec<String> {
+        let metadata = json!({ "workspace_root": "/w", "packages": packages });
+        check(&metadata).unwrap().iter().map(Finding::to_string).collect()
+    }
+
+    fn package(name: &str, dependencies: &[(&str, Option<&str>)]) -> Value {
+        let list: Vec<_> = dependencies.iter().map(|(name, kind)| json!({ "name": name, "kind": kind })).collect();
+        json!({ "name": name, "manifest_path": format!("/w/{name}/Cargo.toml"), "dependencies": list })
+    }
+
+    #[test]
+    fn arrows_that_point_the_right_way_pass() {
+        let packages = json!([
+            package("gapless-domain", &[("uuid", None), ("gapless-testbed", Some("dev"))]),
+            package("gapless-store-sqlite", &[]),
+            package("gapless-testbed", &[]),
+            package("gapless-engine", &[("gapless-domain", None), ("gapless-store-sqlite", Some("dev"))]),
+        ]);
+        assert_eq!(findings(packages), Vec::<String>::new());
+    }
+
+    #[test]
+    fn an_arrow_back_is_found_and_the_rule_is_named() {
+        let packages = json!([package("gapless-domain", &[("gapless-store", None)]), package("gapless-store", &[])]);
+        let found = findings(packages);
+        assert_eq!(found.len(), 1);
+        assert!(found[0].starts_with("gapless-domain/Cargo.toml: arrow: `gapless-domain` may not depend on"));
+    }
+
+    #[test]
+    fn what_is_for_tests_only_may_not_be_a_normal_dependency() {
+        for kind in [None, Some("build")] {
+            let packages = json!([
+                package("gapless-engine", &[("gapless-store-postgres", kind), ("gapless-testbed", kind)]),
+                package("gapless-store-postgres", &[]),
+                package("gapless-testbed", &[]),
+            ]);
+            assert_eq!(findings(packages).len(), 2);
+        }
+    }
+
+    #[test]
+    fn a_crate_without_a_rule_is_found() {
+        assert!(findings(json!([package("gapless-utils", &[])]))[0].contains("is not in the table"));
+    }
+}

@@ -1,0 +1,70 @@
+//! `cargo xtask tidy`: the rules of the house that no compiler checks. One file a rule; each gives findings back and
+//! prints nothing, so that its tests can show that it does find what is wrong.
+
+mod arrows;
+mod files;
+mod guarantees;
+mod links;
+mod markers;
+mod sizes;
+
+use std::fmt;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::Result;
+
+use crate::workspace_root;
+
+/// Something that breaks a rule, and where.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Finding {
+    path: PathBuf,
+    line: Option<usize>,
+    text: String,
+}
+
+impl Finding {
+    fn at(path: impl Into<PathBuf>, line: usize, text: impl Into<String>) -> Self {
+        Self { path: path.into(), line: Some(line), text: text.into() }
+    }
+
+    fn of(path: impl Into<PathBuf>, text: impl Into<String>) -> Self {
+        Self { path: path.into(), line: None, text: text.into() }
+    }
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}", self.path.display())?;
+        if let Some(line) = self.line {
+            write!(formatter, ":{line}")?;
+        }
+        write!(formatter, ": {}", self.text)
+    }
+}
+
+pub(crate) fn run(fix: bool) -> Result<ExitCode> {
+    let findings = check(fix)?;
+    if findings == 0 {
+        println!("tidy: all well");
+        return Ok(ExitCode::SUCCESS);
+    }
+    eprintln!("tidy: {findings} findings");
+    Ok(ExitCode::FAILURE)
+}
+
+/// Prints what breaks a rule, and says how many findings there are.
+pub(crate) fn check(fix: bool) -> Result<usize> {
+    let root = workspace_root();
+    let sources = files::read_all(&root)?;
+    let mut findings = arrows::check_workspace()?;
+    findings.extend(sizes::check(&sources));
+    findings.extend(guarantees::check(&root, &sources, fix)?);
+    findings.extend(markers::check(&sources));
+    findings.extend(links::check(&root, &sources));
+    for finding in &findings {
+        eprintln!("{finding}");
+    }
+    Ok(findings.len())
+}

@@ -1,0 +1,16 @@
+//! `cargo xtask with-postgres -- COMMAND`: one command with a private server, for a single test or for psql.
+
+use std::process::{Command, ExitCode};
+
+use anyhow::{Context, Result};
+use gapless_testbed::Options;
+
+use crate::process::{exit_code, start_postgres, status, with_server};
+
+pub(crate) fn run(durable: bool, command: &[String]) -> Result<ExitCode> {
+    let (program, arguments) = command.split_first().context("no command given")?;
+    let server = start_postgres(Options { durable, ..Options::default() })?;
+    let mut command = Command::new(program);
+    let status = status(with_server(command.args(arguments), &server))?;
+    Ok(exit_code(status))
+}

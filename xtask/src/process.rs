@@ -1,6 +1,7 @@
 //! Running other programs.
 
 use std::env;
+use std::path::Path;
 use std::process::{Command, ExitCode, ExitStatus};
 
 use anyhow::{Context, Result, ensure};
@@ -41,8 +42,10 @@ pub(crate) fn with_server<'a>(command: &'a mut Command, server: &Postgres) -> &'
     command.env(SHARED_URL_ENV, server.base_url())
 }
 
+/// The command as one would type it: the program by its name, not by its path.
 fn shown(command: &Command) -> String {
-    let words = std::iter::once(command.get_program()).chain(command.get_args());
+    let program = Path::new(command.get_program()).file_name().unwrap_or_default();
+    let words = std::iter::once(program).chain(command.get_args());
     let words: Vec<_> = words.map(|word| word.to_string_lossy()).collect();
     format!("`{}`", words.join(" "))
 }

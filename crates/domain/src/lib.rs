@@ -30,7 +30,7 @@ mod text;
 mod time;
 mod transition;
 
-pub use alloy_primitives::{Address, B256, Bytes, U256};
+pub use alloy_primitives::{Address, B256, Bytes, U256, keccak256};
 
 pub use amount::{Amount, AmountError};
 pub use attempt::{Attempt, AttemptKind, NewAttempt, SendOutcome, SendReport};

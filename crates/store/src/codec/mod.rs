@@ -1,0 +1,71 @@
+//! Domain values as rows hold them, and back.
+//!
+//! Serde stops here: domain types stay free of it, and every SQL store writes the same words. Rows outlive releases, so
+//! fields are only ever added, with a default.
+
+mod command;
+mod payload;
+mod state;
+
+use gapless_domain::{FencingToken, Nonce, SubmitterId};
+
+pub use command::{command_from_json, command_to_json};
+pub use payload::{fees_from_json, fees_to_json, payload_from_json, payload_to_json};
+pub use state::{StateRow, state_from_row, state_to_row};
+
+/// A row that does not hold what it should.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{what}: {problem}")]
+pub struct RowError {
+    pub what: &'static str,
+    pub problem: String,
+}
+
+impl RowError {
+    pub fn new(what: &'static str, problem: impl ToString) -> Self {
+        RowError { what, problem: problem.to_string() }
+    }
+}
+
+/// Databases hold signed numbers, the domain unsigned ones.
+pub fn unsigned(what: &'static str, value: i64) -> Result<u64, RowError> {
+    u64::try_from(value).map_err(|error| RowError::new(what, error))
+}
+
+/// Our counters never come near the end of a BIGINT; a value beyond it is kept at the end rather than wrapped.
+pub fn signed(value: u64) -> i64 {
+    i64::try_from(value).unwrap_or(i64::MAX)
+}
+
+pub fn nonce(value: i64) -> Result<Nonce, RowError> {
+    Nonce::new(unsigned("nonce", value)?).map_err(|error| RowError::new("nonce", error))
+}
+
+pub fn token(value: i64) -> Result<FencingToken, RowError> {
+    unsigned("fencing_token", value).map(FencingToken::new)
+}
+
+pub fn submitter(text: &str) -> Result<SubmitterId, RowError> {
+    text.parse().map_err(|error| RowError::new("submitter", error))
+}
+
+/// Parses one of the domain's fixed words.
+pub fn word<T>(what: &'static str, text: &str, parse: impl FnOnce(&str) -> Option<T>) -> Result<T, RowError> {
+    parse(text).ok_or_else(|| RowError::new(what, format!("unknown word {text:?}")))
+}
+
+fn to_json<T: serde::Serialize>(value: &T) -> String {
+    // Plain structs of strings and numbers always serialize.
+    serde_json::to_string(value).unwrap_or_default()
+}
+
+fn from_json<'a, T: serde::Deserialize<'a>>(what: &'static str, json: &'a str) -> Result<T, RowError> {
+    serde_json::from_str(json).map_err(|error| RowError::new(what, error))
+}
+
+fn parsed<T: std::str::FromStr>(what: &'static str, text: &str) -> Result<T, RowError>
+where
+    T::Err: ToString,
+{
+    text.parse().map_err(|error: T::Err| RowError::new(what, error.to_string()))
+}

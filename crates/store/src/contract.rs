@@ -1,0 +1,165 @@
+//! The contract: few verbs, each atomic, each for many at once.
+
+use std::fmt;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use gapless_domain::{
+    Attempt, ChainId, Command, CommandId, Cursor, Event, EventPosition, Head, LaneCommit, Lease, ManagedTx, NewCommand,
+    OwnerId, RequestId, Reservation, Slot, StateName, SubmitterId, Timestamp, TxId,
+};
+
+use crate::error::StoreError;
+use crate::verdict::{Accepted, Acquired, CancelVerdict, Committed, HeadVerdict, Loaded, Renewal};
+use crate::wake::Wakeups;
+
+/// What keeps the ledger. A handle belongs to one process ([`Store::owner`]); many handles share one database.
+///
+/// Every list verb answers in the order of its input, one answer for each item. An `Err` means that the whole call did
+/// nothing that the caller has to know about and may be repeated, except where a verb says otherwise.
+///
+/// Expiry, ages and holds are measured by the database's clock alone; no verb takes the time from a node.
+#[async_trait]
+pub trait Store: Send + Sync + fmt::Debug {
+    /// The process that this handle writes for.
+    fn owner(&self) -> &OwnerId;
+
+    /// Wake-ups for this process: "look there". They carry nothing and may be lost; [`Store::lanes_with_work`] finds what
+    /// they would have told.
+    fn wakeups(&self) -> Wakeups;
+
+    // --- Unfenced: any node may call these for any lane. ---
+
+    /// Makes submitters known. Those that are known already stay as they are, but for a new alias.
+    async fn register_submitters(&self, submitters: &[NewSubmitter]) -> Result<(), StoreError>;
+
+    async fn submitters(&self) -> Result<Vec<NewSubmitter>, StoreError>;
+
+    /// Queues intents, in the order given. `(submitter, request id)` is the only key of idempotency: the first of several
+    /// is new, the others get the first one's id, or a conflict if their payload differs. One item that the database cannot
+    /// hold is refused alone. Repeating a call whose outcome is unknown is harmless, and the way to learn it.
+    async fn accept(&self, intents: &[NewIntent]) -> Result<Vec<Accepted>, StoreError>;
+
+    /// Cancels those that are still QUEUED.
+    async fn cancel_queued(&self, ids: &[TxId]) -> Result<Vec<CancelVerdict>, StoreError>;
+
+    /// Writes commands down for the owners of their lanes.
+    async fn put_commands(&self, commands: &[NewCommand]) -> Result<Vec<CommandId>, StoreError>;
+
+    // --- Leases. ---
+
+    /// Takes each lane that nobody holds: never held (token 1), released, or expired by more than the skew (token + 1). One
+    /// that this owner holds is renewed; one that this owner let expire gets a new token.
+    async fn acquire(&self, lanes: &[SubmitterId]) -> Result<Vec<Acquired>, StoreError>;
+
+    /// Renews every lease that this owner still holds, and says that the process is alive.
+    async fn renew(&self) -> Result<Renewal, StoreError>;
+
+    /// Gives leases back, at once free for others. Those that are no longer held are passed over.
+    async fn release(&self, leases: &[Lease]) -> Result<(), StoreError>;
+
+    // --- Fenced: need a lease. ---
+
+    /// Everything that a lane needs to go on. Waits for any write of an older owner that is still under way, so what it
+    /// returns cannot change but by this lease.
+    async fn load_lanes(&self, leases: &[Lease]) -> Result<Vec<Loaded>, StoreError>;
+
+    /// Applies each commit wholly or not at all; see [`crate::CommitVerdict`]. A lane may appear once in a call, and the
+    /// caller has at most one commit of a lane under way. A commit that is done has also extended its lease.
+    ///
+    /// [`StoreError::OutcomeUnknown`] means that some may have been applied: the caller must drop these lanes and load
+    /// them anew before it sends anything.
+    async fn commit(&self, commits: &[LaneCommit]) -> Result<Committed, StoreError>;
+
+    // --- Reads. ---
+
+    /// The first intents in line: QUEUED in order of acceptance, up to the number given for each lane.
+    async fn peek_queues(&self, lanes: &[(SubmitterId, u32)]) -> Result<Vec<Vec<ManagedTx>>, StoreError>;
+
+    /// The sweep: lanes with queued or open work, or a command, that nobody holds a lease of; at most `limit` of them, with
+    /// submitters in order, beginning after `after`.
+    async fn lanes_with_work(&self, after: Option<&SubmitterId>, limit: u32) -> Result<Vec<SubmitterId>, StoreError>;
+
+    /// Also finds what retention has moved out.
+    async fn get(&self, ids: &[TxId]) -> Result<Vec<Option<ManagedTx>>, StoreError>;
+
+    async fn find_request(&self, submitter: &SubmitterId, request: &RequestId) -> Result<Option<TxId>, StoreError>;
+
+    /// Newest first; what retention has moved out is not listed.
+    async fn list(&self, filter: &TxFilter) -> Result<Vec<ManagedTx>, StoreError>;
+
+    /// All attempts that were ever made durable for an intent, oldest first.
+    async fn attempts(&self, id: TxId) -> Result<Vec<Attempt>, StoreError>;
+
+    // --- Events. ---
+
+    /// Events after `after` in the order of commits, never skipping one that commits late.
+    async fn read_events(&self, after: EventPosition, limit: u32) -> Result<Vec<Event>, StoreError>;
+
+    /// The next events for a named consumer, or `None` while another process holds its claim. The claim lasts a lease's
+    /// duration and is renewed by claiming again.
+    async fn claim_events(&self, consumer: &str, limit: u32) -> Result<Option<Vec<Event>>, StoreError>;
+
+    /// The consumer has handled everything up to `upto`. False if its claim was lost; then it will see them again.
+    async fn ack_events(&self, consumer: &str, upto: EventPosition) -> Result<bool, StoreError>;
+
+    // --- Chains. ---
+
+    /// Keeps the newest head that was linked. The final block only moves forward.
+    async fn save_head(&self, chain: &ChainId, head: &Head) -> Result<HeadVerdict, StoreError>;
+
+    async fn head(&self, chain: &ChainId) -> Result<Option<Head>, StoreError>;
+
+    // --- Housekeeping. ---
+
+    /// Moves up to `limit` terminal intents out, whose last change is older than `age` and whose events every consumer has
+    /// handled. Request ids stay. Returns how many were moved.
+    async fn archive(&self, age: Duration, limit: u32) -> Result<u32, StoreError>;
+
+    /// An operator says that this database was restored or has lost commits: every lane must take notice before it writes
+    /// anything else.
+    async fn declare_regressed(&self, why: &str) -> Result<(), StoreError>;
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NewSubmitter {
+    pub id: SubmitterId,
+    pub alias: Option<String>,
+}
+
+/// An intent with the id that it gets if it is new.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NewIntent {
+    pub id: gapless_domain::TxId,
+    pub intent: gapless_domain::Intent,
+}
+
+/// A lane as its owner finds it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LaneSnapshot {
+    /// None for a lane that has never written one.
+    pub cursor: Option<Cursor>,
+    /// Slots at or above the cursor's final nonce, in order.
+    pub slots: Vec<Slot>,
+    /// The attempts of these slots, by nonce and ordinal.
+    pub attempts: Vec<Attempt>,
+    /// The intents that hold a nonce and are not terminal, by nonce.
+    pub bound: Vec<ManagedTx>,
+    /// Reservations that are lent or recyclable, by nonce.
+    pub reservations: Vec<Reservation>,
+    /// Commands not yet executed, oldest first.
+    pub commands: Vec<Command>,
+    /// The store lost commits since this lane last wrote: its next write must put it into PROTECT (`store_regressed`), and
+    /// any other is refused.
+    pub regressed: bool,
+    pub now: Timestamp,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TxFilter {
+    pub submitter: Option<SubmitterId>,
+    pub state: Option<StateName>,
+    /// Only what was accepted before this place in line: the last `seq` of the page before.
+    pub before_seq: Option<u64>,
+    pub limit: u32,
+}

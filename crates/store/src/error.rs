@@ -1,0 +1,34 @@
+//! What can go wrong with a store as a whole. What goes wrong with one item is a verdict.
+
+use std::error::Error;
+
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// Not reachable, too slow, or rolled back. Nothing happened; try again later.
+    #[error("the database is not available: {0}")]
+    Unavailable(#[source] Box<dyn Error + Send + Sync>),
+    /// A commit was sent, its answer was lost, and it could not be read back.
+    #[error("it is not known whether the commit went through: {0}")]
+    OutcomeUnknown(#[source] Box<dyn Error + Send + Sync>),
+    /// The database does not hold what it has acknowledged. Nothing was written, and every lane has been told.
+    #[error("the database lost commits: {0}")]
+    Regressed(String),
+    #[error("the database has schema version {found}, this program knows up to {known}; run a newer gapless")]
+    SchemaIsNewer { found: i64, known: i64 },
+    #[error("the database has schema version {found}, this program needs {known}; run `gapless migrate`")]
+    SchemaIsOlder { found: i64, known: i64 },
+    #[error("migration {version} of the database differs from the one of this program")]
+    MigrationDiffers { version: i64 },
+    #[error("another process uses the database file {0}")]
+    InUse(String),
+    #[error("the database cannot be written: {0}")]
+    ReadOnly(String),
+    #[error("there is no space left for the database: {0}")]
+    Full(String),
+    #[error("the database file is damaged: {0}")]
+    Damaged(String),
+    #[error("a stored row cannot be read: {0}")]
+    Row(#[from] crate::codec::RowError),
+    #[error("the store is set up wrongly: {0}")]
+    Setup(String),
+}

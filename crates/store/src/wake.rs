@@ -1,0 +1,127 @@
+//! Wake-ups: "look there". They coalesce, they carry nothing, and losing one costs only time.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use gapless_domain::SubmitterId;
+use tokio::sync::Notify;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Wakeup {
+    Lane(SubmitterId),
+    /// Some wake-ups may have been missed: look everywhere.
+    Everywhere,
+}
+
+/// Where a store posts wake-ups for its own process.
+#[derive(Debug, Default)]
+pub struct WakeBoard {
+    listeners: Mutex<Vec<Weak<Inbox>>>,
+}
+
+/// One listener's view. Posts that come while nobody waits are kept, once each.
+#[derive(Debug)]
+pub struct Wakeups(Arc<Inbox>);
+
+#[derive(Debug, Default)]
+struct Inbox {
+    pending: Mutex<Pending>,
+    posted: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Pending {
+    lanes: BTreeSet<SubmitterId>,
+    everywhere: bool,
+}
+
+impl WakeBoard {
+    /// More lanes than this at once are told as one "look everywhere", so that a slow listener costs no memory.
+    pub const MAX_PENDING: usize = 10_000;
+
+    pub fn listen(&self) -> Wakeups {
+        let inbox = Arc::new(Inbox::default());
+        let mut listeners = lock(&self.listeners);
+        listeners.retain(|listener| listener.strong_count() > 0);
+        listeners.push(Arc::downgrade(&inbox));
+        Wakeups(inbox)
+    }
+
+    pub fn post(&self, wakeup: &Wakeup) {
+        for inbox in lock(&self.listeners).iter().filter_map(Weak::upgrade) {
+            lock(&inbox.pending).add(wakeup);
+            inbox.posted.notify_one();
+        }
+    }
+}
+
+impl Wakeups {
+    /// The next wake-up. Dropping the future loses nothing.
+    pub async fn next(&mut self) -> Wakeup {
+        loop {
+            if let Some(wakeup) = lock(&self.0.pending).take() {
+                return wakeup;
+            }
+            self.0.posted.notified().await;
+        }
+    }
+}
+
+impl Pending {
+    fn add(&mut self, wakeup: &Wakeup) {
+        match wakeup {
+            Wakeup::Lane(_) if self.everywhere => {}
+            Wakeup::Lane(lane) if self.lanes.len() < WakeBoard::MAX_PENDING => {
+                self.lanes.insert(lane.clone());
+            }
+            Wakeup::Lane(_) | Wakeup::Everywhere => {
+                self.everywhere = true;
+                self.lanes.clear();
+            }
+        }
+    }
+
+    fn take(&mut self) -> Option<Wakeup> {
+        if std::mem::take(&mut self.everywhere) {
+            return Some(Wakeup::Everywhere);
+        }
+        self.lanes.pop_first().map(Wakeup::Lane)
+    }
+}
+
+/// A panic while one of these locks is held leaves a set that is still a set.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lane(n: usize) -> SubmitterId {
+        format!("eip155:{}:0xf39Fd6e51aad88F6F4ce6aB8827279cffFb92266", n + 1).parse().unwrap()
+    }
+
+    #[tokio::test]
+    async fn posts_before_the_wait_are_kept_once() {
+        let board = WakeBoard::default();
+        let mut wakeups = board.listen();
+        board.post(&Wakeup::Lane(lane(1)));
+        board.post(&Wakeup::Lane(lane(1)));
+        board.post(&Wakeup::Lane(lane(2)));
+        assert_eq!(wakeups.next().await, Wakeup::Lane(lane(1)));
+        assert_eq!(wakeups.next().await, Wakeup::Lane(lane(2)));
+        assert_eq!(lock(&wakeups.0.pending).take(), None);
+    }
+
+    #[tokio::test]
+    async fn too_many_become_one() {
+        let board = WakeBoard::default();
+        let mut wakeups = board.listen();
+        for n in 0..=WakeBoard::MAX_PENDING {
+            board.post(&Wakeup::Lane(lane(n)));
+        }
+        assert_eq!(wakeups.next().await, Wakeup::Everywhere);
+        assert_eq!(lock(&wakeups.0.pending).take(), None);
+    }
+}

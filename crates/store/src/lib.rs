@@ -15,7 +15,7 @@ pub mod conformance;
 mod contract;
 mod error;
 mod migration;
-//mod model;
+mod model;
 mod verdict;
 mod wake;
 
@@ -23,7 +23,7 @@ pub use clock::{DatabaseClock, ManualClock};
 pub use contract::{LaneSnapshot, NewIntent, NewSubmitter, Store, TxFilter};
 pub use error::StoreError;
 pub use migration::{Migration, Pending, pending};
-//pub use model::Model;
+pub use model::{Model, ModelStore, Snapshot};
 pub use verdict::{
     Accepted, Acquired, CancelVerdict, CommitVerdict, Committed, Conflict, HeadVerdict, Loaded, Renewal,
 };

@@ -1,0 +1,107 @@
+//! What any node may write without a lease.
+
+use gapless_domain::{
+    CancelReason, Command, CommandId, EventKind, LaneState, ManagedTx, Metadata, NewCommand, Transition, TxId, TxState,
+};
+
+use super::tables::{Call, RequestKey, Tables};
+use crate::contract::{NewIntent, NewSubmitter};
+use crate::verdict::{Accepted, CancelVerdict};
+
+impl Tables {
+    /// No alias leaves the one that is known.
+    pub(super) fn register(&mut self, submitters: &[NewSubmitter]) {
+        for new in submitters {
+            let alias = self.submitters.entry(new.id.clone()).or_default();
+            if new.alias.is_some() {
+                alias.clone_from(&new.alias);
+            }
+        }
+    }
+
+    pub(super) fn submitters(&self) -> Vec<NewSubmitter> {
+        self.submitters.iter().map(|(id, alias)| NewSubmitter { id: id.clone(), alias: alias.clone() }).collect()
+    }
+
+    pub(super) fn accept(&mut self, call: &Call<'_>, intents: &[NewIntent]) -> Vec<Accepted> {
+        self.begin_transaction();
+        intents.iter().map(|new| self.accept_one(call, new)).collect()
+    }
+
+    fn accept_one(&mut self, call: &Call<'_>, new: &NewIntent) -> Accepted {
+        let submitter = new.intent.submitter();
+        if !self.submitters.contains_key(submitter) {
+            return Accepted::UnknownSubmitter;
+        }
+        // What was accepted once is answered for ever, also in PROTECT.
+        let key = (submitter.clone(), new.intent.request_id().clone());
+        let fingerprint = new.intent.payload().fingerprint();
+        match self.requests.get(&key) {
+            Some(known) if known.fingerprint == fingerprint => return Accepted::Existing(known.tx_id),
+            Some(known) => return Accepted::Conflict(known.tx_id),
+            None => {}
+        }
+        let cursor = self.lanes.get(submitter).and_then(|lane| lane.cursor.as_ref());
+        if let Some(LaneState::Protect(protection)) = cursor.map(|row| &row.cursor.state) {
+            return Accepted::Protected(protection.clone());
+        }
+        if let Some(problem) = new.intent.metadata().and_then(problem_of) {
+            return Accepted::Refused(problem);
+        }
+        if self.get(new.id).is_some() {
+            return Accepted::Refused(format!("the transaction id {} is taken", new.id));
+        }
+        self.requests.insert(key, RequestKey { tx_id: new.id, fingerprint });
+        self.last_seq += 1;
+        let tx = ManagedTx {
+            id: new.id,
+            seq: self.last_seq,
+            intent: new.intent.clone(),
+            state: TxState::Queued,
+            version: 1,
+            created_at: call.now,
+            updated_at: call.now,
+        };
+        self.write_tx(tx, EventKind::Accepted);
+        Accepted::New
+    }
+
+    pub(super) fn cancel_queued(&mut self, call: &Call<'_>, ids: &[TxId]) -> Vec<CancelVerdict> {
+        self.begin_transaction();
+        ids.iter().map(|id| self.cancel_one(call, *id)).collect()
+    }
+
+    fn cancel_one(&mut self, call: &Call<'_>, id: TxId) -> CancelVerdict {
+        let Some(tx) = self.get(id) else { return CancelVerdict::Unknown };
+        let mut tx = tx.clone();
+        let Ok(change) = tx.change(Transition::CancelInQueue(CancelReason::User)) else {
+            return CancelVerdict::NotQueued;
+        };
+        tx.apply(&change, call.now);
+        self.write_tx(tx, change.event());
+        CancelVerdict::Canceled
+    }
+
+    pub(super) fn put_commands(&mut self, call: &Call<'_>, commands: &[NewCommand]) -> Vec<CommandId> {
+        commands.iter().map(|command| self.put_command(call, command)).collect()
+    }
+
+    fn put_command(&mut self, call: &Call<'_>, new: &NewCommand) -> CommandId {
+        self.last_command += 1;
+        let id = CommandId(self.last_command);
+        let command = Command {
+            id,
+            submitter: new.submitter.clone(),
+            kind: new.kind.clone(),
+            issued_by: new.issued_by.clone(),
+            issued_at: call.now,
+        };
+        self.lane_mut(&new.submitter).commands.insert(id, command);
+        id
+    }
+}
+
+fn problem_of(metadata: &Metadata) -> Option<String> {
+    let parsed: Result<serde::de::IgnoredAny, _> = serde_json::from_str(metadata.as_json());
+    parsed.err().map(|error| format!("metadata is not JSON: {error}"))
+}

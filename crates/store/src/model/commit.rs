@@ -1,0 +1,187 @@
+//! Lane commits: asked wholly first, then written wholly.
+
+use std::collections::BTreeSet;
+
+use gapless_domain::{Attempt, EventBody, LaneCommit, NewAttempt, Nonce, Slot, SubmitterId, Timestamp};
+
+use super::tables::{Call, CursorRow, Lane, Tables};
+use crate::verdict::{CommitVerdict, Conflict};
+
+impl Tables {
+    /// One verdict each; a lane that is refused leaves the others as they are.
+    pub(super) fn commit(&mut self, call: &Call<'_>, commits: &[LaneCommit]) -> Vec<CommitVerdict> {
+        self.begin_transaction();
+        let mut seen = BTreeSet::new();
+        commits.iter().map(|commit| self.commit_one(call, commit, &mut seen)).collect()
+    }
+
+    fn commit_one<'a>(
+        &mut self,
+        call: &Call<'_>,
+        commit: &'a LaneCommit,
+        seen: &mut BTreeSet<&'a SubmitterId>,
+    ) -> CommitVerdict {
+        if !seen.insert(commit.lease().submitter()) {
+            return CommitVerdict::Conflict(Conflict::Cursor);
+        }
+        match self.check(call, commit) {
+            Ok(()) => {
+                self.write(call, commit);
+                CommitVerdict::Done
+            }
+            Err(refusal) => refusal,
+        }
+    }
+
+    /// In this order, so that a commit with several faults gets the same answer from every store.
+    fn check(&self, call: &Call<'_>, commit: &LaneCommit) -> Result<(), CommitVerdict> {
+        let submitter = commit.lease().submitter();
+        let lane = self.lanes.get(submitter).filter(|_| self.holds(call, commit.lease()));
+        let lane = lane.ok_or(CommitVerdict::Fenced)?;
+        // Cannot be with a lease that holds; the SQL stores ask it of every row, as a second fence.
+        if lane.written_by > Some(commit.lease().token()) {
+            return Err(CommitVerdict::Fenced);
+        }
+        let acknowledges = commit.cursor().is_some_and(|change| change.acknowledges_regression());
+        if lane.is_regressed(self.epoch) && !acknowledges {
+            return Err(CommitVerdict::Regressed);
+        }
+        lane.check_cursor(commit).map_err(CommitVerdict::Conflict)?;
+        self.check_changes(commit).map_err(CommitVerdict::Conflict)?;
+        lane.check_slots(commit).map_err(CommitVerdict::Conflict)?;
+        lane.check_attempts(commit).map_err(CommitVerdict::Conflict)?;
+        lane.reservations_after(call, commit).map_err(CommitVerdict::Conflict)?;
+        Ok(())
+    }
+
+    fn check_changes(&self, commit: &LaneCommit) -> Result<(), Conflict> {
+        let mut changed = BTreeSet::new();
+        for change in commit.changes() {
+            let row = self.txs.get(&change.tx_id()).filter(|row| {
+                row.intent.submitter() == commit.lease().submitter() && row.version == change.from_version()
+            });
+            if row.is_none() || !changed.insert(change.tx_id()) {
+                return Err(Conflict::Tx(change.tx_id()));
+            }
+        }
+        Ok(())
+    }
+
+    fn write(&mut self, call: &Call<'_>, commit: &LaneCommit) {
+        let submitter = commit.lease().submitter();
+        let epoch = self.epoch;
+        self.lane_mut(submitter).write(call, commit, epoch);
+        for change in commit.changes() {
+            if let Some(mut tx) = self.txs.get(&change.tx_id()).cloned() {
+                tx.apply(change, call.now);
+                self.write_tx(tx, change.event());
+            }
+        }
+        for (seq, kind, text) in commit.lane_events() {
+            self.record_event(submitter, call.now, EventBody::Lane { seq, kind, text: text.clone() });
+        }
+    }
+}
+
+impl Lane {
+    /// A lane that never wrote a cursor has nothing to lose.
+    pub(super) fn is_regressed(&self, epoch: u64) -> bool {
+        self.cursor.as_ref().is_some_and(|row| row.epoch < epoch)
+    }
+
+    fn check_cursor(&self, commit: &LaneCommit) -> Result<(), Conflict> {
+        let version = self.cursor.as_ref().map_or(0, |row| row.cursor.version);
+        match commit.cursor() {
+            Some(change) if change.from_version() != version => Err(Conflict::Cursor),
+            _ => Ok(()),
+        }
+    }
+
+    fn check_slots(&self, commit: &LaneCommit) -> Result<(), Conflict> {
+        let mut new = BTreeSet::new();
+        for slot in commit.slots() {
+            if self.slots.contains_key(&slot.nonce) || !new.insert(slot.nonce) {
+                return Err(Conflict::Slot(slot.nonce));
+            }
+        }
+        let is_bound = |nonce: &Nonce| self.slots.contains_key(nonce) || new.contains(nonce);
+        let attempts = commit.attempts().iter().map(|attempt| attempt.nonce);
+        let claims = commit.claims().iter().map(|(nonce, _)| *nonce);
+        match attempts.chain(claims).find(|nonce| !is_bound(nonce)) {
+            Some(nonce) => Err(Conflict::Slot(nonce)),
+            None => Ok(()),
+        }
+    }
+
+    /// A send is reported only of what was durable before (P3), so not of an attempt of the same commit.
+    fn check_attempts(&self, commit: &LaneCommit) -> Result<(), Conflict> {
+        let (mut places, mut hashes) = (BTreeSet::new(), BTreeSet::new());
+        for attempt in commit.attempts() {
+            let place = (attempt.nonce, attempt.ordinal);
+            let exists = self.attempts.contains_key(&place) || self.hashes.contains_key(&attempt.hash);
+            if exists || !places.insert(place) || !hashes.insert(attempt.hash) {
+                return Err(Conflict::Slot(attempt.nonce));
+            }
+        }
+        for report in commit.reports() {
+            if self.hashes.get(&report.hash).is_none_or(|(nonce, _)| *nonce != report.nonce) {
+                return Err(Conflict::Slot(report.nonce));
+            }
+        }
+        Ok(())
+    }
+
+    fn write(&mut self, call: &Call<'_>, commit: &LaneCommit, epoch: u64) {
+        self.written_by = Some(commit.lease().token());
+        if let Some(lease) = &mut self.lease {
+            lease.expires_at = call.lease_end();
+        }
+        if let Ok(reservations) = self.reservations_after(call, commit) {
+            self.reservations = reservations;
+        }
+        if let Some(change) = commit.cursor() {
+            self.cursor = Some(CursorRow { cursor: change.to().clone(), epoch });
+        }
+        for new in commit.slots() {
+            let slot = Slot { nonce: new.nonce, kind: new.kind, bound_at: call.now, next_resubmit_at: None };
+            self.slots.insert(new.nonce, slot);
+        }
+        for new in commit.attempts() {
+            self.hashes.insert(new.hash, (new.nonce, new.ordinal));
+            self.attempts.insert((new.nonce, new.ordinal), durable(new, call.now));
+        }
+        for report in commit.reports() {
+            let place = self.hashes.get(&report.hash);
+            if let Some(attempt) = place.and_then(|place| self.attempts.get_mut(place)) {
+                attempt.sends += 1;
+                attempt.last_sent_at = Some(call.now);
+                attempt.last_outcome = Some((report.outcome, report.text.clone()));
+            }
+        }
+        for (nonce, pause) in commit.claims() {
+            if let Some(slot) = self.slots.get_mut(nonce) {
+                slot.next_resubmit_at = Some(call.now.saturating_add(*pause));
+            }
+        }
+        for (id, result) in commit.commands_done() {
+            if self.commands.remove(id).is_some() {
+                self.commands_done.insert(*id, result.clone());
+            }
+        }
+    }
+}
+
+fn durable(new: &NewAttempt, now: Timestamp) -> Attempt {
+    Attempt {
+        nonce: new.nonce,
+        ordinal: new.ordinal,
+        kind: new.kind,
+        hash: new.hash,
+        raw: new.raw.clone(),
+        fees: new.fees,
+        created_at: now,
+        sends: 0,
+        last_sent_at: None,
+        last_outcome: None,
+    }
+}

@@ -1,0 +1,74 @@
+//! Leases: who may write a lane, by the database's clock.
+
+use gapless_domain::{FencingToken, Lease, SubmitterId, Timestamp};
+
+use super::tables::{Call, LeaseRow, Tables};
+use crate::verdict::{Acquired, Renewal};
+
+/// What a released lease expires at: before any time that a clock can show.
+const MINUS_INFINITY: Timestamp = Timestamp::from_micros(i64::MIN);
+
+impl Tables {
+    pub(super) fn acquire(&mut self, call: &Call<'_>, submitter: &SubmitterId) -> Acquired {
+        let lease = &mut self.lane_mut(submitter).lease;
+        let token = match lease {
+            None => FencingToken::new(1),
+            Some(row) if row.owner == *call.owner && row.is_valid(call) => row.token,
+            Some(row) if row.owner == *call.owner || row.is_free(call) => FencingToken::new(row.token.get() + 1),
+            Some(_) => return Acquired::HeldByOther,
+        };
+        *lease = Some(LeaseRow { owner: call.owner.clone(), token, expires_at: call.lease_end() });
+        Acquired::Held(Lease::granted(submitter.clone(), call.owner.clone(), token))
+    }
+
+    pub(super) fn renew(&mut self, call: &Call<'_>) -> Renewal {
+        let mut renewal = Renewal::default();
+        for (submitter, lane) in &mut self.lanes {
+            if let Some(row) = lane.lease.as_mut().filter(|row| row.owner == *call.owner && row.is_valid(call)) {
+                row.expires_at = call.lease_end();
+                renewal.extended.push(Lease::granted(submitter.clone(), row.owner.clone(), row.token));
+            }
+        }
+        renewal
+    }
+
+    pub(super) fn release(&mut self, call: &Call<'_>, lease: &Lease) {
+        let row = self.lanes.get_mut(lease.submitter()).and_then(|lane| lane.lease.as_mut());
+        if let Some(row) = row.filter(|row| row.is_of(call, lease)) {
+            row.expires_at = MINUS_INFINITY;
+        }
+    }
+
+    /// The check before every fenced write.
+    pub(super) fn holds(&self, call: &Call<'_>, lease: &Lease) -> bool {
+        let row = self.lanes.get(lease.submitter()).and_then(|lane| lane.lease.as_ref());
+        row.is_some_and(|row| row.is_of(call, lease) && row.is_valid(call))
+    }
+}
+
+impl LeaseRow {
+    /// Is it this lease, in the hands of the process that it was granted to?
+    fn is_of(&self, call: &Call<'_>, lease: &Lease) -> bool {
+        lease.owner() == call.owner && self.owner == *lease.owner() && self.token == lease.token()
+    }
+
+    pub(super) fn is_valid(&self, call: &Call<'_>) -> bool {
+        self.expires_at > call.now && !self.is_absurd(call)
+    }
+
+    /// May another process take it? The skew is for the clock of a database server that took over from another.
+    fn is_free(&self, call: &Call<'_>) -> bool {
+        self.expires_at.saturating_add(call.terms.clock_skew) < call.now || self.is_absurd(call)
+    }
+
+    /// Nobody was ever granted so long a lease: the database's clock has gone back.
+    fn is_absurd(&self, call: &Call<'_>) -> bool {
+        self.expires_at > call.lease_end().saturating_add(call.terms.clock_skew)
+    }
+}
+
+impl Call<'_> {
+    pub(super) fn lease_end(&self) -> Timestamp {
+        self.now.saturating_add(self.terms.duration)
+    }
+}

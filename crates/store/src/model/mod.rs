@@ -1,0 +1,232 @@
+//! The reference store: everything in memory, behind one lock, without randomness.
+//!
+//! It says in the plainest code what [`Store`] promises; the SQL stores must give the same answers, and the simulator runs
+//! on it. [`Model`] is the database, [`ModelStore`] one process's handle to it.
+//!
+//! - `tables`: what the database holds
+//! - `accept`: what any node may write
+//! - `lease`, `commit`, `reserve`: ownership, and what it permits
+//! - `read`, `outbox`: what comes out again, and retention
+
+mod accept;
+mod commit;
+mod lease;
+mod outbox;
+mod read;
+mod reserve;
+mod tables;
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use gapless_domain::{
+    Attempt, ChainId, CommandId, Event, EventPosition, Head, LaneCommit, Lease, LeaseTerms, ManagedTx, NewCommand,
+    OwnerId, RequestId, SubmitterId, TxId,
+};
+
+use crate::clock::DatabaseClock;
+use crate::contract::{NewIntent, NewSubmitter, Store, TxFilter};
+use crate::error::StoreError;
+use crate::verdict::{Accepted, Acquired, CancelVerdict, Committed, HeadVerdict, Loaded, Renewal};
+use crate::wake::{WakeBoard, Wakeup, Wakeups};
+use tables::{Call, Tables};
+
+/// A database in memory. Clones share it.
+#[derive(Clone, Debug)]
+pub struct Model(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    tables: Mutex<Tables>,
+    terms: LeaseTerms,
+    clock: Arc<dyn DatabaseClock>,
+    wakes: WakeBoard,
+}
+
+/// All that a model held at one moment.
+#[derive(Clone, Debug)]
+pub struct Snapshot(Tables);
+
+/// One process's handle.
+#[derive(Debug)]
+pub struct ModelStore {
+    model: Model,
+    owner: OwnerId,
+    /// What this process's row of canaries must hold, if the database still has all that it acknowledged.
+    canary: AtomicU64,
+}
+
+impl Model {
+    pub fn new(terms: LeaseTerms, clock: Arc<dyn DatabaseClock>) -> Self {
+        Model(Arc::new(Shared { tables: Mutex::default(), terms, clock, wakes: WakeBoard::default() }))
+    }
+
+    /// A handle for a process that starts now. Each start brings an owner id of its own.
+    pub fn node(&self, owner: OwnerId) -> ModelStore {
+        let canary = self.tables().canaries.get(&owner).copied().unwrap_or(0);
+        ModelStore { model: self.clone(), owner, canary: AtomicU64::new(canary) }
+    }
+
+    pub fn snapshot(&self) -> Snapshot {
+        Snapshot(self.tables().clone())
+    }
+
+    /// Loses every commit since the snapshot, as a failover to a stale standby does. Nobody is told.
+    pub fn restore(&self, snapshot: Snapshot) {
+        *self.tables() = snapshot.0;
+    }
+
+    /// A panic under the lock leaves a test that has failed already.
+    fn tables(&self) -> MutexGuard<'_, Tables> {
+        self.0.tables.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl ModelStore {
+    /// Runs one verb: under the lock, at one moment of the database's clock.
+    fn run<T>(&self, verb: impl FnOnce(&mut Tables, &Call<'_>) -> T) -> T {
+        let mut tables = self.model.tables();
+        let shared = &self.model.0;
+        verb(&mut tables, &Call { owner: &self.owner, now: shared.clock.now(), terms: &shared.terms })
+    }
+
+    fn wake<'a>(&self, lanes: impl Iterator<Item = &'a SubmitterId>) {
+        for lane in lanes {
+            self.model.0.wakes.post(&Wakeup::Lane(lane.clone()));
+        }
+    }
+
+    /// Compare-and-set of this process's counter: the counter is behind when the database lost what it acknowledged.
+    fn advance_canary(&self, tables: &mut Tables) -> Result<(), StoreError> {
+        let expected = self.canary.load(Ordering::SeqCst);
+        let found = tables.canaries.get(&self.owner).copied().unwrap_or(0);
+        if found != expected {
+            tables.epoch += 1;
+            self.canary.store(found, Ordering::SeqCst);
+            return Err(StoreError::Regressed(format!("{} wrote {expected}, the database has {found}", self.owner)));
+        }
+        tables.canaries.insert(self.owner.clone(), expected + 1);
+        self.canary.store(expected + 1, Ordering::SeqCst);
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl Store for ModelStore {
+    fn owner(&self) -> &OwnerId {
+        &self.owner
+    }
+
+    fn wakeups(&self) -> Wakeups {
+        self.model.0.wakes.listen()
+    }
+
+    async fn register_submitters(&self, submitters: &[NewSubmitter]) -> Result<(), StoreError> {
+        self.run(|tables, _| tables.register(submitters));
+        Ok(())
+    }
+
+    async fn submitters(&self) -> Result<Vec<NewSubmitter>, StoreError> {
+        Ok(self.run(|tables, _| tables.submitters()))
+    }
+
+    async fn accept(&self, intents: &[NewIntent]) -> Result<Vec<Accepted>, StoreError> {
+        let verdicts = self.run(|tables, call| tables.accept(call, intents));
+        let new = intents.iter().zip(&verdicts).filter(|(_, verdict)| **verdict == Accepted::New);
+        self.wake(new.map(|(new, _)| new.intent.submitter()));
+        Ok(verdicts)
+    }
+
+    async fn cancel_queued(&self, ids: &[TxId]) -> Result<Vec<CancelVerdict>, StoreError> {
+        Ok(self.run(|tables, call| tables.cancel_queued(call, ids)))
+    }
+
+    async fn put_commands(&self, commands: &[NewCommand]) -> Result<Vec<CommandId>, StoreError> {
+        let ids = self.run(|tables, call| tables.put_commands(call, commands));
+        self.wake(commands.iter().map(|command| &command.submitter));
+        Ok(ids)
+    }
+
+    async fn acquire(&self, lanes: &[SubmitterId]) -> Result<Vec<Acquired>, StoreError> {
+        Ok(self.run(|tables, call| lanes.iter().map(|lane| tables.acquire(call, lane)).collect()))
+    }
+
+    async fn renew(&self) -> Result<Renewal, StoreError> {
+        self.run(|tables, call| {
+            self.advance_canary(tables)?;
+            Ok(tables.renew(call))
+        })
+    }
+
+    async fn release(&self, leases: &[Lease]) -> Result<(), StoreError> {
+        self.run(|tables, call| leases.iter().for_each(|lease| tables.release(call, lease)));
+        Ok(())
+    }
+
+    async fn load_lanes(&self, leases: &[Lease]) -> Result<Vec<Loaded>, StoreError> {
+        Ok(self.run(|tables, call| leases.iter().map(|lease| tables.load(call, lease)).collect()))
+    }
+
+    async fn commit(&self, commits: &[LaneCommit]) -> Result<Committed, StoreError> {
+        self.run(|tables, call| {
+            self.advance_canary(tables)?;
+            Ok(Committed { verdicts: tables.commit(call, commits), at: call.now, replicated: true })
+        })
+    }
+
+    async fn peek_queues(&self, lanes: &[(SubmitterId, u32)]) -> Result<Vec<Vec<ManagedTx>>, StoreError> {
+        Ok(self.run(|tables, _| lanes.iter().map(|(lane, limit)| tables.peek(lane, *limit)).collect()))
+    }
+
+    async fn lanes_with_work(&self, after: Option<&SubmitterId>, limit: u32) -> Result<Vec<SubmitterId>, StoreError> {
+        Ok(self.run(|tables, call| tables.lanes_with_work(call, after, limit)))
+    }
+
+    async fn get(&self, ids: &[TxId]) -> Result<Vec<Option<ManagedTx>>, StoreError> {
+        Ok(self.run(|tables, _| ids.iter().map(|id| tables.get(*id).cloned()).collect()))
+    }
+
+    async fn find_request(&self, submitter: &SubmitterId, request: &RequestId) -> Result<Option<TxId>, StoreError> {
+        let key = (submitter.clone(), request.clone());
+        Ok(self.run(|tables, _| tables.requests.get(&key).map(|known| known.tx_id)))
+    }
+
+    async fn list(&self, filter: &TxFilter) -> Result<Vec<ManagedTx>, StoreError> {
+        Ok(self.run(|tables, _| tables.list(filter)))
+    }
+
+    async fn attempts(&self, id: TxId) -> Result<Vec<Attempt>, StoreError> {
+        Ok(self.run(|tables, _| tables.attempts_of(id)))
+    }
+
+    async fn read_events(&self, after: EventPosition, limit: u32) -> Result<Vec<Event>, StoreError> {
+        Ok(self.run(|tables, _| tables.read_events(after, limit)))
+    }
+
+    async fn claim_events(&self, consumer: &str, limit: u32) -> Result<Option<Vec<Event>>, StoreError> {
+        Ok(self.run(|tables, call| tables.claim_events(call, consumer, limit)))
+    }
+
+    async fn ack_events(&self, consumer: &str, upto: EventPosition) -> Result<bool, StoreError> {
+        Ok(self.run(|tables, call| tables.ack_events(call, consumer, upto)))
+    }
+
+    async fn save_head(&self, chain: &ChainId, head: &Head) -> Result<HeadVerdict, StoreError> {
+        Ok(self.run(|tables, _| tables.save_head(chain, head)))
+    }
+
+    async fn head(&self, chain: &ChainId) -> Result<Option<Head>, StoreError> {
+        Ok(self.run(|tables, _| tables.heads.get(chain).copied()))
+    }
+
+    async fn archive(&self, age: Duration, limit: u32) -> Result<u32, StoreError> {
+        Ok(self.run(|tables, call| tables.archive(call, age, limit)))
+    }
+
+    async fn declare_regressed(&self, _why: &str) -> Result<(), StoreError> {
+        self.run(|tables, _| tables.epoch += 1);
+        Ok(())
+    }
+}

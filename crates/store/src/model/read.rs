@@ -1,0 +1,99 @@
+//! Reads.
+
+use std::ops::Bound as Edge;
+
+use gapless_domain::{
+    Attempt, ChainId, Head, Lease, ManagedTx, Nonce, Reservation, ReservationStatus, SlotKind, SubmitterId, TxId,
+};
+
+use super::tables::{Call, Lane, Tables};
+use crate::contract::{LaneSnapshot, TxFilter};
+use crate::verdict::{HeadVerdict, Loaded};
+
+impl Tables {
+    pub(super) fn load(&self, call: &Call<'_>, lease: &Lease) -> Loaded {
+        match self.lanes.get(lease.submitter()).filter(|_| self.holds(call, lease)) {
+            Some(lane) => Loaded::Lane(self.snapshot_of(call, lane)),
+            None => Loaded::Fenced,
+        }
+    }
+
+    fn snapshot_of(&self, call: &Call<'_>, lane: &Lane) -> LaneSnapshot {
+        let cursor = lane.cursor.as_ref().map(|row| row.cursor.clone());
+        let first_open = cursor.as_ref().map_or(Nonce::ZERO, |cursor| cursor.final_nonce);
+        let is_open = |status: &ReservationStatus| !matches!(status, ReservationStatus::Used { .. });
+        LaneSnapshot {
+            cursor,
+            slots: lane.slots.range(first_open..).map(|(_, slot)| slot.clone()).collect(),
+            attempts: lane.attempts.range((first_open, 0)..).map(|(_, attempt)| attempt.clone()).collect(),
+            bound: lane.bound.values().filter_map(|id| self.txs.get(id)).cloned().collect(),
+            reservations: lane
+                .reservations
+                .iter()
+                .filter(|(_, status)| is_open(status))
+                .map(|(nonce, status)| Reservation { nonce: *nonce, status: status.clone() })
+                .collect(),
+            commands: lane.commands.values().cloned().collect(),
+            regressed: lane.is_regressed(self.epoch),
+            now: call.now,
+        }
+    }
+
+    pub(super) fn peek(&self, submitter: &SubmitterId, limit: u32) -> Vec<ManagedTx> {
+        let ids = self.lanes.get(submitter).into_iter().flat_map(|lane| lane.queue.values());
+        ids.filter_map(|id| self.txs.get(id)).take(limit as usize).cloned().collect()
+    }
+
+    pub(super) fn lanes_with_work(&self, call: &Call<'_>, after: Option<&SubmitterId>, limit: u32) -> Vec<SubmitterId> {
+        let from = after.map_or(Edge::Unbounded, Edge::Excluded);
+        let is_orphan = |lane: &Lane| lane.has_work() && lane.lease.as_ref().is_none_or(|row| !row.is_valid(call));
+        let lanes = self.lanes.range::<SubmitterId, _>((from, Edge::Unbounded)).filter(|(_, lane)| is_orphan(lane));
+        lanes.map(|(submitter, _)| submitter.clone()).take(limit as usize).collect()
+    }
+
+    pub(super) fn list(&self, filter: &TxFilter) -> Vec<ManagedTx> {
+        let is_wanted = |tx: &&ManagedTx| {
+            filter.submitter.as_ref().is_none_or(|submitter| tx.intent.submitter() == submitter)
+                && filter.state.is_none_or(|state| tx.state.name() == state)
+                && filter.before_seq.is_none_or(|seq| tx.seq < seq)
+        };
+        let mut found: Vec<&ManagedTx> = self.txs.values().filter(is_wanted).collect();
+        found.sort_by_key(|tx| std::cmp::Reverse(tx.seq));
+        found.into_iter().take(filter.limit as usize).cloned().collect()
+    }
+
+    /// Of all slots that were ever its own: an intent that lost its nonce has more than one.
+    pub(super) fn attempts_of(&self, id: TxId) -> Vec<Attempt> {
+        let Some(lane) = self.get(id).and_then(|tx| self.lanes.get(tx.intent.submitter())) else { return Vec::new() };
+        lane.attempts.values().filter(|attempt| lane.intent_at(attempt.nonce) == Some(id)).cloned().collect()
+    }
+
+    /// The final block only moves forward; the latest is whatever was linked last, since reorgs may go back.
+    pub(super) fn save_head(&mut self, chain: &ChainId, head: &Head) -> HeadVerdict {
+        let stored = self.heads.get(chain).copied();
+        let (finalized, is_newer) = match (stored.and_then(|stored| stored.finalized), head.finalized) {
+            (Some(old), Some(new)) if new.number > old.number || new == old => (Some(new), false),
+            (Some(old), Some(new)) if new.number < old.number => (Some(old), true),
+            (Some(_), Some(_)) => return HeadVerdict::FinalDiffers(stored.unwrap_or(*head)),
+            (old, new) => (new.or(old), false),
+        };
+        let kept = Head { finalized, ..*head };
+        self.heads.insert(chain.clone(), kept);
+        if is_newer { HeadVerdict::FinalIsNewer(kept) } else { HeadVerdict::Saved }
+    }
+}
+
+impl Lane {
+    fn has_work(&self) -> bool {
+        !self.queue.is_empty() || !self.bound.is_empty() || !self.commands.is_empty()
+    }
+
+    /// The intent whose attempts hang on a slot; a nonce that is only lent has none.
+    fn intent_at(&self, nonce: Nonce) -> Option<TxId> {
+        match (self.slots.get(&nonce)?.kind, self.reservations.get(&nonce)) {
+            (SlotKind::Intent(id), _) => Some(id),
+            (SlotKind::Reservation, Some(ReservationStatus::Used { tx_id })) => Some(*tx_id),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! What the database holds.
+
+use std::collections::BTreeMap;
+
+use gapless_domain::{
+    Attempt, B256, ChainId, Command, CommandId, Cursor, Event, EventBody, EventKind, EventPosition, FencingToken, Head,
+    LeaseTerms, ManagedTx, NodeText, Nonce, OwnerId, PayloadFingerprint, RequestId, ReservationStatus, Slot,
+    SubmitterId, Timestamp, TxId, TxState,
+};
+
+/// Who calls, and when by the database's clock.
+#[derive(Debug)]
+pub(super) struct Call<'a> {
+    pub(super) owner: &'a OwnerId,
+    pub(super) now: Timestamp,
+    pub(super) terms: &'a LeaseTerms,
+}
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct Tables {
+    /// Known submitters with their aliases.
+    pub(super) submitters: BTreeMap<SubmitterId, Option<String>>,
+    /// The only arbiter of idempotency; kept for ever.
+    pub(super) requests: BTreeMap<(SubmitterId, RequestId), RequestKey>,
+    pub(super) lanes: BTreeMap<SubmitterId, Lane>,
+    pub(super) txs: BTreeMap<TxId, ManagedTx>,
+    /// What retention has moved out.
+    pub(super) archived: BTreeMap<TxId, ManagedTx>,
+    pub(super) events: BTreeMap<EventPosition, Event>,
+    pub(super) consumers: BTreeMap<String, Consumer>,
+    pub(super) heads: BTreeMap<ChainId, Head>,
+    pub(super) canaries: BTreeMap<OwnerId, u64>,
+    /// Grows each time that commits were lost.
+    pub(super) epoch: u64,
+    pub(super) last_seq: u64,
+    pub(super) last_command: u64,
+    last_position: EventPosition,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct RequestKey {
+    pub(super) tx_id: TxId,
+    pub(super) fingerprint: PayloadFingerprint,
+}
+
+/// All rows of one submitter but its intents.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Lane {
+    /// Never taken away again, so that tokens never restart.
+    pub(super) lease: Option<LeaseRow>,
+    pub(super) cursor: Option<CursorRow>,
+    pub(super) slots: BTreeMap<Nonce, Slot>,
+    pub(super) attempts: BTreeMap<(Nonce, u16), Attempt>,
+    /// Where each attempt is; a hash exists once in a lane.
+    pub(super) hashes: BTreeMap<B256, (Nonce, u16)>,
+    pub(super) reservations: BTreeMap<Nonce, ReservationStatus>,
+    pub(super) commands: BTreeMap<CommandId, Command>,
+    pub(super) commands_done: BTreeMap<CommandId, NodeText>,
+    /// QUEUED intents by place in line.
+    pub(super) queue: BTreeMap<u64, TxId>,
+    /// Intents that hold a nonce and are not terminal.
+    pub(super) bound: BTreeMap<Nonce, TxId>,
+    /// The highest token that has written here.
+    pub(super) written_by: Option<FencingToken>,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct LeaseRow {
+    pub(super) owner: OwnerId,
+    pub(super) token: FencingToken,
+    pub(super) expires_at: Timestamp,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct CursorRow {
+    pub(super) cursor: Cursor,
+    /// The store's epoch that this lane has taken notice of.
+    pub(super) epoch: u64,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Consumer {
+    pub(super) acked: EventPosition,
+    pub(super) holder: OwnerId,
+    pub(super) held_until: Timestamp,
+}
+
+impl Tables {
+    pub(super) fn lane_mut(&mut self, submitter: &SubmitterId) -> &mut Lane {
+        self.lanes.entry(submitter.clone()).or_default()
+    }
+
+    pub(super) fn get(&self, id: TxId) -> Option<&ManagedTx> {
+        self.txs.get(&id).or_else(|| self.archived.get(&id))
+    }
+
+    /// Every verb that writes events is one database transaction.
+    pub(super) fn begin_transaction(&mut self) {
+        self.last_position = EventPosition { commit: self.last_position.commit + 1, index: 0 };
+    }
+
+    pub(super) fn record_event(&mut self, submitter: &SubmitterId, at: Timestamp, body: EventBody) {
+        self.last_position.index += 1;
+        let position = self.last_position;
+        self.events.insert(position, Event { position, submitter: submitter.clone(), at, body });
+    }
+
+    /// Writes an intent's row, its places in the lane, and its event: the only way in which a state changes.
+    pub(super) fn write_tx(&mut self, tx: ManagedTx, kind: EventKind) {
+        let submitter = tx.intent.submitter().clone();
+        let before = self.txs.insert(tx.id, tx.clone());
+        let lane = self.lane_mut(&submitter);
+        match before.as_ref().map(|row| (&row.state, row.state.bound())) {
+            Some((TxState::Queued, _)) => drop(lane.queue.remove(&tx.seq)),
+            Some((_, Some(bound))) => drop(lane.bound.remove(&bound.nonce)),
+            _ => {}
+        }
+        match (&tx.state, tx.state.bound()) {
+            (TxState::Queued, _) => drop(lane.queue.insert(tx.seq, tx.id)),
+            (_, Some(bound)) => drop(lane.bound.insert(bound.nonce, tx.id)),
+            _ => {}
+        }
+        let body = EventBody::Tx { tx_id: tx.id, seq: tx.version, kind, state: tx.state };
+        self.record_event(&submitter, tx.updated_at, body);
+    }
+}

@@ -1,0 +1,142 @@
+//! What any node may write without a lease: submitters, intents, cancellations of what is still in line, commands.
+
+use gapless_domain::{CancelReason, CommandId, NewCommand, SubmitterId, Transition, TxId, TxState};
+use gapless_store::codec::{command_to_json, payload_to_json, state_to_row, submitter, unsigned};
+use gapless_store::{Accepted, CancelVerdict, NewIntent, NewSubmitter};
+
+use crate::change::{record_event, write_change};
+use crate::error::{Failure, refusal};
+use crate::ledger::{Reading, Writing};
+use crate::read::get_one;
+use crate::rows;
+
+/// One that brings no alias keeps the one that it has. An alias that another submitter has is an error of the whole call:
+/// moving it silently would send the next payment from another account.
+pub(crate) fn register(writing: &Writing<'_>, submitters: &[NewSubmitter]) -> Result<(), Failure> {
+    let mut statement = writing.sql.prepare_cached(
+        "INSERT INTO submitter (submitter, alias, created_at) VALUES (?1, ?2, ?3)
+         ON CONFLICT (submitter) DO UPDATE SET alias = excluded.alias
+         WHERE excluded.alias IS NOT NULL AND excluded.alias IS NOT alias",
+    )?;
+    for new in submitters {
+        statement.execute((new.id.as_str(), &new.alias, writing.now.as_micros()))?;
+    }
+    Ok(())
+}
+
+pub(crate) fn submitters(reading: &Reading<'_>) -> Result<Vec<NewSubmitter>, Failure> {
+    let statement = reading.sql.prepare_cached("SELECT submitter, alias FROM submitter ORDER BY submitter")?;
+    rows::all(statement, [], |row| Ok(NewSubmitter { id: submitter(&rows::text(row, 0)?)?, alias: row.get(1)? }))
+}
+
+pub(crate) fn accept(writing: &Writing<'_>, intents: &[NewIntent]) -> Result<Vec<Accepted>, Failure> {
+    intents.iter().map(|new| accept_one(writing, new)).collect()
+}
+
+fn accept_one(writing: &Writing<'_>, new: &NewIntent) -> Result<Accepted, Failure> {
+    let lane = new.intent.submitter();
+    if !is_known(writing, lane)? {
+        return Ok(Accepted::UnknownSubmitter);
+    }
+    // What was accepted once is answered for ever, also in PROTECT.
+    if let Some(verdict) = known_request(writing, new)? {
+        return Ok(verdict);
+    }
+    let protected = writing.sql.prepare_cached(
+        "SELECT protect_code, protect_detail FROM submitter_nonce_cursor WHERE submitter = ?1 AND state = 'PROTECT'",
+    )?;
+    let protection = rows::first(protected, [lane.as_str()], |row| {
+        Ok(rows::protection(&rows::text(row, 0)?, &rows::text(row, 1)?)?)
+    })?;
+    if let Some(protection) = protection {
+        return Ok(Accepted::Protected(protection));
+    }
+    // The CHECKs and unique keys of the tables say what cannot be held, for this row alone.
+    match writing.alone(|| insert(writing, new)) {
+        Ok(()) => Ok(Accepted::New),
+        Err(failure) => match refusal(&failure) {
+            Some(text) => Ok(Accepted::Refused(text)),
+            None => Err(failure),
+        },
+    }
+}
+
+fn is_known(reading: &Reading<'_>, lane: &SubmitterId) -> Result<bool, Failure> {
+    let mut statement = reading.sql.prepare_cached("SELECT EXISTS (SELECT 1 FROM submitter WHERE submitter = ?1)")?;
+    Ok(statement.query_one([lane.as_str()], |row| row.get(0))?)
+}
+
+fn known_request(reading: &Reading<'_>, new: &NewIntent) -> Result<Option<Accepted>, Failure> {
+    let statement = reading
+        .sql
+        .prepare_cached("SELECT payload_hash, tx_id FROM request_key WHERE submitter = ?1 AND request_id = ?2")?;
+    let key = (new.intent.submitter().as_str(), new.intent.request_id().as_str());
+    let found = rows::first(statement, key, |row| Ok((rows::hash(row, 0)?, rows::tx_id(&rows::text(row, 1)?)?)))?;
+    let fingerprint = new.intent.payload().fingerprint().0;
+    Ok(found.map(|(hash, id)| if hash == fingerprint { Accepted::Existing(id) } else { Accepted::Conflict(id) }))
+}
+
+fn insert(writing: &Writing<'_>, new: &NewIntent) -> Result<(), Failure> {
+    let (id, intent, now) = (new.id.to_string(), &new.intent, writing.now.as_micros());
+    let (lane, request) = (intent.submitter().as_str(), intent.request_id().as_str());
+    writing
+        .sql
+        .prepare_cached("INSERT INTO request_key (submitter, request_id, payload_hash, tx_id) VALUES (?1, ?2, ?3, ?4)")?
+        .execute((lane, request, intent.payload().fingerprint().0.as_slice(), &id))?;
+    let queued = state_to_row(&TxState::Queued);
+    writing
+        .sql
+        .prepare_cached(
+            "INSERT INTO managed_tx (tx_id, seq, submitter, request_id, payload, speed, valid_until, metadata, state,
+                 detail, version, created_at, updated_at)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, 1, ?11, ?11)",
+        )?
+        .execute((
+            &id,
+            writing.next_tx_seq()?,
+            lane,
+            request,
+            payload_to_json(intent.payload()),
+            intent.speed().as_str(),
+            intent.valid_until().map(|until| until.as_micros()),
+            intent.metadata().map(|metadata| metadata.as_json()),
+            queued.state.as_str(),
+            &queued.detail,
+            now,
+        ))?;
+    record_event(writing, lane, &id, 1, gapless_domain::EventKind::Accepted, &queued)
+}
+
+pub(crate) fn cancel_queued(writing: &Writing<'_>, ids: &[TxId]) -> Result<Vec<CancelVerdict>, Failure> {
+    ids.iter().map(|id| cancel_one(writing, *id)).collect()
+}
+
+fn cancel_one(writing: &Writing<'_>, id: TxId) -> Result<CancelVerdict, Failure> {
+    let Some(tx) = get_one(writing, id)? else { return Ok(CancelVerdict::Unknown) };
+    let Ok(change) = tx.change(Transition::CancelInQueue(CancelReason::User)) else {
+        return Ok(CancelVerdict::NotQueued);
+    };
+    // No fence: the row is still in line, and the transaction that has it here is the only one there is.
+    let written = write_change(writing, tx.intent.submitter(), &change, None)?;
+    Ok(if written { CancelVerdict::Canceled } else { CancelVerdict::NotQueued })
+}
+
+pub(crate) fn put_commands(writing: &Writing<'_>, commands: &[NewCommand]) -> Result<Vec<CommandId>, Failure> {
+    let mut statement = writing.sql.prepare_cached(
+        "INSERT INTO lane_command (submitter, kind, body, issued_by, issued_at) VALUES (?1, ?2, ?3, ?4, ?5)
+         RETURNING id",
+    )?;
+    let mut ids = Vec::with_capacity(commands.len());
+    for new in commands {
+        let row = (
+            new.submitter.as_str(),
+            new.kind.as_str(),
+            command_to_json(&new.kind),
+            new.issued_by.as_str(),
+            writing.now.as_micros(),
+        );
+        let id = statement.query_one(row, |row| row.get(0))?;
+        ids.push(CommandId(unsigned("command id", id)?));
+    }
+    Ok(ids)
+}

@@ -1,0 +1,310 @@
+//! Lane commits: each wholly or not at all, all of them in one transaction.
+//!
+//! Every step writes and finds out by that whether the rows still are what the lane thought. The steps of one lane stand
+//! in a savepoint, so a lane that is refused leaves nothing behind and does not touch the others.
+
+use std::collections::BTreeSet;
+
+use gapless_domain::{CursorChange, LaneCommit, LaneState, NewAttempt, Nonce, OwnerId, SendReport, SubmitterId, TxId};
+use gapless_store::codec::{fees_to_json, signed};
+use gapless_store::{CommitVerdict, Committed, Conflict};
+
+use crate::change::write_change;
+use crate::error::{Failure, refusal};
+use crate::lease;
+use crate::ledger::Writing;
+use crate::reservation::take_steps;
+use crate::rows;
+
+/// Why a lane's commit stops.
+#[derive(Debug)]
+pub(crate) enum Stop {
+    Verdict(CommitVerdict),
+    Failure(Failure),
+}
+
+impl From<Conflict> for Stop {
+    fn from(conflict: Conflict) -> Self {
+        Stop::Verdict(CommitVerdict::Conflict(conflict))
+    }
+}
+
+impl From<Failure> for Stop {
+    fn from(failure: Failure) -> Self {
+        Stop::Failure(failure)
+    }
+}
+
+impl From<rusqlite::Error> for Stop {
+    fn from(error: rusqlite::Error) -> Self {
+        Stop::Failure(error.into())
+    }
+}
+
+/// One lane's commit while it is being written.
+pub(crate) struct LaneWrite<'a> {
+    pub(crate) writing: &'a Writing<'a>,
+    pub(crate) commit: &'a LaneCommit,
+    pub(crate) lane: &'a str,
+    pub(crate) token: i64,
+}
+
+pub(crate) fn commit(writing: &Writing<'_>, owner: &OwnerId, commits: &[LaneCommit]) -> Result<Committed, Failure> {
+    let mut seen = BTreeSet::new();
+    let verdicts = commits.iter().map(|commit| commit_one(writing, owner, commit, &mut seen));
+    Ok(Committed { verdicts: verdicts.collect::<Result<_, _>>()?, at: writing.now, replicated: true })
+}
+
+fn commit_one<'a>(
+    writing: &Writing<'_>,
+    owner: &OwnerId,
+    commit: &'a LaneCommit,
+    seen: &mut BTreeSet<&'a SubmitterId>,
+) -> Result<CommitVerdict, Failure> {
+    if !seen.insert(commit.lease().submitter()) {
+        return Ok(CommitVerdict::Conflict(Conflict::Cursor));
+    }
+    let lane = LaneWrite {
+        writing,
+        commit,
+        lane: commit.lease().submitter().as_str(),
+        token: signed(commit.lease().token().get()),
+    };
+    match writing.alone(|| lane.write(owner)) {
+        Ok(()) => Ok(CommitVerdict::Done),
+        Err(Stop::Verdict(verdict)) => Ok(verdict),
+        Err(Stop::Failure(failure)) => match refusal(&failure) {
+            Some(text) => Ok(CommitVerdict::Refused(text)),
+            None => Err(failure),
+        },
+    }
+}
+
+impl LaneWrite<'_> {
+    /// In this order, so that a commit with several faults gets the same answer from every store.
+    fn write(&self, owner: &OwnerId) -> Result<(), Stop> {
+        if !lease::holds(self.writing, owner, self.commit.lease())? {
+            return Err(Stop::Verdict(CommitVerdict::Fenced));
+        }
+        self.write_cursor()?;
+        self.write_changes()?;
+        self.write_slots()?;
+        self.write_attempts()?;
+        self.write_reports()?;
+        take_steps(self)?;
+        self.write_claims()?;
+        self.finish_commands()?;
+        self.write_lane_events()?;
+        Ok(lease::extend(self.writing, self.commit.lease())?)
+    }
+
+    fn write_cursor(&self) -> Result<(), Stop> {
+        let epoch = self.writing.epoch()?;
+        let statement = self
+            .writing
+            .sql
+            .prepare_cached("SELECT version, epoch, fencing_token FROM submitter_nonce_cursor WHERE submitter = ?1")?;
+        // A lane that never wrote a cursor has nothing to lose.
+        let (version, seen, fence): (i64, i64, i64) =
+            rows::first(statement, [self.lane], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?
+                .unwrap_or((0, epoch, 0));
+        if fence > self.token {
+            return Err(Stop::Verdict(CommitVerdict::Fenced));
+        }
+        let change = self.commit.cursor();
+        if seen < epoch && !change.is_some_and(CursorChange::acknowledges_regression) {
+            return Err(Stop::Verdict(CommitVerdict::Regressed));
+        }
+        match change {
+            Some(change) if signed(change.from_version()) != version => Err(Conflict::Cursor.into()),
+            Some(change) => self.put_cursor(change, epoch),
+            None => Ok(()),
+        }
+    }
+
+    fn put_cursor(&self, change: &CursorChange, epoch: i64) -> Result<(), Stop> {
+        let to = change.to();
+        let (code, detail) = match &to.state {
+            LaneState::Protect(protection) => (Some(protection.code.as_str()), Some(protection.detail.as_str())),
+            LaneState::Idle | LaneState::InFlight => (None, None),
+        };
+        self.writing
+            .sql
+            .prepare_cached(
+                "INSERT OR REPLACE INTO submitter_nonce_cursor (submitter, next_nonce, chain_nonce, final_nonce, state,
+                     protect_code, protect_detail, paused, version, event_seq, epoch, fencing_token, updated_at)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)",
+            )?
+            .execute((
+                self.lane,
+                signed(to.next_nonce.get()),
+                signed(to.chain_nonce.get()),
+                signed(to.final_nonce.get()),
+                to.state.as_str(),
+                code,
+                detail,
+                to.paused,
+                signed(to.version),
+                signed(to.event_seq),
+                epoch,
+                self.token,
+                self.writing.now.as_micros(),
+            ))?;
+        Ok(())
+    }
+
+    fn write_changes(&self) -> Result<(), Stop> {
+        let mut changed: BTreeSet<TxId> = BTreeSet::new();
+        for change in self.commit.changes() {
+            let lane = self.commit.lease().submitter();
+            let fresh = changed.insert(change.tx_id());
+            if !fresh || !write_change(self.writing, lane, change, Some(self.token))? {
+                return Err(Conflict::Tx(change.tx_id()).into());
+            }
+        }
+        Ok(())
+    }
+
+    fn write_slots(&self) -> Result<(), Stop> {
+        let mut statement = self.writing.sql.prepare_cached(
+            "INSERT INTO slot (submitter, nonce, kind, tx_id, fencing_token, bound_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6)
+             ON CONFLICT (submitter, nonce) DO NOTHING",
+        )?;
+        for new in self.commit.slots() {
+            let (kind, tx_id) = rows::slot_columns(new.kind);
+            let row = (self.lane, signed(new.nonce.get()), kind, tx_id, self.token, self.writing.now.as_micros());
+            if statement.execute(row)? == 0 {
+                return Err(Conflict::Slot(new.nonce).into());
+            }
+        }
+        let attempts = self.commit.attempts().iter().map(|attempt| attempt.nonce);
+        let claims = self.commit.claims().iter().map(|(nonce, _)| *nonce);
+        for nonce in attempts.chain(claims) {
+            if !self.is_bound(nonce)? {
+                return Err(Conflict::Slot(nonce).into());
+            }
+        }
+        Ok(())
+    }
+
+    fn is_bound(&self, nonce: Nonce) -> Result<bool, Stop> {
+        let mut statement = self
+            .writing
+            .sql
+            .prepare_cached("SELECT EXISTS (SELECT 1 FROM slot WHERE submitter = ?1 AND nonce = ?2)")?;
+        Ok(statement.query_one((self.lane, signed(nonce.get())), |row| row.get(0))?)
+    }
+
+    fn write_attempts(&self) -> Result<(), Stop> {
+        for new in self.commit.attempts() {
+            if !self.write_attempt(new)? {
+                return Err(Conflict::Slot(new.nonce).into());
+            }
+        }
+        Ok(())
+    }
+
+    /// An attempt belongs to the intent of its slot. One at a lent nonce belongs to nobody until that is used.
+    fn write_attempt(&self, new: &NewAttempt) -> Result<bool, Stop> {
+        let written = self
+            .writing
+            .sql
+            .prepare_cached(
+                "INSERT INTO tx_attempt (submitter, nonce, ordinal, tx_id, kind, hash, raw, fees, fencing_token,
+                     created_at)
+                 SELECT slot.submitter, slot.nonce, ?3,
+                     coalesce(slot.tx_id, (SELECT lent.tx_id FROM submitter_nonce_allocation AS lent
+                         WHERE lent.submitter = ?1 AND lent.nonce = ?2 AND lent.status = 'USED')),
+                     ?4, ?5, ?6, ?7, ?8, ?9
+                 FROM slot WHERE slot.submitter = ?1 AND slot.nonce = ?2
+                 ON CONFLICT DO NOTHING",
+            )?
+            .execute((
+                self.lane,
+                signed(new.nonce.get()),
+                new.ordinal,
+                new.kind.as_str(),
+                new.hash.as_slice(),
+                new.raw.as_ref(),
+                fees_to_json(&new.fees),
+                self.token,
+                self.writing.now.as_micros(),
+            ))?;
+        Ok(written == 1)
+    }
+
+    fn write_reports(&self) -> Result<(), Stop> {
+        for report in self.commit.reports() {
+            // A send is reported only of what was durable before (P3), so not of an attempt of the same commit.
+            let too_early = self.commit.attempts().iter().any(|attempt| attempt.hash == report.hash);
+            if too_early || !self.write_report(report)? {
+                return Err(Conflict::Slot(report.nonce).into());
+            }
+        }
+        Ok(())
+    }
+
+    fn write_report(&self, report: &SendReport) -> Result<bool, Stop> {
+        let written = self
+            .writing
+            .sql
+            .prepare_cached(
+                "UPDATE tx_attempt SET sends = sends + 1, last_sent_at = ?4, last_outcome = ?5, last_text = ?6,
+                     fencing_token = ?7
+                 WHERE submitter = ?1 AND nonce = ?2 AND hash = ?3 AND fencing_token <= ?7",
+            )?
+            .execute((
+                self.lane,
+                signed(report.nonce.get()),
+                report.hash.as_slice(),
+                self.writing.now.as_micros(),
+                report.outcome.as_str(),
+                report.text.as_str(),
+                self.token,
+            ))?;
+        Ok(written == 1)
+    }
+
+    fn write_claims(&self) -> Result<(), Stop> {
+        let mut statement = self.writing.sql.prepare_cached(
+            "UPDATE slot SET next_resubmit_at = ?3, fencing_token = ?4
+             WHERE submitter = ?1 AND nonce = ?2 AND fencing_token <= ?4",
+        )?;
+        for (nonce, pause) in self.commit.claims() {
+            let until = self.writing.now.saturating_add(*pause).as_micros();
+            if statement.execute((self.lane, signed(nonce.get()), until, self.token))? == 0 {
+                return Err(Conflict::Slot(*nonce).into());
+            }
+        }
+        Ok(())
+    }
+
+    /// A command that is done already stays as it is.
+    fn finish_commands(&self) -> Result<(), Stop> {
+        let mut statement = self.writing.sql.prepare_cached(
+            "UPDATE lane_command SET done_at = ?3, result = ?4 WHERE id = ?1 AND submitter = ?2 AND done_at IS NULL",
+        )?;
+        for (id, result) in self.commit.commands_done() {
+            statement.execute((signed(id.0), self.lane, self.writing.now.as_micros(), result.as_str()))?;
+        }
+        Ok(())
+    }
+
+    fn write_lane_events(&self) -> Result<(), Stop> {
+        let mut statement = self.writing.sql.prepare_cached(
+            "INSERT INTO tx_event (commit_no, idx, submitter, seq, kind, text, at) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+        )?;
+        for (seq, kind, text) in self.commit.lane_events() {
+            statement.execute((
+                self.writing.commit_no,
+                self.writing.next_event_index(),
+                self.lane,
+                signed(seq),
+                kind.as_str(),
+                text.as_str(),
+                self.writing.now.as_micros(),
+            ))?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,234 @@
+//! The database as its one thread sees it: reads, write transactions, and the sidecar behind every commit.
+
+use std::cell::Cell;
+use std::ops::Deref;
+use std::sync::Arc;
+
+use gapless_domain::{LeaseTerms, Timestamp};
+use gapless_store::codec::signed;
+use gapless_store::{DatabaseClock, StoreError};
+use rusqlite::{Connection, Transaction, TransactionBehavior};
+
+use crate::error::{Failure, from_sql};
+use crate::sidecar::{Mark, Sidecar};
+
+#[derive(Debug)]
+pub(crate) struct Ledger {
+    pub(crate) sql: Connection,
+    /// None for a database in memory, which nobody can restore.
+    pub(crate) sidecar: Option<Sidecar>,
+    pub(crate) database_id: [u8; 16],
+    /// A commit that is durable in the database but that the sidecar does not know of yet. While there is one, nothing is
+    /// told to anybody: were the file restored to the state before that commit, nothing would notice it.
+    pub(crate) unmarked: Option<u64>,
+    pub(crate) clock: Arc<dyn DatabaseClock>,
+    pub(crate) terms: LeaseTerms,
+}
+
+/// The database at one moment of its clock.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Reading<'a> {
+    pub(crate) sql: &'a Connection,
+    pub(crate) now: Timestamp,
+    pub(crate) terms: LeaseTerms,
+}
+
+/// The same inside a write transaction.
+#[derive(Debug)]
+pub(crate) struct Writing<'a> {
+    reading: Reading<'a>,
+    /// The number of this write transaction, which its events carry.
+    pub(crate) commit_no: i64,
+    next_event: Cell<i64>,
+}
+
+impl Ledger {
+    pub(crate) fn read<T>(&mut self, work: impl FnOnce(&Reading<'_>) -> Result<T, Failure>) -> Result<T, StoreError> {
+        self.catch_up()?;
+        Ok(work(&self.reading())?)
+    }
+
+    /// Runs `work` in one transaction. An error rolls all of it back.
+    ///
+    /// After the COMMIT the count of writes goes to the sidecar, and only then is the work done. If that fails, the rows are
+    /// durable all the same and cannot be taken back, so the answer is "unknown"; and every later call tries the sidecar
+    /// first, so that nobody can act upon a commit that the sidecar does not know of.
+    pub(crate) fn write<T>(&mut self, work: impl FnOnce(&Writing<'_>) -> Result<T, Failure>) -> Result<T, StoreError> {
+        self.catch_up()?;
+        let transaction = Transaction::new_unchecked(&self.sql, TransactionBehavior::Immediate).map_err(from_sql)?;
+        let commit_no = next_commit_no(&self.sql).map_err(from_sql)?;
+        let changes_before = self.sql.total_changes();
+        // The clock is read inside the transaction, so that a lease cannot run out between its check and its use.
+        let writing = Writing { reading: self.reading(), commit_no, next_event: Cell::new(1) };
+        let answer = work(&writing)?;
+        if self.sql.total_changes() == changes_before {
+            // Nothing to make durable, so nothing to wait for.
+            return Ok(answer);
+        }
+        let counted = self.sql.prepare_cached("UPDATE canary SET writes = max(writes, ?1)");
+        counted.and_then(|mut statement| statement.execute([commit_no])).map_err(from_sql)?;
+        if let Err(error) = transaction.commit() {
+            return Err(failed_commit(error));
+        }
+        self.mark(commit_no.unsigned_abs()).map_err(|error| StoreError::OutcomeUnknown(error.into()))?;
+        Ok(answer)
+    }
+
+    /// Tells the sidecar of a commit that it could not be told of before.
+    fn catch_up(&mut self) -> Result<(), StoreError> {
+        match self.unmarked {
+            Some(writes) => self.mark(writes),
+            None => Ok(()),
+        }
+    }
+
+    fn mark(&mut self, writes: u64) -> Result<(), StoreError> {
+        if let Some(sidecar) = &self.sidecar {
+            self.unmarked = Some(writes);
+            sidecar.record(Mark { database_id: self.database_id, writes })?;
+            self.unmarked = None;
+        }
+        Ok(())
+    }
+
+    fn reading(&self) -> Reading<'_> {
+        Reading { sql: &self.sql, now: self.clock.now(), terms: self.terms }
+    }
+}
+
+impl<'a> Deref for Writing<'a> {
+    type Target = Reading<'a>;
+
+    fn deref(&self) -> &Reading<'a> {
+        &self.reading
+    }
+}
+
+impl Reading<'_> {
+    /// When a lease that is granted now runs out.
+    pub(crate) fn lease_end(&self) -> Timestamp {
+        self.now.saturating_add(self.terms.duration)
+    }
+
+    /// The newest moment that a lease or claim can honestly end at. One that lies further away was written under a clock
+    /// that has since gone back, and would otherwise never run out.
+    pub(crate) fn farthest_end(&self) -> Timestamp {
+        self.lease_end().saturating_add(self.terms.clock_skew)
+    }
+
+    /// How often this store was found to have lost commits.
+    pub(crate) fn epoch(&self) -> Result<i64, rusqlite::Error> {
+        self.sql.prepare_cached("SELECT coalesce(max(epoch), 0) FROM store_epoch")?.query_one([], |row| row.get(0))
+    }
+}
+
+impl Writing<'_> {
+    pub(crate) fn next_event_index(&self) -> i64 {
+        let index = self.next_event.get();
+        self.next_event.set(index.saturating_add(1));
+        index
+    }
+
+    /// Runs `work` so that its failure leaves the rest of the transaction as it was.
+    pub(crate) fn alone<T, E: From<rusqlite::Error>>(&self, work: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
+        self.sql.prepare_cached("SAVEPOINT one")?.execute([])?;
+        let answer = work();
+        // Some errors (a full disk) end the whole transaction, and there is nothing left to go back to.
+        if answer.is_err() && !self.sql.is_autocommit() {
+            self.sql.prepare_cached("ROLLBACK TO one")?.execute([])?;
+        }
+        if !self.sql.is_autocommit() {
+            self.sql.prepare_cached("RELEASE one")?.execute([])?;
+        }
+        answer
+    }
+
+    /// The next place in line. A rolled back one is given again.
+    pub(crate) fn next_tx_seq(&self) -> Result<i64, rusqlite::Error> {
+        self.sql
+            .prepare_cached("UPDATE canary SET tx_seq = tx_seq + 1 RETURNING tx_seq")?
+            .query_one([], |row| row.get(0))
+    }
+
+    pub(crate) fn new_epoch(&self, why: &str) -> Result<(), rusqlite::Error> {
+        let epoch = self.epoch()?.saturating_add(1);
+        self.sql.prepare_cached("INSERT INTO store_epoch (epoch, noticed_at, why) VALUES (?1, ?2, ?3)")?.execute((
+            epoch,
+            self.now.as_micros(),
+            why,
+        ))?;
+        Ok(())
+    }
+}
+
+fn next_commit_no(sql: &Connection) -> Result<i64, rusqlite::Error> {
+    let writes: i64 = sql.prepare_cached("SELECT writes FROM canary")?.query_one([], |row| row.get(0))?;
+    Ok(writes.saturating_add(1))
+}
+
+/// A COMMIT that fails for want of room or rights has written nothing whole. Any other may have left its bytes in the log,
+/// where a crash could find them again; nobody can say then whether it went through.
+fn failed_commit(error: rusqlite::Error) -> StoreError {
+    match from_sql(error) {
+        StoreError::Unavailable(source) => StoreError::OutcomeUnknown(source),
+        other => other,
+    }
+}
+
+/// The count that a database carries, for comparison with its sidecar.
+pub(crate) fn mark_of(sql: &Connection) -> Result<Mark, rusqlite::Error> {
+    sql.query_one("SELECT database_id, writes FROM canary", [], |row| {
+        let writes: i64 = row.get(1)?;
+        Ok(Mark { database_id: row.get(0)?, writes: writes.unsigned_abs() })
+    })
+}
+
+/// Lifts the count over everything that the lost part of the database's life has used, so that no event position and no
+/// sidecar record is ever given twice.
+pub(crate) fn lift_writes(sql: &Connection, above: u64) -> Result<(), rusqlite::Error> {
+    sql.execute("UPDATE canary SET writes = max(writes, ?1) + 1", [signed(above)])?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::open::{Location, SqliteOptions, open};
+
+    fn add_epoch(ledger: &mut Ledger) -> Result<(), StoreError> {
+        ledger.write(|writing| Ok(writing.new_epoch("test")?))
+    }
+
+    /// proves O09
+    #[test]
+    fn a_commit_that_the_sidecar_missed_is_told_to_nobody_until_it_knows() {
+        let path = std::env::temp_dir().join(format!("gapless-sqlite-unmarked-{}.db", std::process::id()));
+        let mut ledger = open(&Location::File(path.clone()), SqliteOptions::default()).unwrap();
+        add_epoch(&mut ledger).unwrap();
+
+        let sound = ledger.sidecar.take().unwrap();
+        ledger.sidecar = Some(sound.that_cannot_be_written());
+        assert!(matches!(add_epoch(&mut ledger), Err(StoreError::OutcomeUnknown(_))));
+        assert!(ledger.read(|reading| Ok(reading.epoch()?)).is_err());
+        assert!(add_epoch(&mut ledger).is_err());
+
+        ledger.sidecar = Some(sound);
+        let epoch = ledger.read(|reading| Ok(reading.epoch()?)).unwrap();
+        assert_eq!(epoch, 2, "the one that failed is durable, and the one after it was not begun");
+        let known = ledger.sidecar.as_ref().unwrap().read().unwrap();
+        assert_eq!(known, Some(mark_of(&ledger.sql).unwrap()));
+        drop(ledger);
+        std::fs::remove_file(Sidecar::path_for(&path)).unwrap();
+        std::fs::remove_file(path).unwrap();
+    }
+
+    #[test]
+    fn a_write_that_changes_nothing_waits_for_no_disk() {
+        let mut ledger = open(&Location::Memory, SqliteOptions::default()).unwrap();
+        let before = mark_of(&ledger.sql).unwrap();
+        ledger.write(|_| Ok(())).unwrap();
+        assert_eq!(mark_of(&ledger.sql).unwrap(), before);
+        add_epoch(&mut ledger).unwrap();
+        assert_eq!(mark_of(&ledger.sql).unwrap().writes, before.writes + 1);
+    }
+}

@@ -1,0 +1,83 @@
+//! A lane as its owner finds it.
+
+use gapless_domain::{Lease, LockOwner, OwnerId, Reservation, ReservationStatus};
+use gapless_store::codec::{RowError, nonce, signed};
+use gapless_store::{LaneSnapshot, Loaded};
+use rusqlite::Row;
+
+use crate::error::Failure;
+use crate::lease;
+use crate::ledger::Reading;
+use crate::rows::{self, ATTEMPT_COLUMNS, TX_COLUMNS};
+
+/// There is one connection, so no write of an older owner can still be under way.
+pub(crate) fn load_lanes(reading: &Reading<'_>, owner: &OwnerId, leases: &[Lease]) -> Result<Vec<Loaded>, Failure> {
+    let load = |lease: &Lease| {
+        if lease::holds(reading, owner, lease)? {
+            snapshot(reading, lease.submitter().as_str()).map(Loaded::Lane)
+        } else {
+            Ok(Loaded::Fenced)
+        }
+    };
+    leases.iter().map(load).collect()
+}
+
+fn snapshot(reading: &Reading<'_>, lane: &str) -> Result<LaneSnapshot, Failure> {
+    let sql = reading.sql;
+    let cursor = sql.prepare_cached(
+        "SELECT next_nonce, chain_nonce, final_nonce, state, protect_code, protect_detail, paused, version, event_seq,
+             epoch
+         FROM submitter_nonce_cursor WHERE submitter = ?1",
+    )?;
+    let cursor = rows::first(cursor, [lane], |row| Ok((rows::cursor(row)?, row.get::<_, i64>(9)?)))?;
+    let (cursor, regressed) = match cursor {
+        Some((cursor, seen)) => (Some(cursor), seen < reading.epoch()?),
+        None => (None, false),
+    };
+    let first_open = cursor.as_ref().map_or(0, |cursor| signed(cursor.final_nonce.get()));
+    let slots = sql.prepare_cached(
+        "SELECT nonce, kind, tx_id, bound_at, next_resubmit_at FROM slot
+         WHERE submitter = ?1 AND nonce >= ?2 ORDER BY nonce",
+    )?;
+    let attempts = sql.prepare_cached(&format!(
+        "SELECT {ATTEMPT_COLUMNS} FROM tx_attempt WHERE submitter = ?1 AND nonce >= ?2 ORDER BY nonce, ordinal"
+    ))?;
+    let bound = sql.prepare_cached(&format!(
+        "SELECT {TX_COLUMNS} FROM managed_tx WHERE submitter = ?1 AND state IN ('ALLOCATED', 'TRACKING', 'STUCK')
+         ORDER BY nonce"
+    ))?;
+    let reservations = sql.prepare_cached(
+        "SELECT nonce, status, tx_id, lock_owner, locked_until FROM submitter_nonce_allocation
+         WHERE submitter = ?1 AND status <> 'USED' ORDER BY nonce",
+    )?;
+    let commands = sql.prepare_cached(
+        "SELECT id, submitter, body, issued_by, issued_at FROM lane_command
+         WHERE submitter = ?1 AND done_at IS NULL ORDER BY id",
+    )?;
+    Ok(LaneSnapshot {
+        cursor,
+        slots: rows::all(slots, (lane, first_open), rows::slot)?,
+        attempts: rows::all(attempts, (lane, first_open), rows::attempt)?,
+        bound: rows::all(bound, [lane], rows::managed_tx)?,
+        reservations: rows::all(reservations, [lane], reservation)?,
+        commands: rows::all(commands, [lane], rows::command)?,
+        regressed,
+        now: reading.now,
+    })
+}
+
+fn reservation(row: &Row<'_>) -> Result<Reservation, Failure> {
+    let status = match rows::text(row, 1)?.as_str() {
+        "RESERVED" => {
+            let owner = rows::text(row, 3)?;
+            ReservationStatus::Reserved {
+                tx_id: rows::tx_id(&rows::text(row, 2)?)?,
+                lock_owner: LockOwner::new(&owner).ok_or_else(|| RowError::new("lock_owner", owner))?,
+                locked_until: rows::time(row, 4)?,
+            }
+        }
+        "RECYCLABLE" => ReservationStatus::Recyclable,
+        other => return Err(RowError::new("reservation status", other).into()),
+    };
+    Ok(Reservation { nonce: nonce(row.get(0)?)?, status })
+}

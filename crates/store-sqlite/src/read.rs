@@ -1,0 +1,140 @@
+//! Reads of intents and queues.
+
+use gapless_domain::{Attempt, ManagedTx, RequestId, SubmitterId, TxId};
+use gapless_store::TxFilter;
+use gapless_store::codec::{signed, submitter};
+
+use crate::archive;
+use crate::error::Failure;
+use crate::ledger::Reading;
+use crate::rows::{self, ATTEMPT_COLUMNS, TX_COLUMNS};
+
+pub(crate) fn peek_queues(reading: &Reading<'_>, lanes: &[(SubmitterId, u32)]) -> Result<Vec<Vec<ManagedTx>>, Failure> {
+    let sql =
+        format!("SELECT {TX_COLUMNS} FROM managed_tx WHERE submitter = ?1 AND state = 'QUEUED' ORDER BY seq LIMIT ?2");
+    let peek = |(lane, limit): &(SubmitterId, u32)| {
+        rows::all(reading.sql.prepare_cached(&sql)?, (lane.as_str(), limit), rows::managed_tx)
+    };
+    lanes.iter().map(peek).collect()
+}
+
+/// Jumps from lane to lane through the indexes of open work (a loose index scan), so that the sweep costs as much as there
+/// are lanes with work, however long their queues are.
+pub(crate) fn lanes_with_work(
+    reading: &Reading<'_>,
+    after: Option<&SubmitterId>,
+    limit: u32,
+) -> Result<Vec<SubmitterId>, Failure> {
+    let statement = reading.sql.prepare_cached(LANES_WITH_WORK)?;
+    let params =
+        (after.map_or("", SubmitterId::as_str), reading.now.as_micros(), reading.farthest_end().as_micros(), limit);
+    rows::all(statement, params, |row| Ok(submitter(&rows::text(row, 0)?)?))
+}
+
+/// `min` of several values is NULL in SQLite when one of them is, hence the aggregate over three rows.
+pub(crate) const LANES_WITH_WORK: &str = "
+    WITH RECURSIVE lane (submitter) AS (
+        SELECT ?1
+        UNION ALL
+        SELECT (SELECT min(next) FROM (
+                SELECT (SELECT submitter FROM managed_tx WHERE state = 'QUEUED' AND submitter > lane.submitter
+                        ORDER BY submitter LIMIT 1) AS next
+                UNION ALL
+                SELECT (SELECT submitter FROM managed_tx WHERE state IN ('ALLOCATED', 'TRACKING', 'STUCK')
+                        AND submitter > lane.submitter ORDER BY submitter LIMIT 1)
+                UNION ALL
+                SELECT (SELECT submitter FROM lane_command WHERE done_at IS NULL AND submitter > lane.submitter
+                        ORDER BY submitter LIMIT 1)))
+        FROM lane WHERE lane.submitter IS NOT NULL
+    )
+    SELECT submitter FROM lane
+    WHERE submitter IS NOT NULL AND submitter > ?1 AND NOT EXISTS (
+        SELECT 1 FROM submitter_lease AS lease
+        WHERE lease.submitter = lane.submitter AND lease.expires_at > ?2 AND lease.expires_at <= ?3)
+    LIMIT ?4";
+
+pub(crate) fn get(reading: &Reading<'_>, ids: &[TxId]) -> Result<Vec<Option<ManagedTx>>, Failure> {
+    ids.iter().map(|id| get_one(reading, *id)).collect()
+}
+
+pub(crate) fn get_one(reading: &Reading<'_>, id: TxId) -> Result<Option<ManagedTx>, Failure> {
+    let sql = format!("SELECT {TX_COLUMNS} FROM managed_tx WHERE tx_id = ?1");
+    match rows::first(reading.sql.prepare_cached(&sql)?, [id.to_string()], rows::managed_tx)? {
+        Some(tx) => Ok(Some(tx)),
+        None => archive::get(reading, id),
+    }
+}
+
+pub(crate) fn find_request(
+    reading: &Reading<'_>,
+    lane: &SubmitterId,
+    request: &RequestId,
+) -> Result<Option<TxId>, Failure> {
+    let statement =
+        reading.sql.prepare_cached("SELECT tx_id FROM request_key WHERE submitter = ?1 AND request_id = ?2")?;
+    rows::first(statement, (lane.as_str(), request.as_str()), |row| Ok(rows::tx_id(&rows::text(row, 0)?)?))
+}
+
+pub(crate) fn list(reading: &Reading<'_>, filter: &TxFilter) -> Result<Vec<ManagedTx>, Failure> {
+    // A condition that is not asked for is left out, so that the one index that fits can be chosen.
+    let mut sql = format!("SELECT {TX_COLUMNS} FROM managed_tx WHERE seq < ?1");
+    if filter.submitter.is_some() {
+        sql.push_str(" AND submitter = ?2");
+    }
+    if filter.state.is_some() {
+        sql.push_str(" AND state = ?3");
+    }
+    sql.push_str(" ORDER BY seq DESC LIMIT ?4");
+    let mut statement = reading.sql.prepare_cached(&sql)?;
+    statement.raw_bind_parameter(1, filter.before_seq.map_or(i64::MAX, signed))?;
+    if let Some(lane) = &filter.submitter {
+        statement.raw_bind_parameter(2, lane.as_str())?;
+    }
+    if let Some(state) = filter.state {
+        statement.raw_bind_parameter(3, state.as_str())?;
+    }
+    statement.raw_bind_parameter(4, filter.limit)?;
+    let mut found = Vec::new();
+    let mut answer = statement.raw_query();
+    while let Some(row) = answer.next()? {
+        found.push(rows::managed_tx(row)?);
+    }
+    Ok(found)
+}
+
+/// Of all slots that were ever its own, oldest first: nonces only rise, also when an intent lost one.
+pub(crate) fn attempts(reading: &Reading<'_>, id: TxId) -> Result<Vec<Attempt>, Failure> {
+    let sql = format!("SELECT {ATTEMPT_COLUMNS} FROM tx_attempt WHERE tx_id = ?1 ORDER BY nonce, ordinal");
+    let found = rows::all(reading.sql.prepare_cached(&sql)?, [id.to_string()], rows::attempt)?;
+    if found.is_empty() { archive::attempts(reading, id) } else { Ok(found) }
+}
+
+#[cfg(test)]
+mod tests {
+    use rusqlite::Connection;
+
+    use super::*;
+    use crate::schema::MIGRATIONS;
+
+    /// The sweep jumps: every step of its plan is a search in an index, but for the walk over its own few rows.
+    #[test]
+    fn the_sweep_scans_no_table() {
+        let sql = Connection::open_in_memory().unwrap();
+        for step in MIGRATIONS {
+            sql.execute_batch(step.sql).unwrap();
+        }
+        let mut statement = sql.prepare(&format!("EXPLAIN QUERY PLAN {LANES_WITH_WORK}")).unwrap();
+        let plan: Vec<String> =
+            statement.query_map(("", 0, 0, 10), |row| row.get(3)).unwrap().map(Result::unwrap).collect();
+        for used in
+            ["managed_tx_queue (submitter>?)", "managed_tx_bound (submitter>?)", "lane_command_open (submitter>?)"]
+        {
+            assert!(plan.iter().any(|step| step.contains("SEARCH") && step.contains(used)), "{used}: {plan:#?}");
+        }
+        let scanned = |step: &&String| {
+            step.starts_with("SCAN") && ["managed_tx", "lane_command", "lease"].iter().any(|table| step.contains(table))
+        };
+        assert_eq!(plan.iter().find(scanned), None);
+        assert!(!plan.iter().any(|step| step.contains("TEMP B-TREE")), "{plan:#?}");
+    }
+}

@@ -1,0 +1,190 @@
+//! The contract, verb by verb. Each is one job of the database's thread; see the room of the same name for what it does.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use gapless_domain::{
+    Attempt, ChainId, CommandId, Event, EventPosition, Head, LaneCommit, Lease, ManagedTx, NewCommand, OwnerId,
+    RequestId, SubmitterId, TxId,
+};
+use gapless_store::{
+    Accepted, Acquired, CancelVerdict, Committed, HeadVerdict, Loaded, NewIntent, NewSubmitter, Renewal, Store,
+    StoreError, TxFilter, WakeBoard, Wakeup, Wakeups,
+};
+
+use crate::connection::Room;
+use crate::error::{from_sql, refusal};
+use crate::open::{Location, SqliteOptions, open};
+use crate::{accept, archive, commit, events, head, lease, load, read};
+
+/// One process's handle. Clones and [`SqliteStore::for_owner`] share the database, which is closed with the last of them.
+#[derive(Clone, Debug)]
+pub struct SqliteStore {
+    room: Arc<Room>,
+    board: Arc<WakeBoard>,
+    owner: OwnerId,
+}
+
+impl SqliteStore {
+    /// Opens the database, or makes a new one. It waits for the disk, so it belongs into the start of a program.
+    pub fn open(location: Location, owner: OwnerId, options: SqliteOptions) -> Result<SqliteStore, StoreError> {
+        let room = Arc::new(Room::open(open(&location, options)?)?);
+        Ok(SqliteStore { room, board: Arc::default(), owner })
+    }
+
+    /// Another owner on the same database: several simulated nodes in one process.
+    pub fn for_owner(&self, owner: OwnerId) -> SqliteStore {
+        SqliteStore { room: Arc::clone(&self.room), board: Arc::clone(&self.board), owner }
+    }
+
+    /// A quota: the file never has more pages (of 4 KiB) than this, and a write that needs more is answered with
+    /// [`StoreError::Full`]. It lasts until the database is closed, and never cuts what is already there.
+    pub async fn limit_pages(&self, pages: u32) -> Result<(), StoreError> {
+        let limit = move |ledger: &mut crate::ledger::Ledger| {
+            ledger.sql.pragma_update(None, "max_page_count", pages).map_err(from_sql)
+        };
+        self.room.call(limit).await
+    }
+
+    fn wake<'a>(&self, lanes: impl Iterator<Item = &'a SubmitterId>) {
+        for lane in lanes {
+            self.board.post(&Wakeup::Lane(lane.clone()));
+        }
+    }
+}
+
+#[async_trait]
+impl Store for SqliteStore {
+    fn owner(&self) -> &OwnerId {
+        &self.owner
+    }
+
+    fn wakeups(&self) -> Wakeups {
+        self.board.listen()
+    }
+
+    async fn register_submitters(&self, submitters: &[NewSubmitter]) -> Result<(), StoreError> {
+        let submitters = submitters.to_vec();
+        let register = move |ledger: &mut crate::ledger::Ledger| {
+            let mut taken = None;
+            let answer = ledger.write(|writing| {
+                accept::register(writing, &submitters).inspect_err(|failure| taken = refusal(failure))
+            });
+            // A name that another submitter has is no fault of the database.
+            answer.map_err(|error| taken.map_or(error, StoreError::Setup))
+        };
+        self.room.call(register).await
+    }
+
+    async fn submitters(&self) -> Result<Vec<NewSubmitter>, StoreError> {
+        self.room.read(accept::submitters).await
+    }
+
+    async fn accept(&self, intents: &[NewIntent]) -> Result<Vec<Accepted>, StoreError> {
+        let batch = intents.to_vec();
+        let verdicts = self.room.write(move |writing| accept::accept(writing, &batch)).await?;
+        let new = intents.iter().zip(&verdicts).filter(|(_, verdict)| **verdict == Accepted::New);
+        self.wake(new.map(|(new, _)| new.intent.submitter()));
+        Ok(verdicts)
+    }
+
+    async fn cancel_queued(&self, ids: &[TxId]) -> Result<Vec<CancelVerdict>, StoreError> {
+        let ids = ids.to_vec();
+        self.room.write(move |writing| accept::cancel_queued(writing, &ids)).await
+    }
+
+    async fn put_commands(&self, commands: &[NewCommand]) -> Result<Vec<CommandId>, StoreError> {
+        let batch = commands.to_vec();
+        let ids = self.room.write(move |writing| accept::put_commands(writing, &batch)).await?;
+        self.wake(commands.iter().map(|command| &command.submitter));
+        Ok(ids)
+    }
+
+    async fn acquire(&self, lanes: &[SubmitterId]) -> Result<Vec<Acquired>, StoreError> {
+        let (owner, lanes) = (self.owner.clone(), lanes.to_vec());
+        self.room.write(move |writing| lease::acquire(writing, &owner, &lanes)).await
+    }
+
+    async fn renew(&self) -> Result<Renewal, StoreError> {
+        let owner = self.owner.clone();
+        self.room.write(move |writing| lease::renew(writing, &owner)).await
+    }
+
+    async fn release(&self, leases: &[Lease]) -> Result<(), StoreError> {
+        let (owner, leases) = (self.owner.clone(), leases.to_vec());
+        self.room.write(move |writing| lease::release(writing, &owner, &leases)).await
+    }
+
+    async fn load_lanes(&self, leases: &[Lease]) -> Result<Vec<Loaded>, StoreError> {
+        let (owner, leases) = (self.owner.clone(), leases.to_vec());
+        self.room.read(move |reading| load::load_lanes(reading, &owner, &leases)).await
+    }
+
+    async fn commit(&self, commits: &[LaneCommit]) -> Result<Committed, StoreError> {
+        let (owner, commits) = (self.owner.clone(), commits.to_vec());
+        self.room.write(move |writing| commit::commit(writing, &owner, &commits)).await
+    }
+
+    async fn peek_queues(&self, lanes: &[(SubmitterId, u32)]) -> Result<Vec<Vec<ManagedTx>>, StoreError> {
+        let lanes = lanes.to_vec();
+        self.room.read(move |reading| read::peek_queues(reading, &lanes)).await
+    }
+
+    async fn lanes_with_work(&self, after: Option<&SubmitterId>, limit: u32) -> Result<Vec<SubmitterId>, StoreError> {
+        let after = after.cloned();
+        self.room.read(move |reading| read::lanes_with_work(reading, after.as_ref(), limit)).await
+    }
+
+    async fn get(&self, ids: &[TxId]) -> Result<Vec<Option<ManagedTx>>, StoreError> {
+        let ids = ids.to_vec();
+        self.room.read(move |reading| read::get(reading, &ids)).await
+    }
+
+    async fn find_request(&self, submitter: &SubmitterId, request: &RequestId) -> Result<Option<TxId>, StoreError> {
+        let (submitter, request) = (submitter.clone(), request.clone());
+        self.room.read(move |reading| read::find_request(reading, &submitter, &request)).await
+    }
+
+    async fn list(&self, filter: &TxFilter) -> Result<Vec<ManagedTx>, StoreError> {
+        let filter = filter.clone();
+        self.room.read(move |reading| read::list(reading, &filter)).await
+    }
+
+    async fn attempts(&self, id: TxId) -> Result<Vec<Attempt>, StoreError> {
+        self.room.read(move |reading| read::attempts(reading, id)).await
+    }
+
+    async fn read_events(&self, after: EventPosition, limit: u32) -> Result<Vec<Event>, StoreError> {
+        self.room.read(move |reading| events::read_events(reading, after, limit)).await
+    }
+
+    async fn claim_events(&self, consumer: &str, limit: u32) -> Result<Option<Vec<Event>>, StoreError> {
+        let (owner, consumer) = (self.owner.clone(), consumer.to_owned());
+        self.room.write(move |writing| events::claim_events(writing, &owner, &consumer, limit)).await
+    }
+
+    async fn ack_events(&self, consumer: &str, upto: EventPosition) -> Result<bool, StoreError> {
+        let (owner, consumer) = (self.owner.clone(), consumer.to_owned());
+        self.room.write(move |writing| events::ack_events(writing, &owner, &consumer, upto)).await
+    }
+
+    async fn save_head(&self, chain: &ChainId, head: &Head) -> Result<HeadVerdict, StoreError> {
+        let (chain, head) = (chain.clone(), *head);
+        self.room.write(move |writing| head::save_head(writing, &chain, &head)).await
+    }
+
+    async fn head(&self, chain: &ChainId) -> Result<Option<Head>, StoreError> {
+        let chain = chain.clone();
+        self.room.read(move |reading| head::head(reading, &chain)).await
+    }
+
+    async fn archive(&self, age: Duration, limit: u32) -> Result<u32, StoreError> {
+        self.room.write(move |writing| archive::archive(writing, age, limit)).await
+    }
+
+    async fn declare_regressed(&self, why: &str) -> Result<(), StoreError> {
+        let why = why.to_owned();
+        self.room.write(move |writing| Ok(writing.new_epoch(&why)?)).await
+    }
+}

@@ -1,0 +1,127 @@
+//! What can be wrong with a file: its schema, its contents, its room.
+
+#![expect(clippy::unwrap_used, reason = "the helpers of a test fail like the test itself")]
+
+mod support;
+
+use std::fs;
+
+use gapless_domain::OwnerId;
+use gapless_store::{Accepted, CommitVerdict, NewSubmitter, Store, StoreError};
+use gapless_store_sqlite::{Location, SqliteOptions, SqliteStore};
+use rusqlite::Connection;
+use support::{
+    Folder, accept, intent, is_there, lane, load, open, options, register, try_open, with_a_lane, write_lane,
+};
+
+/// Changes the database behind the store's back.
+fn tamper(folder: &Folder, sql: &str) {
+    Connection::open(folder.database()).unwrap().execute_batch(sql).unwrap();
+}
+
+fn open_without_migrating(folder: &Folder) -> Result<SqliteStore, StoreError> {
+    let options = SqliteOptions { migrate: false, ..options() };
+    SqliteStore::open(Location::File(folder.database()), OwnerId::new("test", 1), options)
+}
+
+#[tokio::test]
+async fn a_newer_schema_is_refused_and_left_alone() {
+    let folder = Folder::new();
+    with_a_lane(&folder).await;
+    tamper(&folder, "INSERT INTO schema_migration VALUES (2, 'from the future', 0, 0)");
+    assert!(matches!(try_open(&folder.database()), Err(StoreError::SchemaIsNewer { found: 2, known: 1 })));
+    tamper(&folder, "DELETE FROM schema_migration WHERE version = 2");
+    assert!(is_there(&open(&folder.database()), "before").await);
+}
+
+#[tokio::test]
+async fn a_migration_that_differs_is_refused() {
+    let folder = Folder::new();
+    with_a_lane(&folder).await;
+    tamper(&folder, "UPDATE schema_migration SET checksum = checksum + 1");
+    assert!(matches!(try_open(&folder.database()), Err(StoreError::MigrationDiffers { version: 1 })));
+}
+
+#[tokio::test]
+async fn without_leave_to_migrate_nothing_is_made() {
+    let folder = Folder::new();
+    assert!(matches!(open_without_migrating(&folder), Err(StoreError::SchemaIsOlder { found: 0, known: 1 })));
+    assert!(!folder.database().exists() && !folder.sidecar().exists());
+    fs::write(folder.database(), "").unwrap();
+    assert!(matches!(open_without_migrating(&folder), Err(StoreError::SchemaIsOlder { found: 0, known: 1 })));
+
+    with_a_lane(&folder).await;
+    assert!(is_there(&open_without_migrating(&folder).unwrap(), "before").await);
+}
+
+#[tokio::test]
+async fn garbage_and_strangers_are_told_apart() {
+    let folder = Folder::new();
+    fs::write(folder.database(), "this is not a database, whatever its name says".repeat(100)).unwrap();
+    assert!(matches!(try_open(&folder.database()), Err(StoreError::Damaged(_))));
+    fs::remove_file(folder.database()).unwrap();
+    tamper(&folder, "CREATE TABLE bookmarks (url TEXT)");
+    assert!(matches!(try_open(&folder.database()), Err(StoreError::Setup(_))));
+    assert!(matches!(try_open(&folder.path().join("nowhere/ledger.db")), Err(StoreError::Setup(_))));
+}
+
+#[tokio::test]
+async fn a_damaged_page_is_an_error_and_not_an_answer() {
+    let folder = Folder::new();
+    with_a_lane(&folder).await;
+    // The schema on the first pages stays readable; everything after it is noise.
+    let mut bytes = fs::read(folder.database()).unwrap();
+    bytes[16 * 4096..].fill(0x5a);
+    fs::write(folder.database(), bytes).unwrap();
+    let damaged = match try_open(&folder.database()) {
+        Ok(store) => store.submitters().await.err().or(store.list(&Default::default()).await.err()),
+        Err(error) => Some(error),
+    };
+    assert!(matches!(damaged, Some(StoreError::Damaged(_))), "{damaged:?}");
+}
+
+/// SQLite's own "database or disk is full", brought about by a quota.
+#[tokio::test]
+async fn a_full_disk_loses_nothing_and_goes_on_when_there_is_room() {
+    let folder = Folder::new();
+    with_a_lane(&folder).await;
+    let store = open(&folder.database());
+    store.limit_pages(1).await.unwrap();
+    let mut accepted = Vec::new();
+    let refused = loop {
+        let request = format!("request {}", accepted.len());
+        match store.accept(&[intent(&request)]).await {
+            Ok(verdicts) => assert_eq!(verdicts, [Accepted::New]),
+            Err(StoreError::Full(_)) => break request,
+            Err(other) => panic!("{other}"),
+        }
+        accepted.push(request);
+        assert!(accepted.len() < 10_000);
+    };
+    assert!(!is_there(&store, &refused).await);
+    for request in &accepted {
+        assert!(is_there(&store, request).await, "{request}");
+    }
+    store.limit_pages(100_000).await.unwrap();
+    accept(&store, &refused).await;
+    assert_eq!(write_lane(&store).await, CommitVerdict::Done);
+    drop(store);
+    let store = open(&folder.database());
+    assert!(!load(&store).await.regressed);
+    for request in accepted.iter().chain([&refused]) {
+        assert!(is_there(&store, request).await, "{request}");
+    }
+}
+
+#[tokio::test]
+async fn an_alias_is_not_taken_from_another_submitter() {
+    let store = SqliteStore::open(Location::Memory, OwnerId::new("test", 1), options()).unwrap();
+    let other = "eip155:1:0xf39Fd6e51aad88F6F4ce6aB8827279cffFb92266".parse().unwrap();
+    let alias = || Some("treasury".to_owned());
+    store.register_submitters(&[NewSubmitter { id: lane(), alias: alias() }]).await.unwrap();
+    let taken = store.register_submitters(&[NewSubmitter { id: other, alias: alias() }]).await;
+    assert!(matches!(taken, Err(StoreError::Setup(_))), "{taken:?}");
+    assert_eq!(store.submitters().await.unwrap(), [NewSubmitter { id: lane(), alias: alias() }]);
+    register(&store).await;
+    assert_eq!(store.submitters().await.unwrap(), [NewSubmitter { id: lane(), alias: alias() }], "no alias, no change");
+}

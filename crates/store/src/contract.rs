@@ -55,7 +55,8 @@ pub trait Store: Send + Sync + fmt::Debug {
     /// Renews every lease that this owner still holds, and says that the process is alive.
     async fn renew(&self) -> Result<Renewal, StoreError>;
 
-    /// Gives leases back, at once free for others. Those that are no longer held are passed over.
+    /// Gives leases back, at once free for others. Those that are no longer held are passed over. Other processes are woken
+    /// for lanes that still have work.
     async fn release(&self, leases: &[Lease]) -> Result<(), StoreError>;
 
     // --- Fenced: need a lease. ---

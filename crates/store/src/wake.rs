@@ -59,11 +59,16 @@ impl Wakeups {
     /// The next wake-up. Dropping the future loses nothing.
     pub async fn next(&mut self) -> Wakeup {
         loop {
-            if let Some(wakeup) = lock(&self.0.pending).take() {
+            if let Some(wakeup) = self.try_next() {
                 return wakeup;
             }
             self.0.posted.notified().await;
         }
+    }
+
+    /// The next wake-up, if one is already there.
+    pub fn try_next(&mut self) -> Option<Wakeup> {
+        lock(&self.0.pending).take()
     }
 }
 

@@ -1,0 +1,257 @@
+//! Writes that need no lease: accepting, canceling what is still queued, putting down commands.
+//!
+//! None of them touches a lease or a cursor row; they read cursors without locking. What they lock, they lock in one order:
+//! request keys by (submitter, request id), transactions by id.
+
+use std::collections::{BTreeSet, HashMap};
+use std::time::SystemTime;
+
+use gapless_domain::{CancelReason, CommandId, NewCommand, SubmitterId, Transition, TxId, TxState};
+use gapless_store::codec::{command_to_json, payload_to_json, state_to_row, unsigned};
+use gapless_store::{Accepted, CancelVerdict, NewIntent, NewSubmitter, StoreError};
+use tokio_postgres::Row;
+use uuid::Uuid;
+
+use crate::error::{Blame, blame, text, timed_out, unavailable};
+use crate::rows::{get, hash, protection, system_time};
+use crate::session::{Session, within};
+use crate::store::PgStore;
+
+const REGISTER: &str = "
+    INSERT INTO submitter (submitter, alias) SELECT * FROM unnest($1::text[], $2::text[]) ORDER BY 1
+    ON CONFLICT (submitter) DO UPDATE SET alias = excluded.alias WHERE excluded.alias IS NOT NULL";
+
+/// One statement, so one round trip and no transaction to hold open. Keys are inserted in sorted order, which is the lock
+/// order; intents in the order given, which is the queue order. Rows that lose to an existing key, or whose submitter is not
+/// open for new ones, just do not come back.
+const ACCEPT: &str = "
+    WITH input AS (
+        SELECT * FROM unnest($1::uuid[], $2::text[], $3::text[], $4::bytea[], $5::text[], $6::text[], $7::timestamptz[], $8::text[])
+            WITH ORDINALITY AS i (tx_id, submitter, request_id, payload_hash, payload, speed, valid_until, metadata, place)
+    ), admitted AS (
+        SELECT i.* FROM input i
+        WHERE EXISTS (SELECT FROM submitter s WHERE s.submitter = i.submitter)
+          AND NOT EXISTS (SELECT FROM submitter_nonce_cursor c WHERE c.submitter = i.submitter AND c.state = 'PROTECT')
+    ), fresh AS (
+        INSERT INTO request_key (submitter, request_id, payload_hash, tx_id)
+        SELECT submitter, request_id, payload_hash, tx_id FROM admitted
+        ORDER BY submitter COLLATE \"C\", request_id COLLATE \"C\", place
+        ON CONFLICT (submitter, request_id) DO NOTHING
+        RETURNING submitter, request_id, tx_id
+    ), queued AS (
+        INSERT INTO managed_tx (tx_id, submitter, request_id, payload, speed, valid_until, metadata, state, detail, version)
+        SELECT a.tx_id, a.submitter, a.request_id, a.payload::jsonb, a.speed, a.valid_until, a.metadata::jsonb, 'QUEUED', '{}', 1
+        FROM admitted a JOIN fresh f ON (f.submitter, f.request_id, f.tx_id) = (a.submitter, a.request_id, a.tx_id)
+        ORDER BY a.place
+        RETURNING tx_id, submitter
+    ), told AS (
+        INSERT INTO tx_event (submitter, tx_id, seq, kind, state, detail)
+        SELECT submitter, tx_id, 1, 'accepted', 'QUEUED', '{}' FROM queued
+    )
+    SELECT tx_id FROM queued";
+
+/// Why the others did not come back. A statement of its own: within the first, a key that another node was just inserting
+/// would still be invisible.
+const EXPLAIN: &str = "
+    SELECT k.tx_id, k.payload_hash, s.submitter IS NOT NULL AS known, c.state = 'PROTECT' AS protected, c.protect_code, c.protect_detail
+    FROM unnest($1::text[], $2::text[]) WITH ORDINALITY AS i (submitter, request_id, place)
+    LEFT JOIN request_key k ON (k.submitter, k.request_id) = (i.submitter, i.request_id)
+    LEFT JOIN submitter s ON s.submitter = i.submitter
+    LEFT JOIN submitter_nonce_cursor c ON c.submitter = i.submitter
+    ORDER BY i.place";
+
+const CANCEL: &str = "
+    WITH waiting AS (
+        SELECT tx_id FROM managed_tx WHERE tx_id = ANY($1) AND state = 'QUEUED' ORDER BY tx_id FOR NO KEY UPDATE
+    ), canceled AS (
+        UPDATE managed_tx t
+        SET state = 'CANCELED', detail = $2::text::jsonb, version = t.version + 1,
+            updated_at = clock_timestamp(), ended_at = clock_timestamp()
+        FROM waiting w WHERE t.tx_id = w.tx_id AND t.state = 'QUEUED'
+        RETURNING t.tx_id, t.submitter, t.version
+    ), told AS (
+        INSERT INTO tx_event (submitter, tx_id, seq, kind, state, detail)
+        SELECT submitter, tx_id, version, 'cancel_in_queue', 'CANCELED', $2::text::jsonb FROM canceled
+    )
+    SELECT tx_id FROM canceled";
+
+const EXISTING: &str = "
+    SELECT tx_id FROM managed_tx WHERE tx_id = ANY($1) UNION ALL SELECT tx_id FROM archived_tx WHERE tx_id = ANY($1)";
+
+const COMMAND: &str = "
+    INSERT INTO lane_command (submitter, kind, body, issued_by)
+    SELECT submitter, kind, body::jsonb, issued_by
+    FROM unnest($1::text[], $2::text[], $3::text[], $4::text[]) WITH ORDINALITY AS i (submitter, kind, body, issued_by, place)
+    ORDER BY place RETURNING id";
+
+/// How often an intent that was neither taken nor explained is tried again: its lane left PROTECT in between.
+const MAX_ROUNDS: usize = 4;
+
+pub(crate) async fn register(store: &PgStore, submitters: &[NewSubmitter]) -> Result<(), StoreError> {
+    let ids: Vec<&str> = submitters.iter().map(|submitter| submitter.id.as_str()).collect();
+    let aliases: Vec<Option<&str>> = submitters.iter().map(|submitter| submitter.alias.as_deref()).collect();
+    store
+        .with_session("registering submitters", async |session| {
+            let statement = session.prepared(REGISTER).await?;
+            session.client().execute(&statement, &[&ids, &aliases]).await
+        })
+        .await
+        .map(|_| ())
+}
+
+pub(crate) async fn accept(store: &PgStore, intents: &[NewIntent]) -> Result<Vec<Accepted>, StoreError> {
+    if intents.is_empty() {
+        return Ok(Vec::new());
+    }
+    let verdicts = match within(store.options.call_timeout, "accepting", accept_batch(store, intents)).await? {
+        Ok(verdicts) => verdicts,
+        // One bad row failed the whole statement. Alone, it fails alone.
+        Err(_) => {
+            let mut verdicts = Vec::with_capacity(intents.len());
+            for intent in intents {
+                let alone = accept_batch(store, std::slice::from_ref(intent));
+                verdicts.push(match within(store.options.call_timeout, "accepting", alone).await? {
+                    Ok(mut verdict) => verdict.pop().ok_or_else(|| timed_out("no verdict"))?,
+                    Err(RowFault(problem)) => Accepted::Refused(problem),
+                });
+            }
+            verdicts
+        }
+    };
+    let woken: BTreeSet<SubmitterId> = intents
+        .iter()
+        .zip(&verdicts)
+        .filter(|(_, verdict)| **verdict == Accepted::New)
+        .map(|(new, _)| new.intent.submitter().clone())
+        .collect();
+    store.notifier.wake(woken);
+    Ok(verdicts)
+}
+
+/// The statement failed because of what one of its rows holds.
+struct RowFault(String);
+
+async fn accept_batch(store: &PgStore, intents: &[NewIntent]) -> Result<Result<Vec<Accepted>, RowFault>, StoreError> {
+    let session = store.pool.lend().await?;
+    let mut verdicts: Vec<Option<Accepted>> = vec![None; intents.len()];
+    for _ in 0..MAX_ROUNDS {
+        let open: Vec<usize> = (0..intents.len()).filter(|at| verdicts[*at].is_none()).collect();
+        if open.is_empty() {
+            break;
+        }
+        let batch: Vec<&NewIntent> = open.iter().map(|at| &intents[*at]).collect();
+        let taken = match insert(&session, &batch).await {
+            Ok(taken) => taken,
+            Err(error) if blame(&error) == Blame::Row => {
+                let fault = text(&error);
+                session.give_back();
+                return Ok(Err(RowFault(fault)));
+            }
+            Err(error) => return Err(unavailable(error)),
+        };
+        let mut taken = taken;
+        let mut rest = Vec::new();
+        for at in open {
+            // The same id twice in a batch is one row; the first one that claims it has it.
+            match taken.remove(&intents[at].id.uuid()) {
+                Some(()) => verdicts[at] = Some(Accepted::New),
+                None => rest.push(at),
+            }
+        }
+        if !rest.is_empty() {
+            let batch: Vec<&NewIntent> = rest.iter().map(|at| &intents[*at]).collect();
+            let rows = explain(&session, &batch).await.map_err(unavailable)?;
+            for (at, row) in rest.into_iter().zip(&rows) {
+                verdicts[at] = verdict(&intents[at], row)?;
+            }
+        }
+    }
+    session.give_back();
+    verdicts.into_iter().collect::<Option<Vec<_>>>().map(Ok).ok_or_else(|| timed_out("a lane keeps changing"))
+}
+
+async fn insert(session: &Session, batch: &[&NewIntent]) -> Result<HashMap<Uuid, ()>, tokio_postgres::Error> {
+    let ids: Vec<Uuid> = batch.iter().map(|new| new.id.uuid()).collect();
+    let submitters: Vec<&str> = batch.iter().map(|new| new.intent.submitter().as_str()).collect();
+    let requests: Vec<&str> = batch.iter().map(|new| new.intent.request_id().as_str()).collect();
+    let fingerprints: Vec<_> = batch.iter().map(|new| new.intent.payload().fingerprint()).collect();
+    let hashes: Vec<&[u8]> = fingerprints.iter().map(|fingerprint| fingerprint.0.as_slice()).collect();
+    let payloads: Vec<String> = batch.iter().map(|new| payload_to_json(new.intent.payload())).collect();
+    let speeds: Vec<&str> = batch.iter().map(|new| new.intent.speed().as_str()).collect();
+    let valid_untils: Vec<Option<SystemTime>> =
+        batch.iter().map(|new| new.intent.valid_until().map(system_time)).collect();
+    let metadata: Vec<Option<&str>> =
+        batch.iter().map(|new| new.intent.metadata().map(|metadata| metadata.as_json())).collect();
+    let statement = session.prepared(ACCEPT).await?;
+    let rows = session
+        .client()
+        .query(&statement, &[&ids, &submitters, &requests, &hashes, &payloads, &speeds, &valid_untils, &metadata])
+        .await?;
+    Ok(rows.iter().map(|row| (row.get(0), ())).collect())
+}
+
+async fn explain(session: &Session, batch: &[&NewIntent]) -> Result<Vec<Row>, tokio_postgres::Error> {
+    let submitters: Vec<&str> = batch.iter().map(|new| new.intent.submitter().as_str()).collect();
+    let requests: Vec<&str> = batch.iter().map(|new| new.intent.request_id().as_str()).collect();
+    let statement = session.prepared(EXPLAIN).await?;
+    session.client().query(&statement, &[&submitters, &requests]).await
+}
+
+/// A known request is answered whatever its lane is doing. None: the obstacle is gone, try again.
+fn verdict(new: &NewIntent, row: &Row) -> Result<Option<Accepted>, StoreError> {
+    if let Some(id) = get::<Option<Uuid>>(row, "tx_id")? {
+        let same = hash(get(row, "payload_hash")?)? == new.intent.payload().fingerprint().0;
+        let id = TxId::from_uuid(id);
+        return Ok(Some(if same { Accepted::Existing(id) } else { Accepted::Conflict(id) }));
+    }
+    if !get::<bool>(row, "known")? {
+        return Ok(Some(Accepted::UnknownSubmitter));
+    }
+    if get::<Option<bool>>(row, "protected")? == Some(true) {
+        let protection = protection(get(row, "protect_code")?, get(row, "protect_detail")?)?;
+        return Ok(Some(Accepted::Protected(protection)));
+    }
+    Ok(None)
+}
+
+pub(crate) async fn cancel_queued(store: &PgStore, ids: &[TxId]) -> Result<Vec<CancelVerdict>, StoreError> {
+    let uuids: Vec<Uuid> = ids.iter().map(|id| id.uuid()).collect();
+    let canceled = TxState::Queued
+        .apply(Transition::CancelInQueue(CancelReason::User))
+        .map_err(|error| StoreError::Setup(error.to_string()))?;
+    let detail = state_to_row(&canceled).detail;
+    let (done, known) = store
+        .with_session("canceling", async |session| {
+            let cancel = session.prepared(CANCEL).await?;
+            let existing = session.prepared(EXISTING).await?;
+            let done = session.client().query(&cancel, &[&uuids, &detail]).await?;
+            let known = session.client().query(&existing, &[&uuids]).await?;
+            Ok((done, known))
+        })
+        .await?;
+    let mut done: BTreeSet<Uuid> = done.iter().map(|row| row.get(0)).collect();
+    let known: BTreeSet<Uuid> = known.iter().map(|row| row.get(0)).collect();
+    Ok(uuids
+        .iter()
+        .map(|id| match (done.remove(id), known.contains(id)) {
+            (true, _) => CancelVerdict::Canceled,
+            (false, true) => CancelVerdict::NotQueued,
+            (false, false) => CancelVerdict::Unknown,
+        })
+        .collect())
+}
+
+pub(crate) async fn put_commands(store: &PgStore, commands: &[NewCommand]) -> Result<Vec<CommandId>, StoreError> {
+    let submitters: Vec<&str> = commands.iter().map(|command| command.submitter.as_str()).collect();
+    let kinds: Vec<&str> = commands.iter().map(|command| command.kind.as_str()).collect();
+    let bodies: Vec<String> = commands.iter().map(|command| command_to_json(&command.kind)).collect();
+    let issuers: Vec<&str> = commands.iter().map(|command| command.issued_by.as_str()).collect();
+    let rows = store
+        .with_session("putting down commands", async |session| {
+            let statement = session.prepared(COMMAND).await?;
+            session.client().query(&statement, &[&submitters, &kinds, &bodies, &issuers]).await
+        })
+        .await?;
+    store.notifier.wake(commands.iter().map(|command| command.submitter.clone()).collect());
+    rows.iter().map(|row| Ok(CommandId(unsigned("command id", get(row, "id")?)?))).collect()
+}

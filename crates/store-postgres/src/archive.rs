@@ -1,0 +1,52 @@
+//! Retention: terminal intents move out in batches. Slots and request keys stay for ever.
+
+use std::time::Duration;
+
+use gapless_store::StoreError;
+
+use crate::rows::micros;
+use crate::store::PgStore;
+
+/// One statement, one batch. Rows that somebody is just reading for update are left for the next one, and so is an intent
+/// that a consumer has not heard the end of.
+const MOVE: &str = "
+    WITH old AS (
+        SELECT tx_id FROM managed_tx t
+        WHERE ended_at <= clock_timestamp() - $1 * interval '1 microsecond'
+          AND NOT EXISTS (
+              SELECT FROM tx_event e, event_consumer c WHERE e.tx_id = t.tx_id AND (e.xid, e.id) > (c.xid, c.id))
+        ORDER BY ended_at LIMIT $2 FOR UPDATE SKIP LOCKED
+    ), txs AS (
+        DELETE FROM managed_tx t USING old WHERE t.tx_id = old.tx_id RETURNING t.*
+    ), attempts AS (
+        DELETE FROM tx_attempt a USING old WHERE a.tx_id = old.tx_id RETURNING a.*
+    ), events AS (
+        DELETE FROM tx_event e USING old WHERE e.tx_id = old.tx_id RETURNING e.*
+    ), keys AS (
+        UPDATE request_key k SET end_state = txs.state FROM txs
+        WHERE (k.submitter, k.request_id) = (txs.submitter, txs.request_id)
+    ), kept_attempts AS (
+        INSERT INTO archived_attempt SELECT * FROM attempts
+    ), kept_events AS (
+        INSERT INTO archived_event SELECT * FROM events
+    ), kept AS (
+        INSERT INTO archived_tx SELECT txs.*, clock_timestamp() FROM txs RETURNING 1
+    )
+    SELECT count(*) FROM kept";
+
+/// Rows of processes that have long ended, and hold no lease.
+const FORGET_NODES: &str = "
+    DELETE FROM node n WHERE seen_at < clock_timestamp() - interval '1 day'
+      AND NOT EXISTS (SELECT FROM submitter_lease l WHERE l.owner_node = n.owner_node AND l.expires_at > clock_timestamp())";
+
+pub(crate) async fn archive(store: &PgStore, age: Duration, limit: u32) -> Result<u32, StoreError> {
+    let moved: i64 = store
+        .with_session("moving ended intents out", async |session| {
+            let statement = session.prepared(MOVE).await?;
+            let row = session.client().query_one(&statement, &[&micros(age), &i64::from(limit)]).await?;
+            session.client().execute(FORGET_NODES, &[]).await?;
+            Ok(row.get(0))
+        })
+        .await?;
+    Ok(u32::try_from(moved).unwrap_or(u32::MAX))
+}

@@ -1,0 +1,206 @@
+//! Between the flights: is every row what its lane thought? A lane is good whole or left out whole.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::time::SystemTime;
+
+use gapless_domain::{LaneCommit, Nonce, Reservation, ReservationStatus, ReservationStep, SlotKind};
+use gapless_store::codec::signed;
+use gapless_store::{CommitVerdict, Conflict, StoreError};
+
+use super::facts::Facts;
+use super::token;
+use crate::rows::timestamp;
+use crate::store::PgStore;
+
+/// A good lane, with what only the database knows filled in.
+pub(super) struct Planned<'a> {
+    pub(super) commit: &'a LaneCommit,
+    /// The epoch that its cursor will carry.
+    pub(super) epoch: i64,
+    /// Its reservations as they will be.
+    pub(super) reservations: Vec<Reservation>,
+}
+
+pub(super) fn plan<'a>(
+    store: &PgStore,
+    commits: &[&'a LaneCommit],
+    facts: &Facts,
+) -> Result<(Vec<CommitVerdict>, Vec<Planned<'a>>), StoreError> {
+    let mut seen = HashSet::new();
+    let mut verdicts = Vec::with_capacity(commits.len());
+    let mut planned = Vec::new();
+    for commit in commits {
+        if commit.lease().owner() != &store.owner {
+            return Err(StoreError::Setup("a commit carries the lease of another process".to_owned()));
+        }
+        // One outstanding commit a lane: a second one cannot know what the first will have changed.
+        let verdict = if seen.insert(commit.lease().submitter().as_str()) {
+            check(commit, facts)
+        } else {
+            Err(CommitVerdict::Conflict(Conflict::Cursor))
+        };
+        verdicts.push(match verdict {
+            Ok(good) => {
+                planned.push(good);
+                CommitVerdict::Done
+            }
+            Err(verdict) => verdict,
+        });
+    }
+    Ok((verdicts, planned))
+}
+
+fn check<'a>(commit: &'a LaneCommit, facts: &Facts) -> Result<Planned<'a>, CommitVerdict> {
+    let lane = commit.lease().submitter().as_str();
+    if !facts.locked.contains(lane) {
+        return Err(if facts.held.contains(lane) { CommitVerdict::Busy } else { CommitVerdict::Fenced });
+    }
+    let epoch = check_cursor(commit, facts)?;
+    check_txs(commit, facts)?;
+    let fresh = check_slots(commit, facts)?;
+    let reservations = check_reservations(commit, facts, &fresh)?;
+    Ok(Planned { commit, epoch, reservations })
+}
+
+fn check_cursor(commit: &LaneCommit, facts: &Facts) -> Result<i64, CommitVerdict> {
+    let row = facts.cursors.get(commit.lease().submitter().as_str());
+    if row.is_some_and(|row| row.token > token(commit)) {
+        return Err(CommitVerdict::Fenced);
+    }
+    let acknowledges = commit.cursor().is_some_and(|change| change.acknowledges_regression());
+    let epoch = row.map_or(facts.epoch, |row| row.epoch);
+    if epoch < facts.epoch && !acknowledges {
+        return Err(CommitVerdict::Regressed);
+    }
+    if let Some(change) = commit.cursor()
+        && signed(change.from_version()) != row.map_or(0, |row| row.version)
+    {
+        return Err(CommitVerdict::Conflict(Conflict::Cursor));
+    }
+    Ok(if acknowledges { facts.epoch } else { epoch })
+}
+
+/// Several changes of one intent follow each other.
+fn check_txs(commit: &LaneCommit, facts: &Facts) -> Result<(), CommitVerdict> {
+    let mut versions: HashMap<_, i32> = HashMap::new();
+    for change in commit.changes() {
+        let conflict = CommitVerdict::Conflict(Conflict::Tx(change.tx_id()));
+        let row = facts.txs.get(&change.tx_id().uuid()).ok_or_else(|| conflict.clone())?;
+        if row.submitter != commit.lease().submitter().as_str() {
+            return Err(conflict);
+        }
+        if row.token > token(commit) {
+            return Err(CommitVerdict::Fenced);
+        }
+        let version = versions.entry(change.tx_id()).or_insert(row.version);
+        if i32::try_from(change.from_version()) != Ok(*version) {
+            return Err(conflict);
+        }
+        *version += 1;
+    }
+    Ok(())
+}
+
+/// Gives the slots that this commit binds.
+fn check_slots<'a>(commit: &'a LaneCommit, facts: &Facts) -> Result<HashMap<i64, &'a SlotKind>, CommitVerdict> {
+    let lane = commit.lease().submitter().as_str();
+    let conflict = |nonce: Nonce| CommitVerdict::Conflict(Conflict::Slot(nonce));
+    let mut fresh = HashMap::new();
+    for slot in commit.slots() {
+        let nonce = signed(slot.nonce.get());
+        let taken = facts.slots.contains_key(&(lane.to_owned(), nonce));
+        if taken || fresh.insert(nonce, &slot.kind).is_some() {
+            return Err(conflict(slot.nonce));
+        }
+    }
+    let bound = |nonce: Nonce| {
+        let nonce = signed(nonce.get());
+        fresh.contains_key(&nonce) || facts.slots.contains_key(&(lane.to_owned(), nonce))
+    };
+    let mut hashes: HashMap<Vec<u8>, i64> = HashMap::new();
+    let mut ordinals = HashSet::new();
+    for attempt in commit.attempts() {
+        let nonce = signed(attempt.nonce.get());
+        let ordinal = i16::try_from(attempt.ordinal).map_err(|_| conflict(attempt.nonce))?;
+        let hash = attempt.hash.to_vec();
+        let clash = facts.ordinals.contains(&(lane.to_owned(), nonce, ordinal))
+            || facts.hashes.contains_key(&(lane.to_owned(), hash.clone()))
+            || !ordinals.insert((nonce, ordinal))
+            || hashes.insert(hash, nonce).is_some();
+        if clash || !bound(attempt.nonce) {
+            return Err(conflict(attempt.nonce));
+        }
+    }
+    for report in commit.reports() {
+        let hash = report.hash.to_vec();
+        let known = hashes.get(&hash).or_else(|| facts.hashes.get(&(lane.to_owned(), hash.clone())));
+        if known != Some(&signed(report.nonce.get())) {
+            return Err(conflict(report.nonce));
+        }
+    }
+    match commit.claims().iter().find(|(nonce, _)| !bound(*nonce)) {
+        Some((nonce, _)) => Err(conflict(*nonce)),
+        None => Ok(fresh),
+    }
+}
+
+fn check_reservations(
+    commit: &LaneCommit,
+    facts: &Facts,
+    fresh: &HashMap<i64, &SlotKind>,
+) -> Result<Vec<Reservation>, CommitVerdict> {
+    let lane = commit.lease().submitter().as_str();
+    let mut rows: BTreeMap<i64, Reservation> = facts.reservations.get(lane).cloned().unwrap_or_default();
+    let mut touched = BTreeMap::new();
+    for step in commit.reservations() {
+        let nonce = signed(step.nonce().get());
+        let next = step_reservation(step, nonce, &rows, fresh, facts.now)
+            .ok_or(CommitVerdict::Conflict(Conflict::Reservation(step.nonce())))?;
+        let next = Reservation { nonce: step.nonce(), status: next };
+        rows.insert(nonce, next.clone());
+        touched.insert(nonce, next);
+    }
+    Ok(touched.into_values().collect())
+}
+
+/// What the reservation is after the step, or None if the step may not be.
+fn step_reservation(
+    step: &ReservationStep,
+    nonce: i64,
+    rows: &BTreeMap<i64, Reservation>,
+    fresh: &HashMap<i64, &SlotKind>,
+    now: SystemTime,
+) -> Option<ReservationStatus> {
+    let now = timestamp(now);
+    let status = rows.get(&nonce).map(|row| &row.status);
+    match step {
+        ReservationStep::Reserve { tx_id, lock_owner, hold, .. } => {
+            let smallest =
+                rows.iter().find(|(_, row)| row.status == ReservationStatus::Recyclable).map(|(nonce, _)| *nonce);
+            let allowed = match smallest {
+                Some(smallest) => smallest == nonce,
+                None => status.is_none() && fresh.get(&nonce) == Some(&&SlotKind::Reservation),
+            };
+            allowed.then(|| ReservationStatus::Reserved {
+                tx_id: *tx_id,
+                lock_owner: lock_owner.clone(),
+                locked_until: now.saturating_add(*hold),
+            })
+        }
+        ReservationStep::Use { lock_owner: by, .. } | ReservationStep::Release { lock_owner: by, .. } => match status {
+            Some(ReservationStatus::Reserved { tx_id, lock_owner, locked_until })
+                if lock_owner == by && *locked_until > now =>
+            {
+                let used = matches!(step, ReservationStep::Use { .. });
+                Some(if used { ReservationStatus::Used { tx_id: *tx_id } } else { ReservationStatus::Recyclable })
+            }
+            _ => None,
+        },
+        ReservationStep::Expire { .. } => match status {
+            Some(ReservationStatus::Reserved { locked_until, .. }) if *locked_until <= now => {
+                Some(ReservationStatus::Recyclable)
+            }
+            _ => None,
+        },
+    }
+}

@@ -1,0 +1,262 @@
+//! The first flight: locks, and what the rows are now.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::time::SystemTime;
+
+use gapless_domain::{LaneCommit, Reservation};
+use gapless_store::StoreError;
+use gapless_store::codec::signed;
+use tokio_postgres::types::ToSql;
+use tokio_postgres::{Client, Error, Row, Statement};
+use uuid::Uuid;
+
+use super::token;
+use crate::error::unavailable;
+use crate::rows::{get, micros, reservation};
+use crate::session::Session;
+use crate::store::PgStore;
+
+/// The fence. Only the holder's own row, only while it is valid by the database's clock, and only if nobody else is
+/// writing it: whoever takes the lease over must lock the same row, so it waits until this transaction has ended.
+const LOCK_LEASES: &str = "
+    SELECT l.submitter FROM submitter_lease l
+    JOIN unnest($1::text[], $2::bigint[]) AS w (submitter, token) ON w.submitter = l.submitter
+    WHERE l.owner_node = $3 AND l.fencing_token = w.token AND l.expires_at > clock_timestamp()
+      AND l.expires_at <= clock_timestamp() + $4 * interval '1 microsecond'
+    ORDER BY l.submitter FOR NO KEY UPDATE OF l SKIP LOCKED";
+
+/// Without a lock: what was skipped above but still is ours comes into the next flush; the rest is fenced.
+const HELD_LEASES: &str = "
+    SELECT l.submitter FROM submitter_lease l
+    JOIN unnest($1::text[], $2::bigint[]) AS w (submitter, token) ON w.submitter = l.submitter
+    WHERE l.owner_node = $3 AND l.fencing_token = w.token AND l.expires_at > clock_timestamp()
+      AND l.expires_at <= clock_timestamp() + $4 * interval '1 microsecond'";
+
+const RAISE_CANARY: &str = "
+    UPDATE node SET canary = canary + 1, seen_at = clock_timestamp() WHERE owner_node = $1
+    RETURNING canary, clock_timestamp() AS now, (SELECT max(epoch) FROM store_epoch) AS epoch";
+
+/// $2 keeps a process that lost its lanes from even locking their rows.
+const LOCK_CURSORS: &str = "
+    SELECT c.submitter, c.version, c.epoch, c.fencing_token FROM submitter_nonce_cursor c
+    WHERE c.submitter = ANY($1)
+      AND EXISTS (SELECT FROM submitter_lease l WHERE l.submitter = c.submitter AND l.owner_node = $2)
+    ORDER BY c.submitter FOR NO KEY UPDATE OF c";
+
+const LOCK_TXS: &str = "
+    SELECT t.tx_id, t.submitter, t.version, t.fencing_token FROM managed_tx t
+    WHERE t.tx_id = ANY($1)
+      AND EXISTS (SELECT FROM submitter_lease l WHERE l.submitter = t.submitter AND l.owner_node = $2)
+    ORDER BY t.tx_id FOR NO KEY UPDATE OF t";
+
+const SLOTS: &str = "
+    SELECT s.submitter, s.nonce, s.kind FROM slot s
+    JOIN unnest($1::text[], $2::bigint[]) AS w (submitter, nonce) ON (w.submitter, w.nonce) = (s.submitter, s.nonce)";
+
+const ATTEMPTS: &str = "
+    SELECT a.submitter, a.nonce, a.ordinal, a.hash FROM tx_attempt a
+    JOIN unnest($1::text[], $2::bigint[]) AS w (submitter, nonce) ON (w.submitter, w.nonce) = (a.submitter, a.nonce)
+    UNION
+    SELECT a.submitter, a.nonce, a.ordinal, a.hash FROM tx_attempt a
+    JOIN unnest($3::text[], $4::bytea[]) AS w (submitter, hash) ON (w.submitter, w.hash) = (a.submitter, a.hash)";
+
+const RESERVATIONS: &str = "
+    SELECT r.submitter, r.nonce, r.status, r.tx_id, r.lock_owner, r.locked_until FROM submitter_nonce_allocation r
+    JOIN unnest($1::text[], $2::bigint[]) AS w (submitter, nonce) ON (w.submitter, w.nonce) = (r.submitter, r.nonce)
+    UNION
+    (SELECT r.submitter, r.nonce, r.status, r.tx_id, r.lock_owner, r.locked_until FROM submitter_nonce_allocation r
+     WHERE r.submitter = ANY($1) AND r.status = 'RECYCLABLE')";
+
+/// What the database says, under the locks of this transaction.
+pub(super) struct Facts {
+    pub(super) now: SystemTime,
+    pub(super) epoch: i64,
+    /// Our canary, raised.
+    pub(super) canary: i64,
+    pub(super) locked: HashSet<String>,
+    pub(super) held: HashSet<String>,
+    pub(super) cursors: HashMap<String, CursorFact>,
+    pub(super) txs: HashMap<Uuid, TxFact>,
+    /// Kind of each slot that the commits name.
+    pub(super) slots: HashMap<(String, i64), String>,
+    pub(super) ordinals: HashSet<(String, i64, i16)>,
+    pub(super) hashes: HashMap<(String, Vec<u8>), i64>,
+    pub(super) reservations: HashMap<String, BTreeMap<i64, Reservation>>,
+}
+
+pub(super) struct CursorFact {
+    pub(super) version: i64,
+    pub(super) epoch: i64,
+    pub(super) token: i64,
+}
+
+pub(super) struct TxFact {
+    pub(super) submitter: String,
+    pub(super) version: i32,
+    pub(super) token: i64,
+}
+
+/// The keys that the commits name, as the arrays that the statements take.
+struct Keys<'a> {
+    lanes: Vec<&'a str>,
+    tokens: Vec<i64>,
+    txs: Vec<Uuid>,
+    slots: (Vec<&'a str>, Vec<i64>),
+    hashes: (Vec<&'a str>, Vec<&'a [u8]>),
+    reserved: (Vec<&'a str>, Vec<i64>),
+}
+
+impl<'a> Keys<'a> {
+    fn of(commits: &[&'a LaneCommit]) -> Self {
+        let mut keys = Keys {
+            lanes: Vec::new(),
+            tokens: Vec::new(),
+            txs: Vec::new(),
+            slots: Default::default(),
+            hashes: Default::default(),
+            reserved: Default::default(),
+        };
+        for commit in commits {
+            let lane = commit.lease().submitter().as_str();
+            keys.lanes.push(lane);
+            keys.tokens.push(token(commit));
+            keys.txs.extend(commit.changes().iter().map(|change| change.tx_id().uuid()));
+            let nonces = (commit.slots().iter().map(|slot| slot.nonce))
+                .chain(commit.attempts().iter().map(|attempt| attempt.nonce))
+                .chain(commit.reports().iter().map(|report| report.nonce))
+                .chain(commit.claims().iter().map(|(nonce, _)| *nonce))
+                .chain(commit.reservations().iter().map(|step| step.nonce()));
+            for nonce in nonces {
+                keys.slots.0.push(lane);
+                keys.slots.1.push(signed(nonce.get()));
+            }
+            let hashes = (commit.attempts().iter().map(|attempt| &attempt.hash))
+                .chain(commit.reports().iter().map(|report| &report.hash));
+            for hash in hashes {
+                keys.hashes.0.push(lane);
+                keys.hashes.1.push(hash.as_slice());
+            }
+            for step in commit.reservations() {
+                keys.reserved.0.push(lane);
+                keys.reserved.1.push(signed(step.nonce().get()));
+            }
+        }
+        keys
+    }
+}
+
+pub(super) async fn gather(session: &Session, store: &PgStore, commits: &[&LaneCommit]) -> Result<Facts, StoreError> {
+    let keys = Keys::of(commits);
+    let rows = fly(session, store, &keys).await.map_err(unavailable)?;
+    let canary = rows.canary.ok_or_else(|| StoreError::Regressed("the row of this process is gone".to_owned()));
+    let canary = match canary {
+        Ok(row) => row,
+        Err(error) => {
+            session.client().batch_execute("ROLLBACK").await.map_err(unavailable)?;
+            super::declare_regressed(session.client(), "the row of a running process is gone").await?;
+            return Err(error);
+        }
+    };
+    let mut facts = Facts {
+        now: get(&canary, "now")?,
+        epoch: get::<Option<i64>>(&canary, "epoch")?.unwrap_or_default(),
+        canary: get(&canary, "canary")?,
+        locked: rows.locked.iter().map(|row| row.get(0)).collect(),
+        held: rows.held.iter().map(|row| row.get(0)).collect(),
+        cursors: HashMap::new(),
+        txs: HashMap::new(),
+        slots: HashMap::new(),
+        ordinals: HashSet::new(),
+        hashes: HashMap::new(),
+        reservations: HashMap::new(),
+    };
+    for row in &rows.cursors {
+        let fact =
+            CursorFact { version: get(row, "version")?, epoch: get(row, "epoch")?, token: get(row, "fencing_token")? };
+        facts.cursors.insert(get(row, "submitter")?, fact);
+    }
+    for row in &rows.txs {
+        let fact = TxFact {
+            submitter: get(row, "submitter")?,
+            version: get(row, "version")?,
+            token: get(row, "fencing_token")?,
+        };
+        facts.txs.insert(get(row, "tx_id")?, fact);
+    }
+    for row in &rows.slots {
+        facts.slots.insert((get(row, "submitter")?, get(row, "nonce")?), get(row, "kind")?);
+    }
+    for row in &rows.attempts {
+        let (lane, nonce): (String, i64) = (get(row, "submitter")?, get(row, "nonce")?);
+        facts.ordinals.insert((lane.clone(), nonce, get(row, "ordinal")?));
+        facts.hashes.insert((lane, get(row, "hash")?), nonce);
+    }
+    for row in &rows.reservations {
+        let lane = facts.reservations.entry(get(row, "submitter")?).or_default();
+        lane.insert(get(row, "nonce")?, reservation(row)?);
+    }
+    Ok(facts)
+}
+
+struct Rows {
+    locked: Vec<Row>,
+    held: Vec<Row>,
+    canary: Option<Row>,
+    cursors: Vec<Row>,
+    txs: Vec<Row>,
+    slots: Vec<Row>,
+    attempts: Vec<Row>,
+    reservations: Vec<Row>,
+}
+
+/// All statements leave at once; the server answers them in order. What no commit needs is not asked.
+async fn fly(session: &Session, store: &PgStore, keys: &Keys<'_>) -> Result<Rows, Error> {
+    let client = session.client();
+    let owner = store.owner.as_str();
+    let horizon = micros(store.options.lease.duration + store.options.lease.clock_skew);
+    let lock_leases = session.prepared(LOCK_LEASES).await?;
+    let held_leases = session.prepared(HELD_LEASES).await?;
+    let raise_canary = session.prepared(RAISE_CANARY).await?;
+    let lock_cursors = session.prepared(LOCK_CURSORS).await?;
+    let lock_txs = session.prepared(LOCK_TXS).await?;
+    let slots = session.prepared(SLOTS).await?;
+    let attempts = session.prepared(ATTEMPTS).await?;
+    let reservations = session.prepared(RESERVATIONS).await?;
+    // Statements that nothing asks for are not sent. `join!` polls in order, and a statement is on its way once polled.
+    let lanes: Params<'_> = &[&keys.lanes, &keys.tokens, &owner, &horizon];
+    let own: Params<'_> = &[&owner];
+    let cursors: Params<'_> = &[&keys.lanes, &owner];
+    let txs: Params<'_> = &[&keys.txs, &owner];
+    let named: Params<'_> = &[&keys.slots.0, &keys.slots.1];
+    let tried: Params<'_> = &[&keys.slots.0, &keys.slots.1, &keys.hashes.0, &keys.hashes.1];
+    let reserved: Params<'_> = &[&keys.reserved.0, &keys.reserved.1];
+    let answers = tokio::join!(
+        biased;
+        client.batch_execute("BEGIN"),
+        client.query(&lock_leases, lanes),
+        client.query(&held_leases, lanes),
+        client.query_opt(&raise_canary, own),
+        client.query(&lock_cursors, cursors),
+        ask(client, &lock_txs, !keys.txs.is_empty(), txs),
+        ask(client, &slots, !keys.slots.0.is_empty(), named),
+        ask(client, &attempts, !keys.hashes.0.is_empty(), tried),
+        ask(client, &reservations, !keys.reserved.0.is_empty(), reserved),
+    );
+    answers.0?;
+    Ok(Rows {
+        locked: answers.1?,
+        held: answers.2?,
+        canary: answers.3?,
+        cursors: answers.4?,
+        txs: answers.5?,
+        slots: answers.6?,
+        attempts: answers.7?,
+        reservations: answers.8?,
+    })
+}
+
+type Params<'a> = &'a [&'a (dyn ToSql + Sync)];
+
+async fn ask(client: &Client, statement: &Statement, wanted: bool, params: Params<'_>) -> Result<Vec<Row>, Error> {
+    if wanted { client.query(statement, params).await } else { Ok(Vec::new()) }
+}

@@ -1,0 +1,240 @@
+//! The fenced commit: many lanes in one transaction, each with its own verdict.
+//!
+//! First flight: BEGIN, lock the leases, raise the canary, lock and read the rows that the commits rely on. Nothing is
+//! decided by the server yet. Then each lane is checked whole, and bad lanes are left out. Second flight: the writes of the
+//! good lanes, and COMMIT. Every write demands its exact number of rows, and fails the transaction otherwise, so a COMMIT
+//! that is already under way behind it becomes a rollback.
+//!
+//! There is one writer a process, so its canary is read and raised by nobody else.
+
+mod check;
+mod facts;
+mod write;
+
+use std::time::SystemTime;
+
+use gapless_domain::LaneCommit;
+use gapless_store::codec::signed;
+use gapless_store::{CommitVerdict, Committed, StoreError};
+use tokio_postgres::{Client, Config};
+
+use crate::error::{Blame, TimedOut, blame, text, unavailable};
+use crate::identity::Identity;
+use crate::rows::timestamp;
+use crate::session::{Session, within};
+use crate::store::PgStore;
+use facts::Facts;
+
+#[derive(Debug)]
+pub(crate) struct Writer {
+    config: Config,
+    session: Option<Session>,
+}
+
+/// A flush that did not end with a clear "done".
+enum Fault {
+    /// A row of one lane is at fault: rolled back, try each lane alone.
+    Row(String),
+    /// Rolled back, or never begun.
+    NotCommitted(StoreError),
+    /// The answer to COMMIT was lost.
+    Unknown(Sent),
+}
+
+/// What was on its way when the answer was lost.
+struct Sent {
+    verdicts: Vec<CommitVerdict>,
+    at: SystemTime,
+    canary: i64,
+    problem: Box<dyn std::error::Error + Send + Sync>,
+}
+
+impl Writer {
+    pub(crate) fn new(config: Config) -> Self {
+        Writer { config, session: None }
+    }
+
+    pub(crate) async fn commit(&mut self, store: &PgStore, commits: &[LaneCommit]) -> Result<Committed, StoreError> {
+        let all: Vec<&LaneCommit> = commits.iter().collect();
+        match self.flush_and_read_back(store, &all).await {
+            Ok(committed) => Ok(committed),
+            Err(Fault::Row(_)) => self.one_by_one(store, commits).await,
+            Err(Fault::NotCommitted(error)) => Err(error),
+            Err(Fault::Unknown(sent)) => Err(StoreError::OutcomeUnknown(sent.problem)),
+        }
+    }
+
+    /// After a row made the whole batch fail: each lane in a transaction of its own, so that the bad one fails alone.
+    async fn one_by_one(&mut self, store: &PgStore, commits: &[LaneCommit]) -> Result<Committed, StoreError> {
+        let mut all = Committed { verdicts: Vec::new(), at: timestamp(SystemTime::UNIX_EPOCH), replicated: true };
+        for (index, commit) in commits.iter().enumerate() {
+            match self.flush_and_read_back(store, &[commit]).await {
+                Ok(one) => {
+                    all.verdicts.extend(one.verdicts);
+                    all.at = one.at;
+                    all.replicated &= one.replicated;
+                }
+                Err(Fault::Row(problem)) => all.verdicts.push(CommitVerdict::Refused(problem)),
+                Err(Fault::NotCommitted(error)) if index == 0 => return Err(error),
+                // Earlier lanes are done, and their callers must hear so; the others go into the next flush.
+                Err(Fault::NotCommitted(_)) => all.verdicts.push(CommitVerdict::Busy),
+                Err(Fault::Unknown(sent)) => return Err(StoreError::OutcomeUnknown(sent.problem)),
+            }
+        }
+        Ok(all)
+    }
+
+    async fn flush_and_read_back(&mut self, store: &PgStore, commits: &[&LaneCommit]) -> Result<Committed, Fault> {
+        let sent = match self.flush(store, commits).await {
+            Err(Fault::Unknown(sent)) => sent,
+            other => return other,
+        };
+        tracing::warn!("the answer to a commit was lost, reading it back: {}", sent.problem);
+        let lanes: Vec<&str> = commits.iter().map(|commit| commit.lease().submitter().as_str()).collect();
+        let deadline = store.options.read_back_timeout;
+        let read = within(deadline, "reading a commit back", self.read_back(store, &lanes, sent.canary)).await;
+        match read {
+            Ok(Some(replicated)) => {
+                store.remember_canary(sent.canary);
+                Ok(Committed { verdicts: sent.verdicts, at: timestamp(sent.at), replicated })
+            }
+            Ok(None) => Err(Fault::NotCommitted(StoreError::Unavailable(sent.problem))),
+            Err(error @ StoreError::Regressed(_)) => Err(Fault::NotCommitted(error)),
+            Err(_) => Err(Fault::Unknown(sent)),
+        }
+    }
+
+    async fn flush(&mut self, store: &PgStore, commits: &[&LaneCommit]) -> Result<Committed, Fault> {
+        // Taken out, so that a flush that is abandoned half-way closes the connection and with it the transaction.
+        let session = match self.session.take() {
+            Some(session) if !session.client().is_closed() => session,
+            _ => self.open(store).await.map_err(Fault::NotCommitted)?,
+        };
+        session.take_warning();
+        let gathered = within(store.options.call_timeout, "the first flight of a commit", async {
+            facts::gather(&session, store, commits).await
+        });
+        let facts = gathered.await.map_err(Fault::NotCommitted)?;
+        self.check_canary(store, &session, &facts).await.map_err(Fault::NotCommitted)?;
+
+        let (verdicts, plan) = check::plan(store, commits, &facts).map_err(Fault::NotCommitted)?;
+        let write = write::write_and_commit(&session, store, &plan, facts.now);
+        #[expect(clippy::disallowed_methods, reason = "a server that does not answer must not stop a lane for ever")]
+        let written = tokio::time::timeout(store.options.call_timeout, write).await;
+        let lost = |problem| Sent { verdicts: verdicts.clone(), at: facts.now, canary: facts.canary, problem };
+        match written {
+            Ok(Ok(())) => {
+                store.remember_canary(facts.canary);
+                let replicated = !session.take_warning();
+                self.session = Some(session);
+                Ok(Committed { verdicts, at: timestamp(facts.now), replicated })
+            }
+            Ok(Err(error)) => match blame(&error) {
+                Blame::Row => {
+                    self.session = Some(session);
+                    Err(Fault::Row(text(&error)))
+                }
+                Blame::Server => {
+                    self.session = Some(session);
+                    Err(Fault::NotCommitted(unavailable(error)))
+                }
+                Blame::Connection => Err(Fault::Unknown(lost(Box::new(error)))),
+            },
+            Err(_) => Err(Fault::Unknown(lost(Box::new(TimedOut("the second flight of a commit"))))),
+        }
+    }
+
+    /// Every new connection may lead to another server.
+    async fn open(&self, store: &PgStore) -> Result<Session, StoreError> {
+        let session = Session::open(&self.config, &store.options).await?;
+        within(store.options.call_timeout, "asking the server who it is", async {
+            Identity::of(session.client()).await?.ensure_known(session.client()).await
+        })
+        .await?;
+        Ok(session)
+    }
+
+    /// The server raised our counter by one. If it is now lower than what we have seen acknowledged, or our row is gone,
+    /// commits were lost; a higher one only means that an answer of ours was.
+    async fn check_canary(&self, store: &PgStore, session: &Session, facts: &Facts) -> Result<(), StoreError> {
+        if facts.canary > store.canary() {
+            return Ok(());
+        }
+        let why = format!(
+            "process {} has seen commit {} acknowledged, the server knows {}",
+            store.owner,
+            store.canary(),
+            facts.canary - 1
+        );
+        session.client().batch_execute("ROLLBACK").await.map_err(unavailable)?;
+        declare_regressed(session.client(), &why).await?;
+        Err(StoreError::Regressed(why))
+    }
+
+    /// Did the transaction that raised the canary to `canary` commit? Locks the leases first, without skipping: if the
+    /// server is still busy with it, this waits for it. The canary is written once more, so that this commit's own
+    /// replication tells about the one before.
+    async fn read_back(&mut self, store: &PgStore, lanes: &[&str], canary: i64) -> Result<Option<bool>, StoreError> {
+        loop {
+            match self.read_back_once(store, lanes, canary).await {
+                Err(StoreError::Unavailable(error)) => {
+                    tracing::warn!("reading a commit back failed, trying again: {error}");
+                    pause(store).await;
+                }
+                other => return other,
+            }
+        }
+    }
+
+    async fn read_back_once(
+        &mut self,
+        store: &PgStore,
+        lanes: &[&str],
+        canary: i64,
+    ) -> Result<Option<bool>, StoreError> {
+        let session = self.open(store).await?;
+        let client = session.client();
+        client.batch_execute("BEGIN").await.map_err(unavailable)?;
+        client
+            .query(
+                "SELECT FROM submitter_lease WHERE submitter = ANY($1) ORDER BY submitter FOR NO KEY UPDATE",
+                &[&lanes],
+            )
+            .await
+            .map_err(unavailable)?;
+        let row = client
+            .query_opt(
+                "UPDATE node SET seen_at = clock_timestamp() WHERE owner_node = $1 RETURNING canary",
+                &[&store.owner.as_str()],
+            )
+            .await
+            .map_err(unavailable)?;
+        client.batch_execute("COMMIT").await.map_err(unavailable)?;
+        let replicated = !session.take_warning();
+        let found: Option<i64> = row.map(|row| row.get(0));
+        if found.is_none_or(|found| found < store.canary()) {
+            let why = format!("process {} remembers commit {}, the server {found:?}", store.owner, store.canary());
+            declare_regressed(client, &why).await?;
+            return Err(StoreError::Regressed(why));
+        }
+        self.session = Some(session);
+        Ok((found == Some(canary)).then_some(replicated))
+    }
+}
+
+/// Begins a new epoch on the server that is there now: every lane has to take notice before it writes anything else.
+pub(crate) async fn declare_regressed(client: &Client, why: &str) -> Result<(), StoreError> {
+    tracing::error!("the database lost commits: {why}");
+    let identity = Identity::of(client).await?;
+    let row = client.query_one("SELECT coalesce(max(epoch), 0) FROM store_epoch", &[]).await.map_err(unavailable)?;
+    identity.begin_epoch(client, row.get::<_, i64>(0) + 1, why).await
+}
+
+async fn pause(store: &PgStore) {
+    #[expect(clippy::disallowed_methods, reason = "a server that is restarting is not asked in a tight loop")]
+    tokio::time::sleep(store.options.reconnect_pause).await;
+}
+
+fn token(commit: &LaneCommit) -> i64 {
+    signed(commit.lease().token().get())
+}

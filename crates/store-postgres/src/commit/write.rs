@@ -1,0 +1,389 @@
+//! The second flight: the writes of the good lanes, and COMMIT.
+
+use std::collections::BTreeMap;
+use std::time::SystemTime;
+
+use futures_util::future::join_all;
+use gapless_domain::{Change, LaneState, ReservationStatus, SendReport};
+use gapless_store::codec::{fees_to_json, signed, state_to_row};
+use tokio_postgres::Error;
+use tokio_postgres::types::ToSql;
+use uuid::Uuid;
+
+use super::check::Planned;
+use super::token;
+use crate::rows::{micros, slot_kind, system_time};
+use crate::session::Session;
+use crate::store::PgStore;
+
+// Each write demands its exact number of rows: `1 / (count = wanted)` fails the transaction when it is not, so that the
+// COMMIT behind it, already under way, becomes a rollback. Every change of a row also demands that no newer owner wrote it.
+
+const EXTEND_LEASES: &str = "
+    WITH w AS (
+        UPDATE submitter_lease l
+        SET expires_at = clock_timestamp() + $4 * interval '1 microsecond', updated_at = clock_timestamp()
+        FROM unnest($1::text[], $2::bigint[]) AS i (submitter, token)
+        WHERE l.submitter = i.submitter AND l.fencing_token = i.token AND l.owner_node = $3
+        RETURNING 1
+    ) SELECT 1 / (count(*) = $5::bigint)::int FROM w";
+
+const WRITE_CURSORS: &str = "
+    WITH w AS (
+        INSERT INTO submitter_nonce_cursor AS c
+            (submitter, next_nonce, chain_nonce, final_nonce, state, protect_code, protect_detail, paused, version,
+             event_seq, epoch, fencing_token, updated_at)
+        SELECT i.*, $13 FROM unnest($1::text[], $2::bigint[], $3::bigint[], $4::bigint[], $5::text[], $6::text[], $7::text[],
+            $8::boolean[], $9::bigint[], $10::bigint[], $11::bigint[], $12::bigint[]) AS i
+        ON CONFLICT (submitter) DO UPDATE SET
+            next_nonce = excluded.next_nonce, chain_nonce = excluded.chain_nonce, final_nonce = excluded.final_nonce,
+            state = excluded.state, protect_code = excluded.protect_code, protect_detail = excluded.protect_detail,
+            paused = excluded.paused, version = excluded.version, event_seq = excluded.event_seq,
+            epoch = excluded.epoch, fencing_token = excluded.fencing_token, updated_at = excluded.updated_at
+        WHERE c.version = excluded.version - 1 AND c.fencing_token <= excluded.fencing_token
+        RETURNING 1
+    ) SELECT 1 / (count(*) = $14::bigint)::int FROM w";
+
+const BIND_SLOTS: &str = "
+    INSERT INTO slot (submitter, nonce, kind, tx_id, fencing_token, bound_at)
+    SELECT i.*, $6 FROM unnest($1::text[], $2::bigint[], $3::text[], $4::uuid[], $5::bigint[]) AS i";
+
+const CHANGE_TXS: &str = "
+    WITH w AS (
+        UPDATE managed_tx t
+        SET state = i.state, sub_state = i.sub_state, nonce = i.nonce, detail = i.detail::jsonb, version = i.to_version,
+            fencing_token = i.token, updated_at = $10, ended_at = CASE WHEN i.ended THEN $10 END
+        FROM unnest($1::uuid[], $2::integer[], $3::integer[], $4::text[], $5::text[], $6::bigint[], $7::text[], $8::boolean[],
+            $9::bigint[]) AS i (tx_id, from_version, to_version, state, sub_state, nonce, detail, ended, token)
+        WHERE t.tx_id = i.tx_id AND t.version = i.from_version AND t.fencing_token <= i.token AND t.ended_at IS NULL
+        RETURNING 1
+    ) SELECT 1 / (count(*) = $11::bigint)::int FROM w";
+
+const ADD_ATTEMPTS: &str = "
+    WITH w AS (
+        INSERT INTO tx_attempt (submitter, nonce, ordinal, kind, hash, raw, fees, fencing_token, created_at, tx_id)
+        SELECT i.submitter, i.nonce, i.ordinal, i.kind, i.hash, i.raw, i.fees::jsonb, i.token, $9, coalesce(s.tx_id, r.tx_id)
+        FROM unnest($1::text[], $2::bigint[], $3::smallint[], $4::text[], $5::bytea[], $6::bytea[], $7::text[], $8::bigint[])
+            AS i (submitter, nonce, ordinal, kind, hash, raw, fees, token)
+        JOIN slot s ON (s.submitter, s.nonce) = (i.submitter, i.nonce)
+        LEFT JOIN submitter_nonce_allocation r ON (r.submitter, r.nonce) = (i.submitter, i.nonce)
+        RETURNING 1
+    ) SELECT 1 / (count(*) = $10::bigint)::int FROM w";
+
+const REPORT_SENDS: &str = "
+    WITH w AS (
+        UPDATE tx_attempt a
+        SET sends = a.sends + i.times, last_sent_at = $7, last_outcome = i.outcome, last_text = i.text, fencing_token = i.token
+        FROM unnest($1::text[], $2::bytea[], $3::integer[], $4::text[], $5::text[], $6::bigint[])
+            AS i (submitter, hash, times, outcome, text, token)
+        WHERE (a.submitter, a.hash) = (i.submitter, i.hash) AND a.fencing_token <= i.token
+        RETURNING 1
+    ) SELECT 1 / (count(*) = $8::bigint)::int FROM w";
+
+const CLAIM_RESUBMITS: &str = "
+    WITH w AS (
+        UPDATE slot s
+        SET next_resubmit_at = $5::timestamptz + i.pause * interval '1 microsecond', fencing_token = i.token
+        FROM unnest($1::text[], $2::bigint[], $3::bigint[], $4::bigint[]) AS i (submitter, nonce, pause, token)
+        WHERE (s.submitter, s.nonce) = (i.submitter, i.nonce) AND s.fencing_token <= i.token
+        RETURNING 1
+    ) SELECT 1 / (count(*) = $6::bigint)::int FROM w";
+
+const WRITE_RESERVATIONS: &str = "
+    WITH w AS (
+        INSERT INTO submitter_nonce_allocation AS r (submitter, nonce, status, tx_id, lock_owner, locked_until, fencing_token)
+        SELECT * FROM unnest($1::text[], $2::bigint[], $3::text[], $4::uuid[], $5::text[], $6::timestamptz[], $7::bigint[])
+        ON CONFLICT (submitter, nonce) DO UPDATE SET
+            status = excluded.status, tx_id = excluded.tx_id, lock_owner = excluded.lock_owner,
+            locked_until = excluded.locked_until, fencing_token = excluded.fencing_token
+        WHERE r.fencing_token <= excluded.fencing_token
+        RETURNING 1
+    ) SELECT 1 / (count(*) = $8::bigint)::int FROM w";
+
+/// One that was done before stays as it was.
+const FINISH_COMMANDS: &str = "
+    UPDATE lane_command c SET done_at = $4, result = i.result
+    FROM unnest($1::text[], $2::bigint[], $3::text[]) AS i (submitter, id, result)
+    WHERE c.id = i.id AND c.submitter = i.submitter AND c.done_at IS NULL";
+
+const TELL_EVENTS: &str = "
+    INSERT INTO tx_event (submitter, tx_id, seq, kind, state, nonce, detail, text, at)
+    SELECT submitter, tx_id, seq, kind, state, nonce, detail::jsonb, text, $9
+    FROM unnest($1::text[], $2::uuid[], $3::bigint[], $4::text[], $5::text[], $6::bigint[], $7::text[], $8::text[])
+        WITH ORDINALITY AS i (submitter, tx_id, seq, kind, state, nonce, detail, text, place)
+    ORDER BY place";
+
+/// One statement with its arrays.
+struct Write {
+    sql: &'static str,
+    params: Vec<Box<dyn ToSql + Sync + Send>>,
+}
+
+macro_rules! write {
+    ($sql:expr, $($param:expr),+ $(,)?) => {
+        Write { sql: $sql, params: vec![$(Box::new($param)),+] }
+    };
+}
+
+pub(super) async fn write_and_commit(
+    session: &Session,
+    store: &PgStore,
+    plan: &[Planned<'_>],
+    at: SystemTime,
+) -> Result<(), Error> {
+    // In the order of the locks: lease, cursor, slot, tx, attempt, event. Attempts take their intent from the reservations
+    // before them.
+    let writes: Vec<Write> = [
+        extend_leases(plan, store),
+        write_cursors(plan, at),
+        bind_slots(plan, at),
+        change_txs(plan, at),
+        write_reservations(plan),
+        add_attempts(plan, at),
+        report_sends(plan, at),
+        claim_resubmits(plan, at),
+        finish_commands(plan, at),
+        tell_events(plan, at),
+    ]
+    .into_iter()
+    .flatten()
+    .collect();
+    let mut statements = Vec::with_capacity(writes.len());
+    for write in &writes {
+        statements.push(session.prepared(write.sql).await?);
+    }
+    let params: Vec<Vec<&(dyn ToSql + Sync)>> = writes
+        .iter()
+        .map(|write| write.params.iter().map(|param| param.as_ref() as &(dyn ToSql + Sync)).collect())
+        .collect();
+    // All leave before the first is answered: futures are polled in order, and a statement is on its way once polled.
+    let client = session.client();
+    let flight = join_all(statements.iter().zip(&params).map(|(statement, params)| client.query(statement, params)));
+    let (answers, committed) = tokio::join!(biased; flight, client.batch_execute("COMMIT"));
+    // COMMIT answers "ok" also when it rolled back, so every answer before it counts.
+    for answer in answers {
+        answer?;
+    }
+    committed
+}
+
+fn extend_leases(plan: &[Planned<'_>], store: &PgStore) -> Option<Write> {
+    let lanes: Vec<String> = plan.iter().map(lane).collect();
+    let tokens: Vec<i64> = plan.iter().map(|planned| token(planned.commit)).collect();
+    let wanted = count(&lanes)?;
+    let owner = store.owner.as_str().to_owned();
+    Some(write!(EXTEND_LEASES, lanes, tokens, owner, micros(store.options.lease.duration), wanted))
+}
+
+fn write_cursors(plan: &[Planned<'_>], at: SystemTime) -> Option<Write> {
+    let (mut lanes, mut next, mut chain, mut finalized) = (vec![], vec![], vec![], vec![]);
+    let (mut states, mut codes, mut details) = (vec![], vec![], vec![]);
+    let (mut paused, mut versions, mut event_seqs, mut epochs, mut tokens) = (vec![], vec![], vec![], vec![], vec![]);
+    for planned in plan {
+        let Some(change) = planned.commit.cursor() else { continue };
+        let cursor = change.to();
+        let protection = match &cursor.state {
+            LaneState::Protect(protection) => Some(protection),
+            LaneState::Idle | LaneState::InFlight => None,
+        };
+        lanes.push(lane(planned));
+        next.push(signed(cursor.next_nonce.get()));
+        chain.push(signed(cursor.chain_nonce.get()));
+        finalized.push(signed(cursor.final_nonce.get()));
+        states.push(cursor.state.as_str());
+        codes.push(protection.map(|protection| protection.code.as_str()));
+        details.push(protection.map(|protection| protection.detail.to_string()));
+        paused.push(cursor.paused);
+        versions.push(signed(cursor.version));
+        event_seqs.push(signed(cursor.event_seq));
+        epochs.push(planned.epoch);
+        tokens.push(token(planned.commit));
+    }
+    let wanted = count(&lanes)?;
+    Some(write!(
+        WRITE_CURSORS,
+        lanes,
+        next, chain, finalized, states, codes, details, paused, versions, event_seqs, epochs, tokens, at, wanted
+    ))
+}
+
+fn bind_slots(plan: &[Planned<'_>], at: SystemTime) -> Option<Write> {
+    let (mut lanes, mut nonces, mut kinds, mut txs, mut tokens) = (vec![], vec![], vec![], vec![], vec![]);
+    for planned in plan {
+        for slot in planned.commit.slots() {
+            let (kind, tx_id) = slot_kind(&slot.kind);
+            lanes.push(lane(planned));
+            nonces.push(signed(slot.nonce.get()));
+            kinds.push(kind);
+            txs.push(tx_id);
+            tokens.push(token(planned.commit));
+        }
+    }
+    count(&lanes)?;
+    Some(write!(BIND_SLOTS, lanes, nonces, kinds, txs, tokens, at))
+}
+
+fn change_txs(plan: &[Planned<'_>], at: SystemTime) -> Option<Write> {
+    let (mut ids, mut from, mut to): (Vec<Uuid>, Vec<i32>, Vec<i32>) = (vec![], vec![], vec![]);
+    let (mut states, mut subs, mut nonces, mut details) = (vec![], vec![], vec![], vec![]);
+    let (mut ended, mut tokens) = (vec![], vec![]);
+    for planned in plan {
+        // Several changes of one intent are one step of its row, from the first to the last; each is an event of its own.
+        let mut steps: BTreeMap<Uuid, (u32, &Change)> = BTreeMap::new();
+        for change in planned.commit.changes() {
+            steps.entry(change.tx_id().uuid()).or_insert((change.from_version(), change)).1 = change;
+        }
+        for (id, (first, last)) in steps {
+            let row = state_to_row(last.to());
+            ids.push(id);
+            from.push(int(first));
+            to.push(int(last.to_version()));
+            states.push(row.state.as_str());
+            subs.push(row.sub_state.map(|sub| sub.as_str()));
+            nonces.push(row.nonce);
+            details.push(row.detail);
+            ended.push(row.state.is_terminal());
+            tokens.push(token(planned.commit));
+        }
+    }
+    let wanted = count(&ids)?;
+    Some(write!(CHANGE_TXS, ids, from, to, states, subs, nonces, details, ended, tokens, at, wanted))
+}
+
+fn add_attempts(plan: &[Planned<'_>], at: SystemTime) -> Option<Write> {
+    let (mut lanes, mut nonces, mut ordinals, mut kinds) = (vec![], vec![], vec![], vec![]);
+    let (mut hashes, mut raws, mut fees, mut tokens) = (vec![], vec![], vec![], vec![]);
+    for planned in plan {
+        for attempt in planned.commit.attempts() {
+            lanes.push(lane(planned));
+            nonces.push(signed(attempt.nonce.get()));
+            ordinals.push(i16::try_from(attempt.ordinal).unwrap_or(i16::MAX));
+            kinds.push(attempt.kind.as_str());
+            hashes.push(attempt.hash.to_vec());
+            raws.push(attempt.raw.to_vec());
+            fees.push(fees_to_json(&attempt.fees));
+            tokens.push(token(planned.commit));
+        }
+    }
+    let wanted = count(&lanes)?;
+    Some(write!(ADD_ATTEMPTS, lanes, nonces, ordinals, kinds, hashes, raws, fees, tokens, at, wanted))
+}
+
+fn report_sends(plan: &[Planned<'_>], at: SystemTime) -> Option<Write> {
+    let (mut lanes, mut hashes, mut times) = (vec![], vec![], vec![]);
+    let (mut outcomes, mut texts, mut tokens) = (vec![], vec![], vec![]);
+    for planned in plan {
+        // The same bytes may have been sent several times; the last outcome is the one that is kept.
+        let mut sends: BTreeMap<Vec<u8>, (i32, &SendReport)> = BTreeMap::new();
+        for report in planned.commit.reports() {
+            let send = sends.entry(report.hash.to_vec()).or_insert((0, report));
+            *send = (send.0 + 1, report);
+        }
+        for (hash, (count, last)) in sends {
+            lanes.push(lane(planned));
+            hashes.push(hash);
+            times.push(count);
+            outcomes.push(last.outcome.as_str());
+            texts.push(last.text.to_string());
+            tokens.push(token(planned.commit));
+        }
+    }
+    let wanted = count(&lanes)?;
+    Some(write!(REPORT_SENDS, lanes, hashes, times, outcomes, texts, tokens, at, wanted))
+}
+
+fn claim_resubmits(plan: &[Planned<'_>], at: SystemTime) -> Option<Write> {
+    let (mut lanes, mut nonces, mut pauses, mut tokens) = (vec![], vec![], vec![], vec![]);
+    for planned in plan {
+        let claims: BTreeMap<_, _> = planned.commit.claims().iter().copied().collect();
+        for (nonce, pause) in claims {
+            lanes.push(lane(planned));
+            nonces.push(signed(nonce.get()));
+            pauses.push(micros(pause));
+            tokens.push(token(planned.commit));
+        }
+    }
+    let wanted = count(&lanes)?;
+    Some(write!(CLAIM_RESUBMITS, lanes, nonces, pauses, tokens, at, wanted))
+}
+
+fn write_reservations(plan: &[Planned<'_>]) -> Option<Write> {
+    let (mut lanes, mut nonces, mut statuses) = (vec![], vec![], vec![]);
+    let (mut txs, mut owners, mut untils, mut tokens) = (vec![], vec![], vec![], vec![]);
+    for planned in plan {
+        for reservation in &planned.reservations {
+            let (status, tx_id, owner, until) = match &reservation.status {
+                ReservationStatus::Reserved { tx_id, lock_owner, locked_until } => {
+                    ("RESERVED", Some(tx_id.uuid()), Some(lock_owner.to_string()), Some(system_time(*locked_until)))
+                }
+                ReservationStatus::Used { tx_id } => ("USED", Some(tx_id.uuid()), None, None),
+                ReservationStatus::Recyclable => ("RECYCLABLE", None, None, None),
+            };
+            lanes.push(lane(planned));
+            nonces.push(signed(reservation.nonce.get()));
+            statuses.push(status);
+            txs.push(tx_id);
+            owners.push(owner);
+            untils.push(until);
+            tokens.push(token(planned.commit));
+        }
+    }
+    let wanted = count(&lanes)?;
+    Some(write!(WRITE_RESERVATIONS, lanes, nonces, statuses, txs, owners, untils, tokens, wanted))
+}
+
+fn finish_commands(plan: &[Planned<'_>], at: SystemTime) -> Option<Write> {
+    let (mut lanes, mut ids, mut results) = (vec![], vec![], vec![]);
+    for planned in plan {
+        for (id, result) in planned.commit.commands_done() {
+            lanes.push(lane(planned));
+            ids.push(signed(id.0));
+            results.push(result.to_string());
+        }
+    }
+    count(&lanes)?;
+    Some(write!(FINISH_COMMANDS, lanes, ids, results, at))
+}
+
+fn tell_events(plan: &[Planned<'_>], at: SystemTime) -> Option<Write> {
+    let (mut lanes, mut txs, mut seqs, mut kinds) = (vec![], vec![], vec![], vec![]);
+    let (mut states, mut nonces, mut details, mut texts) = (vec![], vec![], vec![], vec![]);
+    for planned in plan {
+        for change in planned.commit.changes() {
+            let row = state_to_row(change.to());
+            lanes.push(lane(planned));
+            txs.push(Some(change.tx_id().uuid()));
+            seqs.push(i64::from(change.to_version()));
+            kinds.push(change.event().as_str());
+            states.push(Some(row.state.as_str()));
+            nonces.push(row.nonce);
+            details.push(Some(row.detail));
+            texts.push(None);
+        }
+        for (seq, kind, text) in planned.commit.lane_events() {
+            lanes.push(lane(planned));
+            txs.push(None);
+            seqs.push(signed(seq));
+            kinds.push(kind.as_str());
+            states.push(None);
+            nonces.push(None);
+            details.push(None);
+            texts.push(Some(text.to_string()));
+        }
+    }
+    count(&lanes)?;
+    Some(write!(TELL_EVENTS, lanes, txs, seqs, kinds, states, nonces, details, texts, at))
+}
+
+fn lane(planned: &Planned<'_>) -> String {
+    planned.commit.lease().submitter().as_str().to_owned()
+}
+
+/// How many rows must be written; None if there is nothing to write.
+fn count<T>(rows: &[T]) -> Option<i64> {
+    i64::try_from(rows.len()).ok().filter(|count| *count > 0)
+}
+
+fn int(version: u32) -> i32 {
+    i32::try_from(version).unwrap_or(i32::MAX)
+}

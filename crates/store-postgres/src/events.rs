@@ -1,0 +1,101 @@
+//! Events in the order of commits.
+
+use gapless_domain::{Event, EventBody, EventKind, EventPosition, LaneEventKind, NodeText, TxId};
+use gapless_store::StoreError;
+use gapless_store::codec::{signed, state_from_row, submitter, unsigned, word};
+use tokio_postgres::Row;
+use uuid::Uuid;
+
+use crate::rows::{get, micros, timestamp};
+use crate::store::PgStore;
+
+/// A transaction that is still under way may have taken its number before one that is already visible; readers stop below
+/// the oldest that is under way, so nothing can appear behind them. Transaction ids travel as text: they have no other type
+/// on the wire that a client could order.
+const READ: &str = "
+    SELECT xid::text AS xid, id, submitter, tx_id, seq, kind, state, nonce, detail::text AS detail, text, at
+    FROM tx_event
+    WHERE (xid, id) > ($1::text::xid8, $2) AND xid < pg_snapshot_xmin(pg_current_snapshot())
+    ORDER BY tx_event.xid, tx_event.id LIMIT $3";
+
+const FIRST_CLAIM: &str = "
+    INSERT INTO event_consumer (name, xid, id, owner_node, locked_until) VALUES ($1, '0', 0, $2, '-infinity')
+    ON CONFLICT (name) DO NOTHING";
+
+const CLAIM: &str = "
+    UPDATE event_consumer SET owner_node = $2, locked_until = clock_timestamp() + $3 * interval '1 microsecond'
+    WHERE name = $1 AND (owner_node = $2 OR locked_until <= clock_timestamp())
+    RETURNING xid::text AS xid, id";
+
+const ACK: &str = "
+    UPDATE event_consumer SET xid = $3::text::xid8, id = $4
+    WHERE name = $1 AND owner_node = $2 AND locked_until > clock_timestamp() AND (xid, id) <= ($3::text::xid8, $4)";
+
+pub(crate) async fn read(store: &PgStore, after: EventPosition, limit: u32) -> Result<Vec<Event>, StoreError> {
+    let rows = store
+        .with_session("reading events", async |session| {
+            let statement = session.prepared(READ).await?;
+            let (commit, index) = (after.commit.to_string(), signed(after.index));
+            session.client().query(&statement, &[&commit, &index, &i64::from(limit)]).await
+        })
+        .await?;
+    rows.iter().map(event).collect()
+}
+
+pub(crate) async fn claim(store: &PgStore, consumer: &str, limit: u32) -> Result<Option<Vec<Event>>, StoreError> {
+    let owner = store.owner.as_str();
+    let hold = micros(store.options.lease.duration);
+    let claimed = store
+        .with_session("claiming events", async |session| {
+            session.client().execute(FIRST_CLAIM, &[&consumer, &owner]).await?;
+            let statement = session.prepared(CLAIM).await?;
+            session.client().query_opt(&statement, &[&consumer, &owner, &hold]).await
+        })
+        .await?;
+    match claimed {
+        Some(row) => read(store, position(&row)?, limit).await.map(Some),
+        None => Ok(None),
+    }
+}
+
+pub(crate) async fn ack(store: &PgStore, consumer: &str, upto: EventPosition) -> Result<bool, StoreError> {
+    let owner = store.owner.as_str();
+    let (commit, index) = (upto.commit.to_string(), signed(upto.index));
+    let moved = store
+        .with_session("acknowledging events", async |session| {
+            let statement = session.prepared(ACK).await?;
+            session.client().execute(&statement, &[&consumer, &owner, &commit, &index]).await
+        })
+        .await?;
+    Ok(moved == 1)
+}
+
+fn position(row: &Row) -> Result<EventPosition, StoreError> {
+    let commit: &str = get(row, "xid")?;
+    let commit = word("xid", commit, |text| text.parse().ok())?;
+    Ok(EventPosition { commit, index: unsigned("id", get(row, "id")?)? })
+}
+
+fn event(row: &Row) -> Result<Event, StoreError> {
+    let seq = unsigned("seq", get(row, "seq")?)?;
+    let kind: &str = get(row, "kind")?;
+    let body = match get::<Option<Uuid>>(row, "tx_id")? {
+        Some(id) => EventBody::Tx {
+            tx_id: TxId::from_uuid(id),
+            seq: u32::try_from(seq).unwrap_or(u32::MAX),
+            kind: word("event kind", kind, EventKind::parse)?,
+            state: state_from_row(get(row, "state")?, get(row, "nonce")?, get(row, "detail")?)?,
+        },
+        None => EventBody::Lane {
+            seq,
+            kind: word("event kind", kind, LaneEventKind::parse)?,
+            text: NodeText::new(get(row, "text")?),
+        },
+    };
+    Ok(Event {
+        position: position(row)?,
+        submitter: submitter(get(row, "submitter")?)?,
+        at: timestamp(get(row, "at")?),
+        body,
+    })
+}

@@ -1,0 +1,90 @@
+//! Reads for callers and operators.
+
+use std::collections::HashMap;
+
+use gapless_domain::{Attempt, ManagedTx, RequestId, SubmitterId, TxId};
+use gapless_store::codec::{signed, submitter};
+use gapless_store::{NewSubmitter, StoreError, TxFilter};
+use tokio_postgres::types::ToSql;
+use uuid::Uuid;
+
+use crate::rows::{ATTEMPT_COLUMNS, TX_COLUMNS, attempt, get as column, managed_tx};
+use crate::store::PgStore;
+
+pub(crate) async fn submitters(store: &PgStore) -> Result<Vec<NewSubmitter>, StoreError> {
+    let rows = store
+        .with_session("reading submitters", async |session| {
+            session.client().query("SELECT submitter, alias FROM submitter ORDER BY submitter", &[]).await
+        })
+        .await?;
+    rows.iter()
+        .map(|row| Ok(NewSubmitter { id: submitter(column(row, "submitter")?)?, alias: column(row, "alias")? }))
+        .collect()
+}
+
+pub(crate) async fn get(store: &PgStore, ids: &[TxId]) -> Result<Vec<Option<ManagedTx>>, StoreError> {
+    let sql = format!(
+        "SELECT {TX_COLUMNS} FROM managed_tx WHERE tx_id = ANY($1)
+         UNION ALL SELECT {TX_COLUMNS} FROM archived_tx WHERE tx_id = ANY($1)"
+    );
+    let uuids: Vec<Uuid> = ids.iter().map(|id| id.uuid()).collect();
+    let rows =
+        store.with_session("reading intents", async |session| session.client().query(&sql, &[&uuids]).await).await?;
+    let found: HashMap<TxId, ManagedTx> =
+        rows.iter().map(|row| managed_tx(row).map(|tx| (tx.id, tx))).collect::<Result<_, _>>()?;
+    Ok(ids.iter().map(|id| found.get(id).cloned()).collect())
+}
+
+pub(crate) async fn find_request(
+    store: &PgStore,
+    submitter: &SubmitterId,
+    request: &RequestId,
+) -> Result<Option<TxId>, StoreError> {
+    let row = store
+        .with_session("looking up a request", async |session| {
+            let sql = "SELECT tx_id FROM request_key WHERE submitter = $1 AND request_id = $2";
+            session.client().query_opt(sql, &[&submitter.as_str(), &request.as_str()]).await
+        })
+        .await?;
+    Ok(row.map(|row| TxId::from_uuid(row.get(0))))
+}
+
+pub(crate) async fn list(store: &PgStore, filter: &TxFilter) -> Result<Vec<ManagedTx>, StoreError> {
+    // Only the conditions that are asked for, so that the planner sees which index fits.
+    let lane = filter.submitter.as_ref().map(SubmitterId::as_str);
+    let state = filter.state.map(|state| state.as_str());
+    let before = filter.before_seq.map(signed);
+    let mut conditions = vec!["TRUE".to_owned()];
+    let mut params: Vec<&(dyn ToSql + Sync)> = Vec::new();
+    let mut add = |condition: &str, param| {
+        params.push(param);
+        conditions.push(format!("{condition} ${}", params.len()));
+    };
+    if let Some(lane) = &lane {
+        add("submitter =", lane);
+    }
+    if let Some(state) = &state {
+        add("state =", state);
+    }
+    if let Some(before) = &before {
+        add("seq <", before);
+    }
+    let sql = format!(
+        "SELECT {TX_COLUMNS} FROM managed_tx WHERE {} ORDER BY seq DESC LIMIT {}",
+        conditions.join(" AND "),
+        filter.limit
+    );
+    let rows = store.with_session("listing", async |session| session.client().query(&sql, &params).await).await?;
+    rows.iter().map(|row| managed_tx(row).map_err(StoreError::from)).collect()
+}
+
+pub(crate) async fn attempts(store: &PgStore, id: TxId) -> Result<Vec<Attempt>, StoreError> {
+    let sql = format!(
+        "SELECT {ATTEMPT_COLUMNS} FROM tx_attempt WHERE tx_id = $1
+         UNION ALL SELECT {ATTEMPT_COLUMNS} FROM archived_attempt WHERE tx_id = $1 ORDER BY created_at, nonce, ordinal"
+    );
+    let rows = store
+        .with_session("reading attempts", async |session| session.client().query(&sql, &[&id.uuid()]).await)
+        .await?;
+    rows.iter().map(|row| attempt(row).map_err(StoreError::from)).collect()
+}

@@ -1,0 +1,71 @@
+//! Versioned migrations.
+
+use gapless_store::{Migration, StoreError, pending};
+use tokio_postgres::Client;
+
+use crate::error::unavailable;
+
+pub(crate) const MIGRATIONS: &[Migration] =
+    &[Migration { version: 1, name: "ground_floor", sql: include_str!("../migrations/0001_ground_floor.sql") }];
+
+/// Any number that no other program is likely to lock: only one node migrates at a time.
+const MIGRATION_LOCK: i64 = 0x6761_706c_6573_73;
+
+/// Brings the schema up to date, or, if that is not wanted, says what is missing.
+pub(crate) async fn ensure(client: &Client, migrate: bool) -> Result<(), StoreError> {
+    client
+        .batch_execute(
+            "CREATE TABLE IF NOT EXISTS schema_migration (
+                 version BIGINT PRIMARY KEY, name TEXT NOT NULL, checksum BIGINT NOT NULL,
+                 applied_at TIMESTAMPTZ NOT NULL DEFAULT clock_timestamp())",
+        )
+        .await
+        .or_else(|error| if raced(&error) { Ok(()) } else { Err(error) })
+        .map_err(unavailable)?;
+    let missing = pending(MIGRATIONS, &applied(client).await?)?.steps;
+    if missing.is_empty() {
+        return Ok(());
+    }
+    if !migrate {
+        let known = MIGRATIONS.last().map_or(0, |migration| migration.version);
+        let found = known - i64::try_from(missing.len()).unwrap_or(known);
+        return Err(StoreError::SchemaIsOlder { found, known });
+    }
+    client.execute("SELECT pg_advisory_lock($1)", &[&MIGRATION_LOCK]).await.map_err(unavailable)?;
+    let result = apply_missing(client).await;
+    client.execute("SELECT pg_advisory_unlock($1)", &[&MIGRATION_LOCK]).await.map_err(unavailable)?;
+    result
+}
+
+/// Under the lock: another node may have been quicker, so what is missing is asked again.
+async fn apply_missing(client: &Client) -> Result<(), StoreError> {
+    for migration in pending(MIGRATIONS, &applied(client).await?)?.steps {
+        tracing::info!(version = migration.version, name = migration.name, "applying migration");
+        let name = migration.name.replace('\'', "''");
+        let script = format!(
+            "BEGIN; {}; INSERT INTO schema_migration (version, name, checksum) VALUES ({}, '{name}', {}); COMMIT",
+            migration.sql,
+            migration.version,
+            migration.checksum()
+        );
+        if let Err(error) = client.batch_execute(&script).await {
+            let _ = client.batch_execute("ROLLBACK").await;
+            return Err(unavailable(error));
+        }
+    }
+    Ok(())
+}
+
+async fn applied(client: &Client) -> Result<Vec<(i64, i64)>, StoreError> {
+    let rows = client
+        .query("SELECT version, checksum FROM schema_migration ORDER BY version", &[])
+        .await
+        .map_err(unavailable)?;
+    Ok(rows.iter().map(|row| (row.get(0), row.get(1))).collect())
+}
+
+/// Two nodes that start on an empty database at once both try to create the table; IF NOT EXISTS does not cover that.
+fn raced(error: &tokio_postgres::Error) -> bool {
+    use tokio_postgres::error::SqlState;
+    matches!(error.code(), Some(code) if *code == SqlState::UNIQUE_VIOLATION || *code == SqlState::DUPLICATE_TABLE)
+}

@@ -1,0 +1,218 @@
+//! The handle of one process, and how its verbs reach their rooms.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use gapless_domain::{
+    Attempt, ChainId, CommandId, Event, EventPosition, Head, LaneCommit, Lease, ManagedTx, NewCommand, OwnerId,
+    RequestId, SubmitterId, TxId,
+};
+use gapless_store::{
+    Accepted, Acquired, CancelVerdict, Committed, HeadVerdict, Loaded, NewIntent, NewSubmitter, Renewal, Store,
+    StoreError, TxFilter, WakeBoard, Wakeups,
+};
+use tokio::sync::Mutex;
+use tokio_postgres::Config;
+
+use crate::commit::Writer;
+use crate::error::unavailable;
+use crate::identity::Identity;
+use crate::notify::Notifier;
+use crate::options::PgOptions;
+use crate::session::{Lent, Pool, Session, within};
+use crate::{accept, archive, events, heads, lease, load, read, schema, sweep};
+
+/// One process on a PostgreSQL database.
+#[derive(Debug)]
+pub struct PgStore {
+    pub(crate) owner: OwnerId,
+    pub(crate) options: PgOptions,
+    pub(crate) pool: Pool,
+    pub(crate) writer: Mutex<Writer>,
+    pub(crate) notifier: Notifier,
+    board: Arc<WakeBoard>,
+    /// The newest canary that the server acknowledged to this process.
+    canary: AtomicI64,
+}
+
+impl PgStore {
+    /// Connects, brings the schema up to date, and registers the process. `owner` must be fresh: never used by an earlier
+    /// process.
+    pub async fn open(url: &str, owner: OwnerId, options: PgOptions) -> Result<Self, StoreError> {
+        let config = configure(url, &options)?;
+        let session = Session::open(&config, &options).await?;
+        let first = within(options.call_timeout, "opening the store", async {
+            let identity = Identity::of(session.client()).await?;
+            schema::ensure(session.client(), options.migrate).await?;
+            identity.ensure_known(session.client()).await?;
+            session
+                .client()
+                .execute("INSERT INTO node (owner_node) VALUES ($1)", &[&owner.as_str()])
+                .await
+                .map_err(unavailable)
+        });
+        first.await?;
+        let board = Arc::new(WakeBoard::default());
+        let notifier = Notifier::start(config.clone(), options.clone(), Arc::clone(&board));
+        Ok(PgStore {
+            owner,
+            pool: Pool::new(config.clone(), options.clone()),
+            writer: Mutex::new(Writer::new(config)),
+            notifier,
+            options,
+            board,
+            canary: AtomicI64::new(0),
+        })
+    }
+
+    pub(crate) fn canary(&self) -> i64 {
+        self.canary.load(Ordering::SeqCst)
+    }
+
+    pub(crate) fn remember_canary(&self, canary: i64) {
+        self.canary.fetch_max(canary, Ordering::SeqCst);
+    }
+
+    /// Runs `work` on a session of the pool, and takes the session back only if it came to an end in order.
+    pub(crate) async fn with_session<T>(
+        &self,
+        what: &'static str,
+        work: impl AsyncFnOnce(&Session) -> Result<T, tokio_postgres::Error>,
+    ) -> Result<T, StoreError> {
+        within(self.options.call_timeout, what, async {
+            let session: Lent<'_> = self.pool.lend().await?;
+            match work(&session).await {
+                Ok(value) => {
+                    session.give_back();
+                    Ok(value)
+                }
+                Err(error) => Err(unavailable(error)),
+            }
+        })
+        .await
+    }
+}
+
+fn configure(url: &str, options: &PgOptions) -> Result<Config, StoreError> {
+    if !options.lease.are_sound() {
+        return Err(StoreError::Setup("lease.renew_interval must fit twice into duration minus clock_skew".to_owned()));
+    }
+    // The message of a URL that cannot be read must not repeat it: it may hold a password.
+    let mut config: Config =
+        url.parse().map_err(|_| StoreError::Setup("store.url is not a PostgreSQL URL".to_owned()))?;
+    config.connect_timeout(options.connect_timeout);
+    config.tcp_user_timeout(options.call_timeout);
+    config.keepalives_idle(options.call_timeout);
+    if config.get_application_name().is_none() {
+        config.application_name("gapless");
+    }
+    Ok(config)
+}
+
+#[async_trait]
+impl Store for PgStore {
+    fn owner(&self) -> &OwnerId {
+        &self.owner
+    }
+
+    fn wakeups(&self) -> Wakeups {
+        self.board.listen()
+    }
+
+    async fn register_submitters(&self, submitters: &[NewSubmitter]) -> Result<(), StoreError> {
+        accept::register(self, submitters).await
+    }
+
+    async fn submitters(&self) -> Result<Vec<NewSubmitter>, StoreError> {
+        read::submitters(self).await
+    }
+
+    async fn accept(&self, intents: &[NewIntent]) -> Result<Vec<Accepted>, StoreError> {
+        accept::accept(self, intents).await
+    }
+
+    async fn cancel_queued(&self, ids: &[TxId]) -> Result<Vec<CancelVerdict>, StoreError> {
+        accept::cancel_queued(self, ids).await
+    }
+
+    async fn put_commands(&self, commands: &[NewCommand]) -> Result<Vec<CommandId>, StoreError> {
+        accept::put_commands(self, commands).await
+    }
+
+    async fn acquire(&self, lanes: &[SubmitterId]) -> Result<Vec<Acquired>, StoreError> {
+        lease::acquire(self, lanes).await
+    }
+
+    async fn renew(&self) -> Result<Renewal, StoreError> {
+        lease::renew(self).await
+    }
+
+    async fn release(&self, leases: &[Lease]) -> Result<(), StoreError> {
+        lease::release(self, leases).await
+    }
+
+    async fn load_lanes(&self, leases: &[Lease]) -> Result<Vec<Loaded>, StoreError> {
+        load::load_lanes(self, leases).await
+    }
+
+    async fn commit(&self, commits: &[LaneCommit]) -> Result<Committed, StoreError> {
+        self.writer.lock().await.commit(self, commits).await
+    }
+
+    async fn peek_queues(&self, lanes: &[(SubmitterId, u32)]) -> Result<Vec<Vec<ManagedTx>>, StoreError> {
+        sweep::peek_queues(self, lanes).await
+    }
+
+    async fn lanes_with_work(&self, after: Option<&SubmitterId>, limit: u32) -> Result<Vec<SubmitterId>, StoreError> {
+        sweep::lanes_with_work(self, after, limit).await
+    }
+
+    async fn get(&self, ids: &[TxId]) -> Result<Vec<Option<ManagedTx>>, StoreError> {
+        read::get(self, ids).await
+    }
+
+    async fn find_request(&self, submitter: &SubmitterId, request: &RequestId) -> Result<Option<TxId>, StoreError> {
+        read::find_request(self, submitter, request).await
+    }
+
+    async fn list(&self, filter: &TxFilter) -> Result<Vec<ManagedTx>, StoreError> {
+        read::list(self, filter).await
+    }
+
+    async fn attempts(&self, id: TxId) -> Result<Vec<Attempt>, StoreError> {
+        read::attempts(self, id).await
+    }
+
+    async fn read_events(&self, after: EventPosition, limit: u32) -> Result<Vec<Event>, StoreError> {
+        events::read(self, after, limit).await
+    }
+
+    async fn claim_events(&self, consumer: &str, limit: u32) -> Result<Option<Vec<Event>>, StoreError> {
+        events::claim(self, consumer, limit).await
+    }
+
+    async fn ack_events(&self, consumer: &str, upto: EventPosition) -> Result<bool, StoreError> {
+        events::ack(self, consumer, upto).await
+    }
+
+    async fn save_head(&self, chain: &ChainId, head: &Head) -> Result<HeadVerdict, StoreError> {
+        heads::save(self, chain, head).await
+    }
+
+    async fn head(&self, chain: &ChainId) -> Result<Option<Head>, StoreError> {
+        heads::load(self, chain).await
+    }
+
+    async fn archive(&self, age: Duration, limit: u32) -> Result<u32, StoreError> {
+        archive::archive(self, age, limit).await
+    }
+
+    async fn declare_regressed(&self, why: &str) -> Result<(), StoreError> {
+        let session = self.pool.lend().await?;
+        crate::commit::declare_regressed(session.client(), why).await?;
+        session.give_back();
+        Ok(())
+    }
+}

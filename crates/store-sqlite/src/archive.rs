@@ -43,7 +43,7 @@ pub(crate) fn attempts(reading: &Reading<'_>, id: TxId) -> Result<Vec<Attempt>, 
 
 /// Oldest first. An intent waits while any consumer has not handled one of its events; its newest is the last of them.
 const DUE: &str = "
-    SELECT tx.tx_id FROM managed_tx AS tx
+    SELECT tx.tx_id FROM managed_tx AS tx INDEXED BY managed_tx_ended
     WHERE tx.state IN ('CONFIRMED', 'FAILED_FINAL', 'CANCELED') AND tx.updated_at < ?1
         AND NOT EXISTS (
             SELECT 1 FROM tx_event AS event, event_consumer AS consumer

@@ -43,15 +43,15 @@ fn snapshot(reading: &Reading<'_>, lane: &str) -> Result<LaneSnapshot, Failure> 
         "SELECT {ATTEMPT_COLUMNS} FROM tx_attempt WHERE submitter = ?1 AND nonce >= ?2 ORDER BY nonce, ordinal"
     ))?;
     let bound = sql.prepare_cached(&format!(
-        "SELECT {TX_COLUMNS} FROM managed_tx WHERE submitter = ?1 AND state IN ('ALLOCATED', 'TRACKING', 'STUCK')
-         ORDER BY nonce"
+        "SELECT {TX_COLUMNS} FROM managed_tx INDEXED BY managed_tx_bound
+         WHERE submitter = ?1 AND state IN ('ALLOCATED', 'TRACKING', 'STUCK') ORDER BY nonce"
     ))?;
     let reservations = sql.prepare_cached(
         "SELECT nonce, status, tx_id, lock_owner, locked_until FROM submitter_nonce_allocation
-         WHERE submitter = ?1 AND status <> 'USED' ORDER BY nonce",
+         INDEXED BY submitter_nonce_allocation_open WHERE submitter = ?1 AND status <> 'USED' ORDER BY nonce",
     )?;
     let commands = sql.prepare_cached(
-        "SELECT id, submitter, body, issued_by, issued_at FROM lane_command
+        "SELECT id, submitter, body, issued_by, issued_at FROM lane_command INDEXED BY lane_command_open
          WHERE submitter = ?1 AND done_at IS NULL ORDER BY id",
     )?;
     Ok(LaneSnapshot {

@@ -1,5 +1,6 @@
 //! Opening the database: keep others out, bring the schema up to date, and ask whether commits were lost.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +10,7 @@ use gapless_store::{DatabaseClock, StoreError};
 use rusqlite::{Connection, OpenFlags};
 
 use crate::clock::SystemClock;
-use crate::error::{from_sql, from_sql_at_open};
+use crate::error::{from_io, from_sql, from_sql_at_open};
 use crate::ledger::{Ledger, lift_writes, mark_of};
 use crate::schema::{MIGRATIONS, SchemaError, bring_up_to_date};
 use crate::sidecar::{Mark, Sidecar};
@@ -57,6 +58,7 @@ fn open_file(path: &Path, options: SqliteOptions) -> Result<Ledger, StoreError> 
         let known = MIGRATIONS.last().map_or(0, |step| step.version);
         return Err(StoreError::SchemaIsOlder { found: 0, known });
     }
+    let path = &one_name_of(path)?;
     // Locked first: a second process is turned away before it has touched the database.
     let sidecar = Sidecar::open(path)?;
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
@@ -71,6 +73,17 @@ fn open_file(path: &Path, options: SqliteOptions) -> Result<Ledger, StoreError> 
     let mut ledger = ledger(sql, Some(sidecar), mark.database_id, options);
     compare_with_sidecar(&mut ledger, mark)?;
     Ok(ledger)
+}
+
+/// The one name of the file, without links and dots: two names would have two sidecars.
+fn one_name_of(path: &Path) -> Result<PathBuf, StoreError> {
+    if let Ok(found) = fs::canonicalize(path) {
+        return Ok(found);
+    }
+    let name = path.file_name().ok_or_else(|| StoreError::Setup(format!("{} is no file name", path.display())))?;
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let folder = fs::canonicalize(folder).map_err(|error| from_io(error, folder))?;
+    Ok(folder.join(name))
 }
 
 fn ledger(sql: Connection, sidecar: Option<Sidecar>, database_id: [u8; 16], options: SqliteOptions) -> Ledger {

@@ -37,14 +37,15 @@ pub(crate) const LANES_WITH_WORK: &str = "
         SELECT ?1
         UNION ALL
         SELECT (SELECT min(next) FROM (
-                SELECT (SELECT submitter FROM managed_tx WHERE state = 'QUEUED' AND submitter > lane.submitter
-                        ORDER BY submitter LIMIT 1) AS next
+                SELECT (SELECT submitter FROM managed_tx INDEXED BY managed_tx_queue
+                        WHERE state = 'QUEUED' AND submitter > lane.submitter ORDER BY submitter LIMIT 1) AS next
                 UNION ALL
-                SELECT (SELECT submitter FROM managed_tx WHERE state IN ('ALLOCATED', 'TRACKING', 'STUCK')
-                        AND submitter > lane.submitter ORDER BY submitter LIMIT 1)
+                SELECT (SELECT submitter FROM managed_tx INDEXED BY managed_tx_bound
+                        WHERE state IN ('ALLOCATED', 'TRACKING', 'STUCK') AND submitter > lane.submitter
+                        ORDER BY submitter LIMIT 1)
                 UNION ALL
-                SELECT (SELECT submitter FROM lane_command WHERE done_at IS NULL AND submitter > lane.submitter
-                        ORDER BY submitter LIMIT 1)))
+                SELECT (SELECT submitter FROM lane_command INDEXED BY lane_command_open
+                        WHERE done_at IS NULL AND submitter > lane.submitter ORDER BY submitter LIMIT 1)))
         FROM lane WHERE lane.submitter IS NOT NULL
     )
     SELECT submitter FROM lane

@@ -90,8 +90,8 @@ fn take_step(lane: &LaneWrite<'_>, step: &ReservationStep) -> Result<bool, Stop>
 /// The smallest recyclable nonce, or a fresh one if there is none.
 fn may_reserve(lane: &LaneWrite<'_>, nonce: Nonce) -> Result<bool, Stop> {
     let smallest = lane.writing.sql.prepare_cached(
-        "SELECT nonce FROM submitter_nonce_allocation WHERE submitter = ?1 AND status = 'RECYCLABLE' AND status <> 'USED'
-         ORDER BY nonce LIMIT 1",
+        "SELECT nonce FROM submitter_nonce_allocation INDEXED BY submitter_nonce_allocation_open
+         WHERE submitter = ?1 AND status <> 'USED' AND status = 'RECYCLABLE' ORDER BY nonce LIMIT 1",
     )?;
     Ok(match rows::first(smallest, [lane.lane], rows::value::<i64>)? {
         Some(recyclable) => recyclable == signed(nonce.get()),

@@ -77,3 +77,80 @@ fn has_table(sql: &Connection, name: &str) -> Result<bool, rusqlite::Error> {
         row.get(0)
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use rusqlite::ErrorCode;
+
+    use super::*;
+
+    fn database() -> Connection {
+        let sql = Connection::open_in_memory().unwrap();
+        bring_up_to_date(&sql, true, Timestamp::EPOCH).unwrap();
+        sql.execute_batch(
+            "INSERT INTO submitter VALUES ('s', NULL, 0);
+             INSERT INTO request_key VALUES ('s', 'r', zeroblob(32), '018f0000-0000-7000-8000-000000000001', NULL);
+             INSERT INTO managed_tx (tx_id, seq, submitter, request_id, payload, speed, state, detail, version,
+                 created_at, updated_at)
+             VALUES ('018f0000-0000-7000-8000-000000000001', 1, 's', 'r', '{}', 'fast', 'QUEUED', '{}', 1, 0, 0);
+             INSERT INTO slot (submitter, nonce, kind, bound_at) VALUES ('s', 0, 'fill', 0);
+             INSERT INTO tx_attempt (submitter, nonce, ordinal, kind, hash, raw, fees, created_at)
+             VALUES ('s', 0, 0, 'fill', zeroblob(32), x'01', '{}', 0);
+             INSERT INTO submitter_nonce_cursor VALUES ('s', 1, 0, 0, 'IDLE', NULL, NULL, 0, 1, 0, 0, 1, 0);
+             INSERT INTO submitter_nonce_allocation VALUES ('s', 0, 'RECYCLABLE', NULL, NULL, NULL, 1);
+             INSERT INTO tx_event (commit_no, idx, submitter, tx_id, seq, kind, state, detail, at)
+             VALUES (1, 1, 's', '018f0000-0000-7000-8000-000000000001', 1, 'accepted', 'QUEUED', '{}', 0);
+             INSERT INTO tx_event (commit_no, idx, submitter, seq, kind, text, at) VALUES (1, 2, 's', 1, 'paused', '', 0);",
+        )
+        .unwrap();
+        sql
+    }
+
+    /// What the domain crate would never write, the tables do not take either.
+    ///
+    /// proves N08
+    #[test]
+    fn the_tables_repeat_the_invariants() {
+        let sql = database();
+        for refused in [
+            "INSERT INTO slot (submitter, nonce, kind, bound_at) VALUES ('s', 0, 'fill', 0)",
+            "INSERT INTO slot (submitter, nonce, kind, bound_at) VALUES ('s', -1, 'fill', 0)",
+            "INSERT INTO slot (submitter, nonce, kind, bound_at) VALUES ('s', 1, 'intent', 0)",
+            "INSERT INTO slot (submitter, nonce, kind, bound_at) VALUES ('s', 1, 'gift', 0)",
+            "DELETE FROM slot",
+            "UPDATE managed_tx SET state = 'LOST'",
+            "UPDATE managed_tx SET nonce = 0",
+            "UPDATE managed_tx SET sub_state = 'PENDING'",
+            "UPDATE managed_tx SET state = 'TRACKING', nonce = 0",
+            "UPDATE managed_tx SET state = 'TRACKING', sub_state = 'PENDING'",
+            "UPDATE managed_tx SET state = 'CONFIRMED'",
+            "UPDATE managed_tx SET state = 'CONFIRMED', nonce = 0, sub_state = 'MINED'",
+            "UPDATE managed_tx SET version = 0",
+            "UPDATE managed_tx SET payload = 'no json'",
+            "UPDATE managed_tx SET metadata = '{'",
+            "UPDATE managed_tx SET seq = 'first'",
+            "DELETE FROM request_key",
+            "INSERT INTO tx_attempt (submitter, nonce, ordinal, kind, hash, raw, fees, created_at)
+             VALUES ('s', 7, 0, 'fill', randomblob(32), x'01', '{}', 0)",
+            "INSERT INTO tx_attempt (submitter, nonce, ordinal, kind, hash, raw, fees, created_at)
+             VALUES ('s', 0, 1, 'fill', zeroblob(32), x'01', '{}', 0)",
+            "UPDATE tx_attempt SET sends = 1",
+            "UPDATE submitter_nonce_cursor SET state = 'PROTECT'",
+            "UPDATE submitter_nonce_cursor SET protect_code = 'cannot_fill'",
+            "UPDATE submitter_nonce_cursor SET next_nonce = -1",
+            "UPDATE submitter_nonce_allocation SET status = 'RESERVED'",
+            "UPDATE submitter_nonce_allocation SET status = 'USED'",
+            "UPDATE submitter_nonce_allocation SET lock_owner = 'me'",
+            "INSERT INTO tx_event (commit_no, idx, submitter, tx_id, seq, kind, state, detail, at)
+             VALUES (2, 1, 's', '018f0000-0000-7000-8000-000000000001', 1, 'bind', 'QUEUED', '{}', 0)",
+            "INSERT INTO tx_event (commit_no, idx, submitter, seq, kind, text, at) VALUES (2, 1, 's', 1, 'paused', '', 0)",
+            "INSERT INTO submitter_lease VALUES ('s', 'me', 0, 0, 0)",
+            "INSERT INTO canary VALUES (2, randomblob(16), 0, 0)",
+        ] {
+            let code = sql.execute(refused, []).err().and_then(|error| error.sqlite_error_code());
+            assert_eq!(code, Some(ErrorCode::ConstraintViolation), "{refused}");
+        }
+        sql.execute("UPDATE managed_tx SET state = 'TRACKING', nonce = 0, sub_state = 'MINED', version = 2", [])
+            .unwrap();
+    }
+}

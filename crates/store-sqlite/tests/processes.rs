@@ -6,7 +6,7 @@ mod support;
 
 use std::fs::{self, Permissions};
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -78,6 +78,10 @@ async fn a_second_process_is_turned_away_and_the_first_goes_on() {
     with_a_lane(&folder).await;
     let store = open(&folder.database());
     assert_eq!(opened_by_another(&folder.database()), ["in use"]);
+    let link = folder.path().join("link.db");
+    symlink(folder.database(), &link).unwrap();
+    assert_eq!(opened_by_another(&link), ["in use"]);
+    assert!(!folder.path().join("link.db.canary").exists(), "by another name it is still the same file");
     accept(&store, "after").await;
     // Also when somebody has cleaned up the sidecar with its lock: then SQLite's own lock holds.
     fs::remove_file(folder.sidecar()).unwrap();

@@ -134,10 +134,10 @@ pub struct Term {
     trusted_until: Tick,
 }
 
-/// Proof that a lease was trusted a moment ago. Signing and sending take one (N06).
-#[derive(Clone, Copy, Debug)]
-pub struct Permit<'a> {
-    lease: &'a Lease,
+/// Proof that a lease was trusted a moment ago. Signing and sending take one (N06), and it says when they must be over.
+#[derive(Debug)]
+pub struct Permit {
+    lease: Lease,
     until: Tick,
 }
 
@@ -166,18 +166,18 @@ impl Term {
         self.trusted_until
     }
 
-    pub fn permit(&self, now: Tick) -> Result<Permit<'_>, Lapsed> {
+    pub fn permit(&self, now: Tick) -> Result<Permit, Lapsed> {
         if now < self.trusted_until {
-            Ok(Permit { lease: &self.lease, until: self.trusted_until })
+            Ok(Permit { lease: self.lease.clone(), until: self.trusted_until })
         } else {
             Err(Lapsed { submitter: self.lease.submitter.clone() })
         }
     }
 }
 
-impl Permit<'_> {
+impl Permit {
     pub fn lease(&self) -> &Lease {
-        self.lease
+        &self.lease
     }
 
     /// When what it permits must be over.

@@ -1,0 +1,273 @@
+//! Group commit: while one flush is under way, the next batch gathers. Nothing waits for a batch to fill.
+//!
+//! A lone caller is flushed at once, alone; under load a batch is as large as what came in during the flush before. Both
+//! follow from one rule: whoever flushes takes everything that is there, then comes back for more.
+
+use std::collections::VecDeque;
+use std::future::Future;
+
+use tokio::sync::{Mutex, mpsc, oneshot};
+
+/// How much one flush may take, and how much may wait.
+#[derive(Clone, Copy, Debug)]
+pub struct BatchLimits {
+    /// Items in one flush.
+    pub items: usize,
+    /// Bytes in one flush, as the items weigh themselves. One item may always go.
+    pub bytes: usize,
+    /// Items that may wait. A caller that comes when it is full waits too, before its item is taken.
+    pub waiting: usize,
+    /// Flushes that may be under way at once.
+    pub flushes: usize,
+}
+
+impl Default for BatchLimits {
+    fn default() -> Self {
+        BatchLimits { items: 1000, bytes: 4 << 20, waiting: 4096, flushes: 2 }
+    }
+}
+
+/// How much an item adds to a batch.
+pub(crate) trait Weight {
+    fn items(&self) -> usize;
+    fn bytes(&self) -> usize;
+}
+
+/// The callers' end.
+#[derive(Debug)]
+pub(crate) struct Entrance<Op, Out> {
+    sender: mpsc::Sender<Job<Op, Out>>,
+}
+
+impl<Op, Out> Clone for Entrance<Op, Out> {
+    fn clone(&self) -> Self {
+        Entrance { sender: self.sender.clone() }
+    }
+}
+
+/// The end that flushes. It ends when every entrance is gone and everything that waited is flushed.
+#[derive(Debug)]
+pub(crate) struct Gathering<Op, Out> {
+    waiting: Mutex<Waiting<Op, Out>>,
+    limits: BatchLimits,
+}
+
+#[derive(Debug)]
+struct Waiting<Op, Out> {
+    receiver: mpsc::Receiver<Job<Op, Out>>,
+    /// Taken out of the channel, but not yet into a batch.
+    front: VecDeque<Job<Op, Out>>,
+}
+
+/// An item and where its answer goes.
+#[derive(Debug)]
+pub(crate) struct Job<Op, Out> {
+    pub(crate) op: Op,
+    reply: oneshot::Sender<Out>,
+}
+
+/// The loop that flushes has ended: the process is shutting down.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the process is shutting down")]
+pub(crate) struct Closed;
+
+pub(crate) fn group_commit<Op: Weight, Out>(limits: BatchLimits) -> (Entrance<Op, Out>, Gathering<Op, Out>) {
+    let (sender, receiver) = mpsc::channel(limits.waiting.max(1));
+    let waiting = Mutex::new(Waiting { receiver, front: VecDeque::new() });
+    (Entrance { sender }, Gathering { waiting, limits })
+}
+
+impl<Op, Out> Entrance<Op, Out> {
+    /// Waits for the answer. If the caller goes away meanwhile, the item is flushed all the same.
+    pub(crate) async fn submit(&self, op: Op) -> Result<Out, Closed> {
+        let (reply, answer) = oneshot::channel();
+        self.sender.send(Job { op, reply }).await.map_err(|_| Closed)?;
+        answer.await.map_err(|_| Closed)
+    }
+}
+
+impl<Op, Out> Job<Op, Out> {
+    /// Answers the caller, if it still listens.
+    pub(crate) fn answer(self, out: Out) {
+        let _ = self.reply.send(out);
+    }
+}
+
+impl<Op: Weight, Out> Gathering<Op, Out> {
+    /// Flushes until there is nothing left to come, `limits.flushes` at once. Jobs that `flush` gives back go into the next
+    /// batch, before everything else.
+    pub(crate) async fn run<F, Fut>(&self, flush: F)
+    where
+        F: Fn(Vec<Job<Op, Out>>) -> Fut,
+        Fut: Future<Output = Vec<Job<Op, Out>>>,
+    {
+        let mut lines: Vec<_> = (0..self.limits.flushes.max(1)).map(|_| Some(Box::pin(self.run_one(&flush)))).collect();
+        std::future::poll_fn(|context| {
+            for line in &mut lines {
+                if line.as_mut().is_some_and(|running| running.as_mut().poll(context).is_ready()) {
+                    *line = None;
+                }
+            }
+            if lines.iter().all(Option::is_none) { std::task::Poll::Ready(()) } else { std::task::Poll::Pending }
+        })
+        .await;
+    }
+
+    async fn run_one<F, Fut>(&self, flush: &F)
+    where
+        F: Fn(Vec<Job<Op, Out>>) -> Fut,
+        Fut: Future<Output = Vec<Job<Op, Out>>>,
+    {
+        while let Some(batch) = self.next_batch().await {
+            let again = flush(batch).await;
+            if !again.is_empty() {
+                let mut waiting = self.waiting.lock().await;
+                for job in again.into_iter().rev() {
+                    waiting.front.push_front(job);
+                }
+            }
+        }
+    }
+
+    /// Everything that is there, within the limits; waits only if there is nothing.
+    async fn next_batch(&self) -> Option<Vec<Job<Op, Out>>> {
+        let mut waiting = self.waiting.lock().await;
+        if waiting.front.is_empty() {
+            let first = waiting.receiver.recv().await?;
+            waiting.front.push_back(first);
+        }
+        while waiting.front.len() < self.limits.items {
+            match waiting.receiver.try_recv() {
+                Ok(job) => waiting.front.push_back(job),
+                Err(_) => break,
+            }
+        }
+        let (mut items, mut bytes, mut taken) = (0_usize, 0_usize, 0_usize);
+        for job in &waiting.front {
+            items = items.saturating_add(job.op.items());
+            bytes = bytes.saturating_add(job.op.bytes());
+            if taken > 0 && (items > self.limits.items || bytes > self.limits.bytes) {
+                break;
+            }
+            taken += 1;
+        }
+        Some(waiting.front.drain(..taken).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use tokio::sync::Semaphore;
+
+    struct Number(usize);
+
+    impl Weight for Number {
+        fn items(&self) -> usize {
+            1
+        }
+
+        fn bytes(&self) -> usize {
+            self.0
+        }
+    }
+
+    fn limits() -> BatchLimits {
+        BatchLimits { items: 100, bytes: 1000, waiting: 100, flushes: 1 }
+    }
+
+    #[tokio::test]
+    async fn the_next_batch_gathers_while_one_is_flushed() {
+        let (entrance, gathering) = group_commit::<Number, usize>(limits());
+        let gate = Arc::new(Semaphore::new(0));
+        let sizes = Arc::new(std::sync::Mutex::new(Vec::new()));
+        let (held, seen) = (Arc::clone(&gate), Arc::clone(&sizes));
+        let flush = move |batch: Vec<Job<Number, usize>>| {
+            let (held, seen) = (Arc::clone(&held), Arc::clone(&seen));
+            async move {
+                seen.lock().unwrap().push(batch.len());
+                held.acquire().await.unwrap().forget();
+                for job in batch {
+                    let value = job.op.0;
+                    job.answer(value);
+                }
+                Vec::new()
+            }
+        };
+        let callers = async move {
+            let first = entrance.submit(Number(0));
+            let rest = async {
+                // By now the first one is being flushed, alone.
+                let many: Vec<_> = (1..=9).map(|n| Box::pin(entrance.submit(Number(n)))).collect();
+                let release = async { gate.add_permits(2) };
+                let (answers, ()) = tokio::join!(biased; join_all(many), release);
+                answers
+            };
+            tokio::join!(biased; first, rest)
+        };
+        let ((first, rest), ()) = tokio::join!(callers, gathering.run(flush));
+        assert_eq!(first, Ok(0));
+        assert_eq!(rest, (1..=9).map(Ok).collect::<Vec<_>>());
+        assert_eq!(sizes.lock().unwrap().iter().sum::<usize>(), 10);
+        assert!(sizes.lock().unwrap().len() <= 2, "{sizes:?}");
+    }
+
+    #[tokio::test]
+    async fn batches_keep_to_their_limits() {
+        let (entrance, gathering) = group_commit::<Number, ()>(BatchLimits { items: 3, bytes: 50, ..limits() });
+        let largest = AtomicUsize::new(0);
+        let heaviest = AtomicUsize::new(0);
+        let flush = async |batch: Vec<Job<Number, ()>>| {
+            largest.fetch_max(batch.len(), Ordering::SeqCst);
+            if batch.len() > 1 {
+                heaviest.fetch_max(batch.iter().map(|job| job.op.0).sum(), Ordering::SeqCst);
+            }
+            batch.into_iter().for_each(|job| job.answer(()));
+            Vec::new()
+        };
+        let callers = async move {
+            // The last one is heavier than any batch may be, and goes alone.
+            let many: Vec<_> = [1, 1, 1, 1, 1, 30, 30, 30, 70].map(|n| Box::pin(entrance.submit(Number(n)))).into();
+            join_all(many).await
+        };
+        let (answers, ()) = tokio::join!(callers, gathering.run(flush));
+        assert!(answers.iter().all(Result::is_ok));
+        assert_eq!(largest.load(Ordering::SeqCst), 3);
+        assert!(heaviest.load(Ordering::SeqCst) <= 50);
+    }
+
+    #[tokio::test]
+    async fn what_is_given_back_comes_again_first() {
+        let (entrance, gathering) = group_commit::<Number, usize>(limits());
+        let round = AtomicUsize::new(0);
+        let flush = async |batch: Vec<Job<Number, usize>>| {
+            let round = round.fetch_add(1, Ordering::SeqCst);
+            if round == 0 {
+                return batch;
+            }
+            batch.into_iter().for_each(|job| job.answer(round));
+            Vec::new()
+        };
+        let caller = async move { entrance.submit(Number(1)).await };
+        let (answer, ()) = tokio::join!(caller, gathering.run(flush));
+        assert_eq!(answer, Ok(1));
+    }
+
+    async fn join_all<F: Future + Unpin>(mut futures: Vec<F>) -> Vec<F::Output> {
+        let mut done: Vec<Option<F::Output>> = futures.iter().map(|_| None).collect();
+        std::future::poll_fn(|context| {
+            for (future, out) in futures.iter_mut().zip(&mut done) {
+                if out.is_none()
+                    && let std::task::Poll::Ready(value) = std::pin::Pin::new(future).poll(context)
+                {
+                    *out = Some(value);
+                }
+            }
+            if done.iter().all(Option::is_some) { std::task::Poll::Ready(()) } else { std::task::Poll::Pending }
+        })
+        .await;
+        done.into_iter().flatten().collect()
+    }
+}

@@ -1,0 +1,22 @@
+//! New ids.
+
+use std::fmt;
+
+use gapless_domain::TxId;
+use uuid::Uuid;
+
+pub trait Ids: Send + Sync + fmt::Debug {
+    fn next_tx(&self) -> TxId;
+}
+
+/// UUID version 7: random enough to be unguessable, and ordered in time, so that the database appends to its indexes
+/// instead of writing all over them. Nothing relies on the time in it.
+#[derive(Debug, Default)]
+pub struct TimeOrderedIds;
+
+impl Ids for TimeOrderedIds {
+    #[expect(clippy::disallowed_methods, reason = "this is where ids come from that everybody else is given")]
+    fn next_tx(&self) -> TxId {
+        TxId::from_uuid(Uuid::now_v7())
+    }
+}

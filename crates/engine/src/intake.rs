@@ -1,0 +1,114 @@
+//! Intake: accepting intents, many in one commit. Needs no lease; any node accepts for any lane.
+
+use std::sync::Arc;
+
+use gapless_domain::{Intent, Payload, TxId};
+use gapless_store::{Accepted, NewIntent, Store, StoreError};
+
+use crate::group_commit::{BatchLimits, Entrance, Gathering, Job, Weight, group_commit};
+use crate::ids::Ids;
+
+/// The limits of intake, by the names that the config gives them.
+pub type IntakeLimits = BatchLimits;
+
+#[derive(Clone, Debug)]
+pub struct Intake {
+    entrance: Entrance<Group, Result<Vec<Accepted>, Arc<StoreError>>>,
+    ids: Arc<dyn Ids>,
+}
+
+/// Somebody drives this for as long as anything is accepted; it ends when every [`Intake`] is gone.
+#[derive(Debug)]
+pub struct IntakeLoop {
+    gathering: Gathering<Group, Result<Vec<Accepted>, Arc<StoreError>>>,
+    store: Arc<dyn Store>,
+}
+
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum IntakeError {
+    /// Nobody knows whether it was accepted. The same request again is the way to learn it.
+    #[error(transparent)]
+    Store(Arc<StoreError>),
+    #[error("the process is shutting down")]
+    ShuttingDown,
+}
+
+/// The intents of one call. They stay together, so that their order in line is the order in which they were given.
+#[derive(Debug)]
+struct Group(Vec<NewIntent>);
+
+impl Intake {
+    pub fn new(store: Arc<dyn Store>, ids: Arc<dyn Ids>, limits: IntakeLimits) -> (Intake, IntakeLoop) {
+        let (entrance, gathering) = group_commit(limits);
+        (Intake { entrance, ids }, IntakeLoop { gathering, store })
+    }
+
+    /// Accepts intents in the order given. Each gets its id, and its own verdict; when this returns a new or an existing
+    /// one, it is durable (P6).
+    pub async fn accept(&self, intents: Vec<Intent>) -> Result<Vec<(TxId, Accepted)>, IntakeError> {
+        let new: Vec<NewIntent> =
+            intents.into_iter().map(|intent| NewIntent { id: self.ids.next_tx(), intent }).collect();
+        let ids: Vec<TxId> = new.iter().map(|new| new.id).collect();
+        let verdicts = self.entrance.submit(Group(new)).await.map_err(|_| IntakeError::ShuttingDown)?;
+        let verdicts = verdicts.map_err(IntakeError::Store)?;
+        Ok(ids.into_iter().zip(verdicts).map(settle).collect())
+    }
+}
+
+/// The id that the caller is to use.
+fn settle((ours, verdict): (TxId, Accepted)) -> (TxId, Accepted) {
+    match verdict {
+        Accepted::Existing(id) | Accepted::Conflict(id) => (id, verdict),
+        _ => (ours, verdict),
+    }
+}
+
+impl IntakeLoop {
+    pub async fn run(self) {
+        let store = &self.store;
+        self.gathering.run(async |batch: Vec<Job<Group, _>>| flush(store.as_ref(), batch).await).await;
+    }
+}
+
+async fn flush(
+    store: &dyn Store,
+    mut batch: Vec<Job<Group, Result<Vec<Accepted>, Arc<StoreError>>>>,
+) -> Vec<Job<Group, Result<Vec<Accepted>, Arc<StoreError>>>> {
+    let sizes: Vec<usize> = batch.iter().map(|job| job.op.0.len()).collect();
+    let intents: Vec<NewIntent> = batch.iter_mut().flat_map(|job| std::mem::take(&mut job.op.0)).collect();
+    match store.accept(&intents).await {
+        Ok(verdicts) => {
+            let mut verdicts = verdicts.into_iter();
+            for (job, size) in batch.into_iter().zip(sizes) {
+                job.answer(Ok(verdicts.by_ref().take(size).collect()));
+            }
+        }
+        Err(error) => {
+            tracing::warn!(intents = intents.len(), "accepting failed: {error}");
+            let error = Arc::new(error);
+            batch.into_iter().for_each(|job| job.answer(Err(Arc::clone(&error))));
+        }
+    }
+    Vec::new()
+}
+
+impl Weight for Group {
+    fn items(&self) -> usize {
+        self.0.len()
+    }
+
+    fn bytes(&self) -> usize {
+        /// Everything of an intent that is not calldata or metadata, roughly.
+        const BASE: usize = 512;
+        self.0
+            .iter()
+            .map(|new| {
+                let data = match new.intent.payload() {
+                    Payload::Evm(call) => call.data.len(),
+                    Payload::External(_) => 0,
+                };
+                BASE + data + new.intent.metadata().map_or(0, |metadata| metadata.as_json().len())
+            })
+            .sum()
+    }
+}

@@ -1,0 +1,154 @@
+//! Which leases this process holds, and how long it may trust them.
+//!
+//! A node stops trusting a lease before the database does: by its own monotonic clock, counted from the moment *before* it
+//! asked. Signing and sending need a [`Permit`], and there is no other way to get one.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use gapless_domain::{Lapsed, Lease, LeaseTerms, Permit, SubmitterId, Term, Tick};
+use gapless_store::{Acquired, Store, StoreError};
+
+use crate::clock::Clock;
+
+#[derive(Debug)]
+pub struct LeaseKeeper {
+    store: Arc<dyn Store>,
+    clock: Arc<dyn Clock>,
+    terms: LeaseTerms,
+    book: Mutex<Book>,
+}
+
+#[derive(Debug, Default)]
+struct Book {
+    held: HashMap<SubmitterId, Term>,
+    /// Acquisitions whose answer is under way, and how many there ever were: while there is one, the database may know of
+    /// leases that we do not.
+    acquiring: usize,
+    acquisitions: u64,
+}
+
+impl LeaseKeeper {
+    pub fn new(store: Arc<dyn Store>, clock: Arc<dyn Clock>, terms: LeaseTerms) -> Self {
+        LeaseKeeper { store, clock, terms, book: Mutex::default() }
+    }
+
+    pub async fn acquire(&self, lanes: &[SubmitterId]) -> Result<Vec<Acquired>, StoreError> {
+        let asked_at = self.clock.now();
+        let _acquiring = Acquiring::begin(self);
+        let answers = self.store.acquire(lanes).await?;
+        let mut book = self.book();
+        for answer in &answers {
+            if let Acquired::Held(lease) = answer {
+                book.begin_or_extend(lease, asked_at, &self.terms);
+            }
+        }
+        Ok(answers)
+    }
+
+    /// Renews all leases at once, and gives back those that are lost: their lanes must be dropped.
+    ///
+    /// The store renews whatever it holds for this process, also a lane that was dropped without giving its lease back, or
+    /// one whose acquisition was never answered. Nobody would ever take such a lane over, so those are released here.
+    pub async fn renew(&self) -> Result<Vec<Lease>, StoreError> {
+        let asked_at = self.clock.now();
+        let (known, quiet, acquisitions) = {
+            let book = self.book();
+            let known: Vec<Lease> = book.held.values().map(|term| term.lease().clone()).collect();
+            (known, book.acquiring == 0, book.acquisitions)
+        };
+        let renewal = self.store.renew().await?;
+        let orphans = {
+            let mut book = self.book();
+            let orphans = book.extend_all(&renewal.extended, asked_at, &self.terms);
+            if quiet && book.acquisitions == acquisitions { orphans } else { Vec::new() }
+        };
+        if !orphans.is_empty() {
+            self.store.release(&orphans).await?;
+        }
+        let still: HashSet<&Lease> = renewal.extended.iter().chain(&renewal.busy).collect();
+        let mut lost: Vec<Lease> = known.into_iter().filter(|lease| !still.contains(lease)).collect();
+        // What was dropped or acquired anew while the answer was under way is nobody's loss.
+        lost.retain(|lease| self.drop_lease(lease));
+        Ok(lost)
+    }
+
+    /// Gives leases back. They are no longer trusted from the moment of the call, whatever comes of it.
+    pub async fn release(&self, leases: &[Lease]) -> Result<(), StoreError> {
+        for lease in leases {
+            self.drop_lease(lease);
+        }
+        self.store.release(leases).await
+    }
+
+    /// A commit that was asked for at `asked_at` is done, and has extended the lease.
+    pub fn committed(&self, lease: &Lease, asked_at: Tick) {
+        self.book().extend_all(std::slice::from_ref(lease), asked_at, &self.terms);
+    }
+
+    /// The lease is lost, or its lane is dropped: nothing is signed or sent for it any more. False if it was not held.
+    pub fn drop_lease(&self, lease: &Lease) -> bool {
+        let mut book = self.book();
+        let is_held = book.held.get(lease.submitter()).is_some_and(|term| term.lease() == lease);
+        if is_held {
+            book.held.remove(lease.submitter());
+        }
+        is_held
+    }
+
+    /// The right to sign and send for a lane, for as long as it says.
+    pub fn permit(&self, lane: &SubmitterId) -> Result<Permit, Lapsed> {
+        let now = self.clock.now();
+        match self.book().held.get(lane) {
+            Some(term) => term.permit(now),
+            None => Err(Lapsed { submitter: lane.clone() }),
+        }
+    }
+
+    fn book(&self) -> MutexGuard<'_, Book> {
+        // A panic elsewhere cannot leave the book half-written.
+        self.book.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Book {
+    fn begin_or_extend(&mut self, lease: &Lease, asked_at: Tick, terms: &LeaseTerms) {
+        match self.held.get_mut(lease.submitter()) {
+            Some(term) if term.lease() == lease => term.extend(asked_at, terms),
+            _ => {
+                self.held.insert(lease.submitter().clone(), Term::begin(lease.clone(), asked_at, terms));
+            }
+        }
+    }
+
+    /// Gives back the leases that are not in the book.
+    fn extend_all(&mut self, leases: &[Lease], asked_at: Tick, terms: &LeaseTerms) -> Vec<Lease> {
+        let mut unknown = Vec::new();
+        for lease in leases {
+            match self.held.get_mut(lease.submitter()) {
+                Some(term) if term.lease() == lease => term.extend(asked_at, terms),
+                _ => unknown.push(lease.clone()),
+            }
+        }
+        unknown
+    }
+}
+
+/// Says that an acquisition is under way for as long as it lives, also if its caller goes away.
+struct Acquiring<'a>(&'a LeaseKeeper);
+
+impl<'a> Acquiring<'a> {
+    fn begin(keeper: &'a LeaseKeeper) -> Self {
+        let mut book = keeper.book();
+        book.acquiring += 1;
+        book.acquisitions += 1;
+        drop(book);
+        Acquiring(keeper)
+    }
+}
+
+impl Drop for Acquiring<'_> {
+    fn drop(&mut self) {
+        self.0.book().acquiring -= 1;
+    }
+}

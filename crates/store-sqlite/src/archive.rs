@@ -51,20 +51,20 @@ const DUE: &str = "
                 AND (event.commit_no, event.idx) > (consumer.commit_no, consumer.idx))
     ORDER BY tx.updated_at, tx.tx_id LIMIT ?2";
 
+/// What comes out of a subquery or a sorter is text to SQLite, JSON or not; hence `json`, and no ORDER BY in the aggregates.
 const DOCUMENT: &str = "
     INSERT INTO archived_tx (tx_id, submitter, request_id, archived_at, doc)
     SELECT tx.tx_id, tx.submitter, tx.request_id, ?2, json_object(
         'tx', json_object('seq', tx.seq, 'payload', tx.payload, 'speed', tx.speed, 'valid_until', tx.valid_until,
             'metadata', tx.metadata, 'state', tx.state, 'nonce', tx.nonce, 'detail', tx.detail, 'version', tx.version,
             'created_at', tx.created_at, 'updated_at', tx.updated_at),
-        'attempts', (SELECT json_group_array(json_object('nonce', nonce, 'ordinal', ordinal, 'kind', kind,
+        'attempts', json((SELECT json_group_array(json_object('nonce', nonce, 'ordinal', ordinal, 'kind', kind,
                 'hash', hex(hash), 'raw', hex(raw), 'fees', fees, 'created_at', created_at, 'sends', sends,
-                'last_sent_at', last_sent_at, 'last_outcome', last_outcome, 'last_text', last_text)
-                ORDER BY nonce, ordinal)
-            FROM tx_attempt WHERE tx_id = ?1),
-        'events', (SELECT json_group_array(json_object('seq', seq, 'kind', kind, 'state', state,
-                'sub_state', sub_state, 'nonce', nonce, 'detail', detail, 'at', at) ORDER BY seq)
-            FROM tx_event WHERE tx_id = ?1))
+                'last_sent_at', last_sent_at, 'last_outcome', last_outcome, 'last_text', last_text))
+            FROM (SELECT * FROM tx_attempt WHERE tx_id = ?1 ORDER BY nonce, ordinal))),
+        'events', json((SELECT json_group_array(json_object('seq', seq, 'kind', kind, 'state', state,
+                'sub_state', sub_state, 'nonce', nonce, 'detail', detail, 'at', at))
+            FROM (SELECT * FROM tx_event WHERE tx_id = ?1 ORDER BY seq))))
     FROM managed_tx AS tx WHERE tx.tx_id = ?1";
 
 fn move_out(writing: &Writing<'_>, id: &str) -> Result<(), Failure> {

@@ -161,3 +161,22 @@ fn lost_commits(mark: Mark, known: Option<Mark>) -> Option<String> {
         Some(_) => None,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// No test can cut the power; that SQLite was asked to survive it can be seen.
+    #[test]
+    fn sqlite_is_asked_for_durability() {
+        let path = std::env::temp_dir().join(format!("gapless-sqlite-durable-{}.db", std::process::id()));
+        let ledger = open(&Location::File(path.clone()), SqliteOptions::default()).unwrap();
+        let text = |name| ledger.sql.pragma_query_value(None, name, |row| row.get::<_, String>(0)).unwrap();
+        let number = |name| ledger.sql.pragma_query_value(None, name, |row| row.get::<_, i64>(0)).unwrap();
+        assert_eq!((text("journal_mode").as_str(), text("locking_mode").as_str()), ("wal", "exclusive"));
+        assert_eq!((number("synchronous"), number("foreign_keys")), (2, 1));
+        drop(ledger);
+        fs::remove_file(Sidecar::path_for(&path)).unwrap();
+        fs::remove_file(path).unwrap();
+    }
+}

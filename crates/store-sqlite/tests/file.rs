@@ -5,9 +5,11 @@
 mod support;
 
 use std::fs;
+use std::sync::Arc;
+use std::time::Duration;
 
-use gapless_domain::OwnerId;
-use gapless_store::{Accepted, CommitVerdict, NewSubmitter, Store, StoreError};
+use gapless_domain::{OwnerId, Timestamp};
+use gapless_store::{Accepted, CommitVerdict, ManualClock, NewSubmitter, Store, StoreError};
 use gapless_store_sqlite::{Location, SqliteOptions, SqliteStore};
 use rusqlite::Connection;
 use support::{
@@ -111,6 +113,32 @@ async fn a_full_disk_loses_nothing_and_goes_on_when_there_is_room() {
     for request in accepted.iter().chain([&refused]) {
         assert!(is_there(&store, request).await, "{request}");
     }
+}
+
+/// What retention moved out is one readable document, with its history.
+#[tokio::test]
+async fn an_archived_intent_keeps_its_history() {
+    let folder = Folder::new();
+    let clock = Arc::new(ManualClock::starting_at(Timestamp::EPOCH));
+    let options = SqliteOptions { clock: Arc::clone(&clock) as _, ..options() };
+    let store = SqliteStore::open(Location::File(folder.database()), OwnerId::new("test", 1), options).unwrap();
+    register(&store).await;
+    accept(&store, "canceled").await;
+    store.cancel_queued(&[intent("canceled").id]).await.unwrap();
+    clock.advance(Duration::from_secs(1));
+    assert_eq!(store.archive(Duration::ZERO, 10).await.unwrap(), 1);
+    assert!(is_there(&store, "canceled").await);
+    drop(store);
+    let sql = Connection::open(folder.database()).unwrap();
+    let kinds: (String, String, String) = sql
+        .query_one(
+            "SELECT doc ->> '$.events[0].kind', doc ->> '$.events[1].kind', end_state
+             FROM archived_tx JOIN request_key USING (tx_id)",
+            [],
+            |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)),
+        )
+        .unwrap();
+    assert_eq!(kinds, ("accepted".to_owned(), "cancel_in_queue".to_owned(), "CANCELED".to_owned()));
 }
 
 #[tokio::test]

@@ -1,0 +1,80 @@
+//! Commands: written by any node, executed by the lane's owner.
+
+use gapless_domain::{Bytes, CommandKind, Fees, LockOwner, NewCommand, SubmitterId};
+
+use super::Harness;
+use super::accept::woken;
+use super::fixtures::*;
+use crate::verdict::CommitVerdict;
+
+fn command(lane: &SubmitterId, kind: CommandKind) -> NewCommand {
+    NewCommand { submitter: lane.clone(), kind, issued_by: text("operator 'x'") }
+}
+
+pub(super) async fn commands_wait_for_their_lane_oldest_first(h: &dyn Harness) {
+    let (a, b) = (h.node("a").await, h.node("b").await);
+    let (lane, other) = (lane(&a, 1).await, lane(&a, 2).await);
+    let (tx_id, lock_owner) = (fresh_id(), LockOwner::new("me").unwrap());
+    let kinds = [
+        CommandKind::Replace { tx_id, payload: transfer(5) },
+        CommandKind::Resubmit { tx_id, fees: Some(Fees::Legacy { gas_price: u128::MAX }) },
+        CommandKind::UseReserved { nonce: nonce(3), lock_owner, raw: Bytes::from_static(&[0, 255]) },
+        CommandKind::Pause,
+        CommandKind::Cancel { tx_id },
+    ];
+    let mut put: Vec<_> = kinds.iter().map(|kind| command(&lane, kind.clone())).collect();
+    put.insert(2, command(&other, CommandKind::Resume));
+    let mut ids = b.put_commands(&put).await.unwrap();
+    ids.extend(a.put_commands(&[command(&lane, CommandKind::CancelPending)]).await.unwrap());
+    let seen = view(&a, &lane).await.lane;
+    assert_eq!(
+        seen.commands.iter().map(|command| command.id).collect::<Vec<_>>(),
+        [ids[0], ids[1], ids[3], ids[4], ids[5], ids[6]]
+    );
+    for (command, kind) in seen.commands.iter().zip(&kinds) {
+        assert_eq!((&command.kind, &command.submitter, &command.issued_by), (kind, &lane, &put[0].issued_by));
+        assert!(command.issued_at <= seen.now);
+    }
+    assert_eq!(view(&a, &other).await.lane.commands[0].id, ids[2]);
+}
+
+pub(super) async fn a_command_that_is_done_is_gone(h: &dyn Harness) {
+    let a = h.node("a").await;
+    let lane = lane(&a, 1).await;
+    let put = [CommandKind::Pause, CommandKind::Resume].map(|kind| command(&lane, kind));
+    let ids = a.put_commands(&put).await.unwrap();
+    let cursor = view(&a, &lane).await.cursor;
+    commit_done(&a, &lane, |commit| {
+        commit.set_paused(&cursor, true, text("asked")).unwrap().command_done(ids[0], text("paused"));
+    })
+    .await;
+    let seen = view(&a, &lane).await;
+    assert!(seen.cursor.paused);
+    assert_eq!(seen.lane.commands.iter().map(|command| command.id).collect::<Vec<_>>(), ids[1..]);
+    // Done twice changes nothing and stands in nobody's way.
+    let again = commit(&a, &lane, |commit| {
+        commit.command_done(ids[0], text("again"));
+    })
+    .await;
+    assert_eq!(again, CommitVerdict::Done);
+    assert_eq!(view(&a, &lane).await.lane.commands.len(), 1);
+}
+
+pub(super) async fn putting_a_command_wakes_the_other_nodes(h: &dyn Harness) {
+    let (a, b) = (h.node("a").await, h.node("b").await);
+    let lane = lane(&a, 1).await;
+    let mut wakeups = b.wakeups();
+    let putting = beside({
+        let (a, put) = (a.clone(), [command(&lane, CommandKind::Resume)]);
+        async move {
+            loop {
+                a.put_commands(&put).await.unwrap();
+                for _ in 0..20 {
+                    pause().await;
+                }
+            }
+        }
+    });
+    soon("a wake-up in another process", woken(&mut wakeups, &lane)).await;
+    putting.abort();
+}

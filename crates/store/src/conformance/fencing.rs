@@ -1,0 +1,128 @@
+//! The fence: whoever lost a lane changes nothing in it.
+
+use std::slice::from_ref;
+use std::time::Duration;
+
+use gapless_domain::{
+    CommandKind, Cursor, LaneCommit, LaneEventKind, Lease, NewCommand, ReservationStep, SendOutcome, SubmitterId,
+    Transition,
+};
+
+use super::Harness;
+use super::fixtures::*;
+use super::trace::trace;
+use crate::verdict::{CommitVerdict, Loaded};
+
+/// proves N03: with every kind of write there is
+pub(super) async fn a_stale_token_changes_nothing_at_all(h: &dyn Harness) {
+    let (a, b) = (h.node("a").await, h.node("b").await);
+    let lane = lane(&a, 1).await;
+    bound(&a, &lane, "first").await;
+    accept(&a, &lane, &["second"]).await;
+    let command = NewCommand { submitter: lane.clone(), kind: CommandKind::Resume, issued_by: text("op") };
+    a.put_commands(&[command]).await.unwrap();
+
+    let seen = view(&a, &lane).await;
+    let old = acquire(&a, &lane).await;
+    take_over(h, &b, &lane).await;
+    let before = trace(&b, &lane).await;
+    for late in every_kind_of_write(&old, &seen) {
+        let verdict = a.commit(from_ref(&late)).await.unwrap().verdicts.remove(0);
+        assert_eq!(verdict, CommitVerdict::Fenced, "{late:?}");
+    }
+    assert_eq!(trace(&b, &lane).await, before);
+    assert_eq!(a.load_lanes(&[old]).await.unwrap(), [Loaded::Fenced]);
+}
+
+/// Commits that were good when `seen` was.
+fn every_kind_of_write(lease: &Lease, seen: &View) -> Vec<LaneCommit> {
+    let (cursor, holder) = (&seen.cursor, &seen.lane.bound[0]);
+    let sent = attempt(holder.state.nonce().unwrap(), 0, "bind");
+    let mut writes = vec![LaneCommit::new(lease); 9];
+    writes[0].bind(cursor, &seen.queue[0], seen.next_attempt()).unwrap();
+    writes[1].change(holder.change(Transition::Acknowledge).unwrap());
+    writes[2].attempt(attempt(sent.nonce, 1, "bump"));
+    writes[3].report(report(&sent, SendOutcome::Accepted, "ok"));
+    writes[4].claim_resubmit(sent.nonce, Duration::from_secs(60));
+    writes[5].command_done(seen.lane.commands[0].id, text("done"));
+    writes[6].lane_event(cursor, LaneEventKind::LowBalance, text("low")).unwrap();
+    writes[7].observe_counts(cursor, nonce(1), nonce(1)).unwrap();
+    writes[8].reservation(ReservationStep::Expire { nonce: sent.nonce });
+    writes
+}
+
+/// proves N03
+pub(super) async fn an_expired_lease_writes_nothing_before_anybody_takes_it_over(h: &dyn Harness) {
+    let a = h.node("a").await;
+    let lane = lane(&a, 1).await;
+    bound(&a, &lane, "first").await;
+    accept(&a, &lane, &["second"]).await;
+    let before = trace(&a, &lane).await;
+    let seen = view(&a, &lane).await;
+    let old = acquire(&a, &lane).await;
+    h.pass(h.terms().duration + Duration::from_millis(1)).await;
+    let mut late = LaneCommit::new(&old);
+    late.bind(&seen.cursor, &seen.queue[0], seen.next_attempt()).unwrap();
+    assert_eq!(a.commit(&[late]).await.unwrap().verdicts, [CommitVerdict::Fenced]);
+    assert_eq!(a.load_lanes(&[old]).await.unwrap(), [Loaded::Fenced]);
+    assert_eq!(trace(&a, &lane).await, before);
+}
+
+pub(super) async fn a_released_lease_writes_and_loads_nothing(h: &dyn Harness) {
+    let a = h.node("a").await;
+    let lane = lane(&a, 1).await;
+    accept(&a, &lane, &["first"]).await;
+    let seen = view(&a, &lane).await;
+    let old = acquire(&a, &lane).await;
+    a.release(from_ref(&old)).await.unwrap();
+    let mut late = LaneCommit::new(&old);
+    late.bind(&seen.cursor, &seen.queue[0], seen.next_attempt()).unwrap();
+    assert_eq!(a.commit(&[late]).await.unwrap().verdicts, [CommitVerdict::Fenced]);
+    assert_eq!(a.load_lanes(&[old]).await.unwrap(), [Loaded::Fenced]);
+    assert_eq!(view(&a, &lane).await.lane.cursor, None);
+}
+
+/// proves N03: one fenced lane in a batch does not fail the others
+pub(super) async fn one_fenced_lane_does_not_fail_the_others(h: &dyn Harness) {
+    let (a, b) = (h.node("a").await, h.node("b").await);
+    let lanes = submitters(1..4);
+    register(&a, &lanes).await;
+    for lane in &lanes {
+        accept(&a, lane, &["r"]).await;
+    }
+    let lost = acquire(&a, &lanes[1]).await;
+    take_over(h, &b, &lanes[1]).await;
+    let first = bind_of_first(&a, &lanes[0], acquire(&a, &lanes[0]).await).await;
+    let second = bind_of_first(&a, &lanes[1], lost).await;
+    let third = bind_of_first(&a, &lanes[2], acquire(&a, &lanes[2]).await).await;
+    let verdicts = a.commit(&[first, second, third]).await.unwrap().verdicts;
+    assert_eq!(verdicts[1], CommitVerdict::Fenced);
+    // A slow machine may have let the good leases expire too; the lanes themselves tell.
+    for (lane, verdict) in lanes.iter().zip(&verdicts) {
+        let queued = a.peek_queues(&[(lane.clone(), 1)]).await.unwrap().remove(0);
+        assert_eq!(queued.is_empty(), *verdict == CommitVerdict::Done, "{lane}: {verdict:?}");
+    }
+    assert!(verdicts.contains(&CommitVerdict::Done), "{verdicts:?}");
+}
+
+async fn bind_of_first(node: &Node, lane: &SubmitterId, lease: Lease) -> LaneCommit {
+    let first = node.peek_queues(&[(lane.clone(), 1)]).await.unwrap().remove(0).remove(0);
+    let mut commit = LaneCommit::new(&lease);
+    commit.bind(&Cursor::starting_at(nonce(0)), &first, attempt(nonce(0), 0, "bind")).unwrap();
+    commit
+}
+
+/// proves N02, N03: a node that comes back is fenced from its own past
+pub(super) async fn an_old_token_of_the_same_process_is_fenced(h: &dyn Harness) {
+    let a = h.node("a").await;
+    let lane = lane(&a, 1).await;
+    accept(&a, &lane, &["first"]).await;
+    let seen = view(&a, &lane).await;
+    let old = acquire(&a, &lane).await;
+    h.pass(h.terms().duration + Duration::from_millis(1)).await;
+    assert!(acquire(&a, &lane).await.token() > old.token());
+    let mut late = LaneCommit::new(&old);
+    late.bind(&seen.cursor, &seen.queue[0], seen.next_attempt()).unwrap();
+    assert_eq!(a.commit(&[late]).await.unwrap().verdicts, [CommitVerdict::Fenced]);
+    assert_eq!(bind_next(&a, &lane).await.version, 2);
+}

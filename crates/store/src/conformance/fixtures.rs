@@ -1,0 +1,325 @@
+//! Builders: submitters, intents, attempts, and the steps that most cases begin with. Other crates' tests may use them.
+
+use std::slice::from_ref;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use gapless_domain::{
+    Address, Amount, AttemptKind, B256, BlockRef, Bytes, Cursor, Event, EventBody, EventPosition, EvmCall, Execution,
+    Fees, Inclusion, Intent, IntentDraft, LaneCommit, Lease, Limits, ManagedTx, NewAttempt, NodeText, Nonce, Payload,
+    SendOutcome, SendReport, Speed, SubmitterId, Timestamp, Transition, TxId, keccak256,
+};
+use uuid::Uuid;
+
+use crate::contract::{LaneSnapshot, NewIntent, NewSubmitter, Store};
+use crate::verdict::{Accepted, Acquired, CommitVerdict, Loaded};
+
+pub type Node = Arc<dyn Store>;
+
+/// How often something is tried again that a slow machine, or another transaction, may have got in the way of.
+const PATIENCE: u32 = 400;
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// The n-th submitter. Their addresses have no order, and letters of both cases.
+pub fn submitter(n: u64) -> SubmitterId {
+    let hash = keccak256(format!("submitter {n}"));
+    format!("eip155:31337:{}", Address::from_slice(&hash[..20])).parse().unwrap()
+}
+
+pub fn submitters(numbers: std::ops::Range<u64>) -> Vec<SubmitterId> {
+    numbers.map(submitter).collect()
+}
+
+pub fn nonce(value: u64) -> Nonce {
+    Nonce::new(value).unwrap()
+}
+
+pub fn text(text: &str) -> NodeText {
+    NodeText::new(text)
+}
+
+/// An id that no other intent of this run has.
+pub fn fresh_id() -> TxId {
+    static LAST: AtomicU64 = AtomicU64::new(0);
+    let number = LAST.fetch_add(1, Ordering::Relaxed) + 1;
+    TxId::from_uuid(Uuid::from_u128(0x0190_0000_0000_7000_8000_0000_0000_0000 + u128::from(number)))
+}
+
+pub fn transfer(wei: u64) -> Payload {
+    Payload::Evm(EvmCall { to: Some(Address::repeat_byte(0x11)), value: Amount::from(wei), ..EvmCall::default() })
+}
+
+pub fn intent_with(submitter: &SubmitterId, request: &str, payload: Payload) -> Intent {
+    let draft = IntentDraft {
+        submitter: submitter.clone(),
+        request_id: request.to_owned(),
+        payload,
+        speed: Speed::Standard,
+        valid_until: None,
+        metadata: None,
+    };
+    Intent::new(draft, &Limits::default()).unwrap()
+}
+
+pub fn intent(submitter: &SubmitterId, request: &str) -> Intent {
+    intent_with(submitter, request, transfer(1))
+}
+
+pub fn new_intent(submitter: &SubmitterId, request: &str) -> NewIntent {
+    NewIntent { id: fresh_id(), intent: intent(submitter, request) }
+}
+
+/// An attempt whose hash follows from the seed and its place.
+pub fn attempt(at: Nonce, ordinal: u16, seed: &str) -> NewAttempt {
+    let kind = if ordinal == 0 { AttemptKind::Original } else { AttemptKind::Bump };
+    let raw = format!("{seed}/{at}/{ordinal}").into_bytes();
+    let fees = Fees::Eip1559 { max_fee: u128::from(ordinal) + 10, max_priority_fee: 1 };
+    NewAttempt { nonce: at, ordinal, kind, hash: keccak256(&raw), raw: Bytes::from(raw), fees }
+}
+
+pub fn report(attempt: &NewAttempt, outcome: SendOutcome, said: &str) -> SendReport {
+    SendReport { nonce: attempt.nonce, hash: attempt.hash, outcome, text: text(said) }
+}
+
+pub fn block(number: u64) -> BlockRef {
+    BlockRef { number, hash: keccak256(number.to_be_bytes()) }
+}
+
+pub fn inclusion(hash: B256, kind: AttemptKind, number: u64) -> Inclusion {
+    Inclusion {
+        hash,
+        kind,
+        block: block(number),
+        execution: Execution::Success,
+        gas_used: 21_000,
+        effective_gas_price: Amount::from(7_u64),
+    }
+}
+
+/// Everything that a lane's owner looks at before it writes.
+#[derive(Clone, Debug)]
+pub struct View {
+    pub lane: LaneSnapshot,
+    /// The lane's cursor, or the one that a new lane begins with.
+    pub cursor: Cursor,
+    pub queue: Vec<ManagedTx>,
+}
+
+impl View {
+    /// The attempt that binds the first in line.
+    pub fn next_attempt(&self) -> NewAttempt {
+        attempt(self.cursor.next_nonce, 0, "bind")
+    }
+}
+
+pub async fn register(node: &Node, lanes: &[SubmitterId]) {
+    let new: Vec<_> = lanes.iter().map(|id| NewSubmitter { id: id.clone(), alias: None }).collect();
+    node.register_submitters(&new).await.unwrap();
+}
+
+/// A registered lane.
+pub async fn lane(node: &Node, n: u64) -> SubmitterId {
+    let lane = submitter(n);
+    register(node, from_ref(&lane)).await;
+    lane
+}
+
+/// Queues one new intent for each request.
+pub async fn accept(node: &Node, lane: &SubmitterId, requests: &[&str]) -> Vec<TxId> {
+    let new: Vec<_> = requests.iter().map(|request| new_intent(lane, request)).collect();
+    let verdicts = node.accept(&new).await.unwrap();
+    assert_eq!(verdicts, vec![Accepted::New; new.len()]);
+    new.iter().map(|new| new.id).collect()
+}
+
+/// Asks until the answer is not "busy".
+pub async fn try_acquire(node: &Node, lane: &SubmitterId) -> Acquired {
+    for _ in 0..PATIENCE {
+        match node.acquire(from_ref(lane)).await.unwrap().remove(0) {
+            Acquired::Busy => pause().await,
+            answer => return answer,
+        }
+    }
+    panic!("the lease of {lane} stays busy")
+}
+
+pub async fn acquire(node: &Node, lane: &SubmitterId) -> Lease {
+    match try_acquire(node, lane).await {
+        Acquired::Held(lease) => lease,
+        other => panic!("{} cannot have {lane}: {other:?}", node.owner()),
+    }
+}
+
+/// Acquires when the lease of whoever held it may have to run out first.
+pub async fn take_over(h: &dyn super::Harness, node: &Node, lane: &SubmitterId) -> Lease {
+    let terms = h.terms();
+    for _ in 0..PATIENCE {
+        match try_acquire(node, lane).await {
+            Acquired::Held(lease) => return lease,
+            _ => h.pass(terms.duration + terms.clock_skew + PAUSE).await,
+        }
+    }
+    panic!("{} never gets {lane}", node.owner())
+}
+
+/// The lane as it is, with the lease taken anew.
+pub async fn view(node: &Node, lane: &SubmitterId) -> View {
+    for _ in 0..PATIENCE {
+        let lease = acquire(node, lane).await;
+        if let Loaded::Lane(snapshot) = node.load_lanes(&[lease]).await.unwrap().remove(0) {
+            let cursor = snapshot.cursor.clone().unwrap_or(Cursor::starting_at(Nonce::ZERO));
+            let queue = node.peek_queues(&[(lane.clone(), 100)]).await.unwrap().remove(0);
+            return View { lane: snapshot, cursor, queue };
+        }
+    }
+    panic!("{lane} can never be loaded")
+}
+
+/// Commits with a lease taken right before. A node that is the only one to want a lane is fenced only by slowness.
+pub async fn commit(node: &Node, lane: &SubmitterId, build: impl Fn(&mut LaneCommit)) -> CommitVerdict {
+    for _ in 0..PATIENCE {
+        let mut commit = LaneCommit::new(&acquire(node, lane).await);
+        build(&mut commit);
+        match node.commit(&[commit]).await.unwrap().verdicts.remove(0) {
+            CommitVerdict::Fenced | CommitVerdict::Busy => pause().await,
+            verdict => return verdict,
+        }
+    }
+    panic!("{lane} can never be committed")
+}
+
+pub async fn commit_done(node: &Node, lane: &SubmitterId, build: impl Fn(&mut LaneCommit)) {
+    assert_eq!(commit(node, lane, build).await, CommitVerdict::Done);
+}
+
+/// Binds the first in line to the next nonce, and gives back the intent as it is then.
+pub async fn bind_next(node: &Node, lane: &SubmitterId) -> ManagedTx {
+    let view = view(node, lane).await;
+    let first = &view.queue[0];
+    commit_done(node, lane, |commit| {
+        commit.bind(&view.cursor, first, view.next_attempt()).unwrap();
+    })
+    .await;
+    record(node, first.id).await
+}
+
+/// Accepts one intent and binds it.
+pub async fn bound(node: &Node, lane: &SubmitterId, request: &str) -> ManagedTx {
+    accept(node, lane, &[request]).await;
+    bind_next(node, lane).await
+}
+
+pub async fn record(node: &Node, id: TxId) -> ManagedTx {
+    node.get(&[id]).await.unwrap().remove(0).unwrap()
+}
+
+/// Moves an intent on, and gives it back as it is then.
+pub async fn change(node: &Node, lane: &SubmitterId, id: TxId, transition: Transition) -> ManagedTx {
+    let tx = record(node, id).await;
+    commit_done(node, lane, |commit| {
+        commit.change(tx.change(transition.clone()).unwrap());
+    })
+    .await;
+    record(node, id).await
+}
+
+/// Brings a bound intent to CONFIRMED.
+pub async fn confirm(node: &Node, lane: &SubmitterId, id: TxId) -> ManagedTx {
+    let hash = node.attempts(id).await.unwrap()[0].hash;
+    change(node, lane, id, Transition::Mine(inclusion(hash, AttemptKind::Original, 7))).await;
+    change(node, lane, id, Transition::Settle).await
+}
+
+/// The database's time, learned by loading a lane that belongs to this process alone.
+pub async fn database_now(node: &Node) -> Timestamp {
+    let hash = keccak256(node.owner().as_str());
+    let clock = format!("eip155:1:{}", Address::from_slice(&hash[..20])).parse().unwrap();
+    view(node, &clock).await.lane.now
+}
+
+/// All events so far, in order. A database may show an event a little late, but never out of order, so a marker is written
+/// first and waited for; markers are left out.
+pub async fn events(node: &Node) -> Vec<Event> {
+    let markers = lane(node, u64::MAX).await;
+    let marker = accept(node, &markers, &[&fresh_id().to_string()]).await[0];
+    for _ in 0..PATIENCE {
+        let mut all = read_all_events(node).await;
+        if all.iter().any(|event| intent_of(event) == Some(marker)) {
+            all.retain(|event| event.submitter != markers);
+            return all;
+        }
+        pause().await;
+    }
+    panic!("an event never becomes visible")
+}
+
+pub async fn read_all_events(node: &Node) -> Vec<Event> {
+    let mut all: Vec<Event> = Vec::new();
+    loop {
+        let after = all.last().map_or(EventPosition::default(), |event| event.position);
+        let page = node.read_events(after, 50).await.unwrap();
+        if page.is_empty() {
+            return all;
+        }
+        all.extend(page);
+    }
+}
+
+/// The intent that an event is about.
+pub fn intent_of(event: &Event) -> Option<TxId> {
+    match event.body {
+        EventBody::Tx { tx_id, .. } => Some(tx_id),
+        EventBody::Lane { .. } => None,
+    }
+}
+
+/// A little real time, for what happens beside the test. The database's clock is moved by the harness.
+#[expect(clippy::disallowed_methods, reason = "the suite waits for a database that it does not control")]
+pub async fn pause() {
+    tokio::time::sleep(PAUSE).await;
+}
+
+/// Waits for something that may take a while, and fails when it does not come.
+#[expect(clippy::disallowed_methods, reason = "the suite waits for a database that it does not control")]
+pub async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
+    match tokio::time::timeout(Duration::from_secs(20), future).await {
+        Ok(value) => value,
+        Err(_) => panic!("{what} did not happen"),
+    }
+}
+
+/// Runs something beside the test.
+#[expect(clippy::disallowed_methods, reason = "the suite plays several processes at once, and joins them all")]
+pub fn beside<T: Send + 'static>(task: impl Future<Output = T> + Send + 'static) -> tokio::task::JoinHandle<T> {
+    tokio::spawn(task)
+}
+
+/// Numbers that look random and are the same in every run (splitmix64).
+#[derive(Clone, Debug)]
+pub struct Dice(u64);
+
+impl Dice {
+    pub fn new(seed: u64) -> Self {
+        Dice(seed)
+    }
+
+    /// A number from 0 to `sides` - 1.
+    pub fn below(&mut self, sides: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (mixed ^ (mixed >> 31)) % sides
+    }
+
+    /// The same things in another order.
+    pub fn shuffled<T: Clone>(&mut self, things: &[T]) -> Vec<T> {
+        let mut left = things.to_vec();
+        let mut shuffled = Vec::with_capacity(left.len());
+        while !left.is_empty() {
+            shuffled.push(left.swap_remove(self.below(left.len() as u64) as usize));
+        }
+        shuffled
+    }
+}

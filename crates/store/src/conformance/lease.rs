@@ -1,0 +1,348 @@
+//! Ownership: who gets a lane, when, and with which token.
+
+use std::slice::from_ref;
+use std::time::Duration;
+
+use gapless_domain::{FencingToken, LaneCommit, Lease, LeaseTerms, SubmitterId, Timestamp};
+
+use super::Harness;
+use super::fixtures::*;
+use crate::verdict::{Accepted, Acquired, CommitVerdict, Renewal};
+
+const TOO_SLOW: &str = "the machine is too slow to hold any lease";
+
+pub(super) async fn a_lane_that_nobody_held_is_taken_with_token_one(h: &dyn Harness) {
+    let a = h.node("a").await;
+    let lane = submitter(1);
+    let lease = acquire(&a, &lane).await;
+    assert_eq!((lease.submitter(), lease.owner(), lease.token()), (&lane, a.owner(), FencingToken::new(1)));
+}
+
+pub(super) async fn the_holder_keeps_its_token_when_it_acquires_or_renews(h: &dyn Harness) {
+    let a = h.node("a").await;
+    let lane = submitter(1);
+    let mut kept = 0;
+    for _ in 0..10 {
+        let first = Moment::of(&a, acquire(&a, &lane)).await;
+        let again = Moment::of(&a, acquire(&a, &lane)).await;
+        let renewal = a.renew().await.unwrap();
+        if again.to < first.from.saturating_add(h.terms().duration) {
+            assert_eq!(first.value, again.value);
+            kept += 1;
+        }
+        let held = [renewal.extended, renewal.busy].concat();
+        for lease in held.iter().filter(|lease| *lease.submitter() == lane) {
+            assert_eq!(*lease, again.value);
+        }
+    }
+    assert!(kept > 0, "{TOO_SLOW}");
+}
+
+/// proves N02
+pub(super) async fn another_node_waits_for_expiry_and_skew_and_raises_the_token(h: &dyn Harness) {
+    let (a, b) = (h.node("a").await, h.node("b").await);
+    let (lane, terms) = (submitter(1), h.terms());
+    let granted = Moment::of(&a, acquire(&a, &lane)).await;
+    let mut refused = 0;
+    let taken = loop {
+        let asked = Moment::of(&b, try_acquire(&b, &lane)).await;
+        match asked.value {
+            Acquired::Held(lease) => {
+                let free = granted.from.saturating_add(terms.duration + terms.clock_skew);
+                assert!(asked.to > free, "taken over at {:?}, not free before {free:?}", asked.to);
+                break lease;
+            }
+            _ => refused += 1,
+        }
+        let free = granted.to.saturating_add(terms.duration + terms.clock_skew);
+        assert!(asked.from <= free, "still refused at {:?}, free since {free:?}", asked.from);
+        h.pass(terms.duration / 3).await;
+    };
+    assert!(refused > 0 || database_now(&b).await > granted.to.saturating_add(terms.duration));
+    assert!(taken.token() > granted.value.token());
+    assert_eq!(try_acquire(&b, &lane).await, Acquired::Held(acquire(&b, &lane).await));
+}
+
+/// proves N02
+pub(super) async fn a_node_that_let_its_lease_expire_gets_a_new_token(h: &dyn Harness) {
+    let a = h.node("a").await;
+    let lane = submitter(1);
+    let mut last = acquire(&a, &lane).await;
+    for _ in 0..2 {
+        h.pass(h.terms().duration + Duration::from_millis(1)).await;
+        let next = acquire(&a, &lane).await;
+        assert!(next.token() > last.token());
+        last = next;
+    }
+}
+
+/// proves N01: by the database's own time, over a random schedule of three nodes
+pub(super) async fn no_two_nodes_hold_a_lane_at_one_database_time(h: &dyn Harness) {
+    let mut nodes = Vec::new();
+    for name in ["a", "b", "c"] {
+        nodes.push(h.node(name).await);
+    }
+    let mut schedule = Schedule {
+        lane: submitter(1),
+        terms: h.terms(),
+        latest: vec![None; nodes.len()],
+        nodes,
+        held: None,
+        token: FencingToken::new(0),
+        takeovers: 0,
+    };
+    let mut dice = Dice::new(20_26);
+    for _ in 0..60 {
+        let who = dice.below(3) as usize;
+        match dice.below(10) {
+            0..=3 => schedule.acquire(who).await,
+            4..=6 => schedule.write(who).await,
+            7 => schedule.release(who).await,
+            8 => h.pass(h.terms().duration.mul_f64(dice.below(100) as f64 / 100.0)).await,
+            _ => h.pass((h.terms().duration + h.terms().clock_skew).mul_f64(1.05) / (1 + dice.below(4) as u32)).await,
+        }
+    }
+    assert!(schedule.takeovers > 0, "nothing ever changed hands");
+}
+
+/// What three nodes did to one lane, and what must therefore hold.
+struct Schedule {
+    lane: SubmitterId,
+    terms: LeaseTerms,
+    nodes: Vec<Node>,
+    /// The last lease that each node was granted.
+    latest: Vec<Option<Lease>>,
+    /// Who was granted or extended the lane last, and when; nobody after a release.
+    held: Option<Moment<usize>>,
+    token: FencingToken,
+    takeovers: u32,
+}
+
+impl Schedule {
+    async fn acquire(&mut self, who: usize) {
+        let asked = Moment::of(&self.nodes[who], try_acquire(&self.nodes[who], &self.lane)).await;
+        let span = self.terms.duration + self.terms.clock_skew;
+        match (&asked.value, &self.held) {
+            (Acquired::Held(lease), Some(held)) if held.value != who => {
+                assert!(asked.to > held.from.saturating_add(span), "two holders at {:?}", asked.to);
+                assert!(lease.token() > self.token);
+                self.takeovers += 1;
+            }
+            (Acquired::Held(lease), Some(held)) if lease.token() == self.token => {
+                assert!(asked.from < held.to.saturating_add(self.terms.duration), "an expired lease was renewed");
+            }
+            (Acquired::Held(lease), Some(held)) => {
+                assert!(lease.token() > self.token);
+                assert!(asked.to >= held.from.saturating_add(self.terms.duration), "a valid lease got a new token");
+            }
+            (Acquired::Held(lease), None) => assert!(lease.token() > self.token),
+            (_, Some(held)) => {
+                assert_ne!(held.value, who, "a node was refused its own lane");
+                assert!(asked.from <= held.to.saturating_add(span), "a free lane was refused");
+            }
+            (refused, None) => panic!("a lane that nobody holds was refused: {refused:?}"),
+        }
+        if let Acquired::Held(lease) = asked.value {
+            self.token = lease.token();
+            self.latest[who] = Some(lease);
+            self.held = Some(Moment { value: who, from: asked.from, to: asked.to });
+        }
+    }
+
+    /// Whoever once had the lane tries to write it.
+    async fn write(&mut self, who: usize) {
+        let Some(lease) = self.latest[who].clone() else { return };
+        let node = &self.nodes[who];
+        let asked =
+            Moment::of(node, async { node.commit(&[LaneCommit::new(&lease)]).await.unwrap().verdicts.remove(0) }).await;
+        let held = self.held.as_ref().filter(|held| held.value == who && lease.token() == self.token);
+        match (asked.value, held) {
+            (CommitVerdict::Done, Some(held)) => {
+                assert!(asked.from < held.to.saturating_add(self.terms.duration), "written with an expired lease");
+                self.held = Some(Moment { value: who, from: asked.from, to: asked.to });
+            }
+            (CommitVerdict::Done, None) => panic!("{} wrote a lane that it does not hold", node.owner()),
+            (CommitVerdict::Fenced, Some(held)) => {
+                assert!(asked.to >= held.from.saturating_add(self.terms.duration), "the holder was fenced");
+            }
+            (CommitVerdict::Fenced | CommitVerdict::Busy, _) => {}
+            (other, _) => panic!("{other:?}"),
+        }
+    }
+
+    async fn release(&mut self, who: usize) {
+        let Some(lease) = self.latest[who].clone() else { return };
+        self.nodes[who].release(from_ref(&lease)).await.unwrap();
+        if lease.token() == self.token {
+            self.held = None;
+        }
+    }
+}
+
+/// proves N26: released and taken many times, the token only grows
+pub(super) async fn a_released_lease_is_free_at_once_and_tokens_never_restart(h: &dyn Harness) {
+    let nodes = [h.node("a").await, h.node("b").await];
+    let lane = submitter(1);
+    let mut last = FencingToken::new(0);
+    for round in 0..12 {
+        let node = &nodes[round % 2];
+        let lease = acquire(node, &lane).await;
+        assert!(lease.token() > last, "round {round}");
+        last = lease.token();
+        node.release(&[lease]).await.unwrap();
+    }
+    let again = acquire(&nodes[1], &lane).await;
+    assert!(again.token() > last, "a node that released and came back");
+}
+
+pub(super) async fn releasing_a_lost_lease_takes_nothing_from_its_new_owner(h: &dyn Harness) {
+    let (a, b) = (h.node("a").await, h.node("b").await);
+    let lane = submitter(1);
+    let old = acquire(&a, &lane).await;
+    a.release(from_ref(&old)).await.unwrap();
+    for _ in 0..20 {
+        let granted = Moment::of(&b, acquire(&b, &lane)).await;
+        a.release(from_ref(&old)).await.unwrap();
+        let again = Moment::of(&b, acquire(&b, &lane)).await;
+        if again.to < granted.from.saturating_add(h.terms().duration) {
+            assert_eq!(again.value, granted.value);
+            return;
+        }
+    }
+    panic!("{TOO_SLOW}")
+}
+
+/// proves N22
+pub(super) async fn a_restarted_process_shares_nothing_with_its_zombie(h: &dyn Harness) {
+    let (zombie, restarted) = (h.node("node-a").await, h.node("node-a").await);
+    assert_ne!(zombie.owner(), restarted.owner());
+    let lane = submitter(1);
+    let old = acquire(&zombie, &lane).await;
+    let new = take_over(h, &restarted, &lane).await;
+    assert!(new.token() > old.token());
+    let verdict = zombie.commit(&[LaneCommit::new(&old)]).await.unwrap().verdicts.remove(0);
+    assert_eq!(verdict, CommitVerdict::Fenced);
+    assert!(zombie.renew().await.unwrap().extended.iter().all(|lease| *lease.submitter() != lane));
+}
+
+/// proves N23
+pub(super) async fn one_address_in_two_letter_cases_is_one_lane(h: &dyn Harness) {
+    let (a, b) = (h.node("a").await, h.node("b").await);
+    let checksummed = submitter(1);
+    let lower: SubmitterId = checksummed.as_str().to_lowercase().parse().unwrap();
+    register(&a, from_ref(&checksummed)).await;
+    register(&b, from_ref(&lower)).await;
+    assert_eq!(a.submitters().await.unwrap().len(), 1);
+
+    let id = accept(&a, &checksummed, &["r"]).await[0];
+    assert_eq!(b.accept(&[new_intent(&lower, "r")]).await.unwrap(), [Accepted::Existing(id)]);
+    let first = acquire(&a, &checksummed).await;
+    let second = take_over(h, &b, &lower).await;
+    assert!(second.token() > first.token(), "two spellings held two leases");
+    b.release(&[second]).await.unwrap();
+
+    bind_next(&a, &checksummed).await;
+    let lease = acquire(&a, &lower).await;
+    a.release(&[lease]).await.unwrap();
+    assert_eq!(view(&b, &lower).await.cursor.next_nonce, nonce(1));
+}
+
+pub(super) async fn a_renewal_names_exactly_what_is_still_held(h: &dyn Harness) {
+    let (a, b) = (h.node("a").await, h.node("b").await);
+    let lanes = submitters(1..5);
+    let others = acquire(&b, &lanes[3]).await;
+    // Once is enough; on a slow machine a lease may run out between the calls.
+    for _ in 0..20 {
+        let from = database_now(&a).await;
+        let mut held = Vec::new();
+        for lane in &lanes[..3] {
+            held.push(acquire(&a, lane).await);
+        }
+        let released = held.remove(1);
+        a.release(&[released]).await.unwrap();
+        let renewal = a.renew().await.unwrap();
+        let to = database_now(&a).await;
+        if to >= from.saturating_add(h.terms().duration) {
+            continue;
+        }
+        let mut renewed = [renewal.extended, renewal.busy].concat();
+        renewed.retain(|lease| lanes.contains(lease.submitter()));
+        renewed.sort_by(|x, y| x.submitter().cmp(y.submitter()));
+        held.sort_by(|x, y| x.submitter().cmp(y.submitter()));
+        assert_eq!(renewed, held);
+        assert!(!renewed.contains(&others));
+
+        h.pass(h.terms().duration + Duration::from_millis(1)).await;
+        let renewal = a.renew().await.unwrap();
+        assert_eq!(renewal, Renewal::default(), "what has expired is lost");
+        return;
+    }
+    panic!("{TOO_SLOW}")
+}
+
+pub(super) async fn a_commit_extends_its_lease(h: &dyn Harness) {
+    let (a, b) = (h.node("a").await, h.node("b").await);
+    let (lane, terms) = (lane(&a, 1).await, h.terms());
+    for _ in 0..20 {
+        let lease = acquire(&a, &lane).await;
+        h.pass(terms.duration.mul_f64(0.6)).await;
+        let done =
+            Moment::of(&a, async { a.commit(&[LaneCommit::new(&lease)]).await.unwrap().verdicts.remove(0) }).await;
+        if done.value != CommitVerdict::Done {
+            continue;
+        }
+        h.pass(terms.duration.mul_f64(0.6)).await;
+        let asked = Moment::of(&b, try_acquire(&b, &lane)).await;
+        if asked.to <= done.from.saturating_add(terms.duration + terms.clock_skew) {
+            assert_eq!(asked.value, Acquired::HeldByOther);
+            return;
+        }
+        if let Acquired::Held(lease) = asked.value {
+            b.release(&[lease]).await.unwrap();
+        }
+    }
+    panic!("{TOO_SLOW}")
+}
+
+pub(super) async fn acquire_answers_each_lane_in_order(h: &dyn Harness) {
+    let (a, b) = (h.node("a").await, h.node("b").await);
+    let lanes = submitters(1..7);
+    for _ in 0..20 {
+        let held = Moment::of(&a, a.acquire(&lanes[..2])).await;
+        let mut order = lanes.clone();
+        order.reverse();
+        let answers = Moment::of(&b, b.acquire(&order)).await;
+        if answers.to >= held.from.saturating_add(h.terms().duration + h.terms().clock_skew) {
+            h.pass(h.terms().duration + h.terms().clock_skew + Duration::from_millis(1)).await;
+            continue;
+        }
+        let answers = answers.value.unwrap();
+        assert_eq!(answers.len(), order.len());
+        for (lane, answer) in order.iter().zip(answers) {
+            match answer {
+                Acquired::Held(lease) => assert!(lease.submitter() == lane && !lanes[..2].contains(lane)),
+                Acquired::HeldByOther => assert!(lanes[..2].contains(lane)),
+                Acquired::Busy => {}
+            }
+        }
+        assert_eq!(b.acquire(&[]).await.unwrap(), []);
+        return;
+    }
+    panic!("{TOO_SLOW}")
+}
+
+/// Something that happened between two moments of the database's clock.
+#[derive(Clone, Debug)]
+struct Moment<T> {
+    value: T,
+    from: Timestamp,
+    to: Timestamp,
+}
+
+impl<T> Moment<T> {
+    async fn of(node: &Node, happening: impl Future<Output = T>) -> Self {
+        let from = database_now(node).await;
+        let value = happening.await;
+        Moment { value, from, to: database_now(node).await }
+    }
+}

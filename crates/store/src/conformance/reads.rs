@@ -1,0 +1,138 @@
+//! Reads, heads, and the list of submitters.
+
+use gapless_domain::{ChainId, Head, StateName, Transition};
+
+use super::Harness;
+use super::fixtures::*;
+use crate::contract::{NewSubmitter, TxFilter};
+use crate::verdict::HeadVerdict;
+
+pub(super) async fn unknown_ids_are_none_in_their_place(h: &dyn Harness) {
+    let a = h.node("a").await;
+    let lane = lane(&a, 1).await;
+    let ids = accept(&a, &lane, &["0", "1"]).await;
+    let found = a.get(&[ids[1], fresh_id(), ids[0], ids[1]]).await.unwrap();
+    let found: Vec<_> = found.iter().map(|tx| tx.as_ref().map(|tx| tx.id)).collect();
+    assert_eq!(found, [Some(ids[1]), None, Some(ids[0]), Some(ids[1])]);
+    assert_eq!(a.get(&[]).await.unwrap(), []);
+    assert_eq!(a.attempts(fresh_id()).await.unwrap(), []);
+    assert_eq!(a.attempts(ids[0]).await.unwrap(), []);
+}
+
+pub(super) async fn list_pages_newest_first(h: &dyn Harness) {
+    let a = h.node("a").await;
+    let (one, two) = (lane(&a, 1).await, lane(&a, 2).await);
+    let mut ids = Vec::new();
+    for request in ["0", "1", "2", "3"] {
+        ids.extend(accept(&a, &one, &[request]).await);
+        ids.extend(accept(&a, &two, &[request]).await);
+    }
+    ids.reverse();
+    let mut found = Vec::new();
+    let mut filter = TxFilter { limit: 3, ..TxFilter::default() };
+    loop {
+        let page = a.list(&filter).await.unwrap();
+        assert!(page.len() <= 3);
+        let Some(last) = page.last() else { break };
+        filter.before_seq = Some(last.seq);
+        found.extend(page.iter().map(|tx| tx.id));
+    }
+    assert_eq!(found, ids);
+}
+
+pub(super) async fn list_filters_by_submitter_and_state(h: &dyn Harness) {
+    let a = h.node("a").await;
+    let (one, two) = (lane(&a, 1).await, lane(&a, 2).await);
+    let tracked = bound(&a, &one, "tracked").await.id;
+    change(&a, &one, tracked, Transition::Acknowledge).await;
+    let queued = accept(&a, &one, &["q0", "q1"]).await;
+    let other = accept(&a, &two, &["q"]).await;
+    let list = async |submitter, state, before_seq, limit| {
+        let filter = TxFilter { submitter, state, before_seq, limit };
+        a.list(&filter).await.unwrap().iter().map(|tx| tx.id).collect::<Vec<_>>()
+    };
+    let queue = Some(StateName::Queued);
+    assert_eq!(list(Some(one.clone()), None, None, 9).await, [queued[1], queued[0], tracked]);
+    assert_eq!(list(Some(one.clone()), queue, None, 9).await, [queued[1], queued[0]]);
+    assert_eq!(list(None, queue, None, 2).await, [other[0], queued[1]]);
+    assert_eq!(list(None, Some(StateName::Tracking), None, 9).await, [tracked]);
+    let seq = record(&a, queued[1]).await.seq;
+    assert_eq!(list(Some(one), queue, Some(seq), 9).await, [queued[0]]);
+    assert_eq!(list(Some(two), Some(StateName::Stuck), None, 9).await, []);
+}
+
+pub(super) async fn attempts_of_all_nonces_are_kept_oldest_first(h: &dyn Harness) {
+    let a = h.node("a").await;
+    let lane = lane(&a, 1).await;
+    let id = bound(&a, &lane, "r").await.id;
+    commit_done(&a, &lane, |commit| {
+        commit.attempt(attempt(nonce(0), 1, "bump"));
+    })
+    .await;
+    commit_done(&a, &lane, |commit| {
+        commit.attempt(attempt(nonce(0), 2, "bump"));
+    })
+    .await;
+    change(&a, &lane, id, Transition::LoseNonce).await;
+    bind_next(&a, &lane).await;
+    bound(&a, &lane, "another").await;
+    let attempts = a.attempts(id).await.unwrap();
+    let places: Vec<_> = attempts.iter().map(|attempt| (attempt.nonce.get(), attempt.ordinal)).collect();
+    assert_eq!(places, [(0, 0), (0, 1), (0, 2), (1, 0)]);
+    assert_eq!(attempts[1].raw, attempt(nonce(0), 1, "bump").raw);
+}
+
+pub(super) async fn submitters_are_registered_once_and_can_be_renamed(h: &dyn Harness) {
+    let (a, b) = (h.node("a").await, h.node("b").await);
+    let [one, two] = [submitter(1), submitter(2)];
+    let named = |id: &gapless_domain::SubmitterId, alias: Option<&str>| NewSubmitter {
+        id: id.clone(),
+        alias: alias.map(str::to_owned),
+    };
+    a.register_submitters(&[named(&one, Some("treasury")), named(&two, None)]).await.unwrap();
+    b.register_submitters(&[named(&one, None), named(&two, Some("payroll"))]).await.unwrap();
+    let mut expected = vec![named(&one, Some("treasury")), named(&two, Some("payroll"))];
+    expected.sort_by(|x, y| x.id.cmp(&y.id));
+    assert_eq!(a.submitters().await.unwrap(), expected);
+    b.register_submitters(&[named(&one, Some("cold"))]).await.unwrap();
+    let known = a.submitters().await.unwrap();
+    assert!(known.len() == 2 && known.contains(&named(&one, Some("cold"))));
+}
+
+fn head(latest: u64, finalized: Option<u64>) -> Head {
+    let parent_hash = block(latest.saturating_sub(1)).hash;
+    Head { latest: block(latest), parent_hash, finalized: finalized.map(block) }
+}
+
+pub(super) async fn the_final_block_only_moves_forward(h: &dyn Harness) {
+    let (a, b) = (h.node("a").await, h.node("b").await);
+    let chain: ChainId = "eip155:31337".parse().unwrap();
+    assert_eq!(a.head(&chain).await.unwrap(), None);
+    for (saved, verdict, stored) in [
+        (head(10, None), HeadVerdict::Saved, head(10, None)),
+        (head(11, Some(5)), HeadVerdict::Saved, head(11, Some(5))),
+        // Without word of a final block the known one stays.
+        (head(12, None), HeadVerdict::Saved, head(12, Some(5))),
+        (head(13, Some(5)), HeadVerdict::Saved, head(13, Some(5))),
+        (head(14, Some(7)), HeadVerdict::Saved, head(14, Some(7))),
+        // A lagging node: what it has linked is kept, the final block stays.
+        (head(13, Some(6)), HeadVerdict::FinalIsNewer(head(13, Some(7))), head(13, Some(7))),
+    ] {
+        assert_eq!(a.save_head(&chain, &saved).await.unwrap(), verdict, "{saved:?}");
+        assert_eq!(b.head(&chain).await.unwrap(), Some(stored), "{saved:?}");
+    }
+    let mut differs = head(15, Some(7));
+    differs.finalized = Some(gapless_domain::BlockRef { number: 7, hash: block(99).hash });
+    let before = head(13, Some(7));
+    assert_eq!(b.save_head(&chain, &differs).await.unwrap(), HeadVerdict::FinalDiffers(before));
+    assert_eq!(a.head(&chain).await.unwrap(), Some(before));
+}
+
+pub(super) async fn heads_of_two_chains_are_apart(h: &dyn Harness) {
+    let a = h.node("a").await;
+    let [one, two]: [ChainId; 2] = ["eip155:1".parse().unwrap(), "eip155:10".parse().unwrap()];
+    a.save_head(&one, &head(10, Some(5))).await.unwrap();
+    assert_eq!(a.head(&two).await.unwrap(), None);
+    assert_eq!(a.save_head(&two, &head(3, Some(2))).await.unwrap(), HeadVerdict::Saved);
+    assert_eq!(a.head(&one).await.unwrap(), Some(head(10, Some(5))));
+}

@@ -1,0 +1,267 @@
+//! Lane commits that are refused: a good bind with one fault beside it. Nothing of it may be left behind.
+
+use std::time::Duration;
+
+use gapless_domain::{Cursor, LaneCommit, LockOwner, ReservationStep, SendOutcome, SubmitterId, Transition, TxState};
+
+use super::Harness;
+use super::fixtures::*;
+use super::trace::trace;
+use crate::verdict::{CancelVerdict, CommitVerdict, Conflict};
+
+/// A lane with one intent at nonce 0 and two more in line.
+async fn busy_lane(node: &Node) -> SubmitterId {
+    let lane = lane(node, 1).await;
+    bound(node, &lane, "0").await;
+    accept(node, &lane, &["1", "2"]).await;
+    lane
+}
+
+/// Adds a fault to a good bind of nonce 1, and demands that the answer is this conflict and that nothing has changed.
+async fn assert_refused(node: &Node, lane: &SubmitterId, conflict: Conflict, fault: impl Fn(&mut LaneCommit)) {
+    let seen = view(node, lane).await;
+    let before = trace(node, lane).await;
+    let verdict = commit(node, lane, |commit| {
+        commit.bind(&seen.cursor, &seen.queue[0], seen.next_attempt()).unwrap();
+        fault(commit);
+    })
+    .await;
+    assert_eq!(verdict, CommitVerdict::Conflict(conflict));
+    assert_eq!(trace(node, lane).await, before);
+}
+
+/// And the lane goes on as if nothing had been.
+async fn assert_goes_on(node: &Node, lane: &SubmitterId) {
+    assert_eq!(bind_next(node, lane).await.state.nonce(), Some(nonce(1)));
+    assert_eq!(bind_next(node, lane).await.state.nonce(), Some(nonce(2)));
+}
+
+/// proves N10
+pub(super) async fn a_stale_cursor_leaves_no_trace(h: &dyn Harness) {
+    let a = h.node("a").await;
+    let lane = busy_lane(&a).await;
+    let stale = view(&a, &lane).await;
+    commit_done(&a, &lane, |commit| {
+        commit.observe_counts(&stale.cursor, nonce(1), nonce(0)).unwrap();
+    })
+    .await;
+    let newest = view(&a, &lane).await.cursor;
+    let ahead = Cursor { version: newest.version + 1, ..newest.clone() };
+    let never_written = Cursor { version: 0, ..newest };
+    let before = trace(&a, &lane).await;
+    for cursor in [&stale.cursor, &ahead, &never_written] {
+        let verdict = commit(&a, &lane, |commit| {
+            commit.bind(cursor, &stale.queue[0], stale.next_attempt()).unwrap();
+        })
+        .await;
+        assert_eq!(verdict, CommitVerdict::Conflict(Conflict::Cursor));
+        assert_eq!(trace(&a, &lane).await, before);
+    }
+    assert_goes_on(&a, &lane).await;
+}
+
+/// proves N10
+pub(super) async fn an_intent_that_changed_meanwhile_leaves_no_trace(h: &dyn Harness) {
+    let a = h.node("a").await;
+    let lane = busy_lane(&a).await;
+    let stale = view(&a, &lane).await.lane.bound.remove(0);
+    change(&a, &lane, stale.id, Transition::AwaitFunds).await;
+    assert_refused(&a, &lane, Conflict::Tx(stale.id), |commit| {
+        commit.change(stale.change(Transition::Acknowledge).unwrap());
+    })
+    .await;
+    let mut unknown = stale.clone();
+    unknown.id = fresh_id();
+    assert_refused(&a, &lane, Conflict::Tx(unknown.id), |commit| {
+        commit.change(unknown.change(Transition::Acknowledge).unwrap());
+    })
+    .await;
+    assert_goes_on(&a, &lane).await;
+}
+
+/// proves N10
+pub(super) async fn another_lanes_intent_leaves_no_trace(h: &dyn Harness) {
+    let a = h.node("a").await;
+    let (lane, other) = (busy_lane(&a).await, lane(&a, 2).await);
+    let foreign = bound(&a, &other, "foreign").await;
+    assert_refused(&a, &lane, Conflict::Tx(foreign.id), |commit| {
+        commit.change(foreign.change(Transition::Acknowledge).unwrap());
+    })
+    .await;
+    assert_eq!(record(&a, foreign.id).await, foreign);
+    assert_goes_on(&a, &lane).await;
+}
+
+/// proves N08 and N10: whatever the cursor says, a slot is bound once
+pub(super) async fn a_nonce_is_bound_once_only(h: &dyn Harness) {
+    let a = h.node("a").await;
+    let lane = busy_lane(&a).await;
+    let seen = view(&a, &lane).await;
+    let before = trace(&a, &lane).await;
+    // A lane that believes that nonce 0 is still free.
+    let mistaken = Cursor { next_nonce: nonce(0), ..seen.cursor.clone() };
+    let verdict = commit(&a, &lane, |commit| {
+        commit.bind(&mistaken, &seen.queue[0], attempt(nonce(0), 1, "again")).unwrap();
+    })
+    .await;
+    assert_eq!(verdict, CommitVerdict::Conflict(Conflict::Slot(nonce(0))));
+    assert_eq!(trace(&a, &lane).await, before);
+    assert_goes_on(&a, &lane).await;
+}
+
+/// proves N10
+pub(super) async fn an_attempt_without_a_slot_leaves_no_trace(h: &dyn Harness) {
+    let a = h.node("a").await;
+    let lane = busy_lane(&a).await;
+    assert_refused(&a, &lane, Conflict::Slot(nonce(9)), |commit| {
+        commit.attempt(attempt(nonce(9), 0, "loose"));
+    })
+    .await;
+    assert_goes_on(&a, &lane).await;
+}
+
+/// proves N10
+pub(super) async fn an_attempt_that_exists_leaves_no_trace(h: &dyn Harness) {
+    let a = h.node("a").await;
+    let lane = busy_lane(&a).await;
+    let known = attempt(nonce(0), 0, "bind");
+    let same_place = attempt(nonce(0), 0, "other bytes");
+    let mut same_hash = attempt(nonce(0), 1, "bump");
+    same_hash.hash = known.hash;
+    let mut same_hash_elsewhere = attempt(nonce(1), 1, "bump");
+    same_hash_elsewhere.hash = known.hash;
+    for again in [known, same_place, same_hash, same_hash_elsewhere] {
+        assert_refused(&a, &lane, Conflict::Slot(again.nonce), |commit| {
+            commit.attempt(again.clone());
+        })
+        .await;
+    }
+    // Twice in one commit is once too often, too.
+    assert_refused(&a, &lane, Conflict::Slot(nonce(0)), |commit| {
+        commit.attempt(attempt(nonce(0), 1, "x")).attempt(attempt(nonce(0), 1, "y"));
+    })
+    .await;
+    assert_goes_on(&a, &lane).await;
+}
+
+/// proves N10
+pub(super) async fn a_report_of_an_unknown_hash_leaves_no_trace(h: &dyn Harness) {
+    let a = h.node("a").await;
+    let lane = busy_lane(&a).await;
+    let known = attempt(nonce(0), 0, "bind");
+    let unknown = report(&attempt(nonce(0), 0, "unknown"), SendOutcome::Accepted, "");
+    let mut elsewhere = report(&known, SendOutcome::Accepted, "");
+    elsewhere.nonce = nonce(1);
+    // Nothing can have been sent that was not durable before.
+    let too_early = report(&attempt(nonce(1), 0, "bind"), SendOutcome::Accepted, "");
+    for wrong in [unknown, elsewhere, too_early] {
+        assert_refused(&a, &lane, Conflict::Slot(wrong.nonce), |commit| {
+            commit.report(wrong.clone());
+        })
+        .await;
+    }
+    assert_goes_on(&a, &lane).await;
+}
+
+/// proves N10
+pub(super) async fn a_claim_without_a_slot_leaves_no_trace(h: &dyn Harness) {
+    let a = h.node("a").await;
+    let lane = busy_lane(&a).await;
+    assert_refused(&a, &lane, Conflict::Slot(nonce(2)), |commit| {
+        commit.claim_resubmit(nonce(0), Duration::from_secs(1)).claim_resubmit(nonce(2), Duration::from_secs(1));
+    })
+    .await;
+    assert_goes_on(&a, &lane).await;
+}
+
+/// proves N10
+pub(super) async fn a_refused_reservation_leaves_no_trace(h: &dyn Harness) {
+    let a = h.node("a").await;
+    let lane = busy_lane(&a).await;
+    let lock_owner = LockOwner::new("me").unwrap();
+    let tx_id = view(&a, &lane).await.queue[1].id;
+    // Nonce 0 belongs to an intent, nonce 1 is bound to one in this commit; neither was ever lent.
+    for wrong in [
+        ReservationStep::Reserve {
+            nonce: nonce(0),
+            tx_id,
+            lock_owner: lock_owner.clone(),
+            hold: Duration::from_secs(1),
+        },
+        ReservationStep::Reserve {
+            nonce: nonce(1),
+            tx_id,
+            lock_owner: lock_owner.clone(),
+            hold: Duration::from_secs(1),
+        },
+        ReservationStep::Use { nonce: nonce(0), lock_owner: lock_owner.clone() },
+        ReservationStep::Release { nonce: nonce(0), lock_owner },
+        ReservationStep::Expire { nonce: nonce(0) },
+    ] {
+        assert_refused(&a, &lane, Conflict::Reservation(wrong.nonce()), |commit| {
+            commit.reservation(wrong.clone());
+        })
+        .await;
+    }
+    assert_goes_on(&a, &lane).await;
+}
+
+/// proves N10: an intent that is canceled after the lane has looked at it uses no nonce
+pub(super) async fn a_cancel_between_peek_and_bind_wins(h: &dyn Harness) {
+    let (a, b) = (h.node("a").await, h.node("b").await);
+    let lane = busy_lane(&a).await;
+    let seen = view(&a, &lane).await;
+    let (first, second) = (&seen.queue[0], &seen.queue[1]);
+    assert_eq!(b.cancel_queued(&[first.id]).await.unwrap(), [CancelVerdict::Canceled]);
+    let before = trace(&a, &lane).await;
+    let verdict = commit(&a, &lane, |commit| {
+        commit.bind(&seen.cursor, first, seen.next_attempt()).unwrap();
+        commit.bind(&seen.cursor, second, attempt(nonce(2), 0, "bind")).unwrap();
+    })
+    .await;
+    assert_eq!(verdict, CommitVerdict::Conflict(Conflict::Tx(first.id)));
+    assert_eq!(trace(&a, &lane).await, before);
+    assert!(matches!(record(&a, first.id).await.state, TxState::Canceled(_)));
+    let next = bind_next(&a, &lane).await;
+    assert_eq!((next.id, next.state.nonce()), (second.id, Some(nonce(1))));
+}
+
+/// proves W01 and W08: one bad operation, here a hash that exists, fails alone
+pub(super) async fn one_conflict_in_a_batch_does_not_fail_the_others(h: &dyn Harness) {
+    let a = h.node("a").await;
+    let lanes = submitters(1..6);
+    register(&a, &lanes).await;
+    for lane in &lanes {
+        bound(&a, lane, "0").await;
+        accept(&a, lane, &["1"]).await;
+    }
+    let mut views = Vec::new();
+    for lane in &lanes {
+        views.push(view(&a, lane).await);
+    }
+    let mut commits = Vec::new();
+    for (n, (lane, seen)) in lanes.iter().zip(&views).enumerate() {
+        let mut commit = LaneCommit::new(&acquire(&a, lane).await);
+        commit.bind(&seen.cursor, &seen.queue[0], seen.next_attempt()).unwrap();
+        if n % 2 == 1 {
+            let mut twin = attempt(nonce(0), 1, "bump");
+            twin.hash = attempt(nonce(0), 0, "bind").hash;
+            commit.attempt(twin);
+        }
+        commits.push(commit);
+    }
+    let verdicts = a.commit(&commits).await.unwrap().verdicts;
+    assert_eq!(verdicts.len(), lanes.len());
+    for (n, (lane, verdict)) in lanes.iter().zip(&verdicts).enumerate() {
+        match verdict {
+            CommitVerdict::Done => assert_eq!(n % 2, 0),
+            CommitVerdict::Conflict(Conflict::Slot(_)) => assert_eq!(n % 2, 1),
+            // Only slowness can be the reason; then nothing was written either.
+            CommitVerdict::Fenced | CommitVerdict::Busy => {}
+            other => panic!("lane {n}: {other:?}"),
+        }
+        let bound = view(&a, lane).await.cursor.next_nonce == nonce(2);
+        assert_eq!(bound, *verdict == CommitVerdict::Done, "lane {n}");
+    }
+    assert!(verdicts.contains(&CommitVerdict::Done), "{verdicts:?}");
+}

@@ -1,0 +1,97 @@
+//! A store that lost commits: every lane takes notice before it writes anything else.
+
+use gapless_domain::{LaneEventKind, LaneState, ProtectCode, Protection, SubmitterId, Transition};
+
+use super::Harness;
+use super::fixtures::*;
+use super::trace::trace;
+use crate::verdict::CommitVerdict;
+
+fn regressed() -> Protection {
+    Protection { code: ProtectCode::StoreRegressed, detail: text("restored from a backup") }
+}
+
+async fn acknowledge(node: &Node, lane: &SubmitterId) {
+    let cursor = view(node, lane).await.cursor;
+    commit_done(node, lane, |commit| {
+        commit.protect(&cursor, regressed()).unwrap();
+    })
+    .await;
+}
+
+/// Everything that is no acknowledgement is refused, and leaves no trace.
+async fn assert_stopped(node: &Node, lane: &SubmitterId) {
+    let before = trace(node, lane).await;
+    assert!(before.lane.regressed);
+    let seen = view(node, lane).await;
+    let holder = seen.lane.bound[0].clone();
+    let other = Protection { code: ProtectCode::CannotFill, detail: text("something else") };
+    for kind in 0..5 {
+        let verdict = commit(node, lane, |commit| match kind {
+            0 => drop(commit.bind(&seen.cursor, &seen.queue[0], seen.next_attempt()).unwrap()),
+            1 => drop(commit.change(holder.change(Transition::AwaitFunds).unwrap())),
+            2 => drop(commit.protect(&seen.cursor, other.clone()).unwrap()),
+            3 => drop(commit.lane_event(&seen.cursor, LaneEventKind::LowBalance, text("")).unwrap()),
+            _ => {}
+        })
+        .await;
+        assert_eq!(verdict, CommitVerdict::Regressed, "commit {kind}");
+    }
+    assert_eq!(trace(node, lane).await, before);
+}
+
+pub(super) async fn a_regressed_lane_writes_nothing_until_it_takes_notice(h: &dyn Harness) {
+    let (a, b) = (h.node("a").await, h.node("b").await);
+    let lanes = submitters(1..3);
+    register(&a, &lanes).await;
+    for lane in &lanes {
+        bound(&a, lane, "0").await;
+        accept(&a, lane, &["1"]).await;
+        assert!(!view(&a, lane).await.lane.regressed);
+    }
+    b.declare_regressed("an operator restored a backup").await.unwrap();
+    for lane in &lanes {
+        assert_stopped(&a, lane).await;
+    }
+    acknowledge(&a, &lanes[0]).await;
+    let seen = view(&a, &lanes[0]).await;
+    assert!(!seen.lane.regressed);
+    assert_eq!(seen.cursor.state, LaneState::Protect(regressed()));
+    // Others have not taken notice by that.
+    assert_stopped(&a, &lanes[1]).await;
+    let id = seen.lane.bound[0].id;
+    change(&a, &lanes[0], id, Transition::Acknowledge).await;
+    commit_done(&a, &lanes[0], |commit| {
+        commit.unprotect(&seen.cursor, true, text("reconciled")).unwrap();
+    })
+    .await;
+    assert_eq!(bind_next(&a, &lanes[0]).await.state.nonce(), Some(nonce(1)));
+}
+
+pub(super) async fn a_lane_without_a_cursor_has_nothing_to_notice(h: &dyn Harness) {
+    let a = h.node("a").await;
+    let lane = lane(&a, 1).await;
+    accept(&a, &lane, &["0"]).await;
+    a.declare_regressed("restored").await.unwrap();
+    assert!(!view(&a, &lane).await.lane.regressed);
+    assert_eq!(bind_next(&a, &lane).await.state.nonce(), Some(nonce(0)));
+    assert!(!view(&a, &lane).await.lane.regressed);
+}
+
+pub(super) async fn every_declared_regression_is_noticed_anew(h: &dyn Harness) {
+    let a = h.node("a").await;
+    let lane = lane(&a, 1).await;
+    bound(&a, &lane, "0").await;
+    accept(&a, &lane, &["1"]).await;
+    for _ in 0..2 {
+        a.declare_regressed("again").await.unwrap();
+        assert_stopped(&a, &lane).await;
+        acknowledge(&a, &lane).await;
+        let cursor = view(&a, &lane).await.cursor;
+        commit_done(&a, &lane, |commit| {
+            commit.unprotect(&cursor, true, text("reconciled")).unwrap();
+        })
+        .await;
+    }
+    assert_eq!(bind_next(&a, &lane).await.state.nonce(), Some(nonce(1)));
+}

@@ -1,0 +1,213 @@
+//! Nonces lent to callers who sign by themselves.
+
+use std::slice::from_ref;
+use std::time::Duration;
+
+use gapless_domain::{
+    Intent, LockOwner, ManagedTx, Nonce, Payload, Reservation, ReservationStatus, ReservationStep, SubmitterId,
+    Transition,
+};
+
+use super::Harness;
+use super::fixtures::*;
+use super::trace::trace;
+use crate::contract::NewIntent;
+use crate::verdict::{Accepted, CommitVerdict, Conflict};
+
+const LONG: Duration = Duration::from_secs(3600);
+
+fn owner(name: &str) -> LockOwner {
+    LockOwner::new(name).unwrap()
+}
+
+fn external(lane: &SubmitterId, request: &str) -> Intent {
+    let payload = gapless_domain::ExternalNonce { lock_owner: owner(request), hold_ms: 3_600_000 };
+    intent_with(lane, request, Payload::External(payload))
+}
+
+fn reserve(at: Nonce, tx: &ManagedTx, hold: Duration) -> ReservationStep {
+    ReservationStep::Reserve { nonce: at, tx_id: tx.id, lock_owner: owner(tx.intent.request_id().as_str()), hold }
+}
+
+fn use_of(at: Nonce, name: &str) -> ReservationStep {
+    ReservationStep::Use { nonce: at, lock_owner: owner(name) }
+}
+
+fn release(at: Nonce, name: &str) -> ReservationStep {
+    ReservationStep::Release { nonce: at, lock_owner: owner(name) }
+}
+
+async fn queue_external(node: &Node, lane: &SubmitterId, request: &str) -> ManagedTx {
+    let new = NewIntent { id: fresh_id(), intent: external(lane, request) };
+    assert_eq!(node.accept(from_ref(&new)).await.unwrap(), [Accepted::New]);
+    record(node, new.id).await
+}
+
+/// Queues a request for a nonce and lends it the lane's next one.
+async fn lend(node: &Node, lane: &SubmitterId, request: &str, hold: Duration) -> (ManagedTx, Nonce) {
+    let tx = queue_external(node, lane, request).await;
+    let seen = view(node, lane).await;
+    let at = seen.cursor.next_nonce;
+    commit_done(node, lane, |commit| {
+        commit.bind_reserved(&seen.cursor, &tx, reserve(at, &tx, hold)).unwrap();
+    })
+    .await;
+    (record(node, tx.id).await, at)
+}
+
+async fn step(node: &Node, lane: &SubmitterId, step: ReservationStep) -> CommitVerdict {
+    commit(node, lane, |commit| {
+        commit.reservation(step.clone());
+    })
+    .await
+}
+
+async fn assert_refused(node: &Node, lane: &SubmitterId, refused: ReservationStep) {
+    let before = trace(node, lane).await;
+    let conflict = Conflict::Reservation(refused.nonce());
+    assert_eq!(step(node, lane, refused).await, CommitVerdict::Conflict(conflict));
+    assert_eq!(trace(node, lane).await, before);
+}
+
+async fn open_reservations(node: &Node, lane: &SubmitterId) -> Vec<Reservation> {
+    view(node, lane).await.lane.reservations
+}
+
+pub(super) async fn a_lent_nonce_is_used_by_its_owner_only(h: &dyn Harness) {
+    let a = h.node("a").await;
+    let lane = lane(&a, 1).await;
+    let (tx, at) = lend(&a, &lane, "alice", LONG).await;
+    assert_eq!(tx.state.nonce(), Some(at));
+    let open = open_reservations(&a, &lane).await;
+    let [Reservation { nonce, status: ReservationStatus::Reserved { tx_id, lock_owner, locked_until } }] = &open[..]
+    else {
+        panic!("{open:?}")
+    };
+    assert_eq!((*nonce, *tx_id, lock_owner), (at, tx.id, &owner("alice")));
+    assert!(*locked_until > tx.created_at);
+
+    assert_refused(&a, &lane, use_of(at, "mallory")).await;
+    assert_refused(&a, &lane, release(at, "mallory")).await;
+    let given = attempt(at, 0, "alice's own");
+    commit_done(&a, &lane, |commit| {
+        commit.reservation(use_of(at, "alice")).attempt(given.clone());
+        commit.change(tx.change(Transition::Acknowledge).unwrap());
+    })
+    .await;
+    assert!(open_reservations(&a, &lane).await.is_empty());
+    assert_eq!(a.attempts(tx.id).await.unwrap()[0].hash, given.hash);
+    assert_refused(&a, &lane, use_of(at, "alice")).await;
+    assert_refused(&a, &lane, release(at, "alice")).await;
+}
+
+/// proves N18: after the time-out, and after the nonce went to somebody else
+pub(super) async fn a_late_use_or_release_fails(h: &dyn Harness) {
+    let a = h.node("a").await;
+    let lane = lane(&a, 1).await;
+    let hold = Duration::from_millis(50);
+    let (tx, at) = lend(&a, &lane, "alice", hold).await;
+    h.pass(hold).await;
+    assert_refused(&a, &lane, use_of(at, "alice")).await;
+    assert_refused(&a, &lane, release(at, "alice")).await;
+    let expired = commit(&a, &lane, |commit| {
+        commit.reservation(ReservationStep::Expire { nonce: at });
+        commit.change(tx.change(Transition::ReleaseReserved).unwrap());
+    })
+    .await;
+    assert_eq!(expired, CommitVerdict::Done);
+    assert_eq!(open_reservations(&a, &lane).await, [Reservation { nonce: at, status: ReservationStatus::Recyclable }]);
+    assert_refused(&a, &lane, use_of(at, "alice")).await;
+
+    let bob = queue_external(&a, &lane, "bob").await;
+    commit_done(&a, &lane, |commit| {
+        commit.reservation(reserve(at, &bob, LONG));
+        commit.change(bob.change(Transition::Bind(at)).unwrap());
+    })
+    .await;
+    assert_refused(&a, &lane, use_of(at, "alice")).await;
+    assert_refused(&a, &lane, release(at, "alice")).await;
+    assert_eq!(step(&a, &lane, use_of(at, "bob")).await, CommitVerdict::Done);
+}
+
+/// proves N18
+pub(super) async fn a_reservation_expires_only_when_its_time_is_over(h: &dyn Harness) {
+    let a = h.node("a").await;
+    let lane = lane(&a, 1).await;
+    let (_, long) = lend(&a, &lane, "long", LONG).await;
+    assert_refused(&a, &lane, ReservationStep::Expire { nonce: long }).await;
+    let (_, short) = lend(&a, &lane, "short", Duration::from_millis(1)).await;
+    h.pass(Duration::from_millis(1)).await;
+    assert_eq!(step(&a, &lane, ReservationStep::Expire { nonce: short }).await, CommitVerdict::Done);
+    assert_refused(&a, &lane, ReservationStep::Expire { nonce: short }).await;
+}
+
+/// proves N18: smallest first, and no fresh one before
+pub(super) async fn released_nonces_are_lent_again_smallest_first(h: &dyn Harness) {
+    let a = h.node("a").await;
+    let lane = lane(&a, 1).await;
+    let mut lent = Vec::new();
+    for name in ["n0", "n1", "n2", "n3"] {
+        lent.push(lend(&a, &lane, name, LONG).await);
+    }
+    for n in [3, 1] {
+        let (tx, at) = &lent[n];
+        commit_done(&a, &lane, |commit| {
+            commit.reservation(release(*at, tx.intent.request_id().as_str()));
+            commit.change(tx.change(Transition::ReleaseReserved).unwrap());
+        })
+        .await;
+    }
+    let next = queue_external(&a, &lane, "next").await;
+    assert_refused(&a, &lane, reserve(nonce(3), &next, LONG)).await;
+    assert_refused(&a, &lane, reserve(nonce(2), &next, LONG)).await;
+    let seen = view(&a, &lane).await;
+    let fresh = commit(&a, &lane, |commit| {
+        commit.bind_reserved(&seen.cursor, &next, reserve(nonce(4), &next, LONG)).unwrap();
+    })
+    .await;
+    assert_eq!(fresh, CommitVerdict::Conflict(Conflict::Reservation(nonce(4))));
+    for at in [1, 3] {
+        let next = queue_external(&a, &lane, &format!("again{at}")).await;
+        commit_done(&a, &lane, |commit| {
+            commit.reservation(reserve(nonce(at), &next, LONG));
+            commit.change(next.change(Transition::Bind(nonce(at))).unwrap());
+        })
+        .await;
+        assert_eq!(record(&a, next.id).await.state.nonce(), Some(nonce(at)));
+    }
+    assert_eq!(lend(&a, &lane, "fresh", LONG).await.1, nonce(4));
+    assert_eq!(open_reservations(&a, &lane).await.len(), 5);
+}
+
+pub(super) async fn steps_of_one_commit_see_each_other(h: &dyn Harness) {
+    let a = h.node("a").await;
+    let lane = lane(&a, 1).await;
+    for name in ["n0", "n1"] {
+        lend(&a, &lane, name, LONG).await;
+    }
+    let (x, y) = (queue_external(&a, &lane, "x").await, queue_external(&a, &lane, "y").await);
+    let wrong_order = commit(&a, &lane, |commit| {
+        commit.reservation(release(nonce(0), "n0")).reservation(release(nonce(1), "n1"));
+        commit.reservation(reserve(nonce(1), &x, LONG)).reservation(reserve(nonce(0), &y, LONG));
+    })
+    .await;
+    assert_eq!(wrong_order, CommitVerdict::Conflict(Conflict::Reservation(nonce(1))));
+    commit_done(&a, &lane, |commit| {
+        commit.reservation(release(nonce(0), "n0")).reservation(release(nonce(1), "n1"));
+        commit.reservation(reserve(nonce(0), &x, LONG)).reservation(reserve(nonce(1), &y, LONG));
+    })
+    .await;
+    assert_refused(&a, &lane, release(nonce(0), "n0")).await;
+    assert_eq!(step(&a, &lane, release(nonce(0), "x")).await, CommitVerdict::Done);
+}
+
+pub(super) async fn what_was_used_is_not_lent_again(h: &dyn Harness) {
+    let a = h.node("a").await;
+    let lane = lane(&a, 1).await;
+    let (_, at) = lend(&a, &lane, "alice", LONG).await;
+    assert_eq!(step(&a, &lane, use_of(at, "alice")).await, CommitVerdict::Done);
+    let next = queue_external(&a, &lane, "next").await;
+    assert_refused(&a, &lane, reserve(at, &next, LONG)).await;
+    assert_refused(&a, &lane, ReservationStep::Expire { nonce: at }).await;
+    assert_eq!(lend(&a, &lane, "fresh", LONG).await.1, nonce(1));
+}

@@ -1,0 +1,86 @@
+//! The sweep: lanes that wait for an owner, and no others.
+
+use std::slice::from_ref;
+use std::time::Duration;
+
+use gapless_domain::{CommandKind, NewCommand, SubmitterId};
+
+use super::Harness;
+use super::fixtures::*;
+
+async fn give_back(node: &Node, lane: &SubmitterId) {
+    let lease = acquire(node, lane).await;
+    node.release(&[lease]).await.unwrap();
+}
+
+pub(super) async fn lanes_with_queued_work_are_found_until_somebody_holds_them(h: &dyn Harness) {
+    let (a, b) = (h.node("a").await, h.node("b").await);
+    let lane = lane(&a, 1).await;
+    accept(&a, &lane, &["r"]).await;
+    assert_eq!(b.lanes_with_work(None, 10).await.unwrap(), from_ref(&lane));
+    for attempt in 0.. {
+        let from = database_now(&a).await;
+        acquire(&a, &lane).await;
+        let found = b.lanes_with_work(None, 10).await.unwrap();
+        if database_now(&a).await < from.saturating_add(h.terms().duration) {
+            assert_eq!(found, []);
+            break;
+        }
+        assert!(attempt < 20, "the machine is too slow to hold any lease");
+    }
+    h.pass(h.terms().duration + Duration::from_millis(1)).await;
+    assert_eq!(b.lanes_with_work(None, 10).await.unwrap(), from_ref(&lane), "an expired lease");
+    give_back(&a, &lane).await;
+    assert_eq!(b.lanes_with_work(None, 10).await.unwrap(), [lane], "a released lease");
+}
+
+pub(super) async fn open_work_and_commands_are_found_too(h: &dyn Harness) {
+    let a = h.node("a").await;
+    let (open, commanded) = (lane(&a, 1).await, lane(&a, 2).await);
+    let id = bound(&a, &open, "r").await.id;
+    let put = NewCommand { submitter: commanded.clone(), kind: CommandKind::Pause, issued_by: text("op") };
+    let command = a.put_commands(&[put]).await.unwrap()[0];
+    give_back(&a, &open).await;
+    let mut expected = vec![open.clone(), commanded.clone()];
+    expected.sort();
+    assert_eq!(a.lanes_with_work(None, 10).await.unwrap(), expected);
+
+    confirm(&a, &open, id).await;
+    give_back(&a, &open).await;
+    assert_eq!(a.lanes_with_work(None, 10).await.unwrap(), from_ref(&commanded));
+    commit_done(&a, &commanded, |commit| {
+        commit.command_done(command, text("done"));
+    })
+    .await;
+    give_back(&a, &commanded).await;
+    assert_eq!(a.lanes_with_work(None, 10).await.unwrap(), []);
+}
+
+pub(super) async fn lanes_without_work_are_not_found(h: &dyn Harness) {
+    let a = h.node("a").await;
+    let (idle, canceled) = (lane(&a, 1).await, lane(&a, 2).await);
+    give_back(&a, &idle).await;
+    let id = accept(&a, &canceled, &["r"]).await[0];
+    a.cancel_queued(&[id]).await.unwrap();
+    assert_eq!(a.lanes_with_work(None, 10).await.unwrap(), []);
+}
+
+pub(super) async fn the_sweep_pages_in_the_order_of_submitters(h: &dyn Harness) {
+    let a = h.node("a").await;
+    let mut lanes = submitters(1..12);
+    register(&a, &lanes).await;
+    for lane in &lanes {
+        accept(&a, lane, &["r"]).await;
+    }
+    lanes.sort();
+    let mut found: Vec<SubmitterId> = Vec::new();
+    loop {
+        let page = a.lanes_with_work(found.last(), 4).await.unwrap();
+        assert!(page.len() <= 4);
+        if page.is_empty() {
+            break;
+        }
+        found.extend(page);
+    }
+    assert_eq!(found, lanes);
+}

@@ -1,0 +1,38 @@
+//! Everything that a store shows of a lane, to compare before with after.
+
+use gapless_domain::{Attempt, Event, EventBody, EventKind, ManagedTx, SubmitterId, Timestamp, TxId, TxState};
+
+use super::fixtures::{Node, events, view};
+use crate::contract::{LaneSnapshot, TxFilter};
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Trace {
+    pub(super) lane: LaneSnapshot,
+    pub(super) queue: Vec<ManagedTx>,
+    pub(super) records: Vec<ManagedTx>,
+    pub(super) attempts: Vec<Vec<Attempt>>,
+    pub(super) events: Vec<Event>,
+}
+
+/// As seen by the node that holds the lane.
+pub(super) async fn trace(node: &Node, lane: &SubmitterId) -> Trace {
+    let filter = TxFilter { submitter: Some(lane.clone()), limit: 1000, ..TxFilter::default() };
+    let records = node.list(&filter).await.unwrap();
+    let mut attempts = Vec::new();
+    for record in &records {
+        attempts.push(node.attempts(record.id).await.unwrap());
+    }
+    let mut events = events(node).await;
+    events.retain(|event| event.submitter == *lane);
+    let view = view(node, lane).await;
+    Trace { lane: LaneSnapshot { now: Timestamp::EPOCH, ..view.lane }, queue: view.queue, records, attempts, events }
+}
+
+/// An intent's events: number, kind and the state that each led to.
+pub(super) fn history(events: &[Event], id: TxId) -> Vec<(u32, EventKind, TxState)> {
+    let of = |event: &Event| match &event.body {
+        EventBody::Tx { tx_id, seq, kind, state } if *tx_id == id => Some((*seq, *kind, state.clone())),
+        _ => None,
+    };
+    events.iter().filter_map(of).collect()
+}

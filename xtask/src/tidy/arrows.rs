@@ -25,7 +25,8 @@ const EVERYBODYS_DEV: &str = "gapless-testbed";
 
 const RULES: &[Rule] = &[
     Rule { package: "gapless-domain", normal: &[], dev: &[] },
-    Rule { package: "gapless-store", normal: &["gapless-domain"], dev: &[] },
+    // Itself with the conformance suite, so that a plain `cargo test` runs the suite on the model.
+    Rule { package: "gapless-store", normal: &["gapless-domain"], dev: &["gapless-store"] },
     Rule { package: "gapless-store-postgres", normal: &["gapless-domain", "gapless-store"], dev: &[] },
     Rule { package: "gapless-store-sqlite", normal: &["gapless-domain", "gapless-store"], dev: &[] },
     Rule { package: "gapless-chain", normal: &["gapless-domain"], dev: &[] },

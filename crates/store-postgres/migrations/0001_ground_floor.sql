@@ -79,7 +79,7 @@ CREATE TABLE managed_tx (
     payload        JSONB NOT NULL,
     speed          TEXT NOT NULL CHECK (speed IN ('slow', 'standard', 'fast', 'instant')),
     valid_until    TIMESTAMPTZ,
-    metadata       JSONB,
+    metadata       JSON,  -- not JSONB: the caller's own text, kept as it came
     state          TEXT NOT NULL,
     sub_state      TEXT,
     nonce          BIGINT CHECK (nonce >= 0),

@@ -32,6 +32,7 @@ const ACCEPT: &str = "
         SELECT i.* FROM input i
         WHERE EXISTS (SELECT FROM submitter s WHERE s.submitter = i.submitter)
           AND NOT EXISTS (SELECT FROM submitter_nonce_cursor c WHERE c.submitter = i.submitter AND c.state = 'PROTECT')
+          AND NOT EXISTS (SELECT FROM archived_tx x WHERE x.tx_id = i.tx_id)
     ), fresh AS (
         INSERT INTO request_key (submitter, request_id, payload_hash, tx_id)
         SELECT submitter, request_id, payload_hash, tx_id FROM admitted
@@ -40,7 +41,7 @@ const ACCEPT: &str = "
         RETURNING submitter, request_id, tx_id
     ), queued AS (
         INSERT INTO managed_tx (tx_id, submitter, request_id, payload, speed, valid_until, metadata, state, detail, version)
-        SELECT a.tx_id, a.submitter, a.request_id, a.payload::jsonb, a.speed, a.valid_until, a.metadata::jsonb, 'QUEUED', '{}', 1
+        SELECT a.tx_id, a.submitter, a.request_id, a.payload::jsonb, a.speed, a.valid_until, a.metadata::json, 'QUEUED', '{}', 1
         FROM admitted a JOIN fresh f ON (f.submitter, f.request_id, f.tx_id) = (a.submitter, a.request_id, a.tx_id)
         ORDER BY a.place
         RETURNING tx_id, submitter
@@ -53,8 +54,9 @@ const ACCEPT: &str = "
 /// Why the others did not come back. A statement of its own: within the first, a key that another node was just inserting
 /// would still be invisible.
 const EXPLAIN: &str = "
-    SELECT k.tx_id, k.payload_hash, s.submitter IS NOT NULL AS known, c.state = 'PROTECT' AS protected, c.protect_code, c.protect_detail
-    FROM unnest($1::text[], $2::text[]) WITH ORDINALITY AS i (submitter, request_id, place)
+    SELECT k.tx_id, k.payload_hash, s.submitter IS NOT NULL AS known, c.state = 'PROTECT' AS protected, c.protect_code, c.protect_detail,
+           EXISTS (SELECT FROM archived_tx x WHERE x.tx_id = i.tx_id) AS id_in_use
+    FROM unnest($1::text[], $2::text[], $3::uuid[]) WITH ORDINALITY AS i (submitter, request_id, tx_id, place)
     LEFT JOIN request_key k ON (k.submitter, k.request_id) = (i.submitter, i.request_id)
     LEFT JOIN submitter s ON s.submitter = i.submitter
     LEFT JOIN submitter_nonce_cursor c ON c.submitter = i.submitter
@@ -193,8 +195,9 @@ async fn insert(session: &Session, batch: &[&NewIntent]) -> Result<HashMap<Uuid,
 async fn explain(session: &Session, batch: &[&NewIntent]) -> Result<Vec<Row>, tokio_postgres::Error> {
     let submitters: Vec<&str> = batch.iter().map(|new| new.intent.submitter().as_str()).collect();
     let requests: Vec<&str> = batch.iter().map(|new| new.intent.request_id().as_str()).collect();
+    let ids: Vec<Uuid> = batch.iter().map(|new| new.id.uuid()).collect();
     let statement = session.prepared(EXPLAIN).await?;
-    session.client().query(&statement, &[&submitters, &requests]).await
+    session.client().query(&statement, &[&submitters, &requests, &ids]).await
 }
 
 /// A known request is answered whatever its lane is doing. None: the obstacle is gone, try again.
@@ -210,6 +213,9 @@ fn verdict(new: &NewIntent, row: &Row) -> Result<Option<Accepted>, StoreError> {
     if get::<Option<bool>>(row, "protected")? == Some(true) {
         let protection = protection(get(row, "protect_code")?, get(row, "protect_detail")?)?;
         return Ok(Some(Accepted::Protected(protection)));
+    }
+    if get::<bool>(row, "id_in_use")? {
+        return Ok(Some(Accepted::Refused(format!("the id {} is in use", new.id))));
     }
     Ok(None)
 }

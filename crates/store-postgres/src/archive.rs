@@ -12,7 +12,7 @@ use crate::store::PgStore;
 const MOVE: &str = "
     WITH old AS (
         SELECT tx_id FROM managed_tx t
-        WHERE ended_at <= clock_timestamp() - $1 * interval '1 microsecond'
+        WHERE ended_at <= clock_timestamp() - $1::bigint * interval '1 microsecond'
           AND NOT EXISTS (
               SELECT FROM tx_event e, event_consumer c WHERE e.tx_id = t.tx_id AND (e.xid, e.id) > (c.xid, c.id))
         ORDER BY ended_at LIMIT $2 FOR UPDATE SKIP LOCKED

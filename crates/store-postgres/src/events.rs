@@ -23,7 +23,7 @@ const FIRST_CLAIM: &str = "
     ON CONFLICT (name) DO NOTHING";
 
 const CLAIM: &str = "
-    UPDATE event_consumer SET owner_node = $2, locked_until = clock_timestamp() + $3 * interval '1 microsecond'
+    UPDATE event_consumer SET owner_node = $2, locked_until = clock_timestamp() + $3::bigint * interval '1 microsecond'
     WHERE name = $1 AND (owner_node = $2 OR locked_until <= clock_timestamp())
     RETURNING xid::text AS xid, id";
 

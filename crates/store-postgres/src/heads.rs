@@ -66,7 +66,7 @@ fn merge(kept: Option<&Head>, head: &Head) -> (HeadVerdict, Option<BlockRef>) {
     match head.finalized {
         Some(new) if new.number == old.number && new.hash != old.hash => (HeadVerdict::FinalDiffers(*kept), Some(old)),
         Some(new) if new.number >= old.number => (HeadVerdict::Saved, Some(new)),
-        Some(_) => (HeadVerdict::FinalIsNewer(*kept), Some(old)),
+        Some(_) => (HeadVerdict::FinalIsNewer(Head { finalized: Some(old), ..*head }), Some(old)),
         None => (HeadVerdict::Saved, Some(old)),
     }
 }

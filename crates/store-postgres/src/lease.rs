@@ -17,7 +17,7 @@ use crate::store::PgStore;
 /// A lease that was never held begins at token 1. If it exists, nothing happens.
 const FIRST: &str = "
     INSERT INTO submitter_lease (submitter, owner_node, fencing_token, expires_at)
-    SELECT s, $2, 1, clock_timestamp() + $3 * interval '1 microsecond' FROM unnest($1::text[]) AS s ORDER BY s COLLATE \"C\"
+    SELECT s, $2, 1, clock_timestamp() + $3::bigint * interval '1 microsecond' FROM unnest($1::text[]) AS s ORDER BY s COLLATE \"C\"
     ON CONFLICT (submitter) DO NOTHING";
 
 /// $3 is the duration, $4 the skew. A lease that seems to last longer than any we grant was granted by a server whose clock
@@ -26,42 +26,42 @@ const TAKE: &str = "
     WITH free AS (
         SELECT submitter,
                owner_node = $2 AND expires_at > clock_timestamp()
-                   AND expires_at <= clock_timestamp() + ($3 + $4) * interval '1 microsecond' AS mine
+                   AND expires_at <= clock_timestamp() + ($3::bigint + $4::bigint) * interval '1 microsecond' AS mine
         FROM submitter_lease
         WHERE submitter = ANY($1)
           AND (owner_node = $2
-               OR expires_at <= clock_timestamp() - $4 * interval '1 microsecond'
-               OR expires_at > clock_timestamp() + ($3 + $4) * interval '1 microsecond')
+               OR expires_at <= clock_timestamp() - $4::bigint * interval '1 microsecond'
+               OR expires_at > clock_timestamp() + ($3::bigint + $4::bigint) * interval '1 microsecond')
         ORDER BY submitter FOR NO KEY UPDATE SKIP LOCKED
     )
     UPDATE submitter_lease l
     SET owner_node = $2, fencing_token = l.fencing_token + CASE WHEN f.mine THEN 0 ELSE 1 END,
-        expires_at = clock_timestamp() + $3 * interval '1 microsecond', updated_at = clock_timestamp()
+        expires_at = clock_timestamp() + $3::bigint * interval '1 microsecond', updated_at = clock_timestamp()
     FROM free f WHERE l.submitter = f.submitter
     RETURNING l.submitter, l.fencing_token";
 
 const HELD_BY_OTHERS: &str = "
     SELECT submitter FROM submitter_lease
     WHERE submitter = ANY($1) AND owner_node <> $2
-      AND expires_at > clock_timestamp() - $4 * interval '1 microsecond'
-      AND expires_at <= clock_timestamp() + ($3 + $4) * interval '1 microsecond'";
+      AND expires_at > clock_timestamp() - $4::bigint * interval '1 microsecond'
+      AND expires_at <= clock_timestamp() + ($3::bigint + $4::bigint) * interval '1 microsecond'";
 
 const RENEW: &str = "
     WITH mine AS (
         SELECT submitter FROM submitter_lease
         WHERE owner_node = $1 AND expires_at > clock_timestamp()
-          AND expires_at <= clock_timestamp() + ($2 + $3) * interval '1 microsecond'
+          AND expires_at <= clock_timestamp() + ($2::bigint + $3::bigint) * interval '1 microsecond'
         ORDER BY submitter FOR NO KEY UPDATE SKIP LOCKED
     )
     UPDATE submitter_lease l
-    SET expires_at = clock_timestamp() + $2 * interval '1 microsecond', updated_at = clock_timestamp()
+    SET expires_at = clock_timestamp() + $2::bigint * interval '1 microsecond', updated_at = clock_timestamp()
     FROM mine m WHERE l.submitter = m.submitter AND l.owner_node = $1
     RETURNING l.submitter, l.fencing_token";
 
 const STILL_MINE: &str = "
     SELECT submitter, fencing_token FROM submitter_lease
     WHERE owner_node = $1 AND expires_at > clock_timestamp()
-      AND expires_at <= clock_timestamp() + ($2 + $3) * interval '1 microsecond'";
+      AND expires_at <= clock_timestamp() + ($2::bigint + $3::bigint) * interval '1 microsecond'";
 
 /// Not the same row as any other process writes, and touched by the writer of this one only for moments.
 const ALIVE: &str = "UPDATE node SET seen_at = clock_timestamp() WHERE owner_node = $1 RETURNING canary";

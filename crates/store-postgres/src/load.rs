@@ -17,7 +17,7 @@ const LOCK: &str = "
     SELECT l.submitter FROM submitter_lease l
     JOIN unnest($1::text[], $2::bigint[]) AS w (submitter, token) ON w.submitter = l.submitter
     WHERE l.owner_node = $3 AND l.fencing_token = w.token AND l.expires_at > clock_timestamp()
-      AND l.expires_at <= clock_timestamp() + $4 * interval '1 microsecond'
+      AND l.expires_at <= clock_timestamp() + $4::bigint * interval '1 microsecond'
     ORDER BY l.submitter FOR NO KEY UPDATE OF l";
 
 const CURSORS: &str = "

@@ -177,7 +177,7 @@ pub(crate) fn system_time(timestamp: Timestamp) -> SystemTime {
     time.unwrap_or(UNIX_EPOCH)
 }
 
-/// A span as whole microseconds, which is how intervals are passed: `$1 * interval '1 microsecond'`.
+/// A span as whole microseconds, which is how intervals are passed: `$1::bigint * interval '1 microsecond'`.
 pub(crate) fn micros(span: Duration) -> i64 {
     i64::try_from(span.as_micros()).unwrap_or(i64::MAX)
 }

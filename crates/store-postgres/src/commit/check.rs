@@ -117,7 +117,7 @@ fn check_slots<'a>(commit: &'a LaneCommit, facts: &Facts) -> Result<HashMap<i64,
         let nonce = signed(nonce.get());
         fresh.contains_key(&nonce) || facts.slots.contains_key(&(lane.to_owned(), nonce))
     };
-    let mut hashes: HashMap<Vec<u8>, i64> = HashMap::new();
+    let mut hashes = HashSet::new();
     let mut ordinals = HashSet::new();
     for attempt in commit.attempts() {
         let nonce = signed(attempt.nonce.get());
@@ -126,14 +126,14 @@ fn check_slots<'a>(commit: &'a LaneCommit, facts: &Facts) -> Result<HashMap<i64,
         let clash = facts.ordinals.contains(&(lane.to_owned(), nonce, ordinal))
             || facts.hashes.contains_key(&(lane.to_owned(), hash.clone()))
             || !ordinals.insert((nonce, ordinal))
-            || hashes.insert(hash, nonce).is_some();
+            || !hashes.insert(hash);
         if clash || !bound(attempt.nonce) {
             return Err(conflict(attempt.nonce));
         }
     }
+    // Nothing can have been sent that was not durable before, so attempts of this very commit do not count.
     for report in commit.reports() {
-        let hash = report.hash.to_vec();
-        let known = hashes.get(&hash).or_else(|| facts.hashes.get(&(lane.to_owned(), hash.clone())));
+        let known = facts.hashes.get(&(lane.to_owned(), report.hash.to_vec()));
         if known != Some(&signed(report.nonce.get())) {
             return Err(conflict(report.nonce));
         }

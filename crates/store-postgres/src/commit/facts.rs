@@ -22,7 +22,7 @@ const LOCK_LEASES: &str = "
     SELECT l.submitter FROM submitter_lease l
     JOIN unnest($1::text[], $2::bigint[]) AS w (submitter, token) ON w.submitter = l.submitter
     WHERE l.owner_node = $3 AND l.fencing_token = w.token AND l.expires_at > clock_timestamp()
-      AND l.expires_at <= clock_timestamp() + $4 * interval '1 microsecond'
+      AND l.expires_at <= clock_timestamp() + $4::bigint * interval '1 microsecond'
     ORDER BY l.submitter FOR NO KEY UPDATE OF l SKIP LOCKED";
 
 /// Without a lock: what was skipped above but still is ours comes into the next flush; the rest is fenced.
@@ -30,7 +30,7 @@ const HELD_LEASES: &str = "
     SELECT l.submitter FROM submitter_lease l
     JOIN unnest($1::text[], $2::bigint[]) AS w (submitter, token) ON w.submitter = l.submitter
     WHERE l.owner_node = $3 AND l.fencing_token = w.token AND l.expires_at > clock_timestamp()
-      AND l.expires_at <= clock_timestamp() + $4 * interval '1 microsecond'";
+      AND l.expires_at <= clock_timestamp() + $4::bigint * interval '1 microsecond'";
 
 const RAISE_CANARY: &str = "
     UPDATE node SET canary = canary + 1, seen_at = clock_timestamp() WHERE owner_node = $1

@@ -131,13 +131,12 @@ impl Writer {
             }
             Ok(Err(error)) => match blame(&error) {
                 Blame::Row => {
+                    // The COMMIT behind it has ended the transaction.
                     self.session = Some(session);
                     Err(Fault::Row(text(&error)))
                 }
-                Blame::Server => {
-                    self.session = Some(session);
-                    Err(Fault::NotCommitted(unavailable(error)))
-                }
+                // Perhaps before the COMMIT was sent; closing the connection ends the transaction in any case.
+                Blame::Server => Err(Fault::NotCommitted(unavailable(error))),
                 Blame::Connection => Err(Fault::Unknown(lost(Box::new(error)))),
             },
             Err(_) => Err(Fault::Unknown(lost(Box::new(TimedOut("the second flight of a commit"))))),

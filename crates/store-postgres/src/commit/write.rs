@@ -22,7 +22,7 @@ use crate::store::PgStore;
 const EXTEND_LEASES: &str = "
     WITH w AS (
         UPDATE submitter_lease l
-        SET expires_at = clock_timestamp() + $4 * interval '1 microsecond', updated_at = clock_timestamp()
+        SET expires_at = clock_timestamp() + $4::bigint * interval '1 microsecond', updated_at = clock_timestamp()
         FROM unnest($1::text[], $2::bigint[]) AS i (submitter, token)
         WHERE l.submitter = i.submitter AND l.fencing_token = i.token AND l.owner_node = $3
         RETURNING 1
@@ -33,7 +33,7 @@ const WRITE_CURSORS: &str = "
         INSERT INTO submitter_nonce_cursor AS c
             (submitter, next_nonce, chain_nonce, final_nonce, state, protect_code, protect_detail, paused, version,
              event_seq, epoch, fencing_token, updated_at)
-        SELECT i.*, $13 FROM unnest($1::text[], $2::bigint[], $3::bigint[], $4::bigint[], $5::text[], $6::text[], $7::text[],
+        SELECT i.*, $13::timestamptz FROM unnest($1::text[], $2::bigint[], $3::bigint[], $4::bigint[], $5::text[], $6::text[], $7::text[],
             $8::boolean[], $9::bigint[], $10::bigint[], $11::bigint[], $12::bigint[]) AS i
         ON CONFLICT (submitter) DO UPDATE SET
             next_nonce = excluded.next_nonce, chain_nonce = excluded.chain_nonce, final_nonce = excluded.final_nonce,
@@ -46,13 +46,14 @@ const WRITE_CURSORS: &str = "
 
 const BIND_SLOTS: &str = "
     INSERT INTO slot (submitter, nonce, kind, tx_id, fencing_token, bound_at)
-    SELECT i.*, $6 FROM unnest($1::text[], $2::bigint[], $3::text[], $4::uuid[], $5::bigint[]) AS i";
+    SELECT i.*, $6::timestamptz FROM unnest($1::text[], $2::bigint[], $3::text[], $4::uuid[], $5::bigint[]) AS i";
 
 const CHANGE_TXS: &str = "
     WITH w AS (
         UPDATE managed_tx t
         SET state = i.state, sub_state = i.sub_state, nonce = i.nonce, detail = i.detail::jsonb, version = i.to_version,
-            fencing_token = i.token, updated_at = $10, ended_at = CASE WHEN i.ended THEN $10 END
+            fencing_token = i.token, updated_at = $10::timestamptz,
+            ended_at = CASE WHEN i.ended THEN $10::timestamptz END
         FROM unnest($1::uuid[], $2::integer[], $3::integer[], $4::text[], $5::text[], $6::bigint[], $7::text[], $8::boolean[],
             $9::bigint[]) AS i (tx_id, from_version, to_version, state, sub_state, nonce, detail, ended, token)
         WHERE t.tx_id = i.tx_id AND t.version = i.from_version AND t.fencing_token <= i.token AND t.ended_at IS NULL
@@ -62,7 +63,7 @@ const CHANGE_TXS: &str = "
 const ADD_ATTEMPTS: &str = "
     WITH w AS (
         INSERT INTO tx_attempt (submitter, nonce, ordinal, kind, hash, raw, fees, fencing_token, created_at, tx_id)
-        SELECT i.submitter, i.nonce, i.ordinal, i.kind, i.hash, i.raw, i.fees::jsonb, i.token, $9, coalesce(s.tx_id, r.tx_id)
+        SELECT i.submitter, i.nonce, i.ordinal, i.kind, i.hash, i.raw, i.fees::jsonb, i.token, $9::timestamptz, coalesce(s.tx_id, r.tx_id)
         FROM unnest($1::text[], $2::bigint[], $3::smallint[], $4::text[], $5::bytea[], $6::bytea[], $7::text[], $8::bigint[])
             AS i (submitter, nonce, ordinal, kind, hash, raw, fees, token)
         JOIN slot s ON (s.submitter, s.nonce) = (i.submitter, i.nonce)
@@ -73,7 +74,7 @@ const ADD_ATTEMPTS: &str = "
 const REPORT_SENDS: &str = "
     WITH w AS (
         UPDATE tx_attempt a
-        SET sends = a.sends + i.times, last_sent_at = $7, last_outcome = i.outcome, last_text = i.text, fencing_token = i.token
+        SET sends = a.sends + i.times, last_sent_at = $7::timestamptz, last_outcome = i.outcome, last_text = i.text, fencing_token = i.token
         FROM unnest($1::text[], $2::bytea[], $3::integer[], $4::text[], $5::text[], $6::bigint[])
             AS i (submitter, hash, times, outcome, text, token)
         WHERE (a.submitter, a.hash) = (i.submitter, i.hash) AND a.fencing_token <= i.token
@@ -102,13 +103,13 @@ const WRITE_RESERVATIONS: &str = "
 
 /// One that was done before stays as it was.
 const FINISH_COMMANDS: &str = "
-    UPDATE lane_command c SET done_at = $4, result = i.result
+    UPDATE lane_command c SET done_at = $4::timestamptz, result = i.result
     FROM unnest($1::text[], $2::bigint[], $3::text[]) AS i (submitter, id, result)
     WHERE c.id = i.id AND c.submitter = i.submitter AND c.done_at IS NULL";
 
 const TELL_EVENTS: &str = "
     INSERT INTO tx_event (submitter, tx_id, seq, kind, state, nonce, detail, text, at)
-    SELECT submitter, tx_id, seq, kind, state, nonce, detail::jsonb, text, $9
+    SELECT submitter, tx_id, seq, kind, state, nonce, detail::jsonb, text, $9::timestamptz
     FROM unnest($1::text[], $2::uuid[], $3::bigint[], $4::text[], $5::text[], $6::bigint[], $7::text[], $8::text[])
         WITH ORDINALITY AS i (submitter, tx_id, seq, kind, state, nonce, detail, text, place)
     ORDER BY place";

@@ -13,22 +13,13 @@ const MIGRATION_LOCK: i64 = 0x6761_706c_6573_73;
 
 /// Brings the schema up to date, or, if that is not wanted, says what is missing.
 pub(crate) async fn ensure(client: &Client, migrate: bool) -> Result<(), StoreError> {
-    client
-        .batch_execute(
-            "CREATE TABLE IF NOT EXISTS schema_migration (
-                 version BIGINT PRIMARY KEY, name TEXT NOT NULL, checksum BIGINT NOT NULL,
-                 applied_at TIMESTAMPTZ NOT NULL DEFAULT clock_timestamp())",
-        )
-        .await
-        .or_else(|error| if raced(&error) { Ok(()) } else { Err(error) })
-        .map_err(unavailable)?;
     let missing = pending(MIGRATIONS, &applied(client).await?)?.steps;
     if missing.is_empty() {
         return Ok(());
     }
     if !migrate {
         let known = MIGRATIONS.last().map_or(0, |migration| migration.version);
-        let found = known - i64::try_from(missing.len()).unwrap_or(known);
+        let found = missing.first().map_or(known, |first| first.version - 1);
         return Err(StoreError::SchemaIsOlder { found, known });
     }
     client.execute("SELECT pg_advisory_lock($1)", &[&MIGRATION_LOCK]).await.map_err(unavailable)?;
@@ -39,6 +30,14 @@ pub(crate) async fn ensure(client: &Client, migrate: bool) -> Result<(), StoreEr
 
 /// Under the lock: another node may have been quicker, so what is missing is asked again.
 async fn apply_missing(client: &Client) -> Result<(), StoreError> {
+    client
+        .batch_execute(
+            "CREATE TABLE IF NOT EXISTS schema_migration (
+                 version BIGINT PRIMARY KEY, name TEXT NOT NULL, checksum BIGINT NOT NULL,
+                 applied_at TIMESTAMPTZ NOT NULL DEFAULT clock_timestamp())",
+        )
+        .await
+        .map_err(unavailable)?;
     for migration in pending(MIGRATIONS, &applied(client).await?)?.steps {
         tracing::info!(version = migration.version, name = migration.name, "applying migration");
         let name = migration.name.replace('\'', "''");
@@ -56,16 +55,16 @@ async fn apply_missing(client: &Client) -> Result<(), StoreError> {
     Ok(())
 }
 
+/// A database without the table has nothing yet. It is not created here: whoever only serves may not have the right to.
 async fn applied(client: &Client) -> Result<Vec<(i64, i64)>, StoreError> {
+    let table =
+        client.query_one("SELECT to_regclass('schema_migration') IS NOT NULL", &[]).await.map_err(unavailable)?;
+    if !table.get::<_, bool>(0) {
+        return Ok(Vec::new());
+    }
     let rows = client
         .query("SELECT version, checksum FROM schema_migration ORDER BY version", &[])
         .await
         .map_err(unavailable)?;
     Ok(rows.iter().map(|row| (row.get(0), row.get(1))).collect())
-}
-
-/// Two nodes that start on an empty database at once both try to create the table; IF NOT EXISTS does not cover that.
-fn raced(error: &tokio_postgres::Error) -> bool {
-    use tokio_postgres::error::SqlState;
-    matches!(error.code(), Some(code) if *code == SqlState::UNIQUE_VIOLATION || *code == SqlState::DUPLICATE_TABLE)
 }

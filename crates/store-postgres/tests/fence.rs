@@ -10,13 +10,10 @@ mod support;
 use std::sync::Arc;
 use std::time::Duration;
 
-use gapless_domain::{LaneCommit, Lease, SubmitterId};
-use gapless_store::conformance::fixtures as f;
-use gapless_store::{Acquired, CommitVerdict, Committed, Loaded, NewSubmitter, Store, StoreError};
+use gapless_store::{Acquired, CommitVerdict, Store};
 use gapless_store_postgres::{PgOptions, PgStore};
 use support::proxy::{Action, Proxy};
-use support::{Database, TERMS};
-use tokio::task::JoinHandle;
+use support::{Database, Scene, TERMS, take_over};
 use tokio_postgres::Client;
 
 /// Past the lease and the skew.
@@ -117,14 +114,16 @@ async fn the_seeds_fence_lets_an_uncommitted_write_land_after_the_takeover() {
 struct Stage {
     db: Database,
     proxy: Proxy,
-    old: Arc<PgStore>,
+    old: Scene,
     new: Arc<PgStore>,
-    lane: SubmitterId,
 }
 
 impl Stage {
     async fn set() -> Self {
-        let mut db = Database::shared().await;
+        Self::on(Database::shared().await).await
+    }
+
+    async fn on(mut db: Database) -> Self {
         // The holes are about order, not about time-outs: nothing may be ended by the server while the stage is set.
         db.options = PgOptions {
             lock_timeout: Duration::from_secs(8),
@@ -132,43 +131,13 @@ impl Stage {
             ..db.options
         };
         let (proxy, url) = db.proxied().await;
-        let old = db.open_at(&url, "old").await;
+        let old = Scene::on(db.open_at(&url, "old").await, &["order-1"]).await;
         let new = db.open("new").await;
-        let lane = f::submitter(1);
-        old.register_submitters(&[NewSubmitter { id: lane.clone(), alias: None }]).await.unwrap();
-        old.accept(&[f::new_intent(&lane, "order-1")]).await.unwrap();
-        // Its statements are prepared before the moment that counts.
-        old.commit(&[]).await.unwrap();
-        Stage { db, proxy, old, new, lane }
-    }
-
-    async fn old_lease(&self) -> Lease {
-        held(self.old.acquire(std::slice::from_ref(&self.lane)).await)
-    }
-
-    /// A commit that binds the first intent.
-    async fn bind(&self, lease: &Lease) -> LaneCommit {
-        let view = f::view(&(Arc::clone(&self.old) as f::Node), &self.lane).await;
-        let mut commit = LaneCommit::new(lease);
-        commit.bind(&view.cursor, &view.queue[0], view.next_attempt()).unwrap();
-        commit
-    }
-
-    fn write(&self, commit: LaneCommit) -> JoinHandle<Result<Committed, StoreError>> {
-        let store = Arc::clone(&self.old);
-        tokio::spawn(async move { store.commit(&[commit]).await })
+        Stage { db, proxy, old, new }
     }
 
     async fn try_take_over(&self) -> Acquired {
-        self.new.acquire(std::slice::from_ref(&self.lane)).await.unwrap().remove(0)
-    }
-
-    /// How many nonces the new owner finds bound.
-    async fn bound_for(&self, lease: &Lease) -> usize {
-        match self.new.load_lanes(std::slice::from_ref(lease)).await.unwrap().remove(0) {
-            Loaded::Lane(lane) => lane.slots.len(),
-            Loaded::Fenced => panic!("a fresh lease is not fenced"),
-        }
+        self.new.acquire(std::slice::from_ref(&self.old.lane)).await.unwrap().remove(0)
     }
 }
 
@@ -176,105 +145,65 @@ impl Stage {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_expired_owner_does_not_pass_though_its_transaction_began_before() {
     let stage = Stage::set().await;
-    let lease = stage.old_lease().await;
-    let commit = stage.bind(&lease).await;
-    let lease = stage.old_lease().await;
+    let commit = stage.old.bind().await;
+    let token = commit.lease().token();
     let rule = stage.proxy.arm(b"BEGIN\0", Action::HoldAfter);
-    let write = stage.write(commit);
+    let write = stage.old.write(commit);
     rule.wait_until_seen().await;
     tokio::time::sleep(TERMS.duration).await;
     rule.release();
     assert_eq!(write.await.unwrap().unwrap().verdicts, [CommitVerdict::Fenced]);
-    let taken = held_one(stage.try_take_over_until_held().await);
-    assert!(taken.token() > lease.token());
-    assert_eq!(stage.bound_for(&taken).await, 0);
+    assert!(take_over(&stage.new, &stage.old.lane).await.token() > token);
+    assert_eq!(stage.old.bound_seen_by(&stage.new).await, 0);
 }
 
 /// proves N05
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_takeover_waits_for_a_write_that_waits_for_a_row() {
     let stage = Stage::set().await;
-    let lease = stage.old_lease().await;
-    let commit = stage.bind(&lease).await;
-    stage.old_lease().await;
+    let commit = stage.old.bind().await;
     let other = stage.db.raw().await;
     other.batch_execute("BEGIN; SELECT FROM managed_tx FOR UPDATE").await.unwrap();
-    let write = stage.write(commit);
+    let write = stage.old.write(commit);
     tokio::time::sleep(EXPIRED).await;
     assert_eq!(stage.try_take_over().await, Acquired::Busy, "the write holds the lease row");
     other.batch_execute("COMMIT").await.unwrap();
     assert_eq!(write.await.unwrap().unwrap().verdicts, [CommitVerdict::Done]);
-    let taken = held_one(stage.try_take_over_until_held().await);
-    assert_eq!(stage.bound_for(&taken).await, 1, "the new owner loads what the old one wrote");
+    take_over(&stage.new, &stage.old.lane).await;
+    assert_eq!(stage.old.bound_seen_by(&stage.new).await, 1, "the new owner loads what the old one wrote");
 }
 
 /// proves N05
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_database_that_defaults_to_repeatable_read_changes_nothing() {
-    let stage = Stage::set().await;
-    let raw = stage.db.raw().await;
-    raw.batch_execute(
-        "DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET default_transaction_isolation = ''repeatable read''',
-             current_database()); END $$",
-    )
-    .await
-    .unwrap();
-    let (_proxy, url) = stage.db.proxied().await;
-    let old = stage.db.open_at(&url, "old-too").await;
-    let lease = held(old.acquire(std::slice::from_ref(&stage.lane)).await);
-    let view = f::view(&(Arc::clone(&old) as f::Node), &stage.lane).await;
-    let mut commit = LaneCommit::new(&lease);
-    commit.bind(&view.cursor, &view.queue[0], view.next_attempt()).unwrap();
-    let lease = held(old.acquire(std::slice::from_ref(&stage.lane)).await);
-    let rule = _proxy.arm(b"BEGIN\0", Action::HoldAfter);
-    let writer = Arc::clone(&old);
-    let write = tokio::spawn(async move { writer.commit(&[commit]).await });
+    let db = Database::shared().await;
+    let set_default = "DO $$ BEGIN EXECUTE format(
+        'ALTER DATABASE %I SET default_transaction_isolation = ''repeatable read''', current_database()); END $$";
+    db.raw().await.batch_execute(set_default).await.unwrap();
+    let stage = Stage::on(db).await;
+    let commit = stage.old.bind().await;
+    let token = commit.lease().token();
+    let rule = stage.proxy.arm(b"BEGIN\0", Action::HoldAfter);
+    let write = stage.old.write(commit);
     rule.wait_until_seen().await;
-    tokio::time::sleep(EXPIRED).await;
-    let taken = held_one(stage.try_take_over_until_held().await);
-    assert!(taken.token() > lease.token());
+    assert!(take_over(&stage.new, &stage.old.lane).await.token() > token);
     rule.release();
     assert_eq!(write.await.unwrap().unwrap().verdicts, [CommitVerdict::Fenced]);
-    assert_eq!(stage.bound_for(&taken).await, 0);
+    assert_eq!(stage.old.bound_seen_by(&stage.new).await, 0);
 }
 
 /// proves N05
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_takeover_waits_for_a_write_that_is_not_committed_yet() {
     let stage = Stage::set().await;
-    let lease = stage.old_lease().await;
-    let commit = stage.bind(&lease).await;
-    stage.old_lease().await;
+    let commit = stage.old.bind().await;
     let rule = stage.proxy.arm(b"COMMIT\0", Action::HoldBefore);
-    let write = stage.write(commit);
+    let write = stage.old.write(commit);
     rule.wait_until_seen().await;
     tokio::time::sleep(EXPIRED).await;
     assert_eq!(stage.try_take_over().await, Acquired::Busy);
     rule.release();
     assert_eq!(write.await.unwrap().unwrap().verdicts, [CommitVerdict::Done]);
-    let taken = held_one(stage.try_take_over_until_held().await);
-    assert_eq!(stage.bound_for(&taken).await, 1);
-}
-
-impl Stage {
-    async fn try_take_over_until_held(&self) -> Acquired {
-        for _ in 0..100 {
-            match self.try_take_over().await {
-                Acquired::Held(lease) => return Acquired::Held(lease),
-                _ => tokio::time::sleep(Duration::from_millis(100)).await,
-            }
-        }
-        panic!("the lane was never free");
-    }
-}
-
-fn held(acquired: Result<Vec<Acquired>, StoreError>) -> Lease {
-    held_one(acquired.unwrap().remove(0))
-}
-
-fn held_one(acquired: Acquired) -> Lease {
-    match acquired {
-        Acquired::Held(lease) => lease,
-        other => panic!("not held: {other:?}"),
-    }
+    take_over(&stage.new, &stage.old.lane).await;
+    assert_eq!(stage.old.bound_seen_by(&stage.new).await, 1);
 }

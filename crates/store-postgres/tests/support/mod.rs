@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "each test binary uses its own part of this")]
 #![allow(
     clippy::unwrap_used,
+    clippy::panic,
     clippy::disallowed_methods,
     reason = "test support: it fails by panicking, and owns its own time"
 )]
@@ -14,11 +15,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use gapless_domain::{LeaseTerms, OwnerId};
-use gapless_store::Store;
-use gapless_store::conformance::Harness;
+use gapless_domain::{LaneCommit, Lease, LeaseTerms, OwnerId, SubmitterId};
+use gapless_store::conformance::{Harness, fixtures as f};
+use gapless_store::{Acquired, Committed, Store, StoreError};
 use gapless_store_postgres::{PgOptions, PgStore};
 use gapless_testbed::Postgres;
+use tokio::task::JoinHandle;
 use tokio_postgres::{Client, NoTls};
 use uuid::Uuid;
 
@@ -74,6 +76,55 @@ impl Database {
     pub(crate) async fn raw(&self) -> Client {
         connect(&self.url).await
     }
+}
+
+/// One lane with queued intents, held by a store: where most scenes begin.
+pub(crate) struct Scene {
+    pub(crate) store: Arc<PgStore>,
+    pub(crate) lane: SubmitterId,
+}
+
+impl Scene {
+    pub(crate) async fn on(store: Arc<PgStore>, requests: &[&str]) -> Self {
+        let lane = f::submitter(1);
+        let node: f::Node = Arc::clone(&store) as f::Node;
+        f::register(&node, std::slice::from_ref(&lane)).await;
+        f::accept(&node, &lane, requests).await;
+        // Its statements are prepared before the moment that counts.
+        store.commit(&[]).await.unwrap();
+        Scene { store, lane }
+    }
+
+    /// A commit that binds the first intent in line, under a fresh lease.
+    pub(crate) async fn bind(&self) -> LaneCommit {
+        let node: f::Node = Arc::clone(&self.store) as f::Node;
+        let lease = f::acquire(&node, &self.lane).await;
+        let view = f::view(&node, &self.lane).await;
+        let mut commit = LaneCommit::new(&lease);
+        commit.bind(&view.cursor, &view.queue[0], view.next_attempt()).unwrap();
+        commit
+    }
+
+    pub(crate) fn write(&self, commit: LaneCommit) -> JoinHandle<Result<Committed, StoreError>> {
+        let store = Arc::clone(&self.store);
+        tokio::spawn(async move { store.commit(&[commit]).await })
+    }
+
+    /// How many nonces are bound, as `node` finds it under a lease of its own.
+    pub(crate) async fn bound_seen_by(&self, node: &Arc<PgStore>) -> usize {
+        f::view(&(Arc::clone(node) as f::Node), &self.lane).await.lane.slots.len()
+    }
+}
+
+/// Tries again until the lane is free.
+pub(crate) async fn take_over(store: &PgStore, lane: &SubmitterId) -> Lease {
+    for _ in 0..200 {
+        match store.acquire(std::slice::from_ref(lane)).await.unwrap().remove(0) {
+            Acquired::Held(lease) => return lease,
+            _ => tokio::time::sleep(Duration::from_millis(50)).await,
+        }
+    }
+    panic!("the lane was never free");
 }
 
 #[async_trait]

@@ -37,6 +37,7 @@ pub(crate) enum Action {
 pub(crate) struct Proxy {
     pub(crate) port: u16,
     armed: Arc<Mutex<Option<Rule>>>,
+    upstream: Arc<Mutex<SocketAddr>>,
 }
 
 impl Proxy {
@@ -45,8 +46,11 @@ impl Proxy {
         let port = listener.local_addr().unwrap().port();
         let armed: Arc<Mutex<Option<Rule>>> = Arc::default();
         let rules = Arc::clone(&armed);
+        let upstream = Arc::new(Mutex::new(upstream));
+        let target = Arc::clone(&upstream);
         tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
+                let upstream = *target.lock().unwrap();
                 let Ok(server) = TcpStream::connect(upstream).await else { continue };
                 let (from_client, to_client) = client.into_split();
                 let (from_server, to_server) = server.into_split();
@@ -57,7 +61,12 @@ impl Proxy {
                 });
             }
         });
-        Proxy { port, armed }
+        Proxy { port, armed, upstream }
+    }
+
+    /// New connections lead to another server from now on, as after a failover.
+    pub(crate) fn lead_to(&self, port: u16) {
+        *self.upstream.lock().unwrap() = SocketAddr::from(([127, 0, 0, 1], port));
     }
 
     /// The next bytes with `needle` in them, on any connection, meet this.

@@ -1,0 +1,41 @@
+//! Events in the order of commits, on a server where transactions do not end in the order in which they began.
+
+#![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "a test")]
+
+mod support;
+
+use std::sync::Arc;
+
+use gapless_domain::{Event, EventBody, EventPosition};
+use gapless_store::Store;
+use gapless_store::conformance::fixtures as f;
+use support::Database;
+
+/// proves W07
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_event_that_commits_late_is_not_skipped() {
+    let db = Database::shared().await;
+    let store = db.open("a").await;
+    let node: f::Node = Arc::clone(&store) as f::Node;
+    let lane = f::lane(&node, 1).await;
+    let late = db.raw().await;
+    late.batch_execute("BEGIN").await.unwrap();
+    let insert = "INSERT INTO tx_event (submitter, seq, kind, text) VALUES ($1, 1, 'paused', 'late')";
+    late.execute(insert, &[&lane.as_str()]).await.unwrap();
+    let early = f::accept(&node, &lane, &["early"]).await[0];
+
+    // A reader that went by what is visible would take the early one now, and never look back.
+    let seen = store.read_events(EventPosition::default(), 10).await.unwrap();
+    assert_eq!(seen, []);
+    late.batch_execute("COMMIT").await.unwrap();
+
+    let mut seen: Vec<Event> = Vec::new();
+    while seen.len() < 2 {
+        let after = seen.last().map_or(EventPosition::default(), |event| event.position);
+        seen.extend(store.read_events(after, 1).await.unwrap());
+        f::pause().await;
+    }
+    assert!(matches!(seen[0].body, EventBody::Lane { seq: 1, .. }), "{seen:?}");
+    assert_eq!(f::intent_of(&seen[1]), Some(early));
+    assert!(seen[0].position < seen[1].position);
+}

@@ -1,0 +1,125 @@
+//! Servers that lost commits, and servers that may have.
+
+#![allow(clippy::unwrap_used, clippy::panic, clippy::disallowed_methods, clippy::print_stderr, reason = "a test")]
+
+mod support;
+
+use std::path::Path;
+use std::process::Command;
+use std::sync::Arc;
+use std::time::Duration;
+
+use gapless_domain::{Cursor, LaneCommit, NodeText, Nonce, OwnerId, ProtectCode, Protection};
+use gapless_store::conformance::fixtures as f;
+use gapless_store::{CommitVerdict, Store, StoreError};
+use gapless_store_postgres::PgStore;
+use gapless_testbed::{Error, Options, Postgres};
+use support::{Database, Scene, take_over};
+
+/// Every lane of a database that lost commits must go into PROTECT before it writes anything else.
+async fn assert_takes_notice(store: &Arc<PgStore>, scene: &Scene) {
+    let node: f::Node = Arc::clone(store) as f::Node;
+    take_over(store, &scene.lane).await;
+    let view = f::view(&node, &scene.lane).await;
+    assert!(view.lane.regressed);
+    let cursor: Cursor = view.lane.cursor.unwrap();
+    let lease = f::acquire(&node, &scene.lane).await;
+    let mut ordinary = LaneCommit::new(&lease);
+    ordinary.observe_counts(&cursor, Nonce::ZERO, Nonce::ZERO).unwrap();
+    assert_eq!(store.commit(&[ordinary]).await.unwrap().verdicts, [CommitVerdict::Regressed]);
+    let mut notice = LaneCommit::new(&lease);
+    let protection = Protection { code: ProtectCode::StoreRegressed, detail: NodeText::new("a failover") };
+    notice.protect(&cursor, protection).unwrap();
+    assert_eq!(store.commit(&[notice]).await.unwrap().verdicts, [CommitVerdict::Done]);
+    assert!(!f::view(&node, &scene.lane).await.lane.regressed);
+}
+
+/// A file-level copy of a stopped server, put back later: the same server, the same timeline, fewer commits.
+///
+/// proves O07
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_running_node_notices_a_server_that_was_set_back() {
+    let server = Postgres::start(Options::default()).unwrap();
+    let db = Database::on(&server.base_url()).await;
+    let scene = Scene::on(db.open("a").await, &["one", "two"]).await;
+    assert_eq!(scene.write(scene.bind().await).await.unwrap().unwrap().verdicts, [CommitVerdict::Done]);
+    let copy = server.data_dir().with_extension("copy");
+    server.stop_immediate().unwrap();
+    copy_folder(&server.data_dir(), &copy);
+    server.start_again().unwrap();
+
+    let commit = scene.bind().await;
+    assert_eq!(scene.write(commit).await.unwrap().unwrap().verdicts, [CommitVerdict::Done]);
+    server.stop_immediate().unwrap();
+    std::fs::remove_dir_all(server.data_dir()).unwrap();
+    copy_folder(&copy, &server.data_dir());
+    server.start_again().unwrap();
+
+    // Renewing notices it as well as committing does; nothing was sent in between.
+    let noticed = scene.store.renew().await;
+    assert!(matches!(noticed, Err(StoreError::Regressed(_))), "{noticed:?}");
+    let noticed = scene.store.commit(&[]).await;
+    assert!(matches!(noticed, Err(StoreError::Regressed(_))), "{noticed:?}");
+    // A process that begins now knows nothing of the lost commits, but the others have told the database.
+    assert_takes_notice(&db.open("b").await, &scene).await;
+}
+
+/// proves O07
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_promoted_standby_that_missed_a_commit_is_noticed_by_all() {
+    let primary = Postgres::start(Options::default()).unwrap();
+    let db = Database::on(&primary.base_url()).await;
+    let (proxy, url) = db.proxied().await;
+    let scene = Scene::on(db.open_at(&url, "a").await, &["one", "two"]).await;
+    assert_eq!(scene.write(scene.bind().await).await.unwrap().unwrap().verdicts, [CommitVerdict::Done]);
+    let standby = match Postgres::standby_of(&primary) {
+        Err(Error::MissingTool { .. }) => {
+            return eprintln!("this PostgreSQL comes without pg_basebackup, so there is no standby to promote");
+        }
+        standby => standby.unwrap(),
+    };
+    let standby_url = db.url.replace(&format!(":{}/", primary.port()), &format!(":{}/", standby.port()));
+    let on_standby = PgStore::open(&standby_url, OwnerId::new("reader", 1), db.options.clone()).await;
+    assert!(matches!(on_standby, Err(StoreError::ReadOnly(_))), "a standby is no authority: {on_standby:?}");
+    standby.stop_immediate().unwrap();
+    let lost = scene.write(scene.bind().await).await.unwrap().unwrap();
+    assert_eq!(lost.verdicts, [CommitVerdict::Done], "acknowledged by a server that is about to die");
+    primary.stop_immediate().unwrap();
+    standby.start_again().unwrap();
+    standby.promote().unwrap();
+    proxy.lead_to(standby.port());
+
+    let noticed = scene.store.commit(&[]).await;
+    assert!(matches!(noticed, Err(StoreError::Regressed(_))), "{noticed:?}");
+    let fresh = db.open_at(&url, "b").await;
+    assert_takes_notice(&fresh, &scene).await;
+}
+
+/// The standby that must confirm is away: the server says that the commit is only local, and we say so too.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_commit_that_was_not_replicated_is_told_until_one_is() {
+    let server = Postgres::start(Options::default()).unwrap();
+    let db = Database::on(&server.base_url()).await;
+    let scene = Scene::on(db.open("a").await, &["one"]).await;
+    let commit = scene.bind().await;
+    let admin = db.raw().await;
+    admin.batch_execute("SET synchronous_commit = local").await.unwrap();
+    admin.batch_execute("ALTER SYSTEM SET synchronous_standby_names = 'away'").await.unwrap();
+    admin.batch_execute("SELECT pg_reload_conf()").await.unwrap();
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    let write = scene.write(commit);
+    let cancel = "SELECT count(pg_cancel_backend(pid)) FROM pg_stat_activity WHERE wait_event = 'SyncRep'";
+    while admin.query_one(cancel, &[]).await.unwrap().get::<_, i64>(0) == 0 {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    let committed = write.await.unwrap().unwrap();
+    assert_eq!((committed.verdicts, committed.replicated), (vec![CommitVerdict::Done], false));
+    admin.batch_execute("ALTER SYSTEM RESET synchronous_standby_names").await.unwrap();
+    admin.batch_execute("SELECT pg_reload_conf()").await.unwrap();
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    assert!(scene.store.commit(&[]).await.unwrap().replicated);
+}
+
+fn copy_folder(from: &Path, to: &Path) {
+    assert!(Command::new("cp").arg("-a").arg(from).arg(to).status().unwrap().success());
+}

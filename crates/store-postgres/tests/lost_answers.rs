@@ -1,0 +1,90 @@
+//! Commits whose answer never came: each is read back before anybody may act on it.
+
+#![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "a test")]
+
+mod support;
+
+use std::time::Duration;
+
+use gapless_store::{CommitVerdict, Store, StoreError};
+use gapless_store_postgres::PgOptions;
+use support::proxy::Action;
+use support::{Database, Scene, take_over};
+
+/// proves S12
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_commit_that_went_through_is_found() {
+    let db = Database::shared().await;
+    let (proxy, url) = db.proxied().await;
+    let scene = Scene::on(db.open_at(&url, "a").await, &["r"]).await;
+    let commit = scene.bind().await;
+    let rule = proxy.arm(b"COMMIT\0", Action::CutAfter);
+    let committed = scene.write(commit).await.unwrap().unwrap();
+    rule.wait_until_seen().await;
+    assert_eq!(committed.verdicts, [CommitVerdict::Done]);
+    assert!(committed.replicated);
+    assert_eq!(scene.bound_seen_by(&scene.store).await, 1);
+}
+
+/// proves S12, N10
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_commit_that_never_arrived_used_no_nonce_and_can_be_repeated() {
+    let db = Database::shared().await;
+    let (proxy, url) = db.proxied().await;
+    let scene = Scene::on(db.open_at(&url, "a").await, &["r"]).await;
+    let commit = scene.bind().await;
+    proxy.arm(b"COMMIT\0", Action::CutBefore);
+    let lost = scene.write(commit.clone()).await.unwrap();
+    assert!(matches!(lost, Err(StoreError::Unavailable(_))), "{lost:?}");
+    assert_eq!(scene.bound_seen_by(&scene.store).await, 0);
+    assert_eq!(scene.write(commit).await.unwrap().unwrap().verdicts, [CommitVerdict::Done]);
+    assert_eq!(scene.bound_seen_by(&scene.store).await, 1);
+}
+
+/// The server still works on it when the node already asks: the answer waits for the work.
+///
+/// proves S12
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_commit_that_is_still_under_way_is_waited_for() {
+    let db = Database::shared().await;
+    let (proxy, url) = db.proxied().await;
+    let scene = Scene::on(db.open_at(&url, "a").await, &["r"]).await;
+    let commit = scene.bind().await;
+    proxy.arm(b"COMMIT\0", Action::CutThenDeliver(Duration::from_millis(700)));
+    assert_eq!(scene.write(commit).await.unwrap().unwrap().verdicts, [CommitVerdict::Done]);
+    assert_eq!(scene.bound_seen_by(&scene.store).await, 1);
+}
+
+/// proves S12
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_cannot_be_read_back_in_time_is_told_as_unknown() {
+    let mut db = Database::shared().await;
+    db.options = PgOptions { read_back_timeout: Duration::from_millis(300), ..db.options };
+    let (proxy, url) = db.proxied().await;
+    let scene = Scene::on(db.open_at(&url, "a").await, &["r"]).await;
+    let commit = scene.bind().await;
+    proxy.arm(b"COMMIT\0", Action::CutThenDeliver(Duration::from_millis(1_000)));
+    let lost = scene.write(commit).await.unwrap();
+    assert!(matches!(lost, Err(StoreError::OutcomeUnknown(_))), "{lost:?}");
+    // Loading the lane anew waits for the write, and shows what came of it.
+    assert_eq!(scene.bound_seen_by(&scene.store).await, 1);
+}
+
+/// A call that is given up half-way leaves nothing open behind it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_abandoned_commit_is_rolled_back_at_once() {
+    let db = Database::shared().await;
+    let (proxy, url) = db.proxied().await;
+    let scene = Scene::on(db.open_at(&url, "a").await, &["r"]).await;
+    let commit = scene.bind().await;
+    let rule = proxy.arm(b"COMMIT\0", Action::HoldBefore);
+    let write = scene.write(commit.clone());
+    rule.wait_until_seen().await;
+    write.abort();
+    assert!(write.await.unwrap_err().is_cancelled());
+    let other = db.open("b").await;
+    take_over(&other, &scene.lane).await;
+    assert_eq!(scene.bound_seen_by(&other).await, 0);
+    rule.release();
+    assert_eq!(scene.store.commit(&[commit]).await.unwrap().verdicts, [CommitVerdict::Fenced]);
+}

@@ -1,0 +1,125 @@
+//! The schema: how it gets there, what it refuses, and what it does not let pass even if the code would.
+
+#![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "a test")]
+
+mod support;
+
+use std::sync::Arc;
+
+use gapless_domain::OwnerId;
+use gapless_store::conformance::fixtures as f;
+use gapless_store::{Accepted, NewIntent, Store, StoreError, Wakeup};
+use gapless_store_postgres::{PgOptions, PgStore};
+use support::{Database, Scene};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_nodes_may_start_on_an_empty_database_at_once() {
+    let db = Arc::new(Database::shared().await);
+    let starts: Vec<_> = (0..8)
+        .map(|n| {
+            let db = Arc::clone(&db);
+            tokio::spawn(async move { db.open(&format!("node-{n}")).await })
+        })
+        .collect();
+    for start in starts {
+        start.await.unwrap();
+    }
+    let count = db.raw().await.query_one("SELECT count(*) FROM schema_migration", &[]).await.unwrap();
+    assert_eq!(count.get::<_, i64>(0), 1);
+}
+
+#[tokio::test]
+async fn a_schema_that_is_not_ours_is_refused_with_a_reason() {
+    let db = Database::shared().await;
+    let open = |migrate| {
+        let options = PgOptions { migrate, ..db.options.clone() };
+        let url = db.url.clone();
+        async move { PgStore::open(&url, OwnerId::new("a", uuid::Uuid::new_v4().as_u128()), options).await }
+    };
+    assert!(matches!(open(false).await, Err(StoreError::SchemaIsOlder { found: 0, known: 1 })));
+    open(true).await.unwrap();
+    open(false).await.unwrap();
+    let raw = db.raw().await;
+    raw.batch_execute("INSERT INTO schema_migration VALUES (2, 'from the future', 0)").await.unwrap();
+    assert!(matches!(open(true).await, Err(StoreError::SchemaIsNewer { found: 2, known: 1 })));
+    raw.batch_execute("DELETE FROM schema_migration WHERE version = 2; UPDATE schema_migration SET checksum = 0")
+        .await
+        .unwrap();
+    assert!(matches!(open(true).await, Err(StoreError::MigrationDiffers { version: 1 })));
+}
+
+#[tokio::test]
+async fn an_url_that_cannot_be_read_is_not_repeated() {
+    let opened = PgStore::open("postgres://me:secret@[", OwnerId::new("a", 1), PgOptions::default()).await;
+    let error = opened.unwrap_err().to_string();
+    assert!(!error.contains("secret"), "{error}");
+}
+
+/// proves N08
+#[tokio::test]
+async fn the_database_refuses_what_the_code_would_never_write() {
+    let db = Database::shared().await;
+    let scene = Scene::on(db.open("a").await, &["one", "two"]).await;
+    scene.write(scene.bind().await).await.unwrap().unwrap();
+    let raw = db.raw().await;
+    for wrong in [
+        "INSERT INTO slot (submitter, nonce, kind, fencing_token) SELECT submitter, nonce, 'fill', 1 FROM slot",
+        "INSERT INTO tx_attempt SELECT submitter, nonce, 7, tx_id, kind, hash, raw, fees, 0, NULL, NULL, NULL, 1 FROM tx_attempt",
+        "UPDATE managed_tx SET state = 'LOST'",
+        "UPDATE managed_tx SET state = 'ALLOCATED', sub_state = 'PENDING', fencing_token = 1 WHERE nonce IS NULL",
+        "UPDATE managed_tx SET nonce = 5 WHERE state = 'QUEUED'",
+        "UPDATE managed_tx SET sub_state = NULL WHERE state = 'ALLOCATED'",
+        "UPDATE managed_tx SET ended_at = now()",
+        "UPDATE managed_tx SET state = 'CONFIRMED', sub_state = NULL WHERE state = 'ALLOCATED'",
+        "UPDATE managed_tx SET fencing_token = 0 WHERE state = 'ALLOCATED'",
+        "UPDATE submitter_nonce_cursor SET state = 'PROTECT'",
+        "UPDATE submitter_nonce_cursor SET next_nonce = -1",
+        "UPDATE submitter_lease SET fencing_token = 0",
+        "INSERT INTO tx_event (submitter, tx_id, seq, kind, state, detail) SELECT submitter, tx_id, seq, kind, state, detail FROM tx_event",
+    ] {
+        let refused = raw.batch_execute(wrong).await;
+        let code = refused.expect_err(wrong).code().unwrap().code().to_owned();
+        assert!(code.starts_with("23"), "{wrong}: {code}");
+    }
+}
+
+/// A NUL is refused long before it comes here. If one comes all the same, it fails alone.
+///
+/// proves W08
+#[tokio::test]
+async fn a_nul_in_one_row_fails_that_row_alone() {
+    let db = Database::shared().await;
+    let store = db.open("a").await;
+    let lane = f::lane(&(Arc::clone(&store) as f::Node), 1).await;
+    let plain = f::intent(&lane, "nul");
+    let smuggled = gapless_domain::Intent::restore(
+        lane.clone(),
+        plain.request_id().clone(),
+        plain.payload().clone(),
+        plain.speed(),
+        None,
+        Some(gapless_domain::Metadata::restore("\"\0\"".to_owned())),
+    );
+    let bad = NewIntent { id: f::fresh_id(), intent: smuggled };
+    let batch = [f::new_intent(&lane, "before"), bad, f::new_intent(&lane, "after")];
+    let verdicts = store.accept(&batch).await.unwrap();
+    assert!(matches!(verdicts[1], Accepted::Refused(_)), "{verdicts:?}");
+    assert_eq!((&verdicts[0], &verdicts[2]), (&Accepted::New, &Accepted::New));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lost_wake_up_connection_comes_back_and_says_look_everywhere() {
+    let db = Database::shared().await;
+    let store = db.open("a").await;
+    let mut wakeups = store.wakeups();
+    assert_eq!(f::soon("the first look", wakeups.next()).await, Wakeup::Everywhere);
+    let end = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+               WHERE datname = current_database() AND query LIKE '%pg_backend_pid()%' AND pid <> pg_backend_pid()";
+    assert_eq!(db.raw().await.execute(end, &[]).await.unwrap(), 1);
+    assert_eq!(f::soon("the second look", wakeups.next()).await, Wakeup::Everywhere);
+    // And it works again.
+    let other = db.open("b").await;
+    let lane = f::lane(&(Arc::clone(&other) as f::Node), 1).await;
+    f::accept(&(Arc::clone(&other) as f::Node), &lane, &["r"]).await;
+    assert_eq!(f::soon("the wake-up", wakeups.next()).await, Wakeup::Lane(lane));
+}

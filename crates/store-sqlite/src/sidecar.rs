@@ -163,4 +163,15 @@ mod tests {
             assert_eq!(decode(&torn), None, "bit {bit}");
         }
     }
+
+    /// The first of two locks; SQLite's own is the second, and also holds when this file is removed.
+    #[test]
+    fn a_sidecar_is_held_by_one_at_a_time() {
+        let database = std::env::temp_dir().join(format!("gapless-sqlite-held-{}.db", std::process::id()));
+        let held = Sidecar::open(&database).unwrap();
+        assert!(matches!(Sidecar::open(&database), Err(StoreError::InUse(_))));
+        drop(held);
+        drop(Sidecar::open(&database).unwrap());
+        std::fs::remove_file(Sidecar::path_for(&database)).unwrap();
+    }
 }

@@ -163,7 +163,7 @@ async fn one_round(node: &Node, lanes: &[(usize, SubmitterId)], round: u64) -> V
             return said;
         }
     }
-    panic!("the machine is too slow to hold any lease")
+    panic!("{TOO_SLOW}")
 }
 
 /// What one lane does in one round: it follows from the state of the lane and the dice alone.

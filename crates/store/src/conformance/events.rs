@@ -102,7 +102,7 @@ pub(super) async fn readers_page_through_everything_in_one_order(h: &dyn Harness
     assert_eq!(a.read_events(EventPosition::default(), 0).await.unwrap(), []);
 }
 
-/// proves W03: a reader that only keeps its position misses nothing and sees each intent's events in order
+/// A reader that only keeps its position misses nothing, and sees each intent's events in order.
 pub(super) async fn a_reader_sees_each_event_once_while_many_write(h: &dyn Harness) {
     let mut writers = Vec::new();
     let reader = h.node("reader").await;
@@ -167,7 +167,7 @@ pub(super) async fn one_process_at_a_time_consumes(h: &dyn Harness) {
             assert_eq!((theirs, acked), (None, false));
             break;
         }
-        assert!(attempt < 20, "the machine is too slow to hold any claim");
+        assert!(attempt < 20, "{TOO_SLOW}");
     }
     assert!(!a.ack_events("nobody", EventPosition::default()).await.unwrap());
 }
@@ -208,7 +208,7 @@ async fn claim_and_ack(node: &Node, expected: &[Event]) -> Vec<Event> {
             return claimed;
         }
     }
-    panic!("the machine is too slow to hold any claim")
+    panic!("{TOO_SLOW}")
 }
 
 pub(super) async fn consumers_are_independent(h: &dyn Harness) {

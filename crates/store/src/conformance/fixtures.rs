@@ -21,6 +21,9 @@ pub type Node = Arc<dyn Store>;
 const PATIENCE: u32 = 400;
 const PAUSE: Duration = Duration::from_millis(10);
 
+/// Why a case gave up that needs two calls within one lease.
+pub const TOO_SLOW: &str = "the machine is too slow to hold any lease";
+
 /// The n-th submitter. Their addresses have no order, and letters of both cases.
 pub fn submitter(n: u64) -> SubmitterId {
     let hash = keccak256(format!("submitter {n}"));

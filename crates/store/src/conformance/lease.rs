@@ -9,8 +9,6 @@ use super::Harness;
 use super::fixtures::*;
 use crate::verdict::{Accepted, Acquired, CommitVerdict, Renewal};
 
-const TOO_SLOW: &str = "the machine is too slow to hold any lease";
-
 pub(super) async fn a_lane_that_nobody_held_is_taken_with_token_one(h: &dyn Harness) {
     let a = h.node("a").await;
     let lane = submitter(1);
@@ -43,24 +41,20 @@ pub(super) async fn another_node_waits_for_expiry_and_skew_and_raises_the_token(
     let (a, b) = (h.node("a").await, h.node("b").await);
     let (lane, terms) = (submitter(1), h.terms());
     let granted = Moment::of(&a, acquire(&a, &lane)).await;
-    let mut refused = 0;
+    let free_from = granted.from.saturating_add(terms.duration + terms.clock_skew);
+    let free_to = granted.to.saturating_add(terms.duration + terms.clock_skew);
+    // From here on the lease has expired, and only the skew keeps it; small steps, so that none jumps over that.
+    h.pass(terms.duration).await;
     let taken = loop {
         let asked = Moment::of(&b, try_acquire(&b, &lane)).await;
-        match asked.value {
-            Acquired::Held(lease) => {
-                let free = granted.from.saturating_add(terms.duration + terms.clock_skew);
-                assert!(asked.to > free, "taken over at {:?}, not free before {free:?}", asked.to);
-                break lease;
-            }
-            _ => refused += 1,
+        if let Acquired::Held(lease) = asked.value {
+            assert!(asked.to > free_from, "taken over at {:?}, not free before {free_from:?}", asked.to);
+            break lease;
         }
-        let free = granted.to.saturating_add(terms.duration + terms.clock_skew);
-        assert!(asked.from <= free, "still refused at {:?}, free since {free:?}", asked.from);
-        h.pass(terms.duration / 3).await;
+        assert!(asked.from <= free_to, "still refused at {:?}, free since {free_to:?}", asked.from);
+        h.pass(terms.clock_skew / 4 + Duration::from_millis(1)).await;
     };
-    assert!(refused > 0 || database_now(&b).await > granted.to.saturating_add(terms.duration));
     assert!(taken.token() > granted.value.token());
-    assert_eq!(try_acquire(&b, &lane).await, Acquired::Held(acquire(&b, &lane).await));
 }
 
 /// proves N02
@@ -91,15 +85,17 @@ pub(super) async fn no_two_nodes_hold_a_lane_at_one_database_time(h: &dyn Harnes
         token: FencingToken::new(0),
         takeovers: 0,
     };
-    let mut dice = Dice::new(20_26);
-    for _ in 0..60 {
+    let (duration, skew) = (h.terms().duration, h.terms().clock_skew);
+    let mut dice = Dice::new(2026);
+    for _ in 0..80 {
         let who = dice.below(3) as usize;
-        match dice.below(10) {
-            0..=3 => schedule.acquire(who).await,
-            4..=6 => schedule.write(who).await,
-            7 => schedule.release(who).await,
-            8 => h.pass(h.terms().duration.mul_f64(dice.below(100) as f64 / 100.0)).await,
-            _ => h.pass((h.terms().duration + h.terms().clock_skew).mul_f64(1.05) / (1 + dice.below(4) as u32)).await,
+        match dice.below(16) {
+            0..=6 => schedule.acquire(who).await,
+            7..=12 => schedule.write(who).await,
+            13 => schedule.release(who).await,
+            // Some time within a lease, or to where only the skew keeps it, or beyond.
+            14 => h.pass(duration.mul_f64(dice.below(100) as f64 / 100.0)).await,
+            _ => h.pass(duration + skew * dice.below(5) as u32 / 3).await,
         }
     }
     assert!(schedule.takeovers > 0, "nothing ever changed hands");

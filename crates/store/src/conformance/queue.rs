@@ -19,7 +19,6 @@ pub(super) async fn peek_gives_the_first_in_line_up_to_the_limit(h: &dyn Harness
     assert_eq!(queue.iter().map(|tx| tx.id).collect::<Vec<_>>(), ids[2..]);
 }
 
-/// proves N11: the store's part of it, an intent that comes back stands where it stood
 pub(super) async fn an_intent_that_lost_its_nonce_returns_to_its_place(h: &dyn Harness) {
     let a = h.node("a").await;
     let lane = lane(&a, 1).await;

@@ -198,6 +198,13 @@ pub(super) async fn steps_of_one_commit_see_each_other(h: &dyn Harness) {
     })
     .await;
     assert_refused(&a, &lane, release(nonce(0), "n0")).await;
+    let (z, seen) = (queue_external(&a, &lane, "z").await, view(&a, &lane).await);
+    let lent_twice = commit(&a, &lane, |commit| {
+        commit.bind_reserved(&seen.cursor, &z, reserve(nonce(2), &z, LONG)).unwrap();
+        commit.reservation(reserve(nonce(2), &x, LONG));
+    })
+    .await;
+    assert_eq!(lent_twice, CommitVerdict::Conflict(Conflict::Reservation(nonce(2))));
     assert_eq!(step(&a, &lane, release(nonce(0), "x")).await, CommitVerdict::Done);
 }
 

@@ -88,7 +88,7 @@ async fn ack(node: &Node, consumer: &str, upto: EventPosition) {
             return;
         }
     }
-    panic!("the machine is too slow to hold any claim")
+    panic!("{TOO_SLOW}")
 }
 
 pub(super) async fn archive_moves_up_to_its_limit_oldest_first(h: &dyn Harness) {

@@ -26,7 +26,7 @@ pub(super) async fn lanes_with_queued_work_are_found_until_somebody_holds_them(h
             assert_eq!(found, []);
             break;
         }
-        assert!(attempt < 20, "the machine is too slow to hold any lease");
+        assert!(attempt < 20, "{TOO_SLOW}");
     }
     h.pass(h.terms().duration + Duration::from_millis(1)).await;
     assert_eq!(b.lanes_with_work(None, 10).await.unwrap(), from_ref(&lane), "an expired lease");

@@ -40,6 +40,9 @@ impl Default for SqliteOptions {
 /// How many prepared statements are kept: more than there are in this crate.
 const STATEMENTS: usize = 128;
 
+/// Pages kept in memory. A batch that does not fit is written to the log twice.
+const CACHE_KIB: i64 = 64 * 1024;
+
 pub(crate) fn open(location: &Location, options: SqliteOptions) -> Result<Ledger, StoreError> {
     match location {
         Location::Memory => {
@@ -108,6 +111,8 @@ fn configure(sql: &Connection) -> Result<(), rusqlite::Error> {
     // A COMMIT that came back survives a power cut (P6).
     sql.pragma_update(None, "synchronous", "FULL")?;
     sql.pragma_update(None, "foreign_keys", true)?;
+    // A negative size is one in KiB, not in pages.
+    sql.pragma_update(None, "cache_size", -CACHE_KIB)?;
     // A damaged page is an error when it is read, not a wrong answer.
     sql.pragma_update(None, "cell_size_check", true)?;
     sql.pragma_update(None, "trusted_schema", false)?;

@@ -94,8 +94,8 @@ impl<Op, Out> Job<Op, Out> {
 }
 
 impl<Op: Weight, Out> Gathering<Op, Out> {
-    /// Flushes until there is nothing left to come, `limits.flushes` at once. Jobs that `flush` gives back go into the next
-    /// batch, before everything else.
+    /// Flushes until there is nothing left to come, `limits.flushes` at once. Jobs that `flush` gives back begin the next
+    /// batch of the same line; they do not go back to the others, who may be asleep over an empty channel.
     pub(crate) async fn run<F, Fut>(&self, flush: F)
     where
         F: Fn(Vec<Job<Op, Out>>) -> Fut,
@@ -118,13 +118,12 @@ impl<Op: Weight, Out> Gathering<Op, Out> {
         F: Fn(Vec<Job<Op, Out>>) -> Fut,
         Fut: Future<Output = Vec<Job<Op, Out>>>,
     {
-        while let Some(batch) = self.next_batch().await {
-            let again = flush(batch).await;
-            if !again.is_empty() {
-                let mut waiting = self.waiting.lock().await;
-                for job in again.into_iter().rev() {
-                    waiting.front.push_front(job);
-                }
+        let mut again = Vec::new();
+        loop {
+            let batch = if again.is_empty() { self.next_batch().await } else { Some(self.join_in(again)) };
+            match batch {
+                Some(batch) => again = flush(batch).await,
+                None => return,
             }
         }
     }
@@ -136,22 +135,38 @@ impl<Op: Weight, Out> Gathering<Op, Out> {
             let first = waiting.receiver.recv().await?;
             waiting.front.push_back(first);
         }
-        while waiting.front.len() < self.limits.items {
-            match waiting.receiver.try_recv() {
-                Ok(job) => waiting.front.push_back(job),
+        Some(waiting.take(&self.limits))
+    }
+
+    /// The same, behind jobs that come again. Whoever holds the lock waits for the first item, so there is none.
+    fn join_in(&self, mut again: Vec<Job<Op, Out>>) -> Vec<Job<Op, Out>> {
+        if again.len() < self.limits.items
+            && let Ok(mut waiting) = self.waiting.try_lock()
+        {
+            again.extend(waiting.take(&self.limits));
+        }
+        again
+    }
+}
+
+impl<Op: Weight, Out> Waiting<Op, Out> {
+    fn take(&mut self, limits: &BatchLimits) -> Vec<Job<Op, Out>> {
+        while self.front.len() < limits.items {
+            match self.receiver.try_recv() {
+                Ok(job) => self.front.push_back(job),
                 Err(_) => break,
             }
         }
         let (mut items, mut bytes, mut taken) = (0_usize, 0_usize, 0_usize);
-        for job in &waiting.front {
+        for job in &self.front {
             items = items.saturating_add(job.op.items());
             bytes = bytes.saturating_add(job.op.bytes());
-            if taken > 0 && (items > self.limits.items || bytes > self.limits.bytes) {
+            if taken > 0 && (items > limits.items || bytes > limits.bytes) {
                 break;
             }
             taken += 1;
         }
-        Some(waiting.front.drain(..taken).collect())
+        self.front.drain(..taken).collect()
     }
 }
 
@@ -238,9 +253,10 @@ mod tests {
         assert!(heaviest.load(Ordering::SeqCst) <= 50);
     }
 
+    /// Also when another line holds the lock and sleeps.
     #[tokio::test]
     async fn what_is_given_back_comes_again_first() {
-        let (entrance, gathering) = group_commit::<Number, usize>(limits());
+        let (entrance, gathering) = group_commit::<Number, usize>(BatchLimits { flushes: 3, ..limits() });
         let round = AtomicUsize::new(0);
         let flush = async |batch: Vec<Job<Number, usize>>| {
             let round = round.fetch_add(1, Ordering::SeqCst);

@@ -1,0 +1,67 @@
+//! Databases and intents to measure with.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use gapless_domain::{
+    Address, Amount, Bytes, EvmCall, Intent, IntentDraft, Limits, OwnerId, Payload, Speed, SubmitterId,
+};
+use gapless_store::{NewSubmitter, Store};
+use gapless_store_postgres::{PgOptions, PgStore};
+use gapless_testbed::Postgres;
+use tokio_postgres::{Client, NoTls};
+use uuid::Uuid;
+
+pub(crate) struct Fixture {
+    pub(crate) url: String,
+    pub(crate) store: Arc<PgStore>,
+    pub(crate) lanes: Vec<SubmitterId>,
+}
+
+impl Fixture {
+    pub(crate) async fn new() -> Self {
+        let base = Postgres::shared_url().unwrap();
+        let name = format!("bench_{}", Uuid::new_v4().simple());
+        let admin = connect(&format!("{base}/postgres")).await;
+        admin.batch_execute(&format!("CREATE DATABASE {name}")).await.unwrap();
+        let url = format!("{base}/{name}");
+        let owner = OwnerId::new("bench", Uuid::new_v4().as_u128());
+        let store = Arc::new(PgStore::open(&url, owner, PgOptions::default()).await.unwrap());
+        let lanes: Vec<SubmitterId> = (1..=64).map(submitter).collect();
+        let new: Vec<_> = lanes.iter().map(|id| NewSubmitter { id: id.clone(), alias: None }).collect();
+        store.register_submitters(&new).await.unwrap();
+        Fixture { url, store, lanes }
+    }
+}
+
+pub(crate) fn submitter(n: u64) -> SubmitterId {
+    let mut bytes = [0x5a; 20];
+    bytes[..8].copy_from_slice(&n.to_be_bytes());
+    format!("eip155:31337:{}", Address::from(bytes)).parse().unwrap()
+}
+
+/// A token transfer, which is what most intents are: 68 bytes of calldata.
+pub(crate) fn intent(lane: &SubmitterId) -> Intent {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    let call = EvmCall {
+        to: Some(Address::repeat_byte(0x11)),
+        value: Amount::ZERO,
+        data: Bytes::from(vec![0xa9; 68]),
+        ..EvmCall::default()
+    };
+    let draft = IntentDraft {
+        submitter: lane.clone(),
+        request_id: format!("order-{}", NEXT.fetch_add(1, Ordering::Relaxed)),
+        payload: Payload::Evm(call),
+        speed: Speed::Standard,
+        valid_until: None,
+        metadata: None,
+    };
+    Intent::new(draft, &Limits::default()).unwrap()
+}
+
+pub(crate) async fn connect(url: &str) -> Client {
+    let (client, connection) = tokio_postgres::connect(url, NoTls).await.unwrap();
+    tokio::spawn(connection);
+    client
+}

@@ -262,9 +262,8 @@ pub async fn read_all_events(node: &Node) -> Vec<Event> {
     loop {
         let after = all.last().map_or(EventPosition::default(), |event| event.position);
         let page = node.read_events(after, 50).await.unwrap();
-        if page.is_empty() {
-            return all;
-        }
+        let Some(first) = page.first() else { return all };
+        assert!(first.position > after, "an event was read twice");
         all.extend(page);
     }
 }

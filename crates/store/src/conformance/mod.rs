@@ -98,6 +98,7 @@ macro_rules! for_each_case {
             refusals {
                 a_stale_cursor_leaves_no_trace
                 an_intent_that_changed_meanwhile_leaves_no_trace
+                an_intent_changes_once_in_a_commit
                 another_lanes_intent_leaves_no_trace
                 a_nonce_is_bound_once_only
                 an_attempt_without_a_slot_leaves_no_trace

@@ -36,6 +36,7 @@ pub(super) async fn list_pages_newest_first(h: &dyn Harness) {
         let Some(last) = page.last() else { break };
         filter.before_seq = Some(last.seq);
         found.extend(page.iter().map(|tx| tx.id));
+        assert!(found.len() <= ids.len(), "an intent was listed twice");
     }
     assert_eq!(found, ids);
 }

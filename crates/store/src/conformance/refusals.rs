@@ -79,6 +79,24 @@ pub(super) async fn an_intent_that_changed_meanwhile_leaves_no_trace(h: &dyn Har
     assert_goes_on(&a, &lane).await;
 }
 
+/// Each change names the version that its row has before the commit, so a second one of the same intent cannot.
+pub(super) async fn an_intent_changes_once_in_a_commit(h: &dyn Harness) {
+    let a = h.node("a").await;
+    let lane = busy_lane(&a).await;
+    let mut holder = view(&a, &lane).await.lane.bound.remove(0);
+    let first = holder.change(Transition::Acknowledge).unwrap();
+    let twin = holder.change(Transition::AwaitFunds).unwrap();
+    holder.apply(&first, holder.updated_at);
+    let chained = holder.change(Transition::AwaitFunds).unwrap();
+    for second in [twin, chained] {
+        assert_refused(&a, &lane, Conflict::Tx(holder.id), |commit| {
+            commit.change(first.clone()).change(second.clone());
+        })
+        .await;
+    }
+    assert_goes_on(&a, &lane).await;
+}
+
 /// proves N10
 pub(super) async fn another_lanes_intent_leaves_no_trace(h: &dyn Harness) {
     let a = h.node("a").await;
@@ -137,10 +155,14 @@ pub(super) async fn an_attempt_that_exists_leaves_no_trace(h: &dyn Harness) {
         .await;
     }
     // Twice in one commit is once too often, too.
-    assert_refused(&a, &lane, Conflict::Slot(nonce(0)), |commit| {
-        commit.attempt(attempt(nonce(0), 1, "x")).attempt(attempt(nonce(0), 1, "y"));
-    })
-    .await;
+    let mut same_hash = attempt(nonce(0), 2, "x");
+    same_hash.hash = attempt(nonce(0), 1, "x").hash;
+    for twin in [attempt(nonce(0), 1, "y"), same_hash] {
+        assert_refused(&a, &lane, Conflict::Slot(nonce(0)), |commit| {
+            commit.attempt(attempt(nonce(0), 1, "x")).attempt(twin.clone());
+        })
+        .await;
+    }
     assert_goes_on(&a, &lane).await;
 }
 

@@ -81,6 +81,7 @@ pub(super) async fn the_sweep_pages_in_the_order_of_submitters(h: &dyn Harness) 
             break;
         }
         found.extend(page);
+        assert!(found.len() <= lanes.len(), "a lane was found twice");
     }
     assert_eq!(found, lanes);
 }

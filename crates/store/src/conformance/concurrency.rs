@@ -188,7 +188,6 @@ pub(super) async fn cancel_and_bind_at_once_have_one_winner(h: &dyn Harness) {
     assert_eq!(seen.lane.slots.len() as u64, seen.cursor.next_nonce.get(), "no nonce was lost");
 }
 
-/// proves W08: fenced batches of several nodes, each in its own order
 pub(super) async fn lanes_of_several_nodes_commit_side_by_side(h: &dyn Harness) {
     let mut tasks = Vec::new();
     for n in 0..3_u64 {

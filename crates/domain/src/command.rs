@@ -29,6 +29,13 @@ pub struct Command {
     pub issued_at: Timestamp,
 }
 
+/// What became of a command.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CommandStatus {
+    Open,
+    Done(NodeText),
+}
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CommandKind {
     Cancel { tx_id: TxId },

@@ -10,8 +10,11 @@ pub struct Cursor {
     pub next_nonce: Nonce,
     /// The account's count at the newest block that was read.
     pub chain_nonce: Nonce,
-    /// The account's count at a final block. Slots below it are closed.
+    /// The account's count at a final block.
     pub final_nonce: Nonce,
+    /// Every slot below is closed: its intent, if it has one, is terminal. A lane is loaded from here on; a final count
+    /// alone closes nothing, since what consumed the nonce may still have to be found (P4).
+    pub open_nonce: Nonce,
     pub state: LaneState,
     /// Set and cleared by an operator; apart from PROTECT, so that resuming does not clear that.
     pub paused: bool,
@@ -69,6 +72,7 @@ impl Cursor {
             next_nonce,
             chain_nonce: next_nonce,
             final_nonce: next_nonce,
+            open_nonce: next_nonce,
             state: LaneState::Idle,
             paused: false,
             version: 0,

@@ -69,9 +69,7 @@ impl LaneCommit {
 
     /// Binds the cursor's next nonce to an intent, with its signed transaction. Called again, it binds the nonce after.
     pub fn bind(&mut self, cursor: &Cursor, tx: &ManagedTx, attempt: NewAttempt) -> Result<&mut Self, CommitError> {
-        if tx.intent.submitter() != self.lease.submitter() {
-            return Err(CommitError::OtherSubmitter);
-        }
+        self.check_submitter(tx)?;
         let change = tx.change(Transition::Bind(attempt.nonce))?;
         self.take_next_nonce(cursor, attempt.nonce)?;
         self.slots.push(NewSlot { nonce: attempt.nonce, kind: SlotKind::Intent(tx.id) });
@@ -87,6 +85,7 @@ impl LaneCommit {
         tx: &ManagedTx,
         step: ReservationStep,
     ) -> Result<&mut Self, CommitError> {
+        self.check_submitter(tx)?;
         let change = tx.change(Transition::Bind(step.nonce()))?;
         self.take_next_nonce(cursor, step.nonce())?;
         self.slots.push(NewSlot { nonce: step.nonce(), kind: SlotKind::Reservation });
@@ -133,7 +132,7 @@ impl LaneCommit {
         self
     }
 
-    /// What the chain says of the account's count. Neither number goes back.
+    /// What the chain says of the account's count. The latest may go back, with a reorg; the final one does not.
     pub fn observe_counts(
         &mut self,
         cursor: &Cursor,
@@ -146,6 +145,19 @@ impl LaneCommit {
         }
         to.chain_nonce = latest;
         to.final_nonce = finalized;
+        Ok(self)
+    }
+
+    /// Every slot below `nonce` is closed; the lane needs them no more.
+    pub fn close_below(&mut self, cursor: &Cursor, nonce: Nonce) -> Result<&mut Self, CommitError> {
+        let to = self.cursor_mut(cursor)?;
+        if nonce < to.open_nonce {
+            return Err(CommitError::Backwards);
+        }
+        if nonce > to.next_nonce {
+            return Err(CommitError::NonceOutOfOrder { expected: to.next_nonce, got: nonce });
+        }
+        to.open_nonce = nonce;
         Ok(self)
     }
 
@@ -226,6 +238,10 @@ impl LaneCommit {
         let newest = self.cursor.as_ref().map_or(0, |change| change.to().event_seq);
         let first = newest.saturating_sub(self.lane_events.len() as u64);
         self.lane_events.iter().zip(first + 1..).map(|((kind, text), seq)| (seq, *kind, text))
+    }
+
+    fn check_submitter(&self, tx: &ManagedTx) -> Result<(), CommitError> {
+        if tx.intent.submitter() == self.lease.submitter() { Ok(()) } else { Err(CommitError::OtherSubmitter) }
     }
 
     fn take_next_nonce(&mut self, cursor: &Cursor, nonce: Nonce) -> Result<(), CommitError> {
@@ -331,6 +347,15 @@ mod tests {
         let numbers: Vec<u64> = commit.lane_events().map(|(seq, _, _)| seq).collect();
         assert_eq!(numbers, [8, 9]);
         assert_eq!(commit.cursor().unwrap().to().event_seq, 9);
+    }
+
+    #[test]
+    fn only_bound_slots_are_closed_and_never_opened_again() {
+        let cursor = Cursor { next_nonce: Nonce::new(7).unwrap(), ..Cursor::starting_at(Nonce::new(5).unwrap()) };
+        let close = |nonce| LaneCommit::new(&lease()).close_below(&cursor, Nonce::new(nonce).unwrap()).err();
+        assert_eq!(close(7), None);
+        assert_eq!(close(4), Some(CommitError::Backwards));
+        assert!(matches!(close(8), Some(CommitError::NonceOutOfOrder { .. })));
     }
 
     #[test]

@@ -35,7 +35,7 @@ pub use alloy_primitives::{Address, B256, Bytes, U256, keccak256};
 pub use amount::{Amount, AmountError};
 pub use attempt::{Attempt, AttemptKind, NewAttempt, SendOutcome, SendReport};
 pub use block::{BlockRef, Execution, Head, Inclusion};
-pub use command::{Command, CommandId, CommandKind, NewCommand};
+pub use command::{Command, CommandId, CommandKind, CommandStatus, NewCommand};
 pub use cursor::{Cursor, CursorChange, LaneState, ProtectCode, Protection};
 pub use event::{Event, EventBody, EventKind, EventPosition, LaneEventKind};
 pub use id::{ChainId, IdError, RequestId, SubmitterId, TxId};

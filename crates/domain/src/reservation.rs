@@ -56,7 +56,7 @@ pub enum ReservationStatus {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ReservationStep {
     /// Lend a fresh nonce (its slot is in the same commit) or a recyclable one. Refused unless it is the smallest
-    /// recyclable nonce of the lane, or there is none.
+    /// recyclable nonce of the lane that is not closed, or there is none.
     Reserve { nonce: Nonce, tx_id: TxId, lock_owner: LockOwner, hold: Duration },
     /// The caller gave its transaction. Refused when it is not, or no longer, lent to this owner.
     Use { nonce: Nonce, lock_owner: LockOwner },
@@ -64,6 +64,8 @@ pub enum ReservationStep {
     Release { nonce: Nonce, lock_owner: LockOwner },
     /// The time is over. Refused while it is not.
     Expire { nonce: Nonce },
+    /// Nobody wants it: a filler of ours takes it, in the same commit. Refused unless it is recyclable.
+    Fill { nonce: Nonce },
 }
 
 impl ReservationStep {
@@ -72,7 +74,8 @@ impl ReservationStep {
             ReservationStep::Reserve { nonce, .. }
             | ReservationStep::Use { nonce, .. }
             | ReservationStep::Release { nonce, .. }
-            | ReservationStep::Expire { nonce } => *nonce,
+            | ReservationStep::Expire { nonce }
+            | ReservationStep::Fill { nonce } => *nonce,
         }
     }
 }

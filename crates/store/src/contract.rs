@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use gapless_domain::{
-    Attempt, ChainId, Command, CommandId, Cursor, Event, EventPosition, Head, LaneCommit, Lease, ManagedTx, NewCommand,
+    Attempt, ChainId, Command, CommandId, CommandStatus, Cursor, Event, EventPosition, Head, LaneCommit, Lease, ManagedTx, NewCommand,
     OwnerId, RequestId, Reservation, Slot, StateName, SubmitterId, Timestamp, TxId,
 };
 
@@ -30,7 +30,8 @@ pub trait Store: Send + Sync + fmt::Debug {
 
     // --- Unfenced: any node may call these for any lane. ---
 
-    /// Makes submitters known. Those that are known already stay as they are, but for a new alias.
+    /// Makes submitters known. Those that are known already stay as they are, but for a new alias. An alias that another
+    /// submitter has is a [`StoreError::Setup`].
     async fn register_submitters(&self, submitters: &[NewSubmitter]) -> Result<(), StoreError>;
 
     async fn submitters(&self) -> Result<Vec<NewSubmitter>, StoreError>;
@@ -43,7 +44,8 @@ pub trait Store: Send + Sync + fmt::Debug {
     /// Cancels those that are still QUEUED.
     async fn cancel_queued(&self, ids: &[TxId]) -> Result<Vec<CancelVerdict>, StoreError>;
 
-    /// Writes commands down for the owners of their lanes.
+    /// Writes commands down for the owners of their lanes. Not idempotent: one that is repeated because its answer was lost
+    /// may be there twice, so every command must be harmless when it is executed again.
     async fn put_commands(&self, commands: &[NewCommand]) -> Result<Vec<CommandId>, StoreError>;
 
     // --- Leases. ---
@@ -66,7 +68,8 @@ pub trait Store: Send + Sync + fmt::Debug {
     async fn load_lanes(&self, leases: &[Lease]) -> Result<Vec<Loaded>, StoreError>;
 
     /// Applies each commit wholly or not at all; see [`crate::CommitVerdict`]. A lane may appear once in a call, and the
-    /// caller has at most one commit of a lane under way. A commit that is done has also extended its lease.
+    /// caller has at most one commit of a lane under way. Several changes of one intent in one commit follow each other, each
+    /// from the version that the one before leads to. A commit that is done has also extended its lease.
     ///
     /// [`StoreError::OutcomeUnknown`] means that some may have been applied: the caller must drop these lanes and load
     /// them anew before it sends anything.
@@ -88,6 +91,9 @@ pub trait Store: Send + Sync + fmt::Debug {
 
     /// Newest first; what retention has moved out is not listed.
     async fn list(&self, filter: &TxFilter) -> Result<Vec<ManagedTx>, StoreError>;
+
+    /// What became of commands; None for one that was never written down.
+    async fn commands(&self, ids: &[CommandId]) -> Result<Vec<Option<CommandStatus>>, StoreError>;
 
     /// All attempts that were ever made durable for an intent, oldest first.
     async fn attempts(&self, id: TxId) -> Result<Vec<Attempt>, StoreError>;
@@ -140,18 +146,19 @@ pub struct NewIntent {
 pub struct LaneSnapshot {
     /// None for a lane that has never written one.
     pub cursor: Option<Cursor>,
-    /// Slots at or above the cursor's final nonce, in order.
+    /// Slots at or above the cursor's open nonce, in order.
     pub slots: Vec<Slot>,
     /// The attempts of these slots, by nonce and ordinal.
     pub attempts: Vec<Attempt>,
-    /// The intents that hold a nonce and are not terminal, by nonce.
+    /// The intents of these slots that are not terminal, by nonce.
     pub bound: Vec<ManagedTx>,
-    /// Reservations that are lent or recyclable, by nonce.
+    /// Reservations of these slots that are lent or recyclable, by nonce.
     pub reservations: Vec<Reservation>,
     /// Commands not yet executed, oldest first.
     pub commands: Vec<Command>,
-    /// The store lost commits since this lane last wrote: its next write must put it into PROTECT (`store_regressed`), and
-    /// any other is refused.
+    /// The store lost commits since this lane last wrote its cursor, or, if it never did, since its submitter was registered
+    /// (a cursor may be among what was lost). Its next write must put it into PROTECT (`store_regressed`); any other is
+    /// refused.
     pub regressed: bool,
     pub now: Timestamp,
 }

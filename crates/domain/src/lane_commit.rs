@@ -270,8 +270,8 @@ impl LaneCommit {
 mod tests {
     use super::*;
     use crate::{
-        AttemptKind, B256, Bytes, EvmCall, Fees, FencingToken, Intent, OwnerId, Payload, ProtectCode, RequestId, Speed,
-        SubmitterId, Timestamp, TxId, TxState,
+        AttemptKind, B256, Bytes, EvmCall, Fees, FencingToken, Intent, LockOwner, OwnerId, Payload, ProtectCode,
+        RequestId, Speed, SubmitterId, Timestamp, TxId, TxState,
     };
 
     const ACCOUNT: &str = "eip155:1:0xf39Fd6e51aad88F6F4ce6aB8827279cffFb92266";
@@ -325,6 +325,20 @@ mod tests {
         let mut commit = LaneCommit::new(&lease());
         assert_eq!(commit.bind(&cursor, &queued(OTHER, 1), attempt(0)).err(), Some(CommitError::OtherSubmitter));
         assert!(commit.slots().is_empty() && commit.changes().is_empty() && commit.attempts().is_empty());
+    }
+
+    #[test]
+    fn a_nonce_is_lent_to_the_lanes_own_intents_only() {
+        let cursor = Cursor::starting_at(Nonce::ZERO);
+        let mut commit = LaneCommit::new(&lease());
+        let lend = |commit: &mut LaneCommit, tx: &ManagedTx| {
+            let lock_owner = LockOwner::new("me").unwrap();
+            let step = ReservationStep::Reserve { nonce: Nonce::ZERO, tx_id: tx.id, lock_owner, hold: Duration::ZERO };
+            commit.bind_reserved(&cursor, tx, step).err()
+        };
+        assert_eq!(lend(&mut commit, &queued(OTHER, 1)), Some(CommitError::OtherSubmitter));
+        assert!(commit.slots().is_empty() && commit.changes().is_empty() && commit.reservations().is_empty());
+        assert_eq!(lend(&mut commit, &queued(ACCOUNT, 1)), None);
     }
 
     #[test]

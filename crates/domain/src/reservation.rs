@@ -44,9 +44,10 @@ pub enum ReservationStatus {
         lock_owner: LockOwner,
         locked_until: Timestamp,
     },
-    /// A transaction was given to us for it; from here on it is a slot like any other.
+    /// A transaction was given to us for it, or a filler of ours took it (then it is no intent's); from here on it is a slot
+    /// like any other.
     Used {
-        tx_id: TxId,
+        tx_id: Option<TxId>,
     },
     /// Let go before any transaction was given to us: lent again, smallest first, or filled.
     Recyclable,

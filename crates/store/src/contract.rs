@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use gapless_domain::{
-    Attempt, ChainId, Command, CommandId, CommandStatus, Cursor, Event, EventPosition, Head, LaneCommit, Lease, ManagedTx, NewCommand,
-    OwnerId, RequestId, Reservation, Slot, StateName, SubmitterId, Timestamp, TxId,
+    Attempt, ChainId, Command, CommandId, CommandStatus, Cursor, Event, EventPosition, Head, LaneCommit, Lease,
+    ManagedTx, NewCommand, OwnerId, RequestId, Reservation, Slot, StateName, SubmitterId, Timestamp, TxId,
 };
 
 use crate::error::StoreError;
@@ -24,8 +24,8 @@ pub trait Store: Send + Sync + fmt::Debug {
     /// The process that this handle writes for.
     fn owner(&self) -> &OwnerId;
 
-    /// Wake-ups for this process: "look there". They carry nothing and may be lost; [`Store::lanes_with_work`] finds what
-    /// they would have told.
+    /// Wake-ups for this process: "look there". They carry nothing and may be lost: [`Store::lanes_with_work`] finds lanes that
+    /// nobody holds, and whoever holds one looks at its queue from time to time anyway.
     fn wakeups(&self) -> Wakeups;
 
     // --- Unfenced: any node may call these for any lane. ---
@@ -41,7 +41,7 @@ pub trait Store: Send + Sync + fmt::Debug {
     /// hold is refused alone. Repeating a call whose outcome is unknown is harmless, and the way to learn it.
     async fn accept(&self, intents: &[NewIntent]) -> Result<Vec<Accepted>, StoreError>;
 
-    /// Cancels those that are still QUEUED.
+    /// Cancels those that are still QUEUED, unless their lane is regressed or not yet reconciled.
     async fn cancel_queued(&self, ids: &[TxId]) -> Result<Vec<CancelVerdict>, StoreError>;
 
     /// Writes commands down for the owners of their lanes. Not idempotent: one that is repeated because its answer was lost
@@ -112,7 +112,7 @@ pub trait Store: Send + Sync + fmt::Debug {
 
     // --- Chains. ---
 
-    /// Keeps the newest head that was linked. The final block only moves forward.
+    /// Keeps the head that was linked last, whoever linked it. The final block only moves forward.
     async fn save_head(&self, chain: &ChainId, head: &Head) -> Result<HeadVerdict, StoreError>;
 
     async fn head(&self, chain: &ChainId) -> Result<Option<Head>, StoreError>;

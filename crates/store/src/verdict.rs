@@ -24,6 +24,8 @@ pub enum CancelVerdict {
     Canceled,
     /// It has left the queue; what it is now decides how it can be canceled.
     NotQueued,
+    /// The store lost commits. It looks queued, but may have been sent; nothing ends until the lane is reconciled.
+    Regressed,
     Unknown,
 }
 
@@ -72,7 +74,8 @@ pub enum CommitVerdict {
     Conflict(Conflict),
     /// The lease row is being written by somebody. Nothing was written; put it into the next flush.
     Busy,
-    /// The store lost commits, and the lane has not taken notice yet. Nothing was written; load the lane anew.
+    /// The store lost commits, and the lane has not taken notice yet, or it has but is not reconciled, and the commit would
+    /// end an intent. Nothing was written; load the lane anew.
     Regressed,
     /// The database cannot hold it. Nothing was written, and trying again will not help.
     Refused(String),

@@ -1,6 +1,6 @@
 //! Commands: written by any node, executed by the lane's owner.
 
-use gapless_domain::{Bytes, CommandKind, Fees, LockOwner, NewCommand, SubmitterId};
+use gapless_domain::{Bytes, CommandId, CommandKind, CommandStatus, Fees, LockOwner, NewCommand, SubmitterId};
 
 use super::Harness;
 use super::accept::woken;
@@ -58,6 +58,34 @@ pub(super) async fn a_command_that_is_done_is_gone(h: &dyn Harness) {
     .await;
     assert_eq!(again, CommitVerdict::Done);
     assert_eq!(view(&a, &lane).await.lane.commands.len(), 1);
+}
+
+pub(super) async fn what_became_of_a_command_can_be_read(h: &dyn Harness) {
+    let (a, b) = (h.node("a").await, h.node("b").await);
+    let (one, two) = (lane(&a, 1).await, lane(&a, 2).await);
+    let put =
+        [command(&one, CommandKind::Pause), command(&two, CommandKind::Pause), command(&one, CommandKind::Resume)];
+    let ids = b.put_commands(&put).await.unwrap();
+    let unknown = CommandId(ids.iter().map(|id| id.0).max().unwrap() + 1000);
+    let asked = [ids[1], unknown, ids[0], ids[1], ids[2], CommandId(u64::MAX)];
+    let open = Some(CommandStatus::Open);
+    let done = |said: &str| Some(CommandStatus::Done(text(said)));
+    let found = b.commands(&asked).await.unwrap();
+    assert_eq!(found, [open.clone(), None, open.clone(), open.clone(), open.clone(), None]);
+
+    commit_done(&a, &one, |commit| {
+        commit.command_done(ids[0], text("paused")).command_done(ids[2], text(""));
+        // Another lane's command is not its own to finish.
+        commit.command_done(ids[1], text("not mine"));
+    })
+    .await;
+    commit_done(&a, &one, |commit| {
+        commit.command_done(ids[0], text("again"));
+    })
+    .await;
+    let found = b.commands(&asked).await.unwrap();
+    assert_eq!(found, [open.clone(), None, done("paused"), open, done(""), None]);
+    assert_eq!(b.commands(&[]).await.unwrap(), []);
 }
 
 pub(super) async fn putting_a_command_wakes_the_other_nodes(h: &dyn Harness) {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use gapless_domain::{
     AttemptKind, CancelReason, Cursor, EventKind, LaneCommit, LaneState, NewSlot, SendOutcome, SlotKind, StateName,
-    Transition, TransitionName, TxState,
+    Transition, TransitionName, TxId, TxState,
 };
 
 use super::Harness;
@@ -139,7 +139,9 @@ pub(super) async fn a_lane_twice_in_one_call_is_written_once(h: &dyn Harness) {
     panic!("{TOO_SLOW}")
 }
 
-pub(super) async fn slots_below_the_final_nonce_are_left_behind(h: &dyn Harness) {
+/// An intent that is still bound below the final count keeps its slot and its attempts: to learn what took its nonce, the
+/// lane needs their hashes.
+pub(super) async fn a_final_count_alone_leaves_nothing_behind(h: &dyn Harness) {
     let a = h.node("a").await;
     let lane = lane(&a, 1).await;
     let mut ids = Vec::new();
@@ -149,17 +151,86 @@ pub(super) async fn slots_below_the_final_nonce_are_left_behind(h: &dyn Harness)
     confirm(&a, &lane, ids[0]).await;
     let seen = view(&a, &lane).await;
     commit_done(&a, &lane, |commit| {
-        commit.observe_counts(&seen.cursor, nonce(2), nonce(1)).unwrap();
+        commit.observe_counts(&seen.cursor, nonce(3), nonce(2)).unwrap();
     })
     .await;
     let after = view(&a, &lane).await;
-    assert_eq!((after.cursor.chain_nonce, after.cursor.final_nonce), (nonce(2), nonce(1)));
-    assert_eq!(after.cursor.version, seen.cursor.version + 1);
-    let slots: Vec<_> = after.lane.slots.iter().map(|slot| slot.nonce.get()).collect();
-    let attempts: Vec<_> = after.lane.attempts.iter().map(|attempt| attempt.nonce.get()).collect();
-    assert_eq!((slots, attempts), (vec![1, 2], vec![1, 2]));
-    assert_eq!(after.lane.bound.iter().map(|tx| tx.id).collect::<Vec<_>>(), ids[1..]);
+    let cursor = &after.cursor;
+    assert_eq!((cursor.chain_nonce, cursor.final_nonce, cursor.open_nonce), (nonce(3), nonce(2), nonce(0)));
+    assert_eq!(cursor.version, seen.cursor.version + 1);
+    assert_eq!(loaded(&after), (vec![0, 1, 2], vec![0, 1, 2], ids[1..].to_vec()));
+    assert_eq!(a.attempts(ids[1]).await.unwrap(), after.lane.attempts[1..2]);
+}
+
+/// What the lane has said is closed is not loaded again, whatever it is; it stays in the ledger.
+pub(super) async fn closed_slots_are_left_behind(h: &dyn Harness) {
+    let (a, b) = (h.node("a").await, h.node("b").await);
+    let lane = lane(&a, 1).await;
+    let mut ids = Vec::new();
+    for request in ["0", "1", "2"] {
+        ids.push(bound(&a, &lane, request).await.id);
+    }
+    confirm(&a, &lane, ids[0]).await;
+    let mut left = ids[1..].to_vec();
+    for (open, slots) in [(1, vec![1, 2]), (2, vec![2]), (3, vec![])] {
+        let cursor = view(&a, &lane).await.cursor;
+        commit_done(&a, &lane, |commit| {
+            commit.close_below(&cursor, nonce(open)).unwrap();
+        })
+        .await;
+        let lease = acquire(&a, &lane).await;
+        a.release(&[lease]).await.unwrap();
+        let after = view(&b, &lane).await;
+        assert_eq!((after.cursor.open_nonce, after.cursor.final_nonce), (nonce(open), nonce(0)));
+        assert_eq!(loaded(&after), (slots.clone(), slots, left.clone()));
+        left.drain(..left.len().min(1));
+        let lease = acquire(&b, &lane).await;
+        b.release(&[lease]).await.unwrap();
+    }
     assert_eq!(a.attempts(ids[0]).await.unwrap().len(), 1);
+    assert_eq!(bound(&a, &lane, "3").await.state.nonce(), Some(nonce(3)));
+}
+
+/// Nonces of the slots and of the attempts, and the bound intents.
+fn loaded(view: &View) -> (Vec<u64>, Vec<u64>, Vec<TxId>) {
+    (
+        view.lane.slots.iter().map(|slot| slot.nonce.get()).collect(),
+        view.lane.attempts.iter().map(|attempt| attempt.nonce.get()).collect(),
+        view.lane.bound.iter().map(|tx| tx.id).collect(),
+    )
+}
+
+/// Mined and settled at once: each step is in the history, as if it had come in a commit of its own.
+pub(super) async fn changes_of_one_intent_follow_each_other_in_a_commit(h: &dyn Harness) {
+    let a = h.node("a").await;
+    let lane = lane(&a, 1).await;
+    let id = accept(&a, &lane, &["r"]).await[0];
+    let seen = view(&a, &lane).await;
+    let mut tx = seen.queue[0].clone();
+    let made = seen.next_attempt();
+    let mined = Transition::Mine(inclusion(made.hash, AttemptKind::Original, 9));
+    let mut changes = Vec::new();
+    for transition in [Transition::Bind(made.nonce), Transition::Acknowledge, mined, Transition::Settle] {
+        changes.push(tx.change(transition).unwrap());
+        tx.apply(&changes[changes.len() - 1], tx.updated_at);
+    }
+    commit_done(&a, &lane, |commit| {
+        commit.bind(&seen.cursor, &seen.queue[0], made.clone()).unwrap();
+        commit.change(changes[1].clone());
+    })
+    .await;
+    commit_done(&a, &lane, |commit| {
+        commit.change(changes[2].clone()).change(changes[3].clone());
+    })
+    .await;
+    let end = record(&a, id).await;
+    assert_eq!((&end.state, end.version), (&tx.state, 5));
+    assert!(matches!(end.state, TxState::Confirmed(_)));
+    let after = trace(&a, &lane).await;
+    assert!(after.lane.bound.is_empty() && after.queue.is_empty());
+    let expected = changes.iter().map(|change| (change.to_version(), change.event(), change.to().clone()));
+    let expected: Vec<_> = [(1, EventKind::Accepted, TxState::Queued)].into_iter().chain(expected).collect();
+    assert_eq!(history(&after.events, id), expected);
 }
 
 pub(super) async fn a_commit_of_nothing_is_done(h: &dyn Harness) {

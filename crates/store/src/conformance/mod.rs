@@ -91,14 +91,16 @@ macro_rules! for_each_case {
                 reports_and_claims_are_kept_with_their_rows
                 an_intent_travels_to_its_end_and_stays_there
                 a_lane_twice_in_one_call_is_written_once
-                slots_below_the_final_nonce_are_left_behind
+                a_final_count_alone_leaves_nothing_behind
+                closed_slots_are_left_behind
+                changes_of_one_intent_follow_each_other_in_a_commit
                 a_commit_of_nothing_is_done
                 fills_and_foreign_slots_take_a_nonce_without_an_intent
             }
             refusals {
                 a_stale_cursor_leaves_no_trace
                 an_intent_that_changed_meanwhile_leaves_no_trace
-                an_intent_changes_once_in_a_commit
+                changes_that_do_not_follow_each_other_leave_no_trace
                 another_lanes_intent_leaves_no_trace
                 a_nonce_is_bound_once_only
                 an_attempt_without_a_slot_leaves_no_trace
@@ -116,10 +118,14 @@ macro_rules! for_each_case {
                 released_nonces_are_lent_again_smallest_first
                 steps_of_one_commit_see_each_other
                 what_was_used_is_not_lent_again
+                what_was_filled_is_not_lent_again
+                only_a_recyclable_nonce_is_filled
+                a_closed_nonce_does_not_stand_in_the_way_of_lending
             }
             commands {
                 commands_wait_for_their_lane_oldest_first
                 a_command_that_is_done_is_gone
+                what_became_of_a_command_can_be_read
                 putting_a_command_wakes_the_other_nodes
             }
             queue {
@@ -132,6 +138,8 @@ macro_rules! for_each_case {
                 open_work_and_commands_are_found_too
                 lanes_without_work_are_not_found
                 the_sweep_pages_in_the_order_of_submitters
+                releasing_a_lane_with_work_wakes_the_other_nodes
+                releasing_an_idle_lane_wakes_nobody
             }
             events {
                 every_change_has_its_event_and_they_fold_to_the_state
@@ -154,6 +162,7 @@ macro_rules! for_each_case {
                 list_filters_by_submitter_and_state
                 attempts_of_all_nonces_are_kept_oldest_first
                 submitters_are_registered_once_and_can_be_renamed
+                an_alias_stands_for_one_submitter
                 the_final_block_only_moves_forward
                 heads_of_two_chains_are_apart
             }
@@ -170,7 +179,8 @@ macro_rules! for_each_case {
             }
             regression {
                 a_regressed_lane_writes_nothing_until_it_takes_notice
-                a_lane_without_a_cursor_has_nothing_to_notice
+                a_lane_without_a_cursor_takes_notice_too
+                a_submitter_registered_after_the_loss_has_nothing_to_notice
                 every_declared_regression_is_noticed_anew
             }
         }

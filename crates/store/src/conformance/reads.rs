@@ -1,11 +1,12 @@
 //! Reads, heads, and the list of submitters.
 
-use gapless_domain::{ChainId, Head, StateName, Transition};
+use gapless_domain::{ChainId, Head, StateName, SubmitterId, Transition};
 
 use super::Harness;
 use super::fixtures::*;
 use crate::contract::{NewSubmitter, TxFilter};
-use crate::verdict::HeadVerdict;
+use crate::error::StoreError;
+use crate::verdict::{Accepted, HeadVerdict};
 
 pub(super) async fn unknown_ids_are_none_in_their_place(h: &dyn Harness) {
     let a = h.node("a").await;
@@ -83,13 +84,13 @@ pub(super) async fn attempts_of_all_nonces_are_kept_oldest_first(h: &dyn Harness
     assert_eq!(attempts[1].raw, attempt(nonce(0), 1, "bump").raw);
 }
 
+fn named(id: &SubmitterId, alias: Option<&str>) -> NewSubmitter {
+    NewSubmitter { id: id.clone(), alias: alias.map(str::to_owned) }
+}
+
 pub(super) async fn submitters_are_registered_once_and_can_be_renamed(h: &dyn Harness) {
     let (a, b) = (h.node("a").await, h.node("b").await);
     let [one, two] = [submitter(1), submitter(2)];
-    let named = |id: &gapless_domain::SubmitterId, alias: Option<&str>| NewSubmitter {
-        id: id.clone(),
-        alias: alias.map(str::to_owned),
-    };
     a.register_submitters(&[named(&one, Some("treasury")), named(&two, None)]).await.unwrap();
     b.register_submitters(&[named(&one, None), named(&two, Some("payroll"))]).await.unwrap();
     let mut expected = vec![named(&one, Some("treasury")), named(&two, Some("payroll"))];
@@ -98,6 +99,29 @@ pub(super) async fn submitters_are_registered_once_and_can_be_renamed(h: &dyn Ha
     b.register_submitters(&[named(&one, Some("cold"))]).await.unwrap();
     let known = a.submitters().await.unwrap();
     assert!(known.len() == 2 && known.contains(&named(&one, Some("cold"))));
+}
+
+/// Moved silently, it would send the next payment from another account.
+pub(super) async fn an_alias_stands_for_one_submitter(h: &dyn Harness) {
+    let (a, b) = (h.node("a").await, h.node("b").await);
+    let [one, two, three, four] = [1, 2, 3, 4].map(submitter);
+    a.register_submitters(&[named(&one, Some("treasury")), named(&two, Some("payroll"))]).await.unwrap();
+    let before = a.submitters().await.unwrap();
+    for taken in [
+        [named(&three, Some("treasury")), named(&four, None)],
+        [named(&four, Some("ops")), named(&three, Some("treasury"))],
+        [named(&three, Some("ops")), named(&two, Some("treasury"))],
+        [named(&three, Some("ops")), named(&four, Some("ops"))],
+    ] {
+        let refused = b.register_submitters(&taken).await;
+        assert!(matches!(refused, Err(StoreError::Setup(_))), "{taken:?}: {refused:?}");
+        assert_eq!(a.submitters().await.unwrap(), before, "{taken:?}");
+    }
+    // Its own is no other's, and none is nobody's.
+    let fine = [named(&one, Some("treasury")), named(&three, None), named(&four, None)];
+    b.register_submitters(&fine).await.unwrap();
+    assert_eq!(a.submitters().await.unwrap().len(), 4);
+    assert_eq!(b.accept(&[new_intent(&three, "r")]).await.unwrap(), [Accepted::New]);
 }
 
 fn head(latest: u64, finalized: Option<u64>) -> Head {

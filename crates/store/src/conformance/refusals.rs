@@ -79,21 +79,38 @@ pub(super) async fn an_intent_that_changed_meanwhile_leaves_no_trace(h: &dyn Har
     assert_goes_on(&a, &lane).await;
 }
 
-/// Each change names the version that its row has before the commit, so a second one of the same intent cannot.
-pub(super) async fn an_intent_changes_once_in_a_commit(h: &dyn Harness) {
+/// proves N10: a change that does not start where the one before it ended
+pub(super) async fn changes_that_do_not_follow_each_other_leave_no_trace(h: &dyn Harness) {
     let a = h.node("a").await;
     let lane = busy_lane(&a).await;
-    let mut holder = view(&a, &lane).await.lane.bound.remove(0);
+    let holder = view(&a, &lane).await.lane.bound.remove(0);
     let first = holder.change(Transition::Acknowledge).unwrap();
     let twin = holder.change(Transition::AwaitFunds).unwrap();
-    holder.apply(&first, holder.updated_at);
-    let chained = holder.change(Transition::AwaitFunds).unwrap();
-    for second in [twin, chained] {
+    let mut later = holder.clone();
+    later.apply(&first, holder.updated_at);
+    let second = later.change(Transition::AwaitFunds).unwrap();
+    later.apply(&second, holder.updated_at);
+    let third = later.change(Transition::Funded).unwrap();
+    for broken in [
+        vec![first.clone(), first.clone()],
+        vec![first.clone(), twin],
+        vec![second.clone(), first.clone()],
+        vec![first.clone(), third.clone()],
+        vec![first.clone(), second.clone(), second.clone()],
+        vec![third.clone(), second.clone(), first.clone()],
+    ] {
         assert_refused(&a, &lane, Conflict::Tx(holder.id), |commit| {
-            commit.change(first.clone()).change(second.clone());
+            for change in &broken {
+                commit.change(change.clone());
+            }
         })
         .await;
     }
+    commit_done(&a, &lane, |commit| {
+        commit.change(first.clone()).change(second.clone()).change(third.clone());
+    })
+    .await;
+    assert_eq!(record(&a, holder.id).await.version, third.to_version());
     assert_goes_on(&a, &lane).await;
 }
 
@@ -219,6 +236,7 @@ pub(super) async fn a_refused_reservation_leaves_no_trace(h: &dyn Harness) {
         ReservationStep::Use { nonce: nonce(0), lock_owner: lock_owner.clone() },
         ReservationStep::Release { nonce: nonce(0), lock_owner },
         ReservationStep::Expire { nonce: nonce(0) },
+        ReservationStep::Fill { nonce: nonce(0) },
     ] {
         assert_refused(&a, &lane, Conflict::Reservation(wrong.nonce()), |commit| {
             commit.reservation(wrong.clone());

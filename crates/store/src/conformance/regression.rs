@@ -1,5 +1,7 @@
 //! A store that lost commits: every lane takes notice before it writes anything else.
 
+use std::slice::from_ref;
+
 use gapless_domain::{LaneEventKind, LaneState, ProtectCode, Protection, SubmitterId, Transition};
 
 use super::Harness;
@@ -68,14 +70,53 @@ pub(super) async fn a_regressed_lane_writes_nothing_until_it_takes_notice(h: &dy
     assert_eq!(bind_next(&a, &lanes[0]).await.state.nonce(), Some(nonce(1)));
 }
 
-pub(super) async fn a_lane_without_a_cursor_has_nothing_to_notice(h: &dyn Harness) {
-    let a = h.node("a").await;
+/// Its first cursor may be among what was lost: what looks like nonce 0 may be long gone.
+pub(super) async fn a_lane_without_a_cursor_takes_notice_too(h: &dyn Harness) {
+    let (a, b) = (h.node("a").await, h.node("b").await);
     let lane = lane(&a, 1).await;
     accept(&a, &lane, &["0"]).await;
-    a.declare_regressed("restored").await.unwrap();
     assert!(!view(&a, &lane).await.lane.regressed);
+    b.declare_regressed("restored").await.unwrap();
+    // A node that starts again registers what it knows already.
+    register(&b, from_ref(&lane)).await;
+    let before = trace(&a, &lane).await;
+    assert!(before.lane.regressed);
+    let seen = view(&a, &lane).await;
+    let bind = commit(&a, &lane, |commit| {
+        commit.bind(&seen.cursor, &seen.queue[0], seen.next_attempt()).unwrap();
+    })
+    .await;
+    let nothing = commit(&a, &lane, |_| {}).await;
+    assert_eq!((bind, nothing), (CommitVerdict::Regressed, CommitVerdict::Regressed));
+    assert_eq!(trace(&a, &lane).await, before);
+
+    acknowledge(&a, &lane).await;
+    let seen = view(&a, &lane).await;
+    assert!(!seen.lane.regressed);
+    assert_eq!((&seen.cursor.state, seen.cursor.version), (&LaneState::Protect(regressed()), 1));
+    commit_done(&a, &lane, |commit| {
+        commit.unprotect(&seen.cursor, false, text("reconciled")).unwrap();
+    })
+    .await;
     assert_eq!(bind_next(&a, &lane).await.state.nonce(), Some(nonce(0)));
-    assert!(!view(&a, &lane).await.lane.regressed);
+}
+
+pub(super) async fn a_submitter_registered_after_the_loss_has_nothing_to_notice(h: &dyn Harness) {
+    let a = h.node("a").await;
+    let (known, unknown) = (submitter(1), submitter(2));
+    assert!(!view(&a, &unknown).await.lane.regressed);
+    a.declare_regressed("restored").await.unwrap();
+    register(&a, from_ref(&known)).await;
+    accept(&a, &known, &["0"]).await;
+    for lane in [&known, &unknown] {
+        assert!(!view(&a, lane).await.lane.regressed);
+        commit_done(&a, lane, |_| {}).await;
+    }
+    assert_eq!(bind_next(&a, &known).await.state.nonce(), Some(nonce(0)));
+    a.declare_regressed("once more").await.unwrap();
+    assert!(view(&a, &known).await.lane.regressed);
+    assert!(!view(&a, &unknown).await.lane.regressed, "nobody has registered it");
+    commit_done(&a, &unknown, |_| {}).await;
 }
 
 pub(super) async fn every_declared_regression_is_noticed_anew(h: &dyn Harness) {

@@ -218,3 +218,94 @@ pub(super) async fn what_was_used_is_not_lent_again(h: &dyn Harness) {
     assert_refused(&a, &lane, ReservationStep::Expire { nonce: at }).await;
     assert_eq!(lend(&a, &lane, "fresh", LONG).await.1, nonce(1));
 }
+
+/// Lends the next nonce and lets it go again.
+async fn recyclable(node: &Node, lane: &SubmitterId, request: &str) -> Nonce {
+    let (tx, at) = lend(node, lane, request, LONG).await;
+    commit_done(node, lane, |commit| {
+        commit.reservation(release(at, request));
+        commit.change(tx.change(Transition::ReleaseReserved).unwrap());
+    })
+    .await;
+    at
+}
+
+/// proves N18: what a filler of ours took belongs to nobody
+pub(super) async fn what_was_filled_is_not_lent_again(h: &dyn Harness) {
+    let a = h.node("a").await;
+    let lane = lane(&a, 1).await;
+    let (kept, _) = lend(&a, &lane, "kept", LONG).await;
+    let at = recyclable(&a, &lane, "gone").await;
+    let filler = attempt(at, 0, "fill");
+    commit_done(&a, &lane, |commit| {
+        commit.reservation(ReservationStep::Fill { nonce: at }).attempt(filler.clone());
+    })
+    .await;
+    let seen = view(&a, &lane).await;
+    assert_eq!(seen.lane.reservations.iter().map(|open| open.nonce).collect::<Vec<_>>(), [nonce(0)]);
+    assert_eq!(seen.lane.slots.len(), 2);
+    assert_eq!(seen.lane.attempts.iter().map(|attempt| attempt.hash).collect::<Vec<_>>(), [filler.hash]);
+    assert_eq!(seen.lane.bound.iter().map(|tx| tx.id).collect::<Vec<_>>(), [kept.id], "a filler is no intent's");
+    let next = queue_external(&a, &lane, "next").await;
+    assert_refused(&a, &lane, reserve(at, &next, LONG)).await;
+    assert_eq!(lend(&a, &lane, "fresh", LONG).await.1, nonce(2));
+}
+
+/// proves N18: what somebody has, or had, is not filled
+pub(super) async fn only_a_recyclable_nonce_is_filled(h: &dyn Harness) {
+    let a = h.node("a").await;
+    let lane = lane(&a, 1).await;
+    let (_, used) = lend(&a, &lane, "used", LONG).await;
+    assert_eq!(step(&a, &lane, use_of(used, "used")).await, CommitVerdict::Done);
+    let (_, expired) = lend(&a, &lane, "expired", Duration::from_millis(1)).await;
+    h.pass(Duration::from_millis(1)).await;
+    let (_, lent) = lend(&a, &lane, "lent", LONG).await;
+    for at in [used, expired, lent, nonce(3)] {
+        assert_refused(&a, &lane, ReservationStep::Fill { nonce: at }).await;
+    }
+    commit_done(&a, &lane, |commit| {
+        commit.reservation(ReservationStep::Expire { nonce: expired });
+        commit.reservation(ReservationStep::Fill { nonce: expired });
+    })
+    .await;
+    assert_refused(&a, &lane, ReservationStep::Fill { nonce: expired }).await;
+    let refilled = commit(&a, &lane, |commit| {
+        commit.reservation(release(lent, "lent"));
+        commit.reservation(ReservationStep::Fill { nonce: lent }).reservation(ReservationStep::Fill { nonce: lent });
+    })
+    .await;
+    assert_eq!(refilled, CommitVerdict::Conflict(Conflict::Reservation(lent)));
+}
+
+/// proves N18: a recyclable nonce that was closed is neither lent nor waited for
+pub(super) async fn a_closed_nonce_does_not_stand_in_the_way_of_lending(h: &dyn Harness) {
+    let a = h.node("a").await;
+    let lane = lane(&a, 1).await;
+    // Both lent before either is let go, or the second would be the first again.
+    let mut lent = Vec::new();
+    for name in ["n0", "n1"] {
+        lent.push(lend(&a, &lane, name, LONG).await);
+    }
+    for (n, (_, at)) in lent.iter().enumerate() {
+        assert_eq!(step(&a, &lane, release(*at, &format!("n{n}"))).await, CommitVerdict::Done);
+    }
+    let next = queue_external(&a, &lane, "next").await;
+    let cursor = view(&a, &lane).await.cursor;
+    // What this commit closes is open until it is written.
+    let too_early = commit(&a, &lane, |commit| {
+        commit.close_below(&cursor, nonce(1)).unwrap().reservation(reserve(nonce(1), &next, LONG));
+    })
+    .await;
+    assert_eq!(too_early, CommitVerdict::Conflict(Conflict::Reservation(nonce(1))));
+    commit_done(&a, &lane, |commit| {
+        commit.close_below(&cursor, nonce(1)).unwrap();
+    })
+    .await;
+    assert_eq!(
+        open_reservations(&a, &lane).await,
+        [Reservation { nonce: nonce(1), status: ReservationStatus::Recyclable }]
+    );
+    assert_refused(&a, &lane, reserve(nonce(0), &next, LONG)).await;
+    assert_eq!(step(&a, &lane, reserve(nonce(1), &next, LONG)).await, CommitVerdict::Done);
+    assert_eq!(lend(&a, &lane, "fresh", LONG).await.1, nonce(2));
+}

@@ -1,26 +1,36 @@
 //! What any node may write without a lease.
 
 use gapless_domain::{
-    CancelReason, Command, CommandId, EventKind, LaneState, ManagedTx, Metadata, NewCommand, Transition, TxId, TxState,
+    CancelReason, Command, CommandId, EventKind, LaneState, ManagedTx, Metadata, NewCommand, SubmitterId, Transition,
+    TxId, TxState,
 };
 
-use super::tables::{Call, RequestKey, Tables};
+use super::tables::{Call, RequestKey, SubmitterRow, Tables};
 use crate::contract::{NewIntent, NewSubmitter};
+use crate::error::StoreError;
 use crate::verdict::{Accepted, CancelVerdict};
 
 impl Tables {
-    /// No alias leaves the one that is known.
-    pub(super) fn register(&mut self, submitters: &[NewSubmitter]) {
+    /// No alias leaves the one that is known. An alias that another submitter has fails the whole call: moving it silently
+    /// would send the next payment from another account.
+    pub(super) fn register(&mut self, submitters: &[NewSubmitter]) -> Result<(), StoreError> {
+        let mut after = self.submitters.clone();
         for new in submitters {
-            let alias = self.submitters.entry(new.id.clone()).or_default();
+            let has_it = |(id, row): (&SubmitterId, &SubmitterRow)| *id != new.id && row.alias == new.alias;
+            if let Some(alias) = new.alias.as_ref().filter(|_| after.iter().any(has_it)) {
+                return Err(StoreError::Setup(format!("another submitter has the alias {alias}")));
+            }
+            let row = after.entry(new.id.clone()).or_insert(SubmitterRow { alias: None, epoch: self.epoch });
             if new.alias.is_some() {
-                alias.clone_from(&new.alias);
+                row.alias.clone_from(&new.alias);
             }
         }
+        self.submitters = after;
+        Ok(())
     }
 
     pub(super) fn submitters(&self) -> Vec<NewSubmitter> {
-        self.submitters.iter().map(|(id, alias)| NewSubmitter { id: id.clone(), alias: alias.clone() }).collect()
+        self.submitters.iter().map(|(id, row)| NewSubmitter { id: id.clone(), alias: row.alias.clone() }).collect()
     }
 
     pub(super) fn accept(&mut self, call: &Call<'_>, intents: &[NewIntent]) -> Vec<Accepted> {

@@ -1,6 +1,6 @@
 //! Lane commits: asked wholly first, then written wholly.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use gapless_domain::{Attempt, EventBody, LaneCommit, NewAttempt, Nonce, Slot, SubmitterId, Timestamp};
 
@@ -43,7 +43,7 @@ impl Tables {
             return Err(CommitVerdict::Fenced);
         }
         let acknowledges = commit.cursor().is_some_and(|change| change.acknowledges_regression());
-        if lane.is_regressed(self.epoch) && !acknowledges {
+        if self.is_regressed(submitter) && !acknowledges {
             return Err(CommitVerdict::Regressed);
         }
         lane.check_cursor(commit).map_err(CommitVerdict::Conflict)?;
@@ -54,14 +54,15 @@ impl Tables {
         Ok(())
     }
 
+    /// Each starts from the version that the row has, or that the change before it in this commit leads to.
     fn check_changes(&self, commit: &LaneCommit) -> Result<(), Conflict> {
-        let mut changed = BTreeSet::new();
+        let mut led_to = BTreeMap::new();
         for change in commit.changes() {
-            let row = self.txs.get(&change.tx_id()).filter(|row| {
-                row.intent.submitter() == commit.lease().submitter() && row.version == change.from_version()
-            });
-            if row.is_none() || !changed.insert(change.tx_id()) {
-                return Err(Conflict::Tx(change.tx_id()));
+            let id = change.tx_id();
+            let row = self.txs.get(&id).filter(|row| row.intent.submitter() == commit.lease().submitter());
+            let version = led_to.insert(id, change.to_version()).or(row.map(|row| row.version));
+            if version != Some(change.from_version()) {
+                return Err(Conflict::Tx(id));
             }
         }
         Ok(())
@@ -84,11 +85,6 @@ impl Tables {
 }
 
 impl Lane {
-    /// A lane that never wrote a cursor has nothing to lose.
-    pub(super) fn is_regressed(&self, epoch: u64) -> bool {
-        self.cursor.as_ref().is_some_and(|row| row.epoch < epoch)
-    }
-
     fn check_cursor(&self, commit: &LaneCommit) -> Result<(), Conflict> {
         let version = self.cursor.as_ref().map_or(0, |row| row.cursor.version);
         match commit.cursor() {

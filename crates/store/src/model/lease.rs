@@ -32,11 +32,13 @@ impl Tables {
         renewal
     }
 
-    pub(super) fn release(&mut self, call: &Call<'_>, lease: &Lease) {
-        let row = self.lanes.get_mut(lease.submitter()).and_then(|lane| lane.lease.as_mut());
-        if let Some(row) = row.filter(|row| row.is_of(call, lease)) {
-            row.expires_at = MINUS_INFINITY;
-        }
+    /// True if somebody else should look at the lane: it was given back, and there is work left. One that is idle is of no
+    /// interest, or idle lanes would go round for ever.
+    pub(super) fn release(&mut self, call: &Call<'_>, lease: &Lease) -> bool {
+        let Some(lane) = self.lanes.get_mut(lease.submitter()) else { return false };
+        let Some(row) = lane.lease.as_mut().filter(|row| row.is_of(call, lease)) else { return false };
+        row.expires_at = MINUS_INFINITY;
+        lane.has_work()
     }
 
     /// The check before every fenced write.

@@ -22,8 +22,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use gapless_domain::{
-    Attempt, ChainId, CommandId, Event, EventPosition, Head, LaneCommit, Lease, LeaseTerms, ManagedTx, NewCommand,
-    OwnerId, RequestId, SubmitterId, TxId,
+    Attempt, ChainId, CommandId, CommandStatus, Event, EventPosition, Head, LaneCommit, Lease, LeaseTerms, ManagedTx,
+    NewCommand, OwnerId, RequestId, SubmitterId, TxId,
 };
 
 use crate::clock::DatabaseClock;
@@ -124,8 +124,7 @@ impl Store for ModelStore {
     }
 
     async fn register_submitters(&self, submitters: &[NewSubmitter]) -> Result<(), StoreError> {
-        self.run(|tables, _| tables.register(submitters));
-        Ok(())
+        self.run(|tables, _| tables.register(submitters))
     }
 
     async fn submitters(&self) -> Result<Vec<NewSubmitter>, StoreError> {
@@ -161,7 +160,9 @@ impl Store for ModelStore {
     }
 
     async fn release(&self, leases: &[Lease]) -> Result<(), StoreError> {
-        self.run(|tables, call| leases.iter().for_each(|lease| tables.release(call, lease)));
+        let left: Vec<&Lease> =
+            self.run(|tables, call| leases.iter().filter(|lease| tables.release(call, lease)).collect());
+        self.wake(left.into_iter().map(Lease::submitter));
         Ok(())
     }
 
@@ -195,6 +196,10 @@ impl Store for ModelStore {
 
     async fn list(&self, filter: &TxFilter) -> Result<Vec<ManagedTx>, StoreError> {
         Ok(self.run(|tables, _| tables.list(filter)))
+    }
+
+    async fn commands(&self, ids: &[CommandId]) -> Result<Vec<Option<CommandStatus>>, StoreError> {
+        Ok(self.run(|tables, _| ids.iter().map(|id| tables.command(*id)).collect()))
     }
 
     async fn attempts(&self, id: TxId) -> Result<Vec<Attempt>, StoreError> {

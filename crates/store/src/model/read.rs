@@ -3,7 +3,8 @@
 use std::ops::Bound as Edge;
 
 use gapless_domain::{
-    Attempt, ChainId, Head, Lease, ManagedTx, Nonce, Reservation, ReservationStatus, SlotKind, SubmitterId, TxId,
+    Attempt, ChainId, CommandId, CommandStatus, Head, Lease, ManagedTx, Nonce, Reservation, ReservationStatus,
+    SlotKind, SubmitterId, TxId,
 };
 
 use super::tables::{Call, Lane, Tables};
@@ -13,28 +14,27 @@ use crate::verdict::{HeadVerdict, Loaded};
 impl Tables {
     pub(super) fn load(&self, call: &Call<'_>, lease: &Lease) -> Loaded {
         match self.lanes.get(lease.submitter()).filter(|_| self.holds(call, lease)) {
-            Some(lane) => Loaded::Lane(self.snapshot_of(call, lane)),
+            Some(lane) => Loaded::Lane(self.snapshot_of(call, lease.submitter(), lane)),
             None => Loaded::Fenced,
         }
     }
 
-    fn snapshot_of(&self, call: &Call<'_>, lane: &Lane) -> LaneSnapshot {
-        let cursor = lane.cursor.as_ref().map(|row| row.cursor.clone());
-        let first_open = cursor.as_ref().map_or(Nonce::ZERO, |cursor| cursor.final_nonce);
+    fn snapshot_of(&self, call: &Call<'_>, submitter: &SubmitterId, lane: &Lane) -> LaneSnapshot {
+        let first_open = lane.first_open();
         let is_open = |status: &ReservationStatus| !matches!(status, ReservationStatus::Used { .. });
         LaneSnapshot {
-            cursor,
+            cursor: lane.cursor.as_ref().map(|row| row.cursor.clone()),
             slots: lane.slots.range(first_open..).map(|(_, slot)| slot.clone()).collect(),
             attempts: lane.attempts.range((first_open, 0)..).map(|(_, attempt)| attempt.clone()).collect(),
-            bound: lane.bound.values().filter_map(|id| self.txs.get(id)).cloned().collect(),
+            bound: lane.bound.range(first_open..).filter_map(|(_, id)| self.txs.get(id)).cloned().collect(),
             reservations: lane
                 .reservations
-                .iter()
+                .range(first_open..)
                 .filter(|(_, status)| is_open(status))
                 .map(|(nonce, status)| Reservation { nonce: *nonce, status: status.clone() })
                 .collect(),
             commands: lane.commands.values().cloned().collect(),
-            regressed: lane.is_regressed(self.epoch),
+            regressed: self.is_regressed(submitter),
             now: call.now,
         }
     }
@@ -62,6 +62,14 @@ impl Tables {
         found.into_iter().take(filter.limit as usize).cloned().collect()
     }
 
+    pub(super) fn command(&self, id: CommandId) -> Option<CommandStatus> {
+        let status = |lane: &Lane| match lane.commands_done.get(&id) {
+            Some(result) => Some(CommandStatus::Done(result.clone())),
+            None => lane.commands.get(&id).map(|_| CommandStatus::Open),
+        };
+        self.lanes.values().find_map(status)
+    }
+
     /// Of all slots that were ever its own: an intent that lost its nonce has more than one.
     pub(super) fn attempts_of(&self, id: TxId) -> Vec<Attempt> {
         let Some(lane) = self.get(id).and_then(|tx| self.lanes.get(tx.intent.submitter())) else { return Vec::new() };
@@ -84,15 +92,20 @@ impl Tables {
 }
 
 impl Lane {
-    fn has_work(&self) -> bool {
+    /// What is below is closed: the lane has said so itself, and is not shown it again.
+    pub(super) fn first_open(&self) -> Nonce {
+        self.cursor.as_ref().map_or(Nonce::ZERO, |row| row.cursor.open_nonce)
+    }
+
+    pub(super) fn has_work(&self) -> bool {
         !self.queue.is_empty() || !self.bound.is_empty() || !self.commands.is_empty()
     }
 
-    /// The intent whose attempts hang on a slot; a nonce that is only lent has none.
+    /// The intent whose attempts hang on a slot; a nonce that is only lent, or filled, has none.
     fn intent_at(&self, nonce: Nonce) -> Option<TxId> {
         match (self.slots.get(&nonce)?.kind, self.reservations.get(&nonce)) {
             (SlotKind::Intent(id), _) => Some(id),
-            (SlotKind::Reservation, Some(ReservationStatus::Used { tx_id })) => Some(*tx_id),
+            (SlotKind::Reservation, Some(ReservationStatus::Used { tx_id })) => *tx_id,
             _ => None,
         }
     }

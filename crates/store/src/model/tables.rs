@@ -18,8 +18,7 @@ pub(super) struct Call<'a> {
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Tables {
-    /// Known submitters with their aliases.
-    pub(super) submitters: BTreeMap<SubmitterId, Option<String>>,
+    pub(super) submitters: BTreeMap<SubmitterId, SubmitterRow>,
     /// The only arbiter of idempotency; kept for ever.
     pub(super) requests: BTreeMap<(SubmitterId, RequestId), RequestKey>,
     pub(super) lanes: BTreeMap<SubmitterId, Lane>,
@@ -35,6 +34,13 @@ pub(super) struct Tables {
     pub(super) last_seq: u64,
     pub(super) last_command: u64,
     last_position: EventPosition,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct SubmitterRow {
+    pub(super) alias: Option<String>,
+    /// The store's epoch when it was registered.
+    pub(super) epoch: u64,
 }
 
 #[derive(Clone, Debug)]
@@ -88,6 +94,14 @@ pub(super) struct Consumer {
 impl Tables {
     pub(super) fn lane_mut(&mut self, submitter: &SubmitterId) -> &mut Lane {
         self.lanes.entry(submitter.clone()).or_default()
+    }
+
+    /// Were commits lost since the lane last wrote its cursor? One that has none may have lost it, if its submitter is older
+    /// than the loss.
+    pub(super) fn is_regressed(&self, submitter: &SubmitterId) -> bool {
+        let cursor = self.lanes.get(submitter).and_then(|lane| lane.cursor.as_ref()).map(|row| row.epoch);
+        let registered = self.submitters.get(submitter).map(|row| row.epoch);
+        cursor.or(registered).is_some_and(|epoch| epoch < self.epoch)
     }
 
     pub(super) fn get(&self, id: TxId) -> Option<&ManagedTx> {

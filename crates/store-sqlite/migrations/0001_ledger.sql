@@ -20,9 +20,11 @@ CREATE TABLE store_epoch (
     why        TEXT    NOT NULL
 ) STRICT;
 
+-- `epoch` is the store's at registration: a lane without a cursor whose submitter is older may have lost it.
 CREATE TABLE submitter (
     submitter  TEXT    PRIMARY KEY,
     alias      TEXT    UNIQUE,
+    epoch      INTEGER NOT NULL CHECK (epoch >= 0),
     created_at INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 
@@ -41,6 +43,8 @@ CREATE TABLE submitter_nonce_cursor (
     next_nonce     INTEGER NOT NULL CHECK (next_nonce >= 0),
     chain_nonce    INTEGER NOT NULL CHECK (chain_nonce >= 0),
     final_nonce    INTEGER NOT NULL CHECK (final_nonce >= 0),
+    -- Everything below is closed; a lane is loaded from here on.
+    open_nonce     INTEGER NOT NULL CHECK (open_nonce BETWEEN 0 AND next_nonce),
     state          TEXT    NOT NULL CHECK (state IN ('IDLE', 'IN_FLIGHT', 'PROTECT')),
     protect_code   TEXT,
     protect_detail TEXT,
@@ -149,7 +153,8 @@ CREATE TABLE submitter_nonce_allocation (
     FOREIGN KEY (submitter, nonce) REFERENCES slot (submitter, nonce),
     CHECK ((status = 'RESERVED') = (lock_owner IS NOT NULL)),
     CHECK ((status = 'RESERVED') = (locked_until IS NOT NULL)),
-    CHECK ((status = 'RECYCLABLE') = (tx_id IS NULL))
+    -- A nonce that a filler of ours took is USED, and no intent's.
+    CHECK (CASE status WHEN 'RESERVED' THEN tx_id IS NOT NULL WHEN 'RECYCLABLE' THEN tx_id IS NULL ELSE TRUE END)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX submitter_nonce_allocation_open ON submitter_nonce_allocation (submitter, nonce) WHERE status <> 'USED';
 

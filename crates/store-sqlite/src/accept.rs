@@ -14,12 +14,13 @@ use crate::rows;
 /// moving it silently would send the next payment from another account.
 pub(crate) fn register(writing: &Writing<'_>, submitters: &[NewSubmitter]) -> Result<(), Failure> {
     let mut statement = writing.sql.prepare_cached(
-        "INSERT INTO submitter (submitter, alias, created_at) VALUES (?1, ?2, ?3)
+        "INSERT INTO submitter (submitter, alias, epoch, created_at) VALUES (?1, ?2, ?3, ?4)
          ON CONFLICT (submitter) DO UPDATE SET alias = excluded.alias
          WHERE excluded.alias IS NOT NULL AND excluded.alias IS NOT alias",
     )?;
+    let epoch = writing.epoch()?;
     for new in submitters {
-        statement.execute((new.id.as_str(), &new.alias, writing.now.as_micros()))?;
+        statement.execute((new.id.as_str(), &new.alias, epoch, writing.now.as_micros()))?;
     }
     Ok(())
 }

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use gapless_domain::{CursorChange, LaneCommit, LaneState, NewAttempt, Nonce, OwnerId, SendReport, SubmitterId, TxId};
+use gapless_domain::{CursorChange, LaneCommit, LaneState, NewAttempt, Nonce, OwnerId, SendReport, SubmitterId};
 use gapless_store::codec::{fees_to_json, signed};
 use gapless_store::{CommitVerdict, Committed, Conflict};
 
@@ -47,6 +47,16 @@ pub(crate) struct LaneWrite<'a> {
     pub(crate) commit: &'a LaneCommit,
     pub(crate) lane: &'a str,
     pub(crate) token: i64,
+    /// The open nonce before this commit.
+    pub(crate) first_open: i64,
+}
+
+/// What the cursor's row holds before a commit.
+struct CursorRow {
+    version: i64,
+    epoch: i64,
+    fence: i64,
+    open_nonce: i64,
 }
 
 pub(crate) fn commit(writing: &Writing<'_>, owner: &OwnerId, commits: &[LaneCommit]) -> Result<Committed, Failure> {
@@ -64,13 +74,11 @@ fn commit_one<'a>(
     if !seen.insert(commit.lease().submitter()) {
         return Ok(CommitVerdict::Conflict(Conflict::Cursor));
     }
-    let lane = LaneWrite {
-        writing,
-        commit,
-        lane: commit.lease().submitter().as_str(),
-        token: signed(commit.lease().token().get()),
-    };
-    match writing.alone(|| lane.write(owner)) {
+    let lane = commit.lease().submitter().as_str();
+    let before = cursor_row(writing, lane)?;
+    let first_open = before.as_ref().map_or(0, |row| row.open_nonce);
+    let write = LaneWrite { writing, commit, lane, token: signed(commit.lease().token().get()), first_open };
+    match writing.alone(|| write.write(owner, before.as_ref())) {
         Ok(()) => Ok(CommitVerdict::Done),
         Err(Stop::Verdict(verdict)) => Ok(verdict),
         Err(Stop::Failure(failure)) => match refusal(&failure) {
@@ -80,13 +88,22 @@ fn commit_one<'a>(
     }
 }
 
+fn cursor_row(writing: &Writing<'_>, lane: &str) -> Result<Option<CursorRow>, Failure> {
+    let statement = writing.sql.prepare_cached(
+        "SELECT version, epoch, fencing_token, open_nonce FROM submitter_nonce_cursor WHERE submitter = ?1",
+    )?;
+    rows::first(statement, [lane], |row| {
+        Ok(CursorRow { version: row.get(0)?, epoch: row.get(1)?, fence: row.get(2)?, open_nonce: row.get(3)? })
+    })
+}
+
 impl LaneWrite<'_> {
     /// In this order, so that a commit with several faults gets the same answer from every store.
-    fn write(&self, owner: &OwnerId) -> Result<(), Stop> {
+    fn write(&self, owner: &OwnerId, before: Option<&CursorRow>) -> Result<(), Stop> {
         if !lease::holds(self.writing, owner, self.commit.lease())? {
             return Err(Stop::Verdict(CommitVerdict::Fenced));
         }
-        self.write_cursor()?;
+        self.write_cursor(before)?;
         self.write_changes()?;
         self.write_slots()?;
         self.write_attempts()?;
@@ -98,32 +115,25 @@ impl LaneWrite<'_> {
         Ok(lease::extend(self.writing, self.commit.lease())?)
     }
 
-    fn write_cursor(&self) -> Result<(), Stop> {
-        let epoch = self.writing.epoch()?;
-        let statement = self
-            .writing
-            .sql
-            .prepare_cached("SELECT version, epoch, fencing_token FROM submitter_nonce_cursor WHERE submitter = ?1")?;
-        // A lane that never wrote a cursor has nothing to lose.
-        let (version, seen, fence): (i64, i64, i64) =
-            rows::first(statement, [self.lane], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?
-                .unwrap_or((0, epoch, 0));
-        if fence > self.token {
+    fn write_cursor(&self, before: Option<&CursorRow>) -> Result<(), Stop> {
+        if before.is_some_and(|row| row.fence > self.token) {
             return Err(Stop::Verdict(CommitVerdict::Fenced));
         }
         let change = self.commit.cursor();
-        if seen < epoch && !change.is_some_and(CursorChange::acknowledges_regression) {
+        let acknowledges = change.is_some_and(CursorChange::acknowledges_regression);
+        if !acknowledges && self.writing.is_regressed(self.lane, before.map(|row| row.epoch))? {
             return Err(Stop::Verdict(CommitVerdict::Regressed));
         }
+        let version = before.map_or(0, |row| row.version);
         match change {
             Some(change) if signed(change.from_version()) != version => Err(Conflict::Cursor.into()),
-            Some(change) => self.put_cursor(change, epoch),
+            Some(change) => self.put_cursor(change),
             None => Ok(()),
         }
     }
 
-    fn put_cursor(&self, change: &CursorChange, epoch: i64) -> Result<(), Stop> {
-        let to = change.to();
+    fn put_cursor(&self, change: &CursorChange) -> Result<(), Stop> {
+        let (to, epoch) = (change.to(), self.writing.epoch()?);
         let (code, detail) = match &to.state {
             LaneState::Protect(protection) => (Some(protection.code.as_str()), Some(protection.detail.as_str())),
             LaneState::Idle | LaneState::InFlight => (None, None),
@@ -131,15 +141,17 @@ impl LaneWrite<'_> {
         self.writing
             .sql
             .prepare_cached(
-                "INSERT OR REPLACE INTO submitter_nonce_cursor (submitter, next_nonce, chain_nonce, final_nonce, state,
-                     protect_code, protect_detail, paused, version, event_seq, epoch, fencing_token, updated_at)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)",
+                "INSERT OR REPLACE INTO submitter_nonce_cursor (submitter, next_nonce, chain_nonce, final_nonce,
+                     open_nonce, state, protect_code, protect_detail, paused, version, event_seq, epoch, fencing_token,
+                     updated_at)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)",
             )?
             .execute((
                 self.lane,
                 signed(to.next_nonce.get()),
                 signed(to.chain_nonce.get()),
                 signed(to.final_nonce.get()),
+                signed(to.open_nonce.get()),
                 to.state.as_str(),
                 code,
                 detail,
@@ -153,12 +165,11 @@ impl LaneWrite<'_> {
         Ok(())
     }
 
+    /// One after the other, so that a change finds the version that the one before it has led to.
     fn write_changes(&self) -> Result<(), Stop> {
-        let mut changed: BTreeSet<TxId> = BTreeSet::new();
         for change in self.commit.changes() {
             let lane = self.commit.lease().submitter();
-            let fresh = changed.insert(change.tx_id());
-            if !fresh || !write_change(self.writing, lane, change, Some(self.token))? {
+            if !write_change(self.writing, lane, change, Some(self.token))? {
                 return Err(Conflict::Tx(change.tx_id()).into());
             }
         }

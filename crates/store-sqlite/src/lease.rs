@@ -9,6 +9,7 @@ use gapless_store::{Acquired, Renewal};
 
 use crate::error::Failure;
 use crate::ledger::{Reading, Writing};
+use crate::read::has_work;
 use crate::rows;
 
 /// What a released lease expires at: before any time that a clock can show.
@@ -86,21 +87,27 @@ pub(crate) fn renew(writing: &Writing<'_>, owner: &OwnerId) -> Result<Renewal, F
     Ok(Renewal { extended, busy: Vec::new() })
 }
 
-pub(crate) fn release(writing: &Writing<'_>, owner: &OwnerId, leases: &[Lease]) -> Result<(), Failure> {
+/// Gives back the lanes that somebody else should look at: those that were released and have work left. An idle one is of
+/// no interest, or idle lanes would go round for ever.
+pub(crate) fn release(writing: &Writing<'_>, owner: &OwnerId, leases: &[Lease]) -> Result<Vec<SubmitterId>, Failure> {
     let mut statement = writing.sql.prepare_cached(
         "UPDATE submitter_lease SET expires_at = ?4, updated_at = ?5
          WHERE submitter = ?1 AND owner_node = ?2 AND fencing_token = ?3",
     )?;
+    let mut left = Vec::new();
     for lease in leases.iter().filter(|lease| lease.owner() == owner) {
-        statement.execute((
+        let released = statement.execute((
             lease.submitter().as_str(),
             lease.owner().as_str(),
             signed(lease.token().get()),
             RELEASED,
             writing.now.as_micros(),
         ))?;
+        if released == 1 && has_work(writing, lease.submitter())? {
+            left.push(lease.submitter().clone());
+        }
     }
-    Ok(())
+    Ok(left)
 }
 
 /// The check before everything that needs a lease: it is in the hands of the process that it was granted to, nobody has

@@ -10,6 +10,7 @@ use gapless_store::{DatabaseClock, StoreError};
 use rusqlite::{Connection, Transaction, TransactionBehavior};
 
 use crate::error::{Failure, from_sql};
+use crate::rows;
 use crate::sidecar::{Mark, Sidecar};
 
 #[derive(Debug)]
@@ -119,6 +120,22 @@ impl Reading<'_> {
     /// How often this store was found to have lost commits.
     pub(crate) fn epoch(&self) -> Result<i64, rusqlite::Error> {
         self.sql.prepare_cached("SELECT coalesce(max(epoch), 0) FROM store_epoch")?.query_one([], |row| row.get(0))
+    }
+
+    /// Were commits lost since a lane wrote its cursor, in the epoch `seen`? A lane that has none may have lost it, if its
+    /// submitter is older than the loss.
+    pub(crate) fn is_regressed(&self, lane: &str, seen: Option<i64>) -> Result<bool, Failure> {
+        let seen = match seen {
+            Some(epoch) => Some(epoch),
+            None => {
+                let registered = self.sql.prepare_cached("SELECT epoch FROM submitter WHERE submitter = ?1")?;
+                rows::first(registered, [lane], rows::value)?
+            }
+        };
+        Ok(match seen {
+            Some(epoch) => epoch < self.epoch()?,
+            None => false,
+        })
     }
 }
 

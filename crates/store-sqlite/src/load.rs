@@ -8,7 +8,7 @@ use rusqlite::Row;
 use crate::error::Failure;
 use crate::lease;
 use crate::ledger::Reading;
-use crate::rows::{self, ATTEMPT_COLUMNS, TX_COLUMNS};
+use crate::rows::{self, ATTEMPT_COLUMNS, CURSOR_COLUMNS, TX_COLUMNS};
 
 /// There is one connection, so no write of an older owner can still be under way.
 pub(crate) fn load_lanes(reading: &Reading<'_>, owner: &OwnerId, leases: &[Lease]) -> Result<Vec<Loaded>, Failure> {
@@ -24,17 +24,11 @@ pub(crate) fn load_lanes(reading: &Reading<'_>, owner: &OwnerId, leases: &[Lease
 
 fn snapshot(reading: &Reading<'_>, lane: &str) -> Result<LaneSnapshot, Failure> {
     let sql = reading.sql;
-    let cursor = sql.prepare_cached(
-        "SELECT next_nonce, chain_nonce, final_nonce, state, protect_code, protect_detail, paused, version, event_seq,
-             epoch
-         FROM submitter_nonce_cursor WHERE submitter = ?1",
-    )?;
-    let cursor = rows::first(cursor, [lane], |row| Ok((rows::cursor(row)?, row.get::<_, i64>(9)?)))?;
-    let (cursor, regressed) = match cursor {
-        Some((cursor, seen)) => (Some(cursor), seen < reading.epoch()?),
-        None => (None, false),
-    };
-    let first_open = cursor.as_ref().map_or(0, |cursor| signed(cursor.final_nonce.get()));
+    let cursor = sql
+        .prepare_cached(&format!("SELECT {CURSOR_COLUMNS}, epoch FROM submitter_nonce_cursor WHERE submitter = ?1"))?;
+    let cursor = rows::first(cursor, [lane], |row| Ok((rows::cursor(row)?, row.get::<_, i64>(10)?)))?;
+    let (cursor, seen) = cursor.unzip();
+    let first_open = cursor.as_ref().map_or(0, |cursor| signed(cursor.open_nonce.get()));
     let slots = sql.prepare_cached(
         "SELECT nonce, kind, tx_id, bound_at, next_resubmit_at FROM slot
          WHERE submitter = ?1 AND nonce >= ?2 ORDER BY nonce",
@@ -44,11 +38,12 @@ fn snapshot(reading: &Reading<'_>, lane: &str) -> Result<LaneSnapshot, Failure> 
     ))?;
     let bound = sql.prepare_cached(&format!(
         "SELECT {TX_COLUMNS} FROM managed_tx INDEXED BY managed_tx_bound
-         WHERE submitter = ?1 AND state IN ('ALLOCATED', 'TRACKING', 'STUCK') ORDER BY nonce"
+         WHERE submitter = ?1 AND nonce >= ?2 AND state IN ('ALLOCATED', 'TRACKING', 'STUCK') ORDER BY nonce"
     ))?;
     let reservations = sql.prepare_cached(
         "SELECT nonce, status, tx_id, lock_owner, locked_until FROM submitter_nonce_allocation
-         INDEXED BY submitter_nonce_allocation_open WHERE submitter = ?1 AND status <> 'USED' ORDER BY nonce",
+         INDEXED BY submitter_nonce_allocation_open
+         WHERE submitter = ?1 AND nonce >= ?2 AND status <> 'USED' ORDER BY nonce",
     )?;
     let commands = sql.prepare_cached(
         "SELECT id, submitter, body, issued_by, issued_at FROM lane_command INDEXED BY lane_command_open
@@ -58,10 +53,10 @@ fn snapshot(reading: &Reading<'_>, lane: &str) -> Result<LaneSnapshot, Failure> 
         cursor,
         slots: rows::all(slots, (lane, first_open), rows::slot)?,
         attempts: rows::all(attempts, (lane, first_open), rows::attempt)?,
-        bound: rows::all(bound, [lane], rows::managed_tx)?,
-        reservations: rows::all(reservations, [lane], reservation)?,
+        bound: rows::all(bound, (lane, first_open), rows::managed_tx)?,
+        reservations: rows::all(reservations, (lane, first_open), reservation)?,
         commands: rows::all(commands, [lane], rows::command)?,
-        regressed,
+        regressed: reading.is_regressed(lane, seen)?,
         now: reading.now,
     })
 }

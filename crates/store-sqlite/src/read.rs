@@ -1,6 +1,6 @@
 //! Reads of intents and queues.
 
-use gapless_domain::{Attempt, ManagedTx, RequestId, SubmitterId, TxId};
+use gapless_domain::{Attempt, CommandId, CommandStatus, ManagedTx, NodeText, RequestId, SubmitterId, TxId};
 use gapless_store::TxFilter;
 use gapless_store::codec::{signed, submitter};
 
@@ -53,6 +53,29 @@ pub(crate) const LANES_WITH_WORK: &str = "
         SELECT 1 FROM submitter_lease AS lease
         WHERE lease.submitter = lane.submitter AND lease.expires_at > ?2 AND lease.expires_at <= ?3)
     LIMIT ?4";
+
+/// The same of one lane, whoever holds it.
+pub(crate) fn has_work(reading: &Reading<'_>, lane: &SubmitterId) -> Result<bool, Failure> {
+    let mut statement = reading.sql.prepare_cached(
+        "SELECT EXISTS (SELECT 1 FROM managed_tx INDEXED BY managed_tx_queue WHERE submitter = ?1 AND state = 'QUEUED')
+             OR EXISTS (SELECT 1 FROM managed_tx INDEXED BY managed_tx_bound
+                        WHERE submitter = ?1 AND state IN ('ALLOCATED', 'TRACKING', 'STUCK'))
+             OR EXISTS (SELECT 1 FROM lane_command INDEXED BY lane_command_open
+                        WHERE submitter = ?1 AND done_at IS NULL)",
+    )?;
+    Ok(statement.query_one([lane.as_str()], |row| row.get(0))?)
+}
+
+pub(crate) fn commands(reading: &Reading<'_>, ids: &[CommandId]) -> Result<Vec<Option<CommandStatus>>, Failure> {
+    let status = |id: &CommandId| {
+        let statement = reading.sql.prepare_cached("SELECT result FROM lane_command WHERE id = ?1")?;
+        rows::first(statement, [signed(id.0)], |row| {
+            let result: Option<String> = row.get(0)?;
+            Ok(result.map_or(CommandStatus::Open, |text| CommandStatus::Done(NodeText::new(&text))))
+        })
+    };
+    ids.iter().map(status).collect()
+}
 
 pub(crate) fn get(reading: &Reading<'_>, ids: &[TxId]) -> Result<Vec<Option<ManagedTx>>, Failure> {
     ids.iter().map(|id| get_one(reading, *id)).collect()

@@ -84,16 +84,28 @@ fn take_step(lane: &LaneWrite<'_>, step: &ReservationStep) -> Result<bool, Stop>
                 .execute((lane.lane, nonce, now.as_micros(), lane.token))?;
             Ok(written == 1)
         }
+        ReservationStep::Fill { .. } => {
+            let written = lane
+                .writing
+                .sql
+                .prepare_cached(
+                    "UPDATE submitter_nonce_allocation SET status = 'USED', fencing_token = ?3
+                     WHERE submitter = ?1 AND nonce = ?2 AND status = 'RECYCLABLE' AND fencing_token <= ?3",
+                )?
+                .execute((lane.lane, nonce, lane.token))?;
+            Ok(written == 1)
+        }
     }
 }
 
-/// The smallest recyclable nonce, or a fresh one if there is none.
+/// The smallest recyclable nonce that is not closed, or a fresh one if there is none. What this commit closes was open when
+/// the lane looked, and counts.
 fn may_reserve(lane: &LaneWrite<'_>, nonce: Nonce) -> Result<bool, Stop> {
     let smallest = lane.writing.sql.prepare_cached(
         "SELECT nonce FROM submitter_nonce_allocation INDEXED BY submitter_nonce_allocation_open
-         WHERE submitter = ?1 AND status <> 'USED' AND status = 'RECYCLABLE' ORDER BY nonce LIMIT 1",
+         WHERE submitter = ?1 AND nonce >= ?2 AND status <> 'USED' AND status = 'RECYCLABLE' ORDER BY nonce LIMIT 1",
     )?;
-    Ok(match rows::first(smallest, [lane.lane], rows::value::<i64>)? {
+    Ok(match rows::first(smallest, (lane.lane, lane.first_open), rows::value::<i64>)? {
         Some(recyclable) => recyclable == signed(nonce.get()),
         None => {
             let is_fresh = |slot: &NewSlot| slot.nonce == nonce && slot.kind == SlotKind::Reservation;

@@ -21,6 +21,9 @@ pub(crate) const ATTEMPT_COLUMNS: &str =
 
 pub(crate) const EVENT_COLUMNS: &str = "commit_no, idx, submitter, tx_id, seq, kind, state, nonce, detail, text, at";
 
+pub(crate) const CURSOR_COLUMNS: &str =
+    "next_nonce, chain_nonce, final_nonce, open_nonce, state, protect_code, protect_detail, paused, version, event_seq";
+
 /// Every row of an answer, through one of the readers below.
 pub(crate) fn all<T>(
     mut statement: CachedStatement<'_>,
@@ -145,22 +148,23 @@ pub(crate) fn slot_columns(kind: SlotKind) -> (&'static str, Option<String>) {
     }
 }
 
-/// Reads `next_nonce, chain_nonce, final_nonce, state, protect_code, protect_detail, paused, version, event_seq`.
+/// Reads [`CURSOR_COLUMNS`].
 pub(crate) fn cursor(row: &Row<'_>) -> Result<Cursor, Failure> {
-    let state = match text(row, 3)?.as_str() {
+    let state = match text(row, 4)?.as_str() {
         "IDLE" => LaneState::Idle,
         "IN_FLIGHT" => LaneState::InFlight,
-        "PROTECT" => LaneState::Protect(protection(&text(row, 4)?, &text(row, 5)?)?),
+        "PROTECT" => LaneState::Protect(protection(&text(row, 5)?, &text(row, 6)?)?),
         other => return Err(RowError::new("lane state", other).into()),
     };
     Ok(Cursor {
         next_nonce: nonce(row.get(0)?)?,
         chain_nonce: nonce(row.get(1)?)?,
         final_nonce: nonce(row.get(2)?)?,
+        open_nonce: nonce(row.get(3)?)?,
         state,
-        paused: row.get(6)?,
-        version: unsigned("cursor version", row.get(7)?)?,
-        event_seq: unsigned("event_seq", row.get(8)?)?,
+        paused: row.get(7)?,
+        version: unsigned("cursor version", row.get(8)?)?,
+        event_seq: unsigned("event_seq", row.get(9)?)?,
     })
 }
 

@@ -88,7 +88,7 @@ mod tests {
         let sql = Connection::open_in_memory().unwrap();
         bring_up_to_date(&sql, true, Timestamp::EPOCH).unwrap();
         sql.execute_batch(
-            "INSERT INTO submitter VALUES ('s', NULL, 0);
+            "INSERT INTO submitter VALUES ('s', NULL, 0, 0);
              INSERT INTO request_key VALUES ('s', 'r', zeroblob(32), '018f0000-0000-7000-8000-000000000001', NULL);
              INSERT INTO managed_tx (tx_id, seq, submitter, request_id, payload, speed, state, detail, version,
                  created_at, updated_at)
@@ -96,7 +96,7 @@ mod tests {
              INSERT INTO slot (submitter, nonce, kind, bound_at) VALUES ('s', 0, 'fill', 0);
              INSERT INTO tx_attempt (submitter, nonce, ordinal, kind, hash, raw, fees, created_at)
              VALUES ('s', 0, 0, 'fill', zeroblob(32), x'01', '{}', 0);
-             INSERT INTO submitter_nonce_cursor VALUES ('s', 1, 0, 0, 'IDLE', NULL, NULL, 0, 1, 0, 0, 1, 0);
+             INSERT INTO submitter_nonce_cursor VALUES ('s', 1, 0, 0, 0, 'IDLE', NULL, NULL, 0, 1, 0, 0, 1, 0);
              INSERT INTO submitter_nonce_allocation VALUES ('s', 0, 'RECYCLABLE', NULL, NULL, NULL, 1);
              INSERT INTO tx_event (commit_no, idx, submitter, tx_id, seq, kind, state, detail, at)
              VALUES (1, 1, 's', '018f0000-0000-7000-8000-000000000001', 1, 'accepted', 'QUEUED', '{}', 0);
@@ -138,8 +138,13 @@ mod tests {
             "UPDATE submitter_nonce_cursor SET state = 'PROTECT'",
             "UPDATE submitter_nonce_cursor SET protect_code = 'cannot_fill'",
             "UPDATE submitter_nonce_cursor SET next_nonce = -1",
+            "UPDATE submitter_nonce_cursor SET open_nonce = -1",
+            "UPDATE submitter_nonce_cursor SET open_nonce = 2",
+            "UPDATE submitter SET epoch = -1",
             "UPDATE submitter_nonce_allocation SET status = 'RESERVED'",
-            "UPDATE submitter_nonce_allocation SET status = 'USED'",
+            "UPDATE submitter_nonce_allocation SET status = 'RESERVED', lock_owner = 'me', locked_until = 0",
+            "UPDATE submitter_nonce_allocation SET status = 'USED', lock_owner = 'me', locked_until = 0",
+            "UPDATE submitter_nonce_allocation SET tx_id = '018f0000-0000-7000-8000-000000000001'",
             "UPDATE submitter_nonce_allocation SET lock_owner = 'me'",
             "INSERT INTO tx_event (commit_no, idx, submitter, tx_id, seq, kind, state, detail, at)
              VALUES (2, 1, 's', '018f0000-0000-7000-8000-000000000001', 1, 'bind', 'QUEUED', '{}', 0)",

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use gapless_domain::{
-    Attempt, ChainId, CommandId, Event, EventPosition, Head, LaneCommit, Lease, ManagedTx, NewCommand, OwnerId,
-    RequestId, SubmitterId, TxId,
+    Attempt, ChainId, CommandId, CommandStatus, Event, EventPosition, Head, LaneCommit, Lease, ManagedTx, NewCommand,
+    OwnerId, RequestId, SubmitterId, TxId,
 };
 use gapless_store::{
     Accepted, Acquired, CancelVerdict, Committed, HeadVerdict, Loaded, NewIntent, NewSubmitter, Renewal, Store,
@@ -113,7 +113,9 @@ impl Store for SqliteStore {
 
     async fn release(&self, leases: &[Lease]) -> Result<(), StoreError> {
         let (owner, leases) = (self.owner.clone(), leases.to_vec());
-        self.room.write(move |writing| lease::release(writing, &owner, &leases)).await
+        let left = self.room.write(move |writing| lease::release(writing, &owner, &leases)).await?;
+        self.wake(left.iter());
+        Ok(())
     }
 
     async fn load_lanes(&self, leases: &[Lease]) -> Result<Vec<Loaded>, StoreError> {
@@ -149,6 +151,11 @@ impl Store for SqliteStore {
     async fn list(&self, filter: &TxFilter) -> Result<Vec<ManagedTx>, StoreError> {
         let filter = filter.clone();
         self.room.read(move |reading| read::list(reading, &filter)).await
+    }
+
+    async fn commands(&self, ids: &[CommandId]) -> Result<Vec<Option<CommandStatus>>, StoreError> {
+        let ids = ids.to_vec();
+        self.room.read(move |reading| read::commands(reading, &ids)).await
     }
 
     async fn attempts(&self, id: TxId) -> Result<Vec<Attempt>, StoreError> {

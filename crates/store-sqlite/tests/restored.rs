@@ -59,6 +59,30 @@ async fn a_restored_copy_is_noticed_before_the_lane_writes_anything() {
     assert!(!load(&open(&folder.database())).await.regressed, "it is told once");
 }
 
+/// A copy from before the lane's first write holds no cursor that could be behind.
+///
+/// proves O09
+#[tokio::test]
+async fn a_copy_from_before_the_first_cursor_is_noticed_too() {
+    let folder = Folder::new();
+    let store = open(&folder.database());
+    register(&store).await;
+    accept(&store, "before").await;
+    drop(store);
+    let copy = folder.path().join("backup.db");
+    fs::copy(folder.database(), &copy).unwrap();
+    assert_eq!(write_lane(&open(&folder.database())).await, CommitVerdict::Done);
+    fs::copy(&copy, folder.database()).unwrap();
+
+    let store = open(&folder.database());
+    register(&store).await;
+    let seen = load(&store).await;
+    assert!(seen.cursor.is_none() && seen.regressed);
+    assert_eq!(write_lane(&store).await, CommitVerdict::Regressed);
+    assert_eq!(take_notice(&store).await, CommitVerdict::Done);
+    assert!(!load(&store).await.regressed);
+}
+
 /// proves O09
 #[tokio::test]
 async fn a_restart_before_the_lane_took_notice_forgets_nothing() {

@@ -126,7 +126,7 @@ pub(crate) async fn write_lane(store: &SqliteStore) -> CommitVerdict {
 
 /// The only write that a lane may make which has not yet taken notice of lost commits.
 pub(crate) async fn take_notice(store: &SqliteStore) -> CommitVerdict {
-    let cursor = load(store).await.cursor.unwrap();
+    let cursor = load(store).await.cursor.unwrap_or(Cursor::starting_at(Nonce::ZERO));
     let mut commit = LaneCommit::new(&acquire(store).await);
     let protection = Protection { code: ProtectCode::StoreRegressed, detail: NodeText::new("restored") };
     commit.protect(&cursor, protection).unwrap();

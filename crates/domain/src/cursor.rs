@@ -86,6 +86,11 @@ impl Cursor {
 }
 
 impl LaneState {
+    /// Stopped because the store lost commits: until an operator has reconciled, nothing of the lane becomes terminal.
+    pub fn is_store_regressed(&self) -> bool {
+        matches!(self, LaneState::Protect(Protection { code: ProtectCode::StoreRegressed, .. }))
+    }
+
     pub fn as_str(&self) -> &'static str {
         match self {
             LaneState::Idle => "IDLE",
@@ -115,9 +120,8 @@ impl CursorChange {
         &self.to
     }
 
-    /// Does it put the lane into PROTECT because of the store? Such a write is the only one that a lane may make which has
-    /// not yet taken notice of a store that lost commits.
+    /// Does it put the lane into PROTECT because of the store?
     pub fn acknowledges_regression(&self) -> bool {
-        matches!(&self.to.state, LaneState::Protect(Protection { code: ProtectCode::StoreRegressed, .. }))
+        self.to.state.is_store_regressed()
     }
 }

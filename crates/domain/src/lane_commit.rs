@@ -197,6 +197,27 @@ impl LaneCommit {
         Ok(self)
     }
 
+    /// Does it put the lane into PROTECT because the store lost commits, and do nothing else? That is the only write which
+    /// a lane may make that has not taken notice yet. Being in that state already is not enough: the store may have lost
+    /// more since.
+    pub fn acknowledges_regression(&self) -> bool {
+        let protects = self.cursor.as_ref().is_some_and(|change| change.to().state.is_store_regressed())
+            && self.lane_events.iter().any(|(kind, _)| *kind == LaneEventKind::Protected);
+        let nothing_else = self.slots.is_empty()
+            && self.changes.is_empty()
+            && self.attempts.is_empty()
+            && self.reports.is_empty()
+            && self.claims.is_empty()
+            && self.reservations.is_empty()
+            && self.commands_done.is_empty();
+        protects && nothing_else
+    }
+
+    /// Does some intent end by it?
+    pub fn ends_an_intent(&self) -> bool {
+        self.changes.iter().any(|change| change.to().name().is_terminal())
+    }
+
     pub fn lease(&self) -> &Lease {
         &self.lease
     }

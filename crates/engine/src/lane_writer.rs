@@ -38,12 +38,13 @@ pub struct Written {
 
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum WriteError {
-    /// Nothing was written; the same commit may be tried again.
+    /// Nothing was written. Whether trying again helps, the error tells.
     #[error(transparent)]
     NotWritten(Arc<StoreError>),
     /// It may have been written. Drop the lane and load it anew before anything is sent.
     #[error(transparent)]
     Unknown(Arc<StoreError>),
+    /// Nobody will say what became of it. The lane is not to act on it; whoever loads it next will see.
     #[error("the process is shutting down")]
     ShuttingDown,
 }
@@ -79,7 +80,7 @@ impl LaneWriterLoop {
 
     async fn flush(&self, batch: Vec<Job<Pending, Answer>>) -> Vec<Job<Pending, Answer>> {
         let mut lanes = HashSet::new();
-        let (now, mut later): (Vec<_>, Vec<_>) =
+        let (now, later): (Vec<_>, Vec<_>) =
             batch.into_iter().partition(|job| lanes.insert(job.op.commit.lease().submitter().clone()));
         let commits: Vec<LaneCommit> = now.iter().map(|job| job.op.commit.clone()).collect();
         let asked_at = self.clock.now();
@@ -96,6 +97,7 @@ impl LaneWriterLoop {
                 return later;
             }
         };
+        let mut again = Vec::new();
         for (mut job, verdict) in now.into_iter().zip(committed.verdicts) {
             let lease = job.op.commit.lease();
             if verdict == CommitVerdict::Fenced {
@@ -103,13 +105,15 @@ impl LaneWriterLoop {
             }
             if verdict == CommitVerdict::Busy && job.op.busy < LaneWriter::MAX_BUSY {
                 job.op.busy += 1;
-                later.push(job);
+                again.push(job);
                 continue;
             }
             let (at, replicated) = (committed.at, committed.replicated);
             job.answer(Ok(Written { verdict, at, replicated, asked_at }));
         }
-        later
+        // A lane's earlier commit stays before its later one.
+        again.extend(later);
+        again
     }
 }
 

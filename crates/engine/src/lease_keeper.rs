@@ -26,6 +26,9 @@ struct Book {
     /// leases that we do not.
     acquiring: usize,
     acquisitions: u64,
+    /// Lanes whose release is under way, or was never answered, until the store must have done with it. Acquiring one of
+    /// them would be answered with the same token, and the late release would then take it away unnoticed.
+    releasing: HashMap<SubmitterId, Tick>,
 }
 
 impl LeaseKeeper {
@@ -35,15 +38,19 @@ impl LeaseKeeper {
 
     pub async fn acquire(&self, lanes: &[SubmitterId]) -> Result<Vec<Acquired>, StoreError> {
         let asked_at = self.clock.now();
-        let _acquiring = Acquiring::begin(self);
-        let answers = self.store.acquire(lanes).await?;
+        let (_acquiring, wanted) = Acquiring::begin(self, lanes, asked_at);
+        let mut answers = self.store.acquire(&wanted).await?.into_iter();
         let mut book = self.book();
-        for answer in &answers {
-            if let Acquired::Held(lease) = answer {
-                book.begin_or_extend(lease, asked_at, &self.terms);
-            }
-        }
-        Ok(answers)
+        Ok(lanes
+            .iter()
+            .map(|lane| {
+                let answer = if wanted.contains(lane) { answers.next() } else { None };
+                if let Some(Acquired::Held(lease)) = &answer {
+                    book.begin_or_extend(lease, asked_at, &self.terms);
+                }
+                answer.unwrap_or(Acquired::Busy)
+            })
+            .collect())
     }
 
     /// Renews all leases at once, and gives back those that are lost: their lanes must be dropped.
@@ -63,8 +70,12 @@ impl LeaseKeeper {
             let orphans = book.extend_all(&renewal.extended, asked_at, &self.terms);
             if quiet && book.acquisitions == acquisitions { orphans } else { Vec::new() }
         };
-        if !orphans.is_empty() {
-            self.store.release(&orphans).await?;
+        if !orphans.is_empty()
+            && let Err(error) = self.release(&orphans).await
+        {
+            tracing::warn!(
+                "leases that nobody uses could not be given back, trying again with the next renewal: {error}"
+            );
         }
         let still: HashSet<&Lease> = renewal.extended.iter().chain(&renewal.busy).collect();
         let mut lost: Vec<Lease> = known.into_iter().filter(|lease| !still.contains(lease)).collect();
@@ -75,10 +86,17 @@ impl LeaseKeeper {
 
     /// Gives leases back. They are no longer trusted from the moment of the call, whatever comes of it.
     pub async fn release(&self, leases: &[Lease]) -> Result<(), StoreError> {
+        let over = self.clock.now().saturating_add(self.terms.duration);
         for lease in leases {
             self.drop_lease(lease);
+            self.book().releasing.insert(lease.submitter().clone(), over);
         }
-        self.store.release(leases).await
+        self.store.release(leases).await?;
+        let mut book = self.book();
+        for lease in leases {
+            book.releasing.remove(lease.submitter());
+        }
+        Ok(())
     }
 
     /// A commit that was asked for at `asked_at` is done, and has extended the lease.
@@ -115,6 +133,8 @@ impl Book {
     fn begin_or_extend(&mut self, lease: &Lease, asked_at: Tick, terms: &LeaseTerms) {
         match self.held.get_mut(lease.submitter()) {
             Some(term) if term.lease() == lease => term.extend(asked_at, terms),
+            // An answer that was overtaken by a newer one.
+            Some(term) if term.lease().token() > lease.token() => {}
             _ => {
                 self.held.insert(lease.submitter().clone(), Term::begin(lease.clone(), asked_at, terms));
             }
@@ -138,12 +158,15 @@ impl Book {
 struct Acquiring<'a>(&'a LeaseKeeper);
 
 impl<'a> Acquiring<'a> {
-    fn begin(keeper: &'a LeaseKeeper) -> Self {
+    /// Also says which of the lanes may be asked for now.
+    fn begin(keeper: &'a LeaseKeeper, lanes: &[SubmitterId], now: Tick) -> (Self, Vec<SubmitterId>) {
         let mut book = keeper.book();
         book.acquiring += 1;
         book.acquisitions += 1;
+        book.releasing.retain(|_, over| *over > now);
+        let wanted = lanes.iter().filter(|lane| !book.releasing.contains_key(*lane)).cloned().collect();
         drop(book);
-        Acquiring(keeper)
+        (Acquiring(keeper), wanted)
     }
 }
 

@@ -140,6 +140,26 @@ async fn leases_that_nobody_knows_of_are_given_back() {
     assert!(matches!(acquired, Acquired::Held(_)), "{acquired:?}");
 }
 
+/// The same process gives a lane back and asks for it again before the answer has come: the store would renew the lease that
+/// is about to be released, and the process would go on trusting it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lane_is_not_asked_for_while_its_release_is_under_way() {
+    let db = Database::shared().await;
+    let (proxy, url) = db.proxied().await;
+    let a = db.open_at(&url, "a").await;
+    let lane = f::lane(&(Arc::clone(&a) as f::Node), 1).await;
+    let keeper = Arc::new(keeper(&a, Arc::new(SystemClock::start())));
+    let lease = hold(&keeper, &lane).await;
+    let rule = proxy.arm(b"-infinity", support::proxy::Action::HoldBefore);
+    let (releasing, given_back) = (Arc::clone(&keeper), lease.clone());
+    let release = tokio::spawn(async move { releasing.release(&[given_back]).await });
+    rule.wait_until_seen().await;
+    assert_eq!(keeper.acquire(std::slice::from_ref(&lane)).await.unwrap(), [Acquired::Busy]);
+    rule.release();
+    release.await.unwrap().unwrap();
+    assert!(hold(&keeper, &lane).await.token() > lease.token());
+}
+
 /// proves S11
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_hundred_callers_at_three_nodes_with_one_request_get_one_intent() {

@@ -6,9 +6,11 @@
 --
 -- Text keys collate "C": the order in which rows are locked is then the order of bytes, the same as in the program.
 
+-- epoch is the store's at registration: a lane that has no cursor yet may have had one that was lost.
 CREATE TABLE submitter (
     submitter   TEXT COLLATE "C" PRIMARY KEY,
     alias       TEXT COLLATE "C" UNIQUE,
+    epoch       BIGINT NOT NULL,
     created_at  TIMESTAMPTZ NOT NULL DEFAULT clock_timestamp()
 );
 
@@ -25,8 +27,8 @@ CREATE INDEX submitter_lease_owner ON submitter_lease (owner_node);
 -- Which database this is: a server that changed, or lost commits, begins a new epoch, and every lane has to take notice.
 CREATE TABLE store_epoch (
     epoch              BIGINT PRIMARY KEY,
-    system_identifier  TEXT NOT NULL,
-    timeline           BIGINT NOT NULL,
+    system_identifier  TEXT,  -- not every server tells
+    timeline           BIGINT,
     why                TEXT NOT NULL,
     noticed_at         TIMESTAMPTZ NOT NULL DEFAULT clock_timestamp()
 );
@@ -45,6 +47,7 @@ CREATE TABLE submitter_nonce_cursor (
     next_nonce      BIGINT NOT NULL CHECK (next_nonce >= 0),
     chain_nonce     BIGINT NOT NULL CHECK (chain_nonce >= 0),
     final_nonce     BIGINT NOT NULL CHECK (final_nonce >= 0),
+    open_nonce      BIGINT NOT NULL CHECK (open_nonce >= 0),
     state           TEXT NOT NULL CHECK (state IN ('IDLE', 'IN_FLIGHT', 'PROTECT')),
     protect_code    TEXT,
     protect_detail  TEXT,
@@ -54,6 +57,7 @@ CREATE TABLE submitter_nonce_cursor (
     epoch           BIGINT NOT NULL,
     fencing_token   BIGINT NOT NULL CHECK (fencing_token >= 1),
     updated_at      TIMESTAMPTZ NOT NULL DEFAULT clock_timestamp(),
+    CHECK (open_nonce <= next_nonce),
     CHECK ((state = 'PROTECT') = (protect_code IS NOT NULL)),
     CHECK ((state = 'PROTECT') = (protect_detail IS NOT NULL))
 ) WITH (fillfactor = 50);
@@ -102,7 +106,7 @@ CREATE TABLE managed_tx (
         END),
     CONSTRAINT ended_when_terminal CHECK ((state IN ('CONFIRMED', 'FAILED_FINAL', 'CANCELED')) = (ended_at IS NOT NULL)),
     CONSTRAINT only_a_fresh_row_was_never_fenced CHECK (fencing_token > 0 OR state IN ('QUEUED', 'CANCELED'))
-) WITH (fillfactor = 80);
+) WITH (fillfactor = 50);  -- room for a whole batch of updates beside the rows they replace
 CREATE INDEX managed_tx_by_submitter ON managed_tx (submitter, seq);
 CREATE INDEX managed_tx_open ON managed_tx (submitter, seq) WHERE ended_at IS NULL;
 CREATE INDEX managed_tx_ended ON managed_tx (ended_at) WHERE ended_at IS NOT NULL;
@@ -153,7 +157,7 @@ CREATE TABLE submitter_nonce_allocation (
     PRIMARY KEY (submitter, nonce),
     CHECK ((status = 'RESERVED') = (lock_owner IS NOT NULL)),
     CHECK ((status = 'RESERVED') = (locked_until IS NOT NULL)),
-    CHECK ((status = 'RECYCLABLE') = (tx_id IS NULL))
+    CHECK (CASE status WHEN 'RESERVED' THEN tx_id IS NOT NULL WHEN 'RECYCLABLE' THEN tx_id IS NULL ELSE TRUE END)
 );
 CREATE INDEX submitter_nonce_allocation_open ON submitter_nonce_allocation (submitter, nonce) WHERE status <> 'USED';
 
@@ -213,7 +217,8 @@ CREATE TABLE chain_head (
 );
 
 -- Where retention moves things. The same columns, without the indexes that only open work needs.
-CREATE TABLE archived_tx (LIKE managed_tx INCLUDING DEFAULTS, archived_at TIMESTAMPTZ NOT NULL DEFAULT clock_timestamp());
+-- Rows are moved whole, so a column that is added here is added there, at the end of both.
+CREATE TABLE archived_tx (archived_at TIMESTAMPTZ NOT NULL, LIKE managed_tx INCLUDING DEFAULTS);
 ALTER TABLE archived_tx ADD PRIMARY KEY (tx_id);
 CREATE TABLE archived_attempt (LIKE tx_attempt INCLUDING DEFAULTS);
 ALTER TABLE archived_attempt ADD PRIMARY KEY (submitter, nonce, ordinal);

@@ -18,7 +18,8 @@ use crate::session::{Session, within};
 use crate::store::PgStore;
 
 const REGISTER: &str = "
-    INSERT INTO submitter (submitter, alias) SELECT * FROM unnest($1::text[], $2::text[]) ORDER BY 1
+    INSERT INTO submitter (submitter, alias, epoch)
+    SELECT i.*, (SELECT max(epoch) FROM store_epoch) FROM unnest($1::text[], $2::text[]) AS i ORDER BY 1
     ON CONFLICT (submitter) DO UPDATE SET alias = excluded.alias WHERE excluded.alias IS NOT NULL";
 
 /// One statement, so one round trip and no transaction to hold open. Keys are inserted in sorted order, which is the lock
@@ -40,8 +41,10 @@ const ACCEPT: &str = "
         ON CONFLICT (submitter, request_id) DO NOTHING
         RETURNING submitter, request_id, tx_id
     ), queued AS (
-        INSERT INTO managed_tx (tx_id, submitter, request_id, payload, speed, valid_until, metadata, state, detail, version)
-        SELECT a.tx_id, a.submitter, a.request_id, a.payload::jsonb, a.speed, a.valid_until, a.metadata::json, 'QUEUED', '{}', 1
+        INSERT INTO managed_tx (tx_id, submitter, request_id, payload, speed, valid_until, metadata, state, detail, version,
+            created_at, updated_at)
+        SELECT a.tx_id, a.submitter, a.request_id, a.payload::jsonb, a.speed, a.valid_until, a.metadata::json, 'QUEUED', '{}', 1,
+            statement_timestamp(), statement_timestamp()
         FROM admitted a JOIN fresh f ON (f.submitter, f.request_id, f.tx_id) = (a.submitter, a.request_id, a.tx_id)
         ORDER BY a.place
         RETURNING tx_id, submitter
@@ -64,7 +67,13 @@ const EXPLAIN: &str = "
 
 const CANCEL: &str = "
     WITH waiting AS (
-        SELECT tx_id FROM managed_tx WHERE tx_id = ANY($1) AND state = 'QUEUED' ORDER BY tx_id FOR NO KEY UPDATE
+        SELECT t.tx_id FROM managed_tx t
+        WHERE t.tx_id = ANY($1) AND t.state = 'QUEUED'
+          AND NOT EXISTS (
+              SELECT FROM submitter s LEFT JOIN submitter_nonce_cursor c ON c.submitter = s.submitter
+              WHERE s.submitter = t.submitter
+                AND (coalesce(c.epoch, s.epoch) < (SELECT max(epoch) FROM store_epoch) OR c.protect_code = 'store_regressed'))
+        ORDER BY t.tx_id FOR NO KEY UPDATE OF t
     ), canceled AS (
         UPDATE managed_tx t
         SET state = 'CANCELED', detail = $2::text::jsonb, version = t.version + 1,
@@ -77,8 +86,10 @@ const CANCEL: &str = "
     )
     SELECT tx_id FROM canceled";
 
+/// Still queued after the statement above: its lane is regressed.
 const EXISTING: &str = "
-    SELECT tx_id FROM managed_tx WHERE tx_id = ANY($1) UNION ALL SELECT tx_id FROM archived_tx WHERE tx_id = ANY($1)";
+    SELECT tx_id, state = 'QUEUED' AS queued FROM managed_tx WHERE tx_id = ANY($1)
+    UNION ALL SELECT tx_id, FALSE FROM archived_tx WHERE tx_id = ANY($1)";
 
 const COMMAND: &str = "
     INSERT INTO lane_command (submitter, kind, body, issued_by)
@@ -92,41 +103,51 @@ const MAX_ROUNDS: usize = 4;
 pub(crate) async fn register(store: &PgStore, submitters: &[NewSubmitter]) -> Result<(), StoreError> {
     let ids: Vec<&str> = submitters.iter().map(|submitter| submitter.id.as_str()).collect();
     let aliases: Vec<Option<&str>> = submitters.iter().map(|submitter| submitter.alias.as_deref()).collect();
-    store
+    let registered = store
         .with_session("registering submitters", async |session| {
             let statement = session.prepared(REGISTER).await?;
-            session.client().execute(&statement, &[&ids, &aliases]).await
+            Ok(session.client().execute(&statement, &[&ids, &aliases]).await)
         })
-        .await
-        .map(|_| ())
+        .await?;
+    match registered {
+        Ok(_) => Ok(()),
+        Err(error) if blame(&error) == Blame::Row => Err(StoreError::Setup(text(&error))),
+        Err(error) => Err(unavailable(error)),
+    }
 }
 
 pub(crate) async fn accept(store: &PgStore, intents: &[NewIntent]) -> Result<Vec<Accepted>, StoreError> {
     if intents.is_empty() {
         return Ok(Vec::new());
     }
-    let verdicts = match within(store.options.call_timeout, "accepting", accept_batch(store, intents)).await? {
-        Ok(verdicts) => verdicts,
-        // One bad row failed the whole statement. Alone, it fails alone.
-        Err(_) => {
-            let mut verdicts = Vec::with_capacity(intents.len());
-            for intent in intents {
-                let alone = accept_batch(store, std::slice::from_ref(intent));
-                verdicts.push(match within(store.options.call_timeout, "accepting", alone).await? {
-                    Ok(mut verdict) => verdict.pop().ok_or_else(|| timed_out("no verdict"))?,
-                    Err(RowFault(problem)) => Accepted::Refused(problem),
-                });
-            }
-            verdicts
-        }
+    let verdicts = accept_all_or_each(store, intents).await;
+    // Also for what was accepted before, or perhaps: the caller may be repeating a call whose answer, and wake-up, was lost.
+    let woken: BTreeSet<SubmitterId> = match &verdicts {
+        Ok(verdicts) => intents
+            .iter()
+            .zip(verdicts)
+            .filter(|(_, verdict)| matches!(verdict, Accepted::New | Accepted::Existing(_)))
+            .map(|(new, _)| new.intent.submitter().clone())
+            .collect(),
+        Err(_) => intents.iter().map(|new| new.intent.submitter().clone()).collect(),
     };
-    let woken: BTreeSet<SubmitterId> = intents
-        .iter()
-        .zip(&verdicts)
-        .filter(|(_, verdict)| **verdict == Accepted::New)
-        .map(|(new, _)| new.intent.submitter().clone())
-        .collect();
     store.notifier.wake(woken);
+    verdicts
+}
+
+async fn accept_all_or_each(store: &PgStore, intents: &[NewIntent]) -> Result<Vec<Accepted>, StoreError> {
+    if let Ok(verdicts) = within(store.options.call_timeout, "accepting", accept_batch(store, intents)).await? {
+        return Ok(verdicts);
+    }
+    // One bad row failed the whole statement. Alone, it fails alone.
+    let mut verdicts = Vec::with_capacity(intents.len());
+    for intent in intents {
+        let alone = accept_batch(store, std::slice::from_ref(intent));
+        verdicts.push(match within(store.options.call_timeout, "accepting", alone).await? {
+            Ok(mut verdict) => verdict.pop().ok_or_else(|| timed_out("no verdict"))?,
+            Err(RowFault(problem)) => Accepted::Refused(problem),
+        });
+    }
     Ok(verdicts)
 }
 
@@ -236,13 +257,14 @@ pub(crate) async fn cancel_queued(store: &PgStore, ids: &[TxId]) -> Result<Vec<C
         })
         .await?;
     let mut done: BTreeSet<Uuid> = done.iter().map(|row| row.get(0)).collect();
-    let known: BTreeSet<Uuid> = known.iter().map(|row| row.get(0)).collect();
+    let known: HashMap<Uuid, bool> = known.iter().map(|row| (row.get(0), row.get(1))).collect();
     Ok(uuids
         .iter()
-        .map(|id| match (done.remove(id), known.contains(id)) {
+        .map(|id| match (done.remove(id), known.get(id)) {
             (true, _) => CancelVerdict::Canceled,
-            (false, true) => CancelVerdict::NotQueued,
-            (false, false) => CancelVerdict::Unknown,
+            (false, Some(false)) => CancelVerdict::NotQueued,
+            (false, Some(true)) => CancelVerdict::Regressed,
+            (false, None) => CancelVerdict::Unknown,
         })
         .collect())
 }

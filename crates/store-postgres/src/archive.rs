@@ -7,15 +7,17 @@ use gapless_store::StoreError;
 use crate::rows::micros;
 use crate::store::PgStore;
 
-/// One statement, one batch. Rows that somebody is just reading for update are left for the next one, and so is an intent
-/// that a consumer has not heard the end of.
+/// One statement, one batch, oldest first. Rows that somebody has locked are left for the next one. Only the oldest are
+/// looked at: events are handled in order, so if a consumer has not heard the end of those, it has not heard the others'.
 const MOVE: &str = "
-    WITH old AS (
-        SELECT tx_id FROM managed_tx t
+    WITH oldest AS (
+        SELECT tx_id FROM managed_tx
         WHERE ended_at <= clock_timestamp() - $1::bigint * interval '1 microsecond'
-          AND NOT EXISTS (
-              SELECT FROM tx_event e, event_consumer c WHERE e.tx_id = t.tx_id AND (e.xid, e.id) > (c.xid, c.id))
         ORDER BY ended_at LIMIT $2 FOR UPDATE SKIP LOCKED
+    ), old AS (
+        SELECT tx_id FROM oldest o
+        WHERE NOT EXISTS (
+            SELECT FROM tx_event e, event_consumer c WHERE e.tx_id = o.tx_id AND (e.xid, e.id) > (c.xid, c.id))
     ), txs AS (
         DELETE FROM managed_tx t USING old WHERE t.tx_id = old.tx_id RETURNING t.*
     ), attempts AS (
@@ -30,21 +32,15 @@ const MOVE: &str = "
     ), kept_events AS (
         INSERT INTO archived_event SELECT * FROM events
     ), kept AS (
-        INSERT INTO archived_tx SELECT txs.*, clock_timestamp() FROM txs RETURNING 1
+        INSERT INTO archived_tx SELECT clock_timestamp(), txs.* FROM txs RETURNING 1
     )
     SELECT count(*) FROM kept";
-
-/// Rows of processes that have long ended, and hold no lease.
-const FORGET_NODES: &str = "
-    DELETE FROM node n WHERE seen_at < clock_timestamp() - interval '1 day'
-      AND NOT EXISTS (SELECT FROM submitter_lease l WHERE l.owner_node = n.owner_node AND l.expires_at > clock_timestamp())";
 
 pub(crate) async fn archive(store: &PgStore, age: Duration, limit: u32) -> Result<u32, StoreError> {
     let moved: i64 = store
         .with_session("moving ended intents out", async |session| {
             let statement = session.prepared(MOVE).await?;
             let row = session.client().query_one(&statement, &[&micros(age), &i64::from(limit)]).await?;
-            session.client().execute(FORGET_NODES, &[]).await?;
             Ok(row.get(0))
         })
         .await?;

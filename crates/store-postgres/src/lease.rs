@@ -10,7 +10,7 @@ use gapless_store::codec::{signed, submitter, token};
 use gapless_store::{Acquired, Renewal, StoreError};
 use tokio_postgres::Row;
 
-use crate::commit::declare_regressed;
+use crate::canary::lost_commits;
 use crate::rows::{get, micros};
 use crate::store::PgStore;
 
@@ -63,8 +63,14 @@ const STILL_MINE: &str = "
     WHERE owner_node = $1 AND expires_at > clock_timestamp()
       AND expires_at <= clock_timestamp() + ($2::bigint + $3::bigint) * interval '1 microsecond'";
 
-/// Not the same row as any other process writes, and touched by the writer of this one only for moments.
-const ALIVE: &str = "UPDATE node SET seen_at = clock_timestamp() WHERE owner_node = $1 RETURNING canary";
+/// Without a lock: a commit of ours that is under way holds the row, and has not been acknowledged yet.
+const CANARY: &str = "SELECT canary FROM node WHERE owner_node = $1";
+
+/// A commit of ours that holds the row says the same.
+const ALIVE: &str = "
+    UPDATE node n SET seen_at = clock_timestamp()
+    FROM (SELECT owner_node FROM node WHERE owner_node = $1 FOR NO KEY UPDATE SKIP LOCKED) AS free
+    WHERE n.owner_node = free.owner_node";
 
 const RELEASE: &str = "
     UPDATE submitter_lease l SET expires_at = '-infinity', updated_at = clock_timestamp()
@@ -85,7 +91,7 @@ pub(crate) async fn acquire(store: &PgStore, lanes: &[SubmitterId]) -> Result<Ve
     let duration = micros(store.options.lease.duration);
     let skew = micros(store.options.lease.clock_skew);
     let (taken, others) = store
-        .with_session("acquiring leases", async |session| {
+        .with_session_of(&store.lease_pool, "acquiring leases", async |session| {
             let first = session.prepared(FIRST).await?;
             let take = session.prepared(TAKE).await?;
             let held = session.prepared(HELD_BY_OTHERS).await?;
@@ -111,27 +117,32 @@ pub(crate) async fn renew(store: &PgStore) -> Result<Renewal, StoreError> {
     let owner = store.owner.as_str();
     let duration = micros(store.options.lease.duration);
     let skew = micros(store.options.lease.clock_skew);
-    // Read before asking: the server must know at least of what was acknowledged until now.
-    let remembered = store.canary();
-    let (extended, mine, alive) = store
-        .with_session("renewing leases", async |session| {
+    // Read before asking: the server must know at least of what was acknowledged until now. Judged before renewing: a
+    // process whose commits were lost must not go on holding its lanes as if nothing had happened.
+    let remembered = store.canary.get();
+    let found: Option<i64> = store
+        .with_session_of(&store.lease_pool, "looking at the canary", async |session| {
+            let canary = session.prepared(CANARY).await?;
+            Ok(session.client().query_opt(&canary, &[&owner]).await?.map(|row| row.get(0)))
+        })
+        .await?;
+    if found.is_none_or(|found| found < remembered) {
+        let session = store.lease_pool.lend().await?;
+        let lost = lost_commits(store, session.client(), remembered, found).await?;
+        session.give_back();
+        return Err(lost);
+    }
+    let (extended, mine) = store
+        .with_session_of(&store.lease_pool, "renewing leases", async |session| {
             let renew = session.prepared(RENEW).await?;
             let still = session.prepared(STILL_MINE).await?;
             let alive = session.prepared(ALIVE).await?;
-            let seen = session.client().query_opt(&alive, &[&owner]).await?;
             let extended = session.client().query(&renew, &[&owner, &duration, &skew]).await?;
             let mine = session.client().query(&still, &[&owner, &duration, &skew]).await?;
-            Ok((extended, mine, seen))
+            session.client().execute(&alive, &[&owner]).await?;
+            Ok((extended, mine))
         })
         .await?;
-    let canary: Option<i64> = alive.map(|row| row.get(0));
-    if canary.is_none_or(|canary| canary < remembered) {
-        let why = format!("process {owner} remembers commit {remembered}, the server {canary:?}");
-        let session = store.pool.lend().await?;
-        declare_regressed(session.client(), &why).await?;
-        session.give_back();
-        return Err(StoreError::Regressed(why));
-    }
     let lease = |row: &Row| lane_and_token(row).map(|(lane, token)| Lease::granted(lane, store.owner.clone(), token));
     let extended: Vec<Lease> = extended.iter().map(lease).collect::<Result<_, StoreError>>()?;
     let sure: HashSet<&Lease> = extended.iter().collect();
@@ -145,7 +156,7 @@ pub(crate) async fn release(store: &PgStore, leases: &[Lease]) -> Result<(), Sto
     let tokens: Vec<i64> = leases.iter().map(|lease| signed(lease.token().get())).collect();
     let owner = store.owner.as_str();
     let released = store
-        .with_session("releasing leases", async |session| {
+        .with_session_of(&store.lease_pool, "releasing leases", async |session| {
             let statement = session.prepared(RELEASE).await?;
             session.client().query(&statement, &[&lanes, &tokens, &owner]).await
         })

@@ -13,6 +13,7 @@
 
 mod accept;
 mod archive;
+mod canary;
 mod commit;
 mod error;
 mod events;

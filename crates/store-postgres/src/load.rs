@@ -2,10 +2,11 @@
 
 use std::collections::HashMap;
 
-use gapless_domain::Lease;
+use gapless_domain::{Lease, ReservationStatus};
 use gapless_store::codec::signed;
 use gapless_store::{LaneSnapshot, Loaded, StoreError};
 use tokio_postgres::Row;
+use uuid::Uuid;
 
 use crate::rows::{
     ATTEMPT_COLUMNS, TX_COLUMNS, attempt, command, cursor, get, managed_tx, micros, reservation, slot, timestamp,
@@ -20,18 +21,28 @@ const LOCK: &str = "
       AND l.expires_at <= clock_timestamp() + $4::bigint * interval '1 microsecond'
     ORDER BY l.submitter FOR NO KEY UPDATE OF l";
 
-const CURSORS: &str = "
-    SELECT c.*, c.epoch < (SELECT max(epoch) FROM store_epoch) AS regressed FROM submitter_nonce_cursor c WHERE submitter = ANY($1)";
+const CURSORS: &str = "SELECT * FROM submitter_nonce_cursor WHERE submitter = ANY($1)";
+
+/// A lane without a cursor may have had one that was lost: then its submitter was registered before.
+const REGRESSED: &str = "
+    SELECT s.submitter FROM submitter s LEFT JOIN submitter_nonce_cursor c ON c.submitter = s.submitter
+    WHERE s.submitter = ANY($1) AND coalesce(c.epoch, s.epoch) < (SELECT max(epoch) FROM store_epoch)";
+
+// Slots are kept for ever, so what is open must be found by the index, whatever the planner thinks of their number: `OFFSET 0`
+// keeps each of these a walk from the open nonce of one lane.
 
 /// A lane that has not written its cursor has no slots.
 const SLOTS: &str = "
-    SELECT s.submitter, s.nonce, s.kind, s.tx_id, s.bound_at, s.next_resubmit_at
-    FROM submitter_nonce_cursor c JOIN slot s ON s.submitter = c.submitter AND s.nonce >= c.final_nonce
+    SELECT s.* FROM submitter_nonce_cursor c CROSS JOIN LATERAL (
+        SELECT s.submitter, s.nonce, s.kind, s.tx_id, s.bound_at, s.next_resubmit_at FROM slot s
+        WHERE s.submitter = c.submitter AND s.nonce >= c.open_nonce ORDER BY s.nonce OFFSET 0) AS s
     WHERE c.submitter = ANY($1) ORDER BY s.submitter, s.nonce";
 
 const RESERVATIONS: &str = "
-    SELECT submitter, nonce, status, tx_id, lock_owner, locked_until FROM submitter_nonce_allocation
-    WHERE submitter = ANY($1) AND status <> 'USED' ORDER BY submitter, nonce";
+    SELECT r.* FROM submitter_nonce_cursor c CROSS JOIN LATERAL (
+        SELECT r.submitter, r.nonce, r.status, r.tx_id, r.lock_owner, r.locked_until FROM submitter_nonce_allocation r
+        WHERE r.submitter = c.submitter AND r.nonce >= c.open_nonce ORDER BY r.nonce OFFSET 0) AS r
+    WHERE c.submitter = ANY($1) ORDER BY r.submitter, r.nonce";
 
 const COMMANDS: &str = "
     SELECT id, submitter, body::text AS body, issued_by, issued_at FROM lane_command
@@ -39,20 +50,13 @@ const COMMANDS: &str = "
 
 pub(crate) async fn load_lanes(store: &PgStore, leases: &[Lease]) -> Result<Vec<Loaded>, StoreError> {
     let attempts_sql = format!(
-        "SELECT {ATTEMPT_COLUMNS} FROM tx_attempt a
-         WHERE EXISTS (SELECT FROM submitter_nonce_cursor c WHERE c.submitter = a.submitter AND a.nonce >= c.final_nonce)
-           AND a.submitter = ANY($1) ORDER BY submitter, nonce, ordinal"
+        "SELECT a.* FROM submitter_nonce_cursor c CROSS JOIN LATERAL (
+             SELECT {ATTEMPT_COLUMNS} FROM tx_attempt a
+             WHERE a.submitter = c.submitter AND a.nonce >= c.open_nonce ORDER BY a.nonce, a.ordinal OFFSET 0) AS a
+         WHERE c.submitter = ANY($1) ORDER BY a.submitter, a.nonce, a.ordinal"
     );
-    // The queue can be long; bound intents are few and stand at its front or behind it, so the open index is read by lane
-    // and the slots name the intents.
     let bound_sql = format!(
-        "SELECT {TX_COLUMNS} FROM managed_tx WHERE ended_at IS NULL AND state <> 'QUEUED' AND tx_id IN (
-             SELECT s.tx_id FROM submitter_nonce_cursor c JOIN slot s ON s.submitter = c.submitter AND s.nonce >= c.final_nonce
-             WHERE c.submitter = ANY($1) AND s.tx_id IS NOT NULL
-             UNION
-             SELECT r.tx_id FROM submitter_nonce_allocation r
-             JOIN submitter_nonce_cursor c ON c.submitter = r.submitter AND r.nonce >= c.final_nonce
-             WHERE r.submitter = ANY($1) AND r.tx_id IS NOT NULL)
+        "SELECT {TX_COLUMNS} FROM managed_tx WHERE tx_id = ANY($1) AND ended_at IS NULL AND state <> 'QUEUED'
          ORDER BY submitter, nonce"
     );
     let lanes: Vec<&str> = leases.iter().map(|lease| lease.submitter().as_str()).collect();
@@ -60,19 +64,24 @@ pub(crate) async fn load_lanes(store: &PgStore, leases: &[Lease]) -> Result<Vec<
     let owner = store.owner.as_str();
     let horizon = micros(store.options.lease.duration + store.options.lease.clock_skew);
     let read = store
-        .with_session("loading lanes", async |session| {
+        .with_session_of(&store.lease_pool, "loading lanes", async |session| {
             let client = session.client();
             client.batch_execute("BEGIN").await?;
             let locked = client.query(LOCK, &[&lanes, &tokens, &owner, &horizon]).await?;
             let held: Vec<String> = locked.iter().map(|row| row.get(0)).collect();
             let now = client.query_one("SELECT clock_timestamp()", &[]).await?;
+            let slots = client.query(SLOTS, &[&held]).await?;
+            let reservations = client.query(RESERVATIONS, &[&held]).await?;
+            let owners: Vec<Uuid> =
+                slots.iter().chain(&reservations).filter_map(|row| row.get::<_, Option<Uuid>>("tx_id")).collect();
             let read = Read {
                 now: now.get(0),
                 cursors: client.query(CURSORS, &[&held]).await?,
-                slots: client.query(SLOTS, &[&held]).await?,
+                regressed: client.query(REGRESSED, &[&held]).await?,
+                slots,
                 attempts: client.query(&attempts_sql, &[&held]).await?,
-                bound: client.query(&bound_sql, &[&held]).await?,
-                reservations: client.query(RESERVATIONS, &[&held]).await?,
+                bound: client.query(&bound_sql, &[&owners]).await?,
+                reservations,
                 commands: client.query(COMMANDS, &[&held]).await?,
                 held,
             };
@@ -88,6 +97,7 @@ struct Read {
     held: Vec<String>,
     now: std::time::SystemTime,
     cursors: Vec<Row>,
+    regressed: Vec<Row>,
     slots: Vec<Row>,
     attempts: Vec<Row>,
     bound: Vec<Row>,
@@ -111,16 +121,24 @@ impl Read {
             };
             lanes.insert(lane, empty);
         }
-        for row in &self.cursors {
-            if let Some(lane) = lanes.get_mut(get::<&str>(row, "submitter")?) {
-                lane.cursor = Some(cursor(row)?);
-                lane.regressed = get::<Option<bool>>(row, "regressed")?.unwrap_or(false);
-            }
-        }
+        sort_into(&mut lanes, &self.cursors, |lane, row| {
+            lane.cursor = Some(cursor(row)?);
+            Ok(())
+        })?;
+        sort_into(&mut lanes, &self.regressed, |lane, _| {
+            lane.regressed = true;
+            Ok(())
+        })?;
         sort_into(&mut lanes, &self.slots, |lane, row| Ok(lane.slots.push(slot(row)?)))?;
         sort_into(&mut lanes, &self.attempts, |lane, row| Ok(lane.attempts.push(attempt(row)?)))?;
         sort_into(&mut lanes, &self.bound, |lane, row| Ok(lane.bound.push(managed_tx(row)?)))?;
-        sort_into(&mut lanes, &self.reservations, |lane, row| Ok(lane.reservations.push(reservation(row)?)))?;
+        sort_into(&mut lanes, &self.reservations, |lane, row| {
+            let reservation = reservation(row)?;
+            if !matches!(reservation.status, ReservationStatus::Used { .. }) {
+                lane.reservations.push(reservation);
+            }
+            Ok(())
+        })?;
         sort_into(&mut lanes, &self.commands, |lane, row| Ok(lane.commands.push(command(row)?)))?;
         Ok(lanes)
     }

@@ -31,10 +31,13 @@ impl Notifier {
         let outbox = Arc::new(WakeBoard::default());
         let mut outgoing = outbox.listen();
         let incoming = Arc::clone(&board);
+        let unsent = Arc::clone(&outbox);
         let keep_connected = async move {
             loop {
                 if let Err(error) = relay(&config, &options, &mut outgoing, &incoming).await {
                     tracing::warn!("the wake-up connection was lost: {error}");
+                    // Some may have been taken out and not sent.
+                    unsent.post(&Wakeup::Everywhere);
                 }
                 #[expect(clippy::disallowed_methods, reason = "a server that is away is not asked in a tight loop")]
                 tokio::time::sleep(options.reconnect_pause).await;
@@ -75,7 +78,9 @@ async fn relay(
 ) -> Result<(), StoreError> {
     let (session, mut incoming) = Session::open_listening(config, options).await?;
     let own_pid = within(options.call_timeout, "listening", async {
-        session.client().batch_execute("LISTEN gapless_wake").await.map_err(unavailable)?;
+        // A notification is a transaction too. It needs no durability, and must not wait for the disk beside those that do.
+        let listen = "SET synchronous_commit = off; LISTEN gapless_wake";
+        session.client().batch_execute(listen).await.map_err(unavailable)?;
         let row = session.client().query_one("SELECT pg_backend_pid()", &[]).await.map_err(unavailable)?;
         Ok(row.get::<_, i32>(0))
     })

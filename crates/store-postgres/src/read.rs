@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use gapless_domain::{Attempt, ManagedTx, RequestId, SubmitterId, TxId};
+use gapless_domain::{Attempt, CommandId, CommandStatus, ManagedTx, NodeText, RequestId, SubmitterId, TxId};
 use gapless_store::codec::{signed, submitter};
 use gapless_store::{NewSubmitter, StoreError, TxFilter};
 use tokio_postgres::types::ToSql;
@@ -76,6 +76,25 @@ pub(crate) async fn list(store: &PgStore, filter: &TxFilter) -> Result<Vec<Manag
     );
     let rows = store.with_session("listing", async |session| session.client().query(&sql, &params).await).await?;
     rows.iter().map(|row| managed_tx(row).map_err(StoreError::from)).collect()
+}
+
+pub(crate) async fn commands(store: &PgStore, ids: &[CommandId]) -> Result<Vec<Option<CommandStatus>>, StoreError> {
+    let wanted: Vec<i64> = ids.iter().map(|id| signed(id.0)).collect();
+    let rows = store
+        .with_session("reading commands", async |session| {
+            session.client().query("SELECT id, result FROM lane_command WHERE id = ANY($1)", &[&wanted]).await
+        })
+        .await?;
+    let found: HashMap<i64, Option<&str>> = rows.iter().map(|row| (row.get(0), row.get(1))).collect();
+    Ok(wanted
+        .iter()
+        .map(|id| {
+            found.get(id).map(|result| match result {
+                Some(text) => CommandStatus::Done(NodeText::new(text)),
+                None => CommandStatus::Open,
+            })
+        })
+        .collect())
 }
 
 pub(crate) async fn attempts(store: &PgStore, id: TxId) -> Result<Vec<Attempt>, StoreError> {

@@ -71,6 +71,7 @@ pub(crate) fn cursor(row: &Row) -> Result<Cursor, RowError> {
         next_nonce: nonce(get(row, "next_nonce")?)?,
         chain_nonce: nonce(get(row, "chain_nonce")?)?,
         final_nonce: nonce(get(row, "final_nonce")?)?,
+        open_nonce: nonce(get(row, "open_nonce")?)?,
         state: lane_state(get(row, "state")?, code, detail)?,
         paused: get(row, "paused")?,
         version: unsigned("version", get(row, "version")?)?,
@@ -126,7 +127,7 @@ pub(crate) fn reservation(row: &Row) -> Result<Reservation, RowError> {
         ("RESERVED", Some(id), Some(lock_owner), Some(until)) => {
             ReservationStatus::Reserved { tx_id: TxId::from_uuid(id), lock_owner, locked_until: timestamp(until) }
         }
-        ("USED", Some(id), ..) => ReservationStatus::Used { tx_id: TxId::from_uuid(id) },
+        ("USED", id, ..) => ReservationStatus::Used { tx_id: id.map(TxId::from_uuid) },
         ("RECYCLABLE", ..) => ReservationStatus::Recyclable,
         (status, ..) => return Err(RowError::new("reservation", status)),
     };

@@ -22,6 +22,8 @@ pub(crate) async fn ensure(client: &Client, migrate: bool) -> Result<(), StoreEr
         let found = missing.first().map_or(known, |first| first.version - 1);
         return Err(StoreError::SchemaIsOlder { found, known });
     }
+    // Another node may be migrating, and a migration may take as long as the data is large. The session is not used again.
+    client.batch_execute("SET lock_timeout = 0; SET statement_timeout = 0").await.map_err(unavailable)?;
     client.execute("SELECT pg_advisory_lock($1)", &[&MIGRATION_LOCK]).await.map_err(unavailable)?;
     let result = apply_missing(client).await;
     client.execute("SELECT pg_advisory_unlock($1)", &[&MIGRATION_LOCK]).await.map_err(unavailable)?;

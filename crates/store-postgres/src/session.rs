@@ -10,6 +10,7 @@ use futures_util::future::poll_fn;
 use gapless_store::StoreError;
 use tokio::sync::{Semaphore, SemaphorePermit, mpsc};
 use tokio::task::JoinHandle;
+use tokio_postgres::error::Severity;
 use tokio_postgres::{AsyncMessage, Client, Config, NoTls, Notification, Statement};
 
 use crate::error::{timed_out, unavailable};
@@ -29,8 +30,16 @@ impl Session {
         Self::open_listening(config, options).await.map(|(session, _)| session)
     }
 
-    /// Also gives the notifications that come in on it.
+    /// Also gives the notifications that come in on it. A server that takes the connection and then says nothing is as away
+    /// as one that refuses it.
     pub(crate) async fn open_listening(
+        config: &Config,
+        options: &PgOptions,
+    ) -> Result<(Self, mpsc::UnboundedReceiver<Notification>), StoreError> {
+        within(options.connect_timeout, "connecting", Self::connect(config, options)).await
+    }
+
+    async fn connect(
         config: &Config,
         options: &PgOptions,
     ) -> Result<(Self, mpsc::UnboundedReceiver<Notification>), StoreError> {
@@ -41,7 +50,7 @@ impl Session {
         let drive = async move {
             while let Some(Ok(message)) = poll_fn(|context| connection.poll_message(context)).await {
                 match message {
-                    AsyncMessage::Notice(notice) if notice.severity() == "WARNING" => {
+                    AsyncMessage::Notice(notice) if notice.parsed_severity() == Some(Severity::Warning) => {
                         tracing::warn!(code = notice.code().code(), "PostgreSQL warns: {}", notice.message());
                         seen.store(true, Ordering::SeqCst);
                     }
@@ -60,6 +69,8 @@ impl Session {
         let driver = tokio::spawn(drive);
         let session = Session { client, driver, statements: Mutex::default(), warned };
         session.set_up(options).await?;
+        // What the server had to say about the connection itself is nobody's commit.
+        session.take_warning();
         Ok((session, notifications))
     }
 
@@ -74,10 +85,15 @@ impl Session {
             options.idle_in_transaction_timeout.as_millis(),
         );
         self.client.batch_execute(&settings).await.map_err(unavailable)?;
-        // Not every platform can do it; where it cannot, statement_timeout is what ends a forgotten statement.
-        let check = format!("SET client_connection_check_interval = {}", options.connection_check_interval.as_millis());
-        if let Err(error) = self.client.batch_execute(&check).await {
-            tracing::debug!("client_connection_check_interval is not supported: {error}");
+        // Not every platform can do these. The first ends statements whose client is gone; the second ends a session whose
+        // client has stopped reading, which no other time-out notices, and which may hold locks.
+        for optional in [
+            format!("SET client_connection_check_interval = {}", options.connection_check_interval.as_millis()),
+            format!("SET tcp_user_timeout = {}", options.idle_in_transaction_timeout.as_millis()),
+        ] {
+            if let Err(error) = self.client.batch_execute(&optional).await {
+                tracing::debug!("not supported here: {optional}: {error}");
+            }
         }
         Ok(())
     }
@@ -129,8 +145,8 @@ pub(crate) struct Lent<'a> {
 }
 
 impl Pool {
-    pub(crate) fn new(config: Config, options: PgOptions) -> Self {
-        let places = Semaphore::new(options.pool_size.max(1));
+    pub(crate) fn new(config: Config, options: PgOptions, size: usize) -> Self {
+        let places = Semaphore::new(size.max(1));
         Pool { config, options, idle: Mutex::default(), places }
     }
 

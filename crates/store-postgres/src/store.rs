@@ -1,13 +1,12 @@
 //! The handle of one process, and how its verbs reach their rooms.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use gapless_domain::{
-    Attempt, ChainId, CommandId, Event, EventPosition, Head, LaneCommit, Lease, ManagedTx, NewCommand, OwnerId,
-    RequestId, SubmitterId, TxId,
+    Attempt, ChainId, CommandId, CommandStatus, Event, EventPosition, Head, LaneCommit, Lease, ManagedTx, NewCommand,
+    OwnerId, RequestId, SubmitterId, TxId,
 };
 use gapless_store::{
     Accepted, Acquired, CancelVerdict, Committed, HeadVerdict, Loaded, NewIntent, NewSubmitter, Renewal, Store,
@@ -15,7 +14,9 @@ use gapless_store::{
 };
 use tokio::sync::Mutex;
 use tokio_postgres::Config;
+use tokio_postgres::config::TargetSessionAttrs;
 
+use crate::canary::{Canary, declare_regressed};
 use crate::commit::Writer;
 use crate::error::unavailable;
 use crate::identity::Identity;
@@ -23,6 +24,9 @@ use crate::notify::Notifier;
 use crate::options::PgOptions;
 use crate::session::{Lent, Pool, Session, within};
 use crate::{accept, archive, events, heads, lease, load, read, schema, sweep};
+
+/// A renewal and an acquisition at once, and one more.
+const LEASE_SESSIONS: usize = 3;
 
 /// One process on a PostgreSQL database.
 #[derive(Debug)]
@@ -33,8 +37,9 @@ pub struct PgStore {
     pub(crate) writer: Mutex<Writer>,
     pub(crate) notifier: Notifier,
     board: Arc<WakeBoard>,
-    /// The newest canary that the server acknowledged to this process.
-    canary: AtomicI64,
+    pub(crate) canary: Canary,
+    /// Leases have connections of their own: a renewal must not wait behind somebody's long read.
+    pub(crate) lease_pool: Pool,
 }
 
 impl PgStore {
@@ -43,36 +48,28 @@ impl PgStore {
     pub async fn open(url: &str, owner: OwnerId, options: PgOptions) -> Result<Self, StoreError> {
         let config = configure(url, &options)?;
         let session = Session::open(&config, &options).await?;
-        let first = within(options.call_timeout, "opening the store", async {
-            let identity = Identity::of(session.client()).await?;
-            schema::ensure(session.client(), options.migrate).await?;
+        let ask = within(options.call_timeout, "asking the server who it is", Identity::of(session.client()));
+        let identity = ask.await?;
+        // Migrations may take their time; everything else may not.
+        schema::ensure(session.client(), options.migrate).await?;
+        within(options.call_timeout, "registering the process", async {
             identity.ensure_known(session.client()).await?;
-            session
-                .client()
-                .execute("INSERT INTO node (owner_node) VALUES ($1)", &[&owner.as_str()])
-                .await
-                .map_err(unavailable)
-        });
-        first.await?;
+            let insert = "INSERT INTO node (owner_node) VALUES ($1)";
+            session.client().execute(insert, &[&owner.as_str()]).await.map_err(unavailable)
+        })
+        .await?;
         let board = Arc::new(WakeBoard::default());
         let notifier = Notifier::start(config.clone(), options.clone(), Arc::clone(&board));
         Ok(PgStore {
             owner,
-            pool: Pool::new(config.clone(), options.clone()),
+            pool: Pool::new(config.clone(), options.clone(), options.pool_size),
+            lease_pool: Pool::new(config.clone(), options.clone(), LEASE_SESSIONS),
             writer: Mutex::new(Writer::new(config)),
             notifier,
             options,
             board,
-            canary: AtomicI64::new(0),
+            canary: Canary::default(),
         })
-    }
-
-    pub(crate) fn canary(&self) -> i64 {
-        self.canary.load(Ordering::SeqCst)
-    }
-
-    pub(crate) fn remember_canary(&self, canary: i64) {
-        self.canary.fetch_max(canary, Ordering::SeqCst);
     }
 
     /// Runs `work` on a session of the pool, and takes the session back only if it came to an end in order.
@@ -81,8 +78,17 @@ impl PgStore {
         what: &'static str,
         work: impl AsyncFnOnce(&Session) -> Result<T, tokio_postgres::Error>,
     ) -> Result<T, StoreError> {
+        self.with_session_of(&self.pool, what, work).await
+    }
+
+    pub(crate) async fn with_session_of<T>(
+        &self,
+        pool: &Pool,
+        what: &'static str,
+        work: impl AsyncFnOnce(&Session) -> Result<T, tokio_postgres::Error>,
+    ) -> Result<T, StoreError> {
         within(self.options.call_timeout, what, async {
-            let session: Lent<'_> = self.pool.lend().await?;
+            let session: Lent<'_> = pool.lend().await?;
             match work(&session).await {
                 Ok(value) => {
                     session.give_back();
@@ -105,6 +111,10 @@ fn configure(url: &str, options: &PgOptions) -> Result<Config, StoreError> {
     config.connect_timeout(options.connect_timeout);
     config.tcp_user_timeout(options.call_timeout);
     config.keepalives_idle(options.call_timeout);
+    if config.get_hosts().len() > 1 {
+        // Authoritative reads never go to a replica.
+        config.target_session_attrs(TargetSessionAttrs::ReadWrite);
+    }
     if config.get_application_name().is_none() {
         config.application_name("gapless");
     }
@@ -181,6 +191,10 @@ impl Store for PgStore {
         read::list(self, filter).await
     }
 
+    async fn commands(&self, ids: &[CommandId]) -> Result<Vec<Option<CommandStatus>>, StoreError> {
+        read::commands(self, ids).await
+    }
+
     async fn attempts(&self, id: TxId) -> Result<Vec<Attempt>, StoreError> {
         read::attempts(self, id).await
     }
@@ -211,7 +225,7 @@ impl Store for PgStore {
 
     async fn declare_regressed(&self, why: &str) -> Result<(), StoreError> {
         let session = self.pool.lend().await?;
-        crate::commit::declare_regressed(session.client(), why).await?;
+        declare_regressed(session.client(), why).await?;
         session.give_back();
         Ok(())
     }

@@ -9,9 +9,9 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
-use gapless_domain::{Cursor, LaneCommit, NodeText, Nonce, OwnerId, ProtectCode, Protection};
+use gapless_domain::{Cursor, FailReason, LaneCommit, NodeText, Nonce, OwnerId, ProtectCode, Protection, Transition};
 use gapless_store::conformance::fixtures as f;
-use gapless_store::{CommitVerdict, Store, StoreError};
+use gapless_store::{CancelVerdict, CommitVerdict, Store, StoreError};
 use gapless_store_postgres::PgStore;
 use gapless_testbed::{Error, Options, Postgres};
 use support::{Database, Scene, take_over};
@@ -58,10 +58,37 @@ async fn a_running_node_notices_a_server_that_was_set_back() {
     // Renewing notices it as well as committing does; nothing was sent in between.
     let noticed = scene.store.renew().await;
     assert!(matches!(noticed, Err(StoreError::Regressed(_))), "{noticed:?}");
-    let noticed = scene.store.commit(&[]).await;
-    assert!(matches!(noticed, Err(StoreError::Regressed(_))), "{noticed:?}");
-    // A process that begins now knows nothing of the lost commits, but the others have told the database.
-    assert_takes_notice(&db.open("b").await, &scene).await;
+    // It is told once. From then on it is the lanes that have to take notice, and the process can write that down.
+    scene.store.renew().await.unwrap();
+    scene.store.commit(&[]).await.unwrap();
+    assert_eq!(epoch(&db).await, 2);
+    assert_takes_notice(&scene.store, &scene).await;
+    // A process that begins now knows nothing of the lost commits, but the lane is stopped.
+    assert_eq!(epoch(&db).await, 2);
+    let fresh: f::Node = db.open("b").await;
+    take_over_from(&scene, &fresh).await;
+    let cursor = f::view(&fresh, &scene.lane).await.cursor;
+    assert!(cursor.state.is_store_regressed());
+}
+
+/// What is still queued may have been sent by a commit that was lost: nothing ends before somebody has looked.
+///
+/// proves O07
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_ends_in_a_lane_that_is_not_reconciled() {
+    let db = Database::shared().await;
+    let scene = Scene::on(db.open("a").await, &["one", "two"]).await;
+    let node: f::Node = Arc::clone(&scene.store) as f::Node;
+    scene.write(scene.bind().await).await.unwrap().unwrap();
+    scene.store.declare_regressed("an operator says so").await.unwrap();
+    let queued = f::view(&node, &scene.lane).await.queue[0].clone();
+    assert_eq!(scene.store.cancel_queued(&[queued.id]).await.unwrap(), [CancelVerdict::Regressed]);
+    assert_takes_notice(&scene.store, &scene).await;
+    assert_eq!(scene.store.cancel_queued(&[queued.id]).await.unwrap(), [CancelVerdict::Regressed]);
+    let fail = Transition::FailInQueue(FailReason::Expired, NodeText::default());
+    let mut commit = LaneCommit::new(&f::acquire(&node, &scene.lane).await);
+    commit.change(queued.change(fail).unwrap());
+    assert_eq!(scene.store.commit(&[commit]).await.unwrap().verdicts, [CommitVerdict::Regressed]);
 }
 
 /// proves O07
@@ -89,10 +116,11 @@ async fn a_promoted_standby_that_missed_a_commit_is_noticed_by_all() {
     standby.promote().unwrap();
     proxy.lead_to(standby.port());
 
-    let noticed = scene.store.commit(&[]).await;
-    assert!(matches!(noticed, Err(StoreError::Regressed(_))), "{noticed:?}");
+    // No process that remembers the lost commit needs to be left: the timeline tells.
     let fresh = db.open_at(&url, "b").await;
     assert_takes_notice(&fresh, &scene).await;
+    let noticed = scene.store.renew().await;
+    assert!(matches!(noticed, Err(StoreError::Regressed(_))), "{noticed:?}");
 }
 
 /// The standby that must confirm is away: the server says that the commit is only local, and we say so too.
@@ -118,6 +146,16 @@ async fn a_commit_that_was_not_replicated_is_told_until_one_is() {
     admin.batch_execute("SELECT pg_reload_conf()").await.unwrap();
     tokio::time::sleep(Duration::from_millis(300)).await;
     assert!(scene.store.commit(&[]).await.unwrap().replicated);
+}
+
+async fn epoch(db: &Database) -> i64 {
+    db.raw().await.query_one("SELECT max(epoch) FROM store_epoch", &[]).await.unwrap().get(0)
+}
+
+async fn take_over_from(scene: &Scene, node: &f::Node) {
+    let lease = f::acquire(&(Arc::clone(&scene.store) as f::Node), &scene.lane).await;
+    scene.store.release(&[lease]).await.unwrap();
+    f::acquire(node, &scene.lane).await;
 }
 
 fn copy_folder(from: &Path, to: &Path) {

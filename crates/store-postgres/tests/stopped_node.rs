@@ -6,7 +6,10 @@ mod support;
 
 use std::time::{Duration, Instant};
 
-use gapless_store::{CommitVerdict, Store, StoreError};
+use gapless_domain::OwnerId;
+use gapless_store::conformance::fixtures as f;
+use gapless_store::{Acquired, CommitVerdict, Renewal, Store, StoreError};
+use gapless_store_postgres::{PgOptions, PgStore};
 use support::proxy::Action;
 use support::{Database, Scene, TERMS, take_over};
 
@@ -35,4 +38,49 @@ async fn a_node_that_stops_inside_a_transaction_does_not_block_the_takeover() {
     assert_eq!(scene.bound_seen_by(&other).await, 0);
     let commit = gapless_domain::LaneCommit::new(&taken);
     assert_eq!(other.commit(&[commit]).await.unwrap().verdicts, [CommitVerdict::Done]);
+}
+
+/// A server whose clock was ahead granted a lease far into the future, and a server with the right time took its place. Such a
+/// lease counts as expired, for its owner too.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lease_from_the_future_is_nobodys() {
+    let db = Database::shared().await;
+    let scene = Scene::on(db.open("a").await, &["r"]).await;
+    let commit = scene.bind().await;
+    let far = "UPDATE submitter_lease SET expires_at = clock_timestamp() + interval '1 hour'";
+    db.raw().await.execute(far, &[]).await.unwrap();
+    assert_eq!(scene.store.renew().await.unwrap(), Renewal::default());
+    assert_eq!(scene.store.commit(&[commit.clone()]).await.unwrap().verdicts, [CommitVerdict::Fenced]);
+    let other = db.open("b").await;
+    let taken = other.acquire(std::slice::from_ref(&scene.lane)).await.unwrap().remove(0);
+    assert!(matches!(taken, Acquired::Held(lease) if lease.token() > commit.lease().token()));
+}
+
+/// Somebody holds the row of one lease: the others are renewed all the same, at once.
+///
+/// proves N27
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_renewal_waits_for_nobody() {
+    let mut db = Database::shared().await;
+    db.options.lock_timeout = Duration::from_secs(30);
+    let store = db.open("a").await;
+    let lanes = [f::submitter(1), f::submitter(2)];
+    store.acquire(&lanes).await.unwrap();
+    let raw = db.raw().await;
+    let lock = "SELECT FROM submitter_lease WHERE submitter = $1 FOR UPDATE";
+    raw.batch_execute("BEGIN; SELECT FROM node FOR UPDATE").await.unwrap();
+    raw.query(lock, &[&lanes[0].as_str()]).await.unwrap();
+    let renewal = f::soon("the renewal", store.renew()).await.unwrap();
+    assert_eq!(renewal.extended.iter().map(|lease| lease.submitter()).collect::<Vec<_>>(), [&lanes[1]]);
+    assert_eq!(renewal.busy.iter().map(|lease| lease.submitter()).collect::<Vec<_>>(), [&lanes[0]]);
+}
+
+/// A server that takes connections and says nothing is away, like one that refuses them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_silent_server_is_given_up() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("postgres://gapless@{}/none", listener.local_addr().unwrap());
+    let options = PgOptions { connect_timeout: Duration::from_millis(300), ..PgOptions::default() };
+    let opened = f::soon("giving up", PgStore::open(&url, OwnerId::new("a", 1), options)).await;
+    assert!(matches!(opened, Err(StoreError::Unavailable(_))), "{opened:?}");
 }

@@ -63,13 +63,16 @@ fn check<'a>(commit: &'a LaneCommit, facts: &Facts) -> Result<Planned<'a>, Commi
 }
 
 fn check_cursor(commit: &LaneCommit, facts: &Facts) -> Result<i64, CommitVerdict> {
-    let row = facts.cursors.get(commit.lease().submitter().as_str());
+    let lane = commit.lease().submitter().as_str();
+    let row = facts.cursors.get(lane);
     if row.is_some_and(|row| row.token > token(commit)) {
         return Err(CommitVerdict::Fenced);
     }
-    let acknowledges = commit.cursor().is_some_and(|change| change.acknowledges_regression());
-    let epoch = row.map_or(facts.epoch, |row| row.epoch);
-    if epoch < facts.epoch && !acknowledges {
+    let acknowledges = commit.acknowledges_regression();
+    let first = facts.first_epochs.get(lane).copied().unwrap_or(facts.epoch);
+    let epoch = row.map_or(first, |row| row.epoch);
+    let unreconciled = row.is_some_and(|row| row.store_regressed);
+    if (epoch < facts.epoch && !acknowledges) || (unreconciled && commit.ends_an_intent()) {
         return Err(CommitVerdict::Regressed);
     }
     if let Some(change) = commit.cursor()
@@ -151,10 +154,11 @@ fn check_reservations(
 ) -> Result<Vec<Reservation>, CommitVerdict> {
     let lane = commit.lease().submitter().as_str();
     let mut rows: BTreeMap<i64, Reservation> = facts.reservations.get(lane).cloned().unwrap_or_default();
+    let open = facts.cursors.get(lane).map_or(0, |cursor| cursor.open_nonce);
     let mut touched = BTreeMap::new();
     for step in commit.reservations() {
         let nonce = signed(step.nonce().get());
-        let next = step_reservation(step, nonce, &rows, fresh, facts.now)
+        let next = step_reservation(step, nonce, open, &rows, fresh, facts.now)
             .ok_or(CommitVerdict::Conflict(Conflict::Reservation(step.nonce())))?;
         let next = Reservation { nonce: step.nonce(), status: next };
         rows.insert(nonce, next.clone());
@@ -167,6 +171,7 @@ fn check_reservations(
 fn step_reservation(
     step: &ReservationStep,
     nonce: i64,
+    open: i64,
     rows: &BTreeMap<i64, Reservation>,
     fresh: &HashMap<i64, &SlotKind>,
     now: SystemTime,
@@ -175,8 +180,8 @@ fn step_reservation(
     let status = rows.get(&nonce).map(|row| &row.status);
     match step {
         ReservationStep::Reserve { tx_id, lock_owner, hold, .. } => {
-            let smallest =
-                rows.iter().find(|(_, row)| row.status == ReservationStatus::Recyclable).map(|(nonce, _)| *nonce);
+            let mut lendable = rows.range(open..).filter(|(_, row)| row.status == ReservationStatus::Recyclable);
+            let smallest = lendable.next().map(|(nonce, _)| *nonce);
             let allowed = match smallest {
                 Some(smallest) => smallest == nonce,
                 None => status.is_none() && fresh.get(&nonce) == Some(&&SlotKind::Reservation),
@@ -192,10 +197,13 @@ fn step_reservation(
                 if lock_owner == by && *locked_until > now =>
             {
                 let used = matches!(step, ReservationStep::Use { .. });
-                Some(if used { ReservationStatus::Used { tx_id: *tx_id } } else { ReservationStatus::Recyclable })
+                Some(if used { ReservationStatus::Used { tx_id: Some(*tx_id) } } else { ReservationStatus::Recyclable })
             }
             _ => None,
         },
+        ReservationStep::Fill { .. } => {
+            (status == Some(&ReservationStatus::Recyclable)).then_some(ReservationStatus::Used { tx_id: None })
+        }
         ReservationStep::Expire { .. } => match status {
             Some(ReservationStatus::Reserved { locked_until, .. }) if *locked_until <= now => {
                 Some(ReservationStatus::Recyclable)

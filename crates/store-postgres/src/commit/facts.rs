@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::SystemTime;
 
-use gapless_domain::{LaneCommit, Reservation};
+use gapless_domain::{LaneCommit, ProtectCode, Reservation};
 use gapless_store::StoreError;
 use gapless_store::codec::signed;
 use tokio_postgres::types::ToSql;
@@ -34,14 +34,19 @@ const HELD_LEASES: &str = "
 
 const RAISE_CANARY: &str = "
     UPDATE node SET canary = canary + 1, seen_at = clock_timestamp() WHERE owner_node = $1
-    RETURNING canary, clock_timestamp() AS now, (SELECT max(epoch) FROM store_epoch) AS epoch";
+    RETURNING canary";
+
+const TIME: &str = "SELECT clock_timestamp() AS now, (SELECT max(epoch) FROM store_epoch) AS epoch";
 
 /// $2 keeps a process that lost its lanes from even locking their rows.
 const LOCK_CURSORS: &str = "
-    SELECT c.submitter, c.version, c.epoch, c.fencing_token FROM submitter_nonce_cursor c
+    SELECT c.submitter, c.version, c.epoch, c.fencing_token, c.open_nonce, c.protect_code FROM submitter_nonce_cursor c
     WHERE c.submitter = ANY($1)
       AND EXISTS (SELECT FROM submitter_lease l WHERE l.submitter = c.submitter AND l.owner_node = $2)
     ORDER BY c.submitter FOR NO KEY UPDATE OF c";
+
+/// Of lanes without a cursor: the epoch in which their submitter was registered.
+const FIRST_EPOCHS: &str = "SELECT submitter, epoch FROM submitter WHERE submitter = ANY($1)";
 
 const LOCK_TXS: &str = "
     SELECT t.tx_id, t.submitter, t.version, t.fencing_token FROM managed_tx t
@@ -65,17 +70,19 @@ const RESERVATIONS: &str = "
     JOIN unnest($1::text[], $2::bigint[]) AS w (submitter, nonce) ON (w.submitter, w.nonce) = (r.submitter, r.nonce)
     UNION
     (SELECT r.submitter, r.nonce, r.status, r.tx_id, r.lock_owner, r.locked_until FROM submitter_nonce_allocation r
-     WHERE r.submitter = ANY($1) AND r.status = 'RECYCLABLE')";
+     JOIN submitter_nonce_cursor c ON c.submitter = r.submitter
+     WHERE r.submitter = ANY($1) AND r.status = 'RECYCLABLE' AND r.nonce >= c.open_nonce)";
 
 /// What the database says, under the locks of this transaction.
 pub(super) struct Facts {
     pub(super) now: SystemTime,
     pub(super) epoch: i64,
-    /// Our canary, raised.
-    pub(super) canary: i64,
+    /// Our canary, raised. None if our row is gone.
+    pub(super) canary: Option<i64>,
     pub(super) locked: HashSet<String>,
     pub(super) held: HashSet<String>,
     pub(super) cursors: HashMap<String, CursorFact>,
+    pub(super) first_epochs: HashMap<String, i64>,
     pub(super) txs: HashMap<Uuid, TxFact>,
     /// Kind of each slot that the commits name.
     pub(super) slots: HashMap<(String, i64), String>,
@@ -88,6 +95,8 @@ pub(super) struct CursorFact {
     pub(super) version: i64,
     pub(super) epoch: i64,
     pub(super) token: i64,
+    pub(super) open_nonce: i64,
+    pub(super) store_regressed: bool,
 }
 
 pub(super) struct TxFact {
@@ -148,22 +157,14 @@ impl<'a> Keys<'a> {
 pub(super) async fn gather(session: &Session, store: &PgStore, commits: &[&LaneCommit]) -> Result<Facts, StoreError> {
     let keys = Keys::of(commits);
     let rows = fly(session, store, &keys).await.map_err(unavailable)?;
-    let canary = rows.canary.ok_or_else(|| StoreError::Regressed("the row of this process is gone".to_owned()));
-    let canary = match canary {
-        Ok(row) => row,
-        Err(error) => {
-            session.client().batch_execute("ROLLBACK").await.map_err(unavailable)?;
-            super::declare_regressed(session.client(), "the row of a running process is gone").await?;
-            return Err(error);
-        }
-    };
     let mut facts = Facts {
-        now: get(&canary, "now")?,
-        epoch: get::<Option<i64>>(&canary, "epoch")?.unwrap_or_default(),
-        canary: get(&canary, "canary")?,
+        now: get(&rows.time, "now")?,
+        epoch: get::<Option<i64>>(&rows.time, "epoch")?.unwrap_or_default(),
+        canary: rows.canary.as_ref().map(|row| get(row, "canary")).transpose()?,
         locked: rows.locked.iter().map(|row| row.get(0)).collect(),
         held: rows.held.iter().map(|row| row.get(0)).collect(),
         cursors: HashMap::new(),
+        first_epochs: rows.first_epochs.iter().map(|row| (row.get(0), row.get(1))).collect(),
         txs: HashMap::new(),
         slots: HashMap::new(),
         ordinals: HashSet::new(),
@@ -171,8 +172,13 @@ pub(super) async fn gather(session: &Session, store: &PgStore, commits: &[&LaneC
         reservations: HashMap::new(),
     };
     for row in &rows.cursors {
-        let fact =
-            CursorFact { version: get(row, "version")?, epoch: get(row, "epoch")?, token: get(row, "fencing_token")? };
+        let fact = CursorFact {
+            version: get(row, "version")?,
+            epoch: get(row, "epoch")?,
+            token: get(row, "fencing_token")?,
+            open_nonce: get(row, "open_nonce")?,
+            store_regressed: get::<Option<&str>>(row, "protect_code")? == Some(ProtectCode::StoreRegressed.as_str()),
+        };
         facts.cursors.insert(get(row, "submitter")?, fact);
     }
     for row in &rows.txs {
@@ -202,7 +208,9 @@ struct Rows {
     locked: Vec<Row>,
     held: Vec<Row>,
     canary: Option<Row>,
+    time: Row,
     cursors: Vec<Row>,
+    first_epochs: Vec<Row>,
     txs: Vec<Row>,
     slots: Vec<Row>,
     attempts: Vec<Row>,
@@ -217,6 +225,7 @@ async fn fly(session: &Session, store: &PgStore, keys: &Keys<'_>) -> Result<Rows
     let lock_leases = session.prepared(LOCK_LEASES).await?;
     let held_leases = session.prepared(HELD_LEASES).await?;
     let raise_canary = session.prepared(RAISE_CANARY).await?;
+    let time = session.prepared(TIME).await?;
     let lock_cursors = session.prepared(LOCK_CURSORS).await?;
     let lock_txs = session.prepared(LOCK_TXS).await?;
     let slots = session.prepared(SLOTS).await?;
@@ -234,8 +243,8 @@ async fn fly(session: &Session, store: &PgStore, keys: &Keys<'_>) -> Result<Rows
         biased;
         client.batch_execute("BEGIN"),
         client.query(&lock_leases, lanes),
-        client.query(&held_leases, lanes),
         client.query_opt(&raise_canary, own),
+        client.query_one(&time, &[]),
         client.query(&lock_cursors, cursors),
         ask(client, &lock_txs, !keys.txs.is_empty(), txs),
         ask(client, &slots, !keys.slots.0.is_empty(), named),
@@ -243,16 +252,31 @@ async fn fly(session: &Session, store: &PgStore, keys: &Keys<'_>) -> Result<Rows
         ask(client, &reservations, !keys.reserved.0.is_empty(), reserved),
     );
     answers.0?;
+    let locked = answers.1?;
+    // Seldom: some lease was not ours to lock, or somebody else was writing it. Which of the two is asked only then.
+    let held = if locked.len() == keys.lanes.len() { Vec::new() } else { client.query(&held_leases, lanes).await? };
+    let cursors = answers.4?;
+    let first_epochs = match new_lanes(&keys.lanes, &cursors) {
+        lanes if lanes.is_empty() => Vec::new(),
+        lanes => client.query(FIRST_EPOCHS, &[&lanes]).await?,
+    };
     Ok(Rows {
-        locked: answers.1?,
-        held: answers.2?,
-        canary: answers.3?,
-        cursors: answers.4?,
+        locked,
+        held,
+        canary: answers.2?,
+        time: answers.3?,
+        cursors,
+        first_epochs,
         txs: answers.5?,
         slots: answers.6?,
         attempts: answers.7?,
         reservations: answers.8?,
     })
+}
+
+fn new_lanes<'a>(lanes: &[&'a str], cursors: &[Row]) -> Vec<&'a str> {
+    let written: HashSet<&str> = cursors.iter().map(|row| row.get(0)).collect();
+    lanes.iter().copied().filter(|lane| !written.contains(lane)).collect()
 }
 
 type Params<'a> = &'a [&'a (dyn ToSql + Sync)];

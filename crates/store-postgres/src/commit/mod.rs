@@ -16,8 +16,9 @@ use std::time::SystemTime;
 use gapless_domain::LaneCommit;
 use gapless_store::codec::signed;
 use gapless_store::{CommitVerdict, Committed, StoreError};
-use tokio_postgres::{Client, Config};
+use tokio_postgres::Config;
 
+use crate::canary;
 use crate::error::{Blame, TimedOut, blame, text, unavailable};
 use crate::identity::Identity;
 use crate::rows::timestamp;
@@ -34,7 +35,7 @@ pub(crate) struct Writer {
 /// A flush that did not end with a clear "done".
 enum Fault {
     /// A row of one lane is at fault: rolled back, try each lane alone.
-    Row(String),
+    Row(String, SystemTime),
     /// Rolled back, or never begun.
     NotCommitted(StoreError),
     /// The answer to COMMIT was lost.
@@ -58,7 +59,7 @@ impl Writer {
         let all: Vec<&LaneCommit> = commits.iter().collect();
         match self.flush_and_read_back(store, &all).await {
             Ok(committed) => Ok(committed),
-            Err(Fault::Row(_)) => self.one_by_one(store, commits).await,
+            Err(Fault::Row(..)) => self.one_by_one(store, commits).await,
             Err(Fault::NotCommitted(error)) => Err(error),
             Err(Fault::Unknown(sent)) => Err(StoreError::OutcomeUnknown(sent.problem)),
         }
@@ -74,7 +75,10 @@ impl Writer {
                     all.at = one.at;
                     all.replicated &= one.replicated;
                 }
-                Err(Fault::Row(problem)) => all.verdicts.push(CommitVerdict::Refused(problem)),
+                Err(Fault::Row(problem, at)) => {
+                    all.verdicts.push(CommitVerdict::Refused(problem));
+                    all.at = timestamp(at);
+                }
                 Err(Fault::NotCommitted(error)) if index == 0 => return Err(error),
                 // Earlier lanes are done, and their callers must hear so; the others go into the next flush.
                 Err(Fault::NotCommitted(_)) => all.verdicts.push(CommitVerdict::Busy),
@@ -95,7 +99,7 @@ impl Writer {
         let read = within(deadline, "reading a commit back", self.read_back(store, &lanes, sent.canary)).await;
         match read {
             Ok(Some(replicated)) => {
-                store.remember_canary(sent.canary);
+                store.canary.acknowledge(sent.canary);
                 Ok(Committed { verdicts: sent.verdicts, at: timestamp(sent.at), replicated })
             }
             Ok(None) => Err(Fault::NotCommitted(StoreError::Unavailable(sent.problem))),
@@ -121,10 +125,11 @@ impl Writer {
         let write = write::write_and_commit(&session, store, &plan, facts.now);
         #[expect(clippy::disallowed_methods, reason = "a server that does not answer must not stop a lane for ever")]
         let written = tokio::time::timeout(store.options.call_timeout, write).await;
-        let lost = |problem| Sent { verdicts: verdicts.clone(), at: facts.now, canary: facts.canary, problem };
+        let canary = facts.canary.unwrap_or_default();
+        let lost = |problem| Sent { verdicts: verdicts.clone(), at: facts.now, canary, problem };
         match written {
             Ok(Ok(())) => {
-                store.remember_canary(facts.canary);
+                store.canary.acknowledge(canary);
                 let replicated = !session.take_warning();
                 self.session = Some(session);
                 Ok(Committed { verdicts, at: timestamp(facts.now), replicated })
@@ -133,7 +138,7 @@ impl Writer {
                 Blame::Row => {
                     // The COMMIT behind it has ended the transaction.
                     self.session = Some(session);
-                    Err(Fault::Row(text(&error)))
+                    Err(Fault::Row(text(&error), facts.now))
                 }
                 // Perhaps before the COMMIT was sent; closing the connection ends the transaction in any case.
                 Blame::Server => Err(Fault::NotCommitted(unavailable(error))),
@@ -153,21 +158,15 @@ impl Writer {
         Ok(session)
     }
 
-    /// The server raised our counter by one. If it is now lower than what we have seen acknowledged, or our row is gone,
-    /// commits were lost; a higher one only means that an answer of ours was.
+    /// The server raised our counter by one. If it is now lower than what we have seen acknowledged, commits were lost; a
+    /// higher one only means that an answer of ours was.
     async fn check_canary(&self, store: &PgStore, session: &Session, facts: &Facts) -> Result<(), StoreError> {
-        if facts.canary > store.canary() {
+        let remembered = store.canary.get();
+        if facts.canary.is_some_and(|canary| canary > remembered) {
             return Ok(());
         }
-        let why = format!(
-            "process {} has seen commit {} acknowledged, the server knows {}",
-            store.owner,
-            store.canary(),
-            facts.canary - 1
-        );
         session.client().batch_execute("ROLLBACK").await.map_err(unavailable)?;
-        declare_regressed(session.client(), &why).await?;
-        Err(StoreError::Regressed(why))
+        Err(canary::lost_commits(store, session.client(), remembered, facts.canary.map(|canary| canary - 1)).await?)
     }
 
     /// Did the transaction that raised the canary to `canary` commit? Locks the leases first, without skipping: if the
@@ -211,22 +210,13 @@ impl Writer {
         client.batch_execute("COMMIT").await.map_err(unavailable)?;
         let replicated = !session.take_warning();
         let found: Option<i64> = row.map(|row| row.get(0));
-        if found.is_none_or(|found| found < store.canary()) {
-            let why = format!("process {} remembers commit {}, the server {found:?}", store.owner, store.canary());
-            declare_regressed(client, &why).await?;
-            return Err(StoreError::Regressed(why));
+        let remembered = store.canary.get();
+        if found.is_none_or(|found| found < remembered) {
+            return Err(canary::lost_commits(store, client, remembered, found).await?);
         }
         self.session = Some(session);
         Ok((found == Some(canary)).then_some(replicated))
     }
-}
-
-/// Begins a new epoch on the server that is there now: every lane has to take notice before it writes anything else.
-pub(crate) async fn declare_regressed(client: &Client, why: &str) -> Result<(), StoreError> {
-    tracing::error!("the database lost commits: {why}");
-    let identity = Identity::of(client).await?;
-    let row = client.query_one("SELECT coalesce(max(epoch), 0) FROM store_epoch", &[]).await.map_err(unavailable)?;
-    identity.begin_epoch(client, row.get::<_, i64>(0) + 1, why).await
 }
 
 async fn pause(store: &PgStore) {

@@ -31,18 +31,18 @@ const EXTEND_LEASES: &str = "
 const WRITE_CURSORS: &str = "
     WITH w AS (
         INSERT INTO submitter_nonce_cursor AS c
-            (submitter, next_nonce, chain_nonce, final_nonce, state, protect_code, protect_detail, paused, version,
-             event_seq, epoch, fencing_token, updated_at)
-        SELECT i.*, $13::timestamptz FROM unnest($1::text[], $2::bigint[], $3::bigint[], $4::bigint[], $5::text[], $6::text[], $7::text[],
-            $8::boolean[], $9::bigint[], $10::bigint[], $11::bigint[], $12::bigint[]) AS i
+            (submitter, next_nonce, chain_nonce, final_nonce, open_nonce, state, protect_code, protect_detail, paused,
+             version, event_seq, epoch, fencing_token, updated_at)
+        SELECT i.*, $14::timestamptz FROM unnest($1::text[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::text[],
+            $7::text[], $8::text[], $9::boolean[], $10::bigint[], $11::bigint[], $12::bigint[], $13::bigint[]) AS i
         ON CONFLICT (submitter) DO UPDATE SET
             next_nonce = excluded.next_nonce, chain_nonce = excluded.chain_nonce, final_nonce = excluded.final_nonce,
-            state = excluded.state, protect_code = excluded.protect_code, protect_detail = excluded.protect_detail,
+            open_nonce = excluded.open_nonce, state = excluded.state, protect_code = excluded.protect_code, protect_detail = excluded.protect_detail,
             paused = excluded.paused, version = excluded.version, event_seq = excluded.event_seq,
             epoch = excluded.epoch, fencing_token = excluded.fencing_token, updated_at = excluded.updated_at
         WHERE c.version = excluded.version - 1 AND c.fencing_token <= excluded.fencing_token
         RETURNING 1
-    ) SELECT 1 / (count(*) = $14::bigint)::int FROM w";
+    ) SELECT 1 / (count(*) = $15::bigint)::int FROM w";
 
 const BIND_SLOTS: &str = "
     INSERT INTO slot (submitter, nonce, kind, tx_id, fencing_token, bound_at)
@@ -177,7 +177,7 @@ fn extend_leases(plan: &[Planned<'_>], store: &PgStore) -> Option<Write> {
 }
 
 fn write_cursors(plan: &[Planned<'_>], at: SystemTime) -> Option<Write> {
-    let (mut lanes, mut next, mut chain, mut finalized) = (vec![], vec![], vec![], vec![]);
+    let (mut lanes, mut next, mut chain, mut finalized, mut open) = (vec![], vec![], vec![], vec![], vec![]);
     let (mut states, mut codes, mut details) = (vec![], vec![], vec![]);
     let (mut paused, mut versions, mut event_seqs, mut epochs, mut tokens) = (vec![], vec![], vec![], vec![], vec![]);
     for planned in plan {
@@ -191,6 +191,7 @@ fn write_cursors(plan: &[Planned<'_>], at: SystemTime) -> Option<Write> {
         next.push(signed(cursor.next_nonce.get()));
         chain.push(signed(cursor.chain_nonce.get()));
         finalized.push(signed(cursor.final_nonce.get()));
+        open.push(signed(cursor.open_nonce.get()));
         states.push(cursor.state.as_str());
         codes.push(protection.map(|protection| protection.code.as_str()));
         details.push(protection.map(|protection| protection.detail.to_string()));
@@ -204,7 +205,7 @@ fn write_cursors(plan: &[Planned<'_>], at: SystemTime) -> Option<Write> {
     Some(write!(
         WRITE_CURSORS,
         lanes,
-        next, chain, finalized, states, codes, details, paused, versions, event_seqs, epochs, tokens, at, wanted
+        next, chain, finalized, open, states, codes, details, paused, versions, event_seqs, epochs, tokens, at, wanted
     ))
 }
 
@@ -317,7 +318,7 @@ fn write_reservations(plan: &[Planned<'_>]) -> Option<Write> {
                 ReservationStatus::Reserved { tx_id, lock_owner, locked_until } => {
                     ("RESERVED", Some(tx_id.uuid()), Some(lock_owner.to_string()), Some(system_time(*locked_until)))
                 }
-                ReservationStatus::Used { tx_id } => ("USED", Some(tx_id.uuid()), None, None),
+                ReservationStatus::Used { tx_id } => ("USED", tx_id.map(|id| id.uuid()), None, None),
                 ReservationStatus::Recyclable => ("RECYCLABLE", None, None, None),
             };
             lanes.push(lane(planned));

@@ -119,9 +119,4 @@ impl CursorChange {
     pub fn to(&self) -> &Cursor {
         &self.to
     }
-
-    /// Does it put the lane into PROTECT because of the store?
-    pub fn acknowledges_regression(&self) -> bool {
-        self.to.state.is_store_regressed()
-    }
 }

@@ -11,16 +11,18 @@ use crate::ids::Ids;
 /// The limits of intake, by the names that the config gives them.
 pub type IntakeLimits = BatchLimits;
 
+type Answer = Result<Vec<Accepted>, Arc<StoreError>>;
+
 #[derive(Clone, Debug)]
 pub struct Intake {
-    entrance: Entrance<Group, Result<Vec<Accepted>, Arc<StoreError>>>,
+    entrance: Entrance<Group, Answer>,
     ids: Arc<dyn Ids>,
 }
 
 /// Somebody drives this for as long as anything is accepted; it ends when every [`Intake`] is gone.
 #[derive(Debug)]
 pub struct IntakeLoop {
-    gathering: Gathering<Group, Result<Vec<Accepted>, Arc<StoreError>>>,
+    gathering: Gathering<Group, Answer>,
     store: Arc<dyn Store>,
 }
 
@@ -70,10 +72,7 @@ impl IntakeLoop {
     }
 }
 
-async fn flush(
-    store: &dyn Store,
-    mut batch: Vec<Job<Group, Result<Vec<Accepted>, Arc<StoreError>>>>,
-) -> Vec<Job<Group, Result<Vec<Accepted>, Arc<StoreError>>>> {
+async fn flush(store: &dyn Store, mut batch: Vec<Job<Group, Answer>>) -> Vec<Job<Group, Answer>> {
     let sizes: Vec<usize> = batch.iter().map(|job| job.op.0.len()).collect();
     let intents: Vec<NewIntent> = batch.iter_mut().flat_map(|job| std::mem::take(&mut job.op.0)).collect();
     match store.accept(&intents).await {

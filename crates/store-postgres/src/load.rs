@@ -129,9 +129,18 @@ impl Read {
             lane.regressed = true;
             Ok(())
         })?;
-        sort_into(&mut lanes, &self.slots, |lane, row| Ok(lane.slots.push(slot(row)?)))?;
-        sort_into(&mut lanes, &self.attempts, |lane, row| Ok(lane.attempts.push(attempt(row)?)))?;
-        sort_into(&mut lanes, &self.bound, |lane, row| Ok(lane.bound.push(managed_tx(row)?)))?;
+        sort_into(&mut lanes, &self.slots, |lane, row| {
+            lane.slots.push(slot(row)?);
+            Ok(())
+        })?;
+        sort_into(&mut lanes, &self.attempts, |lane, row| {
+            lane.attempts.push(attempt(row)?);
+            Ok(())
+        })?;
+        sort_into(&mut lanes, &self.bound, |lane, row| {
+            lane.bound.push(managed_tx(row)?);
+            Ok(())
+        })?;
         sort_into(&mut lanes, &self.reservations, |lane, row| {
             let reservation = reservation(row)?;
             if !matches!(reservation.status, ReservationStatus::Used { .. }) {
@@ -139,7 +148,10 @@ impl Read {
             }
             Ok(())
         })?;
-        sort_into(&mut lanes, &self.commands, |lane, row| Ok(lane.commands.push(command(row)?)))?;
+        sort_into(&mut lanes, &self.commands, |lane, row| {
+            lane.commands.push(command(row)?);
+            Ok(())
+        })?;
         Ok(lanes)
     }
 }

@@ -9,7 +9,7 @@ pub(crate) const MIGRATIONS: &[Migration] =
     &[Migration { version: 1, name: "ground_floor", sql: include_str!("../migrations/0001_ground_floor.sql") }];
 
 /// Any number that no other program is likely to lock: only one node migrates at a time.
-const MIGRATION_LOCK: i64 = 0x6761_706c_6573_73;
+const MIGRATION_LOCK: i64 = 0x67_6170_6c65_7373;
 
 /// Brings the schema up to date, or, if that is not wanted, says what is missing.
 pub(crate) async fn ensure(client: &Client, migrate: bool) -> Result<(), StoreError> {

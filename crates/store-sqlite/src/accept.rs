@@ -5,6 +5,7 @@ use gapless_store::codec::{command_to_json, payload_to_json, state_to_row, submi
 use gapless_store::{Accepted, CancelVerdict, NewIntent, NewSubmitter};
 
 use crate::change::{record_event, write_change};
+use crate::commit::cursor_row;
 use crate::error::{Failure, refusal};
 use crate::ledger::{Reading, Writing};
 use crate::read::get_one;
@@ -117,6 +118,11 @@ fn cancel_one(writing: &Writing<'_>, id: TxId) -> Result<CancelVerdict, Failure>
     let Ok(change) = tx.change(Transition::CancelInQueue(CancelReason::User)) else {
         return Ok(CancelVerdict::NotQueued);
     };
+    let lane = tx.intent.submitter().as_str();
+    let cursor = cursor_row(writing, lane)?;
+    if cursor.as_ref().is_some_and(|row| row.unreconciled) || writing.is_regressed(lane, cursor.map(|row| row.epoch))? {
+        return Ok(CancelVerdict::Regressed);
+    }
     // No fence: the row is still in line, and the transaction that has it here is the only one there is.
     let written = write_change(writing, tx.intent.submitter(), &change, None)?;
     Ok(if written { CancelVerdict::Canceled } else { CancelVerdict::NotQueued })

@@ -52,11 +52,13 @@ pub(crate) struct LaneWrite<'a> {
 }
 
 /// What the cursor's row holds before a commit.
-struct CursorRow {
-    version: i64,
-    epoch: i64,
-    fence: i64,
-    open_nonce: i64,
+pub(crate) struct CursorRow {
+    pub(crate) version: i64,
+    pub(crate) epoch: i64,
+    pub(crate) fence: i64,
+    pub(crate) open_nonce: i64,
+    /// In PROTECT because the store lost commits.
+    pub(crate) unreconciled: bool,
 }
 
 pub(crate) fn commit(writing: &Writing<'_>, owner: &OwnerId, commits: &[LaneCommit]) -> Result<Committed, Failure> {
@@ -88,12 +90,19 @@ fn commit_one<'a>(
     }
 }
 
-fn cursor_row(writing: &Writing<'_>, lane: &str) -> Result<Option<CursorRow>, Failure> {
+pub(crate) fn cursor_row(writing: &Writing<'_>, lane: &str) -> Result<Option<CursorRow>, Failure> {
     let statement = writing.sql.prepare_cached(
-        "SELECT version, epoch, fencing_token, open_nonce FROM submitter_nonce_cursor WHERE submitter = ?1",
+        "SELECT version, epoch, fencing_token, open_nonce, protect_code IS 'store_regressed'
+         FROM submitter_nonce_cursor WHERE submitter = ?1",
     )?;
     rows::first(statement, [lane], |row| {
-        Ok(CursorRow { version: row.get(0)?, epoch: row.get(1)?, fence: row.get(2)?, open_nonce: row.get(3)? })
+        Ok(CursorRow {
+            version: row.get(0)?,
+            epoch: row.get(1)?,
+            fence: row.get(2)?,
+            open_nonce: row.get(3)?,
+            unreconciled: row.get(4)?,
+        })
     })
 }
 
@@ -120,8 +129,9 @@ impl LaneWrite<'_> {
             return Err(Stop::Verdict(CommitVerdict::Fenced));
         }
         let change = self.commit.cursor();
-        let acknowledges = change.is_some_and(CursorChange::acknowledges_regression);
-        if !acknowledges && self.writing.is_regressed(self.lane, before.map(|row| row.epoch))? {
+        let stopped = !self.commit.acknowledges_regression()
+            && self.writing.is_regressed(self.lane, before.map(|row| row.epoch))?;
+        if stopped || (before.is_some_and(|row| row.unreconciled) && self.commit.ends_an_intent()) {
             return Err(Stop::Verdict(CommitVerdict::Regressed));
         }
         let version = before.map_or(0, |row| row.version);

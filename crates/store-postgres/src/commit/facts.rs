@@ -156,7 +156,8 @@ impl<'a> Keys<'a> {
 
 pub(super) async fn gather(session: &Session, store: &PgStore, commits: &[&LaneCommit]) -> Result<Facts, StoreError> {
     let keys = Keys::of(commits);
-    let rows = fly(session, store, &keys).await.map_err(unavailable)?;
+    // Boxed: nine statements under way at once are a large future.
+    let rows = Box::pin(fly(session, store, &keys)).await.map_err(unavailable)?;
     let mut facts = Facts {
         now: get(&rows.time, "now")?,
         epoch: get::<Option<i64>>(&rows.time, "epoch")?.unwrap_or_default(),

@@ -98,8 +98,7 @@ async fn forward(
     answers: tokio::task::JoinHandle<()>,
 ) {
     let mut buffer = vec![0; 1 << 20];
-    loop {
-        let Ok(read @ 1..) = from.read(&mut buffer).await else { break };
+    while let Ok(read @ 1..) = from.read(&mut buffer).await {
         let chunk = &buffer[..read];
         let Some((rule, end)) = matching(armed, chunk) else {
             if to.write_all(chunk).await.is_err() {

@@ -182,6 +182,8 @@ macro_rules! for_each_case {
                 a_lane_without_a_cursor_takes_notice_too
                 a_submitter_registered_after_the_loss_has_nothing_to_notice
                 every_declared_regression_is_noticed_anew
+                nothing_ends_before_the_lane_is_reconciled
+                a_second_loss_is_noticed_in_protect_too
             }
         }
     };

@@ -2,12 +2,12 @@
 
 use std::slice::from_ref;
 
-use gapless_domain::{LaneEventKind, LaneState, ProtectCode, Protection, SubmitterId, Transition};
+use gapless_domain::{FailReason, LaneEventKind, LaneState, ProtectCode, Protection, SubmitterId, Transition};
 
 use super::Harness;
 use super::fixtures::*;
 use super::trace::trace;
-use crate::verdict::CommitVerdict;
+use crate::verdict::{CancelVerdict, CommitVerdict};
 
 fn regressed() -> Protection {
     Protection { code: ProtectCode::StoreRegressed, detail: text("restored from a backup") }
@@ -28,8 +28,12 @@ async fn assert_stopped(node: &Node, lane: &SubmitterId) {
     let seen = view(node, lane).await;
     let holder = seen.lane.bound[0].clone();
     let other = Protection { code: ProtectCode::CannotFill, detail: text("something else") };
-    for kind in 0..5 {
+    for kind in 0..6 {
         let verdict = commit(node, lane, |commit| match kind {
+            5 => {
+                commit.protect(&seen.cursor, regressed()).unwrap();
+                commit.change(holder.change(Transition::AwaitFunds).unwrap());
+            }
             0 => drop(commit.bind(&seen.cursor, &seen.queue[0], seen.next_attempt()).unwrap()),
             1 => drop(commit.change(holder.change(Transition::AwaitFunds).unwrap())),
             2 => drop(commit.protect(&seen.cursor, other.clone()).unwrap()),
@@ -117,6 +121,59 @@ pub(super) async fn a_submitter_registered_after_the_loss_has_nothing_to_notice(
     assert!(view(&a, &known).await.lane.regressed);
     assert!(!view(&a, &unknown).await.lane.regressed, "nobody has registered it");
     commit_done(&a, &unknown, |_| {}).await;
+}
+
+/// What looks queued may have been sent by a commit that was lost.
+pub(super) async fn nothing_ends_before_the_lane_is_reconciled(h: &dyn Harness) {
+    let a = h.node("a").await;
+    let lane = lane(&a, 1).await;
+    bound(&a, &lane, "0").await;
+    let id = accept(&a, &lane, &["1"]).await[0];
+    let fail = Transition::FailInQueue(FailReason::Expired, text("late"));
+    a.declare_regressed("restored").await.unwrap();
+    for reconciled in [false, false, true] {
+        let queued = record(&a, id).await;
+        let verdict = commit(&a, &lane, |commit| {
+            commit.change(queued.change(fail.clone()).unwrap());
+        })
+        .await;
+        if reconciled {
+            assert_eq!(verdict, CommitVerdict::Done);
+            break;
+        }
+        assert_eq!(verdict, CommitVerdict::Regressed);
+        assert_eq!(a.cancel_queued(&[id]).await.unwrap(), [CancelVerdict::Regressed]);
+        assert_eq!(record(&a, id).await, queued);
+        let seen = view(&a, &lane).await;
+        match seen.lane.regressed {
+            true => acknowledge(&a, &lane).await,
+            false => {
+                commit_done(&a, &lane, |commit| {
+                    commit.unprotect(&seen.cursor, true, text("reconciled")).unwrap();
+                })
+                .await;
+            }
+        }
+    }
+}
+
+/// Being in PROTECT for the first loss says nothing of the second.
+pub(super) async fn a_second_loss_is_noticed_in_protect_too(h: &dyn Harness) {
+    let a = h.node("a").await;
+    let lane = lane(&a, 1).await;
+    bound(&a, &lane, "0").await;
+    a.declare_regressed("first").await.unwrap();
+    acknowledge(&a, &lane).await;
+    a.declare_regressed("second").await.unwrap();
+    let cursor = view(&a, &lane).await.cursor;
+    let verdict = commit(&a, &lane, |commit| {
+        commit.observe_counts(&cursor, cursor.chain_nonce, cursor.final_nonce).unwrap();
+    })
+    .await;
+    assert_eq!(verdict, CommitVerdict::Regressed);
+    assert!(view(&a, &lane).await.lane.regressed);
+    acknowledge(&a, &lane).await;
+    assert!(!view(&a, &lane).await.lane.regressed);
 }
 
 pub(super) async fn every_declared_regression_is_noticed_anew(h: &dyn Harness) {

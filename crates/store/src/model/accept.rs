@@ -87,6 +87,11 @@ impl Tables {
         let Ok(change) = tx.change(Transition::CancelInQueue(CancelReason::User)) else {
             return CancelVerdict::NotQueued;
         };
+        let submitter = tx.intent.submitter();
+        let unreconciled = self.lanes.get(submitter).is_some_and(|lane| lane.is_unreconciled());
+        if unreconciled || self.is_regressed(submitter) {
+            return CancelVerdict::Regressed;
+        }
         tx.apply(&change, call.now);
         self.write_tx(tx, change.event());
         CancelVerdict::Canceled

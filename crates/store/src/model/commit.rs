@@ -42,8 +42,8 @@ impl Tables {
         if lane.written_by > Some(commit.lease().token()) {
             return Err(CommitVerdict::Fenced);
         }
-        let acknowledges = commit.cursor().is_some_and(|change| change.acknowledges_regression());
-        if self.is_regressed(submitter) && !acknowledges {
+        let stopped = self.is_regressed(submitter) && !commit.acknowledges_regression();
+        if stopped || (lane.is_unreconciled() && commit.ends_an_intent()) {
             return Err(CommitVerdict::Regressed);
         }
         lane.check_cursor(commit).map_err(CommitVerdict::Conflict)?;
@@ -85,6 +85,11 @@ impl Tables {
 }
 
 impl Lane {
+    /// It took notice that the store lost commits, and nobody has reconciled it yet.
+    pub(super) fn is_unreconciled(&self) -> bool {
+        self.cursor.as_ref().is_some_and(|row| row.cursor.state.is_store_regressed())
+    }
+
     fn check_cursor(&self, commit: &LaneCommit) -> Result<(), Conflict> {
         let version = self.cursor.as_ref().map_or(0, |row| row.cursor.version);
         match commit.cursor() {

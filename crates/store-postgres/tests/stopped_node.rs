@@ -50,7 +50,7 @@ async fn a_lease_from_the_future_is_nobodys() {
     let far = "UPDATE submitter_lease SET expires_at = clock_timestamp() + interval '1 hour'";
     db.raw().await.execute(far, &[]).await.unwrap();
     assert_eq!(scene.store.renew().await.unwrap(), Renewal::default());
-    assert_eq!(scene.store.commit(&[commit.clone()]).await.unwrap().verdicts, [CommitVerdict::Fenced]);
+    assert_eq!(scene.store.commit(std::slice::from_ref(&commit)).await.unwrap().verdicts, [CommitVerdict::Fenced]);
     let other = db.open("b").await;
     let taken = other.acquire(std::slice::from_ref(&scene.lane)).await.unwrap().remove(0);
     assert!(matches!(taken, Acquired::Held(lease) if lease.token() > commit.lease().token()));

@@ -7,6 +7,7 @@ use gapless_domain::{FailReason, LaneEventKind, LaneState, ProtectCode, Protecti
 use super::Harness;
 use super::fixtures::*;
 use super::trace::trace;
+use crate::contract::NewSubmitter;
 use crate::verdict::{CancelVerdict, CommitVerdict};
 
 fn regressed() -> Protection {
@@ -81,8 +82,10 @@ pub(super) async fn a_lane_without_a_cursor_takes_notice_too(h: &dyn Harness) {
     accept(&a, &lane, &["0"]).await;
     assert!(!view(&a, &lane).await.lane.regressed);
     b.declare_regressed("restored").await.unwrap();
-    // A node that starts again registers what it knows already.
+    // A node that starts again registers what it knows already, perhaps by a new name.
     register(&b, from_ref(&lane)).await;
+    let renamed = NewSubmitter { id: lane.clone(), alias: Some("renamed".to_owned()) };
+    b.register_submitters(&[renamed]).await.unwrap();
     let before = trace(&a, &lane).await;
     assert!(before.lane.regressed);
     let seen = view(&a, &lane).await;

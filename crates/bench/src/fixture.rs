@@ -30,6 +30,8 @@ impl Fixture {
         let lanes: Vec<SubmitterId> = (1..=64).map(submitter).collect();
         let new: Vec<_> = lanes.iter().map(|id| NewSubmitter { id: id.clone(), alias: None }).collect();
         store.register_submitters(&new).await.unwrap();
+        // As a running node does every few seconds; it finds out that it is alone.
+        store.renew().await.unwrap();
         Fixture { url, store, lanes }
     }
 }

@@ -72,6 +72,10 @@ const ALIVE: &str = "
     FROM (SELECT owner_node FROM node WHERE owner_node = $1 FOR NO KEY UPDATE SKIP LOCKED) AS free
     WHERE n.owner_node = free.owner_node";
 
+const OTHERS: &str = "
+    SELECT EXISTS (
+        SELECT FROM node WHERE owner_node <> $1 AND seen_at > clock_timestamp() - $2::bigint * interval '1 microsecond')";
+
 const RELEASE: &str = "
     UPDATE submitter_lease l SET expires_at = '-infinity', updated_at = clock_timestamp()
     FROM (
@@ -117,6 +121,7 @@ pub(crate) async fn renew(store: &PgStore) -> Result<Renewal, StoreError> {
     let owner = store.owner.as_str();
     let duration = micros(store.options.lease.duration);
     let skew = micros(store.options.lease.clock_skew);
+    let forgotten = micros(store.options.node_forgotten_after);
     // Read before asking: the server must know at least of what was acknowledged until now. Judged before renewing: a
     // process whose commits were lost must not go on holding its lanes as if nothing had happened.
     let remembered = store.canary.get();
@@ -140,6 +145,9 @@ pub(crate) async fn renew(store: &PgStore) -> Result<Renewal, StoreError> {
             let extended = session.client().query(&renew, &[&owner, &duration, &skew]).await?;
             let mine = session.client().query(&still, &[&owner, &duration, &skew]).await?;
             session.client().execute(&alive, &[&owner]).await?;
+            let others = session.prepared(OTHERS).await?;
+            let others = session.client().query_one(&others, &[&owner, &forgotten]).await?;
+            store.notifier.set_alone(!others.get::<_, bool>(0));
             Ok((extended, mine))
         })
         .await?;

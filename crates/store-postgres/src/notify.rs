@@ -6,6 +6,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use gapless_domain::SubmitterId;
 use gapless_store::{StoreError, WakeBoard, Wakeup, Wakeups};
@@ -23,6 +24,9 @@ pub(crate) struct Notifier {
     /// What is to be told to other nodes; the task below is its listener.
     outbox: Arc<WakeBoard>,
     board: Arc<WakeBoard>,
+    /// No other process was alive at the last renewal, and none has been heard of since: then there is nobody to tell, and a
+    /// notification costs the server as much as a commit. A process that begins announces itself, which ends this.
+    alone: Arc<AtomicBool>,
     task: JoinHandle<()>,
 }
 
@@ -32,9 +36,11 @@ impl Notifier {
         let mut outgoing = outbox.listen();
         let incoming = Arc::clone(&board);
         let unsent = Arc::clone(&outbox);
+        let alone = Arc::new(AtomicBool::new(false));
+        let company = Arc::clone(&alone);
         let keep_connected = async move {
             loop {
-                if let Err(error) = relay(&config, &options, &mut outgoing, &incoming).await {
+                if let Err(error) = relay(&config, &options, &mut outgoing, &incoming, &company).await {
                     tracing::warn!("the wake-up connection was lost: {error}");
                     // Some may have been taken out and not sent.
                     unsent.post(&Wakeup::Everywhere);
@@ -45,7 +51,7 @@ impl Notifier {
         };
         #[expect(clippy::disallowed_methods, reason = "the wake-up connection lives as long as its store")]
         let task = tokio::spawn(keep_connected);
-        Notifier { outbox, board, task }
+        Notifier { outbox, board, alone, task }
     }
 
     /// Tells this process at once, and the others soon.
@@ -53,8 +59,14 @@ impl Notifier {
         for lane in lanes {
             let wakeup = Wakeup::Lane(lane);
             self.board.post(&wakeup);
-            self.outbox.post(&wakeup);
+            if !self.alone.load(Ordering::SeqCst) {
+                self.outbox.post(&wakeup);
+            }
         }
+    }
+
+    pub(crate) fn set_alone(&self, alone: bool) {
+        self.alone.store(alone, Ordering::SeqCst);
     }
 
     pub(crate) fn wake_others(&self, lanes: BTreeSet<SubmitterId>) {
@@ -75,11 +87,13 @@ async fn relay(
     options: &PgOptions,
     outgoing: &mut Wakeups,
     board: &WakeBoard,
+    alone: &AtomicBool,
 ) -> Result<(), StoreError> {
     let (session, mut incoming) = Session::open_listening(config, options).await?;
     let own_pid = within(options.call_timeout, "listening", async {
         // A notification is a transaction too. It needs no durability, and must not wait for the disk beside those that do.
-        let listen = "SET synchronous_commit = off; LISTEN gapless_wake";
+        // And this one tells the others that somebody is there.
+        let listen = "SET synchronous_commit = off; LISTEN gapless_wake; NOTIFY gapless_wake, '*'";
         session.client().batch_execute(listen).await.map_err(unavailable)?;
         let row = session.client().query_one("SELECT pg_backend_pid()", &[]).await.map_err(unavailable)?;
         Ok(row.get::<_, i32>(0))
@@ -90,7 +104,11 @@ async fn relay(
     loop {
         tokio::select! {
             notification = incoming.recv() => match notification {
-                Some(notification) => post(&notification, own_pid, board),
+                Some(notification) if notification.process_id() == own_pid => {}
+                Some(notification) => {
+                    alone.store(false, Ordering::SeqCst);
+                    post(&notification, board);
+                }
                 None => return Ok(()),
             },
             first = outgoing.next() => {
@@ -100,11 +118,7 @@ async fn relay(
     }
 }
 
-/// Our own came to this process when it was posted.
-fn post(notification: &Notification, own_pid: i32, board: &WakeBoard) {
-    if notification.process_id() == own_pid {
-        return;
-    }
+fn post(notification: &Notification, board: &WakeBoard) {
     match notification.payload().parse() {
         Ok(lane) => board.post(&Wakeup::Lane(lane)),
         // "*", or something newer than we are.

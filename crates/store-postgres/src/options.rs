@@ -21,6 +21,9 @@ pub struct PgOptions {
     pub call_timeout: Duration,
     /// How long a commit whose answer was lost is looked for before its outcome is told as unknown.
     pub read_back_timeout: Duration,
+    /// A process that was not seen for this long counts as gone; renewals say that one is alive. Nobody is told of work when
+    /// all others are gone.
+    pub node_forgotten_after: Duration,
     /// How long to wait before a lost wake-up connection is tried again.
     pub reconnect_pause: Duration,
     /// Apply missing migrations on open; else a database that needs them is refused.
@@ -39,6 +42,7 @@ impl Default for PgOptions {
             connection_check_interval: Duration::from_secs(1),
             call_timeout: Duration::from_secs(15),
             read_back_timeout: Duration::from_secs(10),
+            node_forgotten_after: Duration::from_secs(60),
             reconnect_pause: Duration::from_millis(250),
             migrate: true,
         }

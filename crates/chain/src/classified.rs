@@ -24,7 +24,10 @@ pub struct Classified {
 pub enum Source {
     /// The operator's override of this position, counted from 0.
     Override(usize),
-    Table { table: &'static str, pattern: &'static str },
+    Table {
+        table: &'static str,
+        pattern: &'static str,
+    },
     HttpStatus(u16),
     Code(i64),
     /// The transport itself: a time-out, no connection.

@@ -95,7 +95,7 @@ impl Classifier {
             execution
                 .or_else(|| match family.and_then(Family::tables) {
                     Some(tables) => self.find_in_tables(tables, message),
-                    None => self.find_in_all(message).or_else(|| self.find_in(LOOSE, message)),
+                    None => self.find_in(LOOSE, message).or_else(|| self.find_in_all(message)),
                 })
                 .or_else(|| self.find_in(CARRIER, message))
         })
@@ -103,10 +103,13 @@ impl Classifier {
 
     /// What the families that have a pattern for it agree on.
     fn find_in_all(&self, message: &Message) -> Option<Found> {
+        // Families share tables, so each table is asked once.
+        let mut asked: BTreeMap<&'static str, Option<Found>> = BTreeMap::new();
+        let mut ask = |table: &'static Table| *asked.entry(table.name).or_insert_with(|| self.find_in(table, message));
         let mut answers = Family::ALL
             .iter()
             .filter_map(|family| family.tables())
-            .filter_map(|tables| self.find_in_tables(tables, message));
+            .filter_map(|tables| tables.iter().find_map(|table| ask(table)));
         let first = answers.next()?;
         if answers.all(|answer| answer.reason.verdict() == first.reason.verdict()) {
             Some(first)
@@ -156,7 +159,9 @@ fn without_text(method: Method, failure: &Failure<'_>) -> Classified {
         Failure::Http { status, .. } => (of_status(status), Source::HttpStatus(status)),
         Failure::Answer { code: Some(code @ -32601), .. } => (Reason::MethodMissing, Source::Code(code)),
         // Geth's code for a revert with data.
-        Failure::Answer { code: Some(code @ 3), .. } if method == Method::Call => (Reason::Reverted, Source::Code(code)),
+        Failure::Answer { code: Some(code @ 3), .. } if method == Method::Call => {
+            (Reason::Reverted, Source::Code(code))
+        }
         Failure::Answer { .. } => (Reason::Unrecognized, Source::Nobody),
     };
     let classified = Classified::of(reason, source, failure);
@@ -198,4 +203,61 @@ fn compile(table: &'static Table) -> Result<Vec<CompiledRow>, PatternError> {
         Ok(CompiledRow { reason: *reason, patterns: patterns.collect::<Result<_, _>>()? })
     };
     table.rows.iter().map(compile_row).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::table::GETH;
+
+    /// A text that a pattern matches.
+    fn example(pattern: &str) -> String {
+        pattern
+            .replace(['^', '$'], "")
+            .replace('#', "7")
+            .replace('*', "x")
+            .replace("...", "x y")
+            .replace("{tx}", "3")
+            .replace("{account}", "5")
+    }
+
+    /// A family that has geth's table must mean by geth's words what geth means: one of its own loose patterns above may not
+    /// catch them.
+    #[test]
+    fn whoever_speaks_geths_words_means_what_geth_means() {
+        let classifier = Classifier::new(Overrides::default()).unwrap();
+        let families = Family::ALL.iter().filter(|f| f.tables().is_some_and(|t| t.iter().any(|t| t.name == GETH.name)));
+        let mut wrong = Vec::new();
+        for family in families {
+            for pattern in GETH.rows.iter().flat_map(|(_, patterns)| *patterns) {
+                let text = example(pattern);
+                let failure = Failure::from_code(Some(-32000), &text);
+                let of = |family| classifier.classify(Some(family), Method::Send, &failure);
+                let (theirs, geths) = (of(*family), of(Family::Geth));
+                if theirs.verdict != geths.verdict {
+                    wrong.push(format!("{} {text:?}: {:?} {:?}", family.as_str(), theirs.verdict, theirs.source));
+                }
+            }
+        }
+        assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    }
+
+    /// Every pattern decides something: no row above, in its own table, takes its text away for another verdict.
+    #[test]
+    fn no_pattern_is_hidden_by_one_above_it() {
+        let classifier = Classifier::new(Overrides::default()).unwrap();
+        let mut hidden = Vec::new();
+        for table in every_table() {
+            for (reason, patterns) in table.rows {
+                for pattern in *patterns {
+                    let message = classifier.message(&example(pattern));
+                    let found = classifier.find_in(table, &message).map(|found| found.reason.verdict());
+                    if *reason != Reason::NonceMismatch && found != Some(reason.verdict()) {
+                        hidden.push(format!("{} `{pattern}`: {found:?}", table.name));
+                    }
+                }
+            }
+        }
+        assert!(hidden.is_empty(), "{}", hidden.join("\n"));
+    }
 }

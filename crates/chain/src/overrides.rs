@@ -56,8 +56,7 @@ impl Overrides {
     pub(crate) fn find(&self, family: Option<Family>, words: &[String], start: usize) -> Option<(usize, Verdict)> {
         let applies = |rule: &Checked| rule.family.is_none() || rule.family == family;
         let mut rules = self.rules.iter().enumerate();
-        let (position, rule) =
-            rules.find(|(_, rule)| applies(rule) && rule.pattern.find(words, start).is_some())?;
+        let (position, rule) = rules.find(|(_, rule)| applies(rule) && rule.pattern.find(words, start).is_some())?;
         Some((position, rule.verdict))
     }
 }

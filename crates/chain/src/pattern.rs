@@ -143,14 +143,18 @@ mod tests {
     fn words_match_whole_and_in_order() {
         assert!(found("known transaction", "Known transaction: 0xab").is_some());
         assert!(found("known transaction", "unknown transaction").is_none());
-        assert!(found("tx fee ... exceeds the configured cap", "tx fee (1.10 ether) exceeds the configured cap (1.00)").is_some());
+        assert!(
+            found("tx fee ... exceeds the configured cap", "tx fee (1.10 ether) exceeds the configured cap (1.00)")
+                .is_some()
+        );
         assert!(found("type # rejected", "type 4 rejected").is_some());
         assert!(found("^mined$", "not mined").is_none());
     }
 
     #[test]
     fn nonces_are_caught() {
-        let caught = found("got {tx} expected {account}", "invalid nonce; got 3, expected 5: invalid sequence").unwrap();
+        let caught =
+            found("got {tx} expected {account}", "invalid nonce; got 3, expected 5: invalid sequence").unwrap();
         assert_eq!(caught, Caught { tx_nonce: Some(3), account_nonce: Some(5) });
     }
 

@@ -1,4 +1,13 @@
 //! Every known text, and what becomes of it.
+//!
+//! `node_errors.tsv` holds 563 texts of 44 families. How well the tables generalise was measured before the rows below were
+//! used to correct them. The tables were written from the clients' sources and from four of every five rows; of the 75 rows from
+//! line 187 on that nobody had read by then (every fifth), 57 were right at once (76 %), 16 were `Unknown`, which is safe, and two
+//! were wrong: one `Rejected` instead of `Underpriced` (zksync, a reason behind "failed to validate"), one `Unavailable` instead of
+//! a wait. The rows before line 187 had been read as a whole, so their every fifth row (37 of 37 right) proves nothing. All
+//! misses were in dialects with few rows; of the main clients only one row of erigon and one of hardhat was missed.
+
+#![allow(clippy::unwrap_used, reason = "a test")]
 
 mod support;
 
@@ -12,14 +21,20 @@ fn every_known_text_has_its_outcome() {
     assert!(rows.len() > 550);
     let mut wrong = Vec::new();
     for row in &rows {
-        let classified = row.classify(&classifier);
+        let classified = row.classify_as(&classifier, row.family(), &row.text);
         if !row.allows(&classified) {
-            let held_out = if (row.line - 1).is_multiple_of(5) { " HELD" } else { "" };
             wrong.push(format!(
-                "line {}{held_out} {} {:?} {:?}\n    wanted {:?}, got {:?} {:?}",
+                "line {} {} {:?} {:?}\n    wanted {:?}, got {:?} {:?}",
                 row.line, row.family, row.code, row.text, row.outcomes, classified.verdict, classified.source
             ));
         }
     }
     assert!(wrong.is_empty(), "{} of {} rows:\n{}", wrong.len(), rows.len(), wrong.join("\n"));
+}
+
+#[test]
+fn every_family_of_the_table_is_known() {
+    for row in rows() {
+        assert!(row.family().is_some(), "line {}: there is no family {}", row.line, row.family);
+    }
 }

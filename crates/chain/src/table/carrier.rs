@@ -27,6 +27,10 @@ pub(crate) const WRAPPERS: &[&str] = &[
     "invalid transaction",
     "transaction rejected",
     "failed to send transaction",
+    "server returned an error response",
+    "error response",
+    "execution error",
+    "transaction error",
     "request id * * * * *",
     "error invoking rpc",
 ];
@@ -82,7 +86,17 @@ pub(crate) const CARRIER: &Table = &Table {
         ),
         (
             TimedOut,
-            &["timeout", "timeouts", "time out", "timed out", "timedout", "deadline exceeded", "etimedout", "context canceled", "esockettimedout"],
+            &[
+                "timeout",
+                "timeouts",
+                "time out",
+                "timed out",
+                "timedout",
+                "deadline exceeded",
+                "etimedout",
+                "context canceled",
+                "esockettimedout",
+            ],
         ),
         (
             Unreachable,
@@ -148,7 +162,10 @@ pub(crate) const CARRIER: &Table = &Table {
                 "resource not available",
             ],
         ),
-        (Overloaded, &["server busy", "server is busy", "overloaded", "over capacity", "shutting down", "server too busy"]),
+        (
+            Overloaded,
+            &["server busy", "server is busy", "overloaded", "over capacity", "shutting down", "server too busy"],
+        ),
         (NotReady, &["node is syncing", "still syncing", "not synced", "not ready"]),
         (
             MethodMissing,

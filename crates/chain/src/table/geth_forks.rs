@@ -13,7 +13,16 @@ pub(crate) const ARBITRUM: &Table = &Table {
         (InsufficientFunds, &["not enough funds for gas", "not enough funds to pay"]),
         (TypeUnsupported, &["unsupported message type", "unsupported tx type"]),
         (Malformed, &["invalid message format"]),
-        (SenderBlocked, &["forbidden sender", "rejected by chain policy", "not on the whitelist", "not in the whitelist", "address is filtered"]),
+        (
+            SenderBlocked,
+            &[
+                "forbidden sender",
+                "rejected by chain policy",
+                "not on the whitelist",
+                "not in the whitelist",
+                "address is filtered",
+            ],
+        ),
         (ConditionUnmet, &["condition not met", "condition mismatch", "conditional options", "express lane"]),
         (PoolFull, &["queue full", "queue is full", "l2 congestion", "congestion"]),
         (
@@ -35,7 +44,10 @@ pub(crate) const ARBITRUM: &Table = &Table {
 pub(crate) const OPTIMISM: &Table = &Table {
     name: "optimism",
     rows: &[
-        (TypeUnsupported, &["no system transactions allowed", "deposit transaction", "deposit transactions", "deposit failure"]),
+        (
+            TypeUnsupported,
+            &["no system transactions allowed", "deposit transaction", "deposit transactions", "deposit failure"],
+        ),
         (RateLimited, &["over rate limit", "backend is over capacity", "too many requests"]),
         (ConditionUnmet, &["conditional ... failed", "condition not met", "interop"]),
         (TooLarge, &["exceeds da limit", "da size"]),
@@ -63,7 +75,10 @@ pub(crate) const MANTLE: &Table = &Table {
         (InProgress, &["exist preconf transaction", "preconf transaction in process", "preconf"]),
         // The L1 cost is not state that recovers for a fixed gas limit soon, and a fill is estimated anew.
         (GasTooLow, &["insufficient gas for l1cost", "insufficient gas for l1 cost"]),
-        (InsufficientFunds, &["sponsor doesnt have enough balance", "doesnt have enough balance", "sponsor ... insufficient"]),
+        (
+            InsufficientFunds,
+            &["sponsor doesnt have enough balance", "doesnt have enough balance", "sponsor ... insufficient"],
+        ),
         (BytesExpired, &["expired meta transaction", "meta transaction expired", "meta transaction is expired"]),
         (BadSignature, &["invalid meta transaction", "invalid gas fee sponsor", "invalid sponsor"]),
     ],
@@ -74,7 +89,7 @@ pub(crate) const METIS: &Table = &Table {
     name: "metis",
     rows: &[
         (FeeTooLow, &["gas price too low", "cannot accept 0 gas price", "fee too low"]),
-        (FeeCap, &["gas price too high", "fee too large", "fee too high"]),
+        (FeeCap, &["gas price too high", "fee too large"]),
         (TooLarge, &["calldata cannot be larger", "calldata too large"]),
         (NotReady, &["while syncing", "still syncing", "cannot accept transactions", "verifier mode", "replica mode"]),
     ],
@@ -83,11 +98,20 @@ pub(crate) const METIS: &Table = &Table {
 pub(crate) const CELO: &Table = &Table {
     name: "celo",
     rows: &[
-        (FeeTooLow, &["gas price minimum", "gasprice is less than", "gas price is less than", "fee currency ... underpriced"]),
+        (
+            FeeTooLow,
+            &["gas price minimum", "gasprice is less than", "gas price is less than", "fee currency ... underpriced"],
+        ),
         // The registry of fee currencies is chain state: governance may add this one.
         (
             LocalPolicy,
-            &["unregistered fee currency", "fee currency not registered", "non whitelisted fee currency", "fee currency ... denied", "exchange rate ... fee currency"],
+            &[
+                "unregistered fee currency",
+                "fee currency not registered",
+                "non whitelisted fee currency",
+                "fee currency ... denied",
+                "exchange rate ... fee currency",
+            ],
         ),
         (FeeCap, &["tx fee ... exceeds the configured cap"]),
         (InsufficientFunds, &["insufficient funds", "cannot debit"]),
@@ -115,7 +139,10 @@ pub(crate) const BSC: &Table = &Table {
 pub(crate) const AVALANCHE: &Table = &Table {
     name: "avalanche",
     rows: &[
-        (SenderBlocked, &["cannot issue transaction from non allow listed address", "non allow listed", "prohibited address"]),
+        (
+            SenderBlocked,
+            &["cannot issue transaction from non allow listed address", "non allow listed", "prohibited address"],
+        ),
         (FeeTooLow, &["gas price ... less than minimum", "below the minimum fee"]),
         (GasTooHigh, &["exceeds block gas limit", "tx gas # current max gas"]),
         (ConditionUnmet, &["predicate"]),

@@ -15,8 +15,11 @@ pub(crate) const NETHERMIND: &Table = &Table {
         // Our key used this nonce already, for which bytes it does not say: look for our hashes.
         (NonceUsed, &["oldnonce", "ownnoncealreadyused"]),
         (NonceTooFar, &["noncetoofarinfuture", "nonce too far in future", "nonce too far in the future"]),
-        (NonceGap, &["noncegap", "nonce gap", "future nonce expected nonce", "nonce too high"]),
-        (ReplacementUnderpriced, &["replacementnotallowed", "replacement not allowed"]),
+        (NonceGap, &["noncegap", "future nonce expected nonce", "nonce too high"]),
+        (
+            ReplacementUnderpriced,
+            &["replacementnotallowed", "replacement not allowed", "replacement transaction underpriced"],
+        ),
         (
             FeeTooLow,
             &[
@@ -30,13 +33,28 @@ pub(crate) const NETHERMIND: &Table = &Table {
                 "affordable gas price",
             ],
         ),
-        (InsufficientFunds, &["insufficientfunds", "less than sending value", "cumulative cost", "insufficient sender balance"]),
+        (
+            InsufficientFunds,
+            &["insufficientfunds", "less than sending value", "cumulative cost", "insufficient sender balance"],
+        ),
         (TypeConflict, &["pendingtxsofconflictingtype", "pending transaction type conflict", "conflicting type"]),
         (SenderNotEoa, &["senderiscontract", "sender is contract", "sender has deployed code"]),
         (SenderBlocked, &["permissiondenied"]),
-        (GasTooHigh, &["gaslimitexceeded", "gas limit reached", "txgaslimitcapexceeded", "gas limit exceeded", "gas limit of rejected tx"]),
+        (
+            GasTooHigh,
+            &[
+                "gaslimitexceeded",
+                "gas limit reached",
+                "txgaslimitcapexceeded",
+                "gas limit exceeded",
+                "gas limit of rejected tx",
+            ],
+        ),
         (BadValue, &["int256overflow", "transaction cost overflow"]),
-        (BadSignature, &["failedtoresolvesender", "failed to recover sender", "invalidtxsignature", "signature is invalid"]),
+        (
+            BadSignature,
+            &["failedtoresolvesender", "failed to recover sender", "invalidtxsignature", "signature is invalid"],
+        ),
         (WrongChain, &["invalidtxchainid"]),
         (TypeUnsupported, &["notsupportedtxtype", "unsupported transaction type"]),
         (TooLarge, &["maxtxsizeexceeded", "transaction too large", "max tx size exceeded"]),

@@ -13,7 +13,12 @@ pub(crate) const HEDERA: &Table = &Table {
         (FeeTooLow, &["is below configured minimum gas price", "gas price ... below", "insufficient_tx_fee"]),
         (
             InsufficientFunds,
-            &["insufficient funds", "insufficient_payer_balance", "insufficient_account_balance", "insufficient account balance"],
+            &[
+                "insufficient funds",
+                "insufficient_payer_balance",
+                "insufficient_account_balance",
+                "insufficient account balance",
+            ],
         ),
         (GasTooLow, &["insufficient of intrinsic gas", "intrinsic gas"]),
         (GasTooHigh, &["exceeds max gas per sec", "exceeds block gas limit", "gas limit ... exceeds"]),
@@ -27,7 +32,10 @@ pub(crate) const HEDERA: &Table = &Table {
         (SenderBlocked, &["not authorized to send"]),
         (BadSignature, &["invalid signature", "invalid_ethereum_transaction"]),
         (Malformed, &["failed to parse transaction", "invalid rlp"]),
-        (Overloaded, &["returns a null value", "platform_transaction_not_created", "mirror node upstream failure", "busy"]),
+        (
+            Overloaded,
+            &["returns a null value", "platform_transaction_not_created", "mirror node upstream failure", "busy"],
+        ),
         // The sender has no account yet: Hedera makes one when somebody funds the address.
         (InsufficientFunds, &["resource not found address", "account ... not found", "payer_account_not_found"]),
         (MethodMissing, &["unsupported json rpc method", "method ... not found"]),
@@ -41,9 +49,27 @@ pub(crate) const FRONTIER: &Table = &Table {
     rows: &[
         (AlreadyKnown, &["alreadyimported", "already imported"]),
         (ReplacementUnderpriced, &["toolowpriority", "too low priority", "priority is too low"]),
-        (NonceUsed, &["pool stale", "invalidtransaction stale", "invalid stale", "invalidtransaction invalidtransaction stale", "transaction is outdated"]),
+        (
+            NonceUsed,
+            &[
+                "pool stale",
+                "invalidtransaction stale",
+                "invalid stale",
+                "invalidtransaction invalidtransaction stale",
+                "transaction is outdated",
+            ],
+        ),
         (NonceGap, &["pool future", "invalidtransaction future", "invalid future", "will be valid in the future"]),
-        (InsufficientFunds, &["pool payment", "invalidtransaction payment", "invalid payment", "balance too low", "inability to pay some fees"]),
+        (
+            InsufficientFunds,
+            &[
+                "pool payment",
+                "invalidtransaction payment",
+                "invalid payment",
+                "balance too low",
+                "inability to pay some fees",
+            ],
+        ),
         (FeeTooLow, &["gas price less than block base fee", "gas price too low", "max fee per gas less than"]),
         (PoolFull, &["immediatelydropped", "immediately dropped", "exhaustsresources", "pool limit"]),
         (InProgress, &["temporarilybanned", "temporarily banned"]),
@@ -53,7 +79,6 @@ pub(crate) const FRONTIER: &Table = &Table {
         (WrongChain, &["invalid chain id"]),
         (BadSignature, &["badproof", "bad proof", "invalid signature", "invalid transaction signature"]),
         (Malformed, &["decode transaction failed", "invalid rlp"]),
-        (TypeUnsupported, &["transaction type not supported", "unsupported transaction type"]),
     ],
 };
 
@@ -61,7 +86,14 @@ pub(crate) const FRONTIER: &Table = &Table {
 pub(crate) const MONAD: &Table = &Table {
     name: "monad",
     rows: &[
-        (ReplacementUnderpriced, &["existing transaction had higher priority", "newer transaction had higher priority"]),
+        (
+            ReplacementUnderpriced,
+            &[
+                "existing transaction had higher priority",
+                "newer transaction had higher priority",
+                "replacement transaction underpriced",
+            ],
+        ),
         (AlreadyKnown, &["already in pool", "already known"]),
         (NonceUsed, &["nonce too low"]),
         (FeeTooLow, &["fee too low"]),
@@ -87,13 +119,26 @@ pub(crate) const FILECOIN: &Table = &Table {
     name: "filecoin",
     rows: &[
         // "To": another message stands at this nonce; "from": this very message (lotus compares the CIDs before).
-        (ReplacementUnderpriced, &["message to * with nonce # already in mpool", "replace by fee has too low", "too low gaspremium"]),
+        (
+            ReplacementUnderpriced,
+            &["message to * with nonce # already in mpool", "replace by fee has too low", "too low gaspremium"],
+        ),
         (AlreadyKnown, &["already in mpool", "message with nonce already exists"]),
         (NonceTooFar, &["too big a gap from expected nonce", "unfulfilled nonce gap", "nonce gap"]),
         (NonceUsed, &["nonce too low", "minimum expected nonce"]),
         (NonceGap, &["nonce too high"]),
         (AccountLimit, &["too many pending messages"]),
-        (FeeTooLow, &["gas fee cap too low", "doesnt meet base fee lower bound", "gasfeecap ... too low", "gas price is lower than min", "gas fee cap ... below", "baseFee ... greater than"]),
+        (
+            FeeTooLow,
+            &[
+                "gas fee cap too low",
+                "doesnt meet base fee lower bound",
+                "gasfeecap ... too low",
+                "gas price is lower than min",
+                "gas fee cap ... below",
+                "baseFee ... greater than",
+            ],
+        ),
         (InsufficientFunds, &["not enough funds", "insufficient funds", "insufficient balance"]),
         (TooLarge, &["message too big", "mpool message too large"]),
         (BadValue, &["more filecoin than will ever exist"]),
@@ -104,6 +149,9 @@ pub(crate) const FILECOIN: &Table = &Table {
         (BadSignature, &["signature verification failed", "invalid signature", "failed to verify"]),
         (WrongChain, &["invalid chain id", "unexpected chain id"]),
         (SenderNotEoa, &["sender ... not an eoa", "not a valid sender", "cannot send from"]),
-        (Malformed, &["not a valid eth transaction", "unsupported transaction", "rlp"]),
+        (
+            Malformed,
+            &["not a valid eth transaction", "unsupported transaction", "rlp expected", "rlp decoding", "decoding rlp"],
+        ),
     ],
 };

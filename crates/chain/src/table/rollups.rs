@@ -11,10 +11,26 @@ pub(crate) const ZKSYNC: &Table = &Table {
         (InProgress, &["another transaction with the same nonce is in progress", "insertion of another transaction"]),
         (NonceUsed, &["nonce too low"]),
         (NonceGap, &["nonce too high"]),
-        (FeeTooLow, &["max fee per gas less than", "unacceptable gas price", "pubdata price too high", "unacceptable pubdata price", "base fee too low", "gas per pubdata ... too low"]),
+        (
+            FeeTooLow,
+            &[
+                "max fee per gas less than",
+                "unacceptable gas price",
+                "pubdata price too high",
+                "unacceptable pubdata price",
+                "base fee too low",
+                "gas per pubdata ... too low",
+            ],
+        ),
         (
             InsufficientFunds,
-            &["insufficient funds", "insufficient balance", "not enough balance", "failed to pay the fee", "failed to pay for the transaction"],
+            &[
+                "insufficient funds",
+                "insufficient balance",
+                "not enough balance",
+                "failed to pay the fee",
+                "failed to pay for the transaction",
+            ],
         ),
         (SenderBlocked, &["is not in the allow list", "not in the allow list"]),
         (SenderNotEoa, &["cant start a transaction from a non account"]),
@@ -25,10 +41,16 @@ pub(crate) const ZKSYNC: &Table = &Table {
             &["max priority fee per gas higher", "max fee per gas higher than", "max fee per pubdata byte higher than"],
         ),
         (NonceExhausted, &["nonce has max value"]),
-        (TypeUnsupported, &["transaction type # not supported", "unsupported transaction type", "unknown transaction type", "type not supported"]),
+        (
+            TypeUnsupported,
+            &["transaction type # not supported", "unsupported transaction type", "unknown transaction type"],
+        ),
         (WrongChain, &["invalid chain id", "wrong chain id"]),
         (BadSignature, &["incorrect signature", "invalid signature", "signature ... incorrect"]),
-        (TooLarge, &["oversized data", "transaction is too large", "too many factory dependencies", "bytecode ... too large"]),
+        (
+            TooLarge,
+            &["oversized data", "transaction is too large", "too many factory dependencies", "bytecode ... too large"],
+        ),
         (ConditionUnmet, &["block timestamp assertion"]),
         (
             ValidationFailed,
@@ -41,8 +63,19 @@ pub(crate) const ZKSYNC: &Table = &Table {
             ],
         ),
         // Zksync's estimates for a contract that it cannot publish.
-        (ProverLimit, &["out of circuits", "too many circuits", "exceeds the maximum ... circuits", "transaction is unexecutable"]),
-        (Malformed, &["failed to serialize transaction", "failed to decode transaction", "rlp decoding error", "rlp", "invalid rlp"]),
+        (
+            ProverLimit,
+            &[
+                "out of circuits",
+                "too many circuits",
+                "exceeds the maximum ... circuits",
+                "transaction is unexecutable",
+            ],
+        ),
+        (
+            Malformed,
+            &["failed to serialize transaction", "failed to decode transaction", "rlp decoding error", "invalid rlp"],
+        ),
         (Overloaded, &["server being overloaded", "overloaded"]),
         (NotReady, &["shutting down"]),
     ],
@@ -59,7 +92,15 @@ pub(crate) const POLYGON_ZKEVM: &Table = &Table {
         (SenderBlocked, &["blocked sender"]),
         (TooLarge, &["data size bigger than allowed"]),
         (GasTooLow, &["not enough gas supplied for intrinsic"]),
-        (ProverLimit, &["counters to continue the execution", "out of counters", "not enough ... counters", "cumulative gas exceeds"]),
+        (
+            ProverLimit,
+            &[
+                "counters to continue the execution",
+                "out of counters",
+                "not enough ... counters",
+                "cumulative gas exceeds",
+            ],
+        ),
         (GatewayError, &["failed to relay tx", "failed to add tx to the pool timeout"]),
         (NotReady, &["received l1 gas price 0"]),
         (TypeUnsupported, &["unsupported transaction type", "tx type is not supported"]),

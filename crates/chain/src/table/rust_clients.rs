@@ -13,12 +13,30 @@ pub(crate) const REVM: &Table = &Table {
         (InsufficientFunds, &["lack of funds"]),
         (FeeTooLow, &["gas price is less than basefee", "blob gas price ... is greater than max fee per blob gas"]),
         (BadFees, &["priority fee is greater than max fee"]),
-        (GasTooLow, &["call gas cost ... exceeds the gas limit", "gas floor ... exceeds the gas limit", "initial gas ... exceeds"]),
-        (GasTooHigh, &["caller gas limit exceeds the block gas limit", "transaction gas limit ... is greater than the cap"]),
+        (
+            GasTooLow,
+            &[
+                "call gas cost ... exceeds the gas limit",
+                "gas floor ... exceeds the gas limit",
+                "initial gas ... exceeds",
+            ],
+        ),
+        (
+            GasTooHigh,
+            &["caller gas limit exceeds the block gas limit", "transaction gas limit ... is greater than the cap"],
+        ),
         (InitcodeTooLarge, &["create initcode size limit", "initcode size limit"]),
         (SenderNotEoa, &["senders with deployed code"]),
         (BadValue, &["overflow payment"]),
-        (BadBlobs, &["empty blobs", "blob create transaction", "blob version not supported", "blob versioned hashes not supported"]),
+        (
+            BadBlobs,
+            &[
+                "empty blobs",
+                "blob create transaction",
+                "blob version not supported",
+                "blob versioned hashes not supported",
+            ],
+        ),
         (BadAuthorizations, &["empty authorization list", "authorization list ... invalid"]),
     ],
 };
@@ -74,7 +92,10 @@ pub(crate) const RETH: &Table = &Table {
         (BadSignature, &["invalid transaction signature", "failed to recover", "signer recovery"]),
         (BadFees, &["priority fee per gas higher", "tip above fee cap"]),
         (BadBlobs, &["sidecar after osaka", "blob sidecar", "unexpected eip 4844 sidecar", "blob transaction"]),
-        (BadAuthorizations, &["no items in authorization list", "no items in the authorization list", "authorization list ... empty"]),
+        (
+            BadAuthorizations,
+            &["no items in authorization list", "no items in the authorization list", "authorization list ... empty"],
+        ),
         (Malformed, &["failed to decode signed transaction", "failed to decode", "empty transaction data"]),
         (LocalPolicy, &["transaction conditional", "rejected by conditional"]),
         (Overloaded, &["internal blocking task"]),

@@ -157,9 +157,7 @@ fn a_bad_override_says_what_is_wrong() {
 }
 
 /// No text is a success: "nonce too low" leads to a look for our hashes, and only our own hash in a node's answer is an
-/// acceptance.
-///
-/// proves S08
+/// acceptance (S06, S08; counting the contradiction is the engine's part).
 #[test]
 fn only_our_own_hash_is_an_acceptance() {
     let (ours, other) = (alloy_primitives::B256::repeat_byte(1), alloy_primitives::B256::repeat_byte(2));

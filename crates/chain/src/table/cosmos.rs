@@ -16,7 +16,7 @@ pub(crate) const COSMOS: &Table = &Table {
             ],
         ),
         // No numbers, so only that it is wrong: a look for our hashes is the safe answer.
-        (NonceUsed, &["incorrect account sequence", "invalid sequence", "wrong sequence"]),
+        (NonceUsed, &["nonce # is too low", "incorrect account sequence", "invalid sequence", "wrong sequence"]),
         (GasTooHigh, &["exceeds block gas limit", "gas wanted # exceeds", "gas wanted ... exceeds"]),
         (InsufficientFunds, &["insufficient funds", "insufficient balance", "balance ... tx cost"]),
         (

@@ -89,6 +89,8 @@ pub(crate) const GETH: &Table = &Table {
                 "invalid blob proof",
                 "kzg verification",
                 "computed versioned hash",
+                "blob # computed hash",
+                "mismatches transaction one",
                 "blob transaction missing blob hashes",
                 "blob transaction of type create",
                 "blob # hash",
@@ -127,6 +129,7 @@ pub(crate) const GETH: &Table = &Table {
         ),
         (PoolFull, &["txpool is full", "tx pool is full", "transaction pool is full", "txpool full", "tx pool full"]),
         (TimedOut, &["request timed out", "execution aborted timeout"]),
+        (NotReady, &["pending state is not available", "txpool is disabled"]),
         (MethodMissing, &["does not exist is not available"]),
     ],
 };

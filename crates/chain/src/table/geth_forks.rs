@@ -89,7 +89,7 @@ pub(crate) const METIS: &Table = &Table {
     name: "metis",
     rows: &[
         (FeeTooLow, &["gas price too low", "cannot accept 0 gas price", "fee too low"]),
-        (FeeCap, &["gas price too high", "fee too large"]),
+        (FeeCap, &["gas price too high", "fee too large", "fee too high # use less"]),
         (TooLarge, &["calldata cannot be larger", "calldata too large"]),
         (NotReady, &["while syncing", "still syncing", "cannot accept transactions", "verifier mode", "replica mode"]),
     ],
@@ -107,6 +107,7 @@ pub(crate) const CELO: &Table = &Table {
             LocalPolicy,
             &[
                 "unregistered fee currency",
+                "fee currency ... is blocked",
                 "fee currency not registered",
                 "non whitelisted fee currency",
                 "fee currency ... denied",
@@ -173,7 +174,6 @@ pub(crate) const KAIA: &Table = &Table {
         (Malformed, &["invalid raw transaction"]),
         (BadValue, &["value must be zero", "contract creation without data"]),
         (BadRecipient, &["to address is not", "not a program account", "recipient ... precompiled"]),
-        (GasTooHigh, &["gas limit reached"]),
     ],
 };
 

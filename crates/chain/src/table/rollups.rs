@@ -52,16 +52,11 @@ pub(crate) const ZKSYNC: &Table = &Table {
             &["oversized data", "transaction is too large", "too many factory dependencies", "bytecode ... too large"],
         ),
         (ConditionUnmet, &["block timestamp assertion"]),
-        (
-            ValidationFailed,
-            &[
-                "failed to validate the transaction",
-                "failed paymaster validation",
-                "failed pre paymaster preparation",
-                "failed to include transaction in the system",
-                "account validation error",
-            ],
-        ),
+        (ValidationFailed, &["failed to validate the transaction", "account validation error"]),
+        // A paymaster's funds and rules are chain state.
+        (LocalPolicy, &["failed paymaster validation", "failed pre paymaster preparation"]),
+        // The bootloader's troubles may be the block's.
+        (NoVerdict, &["failed to include transaction in the system", "virtual machine entered unexpected state"]),
         // Zksync's estimates for a contract that it cannot publish.
         (
             ProverLimit,

@@ -78,6 +78,7 @@ pub(crate) const RETH: &Table = &Table {
             &[
                 "intrinsic gas too high",
                 "gas limit ... exceeds block",
+                "gas limit ... exceeds blocks",
                 "exceeds max transaction gas limit",
                 "gas limit ... exceeds max",
                 "gas limit ... exceeds the max",

@@ -1,0 +1,115 @@
+//! Client families, and whose words each of them speaks.
+
+use crate::names::names;
+use crate::table::{self, Table};
+
+names! {
+    /// Who answers: a client, a chain whose clients share one dialect, or (from `alchemy` on) somebody who passes on what a
+    /// client behind it said.
+    Family {
+        Geth = "geth",
+        Reth = "reth",
+        Nethermind = "nethermind",
+        Besu = "besu",
+        Erigon = "erigon",
+        Anvil = "anvil",
+        Hardhat = "hardhat",
+        Ganache = "ganache",
+        Arbitrum = "arbitrum",
+        Optimism = "optimism",
+        Base = "base",
+        Zksync = "zksync",
+        PolygonBor = "polygon-bor",
+        PolygonZkevm = "polygon-zkevm",
+        Scroll = "scroll",
+        Linea = "linea",
+        Mantle = "mantle",
+        Metis = "metis",
+        Celo = "celo",
+        Kaia = "kaia",
+        Sei = "sei",
+        Ethermint = "ethermint",
+        Hedera = "hedera",
+        Avalanche = "avalanche",
+        Bsc = "bsc",
+        Gnosis = "gnosis",
+        OpenEthereum = "openethereum",
+        Frontier = "frontier",
+        Monad = "monad",
+        Filecoin = "filecoin",
+        Harmony = "harmony",
+        Megaeth = "megaeth",
+        Alchemy = "alchemy",
+        Infura = "infura",
+        Quicknode = "quicknode",
+        Ankr = "ankr",
+        Drpc = "drpc",
+        Chainstack = "chainstack",
+        OneRpc = "1rpc",
+        Cloudflare = "cloudflare",
+        Gateway = "gateway",
+        Transport = "transport",
+        ClientWrapped = "client-wrapped",
+        Generic = "generic",
+    }
+}
+
+impl Family {
+    /// The tables that speak for it, its own first. A family has another's table only where it is a fork of it, embeds it, or
+    /// took over its words on purpose; `None` means that any client may stand behind it.
+    pub(crate) fn tables(self) -> Option<&'static [&'static Table]> {
+        use table::*;
+        Some(match self {
+            Family::Geth => &[GETH],
+            // Reth and anvil run revm and answer in geth's words by design; hardhat's EDR runs revm too.
+            Family::Reth => &[RETH, REVM, GETH],
+            Family::Anvil => &[ANVIL, REVM, GETH],
+            Family::Hardhat => &[HARDHAT, REVM, GETH],
+            Family::Ganache => &[GANACHE, GETH],
+            // Since 1.32 nethermind's phrases are "geth-canonical" (its own words); erigon is a fork of geth.
+            Family::Nethermind => &[NETHERMIND, GETH],
+            Family::Gnosis => &[GNOSIS, NETHERMIND, OPENETHEREUM, GETH],
+            Family::Besu => &[BESU],
+            Family::Linea => &[LINEA, BESU, GETH],
+            Family::Erigon => &[ERIGON, GETH],
+            // Forks of geth.
+            Family::Arbitrum => &[ARBITRUM, GETH],
+            Family::PolygonBor => &[GETH],
+            Family::Bsc => &[BSC, GETH],
+            Family::Scroll => &[SCROLL, GETH],
+            Family::Metis => &[METIS, GETH],
+            Family::Kaia => &[KAIA, GETH],
+            Family::Avalanche => &[AVALANCHE, GETH],
+            Family::Harmony => &[HARMONY, GETH],
+            // Op-geth and op-reth behind proxyd, and the chains built on them.
+            Family::Optimism | Family::Base => &[OPTIMISM, RETH, REVM, GETH],
+            Family::Mantle => &[MANTLE, OPTIMISM, GETH],
+            Family::Celo => &[CELO, OPTIMISM, GETH],
+            Family::Megaeth => &[MEGAETH, RETH, REVM, GETH],
+            // Built with geth's packages.
+            Family::PolygonZkevm => &[POLYGON_ZKEVM, GETH],
+            Family::Sei => &[SEI, COSMOS, GETH],
+            Family::Ethermint => &[COSMOS, GETH],
+            // Rewrites that repeat geth's words for the sake of wallets.
+            Family::Zksync => &[ZKSYNC, GETH],
+            Family::Frontier => &[FRONTIER, GETH],
+            Family::Monad => &[MONAD, GETH],
+            // Dialects of their own. Hedera's relay took its error list over from besu.
+            Family::Hedera => &[HEDERA, BESU],
+            Family::OpenEthereum => &[OPENETHEREUM],
+            Family::Filecoin => &[FILECOIN],
+            Family::Alchemy
+            | Family::Infura
+            | Family::Quicknode
+            | Family::Ankr
+            | Family::Drpc
+            | Family::Chainstack
+            | Family::OneRpc
+            | Family::Cloudflare
+            | Family::Gateway
+            | Family::Transport
+            | Family::ClientWrapped
+            | Family::Generic => return None,
+        })
+    }
+}

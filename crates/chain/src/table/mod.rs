@@ -1,0 +1,42 @@
+//! The table: which reason a text tells, family by family.
+//!
+//! One row is a reason with the patterns that tell it. Rows are tried from above, a family's own table before those it shares
+//! ([`Family::tables`](crate::Family)), so what is special stands above what is general. The patterns follow how the client
+//! builds its messages, its fixed part without numbers and details, so that a suffix never matters (C02).
+
+mod carrier;
+mod cosmos;
+mod devnets;
+mod execution;
+mod geth;
+mod geth_forks;
+mod loose;
+mod mainnet_clients;
+mod nethermind;
+mod other_chains;
+mod rollups;
+mod rust_clients;
+
+use crate::reason::Reason;
+
+/// A reason, and the patterns that tell it.
+pub(crate) type Row = (Reason, &'static [&'static str]);
+
+#[derive(Debug)]
+pub(crate) struct Table {
+    pub(crate) name: &'static str,
+    pub(crate) rows: &'static [Row],
+}
+
+pub(crate) use carrier::{CARRIER, WRAPPERS};
+pub(crate) use cosmos::{COSMOS, SEI};
+pub(crate) use devnets::{ANVIL, GANACHE, HARDHAT};
+pub(crate) use execution::{EXECUTION, REVERTS};
+pub(crate) use geth::GETH;
+pub(crate) use geth_forks::{ARBITRUM, AVALANCHE, BSC, CELO, HARMONY, KAIA, MANTLE, METIS, OPTIMISM, SCROLL};
+pub(crate) use loose::LOOSE;
+pub(crate) use mainnet_clients::{BESU, ERIGON, GNOSIS, LINEA, OPENETHEREUM};
+pub(crate) use nethermind::NETHERMIND;
+pub(crate) use other_chains::{FILECOIN, FRONTIER, HEDERA, MONAD};
+pub(crate) use rollups::{POLYGON_ZKEVM, ZKSYNC};
+pub(crate) use rust_clients::{MEGAETH, RETH, REVM};

@@ -8,6 +8,8 @@ use tokio_postgres::error::SqlState;
 pub(crate) enum Blame {
     /// A value that the database cannot hold, or a constraint: the row's own fault, so others must not suffer.
     Row,
+    /// A write did not find the rows that the check before it had seen (see `commit/write.rs`).
+    Count,
     /// The server rolled back and said so: nothing happened.
     Server,
     /// No answer. If a commit was under way, nobody knows.
@@ -17,6 +19,7 @@ pub(crate) enum Blame {
 pub(crate) fn blame(error: &tokio_postgres::Error) -> Blame {
     match error.code() {
         None => Blame::Connection,
+        Some(state) if *state == SqlState::DIVISION_BY_ZERO => Blame::Count,
         // 22: data exceptions (a NUL, a number too large), 23: constraint violations.
         Some(state) if state.code().starts_with("22") || state.code().starts_with("23") => Blame::Row,
         // 57P01..03: the server goes away, and says so while a statement is under way. Whether a COMMIT came before it is

@@ -64,7 +64,7 @@ pub(crate) async fn load_lanes(store: &PgStore, leases: &[Lease]) -> Result<Vec<
     let owner = store.owner.as_str();
     let horizon = micros(store.options.lease.duration + store.options.lease.clock_skew);
     let read = store
-        .with_session_of(&store.lease_pool, "loading lanes", async |session| {
+        .with_session("loading lanes", async |session| {
             let client = session.client();
             client.batch_execute("BEGIN").await?;
             let locked = client.query(LOCK, &[&lanes, &tokens, &owner, &horizon]).await?;

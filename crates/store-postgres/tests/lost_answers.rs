@@ -6,7 +6,7 @@ mod support;
 
 use std::time::Duration;
 
-use gapless_store::{CommitVerdict, Store, StoreError};
+use gapless_store::{CommitVerdict, Conflict, Store, StoreError};
 use gapless_store_postgres::PgOptions;
 use support::proxy::Action;
 use support::{Database, Scene, take_over};
@@ -87,4 +87,29 @@ async fn an_abandoned_commit_is_rolled_back_at_once() {
     assert_eq!(scene.bound_seen_by(&other).await, 0);
     rule.release();
     assert_eq!(scene.store.commit(&[commit]).await.unwrap().verdicts, [CommitVerdict::Fenced]);
+}
+
+/// COMMIT is under way before the writes before it are answered, and answers "ok" whatever became of them. A write that
+/// misses its row must turn it into a rollback.
+///
+/// proves N10
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_write_that_misses_its_row_takes_everything_back() {
+    let db = Database::shared().await;
+    let scene = Scene::on(db.open("a").await, &["r"]).await;
+    let raw = db.raw().await;
+    raw.batch_execute(
+        "CREATE FUNCTION lose() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';
+         CREATE TRIGGER lose BEFORE UPDATE ON managed_tx FOR EACH ROW EXECUTE FUNCTION lose()",
+    )
+    .await
+    .unwrap();
+    let commit = scene.bind().await;
+    let verdicts = scene.store.commit(std::slice::from_ref(&commit)).await.unwrap().verdicts;
+    assert_eq!(verdicts, [CommitVerdict::Conflict(Conflict::Cursor)]);
+    let left = "SELECT (SELECT count(*) FROM slot) + (SELECT count(*) FROM tx_attempt) + (SELECT count(*) FROM submitter_nonce_cursor)
+                + (SELECT count(*) FROM tx_event WHERE kind <> 'accepted')";
+    assert_eq!(raw.query_one(left, &[]).await.unwrap().get::<_, i64>(0), 0);
+    raw.batch_execute("DROP TRIGGER lose ON managed_tx").await.unwrap();
+    assert_eq!(scene.write(scene.bind().await).await.unwrap().unwrap().verdicts, [CommitVerdict::Done]);
 }

@@ -15,7 +15,7 @@ use std::time::SystemTime;
 
 use gapless_domain::LaneCommit;
 use gapless_store::codec::signed;
-use gapless_store::{CommitVerdict, Committed, StoreError};
+use gapless_store::{CommitVerdict, Committed, Conflict, StoreError};
 use tokio_postgres::Config;
 
 use crate::canary;
@@ -34,8 +34,8 @@ pub(crate) struct Writer {
 
 /// A flush that did not end with a clear "done".
 enum Fault {
-    /// A row of one lane is at fault: rolled back, try each lane alone.
-    Row(String, SystemTime),
+    /// One lane is at fault, and would get this verdict if it were alone: rolled back, try each lane alone.
+    Lane(CommitVerdict, SystemTime),
     /// Rolled back, or never begun.
     NotCommitted(StoreError),
     /// The answer to COMMIT was lost.
@@ -59,7 +59,7 @@ impl Writer {
         let all: Vec<&LaneCommit> = commits.iter().collect();
         match self.flush_and_read_back(store, &all).await {
             Ok(committed) => Ok(committed),
-            Err(Fault::Row(..)) => self.one_by_one(store, commits).await,
+            Err(Fault::Lane(..)) => self.one_by_one(store, commits).await,
             Err(Fault::NotCommitted(error)) => Err(error),
             Err(Fault::Unknown(sent)) => Err(StoreError::OutcomeUnknown(sent.problem)),
         }
@@ -75,8 +75,8 @@ impl Writer {
                     all.at = one.at;
                     all.replicated &= one.replicated;
                 }
-                Err(Fault::Row(problem, at)) => {
-                    all.verdicts.push(CommitVerdict::Refused(problem));
+                Err(Fault::Lane(verdict, at)) => {
+                    all.verdicts.push(verdict);
                     all.at = timestamp(at);
                 }
                 Err(Fault::NotCommitted(error)) if index == 0 => return Err(error),
@@ -135,10 +135,15 @@ impl Writer {
                 Ok(Committed { verdicts, at: timestamp(facts.now), replicated })
             }
             Ok(Err(error)) => match blame(&error) {
+                // The COMMIT behind it has ended the transaction.
                 Blame::Row => {
-                    // The COMMIT behind it has ended the transaction.
                     self.session = Some(session);
-                    Err(Fault::Row(text(&error), facts.now))
+                    Err(Fault::Lane(CommitVerdict::Refused(text(&error)), facts.now))
+                }
+                Blame::Count => {
+                    tracing::error!("a write found other rows than the check before it: {}", text(&error));
+                    self.session = Some(session);
+                    Err(Fault::Lane(CommitVerdict::Conflict(Conflict::Cursor), facts.now))
                 }
                 // Perhaps before the COMMIT was sent; closing the connection ends the transaction in any case.
                 Blame::Server => Err(Fault::NotCommitted(unavailable(error))),

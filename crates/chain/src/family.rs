@@ -1,7 +1,7 @@
 //! Client families, and whose words each of them speaks.
 
-use crate::names::names;
 use crate::table::{self, Table};
+use gapless_domain::names;
 
 names! {
     /// Who answers: a client, a chain whose clients share one dialect, or (from `alchemy` on) somebody who passes on what a

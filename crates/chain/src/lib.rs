@@ -18,7 +18,6 @@ mod classified;
 mod classifier;
 mod failure;
 mod family;
-mod names;
 mod overrides;
 mod pattern;
 mod reason;

@@ -1,7 +1,7 @@
 //! Why a node answered as it did, and what each reason means.
 
-use crate::names::names;
 use crate::verdict::Verdict;
+use gapless_domain::names;
 
 names! {
     /// What a text tells, as a stable code. The tables name only reasons; [`Reason::verdict`] decides what they mean.

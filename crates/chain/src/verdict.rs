@@ -2,7 +2,7 @@
 
 use gapless_domain::SendOutcome;
 
-use crate::names::names;
+use gapless_domain::names;
 
 names! {
     /// What an answer to a send, an estimate or a call means. The outcomes of a send, and `Reverted`, which only the

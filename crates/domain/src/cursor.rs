@@ -58,6 +58,14 @@ names! {
     }
 }
 
+impl Protection {
+    /// What a lane is in that has not taken notice of a loss yet.
+    pub fn store_regressed() -> Self {
+        let detail = NodeText::new("the store lost commits, and the lane has not taken notice yet");
+        Protection { code: ProtectCode::StoreRegressed, detail }
+    }
+}
+
 /// One write of the cursor. Nonces only ever rise.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CursorChange {

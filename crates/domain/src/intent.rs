@@ -66,19 +66,7 @@ impl Intent {
                 None
             }
         };
-        match &draft.payload {
-            Payload::Evm(call) => {
-                if !draft.submitter.chain().is_evm() {
-                    errors.add("/payload", format!("an EVM call cannot be sent on {}", draft.submitter.chain()));
-                }
-                check_call(call, limits, &mut errors);
-            }
-            Payload::External(external) => {
-                if external.hold_ms == 0 {
-                    errors.add("/hold", "a nonce is held for at least a millisecond".to_owned());
-                }
-            }
-        }
+        check_payload(&draft.payload, &draft.submitter, limits, &mut errors);
         let metadata = draft.metadata.map(Metadata);
         if let Some(metadata) = &metadata {
             metadata.check(limits, &mut errors);
@@ -168,6 +156,30 @@ fn has_nul(json: &str) -> bool {
         rest = chars.as_str();
     }
     false
+}
+
+impl Payload {
+    /// The checks of a new intent, for a payload that is to replace another one.
+    pub fn check(&self, submitter: &SubmitterId, limits: &Limits) -> Result<(), InvalidIntent> {
+        let mut errors = Faults(Vec::new());
+        check_payload(self, submitter, limits, &mut errors);
+        if errors.0.is_empty() { Ok(()) } else { Err(InvalidIntent { errors: errors.0 }) }
+    }
+}
+
+fn check_payload(payload: &Payload, submitter: &SubmitterId, limits: &Limits, errors: &mut Faults) {
+    match payload {
+        Payload::Evm(call) => {
+            if !submitter.chain().is_evm() {
+                errors.add("/payload", format!("an EVM call cannot be sent on {}", submitter.chain()));
+            }
+            check_call(call, limits, errors);
+        }
+        Payload::External(external) if external.hold_ms == 0 || external.hold_ms > limits.hold_ms => {
+            errors.add("/hold", format!("a nonce is held for 1 to {} milliseconds", limits.hold_ms));
+        }
+        Payload::External(_) => {}
+    }
 }
 
 fn check_call(call: &EvmCall, limits: &Limits, errors: &mut Faults) {
@@ -269,6 +281,16 @@ mod tests {
         assert_eq!(pointers(Intent::new(draft(EvmCall { fees, ..transfer() }), &limits)), ["/payload/fees"]);
         let metadata = IntentDraft { metadata: Some("{  }".to_owned()), ..draft(transfer()) };
         assert_eq!(pointers(Intent::new(metadata, &limits)), ["/metadata"]);
+    }
+
+    #[test]
+    fn a_nonce_is_not_held_for_ever() {
+        let hold = |hold_ms| {
+            let lock_owner = crate::LockOwner::new("me").unwrap();
+            let payload = Payload::External(crate::ExternalNonce { lock_owner, hold_ms });
+            payload.check(&draft(transfer()).submitter, &Limits::default()).is_ok()
+        };
+        assert_eq!([hold(0), hold(1), hold(600_000), hold(600_001)], [false, true, true, false]);
     }
 
     #[test]

@@ -4,11 +4,12 @@ use std::time::Duration;
 
 use crate::attempt::{NewAttempt, SendReport};
 use crate::command::CommandId;
-use crate::cursor::{Cursor, CursorChange, LaneState, Protection};
+use crate::cursor::{Cursor, CursorChange, LaneState, ProtectCode, Protection};
 use crate::event::LaneEventKind;
 use crate::lease::Lease;
 use crate::managed_tx::{Change, ManagedTx};
 use crate::nonce::{Nonce, NonceError};
+use crate::payload::Payload;
 use crate::reservation::ReservationStep;
 use crate::slot::{NewSlot, SlotKind};
 use crate::text::NodeText;
@@ -39,6 +40,8 @@ pub enum CommitError {
     NonceOutOfOrder { expected: Nonce, got: Nonce },
     #[error("the intent belongs to another submitter")]
     OtherSubmitter,
+    #[error("the step of the reservation does not fit the intent")]
+    WrongStep,
     #[error("the lane is in PROTECT or paused and binds nothing")]
     BindsNothing,
     #[error("the cursor changed within one commit")]
@@ -70,7 +73,7 @@ impl LaneCommit {
     /// Binds the cursor's next nonce to an intent, with its signed transaction. Called again, it binds the nonce after.
     pub fn bind(&mut self, cursor: &Cursor, tx: &ManagedTx, attempt: NewAttempt) -> Result<&mut Self, CommitError> {
         self.check_submitter(tx)?;
-        let change = tx.change(Transition::Bind(attempt.nonce))?;
+        let change = tx.change_with_slot(Transition::Bind(attempt.nonce))?;
         self.take_next_nonce(cursor, attempt.nonce)?;
         self.slots.push(NewSlot { nonce: attempt.nonce, kind: SlotKind::Intent(tx.id) });
         self.changes.push(change);
@@ -78,15 +81,15 @@ impl LaneCommit {
         Ok(self)
     }
 
-    /// Lends the cursor's next nonce to a caller who signs by itself.
+    /// Lends the cursor's next nonce to a caller who signs by itself. The step is the `Reserve` for this intent.
     pub fn bind_reserved(
         &mut self,
         cursor: &Cursor,
         tx: &ManagedTx,
         step: ReservationStep,
     ) -> Result<&mut Self, CommitError> {
-        self.check_submitter(tx)?;
-        let change = tx.change(Transition::Bind(step.nonce()))?;
+        self.check_lending(tx, &step)?;
+        let change = tx.change_with_slot(Transition::Bind(step.nonce()))?;
         self.take_next_nonce(cursor, step.nonce())?;
         self.slots.push(NewSlot { nonce: step.nonce(), kind: SlotKind::Reservation });
         self.changes.push(change);
@@ -94,10 +97,37 @@ impl LaneCommit {
         Ok(self)
     }
 
-    /// Binds the cursor's next nonce to nobody: a filler of ours, or somebody else's transaction that is adopted.
-    pub fn bind_slot(&mut self, cursor: &Cursor, slot: NewSlot) -> Result<&mut Self, CommitError> {
-        self.take_next_nonce(cursor, slot.nonce)?;
-        self.slots.push(slot);
+    /// Lends a recyclable nonce, whose slot exists, to another caller.
+    pub fn lend_again(&mut self, tx: &ManagedTx, step: ReservationStep) -> Result<&mut Self, CommitError> {
+        self.check_lending(tx, &step)?;
+        self.changes.push(tx.change_with_slot(Transition::Bind(step.nonce()))?);
+        self.reservations.push(step);
+        Ok(self)
+    }
+
+    /// A lent nonce comes back, by a `Release` or an `Expire`; the intent that it was lent to ends.
+    pub fn take_back(&mut self, tx: &ManagedTx, step: ReservationStep) -> Result<&mut Self, CommitError> {
+        self.check_submitter(tx)?;
+        let comes_back = matches!(step, ReservationStep::Release { .. } | ReservationStep::Expire { .. });
+        if !comes_back || !is_external(tx) || tx.state.nonce() != Some(step.nonce()) {
+            return Err(CommitError::WrongStep);
+        }
+        self.changes.push(tx.change_with_slot(Transition::ReleaseReserved)?);
+        self.reservations.push(step);
+        Ok(self)
+    }
+
+    /// Binds the cursor's next nonce to nobody: a filler of ours will consume it.
+    pub fn bind_fill(&mut self, cursor: &Cursor, nonce: Nonce) -> Result<&mut Self, CommitError> {
+        self.take_next_nonce(cursor, nonce)?;
+        self.slots.push(NewSlot { nonce, kind: SlotKind::Fill });
+        Ok(self)
+    }
+
+    /// The cursor's next nonce was used by somebody else with our key, and is adopted.
+    pub fn adopt_foreign(&mut self, cursor: &Cursor, nonce: Nonce) -> Result<&mut Self, CommitError> {
+        self.take_next_nonce(cursor, nonce)?;
+        self.slots.push(NewSlot { nonce, kind: SlotKind::Foreign });
         Ok(self)
     }
 
@@ -171,7 +201,12 @@ impl LaneCommit {
 
     pub fn protect(&mut self, cursor: &Cursor, protection: Protection) -> Result<&mut Self, CommitError> {
         let text = NodeText::new(&format!("{}: {}", protection.code.as_str(), protection.detail));
-        self.cursor_mut(cursor)?.state = LaneState::Protect(protection);
+        let to = self.cursor_mut(cursor)?;
+        // A store that lost commits is the worst of reasons: it also keeps anything from ending. Another one is told, but
+        // does not take its place; only reconciling does.
+        if !to.state.is_store_regressed() || protection.code == ProtectCode::StoreRegressed {
+            to.state = LaneState::Protect(protection);
+        }
         self.lane_event(cursor, LaneEventKind::Protected, text)
     }
 
@@ -265,6 +300,12 @@ impl LaneCommit {
         if tx.intent.submitter() == self.lease.submitter() { Ok(()) } else { Err(CommitError::OtherSubmitter) }
     }
 
+    fn check_lending(&self, tx: &ManagedTx, step: &ReservationStep) -> Result<(), CommitError> {
+        self.check_submitter(tx)?;
+        let fits = matches!(step, ReservationStep::Reserve { tx_id, .. } if *tx_id == tx.id) && is_external(tx);
+        if fits { Ok(()) } else { Err(CommitError::WrongStep) }
+    }
+
     fn take_next_nonce(&mut self, cursor: &Cursor, nonce: Nonce) -> Result<(), CommitError> {
         let to = self.cursor_mut(cursor)?;
         if to.is_protected() || to.paused {
@@ -285,6 +326,10 @@ impl LaneCommit {
         }
         Ok(change.to_mut())
     }
+}
+
+fn is_external(tx: &ManagedTx) -> bool {
+    matches!(tx.intent.payload(), Payload::External(_))
 }
 
 #[cfg(test)]
@@ -357,9 +402,41 @@ mod tests {
             let step = ReservationStep::Reserve { nonce: Nonce::ZERO, tx_id: tx.id, lock_owner, hold: Duration::ZERO };
             commit.bind_reserved(&cursor, tx, step).err()
         };
-        assert_eq!(lend(&mut commit, &queued(OTHER, 1)), Some(CommitError::OtherSubmitter));
+        assert_eq!(lend(&mut commit, &external(OTHER)), Some(CommitError::OtherSubmitter));
+        assert_eq!(lend(&mut commit, &queued(ACCOUNT, 1)), Some(CommitError::WrongStep), "nobody else signs for it");
         assert!(commit.slots().is_empty() && commit.changes().is_empty() && commit.reservations().is_empty());
-        assert_eq!(lend(&mut commit, &queued(ACCOUNT, 1)), None);
+        assert_eq!(lend(&mut commit, &external(ACCOUNT)), None);
+    }
+
+    fn external(submitter: &str) -> ManagedTx {
+        let tx = queued(submitter, 1);
+        let payload = Payload::External(crate::ExternalNonce { lock_owner: LockOwner::new("me").unwrap(), hold_ms: 1 });
+        let intent = &tx.intent;
+        let (lane, request) = (intent.submitter().clone(), intent.request_id().clone());
+        ManagedTx { intent: Intent::restore(lane, request, payload, Speed::Standard, None, None), ..tx }
+    }
+
+    /// What changes a slot too is not to be had without it.
+    #[test]
+    fn an_intent_alone_is_neither_bound_nor_let_go() {
+        let tx = queued(ACCOUNT, 1);
+        assert!(tx.change(Transition::Bind(Nonce::ZERO)).is_err());
+        let bound = ManagedTx { state: tx.state.apply(Transition::Bind(Nonce::ZERO)).unwrap(), ..tx };
+        assert!(bound.change(Transition::ReleaseReserved).is_err());
+        let expire = ReservationStep::Expire { nonce: Nonce::ZERO };
+        let mut commit = LaneCommit::new(&lease());
+        assert_eq!(commit.take_back(&bound, expire).err(), Some(CommitError::WrongStep));
+    }
+
+    #[test]
+    fn a_lost_store_outweighs_every_other_reason() {
+        let lost = Protection { code: ProtectCode::StoreRegressed, detail: NodeText::default() };
+        let cursor = Cursor { state: LaneState::Protect(lost.clone()), ..Cursor::starting_at(Nonce::ZERO) };
+        let mut commit = LaneCommit::new(&lease());
+        let other = Protection { code: ProtectCode::ExternalNonce, detail: NodeText::default() };
+        commit.protect(&cursor, other).unwrap();
+        assert_eq!(commit.cursor().unwrap().to().state, LaneState::Protect(lost));
+        assert_eq!(commit.lane_events().count(), 1);
     }
 
     #[test]

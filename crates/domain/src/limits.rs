@@ -11,6 +11,8 @@ pub struct Limits {
     pub access_list_keys: usize,
     pub authorizations: usize,
     pub gas_limit: u64,
+    /// How long a reserved nonce may be held: while it is, a strict lane stands still.
+    pub hold_ms: u32,
 }
 
 impl Default for Limits {
@@ -23,6 +25,7 @@ impl Default for Limits {
             access_list_keys: 2048,
             authorizations: 16,
             gas_limit: 1 << 32,
+            hold_ms: 10 * 60 * 1000,
         }
     }
 }

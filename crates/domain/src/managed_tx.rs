@@ -5,7 +5,7 @@ use crate::id::TxId;
 use crate::intent::Intent;
 use crate::state::{StateName, TxState};
 use crate::time::Timestamp;
-use crate::transition::{IllegalTransition, Transition};
+use crate::transition::{IllegalTransition, Transition, TransitionName};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ManagedTx {
@@ -21,8 +21,8 @@ pub struct ManagedTx {
     pub updated_at: Timestamp,
 }
 
-/// One legal state change, with its event. Can only be made by [`ManagedTx::change`], so a store never has to ask whether
-/// it is allowed; it only has to ask whether the row still is what it was.
+/// One legal state change, with its event. Can only be made by way of the transition table, so a store never has to ask
+/// whether it is allowed; it only has to ask whether the row still is what it was.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
     tx_id: TxId,
@@ -33,7 +33,17 @@ pub struct Change {
 }
 
 impl ManagedTx {
+    /// A change of the intent alone. Binding it, and letting a reserved nonce go, change its slot as well, and are made by
+    /// [`LaneCommit`](crate::LaneCommit) only.
     pub fn change(&self, transition: Transition) -> Result<Change, IllegalTransition> {
+        let name = transition.name();
+        if matches!(name, TransitionName::Bind | TransitionName::ReleaseReserved) {
+            return Err(IllegalTransition { from: self.state.name(), transition: name });
+        }
+        self.change_with_slot(transition)
+    }
+
+    pub(crate) fn change_with_slot(&self, transition: Transition) -> Result<Change, IllegalTransition> {
         let event = EventKind::Tx(transition.name());
         let to = self.state.apply(transition)?;
         Ok(Change { tx_id: self.id, from_version: self.version, from: self.state.name(), to, event })

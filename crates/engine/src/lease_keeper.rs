@@ -67,11 +67,15 @@ impl LeaseKeeper {
         let renewal = self.store.renew().await?;
         let orphans = {
             let mut book = self.book();
-            let orphans = book.extend_all(&renewal.extended, asked_at, &self.terms);
-            if quiet && book.acquisitions == acquisitions { orphans } else { Vec::new() }
+            let mut orphans = book.extend_all(&renewal.extended, asked_at, &self.terms);
+            if !quiet || book.acquisitions != acquisitions {
+                orphans.clear();
+            }
+            book.begin_release(&orphans, asked_at.saturating_add(self.terms.duration));
+            orphans
         };
         if !orphans.is_empty()
-            && let Err(error) = self.release(&orphans).await
+            && let Err(error) = self.send_release(&orphans).await
         {
             tracing::warn!(
                 "leases that nobody uses could not be given back, trying again with the next renewal: {error}"
@@ -87,10 +91,11 @@ impl LeaseKeeper {
     /// Gives leases back. They are no longer trusted from the moment of the call, whatever comes of it.
     pub async fn release(&self, leases: &[Lease]) -> Result<(), StoreError> {
         let over = self.clock.now().saturating_add(self.terms.duration);
-        for lease in leases {
-            self.drop_lease(lease);
-            self.book().releasing.insert(lease.submitter().clone(), over);
-        }
+        self.book().begin_release(leases, over);
+        self.send_release(leases).await
+    }
+
+    async fn send_release(&self, leases: &[Lease]) -> Result<(), StoreError> {
         self.store.release(leases).await?;
         let mut book = self.book();
         for lease in leases {
@@ -130,6 +135,16 @@ impl LeaseKeeper {
 }
 
 impl Book {
+    /// One step: whoever acquires the lane sees it either held or being released, never neither.
+    fn begin_release(&mut self, leases: &[Lease], over: Tick) {
+        for lease in leases {
+            if self.held.get(lease.submitter()).is_some_and(|term| term.lease() == lease) {
+                self.held.remove(lease.submitter());
+            }
+            self.releasing.insert(lease.submitter().clone(), over);
+        }
+    }
+
     fn begin_or_extend(&mut self, lease: &Lease, asked_at: Tick, terms: &LeaseTerms) {
         match self.held.get_mut(lease.submitter()) {
             Some(term) if term.lease() == lease => term.extend(asked_at, terms),

@@ -30,7 +30,8 @@ CREATE TABLE store_epoch (
     system_identifier  TEXT,  -- not every server tells
     timeline           BIGINT,
     why                TEXT NOT NULL,
-    noticed_at         TIMESTAMPTZ NOT NULL DEFAULT clock_timestamp()
+    noticed_at         TIMESTAMPTZ NOT NULL DEFAULT clock_timestamp(),
+    reconciled_at      TIMESTAMPTZ  -- an operator has looked for what was lost; the first epoch lost nothing
 );
 
 -- One row a process. The canary grows with every commit of that process; a server where it is smaller than the process

@@ -6,7 +6,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::time::SystemTime;
 
-use gapless_domain::{CancelReason, CommandId, NewCommand, SubmitterId, Transition, TxId, TxState};
+use gapless_domain::{CancelReason, CommandId, NewCommand, Protection, SubmitterId, Transition, TxId, TxState};
 use gapless_store::codec::{command_to_json, payload_to_json, state_to_row, unsigned};
 use gapless_store::{Accepted, CancelVerdict, NewIntent, NewSubmitter, StoreError};
 use tokio_postgres::Row;
@@ -19,7 +19,8 @@ use crate::store::PgStore;
 
 const REGISTER: &str = "
     INSERT INTO submitter (submitter, alias, epoch)
-    SELECT i.*, (SELECT max(epoch) FROM store_epoch) FROM unnest($1::text[], $2::text[]) AS i ORDER BY 1
+    SELECT i.*, (SELECT epoch - CASE WHEN reconciled_at IS NULL THEN 1 ELSE 0 END FROM store_epoch ORDER BY epoch DESC LIMIT 1)
+    FROM unnest($1::text[], $2::text[]) AS i ORDER BY 1
     ON CONFLICT (submitter) DO UPDATE SET alias = excluded.alias WHERE excluded.alias IS NOT NULL";
 
 /// One statement, so one round trip and no transaction to hold open. Keys are inserted in sorted order, which is the lock
@@ -31,8 +32,10 @@ const ACCEPT: &str = "
             WITH ORDINALITY AS i (tx_id, submitter, request_id, payload_hash, payload, speed, valid_until, metadata, place)
     ), admitted AS (
         SELECT i.* FROM input i
-        WHERE EXISTS (SELECT FROM submitter s WHERE s.submitter = i.submitter)
-          AND NOT EXISTS (SELECT FROM submitter_nonce_cursor c WHERE c.submitter = i.submitter AND c.state = 'PROTECT')
+        WHERE EXISTS (
+            SELECT FROM submitter s LEFT JOIN submitter_nonce_cursor c ON c.submitter = s.submitter
+            WHERE s.submitter = i.submitter AND c.state IS DISTINCT FROM 'PROTECT'
+              AND coalesce(c.epoch, s.epoch) >= (SELECT max(epoch) FROM store_epoch))
           AND NOT EXISTS (SELECT FROM archived_tx x WHERE x.tx_id = i.tx_id)
     ), fresh AS (
         INSERT INTO request_key (submitter, request_id, payload_hash, tx_id)
@@ -58,6 +61,7 @@ const ACCEPT: &str = "
 /// would still be invisible.
 const EXPLAIN: &str = "
     SELECT k.tx_id, k.payload_hash, s.submitter IS NOT NULL AS known, c.state = 'PROTECT' AS protected, c.protect_code, c.protect_detail,
+           coalesce(c.epoch, s.epoch) < (SELECT max(epoch) FROM store_epoch) AS regressed,
            EXISTS (SELECT FROM archived_tx x WHERE x.tx_id = i.tx_id) AS id_in_use
     FROM unnest($1::text[], $2::text[], $3::uuid[]) WITH ORDINALITY AS i (submitter, request_id, tx_id, place)
     LEFT JOIN request_key k ON (k.submitter, k.request_id) = (i.submitter, i.request_id)
@@ -234,6 +238,9 @@ fn verdict(new: &NewIntent, row: &Row) -> Result<Option<Accepted>, StoreError> {
     if get::<Option<bool>>(row, "protected")? == Some(true) {
         let protection = protection(get(row, "protect_code")?, get(row, "protect_detail")?)?;
         return Ok(Some(Accepted::Protected(protection)));
+    }
+    if get::<Option<bool>>(row, "regressed")? == Some(true) {
+        return Ok(Some(Accepted::Protected(Protection::store_regressed())));
     }
     if get::<bool>(row, "id_in_use")? {
         return Ok(Some(Accepted::Refused(format!("the id {} is in use", new.id))));

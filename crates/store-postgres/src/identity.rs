@@ -75,7 +75,8 @@ impl Identity {
         };
         client
             .execute(
-                "INSERT INTO store_epoch (epoch, system_identifier, timeline, why) VALUES ($1, $2, $3, $4)
+                "INSERT INTO store_epoch (epoch, system_identifier, timeline, why, reconciled_at)
+                 VALUES ($1, $2, $3, $4, CASE WHEN $1::bigint = 1 THEN clock_timestamp() END)
                  ON CONFLICT (epoch) DO NOTHING",
                 &[&epoch, &self.system_identifier(), &timeline, &why],
             )

@@ -229,4 +229,12 @@ impl Store for PgStore {
         session.give_back();
         Ok(())
     }
+
+    async fn declare_reconciled(&self, why: &str) -> Result<(), StoreError> {
+        let reconcile = "UPDATE store_epoch SET reconciled_at = clock_timestamp(), why = why || '; ' || $1
+                         WHERE reconciled_at IS NULL";
+        self.with_session("reconciling", async |session| session.client().execute(reconcile, &[&why]).await)
+            .await
+            .map(|_| ())
+    }
 }

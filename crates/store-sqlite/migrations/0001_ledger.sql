@@ -17,7 +17,8 @@ INSERT INTO canary VALUES (1, randomblob(16), 0, 0);
 CREATE TABLE store_epoch (
     epoch      INTEGER PRIMARY KEY CHECK (epoch >= 1),
     noticed_at INTEGER NOT NULL,
-    why        TEXT    NOT NULL
+    why        TEXT    NOT NULL,
+    reconciled_at INTEGER
 ) STRICT;
 
 -- `epoch` is the store's at registration: a lane without a cursor whose submitter is older may have lost it.

@@ -1,6 +1,6 @@
 //! What any node may write without a lease: submitters, intents, cancellations of what is still in line, commands.
 
-use gapless_domain::{CancelReason, CommandId, NewCommand, SubmitterId, Transition, TxId, TxState};
+use gapless_domain::{CancelReason, CommandId, NewCommand, Protection, SubmitterId, Transition, TxId, TxState};
 use gapless_store::codec::{command_to_json, payload_to_json, state_to_row, submitter, unsigned};
 use gapless_store::{Accepted, CancelVerdict, NewIntent, NewSubmitter};
 
@@ -19,10 +19,22 @@ pub(crate) fn register(writing: &Writing<'_>, submitters: &[NewSubmitter]) -> Re
          ON CONFLICT (submitter) DO UPDATE SET alias = excluded.alias
          WHERE excluded.alias IS NOT NULL AND excluded.alias IS NOT alias",
     )?;
-    let epoch = writing.epoch()?;
+    // Until the newest loss is reconciled, one that seems new may be among what was lost.
+    let reconciled = "SELECT count(*) FROM store_epoch WHERE epoch = ?1 AND reconciled_at IS NULL";
+    let newest = writing.epoch()?;
+    let unreconciled: i64 = writing.sql.prepare_cached(reconciled)?.query_one([newest], |row| row.get(0))?;
+    let epoch = newest - unreconciled;
     for new in submitters {
         statement.execute((new.id.as_str(), &new.alias, epoch, writing.now.as_micros()))?;
     }
+    Ok(())
+}
+
+/// An operator has looked for what was lost.
+pub(crate) fn reconcile(writing: &Writing<'_>) -> Result<(), Failure> {
+    let mut statement =
+        writing.sql.prepare_cached("UPDATE store_epoch SET reconciled_at = ?1 WHERE reconciled_at IS NULL")?;
+    statement.execute([writing.now.as_micros()])?;
     Ok(())
 }
 
@@ -52,6 +64,10 @@ fn accept_one(writing: &Writing<'_>, new: &NewIntent) -> Result<Accepted, Failur
     })?;
     if let Some(protection) = protection {
         return Ok(Accepted::Protected(protection));
+    }
+    let seen = cursor_row(writing, lane.as_str())?.map(|row| row.epoch);
+    if writing.is_regressed(lane.as_str(), seen)? {
+        return Ok(Accepted::Protected(Protection::store_regressed()));
     }
     // The CHECKs and unique keys of the tables say what cannot be held, for this row alone.
     match writing.alone(|| insert(writing, new)) {

@@ -121,7 +121,40 @@ impl LaneWrite<'_> {
         self.write_claims()?;
         self.finish_commands()?;
         self.write_lane_events()?;
+        self.check_lent()?;
+        self.check_closed(before)?;
         Ok(lease::extend(self.writing, self.commit.lease())?)
+    }
+
+    /// A nonce that is lent, or may be lent again, has no transaction of ours.
+    fn check_lent(&self) -> Result<(), Stop> {
+        for attempt in self.commit.attempts() {
+            let lent = self.writing.sql.prepare_cached(
+                "SELECT 1 FROM submitter_nonce_allocation WHERE submitter = ?1 AND nonce = ?2 AND status <> 'USED'",
+            )?;
+            if rows::first(lent, (self.lane, signed(attempt.nonce.get())), rows::value::<i64>)?.is_some() {
+                return Err(Conflict::Cursor.into());
+            }
+        }
+        Ok(())
+    }
+
+    /// After the changes of this commit, no intent below the new open nonce may still hold its nonce.
+    fn check_closed(&self, before: Option<&CursorRow>) -> Result<(), Stop> {
+        let Some(change) = self.commit.cursor() else { return Ok(()) };
+        let was_open = before.map_or(0, |row| row.open_nonce);
+        let held = self.writing.sql.prepare_cached(
+            "SELECT 1 FROM slot s
+             LEFT JOIN submitter_nonce_allocation r ON r.submitter = s.submitter AND r.nonce = s.nonce
+             JOIN managed_tx t ON t.tx_id = coalesce(s.tx_id, r.tx_id) AND t.nonce = s.nonce
+             WHERE s.submitter = ?1 AND s.nonce >= ?2 AND s.nonce < ?3
+               AND t.state IN ('ALLOCATED', 'TRACKING', 'STUCK') LIMIT 1",
+        )?;
+        let range = (self.lane, was_open, signed(change.to().open_nonce.get()));
+        match rows::first(held, range, rows::value::<i64>)? {
+            Some(_) => Err(Conflict::Cursor.into()),
+            None => Ok(()),
+        }
     }
 
     fn write_cursor(&self, before: Option<&CursorRow>) -> Result<(), Stop> {

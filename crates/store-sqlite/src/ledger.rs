@@ -7,11 +7,14 @@ use std::sync::Arc;
 use gapless_domain::{LeaseTerms, Timestamp};
 use gapless_store::codec::signed;
 use gapless_store::{DatabaseClock, StoreError};
-use rusqlite::{Connection, Transaction, TransactionBehavior};
+use rusqlite::{Connection, Row, Transaction, TransactionBehavior};
 
 use crate::error::{Failure, from_sql};
 use crate::rows;
-use crate::sidecar::{Mark, Sidecar};
+use crate::sidecar::{Mark, Record, Sidecar};
+
+/// So many pages may wait in the log before they are brought into the file: what SQLite itself would take.
+const CHECKPOINT_PAGES: i64 = 1000;
 
 #[derive(Debug)]
 pub(crate) struct Ledger {
@@ -21,7 +24,9 @@ pub(crate) struct Ledger {
     pub(crate) database_id: [u8; 16],
     /// A commit that is durable in the database but that the sidecar does not know of yet. While there is one, nothing is
     /// told to anybody: were the file restored to the state before that commit, nothing would notice it.
-    pub(crate) unmarked: Option<u64>,
+    pub(crate) unmarked: Option<Record>,
+    /// The count of the file without its log; see [`crate::sidecar`].
+    pub(crate) checkpointed: u64,
     pub(crate) clock: Arc<dyn DatabaseClock>,
     pub(crate) terms: LeaseTerms,
 }
@@ -66,27 +71,55 @@ impl Ledger {
             // Nothing to make durable, so nothing to wait for.
             return Ok(answer);
         }
-        let counted = self.sql.prepare_cached("UPDATE canary SET writes = max(writes, ?1)");
-        counted.and_then(|mut statement| statement.execute([commit_no])).map_err(from_sql)?;
+        let writes = count_write(&self.sql, commit_no).map_err(from_sql)?;
         if let Err(error) = transaction.commit() {
             return Err(failed_commit(error));
         }
-        self.mark(commit_no.unsigned_abs()).map_err(|error| StoreError::OutcomeUnknown(error.into()))?;
+        self.mark(writes).map_err(|error| StoreError::OutcomeUnknown(error.into()))?;
+        self.checkpoint_when_due(writes);
         Ok(answer)
+    }
+
+    /// Brings a long log into the file. SQLite does not do so by itself here: the commit after a checkpoint begins the log
+    /// anew, and before that the sidecar has to know what file the new log belongs to.
+    ///
+    /// The write before it is done, whatever becomes of this. A checkpoint that failed is tried again after the next write;
+    /// a record that failed, before it.
+    fn checkpoint_when_due(&mut self, writes: u64) {
+        if self.sidecar.is_none() {
+            return;
+        }
+        let done = match pages_waiting(&self.sql) {
+            Ok(pages) if pages < CHECKPOINT_PAGES => return,
+            Ok(_) => checkpoint(&self.sql, "PASSIVE").map_err(from_sql),
+            Err(error) => Err(from_sql(error)),
+        };
+        let recorded = done.and_then(|done| {
+            if done {
+                self.checkpointed = writes;
+                self.mark(writes)?;
+            }
+            Ok(())
+        });
+        if let Err(error) = recorded {
+            tracing::warn!(%error, "the log of the database was not brought into its file; it goes on growing");
+        }
     }
 
     /// Tells the sidecar of a commit that it could not be told of before.
     fn catch_up(&mut self) -> Result<(), StoreError> {
         match self.unmarked {
-            Some(writes) => self.mark(writes),
+            Some(record) => self.mark(record.mark.writes),
             None => Ok(()),
         }
     }
 
     fn mark(&mut self, writes: u64) -> Result<(), StoreError> {
         if let Some(sidecar) = &self.sidecar {
-            self.unmarked = Some(writes);
-            sidecar.record(Mark { database_id: self.database_id, writes })?;
+            let mark = Mark { database_id: self.database_id, writes };
+            let record = Record { mark, checkpointed: self.checkpointed };
+            self.unmarked = Some(record);
+            sidecar.record(record)?;
             self.unmarked = None;
         }
         Ok(())
@@ -178,6 +211,27 @@ impl Writing<'_> {
     }
 }
 
+/// The count after this write; more than its number if the write has lifted it.
+fn count_write(sql: &Connection, commit_no: i64) -> Result<u64, rusqlite::Error> {
+    let count = "UPDATE canary SET writes = max(writes, ?1) RETURNING writes";
+    let writes: i64 = sql.prepare_cached(count)?.query_one([commit_no], |row| row.get(0))?;
+    Ok(writes.unsigned_abs())
+}
+
+/// Pages in the log that the file does not have yet.
+fn pages_waiting(sql: &Connection) -> Result<i64, rusqlite::Error> {
+    let pages = |row: &Row<'_>| Ok(row.get::<_, i64>(1)?.saturating_sub(row.get(2)?));
+    sql.prepare_cached("PRAGMA wal_checkpoint(NOOP)")?.query_one([], pages)
+}
+
+/// Brings the log into the file, and syncs it. Says whether all of it is there now.
+pub(crate) fn checkpoint(sql: &Connection, mode: &str) -> Result<bool, rusqlite::Error> {
+    sql.query_one(&format!("PRAGMA wal_checkpoint({mode})"), [], |row| {
+        let (busy, pages, done): (i64, i64, i64) = (row.get(0)?, row.get(1)?, row.get(2)?);
+        Ok(busy == 0 && pages == done)
+    })
+}
+
 fn next_commit_no(sql: &Connection) -> Result<i64, rusqlite::Error> {
     let writes: i64 = sql.prepare_cached("SELECT writes FROM canary")?.query_one([], |row| row.get(0))?;
     Ok(writes.saturating_add(1))
@@ -233,7 +287,7 @@ mod tests {
         let epoch = ledger.read(|reading| Ok(reading.epoch()?)).unwrap();
         assert_eq!(epoch, 2, "the one that failed is durable, and the one after it was not begun");
         let known = ledger.sidecar.as_ref().unwrap().read().unwrap();
-        assert_eq!(known, Some(mark_of(&ledger.sql).unwrap()));
+        assert_eq!(known.map(|known| known.mark), Some(mark_of(&ledger.sql).unwrap()));
         drop(ledger);
         std::fs::remove_file(Sidecar::path_for(&path)).unwrap();
         std::fs::remove_file(path).unwrap();

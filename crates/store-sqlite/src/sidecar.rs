@@ -5,12 +5,18 @@
 //! here, outside of it, and synced before anybody is told that a write is done. When the database is opened with a count
 //! below this one, it has lost commits (O09).
 //!
+//! Beside the database also lies its log (`-wal`), and SQLite lays it over whatever file it finds there. Over a restored file
+//! that gives pages of two times, with the newest count among them. So the record also says how far the file itself had
+//! come, without its log, before that log was begun: `checkpointed`. A file below that is not the one that the log belongs
+//! to. For that comparison no two states of the file may have one count, so every opening counts as a write.
+//!
 //! The record has a fixed size and stands in two places, written in turn: a write that is torn by a power cut spoils only
 //! the place it went to, its checksum tells so, and the other place holds the count before. That one is never too high, so
 //! a torn record never raises a false alarm; and the write that it belonged to was not acknowledged yet.
 //!
 //! The file also carries the lock that keeps a second process out, since it is opened before the database is touched.
 
+use std::cell::Cell;
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
@@ -21,7 +27,9 @@ use gapless_store::StoreError;
 use crate::error::from_io;
 
 const MAGIC: [u8; 8] = *b"GAPLESS1";
-const RECORD_BYTES: usize = 40;
+const RECORD_BYTES: usize = 48;
+/// Where the checksum of what stands before it begins.
+const CHECKSUM_AT: usize = 40;
 /// Far enough apart that no disk writes both in one go.
 const PLACES: [u64; 2] = [0, 4096];
 
@@ -29,13 +37,28 @@ const PLACES: [u64; 2] = [0, 4096];
 pub(crate) struct Sidecar {
     file: File,
     path: PathBuf,
+    /// The place that does not hold the newest whole record.
+    turn: Cell<usize>,
 }
 
-/// What the database had come to.
+/// How far a database has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Mark {
     pub(crate) database_id: [u8; 16],
     pub(crate) writes: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Record {
+    pub(crate) mark: Mark,
+    /// The count of the file alone, when its log was last brought into it.
+    pub(crate) checkpointed: u64,
+}
+
+impl Record {
+    fn age(&self) -> (u64, u64) {
+        (self.mark.writes, self.checkpointed)
+    }
 }
 
 impl Sidecar {
@@ -51,7 +74,7 @@ impl Sidecar {
         let opened = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path);
         let file = opened.map_err(|error| from_io(error, &path))?;
         match file.try_lock() {
-            Ok(()) => Ok(Sidecar { file, path }),
+            Ok(()) => Ok(Sidecar { file, path, turn: Cell::new(0) }),
             Err(TryLockError::WouldBlock) => Err(StoreError::InUse(database.display().to_string())),
             Err(TryLockError::Error(error)) => Err(from_io(error, &path)),
         }
@@ -62,8 +85,8 @@ impl Sidecar {
     }
 
     /// The newest record that is whole, if there is one.
-    pub(crate) fn read(&self) -> Result<Option<Mark>, StoreError> {
-        let mut newest: Option<Mark> = None;
+    pub(crate) fn read(&self) -> Result<Option<Record>, StoreError> {
+        let mut newest: Option<Record> = None;
         for place in PLACES {
             let mut record = [0; RECORD_BYTES];
             let mut file = &self.file;
@@ -72,10 +95,10 @@ impl Sidecar {
                 Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => continue,
                 Err(error) => return Err(from_io(error, &self.path)),
             }
-            if let Some(mark) = decode(&record)
-                && newest.is_none_or(|other| mark.writes > other.writes)
+            if let Some(record) = decode(&record)
+                && newest.is_none_or(|other| record.age() > other.age())
             {
-                newest = Some(mark);
+                newest = Some(record);
             }
         }
         Ok(newest)
@@ -83,17 +106,19 @@ impl Sidecar {
 
     /// Writes both places, so that from here on every write goes over bytes that the disk has already given us: a disk that
     /// fills up later cannot stop it. A record of another database is gone after this.
-    pub(crate) fn begin(&self, mark: Mark) -> Result<(), StoreError> {
+    pub(crate) fn begin(&self, record: Record) -> Result<(), StoreError> {
         for place in PLACES {
-            self.write(&encode(mark), place)?;
+            self.write(&encode(record), place)?;
         }
         self.sync_folder()
     }
 
-    /// Makes the mark durable.
-    pub(crate) fn record(&self, mark: Mark) -> Result<(), StoreError> {
-        let place = if mark.writes.is_multiple_of(2) { PLACES[0] } else { PLACES[1] };
-        self.write(&encode(mark), place)
+    /// Makes the record durable. When that fails, the next one goes to the same place, and the other stays whole.
+    pub(crate) fn record(&self, record: Record) -> Result<(), StoreError> {
+        let turn = self.turn.get();
+        self.write(&encode(record), PLACES[turn])?;
+        self.turn.set(1 - turn);
+        Ok(())
     }
 
     fn write(&self, record: &[u8], place: u64) -> Result<(), StoreError> {
@@ -105,7 +130,7 @@ impl Sidecar {
     }
 
     /// A new file is there after a power cut only when its folder was synced too; this counts for the database as well.
-    fn sync_folder(&self) -> Result<(), StoreError> {
+    pub(crate) fn sync_folder(&self) -> Result<(), StoreError> {
         let folder = match self.path.parent() {
             Some(folder) if !folder.as_os_str().is_empty() => folder,
             _ => Path::new("."),
@@ -116,35 +141,34 @@ impl Sidecar {
     /// The same sidecar, but every write to it fails.
     #[cfg(test)]
     pub(crate) fn that_cannot_be_written(&self) -> Sidecar {
-        Sidecar { file: File::open(&self.path).unwrap(), path: self.path.clone() }
+        Sidecar { file: File::open(&self.path).unwrap(), path: self.path.clone(), turn: self.turn.clone() }
     }
 }
 
-fn encode(mark: Mark) -> [u8; RECORD_BYTES] {
-    let mut record = [0; RECORD_BYTES];
-    record[..8].copy_from_slice(&MAGIC);
-    record[8..24].copy_from_slice(&mark.database_id);
-    record[24..32].copy_from_slice(&mark.writes.to_be_bytes());
-    let check = checksum(&record);
-    record[32..].copy_from_slice(&check);
-    record
+fn encode(record: Record) -> [u8; RECORD_BYTES] {
+    let mut bytes = [0; RECORD_BYTES];
+    bytes[..8].copy_from_slice(&MAGIC);
+    bytes[8..24].copy_from_slice(&record.mark.database_id);
+    bytes[24..32].copy_from_slice(&record.mark.writes.to_be_bytes());
+    bytes[32..40].copy_from_slice(&record.checkpointed.to_be_bytes());
+    let check = checksum(&bytes);
+    bytes[CHECKSUM_AT..].copy_from_slice(&check);
+    bytes
 }
 
-fn decode(record: &[u8; RECORD_BYTES]) -> Option<Mark> {
-    if record[..8] != MAGIC || record[32..] != checksum(record) {
+fn decode(bytes: &[u8; RECORD_BYTES]) -> Option<Record> {
+    if bytes[..8] != MAGIC || bytes[CHECKSUM_AT..] != checksum(bytes) {
         return None;
     }
-    let mut mark = Mark { database_id: [0; 16], writes: 0 };
-    mark.database_id.copy_from_slice(&record[8..24]);
-    let mut writes = [0; 8];
-    writes.copy_from_slice(&record[24..32]);
-    mark.writes = u64::from_be_bytes(writes);
-    Some(mark)
+    let number = |at: usize| bytes[at..at + 8].iter().fold(0, |number, byte| number << 8 | u64::from(*byte));
+    let mut database_id = [0; 16];
+    database_id.copy_from_slice(&bytes[8..24]);
+    Some(Record { mark: Mark { database_id, writes: number(24) }, checkpointed: number(32) })
 }
 
-fn checksum(record: &[u8; RECORD_BYTES]) -> [u8; 8] {
+fn checksum(bytes: &[u8; RECORD_BYTES]) -> [u8; 8] {
     let mut check = [0; 8];
-    check.copy_from_slice(&keccak256(&record[..32])[..8]);
+    check.copy_from_slice(&keccak256(&bytes[..CHECKSUM_AT])[..8]);
     check
 }
 
@@ -154,14 +178,33 @@ mod tests {
 
     #[test]
     fn records_round_trip_and_every_bit_counts() {
-        let mark = Mark { database_id: [7; 16], writes: 42 };
-        let record = encode(mark);
-        assert_eq!(decode(&record), Some(mark));
+        let mark = Mark { database_id: [7; 16], writes: 0x0102_0304_0506_0708 };
+        let whole = Record { mark, checkpointed: 0x1112_1314_1516_1718 };
+        let record = encode(whole);
+        assert_eq!(decode(&record), Some(whole));
         for bit in 0..RECORD_BYTES * 8 {
             let mut torn = record;
             torn[bit / 8] ^= 1 << (bit % 8);
             assert_eq!(decode(&torn), None, "bit {bit}");
         }
+    }
+
+    /// A record that is torn must not take the newest whole one with it, also when only `checkpointed` has changed.
+    #[test]
+    fn the_newest_whole_record_is_never_written_over() {
+        let database = std::env::temp_dir().join(format!("gapless-sqlite-turns-{}.db", std::process::id()));
+        let sidecar = Sidecar::open(&database).unwrap();
+        let record = |writes, checkpointed| Record { mark: Mark { database_id: [7; 16], writes }, checkpointed };
+        sidecar.begin(record(1, 1)).unwrap();
+        let mut before = record(1, 1);
+        for next in [record(2, 1), record(2, 2), record(3, 2), record(4, 2), record(4, 4), record(5, 4)] {
+            sidecar.write(&[0; RECORD_BYTES], PLACES[sidecar.turn.get()]).unwrap();
+            assert_eq!(sidecar.read().unwrap(), Some(before));
+            sidecar.record(next).unwrap();
+            assert_eq!(sidecar.read().unwrap(), Some(next));
+            before = next;
+        }
+        std::fs::remove_file(Sidecar::path_for(&database)).unwrap();
     }
 
     /// The first of two locks; SQLite's own is the second, and also holds when this file is removed.

@@ -194,4 +194,8 @@ impl Store for SqliteStore {
         let why = why.to_owned();
         self.room.write(move |writing| Ok(writing.new_epoch(&why)?)).await
     }
+
+    async fn declare_reconciled(&self, _why: &str) -> Result<(), StoreError> {
+        self.room.write(|writing| Ok(accept::reconcile(writing)?)).await
+    }
 }

@@ -126,6 +126,11 @@ pub trait Store: Send + Sync + fmt::Debug {
     /// An operator says that this database was restored or has lost commits: every lane must take notice before it writes
     /// anything else.
     async fn declare_regressed(&self, why: &str) -> Result<(), StoreError>;
+
+    /// An operator says that what was lost has been looked for. Lanes are reconciled one by one, by their own commits; until
+    /// this is said, a submitter that is registered for the first time has to take notice as well, since it may be among
+    /// what was lost.
+    async fn declare_reconciled(&self, why: &str) -> Result<(), StoreError>;
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -17,6 +17,8 @@ pub(super) struct Planned<'a> {
     pub(super) commit: &'a LaneCommit,
     /// The epoch that its cursor will carry.
     pub(super) epoch: i64,
+    /// Where its open slots began until now.
+    pub(super) open_nonce: i64,
     /// Its reservations as they will be.
     pub(super) reservations: Vec<Reservation>,
 }
@@ -59,7 +61,8 @@ fn check<'a>(commit: &'a LaneCommit, facts: &Facts) -> Result<Planned<'a>, Commi
     check_txs(commit, facts)?;
     let fresh = check_slots(commit, facts)?;
     let reservations = check_reservations(commit, facts, &fresh)?;
-    Ok(Planned { commit, epoch, reservations })
+    let open_nonce = facts.cursors.get(lane).map_or(0, |cursor| cursor.open_nonce);
+    Ok(Planned { commit, epoch, open_nonce, reservations })
 }
 
 fn check_cursor(commit: &LaneCommit, facts: &Facts) -> Result<i64, CommitVerdict> {

@@ -41,6 +41,7 @@ const WRITE_CURSORS: &str = "
             paused = excluded.paused, version = excluded.version, event_seq = excluded.event_seq,
             epoch = excluded.epoch, fencing_token = excluded.fencing_token, updated_at = excluded.updated_at
         WHERE c.version = excluded.version - 1 AND c.fencing_token <= excluded.fencing_token
+          AND c.next_nonce <= excluded.next_nonce AND c.final_nonce <= excluded.final_nonce AND c.open_nonce <= excluded.open_nonce
         RETURNING 1
     ) SELECT 1 / (count(*) = $15::bigint)::int FROM w";
 
@@ -68,6 +69,7 @@ const ADD_ATTEMPTS: &str = "
             AS i (submitter, nonce, ordinal, kind, hash, raw, fees, token)
         JOIN slot s ON (s.submitter, s.nonce) = (i.submitter, i.nonce)
         LEFT JOIN submitter_nonce_allocation r ON (r.submitter, r.nonce) = (i.submitter, i.nonce)
+        WHERE r.status IS NULL OR r.status = 'USED'  -- a nonce that is lent, or may be lent again, has no transaction of ours
         RETURNING 1
     ) SELECT 1 / (count(*) = $10::bigint)::int FROM w";
 
@@ -107,6 +109,14 @@ const FINISH_COMMANDS: &str = "
     FROM unnest($1::text[], $2::bigint[], $3::text[]) AS i (submitter, id, result)
     WHERE c.id = i.id AND c.submitter = i.submitter AND c.done_at IS NULL";
 
+/// After the changes of this commit, no intent below a lane's new open nonce may still hold its nonce.
+const CHECK_CLOSED: &str = "
+    SELECT 1 / (count(t.tx_id) = 0)::int
+    FROM unnest($1::text[], $2::bigint[], $3::bigint[]) AS i (submitter, was_open, open)
+    JOIN slot s ON s.submitter = i.submitter AND s.nonce >= i.was_open AND s.nonce < i.open
+    LEFT JOIN submitter_nonce_allocation r ON (r.submitter, r.nonce) = (s.submitter, s.nonce)
+    JOIN managed_tx t ON t.tx_id = coalesce(s.tx_id, r.tx_id) AND t.nonce = s.nonce AND t.ended_at IS NULL";
+
 const TELL_EVENTS: &str = "
     INSERT INTO tx_event (submitter, tx_id, seq, kind, state, nonce, detail, text, at)
     SELECT submitter, tx_id, seq, kind, state, nonce, detail::jsonb, text, $9::timestamptz
@@ -144,6 +154,7 @@ pub(super) async fn write_and_commit(
         report_sends(plan, at),
         claim_resubmits(plan, at),
         finish_commands(plan, at),
+        check_closed(plan),
         tell_events(plan, at),
     ]
     .into_iter()
@@ -345,6 +356,21 @@ fn finish_commands(plan: &[Planned<'_>], at: SystemTime) -> Option<Write> {
     }
     count(&lanes)?;
     Some(write!(FINISH_COMMANDS, lanes, ids, results, at))
+}
+
+fn check_closed(plan: &[Planned<'_>]) -> Option<Write> {
+    let (mut lanes, mut was_open, mut open) = (vec![], vec![], vec![]);
+    for planned in plan {
+        let Some(change) = planned.commit.cursor() else { continue };
+        let to = signed(change.to().open_nonce.get());
+        if to > planned.open_nonce {
+            lanes.push(lane(planned));
+            was_open.push(planned.open_nonce);
+            open.push(to);
+        }
+    }
+    count(&lanes)?;
+    Some(write!(CHECK_CLOSED, lanes, was_open, open))
 }
 
 fn tell_events(plan: &[Planned<'_>], at: SystemTime) -> Option<Write> {

@@ -4,8 +4,8 @@ use std::slice::from_ref;
 use std::time::Duration;
 
 use gapless_domain::{
-    AttemptKind, CancelReason, Cursor, EventKind, LaneCommit, LaneState, NewSlot, SendOutcome, SlotKind, StateName,
-    Transition, TransitionName, TxId, TxState,
+    AttemptKind, CancelReason, Cursor, EventKind, LaneCommit, LaneState, SendOutcome, SlotKind, StateName, Transition,
+    TransitionName, TxId, TxState,
 };
 
 use super::Harness;
@@ -170,9 +170,9 @@ pub(super) async fn closed_slots_are_left_behind(h: &dyn Harness) {
     for request in ["0", "1", "2"] {
         ids.push(bound(&a, &lane, request).await.id);
     }
-    confirm(&a, &lane, ids[0]).await;
-    let mut left = ids[1..].to_vec();
+    let mut left = ids.clone();
     for (open, slots) in [(1, vec![1, 2]), (2, vec![2]), (3, vec![])] {
+        confirm(&a, &lane, left.remove(0)).await;
         let cursor = view(&a, &lane).await.cursor;
         commit_done(&a, &lane, |commit| {
             commit.close_below(&cursor, nonce(open)).unwrap();
@@ -183,7 +183,6 @@ pub(super) async fn closed_slots_are_left_behind(h: &dyn Harness) {
         let after = view(&b, &lane).await;
         assert_eq!((after.cursor.open_nonce, after.cursor.final_nonce), (nonce(open), nonce(0)));
         assert_eq!(loaded(&after), (slots.clone(), slots, left.clone()));
-        left.drain(..left.len().min(1));
         let lease = acquire(&b, &lane).await;
         b.release(&[lease]).await.unwrap();
     }
@@ -209,8 +208,11 @@ pub(super) async fn changes_of_one_intent_follow_each_other_in_a_commit(h: &dyn 
     let mut tx = seen.queue[0].clone();
     let made = seen.next_attempt();
     let mined = Transition::Mine(inclusion(made.hash, AttemptKind::Original, 9));
-    let mut changes = Vec::new();
-    for transition in [Transition::Bind(made.nonce), Transition::Acknowledge, mined, Transition::Settle] {
+    let mut bind = LaneCommit::new(&acquire(&a, &lane).await);
+    bind.bind(&seen.cursor, &tx, made.clone()).unwrap();
+    let mut changes = bind.changes().to_vec();
+    tx.apply(&changes[0], tx.updated_at);
+    for transition in [Transition::Acknowledge, mined, Transition::Settle] {
         changes.push(tx.change(transition).unwrap());
         tx.apply(&changes[changes.len() - 1], tx.updated_at);
     }
@@ -247,8 +249,8 @@ pub(super) async fn fills_and_foreign_slots_take_a_nonce_without_an_intent(h: &d
     let lane = lane(&a, 1).await;
     let start = Cursor::starting_at(nonce(5));
     commit_done(&a, &lane, |commit| {
-        commit.bind_slot(&start, NewSlot { nonce: nonce(5), kind: SlotKind::Foreign }).unwrap();
-        commit.bind_slot(&start, NewSlot { nonce: nonce(6), kind: SlotKind::Fill }).unwrap();
+        commit.adopt_foreign(&start, nonce(5)).unwrap();
+        commit.bind_fill(&start, nonce(6)).unwrap();
         commit.attempt(attempt(nonce(6), 0, "fill"));
     })
     .await;

@@ -110,6 +110,7 @@ macro_rules! for_each_case {
                 a_refused_reservation_leaves_no_trace
                 a_cancel_between_peek_and_bind_wins
                 one_conflict_in_a_batch_does_not_fail_the_others
+                closing_over_an_open_intent_leaves_no_trace
             }
             reservations {
                 a_lent_nonce_is_used_by_its_owner_only
@@ -118,6 +119,7 @@ macro_rules! for_each_case {
                 released_nonces_are_lent_again_smallest_first
                 steps_of_one_commit_see_each_other
                 what_was_used_is_not_lent_again
+                a_transaction_for_a_lent_nonce_needs_its_use
                 what_was_filled_is_not_lent_again
                 only_a_recyclable_nonce_is_filled
                 a_closed_nonce_does_not_stand_in_the_way_of_lending
@@ -180,7 +182,8 @@ macro_rules! for_each_case {
             regression {
                 a_regressed_lane_writes_nothing_until_it_takes_notice
                 a_lane_without_a_cursor_takes_notice_too
-                a_submitter_registered_after_the_loss_has_nothing_to_notice
+                a_submitter_registered_after_the_loss_takes_notice_until_all_is_reconciled
+                a_regressed_lane_takes_nothing_new
                 every_declared_regression_is_noticed_anew
                 nothing_ends_before_the_lane_is_reconciled
                 a_second_loss_is_noticed_in_protect_too

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use gapless_domain::{Cursor, LaneCommit, LockOwner, ReservationStep, SendOutcome, SubmitterId, Transition, TxState};
+use gapless_domain::{
+    AttemptKind, Cursor, LaneCommit, LockOwner, ReservationStep, SendOutcome, SubmitterId, Transition, TxState,
+};
 
 use super::Harness;
 use super::fixtures::*;
@@ -311,4 +313,33 @@ async fn bind_all_with_every_second_bad(node: &Node, lanes: &[SubmitterId]) -> V
     let verdicts = node.commit(&commits).await.unwrap().verdicts;
     assert_eq!(verdicts.len(), lanes.len());
     verdicts
+}
+
+async fn assert_conflict(node: &Node, lane: &SubmitterId, build: impl Fn(&mut LaneCommit)) {
+    let before = trace(node, lane).await;
+    let verdict = commit(node, lane, build).await;
+    assert!(matches!(verdict, CommitVerdict::Conflict(_)), "{verdict:?}");
+    assert_eq!(trace(node, lane).await, before);
+}
+
+/// A lane that closes a slot too early would never load its intent again.
+pub(super) async fn closing_over_an_open_intent_leaves_no_trace(h: &dyn Harness) {
+    let a = h.node("a").await;
+    let lane = lane(&a, 1).await;
+    let id = bound(&a, &lane, "r").await.id;
+    let cursor = view(&a, &lane).await.cursor;
+    assert_conflict(&a, &lane, |commit| {
+        commit.close_below(&cursor, nonce(1)).unwrap();
+    })
+    .await;
+    // In the commit that ends the intent it may be closed.
+    change(&a, &lane, id, Transition::Acknowledge).await;
+    let hash = a.attempts(id).await.unwrap()[0].hash;
+    let mined = change(&a, &lane, id, Transition::Mine(inclusion(hash, AttemptKind::Original, 9))).await;
+    commit_done(&a, &lane, |commit| {
+        commit.change(mined.change(Transition::Settle).unwrap());
+        commit.close_below(&cursor, nonce(1)).unwrap();
+    })
+    .await;
+    assert!(view(&a, &lane).await.lane.slots.is_empty());
 }

@@ -8,7 +8,7 @@ use super::Harness;
 use super::fixtures::*;
 use super::trace::trace;
 use crate::contract::NewSubmitter;
-use crate::verdict::{CancelVerdict, CommitVerdict};
+use crate::verdict::{Accepted, CancelVerdict, CommitVerdict};
 
 fn regressed() -> Protection {
     Protection { code: ProtectCode::StoreRegressed, detail: text("restored from a backup") }
@@ -108,22 +108,40 @@ pub(super) async fn a_lane_without_a_cursor_takes_notice_too(h: &dyn Harness) {
     assert_eq!(bind_next(&a, &lane).await.state.nonce(), Some(nonce(0)));
 }
 
-pub(super) async fn a_submitter_registered_after_the_loss_has_nothing_to_notice(h: &dyn Harness) {
+/// A restored database may have forgotten a submitter that had paid already; its name comes back with the next start.
+pub(super) async fn a_submitter_registered_after_the_loss_takes_notice_until_all_is_reconciled(h: &dyn Harness) {
     let a = h.node("a").await;
-    let (known, unknown) = (submitter(1), submitter(2));
-    assert!(!view(&a, &unknown).await.lane.regressed);
+    let (early, late, nobody) = (submitter(1), submitter(2), submitter(3));
     a.declare_regressed("restored").await.unwrap();
-    register(&a, from_ref(&known)).await;
-    accept(&a, &known, &["0"]).await;
-    for lane in [&known, &unknown] {
+    register(&a, from_ref(&early)).await;
+    assert!(view(&a, &early).await.lane.regressed);
+    a.declare_reconciled("an operator has looked").await.unwrap();
+    register(&a, &[early.clone(), late.clone()]).await;
+    assert!(view(&a, &early).await.lane.regressed, "it still has to take notice itself");
+    for lane in [&late, &nobody] {
         assert!(!view(&a, lane).await.lane.regressed);
         commit_done(&a, lane, |_| {}).await;
     }
-    assert_eq!(bind_next(&a, &known).await.state.nonce(), Some(nonce(0)));
+    accept(&a, &late, &["0"]).await;
+    assert_eq!(bind_next(&a, &late).await.state.nonce(), Some(nonce(0)));
     a.declare_regressed("once more").await.unwrap();
-    assert!(view(&a, &known).await.lane.regressed);
-    assert!(!view(&a, &unknown).await.lane.regressed, "nobody has registered it");
-    commit_done(&a, &unknown, |_| {}).await;
+    assert!(view(&a, &late).await.lane.regressed);
+    assert!(!view(&a, &nobody).await.lane.regressed, "nobody has registered it");
+}
+
+/// What was lost may be the very key that would say "paid already".
+pub(super) async fn a_regressed_lane_takes_nothing_new(h: &dyn Harness) {
+    let a = h.node("a").await;
+    let lane = lane(&a, 1).await;
+    let known = accept(&a, &lane, &["known"]).await[0];
+    a.declare_regressed("restored").await.unwrap();
+    let verdicts = a.accept(&[new_intent(&lane, "known"), new_intent(&lane, "new")]).await.unwrap();
+    assert_eq!(verdicts[0], Accepted::Existing(known));
+    let Accepted::Protected(protection) = &verdicts[1] else { panic!("{verdicts:?}") };
+    assert_eq!(protection.code, ProtectCode::StoreRegressed);
+    acknowledge(&a, &lane).await;
+    let again = a.accept(&[new_intent(&lane, "new")]).await.unwrap();
+    assert_eq!(again, [Accepted::Protected(regressed())]);
 }
 
 /// What looks queued may have been sent by a commit that was lost.
@@ -149,7 +167,15 @@ pub(super) async fn nothing_ends_before_the_lane_is_reconciled(h: &dyn Harness) 
         assert_eq!(record(&a, id).await, queued);
         let seen = view(&a, &lane).await;
         match seen.lane.regressed {
-            true => acknowledge(&a, &lane).await,
+            true => {
+                acknowledge(&a, &lane).await;
+                let cursor = view(&a, &lane).await.cursor;
+                let other = Protection { code: ProtectCode::ExternalNonce, detail: text("the chain is ahead") };
+                commit_done(&a, &lane, |commit| {
+                    commit.protect(&cursor, other.clone()).unwrap();
+                })
+                .await;
+            }
             false => {
                 commit_done(&a, &lane, |commit| {
                     commit.unprotect(&seen.cursor, true, text("reconciled")).unwrap();

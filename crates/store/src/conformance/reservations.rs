@@ -110,8 +110,7 @@ pub(super) async fn a_late_use_or_release_fails(h: &dyn Harness) {
     assert_refused(&a, &lane, use_of(at, "alice")).await;
     assert_refused(&a, &lane, release(at, "alice")).await;
     let expired = commit(&a, &lane, |commit| {
-        commit.reservation(ReservationStep::Expire { nonce: at });
-        commit.change(tx.change(Transition::ReleaseReserved).unwrap());
+        commit.take_back(&tx, ReservationStep::Expire { nonce: at }).unwrap();
     })
     .await;
     assert_eq!(expired, CommitVerdict::Done);
@@ -120,8 +119,7 @@ pub(super) async fn a_late_use_or_release_fails(h: &dyn Harness) {
 
     let bob = queue_external(&a, &lane, "bob").await;
     commit_done(&a, &lane, |commit| {
-        commit.reservation(reserve(at, &bob, LONG));
-        commit.change(bob.change(Transition::Bind(at)).unwrap());
+        commit.lend_again(&bob, reserve(at, &bob, LONG)).unwrap();
     })
     .await;
     assert_refused(&a, &lane, use_of(at, "alice")).await;
@@ -152,8 +150,7 @@ pub(super) async fn released_nonces_are_lent_again_smallest_first(h: &dyn Harnes
     for n in [3, 1] {
         let (tx, at) = &lent[n];
         commit_done(&a, &lane, |commit| {
-            commit.reservation(release(*at, tx.intent.request_id().as_str()));
-            commit.change(tx.change(Transition::ReleaseReserved).unwrap());
+            commit.take_back(tx, release(*at, tx.intent.request_id().as_str())).unwrap();
         })
         .await;
     }
@@ -169,8 +166,7 @@ pub(super) async fn released_nonces_are_lent_again_smallest_first(h: &dyn Harnes
     for at in [1, 3] {
         let next = queue_external(&a, &lane, &format!("again{at}")).await;
         commit_done(&a, &lane, |commit| {
-            commit.reservation(reserve(nonce(at), &next, LONG));
-            commit.change(next.change(Transition::Bind(nonce(at))).unwrap());
+            commit.lend_again(&next, reserve(nonce(at), &next, LONG)).unwrap();
         })
         .await;
         assert_eq!(record(&a, next.id).await.state.nonce(), Some(nonce(at)));
@@ -223,8 +219,7 @@ pub(super) async fn what_was_used_is_not_lent_again(h: &dyn Harness) {
 async fn recyclable(node: &Node, lane: &SubmitterId, request: &str) -> Nonce {
     let (tx, at) = lend(node, lane, request, LONG).await;
     commit_done(node, lane, |commit| {
-        commit.reservation(release(at, request));
-        commit.change(tx.change(Transition::ReleaseReserved).unwrap());
+        commit.take_back(&tx, release(at, request)).unwrap();
     })
     .await;
     at
@@ -286,8 +281,11 @@ pub(super) async fn a_closed_nonce_does_not_stand_in_the_way_of_lending(h: &dyn 
     for name in ["n0", "n1"] {
         lent.push(lend(&a, &lane, name, LONG).await);
     }
-    for (n, (_, at)) in lent.iter().enumerate() {
-        assert_eq!(step(&a, &lane, release(*at, &format!("n{n}"))).await, CommitVerdict::Done);
+    for (n, (tx, at)) in lent.iter().enumerate() {
+        commit_done(&a, &lane, |commit| {
+            commit.take_back(tx, release(*at, &format!("n{n}"))).unwrap();
+        })
+        .await;
     }
     let next = queue_external(&a, &lane, "next").await;
     let cursor = view(&a, &lane).await.cursor;
@@ -308,4 +306,18 @@ pub(super) async fn a_closed_nonce_does_not_stand_in_the_way_of_lending(h: &dyn 
     assert_refused(&a, &lane, reserve(nonce(0), &next, LONG)).await;
     assert_eq!(step(&a, &lane, reserve(nonce(1), &next, LONG)).await, CommitVerdict::Done);
     assert_eq!(lend(&a, &lane, "fresh", LONG).await.1, nonce(2));
+}
+
+/// A nonce that is lent, or may be lent again, has no transaction that we know of: else it could be lent to two.
+pub(super) async fn a_transaction_for_a_lent_nonce_needs_its_use(h: &dyn Harness) {
+    let a = h.node("a").await;
+    let lane = lane(&a, 1).await;
+    let (_, at) = lend(&a, &lane, "alice", LONG).await;
+    let before = trace(&a, &lane).await;
+    let verdict = commit(&a, &lane, |commit| {
+        commit.attempt(attempt(at, 0, "ours"));
+    })
+    .await;
+    assert!(matches!(verdict, CommitVerdict::Conflict(_)), "{verdict:?}");
+    assert_eq!(trace(&a, &lane).await, before);
 }

@@ -1,8 +1,8 @@
 //! What any node may write without a lease.
 
 use gapless_domain::{
-    CancelReason, Command, CommandId, EventKind, LaneState, ManagedTx, Metadata, NewCommand, SubmitterId, Transition,
-    TxId, TxState,
+    CancelReason, Command, CommandId, EventKind, LaneState, ManagedTx, Metadata, NewCommand, Protection, SubmitterId,
+    Transition, TxId, TxState,
 };
 
 use super::tables::{Call, RequestKey, SubmitterRow, Tables};
@@ -15,12 +15,14 @@ impl Tables {
     /// would send the next payment from another account.
     pub(super) fn register(&mut self, submitters: &[NewSubmitter]) -> Result<(), StoreError> {
         let mut after = self.submitters.clone();
+        // Until the newest loss is reconciled, one that seems new may be among what was lost.
+        let epoch = if self.reconciled == self.epoch { self.epoch } else { self.epoch - 1 };
         for new in submitters {
             let has_it = |(id, row): (&SubmitterId, &SubmitterRow)| *id != new.id && row.alias == new.alias;
             if let Some(alias) = new.alias.as_ref().filter(|_| after.iter().any(has_it)) {
                 return Err(StoreError::Setup(format!("another submitter has the alias {alias}")));
             }
-            let row = after.entry(new.id.clone()).or_insert(SubmitterRow { alias: None, epoch: self.epoch });
+            let row = after.entry(new.id.clone()).or_insert(SubmitterRow { alias: None, epoch });
             if new.alias.is_some() {
                 row.alias.clone_from(&new.alias);
             }
@@ -54,6 +56,9 @@ impl Tables {
         let cursor = self.lanes.get(submitter).and_then(|lane| lane.cursor.as_ref());
         if let Some(LaneState::Protect(protection)) = cursor.map(|row| &row.cursor.state) {
             return Accepted::Protected(protection.clone());
+        }
+        if self.is_regressed(submitter) {
+            return Accepted::Protected(Protection::store_regressed());
         }
         if let Some(problem) = new.intent.metadata().and_then(problem_of) {
             return Accepted::Refused(problem);

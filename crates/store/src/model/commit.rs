@@ -2,7 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use gapless_domain::{Attempt, EventBody, LaneCommit, NewAttempt, Nonce, Slot, SubmitterId, Timestamp};
+use gapless_domain::{
+    Attempt, EventBody, LaneCommit, ManagedTx, NewAttempt, Nonce, ReservationStatus, Slot, SubmitterId, Timestamp,
+};
 
 use super::tables::{Call, CursorRow, Lane, Tables};
 use crate::verdict::{CommitVerdict, Conflict};
@@ -50,8 +52,25 @@ impl Tables {
         self.check_changes(commit).map_err(CommitVerdict::Conflict)?;
         lane.check_slots(commit).map_err(CommitVerdict::Conflict)?;
         lane.check_attempts(commit).map_err(CommitVerdict::Conflict)?;
-        lane.reservations_after(call, commit).map_err(CommitVerdict::Conflict)?;
+        let lent = lane.reservations_after(call, commit).map_err(CommitVerdict::Conflict)?;
+        let used = |nonce| lent.get(nonce).is_none_or(|status| matches!(status, ReservationStatus::Used { .. }));
+        if !commit.attempts().iter().all(|attempt| used(&attempt.nonce)) || !self.may_close(lane, commit) {
+            return Err(CommitVerdict::Conflict(Conflict::Cursor));
+        }
         Ok(())
+    }
+
+    /// No intent below the new open nonce holds its nonce after this commit.
+    fn may_close(&self, lane: &Lane, commit: &LaneCommit) -> bool {
+        let Some(change) = commit.cursor() else { return true };
+        let holds = |tx: &ManagedTx| {
+            let ended =
+                commit.changes().iter().any(|change| change.tx_id() == tx.id && change.to().name().is_terminal());
+            let closed = tx.state.nonce().is_some_and(|nonce| nonce < change.to().open_nonce);
+            closed && !ended && !tx.state.name().is_terminal()
+        };
+        change.to().open_nonce <= lane.first_open()
+            || !self.txs.values().any(|tx| tx.intent.submitter() == commit.lease().submitter() && holds(tx))
     }
 
     /// Each starts from the version that the row has, or that the change before it in this commit leads to.

@@ -234,4 +234,9 @@ impl Store for ModelStore {
         self.run(|tables, _| tables.epoch += 1);
         Ok(())
     }
+
+    async fn declare_reconciled(&self, _why: &str) -> Result<(), StoreError> {
+        self.run(|tables, _| tables.reconciled = tables.epoch);
+        Ok(())
+    }
 }

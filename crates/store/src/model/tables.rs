@@ -31,6 +31,8 @@ pub(super) struct Tables {
     pub(super) canaries: BTreeMap<OwnerId, u64>,
     /// Grows each time that commits were lost.
     pub(super) epoch: u64,
+    /// The newest epoch that an operator has reconciled.
+    pub(super) reconciled: u64,
     pub(super) last_seq: u64,
     pub(super) last_command: u64,
     last_position: EventPosition,

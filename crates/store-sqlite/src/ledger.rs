@@ -200,7 +200,10 @@ impl Writing<'_> {
             .query_one([], |row| row.get(0))
     }
 
+    /// Begins a new epoch, and lifts the count of writes to the time of day in microseconds. How many positions the lost part
+    /// of the database's life has used may be unknown, but no write takes less than a microsecond.
     pub(crate) fn new_epoch(&self, why: &str) -> Result<(), rusqlite::Error> {
+        lift_writes(self.sql, u64::try_from(self.now.as_micros()).unwrap_or(0))?;
         let epoch = self.epoch()?.saturating_add(1);
         self.sql.prepare_cached("INSERT INTO store_epoch (epoch, noticed_at, why) VALUES (?1, ?2, ?3)")?.execute((
             epoch,
@@ -300,6 +303,6 @@ mod tests {
         ledger.write(|_| Ok(())).unwrap();
         assert_eq!(mark_of(&ledger.sql).unwrap(), before);
         add_epoch(&mut ledger).unwrap();
-        assert_eq!(mark_of(&ledger.sql).unwrap().writes, before.writes + 1);
+        assert!(mark_of(&ledger.sql).unwrap().writes > before.writes);
     }
 }

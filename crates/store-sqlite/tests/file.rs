@@ -82,6 +82,18 @@ async fn a_damaged_page_is_an_error_and_not_an_answer() {
     assert!(matches!(damaged, Some(StoreError::Damaged(_))), "{damaged:?}");
 }
 
+/// The first start through a link to a file that is not there yet, as on a freshly mounted disk.
+#[cfg(unix)]
+#[tokio::test]
+async fn a_link_to_nowhere_has_its_sidecar_where_it_leads() {
+    let (folder, data) = (Folder::new(), Folder::new());
+    std::os::unix::fs::symlink(data.database(), folder.database()).unwrap();
+    with_a_lane(&folder).await;
+    assert!(data.sidecar().exists() && !folder.sidecar().exists());
+    assert!(!load(&open(&folder.database())).await.regressed);
+    assert!(!load(&open(&data.database())).await.regressed);
+}
+
 /// SQLite's own "database or disk is full", brought about by a quota.
 #[tokio::test]
 async fn a_full_disk_loses_nothing_and_goes_on_when_there_is_room() {

@@ -1,13 +1,15 @@
 //! A file that was restored, rolled back or exchanged is noticed before anything is sent. All on real files.
 
-#![expect(clippy::unwrap_used, reason = "the helpers of a test fail like the test itself")]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "the helpers of a test fail like the test itself")]
 
 mod support;
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+use gapless_domain::{B256, BlockRef, Head};
 use gapless_store::{CommitVerdict, Store, StoreError};
+use gapless_store_sqlite::SqliteStore;
 use support::{Folder, accept, is_there, load, open, register, take_notice, try_open, with_a_lane, write_lane};
 
 /// The places of the two records in the sidecar.
@@ -24,6 +26,207 @@ fn newest_place(sidecar: &Path) -> usize {
     let bytes = fs::read(sidecar).unwrap();
     let count = |place: usize| bytes[place + 24..place + 32].to_vec();
     if count(PLACES[0]) > count(PLACES[1]) { PLACES[0] } else { PLACES[1] }
+}
+
+fn log_of(folder: &Folder) -> PathBuf {
+    folder.path().join("ledger.db-wal")
+}
+
+/// The logs that were set aside.
+fn strange_logs(folder: &Folder) -> usize {
+    let names = fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name());
+    names.filter(|name| name.to_string_lossy().starts_with("ledger.db-wal.strange-")).count()
+}
+
+/// Writes that touch no lane, until the log has been brought into the file and begun anew.
+async fn past_a_checkpoint(store: &SqliteStore, folder: &Folder) {
+    let chain = "eip155:31337".parse().unwrap();
+    let in_file = fs::metadata(folder.database()).unwrap().modified().unwrap();
+    let mut since = 0;
+    for number in 0..5000 {
+        let latest = BlockRef { number, hash: B256::ZERO };
+        store.save_head(&chain, &Head { latest, parent_hash: B256::ZERO, finalized: None }).await.unwrap();
+        if fs::metadata(folder.database()).unwrap().modified().unwrap() != in_file {
+            since += 1;
+        }
+        if since == 3 {
+            return;
+        }
+    }
+    panic!("no checkpoint");
+}
+
+/// What a power cut leaves of a running store, in another folder.
+fn after_a_power_cut(folder: &Folder) -> Folder {
+    let after = Folder::new();
+    for name in ["ledger.db", "ledger.db-wal", "ledger.db.canary"] {
+        fs::copy(folder.path().join(name), after.path().join(name)).unwrap();
+    }
+    after
+}
+
+/// The operator restores the file and leaves the log, whose newest pages would make an old file look complete.
+///
+/// proves O09
+#[tokio::test]
+async fn a_restored_file_under_a_leftover_log_is_noticed() {
+    let folder = Folder::new();
+    with_a_lane(&folder).await;
+    let backup = folder.path().join("backup.db");
+    fs::copy(folder.database(), &backup).unwrap();
+    let store = open(&folder.database());
+    accept(&store, "after").await;
+    past_a_checkpoint(&store, &folder).await;
+    let after = after_a_power_cut(&folder);
+    let log = fs::read(log_of(&after)).unwrap();
+    fs::copy(&backup, after.database()).unwrap();
+
+    let store = open(&after.database());
+    assert!(load(&store).await.regressed);
+    assert!(is_there(&store, "before").await && !is_there(&store, "after").await);
+    assert_eq!(write_lane(&store).await, CommitVerdict::Regressed);
+    assert_eq!(strange_logs(&after), 1);
+    assert_eq!(fs::read(after.path().join("ledger.db-wal.strange-1")).unwrap(), log, "it is kept");
+    assert_eq!(take_notice(&store).await, CommitVerdict::Done);
+    drop(store);
+    assert!(!load(&open(&after.database())).await.regressed, "it is told once");
+    assert_eq!(strange_logs(&after), 1);
+}
+
+/// A copy with the very count that the running file began with is still not that file: it may have been made by VACUUM INTO,
+/// with every page in another place.
+///
+/// proves O09
+#[tokio::test]
+async fn a_copy_made_just_before_the_start_is_not_taken_for_the_file() {
+    let folder = Folder::new();
+    with_a_lane(&folder).await;
+    let backup = folder.path().join("backup.db");
+    fs::copy(folder.database(), &backup).unwrap();
+    let store = open(&folder.database());
+    accept(&store, "after").await;
+    let after = after_a_power_cut(&folder);
+    fs::copy(&backup, after.database()).unwrap();
+    assert!(load(&open(&after.database())).await.regressed);
+    assert_eq!(strange_logs(&after), 1);
+}
+
+#[tokio::test]
+async fn a_power_cut_raises_no_false_alarm_before_and_after_a_checkpoint() {
+    // A name that means something else in an address.
+    let folder = Folder::new();
+    let odd = folder.path().join("50% ?of#all ü.db");
+    with_a_lane(&folder).await;
+    let store = open(&folder.database());
+    accept(&store, "first").await;
+    let early = after_a_power_cut(&folder);
+    past_a_checkpoint(&store, &folder).await;
+    accept(&store, "second").await;
+    let late = after_a_power_cut(&folder);
+    for suffix in ["", "-wal", ".canary"] {
+        let name = |path: &Path| PathBuf::from(format!("{}{suffix}", path.display()));
+        fs::copy(name(&late.database()), name(&odd)).unwrap();
+    }
+    for (path, requests) in [
+        (early.database(), &["before", "first"][..]),
+        (late.database(), &["before", "first", "second"]),
+        (odd, &["before", "first", "second"]),
+    ] {
+        let store = open(&path);
+        assert!(!load(&store).await.regressed);
+        for request in requests {
+            assert!(is_there(&store, request).await, "{request}");
+        }
+        assert_eq!(write_lane(&store).await, CommitVerdict::Done);
+    }
+    assert_eq!((strange_logs(&early), strange_logs(&late), strange_logs(&folder)), (0, 0, 0));
+}
+
+/// A ledger is moved, with its sidecar, to where the log of another one still lies. Nothing is lost, and nothing is mixed.
+///
+/// proves O09
+#[tokio::test]
+async fn the_log_of_another_database_is_set_aside() {
+    let (other, folder) = (Folder::new(), Folder::new());
+    with_a_lane(&other).await;
+    let store = open(&other.database());
+    accept(&store, "of the other").await;
+    past_a_checkpoint(&store, &other).await;
+    let strange = fs::read(log_of(&other)).unwrap();
+    with_a_lane(&folder).await;
+    fs::write(log_of(&folder), &strange).unwrap();
+    let store = open(&folder.database());
+    assert!(!load(&store).await.regressed);
+    assert!(is_there(&store, "before").await && !is_there(&store, "of the other").await);
+    drop(store);
+    assert_eq!(strange_logs(&folder), 1);
+
+    // The same for a new database, whose log SQLite would remove.
+    let new = Folder::new();
+    fs::write(log_of(&new), &strange).unwrap();
+    with_a_lane(&new).await;
+    assert_eq!(strange_logs(&new), 1);
+}
+
+/// proves O09
+#[tokio::test]
+async fn a_log_that_nobody_can_vouch_for_is_left_to_the_operator() {
+    let folder = Folder::new();
+    with_a_lane(&folder).await;
+    let store = open(&folder.database());
+    accept(&store, "after").await;
+    let (without_sidecar, without_file) = (after_a_power_cut(&folder), after_a_power_cut(&folder));
+    fs::remove_file(without_sidecar.sidecar()).unwrap();
+    fs::remove_file(without_file.database()).unwrap();
+    for after in [&without_sidecar, &without_file] {
+        let log = fs::read(log_of(after)).unwrap();
+        for _ in 0..2 {
+            assert!(matches!(try_open(&after.database()), Err(StoreError::Regressed(_))));
+            assert_eq!(fs::read(log_of(after)).unwrap(), log);
+        }
+    }
+    // Which docs/sqlite.md tells how to do with SQLite's shell.
+    let sql = rusqlite::Connection::open(without_sidecar.database()).unwrap();
+    sql.query_one("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())).unwrap();
+    drop(sql);
+    let store = open(&without_sidecar.database());
+    assert!(load(&store).await.regressed && is_there(&store, "after").await);
+}
+
+/// With the sidecar gone as well, nobody knows how many positions were used. None of them comes again.
+///
+/// proves O09
+#[tokio::test]
+async fn positions_do_not_come_again_when_the_loss_is_unknown() {
+    let folder = Folder::new();
+    with_a_lane(&folder).await;
+    let copy = folder.path().join("backup.db");
+    fs::copy(folder.database(), &copy).unwrap();
+    let copy_of_sidecar = fs::read(folder.sidecar()).unwrap();
+    let store = open(&folder.database());
+    for n in 0..20 {
+        accept(&store, &format!("after {n}")).await;
+    }
+    let newest = store.read_events(Default::default(), 100).await.unwrap().last().unwrap().position;
+    drop(store);
+
+    fs::copy(&copy, folder.database()).unwrap();
+    fs::remove_file(folder.sidecar()).unwrap();
+    let store = open(&folder.database());
+    assert_eq!(take_notice(&store).await, CommitVerdict::Done);
+    assert!(!store.read_events(newest, 100).await.unwrap().is_empty());
+    drop(store);
+
+    // Restored together with its sidecar, which only the operator can know.
+    fs::copy(&copy, folder.database()).unwrap();
+    fs::write(folder.sidecar(), copy_of_sidecar).unwrap();
+    let store = open(&folder.database());
+    assert!(!load(&store).await.regressed);
+    store.declare_regressed("restored with its sidecar").await.unwrap();
+    assert_eq!(take_notice(&store).await, CommitVerdict::Done);
+    assert!(!store.read_events(newest, 100).await.unwrap().is_empty());
+    drop(store);
+    assert!(!load(&open(&folder.database())).await.regressed);
 }
 
 /// proves O09

@@ -72,25 +72,29 @@ fn after_a_power_cut(folder: &Folder) -> Folder {
 async fn a_restored_file_under_a_leftover_log_is_noticed() {
     let folder = Folder::new();
     with_a_lane(&folder).await;
-    let backup = folder.path().join("backup.db");
-    fs::copy(folder.database(), &backup).unwrap();
+    // One copy from before the start, and one of the running file, which the first log did belong to.
+    let backups = [folder.path().join("stopped.db"), folder.path().join("running.db")];
+    fs::copy(folder.database(), &backups[0]).unwrap();
     let store = open(&folder.database());
+    fs::copy(folder.database(), &backups[1]).unwrap();
     accept(&store, "after").await;
     past_a_checkpoint(&store, &folder).await;
-    let after = after_a_power_cut(&folder);
-    let log = fs::read(log_of(&after)).unwrap();
-    fs::copy(&backup, after.database()).unwrap();
+    for backup in backups {
+        let after = after_a_power_cut(&folder);
+        let log = fs::read(log_of(&after)).unwrap();
+        fs::copy(&backup, after.database()).unwrap();
 
-    let store = open(&after.database());
-    assert!(load(&store).await.regressed);
-    assert!(is_there(&store, "before").await && !is_there(&store, "after").await);
-    assert_eq!(write_lane(&store).await, CommitVerdict::Regressed);
-    assert_eq!(strange_logs(&after), 1);
-    assert_eq!(fs::read(after.path().join("ledger.db-wal.strange-1")).unwrap(), log, "it is kept");
-    assert_eq!(take_notice(&store).await, CommitVerdict::Done);
-    drop(store);
-    assert!(!load(&open(&after.database())).await.regressed, "it is told once");
-    assert_eq!(strange_logs(&after), 1);
+        let store = open(&after.database());
+        assert!(load(&store).await.regressed, "{backup:?}");
+        assert!(is_there(&store, "before").await && !is_there(&store, "after").await);
+        assert_eq!(write_lane(&store).await, CommitVerdict::Regressed);
+        assert_eq!(strange_logs(&after), 1);
+        assert_eq!(fs::read(after.path().join("ledger.db-wal.strange-1")).unwrap(), log, "it is kept");
+        assert_eq!(take_notice(&store).await, CommitVerdict::Done);
+        drop(store);
+        assert!(!load(&open(&after.database())).await.regressed, "it is told once");
+        assert_eq!(strange_logs(&after), 1);
+    }
 }
 
 /// A copy with the very count that the running file began with is still not that file: it may have been made by VACUUM INTO,

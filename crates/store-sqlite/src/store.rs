@@ -196,6 +196,6 @@ impl Store for SqliteStore {
     }
 
     async fn declare_reconciled(&self, _why: &str) -> Result<(), StoreError> {
-        self.room.write(|writing| Ok(accept::reconcile(writing)?)).await
+        self.room.write(accept::reconcile).await
     }
 }

@@ -21,7 +21,7 @@ fn owner(name: &str) -> LockOwner {
 }
 
 fn external(lane: &SubmitterId, request: &str) -> Intent {
-    let payload = gapless_domain::ExternalNonce { lock_owner: owner(request), hold_ms: 3_600_000 };
+    let payload = gapless_domain::ExternalNonce { lock_owner: owner(request), hold_ms: 600_000 };
     intent_with(lane, request, Payload::External(payload))
 }
 

@@ -1,7 +1,8 @@
 //! Leases: acquire, renew, release. Only `clock_timestamp()` counts: `now()` stands still from the beginning of a
 //! transaction, and an expired owner would still pass.
 //!
-//! All of them lock lease rows with SKIP LOCKED, so none of them ever waits for another, and none can be part of a deadlock.
+//! Acquiring and renewing lock lease rows with SKIP LOCKED, so they wait for nobody's write. A release waits for the write of
+//! its own process that may be under way, with the rows in order, so it cannot be part of a deadlock.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 

@@ -39,3 +39,30 @@ async fn an_event_that_commits_late_is_not_skipped() {
     assert_eq!(f::intent_of(&seen[1]), Some(early));
     assert!(seen[0].position < seen[1].position);
 }
+
+/// A logical restore: transaction ids begin anew, so the old events would stand behind everything that is still to come.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn on_another_server_every_event_is_heard_again() {
+    let db = Database::shared().await;
+    let store = db.open("a").await;
+    let node: f::Node = Arc::clone(&store) as f::Node;
+    let lane = f::lane(&node, 1).await;
+    let ids = f::accept(&node, &lane, &["one", "two"]).await;
+    db.raw()
+        .await
+        .batch_execute(
+            "UPDATE store_epoch SET system_identifier = 'the old server';
+             UPDATE tx_event SET xid = '9000000000000';
+             INSERT INTO event_consumer VALUES ('webhooks', '9000000000000', 1000000, 'gone', '-infinity')",
+        )
+        .await
+        .unwrap();
+    assert_eq!(store.claim_events("webhooks", 10).await.unwrap(), Some(vec![]), "as the restore left it");
+    db.open("b").await;
+    let mut heard = Vec::new();
+    while heard.is_empty() {
+        heard = store.claim_events("webhooks", 10).await.unwrap().unwrap();
+        f::pause().await;
+    }
+    assert_eq!(heard.iter().filter_map(f::intent_of).collect::<Vec<_>>(), ids);
+}

@@ -48,6 +48,15 @@ async fn a_schema_that_is_not_ours_is_refused_with_a_reason() {
     assert!(matches!(open(true).await, Err(StoreError::MigrationDiffers { version: 1 })));
 }
 
+/// Better no connection than one in the clear that was asked to be encrypted.
+#[tokio::test]
+async fn a_demand_for_tls_is_not_passed_over() {
+    let db = Database::shared().await;
+    let url = format!("{}?sslmode=require", db.url);
+    let opened = PgStore::open(&url, OwnerId::new("a", 1), db.options.clone()).await;
+    assert!(matches!(opened, Err(StoreError::Unavailable(_))), "{opened:?}");
+}
+
 #[tokio::test]
 async fn an_url_that_cannot_be_read_is_not_repeated() {
     let opened = PgStore::open("postgres://me:secret@[", OwnerId::new("a", 1), PgOptions::default()).await;

@@ -1,5 +1,6 @@
-//! What a chain means to the rest of the house; for now, the one classifier of what nodes say (DESIGN §7).
+//! What a chain means to the rest of the house: the contract, and the one classifier of what nodes say (DESIGN §7).
 //!
+//! - [`Chain`] is the contract; adapters (`chain-evm`) implement it, the engine uses nothing else.
 //! - [`Classifier`] turns a [`Failure`] (a node's error, an HTTP status, a time-out) into a [`Classified`]: a [`Verdict`] that
 //!   says what to do, and the [`Reason`] that says why.
 //! - The tables (`table`) say which reason a text tells, family by family. [`Reason::verdict`] says, once for all families, what
@@ -16,6 +17,7 @@
 
 mod classified;
 mod classifier;
+mod contract;
 mod failure;
 mod family;
 mod overrides;
@@ -29,6 +31,7 @@ mod words;
 
 pub use classified::{Classified, Source};
 pub use classifier::Classifier;
+pub use contract::{AccountView, Chain, ChainError, EndpointStatus, FeeQuote, Header, HeaderAt, Receipt, SignError};
 pub use failure::{Failure, Method};
 pub use family::Family;
 pub use overrides::{OverrideError, OverrideRule, Overrides};

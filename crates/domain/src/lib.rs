@@ -22,6 +22,7 @@ mod managed_tx;
 mod names;
 mod nonce;
 mod payload;
+mod plan;
 mod policy;
 mod reservation;
 mod slot;
@@ -46,6 +47,7 @@ pub use limits::Limits;
 pub use managed_tx::{Change, ManagedTx};
 pub use nonce::{Nonce, NonceError};
 pub use payload::{AccessListItem, Authorization, EvmCall, ExternalNonce, Fees, Payload, PayloadFingerprint};
+pub use plan::{SignedTx, TxPlan, worst_cost};
 pub use policy::{
     BumpPolicy, ConfirmationPolicy, ExternalNoncePolicy, FundsPolicy, NoncePolicy, PolicyError, ReleaseRule,
     ResubmitPolicy, StartFrom, SubmitterPolicy,

@@ -30,17 +30,17 @@ const RULES: &[Rule] = &[
     Rule { package: "gapless-store-postgres", normal: &["gapless-domain", "gapless-store"], dev: &[] },
     Rule { package: "gapless-store-sqlite", normal: &["gapless-domain", "gapless-store"], dev: &[] },
     Rule { package: "gapless-chain", normal: &["gapless-domain"], dev: &[] },
-    Rule { package: "gapless-chain-evm", normal: &["gapless-domain", "gapless-chain"], dev: &[] },
+    Rule { package: "gapless-chain-evm", normal: &["gapless-domain", "gapless-chain"], dev: &["gapless-devchain"] },
     Rule {
         package: "gapless-engine",
-        normal: &["gapless-domain", "gapless-store"],
-        dev: &["gapless-store-postgres", "gapless-store-sqlite"],
+        normal: &["gapless-domain", "gapless-store", "gapless-chain"],
+        dev: &["gapless-store-postgres", "gapless-store-sqlite", "gapless-chain-evm", "gapless-devchain"],
     },
     Rule { package: "gapless-wire", normal: &["gapless-domain"], dev: &[] },
     Rule {
         package: "gapless-api",
-        normal: &["gapless-domain", "gapless-store", "gapless-engine", "gapless-wire"],
-        dev: &[],
+        normal: &["gapless-domain", "gapless-store", "gapless-chain", "gapless-engine", "gapless-wire"],
+        dev: &["gapless-store-sqlite", "gapless-chain-evm", "gapless-devchain"],
     },
     Rule { package: "gapless-devchain", normal: &["gapless-domain"], dev: &[] },
     Rule {

@@ -1,0 +1,1 @@
+//! EVM chains for Gapless, by alloy: endpoints, fees, signers.

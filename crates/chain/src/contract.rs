@@ -1,0 +1,161 @@
+//! The contract: what a chain does for the rest of the house, whatever it is and however it is reached.
+
+use std::fmt;
+
+use alloy_primitives::{Address, B256, Bytes};
+use async_trait::async_trait;
+use gapless_domain::{Amount, BlockRef, ChainId, EvmCall, Fees, Nonce, Permit, SignedTx, Speed, SubmitterId, TxPlan};
+
+use crate::classified::Classified;
+
+/// One chain, by way of as many endpoints as it is given.
+///
+/// Every list verb answers in the order of its input, one answer for each item. Reads come from the endpoint whose head is
+/// newest; what an endpoint does not know is `None`, which proves nothing (P9), and never an error.
+///
+/// Nothing in here decides about a nonce: it is in the plan, and nobody fills one in.
+#[async_trait]
+pub trait Chain: Send + Sync + fmt::Debug {
+    fn id(&self) -> &ChainId;
+
+    // --- Preparing: whatever can fail here fails without a nonce. ---
+
+    /// The gas that a call needs, executed on top of `at`. A verdict of `Reverted` is the call's own doing; every other one
+    /// says that nothing is known.
+    async fn estimate_gas(&self, from: &SubmitterId, call: &EvmCall, at: BlockRef) -> Result<u64, ChainError>;
+
+    /// What inclusion costs as of the newest block. Asked for once a head, and shared by all lanes.
+    async fn quote(&self) -> Result<FeeQuote, ChainError>;
+
+    // --- Signing and sending. ---
+
+    /// Signs a plan with the submitter's key. What comes back was checked: it recovers to the submitter, and it carries
+    /// this plan and no other (S09).
+    async fn sign(&self, permit: &Permit, plan: &TxPlan) -> Result<SignedTx, SignError>;
+
+    /// The most that signed bytes can take from their account; `None` if they cannot be read.
+    fn worst_cost(&self, raw: &Bytes) -> Option<Amount>;
+
+    /// Gives signed bytes to the endpoints, in the order given. One transaction has one answer, whoever was asked: accepted
+    /// if any endpoint accepted; else unknown if any gave no verdict; else the least final verdict (S10). It never fails as a
+    /// whole: whatever went wrong is in the answers.
+    async fn broadcast(&self, txs: &[SignedTx]) -> Vec<Classified>;
+
+    // --- Reading. ---
+
+    /// The newest block.
+    async fn head(&self) -> Result<Header, ChainError>;
+
+    async fn header(&self, at: HeaderAt) -> Result<Option<Header>, ChainError>;
+
+    /// All receipts of one block, or `None` if no endpoint knows it (it was orphaned, or has not come there yet).
+    async fn block_receipts(&self, block: BlockRef) -> Result<Option<Vec<Receipt>>, ChainError>;
+
+    /// Receipts by hash, for hashes that no block explained.
+    async fn receipts(&self, hashes: &[B256]) -> Result<Vec<Option<Receipt>>, ChainError>;
+
+    /// What the chain says of accounts at the newest block, and their counts at `final_at`.
+    async fn accounts(
+        &self,
+        accounts: &[SubmitterId],
+        final_at: Option<BlockRef>,
+    ) -> Result<Vec<AccountView>, ChainError>;
+
+    /// Ends when there may be a new head; never ends where nobody says so. A hint: whoever waits also asks from time to time.
+    async fn head_changed(&self);
+
+    /// How each endpoint is, for people.
+    fn endpoints(&self) -> Vec<EndpointStatus>;
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HeaderAt {
+    Number(u64),
+    Hash(B256),
+    /// The newest block under the chain's `finalized` tag; `None` where a chain has no such thing.
+    Finalized,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Header {
+    pub block: BlockRef,
+    pub parent_hash: B256,
+    /// Seconds since 1970, by the chain's own word.
+    pub timestamp: u64,
+    /// `None` on a chain without EIP-1559.
+    pub base_fee: Option<u128>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Receipt {
+    pub hash: B256,
+    pub block: BlockRef,
+    pub from: Address,
+    pub succeeded: bool,
+    pub gas_used: u64,
+    pub effective_gas_price: Amount,
+    pub contract_address: Option<Address>,
+}
+
+/// Prices for each speed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FeeQuote {
+    pub slow: Fees,
+    pub standard: Fees,
+    pub fast: Fees,
+    pub instant: Fees,
+}
+
+impl FeeQuote {
+    pub fn at(&self, speed: Speed) -> Fees {
+        match speed {
+            Speed::Slow => self.slow,
+            Speed::Standard => self.standard,
+            Speed::Fast => self.fast,
+            Speed::Instant => self.instant,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AccountView {
+    /// The count at the newest block.
+    pub latest: Nonce,
+    /// The count with what the node has in its pool; a hint, never decisive.
+    pub pending: Nonce,
+    /// The count at the final block that was named.
+    pub finalized: Option<Nonce>,
+    pub balance: Amount,
+}
+
+/// An endpoint without its secrets: `name` is host and port, never a path, a user or a key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EndpointStatus {
+    pub name: String,
+    pub healthy: bool,
+    pub head: Option<u64>,
+    /// The last thing that went wrong, if it still matters.
+    pub trouble: Option<String>,
+}
+
+/// No endpoint gave an answer that can be used; this is what the last one said.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{}: {}", classified.reason.as_str(), classified.text)]
+pub struct ChainError {
+    pub classified: Classified,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SignError {
+    #[error("this node has no key for {0}")]
+    NoKey(SubmitterId),
+    /// May work later: a remote signer is away.
+    #[error("the signer is not available: {0}")]
+    Unavailable(String),
+    /// Will not work later either: the signer, or the encoding, cannot express this plan.
+    #[error("the signer refused: {0}")]
+    Refused(String),
+    /// What came back is not what was asked for. It is thrown away (S09).
+    #[error("the signer returned another {0} than asked for")]
+    Mismatch(&'static str),
+}

@@ -1,0 +1,43 @@
+//! What is to be signed.
+
+use alloy_primitives::{B256, Bytes, U256};
+
+use crate::amount::Amount;
+use crate::id::SubmitterId;
+use crate::nonce::Nonce;
+use crate::payload::{EvmCall, Fees};
+
+/// A transaction, whole but for its signature. Gas limit and fees are decided: those in `call` are only what the caller
+/// wished for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TxPlan {
+    pub submitter: SubmitterId,
+    pub nonce: Nonce,
+    pub call: EvmCall,
+    pub gas_limit: u64,
+    pub fees: Fees,
+}
+
+/// The same, signed. The hash is the one that the chain will know it by.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SignedTx {
+    pub hash: B256,
+    pub raw: Bytes,
+}
+
+impl TxPlan {
+    /// The most that it can take from the account.
+    pub fn worst_cost(&self) -> Amount {
+        worst_cost(self.call.value, self.gas_limit, self.fees)
+    }
+}
+
+/// The most that a transaction can take from its account: its value, and all of its gas at the highest price.
+pub fn worst_cost(value: Amount, gas_limit: u64, fees: Fees) -> Amount {
+    let price = match fees {
+        Fees::Legacy { gas_price } => gas_price,
+        Fees::Eip1559 { max_fee, .. } => max_fee,
+    };
+    let gas = U256::from(gas_limit).saturating_mul(U256::from(price));
+    Amount::new(value.get().saturating_add(gas))
+}

@@ -1,0 +1,1 @@
+//! Request and response types of the Gapless API, and its HTTP client.

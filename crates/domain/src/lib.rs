@@ -26,6 +26,7 @@ mod plan;
 mod policy;
 mod reservation;
 mod slot;
+mod snapshot;
 mod state;
 mod text;
 mod time;
@@ -54,6 +55,7 @@ pub use policy::{
 };
 pub use reservation::{LockOwner, Reservation, ReservationStatus, ReservationStep};
 pub use slot::{NewSlot, Slot, SlotKind};
+pub use snapshot::LaneSnapshot;
 pub use state::{
     Bound, CancelReason, Cancellation, FailReason, Failure, Progress, Settled, StateName, StuckReason, SubStateName,
     TxState, Wish,

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use gapless_domain::{
-    Attempt, ChainId, Command, CommandId, CommandStatus, Cursor, Event, EventPosition, Head, LaneCommit, Lease,
-    ManagedTx, NewCommand, OwnerId, RequestId, Reservation, Slot, StateName, SubmitterId, Timestamp, TxId,
+    Attempt, ChainId, CommandId, CommandStatus, Event, EventPosition, Head, LaneCommit, Lease, ManagedTx, NewCommand,
+    OwnerId, RequestId, StateName, SubmitterId, TxId,
 };
 
 use crate::error::StoreError;
@@ -144,28 +144,6 @@ pub struct NewSubmitter {
 pub struct NewIntent {
     pub id: gapless_domain::TxId,
     pub intent: gapless_domain::Intent,
-}
-
-/// A lane as its owner finds it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LaneSnapshot {
-    /// None for a lane that has never written one.
-    pub cursor: Option<Cursor>,
-    /// Slots at or above the cursor's open nonce, in order.
-    pub slots: Vec<Slot>,
-    /// The attempts of these slots, by nonce and ordinal.
-    pub attempts: Vec<Attempt>,
-    /// The intents of these slots that are not terminal, by nonce.
-    pub bound: Vec<ManagedTx>,
-    /// Reservations of these slots that are lent or recyclable, by nonce.
-    pub reservations: Vec<Reservation>,
-    /// Commands not yet executed, oldest first.
-    pub commands: Vec<Command>,
-    /// The store lost commits since this lane last wrote its cursor, or, if it never did, since its submitter was registered
-    /// (a cursor may be among what was lost). Its next write must put it into PROTECT (`store_regressed`); any other is
-    /// refused.
-    pub regressed: bool,
-    pub now: Timestamp,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

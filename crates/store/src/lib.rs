@@ -20,8 +20,9 @@ mod verdict;
 mod wake;
 
 pub use clock::{DatabaseClock, ManualClock};
-pub use contract::{LaneSnapshot, NewIntent, NewSubmitter, Store, TxFilter};
+pub use contract::{NewIntent, NewSubmitter, Store, TxFilter};
 pub use error::StoreError;
+pub use gapless_domain::LaneSnapshot;
 pub use migration::{Migration, Pending, pending};
 pub use model::{Model, ModelStore, Snapshot};
 pub use verdict::{

@@ -1,8 +1,6 @@
 //! The answers of a store, one for each item that it was asked about.
 
-use gapless_domain::{Head, Lease, Nonce, Protection, Timestamp, TxId};
-
-use crate::contract::LaneSnapshot;
+use gapless_domain::{Head, LaneSnapshot, Lease, Nonce, Protection, Timestamp, TxId};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Accepted {

@@ -7,12 +7,13 @@ use std::time::Duration;
 
 use gapless_domain::{
     Address, Amount, AttemptKind, B256, BlockRef, Bytes, Cursor, Event, EventBody, EventPosition, EvmCall, Execution,
-    Fees, Inclusion, Intent, IntentDraft, LaneCommit, LaneEventKind, Lease, Limits, ManagedTx, NewAttempt, NodeText,
-    Nonce, Payload, SendOutcome, SendReport, Speed, SubmitterId, Timestamp, Transition, TxId, keccak256,
+    Fees, Inclusion, Intent, IntentDraft, LaneCommit, LaneEventKind, LaneSnapshot, Lease, Limits, ManagedTx,
+    NewAttempt, NodeText, Nonce, Payload, SendOutcome, SendReport, Speed, SubmitterId, Timestamp, Transition, TxId,
+    keccak256,
 };
 use uuid::Uuid;
 
-use crate::contract::{LaneSnapshot, NewIntent, NewSubmitter, Store};
+use crate::contract::{NewIntent, NewSubmitter, Store};
 use crate::verdict::{Accepted, Acquired, CommitVerdict, Loaded};
 
 pub type Node = Arc<dyn Store>;

@@ -1,9 +1,11 @@
 //! Everything that a store shows of a lane, to compare before with after.
 
-use gapless_domain::{Attempt, Event, EventBody, EventKind, ManagedTx, SubmitterId, Timestamp, TxId, TxState};
+use gapless_domain::{
+    Attempt, Event, EventBody, EventKind, LaneSnapshot, ManagedTx, SubmitterId, Timestamp, TxId, TxState,
+};
 
 use super::fixtures::{Node, events, view};
-use crate::contract::{LaneSnapshot, TxFilter};
+use crate::contract::TxFilter;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Trace {

@@ -3,12 +3,12 @@
 use std::ops::Bound as Edge;
 
 use gapless_domain::{
-    Attempt, ChainId, CommandId, CommandStatus, Head, Lease, ManagedTx, Nonce, Reservation, ReservationStatus,
-    SlotKind, SubmitterId, TxId,
+    Attempt, ChainId, CommandId, CommandStatus, Head, LaneSnapshot, Lease, ManagedTx, Nonce, Reservation,
+    ReservationStatus, SlotKind, SubmitterId, TxId,
 };
 
 use super::tables::{Call, Lane, Tables};
-use crate::contract::{LaneSnapshot, TxFilter};
+use crate::contract::TxFilter;
 use crate::verdict::{HeadVerdict, Loaded};
 
 impl Tables {

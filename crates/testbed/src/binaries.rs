@@ -122,7 +122,7 @@ mod tests {
 
     #[test]
     fn the_newest_version_is_by_number_and_needs_both_binaries() {
-        let folder = Folder::create(Account::Own).unwrap();
+        let folder = Folder::create("postgres", Account::Own).unwrap();
         for (version, tools) in
             [("9", &["initdb", "postgres"][..]), ("15", &["initdb", "postgres"]), ("17", &["initdb"])]
         {

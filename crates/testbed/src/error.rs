@@ -1,6 +1,6 @@
 use std::path::PathBuf;
 
-/// Why there is no PostgreSQL server.
+/// Why there is no server.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error(
@@ -13,7 +13,7 @@ pub enum Error {
     #[error("GAPLESS_PG_SOURCE is `{0}`; it can be `system`, `npm` or `apt`")]
     UnknownSource(String),
 
-    #[error("{} is needed, but this PostgreSQL distribution does not have it", tool.display())]
+    #[error("{} is needed, but this distribution does not have it", tool.display())]
     MissingTool { tool: PathBuf },
 
     #[error("PostgreSQL does not run as root, and /etc/passwd has neither a user `postgres` nor `nobody`")]
@@ -31,13 +31,13 @@ pub enum Error {
     #[error("`{command}` failed ({status}):\n{output}")]
     Command { command: String, status: String, output: String },
 
-    #[error("the PostgreSQL server stopped while starting:\n{log}")]
-    StoppedWhileStarting { log: String },
+    #[error("the {server} server stopped while starting:\n{log}")]
+    StoppedWhileStarting { server: &'static str, log: String },
 
-    #[error("the PostgreSQL server was not ready after {seconds} s:\n{log}")]
-    NotReady { seconds: u64, log: String },
+    #[error("the {server} server was not ready after {seconds} s:\n{log}")]
+    NotReady { server: &'static str, seconds: u64, log: String },
 
-    #[error("the process that watches over the PostgreSQL server is gone")]
+    #[error("the process that watches over the server is gone")]
     SupervisorGone,
 
     #[error(

@@ -10,6 +10,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use crate::Error;
 use crate::account::Account;
 
+/// The supervisor writes it.
+const LOG_FILE: &str = "server.log";
+const LOG_TAIL_BYTES: usize = 4_000;
+
 static NEXT: AtomicU32 = AtomicU32::new(0);
 
 /// A folder that is removed when this is dropped.
@@ -21,11 +25,11 @@ pub(crate) struct Folder(PathBuf);
 
 impl Folder {
     /// Makes a new, empty folder that only the account can enter.
-    pub(crate) fn create(account: Account) -> Result<Self, Error> {
+    pub(crate) fn create(label: &str, account: Account) -> Result<Self, Error> {
         let parent = std::env::temp_dir();
         loop {
             // A folder of a killed process with our pid may still be there, so the name is tried, not trusted.
-            let name = format!("gapless-postgres-{}-{}", process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+            let name = format!("gapless-{label}-{}-{}", process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
             let path = parent.join(name);
             match DirBuilder::new().mode(0o700).create(&path) {
                 Ok(()) => {
@@ -41,6 +45,18 @@ impl Folder {
 
     pub(crate) fn path(&self) -> &Path {
         &self.0
+    }
+
+    /// What the server has written to its log, all of it.
+    pub(crate) fn log(&self) -> String {
+        String::from_utf8_lossy(&fs::read(self.0.join(LOG_FILE)).unwrap_or_default()).into_owned()
+    }
+
+    /// The end of the log, for an error message.
+    pub(crate) fn log_tail(&self) -> String {
+        let log = self.log();
+        let from = log.ceil_char_boundary(log.len().saturating_sub(LOG_TAIL_BYTES));
+        log.get(from..).unwrap_or_default().to_owned()
     }
 }
 

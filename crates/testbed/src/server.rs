@@ -11,18 +11,18 @@ use std::time::Duration;
 
 use crate::account::Account;
 use crate::clock::wait_for;
-use crate::fetch::run;
+use crate::command::run;
 use crate::folder::Folder;
-use crate::supervisor::Supervisor;
+use crate::supervisor::{Crash, Supervisor};
 use crate::{Error, binaries};
 
 /// Names the server that tests share: its URL without a database.
 pub const SHARED_URL_ENV: &str = "GAPLESS_TEST_POSTGRES_URL";
 
 pub(crate) const SUPERUSER: &str = "gapless";
+const SERVER: &str = "postgres";
 const READY_LIMIT: Duration = Duration::from_secs(60);
 const PORT_TRIES: u32 = 5;
-const LOG_TAIL_BYTES: usize = 4_000;
 /// Written by us and included by the server's own file, so that it can be written again (another port, a standby).
 const SETTINGS_FILE: &str = "gapless.conf";
 
@@ -110,10 +110,12 @@ impl Postgres {
     /// A server without data: its folder, and the supervisor that removes the folder when we end.
     pub(crate) fn prepare(found: PathBuf, options: Options) -> Result<Self, Error> {
         let account = Account::choose()?;
-        let folder = Folder::create(account)?;
+        let folder = Folder::create(SERVER, account)?;
         let bin_dir = binaries::usable_by(account, &found, folder.path())?;
         let data_dir = folder.path().join("data");
-        let supervisor = Supervisor::spawn(account, folder.path(), &bin_dir.join("postgres"), &data_dir)?;
+        let mut postgres = account.command(bin_dir.join("postgres"));
+        postgres.arg("-D").arg(&data_dir);
+        let supervisor = Supervisor::spawn(account, folder.path(), Crash::Quit, &postgres)?;
         Ok(Self { supervisor: Mutex::new(supervisor), folder, account, bin_dir, port: 0, options })
     }
 
@@ -124,7 +126,7 @@ impl Postgres {
             self.port = free_port()?;
             self.write_settings()?;
             match self.launch() {
-                Err(Error::StoppedWhileStarting { log }) if log.contains("could not bind") => {}
+                Err(Error::StoppedWhileStarting { log, .. }) if log.contains("could not bind") => {}
                 result => return result.map(|()| self),
             }
         }
@@ -170,12 +172,14 @@ impl Postgres {
 
     fn launch(&self) -> Result<(), Error> {
         let mut supervisor = self.supervisor();
-        supervisor.start_server()?;
+        supervisor.start_server(None)?;
         let answer = wait_for(READY_LIMIT, || match supervisor.server_pid() {
-            None => Some(Err(Error::StoppedWhileStarting { log: self.log_tail() })),
+            None => Some(Err(Error::StoppedWhileStarting { server: SERVER, log: self.log_tail() })),
             Some(pid) => is_ready(&self.data_dir(), pid).then_some(Ok(())),
         });
-        answer.unwrap_or_else(|| Err(Error::NotReady { seconds: READY_LIMIT.as_secs(), log: self.log_tail() }))
+        answer.unwrap_or_else(|| {
+            Err(Error::NotReady { server: SERVER, seconds: READY_LIMIT.as_secs(), log: self.log_tail() })
+        })
     }
 
     fn write_settings(&self) -> Result<(), Error> {
@@ -211,9 +215,7 @@ impl Postgres {
     }
 
     fn log_tail(&self) -> String {
-        let log = fs::read(self.folder.path().join("server.log")).unwrap_or_default();
-        let tail = log.get(log.len().saturating_sub(LOG_TAIL_BYTES)..).unwrap_or_default();
-        String::from_utf8_lossy(tail).into_owned()
+        self.folder.log_tail()
     }
 }
 

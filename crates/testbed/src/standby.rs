@@ -1,6 +1,6 @@
 //! A second server that follows a first one, for tests of failover.
 
-use crate::fetch::run;
+use crate::command::run;
 use crate::server::SUPERUSER;
 use crate::{Error, Postgres};
 

@@ -248,6 +248,11 @@ impl LaneCommit {
         protects && nothing_else
     }
 
+    /// Is there nothing to write?
+    pub fn is_empty(&self) -> bool {
+        *self == LaneCommit::new(&self.lease)
+    }
+
     /// Does some intent end by it?
     pub fn ends_an_intent(&self) -> bool {
         self.changes.iter().any(|change| change.to().name().is_terminal())

@@ -15,6 +15,7 @@ mod cursor;
 mod event;
 mod id;
 mod intent;
+mod lane;
 mod lane_commit;
 mod lease;
 mod limits;
@@ -42,6 +43,10 @@ pub use cursor::{Cursor, CursorChange, LaneState, ProtectCode, Protection};
 pub use event::{Event, EventBody, EventKind, EventPosition, LaneEventKind};
 pub use id::{ChainId, IdError, RequestId, SubmitterId, TxId};
 pub use intent::{FieldError, Intent, IntentDraft, InvalidIntent, Metadata, Speed};
+pub use lane::{
+    AccountFacts, CommitOutcome, Effect, Fact, Lane, LaneLimits, LaneSetup, MinedTx, Outgoing, Peeked, PrepareFailure,
+    PrepareKey, PrepareRequest, Prepared, SentTx, Sighting, SignFailure, SignRequest, Step, Watched,
+};
 pub use lane_commit::{CommitError, LaneCommit};
 pub use lease::{FencingToken, Lapsed, Lease, LeaseTerms, OwnerId, Permit, Term};
 pub use limits::Limits;

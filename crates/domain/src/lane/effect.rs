@@ -1,0 +1,81 @@
+//! What a lane wants done.
+
+use alloy_primitives::B256;
+
+use crate::attempt::AttemptKind;
+use crate::block::BlockRef;
+use crate::intent::Speed;
+use crate::lane_commit::LaneCommit;
+use crate::nonce::Nonce;
+use crate::payload::EvmCall;
+use crate::plan::{SignedTx, TxPlan};
+use crate::text::NodeText;
+use crate::time::Tick;
+
+use super::fact::PrepareKey;
+
+/// What to do now, and when to come back if nothing else happens.
+#[derive(Debug, Default)]
+pub struct Step {
+    /// In this order; those that wait for an answer are not waited for before the next one begins.
+    pub effects: Vec<Effect>,
+    pub wake_at: Option<Tick>,
+}
+
+#[derive(Debug)]
+pub enum Effect {
+    /// Read the first `limit` of the queue, and the commands. Answer: [`Fact::Peeked`](super::Fact::Peeked).
+    Peek {
+        limit: u32,
+    },
+    /// Estimate and price; needs no nonce. Answer: [`Fact::Prepared`](super::Fact::Prepared), for all of them.
+    Prepare(Vec<PrepareRequest>),
+    /// Needs a permit. Answer: [`Fact::Signed`](super::Fact::Signed), in this order.
+    Sign(Vec<SignRequest>),
+    /// Answer: [`Fact::Committed`](super::Fact::Committed); every other verdict of the store is the end of this `Lane`, which
+    /// is dropped, or loaded anew.
+    Commit(Box<LaneCommit>),
+    /// Needs a permit. In this order. Answer: [`Fact::Sent`](super::Fact::Sent), for all of them.
+    Broadcast(Vec<Outgoing>),
+    /// Read counts and balance. Answer: [`Fact::Account`](super::Fact::Account).
+    ReadAccount,
+    /// Look out for these hashes from now on, before anything that follows is begun. Answers come as
+    /// [`Fact::Seen`](super::Fact::Seen), for as long as they are watched.
+    Watch(Vec<Watched>),
+    Unwatch(Vec<B256>),
+    /// Something that people should know. It changes nothing.
+    Notice {
+        nonce: Option<Nonce>,
+        text: NodeText,
+    },
+    /// There is nothing left to do here: give the lease back.
+    Release,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PrepareRequest {
+    pub key: PrepareKey,
+    pub call: EvmCall,
+    pub speed: Speed,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SignRequest {
+    pub kind: AttemptKind,
+    pub plan: TxPlan,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Outgoing {
+    pub nonce: Nonce,
+    pub tx: SignedTx,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Watched {
+    pub hash: B256,
+    /// Where the ledger says that it was mined: to be compared with the canonical chain.
+    pub known: Option<BlockRef>,
+    /// May have been mined before anybody looked: to be asked for by its hash.
+    pub look_up: bool,
+}

@@ -1,0 +1,130 @@
+//! What a lane is told.
+
+use alloy_primitives::B256;
+
+use crate::amount::Amount;
+use crate::attempt::SendOutcome;
+use crate::block::{BlockRef, Execution};
+use crate::command::Command;
+use crate::id::TxId;
+use crate::managed_tx::ManagedTx;
+use crate::nonce::Nonce;
+use crate::payload::Fees;
+use crate::plan::SignedTx;
+use crate::text::NodeText;
+use crate::time::Timestamp;
+
+/// One thing that has happened. Facts may come late, twice (but for answers to effects) and in any order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fact {
+    /// There may be something new in the queue, or a command.
+    Woken,
+    /// The time that was asked for has come.
+    Tick,
+    /// Bind nothing more, finish what is under way, and let go.
+    Drain,
+    Peeked(Option<Peeked>),
+    Prepared(Vec<(PrepareKey, Result<Prepared, PrepareFailure>)>),
+    /// In the order of the requests.
+    Signed(Vec<Result<SignedTx, SignFailure>>),
+    Committed(CommitOutcome),
+    Sent(Vec<SentTx>),
+    Seen(Vec<Sighting>),
+    /// `None`: nobody could tell.
+    Account(Option<AccountFacts>),
+}
+
+/// The first in line, and the commands that are open.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Peeked {
+    pub queue: Vec<ManagedTx>,
+    pub commands: Vec<Command>,
+}
+
+/// What is being prepared: an intent in the queue, or another attempt for a slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum PrepareKey {
+    Intent(TxId),
+    Slot(Nonce),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Prepared {
+    pub gas_limit: u64,
+    pub fees: Fees,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PrepareFailure {
+    /// The call reverted on top of this block.
+    Reverted {
+        at: BlockRef,
+        text: NodeText,
+    },
+    /// No chain will ever take it.
+    Invalid(NodeText),
+    InsufficientFunds(NodeText),
+    /// Nothing is known; ask again later.
+    Unavailable(NodeText),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SignFailure {
+    /// Will not work later either.
+    Refused(NodeText),
+    /// May work later, or elsewhere.
+    Unavailable(NodeText),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CommitOutcome {
+    Done {
+        at: Timestamp,
+        replicated: bool,
+    },
+    /// Nothing was written, and it may be tried again.
+    NotWritten,
+}
+
+/// What came of one send.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SentTx {
+    pub nonce: Nonce,
+    pub hash: B256,
+    pub outcome: SendOutcome,
+    pub text: NodeText,
+}
+
+/// What a watcher says of one of our hashes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Sighting {
+    /// It is in this canonical block.
+    Mined(MinedTx),
+    /// The block that it was known to be in is still canonical.
+    StillMined { hash: B256, block: BlockRef },
+    /// The block that it was in is no longer canonical.
+    Unmined { hash: B256, block: BlockRef },
+    /// The block that it is in is final.
+    Final { hash: B256, block: BlockRef },
+    /// It was asked for by hash, and nobody knew it. Proves nothing by itself.
+    NotFound { hash: B256 },
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MinedTx {
+    pub hash: B256,
+    pub block: BlockRef,
+    pub execution: Execution,
+    pub gas_used: u64,
+    pub effective_gas_price: Amount,
+}
+
+/// What the chain says of the account.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AccountFacts {
+    pub latest: Nonce,
+    pub pending: Nonce,
+    /// The count at the newest final block; `None` while there is none.
+    pub finalized: Option<Nonce>,
+    pub balance: Amount,
+}

@@ -1,0 +1,144 @@
+//! The queue as the lane sees it: the first in line, and how far each is prepared.
+
+use std::collections::{HashSet, VecDeque};
+
+use crate::id::TxId;
+use crate::managed_tx::ManagedTx;
+use crate::payload::{EvmCall, Payload};
+use crate::state::FailReason;
+use crate::text::NodeText;
+use crate::time::Tick;
+
+use super::fact::Prepared;
+
+#[derive(Debug, Default)]
+pub(super) struct Line {
+    pub(super) waiting: VecDeque<Candidate>,
+    pub(super) peeking: bool,
+    /// Something may be new since the last look began.
+    pub(super) look: bool,
+    /// The last look brought as many as it had asked for.
+    pub(super) more: bool,
+    pub(super) looked_at: Tick,
+    /// The last look brought no answer.
+    pub(super) failed: bool,
+    /// Left the line since the look that is under way began: its answer may still name them.
+    taken: HashSet<TxId>,
+}
+
+#[derive(Debug)]
+pub(super) struct Candidate {
+    pub(super) tx: ManagedTx,
+    pub(super) stage: Stage,
+}
+
+#[derive(Debug)]
+pub(super) enum Stage {
+    Waiting,
+    Asked,
+    Ready {
+        prepared: Prepared,
+        at: Tick,
+    },
+    Later(Tick),
+    /// Fails with the next commit; uses no nonce.
+    Doomed(FailReason, NodeText),
+}
+
+impl Candidate {
+    pub(super) fn call(&self) -> Option<&EvmCall> {
+        match self.tx.intent.payload() {
+            Payload::Evm(call) => Some(call),
+            Payload::External(_) => None,
+        }
+    }
+
+    /// Does pricing it need nobody's answer?
+    pub(super) fn decided(&self) -> Option<Prepared> {
+        let call = self.call()?;
+        Some(Prepared { gas_limit: call.gas_limit?, fees: call.fees? })
+    }
+}
+
+impl Line {
+    /// Nobody has looked yet.
+    pub(super) fn unseen() -> Self {
+        Line { look: true, ..Line::default() }
+    }
+
+    pub(super) fn begin_look(&mut self, now: Tick) {
+        self.peeking = true;
+        self.look = false;
+        self.looked_at = now;
+        self.taken.clear();
+    }
+
+    /// What the queue was when it was looked at. Those who are known keep their stage; those who are gone are forgotten.
+    pub(super) fn merge(&mut self, queue: Vec<ManagedTx>, asked: usize, is_ours: impl Fn(TxId) -> bool) {
+        self.peeking = false;
+        self.failed = false;
+        self.more = queue.len() >= asked;
+        let last_seq = queue.last().map(|tx| tx.seq);
+        let mut known: VecDeque<Candidate> = std::mem::take(&mut self.waiting);
+        for tx in queue {
+            if self.taken.contains(&tx.id) || is_ours(tx.id) {
+                continue;
+            }
+            while known.front().is_some_and(|candidate| candidate.tx.seq < tx.seq) {
+                known.pop_front();
+            }
+            let same = known.front().is_some_and(|c| c.tx.id == tx.id && c.tx.version == tx.version);
+            let stage = if same { known.pop_front().map_or(Stage::Waiting, |c| c.stage) } else { Stage::Waiting };
+            self.waiting.push_back(Candidate { tx, stage });
+        }
+        if self.more {
+            // The look ended before these; they are still in line.
+            self.waiting.extend(known.into_iter().filter(|candidate| Some(candidate.tx.seq) > last_seq));
+        }
+    }
+
+    pub(super) fn look_failed(&mut self) {
+        self.peeking = false;
+        self.failed = true;
+        self.look = true;
+    }
+
+    pub(super) fn take(&mut self, index: usize) -> Option<Candidate> {
+        let candidate = self.waiting.remove(index)?;
+        self.taken.insert(candidate.tx.id);
+        Some(candidate)
+    }
+
+    /// To its own place in line.
+    pub(super) fn put_back(&mut self, candidate: Candidate) {
+        self.taken.remove(&candidate.tx.id);
+        let place = self.waiting.partition_point(|other| other.tx.seq < candidate.tx.seq);
+        self.waiting.insert(place, candidate);
+    }
+
+    /// Those who fail, out of the line.
+    pub(super) fn take_doomed(&mut self) -> Vec<Candidate> {
+        let all = std::mem::take(&mut self.waiting).into_iter();
+        let (doomed, rest): (Vec<_>, Vec<_>) = all.partition(|c| matches!(c.stage, Stage::Doomed(..)));
+        self.waiting = rest.into();
+        self.taken.extend(doomed.iter().map(|candidate| candidate.tx.id));
+        doomed
+    }
+
+    pub(super) fn has_doomed(&self) -> bool {
+        self.waiting.iter().any(|candidate| matches!(candidate.stage, Stage::Doomed(..)))
+    }
+
+    pub(super) fn find(&mut self, id: TxId) -> Option<&mut Candidate> {
+        self.waiting.iter_mut().find(|candidate| candidate.tx.id == id)
+    }
+
+    /// What was put off is worth another try: the chain or the purse has moved.
+    pub(super) fn try_again(&mut self) {
+        for candidate in &mut self.waiting {
+            if matches!(candidate.stage, Stage::Later(_)) {
+                candidate.stage = Stage::Waiting;
+            }
+        }
+    }
+}

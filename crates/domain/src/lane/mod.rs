@@ -1,0 +1,457 @@
+//! The lane: the pure machine that decides for one submitter.
+//!
+//! Facts come in, effects go out ([`Lane::handle`]). It does no I/O, reads no clock, and holds nothing that cannot be
+//! rebuilt from the store: a lane that is in doubt is dropped and loaded anew.
+//!
+//! It is driven by levels, not by edges. A fact only changes what the lane knows; then `decide` looks at all of it and begins
+//! whatever is possible and not under way. So a fact that comes late, twice or in another order leads to the same place.
+//!
+//! - `line`: the queue side. Peek, prepare; nobody in it has a nonce.
+//! - `open_slot`: one bound nonce, its attempts, what the chain shows of it, when to send it.
+//! - `purse`: what the account can pay for.
+//! - `plan`: what to begin next. `writing`: the one commit under way. `start`: where a new lane begins, and what stops one.
+
+mod effect;
+mod fact;
+mod line;
+mod open_slot;
+mod plan;
+mod purse;
+mod setup;
+mod start;
+mod writing;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+
+use alloy_primitives::{B256, Bytes};
+
+use crate::amount::Amount;
+use crate::attempt::{NewAttempt, SendOutcome, SendReport};
+use crate::command::{Command, CommandId};
+use crate::cursor::{Cursor, Protection};
+use crate::id::TxId;
+use crate::lease::Lease;
+use crate::nonce::Nonce;
+use crate::plan::SignedTx;
+use crate::policy::{FundsPolicy, ReleaseRule};
+use crate::slot::SlotKind;
+use crate::snapshot::LaneSnapshot;
+use crate::state::{FailReason, Progress, StateName};
+use crate::time::{Tick, Timestamp};
+
+pub use effect::{Effect, Outgoing, PrepareRequest, SignRequest, Step, Watched};
+pub use fact::{
+    AccountFacts, CommitOutcome, Fact, MinedTx, Peeked, PrepareFailure, PrepareKey, Prepared, SentTx, Sighting,
+    SignFailure,
+};
+pub use setup::{LaneLimits, LaneSetup};
+
+use line::{Candidate, Line, Stage};
+use open_slot::{HeldAttempt, OpenSlot, Pace, Remedy, Seen, Sending};
+use purse::Purse;
+use writing::Writing;
+
+#[derive(Debug)]
+pub struct Lane {
+    lease: Lease,
+    setup: LaneSetup,
+    /// `None` until it is known where a new lane begins.
+    cursor: Option<Cursor>,
+    /// The store lost commits; nothing else is written before that is acknowledged.
+    regressed: bool,
+    slots: BTreeMap<Nonce, OpenSlot>,
+    /// Those that the chain does not show, as far as anybody has looked.
+    unmined: BTreeSet<Nonce>,
+    /// Those that may have something to write.
+    dirty: BTreeSet<Nonce>,
+    by_hash: HashMap<B256, Nonce>,
+    line: Line,
+    peek_limit: u32,
+    commands: Vec<Command>,
+    commands_done: HashSet<CommandId>,
+    purse: Purse,
+    signing: Option<Vec<Signing>>,
+    sign_after: Tick,
+    sign_failures: u32,
+    /// Signed, not yet durable: never sent from here.
+    signed: Vec<SignedItem>,
+    writing: Option<Writing>,
+    write_after: Tick,
+    write_failures: u32,
+    reports: Vec<SendReport>,
+    protect: Option<Protection>,
+    broadcasting: bool,
+    /// The newest commit may not have reached the standby: nothing is sent until a later one has.
+    unreplicated: bool,
+    /// The database's clock, as of a moment of ours.
+    database_time: (Timestamp, Tick),
+    idle_since: Option<Tick>,
+    draining: bool,
+    over: bool,
+    /// Begun outside of `decide`, to be handed out with it.
+    effects: Vec<Effect>,
+}
+
+/// What is being signed: a bind, or (without a candidate) another attempt for a slot.
+#[derive(Debug)]
+struct Signing {
+    candidate: Option<Candidate>,
+    attempt: Unsigned,
+}
+
+#[derive(Debug)]
+struct SignedItem {
+    /// `None` for another attempt of a slot.
+    candidate: Option<Candidate>,
+    attempt: NewAttempt,
+    cost: Amount,
+}
+
+/// An attempt but for hash and bytes.
+#[derive(Clone, Copy, Debug)]
+struct Unsigned {
+    nonce: Nonce,
+    ordinal: u16,
+    kind: crate::attempt::AttemptKind,
+    fees: crate::payload::Fees,
+    cost: Amount,
+}
+
+impl Unsigned {
+    fn with(self, signed: SignedTx) -> NewAttempt {
+        let Unsigned { nonce, ordinal, kind, fees, .. } = self;
+        NewAttempt { nonce, ordinal, kind, hash: signed.hash, raw: signed.raw, fees }
+    }
+}
+
+impl Lane {
+    /// A lane as the store has it. `cost_of` reads from signed bytes what they can take from the account.
+    pub fn restore(
+        lease: &Lease,
+        snapshot: LaneSnapshot,
+        setup: LaneSetup,
+        cost_of: impl Fn(&Bytes) -> Amount,
+        now: Tick,
+    ) -> Self {
+        let mut lane = Lane {
+            lease: lease.clone(),
+            setup,
+            cursor: snapshot.cursor,
+            regressed: snapshot.regressed,
+            slots: BTreeMap::new(),
+            unmined: BTreeSet::new(),
+            dirty: BTreeSet::new(),
+            by_hash: HashMap::new(),
+            line: Line::unseen(),
+            peek_limit: 0,
+            commands: snapshot.commands,
+            commands_done: HashSet::new(),
+            purse: Purse::default(),
+            signing: None,
+            sign_after: Tick::default(),
+            sign_failures: 0,
+            signed: Vec::new(),
+            writing: None,
+            write_after: Tick::default(),
+            write_failures: 0,
+            reports: Vec::new(),
+            protect: None,
+            broadcasting: false,
+            unreplicated: false,
+            database_time: (snapshot.now, now),
+            idle_since: None,
+            draining: false,
+            over: false,
+            effects: Vec::new(),
+        };
+        for slot in snapshot.slots {
+            let resubmit_at = slot.next_resubmit_at;
+            let mut open = OpenSlot::empty(slot.nonce, slot.kind);
+            open.sending = match resubmit_at {
+                Some(at) => Sending::Due { at: lane.tick_of(at), claim: true },
+                None => Sending::Due { at: now, claim: false },
+            };
+            lane.slots.insert(slot.nonce, open);
+        }
+        for attempt in snapshot.attempts {
+            lane.by_hash.insert(attempt.hash, attempt.nonce);
+            if let Some(slot) = lane.slots.get_mut(&attempt.nonce) {
+                let cost = cost_of(&attempt.raw);
+                slot.attempts.push(HeldAttempt { attempt, cost });
+            }
+        }
+        for tx in snapshot.bound {
+            if let Some(slot) = tx.state.nonce().and_then(|nonce| lane.slots.get_mut(&nonce)) {
+                slot.restore_intent(tx);
+            }
+        }
+        let (resubmit, now_is) = (lane.setup.resubmit_interval(), lane.database_time.0);
+        for slot in lane.slots.values_mut() {
+            slot.restore_sending(resubmit, now_is, now);
+        }
+        lane.unmined = lane.slots.values().filter(|slot| !slot.is_over()).map(|slot| slot.nonce).collect();
+        lane.dirty = lane.unmined.clone();
+        let watched: Vec<Watched> = lane.slots.values().flat_map(OpenSlot::watched).collect();
+        if !watched.is_empty() {
+            lane.effects.push(Effect::Watch(watched));
+        }
+        lane.check_slots_have_no_hole();
+        lane
+    }
+
+    /// Takes a fact in and says what to do next.
+    pub fn handle(&mut self, fact: Fact, now: Tick) -> Step {
+        match fact {
+            Fact::Woken => self.line.look = true,
+            Fact::Tick => {}
+            Fact::Drain => self.draining = true,
+            Fact::Peeked(answer) => self.peeked(answer),
+            Fact::Prepared(answers) => {
+                for (key, answer) in answers {
+                    match key {
+                        PrepareKey::Intent(id) => self.prepared(id, answer, now),
+                        PrepareKey::Slot(nonce) => self.prepared_remedy(nonce, answer, now),
+                    }
+                }
+            }
+            Fact::Signed(answers) => self.signed(answers, now),
+            Fact::Committed(outcome) => self.committed(outcome, now),
+            Fact::Sent(sent) => {
+                self.broadcasting = false;
+                for sent in sent {
+                    self.sent(sent, now);
+                }
+            }
+            Fact::Seen(sightings) => {
+                for sighting in sightings {
+                    self.seen(sighting, now);
+                }
+            }
+            Fact::Account(account) => self.account(account, now),
+        }
+        self.decide(now)
+    }
+
+    pub fn lease(&self) -> &Lease {
+        &self.lease
+    }
+
+    /// The cursor as the store has it.
+    pub fn cursor(&self) -> Option<&Cursor> {
+        self.cursor.as_ref()
+    }
+
+    /// How many nonces are bound and not consumed, by the rule of the policy.
+    pub fn in_flight(&self) -> usize {
+        match self.setup.policy.nonce.release {
+            ReleaseRule::Mined => self.unmined.len(),
+            ReleaseRule::Final => self.slots.values().filter(|slot| !slot.is_final()).count(),
+        }
+    }
+
+    fn peeked(&mut self, answer: Option<Peeked>) {
+        let Some(Peeked { queue, commands }) = answer else {
+            self.line.look_failed();
+            return;
+        };
+        let ours: HashSet<TxId> = self.ids_under_way().collect();
+        self.line.merge(queue, self.peek_limit as usize, |id| ours.contains(&id));
+        self.commands = commands.into_iter().filter(|command| !self.commands_done.contains(&command.id)).collect();
+    }
+
+    /// Intents that have left the queue, or are about to.
+    fn ids_under_way(&self) -> impl Iterator<Item = TxId> {
+        let slots = self.slots.values().filter_map(|slot| match slot.kind {
+            SlotKind::Intent(id) => Some(id),
+            _ => slot.tx.as_ref().map(|tx| tx.id),
+        });
+        let signing = self.signing.iter().flatten().filter_map(|item| Some(item.candidate.as_ref()?.tx.id));
+        let signed = self.signed.iter().filter_map(|item| Some(item.candidate.as_ref()?.tx.id));
+        let writing = self.writing.iter().flat_map(Writing::ids);
+        slots.chain(signing).chain(signed).chain(writing)
+    }
+
+    fn prepared(&mut self, id: TxId, answer: Result<Prepared, PrepareFailure>, now: Tick) {
+        let all_mined = self.unmined.is_empty() && self.binds_under_way() == 0;
+        let last_block = self.newest_inclusion();
+        let (retry, funds) = (now.saturating_add(self.setup.limits.prepare_retry), self.setup.policy.funds);
+        let Some(candidate) = self.line.find(id) else { return };
+        candidate.stage = match answer {
+            Ok(prepared) => Stage::Ready { prepared, at: now },
+            // An earlier transaction of ours may be what it needs (S19).
+            Err(PrepareFailure::Reverted { at, text }) if all_mined && Some(at.number) >= last_block => {
+                Stage::Doomed(FailReason::SimulationReverted, text)
+            }
+            Err(PrepareFailure::Reverted { .. } | PrepareFailure::Unavailable(_)) => Stage::Later(retry),
+            Err(PrepareFailure::Invalid(text)) => Stage::Doomed(FailReason::InvalidPayload, text),
+            Err(PrepareFailure::InsufficientFunds(text)) => match funds {
+                FundsPolicy::Fail => Stage::Doomed(FailReason::InsufficientFunds, text),
+                FundsPolicy::Wait => Stage::Later(retry),
+            },
+        };
+    }
+
+    fn newest_inclusion(&self) -> Option<u64> {
+        let block = |slot: &OpenSlot| match &slot.seen {
+            Seen::Mined(inclusion) | Seen::Final(inclusion) => Some(inclusion.block.number),
+            Seen::Nowhere | Seen::Unverified(_) => None,
+        };
+        self.slots.values().filter_map(block).max()
+    }
+
+    fn prepared_remedy(&mut self, nonce: Nonce, answer: Result<Prepared, PrepareFailure>, now: Tick) {
+        let retry = now.saturating_add(self.setup.limits.prepare_retry);
+        if let Some(slot) = self.slots.get_mut(&nonce) {
+            slot.remedy = answer.map_or(Remedy::Later(retry), Remedy::Ready);
+        }
+    }
+
+    fn sent(&mut self, sent: SentTx, now: Tick) {
+        let pace = self.pace();
+        let Some(slot) = self.slots.get_mut(&sent.nonce) else { return };
+        slot.sent(sent.outcome, now, &pace);
+        self.dirty.insert(sent.nonce);
+        let was_filler = slot.kind_of(sent.hash).is_some_and(|kind| !kind.carries_payload());
+        match sent.outcome {
+            // By whose transaction, the text does not prove: look for ours (S06).
+            SendOutcome::NonceTooLow => {
+                let watched = slot.hashes().map(|hash| Watched { hash, known: None, look_up: true }).collect();
+                self.effects.push(Effect::Watch(watched));
+                self.purse.read_soon();
+            }
+            SendOutcome::NonceTooHigh => {
+                for (_, lower) in self.slots.range_mut(..sent.nonce) {
+                    if !lower.is_mined() && matches!(lower.sending, Sending::Due { .. } | Sending::Rest) {
+                        lower.sending = Sending::Due { at: now, claim: false };
+                    }
+                }
+            }
+            SendOutcome::InsufficientFunds => self.purse.read_soon(),
+            SendOutcome::Rejected if was_filler => self.cannot_fill(&sent),
+            _ => {}
+        }
+        self.reports.push(SendReport { nonce: sent.nonce, hash: sent.hash, outcome: sent.outcome, text: sent.text });
+    }
+
+    fn seen(&mut self, sighting: Sighting, now: Tick) {
+        let (Sighting::StillMined { hash, .. }
+        | Sighting::Unmined { hash, .. }
+        | Sighting::Final { hash, .. }
+        | Sighting::NotFound { hash }
+        | Sighting::Mined(MinedTx { hash, .. })) = &sighting;
+        let Some(slot) = self.by_hash.get(hash).and_then(|nonce| self.slots.get_mut(nonce)) else { return };
+        match sighting {
+            Sighting::Mined(mined) => {
+                if slot.mined(mined) {
+                    self.line.try_again();
+                }
+            }
+            Sighting::StillMined { hash, block } => slot.still_mined(hash, block),
+            Sighting::Unmined { hash, block } => {
+                slot.unmined(hash, block, now);
+            }
+            Sighting::Final { hash, block } => slot.finalized(hash, block),
+            Sighting::NotFound { .. } => slot.missing = true,
+        }
+        let nonce = slot.nonce;
+        if slot.is_mined() {
+            self.unmined.remove(&nonce)
+        } else {
+            self.unmined.insert(nonce)
+        };
+        self.dirty.insert(nonce);
+    }
+
+    fn pace(&self) -> Pace {
+        Pace {
+            first: self.setup.limits.resend_first,
+            longest: self.setup.limits.resend_longest,
+            resubmit: self.setup.resubmit_interval(),
+        }
+    }
+
+    /// When the database's clock will show `at`, by ours.
+    fn tick_of(&self, at: Timestamp) -> Tick {
+        let (then, tick) = self.database_time;
+        let micros = u64::try_from(at.as_micros().saturating_sub(then.as_micros())).unwrap_or(0);
+        tick.saturating_add(std::time::Duration::from_micros(micros))
+    }
+
+    /// About what the database's clock shows now.
+    fn database_now(&self, now: Tick) -> Timestamp {
+        let (then, tick) = self.database_time;
+        then.saturating_add(now.saturating_since(tick))
+    }
+}
+
+impl OpenSlot {
+    fn empty(nonce: Nonce, kind: SlotKind) -> Self {
+        OpenSlot {
+            nonce,
+            kind,
+            attempts: Vec::new(),
+            tx: None,
+            seen: Seen::Nowhere,
+            sending: Sending::Rest,
+            failures: 0,
+            acknowledged: false,
+            short_of_funds: false,
+            rejected: false,
+            remedy: Remedy::None,
+            missing: false,
+            lost_looks: 0,
+        }
+    }
+
+    fn restore_intent(&mut self, tx: crate::managed_tx::ManagedTx) {
+        if let Some(bound) = tx.state.bound() {
+            if let Progress::Mined(inclusion) = &bound.progress {
+                self.seen = Seen::Unverified(inclusion.block);
+            }
+            self.short_of_funds = bound.progress == Progress::AwaitingFunds;
+        }
+        self.acknowledged = tx.state.name() != StateName::Allocated;
+        self.tx = Some(tx);
+    }
+
+    /// What was never sent, or never taken, goes out at once; what a node has taken waits for its resubmit.
+    fn restore_sending(&mut self, resubmit: Option<std::time::Duration>, database_now: Timestamp, now: Tick) {
+        let over = self.is_over();
+        let Some(wanted) = self.wanted() else {
+            self.sending = Sending::Rest;
+            return;
+        };
+        let never_taken = wanted.sends == 0 || !self.acknowledged;
+        let last_sent = wanted.last_sent_at;
+        self.sending = match (never_taken, resubmit, self.sending) {
+            _ if over || matches!(self.seen, Seen::Unverified(_)) => Sending::Rest,
+            (true, _, _) => Sending::Due { at: now, claim: false },
+            (false, None, _) => Sending::Rest,
+            (false, Some(_), Sending::Due { at, claim: true }) => Sending::Due { at, claim: true },
+            (false, Some(interval), _) => {
+                let due = last_sent.unwrap_or(database_now).saturating_add(interval);
+                let wait = due.as_micros().saturating_sub(database_now.as_micros());
+                let wait = std::time::Duration::from_micros(u64::try_from(wait).unwrap_or(0));
+                Sending::Due { at: now.saturating_add(wait), claim: true }
+            }
+        };
+    }
+
+    /// All its hashes, to be looked for after the lane was loaded.
+    fn watched(&self) -> Vec<Watched> {
+        let known = if let Seen::Unverified(block) = self.seen { Some(block) } else { None };
+        let mined = self.tx.as_ref().and_then(|tx| match tx.state.bound().map(|bound| &bound.progress) {
+            Some(Progress::Mined(inclusion)) => Some(inclusion.hash),
+            _ => None,
+        });
+        let watch = |hash| {
+            let known = known.filter(|_| mined == Some(hash));
+            Watched { hash, known, look_up: known.is_none() }
+        };
+        if self.is_over() { Vec::new() } else { self.hashes().map(watch).collect() }
+    }
+
+    fn hashes(&self) -> impl Iterator<Item = B256> {
+        self.attempts.iter().map(|held| held.attempt.hash)
+    }
+}

@@ -1,0 +1,275 @@
+//! One bound nonce that is not closed yet: what the ledger holds, what the chain shows, what is to be sent.
+
+use std::time::Duration;
+
+use alloy_primitives::B256;
+
+use crate::amount::Amount;
+use crate::attempt::{Attempt, AttemptKind, NewAttempt, SendOutcome};
+use crate::block::{BlockRef, Inclusion};
+use crate::managed_tx::ManagedTx;
+use crate::nonce::Nonce;
+use crate::slot::SlotKind;
+use crate::state::{CancelReason, Progress, StateName, Wish};
+use crate::time::{Tick, Timestamp};
+use crate::transition::Transition;
+
+use super::fact::{MinedTx, Prepared};
+
+#[derive(Debug)]
+pub(super) struct OpenSlot {
+    pub(super) nonce: Nonce,
+    pub(super) kind: SlotKind,
+    pub(super) attempts: Vec<HeldAttempt>,
+    /// The intent, while it is open.
+    pub(super) tx: Option<ManagedTx>,
+    pub(super) seen: Seen,
+    pub(super) sending: Sending,
+    /// Sends in a row that brought no acknowledgement.
+    pub(super) failures: u32,
+    pub(super) acknowledged: bool,
+    pub(super) short_of_funds: bool,
+    /// What it wants is refused for good, on every node.
+    pub(super) rejected: bool,
+    pub(super) remedy: Remedy,
+    /// Looked up by every hash, and nobody knew one.
+    pub(super) missing: bool,
+    /// How often it was missing while its nonce was used up, finally.
+    pub(super) lost_looks: u32,
+}
+
+#[derive(Debug)]
+pub(super) struct HeldAttempt {
+    pub(super) attempt: Attempt,
+    pub(super) cost: Amount,
+}
+
+/// What the chain shows of the slot, by any of its hashes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Seen {
+    Nowhere,
+    /// The ledger says that it was in this block; nobody has compared it with the chain since the lane was loaded.
+    Unverified(BlockRef),
+    Mined(Inclusion),
+    Final(Inclusion),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Sending {
+    /// Nothing is to be sent.
+    Rest,
+    /// To be sent at this time; with a claim in the ledger first, if it is a resubmit.
+    Due {
+        at: Tick,
+        claim: bool,
+    },
+    /// The claim is being written.
+    Claiming,
+    UnderWay,
+}
+
+/// The way to another attempt at the same nonce.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Remedy {
+    None,
+    Asked,
+    Later(Tick),
+    Ready(Prepared),
+    /// Being signed, or signed and not yet durable.
+    UnderWay,
+}
+
+impl OpenSlot {
+    pub(super) fn is_final(&self) -> bool {
+        matches!(self.seen, Seen::Final(_))
+    }
+
+    pub(super) fn is_mined(&self) -> bool {
+        matches!(self.seen, Seen::Mined(_) | Seen::Final(_))
+    }
+
+    /// The most that it can still take from the account.
+    pub(super) fn cost(&self) -> Amount {
+        self.attempts.iter().map(|held| held.cost).max().unwrap_or(Amount::ZERO)
+    }
+
+    pub(super) fn wish(&self) -> Wish {
+        self.tx.as_ref().and_then(|tx| tx.state.bound()).map_or(Wish::Deliver, |bound| bound.wish)
+    }
+
+    /// Does it want to be consumed without effect?
+    pub(super) fn wants_nothing(&self) -> bool {
+        matches!(self.wish(), Wish::Cancel(_)) || self.kind == SlotKind::Fill
+    }
+
+    /// What it wants on chain now, in its newest and so dearest form.
+    pub(super) fn wanted(&self) -> Option<&Attempt> {
+        let carries = !self.wants_nothing();
+        let fits = |held: &&HeldAttempt| held.attempt.kind.carries_payload() == carries;
+        let newest = self.attempts.iter().rev().find(fits);
+        newest.or(self.attempts.last()).map(|held| &held.attempt)
+    }
+
+    /// Is there an attempt for what it wants, or must one be made?
+    pub(super) fn needs_another(&self) -> bool {
+        let carries = !self.wants_nothing();
+        let has_it = self.attempts.iter().any(|held| held.attempt.kind.carries_payload() == carries);
+        !self.is_mined() && !has_it && !matches!(self.kind, SlotKind::Reservation | SlotKind::Foreign)
+    }
+
+    pub(super) fn next_ordinal(&self) -> u16 {
+        self.attempts.last().map_or(0, |held| held.attempt.ordinal.saturating_add(1))
+    }
+
+    pub(super) fn hold(&mut self, new: &NewAttempt, cost: Amount, at: Timestamp) {
+        let attempt = Attempt {
+            nonce: new.nonce,
+            ordinal: new.ordinal,
+            kind: new.kind,
+            hash: new.hash,
+            raw: new.raw.clone(),
+            fees: new.fees,
+            created_at: at,
+            sends: 0,
+            last_sent_at: None,
+            last_outcome: None,
+        };
+        self.attempts.push(HeldAttempt { attempt, cost });
+    }
+
+    pub(super) fn kind_of(&self, hash: B256) -> Option<AttemptKind> {
+        let held = self.attempts.iter().find(|held| held.attempt.hash == hash)?;
+        Some(held.attempt.kind)
+    }
+
+    /// True if that changes anything.
+    pub(super) fn mined(&mut self, mined: MinedTx) -> bool {
+        let Some(kind) = self.kind_of(mined.hash) else { return false };
+        // What is final stays; the watcher tells apart what lies below (R09).
+        if self.is_final() {
+            return false;
+        }
+        let MinedTx { hash, block, execution, gas_used, effective_gas_price } = mined;
+        let seen = Seen::Mined(Inclusion { hash, kind, block, execution, gas_used, effective_gas_price });
+        let changed = self.seen != seen;
+        self.seen = seen;
+        self.sending = Sending::Rest;
+        changed
+    }
+
+    pub(super) fn still_mined(&mut self, hash: B256, block: BlockRef) {
+        let Some(bound) = self.tx.as_ref().and_then(|tx| tx.state.bound()) else { return };
+        if let (Seen::Unverified(at), Progress::Mined(inclusion)) = (&self.seen, &bound.progress)
+            && *at == block
+            && inclusion.hash == hash
+        {
+            self.seen = Seen::Mined(inclusion.clone());
+            self.sending = Sending::Rest;
+        }
+    }
+
+    /// True if it was in that block: then what it wants goes out again.
+    pub(super) fn unmined(&mut self, hash: B256, block: BlockRef, now: Tick) -> bool {
+        let was_there = match &self.seen {
+            Seen::Mined(inclusion) => inclusion.hash == hash && inclusion.block == block,
+            Seen::Unverified(at) => *at == block,
+            Seen::Nowhere | Seen::Final(_) => false,
+        };
+        if was_there {
+            self.seen = Seen::Nowhere;
+            self.missing = false;
+            self.sending = Sending::Due { at: now, claim: false };
+        }
+        was_there
+    }
+
+    pub(super) fn finalized(&mut self, hash: B256, block: BlockRef) {
+        if let Seen::Mined(inclusion) = &self.seen
+            && inclusion.hash == hash
+            && inclusion.block == block
+        {
+            self.seen = Seen::Final(inclusion.clone());
+        }
+    }
+
+    /// What one send says about the slot, and when to send again.
+    pub(super) fn sent(&mut self, outcome: SendOutcome, now: Tick, pace: &Pace) {
+        let taken = matches!(outcome, SendOutcome::Accepted | SendOutcome::AlreadyKnown);
+        self.acknowledged |= taken;
+        self.short_of_funds = outcome == SendOutcome::InsufficientFunds;
+        self.rejected = outcome == SendOutcome::Rejected;
+        self.failures = if taken { 0 } else { self.failures.saturating_add(1) };
+        if self.is_mined() {
+            self.sending = Sending::Rest;
+        } else if taken {
+            self.sending = match pace.resubmit {
+                Some(interval) => Sending::Due { at: now.saturating_add(interval), claim: true },
+                None => Sending::Rest,
+            };
+        } else {
+            self.sending = Sending::Due { at: now.saturating_add(pace.after_failures(self.failures)), claim: false };
+        }
+    }
+
+    /// The way from what the ledger holds to what the chain and the nodes say, one legal step after another.
+    pub(super) fn due_transitions(&self, may_end: bool) -> Vec<Transition> {
+        let Some(tx) = &self.tx else { return Vec::new() };
+        let Some(bound) = tx.state.bound() else { return Vec::new() };
+        let mut steps = Vec::new();
+        let held = if let Progress::Mined(inclusion) = &bound.progress { Some(inclusion) } else { None };
+        match &self.seen {
+            Seen::Unverified(_) => {}
+            Seen::Mined(inclusion) | Seen::Final(inclusion) => {
+                if held != Some(inclusion) {
+                    steps.extend(held.map(|_| Transition::Unmine));
+                    steps.push(Transition::Mine(inclusion.clone()));
+                }
+                if self.is_final() && may_end {
+                    steps.push(Transition::Settle);
+                }
+            }
+            Seen::Nowhere => {
+                steps.extend(held.map(|_| Transition::Unmine));
+                let waits = bound.progress == Progress::AwaitingFunds;
+                if self.short_of_funds && !waits {
+                    steps.push(Transition::AwaitFunds);
+                }
+                if !self.short_of_funds && waits && self.acknowledged {
+                    steps.push(Transition::Funded);
+                }
+                if self.acknowledged && tx.state.name() == StateName::Allocated {
+                    steps.push(Transition::Acknowledge);
+                }
+                if self.rejected && matches!(bound.wish, Wish::Deliver | Wish::Replace) {
+                    steps.push(Transition::WantCancel(CancelReason::Rejected));
+                }
+            }
+        }
+        steps
+    }
+
+    /// Is there nothing left to happen to it?
+    pub(super) fn is_over(&self) -> bool {
+        match self.kind {
+            SlotKind::Intent(_) => self.tx.is_none(),
+            SlotKind::Fill | SlotKind::Reservation => self.is_final() && self.tx.is_none(),
+            SlotKind::Foreign => true,
+        }
+    }
+}
+
+/// How long to wait before the next try.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pace {
+    pub(super) first: Duration,
+    pub(super) longest: Duration,
+    pub(super) resubmit: Option<Duration>,
+}
+
+impl Pace {
+    /// Twice as long after each failure.
+    pub(super) fn after_failures(&self, failures: u32) -> Duration {
+        let doublings = failures.saturating_sub(1).min(16);
+        self.first.saturating_mul(1 << doublings).min(self.longest)
+    }
+}

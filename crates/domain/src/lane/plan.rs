@@ -1,0 +1,384 @@
+//! What to begin next: everything that is possible now and not under way.
+
+use crate::amount::Amount;
+use crate::attempt::AttemptKind;
+use crate::cursor::Cursor;
+use crate::nonce::Nonce;
+use crate::payload::{EvmCall, Fees};
+use crate::plan::{SignedTx, TxPlan, worst_cost};
+use crate::policy::FundsPolicy;
+use crate::slot::SlotKind;
+use crate::state::FailReason;
+use crate::text::NodeText;
+use crate::time::Tick;
+
+use super::effect::{Effect, Outgoing, PrepareRequest, SignRequest, Step};
+use super::fact::{PrepareKey, SignFailure};
+use super::line::{Candidate, Stage};
+use super::open_slot::{OpenSlot, Remedy, Sending};
+use super::{Lane, SignedItem, Signing, Unsigned};
+
+impl Lane {
+    pub(super) fn decide(&mut self, now: Tick) -> Step {
+        let mut step = Step { effects: std::mem::take(&mut self.effects), wake_at: None };
+        if self.over {
+            return step;
+        }
+        self.plan_account(now, &mut step);
+        self.plan_peek(now, &mut step);
+        self.plan_prepare(now, &mut step);
+        self.plan_sign(now, &mut step);
+        self.plan_commit(now, &mut step);
+        self.plan_broadcast(now, &mut step);
+        self.plan_end(now, &mut step);
+        step
+    }
+
+    /// Nothing more is to be begun for what has no nonce yet.
+    fn may_bind(&self) -> bool {
+        let open = self.cursor.as_ref().is_some_and(|cursor| !cursor.is_protected() && !cursor.paused);
+        let pausing = self.commands.iter().any(|c| matches!(c.kind, crate::command::CommandKind::Pause));
+        open && !pausing
+            && !self.regressed
+            && !self.draining
+            && self.protect.is_none()
+            && self.purse.account.is_some()
+            && self.purse.ahead == 0
+    }
+
+    /// How many more nonces may be bound now.
+    fn free(&self) -> usize {
+        if !self.may_bind() {
+            return 0;
+        }
+        let window = usize::from(self.setup.policy.nonce.max_in_flight);
+        let planned = self.binds_under_way();
+        let room = self.setup.limits.open_slots.saturating_sub(self.slots.len() + planned);
+        window.saturating_sub(self.in_flight() + planned).min(room)
+    }
+
+    /// Nonces that are taken in memory, and not yet durable.
+    pub(super) fn binds_under_way(&self) -> usize {
+        let signing = self.signing.iter().flatten().filter(|item| item.candidate.is_some()).count();
+        let signed = self.signed.iter().filter(|item| item.candidate.is_some()).count();
+        let writing = self.writing.as_ref().map_or(0, |writing| writing.binds());
+        signing + signed + writing
+    }
+
+    fn plan_account(&mut self, now: Tick, step: &mut Step) {
+        let has_work = !self.slots.is_empty() || !self.line.waiting.is_empty() || self.cursor.is_none();
+        if !has_work || self.draining {
+            return;
+        }
+        if self.purse.is_due(now) {
+            let planned = self.signed.iter().map(|item| item.cost);
+            let signing = self.signing.iter().flatten().map(|item| item.attempt.cost);
+            let writing = self.writing.iter().flat_map(|writing| writing.costs());
+            let open = self.unmined.iter().filter_map(|nonce| self.slots.get(nonce)).map(OpenSlot::cost);
+            let total = open
+                .chain(planned)
+                .chain(signing)
+                .chain(writing)
+                .fold(Amount::ZERO, |sum, cost| Amount::new(sum.get().saturating_add(cost.get())));
+            self.purse.begin(total);
+            step.effects.push(Effect::ReadAccount);
+        } else if let Some(at) = self.purse.next_read() {
+            step.wake(at);
+        }
+    }
+
+    fn plan_peek(&mut self, now: Tick, step: &mut Step) {
+        if self.line.peeking || self.draining {
+            return;
+        }
+        let again_at = self.line.looked_at.saturating_add(self.setup.limits.look_interval);
+        let low = self.line.more && self.line.waiting.len() < self.free().max(1);
+        let retry_at = self.line.looked_at.saturating_add(self.setup.limits.retry);
+        // A look that failed is repeated, but not at once.
+        let wanted = self.line.look && (!self.line.failed || now >= retry_at);
+        if wanted || low || now >= again_at {
+            let window = u32::from(self.setup.policy.nonce.max_in_flight);
+            let batch = u32::try_from(self.setup.limits.batch).unwrap_or(u32::MAX);
+            self.peek_limit = window.saturating_mul(2).clamp(8, batch.max(8));
+            self.line.begin_look(now);
+            step.effects.push(Effect::Peek { limit: self.peek_limit });
+        } else {
+            step.wake(if self.line.look { retry_at.min(again_at) } else { again_at });
+        }
+    }
+
+    fn plan_prepare(&mut self, now: Tick, step: &mut Step) {
+        let free = self.free();
+        let database_now = self.database_now(now);
+        let price_age = self.setup.limits.price_age;
+        let mut requests = Vec::new();
+        let mut next_try: Option<Tick> = None;
+        let mut front = self.line.waiting.iter_mut().filter(|c| !matches!(c.stage, Stage::Doomed(..)));
+        for candidate in front.by_ref().take(free) {
+            if candidate.tx.intent.valid_until().is_some_and(|until| until <= database_now) {
+                candidate.stage = Stage::Doomed(FailReason::Expired, NodeText::new("it was not sent in time"));
+                continue;
+            }
+            match candidate.stage {
+                Stage::Later(at) if at <= now => candidate.stage = Stage::Waiting,
+                Stage::Later(at) => next_try = Some(next_try.map_or(at, |other| other.min(at))),
+                // A price that was decided by the caller does not grow old.
+                Stage::Ready { at, .. } if candidate.decided().is_none() && now.saturating_since(at) > price_age => {
+                    candidate.stage = Stage::Waiting;
+                }
+                _ => {}
+            }
+            if matches!(candidate.stage, Stage::Waiting) {
+                candidate.stage = prepare(candidate, now, &mut requests);
+            }
+        }
+        for nonce in &self.unmined {
+            let Some(slot) = self.slots.get_mut(nonce) else { continue };
+            let due = match slot.remedy {
+                Remedy::None => slot.needs_another(),
+                Remedy::Later(at) if at <= now => true,
+                Remedy::Later(at) => {
+                    next_try = Some(next_try.map_or(at, |other| other.min(at)));
+                    false
+                }
+                Remedy::Asked | Remedy::Ready(_) | Remedy::UnderWay => false,
+            };
+            if due {
+                slot.remedy = Remedy::Asked;
+                let call = EvmCall { to: self.lease.submitter().evm_address(), ..EvmCall::default() };
+                let speed = slot.tx.as_ref().map_or(crate::intent::Speed::Standard, |tx| tx.intent.speed());
+                requests.push(PrepareRequest { key: PrepareKey::Slot(*nonce), call, speed });
+            }
+        }
+        if let Some(at) = next_try {
+            step.wake(at);
+        }
+        if !requests.is_empty() {
+            step.effects.push(Effect::Prepare(requests));
+        }
+    }
+
+    fn plan_sign(&mut self, now: Tick, step: &mut Step) {
+        if self.signing.is_some() || self.draining {
+            return;
+        }
+        if now < self.sign_after {
+            step.wake(self.sign_after);
+            return;
+        }
+        let mut items = self.remedies_to_sign();
+        if let Some(cursor) = self.cursor.clone() {
+            self.binds_to_sign(&cursor, &mut items);
+        }
+        if self.purse.is_short {
+            self.purse.read_by(now.saturating_add(self.setup.limits.prepare_retry));
+            self.purse.next_read().into_iter().for_each(|at| step.wake(at));
+        }
+        if items.is_empty() {
+            return;
+        }
+        let (signing, requests): (Vec<_>, Vec<_>) = items.into_iter().unzip();
+        self.signing = Some(signing);
+        step.effects.push(Effect::Sign(requests));
+    }
+
+    fn binds_to_sign(&mut self, cursor: &Cursor, items: &mut Vec<(Signing, SignRequest)>) {
+        let mut free = self.free().min(self.setup.limits.batch.saturating_sub(self.signed.len()));
+        let mut bytes = 0_usize;
+        let first = cursor.next_nonce.get().saturating_add(self.binds_under_way() as u64);
+        let mut next = Nonce::new(first).ok();
+        while free > 0
+            && let Some(nonce) = next
+        {
+            let index = self.line.waiting.iter().position(|c| !matches!(c.stage, Stage::Doomed(..)));
+            let Some(index) = index else { return };
+            let Some(candidate) = self.line.waiting.get_mut(index) else { return };
+            let Stage::Ready { prepared, .. } = candidate.stage else { return };
+            let Some(call) = candidate.call().cloned() else { return };
+            bytes = bytes.saturating_add(call.data.len());
+            if bytes > self.setup.limits.batch_bytes && !items.is_empty() {
+                return;
+            }
+            let cost = worst_cost(call.value, prepared.gas_limit, prepared.fees);
+            if !self.purse.spend(cost) {
+                if self.setup.policy.funds == FundsPolicy::Fail && self.purse.is_fresh && self.unmined.is_empty() {
+                    let text = format!("it may cost {cost}, and the account has {}", self.purse.budget);
+                    candidate.stage = Stage::Doomed(FailReason::InsufficientFunds, NodeText::new(&text));
+                    continue;
+                }
+                return;
+            }
+            let Some(candidate) = self.line.take(index) else { return };
+            let attempt = Unsigned { nonce, ordinal: 0, kind: AttemptKind::Original, fees: prepared.fees, cost };
+            let request = self.request(attempt, call, prepared.gas_limit);
+            items.push((Signing { candidate: Some(candidate), attempt }, request));
+            next = nonce.next().ok();
+            free -= 1;
+        }
+    }
+
+    fn remedies_to_sign(&mut self) -> Vec<(Signing, SignRequest)> {
+        let mut items = Vec::new();
+        let ready: Vec<Nonce> = self.unmined.iter().copied().collect();
+        for nonce in ready {
+            let Some(slot) = self.slots.get_mut(&nonce) else { continue };
+            let Remedy::Ready(prepared) = slot.remedy else { continue };
+            slot.remedy = Remedy::UnderWay;
+            let kind = if slot.kind == SlotKind::Fill { AttemptKind::Fill } else { AttemptKind::Cancel };
+            let fees = slot.attempts.iter().fold(prepared.fees, |fees, held| dearer(fees, held.attempt.fees));
+            let cost = worst_cost(Amount::ZERO, prepared.gas_limit, fees);
+            let attempt = Unsigned { nonce, ordinal: slot.next_ordinal(), kind, fees, cost };
+            let call = EvmCall { to: self.lease.submitter().evm_address(), ..EvmCall::default() };
+            let request = self.request(attempt, call, prepared.gas_limit);
+            items.push((Signing { candidate: None, attempt }, request));
+        }
+        items
+    }
+
+    fn request(&self, attempt: Unsigned, call: EvmCall, gas_limit: u64) -> SignRequest {
+        let submitter = self.lease.submitter().clone();
+        SignRequest {
+            kind: attempt.kind,
+            plan: TxPlan { submitter, nonce: attempt.nonce, call, gas_limit, fees: attempt.fees },
+        }
+    }
+
+    /// Nonces are given in order, so what stands behind one that could not be signed is dropped, unsent, and planned anew.
+    pub(super) fn signed(&mut self, answers: Vec<Result<SignedTx, SignFailure>>, now: Tick) {
+        let mut back = Vec::new();
+        let mut failed = false;
+        let mut answers = answers.into_iter();
+        for Signing { candidate, attempt } in self.signing.take().unwrap_or_default() {
+            let nothing = || Err(SignFailure::Unavailable(NodeText::new("the signer gave no answer")));
+            let answer = answers.next().unwrap_or_else(nothing);
+            if let Err(SignFailure::Refused(text) | SignFailure::Unavailable(text)) = &answer {
+                self.effects.push(Effect::Notice { nonce: Some(attempt.nonce), text: text.clone() });
+            }
+            match (candidate, answer) {
+                (Some(candidate), Ok(_)) if failed => back.push(candidate),
+                (candidate, Ok(signed)) => {
+                    self.signed.push(SignedItem { candidate, attempt: attempt.with(signed), cost: attempt.cost });
+                }
+                (None, Err(_)) => {
+                    let retry = now.saturating_add(self.setup.limits.resend_first);
+                    if let Some(slot) = self.slots.get_mut(&attempt.nonce) {
+                        slot.remedy = Remedy::Later(retry);
+                    }
+                }
+                (Some(mut candidate), Err(failure)) => {
+                    failed = true;
+                    if let SignFailure::Refused(text) = failure {
+                        candidate.stage = Stage::Doomed(FailReason::InvalidPayload, text);
+                    }
+                    back.push(candidate);
+                }
+            }
+        }
+        for candidate in back {
+            self.line.put_back(candidate);
+        }
+        self.sign_failures = if failed { self.sign_failures.saturating_add(1) } else { 0 };
+        if failed {
+            self.sign_after = now.saturating_add(self.pace().after_failures(self.sign_failures));
+            self.purse.read_soon();
+        }
+    }
+
+    fn plan_broadcast(&mut self, now: Tick, step: &mut Step) {
+        if self.broadcasting || self.unreplicated || self.draining {
+            return;
+        }
+        let mut outgoing = Vec::new();
+        let mut sending = Vec::new();
+        for nonce in &self.unmined {
+            let Some(slot) = self.slots.get(nonce) else { continue };
+            match slot.sending {
+                Sending::Due { at, claim: false } if at <= now => {
+                    // What it no longer wants is not sent again while what it wants is being made.
+                    let Some(wanted) = slot.wanted().filter(|_| !slot.needs_another()) else { continue };
+                    let tx = SignedTx { hash: wanted.hash, raw: wanted.raw.clone() };
+                    outgoing.push(Outgoing { nonce: *nonce, tx });
+                    sending.push(*nonce);
+                    if outgoing.len() >= self.setup.limits.batch {
+                        break;
+                    }
+                }
+                Sending::Due { at, .. } if at > now => step.wake(at),
+                Sending::Due { .. } | Sending::Rest | Sending::Claiming | Sending::UnderWay => {}
+            }
+        }
+        for nonce in sending {
+            if let Some(slot) = self.slots.get_mut(&nonce) {
+                slot.sending = Sending::UnderWay;
+            }
+        }
+        if !outgoing.is_empty() {
+            self.broadcasting = true;
+            step.effects.push(Effect::Broadcast(outgoing));
+        }
+    }
+
+    fn plan_end(&mut self, now: Tick, step: &mut Step) {
+        let busy = self.writing.is_some() || self.broadcasting || self.signing.is_some() || !self.reports.is_empty();
+        if self.draining {
+            if !busy {
+                self.over = true;
+                step.effects.push(Effect::Release);
+            }
+            return;
+        }
+        let line = &self.line;
+        let in_line = !line.waiting.is_empty() || line.look || line.more;
+        let idle = !busy && !in_line && self.slots.is_empty() && self.commands.is_empty() && self.protect.is_none();
+        if !idle || self.regressed || self.purse.is_reading() {
+            self.idle_since = None;
+            return;
+        }
+        let since = *self.idle_since.get_or_insert(now);
+        let over_at = since.saturating_add(self.setup.limits.idle_linger);
+        if self.line.peeking {
+            // Its answer decides.
+        } else if now >= over_at {
+            self.over = true;
+            step.effects.push(Effect::Release);
+        } else {
+            step.wake(over_at);
+        }
+    }
+}
+
+impl Step {
+    pub(super) fn wake(&mut self, at: Tick) {
+        self.wake_at = Some(self.wake_at.map_or(at, |other| other.min(at)));
+    }
+}
+
+/// The first stage of a candidate: decided by the caller, or asked for.
+fn prepare(candidate: &Candidate, now: Tick, requests: &mut Vec<PrepareRequest>) -> Stage {
+    if let Some(prepared) = candidate.decided() {
+        return Stage::Ready { prepared, at: now };
+    }
+    let Some(call) = candidate.call() else {
+        return Stage::Doomed(FailReason::InvalidPayload, NodeText::new("this node lends no nonces yet"));
+    };
+    let key = PrepareKey::Intent(candidate.tx.id);
+    requests.push(PrepareRequest { key, call: call.clone(), speed: candidate.tx.intent.speed() });
+    Stage::Asked
+}
+
+/// At least `fees`, and by enough above `sent` that every node takes it for a replacement: an eighth more, rounded up. The
+/// kind of price stays that of `fees`.
+fn dearer(fees: Fees, sent: Fees) -> Fees {
+    let above = |price: u128| price.saturating_add(price.div_ceil(8)).max(price.saturating_add(1));
+    let (sent_max, sent_tip) = match sent {
+        Fees::Legacy { gas_price } => (gas_price, gas_price),
+        Fees::Eip1559 { max_fee, max_priority_fee } => (max_fee, max_priority_fee),
+    };
+    match fees {
+        Fees::Legacy { gas_price } => Fees::Legacy { gas_price: gas_price.max(above(sent_max)) },
+        Fees::Eip1559 { max_fee, max_priority_fee } => {
+            let max_priority_fee = max_priority_fee.max(above(sent_tip));
+            Fees::Eip1559 { max_fee: max_fee.max(above(sent_max)).max(max_priority_fee), max_priority_fee }
+        }
+    }
+}

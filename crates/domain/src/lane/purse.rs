@@ -1,0 +1,87 @@
+//! What the account can pay for.
+//!
+//! The budget is the balance less the worst case of everything that was unmined when the balance was asked for, less what
+//! was planned since. What was mined in between is counted twice until the next look, never not at all (S18).
+
+use crate::amount::Amount;
+use crate::time::Tick;
+
+use super::fact::AccountFacts;
+
+#[derive(Debug, Default)]
+pub(super) struct Purse {
+    /// The newest answer.
+    pub(super) account: Option<AccountFacts>,
+    pub(super) budget: Amount,
+    reading: Option<Reading>,
+    next_read: Tick,
+    /// Something was too dear for the budget.
+    pub(super) is_short: bool,
+    /// Nothing was taken out since the newest answer.
+    pub(super) is_fresh: bool,
+    /// Looks in a row at which the chain was ahead of the ledger.
+    pub(super) ahead: u32,
+}
+
+#[derive(Debug)]
+struct Reading {
+    open_cost: Amount,
+    spent_since: Amount,
+}
+
+impl Purse {
+    pub(super) fn read_soon(&mut self) {
+        self.next_read = Tick::default();
+    }
+
+    pub(super) fn read_at(&mut self, at: Tick) {
+        self.next_read = at;
+    }
+
+    pub(super) fn is_due(&self, now: Tick) -> bool {
+        self.reading.is_none() && self.next_read <= now
+    }
+
+    /// Sooner than planned.
+    pub(super) fn read_by(&mut self, at: Tick) {
+        self.next_read = self.next_read.min(at);
+    }
+
+    pub(super) fn next_read(&self) -> Option<Tick> {
+        self.reading.is_none().then_some(self.next_read)
+    }
+
+    pub(super) fn is_reading(&self) -> bool {
+        self.reading.is_some()
+    }
+
+    pub(super) fn begin(&mut self, open_cost: Amount) {
+        self.reading = Some(Reading { open_cost, spent_since: Amount::ZERO });
+    }
+
+    pub(super) fn answer(&mut self, account: Option<AccountFacts>, next_read: Tick) {
+        let Some(Reading { open_cost, spent_since }) = self.reading.take() else { return };
+        self.next_read = next_read;
+        if let Some(account) = account {
+            let left = account.balance.get().saturating_sub(open_cost.get()).saturating_sub(spent_since.get());
+            self.budget = Amount::new(left);
+            self.account = Some(account);
+            self.is_short = false;
+            self.is_fresh = spent_since == Amount::ZERO;
+        }
+    }
+
+    /// Takes a worst case out of the budget, if it is there.
+    pub(super) fn spend(&mut self, cost: Amount) -> bool {
+        let Some(left) = self.budget.get().checked_sub(cost.get()) else {
+            self.is_short = true;
+            return false;
+        };
+        self.budget = Amount::new(left);
+        self.is_fresh = false;
+        if let Some(reading) = &mut self.reading {
+            reading.spent_since = Amount::new(reading.spent_since.get().saturating_add(cost.get()));
+        }
+        true
+    }
+}

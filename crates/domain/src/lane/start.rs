@@ -1,0 +1,141 @@
+//! Where a new lane begins, and what stops one: the ledger compared with the chain's counts (P7).
+
+use crate::cursor::{Cursor, ProtectCode, Protection};
+use crate::nonce::Nonce;
+use crate::policy::StartFrom;
+use crate::text::NodeText;
+use crate::time::Tick;
+
+use super::effect::{Effect, Watched};
+use super::fact::{AccountFacts, SentTx};
+use super::open_slot::Seen;
+use super::{Lane, LaneSetup};
+
+/// Looks in a row at which the chain must be ahead before the lane stops.
+const LOOKS_BEFORE_PROTECT: u32 = 2;
+
+impl Lane {
+    pub(super) fn account(&mut self, account: Option<AccountFacts>, now: Tick) {
+        let limits = &self.setup.limits;
+        let pause = if account.is_some() { limits.account_interval } else { limits.prepare_retry };
+        self.purse.answer(account, now.saturating_add(pause));
+        let Some(account) = account else { return };
+        self.line.try_again();
+        match self.cursor.clone() {
+            None => self.begin(account, now),
+            Some(cursor) => self.compare(&cursor, account, now),
+        }
+    }
+
+    /// A lane that has never written anything.
+    fn begin(&mut self, account: AccountFacts, now: Tick) {
+        let count = account.latest;
+        match self.setup.policy.nonce.start_from {
+            StartFrom::Nonce(start) if count == start => self.cursor = Some(Cursor::starting_at(start)),
+            StartFrom::Nonce(start) if count > start => {
+                let text = format!(
+                    "the account has sent {count} transactions already, and the lane is to start at {start}; \
+                     set start_from = \"chain\" to go on from there"
+                );
+                self.want_protect(ProtectCode::HistoryWithoutStart, &text);
+            }
+            StartFrom::Nonce(start) => {
+                let text =
+                    format!("the lane is to start at {start}, but the account has sent only {count} transactions");
+                self.want_protect(ProtectCode::MissingSlot, &text);
+            }
+            StartFrom::Chain if account.pending == count && account.finalized == Some(count) => {
+                self.cursor = Some(Cursor::starting_at(count));
+            }
+            // Something of the account is still under way; its count is not settled yet.
+            StartFrom::Chain => self.purse.read_at(now.saturating_add(self.setup.limits.prepare_retry)),
+        }
+    }
+
+    fn compare(&mut self, cursor: &Cursor, account: AccountFacts, now: Tick) {
+        let next = cursor.next_nonce;
+        if let Some(finalized) = account.finalized {
+            if finalized > next {
+                let text = format!("the account's final count is {finalized}, but the ledger knows of {next}");
+                self.want_protect(ProtectCode::ExternalNonce, &text);
+            }
+            if finalized < cursor.final_nonce {
+                let text = format!("the account's final count was {} and is {finalized} now", cursor.final_nonce);
+                self.want_protect(ProtectCode::ChainRegressed, &text);
+            }
+            self.look_for_lost_slots(finalized, now);
+        }
+        let ahead = account.pending.max(account.latest);
+        self.purse.ahead = if ahead > next { self.purse.ahead.saturating_add(1) } else { 0 };
+        if self.purse.ahead >= LOOKS_BEFORE_PROTECT {
+            let text = format!("the account's count with pending ones is {ahead}, but the ledger knows of {next}");
+            self.want_protect(ProtectCode::PendingAhead, &text);
+        } else if self.purse.ahead > 0 {
+            self.purse.read_at(now.saturating_add(self.setup.limits.prepare_retry));
+        }
+    }
+
+    /// Slots whose nonce is used up, finally, while none of our hashes was seen. Each is looked up again by hash; when that
+    /// finds nothing twice, the lane stops. Only an operator, or a scan without a hole, says that it is lost (P4).
+    fn look_for_lost_slots(&mut self, finalized: Nonce, now: Tick) {
+        let mut watched = Vec::new();
+        let mut lost = None;
+        for nonce in self.unmined.range(..finalized) {
+            let Some(slot) = self.slots.get_mut(nonce) else { continue };
+            if slot.seen != Seen::Nowhere {
+                continue;
+            }
+            if std::mem::take(&mut slot.missing) {
+                slot.lost_looks = slot.lost_looks.saturating_add(1);
+            }
+            if slot.lost_looks >= LOOKS_BEFORE_PROTECT {
+                lost = lost.or(Some(*nonce));
+            }
+            watched.extend(slot.hashes().map(|hash| Watched { hash, known: None, look_up: true }));
+        }
+        if let Some(nonce) = lost {
+            let text = format!("nonce {nonce} is used up at a final block, and none of our hashes is known there");
+            self.want_protect(ProtectCode::ForeignTransaction, &text);
+        }
+        if !watched.is_empty() {
+            self.effects.push(Effect::Watch(watched));
+            self.purse.read_at(now.saturating_add(self.setup.limits.prepare_retry));
+        }
+    }
+
+    pub(super) fn cannot_fill(&mut self, sent: &SentTx) {
+        let text = format!("nonce {} cannot even be filled: {}", sent.nonce, sent.text);
+        self.want_protect(ProtectCode::CannotFill, &text);
+    }
+
+    pub(super) fn check_slots_have_no_hole(&mut self) {
+        let Some(cursor) = &self.cursor else { return };
+        let mut expected = cursor.open_nonce.get();
+        for nonce in self.slots.keys() {
+            if nonce.get() != expected {
+                break;
+            }
+            expected += 1;
+        }
+        if expected != cursor.next_nonce.get() {
+            let text = format!("nonce {expected} is below the cursor and has no slot");
+            self.want_protect(ProtectCode::MissingSlot, &text);
+        }
+    }
+
+    /// With the next commit; a lane that is stopped already says why only once.
+    pub(super) fn want_protect(&mut self, code: ProtectCode, text: &str) {
+        let cursor = self.cursor.get_or_insert_with(|| Cursor::starting_at(first_nonce(&self.setup)));
+        if !cursor.is_protected() && self.protect.is_none() {
+            self.protect = Some(Protection { code, detail: NodeText::new(text) });
+        }
+    }
+}
+
+/// Where the cursor of a lane stands that never began.
+pub(super) fn first_nonce(setup: &LaneSetup) -> Nonce {
+    match setup.policy.nonce.start_from {
+        StartFrom::Nonce(start) => start,
+        StartFrom::Chain => Nonce::ZERO,
+    }
+}

@@ -1,0 +1,382 @@
+//! The one commit under way: what goes into it, and what becomes of it.
+
+use std::collections::HashSet;
+
+use crate::amount::Amount;
+use crate::attempt::SendReport;
+use crate::command::{CommandId, CommandKind};
+use crate::cursor::{Cursor, ProtectCode, Protection};
+use crate::id::TxId;
+use crate::lane_commit::{CommitError, LaneCommit};
+use crate::managed_tx::ManagedTx;
+use crate::nonce::Nonce;
+use crate::slot::SlotKind;
+use crate::text::NodeText;
+use crate::time::{Tick, Timestamp};
+use crate::transition::{IllegalTransition, Transition};
+
+use super::effect::{Effect, Step, Watched};
+use super::fact::CommitOutcome;
+use super::line::{Candidate, Stage};
+use super::open_slot::{OpenSlot, Remedy, Sending};
+use super::start::first_nonce;
+use super::{Lane, SignedItem};
+
+/// What was handed to the store, kept until it has answered: to be taken for true, or to be planned again.
+#[derive(Debug, Default)]
+pub(super) struct Writing {
+    cursor: Option<Cursor>,
+    /// Intents of slots, as they will be.
+    changed: Vec<(Nonce, ManagedTx)>,
+    doomed: Vec<Candidate>,
+    items: Vec<SignedItem>,
+    reports: Vec<SendReport>,
+    claims: Vec<Nonce>,
+    commands: Vec<CommandId>,
+    protect: Option<Protection>,
+    acknowledges_regression: bool,
+}
+
+impl Writing {
+    pub(super) fn binds(&self) -> usize {
+        self.items.iter().filter(|item| item.candidate.is_some()).count()
+    }
+
+    pub(super) fn costs(&self) -> impl Iterator<Item = Amount> {
+        self.items.iter().map(|item| item.cost)
+    }
+
+    pub(super) fn ids(&self) -> impl Iterator<Item = TxId> {
+        let binds = self.items.iter().filter_map(|item| Some(item.candidate.as_ref()?.tx.id));
+        binds.chain(self.doomed.iter().map(|candidate| candidate.tx.id))
+    }
+}
+
+impl Lane {
+    pub(super) fn plan_commit(&mut self, now: Tick, step: &mut Step) {
+        if self.writing.is_some() {
+            return;
+        }
+        if now < self.write_after {
+            step.wake(self.write_after);
+            return;
+        }
+        let mut commit = LaneCommit::new(&self.lease);
+        let mut writing = Writing::default();
+        let filled = if self.regressed {
+            self.acknowledge_regression(&mut commit, &mut writing)
+        } else {
+            self.fill_commit(now, &mut commit, &mut writing, step)
+        };
+        if let Err(error) = filled {
+            // A defect of ours, not of the data: nothing of this commit is written, and people are told.
+            step.effects.push(Effect::Notice { nonce: None, text: NodeText::new(&format!("cannot write: {error}")) });
+            self.give_back(writing);
+            self.write_after = now.saturating_add(self.setup.limits.resend_longest);
+            step.wake(self.write_after);
+            return;
+        }
+        if commit.is_empty() {
+            self.give_back(writing);
+            return;
+        }
+        writing.cursor = commit.cursor().map(|change| change.to().clone());
+        self.writing = Some(writing);
+        step.effects.push(Effect::Commit(Box::new(commit)));
+    }
+
+    fn acknowledge_regression(&mut self, commit: &mut LaneCommit, writing: &mut Writing) -> Result<(), CommitError> {
+        let cursor = self.cursor.get_or_insert_with(|| Cursor::starting_at(first_nonce(&self.setup)));
+        let detail =
+            NodeText::new("the database lost commits, or was restored; what was sent since has to be reconciled");
+        commit.protect(cursor, Protection { code: ProtectCode::StoreRegressed, detail })?;
+        writing.acknowledges_regression = true;
+        Ok(())
+    }
+
+    fn fill_commit(
+        &mut self,
+        now: Tick,
+        commit: &mut LaneCommit,
+        writing: &mut Writing,
+        step: &mut Step,
+    ) -> Result<(), CommitError> {
+        self.write_changes(commit, writing)?;
+        self.write_doomed(commit, writing)?;
+        for report in self.reports.drain(..) {
+            commit.report(report.clone());
+            writing.reports.push(report);
+        }
+        let Some(cursor) = self.cursor.clone() else { return Ok(()) };
+        self.write_commands(&cursor, commit, writing)?;
+        if let Some(protection) = self.protect.take() {
+            commit.protect(&cursor, protection.clone())?;
+            writing.protect = Some(protection);
+        }
+        self.write_signed(&cursor, commit, writing)?;
+        self.write_claims(now, commit, writing, step);
+        self.write_closed(&cursor, commit, writing)?;
+        let waits_for_standby = self.unreplicated && now >= self.write_after;
+        if waits_for_standby && commit.is_empty() {
+            // Nothing to say; but only a commit that is replicated lets the sends go out.
+            commit.set_in_flight(&cursor, !self.slots.is_empty())?;
+        }
+        if commit.cursor().is_some()
+            && let Some(account) = self.purse.account
+            && let Some(finalized) = account.finalized
+            && finalized >= cursor.final_nonce
+            && finalized <= cursor.next_nonce
+        {
+            commit.observe_counts(&cursor, account.latest, finalized)?;
+        }
+        Ok(())
+    }
+
+    fn write_changes(&mut self, commit: &mut LaneCommit, writing: &mut Writing) -> Result<(), IllegalTransition> {
+        let may_end = self.cursor.as_ref().is_some_and(|cursor| !cursor.state.is_store_regressed());
+        for nonce in &self.dirty {
+            let Some(slot) = self.slots.get(nonce) else { continue };
+            let steps = slot.due_transitions(may_end);
+            let Some(mut tx) = slot.tx.clone().filter(|_| !steps.is_empty()) else { continue };
+            for transition in steps {
+                apply(&mut tx, transition, commit)?;
+            }
+            writing.changed.push((*nonce, tx));
+        }
+        self.dirty.clear();
+        Ok(())
+    }
+
+    fn write_doomed(&mut self, commit: &mut LaneCommit, writing: &mut Writing) -> Result<(), IllegalTransition> {
+        if !self.line.has_doomed() || self.cursor.as_ref().is_some_and(|cursor| cursor.state.is_store_regressed()) {
+            return Ok(());
+        }
+        for candidate in self.line.take_doomed() {
+            if let Stage::Doomed(reason, text) = &candidate.stage {
+                commit.change(candidate.tx.change(Transition::FailInQueue(*reason, text.clone()))?);
+            }
+            writing.doomed.push(candidate);
+        }
+        Ok(())
+    }
+
+    fn write_commands(
+        &mut self,
+        cursor: &Cursor,
+        commit: &mut LaneCommit,
+        writing: &mut Writing,
+    ) -> Result<(), CommitError> {
+        let mut paused = cursor.paused;
+        for command in &self.commands {
+            let wanted = match command.kind {
+                CommandKind::Pause => Some(true),
+                CommandKind::Resume => Some(false),
+                _ => None,
+            };
+            let result = match wanted {
+                None => "not served by this version",
+                Some(wanted) if wanted == paused => "it was so already",
+                Some(wanted) => {
+                    commit.set_paused(cursor, wanted, command.issued_by.clone())?;
+                    paused = wanted;
+                    "done"
+                }
+            };
+            commit.command_done(command.id, NodeText::new(result));
+            writing.commands.push(command.id);
+        }
+        Ok(())
+    }
+
+    /// Binds, and other attempts of slots. A lane that stops, or is paused, in this very commit binds nothing.
+    fn write_signed(
+        &mut self,
+        cursor: &Cursor,
+        commit: &mut LaneCommit,
+        writing: &mut Writing,
+    ) -> Result<(), CommitError> {
+        let binds = {
+            let to = commit.cursor().map_or(cursor, |change| change.to());
+            !to.is_protected() && !to.paused && !self.draining
+        };
+        for item in std::mem::take(&mut self.signed) {
+            match &item.candidate {
+                Some(candidate) if binds => {
+                    commit.bind(cursor, &candidate.tx, item.attempt.clone())?;
+                    writing.items.push(item);
+                }
+                Some(_) => self.unplan(item),
+                None => {
+                    commit.attempt(item.attempt.clone());
+                    writing.items.push(item);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Signed bytes are dropped unsent, and no nonce was used: the intent is in line again.
+    fn unplan(&mut self, item: SignedItem) {
+        if let Some(mut candidate) = item.candidate {
+            candidate.stage = Stage::Waiting;
+            self.line.put_back(candidate);
+        }
+        self.purse.read_soon();
+    }
+
+    fn write_claims(&mut self, now: Tick, commit: &mut LaneCommit, writing: &mut Writing, step: &mut Step) {
+        let Some(interval) = self.setup.resubmit_interval() else { return };
+        if self.draining {
+            return;
+        }
+        for nonce in &self.unmined {
+            let Some(slot) = self.slots.get_mut(nonce) else { continue };
+            match slot.sending {
+                Sending::Due { at, claim: true } if at <= now => {
+                    commit.claim_resubmit(*nonce, interval);
+                    slot.sending = Sending::Claiming;
+                    writing.claims.push(*nonce);
+                }
+                Sending::Due { at, claim: true } => step.wake(at),
+                _ => {}
+            }
+        }
+    }
+
+    /// Closes the lowest slots that have ended, or end with this commit.
+    fn write_closed(&mut self, cursor: &Cursor, commit: &mut LaneCommit, writing: &Writing) -> Result<(), CommitError> {
+        let ended: HashSet<Nonce> =
+            writing.changed.iter().filter(|(_, tx)| tx.state.name().is_terminal()).map(|(nonce, _)| *nonce).collect();
+        let mut open = cursor.open_nonce;
+        for (nonce, slot) in &self.slots {
+            if *nonce != open || !(slot.is_over() || ended.contains(nonce)) {
+                break;
+            }
+            open = nonce.next()?;
+        }
+        if open > cursor.open_nonce {
+            commit.close_below(cursor, open)?;
+            let next = commit.cursor().map_or(cursor.next_nonce, |change| change.to().next_nonce);
+            commit.set_in_flight(cursor, open < next)?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn committed(&mut self, outcome: CommitOutcome, now: Tick) {
+        let Some(writing) = self.writing.take() else { return };
+        match outcome {
+            CommitOutcome::Done { at, replicated } => {
+                self.write_failures = 0;
+                self.write_after = if replicated { now } else { now.saturating_add(self.setup.limits.retry) };
+                self.unreplicated = !replicated;
+                self.database_time = (at, now);
+                self.take_for_true(writing, at, now);
+            }
+            CommitOutcome::NotWritten => {
+                self.write_failures = self.write_failures.saturating_add(1);
+                let pause = self.setup.limits.retry.saturating_mul(1 << self.write_failures.min(4));
+                self.write_after = now.saturating_add(pause);
+                self.give_back(writing);
+            }
+        }
+    }
+
+    fn take_for_true(&mut self, writing: Writing, at: Timestamp, now: Tick) {
+        if writing.acknowledges_regression {
+            self.regressed = false;
+        }
+        if let Some(cursor) = writing.cursor {
+            self.cursor = Some(cursor);
+        }
+        self.commands_done.extend(writing.commands.iter().copied());
+        self.commands.retain(|command| !writing.commands.contains(&command.id));
+        for (nonce, mut tx) in writing.changed {
+            tx.updated_at = at;
+            if let Some(slot) = self.slots.get_mut(&nonce) {
+                slot.tx = Some(tx).filter(|tx| !tx.state.name().is_terminal());
+            }
+            self.dirty.insert(nonce);
+        }
+        let mut watched = Vec::new();
+        for SignedItem { candidate, attempt, cost } in writing.items {
+            let nonce = attempt.nonce;
+            watched.push(Watched { hash: attempt.hash, known: None, look_up: false });
+            self.by_hash.insert(attempt.hash, nonce);
+            if let Some(Candidate { mut tx, .. }) = candidate {
+                let mut slot = OpenSlot::empty(nonce, SlotKind::Intent(tx.id));
+                if let Ok(state) = tx.state.apply(Transition::Bind(nonce)) {
+                    tx = ManagedTx { state, version: tx.version.saturating_add(1), updated_at: at, ..tx };
+                }
+                slot.tx = Some(tx);
+                self.slots.insert(nonce, slot);
+                self.unmined.insert(nonce);
+            }
+            if let Some(slot) = self.slots.get_mut(&nonce) {
+                slot.hold(&attempt, cost, at);
+                slot.remedy = Remedy::None;
+                slot.sending = Sending::Due { at: now, claim: false };
+            }
+            self.dirty.insert(nonce);
+        }
+        for nonce in writing.claims {
+            if let Some(slot) = self.slots.get_mut(&nonce)
+                && slot.sending == Sending::Claiming
+            {
+                slot.sending = Sending::Due { at: now, claim: false };
+            }
+        }
+        // Registered before the first send, which is planned after this.
+        if !watched.is_empty() {
+            self.effects.push(Effect::Watch(watched));
+        }
+        self.close();
+    }
+
+    fn close(&mut self) {
+        let Some(open) = self.cursor.as_ref().map(|cursor| cursor.open_nonce) else { return };
+        let still_open = self.slots.split_off(&open);
+        let closed = std::mem::replace(&mut self.slots, still_open);
+        let hashes: Vec<_> = closed.values().flat_map(OpenSlot::hashes).collect();
+        for hash in &hashes {
+            self.by_hash.remove(hash);
+        }
+        for nonce in closed.keys() {
+            self.unmined.remove(nonce);
+            self.dirty.remove(nonce);
+        }
+        if !hashes.is_empty() {
+            self.effects.push(Effect::Unwatch(hashes));
+        }
+    }
+
+    /// Nothing was written: everything is as it was, and is planned again.
+    fn give_back(&mut self, writing: Writing) {
+        self.dirty.extend(writing.changed.iter().map(|(nonce, _)| *nonce));
+        for candidate in writing.doomed {
+            self.line.put_back(candidate);
+        }
+        let mut items = writing.items;
+        items.append(&mut self.signed);
+        self.signed = items;
+        let mut reports = writing.reports;
+        reports.append(&mut self.reports);
+        self.reports = reports;
+        for nonce in writing.claims {
+            if let Some(slot) = self.slots.get_mut(&nonce)
+                && slot.sending == Sending::Claiming
+            {
+                slot.sending = Sending::Due { at: Tick::default(), claim: true };
+            }
+        }
+        if self.protect.is_none() {
+            self.protect = writing.protect;
+        }
+    }
+}
+
+fn apply(tx: &mut ManagedTx, transition: Transition, commit: &mut LaneCommit) -> Result<(), IllegalTransition> {
+    let change = tx.change(transition)?;
+    tx.apply(&change, tx.updated_at);
+    commit.change(change);
+    Ok(())
+}

@@ -1,12 +1,13 @@
-//! Looking for work: the front of a queue, and lanes that nobody looks after. Neither costs more with a longer backlog.
+//! Looking for work: the front of a queue, commands, and lanes that nobody looks after. None costs more with a longer backlog.
 
 use std::collections::HashMap;
 
-use gapless_domain::{ManagedTx, SubmitterId};
-use gapless_store::StoreError;
+use gapless_domain::{Command, ManagedTx, SubmitterId};
 use gapless_store::codec::submitter;
+use gapless_store::{MAX_OPEN_COMMANDS, StoreError};
+use tokio_postgres::Row;
 
-use crate::rows::{TX_COLUMNS, get, managed_tx};
+use crate::rows::{TX_COLUMNS, command, get, managed_tx};
 use crate::store::PgStore;
 
 /// Walks the open index from one submitter to the next, not from one row to the next.
@@ -28,6 +29,13 @@ const LANES: &str = "
     WHERE u.submitter IS NOT NULL
       AND NOT EXISTS (SELECT FROM submitter_lease l WHERE l.submitter = u.submitter AND l.expires_at > clock_timestamp())
     ORDER BY u.submitter LIMIT $2";
+
+const COMMANDS: &str = "
+    SELECT w.place, c.* FROM unnest($1::text[]) WITH ORDINALITY AS w (submitter, place)
+    CROSS JOIN LATERAL (
+        SELECT c.id, c.submitter, c.body::text AS body, c.issued_by, c.issued_at FROM lane_command c
+        WHERE c.submitter = w.submitter AND c.done_at IS NULL ORDER BY c.id LIMIT $2
+    ) AS c ORDER BY w.place, c.id";
 
 pub(crate) async fn lanes_with_work(
     store: &PgStore,
@@ -60,9 +68,29 @@ pub(crate) async fn peek_queues(
     let wanted: Vec<i64> = lanes.iter().map(|(_, wanted)| i64::from(*wanted)).collect();
     let rows =
         store.with_session("peeking", async |session| session.client().query(&sql, &[&ids, &wanted]).await).await?;
-    let mut queues: HashMap<i64, Vec<ManagedTx>> = HashMap::new();
-    for row in &rows {
-        queues.entry(get(row, "place")?).or_default().push(managed_tx(row)?);
+    by_place(&rows, lanes.len(), |row| Ok(managed_tx(row)?))
+}
+
+pub(crate) async fn open_commands(store: &PgStore, lanes: &[SubmitterId]) -> Result<Vec<Vec<Command>>, StoreError> {
+    let ids: Vec<&str> = lanes.iter().map(SubmitterId::as_str).collect();
+    let rows = store
+        .with_session("reading open commands", async |session| {
+            let statement = session.prepared(COMMANDS).await?;
+            session.client().query(&statement, &[&ids, &i64::from(MAX_OPEN_COMMANDS)]).await
+        })
+        .await?;
+    by_place(&rows, lanes.len(), |row| Ok(command(row)?))
+}
+
+/// The rows of each place of the question, which counts from 1.
+fn by_place<T>(
+    rows: &[Row],
+    places: usize,
+    read: impl Fn(&Row) -> Result<T, StoreError>,
+) -> Result<Vec<Vec<T>>, StoreError> {
+    let mut found: HashMap<i64, Vec<T>> = HashMap::new();
+    for row in rows {
+        found.entry(get(row, "place")?).or_default().push(read(row)?);
     }
-    Ok((1..).take(lanes.len()).map(|place| queues.remove(&place).unwrap_or_default()).collect())
+    Ok((1..).take(places).map(|place| found.remove(&place).unwrap_or_default()).collect())
 }

@@ -1,8 +1,8 @@
 //! Reads of intents and queues.
 
-use gapless_domain::{Attempt, CommandId, CommandStatus, ManagedTx, NodeText, RequestId, SubmitterId, TxId};
-use gapless_store::TxFilter;
+use gapless_domain::{Attempt, Command, CommandId, CommandStatus, ManagedTx, NodeText, RequestId, SubmitterId, TxId};
 use gapless_store::codec::{signed, submitter};
+use gapless_store::{MAX_OPEN_COMMANDS, TxFilter};
 
 use crate::archive;
 use crate::error::Failure;
@@ -16,6 +16,18 @@ pub(crate) fn peek_queues(reading: &Reading<'_>, lanes: &[(SubmitterId, u32)]) -
         rows::all(reading.sql.prepare_cached(&sql)?, (lane.as_str(), limit), rows::managed_tx)
     };
     lanes.iter().map(peek).collect()
+}
+
+/// A statement for each lane: there is no way to a server that several would have to go.
+pub(crate) fn open_commands(reading: &Reading<'_>, lanes: &[SubmitterId]) -> Result<Vec<Vec<Command>>, Failure> {
+    let open = |lane: &SubmitterId| {
+        let statement = reading.sql.prepare_cached(
+            "SELECT id, submitter, body, issued_by, issued_at FROM lane_command INDEXED BY lane_command_open
+             WHERE submitter = ?1 AND done_at IS NULL ORDER BY id LIMIT ?2",
+        )?;
+        rows::all(statement, (lane.as_str(), MAX_OPEN_COMMANDS), rows::command)
+    };
+    lanes.iter().map(open).collect()
 }
 
 /// Jumps from lane to lane through the indexes of open work (a loose index scan), so that the sweep costs as much as there

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use gapless_domain::{
-    Attempt, ChainId, CommandId, CommandStatus, Event, EventPosition, Head, LaneCommit, Lease, ManagedTx, NewCommand,
-    OwnerId, RequestId, SubmitterId, TxId,
+    Attempt, ChainId, Command, CommandId, CommandStatus, Event, EventPosition, Head, LaneCommit, Lease, ManagedTx,
+    NewCommand, OwnerId, RequestId, SubmitterId, TxId,
 };
 use gapless_store::{
     Accepted, Acquired, CancelVerdict, Committed, HeadVerdict, Loaded, NewIntent, NewSubmitter, Renewal, Store,
@@ -131,6 +131,11 @@ impl Store for SqliteStore {
     async fn peek_queues(&self, lanes: &[(SubmitterId, u32)]) -> Result<Vec<Vec<ManagedTx>>, StoreError> {
         let lanes = lanes.to_vec();
         self.room.read(move |reading| read::peek_queues(reading, &lanes)).await
+    }
+
+    async fn open_commands(&self, lanes: &[SubmitterId]) -> Result<Vec<Vec<Command>>, StoreError> {
+        let lanes = lanes.to_vec();
+        self.room.read(move |reading| read::open_commands(reading, &lanes)).await
     }
 
     async fn lanes_with_work(&self, after: Option<&SubmitterId>, limit: u32) -> Result<Vec<SubmitterId>, StoreError> {

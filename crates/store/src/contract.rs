@@ -5,13 +5,16 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use gapless_domain::{
-    Attempt, ChainId, CommandId, CommandStatus, Event, EventPosition, Head, LaneCommit, Lease, ManagedTx, NewCommand,
-    OwnerId, RequestId, StateName, SubmitterId, TxId,
+    Attempt, ChainId, Command, CommandId, CommandStatus, Event, EventPosition, Head, LaneCommit, Lease, ManagedTx,
+    NewCommand, OwnerId, RequestId, StateName, SubmitterId, TxId,
 };
 
 use crate::error::StoreError;
 use crate::verdict::{Accepted, Acquired, CancelVerdict, Committed, HeadVerdict, Loaded, Renewal};
 use crate::wake::Wakeups;
+
+/// How many commands of one lane are handed out at once.
+pub const MAX_OPEN_COMMANDS: u32 = 100;
 
 /// What keeps the ledger. A handle belongs to one process ([`Store::owner`]); many handles share one database.
 ///
@@ -79,6 +82,11 @@ pub trait Store: Send + Sync + fmt::Debug {
 
     /// The first intents in line: QUEUED in order of acceptance, up to the number given for each lane.
     async fn peek_queues(&self, lanes: &[(SubmitterId, u32)]) -> Result<Vec<Vec<ManagedTx>>, StoreError>;
+
+    /// Commands that wait to be executed, oldest first, up to [`MAX_OPEN_COMMANDS`] for each lane: the rest come when these are
+    /// done. Whoever holds a lane asks this when it is woken. Needs no lease, so what it shows may be done by a commit that
+    /// is under way.
+    async fn open_commands(&self, lanes: &[SubmitterId]) -> Result<Vec<Vec<Command>>, StoreError>;
 
     /// The sweep: lanes with queued or open work, or a command, that nobody holds a lease of; at most `limit` of them, with
     /// submitters in order, beginning after `after`.

@@ -20,7 +20,7 @@ mod verdict;
 mod wake;
 
 pub use clock::{DatabaseClock, ManualClock};
-pub use contract::{NewIntent, NewSubmitter, Store, TxFilter};
+pub use contract::{MAX_OPEN_COMMANDS, NewIntent, NewSubmitter, Store, TxFilter};
 pub use error::StoreError;
 pub use gapless_domain::LaneSnapshot;
 pub use migration::{Migration, Pending, pending};

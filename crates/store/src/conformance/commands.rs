@@ -1,10 +1,11 @@
 //! Commands: written by any node, executed by the lane's owner.
 
-use gapless_domain::{Bytes, CommandId, CommandKind, CommandStatus, Fees, LockOwner, NewCommand, SubmitterId};
+use gapless_domain::{Bytes, Command, CommandId, CommandKind, CommandStatus, Fees, LockOwner, NewCommand, SubmitterId};
 
 use super::Harness;
 use super::accept::woken;
 use super::fixtures::*;
+use crate::contract::MAX_OPEN_COMMANDS;
 use crate::verdict::CommitVerdict;
 
 fn command(lane: &SubmitterId, kind: CommandKind) -> NewCommand {
@@ -86,6 +87,35 @@ pub(super) async fn what_became_of_a_command_can_be_read(h: &dyn Harness) {
     let found = b.commands(&asked).await.unwrap();
     assert_eq!(found, [open.clone(), None, done("paused"), open, done(""), None]);
     assert_eq!(b.commands(&[]).await.unwrap(), []);
+}
+
+/// A lane that is held asks without loading itself anew, and so may everybody else.
+pub(super) async fn open_commands_are_handed_out_oldest_first_up_to_the_limit(h: &dyn Harness) {
+    let (a, b) = (h.node("a").await, h.node("b").await);
+    let (many, few, idle) = (lane(&a, 1).await, lane(&a, 2).await, lane(&a, 3).await);
+    let (limit, total) = (MAX_OPEN_COMMANDS as usize, MAX_OPEN_COMMANDS as usize + 5);
+    let mut put = vec![command(&many, CommandKind::Pause); total];
+    put.insert(1, command(&few, CommandKind::Cancel { tx_id: fresh_id() }));
+    let mut ids = b.put_commands(&put).await.unwrap();
+    let other = ids.remove(1);
+    let ids_of = |commands: &[Command]| commands.iter().map(|command| command.id).collect::<Vec<_>>();
+
+    let asked = [few.clone(), submitter(4), many.clone(), idle, many.clone()];
+    let found = b.open_commands(&asked).await.unwrap();
+    assert_eq!(found.iter().map(Vec::len).collect::<Vec<_>>(), [1, 0, limit, 0, limit]);
+    assert_eq!((ids_of(&found[0]), ids_of(&found[2])), (vec![other], ids[..limit].to_vec()));
+    assert_eq!(found[2], found[4]);
+    assert_eq!(found[0], view(&a, &few).await.lane.commands, "as its owner finds it");
+    assert_eq!(found[0][0].kind, put[1].kind);
+
+    commit_done(&a, &many, |commit| {
+        for id in &ids[..limit] {
+            commit.command_done(*id, text("done"));
+        }
+    })
+    .await;
+    assert_eq!(ids_of(&a.open_commands(&[many]).await.unwrap()[0]), ids[limit..]);
+    assert_eq!(a.open_commands(&[]).await.unwrap(), Vec::<Vec<Command>>::new());
 }
 
 pub(super) async fn putting_a_command_wakes_the_other_nodes(h: &dyn Harness) {

@@ -128,6 +128,7 @@ macro_rules! for_each_case {
                 commands_wait_for_their_lane_oldest_first
                 a_command_that_is_done_is_gone
                 what_became_of_a_command_can_be_read
+                open_commands_are_handed_out_oldest_first_up_to_the_limit
                 putting_a_command_wakes_the_other_nodes
             }
             queue {

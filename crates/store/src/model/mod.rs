@@ -22,8 +22,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use gapless_domain::{
-    Attempt, ChainId, CommandId, CommandStatus, Event, EventPosition, Head, LaneCommit, Lease, LeaseTerms, ManagedTx,
-    NewCommand, OwnerId, RequestId, SubmitterId, TxId,
+    Attempt, ChainId, Command, CommandId, CommandStatus, Event, EventPosition, Head, LaneCommit, Lease, LeaseTerms,
+    ManagedTx, NewCommand, OwnerId, RequestId, SubmitterId, TxId,
 };
 
 use crate::clock::DatabaseClock;
@@ -179,6 +179,10 @@ impl Store for ModelStore {
 
     async fn peek_queues(&self, lanes: &[(SubmitterId, u32)]) -> Result<Vec<Vec<ManagedTx>>, StoreError> {
         Ok(self.run(|tables, _| lanes.iter().map(|(lane, limit)| tables.peek(lane, *limit)).collect()))
+    }
+
+    async fn open_commands(&self, lanes: &[SubmitterId]) -> Result<Vec<Vec<Command>>, StoreError> {
+        Ok(self.run(|tables, _| lanes.iter().map(|lane| tables.open_commands(lane)).collect()))
     }
 
     async fn lanes_with_work(&self, after: Option<&SubmitterId>, limit: u32) -> Result<Vec<SubmitterId>, StoreError> {

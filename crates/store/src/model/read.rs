@@ -3,12 +3,12 @@
 use std::ops::Bound as Edge;
 
 use gapless_domain::{
-    Attempt, ChainId, CommandId, CommandStatus, Head, LaneSnapshot, Lease, ManagedTx, Nonce, Reservation,
+    Attempt, ChainId, Command, CommandId, CommandStatus, Head, LaneSnapshot, Lease, ManagedTx, Nonce, Reservation,
     ReservationStatus, SlotKind, SubmitterId, TxId,
 };
 
 use super::tables::{Call, Lane, Tables};
-use crate::contract::TxFilter;
+use crate::contract::{MAX_OPEN_COMMANDS, TxFilter};
 use crate::verdict::{HeadVerdict, Loaded};
 
 impl Tables {
@@ -42,6 +42,11 @@ impl Tables {
     pub(super) fn peek(&self, submitter: &SubmitterId, limit: u32) -> Vec<ManagedTx> {
         let ids = self.lanes.get(submitter).into_iter().flat_map(|lane| lane.queue.values());
         ids.filter_map(|id| self.txs.get(id)).take(limit as usize).cloned().collect()
+    }
+
+    pub(super) fn open_commands(&self, submitter: &SubmitterId) -> Vec<Command> {
+        let commands = self.lanes.get(submitter).into_iter().flat_map(|lane| lane.commands.values());
+        commands.take(MAX_OPEN_COMMANDS as usize).cloned().collect()
     }
 
     pub(super) fn lanes_with_work(&self, call: &Call<'_>, after: Option<&SubmitterId>, limit: u32) -> Vec<SubmitterId> {

@@ -1,1 +1,23 @@
-//! EVM chains for Gapless, by alloy: endpoints, fees, signers.
+//! EVM chains for Gapless: endpoints, what they say, fees, transactions and the keys that sign them.
+//!
+//! - [`EvmChain`] implements the contract of `gapless-chain`. It is made from [`EvmChainOptions`] and a list of [`Signer`]s, and
+//!   making it needs no node to be there.
+//! - [`EndpointUrl`] is where a node is reached; it shows nobody more than host and port.
+//! - `rpc` carries JSON-RPC over HTTP and WebSocket: batches, time-outs, bounds. It judges nothing.
+//! - `endpoint` knows one node: whether it is of this chain, how it is, what it can do. `endpoints` chooses among them.
+//! - `broadcast` makes one answer of many. `fees` makes a quote of a fee history. `transaction` encodes plans and checks what
+//!   came back from a signer.
+//! - `signer` has the keys: [`LocalSigner`] from memory, the environment, a mnemonic or a [`Keystore`] file.
+//!
+//! Architecture invariant: nothing in here chooses a nonce, bumps a price or decides what an answer means for a lane. Every
+//! failure of a node goes through the one classifier of `gapless-chain`. Keys and URLs are never shown.
+
+mod options;
+mod signer;
+mod transaction;
+mod url;
+
+pub use options::{ConnectError, EvmChainOptions, SendTo};
+pub use signer::{KeyError, Keystore, KeystoreEntry, KeystoreError, LocalSigner, MnemonicOptions, Secret, SecretError, Signer, SignerError};
+pub use transaction::UnsignedTx;
+pub use url::{EndpointUrl, UrlError};

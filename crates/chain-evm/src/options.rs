@@ -1,0 +1,103 @@
+//! What an EVM chain is made from.
+
+use std::time::Duration;
+
+use gapless_chain::Overrides;
+use gapless_domain::{ChainId, SubmitterId};
+
+use crate::url::EndpointUrl;
+
+/// How to reach a chain. Prices and gas factors are policies and stand elsewhere.
+#[derive(Clone, Debug)]
+pub struct EvmChainOptions {
+    pub id: ChainId,
+    /// `http`, `https`, `ws` or `wss`; a WebSocket endpoint also tells of new heads. The first are preferred among equals.
+    pub rpc: Vec<EndpointUrl>,
+    /// For one request, from asking for its place to the end of its answer.
+    pub rpc_timeout: Duration,
+    /// HTTP requests under way at once, for each endpoint. A batch is one request.
+    pub rpc_max_in_flight: usize,
+    /// Calls in one JSON-RPC batch. Endpoints that refuse so many get fewer.
+    pub batch_max: usize,
+    pub send_to: SendTo,
+    /// The operator's own patterns for error texts.
+    pub overrides: Overrides,
+}
+
+/// How many endpoints a transaction is given to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SendTo {
+    #[default]
+    All,
+    /// The best so many.
+    Best(usize),
+}
+
+impl EvmChainOptions {
+    pub const MAX_ENDPOINTS: usize = 32;
+    pub const MAX_IN_FLIGHT: usize = 10_000;
+    pub const MAX_BATCH: usize = 1_000;
+    pub const MAX_TIMEOUT: Duration = Duration::from_secs(600);
+
+    /// The defaults, for one chain and its endpoints.
+    pub fn new(id: ChainId, rpc: Vec<EndpointUrl>) -> Self {
+        EvmChainOptions {
+            id,
+            rpc,
+            rpc_timeout: Duration::from_secs(10),
+            rpc_max_in_flight: 100,
+            batch_max: 100,
+            send_to: SendTo::All,
+            overrides: Overrides::default(),
+        }
+    }
+
+    /// Whether an [`EvmChain`](crate::EvmChain) can be made from these.
+    pub fn validate(&self) -> Result<(), ConnectError> {
+        if self.id.evm_number().is_none() {
+            return Err(ConnectError::NotEvm(self.id.clone()));
+        }
+        if self.rpc.is_empty() || self.rpc.len() > Self::MAX_ENDPOINTS {
+            return Err(ConnectError::Endpoints(self.rpc.len()));
+        }
+        if self.rpc_timeout.is_zero() || self.rpc_timeout > Self::MAX_TIMEOUT {
+            return Err(ConnectError::Timeout);
+        }
+        if !(1..=Self::MAX_IN_FLIGHT).contains(&self.rpc_max_in_flight) {
+            return Err(ConnectError::InFlight);
+        }
+        if !(1..=Self::MAX_BATCH).contains(&self.batch_max) {
+            return Err(ConnectError::Batch);
+        }
+        if self.send_to == SendTo::Best(0) {
+            return Err(ConnectError::SendToNobody);
+        }
+        Ok(())
+    }
+}
+
+/// Why a chain cannot be made. Nodes that are away are no reason.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ConnectError {
+    #[error("{0} is no EVM chain")]
+    NotEvm(ChainId),
+    #[error("a chain has 1 to {max} endpoints, not {0}", max = EvmChainOptions::MAX_ENDPOINTS)]
+    Endpoints(usize),
+    #[error("rpc_timeout is more than zero and at most 10 minutes")]
+    Timeout,
+    #[error("rpc_max_in_flight is from 1 to {}", EvmChainOptions::MAX_IN_FLIGHT)]
+    InFlight,
+    #[error("batch_max is from 1 to {}", EvmChainOptions::MAX_BATCH)]
+    Batch,
+    #[error("send_to names at least one endpoint")]
+    SendToNobody,
+    #[error("two signers are for {0}")]
+    TwoSigners(SubmitterId),
+    /// An `https` or `wss` endpoint is configured, and this system has no certificates to check it by.
+    #[error("TLS cannot be used: {0}")]
+    Tls(String),
+    #[error("the classifier's tables are broken: {0}")]
+    Classifier(#[from] gapless_chain::PatternError),
+    #[error("a chain with a WebSocket endpoint is made inside a tokio runtime")]
+    NoRuntime,
+}

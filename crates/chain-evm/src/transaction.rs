@@ -1,0 +1,175 @@
+//! Plans as bytes, and the check of what a signer made of them.
+//!
+//! A signer is not trusted (S09). Whatever it returns is decoded again from the final bytes, compared field by field with the
+//! plan, and its sender is recovered from the signature; only then it is a [`SignedTx`].
+
+use alloy_consensus::transaction::SignerRecoverable as _;
+use alloy_consensus::{
+    EthereumTxEnvelope, EthereumTypedTransaction, SignableTransaction as _, Transaction as _, TxEip1559, TxEip2930,
+    TxEip4844, TxEip7702, TxLegacy, Typed2718 as _,
+};
+use alloy_eips::eip2718::{Decodable2718 as _, Encodable2718 as _};
+use alloy_eips::eip2930::{AccessList, AccessListItem};
+use alloy_eips::eip7702::{Authorization, SignedAuthorization};
+use alloy_primitives::{B256, Bytes, Signature, TxKind, U256, keccak256};
+use gapless_chain::SignError;
+use gapless_domain::{Amount, EvmCall, Fees, SignedTx, TxPlan, worst_cost};
+
+/// A transaction without its signature, as it is handed to a signer.
+pub type UnsignedTx = EthereumTypedTransaction<TxEip4844>;
+
+type Envelope = EthereumTxEnvelope<TxEip4844>;
+
+/// What is to be signed for a plan. The kind of the transaction follows from what the plan needs: authorizations, then
+/// the kind of its fees, then an access list.
+pub(crate) fn build(plan: &TxPlan, chain_id: u64) -> Result<UnsignedTx, SignError> {
+    let refused = |why: &str| Err(SignError::Refused(why.to_owned()));
+    let call = &plan.call;
+    let to = call.to.map_or(TxKind::Create, TxKind::Call);
+    let (nonce, gas_limit, value, input) = (plan.nonce.get(), plan.gas_limit, call.value.get(), call.data.clone());
+    let access_list = access_list(call);
+    match (plan.fees, call.authorizations.is_empty()) {
+        (Fees::Eip1559 { max_fee, max_priority_fee }, _) if max_priority_fee > max_fee => {
+            refused("the priority fee is above the highest fee")
+        }
+        (Fees::Legacy { .. }, false) => refused("a transaction with authorizations has EIP-1559 fees"),
+        (Fees::Eip1559 { max_fee, max_priority_fee }, false) => {
+            let Some(to) = call.to else { return refused("a transaction with authorizations creates no contract") };
+            Ok(UnsignedTx::Eip7702(TxEip7702 {
+                chain_id,
+                nonce,
+                gas_limit,
+                max_fee_per_gas: max_fee,
+                max_priority_fee_per_gas: max_priority_fee,
+                to,
+                value,
+                access_list,
+                authorization_list: authorizations(call),
+                input,
+            }))
+        }
+        (Fees::Eip1559 { max_fee, max_priority_fee }, true) => Ok(UnsignedTx::Eip1559(TxEip1559 {
+            chain_id,
+            nonce,
+            gas_limit,
+            max_fee_per_gas: max_fee,
+            max_priority_fee_per_gas: max_priority_fee,
+            to,
+            value,
+            access_list,
+            input,
+        })),
+        (Fees::Legacy { gas_price }, true) if call.access_list.is_empty() => {
+            let chain_id = Some(chain_id);
+            Ok(UnsignedTx::Legacy(TxLegacy { chain_id, nonce, gas_price, gas_limit, to, value, input }))
+        }
+        (Fees::Legacy { gas_price }, true) => {
+            Ok(UnsignedTx::Eip2930(TxEip2930 { chain_id, nonce, gas_price, gas_limit, to, value, access_list, input }))
+        }
+    }
+}
+
+pub(crate) fn signing_hash(unsigned: &UnsignedTx) -> B256 {
+    unsigned.signature_hash()
+}
+
+/// The raw bytes, as nodes take them.
+pub(crate) fn with_signature(unsigned: &UnsignedTx, signature: Signature) -> Bytes {
+    unsigned.clone().into_envelope(signature).encoded_2718().into()
+}
+
+/// Is this the plan, the whole plan, and signed by the right key?
+pub(crate) fn verify(plan: &TxPlan, asked: &UnsignedTx, raw: Bytes) -> Result<SignedTx, SignError> {
+    let envelope = decode(&raw).ok_or(SignError::Mismatch("encoding"))?;
+    let sender = plan.submitter.evm_address().ok_or_else(|| SignError::NoKey(plan.submitter.clone()))?;
+    let price = |tx: &dyn alloy_consensus::Transaction| {
+        (tx.gas_price(), tx.max_fee_per_gas(), tx.max_priority_fee_per_gas(), tx.max_fee_per_blob_gas())
+    };
+    let fields = [
+        ("type", asked.ty() == envelope.ty()),
+        ("chain id", asked.chain_id() == envelope.chain_id()),
+        ("nonce", plan.nonce.get() == envelope.nonce()),
+        ("gas limit", plan.gas_limit == envelope.gas_limit()),
+        ("fees", price(asked) == price(&envelope)),
+        ("recipient", plan.call.to == envelope.kind().to().copied()),
+        ("value", plan.call.value.get() == envelope.value()),
+        ("data", plan.call.data == *envelope.input()),
+        ("access list", asked.access_list() == envelope.access_list()),
+        ("authorizations", asked.authorization_list() == envelope.authorization_list()),
+    ];
+    if let Some((field, _)) = fields.iter().find(|(_, same)| !same) {
+        return Err(SignError::Mismatch(field));
+    }
+    // Also refuses an s in the upper half, which nodes do not take (EIP-2).
+    let signed_by = envelope.recover_signer().map_err(|_| SignError::Mismatch("signature"))?;
+    if signed_by != sender {
+        return Err(SignError::Mismatch("sender"));
+    }
+    Ok(SignedTx { hash: keccak256(&raw), raw })
+}
+
+/// The most that signed bytes can take from their account.
+pub(crate) fn worst_cost_of(raw: &Bytes) -> Option<Amount> {
+    let envelope = decode(raw)?;
+    if envelope.is_eip4844() {
+        // Blobs cost more than gas, and there are none in this house.
+        return None;
+    }
+    // For transactions with one price this is that price.
+    let fees = Fees::Legacy { gas_price: envelope.max_fee_per_gas() };
+    Some(worst_cost(Amount::new(envelope.value()), envelope.gas_limit(), fees))
+}
+
+/// Only what encodes to the very same bytes again: a second spelling of a transaction would have a second hash.
+fn decode(raw: &Bytes) -> Option<Envelope> {
+    let envelope = Envelope::decode_2718_exact(raw).ok()?;
+    (envelope.encoded_2718() == raw.as_ref()).then_some(envelope)
+}
+
+fn access_list(call: &EvmCall) -> AccessList {
+    let item = |item: &gapless_domain::AccessListItem| AccessListItem {
+        address: item.address,
+        storage_keys: item.storage_keys.clone(),
+    };
+    AccessList(call.access_list.iter().map(item).collect())
+}
+
+fn authorizations(call: &EvmCall) -> Vec<SignedAuthorization> {
+    let signed = |a: &gapless_domain::Authorization| {
+        let inner = Authorization { chain_id: a.chain_id, address: a.address, nonce: a.nonce };
+        SignedAuthorization::new_unchecked(inner, u8::from(a.y_parity), a.r, a.s)
+    };
+    call.authorizations.iter().map(signed).collect()
+}
+
+/// The call as the parameter of `eth_estimateGas`. It names no price: what an account can pay is the lane's business.
+pub(crate) fn call_object(from: alloy_primitives::Address, call: &EvmCall) -> serde_json::Value {
+    let mut object = serde_json::json!({ "from": from, "value": quantity(call.value.get()), "data": call.data });
+    if let Some(to) = call.to {
+        object["to"] = serde_json::json!(to);
+    }
+    if !call.access_list.is_empty() {
+        let item = |item: &gapless_domain::AccessListItem| {
+            serde_json::json!({ "address": item.address, "storageKeys": item.storage_keys })
+        };
+        object["accessList"] = call.access_list.iter().map(item).collect();
+    }
+    if !call.authorizations.is_empty() {
+        let signed = |a: &gapless_domain::Authorization| {
+            serde_json::json!({
+                "chainId": quantity(a.chain_id), "address": a.address, "nonce": quantity(U256::from(a.nonce)),
+                "yParity": quantity(U256::from(u8::from(a.y_parity))), "r": quantity(a.r), "s": quantity(a.s),
+            })
+        };
+        object["authorizationList"] = call.authorizations.iter().map(signed).collect();
+    }
+    object
+}
+
+/// A number as JSON-RPC writes it: hex without leading zeros.
+pub(crate) fn quantity(value: U256) -> String {
+    format!("{value:#x}")
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,253 @@
+use std::sync::Arc;
+
+use alloy_primitives::{Address, address, b256, bytes};
+use async_trait::async_trait;
+use gapless_domain::{AccessListItem as Item, Authorization as Signed, Nonce};
+use proptest::prelude::*;
+
+use super::*;
+use crate::signer::{LocalSigner, Secret, Signer, SignerError};
+
+const CHAIN: u64 = 31337;
+const KEY: &str = "ac0974bec39a17e36ba4a6b4d238ff944bacb478cbed5efcae784d7bf4f2ff80";
+const OTHER_KEY: &str = "59c6995e998f97a5a0044966f0945389dc9e86dae88c7a8412f4603b6b78690d";
+
+fn local(key: &str) -> Arc<LocalSigner> {
+    Arc::new(LocalSigner::from_hex(&Secret::new(key.to_owned())).unwrap())
+}
+
+fn item() -> Item {
+    Item { address: Address::repeat_byte(3), storage_keys: vec![B256::repeat_byte(4), B256::ZERO] }
+}
+
+fn authorization() -> Signed {
+    let (r, s) = (U256::from(7), U256::from(8));
+    Signed { chain_id: U256::from(CHAIN), address: Address::repeat_byte(5), nonce: 6, y_parity: true, r, s }
+}
+
+fn plan() -> TxPlan {
+    let call = EvmCall {
+        to: Some(address!("70997970C51812dc3A010C7d01b50e0d17dc79C8")),
+        value: Amount::from(5_u64),
+        data: bytes!("c0ffee"),
+        ..EvmCall::default()
+    };
+    TxPlan {
+        submitter: "eip155:31337:0xf39Fd6e51aad88F6F4ce6aB8827279cffFb92266".parse().unwrap(),
+        nonce: Nonce::new(9).unwrap(),
+        call,
+        gas_limit: 50_000,
+        fees: Fees::Eip1559 { max_fee: 30, max_priority_fee: 2 },
+    }
+}
+
+/// One plan of each kind of transaction.
+fn plans() -> [TxPlan; 5] {
+    let legacy = TxPlan { fees: Fees::Legacy { gas_price: 11 }, ..plan() };
+    let mut listed = legacy.clone();
+    listed.call.access_list = vec![item()];
+    let mut delegated = plan();
+    delegated.call.access_list = vec![item()];
+    delegated.call.authorizations = vec![authorization()];
+    let mut create = plan();
+    create.call.to = None;
+    [legacy, listed, plan(), delegated, create]
+}
+
+async fn signed_with(signer: &dyn Signer, plan: &TxPlan) -> Result<SignedTx, SignError> {
+    let unsigned = build(plan, CHAIN)?;
+    let raw = signer.sign_transaction(&unsigned).await.unwrap();
+    verify(plan, &unsigned, raw)
+}
+
+#[tokio::test]
+async fn every_kind_of_transaction_is_signed_and_read_back() {
+    let signer = local(KEY);
+    let mut kinds = Vec::new();
+    for plan in plans() {
+        let signed = signed_with(signer.as_ref(), &plan).await.unwrap();
+        let envelope = decode(&signed.raw).unwrap();
+        kinds.push(envelope.ty());
+        assert_eq!(signed.hash, *envelope.tx_hash());
+        assert_eq!(worst_cost_of(&signed.raw), Some(plan.worst_cost()));
+    }
+    assert_eq!(kinds, [0, 1, 2, 4, 2]);
+}
+
+/// A transaction that go-ethereum's tests and EIP-155 know: nothing about our bytes is our own invention.
+#[tokio::test]
+async fn the_example_of_eip_155() {
+    let key = "46".repeat(32);
+    let signer = local(&key);
+    let plan = TxPlan {
+        submitter: format!("eip155:1:{}", signer.address()).parse().unwrap(),
+        nonce: Nonce::new(9).unwrap(),
+        call: EvmCall {
+            to: Some(Address::repeat_byte(0x35)),
+            value: Amount::from(1_000_000_000_000_000_000_u64),
+            ..EvmCall::default()
+        },
+        gas_limit: 21_000,
+        fees: Fees::Legacy { gas_price: 20_000_000_000 },
+    };
+    let unsigned = build(&plan, 1).unwrap();
+    let hash = b256!("daf5a779ae972f972197303d7b574746c7ef83eadac0f2791ad23db92e4c8e53");
+    assert_eq!(signing_hash(&unsigned), hash);
+    let raw = signer.sign_transaction(&unsigned).await.unwrap();
+    let expected = bytes!(
+        "f86c098504a817c800825208943535353535353535353535353535353535353535880de0b6b3a76400008025a028ef61340bd939bc2195fe537567866003e1a15d3c71ff63e1590620aa636276a067cbe9d8997f761aecb703304b3800ccf555c9f3dc64214b297fb1966a3b6d83"
+    );
+    assert_eq!(raw, expected);
+    assert!(verify(&plan, &unsigned, raw).is_ok());
+}
+
+/// Signs, with the right key, something else than it was asked to.
+#[derive(Debug)]
+struct Liar {
+    key: Arc<LocalSigner>,
+    lie: fn(&mut UnsignedTx),
+}
+
+#[async_trait]
+impl Signer for Liar {
+    fn address(&self) -> Address {
+        self.key.address()
+    }
+
+    async fn sign_hash(&self, hash: B256) -> Result<Signature, SignerError> {
+        self.key.sign_hash(hash).await
+    }
+
+    async fn sign_transaction(&self, unsigned: &UnsignedTx) -> Result<Bytes, SignerError> {
+        let mut other = unsigned.clone();
+        (self.lie)(&mut other);
+        self.key.sign_transaction(&other).await
+    }
+}
+
+macro_rules! in_any {
+    ($tx:expr, $field:ident = $value:expr) => {
+        match $tx {
+            UnsignedTx::Legacy(tx) => tx.$field = $value,
+            UnsignedTx::Eip2930(tx) => tx.$field = $value,
+            UnsignedTx::Eip1559(tx) => tx.$field = $value,
+            UnsignedTx::Eip7702(tx) => tx.$field = $value,
+            UnsignedTx::Eip4844(_) => unreachable!(),
+        }
+    };
+}
+
+const LIES: &[(&str, fn(&mut UnsignedTx))] = &[
+    ("chain id", |tx| tx.set_chain_id(1)),
+    ("nonce", |tx| in_any!(tx, nonce = 10)),
+    ("gas limit", |tx| in_any!(tx, gas_limit = 50_001)),
+    ("value", |tx| in_any!(tx, value = U256::from(6))),
+    ("data", |tx| in_any!(tx, input = bytes!("c0ffef"))),
+    ("fees", |tx| match tx {
+        UnsignedTx::Legacy(tx) => tx.gas_price += 1,
+        UnsignedTx::Eip2930(tx) => tx.gas_price += 1,
+        UnsignedTx::Eip1559(tx) => tx.max_fee_per_gas += 1,
+        UnsignedTx::Eip7702(tx) => tx.max_priority_fee_per_gas += 1,
+        UnsignedTx::Eip4844(_) => unreachable!(),
+    }),
+    ("recipient", |tx| match tx {
+        UnsignedTx::Legacy(tx) => tx.to = TxKind::Create,
+        UnsignedTx::Eip2930(tx) => tx.to = TxKind::Call(Address::ZERO),
+        UnsignedTx::Eip1559(tx) => tx.to = TxKind::Call(Address::ZERO),
+        UnsignedTx::Eip7702(tx) => tx.to = Address::ZERO,
+        UnsignedTx::Eip4844(_) => unreachable!(),
+    }),
+    ("type", |tx| {
+        let legacy = TxLegacy { chain_id: Some(CHAIN), nonce: 9, gas_limit: 50_000, gas_price: 30, ..TxLegacy::default() };
+        let listed = TxEip2930 { chain_id: CHAIN, nonce: 9, gas_limit: 50_000, gas_price: 30, ..TxEip2930::default() };
+        *tx = if matches!(tx, UnsignedTx::Legacy(_)) { UnsignedTx::Eip2930(listed) } else { UnsignedTx::Legacy(legacy) };
+    }),
+];
+
+/// proves S09
+#[tokio::test]
+async fn a_signer_that_signs_something_else_is_found_out() {
+    for plan in plans() {
+        for (field, lie) in LIES {
+            let liar = Liar { key: local(KEY), lie: *lie };
+            let answer = signed_with(&liar, &plan).await;
+            assert_eq!(answer, Err(SignError::Mismatch(field)), "{plan:?}");
+        }
+    }
+}
+
+/// proves S09
+#[tokio::test]
+async fn lists_are_compared_too() {
+    fn no_keys(tx: &mut UnsignedTx) {
+        let list = AccessList(vec![AccessListItem { address: Address::repeat_byte(3), storage_keys: Vec::new() }]);
+        match tx {
+            UnsignedTx::Eip2930(tx) => tx.access_list = list,
+            UnsignedTx::Eip7702(tx) => tx.access_list = list,
+            _ => unreachable!(),
+        }
+    }
+    fn other_delegate(tx: &mut UnsignedTx) {
+        let UnsignedTx::Eip7702(tx) = tx else { unreachable!() };
+        let inner = Authorization { chain_id: U256::from(CHAIN), address: Address::repeat_byte(6), nonce: 6 };
+        tx.authorization_list = vec![SignedAuthorization::new_unchecked(inner, 1, U256::from(7), U256::from(8))];
+    }
+    let [_, listed, _, delegated, _] = plans();
+    for (plan, lie, field) in [
+        (&listed, no_keys as fn(&mut UnsignedTx), "access list"),
+        (&delegated, no_keys, "access list"),
+        (&delegated, other_delegate, "authorizations"),
+    ] {
+        assert_eq!(signed_with(&Liar { key: local(KEY), lie }, plan).await, Err(SignError::Mismatch(field)));
+    }
+}
+
+/// proves S09
+#[tokio::test]
+async fn another_key_and_a_bent_signature_are_found_out() {
+    for plan in plans() {
+        assert_eq!(signed_with(local(OTHER_KEY).as_ref(), &plan).await, Err(SignError::Mismatch("sender")));
+        let unsigned = build(&plan, CHAIN).unwrap();
+        let good = local(KEY).sign_hash(signing_hash(&unsigned)).await.unwrap();
+        let order = U256::from_str_radix("fffffffffffffffffffffffffffffffebaaedce6af48a03bbfd25e8cd0364141", 16).unwrap();
+        let high = Signature::new(good.r(), order - good.s(), !good.v());
+        let answer = verify(&plan, &unsigned, with_signature(&unsigned, high));
+        assert_eq!(answer, Err(SignError::Mismatch("signature")), "the same key, but no node takes it");
+        let raw = with_signature(&unsigned, good);
+        for bent in [Bytes::new(), raw.slice(..raw.len() - 1), [raw.as_ref(), &[0]].concat().into()] {
+            assert_eq!(verify(&plan, &unsigned, bent.clone()), Err(SignError::Mismatch("encoding")));
+            assert_eq!(worst_cost_of(&bent), None);
+        }
+    }
+}
+
+#[test]
+fn plans_that_no_transaction_can_carry_are_refused() {
+    let mut legacy = plan();
+    legacy.call.authorizations = vec![authorization()];
+    let mut create = legacy.clone();
+    create.call.to = None;
+    legacy.fees = Fees::Legacy { gas_price: 1 };
+    let tip = TxPlan { fees: Fees::Eip1559 { max_fee: 1, max_priority_fee: 2 }, ..plan() };
+    for plan in [legacy, create, tip] {
+        assert!(matches!(build(&plan, CHAIN), Err(SignError::Refused(_))), "{plan:?}");
+    }
+}
+
+#[test]
+fn an_estimate_names_everything_but_a_price() {
+    let [.., delegated, _] = plans();
+    let object = call_object(Address::ZERO, &delegated.call);
+    let names: Vec<&str> = object.as_object().unwrap().keys().map(String::as_str).collect();
+    assert_eq!(names, ["accessList", "authorizationList", "data", "from", "to", "value"]);
+    assert_eq!(object["value"], "0x5");
+    assert_eq!(object["authorizationList"][0]["yParity"], "0x1");
+    assert_eq!(object["accessList"][0]["storageKeys"][1], format!("0x{}", "0".repeat(64)));
+}
+
+proptest! {
+    #[test]
+    fn no_bytes_make_the_reader_stumble(raw in proptest::collection::vec(any::<u8>(), 0..300)) {
+        let _ = worst_cost_of(&raw.into());
+    }
+}

@@ -1,0 +1,160 @@
+//! `[rpc]`, `[[chain]]` and `[[classify]]`.
+
+use std::time::Duration;
+
+use gapless_chain::{OverrideRule, Overrides};
+use gapless_domain::{ChainId, SubmitterPolicy};
+
+use super::policy;
+use super::problem::ProblemKind;
+use super::secret::SecretUrl;
+use super::section::Section;
+use super::tree::Value;
+use super::value::{Setting, number_of, text_of};
+
+pub(crate) const MAX_CHAINS: usize = 256;
+pub(crate) const MAX_ENDPOINTS: usize = 32;
+
+const RPC_SCHEMES: [&str; 4] = ["http", "https", "ws", "wss"];
+
+/// How a chain's endpoints are used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RpcConfig {
+    pub(crate) timeout: Duration,
+    pub(crate) max_in_flight: usize,
+    pub(crate) batch_max: usize,
+    pub(crate) send_to: SendTo,
+}
+
+/// To how many endpoints a transaction is given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SendTo {
+    All,
+    AtMost(usize),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ChainConfig {
+    pub(crate) id: ChainId,
+    pub(crate) endpoints: Vec<SecretUrl>,
+    pub(crate) rpc: RpcConfig,
+    /// For its submitters, unless they say otherwise.
+    pub(crate) policy: SubmitterPolicy,
+}
+
+impl Default for RpcConfig {
+    fn default() -> Self {
+        RpcConfig { timeout: Duration::from_secs(10), max_in_flight: 100, batch_max: 100, send_to: SendTo::All }
+    }
+}
+
+pub(crate) fn rpc(section: &mut Section<'_>, base: RpcConfig) -> RpcConfig {
+    RpcConfig {
+        timeout: section.read_in("timeout", base.timeout, Duration::from_millis(1)..=Duration::from_secs(3600)),
+        max_in_flight: section.read_in("max_in_flight", base.max_in_flight, 1..=100_000),
+        batch_max: section.read_in("batch_max", base.batch_max, 1..=10_000),
+        send_to: section.read("send_to", base.send_to),
+    }
+}
+
+pub(crate) fn chains(file: &mut Section<'_>, rpc: RpcConfig, policy: &SubmitterPolicy) -> Vec<ChainConfig> {
+    let mut chains: Vec<ChainConfig> = Vec::new();
+    for chain in file.each("chain", MAX_CHAINS, |item| chain(item, rpc, policy)).into_iter().flatten() {
+        if chains.iter().any(|other| other.id == chain.id) {
+            file.refuse("chain", ProblemKind::Twice { other: format!("another [[chain]] {}", chain.id) });
+        } else {
+            chains.push(chain);
+        }
+    }
+    chains
+}
+
+fn chain(item: &mut Section<'_>, base: RpcConfig, base_policy: &SubmitterPolicy) -> Option<ChainConfig> {
+    let id = item.need::<ChainId>("id");
+    if id.as_ref().is_some_and(|id| !id.is_evm()) {
+        item.refuse("id", ProblemKind::NotYet { what: "any kind of chain but eip155".to_owned() });
+    }
+    if !item.has("rpc") {
+        item.refuse("rpc", ProblemKind::Missing);
+    }
+    let endpoints = item.list::<SecretUrl>("rpc", MAX_ENDPOINTS);
+    let shortest = Duration::from_millis(1);
+    let rpc = RpcConfig {
+        timeout: item.read_in("rpc_timeout", base.timeout, shortest..=Duration::from_secs(3600)),
+        max_in_flight: item.read_in("rpc_max_in_flight", base.max_in_flight, 1..=100_000),
+        batch_max: item.read_in("rpc_batch_max", base.batch_max, 1..=10_000),
+        send_to: item.read("rpc_send_to", base.send_to),
+    };
+    let policy = policy::overrides(item, base_policy.clone());
+    Some(ChainConfig { id: id?, endpoints, rpc, policy })
+}
+
+/// The operator's own patterns for what nodes say.
+pub(crate) fn classify(file: &mut Section<'_>) -> Vec<OverrideRule> {
+    let rules = file.each("classify", Overrides::MAX, |item| {
+        let family = item.find("family");
+        let (pattern, verdict) = (item.need("pattern"), item.need("verdict"));
+        Some(OverrideRule { family, pattern: pattern?, verdict: verdict? })
+    });
+    let rules: Vec<OverrideRule> = rules.into_iter().flatten().collect();
+    if let Err(error) = Overrides::new(&rules) {
+        file.refuse("classify", error.into());
+    }
+    rules
+}
+
+impl Setting for ChainId {
+    fn wanted() -> String {
+        "a CAIP-2 id such as \"eip155:1\"".to_owned()
+    }
+
+    fn read(value: &Value) -> Option<Self> {
+        text_of(value)?.parse().ok()
+    }
+
+    fn try_read(value: &Value) -> Result<Self, ProblemKind> {
+        match text_of(value) {
+            Some(text) => text.parse().map_err(ProblemKind::Id),
+            None => Err(ProblemKind::Wanted { wanted: Self::wanted() }),
+        }
+    }
+
+    fn show(&self) -> String {
+        format!("\"{self}\"")
+    }
+}
+
+impl Setting for SecretUrl {
+    fn wanted() -> String {
+        "a URL such as \"http://127.0.0.1:8545\" (http, https, ws or wss)".to_owned()
+    }
+
+    fn read(value: &Value) -> Option<Self> {
+        SecretUrl::rpc(text_of(value)?, &RPC_SCHEMES)
+    }
+
+    fn show(&self) -> String {
+        format!("\"{self}\"")
+    }
+}
+
+impl Setting for SendTo {
+    fn wanted() -> String {
+        "\"all\" or how many endpoints, at least 1".to_owned()
+    }
+
+    fn read(value: &Value) -> Option<Self> {
+        match number_of(value).and_then(|digits| digits.parse().ok()) {
+            Some(0) => None,
+            Some(count) => Some(SendTo::AtMost(count)),
+            None => (text_of(value)? == "all").then_some(SendTo::All),
+        }
+    }
+
+    fn show(&self) -> String {
+        match self {
+            SendTo::All => "\"all\"".to_owned(),
+            SendTo::AtMost(count) => count.to_string(),
+        }
+    }
+}

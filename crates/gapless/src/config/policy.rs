@@ -1,0 +1,112 @@
+//! The policies of submitters. Each is read over another: the file's sections over the defaults, a chain's over those, a
+//! submitter's over its chain's. It is the same code each time.
+
+use gapless_domain::{
+    BumpPolicy, ConfirmationPolicy, ExternalNoncePolicy, FundsPolicy, Nonce, NoncePolicy, ReleaseRule, ResubmitPolicy,
+    StartFrom, SubmitterPolicy,
+};
+
+use super::problem::ProblemKind;
+use super::section::{Section, words};
+use super::tree::Value;
+use super::value::{Permille, Setting, number_of, text_of};
+
+words!(ReleaseRule { ReleaseRule::Mined => "mined", ReleaseRule::Final => "final" });
+words!(ExternalNoncePolicy { ExternalNoncePolicy::Protect => "protect", ExternalNoncePolicy::Adopt => "adopt" });
+words!(FundsPolicy { FundsPolicy::Wait => "wait", FundsPolicy::Fail => "fail" });
+
+impl Setting for StartFrom {
+    fn wanted() -> String {
+        "a nonce or \"chain\"".to_owned()
+    }
+
+    fn read(value: &Value) -> Option<Self> {
+        if text_of(value) == Some("chain") {
+            return Some(StartFrom::Chain);
+        }
+        Nonce::new(number_of(value)?.parse().ok()?).ok().map(StartFrom::Nonce)
+    }
+
+    fn show(&self) -> String {
+        match self {
+            StartFrom::Chain => "\"chain\"".to_owned(),
+            StartFrom::Nonce(nonce) => nonce.to_string(),
+        }
+    }
+}
+
+/// The sections of the file itself.
+pub(crate) fn policy(file: &mut Section<'_>, base: SubmitterPolicy) -> SubmitterPolicy {
+    let policy = SubmitterPolicy {
+        nonce: file.within("nonce", |section| nonce(section, base.nonce)),
+        resubmit: file.within("resubmit", |section| resubmit(section, base.resubmit)),
+        bump: file.within("gas_bump", |section| bump(section, base.bump)),
+        confirmations: file.within("confirmations", |section| confirmations(section, base.confirmations)),
+        funds: file.within("funds", |section| section.read("on_shortage", base.funds)),
+    };
+    check(file, &policy);
+    policy
+}
+
+/// What a `[[chain]]` or a `[[submitter]]` has of its own: the same sections within it. For the ones that are set most there
+/// is a short form: the keys of `nonce` directly, and `confirmations = 3`.
+pub(crate) fn overrides(item: &mut Section<'_>, base: SubmitterPolicy) -> SubmitterPolicy {
+    for key in NONCE_KEYS {
+        if item.has(key) && item.has_within("nonce", key) {
+            item.refuse(key, ProblemKind::Twice { other: "the table `nonce`".to_owned() });
+        }
+    }
+    let short = nonce(item, base.nonce);
+    let confirmations = if item.has("confirmations") && !item.has_table("confirmations") {
+        let required = item.read("confirmations", base.confirmations.required);
+        ConfirmationPolicy { required, ..base.confirmations }
+    } else {
+        item.within("confirmations", |section| confirmations(section, base.confirmations))
+    };
+    let policy = SubmitterPolicy {
+        nonce: item.within("nonce", |section| nonce(section, short)),
+        resubmit: item.within("resubmit", |section| resubmit(section, base.resubmit)),
+        bump: item.within("gas_bump", |section| bump(section, base.bump)),
+        confirmations,
+        funds: item.within("funds", |section| section.read("on_shortage", base.funds)),
+    };
+    check(item, &policy);
+    policy
+}
+
+fn check(section: &mut Section<'_>, policy: &SubmitterPolicy) {
+    if let Err(error) = policy.validate() {
+        section.refuse("", error.into());
+    }
+}
+
+const NONCE_KEYS: [&str; 4] = ["max_in_flight", "release", "start_from", "on_external_nonce"];
+
+fn nonce(section: &mut Section<'_>, base: NoncePolicy) -> NoncePolicy {
+    NoncePolicy {
+        max_in_flight: section.read("max_in_flight", base.max_in_flight),
+        release: section.read("release", base.release),
+        start_from: section.read("start_from", base.start_from),
+        on_external_nonce: section.read("on_external_nonce", base.on_external_nonce),
+    }
+}
+
+fn resubmit(section: &mut Section<'_>, base: ResubmitPolicy) -> ResubmitPolicy {
+    ResubmitPolicy { enabled: section.read("enabled", base.enabled), interval: section.read("interval", base.interval) }
+}
+
+fn bump(section: &mut Section<'_>, base: BumpPolicy) -> BumpPolicy {
+    BumpPolicy {
+        enabled: section.read("enabled", base.enabled),
+        min_interval: section.read("min_interval", base.min_interval),
+        max_attempts: section.read("max_attempts", base.max_attempts),
+        multiplier_permille: section.read("multiplier", Permille(base.multiplier_permille)).0,
+    }
+}
+
+fn confirmations(section: &mut Section<'_>, base: ConfirmationPolicy) -> ConfirmationPolicy {
+    ConfirmationPolicy {
+        required: section.read("required", base.required),
+        stale_receipt_timeout: section.read("stale_receipt_timeout", base.stale_receipt_timeout),
+    }
+}

@@ -1,0 +1,399 @@
+//! What the config promises to those who write one.
+
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::path::Path;
+use std::time::Duration;
+
+use gapless_domain::{FundsPolicy, Limits, ReleaseRule, StartFrom, SubmitterPolicy};
+use gapless_engine::BatchLimits;
+use gapless_store_postgres::PgOptions;
+
+use super::chain::RpcConfig;
+use super::file::Text;
+use super::section::{Report, Section};
+use super::tree::{Node, Table, Value};
+use super::*;
+
+/// `chain.0.rpc` as `chain.*.rpc`.
+pub(super) fn without_positions(key: &str) -> String {
+    let parts = key.split('.').map(|part| if tree::position(part).is_some() { "*" } else { part });
+    parts.collect::<Vec<_>>().join(".")
+}
+
+fn check(file: &str, environment: &[(&str, &str)]) -> Checked {
+    let variables = environment.iter().map(|(name, value)| (OsString::from(name), OsString::from(value)));
+    from_sources(Some((Path::new("gapless.toml"), file)), variables.collect::<Vec<_>>())
+}
+
+fn problems(file: &str, environment: &[(&str, &str)]) -> Vec<String> {
+    check(file, environment).problems.iter().map(Problem::to_string).collect()
+}
+
+fn good(file: &str, environment: &[(&str, &str)]) -> Checked {
+    let checked = check(file, environment);
+    assert_eq!(checked.problems, []);
+    checked
+}
+
+fn origin(checked: &Checked, key: &str) -> String {
+    let found: Vec<&Shown> = checked.shown.iter().filter(|shown| shown.key == key).collect();
+    assert_eq!(found.len(), 1, "{key}: {found:?}");
+    format!("{} ({})", found[0].value, found[0].origin)
+}
+
+const CHAIN: &str = "[[chain]]\nid = \"eip155:31337\"\nrpc = \"http://127.0.0.1:8545\"\n";
+
+/// The default file with its examples switched on.
+fn everything() -> String {
+    let on = |line: &'static str| match line.strip_prefix('#') {
+        Some(setting) if !setting.is_empty() && !setting.starts_with(' ') => setting,
+        _ => line,
+    };
+    DEFAULT_FILE.lines().map(on).collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn the_default_file_says_what_the_rooms_have_as_defaults() {
+    let config = good("", &[]).config;
+    assert_eq!(config.node, NodeConfig::default());
+    assert_eq!(config.lease, LeaseTerms::default());
+    assert_eq!(config.policy, SubmitterPolicy::default());
+    assert_eq!(config.limits, Limits::default());
+    assert_eq!(config.calls, CallLimits::default());
+    assert_eq!(config.log, LogConfig::default());
+    assert_eq!(config.auth, AuthMode::ApiKey);
+    assert_eq!(config.events, EventsMode::Poll);
+    assert_eq!(format!("{:?}", config.store.postgres), format!("{:?}", PgOptions::default()));
+    assert_eq!(format!("{:?}", config.store), format!("{:?}", StoreConfig::default()));
+    assert_eq!(format!("{:?}", config.intake), format!("{:?}", BatchLimits::default()));
+    assert_eq!(format!("{:?}", config.writer), format!("{:?}", BatchLimits { flushes: 1, ..BatchLimits::default() }));
+    assert!(config.chains.is_empty() && config.submitters.is_empty() && config.classify.is_empty());
+}
+
+/// So nothing falls back to a default that stands only in the code.
+#[test]
+fn every_default_is_written_in_the_file() {
+    let (mut report, table) = (Report::default(), file::parse(DEFAULT_FILE, &Text::Default).unwrap());
+    Section::whole(&table, &mut report, read);
+    let shown: BTreeSet<String> = report.shown.into_iter().map(|shown| shown.key).collect();
+    let tables = ["store.postgres"];
+    let missing: Vec<&String> = report
+        .asked
+        .iter()
+        .filter(|key| key.contains('.') && !tables.contains(&key.as_str()) && !shown.contains(*key))
+        .collect();
+    assert_eq!(missing, ["node.id"]);
+}
+
+#[test]
+fn every_key_is_documented_and_every_documented_key_is_known() {
+    let text = everything();
+    let table = file::parse(&text, &Text::Default).unwrap();
+    let mut report = Report::default();
+    let config = Section::whole(&table, &mut report, read);
+    assert_eq!(report.problems, []);
+    assert_eq!((config.chains.len(), config.submitters.len(), config.classify.len()), (1, 4, 1));
+
+    let mut documented = BTreeSet::new();
+    leaves(&table, "", &mut documented);
+    // The policies of a chain and a submitter are documented once, with the sections that they repeat.
+    let repeated = |key: &str| {
+        ["chain.*.", "submitter.*."]
+            .iter()
+            .any(|item| key.strip_prefix(item).is_some_and(|key| documented.contains(key)))
+    };
+    let is_table = |key: &str| documented.iter().any(|other| other.starts_with(&format!("{key}.")));
+    let missing: Vec<&String> =
+        report.asked.iter().filter(|key| !documented.contains(*key) && !repeated(key) && !is_table(key)).collect();
+    let tables = ["chain.*.confirmations", "chain.*.nonce", "submitter.*.confirmations"];
+    let missing: Vec<&&String> = missing.iter().filter(|key| !tables.contains(&key.as_str())).collect();
+    assert!(missing.is_empty(), "{missing:?}");
+}
+
+fn leaves(table: &Table, prefix: &str, found: &mut BTreeSet<String>) {
+    for (key, Node { value, .. }) in table {
+        let key = format!("{prefix}{key}");
+        match value {
+            Value::Table(table) => leaves(table, &format!("{key}."), found),
+            Value::List(items) if items.iter().all(Node::is_table) => {
+                for item in items {
+                    if let Value::Table(table) = &item.value {
+                        leaves(table, &format!("{key}.*."), found);
+                    }
+                }
+            }
+            _ => {
+                found.insert(key);
+            }
+        }
+    }
+}
+
+/// The frame of the design is a config that works, apart from what stands for other people's names.
+#[test]
+fn the_frame_of_the_design_is_a_good_config() {
+    let frame = r#"
+        [node]
+        id = "node-a"
+        listen = "127.0.0.1:8080"
+        [store]
+        url = "postgres://gapless@db/gapless"
+        [auth]
+        mode = "api_key"
+        [lease]
+        duration = "10s"
+        renew_interval = "3s"
+        clock_skew = "1s"
+        [nonce]
+        max_in_flight = 1
+        release = "mined"
+        start_from = 0
+        on_external_nonce = "protect"
+        [resubmit]
+        enabled = true
+        interval = "60s"
+        [gas_bump]
+        enabled = false
+        min_interval = "60s"
+        max_attempts = 10
+        multiplier = 1.125
+        [mempool]
+        diagnose = false
+        [confirmations]
+        required = 20
+        stale_receipt_timeout = "60s"
+        [events]
+        mode = "poll"
+        [[chain]]
+        id = "eip155:31337"
+        rpc = ["http://127.0.0.1:8545"]
+        rpc_timeout = "10s"
+        rpc_max_in_flight = 100
+        confirmations = 3
+        [[submitter]]
+        alias = "treasury"
+        chain = "eip155:31337"
+        signer = { type = "env", var = "TREASURY_KEY" }
+        max_in_flight = 64
+    "#;
+    let config = good(frame, &[]).config;
+    let submitter = &config.submitters[0];
+    assert_eq!((submitter.policy.nonce.max_in_flight, submitter.policy.confirmations.required), (64, 3));
+    assert_eq!(submitter.signer, SignerConfig::Env { var: "TREASURY_KEY".to_owned() });
+    assert_eq!(config.chains[0].rpc, RpcConfig::default());
+}
+
+#[test]
+fn the_environment_wins_over_the_file_and_the_file_over_the_default() {
+    let file = "[lease]\nrenew_interval = \"2s\"\n\n[confirmations]\nrequired = 7";
+    let checked = good(file, &[("GAPLESS__LEASE__RENEW_INTERVAL", "1500ms"), ("GAPLESS_API", "x"), ("HOME", "y")]);
+    assert_eq!(checked.config.lease.renew_interval, Duration::from_millis(1500));
+    assert_eq!(origin(&checked, "lease.renew_interval"), "\"1500ms\" (GAPLESS__LEASE__RENEW_INTERVAL)");
+    assert_eq!(origin(&checked, "confirmations.required"), "7 (gapless.toml:5)");
+    assert_eq!(origin(&checked, "lease.duration"), "\"10s\" (default)");
+}
+
+#[test]
+fn the_environment_can_set_everything_that_a_file_can() {
+    let environment = [
+        ("GAPLESS__NONCE__START_FROM", "chain"),
+        ("GAPLESS__GAS_BUMP__ENABLED", "true"),
+        ("GAPLESS__GAS_BUMP__MULTIPLIER", "1.3"),
+        ("GAPLESS__CHAIN__0__ID", "eip155:1"),
+        ("GAPLESS__CHAIN__0__RPC", "http://a:1"),
+        ("GAPLESS__CHAIN__1__ID", "eip155:5"),
+        ("GAPLESS__CHAIN__1__RPC__0", "http://b:1"),
+        ("GAPLESS__CHAIN__1__RPC__1", "ws://c:1"),
+        ("GAPLESS__CHAIN__1__CONFIRMATIONS", "2"),
+        ("GAPLESS__CHAIN__2", "{ id = \"eip155:7\", rpc = [\"http://d:1\", \"http://e:1\"] }"),
+        ("GAPLESS__SUBMITTER__0__CHAIN", "eip155:5"),
+        ("GAPLESS__SUBMITTER__0__SIGNER__TYPE", "env"),
+        ("GAPLESS__SUBMITTER__0__SIGNER__VAR", "KEY"),
+    ];
+    let checked = good("", &environment);
+    let config = &checked.config;
+    assert_eq!(config.policy.nonce.start_from, StartFrom::Chain);
+    assert_eq!(config.policy.bump.multiplier_permille, 1300);
+    let endpoints: Vec<usize> = config.chains.iter().map(|chain| chain.endpoints.len()).collect();
+    assert_eq!(endpoints, [1, 2, 2]);
+    assert_eq!(config.submitters[0].policy.confirmations.required, 2);
+    assert_eq!(origin(&checked, "chain.2.rpc.1"), "\"http://e:1\" (GAPLESS__CHAIN__2)");
+}
+
+#[test]
+fn the_environment_changes_one_item_of_a_list_in_the_file() {
+    let file = format!("{CHAIN}[[chain]]\nid = \"eip155:1\"\nrpc = [\"http://a:1\", \"http://b:1\"]");
+    let checked = good(&file, &[("GAPLESS__CHAIN__1__RPC__1", "http://c:1"), ("GAPLESS__CHAIN__0__RPC_TIMEOUT", "3s")]);
+    assert_eq!(checked.config.chains[0].rpc.timeout, Duration::from_secs(3));
+    let shown: Vec<String> = checked.config.chains[1].endpoints.iter().map(SecretUrl::to_string).collect();
+    assert_eq!(shown, ["http://a:1", "http://c:1"]);
+    let hole = problems(&file, &[("GAPLESS__CHAIN__3__ID", "eip155:5"), ("GAPLESS__CHAIN__3__RPC", "http://d:1")]);
+    assert_eq!(hole, ["GAPLESS__CHAIN__3__ID: chain: item 2 of the list is missing"]);
+}
+
+#[test]
+fn unknown_keys_are_errors_that_name_the_nearest_known_one() {
+    let file = format!("lese = 1\n[lease]\nduraton = \"10s\"\n{CHAIN}rcp_timeout = \"1s\"");
+    assert_eq!(
+        problems(&file, &[("GAPLESS__STORE__URI", "s3cret"), ("GAPLESS__LEASE", "s3cret")]),
+        [
+            "GAPLESS__LEASE: lease: it has to be a table",
+            "GAPLESS__STORE__URI: store.uri: there is no such key; the nearest is `store.url`",
+            "gapless.toml:7: chain.0.rcp_timeout: there is no such key; the nearest is `chain.0.rpc_timeout`",
+            "gapless.toml:1: lese: there is no such key; the nearest is `lease`",
+        ]
+    );
+    assert_eq!(
+        problems("[lease]\nduraton = \"10s\"", &[]),
+        ["gapless.toml:2: lease.duraton: there is no such key; the nearest is `lease.duration`"]
+    );
+}
+
+#[test]
+fn all_problems_are_told_at_once() {
+    let file = "[lease]\nduration = \"soon\"\n[log]\nformat = \"xml\"\n[gas_bump]\nmultiplier = 1.05\n[nonce]\nmax_in_flight = 0";
+    let found = problems(file, &[("GAPLESS__", "x"), ("GAPLESS__LEASE____DURATION", "x")]);
+    assert_eq!(found.len(), 5, "{found:#?}");
+    assert!(
+        found.iter().any(|text| text.starts_with("gapless.toml:2: lease.duration: it has to be a duration such as"))
+    );
+    assert!(found.iter().any(|text| text == "gapless.toml:4: log.format: it has to be \"text\" or \"json\""));
+    assert!(found.iter().any(|text| text == "max_in_flight is at least 1"), "{found:#?}");
+}
+
+#[test]
+fn what_the_rules_refuse_is_refused_here() {
+    for (file, expected) in [
+        ("[lease]\nrenew_interval = \"5s\"", "renew_interval must not be zero and must fit twice"),
+        ("[confirmations]\nrequired = 0", "confirmations.required is at least 1"),
+        ("[resubmit]\ninterval = \"1ms\"", "resubmit.interval is at least a second"),
+        ("[limits]\npage_size_default = 501", "page_size_default is larger than page_size_max"),
+        ("[limits]\nbody_bytes = \"0B\"", "it has to be from \"1B\" to \"1GiB\""),
+        (
+            "[auth]\nmode = \"none\"\n[node]\nlisten = \"0.0.0.0:80\"",
+            "auth.mode: \"none\" needs node.listen on a loopback",
+        ),
+        ("[events]\nmode = \"kafka\"", "events.mode: sending events by kafka is not built yet"),
+        ("[mempool]\ndiagnose = true", "mempool.diagnose: the inspector of mempools is not built yet"),
+        ("[store]\nurl = \"sqlite::memory:\"", "store.url: it has to be"),
+        ("[store]\nurl = 1979-05-27", "store.url: it has to be"),
+        ("[[classify]]\npattern = \"* #\"\nverdict = \"wait\"", "classify: override 0"),
+        ("[[classify]]\npattern = \"nonce\"\nverdict = \"accepted\"", "classify: override 0: an error text is never"),
+        ("[node]\nid = \"a b\"", "node.id: it has to be 1 to 64 letters"),
+        ("[nonce]\nstart_from = -1", "nonce.start_from: it has to be a nonce or \"chain\""),
+        ("a = ", "gapless.toml:1: "),
+        ("chain = 1", "chain: it has to be a list of tables, [[chain]]"),
+    ] {
+        let found = problems(file, &[]);
+        assert_eq!(found.len(), 1, "{file}: {found:#?}");
+        assert!(found[0].contains(expected), "{file}: {found:#?}");
+    }
+    good("[auth]\nmode = \"none\"\n[node]\nlisten = \"[::1]:0\"", &[]);
+    good("[auth]\nmode = \"none\"\n[node]\nlisten = \"localhost:0\"", &[]);
+}
+
+#[test]
+fn chains_and_submitters_are_checked() {
+    let submitter = "[[submitter]]\nchain = \"eip155:31337\"\n";
+    let signer = "signer = { type = \"env\", var = \"KEY\" }\n";
+    for (file, expected) in [
+        (format!("{CHAIN}{CHAIN}"), "chain: it is set twice, also by another [[chain]] eip155:31337"),
+        ("[[chain]]\nid = \"eip155:1\"".to_owned(), "chain.0.rpc: it has to be set"),
+        ("[[chain]]\nid = \"eip155:01\"\nrpc = \"http://a\"".to_owned(), "chain.0.id: "),
+        (
+            "[[chain]]\nid = \"stellar:testnet\"\nrpc = \"http://a\"".to_owned(),
+            "any kind of chain but eip155 is not built yet",
+        ),
+        (format!("{CHAIN}rpc_send_to = 0"), "chain.0.rpc_send_to: it has to be \"all\" or"),
+        (format!("{CHAIN}confirmations = 0"), "chain.0: confirmations.required is at least 1"),
+        (
+            format!("{CHAIN}max_in_flight = 2\nnonce = {{ max_in_flight = 3 }}"),
+            "chain.0.max_in_flight: it is set twice",
+        ),
+        (format!("{submitter}{signer}"), "submitter.0.chain: there is no [[chain]] with this id; there are: none"),
+        (format!("{CHAIN}{submitter}"), "submitter.0.signer: it has to be set"),
+        (
+            format!("{CHAIN}{submitter}signer = {{ type = \"aws_kms\", key = \"x\" }}"),
+            "a signer of type \"aws_kms\" is not built yet",
+        ),
+        (
+            format!("{CHAIN}{submitter}signer = {{ type = \"enf\", var = \"x\" }}"),
+            "signer.type: it has to be \"env\" or \"keystore\"",
+        ),
+        (
+            format!("{CHAIN}{submitter}signer = {{ type = \"keystore\", file = \"a\" }}"),
+            "either `password_var` or `password_file` has to be set",
+        ),
+        (format!("{CHAIN}{submitter}{signer}alias = \"a:b\""), "submitter.0.alias: it has to be 1 to 64"),
+        (
+            format!("{CHAIN}{submitter}{signer}address = \"0xF39fd6e51aad88F6F4ce6aB8827279cffFb92266\""),
+            "submitter.0.address: it has to be an address",
+        ),
+        (
+            format!("{CHAIN}{submitter}{signer}alias = \"a\"\n{submitter}{signer}alias = \"a\""),
+            "another [[submitter]] with the alias \"a\"",
+        ),
+    ] {
+        let found = problems(&file, &[]);
+        assert_eq!(found.len(), 1, "{file}: {found:#?}");
+        assert!(found[0].contains(expected), "{file}: {found:#?}");
+    }
+}
+
+#[test]
+fn policies_are_laid_over_each_other() {
+    let file = format!(
+        "[nonce]\nrelease = \"final\"\nmax_in_flight = 2\n{CHAIN}confirmations = 3\n[chain.resubmit]\ninterval = \"9s\"\n\
+         [[submitter]]\nchain = \"eip155:31337\"\nsigner = {{ type = \"env\", var = \"A\" }}\nmax_in_flight = 64\n\
+         [submitter.funds]\non_shortage = \"fail\"\n\
+         [[submitter]]\nchain = \"eip155:31337\"\nsigner = {{ type = \"env\", var = \"B\" }}\n\
+         [submitter.confirmations]\nrequired = 5"
+    );
+    let config = good(&file, &[]).config;
+    let [first, second] = &config.submitters[..] else { panic!("two submitters") };
+    assert_eq!(first.policy.nonce.release, ReleaseRule::Final);
+    assert_eq!((first.policy.nonce.max_in_flight, second.policy.nonce.max_in_flight), (64, 2));
+    assert_eq!((first.policy.confirmations.required, second.policy.confirmations.required), (3, 5));
+    assert_eq!((first.policy.funds, second.policy.funds), (FundsPolicy::Fail, FundsPolicy::Wait));
+    assert_eq!(second.policy.resubmit.interval, Duration::from_secs(9));
+}
+
+/// Whatever is wrong or right: nothing that may be a secret is in what is shown, told or formatted for debugging.
+///
+/// proves X03
+#[test]
+fn secrets_are_never_shown() {
+    const KEY: &str = "ac0974bec39a17e36ba4a6b4d238ff944bacb478cbed5efcae784d7bf4f2ff80";
+    let file = format!(
+        "{CHAIN}[[submitter]]\nchain = \"eip155:31337\"\nsigner = {{ type = \"env\", var = \"0x{KEY}\" }}\n\
+         [[submitter]]\nchain = \"eip155:31337\"\nsigner = {{ type = \"env\", var = \"{KEY}\" }}\n\
+         [[submitter]]\nchain = \"eip155:31337\"\nsigner = {{ type = \"env\", key = \"{KEY}\" }}\n\
+         [[submitter]]\nchain = \"eip155:31337\"\nsigner = {{ type = \"{KEY}\" }}\n\
+         [[submitter]]\nchain = \"eip155:31337\"\nsigner = {{ type = \"mnemonic\", var = \"a b c\", path = \"{KEY}\" }}\n\
+         [[submitter]]\nchain = \"{KEY}\"\naddress = \"{KEY}\"\nsigner = \"{KEY}\"\n"
+    );
+    let environment = [
+        ("GAPLESS__STORE__URL", "postgres://u:s3cret@db/g?password=s3cret"),
+        ("GAPLESS__CHAIN__0__RPC", "[\"https://s3cret:s3cret@host/v2/s3cret?k=s3cret\", \"wss://host/s3cret\"]"),
+        ("GAPLESS__LEASE__DURATION", "s3cret"),
+        ("GAPLESS__LOG__FORMAT", "s3cret"),
+        ("GAPLESS__NODE__LISTEN", "s3cret"),
+        ("GAPLESS__NODE__ID", "s3cret!"),
+        ("GAPLESS__NO__SUCH__KEY", "s3cret"),
+    ];
+    let bad_urls = [
+        ("GAPLESS__STORE__URL", "host=db password=s3cret"),
+        ("GAPLESS__CHAIN__0__RPC", "[\"host/s3cret\", \"http://u:s3cret/x@h\"]"),
+    ];
+    let broken = "[store]\nurl = \"postgres://u:s3cret@db/g\ns3cret";
+    let mut told = String::new();
+    for checked in [check(&file, &environment), check(&file, &bad_urls), check(broken, &[])] {
+        assert!(!checked.problems.is_empty());
+        let error = ConfigError::Invalid { problems: checked.problems.clone() };
+        told += &format!("{:?}{:?}{:?}{error}{error:?}", checked.config, checked.shown, checked.problems);
+    }
+    assert!(told.contains("postgres://u:***@db/g?***") && told.contains("https://***@host/***"), "{told}");
+    assert!(!told.contains("s3cret"), "{told}");
+    assert!(!told.contains("ac0974be"), "{told}");
+}

@@ -1,1 +1,24 @@
-//! The HTTP API of Gapless.
+//! The HTTP API: routes, limits, and one mapping of everything that can go wrong to an answer.
+//!
+//! - [`router`] makes the routes from an [`App`].
+//! - `routes/` has one file for each group of routes, `problem.rs` the error mapping, `extract/` what a request is read by.
+//! - [`Changes`], [`Chains`] and [`Timer`] are what the routes need of the rest of the house.
+//!
+//! Architecture invariant: no route holds state of a transaction, decides anything about one, or needs a lease; any node
+//! answers for any submitter, and no default answer tells which node works for what. Nothing here sleeps or reads a clock by
+//! itself.
+
+mod app;
+mod drain;
+mod limits;
+mod ports;
+
+pub use app::App;
+pub use drain::Drain;
+pub use limits::ApiLimits;
+pub use ports::{ChainInfo, Chains, Changes, EndpointInfo, HeadInfo, SystemTimer, Timer};
+
+/// All routes.
+pub fn router(_app: App) -> axum::Router {
+    axum::Router::new()
+}

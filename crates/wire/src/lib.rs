@@ -1,1 +1,48 @@
-//! Request and response types of the Gapless API, and its HTTP client.
+//! What travels between Gapless and its callers: request and response types, and the HTTP client.
+//!
+//! - [`TxRequest`] is what a caller hands in; [`TxRequest::read`] turns it into domain values, and tells everything that is
+//!   wrong with it at once, each fault with its JSON pointer.
+//! - [`TxView`], [`SubmitterView`], [`ChainView`], [`CommandView`] are what a caller gets to see.
+//! - [`Problem`] is every answer that is not a success (RFC 9457), with a stable [`ProblemCode`].
+//! - `Client` (feature `client`) calls every route.
+//!
+//! JSON is camelCase, amounts are decimal strings or 0x-hex, times are RFC 3339.
+//!
+//! Architecture invariant: nothing in here decides anything about a transaction or keeps state, and no type carries a
+//! nonce unless it was asked for. The domain has no serde; this is one of the edges where values are converted.
+
+mod batch;
+mod chain;
+#[cfg(feature = "client")]
+mod client;
+mod command;
+mod health;
+mod json;
+mod moment;
+mod names;
+mod page;
+mod payload;
+mod problem;
+mod quantity;
+mod request;
+mod submitter;
+mod tx;
+mod wait;
+
+pub use batch::{BatchItem, BatchRequest, BatchResult};
+pub use chain::{ChainView, EndpointView, HeadView};
+#[cfg(feature = "client")]
+pub use client::{Client, ClientError, ListQuery, PageQuery, TxQuery};
+pub use command::{CommandState, CommandView};
+pub use health::HealthView;
+pub use json::{JsonError, from_json};
+pub use moment::{moment_from_text, moment_to_text};
+pub use names::{AttemptKindName, LaneStateName, ReceiptStatus, Speed, SubStateName, TxStateName};
+pub use page::Page;
+pub use payload::{AccessListItem, Authorization, CallPayload, FeesPayload};
+pub use problem::{FieldFault, FieldPlace, Problem, ProblemCode};
+pub use quantity::Quantity;
+pub use request::{RequestParts, SubmitterRef, SubmitterRefError, TxRequest};
+pub use submitter::{LeaseView, NoncesView, ProtectView, SubmitterExpand, SubmitterView};
+pub use tx::{AttemptView, OutcomeView, ReasonView, ReceiptView, RevertView, TxAccepted, TxExpand, TxView};
+pub use wait::{WaitError, parse_wait};

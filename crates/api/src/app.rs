@@ -1,0 +1,35 @@
+//! What the routes work with.
+
+use std::fmt;
+use std::sync::Arc;
+
+use gapless_domain::Limits;
+use gapless_engine::{Clock, Intake};
+use gapless_store::Store;
+
+use crate::drain::Drain;
+use crate::limits::ApiLimits;
+use crate::ports::{Chains, Changes, Timer};
+
+/// Everything that the composition root hands in.
+#[derive(Clone)]
+pub struct App {
+    pub store: Arc<dyn Store>,
+    pub intake: Intake,
+    pub changes: Arc<dyn Changes>,
+    pub chains: Arc<dyn Chains>,
+    pub timer: Arc<dyn Timer>,
+    pub clock: Arc<dyn Clock>,
+    /// The text of `/metrics`.
+    pub metrics: Arc<dyn Fn() -> String + Send + Sync>,
+    pub drain: Drain,
+    /// Limits on one intent.
+    pub intent_limits: Limits,
+    pub limits: ApiLimits,
+}
+
+impl fmt::Debug for App {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("App").field("store", &self.store).field("limits", &self.limits).finish_non_exhaustive()
+    }
+}

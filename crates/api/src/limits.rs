@@ -1,0 +1,51 @@
+//! Every limit of the API, by name.
+
+use std::time::Duration;
+
+/// The defaults are the config's defaults. Limits on one intent are [`gapless_domain::Limits`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ApiLimits {
+    /// Bytes of one request's body; over it, 413.
+    pub body_bytes: usize,
+    /// How long a body may take to arrive; over it, 408.
+    pub body_time: Duration,
+    /// Bytes of all headers of a request; over it, 431.
+    pub header_bytes: usize,
+    /// Intents in one batch; over it, 422.
+    pub batch_items: usize,
+    /// Items of a page, if the caller does not say.
+    pub page_size_default: u32,
+    /// Items of a page; asking for more is 422.
+    pub page_size_max: u32,
+    /// The longest wait for a change; longer ones are cut to it.
+    pub wait_max: Duration,
+    /// Callers that wait for a change at once; over it, 429.
+    pub waiters_max: usize,
+    /// How often one wait looks at the row again, at most, before it answers with what is there.
+    pub wait_rereads: u32,
+    /// Requests to `/api` that are worked on at once, those that wait for a change not counted; over it, 429.
+    pub in_flight_requests: usize,
+    /// How old the list of submitters may be that aliases are looked up in.
+    pub alias_age: Duration,
+    /// What `Retry-After` says when the store is away or a queue is full.
+    pub retry_after: Duration,
+}
+
+impl Default for ApiLimits {
+    fn default() -> Self {
+        ApiLimits {
+            body_bytes: 8 << 20,
+            body_time: Duration::from_secs(30),
+            header_bytes: 16 << 10,
+            batch_items: 1000,
+            page_size_default: 50,
+            page_size_max: 500,
+            wait_max: Duration::from_secs(60),
+            waiters_max: 10_000,
+            wait_rereads: 64,
+            in_flight_requests: 1024,
+            alias_age: Duration::from_secs(1),
+            retry_after: Duration::from_secs(1),
+        }
+    }
+}

@@ -1,0 +1,245 @@
+//! The HTTP client: one method for each route.
+//!
+//! It repeats nothing by itself. Every request is safe to send again (a request id is accepted once), and the caller knows
+//! how long it may take.
+
+mod query;
+
+use std::time::Duration;
+
+use reqwest::header::RETRY_AFTER;
+use reqwest::{Method, RequestBuilder, Response, Url};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::batch::{BatchRequest, BatchResult};
+use crate::chain::ChainView;
+use crate::command::CommandView;
+use crate::health::HealthView;
+use crate::page::Page;
+use crate::problem::Problem;
+use crate::request::TxRequest;
+use crate::submitter::{SubmitterExpand, SubmitterView};
+use crate::tx::{TxAccepted, TxView};
+pub use query::{ListQuery, PageQuery, TxQuery};
+use query::{expand_text, segment, wait_text};
+
+/// An answer larger than this is not read to its end.
+const ANSWER_BYTES_MAX: usize = 64 << 20;
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// For a request that does not wait for anything; a long poll gets its waiting time on top.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
+
+#[derive(Clone, Debug)]
+pub struct Client {
+    http: reqwest::Client,
+    base: Url,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum ClientError {
+    /// The server answered, and said no.
+    #[error("{0}")]
+    Problem(Box<Problem>),
+    /// No answer. Whether the server has done what was asked is not known.
+    #[error("no answer from the server: {0}")]
+    Transport(#[source] reqwest::Error),
+    #[error("`{0}` is not the http address of a server")]
+    Address(String),
+    /// Something answered that is not Gapless, or of another version.
+    #[error("the answer (status {status}) is not one that Gapless gives: {why}")]
+    Foreign { status: u16, why: String },
+}
+
+impl ClientError {
+    pub fn problem(&self) -> Option<&Problem> {
+        match self {
+            ClientError::Problem(problem) => Some(problem),
+            _ => None,
+        }
+    }
+}
+
+impl From<reqwest::Error> for ClientError {
+    fn from(error: reqwest::Error) -> Self {
+        ClientError::Transport(error)
+    }
+}
+
+impl Client {
+    /// A client of the server at `address`, as in `http://127.0.0.1:8080`.
+    pub fn new(address: &str) -> Result<Self, ClientError> {
+        let wrong = || ClientError::Address(address.to_owned());
+        let base: Url = address.parse().map_err(|_| wrong())?;
+        if base.cannot_be_a_base() || !(base.scheme() == "http" || (cfg!(feature = "tls") && base.scheme() == "https"))
+        {
+            return Err(wrong());
+        }
+        #[cfg(feature = "tls")]
+        // Fails only if somebody has chosen a provider before, and then that one is as good.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let http = reqwest::Client::builder().connect_timeout(CONNECT_TIMEOUT).build()?;
+        Ok(Client { http, base })
+    }
+
+    /// Hands in an intent. The flag says whether it is new; if not, it is the one that was handed in before.
+    pub async fn create_tx(&self, request: &TxRequest) -> Result<(TxAccepted, bool), ClientError> {
+        let response = send(self.request(Method::POST, &["api", "v1", "tx"]).body(json(request)?)).await?;
+        let is_new = response.status().as_u16() == 202;
+        Ok((read(response).await?, is_new))
+    }
+
+    pub async fn create_batch(&self, requests: &[TxRequest]) -> Result<BatchResult, ClientError> {
+        let raw =
+            requests.iter().map(serde_json::value::to_raw_value).collect::<Result<Vec<_>, _>>().map_err(unwritable)?;
+        let body = json(&BatchRequest { transactions: raw })?;
+        read(send(self.request(Method::POST, &["api", "v1", "tx", "batch"]).body(body)).await?).await
+    }
+
+    pub async fn tx(&self, tx_id: &str, query: &TxQuery) -> Result<TxView, ClientError> {
+        self.get(&["api", "v1", "tx", tx_id], &query.pairs(), query.wait).await
+    }
+
+    pub async fn tx_by_request(
+        &self,
+        submitter: &str,
+        request_id: &str,
+        query: &TxQuery,
+    ) -> Result<TxView, ClientError> {
+        let mut pairs = query.pairs();
+        pairs.push(("submitter", submitter.to_owned()));
+        pairs.push(("requestId", request_id.to_owned()));
+        self.get(&["api", "v1", "tx", "by-request"], &pairs, query.wait).await
+    }
+
+    pub async fn list_tx(&self, query: &ListQuery) -> Result<Page<TxView>, ClientError> {
+        self.get(&["api", "v1", "tx"], &query.pairs(), None).await
+    }
+
+    pub async fn submitters(&self, query: &PageQuery) -> Result<Page<SubmitterView>, ClientError> {
+        self.get(&["api", "v1", "submitters"], &query.pairs(), None).await
+    }
+
+    /// One submitter, by CAIP-10 id or alias.
+    pub async fn submitter(&self, name: &str, expand: &[SubmitterExpand]) -> Result<SubmitterView, ClientError> {
+        let words = expand.iter().map(|word| word.as_str());
+        self.get(&["api", "v1", "submitters", name], &expand_text(words), None).await
+    }
+
+    /// Binds nothing new until [`Client::resume`]. With `wait`, the answer comes when the lane has taken notice.
+    pub async fn pause(&self, name: &str, wait: Option<Duration>) -> Result<CommandView, ClientError> {
+        self.tell(name, "pause", wait).await
+    }
+
+    pub async fn resume(&self, name: &str, wait: Option<Duration>) -> Result<CommandView, ClientError> {
+        self.tell(name, "resume", wait).await
+    }
+
+    pub async fn command(&self, command_id: &str) -> Result<CommandView, ClientError> {
+        self.get(&["api", "v1", "commands", command_id], &[], None).await
+    }
+
+    pub async fn chains(&self) -> Result<Vec<ChainView>, ClientError> {
+        self.get(&["api", "v1", "chains"], &[], None).await
+    }
+
+    pub async fn healthz(&self) -> Result<HealthView, ClientError> {
+        self.get(&["healthz"], &[], None).await
+    }
+
+    pub async fn readyz(&self) -> Result<HealthView, ClientError> {
+        self.get(&["readyz"], &[], None).await
+    }
+
+    /// Prometheus text.
+    pub async fn metrics(&self) -> Result<String, ClientError> {
+        self.text(&["metrics"]).await
+    }
+
+    /// The OpenAPI document, as text.
+    pub async fn openapi(&self) -> Result<String, ClientError> {
+        self.text(&["openapi.json"]).await
+    }
+
+    async fn tell(&self, name: &str, verb: &str, wait: Option<Duration>) -> Result<CommandView, ClientError> {
+        let request = self.request(Method::POST, &["api", "v1", "submitters", name, verb]);
+        let request = request_with(request, &wait_text(wait), wait);
+        read(send(request).await?).await
+    }
+
+    async fn get<T: DeserializeOwned>(
+        &self,
+        path: &[&str],
+        pairs: &[(&'static str, String)],
+        wait: Option<Duration>,
+    ) -> Result<T, ClientError> {
+        read(send(request_with(self.request(Method::GET, path), pairs, wait)).await?).await
+    }
+
+    async fn text(&self, path: &[&str]) -> Result<String, ClientError> {
+        let response = refuse_problem(send(self.request(Method::GET, path)).await?).await?;
+        let status = response.status().as_u16();
+        let bytes = body(response).await?;
+        String::from_utf8(bytes).map_err(|error| ClientError::Foreign { status, why: error.to_string() })
+    }
+
+    fn request(&self, method: Method, path: &[&str]) -> RequestBuilder {
+        let mut url = self.base.clone();
+        let mut whole = url.path().trim_end_matches('/').to_owned();
+        for part in path {
+            whole.push('/');
+            whole.push_str(&segment(part));
+        }
+        url.set_path(&whole);
+        self.http.request(method, url).timeout(ANSWER_TIMEOUT)
+    }
+}
+
+fn request_with(request: RequestBuilder, pairs: &[(&'static str, String)], wait: Option<Duration>) -> RequestBuilder {
+    let request = if pairs.is_empty() { request } else { request.query(pairs) };
+    request.timeout(ANSWER_TIMEOUT.saturating_add(wait.unwrap_or_default()))
+}
+
+fn json<T: Serialize>(value: &T) -> Result<Vec<u8>, ClientError> {
+    serde_json::to_vec(value).map_err(unwritable)
+}
+
+fn unwritable(error: serde_json::Error) -> ClientError {
+    ClientError::Foreign { status: 0, why: error.to_string() }
+}
+
+async fn send(request: RequestBuilder) -> Result<Response, ClientError> {
+    Ok(request.header("content-type", "application/json").send().await?)
+}
+
+async fn read<T: DeserializeOwned>(response: Response) -> Result<T, ClientError> {
+    let response = refuse_problem(response).await?;
+    let status = response.status().as_u16();
+    let bytes = body(response).await?;
+    serde_json::from_slice(&bytes).map_err(|error| ClientError::Foreign { status, why: error.to_string() })
+}
+
+async fn refuse_problem(response: Response) -> Result<Response, ClientError> {
+    let status = response.status();
+    if status.is_success() {
+        return Ok(response);
+    }
+    let retry_after = response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
+    let bytes = body(response).await?;
+    let mut problem: Problem = serde_json::from_slice(&bytes)
+        .map_err(|error| ClientError::Foreign { status: status.as_u16(), why: error.to_string() })?;
+    problem.retry_after = problem.retry_after.or(retry_after);
+    Err(ClientError::Problem(Box::new(problem)))
+}
+
+async fn body(mut response: Response) -> Result<Vec<u8>, ClientError> {
+    let status = response.status().as_u16();
+    let mut bytes = Vec::new();
+    while let Some(chunk) = response.chunk().await? {
+        if bytes.len() + chunk.len() > ANSWER_BYTES_MAX {
+            return Err(ClientError::Foreign { status, why: "the answer is too large".to_owned() });
+        }
+        bytes.extend_from_slice(&chunk);
+    }
+    Ok(bytes)
+}

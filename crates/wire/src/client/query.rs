@@ -1,0 +1,76 @@
+//! The parameters of reads.
+
+use std::time::Duration;
+
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+
+use crate::names::TxStateName;
+use crate::tx::TxExpand;
+
+/// How to look at one transaction.
+#[derive(Clone, Debug, Default)]
+pub struct TxQuery {
+    /// Wait this long for the next change. A transaction that is final is answered at once.
+    pub wait: Option<Duration>,
+    /// The version that the caller knows: a newer one is answered at once.
+    pub version: Option<u32>,
+    pub expand: Vec<TxExpand>,
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct ListQuery {
+    /// CAIP-10 or alias.
+    pub submitter: Option<String>,
+    pub state: Option<TxStateName>,
+    pub page: PageQuery,
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct PageQuery {
+    pub limit: Option<u32>,
+    /// `nextCursor` of the page before.
+    pub cursor: Option<String>,
+}
+
+type Pairs = Vec<(&'static str, String)>;
+
+impl TxQuery {
+    pub(super) fn pairs(&self) -> Pairs {
+        let mut pairs = wait_text(self.wait);
+        pairs.extend(self.version.map(|version| ("version", version.to_string())));
+        pairs.extend(expand_text(self.expand.iter().map(|word| word.as_str())));
+        pairs
+    }
+}
+
+impl ListQuery {
+    pub(super) fn pairs(&self) -> Pairs {
+        let mut pairs = self.page.pairs();
+        pairs.extend(self.submitter.as_ref().map(|name| ("submitter", name.clone())));
+        pairs.extend(self.state.map(|state| ("state", state.as_str().to_owned())));
+        pairs
+    }
+}
+
+impl PageQuery {
+    pub(super) fn pairs(&self) -> Pairs {
+        let limit = self.limit.map(|limit| ("limit", limit.to_string()));
+        let cursor = self.cursor.as_ref().map(|cursor| ("cursor", cursor.clone()));
+        limit.into_iter().chain(cursor).collect()
+    }
+}
+
+pub(super) fn wait_text(wait: Option<Duration>) -> Pairs {
+    wait.map(|wait| ("wait", format!("{}ms", wait.as_millis().min(999_999)))).into_iter().collect()
+}
+
+pub(super) fn expand_text<'a>(words: impl Iterator<Item = &'a str>) -> Pairs {
+    let words: Vec<&str> = words.collect();
+    if words.is_empty() { Vec::new() } else { vec![("expand", words.join(","))] }
+}
+
+/// One part of a path. A colon may stand as it is, so that addresses stay readable in logs.
+pub(super) fn segment(text: &str) -> String {
+    const KEPT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~').remove(b':');
+    utf8_percent_encode(text, KEPT).to_string()
+}

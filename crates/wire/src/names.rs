@@ -1,0 +1,117 @@
+//! Fixed words of the API, each the twin of a domain name.
+//!
+//! They are types of their own because the domain knows no serde; the `From` below is an exhaustive match, so a new domain
+//! name does not compile until it has a word here.
+
+use serde::{Deserialize, Serialize};
+
+macro_rules! words {
+    ($(#[$doc:meta])* $name:ident { $($(#[$variant_doc:meta])* $variant:ident = $text:literal),+ $(,)? }) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+        #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+        pub enum $name { $($(#[$variant_doc])* #[serde(rename = $text)] $variant),+ }
+
+        impl $name {
+            pub const ALL: &'static [$name] = &[$($name::$variant),+];
+
+            pub const fn as_str(self) -> &'static str {
+                match self { $($name::$variant => $text),+ }
+            }
+
+            pub fn parse(text: &str) -> Option<Self> {
+                Self::ALL.iter().copied().find(|word| word.as_str() == text)
+            }
+        }
+
+        impl std::fmt::Display for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str(self.as_str())
+            }
+        }
+    };
+    ($(#[$doc:meta])* $name:ident = $domain:ty { $($variant:ident = $text:literal),+ $(,)? }) => {
+        words! { $(#[$doc])* $name { $($variant = $text),+ } }
+
+        impl From<$domain> for $name {
+            fn from(name: $domain) -> Self {
+                match name { $(<$domain>::$variant => $name::$variant),+ }
+            }
+        }
+
+        impl From<$name> for $domain {
+            fn from(word: $name) -> Self {
+                match word { $($name::$variant => <$domain>::$variant),+ }
+            }
+        }
+    };
+}
+
+pub(crate) use words;
+
+words! {
+    /// The state of an intent. CONFIRMED, FAILED_FINAL and CANCELED are final.
+    TxStateName = gapless_domain::StateName {
+        Queued = "QUEUED",
+        Allocated = "ALLOCATED",
+        Tracking = "TRACKING",
+        Stuck = "STUCK",
+        Confirmed = "CONFIRMED",
+        FailedFinal = "FAILED_FINAL",
+        Canceled = "CANCELED",
+    }
+}
+
+impl TxStateName {
+    pub fn is_terminal(self) -> bool {
+        gapless_domain::StateName::from(self).is_terminal()
+    }
+}
+
+words! {
+    /// What goes on within a state.
+    SubStateName = gapless_domain::SubStateName {
+        Pending = "PENDING",
+        Mined = "MINED",
+        AwaitingFunds = "AWAITING_FUNDS",
+        Canceling = "CANCELING",
+        Replacing = "REPLACING",
+    }
+}
+
+words! {
+    /// How much the caller pays for being quick.
+    Speed = gapless_domain::Speed {
+        Slow = "slow",
+        Standard = "standard",
+        Fast = "fast",
+        Instant = "instant",
+    }
+}
+
+words! {
+    /// What a signed transaction does for its nonce.
+    AttemptKindName = gapless_domain::AttemptKind {
+        Original = "original",
+        Bump = "bump",
+        Replace = "replace",
+        Cancel = "cancel",
+        Fill = "fill",
+    }
+}
+
+words! {
+    ReceiptStatus {
+        Success = "success",
+        Reverted = "reverted",
+    }
+}
+
+words! {
+    /// The state of a submitter's lane. PROTECT binds nothing new until an operator decides.
+    LaneStateName {
+        Idle = "IDLE",
+        InFlight = "IN_FLIGHT",
+        Protect = "PROTECT",
+    }
+}

@@ -1,0 +1,199 @@
+//! Answers that are not a success: RFC 9457, with a stable code.
+
+use serde::{Deserialize, Serialize};
+
+use crate::names::words;
+
+words! {
+    /// Stable names of what can go wrong. Programs go by these; titles and details are for people.
+    ProblemCode {
+        /// The body is not JSON.
+        MalformedJson = "malformed_json",
+        /// The URL or a header is not what HTTP allows.
+        MalformedRequest = "malformed_request",
+        /// One or more fields cannot be accepted; `errors` names them.
+        InvalidRequest = "invalid_request",
+        /// More items than one call may have.
+        TooManyItems = "too_many_items",
+        /// No such path.
+        NotFound = "not_found",
+        TxNotFound = "tx_not_found",
+        UnknownSubmitter = "unknown_submitter",
+        CommandNotFound = "command_not_found",
+        MethodNotAllowed = "method_not_allowed",
+        /// The body did not arrive in time.
+        BodyTimeout = "body_timeout",
+        /// The request id stands for another payload.
+        RequestIdConflict = "request_id_conflict",
+        /// The submitter takes nothing new until an operator has decided.
+        SubmitterProtected = "submitter_protected",
+        BodyTooLarge = "body_too_large",
+        UnsupportedMediaType = "unsupported_media_type",
+        TooManyRequests = "too_many_requests",
+        /// Too many callers wait for changes.
+        TooManyWaiters = "too_many_waiters",
+        HeadersTooLarge = "headers_too_large",
+        Internal = "internal",
+        /// The database does not answer. It is not known whether something was accepted; the same request again tells.
+        StoreUnavailable = "store_unavailable",
+        ShuttingDown = "shutting_down",
+    }
+}
+
+impl ProblemCode {
+    /// The HTTP status of an answer with this code.
+    pub const fn status(self) -> u16 {
+        match self {
+            ProblemCode::MalformedJson | ProblemCode::MalformedRequest => 400,
+            ProblemCode::NotFound
+            | ProblemCode::TxNotFound
+            | ProblemCode::UnknownSubmitter
+            | ProblemCode::CommandNotFound => 404,
+            ProblemCode::MethodNotAllowed => 405,
+            ProblemCode::BodyTimeout => 408,
+            ProblemCode::RequestIdConflict | ProblemCode::SubmitterProtected => 409,
+            ProblemCode::BodyTooLarge => 413,
+            ProblemCode::UnsupportedMediaType => 415,
+            ProblemCode::InvalidRequest | ProblemCode::TooManyItems => 422,
+            ProblemCode::TooManyRequests | ProblemCode::TooManyWaiters => 429,
+            ProblemCode::HeadersTooLarge => 431,
+            ProblemCode::Internal => 500,
+            ProblemCode::StoreUnavailable | ProblemCode::ShuttingDown => 503,
+        }
+    }
+
+    pub const fn title(self) -> &'static str {
+        match self {
+            ProblemCode::MalformedJson => "The body is not JSON",
+            ProblemCode::MalformedRequest => "The request is malformed",
+            ProblemCode::InvalidRequest => "The request cannot be accepted as it is",
+            ProblemCode::TooManyItems => "Too many items in one call",
+            ProblemCode::NotFound => "There is nothing at this path",
+            ProblemCode::TxNotFound => "There is no such transaction",
+            ProblemCode::UnknownSubmitter => "There is no such submitter",
+            ProblemCode::CommandNotFound => "There is no such command",
+            ProblemCode::MethodNotAllowed => "This path does not know the method",
+            ProblemCode::BodyTimeout => "The body did not arrive in time",
+            ProblemCode::RequestIdConflict => "The request id stands for another payload",
+            ProblemCode::SubmitterProtected => "The submitter is in PROTECT and takes nothing new",
+            ProblemCode::BodyTooLarge => "The body is too large",
+            ProblemCode::UnsupportedMediaType => "The body must be application/json",
+            ProblemCode::TooManyRequests => "Too many requests at once",
+            ProblemCode::TooManyWaiters => "Too many callers wait for changes",
+            ProblemCode::HeadersTooLarge => "The headers are too large",
+            ProblemCode::Internal => "Something went wrong inside Gapless",
+            ProblemCode::StoreUnavailable => "The database does not answer",
+            ProblemCode::ShuttingDown => "This node is shutting down",
+        }
+    }
+}
+
+/// `application/problem+json`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct Problem {
+    /// `urn:gapless:problem:` and the code.
+    #[serde(rename = "type", default)]
+    pub kind: String,
+    pub title: String,
+    pub status: u16,
+    /// The stable name of what went wrong. A newer server may have codes that this client does not know.
+    #[cfg_attr(feature = "schema", schema(value_type = ProblemCode))]
+    pub code: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub detail: Option<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub errors: Vec<FieldFault>,
+    /// Seconds after which trying again makes sense; the header `Retry-After` says the same.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry_after: Option<u64>,
+    /// The transaction that holds the request id.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tx_id: Option<String>,
+}
+
+words! {
+    /// Which part of the request a pointer points into.
+    FieldPlace {
+        Body = "body",
+        Query = "query",
+        Path = "path",
+        Header = "header",
+    }
+}
+
+/// One field that cannot be accepted.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct FieldFault {
+    #[serde(rename = "in")]
+    pub place: FieldPlace,
+    /// A JSON pointer: into the body, or `/` and the name of the parameter or header.
+    pub pointer: String,
+    pub message: String,
+}
+
+impl FieldFault {
+    pub fn body(pointer: impl Into<String>, message: impl Into<String>) -> Self {
+        FieldFault { place: FieldPlace::Body, pointer: pointer.into(), message: message.into() }
+    }
+
+    pub fn query(name: &str, message: impl Into<String>) -> Self {
+        FieldFault { place: FieldPlace::Query, pointer: format!("/{name}"), message: message.into() }
+    }
+
+    pub fn path(name: &str, message: impl Into<String>) -> Self {
+        FieldFault { place: FieldPlace::Path, pointer: format!("/{name}"), message: message.into() }
+    }
+
+    pub fn header(name: &str, message: impl Into<String>) -> Self {
+        FieldFault { place: FieldPlace::Header, pointer: format!("/{name}"), message: message.into() }
+    }
+}
+
+impl Problem {
+    pub fn new(code: ProblemCode) -> Self {
+        Problem {
+            kind: format!("urn:gapless:problem:{code}"),
+            title: code.title().to_owned(),
+            status: code.status(),
+            code: code.as_str().to_owned(),
+            detail: None,
+            errors: Vec::new(),
+            retry_after: None,
+            tx_id: None,
+        }
+    }
+
+    pub fn invalid(errors: Vec<FieldFault>) -> Self {
+        Problem { errors, ..Problem::new(ProblemCode::InvalidRequest) }
+    }
+
+    pub fn detail(self, detail: impl Into<String>) -> Self {
+        Problem { detail: Some(detail.into()), ..self }
+    }
+
+    pub fn retry_after(self, seconds: u64) -> Self {
+        Problem { retry_after: Some(seconds), ..self }
+    }
+
+    /// The code, if this version knows it.
+    pub fn known_code(&self) -> Option<ProblemCode> {
+        ProblemCode::parse(&self.code)
+    }
+}
+
+impl std::fmt::Display for Problem {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} ({})", self.title, self.code)?;
+        if let Some(detail) = &self.detail {
+            write!(f, ": {detail}")?;
+        }
+        for fault in &self.errors {
+            write!(f, "; {} {}: {}", fault.place, fault.pointer, fault.message)?;
+        }
+        Ok(())
+    }
+}

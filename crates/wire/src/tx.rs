@@ -1,0 +1,284 @@
+//! What a caller sees of an intent.
+
+use gapless_domain::{
+    Attempt, Cancellation, Execution, Failure, Inclusion, ManagedTx, Payload, Progress, Settled, TxState,
+};
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+use crate::moment::moment_to_text;
+use crate::names::{AttemptKindName, ReceiptStatus, Speed, SubStateName, TxStateName, words};
+use crate::payload::{CallPayload, FeesPayload};
+
+/// The answer to a request that was accepted, now or before.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct TxAccepted {
+    #[cfg_attr(feature = "schema", schema(format = "uuid"))]
+    pub tx_id: String,
+    /// CAIP-10, also if the request named an alias.
+    pub submitter: String,
+    pub request_id: String,
+    pub state: TxStateName,
+}
+
+words! {
+    /// What `?expand=` adds to a transaction.
+    TxExpand {
+        /// The nonce and every signed transaction, for operators.
+        Attempts = "attempts",
+    }
+}
+
+/// One intent as it stands. The nonce is there only if it was asked for.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct TxView {
+    #[cfg_attr(feature = "schema", schema(format = "uuid"))]
+    pub tx_id: String,
+    /// CAIP-10.
+    pub submitter: String,
+    pub request_id: String,
+    pub state: TxStateName,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sub_state: Option<SubStateName>,
+    /// Counts the changes of the intent.
+    pub version: u32,
+    pub speed: Speed,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schema(format = "date-time"))]
+    pub valid_until: Option<String>,
+    /// What was asked for. Left out of lists.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub payload: Option<CallPayload>,
+    /// The transaction on chain, or while there is none the newest one that was signed. In lists only what is on chain.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hash: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub receipt: Option<ReceiptView>,
+    /// Blocks from the transaction's own, which counts as the first, to the newest.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub confirmations: Option<u64>,
+    /// Why it failed, was canceled, or is stuck.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<ReasonView>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schema(value_type = serde_json::Value))]
+    pub metadata: Option<Box<RawValue>>,
+    #[cfg_attr(feature = "schema", schema(format = "date-time"))]
+    pub created_at: String,
+    #[cfg_attr(feature = "schema", schema(format = "date-time"))]
+    pub updated_at: String,
+    /// Only with `expand=attempts`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nonce: Option<u64>,
+    /// Only with `expand=attempts`, oldest first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attempts: Option<Vec<AttemptView>>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct ReceiptView {
+    pub block_number: u64,
+    pub block_hash: String,
+    pub status: ReceiptStatus,
+    pub gas_used: u64,
+    /// Wei per gas, a decimal string.
+    pub effective_gas_price: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub revert: Option<RevertView>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct RevertView {
+    /// The decoded reason, where there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    pub data: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct ReasonView {
+    /// A stable word.
+    pub code: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub text: Option<String>,
+}
+
+/// One signed transaction.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct AttemptView {
+    pub nonce: u64,
+    pub ordinal: u16,
+    pub kind: AttemptKindName,
+    pub hash: String,
+    pub fees: FeesPayload,
+    #[cfg_attr(feature = "schema", schema(format = "date-time"))]
+    pub created_at: String,
+    /// How often it was given to a node, as far as is known.
+    pub sends: u32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schema(format = "date-time"))]
+    pub last_sent_at: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_outcome: Option<OutcomeView>,
+}
+
+/// What came of the last send.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct OutcomeView {
+    pub code: String,
+    /// What the node said.
+    pub text: String,
+}
+
+impl TxView {
+    /// What a list shows: everything that stands in the row itself, but for the payload.
+    pub fn summary(tx: &ManagedTx) -> Self {
+        let intent = &tx.intent;
+        let inclusion = inclusion(&tx.state);
+        TxView {
+            tx_id: tx.id.to_string(),
+            submitter: intent.submitter().to_string(),
+            request_id: intent.request_id().to_string(),
+            state: tx.state.name().into(),
+            sub_state: tx.state.sub_state().map(SubStateName::from),
+            version: tx.version,
+            speed: intent.speed().into(),
+            valid_until: intent.valid_until().map(moment_to_text),
+            payload: None,
+            hash: inclusion.map(|inclusion| inclusion.hash.to_string()),
+            receipt: inclusion.map(ReceiptView::from),
+            confirmations: None,
+            reason: reason(&tx.state),
+            // What is in a row was JSON once; if it no longer is, the rest of the row is worth showing all the same.
+            metadata: intent.metadata().and_then(|json| RawValue::from_string(json.as_json().to_owned()).ok()),
+            created_at: moment_to_text(tx.created_at),
+            updated_at: moment_to_text(tx.updated_at),
+            nonce: None,
+            attempts: None,
+        }
+    }
+
+    /// What one transaction's own page shows.
+    pub fn whole(tx: &ManagedTx) -> Self {
+        let payload = match tx.intent.payload() {
+            Payload::Evm(call) => Some(CallPayload::from(call)),
+            Payload::External(_) => None,
+        };
+        TxView { payload, ..Self::summary(tx) }
+    }
+
+    /// How deep the transaction is under this block, if it is on chain and the block is not older.
+    #[must_use]
+    pub fn with_head(mut self, head_number: Option<u64>) -> Self {
+        let depth = |receipt: &ReceiptView| head_number?.checked_sub(receipt.block_number)?.checked_add(1);
+        self.confirmations = self.receipt.as_ref().and_then(depth);
+        self
+    }
+
+    /// The newest signed transaction at the nonce that is bound now, while none is on chain.
+    #[must_use]
+    pub fn with_pending_hash(mut self, tx: &ManagedTx, attempts: &[Attempt]) -> Self {
+        if self.hash.is_none()
+            && let Some(bound) = tx.state.bound()
+        {
+            let newest = attempts.iter().filter(|attempt| attempt.nonce == bound.nonce).max_by_key(|a| a.ordinal);
+            self.hash = newest.map(|attempt| attempt.hash.to_string());
+        }
+        self
+    }
+
+    /// What operators may see: the nonce and all attempts.
+    #[must_use]
+    pub fn with_attempts(mut self, tx: &ManagedTx, attempts: &[Attempt]) -> Self {
+        self.nonce = tx.state.nonce().map(gapless_domain::Nonce::get);
+        self.attempts = Some(attempts.iter().map(AttemptView::from).collect());
+        self
+    }
+}
+
+fn inclusion(state: &TxState) -> Option<&Inclusion> {
+    match state {
+        TxState::Allocated(bound) | TxState::Tracking(bound) | TxState::Stuck(bound, _) => match &bound.progress {
+            Progress::Mined(inclusion) => Some(inclusion),
+            Progress::Pending | Progress::AwaitingFunds => None,
+        },
+        TxState::Confirmed(settled)
+        | TxState::FailedFinal(Failure::Reverted(settled))
+        | TxState::Canceled(Cancellation::OnChain(_, settled)) => Some(&settled.inclusion),
+        TxState::Queued
+        | TxState::FailedFinal(Failure::Unbound(..))
+        | TxState::Canceled(Cancellation::InQueue(_) | Cancellation::Released) => None,
+    }
+}
+
+fn reason(state: &TxState) -> Option<ReasonView> {
+    let (code, text) = match state {
+        TxState::Queued | TxState::Allocated(_) | TxState::Tracking(_) | TxState::Confirmed(_) => return None,
+        TxState::Stuck(_, reason) => (reason.as_str(), None),
+        TxState::FailedFinal(Failure::Unbound(reason, text)) => (reason.as_str(), Some(text.as_str().to_owned())),
+        TxState::FailedFinal(Failure::Reverted(settled)) => ("reverted", revert_reason(settled)),
+        TxState::Canceled(Cancellation::InQueue(reason) | Cancellation::OnChain(reason, _)) => (reason.as_str(), None),
+        TxState::Canceled(Cancellation::Released) => ("released", None),
+    };
+    Some(ReasonView { code: code.to_owned(), text: text.filter(|text| !text.is_empty()) })
+}
+
+fn revert_reason(settled: &Settled) -> Option<String> {
+    match &settled.inclusion.execution {
+        Execution::Reverted { reason, .. } => reason.as_ref().map(|text| text.as_str().to_owned()),
+        Execution::Success => None,
+    }
+}
+
+impl From<&Inclusion> for ReceiptView {
+    fn from(inclusion: &Inclusion) -> Self {
+        let (status, revert) = match &inclusion.execution {
+            Execution::Success => (ReceiptStatus::Success, None),
+            Execution::Reverted { reason, data } => {
+                let reason = reason.as_ref().map(|text| text.as_str().to_owned());
+                (ReceiptStatus::Reverted, Some(RevertView { reason, data: data.to_string() }))
+            }
+        };
+        ReceiptView {
+            block_number: inclusion.block.number,
+            block_hash: inclusion.block.hash.to_string(),
+            status,
+            gas_used: inclusion.gas_used,
+            effective_gas_price: inclusion.effective_gas_price.to_string(),
+            revert,
+        }
+    }
+}
+
+impl From<&Attempt> for AttemptView {
+    fn from(attempt: &Attempt) -> Self {
+        AttemptView {
+            nonce: attempt.nonce.get(),
+            ordinal: attempt.ordinal,
+            kind: attempt.kind.into(),
+            hash: attempt.hash.to_string(),
+            fees: attempt.fees.into(),
+            created_at: moment_to_text(attempt.created_at),
+            sends: attempt.sends,
+            last_sent_at: attempt.last_sent_at.map(moment_to_text),
+            last_outcome: attempt.last_outcome.as_ref().map(|(outcome, text)| OutcomeView {
+                code: outcome.as_str().to_owned(),
+                text: text.as_str().to_owned(),
+            }),
+        }
+    }
+}

@@ -27,6 +27,7 @@ mod read;
 mod rows;
 mod schema;
 mod session;
+mod status;
 mod store;
 mod sweep;
 

@@ -9,8 +9,8 @@ use gapless_domain::{
     NewCommand, OwnerId, RequestId, SubmitterId, TxId,
 };
 use gapless_store::{
-    Accepted, Acquired, CancelVerdict, Committed, HeadVerdict, Loaded, NewIntent, NewSubmitter, Renewal, Store,
-    StoreError, TxFilter, WakeBoard, Wakeups,
+    Accepted, Acquired, CancelVerdict, Committed, HeadVerdict, LaneStatus, Loaded, NewIntent, NewSubmitter, Renewal,
+    Store, StoreError, TxFilter, WakeBoard, Wakeups,
 };
 use tokio::sync::Mutex;
 use tokio_postgres::Config;
@@ -23,7 +23,7 @@ use crate::identity::Identity;
 use crate::notify::Notifier;
 use crate::options::PgOptions;
 use crate::session::{Lent, Pool, Session, within};
-use crate::{accept, archive, events, heads, lease, load, read, schema, sweep};
+use crate::{accept, archive, events, heads, lease, load, read, schema, status, sweep};
 
 /// A renewal and an acquisition at once, and one more.
 const LEASE_SESSIONS: usize = 3;
@@ -181,6 +181,10 @@ impl Store for PgStore {
 
     async fn lanes_with_work(&self, after: Option<&SubmitterId>, limit: u32) -> Result<Vec<SubmitterId>, StoreError> {
         sweep::lanes_with_work(self, after, limit).await
+    }
+
+    async fn lane_status(&self, lanes: &[SubmitterId]) -> Result<Vec<Option<LaneStatus>>, StoreError> {
+        status::lane_status(self, lanes).await
     }
 
     async fn get(&self, ids: &[TxId]) -> Result<Vec<Option<ManagedTx>>, StoreError> {

@@ -5,15 +5,12 @@
 
 use gapless_domain::{FencingToken, Lease, OwnerId, SubmitterId, Timestamp};
 use gapless_store::codec::{signed, submitter, token};
-use gapless_store::{Acquired, Renewal};
+use gapless_store::{Acquired, LeaseStatus, Renewal};
 
 use crate::error::Failure;
 use crate::ledger::{Reading, Writing};
 use crate::read::has_work;
 use crate::rows;
-
-/// What a released lease expires at: before any time that a clock can show.
-const RELEASED: i64 = i64::MIN;
 
 struct LeaseRow {
     owner: String,
@@ -100,7 +97,7 @@ pub(crate) fn release(writing: &Writing<'_>, owner: &OwnerId, leases: &[Lease]) 
             lease.submitter().as_str(),
             lease.owner().as_str(),
             signed(lease.token().get()),
-            RELEASED,
+            LeaseStatus::GIVEN_BACK.as_micros(),
             writing.now.as_micros(),
         ))?;
         if released == 1 && has_work(writing, lease.submitter())? {
@@ -125,6 +122,17 @@ pub(crate) fn extend(writing: &Writing<'_>, lease: &Lease) -> Result<(), Failure
         .prepare_cached("UPDATE submitter_lease SET expires_at = ?2, updated_at = ?3 WHERE submitter = ?1")?
         .execute((lease.submitter().as_str(), writing.lease_end().as_micros(), writing.now.as_micros()))?;
     Ok(())
+}
+
+/// For people: the newest lease, also when it is over.
+pub(crate) fn status(reading: &Reading<'_>, lane: &SubmitterId) -> Result<Option<LeaseStatus>, Failure> {
+    let status = |row: LeaseRow| LeaseStatus {
+        valid: row.is_valid(reading),
+        owner: OwnerId::restore(&row.owner),
+        token: row.token,
+        expires_at: row.expires_at,
+    };
+    Ok(lease_row(reading, lane)?.map(status))
 }
 
 fn lease_row(reading: &Reading<'_>, lane: &SubmitterId) -> Result<Option<LeaseRow>, Failure> {

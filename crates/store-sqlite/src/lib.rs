@@ -27,6 +27,7 @@ mod reservation;
 mod rows;
 mod schema;
 mod sidecar;
+mod status;
 mod store;
 
 pub use clock::SystemClock;

@@ -9,14 +9,14 @@ use gapless_domain::{
     NewCommand, OwnerId, RequestId, SubmitterId, TxId,
 };
 use gapless_store::{
-    Accepted, Acquired, CancelVerdict, Committed, HeadVerdict, Loaded, NewIntent, NewSubmitter, Renewal, Store,
-    StoreError, TxFilter, WakeBoard, Wakeup, Wakeups,
+    Accepted, Acquired, CancelVerdict, Committed, HeadVerdict, LaneStatus, Loaded, NewIntent, NewSubmitter, Renewal,
+    Store, StoreError, TxFilter, WakeBoard, Wakeup, Wakeups,
 };
 
 use crate::connection::Room;
 use crate::error::{from_sql, refusal};
 use crate::open::{Location, SqliteOptions, open};
-use crate::{accept, archive, commit, events, head, lease, load, read};
+use crate::{accept, archive, commit, events, head, lease, load, read, status};
 
 /// One process's handle. Clones and [`SqliteStore::for_owner`] share the database, which is closed with the last of them.
 #[derive(Clone, Debug)]
@@ -141,6 +141,11 @@ impl Store for SqliteStore {
     async fn lanes_with_work(&self, after: Option<&SubmitterId>, limit: u32) -> Result<Vec<SubmitterId>, StoreError> {
         let after = after.cloned();
         self.room.read(move |reading| read::lanes_with_work(reading, after.as_ref(), limit)).await
+    }
+
+    async fn lane_status(&self, lanes: &[SubmitterId]) -> Result<Vec<Option<LaneStatus>>, StoreError> {
+        let lanes = lanes.to_vec();
+        self.room.read(move |reading| status::lane_status(reading, &lanes)).await
     }
 
     async fn get(&self, ids: &[TxId]) -> Result<Vec<Option<ManagedTx>>, StoreError> {

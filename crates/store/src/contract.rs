@@ -10,6 +10,7 @@ use gapless_domain::{
 };
 
 use crate::error::StoreError;
+use crate::status::LaneStatus;
 use crate::verdict::{Accepted, Acquired, CancelVerdict, Committed, HeadVerdict, Loaded, Renewal};
 use crate::wake::Wakeups;
 
@@ -91,6 +92,9 @@ pub trait Store: Send + Sync + fmt::Debug {
     /// The sweep: lanes with queued or open work, or a command, that nobody holds a lease of; at most `limit` of them, with
     /// submitters in order, beginning after `after`.
     async fn lanes_with_work(&self, after: Option<&SubmitterId>, limit: u32) -> Result<Vec<SubmitterId>, StoreError>;
+
+    /// What lanes are doing, for people. None for a submitter that is not registered.
+    async fn lane_status(&self, lanes: &[SubmitterId]) -> Result<Vec<Option<LaneStatus>>, StoreError>;
 
     /// Also finds what retention has moved out.
     async fn get(&self, ids: &[TxId]) -> Result<Vec<Option<ManagedTx>>, StoreError>;

@@ -16,6 +16,7 @@ mod contract;
 mod error;
 mod migration;
 mod model;
+mod status;
 mod verdict;
 mod wake;
 
@@ -25,6 +26,7 @@ pub use error::StoreError;
 pub use gapless_domain::LaneSnapshot;
 pub use migration::{Migration, Pending, pending};
 pub use model::{Model, ModelStore, Snapshot};
+pub use status::{LaneStatus, LeaseStatus};
 pub use verdict::{
     Accepted, Acquired, CancelVerdict, CommitVerdict, Committed, Conflict, HeadVerdict, Loaded, Renewal,
 };

@@ -33,6 +33,7 @@ mod refusals;
 mod regression;
 mod reservations;
 mod retention;
+mod status;
 mod sweep;
 mod trace;
 
@@ -168,6 +169,13 @@ macro_rules! for_each_case {
                 an_alias_stands_for_one_submitter
                 the_final_block_only_moves_forward
                 heads_of_two_chains_are_apart
+            }
+            status {
+                status_tells_of_each_lane_in_its_place
+                status_counts_what_holds_a_nonce
+                status_shows_a_lease_until_it_is_over_and_after
+                status_shows_a_regressed_lane
+                status_stops_counting_at_its_limit
             }
             batching {
                 batched_and_single_accepts_give_the_same_state

@@ -3,10 +3,8 @@
 use gapless_domain::{FencingToken, Lease, SubmitterId, Timestamp};
 
 use super::tables::{Call, LeaseRow, Tables};
+use crate::status::LeaseStatus;
 use crate::verdict::{Acquired, Renewal};
-
-/// What a released lease expires at: before any time that a clock can show.
-const MINUS_INFINITY: Timestamp = Timestamp::from_micros(i64::MIN);
 
 impl Tables {
     pub(super) fn acquire(&mut self, call: &Call<'_>, submitter: &SubmitterId) -> Acquired {
@@ -37,7 +35,7 @@ impl Tables {
     pub(super) fn release(&mut self, call: &Call<'_>, lease: &Lease) -> bool {
         let Some(lane) = self.lanes.get_mut(lease.submitter()) else { return false };
         let Some(row) = lane.lease.as_mut().filter(|row| row.is_of(call, lease)) else { return false };
-        row.expires_at = MINUS_INFINITY;
+        row.expires_at = LeaseStatus::GIVEN_BACK;
         lane.has_work()
     }
 

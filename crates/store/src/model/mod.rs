@@ -29,6 +29,7 @@ use gapless_domain::{
 use crate::clock::DatabaseClock;
 use crate::contract::{NewIntent, NewSubmitter, Store, TxFilter};
 use crate::error::StoreError;
+use crate::status::LaneStatus;
 use crate::verdict::{Accepted, Acquired, CancelVerdict, Committed, HeadVerdict, Loaded, Renewal};
 use crate::wake::{WakeBoard, Wakeup, Wakeups};
 use tables::{Call, Tables};
@@ -187,6 +188,10 @@ impl Store for ModelStore {
 
     async fn lanes_with_work(&self, after: Option<&SubmitterId>, limit: u32) -> Result<Vec<SubmitterId>, StoreError> {
         Ok(self.run(|tables, call| tables.lanes_with_work(call, after, limit)))
+    }
+
+    async fn lane_status(&self, lanes: &[SubmitterId]) -> Result<Vec<Option<LaneStatus>>, StoreError> {
+        Ok(self.run(|tables, call| lanes.iter().map(|lane| tables.status(call, lane)).collect()))
     }
 
     async fn get(&self, ids: &[TxId]) -> Result<Vec<Option<ManagedTx>>, StoreError> {

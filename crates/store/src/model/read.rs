@@ -7,8 +7,9 @@ use gapless_domain::{
     ReservationStatus, SlotKind, SubmitterId, TxId,
 };
 
-use super::tables::{Call, Lane, Tables};
+use super::tables::{Call, Lane, LeaseRow, Tables};
 use crate::contract::{MAX_OPEN_COMMANDS, TxFilter};
+use crate::status::{LaneStatus, LeaseStatus};
 use crate::verdict::{HeadVerdict, Loaded};
 
 impl Tables {
@@ -54,6 +55,29 @@ impl Tables {
         let is_orphan = |lane: &Lane| lane.has_work() && lane.lease.as_ref().is_none_or(|row| !row.is_valid(call));
         let lanes = self.lanes.range::<SubmitterId, _>((from, Edge::Unbounded)).filter(|(_, lane)| is_orphan(lane));
         lanes.map(|(submitter, _)| submitter.clone()).take(limit as usize).collect()
+    }
+
+    pub(super) fn status(&self, call: &Call<'_>, submitter: &SubmitterId) -> Option<LaneStatus> {
+        let alias = self.submitters.get(submitter)?.alias.clone();
+        let lane = self.lanes.get(submitter);
+        let count = |len: usize| u32::try_from(len).unwrap_or(u32::MAX).min(LaneStatus::MAX_COUNTED);
+        let lease = |row: &LeaseRow| LeaseStatus {
+            owner: row.owner.clone(),
+            token: row.token,
+            expires_at: row.expires_at,
+            valid: row.is_valid(call),
+        };
+        let first = lane.and_then(|lane| lane.queue.values().next()).and_then(|id| self.txs.get(id));
+        Some(LaneStatus {
+            alias,
+            cursor: lane.and_then(|lane| lane.cursor.as_ref()).map(|row| row.cursor.clone()),
+            lease: lane.and_then(|lane| lane.lease.as_ref()).map(lease),
+            queued: count(lane.map_or(0, |lane| lane.queue.len())),
+            open: count(lane.map_or(0, |lane| lane.bound.len())),
+            oldest_queued_at: first.map(|tx| tx.created_at),
+            regressed: self.is_regressed(submitter),
+            now: call.now,
+        })
     }
 
     pub(super) fn list(&self, filter: &TxFilter) -> Vec<ManagedTx> {

@@ -1,0 +1,50 @@
+//! Lanes as people see them.
+
+use gapless_domain::SubmitterId;
+use gapless_store::LaneStatus;
+
+use crate::error::Failure;
+use crate::lease;
+use crate::ledger::Reading;
+use crate::rows::{self, CURSOR_COLUMNS};
+
+pub(crate) fn lane_status(reading: &Reading<'_>, lanes: &[SubmitterId]) -> Result<Vec<Option<LaneStatus>>, Failure> {
+    lanes.iter().map(|lane| status(reading, lane)).collect()
+}
+
+/// Counts stop at a limit, in the index, so that a long backlog costs nothing.
+const QUEUED: &str = "
+    SELECT count(*) FROM (SELECT 1 FROM managed_tx INDEXED BY managed_tx_queue
+                          WHERE submitter = ?1 AND state = 'QUEUED' LIMIT ?2)";
+
+const OPEN: &str = "
+    SELECT count(*) FROM (SELECT 1 FROM managed_tx INDEXED BY managed_tx_bound
+                          WHERE submitter = ?1 AND state IN ('ALLOCATED', 'TRACKING', 'STUCK') LIMIT ?2)";
+
+fn status(reading: &Reading<'_>, lane: &SubmitterId) -> Result<Option<LaneStatus>, Failure> {
+    let sql = reading.sql;
+    let known = sql.prepare_cached("SELECT alias FROM submitter WHERE submitter = ?1")?;
+    let Some(alias) = rows::first(known, [lane.as_str()], rows::value::<Option<String>>)? else { return Ok(None) };
+    let cursor = sql
+        .prepare_cached(&format!("SELECT {CURSOR_COLUMNS}, epoch FROM submitter_nonce_cursor WHERE submitter = ?1"))?;
+    let cursor = rows::first(cursor, [lane.as_str()], |row| Ok((rows::cursor(row)?, row.get::<_, i64>(10)?)))?;
+    let (cursor, seen) = cursor.unzip();
+    let count = |counting: &str| -> Result<u32, Failure> {
+        let mut statement = sql.prepare_cached(counting)?;
+        Ok(statement.query_one((lane.as_str(), LaneStatus::MAX_COUNTED), |row| row.get(0))?)
+    };
+    let oldest = sql.prepare_cached(
+        "SELECT created_at FROM managed_tx INDEXED BY managed_tx_queue
+         WHERE submitter = ?1 AND state = 'QUEUED' ORDER BY seq LIMIT 1",
+    )?;
+    Ok(Some(LaneStatus {
+        alias,
+        cursor,
+        lease: lease::status(reading, lane)?,
+        queued: count(QUEUED)?,
+        open: count(OPEN)?,
+        oldest_queued_at: rows::first(oldest, [lane.as_str()], |row| Ok(rows::time(row, 0)?))?,
+        regressed: reading.is_regressed(lane.as_str(), seen)?,
+        now: reading.now,
+    }))
+}

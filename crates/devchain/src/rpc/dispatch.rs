@@ -1,0 +1,119 @@
+//! From a text to the text that answers it.
+
+use alloy_primitives::Bytes;
+use serde_json::Value;
+
+use super::args::Args;
+use super::message::{
+    self, Answer, Incoming, Invalid, LIMIT_EXCEEDED_CODE, METHOD_NOT_FOUND_CODE, Request, answer, failure, success,
+};
+use super::server::RpcServer;
+use super::subscription::Subscriptions;
+use super::{control, read};
+use crate::endpoint::{Admitted, Endpoint, Refusal};
+use crate::error::RpcError;
+use crate::faults::SEND_METHOD;
+
+/// What becomes of a text.
+#[derive(Debug)]
+pub(crate) enum Reply {
+    Text(String),
+    /// There were only notifications in it.
+    Nothing,
+    /// A fault: the caller hears nothing.
+    Silence,
+    /// A fault: the connection breaks.
+    Disconnect,
+    /// A fault: an answer that is no JSON-RPC.
+    Http { status: u16, retry_after_secs: Option<u32>, body: String },
+}
+
+/// What a connection can do beside answering.
+pub(crate) enum Reach<'a> {
+    Http,
+    Socket(&'a mut Subscriptions),
+}
+
+pub(crate) fn handle(server: &RpcServer, endpoint: &Endpoint, text: &[u8], mut reach: Reach<'_>) -> Reply {
+    server.clock().tell(server.chain());
+    match Incoming::parse(text, server.limits().batch_calls) {
+        Err(error) => Reply::Text(failure(&Value::Null, &error.into())),
+        Ok(Incoming::Single(request)) => one(server, endpoint, request, &mut reach),
+        Ok(Incoming::Batch(requests)) => {
+            let replies = requests.into_iter().map(|request| one(server, endpoint, request, &mut reach)).collect();
+            gather(replies)
+        }
+    }
+}
+
+/// Calls of a batch are made one after the other. One whose caller hears nothing takes the whole answer with it, but not the
+/// calls after it.
+fn gather(replies: Vec<Reply>) -> Reply {
+    let mut texts = Vec::with_capacity(replies.len());
+    for reply in replies {
+        match reply {
+            Reply::Text(text) => texts.push(text),
+            Reply::Nothing => {}
+            fault => return fault,
+        }
+    }
+    if texts.is_empty() { Reply::Nothing } else { Reply::Text(format!("[{}]", texts.join(","))) }
+}
+
+fn one(
+    server: &RpcServer,
+    endpoint: &Endpoint,
+    request: Result<Request, Invalid>,
+    reach: &mut Reach<'_>,
+) -> Reply {
+    let Request { id, method, params } = match request {
+        Ok(request) => request,
+        Err(invalid) => return Reply::Text(message::invalid(&invalid)),
+    };
+    let result = call(server, endpoint, &method, params, reach);
+    let over_http = matches!(reach, Reach::Http);
+    match (result, id) {
+        (Err(Refusal::TimedOut), _) => Reply::Silence,
+        (Err(Refusal::Disconnected), _) => Reply::Disconnect,
+        (Err(Refusal::Http { status, retry_after_secs, body }), _) if over_http => {
+            Reply::Http { status, retry_after_secs, body }
+        }
+        (_, None) => Reply::Nothing,
+        (Ok(result), Some(id)) => Reply::Text(success(&id, &result)),
+        (Err(Refusal::Rpc(error)), Some(id)) => Reply::Text(failure(&id, &error)),
+        // A WebSocket has no status; nodes say it with this code there.
+        (Err(Refusal::Http { body, .. }), Some(id)) => {
+            Reply::Text(failure(&id, &RpcError::new(LIMIT_EXCEEDED_CODE, body)))
+        }
+    }
+}
+
+fn call(
+    server: &RpcServer,
+    endpoint: &Endpoint,
+    method: &str,
+    params: Value,
+    reach: &mut Reach<'_>,
+) -> Result<Answer, Refusal> {
+    // What controls the chain is no part of what a node does, so no fault strikes it.
+    if control::is_control(method) {
+        return Ok(control::control(server, method, params)?);
+    }
+    if method == SEND_METHOD {
+        let mut args = Args::new(params, 1)?;
+        let raw: Bytes = args.required()?;
+        return Ok(answer(&endpoint.send_raw(&raw)?)?);
+    }
+    let view = match endpoint.admit(method)? {
+        Admitted::View(view) => view,
+        Admitted::Null => return Ok(answer(&Value::Null)?),
+    };
+    match (method, reach) {
+        ("eth_subscribe" | "eth_unsubscribe", Reach::Http) => {
+            Err(RpcError::new(METHOD_NOT_FOUND_CODE, "notifications not supported").into())
+        }
+        ("eth_subscribe", Reach::Socket(subscriptions)) => Ok(subscriptions.open(server, endpoint, params)?),
+        ("eth_unsubscribe", Reach::Socket(subscriptions)) => Ok(subscriptions.close(params)?),
+        _ => Ok(read::read(&view, method, params)?),
+    }
+}

@@ -1,0 +1,159 @@
+//! The HTTP side: one POST is one message or one batch, and a GET can become a WebSocket.
+
+use std::io;
+
+use axum::Router;
+use axum::body::{Body, Bytes};
+use axum::extract::ws::WebSocketUpgrade;
+use axum::extract::ws::rejection::WebSocketUpgradeRejection;
+use axum::extract::{DefaultBodyLimit, Path, State};
+use axum::http::header::{CONTENT_TYPE, RETRY_AFTER, UPGRADE};
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use futures_util::stream;
+use tokio::net::TcpListener;
+use tokio::sync::{mpsc, watch};
+
+use super::dispatch::{Reach, Reply, handle};
+use super::listener::LimitedListener;
+use super::server::{DEFAULT_ENDPOINT, RpcServer};
+use super::socket;
+use crate::endpoint::Endpoint;
+
+const JSON: &str = "application/json";
+/// What geth takes for JSON.
+const JSON_TYPES: [&str; 3] = [JSON, "application/json-rpc", "application/jsonrequest"];
+
+/// What every connection needs.
+#[derive(Clone)]
+struct Serving {
+    server: RpcServer,
+    /// Becomes true when the server stops.
+    stopped: watch::Receiver<bool>,
+    /// Nothing is ever sent: that the last of these is gone says that the last WebSocket is.
+    alive: mpsc::Sender<()>,
+}
+
+/// Serves until `shutdown` is over, and then until the last connection is closed. Calls that are under way are finished; WebSockets
+/// and calls that a fault has silenced are cut off.
+pub fn serve(
+    listener: TcpListener,
+    server: RpcServer,
+    shutdown: impl Future<Output = ()> + Send + 'static,
+) -> impl Future<Output = io::Result<()>> + Send {
+    async move {
+        let limits = *server.limits();
+        let (stop, stopped) = watch::channel(false);
+        let (alive, mut all_gone) = mpsc::channel(1);
+        let router = Router::new()
+            .route("/", get(upgrade_default).post(post_default))
+            .route("/endpoint/{name}", get(upgrade_named).post(post_named))
+            .layer(DefaultBodyLimit::max(limits.body_bytes))
+            .with_state(Serving { server, stopped, alive });
+        let shutdown = async move {
+            shutdown.await;
+            // The value stays when its sender goes.
+            stop.send_replace(true);
+        };
+        let listener = LimitedListener::new(listener, limits.connections);
+        axum::serve(listener, router).with_graceful_shutdown(shutdown).await?;
+        while all_gone.recv().await.is_some() {}
+        Ok(())
+    }
+}
+
+async fn post_default(State(serving): State<Serving>, headers: HeaderMap, body: Bytes) -> Response {
+    post(serving, DEFAULT_ENDPOINT, &headers, &body).await
+}
+
+async fn post_named(
+    State(serving): State<Serving>,
+    Path(name): Path<String>,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Response {
+    post(serving, &name, &headers, &body).await
+}
+
+type Upgrade = Result<WebSocketUpgrade, WebSocketUpgradeRejection>;
+
+async fn upgrade_default(State(serving): State<Serving>, headers: HeaderMap, socket: Upgrade) -> Response {
+    upgrade(serving, DEFAULT_ENDPOINT, &headers, socket)
+}
+
+async fn upgrade_named(
+    State(serving): State<Serving>,
+    Path(name): Path<String>,
+    headers: HeaderMap,
+    socket: Upgrade,
+) -> Response {
+    upgrade(serving, &name, &headers, socket)
+}
+
+async fn post(mut serving: Serving, name: &str, headers: &HeaderMap, body: &[u8]) -> Response {
+    if !is_json(headers) {
+        let text = "invalid content type, only application/json is supported";
+        return (StatusCode::UNSUPPORTED_MEDIA_TYPE, text).into_response();
+    }
+    let endpoint = match find(&serving.server, name) {
+        Ok(endpoint) => endpoint,
+        Err(response) => return *response,
+    };
+    match handle(&serving.server, &endpoint, body, Reach::Http) {
+        Reply::Text(text) => ([(CONTENT_TYPE, JSON)], text).into_response(),
+        Reply::Nothing => StatusCode::OK.into_response(),
+        Reply::Silence => {
+            // The caller gives up first, and takes this future with it; otherwise the end of the server ends it.
+            socket::end(&mut serving.stopped).await;
+            broken_response()
+        }
+        Reply::Disconnect => broken_response(),
+        Reply::Http { status, retry_after_secs, body } => {
+            let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+            let mut response = (status, body).into_response();
+            if let Some(seconds) = retry_after_secs {
+                response.headers_mut().insert(RETRY_AFTER, seconds.into());
+            }
+            response
+        }
+    }
+}
+
+fn upgrade(serving: Serving, name: &str, headers: &HeaderMap, socket: Upgrade) -> Response {
+    let socket = match socket {
+        Ok(socket) => socket,
+        Err(rejection) if headers.contains_key(UPGRADE) => return rejection.into_response(),
+        // geth lets empty requests pass, because load balancers ask like that whether it is alive.
+        Err(_) => return StatusCode::OK.into_response(),
+    };
+    let endpoint = match find(&serving.server, name) {
+        Ok(endpoint) => endpoint,
+        Err(response) => return *response,
+    };
+    if endpoint.faults().is_dead() {
+        return broken_response();
+    }
+    let most = serving.server.limits().body_bytes;
+    socket.max_message_size(most).max_frame_size(most).on_upgrade(move |socket| async move {
+        let Serving { server, stopped, alive } = serving;
+        socket::run(socket, server, endpoint, stopped).await;
+        drop(alive);
+    })
+}
+
+fn find(server: &RpcServer, name: &str) -> Result<Endpoint, Box<Response>> {
+    server.endpoint(name).map_err(|error| Box::new((StatusCode::NOT_FOUND, error.to_string()).into_response()))
+}
+
+fn is_json(headers: &HeaderMap) -> bool {
+    let value = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let kind = value.split(';').next().unwrap_or_default().trim();
+    JSON_TYPES.iter().any(|json| kind.eq_ignore_ascii_case(json))
+}
+
+/// An answer that breaks off, and takes the connection with it.
+fn broken_response() -> Response {
+    let broken: io::Result<Bytes> = Err(io::ErrorKind::ConnectionReset.into());
+    Body::from_stream(stream::iter([broken])).into_response()
+}

@@ -1,0 +1,53 @@
+//! One WebSocket connection, from its upgrade to its end.
+
+use axum::extract::ws::{Message, WebSocket};
+use tokio::sync::watch;
+
+use super::dispatch::{Reach, Reply, handle};
+use super::server::RpcServer;
+use super::subscription::Subscriptions;
+use crate::endpoint::Endpoint;
+
+/// Answers messages and tells what was subscribed to, until either side ends it or the server stops.
+pub(crate) async fn run(
+    mut socket: WebSocket,
+    server: RpcServer,
+    endpoint: Endpoint,
+    mut stopped: watch::Receiver<bool>,
+) {
+    let mut subscriptions = Subscriptions::default();
+    loop {
+        tokio::select! {
+            () = end(&mut stopped) => return,
+            message = socket.recv() => {
+                let text = match message {
+                    Some(Ok(Message::Text(text))) => text.as_bytes().to_vec(),
+                    Some(Ok(Message::Binary(bytes))) => bytes.to_vec(),
+                    Some(Ok(Message::Ping(_) | Message::Pong(_))) => continue,
+                    Some(Ok(Message::Close(_)) | Err(_)) | None => return,
+                };
+                match handle(&server, &endpoint, &text, Reach::Socket(&mut subscriptions)) {
+                    Reply::Text(text) => if socket.send(Message::text(text)).await.is_err() { return },
+                    Reply::Nothing | Reply::Silence => {}
+                    // There is no status to say it with once the connection is upgraded.
+                    Reply::Disconnect | Reply::Http { .. } => return,
+                }
+            }
+            event = subscriptions.next() => {
+                let Ok(event) = event else { return };
+                let Some(event) = endpoint.seen(event) else { continue };
+                for text in subscriptions.notifications(&event) {
+                    if socket.send(Message::text(text)).await.is_err() {
+                        return;
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Waits until the server stops.
+pub(crate) async fn end(stopped: &mut watch::Receiver<bool>) {
+    // An error says that the server is gone, which is an end too.
+    let _ = stopped.wait_for(|stopped| *stopped).await;
+}

@@ -1,0 +1,119 @@
+//! What one WebSocket connection has subscribed to.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+use tokio::sync::broadcast::{self, error::RecvError};
+
+use super::args::Args;
+use super::message::{Answer, METHOD_NOT_FOUND_CODE, answer, notification};
+use super::request::FilterRequest;
+use super::server::RpcServer;
+use super::shape;
+use crate::block::{Block, ChainEvent};
+use crate::endpoint::Endpoint;
+use crate::error::{RpcError, SERVER_ERROR_CODE};
+use crate::query::LogFilter;
+
+#[derive(Debug, Default)]
+pub(crate) struct Subscriptions {
+    by_id: BTreeMap<String, Kind>,
+    /// There only while somebody has subscribed: a receiver that nobody reads would only fall behind.
+    events: Option<broadcast::Receiver<ChainEvent>>,
+}
+
+#[derive(Debug)]
+enum Kind {
+    NewHeads,
+    Logs(LogFilter),
+    /// The hash of each, or all of it.
+    PendingTransactions { full: bool },
+}
+
+/// The connection was too slow, and events are lost. It is closed, so that its client notices and reads what it missed.
+#[derive(Debug, thiserror::Error)]
+#[error("the subscriber fell behind")]
+pub(crate) struct FellBehind;
+
+impl Subscriptions {
+    /// `eth_subscribe`
+    pub(crate) fn open(&mut self, server: &RpcServer, endpoint: &Endpoint, params: Value) -> Result<Answer, RpcError> {
+        let mut args = Args::new(params, 2)?;
+        let name: String = args.required()?;
+        let kind = match name.as_str() {
+            "newHeads" => Kind::NewHeads,
+            "logs" => Kind::Logs(args.optional::<FilterRequest>()?.unwrap_or_default().into_filter()?),
+            "newPendingTransactions" => Kind::PendingTransactions { full: args.optional()?.unwrap_or(false) },
+            _ => {
+                let text = format!("no \"{name}\" subscription in eth namespace");
+                return Err(RpcError::new(METHOD_NOT_FOUND_CODE, text));
+            }
+        };
+        let most = server.limits().subscriptions;
+        if self.by_id.len() >= most {
+            return Err(RpcError::new(SERVER_ERROR_CODE, format!("at most {most} subscriptions a connection")));
+        }
+        let id = server.next_subscription();
+        let answered = answer(&id)?;
+        self.events.get_or_insert_with(|| endpoint.subscribe());
+        self.by_id.insert(id, kind);
+        Ok(answered)
+    }
+
+    /// `eth_unsubscribe`
+    pub(crate) fn close(&mut self, params: Value) -> Result<Answer, RpcError> {
+        let id: String = Args::new(params, 1)?.required()?;
+        if self.by_id.remove(&id).is_none() {
+            return Err(RpcError::new(SERVER_ERROR_CODE, "subscription not found"));
+        }
+        if self.by_id.is_empty() {
+            self.events = None;
+        }
+        answer(&true)
+    }
+
+    /// The next event; never, while nobody has subscribed.
+    pub(crate) async fn next(&mut self) -> Result<ChainEvent, FellBehind> {
+        match &mut self.events {
+            None => std::future::pending().await,
+            Some(events) => match events.recv().await {
+                Ok(event) => Ok(event),
+                Err(RecvError::Lagged(_)) => Err(FellBehind),
+                // The chain is gone, and nothing will happen on it any more.
+                Err(RecvError::Closed) => std::future::pending().await,
+            },
+        }
+    }
+
+    /// What subscribers hear of an event.
+    pub(crate) fn notifications(&self, event: &ChainEvent) -> Vec<String> {
+        let mut texts = Vec::new();
+        for (id, kind) in &self.by_id {
+            match (kind, event) {
+                (Kind::NewHeads, ChainEvent::NewHead(block)) => texts.extend(text(id, &shape::header(block))),
+                (Kind::Logs(filter), ChainEvent::NewHead(block)) => texts.extend(logs(id, filter, block, false)),
+                (Kind::Logs(filter), ChainEvent::Removed(block)) => texts.extend(logs(id, filter, block, true)),
+                (Kind::PendingTransactions { full: true }, ChainEvent::Pending(tx)) => {
+                    texts.extend(text(id, &shape::pooled_transaction(tx)));
+                }
+                (Kind::PendingTransactions { full: false }, ChainEvent::Pending(tx)) => texts.extend(text(id, &tx.hash)),
+                _ => {}
+            }
+        }
+        texts
+    }
+}
+
+fn logs<'a>(
+    id: &'a str,
+    filter: &'a LogFilter,
+    block: &'a Block,
+    removed: bool,
+) -> impl Iterator<Item = String> + 'a {
+    let wanted = block.logs(removed).filter(|entry| filter.wants(&entry.log));
+    wanted.filter_map(|entry| text(id, &shape::log(entry)))
+}
+
+fn text(id: &str, value: &impl serde::Serialize) -> Option<String> {
+    answer(value).ok().map(|result| notification(id, &result))
+}

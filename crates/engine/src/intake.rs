@@ -5,6 +5,7 @@ use std::sync::Arc;
 use gapless_domain::{Intent, Payload, TxId};
 use gapless_store::{Accepted, NewIntent, Store, StoreError};
 
+use crate::fault_points::{FaultPoint, FaultPoints, NoFaults};
 use crate::group_commit::{BatchLimits, Entrance, Gathering, Job, Weight, group_commit};
 use crate::ids::Ids;
 
@@ -24,6 +25,7 @@ pub struct Intake {
 pub struct IntakeLoop {
     gathering: Gathering<Group, Answer>,
     store: Arc<dyn Store>,
+    faults: Arc<dyn FaultPoints>,
 }
 
 #[derive(Clone, Debug, thiserror::Error)]
@@ -41,8 +43,17 @@ struct Group(Vec<NewIntent>);
 
 impl Intake {
     pub fn new(store: Arc<dyn Store>, ids: Arc<dyn Ids>, limits: IntakeLimits) -> (Intake, IntakeLoop) {
+        Self::with_faults(store, ids, limits, Arc::new(NoFaults))
+    }
+
+    pub fn with_faults(
+        store: Arc<dyn Store>,
+        ids: Arc<dyn Ids>,
+        limits: IntakeLimits,
+        faults: Arc<dyn FaultPoints>,
+    ) -> (Intake, IntakeLoop) {
         let (entrance, gathering) = group_commit(limits);
-        (Intake { entrance, ids }, IntakeLoop { gathering, store })
+        (Intake { entrance, ids }, IntakeLoop { gathering, store, faults })
     }
 
     /// Accepts intents in the order given. Each gets its id, and its own verdict; when this returns a new or an existing
@@ -67,15 +78,22 @@ fn settle((ours, verdict): (TxId, Accepted)) -> (TxId, Accepted) {
 
 impl IntakeLoop {
     pub async fn run(self) {
-        let store = &self.store;
-        self.gathering.run(async |batch: Vec<Job<Group, _>>| flush(store.as_ref(), batch).await).await;
+        let (store, faults) = (self.store.as_ref(), self.faults.as_ref());
+        self.gathering.run(async |batch: Vec<Job<Group, _>>| flush(store, faults, batch).await).await;
     }
 }
 
-async fn flush(store: &dyn Store, mut batch: Vec<Job<Group, Answer>>) -> Vec<Job<Group, Answer>> {
+async fn flush(
+    store: &dyn Store,
+    faults: &dyn FaultPoints,
+    mut batch: Vec<Job<Group, Answer>>,
+) -> Vec<Job<Group, Answer>> {
     let sizes: Vec<usize> = batch.iter().map(|job| job.op.0.len()).collect();
     let intents: Vec<NewIntent> = batch.iter_mut().flat_map(|job| std::mem::take(&mut job.op.0)).collect();
-    match store.accept(&intents).await {
+    faults.reach(FaultPoint::BeforeAccept);
+    let accepted = store.accept(&intents).await;
+    faults.reach(FaultPoint::AfterAccept);
+    match accepted {
         Ok(verdicts) => {
             let mut verdicts = verdicts.into_iter();
             for (job, size) in batch.into_iter().zip(sizes) {

@@ -1,23 +1,43 @@
-//! What acts. The engine executes what the domain decides, against a store and (from the next floor on) a chain.
+//! What acts. The engine executes what the domain decides, against a store and chains.
 //!
-//! - [`Intake`] accepts intents, many in one commit.
-//! - [`LaneWriter`] writes lane commits, many lanes in one commit.
+//! - [`Engine`] is one node, put together. [`Intake`] accepts intents, many in one commit.
+//! - `dispatcher`: which lanes run here. `lane_runner`: one lane, its effects executed. [`LaneWriter`]: commits of many lanes in one.
 //! - [`LeaseKeeper`] knows which leases this process holds and how long it may trust them.
+//! - `watcher`: one for each chain; follows heads and tells lanes what became of their hashes.
+//! - `chain_desk`, `gathered`: what lanes share: prices, sends, reads, many in one round trip.
+//! - [`Changes`]: who waits for an intent to change. [`FaultPoint`]: named places on a transaction's way.
 //!
-//! Architecture invariant: no loop in here sleeps, spawns or reads a clock by itself. Loops are plain futures that somebody
-//! drives; time comes from a [`Clock`] and ids from [`Ids`], so that a simulator can bring its own. Nothing here knows SQL
+//! Architecture invariant: no loop in here sleeps, spawns or reads a clock by itself. Loops are plain futures that a
+//! [`Driver`] runs; time comes from it and ids from [`Ids`], so that a simulator can bring its own. Nothing here knows SQL
 //! or a chain's protocol.
 
+mod chain_desk;
+mod changes;
 mod clock;
+mod dispatcher;
+mod driver;
+mod engine;
+mod fault_points;
+mod gathered;
 mod group_commit;
 mod ids;
 mod intake;
+mod lane_inbox;
+mod lane_runner;
 mod lane_writer;
 mod lease_keeper;
+mod watcher;
 
+pub use chain_desk::GasPolicy;
+pub use changes::{ChangeWaiter, Changes};
 pub use clock::{Clock, SystemClock};
+pub use dispatcher::DispatchOptions;
+pub use driver::{Driver, TokioDriver};
+pub use engine::{ChainSetup, Engine, EngineOptions, EngineParts, UnknownChain};
+pub use fault_points::{FaultPoint, FaultPoints, NoFaults};
 pub use group_commit::BatchLimits;
 pub use ids::{Ids, TimeOrderedIds};
 pub use intake::{Intake, IntakeError, IntakeLimits, IntakeLoop};
 pub use lane_writer::{LaneWriter, LaneWriterLoop, WriteError, Written};
 pub use lease_keeper::LeaseKeeper;
+pub use watcher::{ChainStatus, WatcherOptions};

@@ -1,0 +1,72 @@
+//! Who waits for an intent to change: `?wait=`, and readers of events. Told at the change, not at a poll.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use gapless_domain::SubmitterId;
+use gapless_store::{Store, Wakeup, Wakeups};
+use tokio::sync::Notify;
+
+/// Waiters by lane. A hint is enough: whoever is woken reads the row.
+#[derive(Default)]
+pub struct Changes {
+    lanes: Mutex<HashMap<SubmitterId, Weak<Notify>>>,
+}
+
+/// One waiter. Made *before* the row is read, it cannot miss a change after that.
+#[derive(Debug)]
+pub struct ChangeWaiter {
+    lane: Arc<Notify>,
+}
+
+impl Changes {
+    pub fn waiter(&self, lane: &SubmitterId) -> ChangeWaiter {
+        let mut lanes = self.lanes();
+        if let Some(lane) = lanes.get(lane).and_then(Weak::upgrade) {
+            return ChangeWaiter { lane };
+        }
+        lanes.retain(|_, waiters| waiters.strong_count() > 0);
+        let notify = Arc::new(Notify::new());
+        lanes.insert(lane.clone(), Arc::downgrade(&notify));
+        ChangeWaiter { lane: notify }
+    }
+
+    /// Passes on what the store says, for as long as it is driven.
+    pub(crate) async fn run(&self, store: Arc<dyn Store>) {
+        let mut changes: Wakeups = store.changes();
+        loop {
+            match changes.next().await {
+                Wakeup::Lane(lane) => {
+                    if let Some(waiters) = self.lanes().get(&lane).and_then(Weak::upgrade) {
+                        waiters.notify_waiters();
+                    }
+                }
+                Wakeup::Everywhere => {
+                    let all: Vec<_> = self.lanes().values().filter_map(Weak::upgrade).collect();
+                    all.iter().for_each(|waiters| waiters.notify_waiters());
+                }
+            }
+        }
+    }
+
+    fn lanes(&self) -> MutexGuard<'_, HashMap<SubmitterId, Weak<Notify>>> {
+        self.lanes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl ChangeWaiter {
+    /// Begins to listen now; the future that comes back ends at the next change, also if it is first polled later.
+    pub fn listen(&self) -> impl Future<Output = ()> + Send + use<> {
+        let lane = Arc::clone(&self.lane);
+        let mut heard = Box::pin(lane.notified_owned());
+        heard.as_mut().enable();
+        heard
+    }
+}
+
+impl fmt::Debug for Changes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Changes").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,388 @@
+//! Which lanes this node runs: takes those that have work and no owner, and gives back those that have none.
+//!
+//! It is woken, and it sweeps; a wake-up says "look", never "what". Running it twice is harmless.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
+
+use gapless_domain::{LaneSetup, Lease, LeaseTerms, SubmitterId, Tick};
+use gapless_store::{Acquired, Loaded, Store, StoreError, Wakeup, Wakeups};
+use tokio::sync::{mpsc, watch};
+
+use crate::chain_desk::ChainDesk;
+use crate::driver::Crew;
+use crate::fault_points::FaultPoint;
+use crate::lane_inbox::LaneInbox;
+use crate::lane_runner::{Ending, LaneRunner, Tools};
+
+/// The paces of a node, by the names that the config gives them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DispatchOptions {
+    /// How often lanes are looked for that no wake-up told of.
+    pub sweep_interval: Duration,
+    /// Lanes that one sweep may find.
+    pub sweep_limit: u32,
+    /// Lanes that may run here at once.
+    pub lanes_max: usize,
+    /// How long a lane is not asked for again that another node holds.
+    pub held_pause: Duration,
+    /// Before a lane is loaded again that could not go on.
+    pub reload_pause: Duration,
+    pub refused_pause: Duration,
+}
+
+impl Default for DispatchOptions {
+    fn default() -> Self {
+        DispatchOptions {
+            sweep_interval: Duration::from_secs(2),
+            sweep_limit: 1000,
+            lanes_max: 20_000,
+            held_pause: Duration::from_millis(500),
+            reload_pause: Duration::from_millis(50),
+            refused_pause: Duration::from_secs(10),
+        }
+    }
+}
+
+/// A lane that this node can run: it knows the chain, and has the key.
+#[derive(Clone, Debug)]
+pub(crate) struct Servable {
+    pub(crate) setup: LaneSetup,
+    pub(crate) desk: Arc<ChainDesk>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Dispatcher {
+    store: Arc<dyn Store>,
+    tools: Tools,
+    crew: Crew,
+    terms: LeaseTerms,
+    options: DispatchOptions,
+    servable: HashMap<SubmitterId, Servable>,
+    running: HashMap<SubmitterId, Running>,
+    /// To be asked for, not before this.
+    wanted: HashMap<SubmitterId, Tick>,
+    /// Held by another node when last asked; not asked for again before this.
+    elsewhere: HashMap<SubmitterId, Tick>,
+    report_ending: mpsc::Sender<(Lease, Ending)>,
+    endings: mpsc::Receiver<(Lease, Ending)>,
+    wakeups: Wakeups,
+    draining: watch::Receiver<bool>,
+}
+
+#[derive(Debug)]
+struct Running {
+    lease: Lease,
+    inbox: Arc<LaneInbox>,
+}
+
+impl Dispatcher {
+    pub(crate) fn new(
+        store: Arc<dyn Store>,
+        tools: Tools,
+        crew: Crew,
+        terms: LeaseTerms,
+        options: DispatchOptions,
+        servable: HashMap<SubmitterId, Servable>,
+        draining: watch::Receiver<bool>,
+    ) -> Self {
+        let wakeups = store.wakeups();
+        let (report_ending, endings) = mpsc::channel(1024);
+        let (running, wanted, elsewhere) = (HashMap::new(), HashMap::new(), HashMap::new());
+        Dispatcher {
+            store,
+            tools,
+            crew,
+            terms,
+            options,
+            servable,
+            running,
+            wanted,
+            elsewhere,
+            report_ending,
+            endings,
+            wakeups,
+            draining,
+        }
+    }
+
+    /// Until the node drains and every lane is given back.
+    pub(crate) async fn run(mut self) {
+        let start = self.now();
+        let (mut sweep_at, mut renew_at) = (start, start.saturating_add(self.terms.renew_interval));
+        loop {
+            if *self.draining.borrow() {
+                return self.drain().await;
+            }
+            let now = self.now();
+            if now >= sweep_at {
+                sweep_at = now.saturating_add(self.options.sweep_interval);
+                self.sweep().await;
+            }
+            if now >= renew_at {
+                renew_at = now.saturating_add(self.terms.renew_interval);
+                self.renew().await;
+            }
+            self.take_wanted().await;
+            let due = self.wanted.values().copied().min();
+            let wake_at = due.map_or(sweep_at, |due| due.min(sweep_at)).min(renew_at);
+            let sleep = self.tools.driver.sleep_until(wake_at);
+            tokio::select! {
+                wakeup = self.wakeups.next() => self.woken(wakeup, &mut sweep_at),
+                Some((lease, ending)) = self.endings.recv() => self.ended(lease, ending).await,
+                changed = self.draining.changed() => if changed.is_err() { return self.drain().await },
+                () = sleep => {}
+            }
+        }
+    }
+
+    fn now(&self) -> Tick {
+        self.tools.driver.now()
+    }
+
+    /// One that comes with many is handled with them.
+    fn woken(&mut self, wakeup: Wakeup, sweep_at: &mut Tick) {
+        let mut next = Some(wakeup);
+        while let Some(wakeup) = next {
+            match wakeup {
+                Wakeup::Lane(lane) => self.want(lane),
+                Wakeup::Everywhere => {
+                    *sweep_at = self.now();
+                    self.running.values().for_each(|running| running.inbox.wake());
+                }
+            }
+            next = self.wakeups.try_next();
+        }
+    }
+
+    /// There is work for this lane.
+    fn want(&mut self, lane: SubmitterId) {
+        if let Some(running) = self.running.get(&lane) {
+            running.inbox.wake();
+        } else if self.servable.contains_key(&lane) {
+            let now = self.now();
+            let not_before = self.elsewhere.get(&lane).copied().unwrap_or(now).max(now);
+            let at = self.wanted.entry(lane).or_insert(not_before);
+            *at = (*at).min(not_before);
+        }
+    }
+
+    async fn sweep(&mut self) {
+        let now = self.now();
+        self.elsewhere.retain(|_, until| *until > now);
+        let mut after = None;
+        loop {
+            let found = self.store.lanes_with_work(after.as_ref(), self.options.sweep_limit).await;
+            let lanes = match found {
+                Ok(lanes) => lanes,
+                Err(error) => return tracing::warn!("cannot look for lanes with work: {error}"),
+            };
+            let whole = lanes.len() >= self.options.sweep_limit as usize;
+            after = lanes.last().cloned();
+            for lane in lanes {
+                // Nobody holds it, whatever was heard before.
+                self.elsewhere.remove(&lane);
+                self.want(lane);
+            }
+            if !whole {
+                return;
+            }
+        }
+    }
+
+    async fn renew(&mut self) {
+        match self.tools.keeper.renew().await {
+            Ok(lost) => {
+                for lease in lost {
+                    self.lose(&lease);
+                }
+            }
+            Err(error) => tracing::warn!("cannot renew leases: {error}"),
+        }
+        // What is no longer trusted is over, whether or not the database can be asked.
+        let lapsed: Vec<Lease> = self
+            .running
+            .values()
+            .filter(|running| self.tools.keeper.permit(running.lease.submitter()).is_err())
+            .map(|running| running.lease.clone())
+            .collect();
+        for lease in lapsed {
+            self.tools.keeper.drop_lease(&lease);
+            self.lose(&lease);
+        }
+    }
+
+    fn lose(&mut self, lease: &Lease) {
+        if let Some(running) = self.running.get(lease.submitter())
+            && running.lease == *lease
+        {
+            tracing::warn!(submitter = %lease.submitter(), node_id = %lease.owner(), fencing_token = %lease.token(), "the lease is lost");
+            metrics::counter!("gapless_lease_lost_total").increment(1);
+            running.inbox.lose();
+        }
+    }
+
+    /// Acquires, loads and starts everything that is wanted, in two round trips.
+    async fn take_wanted(&mut self) {
+        let now = self.now();
+        let room = self.options.lanes_max.saturating_sub(self.running.len());
+        let lanes: Vec<SubmitterId> = self
+            .wanted
+            .iter()
+            .filter(|(lane, at)| **at <= now && !self.running.contains_key(*lane))
+            .map(|(lane, _)| lane.clone())
+            .take(room)
+            .collect::<BTreeSet<_>>()
+            .into_iter()
+            .collect();
+        if lanes.is_empty() {
+            return;
+        }
+        let answers = match self.tools.keeper.acquire(&lanes).await {
+            Ok(answers) => answers,
+            Err(error) => {
+                tracing::warn!(lanes = lanes.len(), "cannot acquire leases: {error}");
+                let later = self.now().saturating_add(self.options.held_pause);
+                self.wanted.extend(lanes.into_iter().map(|lane| (lane, later)));
+                return;
+            }
+        };
+        let mut held = Vec::new();
+        for (lane, answer) in lanes.into_iter().zip(answers) {
+            let later = self.now().saturating_add(self.options.held_pause);
+            let result = match answer {
+                Acquired::Held(lease) => {
+                    self.wanted.remove(&lane);
+                    held.push(lease);
+                    "held"
+                }
+                Acquired::HeldByOther => {
+                    self.wanted.remove(&lane);
+                    self.elsewhere.insert(lane, later);
+                    "held_by_other"
+                }
+                Acquired::Busy => {
+                    self.wanted.insert(lane, now.saturating_add(self.options.reload_pause));
+                    "busy"
+                }
+            };
+            metrics::counter!("gapless_lease_acquire_total", "result" => result).increment(1);
+        }
+        self.load(held).await;
+    }
+
+    async fn load(&mut self, leases: Vec<Lease>) {
+        if leases.is_empty() {
+            return;
+        }
+        match self.store.load_lanes(&leases).await {
+            Ok(loaded) => {
+                for (lease, loaded) in leases.into_iter().zip(loaded) {
+                    match loaded {
+                        Loaded::Lane(snapshot) => self.start(lease, snapshot),
+                        Loaded::Fenced => {
+                            self.tools.keeper.drop_lease(&lease);
+                        }
+                    }
+                }
+            }
+            // One row that cannot be read is one lane's trouble, not everybody's.
+            Err(StoreError::Row(error)) if leases.len() > 1 => {
+                tracing::warn!("loading lanes one by one: {error}");
+                for lease in leases {
+                    Box::pin(self.load(vec![lease])).await;
+                }
+            }
+            Err(error) => {
+                tracing::warn!(lanes = leases.len(), "cannot load lanes: {error}");
+                let later = self.now().saturating_add(self.options.held_pause);
+                for lease in leases {
+                    self.wanted.insert(lease.submitter().clone(), later);
+                }
+            }
+        }
+    }
+
+    fn start(&mut self, lease: Lease, snapshot: gapless_domain::LaneSnapshot) {
+        let Some(Servable { setup, desk }) = self.servable.get(lease.submitter()).cloned() else { return };
+        tracing::debug!(submitter = %lease.submitter(), node_id = %lease.owner(), fencing_token = %lease.token(), open = snapshot.slots.len(), "runs here");
+        let inbox = Arc::new(LaneInbox::default());
+        let runner = LaneRunner::new(self.tools.clone(), desk, lease.clone(), Arc::clone(&inbox));
+        let endings = self.report_ending.clone();
+        self.running.insert(lease.submitter().clone(), Running { lease: lease.clone(), inbox });
+        metrics::gauge!("gapless_lanes_running").set(self.running.len() as f64);
+        self.crew.spawn(async move {
+            let ending = runner.run(snapshot, setup).await;
+            let _ = endings.send((lease, ending)).await;
+        });
+    }
+
+    async fn ended(&mut self, lease: Lease, ending: Ending) {
+        let mut release = Vec::new();
+        self.settle(lease, ending, &mut release);
+        while let Ok((lease, ending)) = self.endings.try_recv() {
+            self.settle(lease, ending, &mut release);
+        }
+        metrics::gauge!("gapless_lanes_running").set(self.running.len() as f64);
+        if !release.is_empty() {
+            self.release(release).await;
+        }
+    }
+
+    async fn release(&self, leases: Vec<Lease>) {
+        self.tools.faults.reach(FaultPoint::BeforeRelease);
+        if let Err(error) = self.tools.keeper.release(&leases).await {
+            tracing::warn!(lanes = leases.len(), "cannot give leases back; they will expire: {error}");
+        }
+        self.tools.faults.reach(FaultPoint::AfterRelease);
+    }
+
+    fn settle(&mut self, lease: Lease, ending: Ending, release: &mut Vec<Lease>) {
+        let lane = lease.submitter().clone();
+        self.running.remove(&lane);
+        let now = self.now();
+        match ending {
+            Ending::Released => release.push(lease),
+            Ending::Reload => {
+                self.wanted.insert(lane, now.saturating_add(self.options.reload_pause));
+            }
+            Ending::Refused => {
+                self.wanted.insert(lane, now.saturating_add(self.options.refused_pause));
+            }
+            // If there is work left, the sweep finds it once nobody holds the lease.
+            Ending::Lost => {}
+        }
+    }
+
+    /// Lets every lane finish what is under way, and gives all leases back.
+    async fn drain(mut self) {
+        for running in self.running.values() {
+            running.inbox.drain();
+        }
+        while !self.running.is_empty() {
+            match self.endings.recv().await {
+                Some((lease, ending)) => self.drained(lease, ending).await,
+                None => return,
+            }
+        }
+    }
+
+    async fn drained(&mut self, lease: Lease, ending: Ending) {
+        let mut release = Vec::new();
+        let mut take = |this: &mut Self, lease: Lease, ending: Ending| {
+            this.running.remove(lease.submitter());
+            // Nobody loads it here any more, so what would be loaded anew is given back too.
+            if ending != Ending::Lost {
+                release.push(lease);
+            }
+        };
+        take(self, lease, ending);
+        while let Ok((lease, ending)) = self.endings.try_recv() {
+            take(self, lease, ending);
+        }
+        if !release.is_empty() {
+            self.release(release).await;
+        }
+    }
+}

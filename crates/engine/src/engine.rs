@@ -1,0 +1,179 @@
+//! The engine of one node, put together: what is given in, what runs, and how it ends.
+
+use std::collections::HashMap;
+use std::convert::Infallible;
+use std::sync::Arc;
+
+use gapless_chain::{Chain, EndpointStatus};
+use gapless_domain::{ChainId, LaneSetup, LeaseTerms, SubmitterId};
+use gapless_store::Store;
+use tokio::sync::{mpsc, watch};
+
+use crate::chain_desk::{ChainDesk, GasPolicy};
+use crate::changes::Changes;
+use crate::clock::Clock;
+use crate::dispatcher::{DispatchOptions, Dispatcher, Servable};
+use crate::driver::{Crew, Driver};
+use crate::fault_points::FaultPoints;
+use crate::gathered::{AccountReader, Peeker, Sender};
+use crate::group_commit::BatchLimits;
+use crate::ids::Ids;
+use crate::intake::{Intake, IntakeLimits};
+use crate::lane_runner::Tools;
+use crate::lane_writer::LaneWriter;
+use crate::lease_keeper::LeaseKeeper;
+use crate::watcher::{ChainStatus, WatchBook, Watcher, WatcherOptions};
+
+/// Everything that the engine needs from outside.
+#[derive(Debug)]
+pub struct EngineParts {
+    pub store: Arc<dyn Store>,
+    pub driver: Arc<dyn Driver>,
+    pub ids: Arc<dyn Ids>,
+    pub faults: Arc<dyn FaultPoints>,
+    pub chains: Vec<ChainSetup>,
+    /// The lanes that this node can run: it has their keys.
+    pub lanes: Vec<(SubmitterId, LaneSetup)>,
+    pub terms: LeaseTerms,
+    pub options: EngineOptions,
+}
+
+#[derive(Debug)]
+pub struct ChainSetup {
+    pub chain: Arc<dyn Chain>,
+    pub watcher: WatcherOptions,
+    pub gas: GasPolicy,
+}
+
+#[derive(Clone, Debug)]
+pub struct EngineOptions {
+    pub intake: IntakeLimits,
+    pub writer: BatchLimits,
+    /// Sends of one chain in one go, and how many goes at once.
+    pub sender: BatchLimits,
+    /// Queues and accounts that are read in one go.
+    pub reader: BatchLimits,
+    pub dispatch: DispatchOptions,
+}
+
+impl Default for EngineOptions {
+    fn default() -> Self {
+        EngineOptions {
+            intake: IntakeLimits::default(),
+            writer: BatchLimits::default(),
+            sender: BatchLimits { items: 256, bytes: 1 << 20, waiting: 4096, flushes: 4 },
+            reader: BatchLimits { items: 500, bytes: usize::MAX, waiting: 4096, flushes: 2 },
+            dispatch: DispatchOptions::default(),
+        }
+    }
+}
+
+/// A running engine. Dropping it stops everything where it stands, as a crash would; [`Engine::drain`] ends it in order.
+#[derive(Debug)]
+pub struct Engine {
+    intake: Intake,
+    changes: Arc<Changes>,
+    desks: HashMap<ChainId, Arc<ChainDesk>>,
+    draining: watch::Sender<bool>,
+    /// Dropped when everything is to stop.
+    stop: watch::Sender<()>,
+    lanes_over: mpsc::Receiver<Infallible>,
+}
+
+/// A lane names a chain that this node does not have.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{submitter} is on a chain that is not configured")]
+pub struct UnknownChain {
+    pub submitter: SubmitterId,
+}
+
+impl Engine {
+    /// Starts everything on the driver.
+    pub fn start(parts: EngineParts) -> Result<Engine, UnknownChain> {
+        let EngineParts { store, driver, ids, faults, chains, lanes, terms, options } = parts;
+        let clock: Arc<dyn Clock> = Arc::new(DriverClock(Arc::clone(&driver)));
+        let (stop, stopped) = watch::channel(());
+        let (draining, drain_asked) = watch::channel(false);
+        // The loops live until the engine stops; the dispatcher and its lanes end when they have drained.
+        let (background, _) = Crew::new(Arc::clone(&driver), stopped.clone());
+        let (crew, lanes_over) = Crew::new(Arc::clone(&driver), stopped);
+        let (intake, intake_loop) = Intake::with_faults(Arc::clone(&store), ids, options.intake, Arc::clone(&faults));
+        let (writer, writer_loop) = LaneWriter::new(Arc::clone(&store), Arc::clone(&clock), options.writer);
+        let (peeker, peeker_loop) = Peeker::new(Arc::clone(&store), options.reader);
+        background.spawn(intake_loop.run());
+        background.spawn(writer_loop.run());
+        background.spawn(peeker_loop.run());
+        let changes = Arc::new(Changes::default());
+        let (listener, heard) = (Arc::clone(&changes), Arc::clone(&store));
+        background.spawn(async move { listener.run(heard).await });
+
+        let mut desks = HashMap::new();
+        for setup in chains {
+            let desk = open_desk(&background, setup, &clock, &options);
+            desks.insert(desk.chain.id().clone(), desk);
+        }
+        let mut servable = HashMap::new();
+        for (submitter, setup) in lanes {
+            let desk = desks.get(submitter.chain()).cloned();
+            let desk = desk.ok_or_else(|| UnknownChain { submitter: submitter.clone() })?;
+            servable.insert(submitter, Servable { setup, desk });
+        }
+        let keeper = Arc::new(LeaseKeeper::new(Arc::clone(&store), Arc::clone(&clock), terms));
+        let tools = Tools { driver: Arc::clone(&driver), keeper, writer, peeker, faults };
+        let dispatcher = Dispatcher::new(store, tools, crew.clone(), terms, options.dispatch, servable, drain_asked);
+        crew.spawn(dispatcher.run());
+        Ok(Engine { intake, changes, desks, draining, stop, lanes_over })
+    }
+
+    pub fn intake(&self) -> &Intake {
+        &self.intake
+    }
+
+    pub fn changes(&self) -> &Arc<Changes> {
+        &self.changes
+    }
+
+    pub fn chains(&self) -> impl Iterator<Item = &ChainId> {
+        self.desks.keys()
+    }
+
+    /// What this node knows of a chain; `None` until it has read a head.
+    pub fn chain_status(&self, chain: &ChainId) -> Option<ChainStatus> {
+        self.desks.get(chain)?.status()
+    }
+
+    pub fn endpoints(&self, chain: &ChainId) -> Vec<EndpointStatus> {
+        self.desks.get(chain).map(|desk| desk.chain.endpoints()).unwrap_or_default()
+    }
+
+    /// Waits until lanes have finished what is under way and all leases are given back; then everything stops. Whoever
+    /// calls it has stopped taking requests before.
+    pub async fn drain(mut self) {
+        self.draining.send_replace(true);
+        // Nothing is ever sent: it ends when the dispatcher and every lane have.
+        let _ = self.lanes_over.recv().await;
+        drop(self.stop);
+    }
+}
+
+fn open_desk(crew: &Crew, setup: ChainSetup, clock: &Arc<dyn Clock>, options: &EngineOptions) -> Arc<ChainDesk> {
+    let ChainSetup { chain, watcher, gas } = setup;
+    let book = Arc::new(WatchBook::default());
+    let (sender, sender_loop) = Sender::new(Arc::clone(&chain), Arc::clone(clock), options.sender);
+    let (accounts, accounts_loop) = AccountReader::new(Arc::clone(&chain), options.reader);
+    let driver = Arc::clone(crew.driver());
+    let (watcher, status) = Watcher::new(Arc::clone(&chain), driver, Arc::clone(&book), watcher);
+    crew.spawn(sender_loop.run());
+    crew.spawn(accounts_loop.run());
+    crew.spawn(watcher.run());
+    Arc::new(ChainDesk::new(chain, book, sender, accounts, status, gas))
+}
+
+#[derive(Debug)]
+struct DriverClock(Arc<dyn Driver>);
+
+impl Clock for DriverClock {
+    fn now(&self) -> gapless_domain::Tick {
+        self.0.now()
+    }
+}

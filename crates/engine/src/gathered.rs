@@ -1,0 +1,192 @@
+//! Reads and sends of many lanes in one round trip: the same gathering as for commits, with another flush.
+
+use std::sync::Arc;
+
+use gapless_chain::{AccountView, Chain, ChainError, Classified};
+use gapless_domain::{BlockRef, Peeked, SignedTx, SubmitterId, Tick};
+use gapless_store::{Store, StoreError};
+
+use crate::clock::Clock;
+use crate::group_commit::{BatchLimits, Entrance, Gathering, Job, Weight, group_commit};
+
+/// Looks at the queues and commands of many lanes at once.
+#[derive(Clone, Debug)]
+pub(crate) struct Peeker(Entrance<Peek, Option<Peeked>>);
+
+#[derive(Debug)]
+pub(crate) struct PeekerLoop {
+    gathering: Gathering<Peek, Option<Peeked>>,
+    store: Arc<dyn Store>,
+}
+
+#[derive(Debug)]
+struct Peek {
+    lane: SubmitterId,
+    limit: u32,
+}
+
+impl Peeker {
+    pub(crate) fn new(store: Arc<dyn Store>, limits: BatchLimits) -> (Peeker, PeekerLoop) {
+        let (entrance, gathering) = group_commit(limits);
+        (Peeker(entrance), PeekerLoop { gathering, store })
+    }
+
+    /// `None` if the store could not tell.
+    pub(crate) async fn peek(&self, lane: SubmitterId, limit: u32) -> Option<Peeked> {
+        self.0.submit(Peek { lane, limit }).await.ok().flatten()
+    }
+}
+
+impl PeekerLoop {
+    pub(crate) async fn run(self) {
+        let store = self.store.as_ref();
+        let flush = async |batch: Vec<Job<Peek, Option<Peeked>>>| {
+            let lanes: Vec<_> = batch.iter().map(|job| (job.op.lane.clone(), job.op.limit)).collect();
+            match look(store, &lanes).await {
+                Ok(answers) => batch.into_iter().zip(answers).for_each(|(job, answer)| job.answer(Some(answer))),
+                Err(error) => {
+                    tracing::warn!(lanes = lanes.len(), "cannot look at the queues: {error}");
+                    batch.into_iter().for_each(|job| job.answer(None));
+                }
+            }
+            Vec::new()
+        };
+        self.gathering.run(flush).await;
+    }
+}
+
+async fn look(store: &dyn Store, lanes: &[(SubmitterId, u32)]) -> Result<Vec<Peeked>, StoreError> {
+    let names: Vec<SubmitterId> = lanes.iter().map(|(lane, _)| lane.clone()).collect();
+    let (queues, commands) = tokio::try_join!(store.peek_queues(lanes), store.open_commands(&names))?;
+    Ok(queues.into_iter().zip(commands).map(|(queue, commands)| Peeked { queue, commands }).collect())
+}
+
+/// Reads counts and balances of many accounts of one chain at once.
+#[derive(Clone, Debug)]
+pub(crate) struct AccountReader(Entrance<Account, Option<AccountView>>);
+
+#[derive(Debug)]
+pub(crate) struct AccountReaderLoop {
+    gathering: Gathering<Account, Option<AccountView>>,
+    chain: Arc<dyn Chain>,
+}
+
+#[derive(Debug)]
+struct Account {
+    submitter: SubmitterId,
+    final_at: BlockRef,
+}
+
+impl AccountReader {
+    pub(crate) fn new(chain: Arc<dyn Chain>, limits: BatchLimits) -> (AccountReader, AccountReaderLoop) {
+        let (entrance, gathering) = group_commit(limits);
+        (AccountReader(entrance), AccountReaderLoop { gathering, chain })
+    }
+
+    pub(crate) async fn read(&self, submitter: SubmitterId, final_at: BlockRef) -> Option<AccountView> {
+        self.0.submit(Account { submitter, final_at }).await.ok().flatten()
+    }
+}
+
+impl AccountReaderLoop {
+    pub(crate) async fn run(self) {
+        let chain = self.chain.as_ref();
+        let flush = async |batch: Vec<Job<Account, Option<AccountView>>>| {
+            let accounts: Vec<_> = batch.iter().map(|job| job.op.submitter.clone()).collect();
+            // The oldest final block is final for all of them.
+            let final_at = batch.iter().map(|job| job.op.final_at).min_by_key(|block| block.number);
+            let answer: Result<Vec<AccountView>, ChainError> = chain.accounts(&accounts, final_at).await;
+            match answer {
+                Ok(views) => batch.into_iter().zip(views).for_each(|(job, view)| job.answer(Some(view))),
+                Err(error) => {
+                    tracing::warn!(chain = %chain.id(), accounts = accounts.len(), "cannot read accounts: {error}");
+                    batch.into_iter().for_each(|job| job.answer(None));
+                }
+            }
+            Vec::new()
+        };
+        self.gathering.run(flush).await;
+    }
+}
+
+/// Sends of many lanes of one chain in one batch. What a lane hands in stays together and in order.
+#[derive(Clone, Debug)]
+pub(crate) struct Sender(Entrance<Parcel, Option<Vec<Classified>>>);
+
+#[derive(Debug)]
+pub(crate) struct SenderLoop {
+    gathering: Gathering<Parcel, Option<Vec<Classified>>>,
+    chain: Arc<dyn Chain>,
+    clock: Arc<dyn Clock>,
+}
+
+#[derive(Debug)]
+struct Parcel {
+    txs: Vec<SignedTx>,
+    /// When the lease that it goes out under is no longer trusted.
+    until: Tick,
+}
+
+impl Sender {
+    pub(crate) fn new(chain: Arc<dyn Chain>, clock: Arc<dyn Clock>, limits: BatchLimits) -> (Sender, SenderLoop) {
+        let (entrance, gathering) = group_commit(limits);
+        (Sender(entrance), SenderLoop { gathering, chain, clock })
+    }
+
+    /// `None` if nothing was sent, because the lease had lapsed by the time it was their turn.
+    pub(crate) async fn send(&self, txs: Vec<SignedTx>, until: Tick) -> Option<Vec<Classified>> {
+        self.0.submit(Parcel { txs, until }).await.ok().flatten()
+    }
+}
+
+impl SenderLoop {
+    pub(crate) async fn run(self) {
+        let (chain, clock) = (self.chain.as_ref(), self.clock.as_ref());
+        let flush = async |batch: Vec<Job<Parcel, Option<Vec<Classified>>>>| {
+            let now = clock.now();
+            let (mut batch, lapsed): (Vec<_>, Vec<_>) = batch.into_iter().partition(|job| now < job.op.until);
+            lapsed.into_iter().for_each(|job| job.answer(None));
+            let sizes: Vec<usize> = batch.iter().map(|job| job.op.txs.len()).collect();
+            let txs: Vec<SignedTx> = batch.iter_mut().flat_map(|job| std::mem::take(&mut job.op.txs)).collect();
+            if txs.is_empty() {
+                return Vec::new();
+            }
+            let mut answers = chain.broadcast(&txs).await.into_iter();
+            for (job, size) in batch.into_iter().zip(sizes) {
+                job.answer(Some(answers.by_ref().take(size).collect()));
+            }
+            Vec::new()
+        };
+        self.gathering.run(flush).await;
+    }
+}
+
+impl Weight for Peek {
+    fn items(&self) -> usize {
+        1
+    }
+
+    fn bytes(&self) -> usize {
+        0
+    }
+}
+
+impl Weight for Account {
+    fn items(&self) -> usize {
+        1
+    }
+
+    fn bytes(&self) -> usize {
+        0
+    }
+}
+
+impl Weight for Parcel {
+    fn items(&self) -> usize {
+        self.txs.len()
+    }
+
+    fn bytes(&self) -> usize {
+        self.txs.iter().map(|tx| tx.raw.len()).sum()
+    }
+}

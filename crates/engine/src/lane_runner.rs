@@ -1,0 +1,266 @@
+//! Runs one lane: executes its effects, and tells it what came of them.
+
+use std::sync::Arc;
+
+use futures_util::future::BoxFuture;
+use futures_util::stream::{FuturesUnordered, StreamExt};
+use gapless_chain::{SignError, Verdict};
+use gapless_domain::{
+    Amount, CommitOutcome, Effect, Fact, Lane, LaneCommit, LaneSetup, LaneSnapshot, Lease, NodeText, Outgoing, SentTx,
+    SignFailure, SignRequest, SignedTx, Step, Tick,
+};
+use gapless_store::{CommitVerdict, StoreError};
+
+use crate::chain_desk::ChainDesk;
+use crate::driver::Driver;
+use crate::fault_points::{FaultPoint, FaultPoints};
+use crate::gathered::Peeker;
+use crate::lane_inbox::{LaneInbox, Letter};
+use crate::lane_writer::{LaneWriter, WriteError};
+use crate::lease_keeper::LeaseKeeper;
+
+/// What every lane of this node uses.
+#[derive(Clone, Debug)]
+pub(crate) struct Tools {
+    pub(crate) driver: Arc<dyn Driver>,
+    pub(crate) keeper: Arc<LeaseKeeper>,
+    pub(crate) writer: LaneWriter,
+    pub(crate) peeker: Peeker,
+    pub(crate) faults: Arc<dyn FaultPoints>,
+}
+
+/// How a run of a lane ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ending {
+    /// Nothing left to do: the lease is to be given back.
+    Released,
+    /// The lease is held, but what the lane believes is not what the store has, or nobody knows: load it anew.
+    Reload,
+    /// The store cannot hold what the lane wants to write. Loaded anew, but not at once.
+    Refused,
+    /// The lease is lost.
+    Lost,
+}
+
+#[derive(Debug)]
+pub(crate) struct LaneRunner {
+    tools: Tools,
+    desk: Arc<ChainDesk>,
+    lease: Lease,
+    inbox: Arc<LaneInbox>,
+}
+
+type Work = BoxFuture<'static, Result<Fact, Ending>>;
+
+impl LaneRunner {
+    pub(crate) fn new(tools: Tools, desk: Arc<ChainDesk>, lease: Lease, inbox: Arc<LaneInbox>) -> Self {
+        LaneRunner { tools, desk, lease, inbox }
+    }
+
+    /// Until there is nothing to do, or the lane may not go on. Whatever is under way then is dropped; what is durable is
+    /// found by whoever loads the lane next.
+    pub(crate) async fn run(self, snapshot: LaneSnapshot, setup: LaneSetup) -> Ending {
+        let driver = Arc::clone(&self.tools.driver);
+        let chain = Arc::clone(&self.desk.chain);
+        // Bytes of ours that cannot be read cost the most: nothing more is bound until they are explained.
+        let cost_of = |raw: &_| chain.worst_cost(raw).unwrap_or(Amount::new(gapless_domain::U256::MAX));
+        let mut lane = Lane::restore(&self.lease, snapshot, setup, cost_of, driver.now());
+        let mut under_way: FuturesUnordered<Work> = FuturesUnordered::new();
+        let mut fact = Fact::Woken;
+        let ending = loop {
+            let Step { effects, wake_at } = lane.handle(fact, driver.now());
+            if let Some(ending) = self.begin_all(effects, &mut under_way) {
+                break ending;
+            }
+            fact = match self.next_fact(&mut under_way, wake_at).await {
+                Ok(fact) => fact,
+                Err(ending) => break ending,
+            };
+        };
+        self.desk.book.forget(&self.inbox);
+        ending
+    }
+
+    fn begin_all(&self, effects: Vec<Effect>, under_way: &mut FuturesUnordered<Work>) -> Option<Ending> {
+        for effect in effects {
+            match effect {
+                Effect::Watch(watched) => self.desk.book.watch(&self.inbox, &watched),
+                Effect::Unwatch(hashes) => self.desk.book.unwatch(&hashes),
+                Effect::Notice { nonce, text } => {
+                    let nonce = nonce.map(|nonce| nonce.get());
+                    tracing::warn!(submitter = %self.lease.submitter(), node_id = %self.lease.owner(), fencing_token = %self.lease.token(), nonce, "{text}");
+                }
+                Effect::Release => return Some(Ending::Released),
+                Effect::Peek { limit } => under_way.push(self.peek(limit)),
+                Effect::Prepare(requests) => under_way.push(self.prepare(requests)),
+                Effect::Sign(requests) => under_way.push(self.sign(requests)),
+                Effect::Commit(commit) => under_way.push(self.commit(*commit)),
+                Effect::Broadcast(outgoing) => under_way.push(self.broadcast(outgoing)),
+                Effect::ReadAccount => under_way.push(self.read_account()),
+            }
+        }
+        None
+    }
+
+    async fn next_fact(&self, under_way: &mut FuturesUnordered<Work>, wake_at: Option<Tick>) -> Result<Fact, Ending> {
+        let tick = async {
+            match wake_at {
+                Some(at) => self.tools.driver.sleep_until(at).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            biased;
+            letter = self.inbox.next() => match letter {
+                Letter::Fact(fact) => Ok(fact),
+                Letter::Lost => Err(Ending::Lost),
+            },
+            Some(done) = under_way.next(), if !under_way.is_empty() => done,
+            () = tick => Ok(Fact::Tick),
+        }
+    }
+
+    fn peek(&self, limit: u32) -> Work {
+        let (peeker, faults) = (self.tools.peeker.clone(), Arc::clone(&self.tools.faults));
+        let lane = self.lease.submitter().clone();
+        Box::pin(async move {
+            faults.reach(FaultPoint::BeforePeek);
+            let peeked = peeker.peek(lane, limit).await;
+            faults.reach(FaultPoint::AfterPeek);
+            Ok(Fact::Peeked(peeked))
+        })
+    }
+
+    fn prepare(&self, requests: Vec<gapless_domain::PrepareRequest>) -> Work {
+        let (desk, faults) = (Arc::clone(&self.desk), Arc::clone(&self.tools.faults));
+        let lane = self.lease.submitter().clone();
+        Box::pin(async move {
+            faults.reach(FaultPoint::BeforePrepare);
+            let prepared = desk.prepare(&lane, requests).await;
+            faults.reach(FaultPoint::AfterPrepare);
+            Ok(Fact::Prepared(prepared))
+        })
+    }
+
+    fn sign(&self, requests: Vec<SignRequest>) -> Work {
+        let (desk, tools, lease) = (Arc::clone(&self.desk), self.tools.clone(), self.lease.clone());
+        Box::pin(async move {
+            tools.faults.reach(FaultPoint::BeforeSign);
+            let mut signed = Vec::with_capacity(requests.len());
+            for request in requests {
+                let permit = tools.keeper.permit(lease.submitter()).map_err(|_| lapsed(&tools, &lease))?;
+                if permit.lease() != &lease {
+                    return Err(lapsed(&tools, &lease));
+                }
+                let answer: Result<SignedTx, SignFailure> =
+                    desk.chain.sign(&permit, &request.plan).await.map_err(|error| {
+                        let text = NodeText::new(&error.to_string());
+                        match error {
+                            SignError::Refused(_) => SignFailure::Refused(text),
+                            SignError::NoKey(_) | SignError::Unavailable(_) | SignError::Mismatch(_) => {
+                                SignFailure::Unavailable(text)
+                            }
+                        }
+                    });
+                signed.push(answer);
+            }
+            tools.faults.reach(FaultPoint::AfterSign);
+            Ok(Fact::Signed(signed))
+        })
+    }
+
+    fn broadcast(&self, outgoing: Vec<Outgoing>) -> Work {
+        let (desk, tools, lease) = (Arc::clone(&self.desk), self.tools.clone(), self.lease.clone());
+        Box::pin(async move {
+            let permit = tools.keeper.permit(lease.submitter()).map_err(|_| lapsed(&tools, &lease))?;
+            if permit.lease() != &lease {
+                return Err(lapsed(&tools, &lease));
+            }
+            tools.faults.reach(FaultPoint::BeforeBroadcast);
+            let txs = outgoing.iter().map(|outgoing| outgoing.tx.clone()).collect();
+            let answers = desk.sender.send(txs, permit.until()).await.ok_or_else(|| lapsed(&tools, &lease))?;
+            tools.faults.reach(FaultPoint::AfterBroadcast);
+            let sent = outgoing.into_iter().zip(answers).map(|(outgoing, answer)| {
+                let outcome = answer.send_outcome();
+                metrics::counter!("gapless_tx_submit_total", "result" => outcome.as_str()).increment(1);
+                let (nonce, hash) = (outgoing.nonce, outgoing.tx.hash);
+                if !matches!(answer.verdict, Verdict::Accepted | Verdict::AlreadyKnown) {
+                    tracing::warn!(submitter = %lease.submitter(), node_id = %lease.owner(), fencing_token = %lease.token(), nonce = nonce.get(), %hash, outcome = outcome.as_str(), reason = answer.reason.as_str(), "not taken: {}", answer.text);
+                }
+                SentTx { nonce, hash, outcome, text: answer.text }
+            });
+            Ok(Fact::Sent(sent.collect()))
+        })
+    }
+
+    fn read_account(&self) -> Work {
+        let (desk, lane) = (Arc::clone(&self.desk), self.lease.submitter().clone());
+        Box::pin(async move { Ok(Fact::Account(desk.account(&lane).await)) })
+    }
+
+    fn commit(&self, commit: LaneCommit) -> Work {
+        let (tools, lease) = (self.tools.clone(), self.lease.clone());
+        Box::pin(async move {
+            let (before, after) = FaultPoint::around_commit(&commit);
+            tools.faults.reach(before);
+            let story = Story::of(&commit);
+            let written = tools.writer.write(commit).await;
+            tools.faults.reach(after);
+            match written {
+                Ok(written) => match written.verdict {
+                    CommitVerdict::Done => {
+                        tools.keeper.committed(&lease, written.asked_at);
+                        story.tell(&lease);
+                        let outcome = CommitOutcome::Done { at: written.at, replicated: written.replicated };
+                        Ok(Fact::Committed(outcome))
+                    }
+                    CommitVerdict::Busy => Ok(Fact::Committed(CommitOutcome::NotWritten)),
+                    CommitVerdict::Fenced => {
+                        metrics::counter!("gapless_lease_fenced_total").increment(1);
+                        tools.keeper.drop_lease(&lease);
+                        Err(Ending::Lost)
+                    }
+                    CommitVerdict::Conflict(conflict) => {
+                        tracing::info!(submitter = %lease.submitter(), node_id = %lease.owner(), fencing_token = %lease.token(), ?conflict, "the rows are not what the lane thought; loading it anew");
+                        Err(Ending::Reload)
+                    }
+                    CommitVerdict::Regressed => Err(Ending::Reload),
+                    CommitVerdict::Refused(why) => {
+                        tracing::error!(submitter = %lease.submitter(), node_id = %lease.owner(), fencing_token = %lease.token(), "the store cannot hold a write: {why}");
+                        Err(Ending::Refused)
+                    }
+                },
+                Err(WriteError::NotWritten(error)) => match *error {
+                    StoreError::Regressed(_) => Err(Ending::Reload),
+                    _ => Ok(Fact::Committed(CommitOutcome::NotWritten)),
+                },
+                // What is durable decides, and only the store knows it (S12).
+                Err(WriteError::Unknown(_)) => Err(Ending::Reload),
+                Err(WriteError::ShuttingDown) => Err(Ending::Lost),
+            }
+        })
+    }
+}
+
+fn lapsed(tools: &Tools, lease: &Lease) -> Ending {
+    tracing::warn!(submitter = %lease.submitter(), node_id = %lease.owner(), fencing_token = %lease.token(), "the lease is no longer trusted; nothing more is signed or sent");
+    tools.keeper.drop_lease(lease);
+    Ending::Lost
+}
+
+/// What a commit changes, for the log: told only when it is durable.
+struct Story(Vec<(gapless_domain::TxId, &'static str, gapless_domain::StateName)>);
+
+impl Story {
+    fn of(commit: &LaneCommit) -> Self {
+        let line = |change: &gapless_domain::Change| (change.tx_id(), change.event().as_str(), change.to().name());
+        Story(commit.changes().iter().map(line).collect())
+    }
+
+    fn tell(&self, lease: &Lease) {
+        for (tx_id, event, state) in &self.0 {
+            tracing::info!(submitter = %lease.submitter(), %tx_id, node_id = %lease.owner(), fencing_token = %lease.token(), event, state = state.as_str(), "changed");
+            metrics::counter!("gapless_tx_changes_total", "event" => *event).increment(1);
+        }
+    }
+}

@@ -1,11 +1,12 @@
 //! What all lanes of one chain share on this node: prices, sends, account reads, the watcher's book.
 
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::{Arc, PoisonError};
 
 use futures_util::future::join_all;
 use gapless_chain::{Chain, ChainError, FeeQuote, Verdict};
 use gapless_domain::{
-    AccountFacts, B256, BlockRef, NodeText, PrepareFailure, PrepareKey, PrepareRequest, Prepared, SubmitterId,
+    AccountFacts, Amount, B256, BlockRef, NodeText, PrepareFailure, PrepareKey, PrepareRequest, Prepared, SubmitterId,
 };
 use tokio::sync::{Mutex, watch};
 
@@ -42,6 +43,8 @@ pub(crate) struct ChainDesk {
     gas: GasPolicy,
     /// One quote a head, for everybody. Whoever is first asks; the others wait for the answer.
     quote: Mutex<Option<(B256, FeeQuote)>>,
+    /// As last read, of lanes that run or ran here.
+    balances: std::sync::Mutex<HashMap<SubmitterId, Amount>>,
 }
 
 impl ChainDesk {
@@ -53,7 +56,16 @@ impl ChainDesk {
         status: watch::Receiver<Option<ChainStatus>>,
         gas: GasPolicy,
     ) -> Self {
-        ChainDesk { chain, book, sender, status, accounts, gas, quote: Mutex::new(None) }
+        ChainDesk {
+            chain,
+            book,
+            sender,
+            status,
+            accounts,
+            gas,
+            quote: Mutex::new(None),
+            balances: std::sync::Mutex::default(),
+        }
     }
 
     pub(crate) fn status(&self) -> Option<ChainStatus> {
@@ -63,12 +75,17 @@ impl ChainDesk {
     pub(crate) async fn account(&self, submitter: &SubmitterId) -> Option<AccountFacts> {
         let status = self.status()?;
         let view = self.accounts.read(submitter.clone(), status.final_block).await?;
+        self.balances.lock().unwrap_or_else(PoisonError::into_inner).insert(submitter.clone(), view.balance);
         Some(AccountFacts {
             latest: view.latest,
             pending: view.pending,
             finalized: view.finalized,
             balance: view.balance,
         })
+    }
+
+    pub(crate) fn balance(&self, submitter: &SubmitterId) -> Option<Amount> {
+        self.balances.lock().unwrap_or_else(PoisonError::into_inner).get(submitter).copied()
     }
 
     pub(crate) async fn prepare(

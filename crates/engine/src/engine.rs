@@ -1,11 +1,12 @@
 //! The engine of one node, put together: what is given in, what runs, and how it ends.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::convert::Infallible;
 use std::sync::Arc;
+use std::time::Duration;
 
 use gapless_chain::{Chain, EndpointStatus};
-use gapless_domain::{ChainId, LaneSetup, LeaseTerms, SubmitterId};
+use gapless_domain::{Amount, ChainId, LaneSetup, LeaseTerms, SubmitterId};
 use gapless_store::Store;
 use tokio::sync::{mpsc, watch};
 
@@ -72,12 +73,19 @@ impl Default for EngineOptions {
 #[derive(Debug)]
 pub struct Engine {
     intake: Intake,
-    changes: Arc<Changes>,
-    desks: HashMap<ChainId, Arc<ChainDesk>>,
+    view: Arc<EngineView>,
     draining: watch::Sender<bool>,
     /// Dropped when everything is to stop.
     stop: watch::Sender<()>,
     lanes_over: mpsc::Receiver<Infallible>,
+}
+
+/// What an engine knows, for whoever shows it. It may outlive the engine.
+#[derive(Debug)]
+pub struct EngineView {
+    driver: Arc<dyn Driver>,
+    changes: Arc<Changes>,
+    desks: BTreeMap<ChainId, Arc<ChainDesk>>,
 }
 
 /// A lane names a chain that this node does not have.
@@ -107,7 +115,7 @@ impl Engine {
         let (listener, heard) = (Arc::clone(&changes), Arc::clone(&store));
         background.spawn(async move { listener.run(heard).await });
 
-        let mut desks = HashMap::new();
+        let mut desks = BTreeMap::new();
         for setup in chains {
             let desk = open_desk(&background, setup, &clock, &options);
             desks.insert(desk.chain.id().clone(), desk);
@@ -122,14 +130,30 @@ impl Engine {
         let tools = Tools { driver: Arc::clone(&driver), keeper, writer, peeker, faults };
         let dispatcher = Dispatcher::new(store, tools, crew.clone(), terms, options.dispatch, servable, drain_asked);
         crew.spawn(dispatcher.run());
-        Ok(Engine { intake, changes, desks, draining, stop, lanes_over })
+        let view = Arc::new(EngineView { driver, changes, desks });
+        Ok(Engine { intake, view, draining, stop, lanes_over })
     }
 
     pub fn intake(&self) -> &Intake {
         &self.intake
     }
 
-    pub fn changes(&self) -> &Arc<Changes> {
+    pub fn view(&self) -> &Arc<EngineView> {
+        &self.view
+    }
+
+    /// Waits until lanes have finished what is under way and all leases are given back; then everything stops. Whoever
+    /// calls it has stopped taking requests before.
+    pub async fn drain(mut self) {
+        self.draining.send_replace(true);
+        // Nothing is ever sent: it ends when the dispatcher and every lane have.
+        let _ = self.lanes_over.recv().await;
+        drop(self.stop);
+    }
+}
+
+impl EngineView {
+    pub fn changes(&self) -> &Changes {
         &self.changes
     }
 
@@ -142,17 +166,18 @@ impl Engine {
         self.desks.get(chain)?.status()
     }
 
-    pub fn endpoints(&self, chain: &ChainId) -> Vec<EndpointStatus> {
-        self.desks.get(chain).map(|desk| desk.chain.endpoints()).unwrap_or_default()
+    /// How long ago the head was read.
+    pub fn head_age(&self, status: &ChainStatus) -> Duration {
+        self.driver.now().saturating_since(status.read_at)
     }
 
-    /// Waits until lanes have finished what is under way and all leases are given back; then everything stops. Whoever
-    /// calls it has stopped taking requests before.
-    pub async fn drain(mut self) {
-        self.draining.send_replace(true);
-        // Nothing is ever sent: it ends when the dispatcher and every lane have.
-        let _ = self.lanes_over.recv().await;
-        drop(self.stop);
+    /// As it was last read by a lane that runs here.
+    pub fn balance(&self, submitter: &SubmitterId) -> Option<Amount> {
+        self.desks.get(submitter.chain())?.balance(submitter)
+    }
+
+    pub fn endpoints(&self, chain: &ChainId) -> Vec<EndpointStatus> {
+        self.desks.get(chain).map(|desk| desk.chain.endpoints()).unwrap_or_default()
     }
 }
 

@@ -33,7 +33,7 @@ pub use changes::{ChangeWaiter, Changes};
 pub use clock::{Clock, SystemClock};
 pub use dispatcher::DispatchOptions;
 pub use driver::{Driver, TokioDriver};
-pub use engine::{ChainSetup, Engine, EngineOptions, EngineParts, UnknownChain};
+pub use engine::{ChainSetup, Engine, EngineOptions, EngineParts, EngineView, UnknownChain};
 pub use fault_points::{FaultPoint, FaultPoints, NoFaults};
 pub use group_commit::BatchLimits;
 pub use ids::{Ids, TimeOrderedIds};

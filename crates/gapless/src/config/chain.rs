@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use gapless_chain::{OverrideRule, Overrides};
+use gapless_chain_evm::{EndpointUrl, EvmChainOptions};
 use gapless_domain::{ChainId, SubmitterPolicy};
 
 use super::policy;
@@ -13,7 +14,8 @@ use super::tree::Value;
 use super::value::{Setting, number_of, text_of};
 
 pub(crate) const MAX_CHAINS: usize = 256;
-pub(crate) const MAX_ENDPOINTS: usize = 32;
+/// Of a time-out.
+const SHORTEST: Duration = Duration::from_millis(1);
 
 const RPC_SCHEMES: [&str; 4] = ["http", "https", "ws", "wss"];
 
@@ -50,9 +52,9 @@ impl Default for RpcConfig {
 
 pub(crate) fn rpc(section: &mut Section<'_>, base: RpcConfig) -> RpcConfig {
     RpcConfig {
-        timeout: section.read_in("timeout", base.timeout, Duration::from_millis(1)..=Duration::from_secs(3600)),
-        max_in_flight: section.read_in("max_in_flight", base.max_in_flight, 1..=100_000),
-        batch_max: section.read_in("batch_max", base.batch_max, 1..=10_000),
+        timeout: section.read_in("timeout", base.timeout, SHORTEST..=EvmChainOptions::MAX_TIMEOUT),
+        max_in_flight: section.read_in("max_in_flight", base.max_in_flight, 1..=EvmChainOptions::MAX_IN_FLIGHT),
+        batch_max: section.read_in("batch_max", base.batch_max, 1..=EvmChainOptions::MAX_BATCH),
         send_to: section.read("send_to", base.send_to),
     }
 }
@@ -77,12 +79,11 @@ fn chain(item: &mut Section<'_>, base: RpcConfig, base_policy: &SubmitterPolicy)
     if !item.has("rpc") {
         item.refuse("rpc", ProblemKind::Missing);
     }
-    let endpoints = item.list::<SecretUrl>("rpc", MAX_ENDPOINTS);
-    let shortest = Duration::from_millis(1);
+    let endpoints = item.list::<SecretUrl>("rpc", EvmChainOptions::MAX_ENDPOINTS);
     let rpc = RpcConfig {
-        timeout: item.read_in("rpc_timeout", base.timeout, shortest..=Duration::from_secs(3600)),
-        max_in_flight: item.read_in("rpc_max_in_flight", base.max_in_flight, 1..=100_000),
-        batch_max: item.read_in("rpc_batch_max", base.batch_max, 1..=10_000),
+        timeout: item.read_in("rpc_timeout", base.timeout, SHORTEST..=EvmChainOptions::MAX_TIMEOUT),
+        max_in_flight: item.read_in("rpc_max_in_flight", base.max_in_flight, 1..=EvmChainOptions::MAX_IN_FLIGHT),
+        batch_max: item.read_in("rpc_batch_max", base.batch_max, 1..=EvmChainOptions::MAX_BATCH),
         send_to: item.read("rpc_send_to", base.send_to),
     };
     let policy = policy::overrides(item, base_policy.clone());
@@ -129,8 +130,11 @@ impl Setting for SecretUrl {
         "a URL such as \"http://127.0.0.1:8545\" (http, https, ws or wss)".to_owned()
     }
 
+    /// The adapter reads it too, so that nothing is found wrong only at the start.
     fn read(value: &Value) -> Option<Self> {
-        SecretUrl::rpc(text_of(value)?, &RPC_SCHEMES)
+        let text = text_of(value)?;
+        text.parse::<EndpointUrl>().ok()?;
+        SecretUrl::rpc(text, &RPC_SCHEMES)
     }
 
     fn show(&self) -> String {

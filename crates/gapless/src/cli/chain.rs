@@ -1,0 +1,209 @@
+//! `gapless chain`: what Gapless makes of what a node says.
+
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use clap::{Args, Subcommand};
+use gapless_chain::{Classified, Classifier, Failure, Family, Method, Overrides, Source};
+use serde_json::{Value, json};
+
+use super::{CliError, ConfigArgs, Exit};
+use crate::config::Config;
+use crate::output::Output;
+
+/// Nobody has more texts than this to ask about.
+const MAX_TSV_BYTES: u64 = 64 << 20;
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ChainCommand {
+    /// Say what an error text of a node means, why, and who decided
+    Classify(ClassifyArgs),
+    /// List the client families that are known
+    Families,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ClassifyArgs {
+    /// The client that said it; without it, what all families agree on
+    #[arg(long, value_name = "FAMILY", conflicts_with = "tsv")]
+    family: Option<String>,
+    /// The JSON-RPC code, or the HTTP status
+    #[arg(long, value_name = "CODE", allow_negative_numbers = true, conflicts_with = "tsv")]
+    code: Option<i64>,
+    /// What was asked: a JSON-RPC method
+    #[arg(long, value_name = "METHOD", default_value = "eth_sendRawTransaction", conflicts_with = "tsv")]
+    method: String,
+    /// A table of texts instead of one: family, method, code, text, with the escapes \\ \n \r \t; `-` is standard input
+    #[arg(long, value_name = "FILE", conflicts_with = "text")]
+    tsv: Option<PathBuf>,
+    /// What the node said
+    #[arg(required_unless_present = "tsv", allow_hyphen_values = true)]
+    text: Option<String>,
+    #[command(flatten)]
+    config: ConfigArgs,
+}
+
+impl ChainCommand {
+    pub(crate) fn run(self, output: &Output) -> Result<Exit, CliError> {
+        match self {
+            ChainCommand::Classify(args) => args.run(output),
+            ChainCommand::Families => {
+                let names: Vec<&str> = Family::ALL.iter().map(|family| family.as_str()).collect();
+                output.result(&json!({ "families": names }), names.join("\n"))?;
+                Ok(Exit::Success)
+            }
+        }
+    }
+}
+
+/// One text to ask about.
+struct Question {
+    family: Option<Family>,
+    method: String,
+    code: Option<i64>,
+    text: String,
+}
+
+impl ClassifyArgs {
+    fn run(self, output: &Output) -> Result<Exit, CliError> {
+        let config = Config::load(self.config.config.as_deref())?;
+        let classifier = Classifier::new(Overrides::new(&config.classify)?)?;
+        if let Some(path) = &self.tsv {
+            let rows = read_rows(&read_text(path)?)?;
+            for row in rows {
+                let classified = row.ask(&classifier);
+                output.result(&to_json(&classified), to_row(&classified))?;
+            }
+            return Ok(Exit::Success);
+        }
+        let unknown = |name: &String| CliError::UnknownFamily(name.clone());
+        let family = self.family.as_ref().map(|name| Family::parse(name).ok_or_else(|| unknown(name))).transpose()?;
+        let text = self.text.unwrap_or_default();
+        let classified = Question { family, method: self.method, code: self.code, text }.ask(&classifier);
+        output.result(&to_json(&classified), to_text(&classified))?;
+        Ok(Exit::Success)
+    }
+}
+
+impl Question {
+    fn ask(&self, classifier: &Classifier) -> Classified {
+        classifier.classify(self.family, Method::of(&self.method), &Failure::from_code(self.code, &self.text))
+    }
+}
+
+fn read_text(path: &Path) -> Result<String, CliError> {
+    let wrong = |source| CliError::File { path: path.to_owned(), source };
+    let input: Box<dyn Read> = match path.to_str() {
+        Some("-") => Box::new(std::io::stdin().lock()),
+        _ => Box::new(std::fs::File::open(path).map_err(wrong)?),
+    };
+    let mut text = String::new();
+    input.take(MAX_TSV_BYTES + 1).read_to_string(&mut text).map_err(wrong)?;
+    if text.len() as u64 > MAX_TSV_BYTES {
+        return Err(wrong(std::io::Error::other(format!("it is larger than {MAX_TSV_BYTES} bytes"))));
+    }
+    Ok(text)
+}
+
+/// A first line of column names is passed over. A family that nobody knows is like none: the table may be wider than ours.
+fn read_rows(text: &str) -> Result<Vec<Question>, CliError> {
+    let lines = text.lines().enumerate().map(|(at, line)| (at + 1, line));
+    let rows = lines.filter(|(line, text)| !text.is_empty() && !(*line == 1 && text.starts_with("family\tmethod\t")));
+    rows.map(|(line, text)| read_row(text).map_err(|message| CliError::Row { line, message })).collect()
+}
+
+fn read_row(line: &str) -> Result<Question, String> {
+    let mut cells = line.split('\t');
+    let mut cell =
+        |name| cells.next().ok_or_else(|| format!("the column {name} is missing; columns are separated by tabs"));
+    let (family, method, code, text) = (cell("family")?, cell("method")?, cell("code")?, cell("text")?);
+    let code = match code {
+        "" => None,
+        digits => Some(digits.parse().map_err(|_| "the code is no number".to_owned())?),
+    };
+    Ok(Question { family: Family::parse(family), method: method.to_owned(), code, text: unescape(text) })
+}
+
+fn unescape(text: &str) -> String {
+    let mut plain = String::with_capacity(text.len());
+    let mut chars = text.chars();
+    while let Some(c) = chars.next() {
+        match c {
+            '\\' => match chars.next() {
+                Some('n') => plain.push('\n'),
+                Some('r') => plain.push('\r'),
+                Some('t') => plain.push('\t'),
+                Some('\\') | None => plain.push('\\'),
+                Some(other) => plain.extend(['\\', other]),
+            },
+            c => plain.push(c),
+        }
+    }
+    plain
+}
+
+fn to_json(classified: &Classified) -> Value {
+    json!({
+        "outcome": outcome(classified),
+        "verdict": classified.verdict.as_str(),
+        "reason": classified.reason.as_str(),
+        "source": source(&classified.source),
+        "revertData": classified.revert_data.as_ref().map(ToString::to_string),
+    })
+}
+
+/// The outcome by the name that the design and the table of known texts give it.
+fn outcome(classified: &Classified) -> String {
+    format!("{:?}", classified.verdict)
+}
+
+fn to_row(classified: &Classified) -> String {
+    format!("{}\t{}\t{}", outcome(classified), classified.reason.as_str(), source(&classified.source))
+}
+
+fn to_text(classified: &Classified) -> String {
+    let mut text = format!(
+        "outcome  {} ({})\nreason   {}\ndecided  {}\n",
+        outcome(classified),
+        classified.verdict.as_str(),
+        classified.reason.as_str(),
+        source(&classified.source)
+    );
+    if let Some(data) = &classified.revert_data {
+        text.push_str(&format!("data     {data}\n"));
+    }
+    text
+}
+
+fn source(source: &Source) -> String {
+    match source {
+        Source::Override(position) => format!("the config's [[classify]] {position}"),
+        Source::Table { table, pattern } => format!("table {table}, pattern `{pattern}`"),
+        Source::HttpStatus(status) => format!("HTTP status {status}"),
+        Source::Code(code) => format!("code {code}"),
+        Source::Transport => "the transport".to_owned(),
+        Source::Hash(hash) => format!("the returned hash {hash}"),
+        Source::Nobody => "nobody".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn escapes_are_undone_and_others_are_left_alone() {
+        assert_eq!(unescape(r"a\\n\n\t\r\x\"), "a\\n\n\t\r\\x\\");
+    }
+
+    #[test]
+    fn rows_need_four_columns_and_a_code_that_is_a_number() {
+        assert_eq!(read_rows("family\tmethod\tcode\ttext\ngeth\teth_call\t\tx\toutcome\n\n").unwrap().len(), 1);
+        let wrong = |text| read_rows(text).map(|_| ()).unwrap_err().to_string();
+        assert_eq!(
+            wrong("geth\tx\t1\ta\ngeth\tx\t1"),
+            "line 2: the column text is missing; columns are separated by tabs"
+        );
+        assert_eq!(wrong("geth\tx\tx\ta"), "line 1: the code is no number");
+    }
+}

@@ -1,0 +1,69 @@
+//! `gapless config`: what is set, where, and what is wrong with it.
+
+use clap::Subcommand;
+use serde_json::{Value, json};
+
+use super::table::columns;
+use super::{CliError, ConfigArgs, Exit};
+use crate::config::{Config, DEFAULT_FILE, Problem, Shown};
+use crate::output::Output;
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ConfigCommand {
+    /// Show every value in force, where it was set, and what is wrong
+    Check(ConfigArgs),
+    /// Print the default config, which documents every key
+    Default,
+}
+
+impl ConfigCommand {
+    pub(crate) fn run(self, output: &Output) -> Result<Exit, CliError> {
+        match self {
+            ConfigCommand::Check(args) => check(&args, output),
+            ConfigCommand::Default => {
+                output.result(&json!({ "toml": DEFAULT_FILE }), DEFAULT_FILE)?;
+                Ok(Exit::Success)
+            }
+        }
+    }
+}
+
+fn check(args: &ConfigArgs, output: &Output) -> Result<Exit, CliError> {
+    let checked = Config::check(args.config.as_deref())?;
+    let ok = checked.problems.is_empty();
+    let value = json!({
+        "ok": ok,
+        "file": checked.file,
+        "settings": checked.shown.iter().map(setting_json).collect::<Vec<_>>(),
+        "problems": checked.problems.iter().map(problem_json).collect::<Vec<_>>(),
+    });
+    let rows: Vec<[String; 2]> = checked
+        .shown
+        .iter()
+        .map(|Shown { key, value, origin }| [format!("{key} = {value}"), format!("# {origin}")])
+        .collect();
+    output.result(&value, columns(&rows))?;
+    for problem in &checked.problems {
+        output.note(format_args!("error: {problem}"));
+    }
+    match checked.problems.len() {
+        0 => output.note("the config is good"),
+        1 => output.note("there is 1 problem"),
+        count => output.note(format_args!("there are {count} problems")),
+    }
+    Ok(if ok { Exit::Success } else { Exit::Refused })
+}
+
+/// The value is what the file would hold, so a number is a number here too.
+fn setting_json(shown: &Shown) -> Value {
+    let value = serde_json::from_str(&shown.value).unwrap_or_else(|_| Value::String(shown.value.clone()));
+    json!({ "key": shown.key, "value": value, "origin": shown.origin.to_string() })
+}
+
+pub(crate) fn problem_json(problem: &Problem) -> Value {
+    json!({
+        "key": problem.key,
+        "origin": problem.origin.as_ref().map(ToString::to_string),
+        "message": problem.kind.to_string(),
+    })
+}

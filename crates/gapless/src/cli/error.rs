@@ -1,0 +1,110 @@
+//! What a command can fail with, and which exit code that is.
+
+use std::io;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use gapless_chain::{OverrideError, PatternError};
+use gapless_chain_evm::{KeyError, KeystoreError, SecretError};
+use gapless_store::StoreError;
+use serde_json::{Value, json};
+
+use crate::config::ConfigError;
+use crate::output::OutputError;
+
+/// How a command ended. The help of the program says the same to people.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Exit {
+    Success,
+    /// It could not be done now; trying again may help.
+    Failure,
+    Usage,
+    /// It was understood, and the answer is no.
+    Refused,
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        ExitCode::from(match exit {
+            Exit::Success => 0,
+            Exit::Failure => 1,
+            Exit::Usage => 2,
+            Exit::Refused => 3,
+        })
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum CliError {
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    #[error(transparent)]
+    Output(#[from] OutputError),
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error(transparent)]
+    Key(#[from] KeyError),
+    #[error(transparent)]
+    Keystore(#[from] KeystoreError),
+    #[error(transparent)]
+    Secret(#[from] SecretError),
+    #[error("{}: {source}", path.display())]
+    File { path: PathBuf, source: io::Error },
+    #[error("line {line}: {message}")]
+    Row { line: usize, message: String },
+    #[error("there is no client family {0:?}; `gapless chain families` lists them")]
+    UnknownFamily(String),
+    #[error("a password is needed: --password-file FILE, or --password-var NAME")]
+    NoPassword,
+    #[error("cannot start: {0}")]
+    Runtime(io::Error),
+    #[error("the classifier's own tables are wrong: {0}")]
+    Tables(#[from] PatternError),
+    #[error(transparent)]
+    Override(#[from] OverrideError),
+}
+
+impl CliError {
+    pub(crate) fn exit(&self) -> Exit {
+        match self {
+            CliError::Config(ConfigError::Unreadable { .. }) => Exit::Failure,
+            CliError::Config(_) => Exit::Refused,
+            CliError::Row { .. } | CliError::UnknownFamily(_) | CliError::NoPassword | CliError::Override(_) => {
+                Exit::Refused
+            }
+            CliError::Key(_) => Exit::Refused,
+            CliError::Store(error) => match error {
+                StoreError::SchemaIsNewer { .. }
+                | StoreError::SchemaIsOlder { .. }
+                | StoreError::MigrationDiffers { .. }
+                | StoreError::Setup(_) => Exit::Refused,
+                _ => Exit::Failure,
+            },
+            _ => Exit::Failure,
+        }
+    }
+
+    /// A stable word for programs.
+    fn code(&self) -> &'static str {
+        match self {
+            CliError::Config(ConfigError::Invalid { .. }) => "config_invalid",
+            CliError::Config(_) => "config_unreadable",
+            CliError::Output(_) => "output",
+            CliError::Store(_) => "store",
+            CliError::Key(_) | CliError::Keystore(_) | CliError::Secret(_) | CliError::NoPassword => "key",
+            CliError::File { .. } => "file",
+            CliError::Row { .. } => "row",
+            CliError::UnknownFamily(_) => "unknown_family",
+            CliError::Runtime(_) | CliError::Tables(_) => "internal",
+            CliError::Override(_) => "config_invalid",
+        }
+    }
+
+    pub(crate) fn to_json(&self) -> Value {
+        let mut error = json!({ "code": self.code(), "message": self.to_string() });
+        if let CliError::Config(ConfigError::Invalid { problems }) = self {
+            error["problems"] = problems.iter().map(super::config::problem_json).collect();
+        }
+        json!({ "error": error })
+    }
+}

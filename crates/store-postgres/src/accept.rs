@@ -7,7 +7,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::time::SystemTime;
 
 use gapless_domain::{CancelReason, CommandId, NewCommand, Protection, SubmitterId, Transition, TxId, TxState};
-use gapless_store::codec::{command_to_json, payload_to_json, state_to_row, unsigned};
+use gapless_store::codec::{command_to_json, payload_to_json, state_to_row, submitter, unsigned};
 use gapless_store::{Accepted, CancelVerdict, NewIntent, NewSubmitter, StoreError};
 use tokio_postgres::Row;
 use uuid::Uuid;
@@ -88,7 +88,7 @@ const CANCEL: &str = "
         INSERT INTO tx_event (submitter, tx_id, seq, kind, state, detail)
         SELECT submitter, tx_id, version, 'cancel_in_queue', 'CANCELED', $2::text::jsonb FROM canceled
     )
-    SELECT tx_id FROM canceled";
+    SELECT tx_id, submitter FROM canceled";
 
 /// Still queued after the statement above: its lane is regressed.
 const EXISTING: &str = "
@@ -135,6 +135,7 @@ pub(crate) async fn accept(store: &PgStore, intents: &[NewIntent]) -> Result<Vec
             .collect(),
         Err(_) => intents.iter().map(|new| new.intent.submitter().clone()).collect(),
     };
+    store.notifier.tell(woken.clone());
     store.notifier.wake(woken);
     verdicts
 }
@@ -263,6 +264,9 @@ pub(crate) async fn cancel_queued(store: &PgStore, ids: &[TxId]) -> Result<Vec<C
             Ok((done, known))
         })
         .await?;
+    let lanes: BTreeSet<SubmitterId> =
+        done.iter().map(|row| Ok(submitter(get(row, "submitter")?)?)).collect::<Result<_, StoreError>>()?;
+    store.notifier.tell(lanes);
     let mut done: BTreeSet<Uuid> = done.iter().map(|row| row.get(0)).collect();
     let known: HashMap<Uuid, bool> = known.iter().map(|row| (row.get(0), row.get(1))).collect();
     Ok(uuids

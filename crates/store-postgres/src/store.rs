@@ -1,6 +1,6 @@
 //! The handle of one process, and how its verbs reach their rooms.
 
-use std::sync::Arc;
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -10,7 +10,7 @@ use gapless_domain::{
 };
 use gapless_store::{
     Accepted, Acquired, CancelVerdict, Committed, HeadVerdict, LaneStatus, Loaded, NewIntent, NewSubmitter, Renewal,
-    Store, StoreError, TxFilter, WakeBoard, Wakeups,
+    Store, StoreError, TxFilter, Wakeups, changed_lanes, tells,
 };
 use tokio::sync::Mutex;
 use tokio_postgres::Config;
@@ -36,7 +36,6 @@ pub struct PgStore {
     pub(crate) pool: Pool,
     pub(crate) writer: Mutex<Writer>,
     pub(crate) notifier: Notifier,
-    board: Arc<WakeBoard>,
     pub(crate) canary: Canary,
     /// Leases have connections of their own: a renewal must not wait behind somebody's long read.
     pub(crate) lease_pool: Pool,
@@ -58,8 +57,7 @@ impl PgStore {
             session.client().execute(insert, &[&owner.as_str()]).await.map_err(unavailable)
         })
         .await?;
-        let board = Arc::new(WakeBoard::default());
-        let notifier = Notifier::start(config.clone(), options.clone(), Arc::clone(&board));
+        let notifier = Notifier::start(config.clone(), options.clone());
         Ok(PgStore {
             owner,
             pool: Pool::new(config.clone(), options.clone(), options.pool_size),
@@ -67,7 +65,6 @@ impl PgStore {
             writer: Mutex::new(Writer::new(config)),
             notifier,
             options,
-            board,
             canary: Canary::default(),
         })
     }
@@ -128,7 +125,11 @@ impl Store for PgStore {
     }
 
     fn wakeups(&self) -> Wakeups {
-        self.board.listen()
+        self.notifier.wakeups()
+    }
+
+    fn changes(&self) -> Wakeups {
+        self.notifier.changes()
     }
 
     async fn register_submitters(&self, submitters: &[NewSubmitter]) -> Result<(), StoreError> {
@@ -168,7 +169,17 @@ impl Store for PgStore {
     }
 
     async fn commit(&self, commits: &[LaneCommit]) -> Result<Committed, StoreError> {
-        self.writer.lock().await.commit(self, commits).await
+        let committed = self.writer.lock().await.commit(self, commits).await;
+        let changed: BTreeSet<SubmitterId> = match &committed {
+            Ok(committed) => changed_lanes(commits, &committed.verdicts).cloned().collect(),
+            // Perhaps.
+            Err(StoreError::OutcomeUnknown(_)) => {
+                commits.iter().filter(|commit| tells(commit)).map(|commit| commit.lease().submitter().clone()).collect()
+            }
+            Err(_) => BTreeSet::new(),
+        };
+        self.notifier.tell(changed);
+        committed
     }
 
     async fn peek_queues(&self, lanes: &[(SubmitterId, u32)]) -> Result<Vec<Vec<ManagedTx>>, StoreError> {

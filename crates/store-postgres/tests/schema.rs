@@ -120,17 +120,65 @@ async fn a_nul_in_one_row_fails_that_row_alone() {
 async fn a_lost_wake_up_connection_comes_back_and_says_look_everywhere() {
     let db = Database::shared().await;
     let store = db.open("a").await;
-    let mut wakeups = store.wakeups();
+    let (mut wakeups, mut changes) = (store.wakeups(), store.changes());
     assert_eq!(f::soon("the first look", wakeups.next()).await, Wakeup::Everywhere);
+    assert_eq!(f::soon("the first look", changes.next()).await, Wakeup::Everywhere);
     let end = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity
                WHERE datname = current_database() AND query LIKE '%pg_backend_pid()%' AND pid <> pg_backend_pid()";
     assert_eq!(db.raw().await.execute(end, &[]).await.unwrap(), 1);
     assert_eq!(f::soon("the second look", wakeups.next()).await, Wakeup::Everywhere);
+    assert_eq!(f::soon("the second look", changes.next()).await, Wakeup::Everywhere);
     // And it works again.
     let other = db.open("b").await;
     let lane = f::lane(&(Arc::clone(&other) as f::Node), 1).await;
     f::accept(&(Arc::clone(&other) as f::Node), &lane, &["r"]).await;
     while f::soon("the wake-up", wakeups.next()).await != Wakeup::Lane(lane.clone()) {}
+    while f::soon("the change", changes.next()).await != Wakeup::Lane(lane.clone()) {}
+}
+
+/// A notification costs the server as much as a commit, so none is sent that nobody would hear.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_that_is_alone_sends_nothing() {
+    let db = Database::shared().await;
+    let first = db.open("first").await;
+    let mut wakeups = first.wakeups();
+    let node: f::Node = Arc::clone(&first) as f::Node;
+    let (before, after) = (f::lane(&node, 1).await, f::lane(&node, 2).await);
+    // It has connected, and made its own announcement, before it finds that it is alone.
+    f::soon("the first look", wakeups.next()).await;
+    let (told, mut heard) = tokio::sync::mpsc::unbounded_channel();
+    let listener = listen(&db.url, told).await;
+    listener.batch_execute("LISTEN gapless_wake; LISTEN gapless_changed").await.unwrap();
+    first.renew().await.unwrap();
+    f::bound(&node, &before, "r").await;
+
+    // Whatever had been sent by now would be heard before what comes after the newcomer.
+    let _newcomer = db.open("newcomer").await;
+    let mut all = Vec::new();
+    for n in 0.. {
+        f::accept(&node, &after, &[format!("heard-{n}").as_str()]).await;
+        f::pause().await;
+        all.extend(std::iter::from_fn(|| heard.try_recv().ok()));
+        let told = |channel: &str| all.contains(&(channel.to_owned(), after.as_str().to_owned()));
+        if told("gapless_wake") && told("gapless_changed") {
+            break;
+        }
+        assert!(n < 500, "the newcomer is never told: {all:?}");
+    }
+    assert!(!all.iter().any(|(_, lane)| lane == before.as_str()), "{all:?}");
+}
+
+/// A connection that passes on the channel and the payload of every notification.
+async fn listen(url: &str, told: tokio::sync::mpsc::UnboundedSender<(String, String)>) -> tokio_postgres::Client {
+    let (client, mut connection) = tokio_postgres::connect(url, tokio_postgres::NoTls).await.unwrap();
+    tokio::spawn(async move {
+        while let Some(Ok(message)) = std::future::poll_fn(|context| connection.poll_message(context)).await {
+            if let tokio_postgres::AsyncMessage::Notification(notification) = message {
+                let _ = told.send((notification.channel().to_owned(), notification.payload().to_owned()));
+            }
+        }
+    });
+    client
 }
 
 /// Nobody is told while nobody is there; whoever comes is told from then on, without waiting for a renewal.

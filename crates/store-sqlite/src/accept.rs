@@ -125,23 +125,27 @@ fn insert(writing: &Writing<'_>, new: &NewIntent) -> Result<(), Failure> {
     record_event(writing, lane, &id, 1, gapless_domain::EventKind::Accepted, &queued)
 }
 
-pub(crate) fn cancel_queued(writing: &Writing<'_>, ids: &[TxId]) -> Result<Vec<CancelVerdict>, Failure> {
+/// With each verdict the lane that was changed by it, if one was.
+pub(crate) fn cancel_queued(writing: &Writing<'_>, ids: &[TxId]) -> Result<Vec<Canceled>, Failure> {
     ids.iter().map(|id| cancel_one(writing, *id)).collect()
 }
 
-fn cancel_one(writing: &Writing<'_>, id: TxId) -> Result<CancelVerdict, Failure> {
-    let Some(tx) = get_one(writing, id)? else { return Ok(CancelVerdict::Unknown) };
+type Canceled = (CancelVerdict, Option<SubmitterId>);
+
+fn cancel_one(writing: &Writing<'_>, id: TxId) -> Result<Canceled, Failure> {
+    let Some(tx) = get_one(writing, id)? else { return Ok((CancelVerdict::Unknown, None)) };
     let Ok(change) = tx.change(Transition::CancelInQueue(CancelReason::User)) else {
-        return Ok(CancelVerdict::NotQueued);
+        return Ok((CancelVerdict::NotQueued, None));
     };
     let lane = tx.intent.submitter().as_str();
     let cursor = cursor_row(writing, lane)?;
     if cursor.as_ref().is_some_and(|row| row.unreconciled) || writing.is_regressed(lane, cursor.map(|row| row.epoch))? {
-        return Ok(CancelVerdict::Regressed);
+        return Ok((CancelVerdict::Regressed, None));
     }
     // No fence: the row is still in line, and the transaction that has it here is the only one there is.
     let written = write_change(writing, tx.intent.submitter(), &change, None)?;
-    Ok(if written { CancelVerdict::Canceled } else { CancelVerdict::NotQueued })
+    let lane = tx.intent.submitter().clone();
+    Ok(if written { (CancelVerdict::Canceled, Some(lane)) } else { (CancelVerdict::NotQueued, None) })
 }
 
 pub(crate) fn put_commands(writing: &Writing<'_>, commands: &[NewCommand]) -> Result<Vec<CommandId>, Failure> {

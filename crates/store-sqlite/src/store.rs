@@ -10,7 +10,7 @@ use gapless_domain::{
 };
 use gapless_store::{
     Accepted, Acquired, CancelVerdict, Committed, HeadVerdict, LaneStatus, Loaded, NewIntent, NewSubmitter, Renewal,
-    Store, StoreError, TxFilter, WakeBoard, Wakeup, Wakeups,
+    Store, StoreError, TxFilter, WakeBoard, Wakeup, Wakeups, changed_lanes,
 };
 
 use crate::connection::Room;
@@ -22,7 +22,8 @@ use crate::{accept, archive, commit, events, head, lease, load, read, status};
 #[derive(Clone, Debug)]
 pub struct SqliteStore {
     room: Arc<Room>,
-    board: Arc<WakeBoard>,
+    work: Arc<WakeBoard>,
+    changes: Arc<WakeBoard>,
     owner: OwnerId,
 }
 
@@ -30,12 +31,12 @@ impl SqliteStore {
     /// Opens the database, or makes a new one. It waits for the disk, so it belongs into the start of a program.
     pub fn open(location: Location, owner: OwnerId, options: SqliteOptions) -> Result<SqliteStore, StoreError> {
         let room = Arc::new(Room::open(open(&location, options)?)?);
-        Ok(SqliteStore { room, board: Arc::default(), owner })
+        Ok(SqliteStore { room, work: Arc::default(), changes: Arc::default(), owner })
     }
 
     /// Another owner on the same database: several simulated nodes in one process.
     pub fn for_owner(&self, owner: OwnerId) -> SqliteStore {
-        SqliteStore { room: Arc::clone(&self.room), board: Arc::clone(&self.board), owner }
+        SqliteStore { owner, ..self.clone() }
     }
 
     /// A quota: the file never has more pages (of 4 KiB) than this, and a write that needs more is answered with
@@ -49,7 +50,13 @@ impl SqliteStore {
 
     fn wake<'a>(&self, lanes: impl Iterator<Item = &'a SubmitterId>) {
         for lane in lanes {
-            self.board.post(&Wakeup::Lane(lane.clone()));
+            self.work.post(&Wakeup::Lane(lane.clone()));
+        }
+    }
+
+    fn tell<'a>(&self, lanes: impl Iterator<Item = &'a SubmitterId>) {
+        for lane in lanes {
+            self.changes.post(&Wakeup::Lane(lane.clone()));
         }
     }
 }
@@ -61,7 +68,11 @@ impl Store for SqliteStore {
     }
 
     fn wakeups(&self) -> Wakeups {
-        self.board.listen()
+        self.work.listen()
+    }
+
+    fn changes(&self) -> Wakeups {
+        self.changes.listen()
     }
 
     async fn register_submitters(&self, submitters: &[NewSubmitter]) -> Result<(), StoreError> {
@@ -85,13 +96,18 @@ impl Store for SqliteStore {
         let batch = intents.to_vec();
         let verdicts = self.room.write(move |writing| accept::accept(writing, &batch)).await?;
         let new = intents.iter().zip(&verdicts).filter(|(_, verdict)| **verdict == Accepted::New);
-        self.wake(new.map(|(new, _)| new.intent.submitter()));
+        let lanes: Vec<_> = new.map(|(new, _)| new.intent.submitter()).collect();
+        self.wake(lanes.iter().copied());
+        self.tell(lanes.into_iter());
         Ok(verdicts)
     }
 
     async fn cancel_queued(&self, ids: &[TxId]) -> Result<Vec<CancelVerdict>, StoreError> {
         let ids = ids.to_vec();
-        self.room.write(move |writing| accept::cancel_queued(writing, &ids)).await
+        let answers = self.room.write(move |writing| accept::cancel_queued(writing, &ids)).await?;
+        let (verdicts, lanes): (Vec<_>, Vec<_>) = answers.into_iter().unzip();
+        self.tell(lanes.iter().flatten());
+        Ok(verdicts)
     }
 
     async fn put_commands(&self, commands: &[NewCommand]) -> Result<Vec<CommandId>, StoreError> {
@@ -124,8 +140,10 @@ impl Store for SqliteStore {
     }
 
     async fn commit(&self, commits: &[LaneCommit]) -> Result<Committed, StoreError> {
-        let (owner, commits) = (self.owner.clone(), commits.to_vec());
-        self.room.write(move |writing| commit::commit(writing, &owner, &commits)).await
+        let (owner, batch) = (self.owner.clone(), commits.to_vec());
+        let committed = self.room.write(move |writing| commit::commit(writing, &owner, &batch)).await?;
+        self.tell(changed_lanes(commits, &committed.verdicts));
+        Ok(committed)
     }
 
     async fn peek_queues(&self, lanes: &[(SubmitterId, u32)]) -> Result<Vec<Vec<ManagedTx>>, StoreError> {

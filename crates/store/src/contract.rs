@@ -32,6 +32,11 @@ pub trait Store: Send + Sync + fmt::Debug {
     /// nobody holds, and whoever holds one looks at its queue from time to time anyway.
     fn wakeups(&self) -> Wakeups;
 
+    /// The same for those who wait for what becomes of intents: "something of this lane was written". Told after every
+    /// [`Store::accept`], [`Store::cancel_queued`] and [`Store::commit`] that wrote an event or finished a command, to every
+    /// process on the database. Apart from [`Store::wakeups`], so that nobody is called to work by its own commits.
+    fn changes(&self) -> Wakeups;
+
     // --- Unfenced: any node may call these for any lane. ---
 
     /// Makes submitters known. Those that are known already stay as they are, but for a new alias. An alias that another

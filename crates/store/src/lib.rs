@@ -30,4 +30,4 @@ pub use status::{LaneStatus, LeaseStatus};
 pub use verdict::{
     Accepted, Acquired, CancelVerdict, CommitVerdict, Committed, Conflict, HeadVerdict, Loaded, Renewal,
 };
-pub use wake::{WakeBoard, Wakeup, Wakeups};
+pub use wake::{WakeBoard, Wakeup, Wakeups, changed_lanes, tells};

@@ -3,8 +3,10 @@
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use gapless_domain::SubmitterId;
+use gapless_domain::{LaneCommit, SubmitterId};
 use tokio::sync::Notify;
+
+use crate::verdict::CommitVerdict;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Wakeup {
@@ -22,6 +24,21 @@ pub struct WakeBoard {
 /// One listener's view. Posts that come while nobody waits are kept, once each.
 #[derive(Debug)]
 pub struct Wakeups(Arc<Inbox>);
+
+/// Does a commit write something that somebody may be waiting for? Sends and claims are the lane's own business.
+pub fn tells(commit: &LaneCommit) -> bool {
+    !commit.changes().is_empty() || commit.lane_events().next().is_some() || !commit.commands_done().is_empty()
+}
+
+/// The lanes of which [`Store::changes`](crate::Store::changes) tells after a commit.
+pub fn changed_lanes<'a>(
+    commits: &'a [LaneCommit],
+    verdicts: &[CommitVerdict],
+) -> impl Iterator<Item = &'a SubmitterId> {
+    let done =
+        commits.iter().zip(verdicts).filter(|(commit, verdict)| **verdict == CommitVerdict::Done && tells(commit));
+    done.map(|(commit, _)| commit.lease().submitter())
+}
 
 #[derive(Debug, Default)]
 struct Inbox {

@@ -19,6 +19,7 @@
 
 mod accept;
 mod batching;
+mod changes;
 mod commands;
 mod commit;
 mod concurrency;
@@ -153,6 +154,11 @@ macro_rules! for_each_case {
                 one_process_at_a_time_consumes
                 a_lost_claim_loses_no_event
                 consumers_are_independent
+            }
+            changes {
+                every_node_is_told_of_every_change
+                a_commit_calls_nobody_to_work
+                what_changes_nothing_is_told_to_nobody
             }
             retention {
                 archived_intents_still_answer_but_are_not_listed

@@ -140,19 +140,20 @@ fn pause_of(lane: &SubmitterId) -> NewCommand {
     NewCommand { submitter: lane.clone(), kind: CommandKind::Pause, issued_by: text("op") }
 }
 
-/// Until everything that `node` has posted so far was heard; gives back all that was. Wake-ups that gather on their way may
-/// change places with the marker that they travel with, but not with one that is posted after that was heard.
-async fn settle(node: &Node, wakeups: &mut Wakeups) -> Vec<Wakeup> {
+/// Until everything that `node` has posted so far was heard, of work or of changes; gives back all that was. Wake-ups that
+/// gather on their way may change places with the marker that they travel with, but not with one that is posted after that
+/// was heard.
+pub(super) async fn settle(node: &Node, wakeups: &mut Wakeups) -> Vec<Wakeup> {
     static MARKERS: AtomicU64 = AtomicU64::new(1_000_000);
     let mut heard = Vec::new();
     for _ in 0..2 {
         let marker = lane(node, MARKERS.fetch_add(1, Ordering::Relaxed)).await;
         let posting = beside({
-            let (node, put) = (node.clone(), [pause_of(&marker)]);
+            let (node, marker) = (node.clone(), marker.clone());
             async move {
                 // A store may still be connecting its listener.
                 loop {
-                    node.put_commands(&put).await.unwrap();
+                    accept(&node, &marker, &[&fresh_id().to_string()]).await;
                     for _ in 0..20 {
                         pause().await;
                     }

@@ -102,6 +102,12 @@ impl Tables {
         CancelVerdict::Canceled
     }
 
+    /// Whose lanes were changed by canceling.
+    pub(super) fn lanes_of(&self, ids: &[TxId], verdicts: &[CancelVerdict]) -> Vec<SubmitterId> {
+        let canceled = ids.iter().zip(verdicts).filter(|(_, verdict)| **verdict == CancelVerdict::Canceled);
+        canceled.filter_map(|(id, _)| self.get(*id)).map(|tx| tx.intent.submitter().clone()).collect()
+    }
+
     pub(super) fn put_commands(&mut self, call: &Call<'_>, commands: &[NewCommand]) -> Vec<CommandId> {
         commands.iter().map(|command| self.put_command(call, command)).collect()
     }

@@ -31,7 +31,7 @@ use crate::contract::{NewIntent, NewSubmitter, Store, TxFilter};
 use crate::error::StoreError;
 use crate::status::LaneStatus;
 use crate::verdict::{Accepted, Acquired, CancelVerdict, Committed, HeadVerdict, Loaded, Renewal};
-use crate::wake::{WakeBoard, Wakeup, Wakeups};
+use crate::wake::{WakeBoard, Wakeup, Wakeups, changed_lanes};
 use tables::{Call, Tables};
 
 /// A database in memory. Clones share it.
@@ -44,6 +44,7 @@ struct Shared {
     terms: LeaseTerms,
     clock: Arc<dyn DatabaseClock>,
     wakes: WakeBoard,
+    changes: WakeBoard,
 }
 
 /// All that a model held at one moment.
@@ -61,7 +62,13 @@ pub struct ModelStore {
 
 impl Model {
     pub fn new(terms: LeaseTerms, clock: Arc<dyn DatabaseClock>) -> Self {
-        Model(Arc::new(Shared { tables: Mutex::default(), terms, clock, wakes: WakeBoard::default() }))
+        Model(Arc::new(Shared {
+            tables: Mutex::default(),
+            terms,
+            clock,
+            wakes: WakeBoard::default(),
+            changes: WakeBoard::default(),
+        }))
     }
 
     /// A handle for a process that starts now. Each start brings an owner id of its own.
@@ -99,6 +106,12 @@ impl ModelStore {
         }
     }
 
+    fn tell<'a>(&self, lanes: impl Iterator<Item = &'a SubmitterId>) {
+        for lane in lanes {
+            self.model.0.changes.post(&Wakeup::Lane(lane.clone()));
+        }
+    }
+
     /// Compare-and-set of this process's counter: the counter is behind when the database lost what it acknowledged.
     fn advance_canary(&self, tables: &mut Tables) -> Result<(), StoreError> {
         let expected = self.canary.load(Ordering::SeqCst);
@@ -124,6 +137,10 @@ impl Store for ModelStore {
         self.model.0.wakes.listen()
     }
 
+    fn changes(&self) -> Wakeups {
+        self.model.0.changes.listen()
+    }
+
     async fn register_submitters(&self, submitters: &[NewSubmitter]) -> Result<(), StoreError> {
         self.run(|tables, _| tables.register(submitters))
     }
@@ -135,12 +152,19 @@ impl Store for ModelStore {
     async fn accept(&self, intents: &[NewIntent]) -> Result<Vec<Accepted>, StoreError> {
         let verdicts = self.run(|tables, call| tables.accept(call, intents));
         let new = intents.iter().zip(&verdicts).filter(|(_, verdict)| **verdict == Accepted::New);
-        self.wake(new.map(|(new, _)| new.intent.submitter()));
+        let lanes: Vec<_> = new.map(|(new, _)| new.intent.submitter()).collect();
+        self.wake(lanes.iter().copied());
+        self.tell(lanes.into_iter());
         Ok(verdicts)
     }
 
     async fn cancel_queued(&self, ids: &[TxId]) -> Result<Vec<CancelVerdict>, StoreError> {
-        Ok(self.run(|tables, call| tables.cancel_queued(call, ids)))
+        let (verdicts, lanes) = self.run(|tables, call| {
+            let verdicts = tables.cancel_queued(call, ids);
+            (verdicts.clone(), tables.lanes_of(ids, &verdicts))
+        });
+        self.tell(lanes.iter());
+        Ok(verdicts)
     }
 
     async fn put_commands(&self, commands: &[NewCommand]) -> Result<Vec<CommandId>, StoreError> {
@@ -172,10 +196,12 @@ impl Store for ModelStore {
     }
 
     async fn commit(&self, commits: &[LaneCommit]) -> Result<Committed, StoreError> {
-        self.run(|tables, call| {
+        let committed = self.run(|tables, call| {
             self.advance_canary(tables)?;
-            Ok(Committed { verdicts: tables.commit(call, commits), at: call.now, replicated: true })
-        })
+            Ok::<_, StoreError>(Committed { verdicts: tables.commit(call, commits), at: call.now, replicated: true })
+        })?;
+        self.tell(changed_lanes(commits, &committed.verdicts));
+        Ok(committed)
     }
 
     async fn peek_queues(&self, lanes: &[(SubmitterId, u32)]) -> Result<Vec<Vec<ManagedTx>>, StoreError> {

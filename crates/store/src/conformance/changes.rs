@@ -1,0 +1,100 @@
+//! Being told of changes: for those who wait for what becomes of an intent.
+
+use std::time::Duration;
+
+use gapless_domain::{CommandKind, LaneCommit, LaneEventKind, NewCommand, SendOutcome, SubmitterId, Transition};
+
+use super::Harness;
+use super::fixtures::*;
+use super::sweep::settle;
+use crate::contract::NewIntent;
+use crate::verdict::{Accepted, CancelVerdict, CommitVerdict, Conflict};
+use crate::wake::{Wakeup, Wakeups};
+
+/// Who listens: this process, and another one.
+struct Listeners<'a> {
+    node: &'a Node,
+    inboxes: [Wakeups; 2],
+}
+
+impl Listeners<'_> {
+    /// Which of the two has heard of the lane since this was last asked.
+    async fn heard(&mut self, lane: &SubmitterId) -> [bool; 2] {
+        let mut heard = [false; 2];
+        for (inbox, heard) in self.inboxes.iter_mut().zip(&mut heard) {
+            *heard = settle(self.node, inbox).await.contains(&Wakeup::Lane(lane.clone()));
+        }
+        heard
+    }
+}
+
+pub(super) async fn every_node_is_told_of_every_change(h: &dyn Harness) {
+    let (a, b) = (h.node("a").await, h.node("b").await);
+    let lane = lane(&a, 1).await;
+    let mut listeners = Listeners { node: &a, inboxes: [a.changes(), b.changes()] };
+    listeners.heard(&lane).await;
+
+    let ids = accept(&a, &lane, &["bound", "canceled"]).await;
+    assert_eq!(listeners.heard(&lane).await, [true; 2], "accepted");
+    assert_eq!(a.cancel_queued(&[fresh_id(), ids[1]]).await.unwrap()[1], CancelVerdict::Canceled);
+    assert_eq!(listeners.heard(&lane).await, [true; 2], "canceled");
+    bind_next(&a, &lane).await;
+    assert_eq!(listeners.heard(&lane).await, [true; 2], "bound");
+    change(&a, &lane, ids[0], Transition::Acknowledge).await;
+    assert_eq!(listeners.heard(&lane).await, [true; 2], "changed");
+    let cursor = view(&a, &lane).await.cursor;
+    commit_done(&a, &lane, |commit| {
+        commit.lane_event(&cursor, LaneEventKind::LowBalance, text("low")).unwrap();
+    })
+    .await;
+    assert_eq!(listeners.heard(&lane).await, [true; 2], "an event of the lane");
+    let put = NewCommand { submitter: lane.clone(), kind: CommandKind::Resume, issued_by: text("op") };
+    let command = a.put_commands(&[put]).await.unwrap()[0];
+    assert_eq!(listeners.heard(&lane).await, [false; 2], "a command that waits has changed nothing");
+    commit_done(&a, &lane, |commit| {
+        commit.command_done(command, text("done"));
+    })
+    .await;
+    assert_eq!(listeners.heard(&lane).await, [true; 2], "a command that was executed");
+}
+
+/// Or an owner would be woken by everything that it writes.
+pub(super) async fn a_commit_calls_nobody_to_work(h: &dyn Harness) {
+    let (a, b) = (h.node("a").await, h.node("b").await);
+    let lane = lane(&a, 1).await;
+    let ids = accept(&a, &lane, &["bound", "canceled"]).await;
+    let mut listeners = Listeners { node: &a, inboxes: [a.wakeups(), b.wakeups()] };
+    listeners.heard(&lane).await;
+    bind_next(&a, &lane).await;
+    change(&a, &lane, ids[0], Transition::Acknowledge).await;
+    a.cancel_queued(&[ids[1]]).await.unwrap();
+    assert_eq!(listeners.heard(&lane).await, [false; 2]);
+}
+
+pub(super) async fn what_changes_nothing_is_told_to_nobody(h: &dyn Harness) {
+    let (a, b) = (h.node("a").await, h.node("b").await);
+    let lane = lane(&a, 1).await;
+    let id = bound(&a, &lane, "r").await.id;
+    let mut listeners = Listeners { node: &a, inboxes: [a.changes(), b.changes()] };
+    listeners.heard(&lane).await;
+
+    let made = attempt(nonce(0), 0, "bind");
+    commit_done(&a, &lane, |commit| {
+        commit.report(report(&made, SendOutcome::Accepted, "sent")).claim_resubmit(nonce(0), Duration::from_secs(60));
+    })
+    .await;
+    commit_done(&a, &lane, |_| {}).await;
+    assert_eq!(listeners.heard(&lane).await, [false; 2], "sends and claims");
+    let stale = record(&a, id).await.change(Transition::Acknowledge).unwrap();
+    change(&a, &lane, id, Transition::Acknowledge).await;
+    listeners.heard(&lane).await;
+    let refused = commit(&a, &lane, |commit: &mut LaneCommit| {
+        commit.change(stale.clone());
+    })
+    .await;
+    assert_eq!(refused, CommitVerdict::Conflict(Conflict::Tx(id)));
+    assert_eq!(a.cancel_queued(&[id]).await.unwrap(), [CancelVerdict::NotQueued]);
+    let other = NewIntent { id: fresh_id(), intent: intent_with(&lane, "r", transfer(2)) };
+    assert_eq!(a.accept(&[other]).await.unwrap(), [Accepted::Conflict(id)]);
+    assert_eq!(listeners.heard(&lane).await, [false; 2]);
+}

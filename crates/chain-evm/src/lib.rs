@@ -12,12 +12,25 @@
 //! Architecture invariant: nothing in here chooses a nonce, bumps a price or decides what an answer means for a lane. Every
 //! failure of a node goes through the one classifier of `gapless-chain`. Keys and URLs are never shown.
 
+mod broadcast;
+mod chain;
+mod endpoint;
+mod endpoints;
+mod family;
+mod fees;
+mod meter;
 mod options;
+mod read;
+mod rpc;
 mod signer;
 mod transaction;
 mod url;
 
+pub use chain::EvmChain;
 pub use options::{ConnectError, EvmChainOptions, SendTo};
-pub use signer::{KeyError, Keystore, KeystoreEntry, KeystoreError, LocalSigner, MnemonicOptions, Secret, SecretError, Signer, SignerError};
+pub use signer::{
+    KeyError, Keystore, KeystoreEntry, KeystoreError, LocalSigner, MnemonicOptions, Secret, SecretError, Signer,
+    SignerError,
+};
 pub use transaction::UnsignedTx;
 pub use url::{EndpointUrl, UrlError};

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use gapless_chain::Overrides;
-use gapless_domain::{ChainId, SubmitterId};
+use gapless_domain::{Address, ChainId};
 
-use crate::url::EndpointUrl;
+use crate::url::{EndpointUrl, UrlError};
 
 /// How to reach a chain. Prices and gas factors are policies and stand elsewhere.
 #[derive(Clone, Debug)]
@@ -91,11 +91,13 @@ pub enum ConnectError {
     Batch,
     #[error("send_to names at least one endpoint")]
     SendToNobody,
-    #[error("two signers are for {0}")]
-    TwoSigners(SubmitterId),
+    #[error("two signers have the key of {0}")]
+    TwoSigners(Address),
     /// An `https` or `wss` endpoint is configured, and this system has no certificates to check it by.
     #[error("TLS cannot be used: {0}")]
     Tls(String),
+    #[error("an endpoint's URL: {0}")]
+    Url(#[from] UrlError),
     #[error("the classifier's tables are broken: {0}")]
     Classifier(#[from] gapless_chain::PatternError),
     #[error("a chain with a WebSocket endpoint is made inside a tokio runtime")]

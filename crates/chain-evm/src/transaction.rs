@@ -149,9 +149,7 @@ pub(crate) fn call_object(from: alloy_primitives::Address, call: &EvmCall) -> se
         object["to"] = serde_json::json!(to);
     }
     if !call.access_list.is_empty() {
-        let item = |item: &gapless_domain::AccessListItem| {
-            serde_json::json!({ "address": item.address, "storageKeys": item.storage_keys })
-        };
+        let item = |item: &gapless_domain::AccessListItem| serde_json::json!({ "address": item.address, "storageKeys": item.storage_keys });
         object["accessList"] = call.access_list.iter().map(item).collect();
     }
     if !call.authorizations.is_empty() {

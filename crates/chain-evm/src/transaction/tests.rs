@@ -158,9 +158,11 @@ const LIES: &[(&str, fn(&mut UnsignedTx))] = &[
         UnsignedTx::Eip4844(_) => unreachable!(),
     }),
     ("type", |tx| {
-        let legacy = TxLegacy { chain_id: Some(CHAIN), nonce: 9, gas_limit: 50_000, gas_price: 30, ..TxLegacy::default() };
+        let legacy =
+            TxLegacy { chain_id: Some(CHAIN), nonce: 9, gas_limit: 50_000, gas_price: 30, ..TxLegacy::default() };
         let listed = TxEip2930 { chain_id: CHAIN, nonce: 9, gas_limit: 50_000, gas_price: 30, ..TxEip2930::default() };
-        *tx = if matches!(tx, UnsignedTx::Legacy(_)) { UnsignedTx::Eip2930(listed) } else { UnsignedTx::Legacy(legacy) };
+        *tx =
+            if matches!(tx, UnsignedTx::Legacy(_)) { UnsignedTx::Eip2930(listed) } else { UnsignedTx::Legacy(legacy) };
     }),
 ];
 
@@ -209,7 +211,8 @@ async fn another_key_and_a_bent_signature_are_found_out() {
         assert_eq!(signed_with(local(OTHER_KEY).as_ref(), &plan).await, Err(SignError::Mismatch("sender")));
         let unsigned = build(&plan, CHAIN).unwrap();
         let good = local(KEY).sign_hash(signing_hash(&unsigned)).await.unwrap();
-        let order = U256::from_str_radix("fffffffffffffffffffffffffffffffebaaedce6af48a03bbfd25e8cd0364141", 16).unwrap();
+        let order =
+            U256::from_str_radix("fffffffffffffffffffffffffffffffebaaedce6af48a03bbfd25e8cd0364141", 16).unwrap();
         let high = Signature::new(good.r(), order - good.s(), !good.v());
         let answer = verify(&plan, &unsigned, with_signature(&unsigned, high));
         assert_eq!(answer, Err(SignError::Mismatch("signature")), "the same key, but no node takes it");

@@ -78,8 +78,8 @@ impl KeyFile {
         }
         let text = fs::read(path).map_err(failed)?;
         // The parser's own error shows parts of the text, which might be a key that somebody put there in the clear.
-        let file: KeyFile =
-            serde_json::from_slice(&text).map_err(|_| malformed("it is not JSON in the shape of Web3 Secret Storage"))?;
+        let file: KeyFile = serde_json::from_slice(&text)
+            .map_err(|_| malformed("it is not JSON in the shape of Web3 Secret Storage"))?;
         if file.version != 3 {
             return Err(malformed("only version 3 is known"));
         }

@@ -101,9 +101,7 @@ impl Keystore {
         let key = seal::open(&file, password, path)?;
         let held = address_of(&key)?;
         match file.address() {
-            Some(said) if said != held => {
-                Err(KeystoreError::AddressMismatch { path: path.to_owned(), said, held })
-            }
+            Some(said) if said != held => Err(KeystoreError::AddressMismatch { path: path.to_owned(), said, held }),
             _ => Ok(key),
         }
     }

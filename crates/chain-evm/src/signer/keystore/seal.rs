@@ -41,25 +41,15 @@ impl Cost {
     const P: u32 = 1;
 }
 
-pub(super) fn close(
-    key: &[u8; 32],
-    address: Address,
-    password: &Secret,
-    cost: Cost,
-) -> Result<KeyFile, KeystoreError> {
+pub(super) fn close(key: &[u8; 32], address: Address, password: &Secret, cost: Cost) -> Result<KeyFile, KeystoreError> {
     let salt: [u8; SALT_BYTES] = random()?;
     let iv: [u8; IV_BYTES] = random()?;
     let derived = scrypt(password, &salt, cost.log_n, Cost::R, Cost::P).ok_or(KeystoreError::NoRandom)?;
     let mut text = key.to_vec();
     cipher(&derived, &iv, &mut text).ok_or(KeystoreError::NoRandom)?;
     let mac = mac(&derived, &text);
-    let kdf = Kdf::Scrypt {
-        dklen: DERIVED_BYTES,
-        n: 1 << cost.log_n,
-        p: Cost::P,
-        r: Cost::R,
-        salt: Hex(salt.to_vec()),
-    };
+    let kdf =
+        Kdf::Scrypt { dklen: DERIVED_BYTES, n: 1 << cost.log_n, p: Cost::P, r: Cost::R, salt: Hex(salt.to_vec()) };
     let cipherparams = CipherParams { iv: Hex(iv.to_vec()) };
     let crypto = Crypto { cipher: CIPHER.to_owned(), cipherparams, ciphertext: Hex(text), kdf, mac: Hex(mac.to_vec()) };
     let id = Builder::from_random_bytes(random()?).into_uuid();
@@ -81,7 +71,8 @@ pub(super) fn open(file: &KeyFile, password: &Secret, path: &Path) -> Result<Zer
         return Err(unsupported("what it holds is not 32 bytes long"));
     }
     key.copy_from_slice(&crypto.ciphertext.0);
-    cipher(&derived, &crypto.cipherparams.iv.0, key.as_mut_slice()).ok_or_else(|| unsupported("its iv is not 16 bytes long"))?;
+    cipher(&derived, &crypto.cipherparams.iv.0, key.as_mut_slice())
+        .ok_or_else(|| unsupported("its iv is not 16 bytes long"))?;
     Ok(key)
 }
 

@@ -47,7 +47,8 @@ fn secret(text: &str) -> Secret {
 #[test]
 fn the_vectors_of_the_standard_open() {
     let folder = Folder::new("vectors");
-    for (name, text) in [("pbkdf2", PBKDF2), ("scrypt", SCRYPT), ("upper", &PBKDF2.replace("\"crypto\"", "\"Crypto\""))] {
+    for (name, text) in [("pbkdf2", PBKDF2), ("scrypt", SCRYPT), ("upper", &PBKDF2.replace("\"crypto\"", "\"Crypto\""))]
+    {
         let path = folder.file(name, text);
         assert_eq!(alloy_primitives::hex::encode(*Keystore::decrypt(&path, &secret(PASSWORD)).unwrap()), KEY, "{name}");
     }
@@ -69,7 +70,9 @@ fn what_is_created_opens_again_and_is_listed() {
     let signer = LocalSigner::from_keystore(&made.file, &secret("a")).unwrap();
     assert_eq!(signer.address(), made.address);
     assert_eq!(LocalSigner::from_keystore(&imported.file, &secret("b")).unwrap().reveal().expose(), format!("0x{KEY}"));
-    assert!(matches!(keystore.put(&key, &secret("c"), Cost::TEST), Err(KeystoreError::AlreadyThere(a)) if a == imported.address));
+    assert!(
+        matches!(keystore.put(&key, &secret("c"), Cost::TEST), Err(KeystoreError::AlreadyThere(a)) if a == imported.address)
+    );
     let names = std::fs::read_dir(folder.0.join("keys")).unwrap().count();
     assert_eq!(names, 3, "nothing is left beside the files");
 }
@@ -95,7 +98,8 @@ fn neither_key_nor_password_is_in_a_file_or_an_error() {
     let text_in_json = folder.file("json", &format!("{{\"version\":3,\"id\":\"{KEY}\"}}"));
     let other = Address::ZERO.to_string();
     let said = format!("{:#x}", entry.address);
-    let mismatch = folder.file("mismatch", &text.replace(said.trim_start_matches("0x"), other.trim_start_matches("0x")));
+    let mismatch =
+        folder.file("mismatch", &text.replace(said.trim_start_matches("0x"), other.trim_start_matches("0x")));
     let errors = [
         Keystore::decrypt(&entry.file, &secret("testpassword2")).unwrap_err(),
         Keystore::decrypt(&plain, &secret(PASSWORD)).unwrap_err(),
@@ -122,7 +126,9 @@ fn neither_key_nor_password_is_in_a_file_or_an_error() {
 #[test]
 fn a_file_cannot_ask_for_all_the_memory() {
     let folder = Folder::new("bounds");
-    for (from, to) in [("\"n\":262144", "\"n\":1099511627776"), ("\"n\":262144", "\"n\":3"), ("\"p\":8", "\"p\":800000")] {
+    for (from, to) in
+        [("\"n\":262144", "\"n\":1099511627776"), ("\"n\":262144", "\"n\":3"), ("\"p\":8", "\"p\":800000")]
+    {
         let path = folder.file("scrypt", &SCRYPT.replace(from, to));
         assert!(matches!(Keystore::decrypt(&path, &secret(PASSWORD)), Err(KeystoreError::Unsupported { .. })), "{to}");
     }

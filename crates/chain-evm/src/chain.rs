@@ -1,0 +1,220 @@
+//! [`EvmChain`]: the contract, put together from its parts.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use alloy_primitives::{Address, B256, Bytes};
+use async_trait::async_trait;
+use gapless_chain::{
+    AccountView, Chain, ChainError, Classified, Classifier, EndpointStatus, FeeQuote, Header, HeaderAt, Receipt,
+    SignError,
+};
+use gapless_domain::{Amount, BlockRef, ChainId, EvmCall, Permit, SignedTx, SubmitterId, TxPlan};
+use tokio::sync::watch;
+
+use crate::broadcast::broadcast;
+use crate::endpoint::{Endpoint, EndpointState, Terms};
+use crate::endpoints::Endpoints;
+use crate::options::{ConnectError, EvmChainOptions, SendTo};
+use crate::rpc::{self, HeadNews, HttpRoad, Road, WebSocketRoad};
+use crate::signer::{Signer, SignerError};
+use crate::{fees, read, transaction};
+
+/// One EVM chain. Dropping it ends everything that it started.
+pub struct EvmChain {
+    id: ChainId,
+    number: u64,
+    send_to: SendTo,
+    endpoints: Endpoints,
+    signers: HashMap<Address, Arc<dyn Signer>>,
+    heads: Heads,
+}
+
+/// Counts what WebSockets tell of heads.
+#[derive(Debug)]
+struct Heads {
+    told: Arc<watch::Sender<u64>>,
+    /// How far `head_changed` has come: news between two calls of it are not lost.
+    seen: AtomicU64,
+    has_source: bool,
+}
+
+impl EvmChain {
+    /// Makes the chain. No node has to be there: endpoints are looked for when they are first needed, and again whenever
+    /// they are away. With a WebSocket endpoint it has to be called inside a tokio runtime.
+    pub fn connect(options: EvmChainOptions, signers: Vec<Arc<dyn Signer>>) -> Result<Self, ConnectError> {
+        options.validate()?;
+        let number = options.id.evm_number().ok_or_else(|| ConnectError::NotEvm(options.id.clone()))?;
+        let mut by_address = HashMap::new();
+        for signer in signers {
+            let address = signer.address();
+            if by_address.insert(address, signer).is_some() {
+                return Err(ConnectError::TwoSigners(address));
+            }
+        }
+        let needs_tls = options.rpc.iter().any(|url| url.is_tls());
+        let tls = rpc::client_config(needs_tls).map_err(|error| ConnectError::Tls(error.to_string()))?;
+        let classifier = Classifier::new(options.overrides.clone())?;
+        let terms = Arc::new(Terms {
+            chain: options.id.clone(),
+            chain_number: number,
+            timeout: options.rpc_timeout,
+            batch_max: options.batch_max,
+            classifier: classifier.clone(),
+        });
+        let told = Arc::new(watch::Sender::new(0));
+        let mut list = Vec::with_capacity(options.rpc.len());
+        let mut has_source = false;
+        for url in &options.rpc {
+            let state = Arc::new(EndpointState::default());
+            let road = if url.is_websocket() {
+                tokio::runtime::Handle::try_current().map_err(|_| ConnectError::NoRuntime)?;
+                has_source = true;
+                let news = head_news(Arc::clone(&told), Arc::clone(&state));
+                Road::WebSocket(WebSocketRoad::open(url.clone(), Arc::clone(&tls), options.rpc_timeout, news))
+            } else {
+                Road::Http(HttpRoad::new(url, &tls, options.rpc_timeout)?)
+            };
+            let endpoint = Endpoint::new(Arc::clone(&terms), url.clone(), road, state, options.rpc_max_in_flight);
+            list.push(Arc::new(endpoint));
+        }
+        Ok(EvmChain {
+            id: options.id,
+            number,
+            send_to: options.send_to,
+            endpoints: Endpoints::new(list, classifier),
+            signers: by_address,
+            heads: Heads { told, seen: AtomicU64::new(0), has_source },
+        })
+    }
+
+    /// The accounts that this node has keys for.
+    pub fn signing_addresses(&self) -> impl Iterator<Item = Address> {
+        self.signers.keys().copied()
+    }
+
+    fn address_of(&self, submitter: &SubmitterId) -> Result<Address, ChainError> {
+        let own = submitter.evm_address().filter(|_| *submitter.chain() == self.id);
+        own.ok_or_else(|| self.endpoints.failed("the submitter is of another chain"))
+    }
+}
+
+fn head_news(told: Arc<watch::Sender<u64>>, state: Arc<EndpointState>) -> HeadNews {
+    Arc::new(move |number| {
+        if let Some(number) = number {
+            state.set_head(number);
+        }
+        told.send_modify(|count| *count += 1);
+    })
+}
+
+#[async_trait]
+impl Chain for EvmChain {
+    fn id(&self) -> &ChainId {
+        &self.id
+    }
+
+    async fn estimate_gas(&self, from: &SubmitterId, call: &EvmCall, at: BlockRef) -> Result<u64, ChainError> {
+        let from = self.address_of(from)?;
+        self.endpoints.read(|endpoint| async move { read::estimate_gas(&endpoint, from, call, at).await }).await
+    }
+
+    async fn quote(&self) -> Result<FeeQuote, ChainError> {
+        let market = self.endpoints.read(|endpoint| async move { read::market(&endpoint).await }).await?;
+        fees::quote(&market)
+            .ok_or_else(|| self.endpoints.failed("the chain has no base fee and its node names no price"))
+    }
+
+    async fn sign(&self, permit: &Permit, plan: &TxPlan) -> Result<SignedTx, SignError> {
+        if permit.lease().submitter() != &plan.submitter {
+            return Err(SignError::Refused("the permit is for another submitter".to_owned()));
+        }
+        let no_key = || SignError::NoKey(plan.submitter.clone());
+        let address = self.address_of(&plan.submitter).map_err(|_| no_key())?;
+        let signer = self.signers.get(&address).ok_or_else(no_key)?;
+        let unsigned = transaction::build(plan, self.number)?;
+        let raw = signer.sign_transaction(&unsigned).await.map_err(|error| match error {
+            SignerError::Unavailable(text) => SignError::Unavailable(text),
+            SignerError::Refused(text) => SignError::Refused(text),
+        })?;
+        transaction::verify(plan, &unsigned, raw)
+    }
+
+    fn worst_cost(&self, raw: &Bytes) -> Option<Amount> {
+        transaction::worst_cost_of(raw)
+    }
+
+    async fn broadcast(&self, txs: &[SignedTx]) -> Vec<Classified> {
+        let most = match self.send_to {
+            SendTo::All => usize::MAX,
+            SendTo::Best(most) => most,
+        };
+        broadcast(&self.endpoints, &self.id, txs, most).await
+    }
+
+    async fn head(&self) -> Result<Header, ChainError> {
+        self.endpoints.head().await
+    }
+
+    async fn header(&self, at: HeaderAt) -> Result<Option<Header>, ChainError> {
+        match at {
+            HeaderAt::Hash(_) => self.endpoints.find(|endpoint| async move { read::header(&endpoint, at).await }).await,
+            HeaderAt::Number(_) | HeaderAt::Finalized => {
+                self.endpoints.read(|endpoint| async move { read::header(&endpoint, at).await }).await
+            }
+        }
+    }
+
+    async fn block_receipts(&self, block: BlockRef) -> Result<Option<Vec<Receipt>>, ChainError> {
+        self.endpoints.find(|endpoint| async move { read::block_receipts(&endpoint, block).await }).await
+    }
+
+    async fn receipts(&self, hashes: &[B256]) -> Result<Vec<Option<Receipt>>, ChainError> {
+        if hashes.is_empty() {
+            return Ok(Vec::new());
+        }
+        self.endpoints.read(|endpoint| async move { read::receipts(&endpoint, hashes).await }).await
+    }
+
+    async fn accounts(
+        &self,
+        accounts: &[SubmitterId],
+        final_at: Option<BlockRef>,
+    ) -> Result<Vec<AccountView>, ChainError> {
+        if accounts.is_empty() {
+            return Ok(Vec::new());
+        }
+        let addresses: Vec<Address> =
+            accounts.iter().map(|account| self.address_of(account)).collect::<Result<_, _>>()?;
+        let addresses = addresses.as_slice();
+        self.endpoints.read(|endpoint| async move { read::accounts(&endpoint, addresses, final_at).await }).await
+    }
+
+    async fn head_changed(&self) {
+        if !self.heads.has_source {
+            return std::future::pending().await;
+        }
+        let seen = self.heads.seen.load(Ordering::Acquire);
+        let mut told = self.heads.told.subscribe();
+        // The sender lives as long as we do.
+        if let Ok(count) = told.wait_for(|count| *count != seen).await {
+            self.heads.seen.store(*count, Ordering::Release);
+        }
+    }
+
+    fn endpoints(&self) -> Vec<EndpointStatus> {
+        self.endpoints.statuses()
+    }
+}
+
+impl fmt::Debug for EvmChain {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EvmChain")
+            .field("id", &self.id)
+            .field("endpoints", &self.endpoints)
+            .field("signers", &self.signers.keys())
+            .finish_non_exhaustive()
+    }
+}

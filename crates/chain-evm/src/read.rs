@@ -1,0 +1,295 @@
+//! Questions to one endpoint, and their answers as the contract has them.
+//!
+//! Only the fields that are needed are read: chains add fields and transaction types of their own, and none of that is a
+//! reason not to see a receipt.
+
+use alloy_primitives::{Address, B256, U64, U256};
+use gapless_chain::{AccountView, Classified, Header, HeaderAt, Reason, Receipt, Verdict};
+use gapless_domain::{Amount, BlockRef, EvmCall, Nonce};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::endpoint::{Answer, Endpoint};
+use crate::fees::{self, FeeHistory, Market, narrow};
+use crate::rpc::Call;
+use crate::transaction::{call_object, quantity};
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct HeaderRow {
+    number: U64,
+    hash: B256,
+    parent_hash: B256,
+    timestamp: U64,
+    #[serde(default)]
+    base_fee_per_gas: Option<U256>,
+}
+
+#[derive(Deserialize)]
+struct BlockRow {
+    hash: B256,
+    transactions: Vec<B256>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ReceiptRow {
+    transaction_hash: B256,
+    block_number: U64,
+    block_hash: B256,
+    from: Address,
+    #[serde(default)]
+    status: Option<U64>,
+    gas_used: U64,
+    #[serde(default)]
+    effective_gas_price: Option<U256>,
+    #[serde(default)]
+    contract_address: Option<Address>,
+}
+
+impl From<HeaderRow> for Header {
+    fn from(row: HeaderRow) -> Self {
+        Header {
+            block: BlockRef { number: row.number.to(), hash: row.hash },
+            parent_hash: row.parent_hash,
+            timestamp: row.timestamp.to(),
+            base_fee: row.base_fee_per_gas.map(narrow),
+        }
+    }
+}
+
+impl From<ReceiptRow> for Receipt {
+    fn from(row: ReceiptRow) -> Self {
+        Receipt {
+            hash: row.transaction_hash,
+            block: BlockRef { number: row.block_number.to(), hash: row.block_hash },
+            from: row.from,
+            // Before Byzantium there was no status, and nothing that says that a call failed.
+            succeeded: row.status.is_none_or(|status| !status.is_zero()),
+            gas_used: row.gas_used.to(),
+            effective_gas_price: Amount::new(row.effective_gas_price.unwrap_or_default()),
+            contract_address: row.contract_address,
+        }
+    }
+}
+
+/// The endpoint's newest block; it is also noted where its head is.
+pub(crate) async fn head(endpoint: &Endpoint) -> Result<Header, Classified> {
+    let row: HeaderRow = endpoint.ask_one(block_by_tag("latest")).await?;
+    let head = Header::from(row);
+    endpoint.set_head(head.block.number);
+    Ok(head)
+}
+
+pub(crate) async fn header(endpoint: &Endpoint, at: HeaderAt) -> Result<Option<Header>, Classified> {
+    let call = match at {
+        HeaderAt::Number(number) => block_by_tag(&quantity(U256::from(number))),
+        HeaderAt::Hash(hash) => Call::new("eth_getBlockByHash", json!([hash, false])),
+        HeaderAt::Finalized => block_by_tag("finalized"),
+    };
+    match endpoint.ask_one::<Option<HeaderRow>>(call).await {
+        Ok(row) => Ok(row.map(Header::from)),
+        // Chains without finality do not know the word, and say so in many ways.
+        Err(classified) if at == HeaderAt::Finalized && is_the_nodes_word(&classified) => Ok(None),
+        Err(classified) if says_not_found(&classified) => Ok(None),
+        Err(classified) => Err(classified),
+    }
+}
+
+fn block_by_tag(tag: &str) -> Call {
+    Call::new("eth_getBlockByNumber", json!([tag, false]))
+}
+
+/// All receipts of a block, by its hash. `None` when the endpoint does not know the block, or does not have all of its
+/// receipts: what is not whole, or of another block, is no answer.
+pub(crate) async fn block_receipts(endpoint: &Endpoint, block: BlockRef) -> Result<Option<Vec<Receipt>>, Classified> {
+    if !endpoint.skills().block_receipts {
+        return receipts_one_by_one(endpoint, block).await;
+    }
+    let calls = [
+        Call::new("eth_getBlockReceipts", json!([block.hash])),
+        Call::new("eth_getBlockTransactionCountByHash", json!([block.hash])),
+    ];
+    let mut answers = endpoint.ask(&calls).await.into_iter();
+    let (receipts, count) = (answers.next(), answers.next());
+    let rows: Option<Vec<ReceiptRow>> = match receipts.unwrap_or_else(|| Err(endpoint.unreadable(""))) {
+        Ok(raw) => endpoint.read(&raw)?,
+        Err(classified) if says_not_found(&classified) => return Ok(None),
+        Err(classified) if is_missing(&classified) => {
+            tracing::info!(
+                endpoint = endpoint.name(),
+                "no eth_getBlockReceipts here: receipts are asked for one by one"
+            );
+            endpoint.unlearn(|skills| skills.block_receipts = false);
+            return receipts_one_by_one(endpoint, block).await;
+        }
+        Err(classified) => return Err(classified),
+    };
+    let Some(rows) = rows else { return Ok(None) };
+    let expected = match count {
+        Some(Ok(raw)) => endpoint.read::<Option<U64>>(&raw)?.map(|count| count.to::<usize>()),
+        // A node that cannot count is believed without it.
+        _ => Some(rows.len()),
+    };
+    let whole = expected == Some(rows.len()) && rows.iter().all(|row| row.block_hash == block.hash);
+    Ok(whole.then(|| rows.into_iter().map(Receipt::from).collect()))
+}
+
+async fn receipts_one_by_one(endpoint: &Endpoint, block: BlockRef) -> Result<Option<Vec<Receipt>>, Classified> {
+    let call = Call::new("eth_getBlockByHash", json!([block.hash, false]));
+    let row: Option<BlockRow> = match endpoint.ask_one(call).await {
+        Err(classified) if says_not_found(&classified) => return Ok(None),
+        answer => answer?,
+    };
+    let Some(row) = row.filter(|row| row.hash == block.hash) else { return Ok(None) };
+    let receipts = receipts(endpoint, &row.transactions).await?;
+    // A receipt that is missing, or that moved to another block meanwhile, leaves a hole.
+    Ok(receipts.into_iter().map(|receipt| receipt.filter(|receipt| receipt.block.hash == block.hash)).collect())
+}
+
+pub(crate) async fn receipts(endpoint: &Endpoint, hashes: &[B256]) -> Result<Vec<Option<Receipt>>, Classified> {
+    let calls: Vec<Call> = hashes.iter().map(|hash| Call::new("eth_getTransactionReceipt", json!([hash]))).collect();
+    let answers = endpoint.ask(&calls).await;
+    let read = |(hash, answer): (&B256, Answer)| -> Result<Option<Receipt>, Classified> {
+        let row: Option<ReceiptRow> = match answer {
+            Ok(raw) => endpoint.read(&raw)?,
+            Err(classified) if says_not_found(&classified) => None,
+            Err(classified) => return Err(classified),
+        };
+        Ok(row.filter(|row| row.transaction_hash == *hash).map(Receipt::from))
+    };
+    hashes.iter().zip(answers).map(read).collect()
+}
+
+pub(crate) async fn accounts(
+    endpoint: &Endpoint,
+    accounts: &[Address],
+    final_at: Option<BlockRef>,
+) -> Result<Vec<AccountView>, Classified> {
+    let calls: Vec<Call> = accounts
+        .iter()
+        .flat_map(|account| {
+            [
+                count(account, json!("latest")),
+                count(account, json!("pending")),
+                Call::new("eth_getBalance", json!([account, "latest"])),
+            ]
+        })
+        .chain(accounts.iter().filter_map(|account| Some(count(account, block_param(endpoint, final_at?)))))
+        .collect();
+    let mut answers = endpoint.ask(&calls).await;
+    let mut finals = answers.split_off((accounts.len() * 3).min(answers.len()));
+    if let Some(block) = final_at
+        && endpoint.skills().count_by_hash
+        && finals.iter().any(|answer| answer.as_ref().is_err_and(is_the_nodes_word))
+    {
+        // Not every node takes a block by its hash here; a final block is the same by its number.
+        endpoint.unlearn(|skills| skills.count_by_hash = false);
+        let calls: Vec<Call> = accounts.iter().map(|account| count(account, block_param(endpoint, block))).collect();
+        finals = endpoint.ask(&calls).await;
+    }
+    let mut finals = finals.into_iter();
+    let mut answers = answers.into_iter();
+    accounts
+        .iter()
+        .map(|_| {
+            let mut next = || answers.next().unwrap_or_else(|| Err(endpoint.unreadable("")));
+            let (latest, pending, balance) = (next(), next(), next());
+            let latest = nonce(endpoint, latest)?;
+            // Some chains have no pool to look into.
+            let pending = match pending {
+                Err(classified) if is_the_nodes_word(&classified) => latest,
+                answer => nonce(endpoint, answer)?,
+            };
+            let finalized = match finals.next() {
+                None => None,
+                // The state of that block may be gone: then nothing is known, which is no error.
+                Some(Err(classified)) if is_the_nodes_word(&classified) => None,
+                Some(answer) => Some(nonce(endpoint, answer)?),
+            };
+            let balance = Amount::new(endpoint.read(&*balance?)?);
+            Ok(AccountView { latest, pending, finalized, balance })
+        })
+        .collect()
+}
+
+fn count(account: &Address, at: Value) -> Call {
+    Call::new("eth_getTransactionCount", json!([account, at]))
+}
+
+fn block_param(endpoint: &Endpoint, block: BlockRef) -> Value {
+    if endpoint.skills().count_by_hash {
+        json!({ "blockHash": block.hash, "requireCanonical": true })
+    } else {
+        json!(quantity(U256::from(block.number)))
+    }
+}
+
+fn nonce(endpoint: &Endpoint, answer: Answer) -> Result<Nonce, Classified> {
+    let raw = answer?;
+    let count: U64 = endpoint.read(&raw)?;
+    Nonce::new(count.to()).map_err(|_| endpoint.unreadable(raw.get()))
+}
+
+pub(crate) async fn estimate_gas(
+    endpoint: &Endpoint,
+    from: Address,
+    call: &EvmCall,
+    at: BlockRef,
+) -> Result<u64, Classified> {
+    let params = json!([call_object(from, call), quantity(U256::from(at.number))]);
+    let gas: U64 = endpoint.ask_one(Call::new("eth_estimateGas", params)).await?;
+    Ok(gas.to())
+}
+
+/// Everything that a price is made from, in one request.
+pub(crate) async fn market(endpoint: &Endpoint) -> Result<Market, Classified> {
+    let blocks = quantity(U256::from(fees::BLOCKS));
+    let calls = [
+        block_by_tag("latest"),
+        Call::new("eth_feeHistory", json!([blocks, "latest", fees::PERCENTILES])),
+        Call::new("eth_maxPriorityFeePerGas", json!([])),
+        Call::new("eth_gasPrice", json!([])),
+    ];
+    let mut answers = endpoint.ask(&calls).await.into_iter();
+    let mut next = || answers.next().unwrap_or_else(|| Err(endpoint.unreadable("")));
+    let (head, history, tip, price) = (next(), next(), next(), next());
+    let head: HeaderRow = endpoint.read(&*head?)?;
+    // What a chain does not have is not there; what did not come back for another reason is a failure.
+    let optional = |answer: Answer| match answer {
+        Ok(raw) => Ok(Some(raw)),
+        Err(classified) if is_the_nodes_word(&classified) => Ok(None),
+        Err(classified) => Err(classified),
+    };
+    let number = |answer: Answer| -> Result<Option<u128>, Classified> {
+        optional(answer)?.map(|raw| endpoint.read(&raw).map(narrow)).transpose()
+    };
+    let history: FeeHistory = match optional(history)? {
+        Some(raw) => endpoint.read::<Option<FeeHistory>>(&raw)?.unwrap_or_default(),
+        None => FeeHistory::default(),
+    };
+    Ok(Market {
+        base_fee: head.base_fee_per_gas.map(narrow),
+        history,
+        suggested_tip: number(tip)?,
+        gas_price: number(price)?,
+    })
+}
+
+/// The node itself said that it cannot, as against a road that broke or a limit that was met.
+fn is_the_nodes_word(classified: &Classified) -> bool {
+    is_missing(classified) || !matches!(classified.verdict, Verdict::Unavailable | Verdict::RateLimited)
+}
+
+fn is_missing(classified: &Classified) -> bool {
+    let text = classified.text.as_str().to_ascii_lowercase();
+    // A parameter that is a hash, where the node wants a number, leaves the same way out.
+    classified.reason == Reason::MethodMissing || text.contains("invalid argument") || text.contains("invalid params")
+}
+
+fn says_not_found(classified: &Classified) -> bool {
+    let text = classified.text.as_str().to_ascii_lowercase();
+    is_the_nodes_word(classified)
+        && classified.reason != Reason::MethodMissing
+        && ["not found", "unknown block", "unknown transaction", "not exist"].iter().any(|words| text.contains(words))
+}

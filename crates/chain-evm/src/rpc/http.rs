@@ -1,0 +1,115 @@
+//! HTTP/1.1 with connections that stay open. Redirects are not followed: a node does not move while we talk to it, and whoever
+//! sends us elsewhere would get what we say.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http_body_util::{BodyExt as _, Full, Limited};
+use hyper::body::{Body, Bytes};
+use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
+use hyper::{Request, Response, Uri};
+use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::{TokioExecutor, TokioTimer};
+use rustls::ClientConfig;
+
+use super::frame::{decode, encode, refuses_batches};
+use super::{Call, Exchange, Fault, MAX_ANSWER_BYTES, MAX_ERROR_BYTES};
+use crate::url::{EndpointUrl, UrlError};
+
+/// Shorter than what servers and balancers usually allow, so that we close first.
+const IDLE: Duration = Duration::from_secs(30);
+/// A server that asks for more than this is asked again anyway.
+const MAX_RETRY_AFTER: Duration = Duration::from_secs(60);
+
+pub(crate) struct HttpRoad {
+    client: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
+    uri: Uri,
+    authorization: Option<HeaderValue>,
+}
+
+impl HttpRoad {
+    pub(crate) fn new(url: &EndpointUrl, tls: &Arc<ClientConfig>, connect_timeout: Duration) -> Result<Self, UrlError> {
+        let uri = url.expose().parse().map_err(|_| UrlError::Malformed)?;
+        let authorization = match url.authorization() {
+            None => None,
+            Some(text) => {
+                let mut value = HeaderValue::from_str(&text).map_err(|_| UrlError::Malformed)?;
+                value.set_sensitive(true);
+                Some(value)
+            }
+        };
+        let mut tcp = HttpConnector::new();
+        tcp.enforce_http(false);
+        tcp.set_nodelay(true);
+        tcp.set_connect_timeout(Some(connect_timeout));
+        let https = HttpsConnectorBuilder::new()
+            .with_tls_config(ClientConfig::clone(tls))
+            .https_or_http()
+            .enable_http1()
+            .wrap_connector(tcp);
+        let client =
+            Client::builder(TokioExecutor::new()).pool_idle_timeout(IDLE).pool_timer(TokioTimer::new()).build(https);
+        Ok(HttpRoad { client, uri, authorization })
+    }
+
+    pub(super) async fn exchange(&self, calls: &[Call]) -> Exchange {
+        match self.post(encode(calls)).await {
+            Ok(body) => decode(&body, calls.len()),
+            Err(fault) if calls.len() > 1 && refuses_batches(&fault) => Exchange::BatchRefused(fault),
+            Err(fault) => Exchange::Failed(fault),
+        }
+    }
+
+    async fn post(&self, body: Vec<u8>) -> Result<Bytes, Fault> {
+        let json = HeaderValue::from_static("application/json");
+        let mut request = Request::post(self.uri.clone()).header(CONTENT_TYPE, json.clone()).header(ACCEPT, json);
+        if let Some(authorization) = &self.authorization {
+            request = request.header(AUTHORIZATION, authorization.clone());
+        }
+        let request = request.body(Full::new(Bytes::from(body))).map_err(Fault::unreachable)?;
+        let response = self.client.request(request).await.map_err(|error| Fault::unreachable(chain_of(&error)))?;
+        if response.status().is_success() {
+            return collect(response.into_body(), MAX_ANSWER_BYTES).await;
+        }
+        let status = response.status().as_u16();
+        let retry_after = retry_after(&response);
+        let body = collect(response.into_body(), MAX_ERROR_BYTES).await.unwrap_or_default();
+        Err(Fault::Http { status, body: String::from_utf8_lossy(&body).into_owned(), retry_after })
+    }
+}
+
+async fn collect<B>(body: B, limit: usize) -> Result<Bytes, Fault>
+where
+    B: Body<Data = Bytes>,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    let whole = Limited::new(body, limit).collect().await.map_err(|error| Fault::unreachable(chain_of(&*error)))?;
+    Ok(whole.to_bytes())
+}
+
+/// In seconds; the form with a date would need a clock that both sides trust.
+fn retry_after<B>(response: &Response<B>) -> Option<Duration> {
+    let seconds = response.headers().get(RETRY_AFTER)?.to_str().ok()?.trim().parse().ok()?;
+    Some(Duration::from_secs(seconds).min(MAX_RETRY_AFTER))
+}
+
+/// hyper's errors say what happened only in their sources ("connection refused").
+fn chain_of(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(error) = source {
+        text = format!("{text}: {error}");
+        source = error.source();
+    }
+    text
+}
+
+impl fmt::Debug for HttpRoad {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The URI has the secrets in it.
+        f.debug_struct("HttpRoad").finish_non_exhaustive()
+    }
+}

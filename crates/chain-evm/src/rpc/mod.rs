@@ -1,0 +1,108 @@
+//! JSON-RPC over HTTP and WebSocket. It carries questions and answers and tells what went wrong on the road; what an answer
+//! means is not its business.
+
+mod frame;
+mod http;
+mod tls;
+mod websocket;
+
+use std::time::Duration;
+
+use gapless_chain::Failure;
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+pub(crate) use http::HttpRoad;
+pub(crate) use tls::client_config;
+pub(crate) use websocket::{HeadNews, WebSocketRoad};
+
+use crate::url::EndpointUrl;
+
+/// An answer may be as large as all receipts of a full block, and not larger.
+pub(crate) const MAX_ANSWER_BYTES: usize = 128 << 20;
+/// Of an error's body only the beginning is of use.
+pub(crate) const MAX_ERROR_BYTES: usize = 64 << 10;
+
+/// One question.
+#[derive(Clone, Debug)]
+pub(crate) struct Call {
+    pub(crate) method: &'static str,
+    pub(crate) params: Value,
+}
+
+impl Call {
+    pub(crate) fn new(method: &'static str, params: Value) -> Self {
+        Call { method, params }
+    }
+}
+
+/// What a question brought: JSON, `null` too.
+pub(crate) type Reply = Result<Box<RawValue>, Fault>;
+
+/// A question without a result. The owned form of [`Failure`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Fault {
+    Answer { code: Option<i64>, text: String, data: Option<String> },
+    Http { status: u16, body: String, retry_after: Option<Duration> },
+    TimedOut,
+    Unreachable { text: String },
+}
+
+impl Fault {
+    pub(crate) fn failure(&self) -> Failure<'_> {
+        match self {
+            Fault::Answer { code, text, data } => Failure::Answer { code: *code, text, data: data.as_deref() },
+            Fault::Http { status, body, .. } => Failure::Http { status: *status, body },
+            Fault::TimedOut => Failure::TimedOut,
+            Fault::Unreachable { text } => Failure::Unreachable { text },
+        }
+    }
+
+    /// What came is no JSON-RPC. Whoever asked learns nothing, whatever the status says.
+    pub(crate) fn unreadable(body: &[u8]) -> Self {
+        let body = String::from_utf8_lossy(body.get(..MAX_ERROR_BYTES).unwrap_or(body)).into_owned();
+        Fault::Http { status: 200, body, retry_after: None }
+    }
+
+    pub(crate) fn unreachable(text: impl ToString) -> Self {
+        Fault::Unreachable { text: text.to_string() }
+    }
+
+    /// The same without what the URL has of secrets.
+    pub(crate) fn redacted(mut self, url: &EndpointUrl) -> Self {
+        match &mut self {
+            Fault::Answer { text, .. } | Fault::Unreachable { text } => *text = url.redact(text),
+            Fault::Http { body, .. } => *body = url.redact(body),
+            Fault::TimedOut => {}
+        }
+        self
+    }
+}
+
+/// What became of several questions that went together.
+#[derive(Debug)]
+pub(crate) enum Exchange {
+    /// One reply each, in the order of the questions.
+    Replies(Vec<Reply>),
+    /// The node does not take (so many) questions at once; nothing was looked at.
+    BatchRefused(Fault),
+    /// None of them got an answer.
+    Failed(Fault),
+}
+
+/// How questions travel.
+#[derive(Debug)]
+pub(crate) enum Road {
+    Http(HttpRoad),
+    WebSocket(WebSocketRoad),
+}
+
+impl Road {
+    /// Never ends by itself when the node does not answer: the time-out is the caller's.
+    pub(crate) async fn exchange(&self, calls: &[Call]) -> Exchange {
+        match self {
+            Road::Http(road) => road.exchange(calls).await,
+            Road::WebSocket(road) => road.exchange(calls).await,
+        }
+    }
+}

@@ -1,0 +1,246 @@
+//! One WebSocket to one node: questions, answers, and word of new heads.
+//!
+//! A task owns the connection, makes it again with growing pauses when it breaks, and ends when the road is dropped. While
+//! it connects, questions wait; while it pauses, they are refused at once, so that others are asked instead.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use futures_util::{SinkExt as _, StreamExt as _};
+use rustls::ClientConfig;
+use rustls::pki_types::ServerName;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinSet;
+use tokio_rustls::TlsConnector;
+use tokio_tungstenite::tungstenite::client::IntoClientRequest as _;
+use tokio_tungstenite::tungstenite::http::HeaderValue;
+use tokio_tungstenite::tungstenite::http::header::AUTHORIZATION;
+use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
+use tokio_tungstenite::tungstenite::{Error, Message};
+use tokio_tungstenite::{WebSocketStream, client_async_with_config};
+
+use super::frame::{Answer, question};
+use super::{Call, Exchange, Fault, MAX_ANSWER_BYTES, Reply};
+use crate::url::EndpointUrl;
+
+const FIRST_PAUSE: Duration = Duration::from_millis(250);
+const LAST_PAUSE: Duration = Duration::from_secs(30);
+/// A connection on which nothing was heard for so long is asked for a sign of life, and given up after as long again.
+const SILENCE: Duration = Duration::from_secs(20);
+const MAX_QUEUED: usize = 1024;
+/// Answers that nobody waits for any more are forgotten beyond this many.
+const MAX_OPEN: usize = 100_000;
+/// The number of our own question for new heads.
+const SUBSCRIBE: u64 = 0;
+
+/// Called with the number of a new head, and without one when a head may have been missed.
+pub(crate) type HeadNews = Arc<dyn Fn(Option<u64>) + Send + Sync>;
+
+pub(crate) struct WebSocketRoad {
+    questions: mpsc::Sender<Question>,
+    /// Dropping it ends the task.
+    _task: JoinSet<()>,
+}
+
+struct Question {
+    call: Call,
+    reply: oneshot::Sender<Reply>,
+}
+
+trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
+type Socket = WebSocketStream<Box<dyn Stream>>;
+
+struct Line {
+    url: EndpointUrl,
+    tls: Arc<ClientConfig>,
+    connect_timeout: Duration,
+    news: HeadNews,
+    questions: mpsc::Receiver<Question>,
+}
+
+impl WebSocketRoad {
+    /// Must be called inside a tokio runtime.
+    pub(crate) fn open(url: EndpointUrl, tls: Arc<ClientConfig>, connect_timeout: Duration, news: HeadNews) -> Self {
+        let (sender, questions) = mpsc::channel(MAX_QUEUED);
+        let mut task = JoinSet::new();
+        task.spawn(Line { url, tls, connect_timeout, news, questions }.keep());
+        WebSocketRoad { questions: sender, _task: task }
+    }
+
+    /// Questions go one after the other without waiting for answers, so there is nothing to batch.
+    pub(super) async fn exchange(&self, calls: &[Call]) -> Exchange {
+        let mut answers = Vec::with_capacity(calls.len());
+        for call in calls {
+            let (reply, answer) = oneshot::channel();
+            if self.questions.send(Question { call: call.clone(), reply }).await.is_err() {
+                return Exchange::Failed(broken());
+            }
+            answers.push(answer);
+        }
+        let replies: Vec<Reply> =
+            join_all(answers).await.into_iter().map(|reply| reply.unwrap_or_else(|_| Err(broken()))).collect();
+        match replies.first() {
+            Some(Err(fault @ Fault::Unreachable { .. })) if replies.iter().all(Result::is_err) => {
+                Exchange::Failed(fault.clone())
+            }
+            _ => Exchange::Replies(replies),
+        }
+    }
+}
+
+fn broken() -> Fault {
+    Fault::unreachable("the WebSocket connection broke")
+}
+
+impl Line {
+    #[expect(clippy::disallowed_methods, reason = "the adapter owns the time-outs and pauses of its connections")]
+    async fn keep(mut self) {
+        let mut pause = FIRST_PAUSE;
+        loop {
+            let ended = match tokio::time::timeout(self.connect_timeout, self.connect()).await {
+                Ok(Ok(socket)) => {
+                    pause = FIRST_PAUSE;
+                    self.talk(socket).await
+                }
+                Ok(Err(error)) => Some(error),
+                Err(_) => Some(Error::Io(std::io::ErrorKind::TimedOut.into())),
+            };
+            let Some(error) = ended else { return };
+            let text = self.url.redact(&error.to_string());
+            tracing::warn!(endpoint = %self.url, error = %text, "the WebSocket to a node is away");
+            let awake = tokio::time::sleep(pause);
+            tokio::pin!(awake);
+            loop {
+                tokio::select! {
+                    () = &mut awake => break,
+                    question = self.questions.recv() => match question {
+                        Some(question) => drop(question.reply.send(Err(Fault::unreachable(&text)))),
+                        None => return,
+                    },
+                }
+            }
+            pause = (pause * 2).min(LAST_PAUSE);
+        }
+    }
+
+    async fn connect(&self) -> Result<Socket, Error> {
+        let tcp = TcpStream::connect((self.url.host(), self.url.port())).await?;
+        tcp.set_nodelay(true)?;
+        let stream: Box<dyn Stream> = if self.url.is_tls() {
+            let name = ServerName::try_from(self.url.host().to_owned()).map_err(std::io::Error::other)?;
+            Box::new(TlsConnector::from(Arc::clone(&self.tls)).connect(name, tcp).await?)
+        } else {
+            Box::new(tcp)
+        };
+        let mut request = self.url.expose().into_client_request()?;
+        if let Some(authorization) = self.url.authorization() {
+            let mut value = HeaderValue::from_str(&authorization).map_err(std::io::Error::other)?;
+            value.set_sensitive(true);
+            request.headers_mut().insert(AUTHORIZATION, value);
+        }
+        let config =
+            WebSocketConfig::default().max_message_size(Some(MAX_ANSWER_BYTES)).max_frame_size(Some(MAX_ANSWER_BYTES));
+        let (socket, _) = client_async_with_config(request, stream, Some(config)).await?;
+        Ok(socket)
+    }
+
+    /// Until the connection breaks (and why), or nobody is left to ask (`None`).
+    #[expect(clippy::disallowed_methods, reason = "the adapter owns the time-outs of its connections")]
+    async fn talk(&mut self, mut socket: Socket) -> Option<Error> {
+        let mut open: HashMap<u64, oneshot::Sender<Reply>> = HashMap::new();
+        let mut next = SUBSCRIBE + 1;
+        let mut asked_for_life = false;
+        let subscribe = question(SUBSCRIBE, "eth_subscribe", &json!(["newHeads"]));
+        if let Err(error) = socket.send(Message::text(subscribe.to_string())).await {
+            return Some(error);
+        }
+        loop {
+            tokio::select! {
+                heard = tokio::time::timeout(SILENCE, socket.next()) => match heard {
+                    Ok(Some(Ok(message))) => {
+                        asked_for_life = false;
+                        self.hear(&message, &mut open);
+                    }
+                    Ok(Some(Err(error))) => return Some(error),
+                    Ok(None) => return Some(Error::ConnectionClosed),
+                    Err(_) if asked_for_life => return Some(Error::Io(std::io::ErrorKind::TimedOut.into())),
+                    Err(_) => {
+                        asked_for_life = true;
+                        if let Err(error) = socket.send(Message::Ping(Default::default())).await {
+                            return Some(error);
+                        }
+                    }
+                },
+                question = self.questions.recv() => {
+                    let Question { call, reply } = question?;
+                    if open.len() >= MAX_OPEN {
+                        open.retain(|_, reply| !reply.is_closed());
+                    }
+                    let id = next;
+                    next += 1;
+                    open.insert(id, reply);
+                    let text = super::frame::question(id, call.method, &call.params).to_string();
+                    if let Err(error) = socket.send(Message::text(text)).await {
+                        return Some(error);
+                    }
+                }
+            }
+        }
+    }
+
+    fn hear(&self, message: &Message, open: &mut HashMap<u64, oneshot::Sender<Reply>>) {
+        let Message::Text(text) = message else { return };
+        if let Ok(Notice { params: Params { result } }) = serde_json::from_str(text) {
+            let number = serde_json::from_str::<HeadRow>(result.get()).ok().map(|head| head.number.to());
+            return (self.news)(number);
+        }
+        let Ok(answer) = serde_json::from_str::<Answer<'_>>(text) else { return };
+        match answer.id.as_ref().and_then(Value::as_u64) {
+            // Whatever was between the last connection and this one, nobody told us.
+            Some(SUBSCRIBE) => {
+                if let Err(fault) = answer.into_reply() {
+                    tracing::warn!(endpoint = %self.url, ?fault, "the node tells of no new heads");
+                }
+                (self.news)(None);
+            }
+            Some(id) => {
+                if let Some(reply) = open.remove(&id) {
+                    drop(reply.send(answer.into_reply()));
+                }
+            }
+            None => {}
+        }
+    }
+}
+
+#[derive(Deserialize)]
+struct Notice<'a> {
+    #[serde(borrow)]
+    params: Params<'a>,
+}
+
+#[derive(Deserialize)]
+struct Params<'a> {
+    #[serde(borrow)]
+    result: &'a RawValue,
+}
+
+#[derive(Deserialize)]
+struct HeadRow {
+    number: alloy_primitives::U64,
+}
+
+impl fmt::Debug for WebSocketRoad {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WebSocketRoad").finish_non_exhaustive()
+    }
+}

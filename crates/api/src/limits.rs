@@ -39,7 +39,7 @@ impl Default for ApiLimits {
             header_bytes: 16 << 10,
             batch_items: 1000,
             page_size_default: 50,
-            page_size_max: 500,
+            page_size_max: 200,
             wait_max: Duration::from_secs(60),
             waiters_max: 10_000,
             wait_rereads: 64,

@@ -1,0 +1,57 @@
+//! JSON bodies, within their limits of size and time.
+
+use std::sync::Arc;
+
+use axum::body::{Body, to_bytes};
+use axum::extract::{FromRequest, Request};
+use axum::http::HeaderMap;
+use axum::http::header::{CONTENT_LENGTH, CONTENT_TYPE};
+use gapless_wire::{Problem, ProblemCode, from_json};
+use serde::de::DeserializeOwned;
+
+use crate::problem::Refusal;
+use crate::shared::Shared;
+
+#[derive(Debug)]
+pub(crate) struct JsonBody<T>(pub(crate) T);
+
+impl<T: DeserializeOwned> FromRequest<Arc<Shared>> for JsonBody<T> {
+    type Rejection = Refusal;
+
+    async fn from_request(request: Request, shared: &Arc<Shared>) -> Result<Self, Refusal> {
+        if !is_json(request.headers()) {
+            return Err(Refusal::of(ProblemCode::UnsupportedMediaType));
+        }
+        let bytes = read(request, shared).await?;
+        Ok(JsonBody(from_json(&bytes)?))
+    }
+}
+
+async fn read(request: Request, shared: &Shared) -> Result<Vec<u8>, Refusal> {
+    let limits = &shared.app.limits;
+    let too_large = || {
+        let detail = format!("a body has at most {} bytes", limits.body_bytes);
+        Refusal(Problem::new(ProblemCode::BodyTooLarge).detail(detail))
+    };
+    let said = request.headers().get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<usize>().ok());
+    if said.is_some_and(|length| length > limits.body_bytes) {
+        return Err(too_large());
+    }
+    let body: Body = request.into_body();
+    let deadline = shared.app.timer.sleep(limits.body_time);
+    // A body that is too large and a connection that broke look alike here; the second has nobody left to answer.
+    let bytes = tokio::select! {
+        bytes = to_bytes(body, limits.body_bytes) => bytes.map_err(|_| too_large())?,
+        () = deadline => return Err(Refusal::of(ProblemCode::BodyTimeout)),
+    };
+    Ok(bytes.into())
+}
+
+/// `application/json`, with any parameters, or a type that is built on it.
+fn is_json(headers: &HeaderMap) -> bool {
+    let Some(text) = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()) else {
+        return false;
+    };
+    let kind = text.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    kind == "application/json" || (kind.starts_with("application/") && kind.ends_with("+json"))
+}

@@ -1,0 +1,70 @@
+//! The routes, one file for each group, and how they are put together.
+
+mod batch;
+mod chains;
+mod commands;
+mod create;
+mod docs;
+mod health;
+mod list;
+mod read;
+mod submitters;
+mod wait;
+
+use std::sync::Arc;
+
+use axum::http::Uri;
+use axum::middleware::{from_fn, from_fn_with_state};
+use axum::{Extension, Router};
+use gapless_wire::{Problem, ProblemCode};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use crate::app::App;
+use crate::problem::Refusal;
+use crate::shared::Shared;
+use crate::{auth, guard, observe, openapi};
+
+/// All routes, for a server to serve.
+pub fn router(app: App) -> Router {
+    let shared = Arc::new(Shared::new(app));
+    let (routes, document) = documented(&shared);
+    routes
+        .route("/openapi.json", axum::routing::get(docs::openapi))
+        .route("/docs", axum::routing::get(docs::page))
+        .layer(Extension(docs::Document::of(&document)))
+        .fallback(not_found)
+        .method_not_allowed_fallback(method_not_allowed)
+        .layer(from_fn_with_state(Arc::clone(&shared), observe::observe))
+        .with_state(shared)
+}
+
+fn documented(shared: &Arc<Shared>) -> (Router<Arc<Shared>>, utoipa::openapi::OpenApi) {
+    let api = OpenApiRouter::new()
+        .routes(routes!(create::create_tx, list::list_tx))
+        .routes(routes!(batch::create_batch))
+        .routes(routes!(read::tx_by_request))
+        .routes(routes!(read::tx))
+        .routes(routes!(submitters::list_submitters))
+        .routes(routes!(submitters::submitter))
+        .routes(routes!(commands::pause))
+        .routes(routes!(commands::resume))
+        .routes(routes!(commands::command))
+        .routes(routes!(chains::list_chains))
+        .layer(from_fn(auth::admit))
+        .layer(from_fn_with_state(Arc::clone(shared), guard::guard));
+    let open = OpenApiRouter::new()
+        .routes(routes!(health::healthz))
+        .routes(routes!(health::readyz))
+        .routes(routes!(health::metrics));
+    let (router, paths) = OpenApiRouter::with_openapi(openapi::frame()).merge(api).merge(open).split_for_parts();
+    (router, openapi::finish(paths, &shared.app.limits))
+}
+
+async fn not_found(uri: Uri) -> Refusal {
+    Problem::new(ProblemCode::NotFound).detail(format!("there is nothing at {}", uri.path())).into()
+}
+
+async fn method_not_allowed() -> Refusal {
+    Refusal::of(ProblemCode::MethodNotAllowed)
+}

@@ -1,0 +1,131 @@
+//! `GET /api/v1/tx/{txId}` and `…/by-request`: one intent.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::State;
+use axum::{Extension, Json};
+use gapless_domain::{ManagedTx, RequestId};
+use gapless_wire::{Problem, ProblemCode, SubmitterRef, TxExpand, TxView};
+
+use super::wait;
+use crate::extract::{PathText, Query, expand, whole_number};
+use crate::problem::Refusal;
+use crate::shared::{InFlight, Shared};
+
+/// Look at a transaction.
+///
+/// With `wait`, the answer comes when the transaction changes, or when the time is over. One that is final is answered at
+/// once. With `version` as well, a transaction that is no longer at this version is answered at once, so that a caller who
+/// goes from change to change misses none.
+#[utoipa::path(
+    get,
+    path = "/api/v1/tx/{txId}",
+    operation_id = "getTx",
+    tag = "transactions",
+    params(
+        ("txId" = String, Path, format = "uuid", description = "The id that was given when it was accepted"),
+        ("wait" = Option<String>, Query, pattern = "^[0-9]{1,6}(ms|s|m)$", description = "Wait this long for the next change: 500ms, 30s, 1m. Longer than the server grants is cut"),
+        ("version" = Option<u32>, Query, description = "The version that the caller knows"),
+        ("expand" = Option<String>, Query, pattern = "^attempts$", description = "`attempts`: the nonce and every signed transaction"),
+    ),
+    responses(
+        (status = 200, description = "As it stands", body = TxView),
+        (status = 404, description = "`tx_not_found`", body = Problem, content_type = "application/problem+json"),
+    )
+)]
+pub(super) async fn tx(
+    State(shared): State<Arc<Shared>>,
+    Extension(in_flight): Extension<InFlight>,
+    path: PathText,
+    mut query: Query,
+) -> Result<Json<TxView>, Refusal> {
+    let look = Look::read(&mut query, &shared);
+    query.finish()?;
+    let tx = shared.find(path.tx_id()?).await?;
+    look.answer(&shared, &in_flight, tx).await
+}
+
+/// Look at a transaction by the caller's own id for it.
+#[utoipa::path(
+    get,
+    path = "/api/v1/tx/by-request",
+    operation_id = "getTxByRequest",
+    tag = "transactions",
+    params(
+        ("submitter" = String, Query, description = "CAIP-10 or alias"),
+        ("requestId" = String, Query, min_length = 1, description = "The request id that it was handed in with"),
+        ("wait" = Option<String>, Query, pattern = "^[0-9]{1,6}(ms|s|m)$", description = "Wait this long for the next change"),
+        ("version" = Option<u32>, Query, description = "The version that the caller knows"),
+        ("expand" = Option<String>, Query, pattern = "^attempts$", description = "`attempts`: the nonce and every signed transaction"),
+    ),
+    responses(
+        (status = 200, description = "As it stands", body = TxView),
+        (status = 404, description = "`tx_not_found`, or `unknown_submitter` for an alias that nobody has", body = Problem, content_type = "application/problem+json"),
+    )
+)]
+pub(super) async fn tx_by_request(
+    State(shared): State<Arc<Shared>>,
+    Extension(in_flight): Extension<InFlight>,
+    mut query: Query,
+) -> Result<Json<TxView>, Refusal> {
+    let look = Look::read(&mut query, &shared);
+    let submitter = query.required("submitter");
+    let request = query.required("requestId");
+    let submitter = SubmitterRef::parse(&submitter).map_err(|error| query.fault("submitter", error.to_string()));
+    let request = RequestId::new(&request, &shared.app.intent_limits)
+        .map_err(|error| query.fault("requestId", error.to_string()));
+    query.finish()?;
+    let (Ok(submitter), Ok(request)) = (submitter, request) else {
+        return Err(Refusal::of(ProblemCode::Internal));
+    };
+    let submitter = shared.resolve(submitter).await?;
+    let found = shared.app.store.find_request(&submitter, &request).await;
+    let id = found.map_err(|error| shared.store_failed(&error))?;
+    let tx = shared.find(id.ok_or_else(|| Refusal::of(ProblemCode::TxNotFound))?).await?;
+    look.answer(&shared, &in_flight, tx).await
+}
+
+/// How the caller wants to look.
+#[derive(Debug)]
+struct Look {
+    wait: Option<Duration>,
+    version: Option<u32>,
+    attempts: bool,
+}
+
+impl Look {
+    fn read(query: &mut Query, shared: &Shared) -> Self {
+        let version = |text: &str| {
+            whole_number(text).and_then(|number| u32::try_from(number).ok()).ok_or("a version is a whole number")
+        };
+        Look {
+            wait: query.wait(&shared.app.limits),
+            version: query.read("version", version),
+            attempts: expand(query, TxExpand::parse, "attempts").contains(&TxExpand::Attempts),
+        }
+    }
+
+    async fn answer(self, shared: &Shared, in_flight: &InFlight, tx: ManagedTx) -> Result<Json<TxView>, Refusal> {
+        let seen = self.version.is_none_or(|version| version == tx.version);
+        let tx = match self.wait {
+            Some(wait) if seen && !tx.state.name().is_terminal() => {
+                wait::for_change(shared, in_flight, tx, wait).await?
+            }
+            _ => tx,
+        };
+        Ok(Json(self.view(shared, &tx).await?))
+    }
+
+    async fn view(&self, shared: &Shared, tx: &ManagedTx) -> Result<TxView, Refusal> {
+        let head = shared.app.chains.head_number(tx.intent.submitter().chain());
+        let view = TxView::whole(tx).with_head(head);
+        let pending = view.hash.is_none() && tx.state.name().is_bound();
+        if !self.attempts && !pending {
+            return Ok(view);
+        }
+        let attempts = shared.app.store.attempts(tx.id).await.map_err(|error| shared.store_failed(&error))?;
+        let view = view.with_pending_hash(tx, &attempts);
+        Ok(if self.attempts { view.with_attempts(tx, &attempts) } else { view })
+    }
+}

@@ -1,0 +1,77 @@
+//! What all routes share: the app, and the counters that keep it within its limits.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use gapless_domain::{SubmitterId, TxId};
+use gapless_engine::IntakeError;
+use gapless_store::StoreError;
+use gapless_wire::{ProblemCode, SubmitterRef};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use crate::app::App;
+use crate::directory::Directory;
+use crate::problem::Refusal;
+
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) app: App,
+    pub(crate) directory: Directory,
+    waiters: Arc<Semaphore>,
+    in_flight: Arc<Semaphore>,
+}
+
+/// A request's place among those that are worked on. Who begins to wait for a change gives it up.
+#[derive(Clone, Debug)]
+pub(crate) struct InFlight(Arc<Mutex<Option<OwnedSemaphorePermit>>>);
+
+impl Shared {
+    pub(crate) fn new(app: App) -> Self {
+        let permits = |count: usize| Arc::new(Semaphore::new(count.min(Semaphore::MAX_PERMITS)));
+        Shared {
+            directory: Directory::new(Arc::clone(&app.store), Arc::clone(&app.clock), app.limits.alias_age),
+            waiters: permits(app.limits.waiters_max),
+            in_flight: permits(app.limits.in_flight_requests),
+            app,
+        }
+    }
+
+    pub(crate) fn enter(&self) -> Result<InFlight, Refusal> {
+        match Arc::clone(&self.in_flight).try_acquire_owned() {
+            Ok(permit) => Ok(InFlight(Arc::new(Mutex::new(Some(permit))))),
+            Err(_) => Err(Refusal::later(ProblemCode::TooManyRequests, self.app.limits.retry_after)),
+        }
+    }
+
+    /// A place among those who wait for a change.
+    pub(crate) fn begin_to_wait(&self, in_flight: &InFlight) -> Result<OwnedSemaphorePermit, Refusal> {
+        let permit = Arc::clone(&self.waiters).try_acquire_owned();
+        let permit = permit.map_err(|_| Refusal::later(ProblemCode::TooManyWaiters, self.app.limits.retry_after))?;
+        in_flight.give_up();
+        Ok(permit)
+    }
+
+    pub(crate) async fn resolve(&self, name: SubmitterRef) -> Result<SubmitterId, Refusal> {
+        let found = self.directory.resolve(name).await.map_err(|error| self.store_failed(&error))?;
+        found.ok_or_else(|| Refusal::of(ProblemCode::UnknownSubmitter))
+    }
+
+    pub(crate) async fn find(&self, id: TxId) -> Result<gapless_domain::ManagedTx, Refusal> {
+        let found = self.app.store.get(&[id]).await.map_err(|error| self.store_failed(&error))?;
+        found.into_iter().next().flatten().ok_or_else(|| Refusal::of(ProblemCode::TxNotFound))
+    }
+
+    pub(crate) fn store_failed(&self, error: &StoreError) -> Refusal {
+        Refusal::of_store(error, self.app.limits.retry_after)
+    }
+
+    pub(crate) fn intake_failed(&self, error: &IntakeError) -> Refusal {
+        Refusal::of_intake(error, self.app.limits.retry_after)
+    }
+}
+
+impl InFlight {
+    fn give_up(&self) {
+        // A panic while the lock is held leaves a permit that is either there or not.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+    }
+}

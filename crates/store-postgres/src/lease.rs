@@ -88,7 +88,8 @@ const RELEASE: &str = "
     WHERE l.submitter = held.submitter AND l.owner_node = $3
     RETURNING l.submitter,
         EXISTS (SELECT FROM managed_tx t WHERE t.submitter = l.submitter AND t.ended_at IS NULL)
-        OR EXISTS (SELECT FROM lane_command c WHERE c.submitter = l.submitter AND c.done_at IS NULL) AS has_work";
+        OR EXISTS (SELECT FROM lane_command c WHERE c.submitter = l.submitter AND c.done_at IS NULL)
+        OR EXISTS (SELECT FROM submitter_nonce_cursor c WHERE c.submitter = l.submitter AND c.has_open) AS has_work";
 
 pub(crate) async fn acquire(store: &PgStore, lanes: &[SubmitterId]) -> Result<Vec<Acquired>, StoreError> {
     let ids: Vec<&str> = lanes.iter().map(SubmitterId::as_str).collect();

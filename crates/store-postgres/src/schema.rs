@@ -5,8 +5,10 @@ use tokio_postgres::Client;
 
 use crate::error::unavailable;
 
-pub(crate) const MIGRATIONS: &[Migration] =
-    &[Migration { version: 1, name: "ground_floor", sql: include_str!("../migrations/0001_ground_floor.sql") }];
+pub(crate) const MIGRATIONS: &[Migration] = &[
+    Migration { version: 1, name: "ground_floor", sql: include_str!("../migrations/0001_ground_floor.sql") },
+    Migration { version: 2, name: "open_cursors", sql: include_str!("../migrations/0002_open_cursors.sql") },
+];
 
 /// Any number that no other program is likely to lock: only one node migrates at a time.
 const MIGRATION_LOCK: i64 = 0x67_6170_6c65_7373;

@@ -10,7 +10,7 @@ use tokio_postgres::Row;
 use crate::rows::{TX_COLUMNS, command, get, managed_tx};
 use crate::store::PgStore;
 
-/// Walks the open index from one submitter to the next, not from one row to the next.
+/// Walks the indexes of open things from one submitter to the next, not from one row to the next.
 const LANES: &str = "
     WITH RECURSIVE working AS (
         (SELECT submitter FROM managed_tx WHERE ended_at IS NULL AND submitter > $1 ORDER BY submitter LIMIT 1)
@@ -24,8 +24,15 @@ const LANES: &str = "
         SELECT (SELECT t.submitter FROM lane_command t
                 WHERE t.done_at IS NULL AND t.submitter > w.submitter ORDER BY t.submitter LIMIT 1)
         FROM commanded w WHERE w.submitter IS NOT NULL
+    ), unclosed AS (
+        (SELECT submitter FROM submitter_nonce_cursor WHERE has_open AND submitter > $1 ORDER BY submitter LIMIT 1)
+        UNION ALL
+        SELECT (SELECT t.submitter FROM submitter_nonce_cursor t
+                WHERE t.has_open AND t.submitter > w.submitter ORDER BY t.submitter LIMIT 1)
+        FROM unclosed w WHERE w.submitter IS NOT NULL
     )
-    SELECT u.submitter FROM (SELECT submitter FROM working UNION SELECT submitter FROM commanded) AS u
+    SELECT u.submitter
+    FROM (SELECT submitter FROM working UNION SELECT submitter FROM commanded UNION SELECT submitter FROM unclosed) AS u
     WHERE u.submitter IS NOT NULL
       AND NOT EXISTS (SELECT FROM submitter_lease l WHERE l.submitter = u.submitter AND l.expires_at > clock_timestamp())
     ORDER BY u.submitter LIMIT $2";

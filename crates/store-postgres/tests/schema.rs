@@ -6,7 +6,7 @@ mod support;
 
 use std::sync::Arc;
 
-use gapless_domain::OwnerId;
+use gapless_domain::{Cursor, OwnerId};
 use gapless_store::conformance::fixtures as f;
 use gapless_store::{Accepted, NewIntent, Store, StoreError, Wakeup};
 use gapless_store_postgres::{PgOptions, PgStore};
@@ -25,7 +25,7 @@ async fn many_nodes_may_start_on_an_empty_database_at_once() {
         start.await.unwrap();
     }
     let count = db.raw().await.query_one("SELECT count(*) FROM schema_migration", &[]).await.unwrap();
-    assert_eq!(count.get::<_, i64>(0), 1);
+    assert_eq!(count.get::<_, i64>(0), 2);
 }
 
 #[tokio::test]
@@ -36,16 +36,37 @@ async fn a_schema_that_is_not_ours_is_refused_with_a_reason() {
         let url = db.url.clone();
         async move { PgStore::open(&url, OwnerId::new("a", uuid::Uuid::new_v4().as_u128()), options).await }
     };
-    assert!(matches!(open(false).await, Err(StoreError::SchemaIsOlder { found: 0, known: 1 })));
+    assert!(matches!(open(false).await, Err(StoreError::SchemaIsOlder { found: 0, known: 2 })));
     open(true).await.unwrap();
     open(false).await.unwrap();
     let raw = db.raw().await;
-    raw.batch_execute("INSERT INTO schema_migration VALUES (2, 'from the future', 0)").await.unwrap();
-    assert!(matches!(open(true).await, Err(StoreError::SchemaIsNewer { found: 2, known: 1 })));
-    raw.batch_execute("DELETE FROM schema_migration WHERE version = 2; UPDATE schema_migration SET checksum = 0")
+    raw.batch_execute("INSERT INTO schema_migration VALUES (3, 'from the future', 0)").await.unwrap();
+    assert!(matches!(open(true).await, Err(StoreError::SchemaIsNewer { found: 3, known: 2 })));
+    raw.batch_execute("DELETE FROM schema_migration WHERE version = 3; UPDATE schema_migration SET checksum = 0")
         .await
         .unwrap();
     assert!(matches!(open(true).await, Err(StoreError::MigrationDiffers { version: 1 })));
+}
+
+/// proves O04
+#[tokio::test]
+async fn a_database_of_the_first_schema_is_brought_up_to_date_with_what_it_holds() {
+    let db = Database::shared().await;
+    let node: f::Node = db.open("a").await;
+    let lane = f::lane(&node, 1).await;
+    let start = Cursor::starting_at(f::nonce(0));
+    f::commit_done(&node, &lane, |commit| {
+        commit.bind_fill(&start, f::nonce(0)).unwrap();
+    })
+    .await;
+    node.release(&[f::acquire(&node, &lane).await]).await.unwrap();
+    drop(node);
+    let back =
+        "ALTER TABLE submitter_nonce_cursor DROP COLUMN has_open; DELETE FROM schema_migration WHERE version = 2";
+    db.raw().await.batch_execute(back).await.unwrap();
+
+    let store = db.open("b").await;
+    assert_eq!(store.lanes_with_work(None, 10).await.unwrap(), [lane]);
 }
 
 /// Better no connection than one in the clear that was asked to be encrypted.

@@ -43,7 +43,7 @@ pub(crate) fn lanes_with_work(
     rows::all(statement, params, |row| Ok(submitter(&rows::text(row, 0)?)?))
 }
 
-/// `min` of several values is NULL in SQLite when one of them is, hence the aggregate over three rows.
+/// `min` of several values is NULL in SQLite when one of them is, hence the aggregate over four rows.
 pub(crate) const LANES_WITH_WORK: &str = "
     WITH RECURSIVE lane (submitter) AS (
         SELECT ?1
@@ -57,7 +57,10 @@ pub(crate) const LANES_WITH_WORK: &str = "
                         ORDER BY submitter LIMIT 1)
                 UNION ALL
                 SELECT (SELECT submitter FROM lane_command INDEXED BY lane_command_open
-                        WHERE done_at IS NULL AND submitter > lane.submitter ORDER BY submitter LIMIT 1)))
+                        WHERE done_at IS NULL AND submitter > lane.submitter ORDER BY submitter LIMIT 1)
+                UNION ALL
+                SELECT (SELECT submitter FROM submitter_nonce_cursor INDEXED BY submitter_nonce_cursor_open
+                        WHERE open_nonce < next_nonce AND submitter > lane.submitter ORDER BY submitter LIMIT 1)))
         FROM lane WHERE lane.submitter IS NOT NULL
     )
     SELECT submitter FROM lane
@@ -73,7 +76,8 @@ pub(crate) fn has_work(reading: &Reading<'_>, lane: &SubmitterId) -> Result<bool
              OR EXISTS (SELECT 1 FROM managed_tx INDEXED BY managed_tx_bound
                         WHERE submitter = ?1 AND state IN ('ALLOCATED', 'TRACKING', 'STUCK'))
              OR EXISTS (SELECT 1 FROM lane_command INDEXED BY lane_command_open
-                        WHERE submitter = ?1 AND done_at IS NULL)",
+                        WHERE submitter = ?1 AND done_at IS NULL)
+             OR EXISTS (SELECT 1 FROM submitter_nonce_cursor WHERE submitter = ?1 AND open_nonce < next_nonce)",
     )?;
     Ok(statement.query_one([lane.as_str()], |row| row.get(0))?)
 }
@@ -162,13 +166,17 @@ mod tests {
         let mut statement = sql.prepare(&format!("EXPLAIN QUERY PLAN {LANES_WITH_WORK}")).unwrap();
         let plan: Vec<String> =
             statement.query_map(("", 0, 0, 10), |row| row.get(3)).unwrap().map(Result::unwrap).collect();
-        for used in
-            ["managed_tx_queue (submitter>?)", "managed_tx_bound (submitter>?)", "lane_command_open (submitter>?)"]
-        {
+        for used in [
+            "managed_tx_queue (submitter>?)",
+            "managed_tx_bound (submitter>?)",
+            "lane_command_open (submitter>?)",
+            "submitter_nonce_cursor_open (submitter>?)",
+        ] {
             assert!(plan.iter().any(|step| step.contains("SEARCH") && step.contains(used)), "{used}: {plan:#?}");
         }
         let scanned = |step: &&String| {
-            step.starts_with("SCAN") && ["managed_tx", "lane_command", "lease"].iter().any(|table| step.contains(table))
+            step.starts_with("SCAN")
+                && ["managed_tx", "lane_command", "cursor", "lease"].iter().any(|table| step.contains(table))
         };
         assert_eq!(plan.iter().find(scanned), None);
         assert!(!plan.iter().any(|step| step.contains("TEMP B-TREE")), "{plan:#?}");

@@ -5,8 +5,10 @@ use gapless_store::{Migration, StoreError, pending};
 use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior};
 
 /// Every step since the first release. Steps are added, never changed.
-pub(crate) const MIGRATIONS: [Migration; 1] =
-    [Migration { version: 1, name: "ledger", sql: include_str!("../migrations/0001_ledger.sql") }];
+pub(crate) const MIGRATIONS: [Migration; 2] = [
+    Migration { version: 1, name: "ledger", sql: include_str!("../migrations/0001_ledger.sql") },
+    Migration { version: 2, name: "open_cursors", sql: include_str!("../migrations/0002_open_cursors.sql") },
+];
 
 const HISTORY: &str = "CREATE TABLE IF NOT EXISTS schema_migration (
     version    INTEGER PRIMARY KEY,

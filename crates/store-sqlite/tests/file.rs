@@ -30,9 +30,9 @@ fn open_without_migrating(folder: &Folder) -> Result<SqliteStore, StoreError> {
 async fn a_newer_schema_is_refused_and_left_alone() {
     let folder = Folder::new();
     with_a_lane(&folder).await;
-    tamper(&folder, "INSERT INTO schema_migration VALUES (2, 'from the future', 0, 0)");
-    assert!(matches!(try_open(&folder.database()), Err(StoreError::SchemaIsNewer { found: 2, known: 1 })));
-    tamper(&folder, "DELETE FROM schema_migration WHERE version = 2");
+    tamper(&folder, "INSERT INTO schema_migration VALUES (3, 'from the future', 0, 0)");
+    assert!(matches!(try_open(&folder.database()), Err(StoreError::SchemaIsNewer { found: 3, known: 2 })));
+    tamper(&folder, "DELETE FROM schema_migration WHERE version = 3");
     assert!(is_there(&open(&folder.database()), "before").await);
 }
 
@@ -44,13 +44,27 @@ async fn a_migration_that_differs_is_refused() {
     assert!(matches!(try_open(&folder.database()), Err(StoreError::MigrationDiffers { version: 1 })));
 }
 
+/// proves O04
+#[tokio::test]
+async fn a_database_of_the_first_schema_is_brought_up_to_date_with_what_it_holds() {
+    let folder = Folder::new();
+    with_a_lane(&folder).await;
+    let back = "DROP INDEX submitter_nonce_cursor_open; DELETE FROM schema_migration WHERE version = 2";
+    tamper(&folder, back);
+    assert!(matches!(open_without_migrating(&folder), Err(StoreError::SchemaIsOlder { found: 1, known: 2 })));
+
+    let store = open(&folder.database());
+    assert!(is_there(&store, "before").await);
+    store.lanes_with_work(None, 10).await.unwrap();
+}
+
 #[tokio::test]
 async fn without_leave_to_migrate_nothing_is_made() {
     let folder = Folder::new();
-    assert!(matches!(open_without_migrating(&folder), Err(StoreError::SchemaIsOlder { found: 0, known: 1 })));
+    assert!(matches!(open_without_migrating(&folder), Err(StoreError::SchemaIsOlder { found: 0, known: 2 })));
     assert!(!folder.database().exists() && !folder.sidecar().exists());
     fs::write(folder.database(), "").unwrap();
-    assert!(matches!(open_without_migrating(&folder), Err(StoreError::SchemaIsOlder { found: 0, known: 1 })));
+    assert!(matches!(open_without_migrating(&folder), Err(StoreError::SchemaIsOlder { found: 0, known: 2 })));
 
     with_a_lane(&folder).await;
     assert!(is_there(&open_without_migrating(&folder).unwrap(), "before").await);

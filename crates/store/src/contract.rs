@@ -95,7 +95,8 @@ pub trait Store: Send + Sync + fmt::Debug {
     async fn open_commands(&self, lanes: &[SubmitterId]) -> Result<Vec<Vec<Command>>, StoreError>;
 
     /// The sweep: lanes with queued or open work, or a command, that nobody holds a lease of; at most `limit` of them, with
-    /// submitters in order, beginning after `after`.
+    /// submitters in order, beginning after `after`. A nonce that is not closed is open work too, also when no intent holds
+    /// it (a fill, one that may be lent again), so a lane that wants rest has to close its slots.
     async fn lanes_with_work(&self, after: Option<&SubmitterId>, limit: u32) -> Result<Vec<SubmitterId>, StoreError>;
 
     /// What lanes are doing, for people. None for a submitter that is not registered.

@@ -141,6 +141,7 @@ macro_rules! for_each_case {
             sweep {
                 lanes_with_queued_work_are_found_until_somebody_holds_them
                 open_work_and_commands_are_found_too
+                a_nonce_that_no_intent_holds_is_found_too
                 lanes_without_work_are_not_found
                 the_sweep_pages_in_the_order_of_submitters
                 releasing_a_lane_with_work_wakes_the_other_nodes

@@ -4,11 +4,14 @@ use std::slice::from_ref;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use gapless_domain::{CommandKind, NewCommand, SubmitterId};
+use gapless_domain::{
+    CommandKind, Cursor, ExternalNonce, LockOwner, NewCommand, Payload, ReservationStep, SubmitterId,
+};
 
 use super::Harness;
 use super::accept::woken;
 use super::fixtures::*;
+use crate::contract::NewIntent;
 use crate::wake::{Wakeup, Wakeups};
 
 async fn give_back(node: &Node, lane: &SubmitterId) {
@@ -49,6 +52,7 @@ pub(super) async fn open_work_and_commands_are_found_too(h: &dyn Harness) {
     assert_eq!(a.lanes_with_work(None, 10).await.unwrap(), expected);
 
     confirm(&a, &open, id).await;
+    close_all(&a, &open).await;
     give_back(&a, &open).await;
     assert_eq!(a.lanes_with_work(None, 10).await.unwrap(), from_ref(&commanded));
     commit_done(&a, &commanded, |commit| {
@@ -57,6 +61,57 @@ pub(super) async fn open_work_and_commands_are_found_too(h: &dyn Harness) {
     .await;
     give_back(&a, &commanded).await;
     assert_eq!(a.lanes_with_work(None, 10).await.unwrap(), []);
+}
+
+/// A lane says that it needs its slots no more.
+async fn close_all(node: &Node, lane: &SubmitterId) {
+    let cursor = view(node, lane).await.cursor;
+    commit_done(node, lane, |commit| {
+        commit.close_below(&cursor, cursor.next_nonce).unwrap();
+    })
+    .await;
+}
+
+/// What waits there is nobody's intent: a fill that has to be mined, a nonce that came back and must be used or filled. If its
+/// owner dies, somebody has to take it up all the same (P2).
+pub(super) async fn a_nonce_that_no_intent_holds_is_found_too(h: &dyn Harness) {
+    let a = h.node("a").await;
+    let (filling, recycling) = (lane(&a, 1).await, lane(&a, 2).await);
+    let start = Cursor::starting_at(nonce(5));
+    commit_done(&a, &filling, |commit| {
+        commit.bind_fill(&start, nonce(5)).unwrap();
+        commit.attempt(attempt(nonce(5), 0, "fill"));
+    })
+    .await;
+    let lock_owner = LockOwner::new("alice").unwrap();
+    let payload = Payload::External(ExternalNonce { lock_owner: lock_owner.clone(), hold_ms: 600_000 });
+    let new = NewIntent { id: fresh_id(), intent: intent_with(&recycling, "alice", payload) };
+    a.accept(from_ref(&new)).await.unwrap();
+    let (tx, seen) = (record(&a, new.id).await, view(&a, &recycling).await);
+    let (at, hold) = (seen.cursor.next_nonce, Duration::from_secs(600));
+    let lend = ReservationStep::Reserve { nonce: at, tx_id: tx.id, lock_owner: lock_owner.clone(), hold };
+    commit_done(&a, &recycling, |commit| {
+        commit.bind_reserved(&seen.cursor, &tx, lend.clone()).unwrap();
+    })
+    .await;
+    let tx = record(&a, new.id).await;
+    let back = ReservationStep::Release { nonce: at, lock_owner };
+    commit_done(&a, &recycling, |commit| {
+        commit.take_back(&tx, back.clone()).unwrap();
+    })
+    .await;
+    assert!(record(&a, new.id).await.state.name().is_terminal());
+
+    let mut lanes = vec![filling.clone(), recycling.clone()];
+    lanes.sort();
+    for lane in &lanes {
+        give_back(&a, lane).await;
+    }
+    assert_eq!(a.lanes_with_work(None, 10).await.unwrap(), lanes);
+    assert_eq!(a.lanes_with_work(Some(&lanes[0]), 10).await.unwrap(), lanes[1..]);
+    close_all(&a, &filling).await;
+    give_back(&a, &filling).await;
+    assert_eq!(a.lanes_with_work(None, 10).await.unwrap(), [recycling]);
 }
 
 pub(super) async fn lanes_without_work_are_not_found(h: &dyn Harness) {
@@ -92,11 +147,14 @@ pub(super) async fn the_sweep_pages_in_the_order_of_submitters(h: &dyn Harness) 
 pub(super) async fn releasing_a_lane_with_work_wakes_the_other_nodes(h: &dyn Harness) {
     let (a, b) = (h.node("a").await, h.node("b").await);
     let [queued, open, commanded] = [lane(&a, 1).await, lane(&a, 2).await, lane(&a, 3).await];
+    let unclosed = lane(&a, 4).await;
     accept(&a, &queued, &["r"]).await;
     bound(&a, &open, "r").await;
     a.put_commands(&[pause_of(&commanded)]).await.unwrap();
+    let id = bound(&a, &unclosed, "r").await.id;
+    confirm(&a, &unclosed, id).await;
     let mut wakeups = b.wakeups();
-    for lane in [queued, open, commanded] {
+    for lane in [queued, open, commanded, unclosed] {
         // What led to the work has woken somebody, too; that is over now.
         settle(&a, &mut wakeups).await;
         let releasing = beside({
@@ -121,6 +179,7 @@ pub(super) async fn releasing_an_idle_lane_wakes_nobody(h: &dyn Harness) {
     let (new, ended) = (lane(&a, 1).await, lane(&a, 2).await);
     let id = bound(&a, &ended, "r").await.id;
     confirm(&a, &ended, id).await;
+    close_all(&a, &ended).await;
     let command = a.put_commands(&[pause_of(&ended)]).await.unwrap()[0];
     commit_done(&a, &ended, |commit| {
         commit.command_done(command, text("done"));

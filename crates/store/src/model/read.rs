@@ -7,7 +7,7 @@ use gapless_domain::{
     ReservationStatus, SlotKind, SubmitterId, TxId,
 };
 
-use super::tables::{Call, Lane, LeaseRow, Tables};
+use super::tables::{Call, CursorRow, Lane, LeaseRow, Tables};
 use crate::contract::{MAX_OPEN_COMMANDS, TxFilter};
 use crate::status::{LaneStatus, LeaseStatus};
 use crate::verdict::{HeadVerdict, Loaded};
@@ -127,7 +127,11 @@ impl Lane {
     }
 
     pub(super) fn has_work(&self) -> bool {
-        !self.queue.is_empty() || !self.bound.is_empty() || !self.commands.is_empty()
+        let has_open = |row: &CursorRow| row.cursor.open_nonce < row.cursor.next_nonce;
+        !self.queue.is_empty()
+            || !self.bound.is_empty()
+            || !self.commands.is_empty()
+            || self.cursor.as_ref().is_some_and(has_open)
     }
 
     /// The intent whose attempts hang on a slot; a nonce that is only lent, or filled, has none.

@@ -1,0 +1,350 @@
+//! A chain in memory with the rules that nonces go by: a pool, blocks, forks; and whatever trouble a test makes.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use gapless_chain::{
+    AccountView, Chain, ChainError, Classified, Classifier, EndpointStatus, Failure, FeeQuote, Header, HeaderAt,
+    Method, Overrides, Receipt, SignError,
+};
+use gapless_domain::{
+    Amount, B256, BlockRef, Bytes, ChainId, EvmCall, Fees, Nonce, Permit, SignedTx, SubmitterId, TxPlan, U256,
+    keccak256,
+};
+use tokio::sync::Notify;
+
+pub(crate) struct ToyChain {
+    pub(crate) id: ChainId,
+    inner: Mutex<Inner>,
+    new_head: Notify,
+    classifier: Classifier,
+}
+
+#[derive(Default)]
+struct Inner {
+    blocks: Vec<Block>,
+    /// By sender and nonce.
+    pool: BTreeMap<(SubmitterId, u64), SignedTx>,
+    /// Who sent what, for every hash that was ever signed.
+    signed: HashMap<B256, (SubmitterId, u64)>,
+    pub(crate) sends: Vec<SignedTx>,
+    pub(crate) calls: BTreeMap<&'static str, usize>,
+    trouble: Trouble,
+    forks: u64,
+}
+
+struct Block {
+    header: Header,
+    txs: Vec<SignedTx>,
+}
+
+/// What goes wrong, as long as it is set.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Trouble {
+    /// Nothing answers.
+    pub(crate) away: bool,
+    /// The next sends are answered so, whatever happens to them.
+    pub(crate) answers: VecDeque<Answer>,
+    pub(crate) estimate_reverts: bool,
+    pub(crate) balance: Option<u64>,
+    pub(crate) null_receipts: bool,
+}
+
+/// One answer to a send.
+#[derive(Clone, Debug)]
+pub(crate) enum Answer {
+    /// Pooled, but nobody hears of it.
+    TimeOutAfterAccepting,
+    /// Lost on the way.
+    TimeOut,
+    Text(&'static str),
+}
+
+impl fmt::Debug for ToyChain {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ToyChain").finish_non_exhaustive()
+    }
+}
+
+impl ToyChain {
+    pub(crate) fn new(id: ChainId) -> Arc<Self> {
+        let chain = ToyChain {
+            id,
+            inner: Mutex::default(),
+            new_head: Notify::new(),
+            classifier: Classifier::new(Overrides::default()).unwrap(),
+        };
+        chain.inner().push(Vec::new());
+        Arc::new(chain)
+    }
+
+    /// For as long as the test runs.
+    pub(crate) fn mine_every(self: &Arc<Self>, pause: Duration) {
+        let chain = Arc::clone(self);
+        tokio::spawn(async move {
+            loop {
+                tokio::time::sleep(pause).await;
+                chain.mine();
+            }
+        });
+    }
+
+    pub(crate) fn mine(&self) {
+        let mut inner = self.inner();
+        let mut txs = Vec::new();
+        let senders: Vec<SubmitterId> = inner.pool.keys().map(|(sender, _)| sender.clone()).collect();
+        for sender in senders {
+            let mut next = inner.count(&sender) + txs_of(&txs, &inner.signed, &sender);
+            while let Some(tx) = inner.pool.remove(&(sender.clone(), next)) {
+                txs.push(tx);
+                next += 1;
+            }
+        }
+        inner.push(txs);
+        drop(inner);
+        self.new_head.notify_waiters();
+    }
+
+    /// Replaces the newest `depth` blocks by as many and one more. What was in them is back in the pool, or gone.
+    pub(crate) fn reorg(&self, depth: usize, to_pool: bool) {
+        let mut inner = self.inner();
+        inner.forks += 1;
+        for _ in 0..depth {
+            let block = inner.blocks.pop().unwrap();
+            if to_pool {
+                for tx in block.txs {
+                    let key = inner.signed[&tx.hash].clone();
+                    inner.pool.insert(key, tx);
+                }
+            }
+        }
+        for _ in 0..=depth {
+            inner.push(Vec::new());
+        }
+        drop(inner);
+        self.new_head.notify_waiters();
+    }
+
+    /// Somebody else uses the key.
+    pub(crate) fn foreign(&self, sender: &SubmitterId, nonce: u64) {
+        let raw = Bytes::from(format!("foreign {sender} {nonce}").into_bytes());
+        let tx = SignedTx { hash: keccak256(&raw), raw };
+        let mut inner = self.inner();
+        inner.signed.insert(tx.hash, (sender.clone(), nonce));
+        inner.pool.insert((sender.clone(), nonce), tx);
+    }
+
+    pub(crate) fn trouble(&self, change: impl FnOnce(&mut Trouble)) {
+        change(&mut self.inner().trouble);
+    }
+
+    pub(crate) fn height(&self) -> u64 {
+        self.inner().blocks.len() as u64 - 1
+    }
+
+    /// The hashes of a sender in canonical blocks, in order.
+    pub(crate) fn mined(&self, sender: &SubmitterId) -> Vec<(u64, B256)> {
+        let inner = self.inner();
+        let txs = inner.blocks.iter().flat_map(|block| &block.txs);
+        txs.filter_map(|tx| inner.signed.get(&tx.hash).filter(|(of, _)| of == sender).map(|(_, n)| (*n, tx.hash)))
+            .collect()
+    }
+
+    /// Everything that was ever given to this chain, in order.
+    pub(crate) fn sends(&self) -> Vec<SignedTx> {
+        self.inner().sends.clone()
+    }
+
+    pub(crate) fn calls(&self, method: &'static str) -> usize {
+        self.inner().calls.get(method).copied().unwrap_or(0)
+    }
+
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap()
+    }
+
+    fn enter(&self, method: &'static str) -> Result<MutexGuard<'_, Inner>, ChainError> {
+        let mut inner = self.inner();
+        *inner.calls.entry(method).or_default() += 1;
+        if inner.trouble.away {
+            let failure = Failure::Unreachable { text: "connection refused" };
+            return Err(ChainError { classified: self.classifier.classify(None, Method::Other, &failure) });
+        }
+        Ok(inner)
+    }
+
+    fn text(&self, method: Method, text: &str) -> Classified {
+        self.classifier.classify(None, method, &Failure::Answer { code: Some(-32000), text, data: None })
+    }
+
+    fn take(&self, inner: &mut Inner, tx: &SignedTx) -> Classified {
+        let Some((sender, nonce)) = inner.signed.get(&tx.hash).cloned() else {
+            return self.text(Method::Send, "invalid sender");
+        };
+        if nonce < inner.count(&sender) {
+            return self.text(Method::Send, "nonce too low");
+        }
+        match inner.pool.get(&(sender.clone(), nonce)) {
+            Some(known) if known.hash == tx.hash => self.text(Method::Send, "already known"),
+            Some(_) => self.text(Method::Send, "replacement transaction underpriced"),
+            None => {
+                inner.pool.insert((sender, nonce), tx.clone());
+                Classified::answered(tx.hash, tx.hash)
+            }
+        }
+    }
+}
+
+impl Inner {
+    fn push(&mut self, txs: Vec<SignedTx>) {
+        let number = self.blocks.len() as u64;
+        let parent_hash = self.blocks.last().map_or(B256::ZERO, |block| block.header.block.hash);
+        let seed = [number.to_be_bytes().as_slice(), &self.forks.to_be_bytes(), parent_hash.as_slice()].concat();
+        let block = BlockRef { number, hash: keccak256(seed) };
+        let header = Header { block, parent_hash, timestamp: number, base_fee: Some(1) };
+        self.blocks.push(Block { header, txs });
+    }
+
+    fn count(&self, sender: &SubmitterId) -> u64 {
+        self.count_at(sender, u64::MAX)
+    }
+
+    fn count_at(&self, sender: &SubmitterId, number: u64) -> u64 {
+        let blocks = self.blocks.iter().filter(|block| block.header.block.number <= number);
+        blocks.map(|block| txs_of(&block.txs, &self.signed, sender)).sum()
+    }
+
+    fn receipt(&self, block: &Block, tx: &SignedTx) -> Receipt {
+        let (sender, _) = &self.signed[&tx.hash];
+        Receipt {
+            hash: tx.hash,
+            block: block.header.block,
+            from: sender.evm_address().unwrap(),
+            succeeded: !tx.raw.ends_with(b"reverts"),
+            gas_used: 21_000,
+            effective_gas_price: Amount::from(1_u64),
+            contract_address: None,
+        }
+    }
+}
+
+fn txs_of(txs: &[SignedTx], signed: &HashMap<B256, (SubmitterId, u64)>, sender: &SubmitterId) -> u64 {
+    txs.iter().filter(|tx| signed.get(&tx.hash).is_some_and(|(of, _)| of == sender)).count() as u64
+}
+
+#[async_trait]
+impl Chain for ToyChain {
+    fn id(&self) -> &ChainId {
+        &self.id
+    }
+
+    async fn estimate_gas(&self, _: &SubmitterId, _: &EvmCall, _: BlockRef) -> Result<u64, ChainError> {
+        let inner = self.enter("estimate_gas")?;
+        if inner.trouble.estimate_reverts {
+            return Err(ChainError { classified: self.text(Method::Call, "execution reverted: no") });
+        }
+        Ok(21_000)
+    }
+
+    async fn quote(&self) -> Result<FeeQuote, ChainError> {
+        drop(self.enter("quote")?);
+        let fees = Fees::Eip1559 { max_fee: 3, max_priority_fee: 1 };
+        Ok(FeeQuote { slow: fees, standard: fees, fast: fees, instant: fees })
+    }
+
+    async fn sign(&self, permit: &Permit, plan: &TxPlan) -> Result<SignedTx, SignError> {
+        assert_eq!(permit.lease().submitter(), &plan.submitter);
+        let raw = Bytes::from(format!("{plan:?}").into_bytes());
+        let hash = keccak256(&raw);
+        self.inner().signed.insert(hash, (plan.submitter.clone(), plan.nonce.get()));
+        Ok(SignedTx { hash, raw })
+    }
+
+    fn worst_cost(&self, _: &Bytes) -> Option<Amount> {
+        Some(Amount::from(100_000_u64))
+    }
+
+    async fn broadcast(&self, txs: &[SignedTx]) -> Vec<Classified> {
+        let away = |text| self.classifier.classify(None, Method::Send, &Failure::Unreachable { text });
+        match self.enter("broadcast") {
+            Err(_) => txs.iter().map(|_| away("connection refused")).collect(),
+            Ok(mut inner) => txs
+                .iter()
+                .map(|tx| {
+                    inner.sends.push(tx.clone());
+                    match inner.trouble.answers.pop_front() {
+                        None => self.take(&mut inner, tx),
+                        Some(Answer::TimeOut) => self.classifier.classify(None, Method::Send, &Failure::TimedOut),
+                        Some(Answer::TimeOutAfterAccepting) => {
+                            self.take(&mut inner, tx);
+                            self.classifier.classify(None, Method::Send, &Failure::TimedOut)
+                        }
+                        Some(Answer::Text(text)) => self.text(Method::Send, text),
+                    }
+                })
+                .collect(),
+        }
+    }
+
+    async fn head(&self) -> Result<Header, ChainError> {
+        Ok(self.enter("head")?.blocks.last().unwrap().header)
+    }
+
+    async fn header(&self, at: HeaderAt) -> Result<Option<Header>, ChainError> {
+        let inner = self.enter("header")?;
+        let mut headers = inner.blocks.iter().map(|block| block.header);
+        Ok(match at {
+            HeaderAt::Number(number) => headers.find(|header| header.block.number == number),
+            HeaderAt::Hash(hash) => headers.find(|header| header.block.hash == hash),
+            HeaderAt::Finalized => None,
+        })
+    }
+
+    async fn block_receipts(&self, block: BlockRef) -> Result<Option<Vec<Receipt>>, ChainError> {
+        let inner = self.enter("block_receipts")?;
+        let found = inner.blocks.iter().find(|other| other.header.block == block);
+        Ok(found.map(|block| block.txs.iter().map(|tx| inner.receipt(block, tx)).collect()))
+    }
+
+    async fn receipts(&self, hashes: &[B256]) -> Result<Vec<Option<Receipt>>, ChainError> {
+        let inner = self.enter("receipts")?;
+        let find = |hash: &B256| {
+            let mut all = inner.blocks.iter().flat_map(|block| block.txs.iter().map(move |tx| (block, tx)));
+            all.find(|(_, tx)| tx.hash == *hash).map(|(block, tx)| inner.receipt(block, tx))
+        };
+        Ok(hashes.iter().map(|hash| find(hash).filter(|_| !inner.trouble.null_receipts)).collect())
+    }
+
+    async fn accounts(
+        &self,
+        accounts: &[SubmitterId],
+        final_at: Option<BlockRef>,
+    ) -> Result<Vec<AccountView>, ChainError> {
+        let inner = self.enter("accounts")?;
+        let view = |account: &SubmitterId| {
+            let latest = inner.count(account);
+            let mut pending = latest;
+            while inner.pool.contains_key(&(account.clone(), pending)) {
+                pending += 1;
+            }
+            AccountView {
+                latest: Nonce::new(latest).unwrap(),
+                pending: Nonce::new(pending).unwrap(),
+                finalized: final_at.map(|at| Nonce::new(inner.count_at(account, at.number)).unwrap()),
+                balance: Amount::new(U256::from(inner.trouble.balance.unwrap_or(u64::MAX))),
+            }
+        };
+        Ok(accounts.iter().map(view).collect())
+    }
+
+    async fn head_changed(&self) {
+        self.new_head.notified().await;
+    }
+
+    fn endpoints(&self) -> Vec<EndpointStatus> {
+        Vec::new()
+    }
+}

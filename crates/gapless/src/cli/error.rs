@@ -7,8 +7,10 @@ use std::process::ExitCode;
 use gapless_chain::{OverrideError, PatternError};
 use gapless_chain_evm::{KeyError, KeystoreError, SecretError};
 use gapless_store::StoreError;
+use gapless_wire::{ClientError, JsonError};
 use serde_json::{Value, json};
 
+use super::server::exit_of;
 use crate::config::ConfigError;
 use crate::output::OutputError;
 
@@ -52,6 +54,13 @@ pub(crate) enum CliError {
     File { path: PathBuf, source: io::Error },
     #[error("line {line}: {message}")]
     Row { line: usize, message: String },
+    #[error(transparent)]
+    Client(#[from] ClientError),
+    /// Nobody watches it from here any more; it goes on all the same.
+    #[error("transaction {tx_id} was accepted, but what became of it cannot be asked: {source}")]
+    Lost { tx_id: String, source: Box<ClientError> },
+    #[error("{}: {source}", path.display())]
+    Request { path: PathBuf, source: JsonError },
     #[error("there is no client family {0:?}; `gapless chain families` lists them")]
     UnknownFamily(String),
     #[error("a password is needed: --password-file FILE, or --password-var NAME")]
@@ -72,7 +81,8 @@ impl CliError {
             CliError::Row { .. } | CliError::UnknownFamily(_) | CliError::NoPassword | CliError::Override(_) => {
                 Exit::Refused
             }
-            CliError::Key(_) => Exit::Refused,
+            CliError::Key(_) | CliError::Request { .. } => Exit::Refused,
+            CliError::Client(error) => exit_of(error),
             CliError::Store(error) => match error {
                 StoreError::SchemaIsNewer { .. }
                 | StoreError::SchemaIsOlder { .. }
@@ -94,6 +104,10 @@ impl CliError {
             CliError::Key(_) | CliError::Keystore(_) | CliError::Secret(_) | CliError::NoPassword => "key",
             CliError::File { .. } => "file",
             CliError::Row { .. } => "row",
+            CliError::Client(ClientError::Problem(_)) => "problem",
+            CliError::Client(_) => "no_answer",
+            CliError::Lost { .. } => "lost",
+            CliError::Request { .. } => "request",
             CliError::UnknownFamily(_) => "unknown_family",
             CliError::Runtime(_) | CliError::Tables(_) => "internal",
             CliError::Override(_) => "config_invalid",
@@ -102,8 +116,13 @@ impl CliError {
 
     pub(crate) fn to_json(&self) -> Value {
         let mut error = json!({ "code": self.code(), "message": self.to_string() });
-        if let CliError::Config(ConfigError::Invalid { problems }) = self {
-            error["problems"] = problems.iter().map(super::config::problem_json).collect();
+        match self {
+            CliError::Config(ConfigError::Invalid { problems }) => {
+                error["problems"] = problems.iter().map(super::config::problem_json).collect();
+            }
+            CliError::Client(ClientError::Problem(problem)) => error["problem"] = json!(problem),
+            CliError::Lost { tx_id, .. } => error["txId"] = json!(tx_id),
+            _ => {}
         }
         json!({ "error": error })
     }

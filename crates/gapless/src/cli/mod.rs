@@ -6,7 +6,10 @@ mod config;
 mod error;
 mod keys;
 mod migrate;
+mod server;
+mod submitter;
 mod table;
+mod tx;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -41,6 +44,12 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Send and look at transactions
+    #[command(subcommand)]
+    Tx(tx::TxCommand),
+    /// Look at submitters, pause and resume them
+    #[command(subcommand)]
+    Submitter(submitter::SubmitterCommand),
     /// Look at the config
     #[command(subcommand)]
     Config(config::ConfigCommand),
@@ -88,6 +97,8 @@ pub(crate) fn run() -> ExitCode {
 impl Command {
     fn run(self, output: &Output) -> Result<Exit, CliError> {
         match self {
+            Command::Tx(command) => command.run(output),
+            Command::Submitter(command) => command.run(output),
             Command::Config(command) => command.run(output),
             Command::Migrate(args) => args.run(output),
             Command::Keys(command) => command.run(output),

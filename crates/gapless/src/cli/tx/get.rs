@@ -1,0 +1,46 @@
+//! `gapless tx get`
+
+use std::time::Duration;
+
+use clap::Args;
+use gapless_wire::{TxExpand, TxQuery};
+
+use super::show;
+use crate::cli::server::{ServerArgs, duration};
+use crate::cli::{CliError, Exit};
+use crate::output::Output;
+
+#[derive(Debug, Args)]
+pub(crate) struct GetArgs {
+    /// The id that `tx send` gave
+    #[arg(value_name = "TX_ID", required_unless_present_all = ["submitter", "request_id"])]
+    tx_id: Option<String>,
+    /// Instead of the id: whose it is
+    #[arg(long, value_name = "SUBMITTER", requires = "request_id", conflicts_with = "tx_id")]
+    submitter: Option<String>,
+    /// Instead of the id: your own name for it
+    #[arg(long, value_name = "ID", requires = "submitter")]
+    request_id: Option<String>,
+    /// Show its nonce and every signed attempt
+    #[arg(long)]
+    attempts: bool,
+    /// Wait this long for the next change, as in 30s
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    wait: Option<Duration>,
+    #[command(flatten)]
+    server: ServerArgs,
+}
+
+impl GetArgs {
+    pub(super) async fn run(self, output: &Output) -> Result<Exit, CliError> {
+        let client = self.server.client()?;
+        let expand = if self.attempts { vec![TxExpand::Attempts] } else { Vec::new() };
+        let query = TxQuery { wait: self.wait, expand, ..TxQuery::default() };
+        let view = match (&self.tx_id, &self.submitter, &self.request_id) {
+            (None, Some(submitter), Some(request_id)) => client.tx_by_request(submitter, request_id, &query).await?,
+            (tx_id, _, _) => client.tx(tx_id.as_deref().unwrap_or_default(), &query).await?,
+        };
+        output.result(&view, show::whole(&view))?;
+        Ok(Exit::Success)
+    }
+}

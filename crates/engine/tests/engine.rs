@@ -1,5 +1,6 @@
 //! Whole engines on the model store and a made-up chain: one transaction's way, and what may happen to it.
 #![allow(clippy::disallowed_methods, reason = "a test owns its own time and tasks")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "what supports a test says by panicking what it expects, too")]
 
 mod support;
 

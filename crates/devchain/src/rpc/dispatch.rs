@@ -37,7 +37,7 @@ pub(crate) enum Reach<'a> {
 pub(crate) fn handle(server: &RpcServer, endpoint: &Endpoint, text: &[u8], mut reach: Reach<'_>) -> Reply {
     server.clock().tell(server.chain());
     match Incoming::parse(text, server.limits().batch_calls) {
-        Err(error) => Reply::Text(failure(&Value::Null, &error.into())),
+        Err(error) => Reply::Text(error.to_text()),
         Ok(Incoming::Single(request)) => one(server, endpoint, request, &mut reach),
         Ok(Incoming::Batch(requests)) => {
             let replies = requests.into_iter().map(|request| one(server, endpoint, request, &mut reach)).collect();
@@ -109,9 +109,11 @@ fn call(
         Admitted::Null => return Ok(answer(&Value::Null)?),
     };
     match (method, reach) {
-        ("eth_subscribe" | "eth_unsubscribe", Reach::Http) => {
+        ("eth_subscribe", Reach::Http) => {
             Err(RpcError::new(METHOD_NOT_FOUND_CODE, "notifications not supported").into())
         }
+        // There is none that could be found.
+        ("eth_unsubscribe", Reach::Http) => Ok(Subscriptions::default().close(params)?),
         ("eth_subscribe", Reach::Socket(subscriptions)) => Ok(subscriptions.open(server, endpoint, params)?),
         ("eth_unsubscribe", Reach::Socket(subscriptions)) => Ok(subscriptions.close(params)?),
         _ => Ok(read::read(&view, method, params)?),

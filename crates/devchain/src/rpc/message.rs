@@ -39,23 +39,25 @@ pub(crate) struct Invalid {
 pub(crate) type Answer = Box<RawValue>;
 
 /// Why a text is not even taken apart.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum MessageError {
     #[error("parse error")]
     Parse,
     #[error("empty batch")]
     EmptyBatch,
+    /// With the id of the first call in it, under which it is answered.
     #[error("batch too large")]
-    BatchTooLarge,
+    BatchTooLarge { id: Value },
 }
 
-impl From<MessageError> for RpcError {
-    fn from(error: MessageError) -> Self {
-        let code = match error {
-            MessageError::Parse => PARSE_ERROR_CODE,
-            MessageError::EmptyBatch | MessageError::BatchTooLarge => INVALID_REQUEST_CODE,
-        };
-        Self::new(code, error.to_string())
+impl MessageError {
+    pub(crate) fn to_text(&self) -> String {
+        let failed = |id: &Value, code| failure(id, &RpcError::new(code, self.to_string()));
+        match self {
+            Self::Parse => failed(&Value::Null, PARSE_ERROR_CODE),
+            Self::EmptyBatch => failed(&Value::Null, INVALID_REQUEST_CODE),
+            Self::BatchTooLarge { id } => format!("[{}]", failed(id, INVALID_REQUEST_CODE)),
+        }
     }
 }
 
@@ -63,7 +65,10 @@ impl Incoming {
     pub(crate) fn parse(text: &[u8], max_batch: usize) -> Result<Self, MessageError> {
         match serde_json::from_slice(text).map_err(|_| MessageError::Parse)? {
             Value::Array(messages) if messages.is_empty() => Err(MessageError::EmptyBatch),
-            Value::Array(messages) if messages.len() > max_batch => Err(MessageError::BatchTooLarge),
+            Value::Array(messages) if messages.len() > max_batch => {
+                let first = messages.into_iter().find_map(|message| Request::read(message).ok()?.id);
+                Err(MessageError::BatchTooLarge { id: first.unwrap_or_default() })
+            }
             Value::Array(messages) => Ok(Self::Batch(messages.into_iter().map(Request::read).collect())),
             message => Ok(Self::Single(Request::read(message))),
         }
@@ -179,7 +184,8 @@ mod tests {
     fn what_is_no_json_or_no_batch_is_refused_as_a_whole() {
         assert_eq!(Incoming::parse(b"{", 2).unwrap_err(), MessageError::Parse);
         assert_eq!(Incoming::parse(b"[]", 2).unwrap_err(), MessageError::EmptyBatch);
-        assert_eq!(Incoming::parse(b"[1,2,3]", 2).unwrap_err(), MessageError::BatchTooLarge);
+        let batch = br#"[1,{"jsonrpc":"2.0","id":4,"method":"m"},3]"#;
+        assert_eq!(Incoming::parse(batch, 2).unwrap_err(), MessageError::BatchTooLarge { id: Value::from(4) });
         assert!(matches!(Incoming::parse(b"[1,2]", 2), Ok(Incoming::Batch(messages)) if messages.len() == 2));
     }
 }

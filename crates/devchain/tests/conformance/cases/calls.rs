@@ -1,0 +1,91 @@
+//! Calls and estimates.
+
+use alloy_primitives::{Address, Bytes, U256};
+use serde_json::{Value, json};
+
+use crate::case::Case;
+use crate::contracts::{LOGGER, LOOPER, REVERTER, revert_reason};
+use crate::node::Failure;
+use crate::stage::{BALANCE, Stage, show};
+
+pub(crate) fn cases() -> Vec<Case> {
+    vec![
+        Case::new("call that returns", returns, "0x1234"),
+        Case::new("call of an account without code", no_code, "0x"),
+        Case::new("call that reverts with a reason", |stage| reverts(stage, "eth_call", revert_reason("no luck")), "3: execution reverted: no luck; data same"),
+        Case::new("call that reverts with data that is no reason", |stage| reverts(stage, "eth_call", Bytes::from_static(&[0x12, 0x34, 0x56, 0x78])), "3: execution reverted; data same"),
+        Case::new("call that reverts with nothing", |stage| reverts(stage, "eth_call", Bytes::new()), "3: execution reverted; data same"),
+        Case::new("call that runs out of gas", out_of_gas, "-32000: out of gas"),
+        Case::new("call at a block that is not there yet", future, "-32000: header not found"),
+        Case::new("estimate of a transfer", estimate, "0x5208"),
+        Case::new("estimate of a contract", |stage| contract_estimate(stage), "enough and no more"),
+        Case::new("estimate of what reverts with a reason", |stage| reverts(stage, "eth_estimateGas", revert_reason("no luck")), "3: execution reverted: no luck; data same"),
+        Case::new("estimate of more value than there is", no_funds, "-32000: insufficient funds for transfer"),
+    ]
+}
+
+fn call(stage: &Stage<'_>, method: &str, to: Address, data: &Bytes) -> Result<Value, Failure> {
+    stage.call(method, json!([{ "from": stage.account.address, "to": to, "input": data }, "latest"]))
+}
+
+fn returns(stage: &Stage<'_>) -> String {
+    let contract = stage.contract(&LOGGER);
+    show(&call(stage, "eth_call", contract, &Bytes::from_static(&[0x12, 0x34])))
+}
+
+fn no_code(stage: &Stage<'_>) -> String {
+    show(&call(stage, "eth_call", stage.poor.address, &Bytes::from_static(&[0x12, 0x34])))
+}
+
+fn reverts(stage: &Stage<'_>, method: &str, with: Bytes) -> String {
+    let contract = stage.contract(&REVERTER);
+    match call(stage, method, contract, &with) {
+        Ok(value) => show(&Ok(value)),
+        Err(error) => {
+            let data = match &error.data {
+                Some(Value::String(data)) if *data == with.to_string() => "same".to_owned(),
+                Some(data) => data.to_string().replace(&with.to_string(), "DATA"),
+                None => "none".to_owned(),
+            };
+            format!("{}; data {data}", show(&Err(error)))
+        }
+    }
+}
+
+fn out_of_gas(stage: &Stage<'_>) -> String {
+    let contract = stage.contract(&LOOPER);
+    stage.show("eth_call", json!([{ "to": contract, "gas": "0x186a0" }, "latest"]))
+}
+
+fn future(stage: &Stage<'_>) -> String {
+    let shown = stage.show("eth_call", json!([{ "to": stage.poor.address }, "0xffffff"]));
+    shown.replace(&stage.head().to_string(), "HEAD")
+}
+
+fn estimate(stage: &Stage<'_>) -> String {
+    stage.show("eth_estimateGas", json!([{ "from": stage.account.address, "to": stage.poor.address, "value": "0x1" }]))
+}
+
+/// The estimate must suffice, and not be far from what is used. It need not be the same on every node.
+fn contract_estimate(stage: &Stage<'_>) -> String {
+    let contract = stage.contract(&LOGGER);
+    let estimate = crate::stage::number(&call(stage, "eth_estimateGas", contract, &Bytes::from_static(&[1])).unwrap());
+    let hash = stage.sent(&stage.signed(alloy_consensus::TxEip1559 {
+        to: contract.into(),
+        value: U256::ZERO,
+        gas_limit: estimate,
+        input: Bytes::from_static(&[1]),
+        ..stage.payment(1)
+    }));
+    stage.mine();
+    let receipt = stage.receipt(hash);
+    let used = crate::stage::number(&receipt["gasUsed"]);
+    let close = estimate <= used + used / 10;
+    if receipt["status"] == "0x1" && close { "enough and no more".to_owned() } else { format!("{estimate}: {receipt}") }
+}
+
+fn no_funds(stage: &Stage<'_>) -> String {
+    let value = U256::from(BALANCE) + U256::ONE;
+    let request = json!([{ "from": stage.account.address, "to": stage.poor.address, "value": value }]);
+    stage.show("eth_estimateGas", request)
+}

@@ -1,0 +1,79 @@
+//! What the chain says about fees.
+
+use serde_json::{Value, json};
+
+use crate::case::Case;
+use crate::stage::{Stage, number};
+
+pub(crate) fn cases() -> Vec<Case> {
+    vec![
+        Case::new("fee history of two blocks", history, "base fees 3, ratios 2, rewards 2 of 2, oldest is right true"),
+        Case::new("fee history without percentiles", no_percentiles, "no reward"),
+        Case::new("reward of a block with one transaction", reward, "0x77359400 0x77359400"),
+        Case::new("fee history of no blocks", no_blocks, "oldest 0x0"),
+        Case::new("fee history beyond the head", beyond, "-32000: request beyond head block: requested 16777215, head HEAD"),
+        Case::new("percentiles that fall", |stage| falling(stage, json!([50.0, 20.0])), "-32000: invalid reward percentile: #0:50.000000 >= #1:20.000000"),
+        Case::new("percentile above 100", |stage| falling(stage, json!([101.0])), "-32000: invalid reward percentile: 101.000000"),
+        Case::new("last base fee is the next block's", next_base_fee, "true"),
+        Case::new("gas price is a quantity", |stage| (number(&stage.ok("eth_gasPrice", json!([]))) > 0).to_string(), "true"),
+        Case::new("tip is a quantity", |stage| (number(&stage.ok("eth_maxPriorityFeePerGas", json!([]))) > 0).to_string(), "true"),
+    ]
+}
+
+fn length(value: &Value) -> usize {
+    value.as_array().map_or(0, Vec::len)
+}
+
+fn history(stage: &Stage<'_>) -> String {
+    stage.mine();
+    stage.mine();
+    let history = stage.ok("eth_feeHistory", json!(["0x2", "latest", [25.0, 75.0]]));
+    format!(
+        "base fees {}, ratios {}, rewards {} of {}, oldest is right {}",
+        length(&history["baseFeePerGas"]),
+        length(&history["gasUsedRatio"]),
+        length(&history["reward"]),
+        length(&history["reward"][0]),
+        number(&history["oldestBlock"]) == stage.head() - 1
+    )
+}
+
+fn no_percentiles(stage: &Stage<'_>) -> String {
+    let history = stage.ok("eth_feeHistory", json!(["0x1", "latest", []]));
+    let reward = history.get("reward");
+    if reward.is_none_or(Value::is_null) { "no reward".to_owned() } else { format!("reward {}", history["reward"]) }
+}
+
+fn reward(stage: &Stage<'_>) -> String {
+    // First whatever waits of other cases, so that the next block has one transaction.
+    stage.mine();
+    stage.sent(&stage.signed(stage.payment(0)));
+    stage.mine();
+    let history = stage.ok("eth_feeHistory", json!(["0x1", "latest", [0.0, 100.0]]));
+    let rewards = history["reward"][0].as_array().unwrap();
+    rewards.iter().map(|reward| reward.as_str().unwrap()).collect::<Vec<_>>().join(" ")
+}
+
+fn no_blocks(stage: &Stage<'_>) -> String {
+    match stage.call("eth_feeHistory", json!(["0x0", "latest", []])) {
+        Ok(history) => format!("oldest {}", history["oldestBlock"].as_str().unwrap()),
+        error => crate::stage::show(&error),
+    }
+}
+
+fn beyond(stage: &Stage<'_>) -> String {
+    let head = stage.head().to_string();
+    stage.show("eth_feeHistory", json!(["0x1", "0xffffff", []])).replace(&format!("head {head}"), "head HEAD")
+}
+
+fn falling(stage: &Stage<'_>, percentiles: Value) -> String {
+    stage.show("eth_feeHistory", json!(["0x1", "latest", percentiles]))
+}
+
+fn next_base_fee(stage: &Stage<'_>) -> String {
+    stage.mine();
+    let history = stage.ok("eth_feeHistory", json!(["0x1", "latest", []]));
+    stage.mine();
+    let block = stage.ok("eth_getBlockByNumber", json!(["latest", false]));
+    (history["baseFeePerGas"][1] == block["baseFeePerGas"]).to_string()
+}

@@ -1,0 +1,90 @@
+//! JSON-RPC itself: what is no call, what is no method, what are no arguments.
+
+use alloy_primitives::Address;
+use serde_json::{Value, json};
+
+use crate::case::Case;
+use crate::stage::{Stage, show};
+
+pub(crate) fn cases() -> Vec<Case> {
+    vec![
+        Case::new("chain id", |stage| stage.show("eth_chainId", json!([])), "0x7a69"),
+        Case::new("network id", |stage| stage.show("net_version", json!([])), "31337"),
+        Case::new("not syncing", |stage| stage.show("eth_syncing", json!([])), "false"),
+        Case::new("client version begins with", client_name, "Geth").anvil("anvil").hardhat("HardhatNetwork"),
+        Case::new(
+            "unknown method",
+            |stage| stage.show("eth_doesNotExist", json!([])),
+            "-32601: the method eth_doesNotExist does not exist/is not available",
+        ),
+        Case::new("text that is no JSON", |stage| posted(stage, "{"), "null -32700: parse error"),
+        Case::new(
+            "call without a method",
+            |stage| posted(stage, r#"{"jsonrpc":"2.0","id":5}"#),
+            "5 -32600: invalid request",
+        ),
+        Case::new("empty batch", |stage| posted(stage, "[]"), "null -32600: empty batch"),
+        Case::new("batch of a good and a bad call", batch, "7 0x7a69; 8 error -32601"),
+        Case::new("batch of notifications only", notifications, "nothing"),
+        Case::new(
+            "missing argument",
+            |stage| stage.show("eth_getTransactionByHash", json!([])),
+            "-32602: missing value for required argument 0",
+        ),
+        Case::new(
+            "missing block of a count",
+            |stage| stage.show("eth_getTransactionCount", json!([Address::ZERO])),
+            "-32602: missing value for required argument 1",
+        ),
+        Case::new(
+            "too many arguments",
+            |stage| stage.show("eth_chainId", json!([1])),
+            "-32602: too many arguments, want at most 0",
+        ),
+        Case::new("address that is too short", short_address, "-32602: invalid argument 0"),
+        Case::new("block that is no block", bad_block, "-32602: invalid argument 1"),
+    ]
+}
+
+fn client_name(stage: &Stage<'_>) -> String {
+    show(&stage.call("web3_clientVersion", json!([]))).split('/').next().unwrap().to_owned()
+}
+
+/// The id and the outcome of one answer to a text.
+fn posted(stage: &Stage<'_>, text: &str) -> String {
+    let answer = stage.post(text);
+    let answer: Value = serde_json::from_str(&answer).unwrap_or_else(|_| panic!("no JSON: {answer}"));
+    let error = &answer["error"];
+    format!("{} {}: {}", answer["id"], error["code"], error["message"].as_str().unwrap_or_default())
+}
+
+fn batch(stage: &Stage<'_>) -> String {
+    let calls = json!([
+        { "jsonrpc": "2.0", "id": 7, "method": "eth_chainId", "params": [] },
+        { "jsonrpc": "2.0", "id": 8, "method": "eth_doesNotExist", "params": [] },
+    ]);
+    let answers: Value = serde_json::from_str(&stage.post(&calls.to_string())).unwrap();
+    let shown = answers.as_array().unwrap().iter().map(|answer| match answer.get("error") {
+        None => format!("{} {}", answer["id"], answer["result"].as_str().unwrap_or_default()),
+        Some(error) => format!("{} error {}", answer["id"], error["code"]),
+    });
+    shown.collect::<Vec<_>>().join("; ")
+}
+
+fn notifications(stage: &Stage<'_>) -> String {
+    let answer = stage.post(r#"[{"jsonrpc":"2.0","method":"eth_chainId","params":[]}]"#);
+    if answer.is_empty() { "nothing".to_owned() } else { answer }
+}
+
+fn short_address(stage: &Stage<'_>) -> String {
+    beginning(&stage.show("eth_getBalance", json!(["0x12", "latest"])))
+}
+
+fn bad_block(stage: &Stage<'_>) -> String {
+    beginning(&stage.show("eth_getBalance", json!([Address::ZERO, "sometime"])))
+}
+
+/// The code and the first words: what follows is how a language's JSON library puts it.
+fn beginning(text: &str) -> String {
+    text.splitn(3, ": ").take(2).collect::<Vec<_>>().join(": ")
+}

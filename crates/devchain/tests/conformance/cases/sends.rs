@@ -1,0 +1,176 @@
+//! What the pool takes and what it refuses.
+
+use alloy_consensus::{TxEip1559, TxLegacy};
+use alloy_primitives::{Bytes, TxKind, U256};
+use gapless_devchain::DEV_CHAIN_ID;
+use serde_json::json;
+
+use crate::case::Case;
+use crate::stage::{BALANCE, FEE_CAP, GWEI, Stage, TIP, accepted};
+
+const BLOCK_GAS_LIMIT: u64 = 30_000_000;
+/// One byte more than code that makes a contract may have (EIP-3860).
+const INIT_CODE_TOO_LONG: usize = 2 * 24_576 + 1;
+
+pub(crate) fn cases() -> Vec<Case> {
+    vec![
+        Case::new("send: nonce below the account's", too_low, "-32000: nonce too low: next nonce 1, tx nonce 0"),
+        Case::new("send: the same bytes again", twice, "-32000: already known"),
+        Case::new("send: the same bytes again, after they were mined", twice_mined, "-32000: nonce too low: next nonce 1, tx nonce 0"),
+        Case::new("send: a nonce gap waits until it is closed", gap, "latest 0x0, pending 0x0; then latest 0x2"),
+        Case::new("replace: 9 % more", |stage| replace(stage, 109, 109), "-32000: replacement transaction underpriced"),
+        Case::new("replace: 10 % more of both", |stage| replace(stage, 110, 110), "accepted"),
+        Case::new("replace: 10 % more of the cap only", |stage| replace(stage, 110, 100), "-32000: replacement transaction underpriced"),
+        Case::new("replace: 10 % more of the tip only", |stage| replace(stage, 100, 110), "-32000: replacement transaction underpriced"),
+        Case::new("replace: the replaced one is gone", replaced_is_gone, "old null, new mined 0x1"),
+        Case::new("send: gas below the intrinsic cost", no_gas, "-32000: intrinsic gas too low: gas 20999, minimum needed 21000"),
+        Case::new("send: calldata below the floor cost", floor, "-32000: insufficient gas for floor data gas cost: gas 37000, minimum needed 61000"),
+        Case::new("send: more gas than a block has", too_much_gas, "-32000: exceeds block gas limit"),
+        Case::new("send: more value than there is", no_funds, "-32000: insufficient funds for gas * price + value: balance 100000000000000000000, tx cost 100002100000000000000, overshot 2100000000000000"),
+        Case::new("send: the second of two that together cost too much", no_funds_for_two, "-32000: insufficient funds for gas * price + value: balance 100000000000000000000, queued cost 60002100000000000000, tx cost 60002100000000000000, overshot 20004200000000000000"),
+        Case::new("send: tip above the cap", tip_above_cap, "-32000: max priority fee per gas higher than max fee per gas"),
+        Case::new("send: no tip at all", no_tip, "-32000: transaction underpriced: gas tip cap 0, minimum needed 1"),
+        Case::new("send: cap below the base fee", below_base_fee, "accepted, pending 0x1, mined null"),
+        Case::new("send: another chain's id", other_chain, "-32000: invalid sender: invalid chain id for signer: have 1 want 31337"),
+        Case::new("send: no replay protection", unprotected, "-32000: only replay-protected (EIP-155) transactions allowed over RPC"),
+        Case::new("send: no bytes", |stage| accepted(&stage.send(&Bytes::new())), "-32000: typed transaction too short"),
+        Case::new("send: a type that nobody knows", |stage| accepted(&stage.send(&Bytes::from_static(&[0x7e, 1, 2]))), "-32000: transaction type not supported"),
+        Case::new("send: init code that is too long", long_init_code, "-32000: max initcode size exceeded: code size 49153, limit 49152"),
+        Case::new("send: bytes behind the transaction", trailing, "-32000"),
+    ]
+}
+
+fn too_low(stage: &Stage<'_>) -> String {
+    stage.sent(&stage.signed(stage.payment(0)));
+    stage.mine();
+    stage.try_send(TxEip1559 { value: U256::from(2), ..stage.payment(0) })
+}
+
+fn twice(stage: &Stage<'_>) -> String {
+    stage.sent(&stage.signed(stage.payment(0)));
+    stage.try_send(stage.payment(0))
+}
+
+fn twice_mined(stage: &Stage<'_>) -> String {
+    stage.sent(&stage.signed(stage.payment(0)));
+    stage.mine();
+    stage.try_send(stage.payment(0))
+}
+
+fn gap(stage: &Stage<'_>) -> String {
+    let account = stage.account.address;
+    stage.sent(&stage.signed(stage.payment(1)));
+    stage.mine();
+    let before = format!("latest {}, pending {}", stage.count(account, "latest"), stage.count(account, "pending"));
+    stage.sent(&stage.signed(stage.payment(0)));
+    stage.mine();
+    format!("{before}; then latest {}", stage.count(account, "latest"))
+}
+
+/// The fees of the second in percent of the first's.
+fn replace(stage: &Stage<'_>, cap: u128, tip: u128) -> String {
+    stage.sent(&stage.signed(stage.payment(0)));
+    stage.try_send(TxEip1559 {
+        max_fee_per_gas: FEE_CAP * cap / 100,
+        max_priority_fee_per_gas: TIP * tip / 100,
+        ..stage.payment(0)
+    })
+}
+
+fn replaced_is_gone(stage: &Stage<'_>) -> String {
+    let old = stage.sent(&stage.signed(stage.payment(0)));
+    let better = TxEip1559 { max_fee_per_gas: FEE_CAP * 2, max_priority_fee_per_gas: TIP * 2, ..stage.payment(0) };
+    let new = stage.sent(&stage.signed(better));
+    let old = stage.show("eth_getTransactionByHash", json!([old]));
+    stage.mine();
+    format!("old {old}, new mined {}", stage.receipt(new)["status"].as_str().unwrap_or_default())
+}
+
+fn no_gas(stage: &Stage<'_>) -> String {
+    stage.try_send(TxEip1559 { gas_limit: 20_999, ..stage.payment(0) })
+}
+
+/// A thousand bytes that are not zero: 16 gas each to execute, 40 as a floor (EIP-7623).
+fn floor(stage: &Stage<'_>) -> String {
+    stage.try_send(TxEip1559 { gas_limit: 37_000, input: vec![1; 1_000].into(), ..stage.payment(0) })
+}
+
+fn too_much_gas(stage: &Stage<'_>) -> String {
+    stage.try_send(TxEip1559 { gas_limit: BLOCK_GAS_LIMIT + 1, max_fee_per_gas: 3 * GWEI, ..stage.payment(0) })
+}
+
+fn no_funds(stage: &Stage<'_>) -> String {
+    stage.try_send(TxEip1559 { value: U256::from(BALANCE), ..stage.payment(0) })
+}
+
+fn no_funds_for_two(stage: &Stage<'_>) -> String {
+    let value = U256::from(BALANCE / 10 * 6);
+    stage.sent(&stage.signed(TxEip1559 { value, ..stage.payment(0) }));
+    stage.try_send(TxEip1559 { value, ..stage.payment(1) })
+}
+
+fn tip_above_cap(stage: &Stage<'_>) -> String {
+    stage.try_send(TxEip1559 { max_fee_per_gas: GWEI, max_priority_fee_per_gas: 2 * GWEI, ..stage.payment(0) })
+}
+
+fn no_tip(stage: &Stage<'_>) -> String {
+    stage.try_send(TxEip1559 { max_priority_fee_per_gas: 0, ..stage.payment(0) })
+}
+
+fn below_base_fee(stage: &Stage<'_>) -> String {
+    stage.ok("hardhat_setNextBlockBaseFeePerGas", json!(["0x3b9aca00"]));
+    let cheap = TxEip1559 { max_fee_per_gas: 1_000, max_priority_fee_per_gas: 1_000, ..stage.payment(0) };
+    let raw = stage.signed(cheap);
+    let sent = stage.send(&raw);
+    if sent.is_err() {
+        stage.mine();
+        return accepted(&sent);
+    }
+    let pending = stage.count(stage.account.address, "pending");
+    stage.mine();
+    format!("accepted, pending {pending}, mined {}", stage.receipt(alloy_primitives::keccak256(&raw)))
+}
+
+fn other_chain(stage: &Stage<'_>) -> String {
+    stage.try_send(TxEip1559 { chain_id: 1, ..stage.payment(0) })
+}
+
+fn unprotected(stage: &Stage<'_>) -> String {
+    let tx = TxLegacy {
+        chain_id: None,
+        nonce: 0,
+        gas_price: FEE_CAP,
+        gas_limit: 21_000,
+        to: TxKind::Call(stage.poor.address),
+        value: U256::ONE,
+        input: Bytes::new(),
+    };
+    accepted(&stage.send(&stage.account.sign(tx).unwrap()))
+}
+
+fn long_init_code(stage: &Stage<'_>) -> String {
+    stage.try_send(TxEip1559 {
+        to: TxKind::Create,
+        gas_limit: 10_000_000,
+        input: vec![0; INIT_CODE_TOO_LONG].into(),
+        value: U256::ZERO,
+        ..stage.payment(0)
+    })
+}
+
+/// Only the code: the text is a library's.
+fn trailing(stage: &Stage<'_>) -> String {
+    let tx = TxLegacy {
+        chain_id: Some(DEV_CHAIN_ID),
+        gas_price: FEE_CAP,
+        gas_limit: 21_000,
+        to: TxKind::Call(stage.poor.address),
+        ..TxLegacy::default()
+    };
+    let mut raw = stage.account.sign(tx).unwrap().to_vec();
+    raw.push(0);
+    match stage.send(&raw.into()) {
+        Ok(_) => "accepted".to_owned(),
+        Err(error) => error.code.to_string(),
+    }
+}

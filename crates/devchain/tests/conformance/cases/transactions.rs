@@ -1,0 +1,174 @@
+//! Transactions of every type, from the pool to their receipts.
+
+use alloy_consensus::{TxEip1559, TxEip2930, TxEip7702, TxLegacy};
+use alloy_eips::eip2930::{AccessList, AccessListItem};
+use alloy_eips::eip7702::Authorization;
+use alloy_primitives::{Address, B256, Bytes, TxKind, U256};
+use gapless_devchain::DEV_CHAIN_ID;
+use serde_json::{Value, json};
+
+use crate::case::Case;
+use crate::stage::{FEE_CAP, Stage, TIP, number};
+
+pub(crate) fn cases() -> Vec<Case> {
+    vec![
+        Case::new("receipt of a legacy transfer", legacy, "type 0x0, status 0x1, gas 0x5208, contract null"),
+        Case::new("receipt of a transfer with an access list", access_list, "type 0x1, status 0x1, gas 0x6a40, contract null"),
+        Case::new("receipt of an EIP-1559 transfer", dynamic_fee, "type 0x2, status 0x1, gas 0x5208, contract null"),
+        Case::new("price paid is base fee and tip", price, "true"),
+        Case::new("delegation (EIP-7702)", delegation, "type 0x4, status 0x1; code 0xef0100 and the delegate; authority's count 0x1"),
+        Case::new("authorization with a wrong nonce", bad_authorization, "status 0x1, code 0x, authority's count 0x0"),
+        Case::new("receipt of a pending transaction", pending_receipt, "null"),
+        Case::new("receipt of a transaction that nobody sent", |stage| stage.show("eth_getTransactionReceipt", json!([B256::repeat_byte(0xab)])), "null"),
+        Case::new("transaction that nobody sent", |stage| stage.show("eth_getTransactionByHash", json!([B256::repeat_byte(0xab)])), "null"),
+        Case::new("pending transaction", pending_transaction, "block null, index null, gasPrice 0x174876e800"),
+        Case::new("mined transaction", mined_transaction, "block same, index 0x0, gasPrice paid"),
+        Case::new("counts with one pending", counts, "latest 0x0, pending 0x1"),
+        Case::new("count at an earlier block", earlier_count, "0x1 by number, 0x1 by hash, 0x2 now"),
+        Case::new("count at a block that is not there yet", future_count, "-32000: header not found"),
+        Case::new("count at a hash that nobody knows", unknown_hash_count, "-32000: header for hash not found"),
+    ]
+}
+
+fn summary(receipt: &Value) -> String {
+    let field = |name: &str| receipt[name].as_str().unwrap_or("null").to_owned();
+    let [ty, status, gas, contract] = ["type", "status", "gasUsed", "contractAddress"].map(field);
+    format!("type {ty}, status {status}, gas {gas}, contract {contract}")
+}
+
+fn legacy_tx(stage: &Stage<'_>) -> TxLegacy {
+    TxLegacy {
+        chain_id: Some(DEV_CHAIN_ID),
+        nonce: 0,
+        gas_price: FEE_CAP,
+        gas_limit: 21_000,
+        to: TxKind::Call(stage.poor.address),
+        value: U256::ONE,
+        input: Bytes::new(),
+    }
+}
+
+fn mined(stage: &Stage<'_>, raw: &Bytes) -> Value {
+    let hash = stage.sent(raw);
+    stage.mine();
+    stage.receipt(hash)
+}
+
+fn legacy(stage: &Stage<'_>) -> String {
+    summary(&mined(stage, &stage.account.sign(legacy_tx(stage)).unwrap()))
+}
+
+/// 21,000, 2,400 for the address and 1,900 for each of two keys.
+fn access_list(stage: &Stage<'_>) -> String {
+    let item = AccessListItem { address: Address::repeat_byte(1), storage_keys: vec![B256::ZERO, B256::repeat_byte(1)] };
+    let tx = TxEip2930 {
+        chain_id: DEV_CHAIN_ID,
+        nonce: 0,
+        gas_price: FEE_CAP,
+        gas_limit: 40_000,
+        to: TxKind::Call(stage.poor.address),
+        value: U256::ONE,
+        access_list: AccessList(vec![item]),
+        input: Bytes::new(),
+    };
+    summary(&mined(stage, &stage.account.sign(tx).unwrap()))
+}
+
+fn dynamic_fee(stage: &Stage<'_>) -> String {
+    summary(&mined(stage, &stage.signed(stage.payment(0))))
+}
+
+fn price(stage: &Stage<'_>) -> String {
+    let receipt = mined(stage, &stage.signed(stage.payment(0)));
+    let block = stage.ok("eth_getBlockByHash", json!([receipt["blockHash"], false]));
+    let paid = u128::from(number(&receipt["effectiveGasPrice"]));
+    (paid == u128::from(number(&block["baseFeePerGas"])) + TIP).to_string()
+}
+
+fn delegate_tx(stage: &Stage<'_>, authority_nonce: u64) -> Bytes {
+    let delegate = Authorization {
+        chain_id: U256::from(DEV_CHAIN_ID),
+        address: Address::repeat_byte(0xde),
+        nonce: authority_nonce,
+    };
+    let tx = TxEip7702 {
+        chain_id: DEV_CHAIN_ID,
+        nonce: 0,
+        gas_limit: 100_000,
+        max_fee_per_gas: FEE_CAP,
+        max_priority_fee_per_gas: TIP,
+        to: Address::repeat_byte(0xee),
+        value: U256::ZERO,
+        access_list: AccessList::default(),
+        authorization_list: vec![stage.poor.authorize(delegate).unwrap()],
+        input: Bytes::new(),
+    };
+    stage.account.sign(tx).unwrap()
+}
+
+fn delegation(stage: &Stage<'_>) -> String {
+    let receipt = mined(stage, &delegate_tx(stage, 0));
+    let code = stage.show("eth_getCode", json!([stage.poor.address, "latest"]));
+    let code = code.replace(&"de".repeat(20), " and the delegate");
+    let [ty, status] = ["type", "status"].map(|name| receipt[name].as_str().unwrap_or("null"));
+    let count = stage.count(stage.poor.address, "latest");
+    format!("type {ty}, status {status}; code {code}; authority's count {count}")
+}
+
+fn bad_authorization(stage: &Stage<'_>) -> String {
+    let receipt = mined(stage, &delegate_tx(stage, 5));
+    let code = stage.show("eth_getCode", json!([stage.poor.address, "latest"]));
+    let count = stage.count(stage.poor.address, "latest");
+    format!("status {}, code {code}, authority's count {count}", receipt["status"].as_str().unwrap())
+}
+
+fn pending_receipt(stage: &Stage<'_>) -> String {
+    let hash = stage.sent(&stage.signed(stage.payment(0)));
+    stage.receipt(hash).to_string()
+}
+
+fn pending_transaction(stage: &Stage<'_>) -> String {
+    let hash = stage.sent(&stage.signed(stage.payment(0)));
+    let tx = stage.ok("eth_getTransactionByHash", json!([hash]));
+    let price = tx["gasPrice"].as_str().unwrap_or("null");
+    format!("block {}, index {}, gasPrice {price}", tx["blockHash"], tx["transactionIndex"])
+}
+
+fn mined_transaction(stage: &Stage<'_>) -> String {
+    let hash = stage.sent(&stage.signed(stage.payment(0)));
+    stage.mine();
+    let tx = stage.ok("eth_getTransactionByHash", json!([hash]));
+    let receipt = stage.receipt(hash);
+    let block = if tx["blockHash"] == receipt["blockHash"] { "same" } else { "other" };
+    let price = if tx["gasPrice"] == receipt["effectiveGasPrice"] { "paid" } else { "other" };
+    let index = if tx["transactionIndex"] == receipt["transactionIndex"] { "0x0" } else { "other" };
+    format!("block {block}, index {index}, gasPrice {price}")
+}
+
+fn counts(stage: &Stage<'_>) -> String {
+    stage.sent(&stage.signed(stage.payment(0)));
+    let account = stage.account.address;
+    format!("latest {}, pending {}", stage.count(account, "latest"), stage.count(account, "pending"))
+}
+
+fn earlier_count(stage: &Stage<'_>) -> String {
+    let receipt = mined(stage, &stage.signed(stage.payment(0)));
+    mined(stage, &stage.signed(TxEip1559 { value: U256::from(2), ..stage.payment(1) }));
+    let account = stage.account.address;
+    let by_hash = json!([account, { "blockHash": receipt["blockHash"] }]);
+    format!(
+        "{} by number, {} by hash, {} now",
+        stage.count(account, receipt["blockNumber"].as_str().unwrap()),
+        stage.show("eth_getTransactionCount", by_hash),
+        stage.count(account, "latest")
+    )
+}
+
+fn future_count(stage: &Stage<'_>) -> String {
+    stage.count(stage.account.address, "0xffffff").replace(&stage.head().to_string(), "HEAD")
+}
+
+fn unknown_hash_count(stage: &Stage<'_>) -> String {
+    let at = json!({ "blockHash": B256::repeat_byte(0xab) });
+    stage.show("eth_getTransactionCount", json!([stage.account.address, at]))
+}

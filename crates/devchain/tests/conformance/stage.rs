@@ -1,0 +1,140 @@
+//! What a case plays on: a node, and accounts that no other case uses.
+
+use alloy_consensus::TxEip1559;
+use alloy_eips::eip2930::AccessList;
+use alloy_primitives::{Address, B256, Bytes, TxKind, U256, keccak256};
+use gapless_devchain::{DEV_CHAIN_ID, DevAccount};
+use serde_json::{Value, json};
+
+use crate::node::{Failure, Node, Socket};
+
+pub(crate) const GWEI: u128 = 1_000_000_000;
+/// Enough for every case, and so little that a count of its digits is easy: 100 ether.
+pub(crate) const BALANCE: u128 = 100_000_000_000 * GWEI;
+pub(crate) const FEE_CAP: u128 = 100 * GWEI;
+pub(crate) const TIP: u128 = 2 * GWEI;
+
+pub(crate) struct Stage<'a> {
+    node: &'a Node,
+    /// With money.
+    pub(crate) account: DevAccount,
+    /// Without.
+    pub(crate) poor: DevAccount,
+}
+
+impl<'a> Stage<'a> {
+    pub(crate) fn new(node: &'a Node, name: &str) -> Self {
+        let account = |role: &str| DevAccount::from_key(keccak256(format!("{name} {role}"))).unwrap();
+        let stage = Self { node, account: account("rich"), poor: account("poor") };
+        stage.ok("hardhat_setBalance", json!([stage.account.address, U256::from(BALANCE)]));
+        stage
+    }
+
+    pub(crate) fn call(&self, method: &str, params: Value) -> Result<Value, Failure> {
+        self.node.call(method, params)
+    }
+
+    /// A call that must have a result.
+    pub(crate) fn ok(&self, method: &str, params: Value) -> Value {
+        let described = format!("{method} {params}");
+        self.call(method, params).unwrap_or_else(|error| panic!("{described}: {error:?}"))
+    }
+
+    /// What a call gives, as the table shows it.
+    pub(crate) fn show(&self, method: &str, params: Value) -> String {
+        show(&self.call(method, params))
+    }
+
+    pub(crate) fn post(&self, body: &str) -> String {
+        self.node.post(body)
+    }
+
+    pub(crate) fn socket(&self) -> Socket {
+        self.node.socket()
+    }
+
+    pub(crate) fn mine(&self) {
+        self.ok("evm_mine", json!([]));
+    }
+
+    pub(crate) fn send(&self, raw: &Bytes) -> Result<Value, Failure> {
+        self.call("eth_sendRawTransaction", json!([raw]))
+    }
+
+    /// Sends what must be accepted.
+    pub(crate) fn sent(&self, raw: &Bytes) -> B256 {
+        let hash: B256 = serde_json::from_value(self.ok("eth_sendRawTransaction", json!([raw]))).unwrap();
+        assert_eq!(hash, keccak256(raw));
+        hash
+    }
+
+    /// A payment of one wei to nobody, which cases change to their needs.
+    pub(crate) fn payment(&self, nonce: u64) -> TxEip1559 {
+        TxEip1559 {
+            chain_id: DEV_CHAIN_ID,
+            nonce,
+            gas_limit: 21_000,
+            max_fee_per_gas: FEE_CAP,
+            max_priority_fee_per_gas: TIP,
+            to: TxKind::Call(Address::repeat_byte(0xee)),
+            value: U256::ONE,
+            access_list: AccessList::default(),
+            input: Bytes::new(),
+        }
+    }
+
+    pub(crate) fn signed(&self, tx: TxEip1559) -> Bytes {
+        self.account.sign(tx).unwrap()
+    }
+
+    /// Signs, sends and shows what came of it; an accepted one shows as `accepted`.
+    pub(crate) fn try_send(&self, tx: TxEip1559) -> String {
+        accepted(&self.send(&self.signed(tx)))
+    }
+
+    /// A contract with this code, made by the account's first transaction.
+    pub(crate) fn contract(&self, code: &[u8]) -> Address {
+        let made = self.account.address.create(0);
+        let init = crate::contracts::deploy(code);
+        self.sent(&self.signed(TxEip1559 {
+            to: TxKind::Create,
+            value: U256::ZERO,
+            gas_limit: 200_000,
+            input: init,
+            ..self.payment(0)
+        }));
+        self.mine();
+        made
+    }
+
+    pub(crate) fn receipt(&self, hash: B256) -> Value {
+        self.ok("eth_getTransactionReceipt", json!([hash]))
+    }
+
+    pub(crate) fn count(&self, account: Address, at: &str) -> String {
+        show(&self.call("eth_getTransactionCount", json!([account, at])))
+    }
+
+    pub(crate) fn head(&self) -> u64 {
+        number(&self.ok("eth_blockNumber", json!([])))
+    }
+}
+
+/// A quantity.
+pub(crate) fn number(value: &Value) -> u64 {
+    let text = value.as_str().unwrap_or_else(|| panic!("no quantity: {value}"));
+    u64::from_str_radix(text.strip_prefix("0x").unwrap(), 16).unwrap()
+}
+
+pub(crate) fn show(result: &Result<Value, Failure>) -> String {
+    match result {
+        Ok(Value::String(text)) => text.clone(),
+        Ok(value) => value.to_string(),
+        Err(error) => format!("{}: {}", error.code, error.message),
+    }
+}
+
+/// The same, with any result shown as `accepted`.
+pub(crate) fn accepted(result: &Result<Value, Failure>) -> String {
+    if result.is_ok() { "accepted".to_owned() } else { show(result) }
+}

@@ -1,0 +1,47 @@
+//! The table in the docs.
+
+use std::fs;
+use std::path::Path;
+
+use crate::case::{Case, Target};
+
+const FILE: &str = "../../docs/devchain.md";
+const BEGIN: &str = "<!-- conformance: written by the test, do not edit -->\n";
+const END: &str = "<!-- end of conformance -->\n";
+const WRITE_ENV: &str = "GAPLESS_WRITE_DOCS";
+
+/// Fails if the docs have another table than the cases make, or writes it there.
+pub(crate) fn check(cases: &[Case]) {
+    let mut names: Vec<_> = cases.iter().map(|case| case.name).collect();
+    names.sort_unstable();
+    names.dedup();
+    assert_eq!(names.len(), cases.len(), "two cases have one name, and so the same accounts");
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(FILE);
+    let text = fs::read_to_string(&file).unwrap();
+    let (before, rest) = text.split_once(BEGIN).expect("the docs have no place for the table");
+    let (old, after) = rest.split_once(END).expect("the table in the docs has no end");
+    let new = table(cases);
+    if std::env::var_os(WRITE_ENV).is_some() {
+        fs::write(&file, format!("{before}{BEGIN}{new}{END}{after}")).unwrap();
+    } else {
+        assert_eq!(old, new, "docs/devchain.md is not what the cases say: run this test with {WRITE_ENV}=1");
+    }
+}
+
+fn table(cases: &[Case]) -> String {
+    let mut lines = vec![
+        "| case | geth and the dev chain | anvil | Hardhat |".to_owned(),
+        "| --- | --- | --- | --- |".to_owned(),
+    ];
+    for case in cases {
+        let other = |target| if case.differs(target) { code(case.expected(target)) } else { "same".to_owned() };
+        let geth = code(case.expected(Target::DevChain));
+        lines.push(format!("| {} | {geth} | {} | {} |", case.name, other(Target::Anvil), other(Target::Hardhat)));
+    }
+    lines.iter().map(|line| format!("{line}\n")).collect()
+}
+
+/// Text that stays in its cell.
+fn code(text: &str) -> String {
+    format!("`{}`", text.replace('|', "\\|").replace('`', "'").replace('\n', " "))
+}

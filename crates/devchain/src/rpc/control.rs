@@ -50,11 +50,11 @@ pub(crate) fn control(server: &RpcServer, method: &str, params: Value) -> Result
         }
         "evm_setBlockGasLimit" => {
             let limit: U64 = Args::new(params, 1)?.required()?;
-            server.chain().set_gas_limit(limit.to());
+            server.chain().set_gas_limit(limit.to()).map_err(refused)?;
             answer(&true)
         }
         "anvil_setCoinbase" | "hardhat_setCoinbase" => {
-            server.chain().set_coinbase(Args::new(params, 1)?.required()?);
+            server.chain().set_coinbase(Args::new(params, 1)?.required()?).map_err(refused)?;
             answer(&Value::Null)
         }
         "anvil_reorg" => anvil_reorg(server, params),

@@ -25,7 +25,11 @@ pub(crate) enum Reply {
     /// A fault: the connection breaks.
     Disconnect,
     /// A fault: an answer that is no JSON-RPC.
-    Http { status: u16, retry_after_secs: Option<u32>, body: String },
+    Http {
+        status: u16,
+        retry_after_secs: Option<u32>,
+        body: String,
+    },
 }
 
 /// What a connection can do beside answering.
@@ -60,12 +64,7 @@ fn gather(replies: Vec<Reply>) -> Reply {
     if texts.is_empty() { Reply::Nothing } else { Reply::Text(format!("[{}]", texts.join(","))) }
 }
 
-fn one(
-    server: &RpcServer,
-    endpoint: &Endpoint,
-    request: Result<Request, Invalid>,
-    reach: &mut Reach<'_>,
-) -> Reply {
+fn one(server: &RpcServer, endpoint: &Endpoint, request: Result<Request, Invalid>, reach: &mut Reach<'_>) -> Reply {
     let Request { id, method, params } = match request {
         Ok(request) => request,
         Err(invalid) => return Reply::Text(message::invalid(&invalid)),

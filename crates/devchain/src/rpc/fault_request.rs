@@ -82,7 +82,11 @@ impl FaultRequest {
             faults.lie_about_chain_id(self.chain_id);
         }
         let all_taken = self.rules.into_iter().all(|rule| rule.add_to(faults));
-        if all_taken { Ok(()) } else { Err(invalid("invalid argument 1: the endpoint has as many rules as it may have")) }
+        if all_taken {
+            Ok(())
+        } else {
+            Err(invalid("invalid argument 1: the endpoint has as many rules as it may have"))
+        }
     }
 }
 

@@ -30,9 +30,7 @@ pub(crate) fn read(view: &View, method: &str, params: Value) -> Result<Answer, R
             let hash = Args::new(params, 1)?.required()?;
             answer(&view.receipt(hash).and_then(|mined| shape::receipt(&mined)))
         }
-        "eth_getTransactionCount" => {
-            account(view, params, |view, account, at| view.nonce(account, at).map(U64::from))
-        }
+        "eth_getTransactionCount" => account(view, params, |view, account, at| view.nonce(account, at).map(U64::from)),
         "eth_getBalance" => account(view, params, View::balance),
         "eth_getCode" => account(view, params, View::code),
         "eth_getStorageAt" => storage(view, params),

@@ -95,10 +95,9 @@ impl FilterRequest {
                     "invalid argument 0: cannot specify both BlockHash and FromBlock/ToBlock, choose one or the other",
                 ));
             }
-            (None, from, to) => LogBlocks::Range {
-                from: from.map_or(At::Latest, at_tag),
-                to: to.map_or(At::Latest, at_tag),
-            },
+            (None, from, to) => {
+                LogBlocks::Range { from: from.map_or(At::Latest, at_tag), to: to.map_or(At::Latest, at_tag) }
+            }
         };
         let topics = self.topics.unwrap_or_default();
         if topics.len() > MAX_TOPICS {

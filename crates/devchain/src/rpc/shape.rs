@@ -43,8 +43,7 @@ pub(crate) fn pending_block(block: &Block, full: bool) -> Result<Value, RpcError
         shape.transactions =
             BlockTransactions::Full(block.txs.iter().map(|tx| pooled_transaction(tx)).collect::<Vec<_>>());
     }
-    let mut value =
-        serde_json::to_value(shape).map_err(|error| RpcError::new(SERVER_ERROR_CODE, error.to_string()))?;
+    let mut value = serde_json::to_value(shape).map_err(|error| RpcError::new(SERVER_ERROR_CODE, error.to_string()))?;
     for field in UNKNOWN_WHILE_PENDING {
         value[field] = Value::Null;
     }

@@ -27,7 +27,9 @@ enum Kind {
     NewHeads,
     Logs(LogFilter),
     /// The hash of each, or all of it.
-    PendingTransactions { full: bool },
+    PendingTransactions {
+        full: bool,
+    },
 }
 
 /// The connection was too slow, and events are lost. It is closed, so that its client notices and reads what it missed.
@@ -96,7 +98,9 @@ impl Subscriptions {
                 (Kind::PendingTransactions { full: true }, ChainEvent::Pending(tx)) => {
                     texts.extend(text(id, &shape::pooled_transaction(tx)));
                 }
-                (Kind::PendingTransactions { full: false }, ChainEvent::Pending(tx)) => texts.extend(text(id, &tx.hash)),
+                (Kind::PendingTransactions { full: false }, ChainEvent::Pending(tx)) => {
+                    texts.extend(text(id, &tx.hash))
+                }
                 _ => {}
             }
         }
@@ -104,12 +108,7 @@ impl Subscriptions {
     }
 }
 
-fn logs<'a>(
-    id: &'a str,
-    filter: &'a LogFilter,
-    block: &'a Block,
-    removed: bool,
-) -> impl Iterator<Item = String> + 'a {
+fn logs<'a>(id: &'a str, filter: &'a LogFilter, block: &'a Block, removed: bool) -> impl Iterator<Item = String> + 'a {
     let wanted = block.logs(removed).filter(|entry| filter.wants(&entry.log));
     wanted.filter_map(|entry| text(id, &shape::log(entry)))
 }

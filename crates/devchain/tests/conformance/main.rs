@@ -4,7 +4,12 @@
 //! the case says what, so that the table in `docs/devchain.md` is what was seen and not what somebody remembers:
 //! this test fails when the table and the list differ. `GAPLESS_WRITE_DOCS=1` writes the table anew.
 
-#![expect(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "the helpers of a test fail like the test itself")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "the helpers of a test fail like the test itself"
+)]
 
 mod case;
 mod cases;

@@ -29,10 +29,8 @@ pub(crate) fn check(cases: &[Case]) {
 }
 
 fn table(cases: &[Case]) -> String {
-    let mut lines = vec![
-        "| case | geth and the dev chain | anvil | Hardhat |".to_owned(),
-        "| --- | --- | --- | --- |".to_owned(),
-    ];
+    let mut lines =
+        vec!["| case | geth and the dev chain | anvil | Hardhat |".to_owned(), "| --- | --- | --- | --- |".to_owned()];
     for case in cases {
         let other = |target| if case.differs(target) { code(case.expected(target)) } else { "same".to_owned() };
         let geth = code(case.expected(Target::DevChain));

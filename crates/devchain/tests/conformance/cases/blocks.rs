@@ -8,13 +8,25 @@ use crate::stage::{Stage, number};
 
 pub(crate) fn cases() -> Vec<Case> {
     vec![
-        Case::new("block that is not there yet", |stage| stage.show("eth_getBlockByNumber", json!(["0xffffff", false])), "null"),
-        Case::new("block whose hash nobody knows", |stage| stage.show("eth_getBlockByHash", json!([B256::repeat_byte(0xab), false])), "null"),
+        Case::new(
+            "block that is not there yet",
+            |stage| stage.show("eth_getBlockByNumber", json!(["0xffffff", false])),
+            "null",
+        ),
+        Case::new(
+            "block whose hash nobody knows",
+            |stage| stage.show("eth_getBlockByHash", json!([B256::repeat_byte(0xab), false])),
+            "null",
+        ),
         Case::new("block with hashes, block with transactions", transactions, "hash same, object same"),
         Case::new("pending block", pending, "hash null, number is the next, has the transaction true"),
         Case::new("receipts of a block", receipts, "as many as transactions, each as by hash"),
         Case::new("receipts of a block by its hash", receipts_by_hash, "same"),
-        Case::new("receipts of a block that is not there yet", |stage| stage.show("eth_getBlockReceipts", json!(["0xffffff"])), "null"),
+        Case::new(
+            "receipts of a block that is not there yet",
+            |stage| stage.show("eth_getBlockReceipts", json!(["0xffffff"])),
+            "null",
+        ),
         Case::new("blocks are linked by their parents' hashes", linked, "true"),
         Case::new("timestamp of the next block", timestamp, "true"),
         Case::new("base fee of the next block", base_fee, "0x77359400, then 0x684ee180"),
@@ -60,9 +72,8 @@ fn receipts(stage: &Stage<'_>) -> String {
     if all.len() != hashes.len() || all.len() < 2 {
         return format!("{} receipts of {} transactions", all.len(), hashes.len());
     }
-    let same = hashes.iter().zip(all).all(|(hash, receipt)| {
-        stage.ok("eth_getTransactionReceipt", json!([hash])) == *receipt
-    });
+    let same =
+        hashes.iter().zip(all).all(|(hash, receipt)| stage.ok("eth_getTransactionReceipt", json!([hash])) == *receipt);
     format!("as many as transactions, each {}", if same { "as by hash" } else { "another than by hash" })
 }
 

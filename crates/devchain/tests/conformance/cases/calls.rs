@@ -12,14 +12,30 @@ pub(crate) fn cases() -> Vec<Case> {
     vec![
         Case::new("call that returns", returns, "0x1234"),
         Case::new("call of an account without code", no_code, "0x"),
-        Case::new("call that reverts with a reason", |stage| reverts(stage, "eth_call", revert_reason("no luck")), "3: execution reverted: no luck; data same"),
-        Case::new("call that reverts with data that is no reason", |stage| reverts(stage, "eth_call", Bytes::from_static(&[0x12, 0x34, 0x56, 0x78])), "3: execution reverted; data same"),
-        Case::new("call that reverts with nothing", |stage| reverts(stage, "eth_call", Bytes::new()), "3: execution reverted; data same"),
+        Case::new(
+            "call that reverts with a reason",
+            |stage| reverts(stage, "eth_call", revert_reason("no luck")),
+            "3: execution reverted: no luck; data same",
+        ),
+        Case::new(
+            "call that reverts with data that is no reason",
+            |stage| reverts(stage, "eth_call", Bytes::from_static(&[0x12, 0x34, 0x56, 0x78])),
+            "3: execution reverted; data same",
+        ),
+        Case::new(
+            "call that reverts with nothing",
+            |stage| reverts(stage, "eth_call", Bytes::new()),
+            "3: execution reverted; data same",
+        ),
         Case::new("call that runs out of gas", out_of_gas, "-32000: out of gas"),
         Case::new("call at a block that is not there yet", future, "-32000: header not found"),
         Case::new("estimate of a transfer", estimate, "0x5208"),
         Case::new("estimate of a contract", |stage| contract_estimate(stage), "enough and no more"),
-        Case::new("estimate of what reverts with a reason", |stage| reverts(stage, "eth_estimateGas", revert_reason("no luck")), "3: execution reverted: no luck; data same"),
+        Case::new(
+            "estimate of what reverts with a reason",
+            |stage| reverts(stage, "eth_estimateGas", revert_reason("no luck")),
+            "3: execution reverted: no luck; data same",
+        ),
         Case::new("estimate of more value than there is", no_funds, "-32000: insufficient funds for transfer"),
     ]
 }

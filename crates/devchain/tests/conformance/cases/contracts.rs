@@ -13,17 +13,64 @@ const GAS: u64 = 100_000;
 pub(crate) fn cases() -> Vec<Case> {
     vec![
         Case::new("contract is made", made, "status 0x1, address as computed, to null, code there"),
-        Case::new("transaction that reverts", |stage| failed(stage, &REVERTER), "status 0x0, logs 0, all gas used false, count 0x2"),
-        Case::new("transaction that runs out of gas", |stage| failed(stage, &LOOPER), "status 0x0, logs 0, all gas used true, count 0x2"),
+        Case::new(
+            "transaction that reverts",
+            |stage| failed(stage, &REVERTER),
+            "status 0x0, logs 0, all gas used false, count 0x2",
+        ),
+        Case::new(
+            "transaction that runs out of gas",
+            |stage| failed(stage, &LOOPER),
+            "status 0x0, logs 0, all gas used true, count 0x2",
+        ),
         Case::new("storage", storage, "0x0000000000000000000000000000000000000000000000000000000000000007"),
         Case::new("logs in the receipt", receipt_logs, "1 log, topic 0x2a, data 0xbeef, removed false"),
-        Case::new("logs by address", |stage| logs(stage, |at, contract| json!({ "fromBlock": at, "toBlock": at, "address": contract })), "1"),
-        Case::new("logs by address and topic", |stage| logs(stage, |at, contract| json!({ "fromBlock": at, "toBlock": at, "address": [contract], "topics": [[topic()]] })), "1"),
-        Case::new("logs by another topic", |stage| logs(stage, |at, contract| json!({ "fromBlock": at, "toBlock": at, "address": contract, "topics": [B256::ZERO] })), "0"),
-        Case::new("logs by a topic at a place that they do not have", |stage| logs(stage, |at, contract| json!({ "fromBlock": at, "toBlock": at, "address": contract, "topics": [null, null] })), "0"),
+        Case::new(
+            "logs by address",
+            |stage| logs(stage, |at, contract| json!({ "fromBlock": at, "toBlock": at, "address": contract })),
+            "1",
+        ),
+        Case::new(
+            "logs by address and topic",
+            |stage| {
+                logs(
+                    stage,
+                    |at, contract| json!({ "fromBlock": at, "toBlock": at, "address": [contract], "topics": [[topic()]] }),
+                )
+            },
+            "1",
+        ),
+        Case::new(
+            "logs by another topic",
+            |stage| {
+                logs(
+                    stage,
+                    |at, contract| json!({ "fromBlock": at, "toBlock": at, "address": contract, "topics": [B256::ZERO] }),
+                )
+            },
+            "0",
+        ),
+        Case::new(
+            "logs by a topic at a place that they do not have",
+            |stage| {
+                logs(
+                    stage,
+                    |at, contract| json!({ "fromBlock": at, "toBlock": at, "address": contract, "topics": [null, null] }),
+                )
+            },
+            "0",
+        ),
         Case::new("logs of a block by its hash", logs_by_hash, "1"),
-        Case::new("logs of a range that runs backwards", |stage| logs(stage, |_, _| json!({ "fromBlock": "0x2", "toBlock": "0x1" })), "-32602: invalid block range params"),
-        Case::new("logs by hash and range", hash_and_range, "-32602: invalid argument 0: cannot specify both BlockHash and FromBlock/ToBlock, choose one or the other"),
+        Case::new(
+            "logs of a range that runs backwards",
+            |stage| logs(stage, |_, _| json!({ "fromBlock": "0x2", "toBlock": "0x1" })),
+            "-32602: invalid block range params",
+        ),
+        Case::new(
+            "logs by hash and range",
+            hash_and_range,
+            "-32602: invalid argument 0: cannot specify both BlockHash and FromBlock/ToBlock, choose one or the other",
+        ),
     ]
 }
 
@@ -44,7 +91,8 @@ fn send_to(stage: &Stage<'_>, contract: Address) -> Value {
 }
 
 fn made(stage: &Stage<'_>) -> String {
-    let tx = TxEip1559 { to: TxKind::Create, value: U256::ZERO, gas_limit: GAS, input: deploy(&LOGGER), ..stage.payment(0) };
+    let tx =
+        TxEip1559 { to: TxKind::Create, value: U256::ZERO, gas_limit: GAS, input: deploy(&LOGGER), ..stage.payment(0) };
     let hash = stage.sent(&stage.signed(tx));
     stage.mine();
     let receipt = stage.receipt(hash);

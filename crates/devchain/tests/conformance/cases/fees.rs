@@ -11,12 +11,32 @@ pub(crate) fn cases() -> Vec<Case> {
         Case::new("fee history without percentiles", no_percentiles, "no reward"),
         Case::new("reward of a block with one transaction", reward, "0x77359400 0x77359400"),
         Case::new("fee history of no blocks", no_blocks, "oldest 0x0"),
-        Case::new("fee history beyond the head", beyond, "-32000: request beyond head block: requested 16777215, head HEAD"),
-        Case::new("percentiles that fall", |stage| falling(stage, json!([50.0, 20.0])), "-32000: invalid reward percentile: #0:50.000000 >= #1:20.000000"),
-        Case::new("percentile above 100", |stage| falling(stage, json!([101.0])), "-32000: invalid reward percentile: 101.000000"),
+        Case::new(
+            "fee history beyond the head",
+            beyond,
+            "-32000: request beyond head block: requested 16777215, head HEAD",
+        ),
+        Case::new(
+            "percentiles that fall",
+            |stage| falling(stage, json!([50.0, 20.0])),
+            "-32000: invalid reward percentile: #0:50.000000 >= #1:20.000000",
+        ),
+        Case::new(
+            "percentile above 100",
+            |stage| falling(stage, json!([101.0])),
+            "-32000: invalid reward percentile: 101.000000",
+        ),
         Case::new("last base fee is the next block's", next_base_fee, "true"),
-        Case::new("gas price is a quantity", |stage| (number(&stage.ok("eth_gasPrice", json!([]))) > 0).to_string(), "true"),
-        Case::new("tip is a quantity", |stage| (number(&stage.ok("eth_maxPriorityFeePerGas", json!([]))) > 0).to_string(), "true"),
+        Case::new(
+            "gas price is a quantity",
+            |stage| (number(&stage.ok("eth_gasPrice", json!([]))) > 0).to_string(),
+            "true",
+        ),
+        Case::new(
+            "tip is a quantity",
+            |stage| (number(&stage.ok("eth_maxPriorityFeePerGas", json!([]))) > 0).to_string(),
+            "true",
+        ),
     ]
 }
 

@@ -11,7 +11,11 @@ use crate::stage::{Stage, show};
 pub(crate) fn cases() -> Vec<Case> {
     vec![
         Case::new("newHeads", new_heads, "hash, parent and number same"),
-        Case::new("newHeads over HTTP", |stage| stage.show("eth_subscribe", json!(["newHeads"])), "-32601: notifications not supported"),
+        Case::new(
+            "newHeads over HTTP",
+            |stage| stage.show("eth_subscribe", json!(["newHeads"])),
+            "-32601: notifications not supported",
+        ),
         Case::new("logs are told", logs, "from the contract, data 0xbeef"),
         Case::new("newPendingTransactions", pending, "same hash"),
         Case::new("subscription that is ended", ended, "true, then -32000: subscription not found"),
@@ -43,7 +47,11 @@ fn logs(stage: &Stage<'_>) -> String {
     }));
     stage.mine();
     let log = socket.next(&id);
-    let from = if log["address"].as_str().unwrap().eq_ignore_ascii_case(&contract.to_string()) { "the contract" } else { "another" };
+    let from = if log["address"].as_str().unwrap().eq_ignore_ascii_case(&contract.to_string()) {
+        "the contract"
+    } else {
+        "another"
+    };
     format!("from {from}, data {}", log["data"].as_str().unwrap())
 }
 

@@ -13,14 +13,30 @@ use crate::stage::{FEE_CAP, Stage, TIP, number};
 pub(crate) fn cases() -> Vec<Case> {
     vec![
         Case::new("receipt of a legacy transfer", legacy, "type 0x0, status 0x1, gas 0x5208, contract null"),
-        Case::new("receipt of a transfer with an access list", access_list, "type 0x1, status 0x1, gas 0x6a40, contract null"),
+        Case::new(
+            "receipt of a transfer with an access list",
+            access_list,
+            "type 0x1, status 0x1, gas 0x6a40, contract null",
+        ),
         Case::new("receipt of an EIP-1559 transfer", dynamic_fee, "type 0x2, status 0x1, gas 0x5208, contract null"),
         Case::new("price paid is base fee and tip", price, "true"),
-        Case::new("delegation (EIP-7702)", delegation, "type 0x4, status 0x1; code 0xef0100 and the delegate; authority's count 0x1"),
+        Case::new(
+            "delegation (EIP-7702)",
+            delegation,
+            "type 0x4, status 0x1; code 0xef0100 and the delegate; authority's count 0x1",
+        ),
         Case::new("authorization with a wrong nonce", bad_authorization, "status 0x1, code 0x, authority's count 0x0"),
         Case::new("receipt of a pending transaction", pending_receipt, "null"),
-        Case::new("receipt of a transaction that nobody sent", |stage| stage.show("eth_getTransactionReceipt", json!([B256::repeat_byte(0xab)])), "null"),
-        Case::new("transaction that nobody sent", |stage| stage.show("eth_getTransactionByHash", json!([B256::repeat_byte(0xab)])), "null"),
+        Case::new(
+            "receipt of a transaction that nobody sent",
+            |stage| stage.show("eth_getTransactionReceipt", json!([B256::repeat_byte(0xab)])),
+            "null",
+        ),
+        Case::new(
+            "transaction that nobody sent",
+            |stage| stage.show("eth_getTransactionByHash", json!([B256::repeat_byte(0xab)])),
+            "null",
+        ),
         Case::new("pending transaction", pending_transaction, "block null, index null, gasPrice 0x174876e800"),
         Case::new("mined transaction", mined_transaction, "block same, index 0x0, gasPrice paid"),
         Case::new("counts with one pending", counts, "latest 0x0, pending 0x1"),
@@ -60,7 +76,8 @@ fn legacy(stage: &Stage<'_>) -> String {
 
 /// 21,000, 2,400 for the address and 1,900 for each of two keys.
 fn access_list(stage: &Stage<'_>) -> String {
-    let item = AccessListItem { address: Address::repeat_byte(1), storage_keys: vec![B256::ZERO, B256::repeat_byte(1)] };
+    let item =
+        AccessListItem { address: Address::repeat_byte(1), storage_keys: vec![B256::ZERO, B256::repeat_byte(1)] };
     let tx = TxEip2930 {
         chain_id: DEV_CHAIN_ID,
         nonce: 0,

@@ -1,0 +1,201 @@
+//! The chain itself: blocks, state and pool under one lock, changed only by what it is told.
+
+mod build;
+mod control;
+mod op;
+mod persist;
+mod reorg;
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use alloy_primitives::map::HashMap;
+use alloy_primitives::{Address, B256};
+use tokio::sync::broadcast;
+
+use crate::block::{Block, ChainEvent, Mined};
+use crate::genesis::{Genesis, Limits};
+use crate::journal::Journal;
+use crate::pool::{Ground, Pool};
+use crate::query::{PoolContent, PoolStatus};
+use crate::state::{Changes, State, StateAt};
+use crate::tx::Tx;
+
+pub(crate) use build::{base_fee_after, finish};
+pub(crate) use control::Durable;
+#[cfg(test)]
+pub(crate) use op::MinedBlock;
+pub(crate) use op::{Edit, Op, SentTx};
+pub(crate) use persist::Restored;
+
+#[derive(Debug)]
+pub(crate) struct Core {
+    genesis: Genesis,
+    state: State,
+    /// What stands for the state at the head, with all edits.
+    root: B256,
+    /// The chain, from the oldest block that is kept to the head. Never empty.
+    blocks: VecDeque<Arc<Block>>,
+    /// Those, and the orphans.
+    by_hash: HashMap<B256, Arc<Block>>,
+    orphans: VecDeque<B256>,
+    mined: HashMap<B256, (u64, usize)>,
+    pool: Pool,
+    delayed: Vec<Delayed>,
+    /// Counts how often blocks were taken back, so that their twins get other hashes.
+    branch: u64,
+    gas_limit: u64,
+    coinbase: Address,
+    next_base_fee: Option<u64>,
+    next_timestamp: Option<u64>,
+    clock: u64,
+    ahead: u64,
+    automine: bool,
+    /// The block that would be mined now, and what it would change; made when somebody asks.
+    pending: RefCell<Option<Arc<(Arc<Block>, Changes)>>>,
+    journal: Option<Journal>,
+    /// Why nothing can be written any more, if so. From then on nothing is accepted.
+    lost: Option<String>,
+    events: broadcast::Sender<ChainEvent>,
+}
+
+/// A send that is held back until a block.
+#[derive(Clone, Debug)]
+pub(crate) struct Delayed {
+    pub(crate) until: u64,
+    pub(crate) tx: Arc<Tx>,
+}
+
+impl Core {
+    pub(crate) fn new(genesis: Genesis) -> Self {
+        let (events, _) = broadcast::channel(genesis.limits.events.max(1));
+        let (block, changes) = build::genesis_block(&genesis);
+        let mut state = State::before(0);
+        state.push(&changes);
+        let block = Arc::new(block);
+        Self {
+            state,
+            root: block.header.state_root,
+            by_hash: [(block.hash, block.clone())].into_iter().collect(),
+            blocks: [block].into(),
+            orphans: VecDeque::new(),
+            mined: HashMap::default(),
+            pool: Pool::new(genesis.limits.pool.clone()),
+            delayed: Vec::new(),
+            branch: 0,
+            gas_limit: genesis.gas_limit,
+            coinbase: genesis.coinbase,
+            next_base_fee: None,
+            next_timestamp: None,
+            clock: genesis.timestamp,
+            ahead: 0,
+            automine: false,
+            pending: RefCell::new(None),
+            journal: None,
+            lost: None,
+            events,
+            genesis,
+        }
+    }
+
+    pub(crate) fn chain_id(&self) -> u64 {
+        self.genesis.chain_id
+    }
+
+    pub(crate) fn seed(&self) -> u64 {
+        self.genesis.seed
+    }
+
+    pub(crate) fn limits(&self) -> &Limits {
+        &self.genesis.limits
+    }
+
+    pub(crate) fn head(&self) -> Arc<Block> {
+        self.blocks[self.blocks.len() - 1].clone()
+    }
+
+    /// The number of the oldest block that is kept.
+    pub(crate) fn oldest(&self) -> u64 {
+        self.blocks[0].number()
+    }
+
+    pub(crate) fn blocks(&self) -> &VecDeque<Arc<Block>> {
+        &self.blocks
+    }
+
+    pub(crate) fn state(&self) -> &State {
+        &self.state
+    }
+
+    pub(crate) fn block_by_number(&self, number: u64) -> Option<Arc<Block>> {
+        let index = usize::try_from(number.checked_sub(self.oldest())?).ok()?;
+        self.blocks.get(index).cloned()
+    }
+
+    pub(crate) fn block_by_hash(&self, hash: B256) -> Option<Arc<Block>> {
+        self.by_hash.get(&hash).cloned()
+    }
+
+    pub(crate) fn mined(&self, tx: B256) -> Option<Mined> {
+        let (number, index) = *self.mined.get(&tx)?;
+        Some(Mined { block: self.block_by_number(number)?, index })
+    }
+
+    pub(crate) fn pooled(&self, tx: B256) -> Option<Arc<Tx>> {
+        self.pool.get(tx).cloned()
+    }
+
+    pub(crate) fn pending_nonce(&self, account: Address) -> u64 {
+        self.pool.next_nonce(account, self.ground())
+    }
+
+    pub(crate) fn pool_status(&self) -> PoolStatus {
+        self.pool.status()
+    }
+
+    pub(crate) fn pool_content(&self) -> PoolContent {
+        self.pool.content()
+    }
+
+    pub(crate) fn state_at(&self, number: u64) -> StateAt<'_> {
+        self.state.at(number)
+    }
+
+    pub(crate) fn subscribe(&self) -> broadcast::Receiver<ChainEvent> {
+        self.events.subscribe()
+    }
+
+    /// What the pool goes by.
+    fn ground(&self) -> Ground<'_> {
+        ground(&self.genesis, &self.state, self.gas_limit, self.next_base_fee())
+    }
+
+    /// The pool, and what it goes by, at the same time.
+    fn pool_and_ground(&mut self) -> (&mut Pool, Ground<'_>) {
+        let base_fee = self.next_base_fee();
+        (&mut self.pool, ground(&self.genesis, &self.state, self.gas_limit, base_fee))
+    }
+
+    fn publish(&self, event: ChainEvent) {
+        // Nobody listening is no error.
+        drop(self.events.send(event));
+    }
+
+    fn publish_pending(&self, txs: Vec<Arc<Tx>>) {
+        if self.events.receiver_count() > 0 {
+            for tx in txs {
+                self.publish(ChainEvent::Pending(tx));
+            }
+        }
+    }
+
+    /// Whatever was made of the pool for those who look ahead is old now.
+    fn changed(&self) {
+        self.pending.replace(None);
+    }
+}
+
+fn ground<'a>(genesis: &Genesis, state: &'a State, gas_limit: u64, base_fee: u64) -> Ground<'a> {
+    Ground { chain_id: genesis.chain_id, gas_limit, base_fee, state: state.at(state.newest()) }
+}

@@ -1,0 +1,152 @@
+//! Taking blocks back, and putting others in their place.
+
+use std::sync::Arc;
+
+use alloy_primitives::map::HashMap;
+use alloy_primitives::{Address, B256};
+
+use super::Core;
+use super::build::Txs;
+use super::control::Durable;
+use super::op::Op;
+use crate::block::{Block, ChainEvent};
+use crate::chain::Remine;
+use crate::error::ChainError;
+use crate::random::Random;
+
+impl Core {
+    pub(crate) fn reorg(&mut self, depth: u64, remine: Remine) -> Result<Arc<Block>, ChainError> {
+        self.usable()?;
+        self.check_depth(depth)?;
+        let head = self.head();
+        let to_pool = remine != Remine::Drop;
+        let (removed, evicted) = self.rewind(depth, to_pool);
+        let mut ops = vec![Op::Rewind { depth, to_pool }];
+        ops.extend(evicted.into_iter().map(Op::Drop));
+        // From the oldest on; one block more than before, because the longer chain wins.
+        let old: Vec<_> = removed.iter().rev().cloned().collect();
+        let mut lists = self.spread(&old, remine);
+        lists.push((head.timestamp() + 1, Vec::new()));
+        let mut blocks = Vec::with_capacity(lists.len());
+        for (timestamp, txs) in lists {
+            let (block, made) = self.produce(timestamp, None, Txs::These(txs));
+            ops.extend(made);
+            blocks.push(block);
+        }
+        // All of it or nothing: a reorg that is half written would be another one.
+        self.write(&ops, Durable::WithBlock)?;
+        for block in removed {
+            self.publish(ChainEvent::Removed(block));
+        }
+        for block in blocks {
+            self.publish(ChainEvent::NewHead(block));
+        }
+        Ok(self.head())
+    }
+
+    pub(crate) fn revert_to(&mut self, number: u64) -> Result<Arc<Block>, ChainError> {
+        self.usable()?;
+        let depth = self.head().number().checked_sub(number).ok_or(ChainError::NoSuchBlock(number))?;
+        self.check_depth(depth)?;
+        let (removed, evicted) = self.rewind(depth, true);
+        let mut ops = vec![Op::Rewind { depth, to_pool: true }];
+        ops.extend(evicted.into_iter().map(Op::Drop));
+        self.write(&ops, Durable::WithBlock)?;
+        for block in removed {
+            self.publish(ChainEvent::Removed(block));
+        }
+        self.publish(ChainEvent::NewHead(self.head()));
+        Ok(self.head())
+    }
+
+    pub(crate) fn reset(&mut self) -> Result<(), ChainError> {
+        self.usable()?;
+        self.apply_reset();
+        self.write(&[Op::Reset], Durable::WithBlock)?;
+        self.publish(ChainEvent::NewHead(self.head()));
+        Ok(())
+    }
+
+    pub(super) fn apply_reset(&mut self) {
+        let mut fresh = Self::new(self.genesis.clone());
+        fresh.events = self.events.clone();
+        fresh.journal = self.journal.take();
+        fresh.automine = self.automine;
+        fresh.clock = self.clock;
+        fresh.ahead = self.ahead;
+        // The blocks of the new life are others than those of the old one, even if they carry the same.
+        fresh.branch = self.branch + 1;
+        *self = fresh;
+    }
+
+    /// Takes blocks back. Gives back the blocks, the newest first, and what the pool had no room for.
+    pub(super) fn rewind(&mut self, depth: u64, to_pool: bool) -> (Vec<Arc<Block>>, Vec<B256>) {
+        let mut removed = Vec::new();
+        for _ in 0..depth {
+            if self.blocks.len() < 2 {
+                break;
+            }
+            let Some(block) = self.blocks.pop_back() else { break };
+            self.state.pop();
+            for tx in &block.txs {
+                self.mined.remove(&tx.hash);
+            }
+            self.remember_orphan(block.hash);
+            removed.push(block);
+        }
+        self.root = self.head().header.state_root;
+        self.branch += 1;
+        self.changed();
+        let txs = removed.iter().rev().flat_map(|block| block.txs.iter().cloned()).collect();
+        let (pool, ground) = self.pool_and_ground();
+        if to_pool {
+            pool.take_back(txs);
+        }
+        let risen = pool.settle_all(ground);
+        let evicted = pool.take_evicted();
+        self.publish_pending(risen);
+        (removed, evicted)
+    }
+
+    fn check_depth(&self, depth: u64) -> Result<(), ChainError> {
+        let possible = self.blocks.len() as u64 - 1;
+        if depth > possible {
+            return Err(ChainError::TooDeep { depth, possible });
+        }
+        Ok(())
+    }
+
+    fn remember_orphan(&mut self, hash: B256) {
+        self.orphans.push_back(hash);
+        while self.orphans.len() > self.genesis.limits.orphans {
+            if let Some(old) = self.orphans.pop_front() {
+                self.by_hash.remove(&old);
+            }
+        }
+    }
+
+    /// What the new blocks carry, and when they are made.
+    fn spread(&self, old: &[Arc<Block>], remine: Remine) -> Vec<(u64, Vec<B256>)> {
+        let mut lists: Vec<(u64, Vec<B256>)> = old.iter().map(|block| (block.timestamp(), Vec::new())).collect();
+        match remine {
+            Remine::ToPool | Remine::Drop => {}
+            Remine::Same => {
+                for (block, (_, txs)) in old.iter().zip(&mut lists) {
+                    txs.extend(block.txs.iter().map(|tx| tx.hash));
+                }
+            }
+            Remine::Shuffle => {
+                let mut random = Random::new(self.genesis.seed, &self.branch.to_be_bytes());
+                let mut earliest: HashMap<Address, usize> = HashMap::default();
+                for tx in old.iter().flat_map(|block| &block.txs) {
+                    // Not before the account's last one, or its nonce would be too high.
+                    let from = earliest.get(&tx.from).copied().unwrap_or_default();
+                    let chosen = from + random.below((lists.len() - from) as u64) as usize;
+                    earliest.insert(tx.from, chosen);
+                    lists[chosen].1.push(tx.hash);
+                }
+            }
+        }
+        lists
+    }
+}

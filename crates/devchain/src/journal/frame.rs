@@ -1,0 +1,127 @@
+//! Records in a file: length, checksum, payload.
+
+use crate::error::ChainError;
+
+const LENGTH_BYTES: usize = 4;
+const HEADER_BYTES: usize = LENGTH_BYTES + 4;
+
+/// Appends a record. Payloads are shorter than 4 GiB, because the longest thing in one is a block.
+pub(super) fn push(out: &mut Vec<u8>, payload: &[u8]) {
+    out.extend_from_slice(&(payload.len() as u32).to_be_bytes());
+    out.extend_from_slice(&crc32fast::hash(payload).to_be_bytes());
+    out.extend_from_slice(payload);
+}
+
+/// Reads records until the file ends or its tail is torn.
+#[derive(Debug)]
+pub(super) struct Frames<'a> {
+    name: &'a str,
+    bytes: &'a [u8],
+    offset: usize,
+}
+
+impl<'a> Frames<'a> {
+    pub(super) fn of(name: &'a str, bytes: &'a [u8]) -> Self {
+        Self { name, bytes, offset: 0 }
+    }
+
+    /// How far the file is good.
+    pub(super) fn offset(&self) -> u64 {
+        self.offset as u64
+    }
+
+    /// The next payload. What cannot be read is a torn tail, unless a good record follows it: then something in the middle was lost, and to
+    /// go on would mean to forget what was promised.
+    pub(super) fn next(&mut self) -> Result<Option<&'a [u8]>, ChainError> {
+        match record_at(self.bytes, self.offset) {
+            Record::Good { payload, end } => {
+                self.offset = end;
+                Ok(Some(payload))
+            }
+            Record::Bad { end } if matches!(record_at(self.bytes, end), Record::Good { .. }) => {
+                Err(self.damaged("its checksum is wrong, and a good record follows".to_owned()))
+            }
+            Record::Bad { .. } | Record::Cut => Ok(None),
+        }
+    }
+
+    pub(super) fn damaged(&self, why: String) -> ChainError {
+        ChainError::Damaged { file: self.name.to_owned(), offset: self.offset as u64, why }
+    }
+}
+
+enum Record<'a> {
+    Good {
+        payload: &'a [u8],
+        end: usize,
+    },
+    /// It is there in full length, and its checksum is wrong.
+    Bad {
+        end: usize,
+    },
+    /// The file ends within it, or it has no length.
+    Cut,
+}
+
+fn record_at(bytes: &[u8], offset: usize) -> Record<'_> {
+    let Some(header) = bytes.get(offset..offset + HEADER_BYTES) else { return Record::Cut };
+    let number = |from: usize| u32::from_be_bytes([header[from], header[from + 1], header[from + 2], header[from + 3]]);
+    let (length, checksum) = (number(0) as usize, number(LENGTH_BYTES));
+    let start = offset + HEADER_BYTES;
+    let Some(payload) = bytes.get(start..start.saturating_add(length)) else { return Record::Cut };
+    // Nothing that is written is empty, but a tail of zeros would be.
+    if length == 0 {
+        return Record::Cut;
+    }
+    let end = start + length;
+    if crc32fast::hash(payload) == checksum { Record::Good { payload, end } } else { Record::Bad { end } }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(bytes: &[u8]) -> (Vec<Vec<u8>>, u64, bool) {
+        let mut frames = Frames::of("file", bytes);
+        let mut found = Vec::new();
+        loop {
+            match frames.next() {
+                Ok(Some(payload)) => found.push(payload.to_vec()),
+                Ok(None) => return (found, frames.offset(), true),
+                Err(_) => return (found, frames.offset(), false),
+            }
+        }
+    }
+
+    #[test]
+    fn a_torn_tail_is_cut_at_every_byte() {
+        let mut bytes = Vec::new();
+        push(&mut bytes, b"one");
+        let first = bytes.len();
+        push(&mut bytes, b"two");
+        for cut in first..bytes.len() {
+            assert_eq!(read(&bytes[..cut]), (vec![b"one".to_vec()], first as u64, true), "cut at {cut}");
+        }
+        assert_eq!(read(&bytes).0.len(), 2);
+    }
+
+    #[test]
+    fn zeros_and_garbage_at_the_end_are_a_torn_tail() {
+        let mut bytes = Vec::new();
+        push(&mut bytes, b"one");
+        let good = bytes.len() as u64;
+        let zeros = [bytes.clone(), vec![0; 64]].concat();
+        assert_eq!(read(&zeros), (vec![b"one".to_vec()], good, true));
+        let garbage = [bytes.clone(), vec![0, 0, 0, 4, 1, 2, 3, 4, 5, 6, 7, 8]].concat();
+        assert_eq!(read(&garbage), (vec![b"one".to_vec()], good, true));
+    }
+
+    #[test]
+    fn damage_before_a_good_record_is_no_torn_tail() {
+        let mut bytes = Vec::new();
+        push(&mut bytes, b"one");
+        push(&mut bytes, b"two");
+        bytes[HEADER_BYTES] ^= 1;
+        assert!(!read(&bytes).2);
+    }
+}

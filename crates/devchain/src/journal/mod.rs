@@ -1,0 +1,242 @@
+//! The chain on disk: a snapshot of everything, and a journal of what it was told since.
+//!
+//! `snapshot-N` is the chain at some moment and `journal-N` is what happened after it; `N` counts snapshots, and the first journal has
+//! none before it. A snapshot is written beside, forced to the disk and renamed; only then do the files before it go. A journal is only
+//! ever appended to. Whatever a process that is killed leaves behind is the last snapshot, its journal, and at worst half a record at the
+//! journal's end, which nobody was told about.
+
+mod codec;
+mod frame;
+mod snapshot;
+
+use std::fs::{self, File, OpenOptions as FileOptions};
+use std::io::{Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+
+use alloy_primitives::B256;
+
+use crate::chain::{OpenOptions, Sync};
+use crate::core::{Core, Durable, Op};
+use crate::error::ChainError;
+use crate::genesis::Genesis;
+
+/// A journal shorter than this is never replaced by a snapshot.
+const SNAPSHOT_MIN_BYTES: u64 = 8 * 1024 * 1024;
+const LOCK_FILE: &str = "lock";
+
+/// The open journal.
+#[derive(Debug)]
+pub(crate) struct Journal {
+    dir: PathBuf,
+    generation: u64,
+    file: File,
+    bytes: u64,
+    snapshot_bytes: u64,
+    sync: Sync,
+    identity: B256,
+    /// Keeps others out for as long as it is open.
+    _lock: File,
+}
+
+/// Opens the chain of a directory, or begins one.
+pub(crate) fn open(dir: &Path, genesis: Genesis, options: OpenOptions) -> Result<Core, ChainError> {
+    fs::create_dir_all(dir).map_err(io("create the chain's directory"))?;
+    let lock = lock(dir)?;
+    let identity = genesis.identity();
+    let generation = newest_generation(dir)?;
+    let (restored, snapshot_bytes) = match generation {
+        0 => (None, 0),
+        generation => {
+            let path = dir.join(snapshot_name(generation));
+            let bytes = fs::read(&path).map_err(io("read the snapshot"))?;
+            (Some(snapshot::decode(&name_of(&path), &bytes, identity)?), bytes.len() as u64)
+        }
+    };
+    let mut core = Core::replaying(genesis, restored);
+    let path = dir.join(journal_name(generation));
+    let (file, bytes) = replay(&path, identity, &mut core)?;
+    remove_older(dir, generation)?;
+    let journal = Journal {
+        dir: dir.to_owned(),
+        generation,
+        file,
+        bytes,
+        snapshot_bytes,
+        sync: options.sync,
+        identity,
+        _lock: lock,
+    };
+    Ok(core.go_on(journal))
+}
+
+impl Journal {
+    /// Writes ops down. When this returns, a killed process loses none of them; whether a fallen machine does, `durable` says.
+    pub(crate) fn append(&mut self, ops: &[Op], durable: Durable) -> Result<(), ChainError> {
+        let mut bytes = Vec::new();
+        for op in ops {
+            frame::push(&mut bytes, &codec::encode_op(op));
+        }
+        if !bytes.is_empty() {
+            self.file.write_all(&bytes).map_err(io("write the journal"))?;
+            self.bytes += bytes.len() as u64;
+        }
+        let has_to_sync = match durable {
+            Durable::Later => false,
+            Durable::WithAnswer => !bytes.is_empty() && self.sync == Sync::EveryAnswer,
+            Durable::WithBlock => true,
+        };
+        if has_to_sync {
+            self.file.sync_data().map_err(io("force the journal to the disk"))?;
+        }
+        Ok(())
+    }
+
+    /// Replaces a long journal by a snapshot. The longer the snapshot, the less often: all of them together stay in proportion to
+    /// what was written.
+    pub(crate) fn snapshot_if_due(&mut self, core: &Core) -> Result<(), ChainError> {
+        if self.bytes < SNAPSHOT_MIN_BYTES.max(self.snapshot_bytes / 2) {
+            return Ok(());
+        }
+        self.snapshot(core)
+    }
+
+    fn snapshot(&mut self, core: &Core) -> Result<(), ChainError> {
+        let next = self.generation + 1;
+        let bytes = snapshot::encode(core, self.identity);
+        let beside = self.dir.join(format!("{}.new", snapshot_name(next)));
+        let mut file = File::create(&beside).map_err(io("create a snapshot"))?;
+        file.write_all(&bytes).map_err(io("write a snapshot"))?;
+        file.sync_all().map_err(io("force a snapshot to the disk"))?;
+        // The journal first: a snapshot without one is complete, but a journal has to be there before anything is told to be durable.
+        let (journal, length) = create_journal(&self.dir.join(journal_name(next)), self.identity)?;
+        fs::rename(&beside, self.dir.join(snapshot_name(next))).map_err(io("put a snapshot in its place"))?;
+        sync_dir(&self.dir)?;
+        remove_older(&self.dir, next)?;
+        self.generation = next;
+        self.file = journal;
+        self.bytes = length;
+        self.snapshot_bytes = bytes.len() as u64;
+        Ok(())
+    }
+}
+
+/// Tells the chain again what the journal has, cuts a torn tail off, and leaves the file open at its end.
+fn replay(path: &Path, identity: B256, core: &mut Core) -> Result<(File, u64), ChainError> {
+    if !path.exists() {
+        let made = create_journal(path, identity)?;
+        if let Some(dir) = path.parent() {
+            sync_dir(dir)?;
+        }
+        return Ok(made);
+    }
+    let bytes = fs::read(path).map_err(io("read the journal"))?;
+    let name = name_of(path);
+    let mut frames = frame::Frames::of(&name, &bytes);
+    let mut good = 0;
+    let mut has_header = false;
+    while let Some(payload) = frames.next()? {
+        if has_header {
+            let op = codec::decode_op(payload).map_err(|error| frames.damaged(error.to_string()))?;
+            core.replay(op)?;
+        } else {
+            codec::check_header(payload, identity)?;
+            has_header = true;
+        }
+        good = frames.offset();
+    }
+    if !has_header {
+        // Its process ended before it had written the first record.
+        return create_journal(path, identity);
+    }
+    let mut file = FileOptions::new().read(true).write(true).open(path).map_err(io("open the journal"))?;
+    file.set_len(good).map_err(io("cut the journal's torn end off"))?;
+    file.sync_all().map_err(io("force the journal to the disk"))?;
+    file.seek(SeekFrom::Start(good)).map_err(io("open the journal at its end"))?;
+    Ok((file, good))
+}
+
+fn create_journal(path: &Path, identity: B256) -> Result<(File, u64), ChainError> {
+    let mut bytes = Vec::new();
+    frame::push(&mut bytes, &codec::encode_header(identity));
+    let mut file = File::create(path).map_err(io("create a journal"))?;
+    file.write_all(&bytes).map_err(io("write a journal's header"))?;
+    file.sync_all().map_err(io("force a journal to the disk"))?;
+    Ok((file, bytes.len() as u64))
+}
+
+fn lock(dir: &Path) -> Result<File, ChainError> {
+    let file = File::create(dir.join(LOCK_FILE)).map_err(io("create the lock file"))?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(fs::TryLockError::WouldBlock) => Err(ChainError::InUse),
+        Err(fs::TryLockError::Error(source)) => Err(ChainError::Io { action: "lock the chain's directory", source }),
+    }
+}
+
+/// The number of the newest snapshot; 0 if there is none.
+fn newest_generation(dir: &Path) -> Result<u64, ChainError> {
+    Ok(generations(dir)?.into_iter().filter(|(_, file)| *file == Kind::Snapshot).map(|(n, _)| n).max().unwrap_or(0))
+}
+
+/// Removes what the snapshot `kept` stands for, and what was never finished.
+fn remove_older(dir: &Path, kept: u64) -> Result<(), ChainError> {
+    for (generation, kind) in generations(dir)? {
+        let name = match kind {
+            Kind::Snapshot if generation < kept => snapshot_name(generation),
+            // A newer journal belongs to a snapshot that was never put in its place.
+            Kind::Journal if generation != kept => journal_name(generation),
+            Kind::Unfinished => format!("{}.new", snapshot_name(generation)),
+            Kind::Snapshot | Kind::Journal => continue,
+        };
+        fs::remove_file(dir.join(name)).map_err(io("remove an old file"))?;
+    }
+    Ok(())
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Snapshot,
+    Journal,
+    Unfinished,
+}
+
+fn generations(dir: &Path) -> Result<Vec<(u64, Kind)>, ChainError> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(dir).map_err(io("list the chain's directory"))? {
+        let name = entry.map_err(io("list the chain's directory"))?.file_name();
+        let Some(name) = name.to_str() else { continue };
+        let (kind, number) = match (name.strip_prefix("journal-"), name.strip_prefix("snapshot-")) {
+            (Some(number), _) => (Kind::Journal, number),
+            (_, Some(rest)) => match rest.strip_suffix(".new") {
+                Some(number) => (Kind::Unfinished, number),
+                None => (Kind::Snapshot, rest),
+            },
+            _ => continue,
+        };
+        if let Ok(number) = number.parse() {
+            found.push((number, kind));
+        }
+    }
+    Ok(found)
+}
+
+fn snapshot_name(generation: u64) -> String {
+    format!("snapshot-{generation}")
+}
+
+fn journal_name(generation: u64) -> String {
+    format!("journal-{generation}")
+}
+
+/// The name without its directory, for messages.
+fn name_of(path: &Path) -> String {
+    path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
+}
+
+fn sync_dir(dir: &Path) -> Result<(), ChainError> {
+    File::open(dir).and_then(|dir| dir.sync_all()).map_err(io("force the chain's directory to the disk"))
+}
+
+fn io(action: &'static str) -> impl FnOnce(std::io::Error) -> ChainError {
+    move |source| ChainError::Io { action, source }
+}

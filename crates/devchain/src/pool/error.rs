@@ -1,0 +1,85 @@
+//! Why the pool refuses a transaction, in geth's words.
+
+use alloy_primitives::U256;
+
+/// The code that geth gives for everything that its pool refuses.
+pub const POOL_ERROR_CODE: i64 = -32000;
+
+/// A refusal. `Display` is the text that geth answers with, because clients recognise errors by their texts.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PoolError {
+    #[error("already known")]
+    AlreadyKnown,
+    #[error("nonce too low: next nonce {next}, tx nonce {nonce}")]
+    NonceTooLow { next: u64, nonce: u64 },
+    #[error("nonce has max value")]
+    NonceMax,
+    #[error("replacement transaction underpriced")]
+    ReplacementUnderpriced,
+    #[error("transaction underpriced")]
+    Underpriced,
+    #[error("transaction gas price below minimum: gas tip cap {tip}, minimum needed {minimum}")]
+    TipBelowMinimum { tip: u128, minimum: u128 },
+    #[error("max priority fee per gas higher than max fee per gas")]
+    TipAboveFeeCap,
+    #[error("insufficient funds for gas * price + value: balance {balance}, tx cost {cost}, overshot {overshot}")]
+    InsufficientFunds { balance: U256, cost: U256, overshot: U256 },
+    #[error(
+        "insufficient funds for gas * price + value: balance {balance}, queued cost {queued}, tx cost {cost}, overshot {overshot}"
+    )]
+    InsufficientFundsForQueue { balance: U256, queued: U256, cost: U256, overshot: U256 },
+    #[error(
+        "insufficient funds for gas * price + value: balance {balance}, queued cost {queued}, tx bumped {bump}, overshot {overshot}"
+    )]
+    InsufficientFundsForBump { balance: U256, queued: U256, bump: U256, overshot: U256 },
+    #[error("intrinsic gas too low: gas {gas}, minimum needed {needed}")]
+    IntrinsicGas { gas: u64, needed: u64 },
+    #[error("insufficient gas for floor data gas cost: gas {gas}, minimum needed {needed}")]
+    FloorDataGas { gas: u64, needed: u64 },
+    #[error("exceeds block gas limit")]
+    ExceedsBlockGasLimit,
+    #[error("oversized data: transaction size {size}, limit {limit}")]
+    Oversized { size: usize, limit: usize },
+    #[error("max initcode size exceeded: code size {size} limit {limit}")]
+    InitCodeSize { size: usize, limit: usize },
+    #[error("invalid sender: {why}")]
+    InvalidSender { why: String },
+    #[error("invalid sender: invalid chain id for signer: have {have} want {want}")]
+    WrongChainId { have: u64, want: u64 },
+    #[error("only replay-protected (EIP-155) transactions allowed over RPC")]
+    Unprotected,
+    #[error("tx fee ({fee} ether) exceeds the configured cap ({cap} ether)")]
+    FeeAboveCap { fee: String, cap: String },
+    #[error("txpool is full")]
+    Full,
+    #[error("future transaction tries to replace pending")]
+    FutureReplacesPending,
+    #[error("in-flight transaction limit reached for delegated accounts")]
+    DelegatedLimit,
+    #[error("gapped-nonce tx from delegated accounts")]
+    DelegatedGap,
+    #[error("authority already reserved")]
+    AuthorityReserved,
+    #[error("set code tx must have at least one authorization tuple")]
+    NoAuthorizations,
+    #[error("transaction type not supported")]
+    TypeNotSupported,
+    #[error("transaction type not supported: tx type {ty} not supported by this pool")]
+    TypeNotInPool { ty: u8 },
+    #[error("typed transaction too short")]
+    TypedTxTooShort,
+    #[error("rlp: input contains more than one value")]
+    TrailingBytes,
+    #[error("rlp: {why}")]
+    Undecodable { why: String },
+    /// The chain cannot write what it would have to remember; nothing was accepted.
+    #[error("internal error: {why}")]
+    Storage { why: String },
+}
+
+impl PoolError {
+    /// The JSON-RPC error code.
+    pub fn code(&self) -> i64 {
+        POOL_ERROR_CODE
+    }
+}

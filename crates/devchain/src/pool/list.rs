@@ -1,0 +1,136 @@
+//! The transactions of one account, by nonce.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use alloy_primitives::U256;
+
+use super::error::PoolError;
+use crate::tx::Tx;
+
+/// A transaction and when it came.
+#[derive(Clone, Debug)]
+pub(super) struct Entry {
+    pub(super) tx: Arc<Tx>,
+    /// Counts arrivals, and decides between equal tips.
+    pub(super) arrival: u64,
+}
+
+/// When a transaction takes the place of another with its nonce.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Replace {
+    /// When both of its fees are higher by so many percent.
+    IfOutbid { percent: u128 },
+    /// Always: it was decided before, and is only told again.
+    Always,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct List {
+    by_nonce: BTreeMap<u64, Entry>,
+    cost: U256,
+}
+
+impl List {
+    pub(super) fn len(&self) -> usize {
+        self.by_nonce.len()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.by_nonce.is_empty()
+    }
+
+    /// What all of them can cost together.
+    pub(super) fn cost(&self) -> U256 {
+        self.cost
+    }
+
+    pub(super) fn get(&self, nonce: u64) -> Option<&Entry> {
+        self.by_nonce.get(&nonce)
+    }
+
+    pub(super) fn iter(&self) -> impl DoubleEndedIterator<Item = &Entry> {
+        self.by_nonce.values()
+    }
+
+    pub(super) fn last_nonce(&self) -> Option<u64> {
+        self.by_nonce.keys().next_back().copied()
+    }
+
+    /// Puts a transaction in, in place of one with the same nonce if it pays enough more.
+    pub(super) fn add(&mut self, entry: Entry, replace: Replace) -> Result<Option<Arc<Tx>>, PoolError> {
+        if let (Replace::IfOutbid { percent }, Some(old)) = (replace, self.by_nonce.get(&entry.tx.nonce()))
+            && !outbids(&entry.tx, &old.tx, percent)
+        {
+            return Err(PoolError::ReplacementUnderpriced);
+        }
+        self.cost = self.cost.saturating_add(entry.tx.cost());
+        let old = self.by_nonce.insert(entry.tx.nonce(), entry);
+        if let Some(old) = &old {
+            self.cost = self.cost.saturating_sub(old.tx.cost());
+        }
+        Ok(old.map(|old| old.tx))
+    }
+
+    pub(super) fn remove(&mut self, nonce: u64) -> Option<Entry> {
+        let entry = self.by_nonce.remove(&nonce)?;
+        self.cost = self.cost.saturating_sub(entry.tx.cost());
+        Some(entry)
+    }
+
+    /// Takes out what is below a nonce.
+    pub(super) fn take_below(&mut self, nonce: u64) -> Vec<Entry> {
+        self.take(|entry| entry.tx.nonce() < nonce)
+    }
+
+    /// Takes out what is above a nonce.
+    pub(super) fn take_above(&mut self, nonce: u64) -> Vec<Entry> {
+        self.take(|entry| entry.tx.nonce() > nonce)
+    }
+
+    /// Takes out what a balance or a gas limit does not allow.
+    pub(super) fn take_unpayable(&mut self, balance: U256, gas_limit: u64) -> Vec<Entry> {
+        // Together they cost at least as much as each, so most lists need no look at each.
+        if self.cost <= balance && self.iter().all(|entry| entry.tx.gas_limit() <= gas_limit) {
+            return Vec::new();
+        }
+        self.take(|entry| entry.tx.cost() > balance || entry.tx.gas_limit() > gas_limit)
+    }
+
+    /// Takes out what follows `nonce` without a gap, beginning with it.
+    pub(super) fn take_ready(&mut self, mut nonce: u64) -> Vec<Entry> {
+        let mut ready = Vec::new();
+        while let Some(entry) = self.remove(nonce) {
+            ready.push(entry);
+            nonce += 1;
+        }
+        ready
+    }
+
+    /// Takes out what does not follow `nonce` without a gap.
+    pub(super) fn take_gapped(&mut self, mut nonce: u64) -> Vec<Entry> {
+        while self.by_nonce.contains_key(&nonce) {
+            nonce += 1;
+        }
+        let gapped = self.by_nonce.split_off(&nonce);
+        for entry in gapped.values() {
+            self.cost = self.cost.saturating_sub(entry.tx.cost());
+        }
+        gapped.into_values().collect()
+    }
+
+    fn take(&mut self, unwanted: impl Fn(&Entry) -> bool) -> Vec<Entry> {
+        let nonces: Vec<u64> =
+            self.by_nonce.values().filter(|entry| unwanted(entry)).map(|entry| entry.tx.nonce()).collect();
+        nonces.into_iter().filter_map(|nonce| self.remove(nonce)).collect()
+    }
+}
+
+/// Both fees have to be higher, and by so many percent.
+fn outbids(new: &Tx, old: &Tx, bump_percent: u128) -> bool {
+    let exceeds = |new: u128, old: u128| {
+        let wanted = U256::from(old) * U256::from(100 + bump_percent) / U256::from(100);
+        new > old && U256::from(new) >= wanted
+    };
+    exceeds(new.fee_cap(), old.fee_cap()) && exceeds(new.tip_cap(), old.tip_cap())
+}

@@ -1,0 +1,94 @@
+//! A full pool: who has to go.
+
+use std::sync::Arc;
+
+use alloy_primitives::B256;
+
+use super::error::PoolError;
+use super::list::{Entry, List};
+use super::{Ground, Pool, slots};
+use crate::tx::Tx;
+
+impl Pool {
+    /// Makes room for a transaction by dropping cheaper ones, or refuses it.
+    pub(super) fn make_room(&mut self, tx: &Tx, ground: Ground<'_>) -> Result<(), PoolError> {
+        let capacity = self.limits.global_slots + self.limits.global_queue;
+        let mut missing = (self.slots + slots(tx)).saturating_sub(capacity);
+        if missing == 0 {
+            return Ok(());
+        }
+        let mut cheapest: Vec<Arc<Tx>> = self.by_hash.values().cloned().collect();
+        cheapest.sort_by_key(|tx| (price(tx, ground.base_fee), tx.hash));
+        if cheapest.first().is_some_and(|worst| price(tx, ground.base_fee) <= price(worst, ground.base_fee)) {
+            return Err(PoolError::Underpriced);
+        }
+        let mut victims: Vec<B256> = Vec::new();
+        for victim in &cheapest {
+            if missing == 0 || price(victim, ground.base_fee) >= price(tx, ground.base_fee) {
+                break;
+            }
+            missing = missing.saturating_sub(slots(victim));
+            victims.push(victim.hash);
+        }
+        if missing > 0 {
+            return Err(PoolError::Full);
+        }
+        let is_gapped = tx.nonce() > self.next_nonce(tx.from, ground);
+        let takes_pending = |hash: &B256| {
+            let Some(victim) = self.get(*hash) else { return false };
+            self.pending.get(&victim.from).is_some_and(|list| list.get(victim.nonce()).is_some())
+        };
+        if is_gapped && victims.iter().any(takes_pending) {
+            return Err(PoolError::FutureReplacesPending);
+        }
+        for victim in victims {
+            self.evict(victim);
+        }
+        Ok(())
+    }
+
+    /// Too much is pending: the accounts with the most lose their last ones, down to what everybody may keep.
+    pub(super) fn truncate_pending(&mut self) {
+        // Cheap, and true of most pools.
+        if self.is_replaying || self.by_hash.len() <= self.limits.global_slots {
+            return;
+        }
+        let mut count: usize = self.pending.values().map(List::len).sum();
+        while count > self.limits.global_slots {
+            let longest = self.pending.iter().map(|(account, list)| (list.len(), *account)).max();
+            let Some((_, account)) = longest.filter(|(length, _)| *length > self.limits.account_slots) else { return };
+            let Some(last) = self.pending.get(&account).and_then(|list| list.iter().next_back()) else { return };
+            let hash = last.tx.hash;
+            self.evict(hash);
+            count -= 1;
+        }
+    }
+
+    /// Too much is queued: what came last goes first.
+    pub(super) fn truncate_queue(&mut self) {
+        if self.is_replaying || self.by_hash.len() <= self.limits.global_queue {
+            return;
+        }
+        let count: usize = self.queued.values().map(List::len).sum();
+        let excess = count.saturating_sub(self.limits.global_queue);
+        if excess == 0 {
+            return;
+        }
+        let mut entries: Vec<Entry> = self.queued.values().flat_map(List::iter).cloned().collect();
+        entries.sort_by_key(|entry| std::cmp::Reverse(entry.arrival));
+        for entry in entries.into_iter().take(excess) {
+            self.evict(entry.tx.hash);
+        }
+    }
+
+    fn evict(&mut self, hash: B256) {
+        if self.remove(hash).is_some() {
+            self.evicted.push(hash);
+        }
+    }
+}
+
+/// What a transaction is worth when there is no room: what it would pay now, then what it is ready to pay.
+fn price(tx: &Tx, base_fee: u64) -> (Option<u128>, u128, u128) {
+    (tx.effective_tip(base_fee), tx.fee_cap(), tx.tip_cap())
+}

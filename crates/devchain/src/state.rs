@@ -1,0 +1,316 @@
+//! The state after every block that is kept.
+//!
+//! Each account and each storage slot has the list of its versions, by the block that made them. The state after a block is
+//! what the newest versions up to it say; going back drops versions, forgetting drops those that no kept block can see any more. A block
+//! costs what it changed, however large the state is.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use alloy_primitives::map::HashMap;
+use alloy_primitives::{Address, B256, Bytes, KECCAK256_EMPTY, U256, keccak256};
+
+/// An account at one moment. Its code is kept apart, by hash.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Account {
+    pub(crate) balance: U256,
+    pub(crate) nonce: u64,
+    pub(crate) code_hash: B256,
+}
+
+impl Default for Account {
+    fn default() -> Self {
+        Self { balance: U256::ZERO, nonce: 0, code_hash: KECCAK256_EMPTY }
+    }
+}
+
+impl Account {
+    pub(crate) fn has_code(&self) -> bool {
+        self.code_hash != KECCAK256_EMPTY
+    }
+}
+
+/// What a block changed. Sorted, so that a hash over it is always the same.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Changes {
+    /// `None`: the account is gone.
+    pub(crate) accounts: BTreeMap<Address, Option<Account>>,
+    pub(crate) slots: BTreeMap<(Address, U256), U256>,
+    pub(crate) codes: BTreeMap<B256, Bytes>,
+}
+
+impl Changes {
+    /// What stands for the state after these changes to the state that `parent` stands for.
+    pub(crate) fn root(&self, parent: B256) -> B256 {
+        let mut bytes = parent.to_vec();
+        for (address, account) in &self.accounts {
+            bytes.extend_from_slice(address.as_slice());
+            // A missing account and an empty one are the same to every reader.
+            let account = account.unwrap_or_default();
+            bytes.extend_from_slice(&account.balance.to_be_bytes::<32>());
+            bytes.extend_from_slice(&account.nonce.to_be_bytes());
+            bytes.extend_from_slice(account.code_hash.as_slice());
+        }
+        for ((address, slot), value) in &self.slots {
+            bytes.extend_from_slice(address.as_slice());
+            bytes.extend_from_slice(&slot.to_be_bytes::<32>());
+            bytes.extend_from_slice(&value.to_be_bytes::<32>());
+        }
+        keccak256(bytes)
+    }
+}
+
+/// The versions of one thing, oldest first, each with the number of the block that made it.
+pub(crate) type Versions<T> = VecDeque<(u64, T)>;
+
+/// Which things a block changed: what has to be undone with it.
+#[derive(Clone, Debug, Default)]
+struct Touched {
+    accounts: Vec<Address>,
+    slots: Vec<(Address, U256)>,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct State {
+    accounts: HashMap<Address, Versions<Option<Account>>>,
+    slots: HashMap<(Address, U256), Versions<U256>>,
+    /// Code is never dropped: it is what is written least, and blocks may share it.
+    codes: HashMap<B256, Bytes>,
+    /// By block, beginning with `oldest`.
+    touched: VecDeque<Touched>,
+    oldest: u64,
+}
+
+impl State {
+    /// Nothing, before block `first`.
+    pub(crate) fn before(first: u64) -> Self {
+        Self { oldest: first, ..Self::default() }
+    }
+
+    /// Adds the next block's changes.
+    pub(crate) fn push(&mut self, changes: &Changes) {
+        self.touched.push_back(Touched::default());
+        self.amend(changes);
+    }
+
+    /// Adds changes to those of the newest block.
+    pub(crate) fn amend(&mut self, changes: &Changes) {
+        let number = self.newest();
+        let Some(touched) = self.touched.back_mut() else { return };
+        for (address, account) in &changes.accounts {
+            if put(self.accounts.entry(*address).or_default(), number, *account) {
+                touched.accounts.push(*address);
+            }
+        }
+        for (slot, value) in &changes.slots {
+            if put(self.slots.entry(*slot).or_default(), number, *value) {
+                touched.slots.push(*slot);
+            }
+        }
+        for (hash, code) in &changes.codes {
+            self.codes.entry(*hash).or_insert_with(|| code.clone());
+        }
+    }
+
+    /// Takes the newest block's changes back.
+    pub(crate) fn pop(&mut self) {
+        let Some(touched) = self.touched.pop_back() else { return };
+        for address in touched.accounts {
+            pop_version(&mut self.accounts, &address);
+        }
+        for slot in touched.slots {
+            pop_version(&mut self.slots, &slot);
+        }
+    }
+
+    /// Forgets the oldest block. The state after the one that follows it stays readable.
+    pub(crate) fn forget_oldest(&mut self) {
+        if self.touched.len() < 2 {
+            return;
+        }
+        self.touched.pop_front();
+        self.oldest += 1;
+        let oldest = self.oldest;
+        let Some(touched) = self.touched.front() else { return };
+        for address in &touched.accounts {
+            if let Some(versions) = self.accounts.get_mut(address) {
+                forget_before(versions, oldest);
+            }
+        }
+        for slot in &touched.slots {
+            if let Some(versions) = self.slots.get_mut(slot) {
+                forget_before(versions, oldest);
+            }
+        }
+    }
+
+    pub(crate) fn newest(&self) -> u64 {
+        (self.oldest + self.touched.len() as u64).saturating_sub(1)
+    }
+
+    /// The state after a block.
+    pub(crate) fn at(&self, number: u64) -> StateAt<'_> {
+        StateAt { state: self, number, changes: None }
+    }
+
+    /// The state after a block, and after changes that are not of any block yet.
+    pub(crate) fn with<'a>(&'a self, number: u64, changes: &'a Changes) -> StateAt<'a> {
+        StateAt { state: self, number, changes: Some(changes) }
+    }
+
+    /// All that there is, for a snapshot.
+    pub(crate) fn accounts(&self) -> impl Iterator<Item = (&Address, &Versions<Option<Account>>)> {
+        self.accounts.iter()
+    }
+
+    pub(crate) fn slots(&self) -> impl Iterator<Item = (&(Address, U256), &Versions<U256>)> {
+        self.slots.iter()
+    }
+
+    pub(crate) fn codes(&self) -> impl Iterator<Item = (&B256, &Bytes)> {
+        self.codes.iter()
+    }
+
+    /// Makes room for the blocks from `oldest` to `newest`, whose versions are then put back one by one.
+    pub(crate) fn restore(oldest: u64, newest: u64) -> Self {
+        let blocks = newest.saturating_sub(oldest) + 1;
+        let touched = (0..blocks).map(|_| Touched::default()).collect();
+        Self { oldest, touched, ..Self::default() }
+    }
+
+    pub(crate) fn restore_account(&mut self, address: Address, versions: Versions<Option<Account>>) {
+        for (number, _) in &versions {
+            if let Some(touched) = touched_by(&mut self.touched, self.oldest, *number) {
+                touched.accounts.push(address);
+            }
+        }
+        self.accounts.insert(address, versions);
+    }
+
+    pub(crate) fn restore_slot(&mut self, slot: (Address, U256), versions: Versions<U256>) {
+        for (number, _) in &versions {
+            if let Some(touched) = touched_by(&mut self.touched, self.oldest, *number) {
+                touched.slots.push(slot);
+            }
+        }
+        self.slots.insert(slot, versions);
+    }
+
+    pub(crate) fn restore_code(&mut self, code: Bytes) {
+        self.codes.insert(keccak256(&code), code);
+    }
+}
+
+/// The state as of one moment.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct StateAt<'a> {
+    state: &'a State,
+    number: u64,
+    changes: Option<&'a Changes>,
+}
+
+impl StateAt<'_> {
+    pub(crate) fn account(&self, address: Address) -> Option<Account> {
+        if let Some(changed) = self.changes.and_then(|changes| changes.accounts.get(&address)) {
+            return *changed;
+        }
+        version_at(self.state.accounts.get(&address)?, self.number).flatten()
+    }
+
+    pub(crate) fn storage(&self, address: Address, slot: U256) -> U256 {
+        if let Some(changed) = self.changes.and_then(|changes| changes.slots.get(&(address, slot))) {
+            return *changed;
+        }
+        let versions = self.state.slots.get(&(address, slot));
+        versions.and_then(|versions| version_at(versions, self.number)).unwrap_or_default()
+    }
+
+    pub(crate) fn code(&self, address: Address) -> Bytes {
+        self.account(address).map(|account| self.code_by_hash(account.code_hash)).unwrap_or_default()
+    }
+
+    pub(crate) fn code_by_hash(&self, hash: B256) -> Bytes {
+        let changed = self.changes.and_then(|changes| changes.codes.get(&hash));
+        changed.or_else(|| self.state.codes.get(&hash)).cloned().unwrap_or_default()
+    }
+}
+
+/// Says whether this is the block's first version of the thing.
+fn put<T>(versions: &mut Versions<T>, number: u64, value: T) -> bool {
+    match versions.back_mut() {
+        Some((newest, current)) if *newest == number => {
+            *current = value;
+            false
+        }
+        _ => {
+            versions.push_back((number, value));
+            true
+        }
+    }
+}
+
+fn pop_version<K: Eq + std::hash::Hash, T>(all: &mut HashMap<K, Versions<T>>, key: &K) {
+    let Some(versions) = all.get_mut(key) else { return };
+    versions.pop_back();
+    if versions.is_empty() {
+        all.remove(key);
+    }
+}
+
+fn forget_before<T>(versions: &mut Versions<T>, number: u64) {
+    while versions.front().is_some_and(|(made, _)| *made < number) {
+        versions.pop_front();
+    }
+}
+
+fn version_at<T: Copy>(versions: &Versions<T>, number: u64) -> Option<T> {
+    // Most reads are of the newest block.
+    match versions.back() {
+        Some((made, value)) if *made <= number => return Some(*value),
+        _ => {}
+    }
+    let after = versions.partition_point(|(made, _)| *made <= number);
+    versions.get(after.checked_sub(1)?).map(|(_, value)| *value)
+}
+
+/// What a block touched. Versions from before the oldest block belong to none: they are never undone.
+fn touched_by(touched: &mut VecDeque<Touched>, oldest: u64, number: u64) -> Option<&mut Touched> {
+    touched.get_mut(usize::try_from(number.checked_sub(oldest)?).ok()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn balance(address: Address, wei: u64) -> Changes {
+        let account = Account { balance: U256::from(wei), ..Account::default() };
+        Changes { accounts: [(address, Some(account))].into(), ..Changes::default() }
+    }
+
+    fn read(state: &State, number: u64, address: Address) -> Option<u64> {
+        state.at(number).account(address).map(|account| account.balance.to())
+    }
+
+    #[test]
+    fn every_block_keeps_its_own_state_until_it_is_undone_or_forgotten() {
+        let (a, b) = (Address::with_last_byte(1), Address::with_last_byte(2));
+        let mut state = State::before(0);
+        state.push(&balance(a, 10));
+        state.push(&balance(b, 20));
+        state.push(&balance(a, 30));
+        assert_eq!(state.newest(), 2);
+        assert_eq!([0, 1, 2].map(|number| read(&state, number, a)), [Some(10), Some(10), Some(30)]);
+        assert_eq!([0, 1, 2].map(|number| read(&state, number, b)), [None, Some(20), Some(20)]);
+
+        state.pop();
+        assert_eq!(read(&state, 1, a), Some(10));
+        state.push(&balance(a, 40));
+        state.amend(&balance(a, 41));
+        assert_eq!([1, 2].map(|number| read(&state, number, a)), [Some(10), Some(41)]);
+
+        state.forget_oldest();
+        assert_eq!([1, 2].map(|number| read(&state, number, a)), [Some(10), Some(41)]);
+        state.forget_oldest();
+        assert_eq!(read(&state, 2, a), Some(41));
+        assert_eq!(state.accounts[&a].len(), 1, "what nobody can see any more is gone");
+    }
+}

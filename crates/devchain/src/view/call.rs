@@ -1,0 +1,248 @@
+//! Calls and estimates, as geth makes them.
+
+use alloy_primitives::{Address, Bytes, TxKind, U256};
+use revm::context::TxEnv;
+use revm::context::result::{ExecutionResult, HaltReason, InvalidTransaction};
+use revm::context_interface::either::Either;
+
+use super::Read;
+use super::revert_reason::revert_reason;
+use crate::error::{CallError, ReadError};
+use crate::execute::{BlockContext, Executor, Invalid, Ledger};
+use crate::query::{At, CallRequest};
+use crate::state::Changes;
+
+const PLAIN_TRANSFER_GAS: u64 = 21_000;
+/// What the EVM gives to a call that carries value, and takes from nobody.
+const CALL_STIPEND: u64 = 2_300;
+/// An estimate may be off by so many of a thousand, as geth's may.
+const ESTIMATE_ERROR_PERMILLE: u64 = 15;
+
+pub(super) fn call(read: &Read<'_>, request: &CallRequest, at: At) -> Result<Bytes, CallError> {
+    let mut bench = Bench::new(read, request, at)?;
+    let gas = request.gas.unwrap_or(u64::MAX).min(read.core.limits().call_gas);
+    bench.check_fee_cap()?;
+    match bench.run(gas) {
+        Ok(ExecutionResult::Success { output, .. }) => Ok(output.into_data()),
+        Ok(ExecutionResult::Revert { output, .. }) => Err(reverted(output)),
+        Ok(ExecutionResult::Halt { reason, .. }) => Err(CallError::Halted(halt_text(&reason))),
+        Err(invalid) => {
+            Err(CallError::Refused(format!("err: {} (supplied gas {gas})", invalid_text(&invalid, bench.from))))
+        }
+    }
+}
+
+pub(super) fn estimate_gas(read: &Read<'_>, request: &CallRequest, at: At) -> Result<u64, CallError> {
+    let mut bench = Bench::new(read, request, at)?;
+    bench.check_fee_cap()?;
+    let mut high = match request.gas {
+        Some(gas) if gas >= PLAIN_TRANSFER_GAS => gas,
+        _ => bench.context.gas_limit,
+    };
+    if bench.fee_cap != 0 {
+        let balance = read.with_state(at, |state| state.account(bench.from).unwrap_or_default().balance)?;
+        let available = balance.checked_sub(request.value).ok_or(CallError::InsufficientFundsForTransfer)?;
+        let affordable = available / U256::from(bench.fee_cap);
+        high = high.min(u64::try_from(affordable).unwrap_or(u64::MAX));
+    }
+    high = high.min(read.core.limits().call_gas);
+    let is_plain = match request.to {
+        Some(to) if request.data.is_empty() => read.with_state(at, |state| state.code(to).is_empty())?,
+        _ => false,
+    };
+    if is_plain && bench.succeeds(PLAIN_TRANSFER_GAS)?.is_some() {
+        return Ok(PLAIN_TRANSFER_GAS);
+    }
+    let (used, refunded) = match bench.run(high) {
+        Ok(ExecutionResult::Success { gas, .. }) => (gas.tx_gas_used(), gas.inner_refunded()),
+        Ok(ExecutionResult::Revert { output, .. }) => return Err(reverted(output)),
+        Ok(ExecutionResult::Halt { reason: HaltReason::OutOfGas(_), .. }) => {
+            return Err(CallError::GasAllowance { allowance: high });
+        }
+        Ok(ExecutionResult::Halt { reason, .. }) => return Err(CallError::Halted(halt_text(&reason))),
+        Err(invalid) if is_too_little_gas(&invalid) => return Err(CallError::GasAllowance { allowance: high }),
+        Err(invalid) => return Err(bench.refused(high, &invalid)),
+    };
+    bench.search(used, refunded, high)
+}
+
+/// A call, ready to be tried with any gas.
+struct Bench<'a> {
+    executor: Executor<'a>,
+    context: BlockContext,
+    from: Address,
+    fee_cap: u128,
+    tx: TxEnv,
+}
+
+impl<'a> Bench<'a> {
+    fn new(read: &'a Read<'_>, request: &CallRequest, at: At) -> Result<Self, CallError> {
+        let is_dynamic = request.max_fee_per_gas.is_some() || request.max_priority_fee_per_gas.is_some();
+        if request.gas_price.is_some() && is_dynamic {
+            return Err(CallError::TwoKindsOfFees);
+        }
+        let fee_cap = request.gas_price.or(request.max_fee_per_gas).unwrap_or_default();
+        let mut context = context(read, at)?;
+        if fee_cap == 0 {
+            // A call that pays nothing sees a block that costs nothing.
+            context.base_fee = 0;
+        }
+        let from = request.from.unwrap_or_default();
+        Ok(Self {
+            executor: Executor::lenient(ledger(read, at)?, context),
+            context,
+            from,
+            fee_cap,
+            tx: tx_env(request, from, fee_cap, is_dynamic),
+        })
+    }
+
+    fn check_fee_cap(&self) -> Result<(), CallError> {
+        if self.fee_cap == 0 || self.fee_cap >= u128::from(self.context.base_fee) {
+            return Ok(());
+        }
+        let (from, fee_cap, base_fee) = (self.from, self.fee_cap, self.context.base_fee);
+        let why = format!("address {from}, maxFeePerGas: {fee_cap}, baseFee: {base_fee}");
+        Err(CallError::Refused(format!("err: max fee per gas less than block base fee: {why}")))
+    }
+
+    fn run(&mut self, gas: u64) -> Result<ExecutionResult, Invalid> {
+        self.executor.attempt(TxEnv { gas_limit: gas, ..self.tx.clone() })
+    }
+
+    /// `None` if the call fails with this gas.
+    fn succeeds(&mut self, gas: u64) -> Result<Option<()>, CallError> {
+        match self.run(gas) {
+            Ok(result) => Ok(result.is_success().then_some(())),
+            Err(invalid) if is_too_little_gas(&invalid) => Ok(None),
+            Err(invalid) => Err(self.refused(gas, &invalid)),
+        }
+    }
+
+    /// Halves what is between a gas that fails and one that succeeds, until it is close enough.
+    fn search(&mut self, used: u64, refunded: u64, mut high: u64) -> Result<u64, CallError> {
+        let mut low = used.saturating_sub(1);
+        let likely = (used + refunded + CALL_STIPEND).saturating_mul(64) / 63;
+        if likely < high {
+            match self.succeeds(likely)? {
+                Some(()) => high = likely,
+                None => low = likely,
+            }
+        }
+        while low + 1 < high {
+            if (high - low).saturating_mul(1_000) < high.saturating_mul(ESTIMATE_ERROR_PERMILLE) {
+                break;
+            }
+            // Most calls need little more than they use.
+            let middle = low.midpoint(high).min(low.saturating_mul(2));
+            match self.succeeds(middle)? {
+                Some(()) => high = middle,
+                None => low = middle,
+            }
+        }
+        Ok(high)
+    }
+
+    fn refused(&self, gas: u64, invalid: &Invalid) -> CallError {
+        CallError::Refused(format!("failed with {gas} gas: {}", invalid_text(invalid, self.from)))
+    }
+}
+
+/// What the call sees of its block.
+fn context(read: &Read<'_>, at: At) -> Result<BlockContext, ReadError> {
+    let block = read.block(at).ok_or(ReadError::UnknownBlock)?;
+    Ok(BlockContext {
+        chain_id: read.core.chain_id(),
+        number: block.number(),
+        timestamp: block.timestamp(),
+        gas_limit: block.header.gas_limit,
+        base_fee: block.base_fee(),
+        coinbase: block.header.beneficiary,
+        prevrandao: block.header.mix_hash,
+    })
+}
+
+fn ledger<'a>(read: &'a Read<'_>, at: At) -> Result<Ledger<'a>, ReadError> {
+    // Whatever cannot be read cannot be called.
+    read.with_state(at, |_| ())?;
+    let core = &read.core;
+    if at == At::Pending && !read.lags() {
+        let changes: Changes = core.pending().1.clone();
+        return Ok(Ledger::on(core.state(), core.head().number(), core.blocks()).with(changes));
+    }
+    let number = read.number(at).ok_or(ReadError::UnknownBlock)?;
+    Ok(Ledger::on(core.state(), number, core.blocks()))
+}
+
+fn tx_env(request: &CallRequest, from: Address, fee_cap: u128, is_dynamic: bool) -> TxEnv {
+    let tx_type = match (request.authorizations.is_empty(), is_dynamic, request.access_list.is_empty()) {
+        (false, ..) => 4,
+        (_, true, _) => 2,
+        (_, _, false) => 1,
+        _ => 0,
+    };
+    TxEnv {
+        tx_type,
+        caller: from,
+        gas_limit: 0,
+        gas_price: fee_cap,
+        kind: request.to.map_or(TxKind::Create, TxKind::Call),
+        value: request.value,
+        data: request.data.clone(),
+        nonce: request.nonce.unwrap_or_default(),
+        chain_id: None,
+        access_list: request.access_list.clone(),
+        gas_priority_fee: is_dynamic.then(|| request.max_priority_fee_per_gas.unwrap_or_default().min(fee_cap)),
+        blob_hashes: Vec::new(),
+        max_fee_per_blob_gas: 0,
+        authorization_list: request.authorizations.iter().cloned().map(Either::Left).collect(),
+    }
+}
+
+fn reverted(data: Bytes) -> CallError {
+    CallError::Reverted { reason: revert_reason(&data), data }
+}
+
+fn is_too_little_gas(invalid: &Invalid) -> bool {
+    use InvalidTransaction::{CallGasCostMoreThanGasLimit, GasFloorMoreThanGasLimit};
+    matches!(invalid.0, CallGasCostMoreThanGasLimit { .. } | GasFloorMoreThanGasLimit { .. })
+}
+
+fn invalid_text(invalid: &Invalid, from: Address) -> String {
+    match &invalid.0 {
+        InvalidTransaction::LackOfFundForMaxFee { fee, balance } => {
+            format!("insufficient funds for gas * price + value: address {from} have {balance} want {fee}")
+        }
+        InvalidTransaction::CallGasCostMoreThanGasLimit { initial_gas, gas_limit } => {
+            format!("intrinsic gas too low: have {gas_limit}, want {initial_gas}")
+        }
+        InvalidTransaction::GasFloorMoreThanGasLimit { gas_floor, gas_limit } => {
+            format!("insufficient gas for floor data gas cost: have {gas_limit}, want {gas_floor}")
+        }
+        InvalidTransaction::CreateInitCodeSizeLimit => "max initcode size exceeded".to_owned(),
+        other => other.to_string(),
+    }
+}
+
+/// Why the EVM gave up, as geth says it.
+fn halt_text(reason: &HaltReason) -> String {
+    let text = match reason {
+        HaltReason::OutOfGas(_) => "out of gas",
+        HaltReason::InvalidFEOpcode => "invalid opcode: INVALID",
+        HaltReason::OpcodeNotFound | HaltReason::NotActivated => "invalid opcode",
+        HaltReason::InvalidJump => "invalid jump destination",
+        HaltReason::StackUnderflow => "stack underflow",
+        HaltReason::StackOverflow => "stack limit reached 1024 (1023)",
+        HaltReason::OutOfOffset => "return data out of bounds",
+        HaltReason::CreateCollision => "contract address collision",
+        HaltReason::NonceOverflow => "nonce uint64 overflow",
+        HaltReason::CreateContractSizeLimit => "max code size exceeded",
+        HaltReason::CreateInitCodeSizeLimit => "max initcode size exceeded",
+        HaltReason::CreateContractStartingWithEF => "invalid code: must not begin with 0xef",
+        HaltReason::StateChangeDuringStaticCall | HaltReason::CallNotAllowedInsideStatic => "write protection",
+        HaltReason::OutOfFunds => "insufficient balance for transfer",
+        HaltReason::CallTooDeep => "max call depth exceeded",
+        other => return format!("execution failed: {other:?}"),
+    };
+    text.to_owned()
+}

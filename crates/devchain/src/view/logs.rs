@@ -1,0 +1,50 @@
+//! Logs by filter.
+
+use super::Read;
+use crate::block::{Block, LogEntry};
+use crate::error::ReadError;
+use crate::query::{At, LogBlocks, LogFilter};
+
+pub(super) fn logs(read: &Read<'_>, filter: &LogFilter) -> Result<Vec<LogEntry>, ReadError> {
+    let limit = read.core.limits().logs_per_answer;
+    let mut found = Vec::new();
+    match filter.blocks {
+        LogBlocks::Hash(hash) => {
+            let block = read.block(At::Hash(hash)).ok_or(ReadError::UnknownLogBlock)?;
+            collect(&block, filter, limit, &mut found)?;
+        }
+        LogBlocks::Range { from, to } => {
+            let (from, to) = (edge(read, from)?, edge(read, to)?);
+            if from > to {
+                return Err(ReadError::InvalidRange);
+            }
+            for number in from.max(read.core.oldest())..=to.min(read.newest) {
+                if let Some(block) = read.core.block_by_number(number) {
+                    collect(&block, filter, limit, &mut found)?;
+                }
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// A number that is not there yet is an edge all the same.
+fn edge(read: &Read<'_>, at: At) -> Result<u64, ReadError> {
+    match at {
+        At::Number(number) => Ok(number),
+        _ => read.number(at).ok_or(ReadError::UnknownBlock),
+    }
+}
+
+fn collect(block: &Block, filter: &LogFilter, limit: usize, found: &mut Vec<LogEntry>) -> Result<(), ReadError> {
+    for entry in block.logs(false) {
+        if !filter.wants(&entry.log) {
+            continue;
+        }
+        if found.len() == limit {
+            return Err(ReadError::TooManyLogs { limit });
+        }
+        found.push(entry);
+    }
+    Ok(())
+}

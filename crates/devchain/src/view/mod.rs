@@ -1,0 +1,211 @@
+//! Reading the chain, as of its head or of a block behind it.
+
+mod call;
+mod fees;
+mod logs;
+mod revert_reason;
+
+use std::sync::{Arc, MutexGuard};
+
+use alloy_primitives::{Address, B256, Bytes, U256};
+
+use crate::block::{Block, LogEntry, Mined};
+use crate::chain::DevChain;
+use crate::core::Core;
+use crate::error::{CallError, ReadError};
+use crate::faults::Faults;
+use crate::query::{At, CallRequest, FeeHistory, FoundTx, LogFilter, PoolContent, PoolStatus};
+use crate::state::StateAt;
+
+/// What `web3_clientVersion` says. It begins as geth's does, because the pool speaks in geth's words.
+pub const CLIENT_VERSION: &str = "Geth/v1.16.7-gapless-devchain/linux-amd64/go1.25.1";
+
+/// Reads. Each call takes the chain's lock once, so that one answer is of one moment.
+#[derive(Clone, Debug)]
+pub struct View {
+    chain: DevChain,
+    faults: Option<Faults>,
+}
+
+impl View {
+    pub(crate) fn new(chain: DevChain) -> Self {
+        Self { chain, faults: None }
+    }
+
+    pub(crate) fn of_endpoint(chain: DevChain, faults: Faults) -> Self {
+        Self { chain, faults: Some(faults) }
+    }
+
+    pub fn chain_id(&self) -> u64 {
+        self.faults.as_ref().and_then(Faults::chain_id_lie).unwrap_or_else(|| self.chain.lock().chain_id())
+    }
+
+    pub fn client_version(&self) -> &'static str {
+        CLIENT_VERSION
+    }
+
+    /// The newest block that this view has.
+    pub fn head(&self) -> Arc<Block> {
+        self.read().head()
+    }
+
+    /// A block, or `None` if this view does not have it. `Pending` is made for the occasion.
+    pub fn block(&self, at: At) -> Option<Arc<Block>> {
+        self.read().block(at)
+    }
+
+    /// Where a transaction was mined.
+    pub fn receipt(&self, tx: B256) -> Option<Mined> {
+        if self.hides_receipts() {
+            return None;
+        }
+        self.read().mined(tx)
+    }
+
+    /// A transaction of the chain or of the pool.
+    pub fn transaction(&self, tx: B256) -> Option<FoundTx> {
+        if self.hides_receipts() {
+            return None;
+        }
+        let read = self.read();
+        match read.mined(tx) {
+            Some(mined) => mined.tx().cloned().map(|tx| FoundTx { tx, mined: Some(mined) }),
+            None => read.core.pooled(tx).map(|tx| FoundTx { tx, mined: None }),
+        }
+    }
+
+    pub fn balance(&self, account: Address, at: At) -> Result<U256, ReadError> {
+        self.read().with_state(at, |state| state.account(account).map(|account| account.balance).unwrap_or_default())
+    }
+
+    /// The count of an account's transactions; at `Pending`, with those of the pool that wait for nothing but a block.
+    pub fn nonce(&self, account: Address, at: At) -> Result<u64, ReadError> {
+        let read = self.read();
+        if at == At::Pending {
+            return Ok(read.core.pending_nonce(account));
+        }
+        read.with_state(at, |state| state.account(account).map(|account| account.nonce).unwrap_or_default())
+    }
+
+    pub fn code(&self, account: Address, at: At) -> Result<Bytes, ReadError> {
+        self.read().with_state(at, |state| state.code(account))
+    }
+
+    pub fn storage(&self, account: Address, slot: U256, at: At) -> Result<U256, ReadError> {
+        self.read().with_state(at, |state| state.storage(account, slot))
+    }
+
+    pub fn call(&self, request: &CallRequest, at: At) -> Result<Bytes, CallError> {
+        call::call(&self.read(), request, at)
+    }
+
+    /// The least gas that the call succeeds with, found as geth finds it.
+    pub fn estimate_gas(&self, request: &CallRequest, at: At) -> Result<u64, CallError> {
+        call::estimate_gas(&self.read(), request, at)
+    }
+
+    pub fn logs(&self, filter: &LogFilter) -> Result<Vec<LogEntry>, ReadError> {
+        logs::logs(&self.read(), filter)
+    }
+
+    /// Percentiles are between 0 and 100 and rise.
+    pub fn fee_history(&self, blocks: u64, newest: At, percentiles: &[f64]) -> Result<FeeHistory, ReadError> {
+        fees::fee_history(&self.read(), blocks, newest, percentiles)
+    }
+
+    /// The head's base fee and the suggested tip.
+    pub fn gas_price(&self) -> u128 {
+        let read = self.read();
+        u128::from(read.head().base_fee()) + fees::suggested_tip(&read)
+    }
+
+    pub fn max_priority_fee(&self) -> u128 {
+        fees::suggested_tip(&self.read())
+    }
+
+    /// The base fee that the next block will have.
+    pub fn next_base_fee(&self) -> u64 {
+        self.chain.lock().next_base_fee()
+    }
+
+    pub fn pool_status(&self) -> PoolStatus {
+        self.chain.lock().pool_status()
+    }
+
+    pub fn pool_content(&self) -> PoolContent {
+        self.chain.lock().pool_content()
+    }
+
+    fn hides_receipts(&self) -> bool {
+        self.faults.as_ref().is_some_and(Faults::hides_receipts)
+    }
+
+    fn read(&self) -> Read<'_> {
+        let lag = self.faults.as_ref().map_or(0, Faults::lag);
+        let core = self.chain.lock();
+        let newest = core.head().number().saturating_sub(lag).max(core.oldest());
+        Read { core, newest }
+    }
+}
+
+/// One read: the locked chain, and the newest block that the reader may see.
+pub(crate) struct Read<'a> {
+    core: MutexGuard<'a, Core>,
+    newest: u64,
+}
+
+impl Read<'_> {
+    fn head(&self) -> Arc<Block> {
+        self.core.block_by_number(self.newest).unwrap_or_else(|| self.core.head())
+    }
+
+    fn lags(&self) -> bool {
+        self.newest != self.core.head().number()
+    }
+
+    fn block(&self, at: At) -> Option<Arc<Block>> {
+        match at {
+            At::Pending if !self.lags() => self.core.pending_block(),
+            At::Hash(hash) => self.core.block_by_hash(hash).filter(|block| block.number() <= self.newest),
+            _ => self.core.block_by_number(self.number(at)?),
+        }
+    }
+
+    /// The number that a tag stands for; `None` for one that is not there.
+    fn number(&self, at: At) -> Option<u64> {
+        let limits = self.core.limits();
+        match at {
+            At::Latest | At::Pending => Some(self.newest),
+            At::Earliest => Some(0),
+            At::Safe => Some(self.newest.saturating_sub(limits.safe_depth)),
+            At::Finalized => Some(self.newest.saturating_sub(limits.finalized_depth)),
+            At::Number(number) => Some(number).filter(|number| *number <= self.newest),
+            At::Hash(hash) => {
+                let block = self.core.block_by_hash(hash).filter(|block| block.number() <= self.newest)?;
+                Some(block.number())
+            }
+        }
+    }
+
+    fn mined(&self, tx: B256) -> Option<Mined> {
+        self.core.mined(tx).filter(|mined| mined.block.number() <= self.newest)
+    }
+
+    /// Asks the state after a block.
+    fn with_state<T>(&self, at: At, ask: impl FnOnce(&StateAt<'_>) -> T) -> Result<T, ReadError> {
+        if at == At::Pending && !self.lags() {
+            return Ok(self.core.with_pending_state(ask));
+        }
+        let number = self.number(at).ok_or(ReadError::UnknownBlock)?;
+        if let At::Hash(hash) = at
+            && self.core.block_by_number(number).is_none_or(|block| block.hash != hash)
+        {
+            return Err(ReadError::StateOrphaned { hash });
+        }
+        let oldest = self.core.oldest();
+        if number < oldest {
+            return Err(ReadError::StateGone { number, oldest });
+        }
+        Ok(ask(&self.core.state_at(number)))
+    }
+}

@@ -30,6 +30,13 @@ impl AttemptKind {
     }
 }
 
+impl SendOutcome {
+    /// Did a node take it, now or before?
+    pub fn is_taken(self) -> bool {
+        matches!(self, SendOutcome::Accepted | SendOutcome::AlreadyKnown)
+    }
+}
+
 /// A signed transaction that is about to be made durable. Its bytes may go to a node only after that (P3).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewAttempt {

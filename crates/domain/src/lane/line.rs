@@ -7,7 +7,7 @@ use crate::managed_tx::ManagedTx;
 use crate::payload::{EvmCall, Payload};
 use crate::state::FailReason;
 use crate::text::NodeText;
-use crate::time::Tick;
+use crate::time::{Tick, Timestamp};
 
 use super::fact::Prepared;
 
@@ -22,7 +22,7 @@ pub(super) struct Line {
     pub(super) looked_at: Tick,
     /// The last look brought no answer.
     pub(super) failed: bool,
-    /// Left the line since the look that is under way began: its answer may still name them.
+    /// Out of the line when the look that is under way began, or since: its answer may still name them.
     taken: HashSet<TxId>,
 }
 
@@ -66,11 +66,12 @@ impl Line {
         Line { look: true, ..Line::default() }
     }
 
-    pub(super) fn begin_look(&mut self, now: Tick) {
+    /// `leaving` are those who are out of the line, while the store may still have them in the queue.
+    pub(super) fn begin_look(&mut self, now: Tick, leaving: HashSet<TxId>) {
         self.peeking = true;
         self.look = false;
         self.looked_at = now;
-        self.taken.clear();
+        self.taken = leaving;
     }
 
     /// What the queue was when it was looked at. Those who are known keep their stage; those who are gone are forgotten.
@@ -116,6 +117,11 @@ impl Line {
         self.waiting.insert(place, candidate);
     }
 
+    /// The next one that wants a nonce.
+    pub(super) fn first(&self) -> Option<&Candidate> {
+        self.waiting.iter().find(|candidate| !matches!(candidate.stage, Stage::Doomed(..)))
+    }
+
     /// Those who fail, out of the line.
     pub(super) fn take_doomed(&mut self) -> Vec<Candidate> {
         let all = std::mem::take(&mut self.waiting).into_iter();
@@ -123,6 +129,16 @@ impl Line {
         self.waiting = rest.into();
         self.taken.extend(doomed.iter().map(|candidate| candidate.tx.id));
         doomed
+    }
+
+    /// Also those for which there is no room yet.
+    pub(super) fn doom_expired(&mut self, database_now: Timestamp) {
+        for candidate in &mut self.waiting {
+            let expired = candidate.tx.intent.valid_until().is_some_and(|until| until <= database_now);
+            if expired && !matches!(candidate.stage, Stage::Doomed(..)) {
+                candidate.stage = Stage::Doomed(FailReason::Expired, NodeText::new("it was not sent in time"));
+            }
+        }
     }
 
     pub(super) fn has_doomed(&self) -> bool {

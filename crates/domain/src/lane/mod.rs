@@ -28,7 +28,7 @@ use alloy_primitives::{B256, Bytes};
 use crate::amount::Amount;
 use crate::attempt::{NewAttempt, SendOutcome, SendReport};
 use crate::command::{Command, CommandId};
-use crate::cursor::{Cursor, Protection};
+use crate::cursor::{Cursor, ProtectCode, Protection};
 use crate::id::TxId;
 use crate::lease::Lease;
 use crate::nonce::Nonce;
@@ -65,6 +65,8 @@ pub struct Lane {
     /// Those that may have something to write.
     dirty: BTreeSet<Nonce>,
     by_hash: HashMap<B256, Nonce>,
+    /// The newest block in which one stood that is closed since.
+    newest_closed: Option<u64>,
     line: Line,
     peek_limit: u32,
     commands: Vec<Command>,
@@ -142,6 +144,7 @@ impl Lane {
             unmined: BTreeSet::new(),
             dirty: BTreeSet::new(),
             by_hash: HashMap::new(),
+            newest_closed: None,
             line: Line::unseen(),
             peek_limit: 0,
             commands: snapshot.commands,
@@ -177,7 +180,7 @@ impl Lane {
             lane.by_hash.insert(attempt.hash, attempt.nonce);
             if let Some(slot) = lane.slots.get_mut(&attempt.nonce) {
                 let cost = cost_of(&attempt.raw);
-                slot.attempts.push(HeldAttempt { attempt, cost });
+                slot.attempts.push(HeldAttempt { attempt, cost, missing: false });
             }
         }
         for tx in snapshot.bound {
@@ -245,7 +248,7 @@ impl Lane {
     pub fn in_flight(&self) -> usize {
         match self.setup.policy.nonce.release {
             ReleaseRule::Mined => self.unmined.len(),
-            ReleaseRule::Final => self.slots.values().filter(|slot| !slot.is_final()).count(),
+            ReleaseRule::Final => self.slots.values().filter(|slot| !slot.is_final() && !slot.is_over()).count(),
         }
     }
 
@@ -265,21 +268,29 @@ impl Lane {
             SlotKind::Intent(id) => Some(id),
             _ => slot.tx.as_ref().map(|tx| tx.id),
         });
+        slots.chain(self.ids_leaving())
+    }
+
+    /// Intents that are about to leave the queue, and that the store may still show in it.
+    fn ids_leaving(&self) -> impl Iterator<Item = TxId> {
         let signing = self.signing.iter().flatten().filter_map(|item| Some(item.candidate.as_ref()?.tx.id));
         let signed = self.signed.iter().filter_map(|item| Some(item.candidate.as_ref()?.tx.id));
         let writing = self.writing.iter().flat_map(Writing::ids);
-        slots.chain(signing).chain(signed).chain(writing)
+        signing.chain(signed).chain(writing)
     }
 
     fn prepared(&mut self, id: TxId, answer: Result<Prepared, PrepareFailure>, now: Tick) {
-        let all_mined = self.unmined.is_empty() && self.binds_under_way() == 0;
+        // An earlier transaction of ours may be what it needs, also one that has no nonce yet (S19).
+        let is_next = self.line.first().is_some_and(|candidate| candidate.tx.id == id);
+        let alone = is_next && self.unmined.is_empty() && self.binds_under_way() == 0;
         let last_block = self.newest_inclusion();
         let (retry, funds) = (now.saturating_add(self.setup.limits.prepare_retry), self.setup.policy.funds);
-        let Some(candidate) = self.line.find(id) else { return };
+        // What failed meanwhile, or went away and came back, is not what was asked for.
+        let asked = |candidate: &&mut Candidate| matches!(candidate.stage, Stage::Asked);
+        let Some(candidate) = self.line.find(id).filter(asked) else { return };
         candidate.stage = match answer {
             Ok(prepared) => Stage::Ready { prepared, at: now },
-            // An earlier transaction of ours may be what it needs (S19).
-            Err(PrepareFailure::Reverted { at, text }) if all_mined && Some(at.number) >= last_block => {
+            Err(PrepareFailure::Reverted { at, text }) if alone && Some(at.number) >= last_block => {
                 Stage::Doomed(FailReason::SimulationReverted, text)
             }
             Err(PrepareFailure::Reverted { .. } | PrepareFailure::Unavailable(_)) => Stage::Later(retry),
@@ -292,11 +303,7 @@ impl Lane {
     }
 
     fn newest_inclusion(&self) -> Option<u64> {
-        let block = |slot: &OpenSlot| match &slot.seen {
-            Seen::Mined(inclusion) | Seen::Final(inclusion) => Some(inclusion.block.number),
-            Seen::Nowhere | Seen::Unverified(_) => None,
-        };
-        self.slots.values().filter_map(block).max()
+        self.slots.values().filter_map(OpenSlot::mined_in).max().max(self.newest_closed)
     }
 
     fn prepared_remedy(&mut self, nonce: Nonce, answer: Result<Prepared, PrepareFailure>, now: Tick) {
@@ -320,8 +327,10 @@ impl Lane {
                 self.purse.read_soon();
             }
             SendOutcome::NonceTooHigh => {
+                // The node may have lost what it had taken. What it does not take has its own pace.
                 for (_, lower) in self.slots.range_mut(..sent.nonce) {
-                    if !lower.is_mined() && matches!(lower.sending, Sending::Due { .. } | Sending::Rest) {
+                    let waits = matches!(lower.sending, Sending::Due { .. } | Sending::Rest) && lower.failures == 0;
+                    if waits && lower.seen == Seen::Nowhere && !lower.is_over() {
                         lower.sending = Sending::Due { at: now, claim: false };
                     }
                 }
@@ -348,13 +357,26 @@ impl Lane {
             }
             Sighting::StillMined { hash, block } => slot.still_mined(hash, block),
             Sighting::Unmined { hash, block } => {
+                if slot.is_final_in(hash, block) {
+                    let text = format!(
+                        "block {} was final, and nonce {} stood in it; it is orphaned",
+                        block.number, slot.nonce
+                    );
+                    self.want_protect(ProtectCode::DeepReorg, &text);
+                    return;
+                }
                 slot.unmined(hash, block, now);
             }
-            Sighting::Final { hash, block } => slot.finalized(hash, block),
-            Sighting::NotFound { .. } => slot.missing = true,
+            Sighting::Final { hash, block } => {
+                if !slot.finalized(hash, block) {
+                    // Final, but not where we have seen it: what it is there has to be asked.
+                    self.effects.push(Effect::Watch(vec![Watched { hash, known: None, look_up: true }]));
+                }
+            }
+            Sighting::NotFound { hash } => slot.not_found(hash),
         }
         let nonce = slot.nonce;
-        if slot.is_mined() {
+        if slot.is_mined() || slot.is_over() {
             self.unmined.remove(&nonce)
         } else {
             self.unmined.insert(nonce)
@@ -398,8 +420,7 @@ impl OpenSlot {
             short_of_funds: false,
             rejected: false,
             remedy: Remedy::None,
-            missing: false,
-            lost_looks: 0,
+            lost_looks: None,
         }
     }
 
@@ -414,21 +435,21 @@ impl OpenSlot {
         self.tx = Some(tx);
     }
 
-    /// What was never sent, or never taken, goes out at once; what a node has taken waits for its resubmit.
+    /// What was never sent, or was not taken when it was sent last, goes out at once; what a node has taken waits for its
+    /// resubmit. Without resubmits it goes out once, since what the chain did meanwhile may have put it out of all pools.
     fn restore_sending(&mut self, resubmit: Option<std::time::Duration>, database_now: Timestamp, now: Tick) {
         let over = self.is_over();
         let Some(wanted) = self.wanted() else {
             self.sending = Sending::Rest;
             return;
         };
-        let never_taken = wanted.sends == 0 || !self.acknowledged;
+        let taken = self.acknowledged && wanted.last_outcome.as_ref().is_some_and(|(outcome, _)| outcome.is_taken());
         let last_sent = wanted.last_sent_at;
-        self.sending = match (never_taken, resubmit, self.sending) {
+        self.sending = match (taken, resubmit, self.sending) {
             _ if over || matches!(self.seen, Seen::Unverified(_)) => Sending::Rest,
-            (true, _, _) => Sending::Due { at: now, claim: false },
-            (false, None, _) => Sending::Rest,
-            (false, Some(_), Sending::Due { at, claim: true }) => Sending::Due { at, claim: true },
-            (false, Some(interval), _) => {
+            (false, _, _) | (true, None, _) => Sending::Due { at: now, claim: false },
+            (true, Some(_), Sending::Due { at, claim: true }) => Sending::Due { at, claim: true },
+            (true, Some(interval), _) => {
                 let due = last_sent.unwrap_or(database_now).saturating_add(interval);
                 let wait = due.as_micros().saturating_sub(database_now.as_micros());
                 let wait = std::time::Duration::from_micros(u64::try_from(wait).unwrap_or(0));

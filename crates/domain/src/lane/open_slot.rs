@@ -32,16 +32,16 @@ pub(super) struct OpenSlot {
     /// What it wants is refused for good, on every node.
     pub(super) rejected: bool,
     pub(super) remedy: Remedy,
-    /// Looked up by every hash, and nobody knew one.
-    pub(super) missing: bool,
-    /// How often it was missing while its nonce was used up, finally.
-    pub(super) lost_looks: u32,
+    /// How often all its hashes were missing while its nonce was used up, finally; `None` while it is not.
+    pub(super) lost_looks: Option<u32>,
 }
 
 #[derive(Debug)]
 pub(super) struct HeldAttempt {
     pub(super) attempt: Attempt,
     pub(super) cost: Amount,
+    /// Looked up, and nobody knew it.
+    pub(super) missing: bool,
 }
 
 /// What the chain shows of the slot, by any of its hashes.
@@ -86,6 +86,13 @@ impl OpenSlot {
 
     pub(super) fn is_mined(&self) -> bool {
         matches!(self.seen, Seen::Mined(_) | Seen::Final(_))
+    }
+
+    pub(super) fn mined_in(&self) -> Option<u64> {
+        match &self.seen {
+            Seen::Mined(inclusion) | Seen::Final(inclusion) => Some(inclusion.block.number),
+            Seen::Nowhere | Seen::Unverified(_) => None,
+        }
     }
 
     /// The most that it can still take from the account.
@@ -134,7 +141,7 @@ impl OpenSlot {
             last_sent_at: None,
             last_outcome: None,
         };
-        self.attempts.push(HeldAttempt { attempt, cost });
+        self.attempts.push(HeldAttempt { attempt, cost, missing: false });
     }
 
     pub(super) fn kind_of(&self, hash: B256) -> Option<AttemptKind> {
@@ -154,6 +161,10 @@ impl OpenSlot {
         let changed = self.seen != seen;
         self.seen = seen;
         self.sending = Sending::Rest;
+        // Whatever nodes had against it, the chain has taken it.
+        self.short_of_funds = false;
+        self.rejected = false;
+        self.lost_looks = None;
         changed
     }
 
@@ -168,6 +179,10 @@ impl OpenSlot {
         }
     }
 
+    pub(super) fn is_final_in(&self, hash: B256, block: BlockRef) -> bool {
+        matches!(&self.seen, Seen::Final(inclusion) if inclusion.hash == hash && inclusion.block == block)
+    }
+
     /// True if it was in that block: then what it wants goes out again.
     pub(super) fn unmined(&mut self, hash: B256, block: BlockRef, now: Tick) -> bool {
         let was_there = match &self.seen {
@@ -177,29 +192,56 @@ impl OpenSlot {
         };
         if was_there {
             self.seen = Seen::Nowhere;
-            self.missing = false;
+            self.forget_missing();
             self.sending = Sending::Due { at: now, claim: false };
         }
         was_there
     }
 
-    pub(super) fn finalized(&mut self, hash: B256, block: BlockRef) {
+    /// False if it is not known to be in that block: then somebody has to look.
+    pub(super) fn finalized(&mut self, hash: B256, block: BlockRef) -> bool {
+        // What is canonical and final is also still mined.
+        self.still_mined(hash, block);
         if let Seen::Mined(inclusion) = &self.seen
             && inclusion.hash == hash
             && inclusion.block == block
         {
             self.seen = Seen::Final(inclusion.clone());
         }
+        self.is_final() || self.is_over()
+    }
+
+    /// One of its hashes was asked for, and nobody knew it.
+    pub(super) fn not_found(&mut self, hash: B256) {
+        if let Some(held) = self.attempts.iter_mut().find(|held| held.attempt.hash == hash) {
+            held.missing = true;
+        }
+    }
+
+    /// True if every one of its hashes was asked for since the last time, and nobody knew one.
+    pub(super) fn take_missing(&mut self) -> bool {
+        let all = self.attempts.iter().all(|held| held.missing);
+        self.forget_missing();
+        all
+    }
+
+    pub(super) fn forget_missing(&mut self) {
+        for held in &mut self.attempts {
+            held.missing = false;
+        }
     }
 
     /// What one send says about the slot, and when to send again.
     pub(super) fn sent(&mut self, outcome: SendOutcome, now: Tick, pace: &Pace) {
-        let taken = matches!(outcome, SendOutcome::Accepted | SendOutcome::AlreadyKnown);
+        let taken = outcome.is_taken();
         self.acknowledged |= taken;
-        self.short_of_funds = outcome == SendOutcome::InsufficientFunds;
-        self.rejected = outcome == SendOutcome::Rejected;
+        // An answer that is no verdict takes none back.
+        self.short_of_funds = !taken && (self.short_of_funds || outcome == SendOutcome::InsufficientFunds);
+        self.rejected = !taken && (self.rejected || outcome == SendOutcome::Rejected);
         self.failures = if taken { 0 } else { self.failures.saturating_add(1) };
-        if self.is_mined() {
+        if self.sending != Sending::UnderWay {
+            // Something else became due while it was under way.
+        } else if self.is_mined() {
             self.sending = Sending::Rest;
         } else if taken {
             self.sending = match pace.resubmit {

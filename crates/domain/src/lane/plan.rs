@@ -1,8 +1,11 @@
 //! What to begin next: everything that is possible now and not under way.
 
+use std::collections::HashSet;
+
 use crate::amount::Amount;
 use crate::attempt::AttemptKind;
 use crate::cursor::Cursor;
+use crate::id::TxId;
 use crate::nonce::Nonce;
 use crate::payload::{EvmCall, Fees};
 use crate::plan::{SignedTx, TxPlan, worst_cost};
@@ -44,6 +47,7 @@ impl Lane {
             && self.protect.is_none()
             && self.purse.account.is_some()
             && self.purse.ahead == 0
+            && self.purse.behind == 0
     }
 
     /// How many more nonces may be bound now.
@@ -66,7 +70,10 @@ impl Lane {
     }
 
     fn plan_account(&mut self, now: Tick, step: &mut Step) {
-        let has_work = !self.slots.is_empty() || !self.line.waiting.is_empty() || self.cursor.is_none();
+        // A command needs a cursor, and a cursor needs a count to begin with.
+        let has_work = !self.slots.is_empty()
+            || !self.line.waiting.is_empty()
+            || (self.cursor.is_none() && !self.commands.is_empty());
         if !has_work || self.draining {
             return;
         }
@@ -92,15 +99,18 @@ impl Lane {
             return;
         }
         let again_at = self.line.looked_at.saturating_add(self.setup.limits.look_interval);
-        let low = self.line.more && self.line.waiting.len() < self.free().max(1);
+        let batch = self.setup.limits.batch.max(8);
+        let ahead = usize::from(self.setup.policy.nonce.max_in_flight).saturating_mul(2).clamp(8, batch);
+        let low = self.line.more && self.line.waiting.len() < self.free().clamp(1, ahead);
         let retry_at = self.line.looked_at.saturating_add(self.setup.limits.retry);
         // A look that failed is repeated, but not at once.
         let wanted = self.line.look && (!self.line.failed || now >= retry_at);
         if wanted || low || now >= again_at {
-            let window = u32::from(self.setup.policy.nonce.max_in_flight);
-            let batch = u32::try_from(self.setup.limits.batch).unwrap_or(u32::MAX);
-            self.peek_limit = window.saturating_mul(2).clamp(8, batch.max(8));
-            self.line.begin_look(now);
+            // Those who are leaving the queue may still be first in it.
+            let leaving: HashSet<TxId> = self.ids_leaving().collect();
+            self.peek_limit = u32::try_from(ahead.saturating_add(leaving.len())).unwrap_or(u32::MAX);
+            self.line.begin_look(now, leaving);
+            self.commands_done.clear();
             step.effects.push(Effect::Peek { limit: self.peek_limit });
         } else {
             step.wake(if self.line.look { retry_at.min(again_at) } else { again_at });
@@ -108,17 +118,13 @@ impl Lane {
     }
 
     fn plan_prepare(&mut self, now: Tick, step: &mut Step) {
+        self.line.doom_expired(self.database_now(now));
         let free = self.free();
-        let database_now = self.database_now(now);
         let price_age = self.setup.limits.price_age;
         let mut requests = Vec::new();
         let mut next_try: Option<Tick> = None;
         let mut front = self.line.waiting.iter_mut().filter(|c| !matches!(c.stage, Stage::Doomed(..)));
         for candidate in front.by_ref().take(free) {
-            if candidate.tx.intent.valid_until().is_some_and(|until| until <= database_now) {
-                candidate.stage = Stage::Doomed(FailReason::Expired, NodeText::new("it was not sent in time"));
-                continue;
-            }
             match candidate.stage {
                 Stage::Later(at) if at <= now => candidate.stage = Stage::Waiting,
                 Stage::Later(at) => next_try = Some(next_try.map_or(at, |other| other.min(at))),
@@ -184,8 +190,9 @@ impl Lane {
 
     fn binds_to_sign(&mut self, cursor: &Cursor, items: &mut Vec<(Signing, SignRequest)>) {
         let mut free = self.free().min(self.setup.limits.batch.saturating_sub(self.signed.len()));
-        let mut bytes = 0_usize;
-        let first = cursor.next_nonce.get().saturating_add(self.binds_under_way() as u64);
+        let mut bytes: usize = self.signed.iter().map(|item| item.attempt.raw.len()).sum();
+        let under_way = self.binds_under_way();
+        let first = cursor.next_nonce.get().saturating_add(under_way as u64);
         let mut next = Nonce::new(first).ok();
         while free > 0
             && let Some(nonce) = next
@@ -196,12 +203,13 @@ impl Lane {
             let Stage::Ready { prepared, .. } = candidate.stage else { return };
             let Some(call) = candidate.call().cloned() else { return };
             bytes = bytes.saturating_add(call.data.len());
-            if bytes > self.setup.limits.batch_bytes && !items.is_empty() {
+            if bytes > self.setup.limits.batch_bytes && !(items.is_empty() && self.signed.is_empty()) {
                 return;
             }
             let cost = worst_cost(call.value, prepared.gas_limit, prepared.fees);
             if !self.purse.spend(cost) {
-                if self.setup.policy.funds == FundsPolicy::Fail && self.purse.is_fresh && self.unmined.is_empty() {
+                let alone = self.unmined.is_empty() && under_way == 0;
+                if self.setup.policy.funds == FundsPolicy::Fail && self.purse.is_fresh && alone {
                     let text = format!("it may cost {cost}, and the account has {}", self.purse.budget);
                     candidate.stage = Stage::Doomed(FailReason::InsufficientFunds, NodeText::new(&text));
                     continue;

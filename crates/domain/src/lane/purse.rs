@@ -21,6 +21,8 @@ pub(super) struct Purse {
     pub(super) is_fresh: bool,
     /// Looks in a row at which the chain was ahead of the ledger.
     pub(super) ahead: u32,
+    /// Looks in a row at which the final count was below one that the ledger has.
+    pub(super) behind: u32,
 }
 
 #[derive(Debug)]

@@ -11,7 +11,7 @@ use super::fact::{AccountFacts, SentTx};
 use super::open_slot::Seen;
 use super::{Lane, LaneSetup};
 
-/// Looks in a row at which the chain must be ahead before the lane stops.
+/// Looks in a row at which the chain must be ahead, or behind, before the lane stops.
 const LOOKS_BEFORE_PROTECT: u32 = 2;
 
 impl Lane {
@@ -31,7 +31,7 @@ impl Lane {
     fn begin(&mut self, account: AccountFacts, now: Tick) {
         let count = account.latest;
         match self.setup.policy.nonce.start_from {
-            StartFrom::Nonce(start) if count == start => self.cursor = Some(Cursor::starting_at(start)),
+            StartFrom::Nonce(start) if count == start => self.begin_at(start, account, now),
             StartFrom::Nonce(start) if count > start => {
                 let text = format!(
                     "the account has sent {count} transactions already, and the lane is to start at {start}; \
@@ -45,11 +45,19 @@ impl Lane {
                 self.want_protect(ProtectCode::MissingSlot, &text);
             }
             StartFrom::Chain if account.pending == count && account.finalized == Some(count) => {
-                self.cursor = Some(Cursor::starting_at(count));
+                self.begin_at(count, account, now);
             }
             // Something of the account is still under way; its count is not settled yet.
             StartFrom::Chain => self.purse.read_at(now.saturating_add(self.setup.limits.prepare_retry)),
         }
+    }
+
+    fn begin_at(&mut self, start: Nonce, account: AccountFacts, now: Tick) {
+        // The newest of what was sent before us need not be final yet.
+        let finalized = account.finalized.unwrap_or(Nonce::ZERO).min(start);
+        let cursor = Cursor { final_nonce: finalized, ..Cursor::starting_at(start) };
+        self.cursor = Some(cursor.clone());
+        self.compare(&cursor, account, now);
     }
 
     fn compare(&mut self, cursor: &Cursor, account: AccountFacts, now: Tick) {
@@ -59,7 +67,9 @@ impl Lane {
                 let text = format!("the account's final count is {finalized}, but the ledger knows of {next}");
                 self.want_protect(ProtectCode::ExternalNonce, &text);
             }
-            if finalized < cursor.final_nonce {
+            // An endpoint that lags says so once in a while; one that says it again is believed.
+            self.purse.behind = if finalized < cursor.final_nonce { self.purse.behind.saturating_add(1) } else { 0 };
+            if self.purse.behind >= LOOKS_BEFORE_PROTECT {
                 let text = format!("the account's final count was {} and is {finalized} now", cursor.final_nonce);
                 self.want_protect(ProtectCode::ChainRegressed, &text);
             }
@@ -70,7 +80,7 @@ impl Lane {
         if self.purse.ahead >= LOOKS_BEFORE_PROTECT {
             let text = format!("the account's count with pending ones is {ahead}, but the ledger knows of {next}");
             self.want_protect(ProtectCode::PendingAhead, &text);
-        } else if self.purse.ahead > 0 {
+        } else if self.purse.ahead > 0 || self.purse.behind == 1 {
             self.purse.read_at(now.saturating_add(self.setup.limits.prepare_retry));
         }
     }
@@ -85,10 +95,11 @@ impl Lane {
             if slot.seen != Seen::Nowhere {
                 continue;
             }
-            if std::mem::take(&mut slot.missing) {
-                slot.lost_looks = slot.lost_looks.saturating_add(1);
-            }
-            if slot.lost_looks >= LOOKS_BEFORE_PROTECT {
+            // What was missing before its nonce was used up says nothing.
+            let missing = slot.take_missing();
+            let looks = slot.lost_looks.map_or(0, |looks| looks.saturating_add(u32::from(missing)));
+            slot.lost_looks = Some(looks);
+            if looks >= LOOKS_BEFORE_PROTECT {
                 lost = lost.or(Some(*nonce));
             }
             watched.extend(slot.hashes().map(|hash| Watched { hash, known: None, look_up: true }));
@@ -125,17 +136,18 @@ impl Lane {
 
     /// With the next commit; a lane that is stopped already says why only once.
     pub(super) fn want_protect(&mut self, code: ProtectCode, text: &str) {
-        let cursor = self.cursor.get_or_insert_with(|| Cursor::starting_at(first_nonce(&self.setup)));
+        let cursor = self.cursor.get_or_insert_with(|| never_begun(&self.setup));
         if !cursor.is_protected() && self.protect.is_none() {
             self.protect = Some(Protection { code, detail: NodeText::new(text) });
         }
     }
 }
 
-/// Where the cursor of a lane stands that never began.
-pub(super) fn first_nonce(setup: &LaneSetup) -> Nonce {
-    match setup.policy.nonce.start_from {
+/// The cursor of a lane that has to stop before it began.
+pub(super) fn never_begun(setup: &LaneSetup) -> Cursor {
+    let start = match setup.policy.nonce.start_from {
         StartFrom::Nonce(start) => start,
         StartFrom::Chain => Nonce::ZERO,
-    }
+    };
+    Cursor { final_nonce: Nonce::ZERO, ..Cursor::starting_at(start) }
 }

@@ -1,6 +1,6 @@
 //! The one commit under way: what goes into it, and what becomes of it.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 
 use crate::amount::Amount;
 use crate::attempt::SendReport;
@@ -19,7 +19,7 @@ use super::effect::{Effect, Step, Watched};
 use super::fact::CommitOutcome;
 use super::line::{Candidate, Stage};
 use super::open_slot::{OpenSlot, Remedy, Sending};
-use super::start::first_nonce;
+use super::start::never_begun;
 use super::{Lane, SignedItem};
 
 /// What was handed to the store, kept until it has answered: to be taken for true, or to be planned again.
@@ -86,7 +86,7 @@ impl Lane {
     }
 
     fn acknowledge_regression(&mut self, commit: &mut LaneCommit, writing: &mut Writing) -> Result<(), CommitError> {
-        let cursor = self.cursor.get_or_insert_with(|| Cursor::starting_at(first_nonce(&self.setup)));
+        let cursor = self.cursor.get_or_insert_with(|| never_begun(&self.setup));
         let detail =
             NodeText::new("the database lost commits, or was restored; what was sent since has to be reconciled");
         commit.protect(cursor, Protection { code: ProtectCode::StoreRegressed, detail })?;
@@ -134,8 +134,12 @@ impl Lane {
 
     fn write_changes(&mut self, commit: &mut LaneCommit, writing: &mut Writing) -> Result<(), IllegalTransition> {
         let may_end = self.cursor.as_ref().is_some_and(|cursor| !cursor.state.is_store_regressed());
+        let mut still_dirty = BTreeSet::new();
         for nonce in &self.dirty {
             let Some(slot) = self.slots.get(nonce) else { continue };
+            if slot.is_final() && !may_end {
+                still_dirty.insert(*nonce);
+            }
             let steps = slot.due_transitions(may_end);
             let Some(mut tx) = slot.tx.clone().filter(|_| !steps.is_empty()) else { continue };
             for transition in steps {
@@ -143,7 +147,7 @@ impl Lane {
             }
             writing.changed.push((*nonce, tx));
         }
-        self.dirty.clear();
+        self.dirty = still_dirty;
         Ok(())
     }
 
@@ -195,21 +199,25 @@ impl Lane {
         commit: &mut LaneCommit,
         writing: &mut Writing,
     ) -> Result<(), CommitError> {
-        let binds = {
+        let (binds, mut next) = {
             let to = commit.cursor().map_or(cursor, |change| change.to());
-            !to.is_protected() && !to.paused && !self.draining
+            (!to.is_protected() && !to.paused && !self.draining, to.next_nonce)
         };
         for item in std::mem::take(&mut self.signed) {
             match &item.candidate {
-                Some(candidate) if binds => {
+                // What was signed behind one that was dropped since has the wrong nonce.
+                Some(candidate) if binds && item.attempt.nonce == next => {
                     commit.bind(cursor, &candidate.tx, item.attempt.clone())?;
+                    next = next.next()?;
                     writing.items.push(item);
                 }
                 Some(_) => self.unplan(item),
-                None => {
+                None if self.slots.get(&item.attempt.nonce).is_some_and(|slot| !slot.is_final()) => {
                     commit.attempt(item.attempt.clone());
                     writing.items.push(item);
                 }
+                // It ended while this was signed.
+                None => {}
             }
         }
         Ok(())
@@ -336,6 +344,7 @@ impl Lane {
         let Some(open) = self.cursor.as_ref().map(|cursor| cursor.open_nonce) else { return };
         let still_open = self.slots.split_off(&open);
         let closed = std::mem::replace(&mut self.slots, still_open);
+        self.newest_closed = closed.values().filter_map(OpenSlot::mined_in).max().max(self.newest_closed);
         let hashes: Vec<_> = closed.values().flat_map(OpenSlot::hashes).collect();
         for hash in &hashes {
             self.by_hash.remove(hash);

@@ -1,0 +1,463 @@
+//! A lane on a bench: a small ledger behind it, answers for whatever the test does not care about, and everything else held
+//! in the hand.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::Duration;
+
+use gapless_domain::{
+    AccountFacts, Address, Amount, Attempt, AttemptKind, B256, BlockRef, Bytes, Command, CommandId, CommandKind,
+    CommitOutcome, Cursor, Effect, EvmCall, Execution, Fact, Fees, FencingToken, Intent, Lane, LaneCommit, LaneSetup,
+    LaneSnapshot, Lease, ManagedTx, MinedTx, NodeText, Nonce, NoncePolicy, Outgoing, OwnerId, Payload, Peeked,
+    PrepareFailure, PrepareKey, PrepareRequest, Prepared, ReleaseRule, RequestId, SendOutcome, SentTx, Sighting,
+    SignRequest, SignedTx, Slot, Speed, StateName, SubmitterId, SubmitterPolicy, Tick, Timestamp, TxId, TxState,
+    Watched, keccak256,
+};
+use uuid::Uuid;
+
+pub(crate) const FEES: Fees = Fees::Eip1559 { max_fee: 100, max_priority_fee: 10 };
+pub(crate) const GAS: u64 = 21_000;
+
+pub(crate) fn submitter() -> SubmitterId {
+    "eip155:31337:0xf39Fd6e51aad88F6F4ce6aB8827279cffFb92266".parse().unwrap()
+}
+
+pub(crate) fn nonce(value: u64) -> Nonce {
+    Nonce::new(value).unwrap()
+}
+
+pub(crate) fn text(text: &str) -> NodeText {
+    NodeText::new(text)
+}
+
+pub(crate) fn block(number: u64) -> BlockRef {
+    fork(number, "")
+}
+
+/// A block of another branch.
+pub(crate) fn fork(number: u64, branch: &str) -> BlockRef {
+    BlockRef { number, hash: keccak256(format!("{number}{branch}")) }
+}
+
+pub(crate) fn account(count: u64) -> AccountFacts {
+    let count = nonce(count);
+    AccountFacts { latest: count, pending: count, finalized: Some(count), balance: Amount::from(u64::MAX) }
+}
+
+pub(crate) fn mined(hash: B256, block: BlockRef) -> Sighting {
+    let (gas_used, effective_gas_price) = (GAS, Amount::from(50_u64));
+    Sighting::Mined(MinedTx { hash, block, execution: Execution::Success, gas_used, effective_gas_price })
+}
+
+pub(crate) fn window(max_in_flight: u16) -> LaneSetup {
+    let nonce = NoncePolicy { max_in_flight, ..NoncePolicy::default() };
+    LaneSetup { policy: SubmitterPolicy { nonce, ..SubmitterPolicy::default() }, ..LaneSetup::default() }
+}
+
+pub(crate) fn final_window(max_in_flight: u16) -> LaneSetup {
+    let mut setup = window(max_in_flight);
+    setup.policy.nonce.release = ReleaseRule::Final;
+    setup
+}
+
+/// What the test answers itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Hold {
+    Peek,
+    Prepare,
+    Sign,
+    Commit,
+    Account,
+}
+
+#[derive(Debug)]
+pub(crate) struct Bench {
+    pub(crate) lane: Lane,
+    pub(crate) ledger: Ledger,
+    pub(crate) now: Tick,
+    setup: LaneSetup,
+    pub(crate) account: AccountFacts,
+    pub(crate) hold: BTreeSet<Hold>,
+    /// Effects that nobody has answered, but for sends.
+    pub(crate) held: Vec<Effect>,
+    /// Sends that nobody has answered, in order.
+    pub(crate) broadcasts: Vec<Vec<Outgoing>>,
+    pub(crate) commits: Vec<LaneCommit>,
+    pub(crate) watched: Vec<Watched>,
+    pub(crate) unwatched: Vec<B256>,
+    pub(crate) notices: Vec<NodeText>,
+    pub(crate) released: bool,
+    pub(crate) wake_at: Option<Tick>,
+}
+
+/// As much of a store as a lane needs.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Ledger {
+    pub(crate) cursor: Option<Cursor>,
+    pub(crate) slots: BTreeMap<Nonce, Slot>,
+    pub(crate) attempts: BTreeMap<(Nonce, u16), Attempt>,
+    pub(crate) txs: BTreeMap<u64, ManagedTx>,
+    pub(crate) commands: Vec<Command>,
+    pub(crate) regressed: bool,
+    pub(crate) now_micros: i64,
+}
+
+impl Bench {
+    pub(crate) fn new(setup: LaneSetup) -> Self {
+        Self::with(setup, Ledger { now_micros: 1_000_000_000, ..Ledger::default() })
+    }
+
+    pub(crate) fn with(setup: LaneSetup, ledger: Ledger) -> Self {
+        let now = Tick::since_start(Duration::from_secs(100));
+        let lane = Lane::restore(&lease(), ledger.snapshot(), setup.clone(), cost_of, now);
+        Bench {
+            lane,
+            ledger,
+            now,
+            setup,
+            account: account(0),
+            hold: BTreeSet::new(),
+            held: Vec::new(),
+            broadcasts: Vec::new(),
+            commits: Vec::new(),
+            watched: Vec::new(),
+            unwatched: Vec::new(),
+            notices: Vec::new(),
+            released: false,
+            wake_at: None,
+        }
+    }
+
+    /// A lane with so many intents in its queue, run as far as it goes.
+    pub(crate) fn busy(setup: LaneSetup, intents: u64) -> Self {
+        let mut bench = Bench::new(setup);
+        bench.queue(intents);
+        bench.run();
+        bench
+    }
+
+    /// The owner dies, and another one goes on from the ledger.
+    pub(crate) fn crash(&mut self) {
+        self.lane = Lane::restore(&lease(), self.ledger.snapshot(), self.setup.clone(), cost_of, self.now);
+        self.held.clear();
+        self.broadcasts.clear();
+        self.watched.clear();
+        self.unwatched.clear();
+        self.hold.clear();
+        self.released = false;
+    }
+
+    pub(crate) fn queue(&mut self, intents: u64) {
+        for _ in 0..intents {
+            let call = EvmCall { to: Some(Address::repeat_byte(1)), ..EvmCall::default() };
+            self.queue_call(call, None);
+        }
+    }
+
+    pub(crate) fn queue_call(&mut self, call: EvmCall, valid_until: Option<Timestamp>) {
+        let seq = self.ledger.txs.len() as u64 + 1;
+        let (request, payload) = (RequestId::restore(&format!("r{seq}")), Payload::Evm(call));
+        let intent = Intent::restore(submitter(), request, payload, Speed::Standard, valid_until, None);
+        let at = self.ledger.now();
+        let id = TxId::from_uuid(Uuid::from_u128(u128::from(seq)));
+        let tx = ManagedTx { id, seq, intent, state: TxState::Queued, version: 1, created_at: at, updated_at: at };
+        self.ledger.txs.insert(seq, tx);
+    }
+
+    pub(crate) fn command(&mut self, kind: CommandKind) {
+        let id = CommandId(self.ledger.commands.len() as u64 + 1);
+        let (issued_by, issued_at) = (text("test"), self.ledger.now());
+        self.ledger.commands.push(Command { id, submitter: submitter(), kind, issued_by, issued_at });
+        self.tell(Fact::Woken);
+    }
+
+    /// A fact, and whatever follows from it that is not held.
+    pub(crate) fn tell(&mut self, fact: Fact) {
+        let mut facts = VecDeque::from([fact]);
+        while let Some(fact) = facts.pop_front() {
+            let step = self.lane.handle(fact, self.now);
+            self.wake_at = step.wake_at;
+            for effect in step.effects {
+                facts.extend(self.execute(effect));
+            }
+        }
+    }
+
+    pub(crate) fn run(&mut self) {
+        self.tell(Fact::Tick);
+    }
+
+    pub(crate) fn pass(&mut self, span: Duration) {
+        self.now = self.now.saturating_add(span);
+        self.ledger.now_micros += i64::try_from(span.as_micros()).unwrap();
+        self.run();
+    }
+
+    pub(crate) fn pass_secs(&mut self, seconds: u64) {
+        self.pass(Duration::from_secs(seconds));
+    }
+
+    fn execute(&mut self, effect: Effect) -> Option<Fact> {
+        let kind = match &effect {
+            Effect::Peek { .. } => Hold::Peek,
+            Effect::Prepare(_) => Hold::Prepare,
+            Effect::Sign(_) => Hold::Sign,
+            Effect::Commit(_) => Hold::Commit,
+            Effect::ReadAccount => Hold::Account,
+            Effect::Broadcast(_) | Effect::Watch(_) | Effect::Unwatch(_) | Effect::Notice { .. } | Effect::Release => {
+                self.take_note(effect);
+                return None;
+            }
+        };
+        if self.hold.contains(&kind) {
+            self.held.push(effect);
+            return None;
+        }
+        Some(match effect {
+            Effect::Prepare(requests) => {
+                Fact::Prepared(requests.iter().map(|request| (request.key, price())).collect())
+            }
+            Effect::Sign(requests) => Fact::Signed(requests.iter().map(|request| Ok(sign(request))).collect()),
+            Effect::Commit(commit) => self.write(*commit, true),
+            Effect::Peek { limit } => self.peek(limit),
+            _ => Fact::Account(Some(self.account)),
+        })
+    }
+
+    fn take_note(&mut self, effect: Effect) {
+        match effect {
+            Effect::Broadcast(outgoing) => {
+                assert!(self.broadcasts.is_empty(), "one send at a time");
+                for out in &outgoing {
+                    let held = self.ledger.attempts.values().find(|attempt| attempt.hash == out.tx.hash);
+                    assert_eq!(held.map(|held| &held.raw), Some(&out.tx.raw), "sent before it was durable");
+                    assert!(
+                        self.watched.iter().any(|watched| watched.hash == out.tx.hash),
+                        "sent before it was watched"
+                    );
+                }
+                self.broadcasts.push(outgoing);
+            }
+            Effect::Watch(watched) => self.watched.extend(watched),
+            Effect::Unwatch(hashes) => self.unwatched.extend(hashes),
+            Effect::Notice { text, .. } => self.notices.push(text),
+            Effect::Release => self.released = true,
+            _ => panic!("not a note: {effect:?}"),
+        }
+    }
+
+    fn peek(&self, limit: u32) -> Fact {
+        let queued = self.ledger.txs.values().filter(|tx| tx.state == TxState::Queued);
+        let queue = queued.take(limit as usize).cloned().collect();
+        Fact::Peeked(Some(Peeked { queue, commands: self.ledger.commands.clone() }))
+    }
+
+    fn write(&mut self, commit: LaneCommit, replicated: bool) -> Fact {
+        self.ledger.apply(&commit);
+        self.commits.push(commit);
+        Fact::Committed(CommitOutcome::Done { at: self.ledger.now(), replicated })
+    }
+
+    /// The commit that is held, not yet written.
+    pub(crate) fn held_commit(&self) -> &LaneCommit {
+        let commit =
+            self.held.iter().find_map(|effect| if let Effect::Commit(commit) = effect { Some(commit) } else { None });
+        commit.unwrap()
+    }
+
+    fn take_held_commit(&mut self) -> LaneCommit {
+        let at = self.held.iter().position(|effect| matches!(effect, Effect::Commit(_))).unwrap();
+        match self.held.remove(at) {
+            Effect::Commit(commit) => *commit,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    pub(crate) fn commit_done(&mut self, replicated: bool) {
+        let commit = self.take_held_commit();
+        let done = self.write(commit, replicated);
+        self.tell(done);
+    }
+
+    pub(crate) fn commit_not_written(&mut self) {
+        self.take_held_commit();
+        self.tell(Fact::Committed(CommitOutcome::NotWritten));
+    }
+
+    /// What is asked to be prepared, and not answered.
+    pub(crate) fn take_prepare(&mut self) -> Vec<PrepareRequest> {
+        let at = self.held.iter().position(|effect| matches!(effect, Effect::Prepare(_))).unwrap();
+        match self.held.remove(at) {
+            Effect::Prepare(requests) => requests,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    pub(crate) fn prepared(&mut self, answers: Vec<(PrepareKey, Result<Prepared, PrepareFailure>)>) {
+        self.tell(Fact::Prepared(answers));
+    }
+
+    /// The nonces that are being sent now.
+    pub(crate) fn sending(&self) -> Vec<u64> {
+        self.broadcasts.iter().flatten().map(|out| out.nonce.get()).collect()
+    }
+
+    pub(crate) fn take_broadcast(&mut self) -> Vec<Outgoing> {
+        assert!(!self.broadcasts.is_empty(), "nothing is being sent");
+        self.broadcasts.remove(0)
+    }
+
+    /// The same answer to everything that is being sent.
+    pub(crate) fn answer(&mut self, outcome: SendOutcome) -> Vec<Outgoing> {
+        let sent = self.take_broadcast();
+        self.answer_each(&sent, &vec![outcome; sent.len()]);
+        sent
+    }
+
+    pub(crate) fn answer_each(&mut self, sent: &[Outgoing], outcomes: &[SendOutcome]) {
+        let answers = sent.iter().zip(outcomes).map(|(out, outcome)| SentTx {
+            nonce: out.nonce,
+            hash: out.tx.hash,
+            outcome: *outcome,
+            text: text("said so"),
+        });
+        self.tell(Fact::Sent(answers.collect()));
+    }
+
+    pub(crate) fn see(&mut self, sighting: Sighting) {
+        self.tell(Fact::Seen(vec![sighting]));
+    }
+
+    /// Mined, and final.
+    pub(crate) fn finish(&mut self, hash: B256, block: BlockRef) {
+        self.tell(Fact::Seen(vec![mined(hash, block), Sighting::Final { hash, block }]));
+    }
+
+    /// The hash of a durable attempt.
+    pub(crate) fn hash(&self, at: u64, ordinal: u16) -> B256 {
+        self.ledger.attempts[&(nonce(at), ordinal)].hash
+    }
+
+    pub(crate) fn state(&self, seq: u64) -> StateName {
+        self.ledger.txs[&seq].state.name()
+    }
+
+    pub(crate) fn states(&self) -> Vec<StateName> {
+        self.ledger.txs.values().map(|tx| tx.state.name()).collect()
+    }
+
+    /// The nonces that intents hold, in the order of acceptance.
+    pub(crate) fn nonces(&self) -> Vec<Option<u64>> {
+        self.ledger.txs.values().map(|tx| tx.state.nonce().map(Nonce::get)).collect()
+    }
+
+    pub(crate) fn protect_code(&self) -> Option<&'static str> {
+        match &self.ledger.cursor.as_ref()?.state {
+            gapless_domain::LaneState::Protect(protection) => Some(protection.code.as_str()),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn looked_up(&self) -> Vec<B256> {
+        self.watched.iter().filter(|watched| watched.look_up).map(|watched| watched.hash).collect()
+    }
+}
+
+impl Ledger {
+    pub(crate) fn now(&self) -> Timestamp {
+        Timestamp::from_micros(self.now_micros)
+    }
+
+    pub(crate) fn snapshot(&self) -> LaneSnapshot {
+        let open = self.cursor.as_ref().map_or(Nonce::ZERO, |cursor| cursor.open_nonce);
+        let bound = |tx: &&ManagedTx| tx.state.bound().is_some_and(|bound| bound.nonce >= open);
+        LaneSnapshot {
+            cursor: self.cursor.clone(),
+            slots: self.slots.range(open..).map(|(_, slot)| slot.clone()).collect(),
+            attempts: self.attempts.range((open, 0)..).map(|(_, attempt)| attempt.clone()).collect(),
+            bound: self.txs.values().filter(bound).cloned().collect(),
+            reservations: Vec::new(),
+            commands: self.commands.clone(),
+            regressed: self.regressed,
+            now: self.now(),
+        }
+    }
+
+    fn apply(&mut self, commit: &LaneCommit) {
+        let at = self.now();
+        assert!(!self.regressed || commit.acknowledges_regression(), "a loss is acknowledged first, and alone");
+        self.regressed = false;
+        if let Some(change) = commit.cursor() {
+            assert_eq!(change.from_version(), self.cursor.as_ref().map_or(0, |cursor| cursor.version));
+            self.cursor = Some(change.to().clone());
+        }
+        for new in commit.slots() {
+            let slot = Slot { nonce: new.nonce, kind: new.kind, bound_at: at, next_resubmit_at: None };
+            assert!(self.slots.insert(new.nonce, slot).is_none(), "a nonce is bound once");
+        }
+        for change in commit.changes() {
+            let tx = self.txs.values_mut().find(|tx| tx.id == change.tx_id()).unwrap();
+            assert_eq!(tx.version, change.from_version());
+            assert!(!tx.state.name().is_terminal());
+            tx.apply(change, at);
+        }
+        for report in commit.reports() {
+            let attempt = self.attempts.values_mut().find(|attempt| attempt.hash == report.hash).unwrap();
+            attempt.sends += 1;
+            attempt.last_sent_at = Some(at);
+            attempt.last_outcome = Some((report.outcome, report.text.clone()));
+        }
+        for new in commit.attempts() {
+            let attempt = Attempt {
+                nonce: new.nonce,
+                ordinal: new.ordinal,
+                kind: new.kind,
+                hash: new.hash,
+                raw: new.raw.clone(),
+                fees: new.fees,
+                created_at: at,
+                sends: 0,
+                last_sent_at: None,
+                last_outcome: None,
+            };
+            assert!(self.attempts.insert((new.nonce, new.ordinal), attempt).is_none());
+        }
+        for (nonce, pause) in commit.claims() {
+            self.slots.get_mut(nonce).unwrap().next_resubmit_at = Some(at.saturating_add(*pause));
+        }
+        let done: Vec<CommandId> = commit.commands_done().iter().map(|(id, _)| *id).collect();
+        self.commands.retain(|command| !done.contains(&command.id));
+    }
+}
+
+pub(crate) fn price() -> Result<Prepared, PrepareFailure> {
+    Ok(Prepared { gas_limit: GAS, fees: FEES })
+}
+
+/// Signed bytes that say what they are, and end with what they can cost.
+pub(crate) fn sign(request: &SignRequest) -> SignedTx {
+    let plan = &request.plan;
+    let cost = plan.worst_cost();
+    let raw = format!(
+        "{} {} {:?} {} {:?} {cost}",
+        plan.nonce,
+        request.kind.as_str(),
+        plan.call.to,
+        plan.call.value,
+        plan.fees
+    );
+    SignedTx { hash: keccak256(&raw), raw: Bytes::from(raw.into_bytes()) }
+}
+
+fn cost_of(raw: &Bytes) -> Amount {
+    let text = std::str::from_utf8(raw).unwrap();
+    text.rsplit(' ').next().unwrap().parse().unwrap()
+}
+
+fn lease() -> Lease {
+    Lease::granted(submitter(), OwnerId::new("a", 1), FencingToken::new(1))
+}
+
+/// The kinds of a slot's attempts.
+pub(crate) fn kinds(bench: &Bench, at: u64) -> Vec<AttemptKind> {
+    bench.ledger.attempts.values().filter(|attempt| attempt.nonce == nonce(at)).map(|attempt| attempt.kind).collect()
+}

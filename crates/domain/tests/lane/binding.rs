@@ -1,0 +1,349 @@
+//! Who gets which nonce, and when.
+
+use std::time::Duration;
+
+use gapless_domain::{
+    Address, Amount, CommandKind, EvmCall, Fact, FundsPolicy, PrepareFailure, SendOutcome, Sighting, SignFailure,
+    StateName, Timestamp,
+};
+
+use crate::bench::{Bench, Hold, block, final_window, mined, price, sign, text, window};
+
+/// proves N12
+#[test]
+fn a_strict_lane_binds_the_next_one_when_the_one_before_is_mined() {
+    let mut bench = Bench::busy(window(1), 3);
+    bench.answer(SendOutcome::Accepted);
+    bench.pass_secs(5);
+    assert_eq!(bench.nonces(), [Some(0), None, None]);
+    bench.see(mined(bench.hash(0, 0), block(1)));
+    assert_eq!(bench.nonces(), [Some(0), Some(1), None]);
+    assert_eq!(bench.sending(), [1]);
+}
+
+/// proves N12
+#[test]
+fn with_release_final_it_binds_the_next_one_when_the_one_before_is_final() {
+    let mut bench = Bench::busy(final_window(1), 2);
+    bench.answer(SendOutcome::Accepted);
+    let hash = bench.hash(0, 0);
+    bench.see(mined(hash, block(1)));
+    assert_eq!(bench.nonces(), [Some(0), None]);
+    bench.see(Sighting::Final { hash, block: block(1) });
+    assert_eq!(bench.nonces(), [Some(0), Some(1)]);
+}
+
+/// proves N12
+#[test]
+fn after_a_restart_what_was_mined_is_compared_before_the_next_one_is_bound() {
+    let mut bench = Bench::busy(window(1), 2);
+    bench.answer(SendOutcome::Accepted);
+    bench.hold.insert(Hold::Prepare);
+    let hash = bench.hash(0, 0);
+    bench.see(mined(hash, block(1)));
+    bench.crash();
+    bench.run();
+    assert_eq!(bench.nonces(), [Some(0), None]);
+    bench.see(Sighting::StillMined { hash, block: block(1) });
+    assert_eq!(bench.nonces(), [Some(0), Some(1)]);
+}
+
+/// proves N13
+#[test]
+fn the_window_is_never_exceeded() {
+    let mut bench = Bench::busy(window(3), 10);
+    assert_eq!(bench.sending(), [0, 1, 2]);
+    bench.answer(SendOutcome::Accepted);
+    bench.pass_secs(5);
+    assert_eq!(bench.lane.in_flight(), 3);
+    bench.see(mined(bench.hash(0, 0), block(1)));
+    bench.see(mined(bench.hash(1, 0), block(1)));
+    assert_eq!(bench.lane.in_flight(), 3);
+    assert_eq!(bench.nonces().iter().flatten().count(), 5);
+    // A reorg makes it fuller than full; nothing is bound until there is room again.
+    let hash = bench.hash(0, 0);
+    bench.see(Sighting::Unmined { hash, block: block(1) });
+    assert_eq!(bench.lane.in_flight(), 4);
+    bench.see(mined(bench.hash(2, 0), block(1)));
+    assert_eq!(bench.nonces().iter().flatten().count(), 5);
+}
+
+/// A commit that is under way, signatures that are under way: all of it counts.
+///
+/// proves N13
+#[test]
+fn what_is_under_way_is_in_the_window() {
+    let mut bench = Bench::new(window(2));
+    bench.hold.extend([Hold::Commit]);
+    bench.queue(1);
+    bench.run();
+    bench.hold.insert(Hold::Sign);
+    bench.queue(5);
+    bench.tell(Fact::Woken);
+    bench.hold.remove(&Hold::Sign);
+    assert_eq!(bench.held.len(), 2, "{:?}", bench.held);
+    let signed = bench.held.pop().unwrap();
+    let gapless_domain::Effect::Sign(requests) = signed else { panic!("{signed:?}") };
+    assert_eq!(requests.len(), 1);
+    bench.tell(Fact::Signed(requests.iter().map(|request| Ok(sign(request))).collect()));
+    bench.commit_done(true);
+    bench.commit_done(true);
+    assert_eq!(bench.nonces().iter().flatten().count(), 2);
+}
+
+/// proves N09 N11
+#[test]
+fn one_that_cannot_be_prepared_uses_no_nonce_and_keeps_nobody_waiting() {
+    let mut bench = Bench::new(window(3));
+    bench.hold.insert(Hold::Prepare);
+    bench.queue(3);
+    bench.run();
+    let asked = bench.take_prepare();
+    bench.prepared(vec![
+        (asked[0].key, price()),
+        (asked[1].key, Err(PrepareFailure::Invalid(text("bad")))),
+        (asked[2].key, price()),
+    ]);
+    assert_eq!(bench.nonces(), [Some(0), None, Some(1)]);
+    assert_eq!(bench.state(2), StateName::FailedFinal);
+    assert_eq!(bench.sending(), [0, 1]);
+}
+
+/// proves N09 N11
+#[test]
+fn those_behind_one_that_is_not_prepared_yet_wait() {
+    let mut bench = Bench::new(window(3));
+    bench.hold.insert(Hold::Prepare);
+    bench.queue(3);
+    bench.run();
+    let asked = bench.take_prepare();
+    bench.prepared(vec![
+        (asked[0].key, Err(PrepareFailure::Unavailable(text("away")))),
+        (asked[1].key, price()),
+        (asked[2].key, price()),
+    ]);
+    assert_eq!(bench.nonces(), [None, None, None]);
+    bench.hold.clear();
+    bench.pass_secs(2);
+    assert_eq!(bench.nonces(), [Some(0), Some(1), Some(2)]);
+}
+
+/// proves N09 N11
+#[test]
+fn one_that_the_signer_refuses_uses_no_nonce() {
+    let mut bench = Bench::new(window(3));
+    bench.hold.insert(Hold::Sign);
+    bench.queue(3);
+    bench.run();
+    let Some(gapless_domain::Effect::Sign(requests)) = bench.held.pop() else { panic!() };
+    let refused = Err(SignFailure::Refused(text("never")));
+    bench.hold.clear();
+    bench.tell(Fact::Signed(vec![Ok(sign(&requests[0])), refused, Ok(sign(&requests[2]))]));
+    assert_eq!(bench.state(2), StateName::FailedFinal);
+    assert_eq!(bench.nonces(), [Some(0), None, None], "what was signed for nonce 2 is dropped");
+    bench.pass_secs(2);
+    assert_eq!(bench.nonces(), [Some(0), None, Some(1)]);
+    assert_eq!(bench.ledger.attempts.len(), 2);
+}
+
+/// proves S19
+#[test]
+fn a_revert_in_simulation_counts_only_when_everything_earlier_has_run() {
+    let reverted = |number| Err(PrepareFailure::Reverted { at: block(number), text: text("not yet") });
+    let mut bench = Bench::new(window(2));
+    bench.hold.insert(Hold::Prepare);
+    bench.queue(2);
+    bench.run();
+    let asked = bench.take_prepare();
+    bench.prepared(vec![(asked[0].key, price()), (asked[1].key, reverted(1))]);
+    assert_eq!(bench.states(), [StateName::Allocated, StateName::Queued], "the one before has no nonce yet");
+    bench.answer(SendOutcome::Accepted);
+    bench.pass_secs(2);
+    let asked = bench.take_prepare();
+    bench.prepared(vec![(asked[0].key, reverted(1))]);
+    assert_eq!(bench.state(2), StateName::Queued, "the one before is not mined");
+    bench.see(mined(bench.hash(0, 0), block(5)));
+    let asked = bench.take_prepare();
+    bench.prepared(vec![(asked[0].key, reverted(4))]);
+    assert_eq!(bench.state(2), StateName::Queued, "it was tried before the block of the one before");
+    bench.see(Sighting::Final { hash: bench.hash(0, 0), block: block(5) });
+    bench.pass_secs(2);
+    let asked = bench.take_prepare();
+    bench.prepared(vec![(asked[0].key, reverted(4))]);
+    assert_eq!(bench.state(2), StateName::Queued, "also when that slot is closed");
+    bench.pass_secs(2);
+    let asked = bench.take_prepare();
+    bench.prepared(vec![(asked[0].key, reverted(5))]);
+    assert_eq!(bench.state(2), StateName::FailedFinal);
+    assert_eq!(bench.nonces()[1], None);
+}
+
+/// proves N10 S01
+#[test]
+fn nonce_and_attempt_are_one_commit_and_nothing_is_sent_before_it_is_done() {
+    let mut bench = Bench::new(window(1));
+    bench.hold.insert(Hold::Commit);
+    bench.queue(1);
+    bench.run();
+    let commit = bench.held_commit();
+    assert_eq!((commit.slots().len(), commit.changes().len(), commit.attempts().len()), (1, 1, 1));
+    bench.pass_secs(60);
+    assert!(bench.broadcasts.is_empty());
+    bench.commit_done(true);
+    assert_eq!(bench.sending(), [0]);
+}
+
+/// proves N10
+#[test]
+fn what_was_not_written_is_not_sent_and_the_same_nonce_is_bound_again() {
+    let mut bench = Bench::new(window(1));
+    bench.hold.insert(Hold::Commit);
+    bench.queue(2);
+    bench.run();
+    let first = bench.held_commit().clone();
+    bench.commit_not_written();
+    assert!(bench.broadcasts.is_empty() && bench.held.is_empty());
+    assert!(bench.wake_at.is_some());
+    bench.pass_secs(2);
+    assert_eq!(bench.held_commit(), &first);
+    bench.commit_done(true);
+    assert_eq!(bench.sending(), [0]);
+}
+
+#[test]
+fn one_more_is_signed_while_a_commit_is_under_way_and_keeps_its_place() {
+    let mut bench = Bench::new(window(4));
+    bench.hold.insert(Hold::Commit);
+    bench.queue(2);
+    bench.run();
+    bench.queue(2);
+    bench.tell(Fact::Woken);
+    bench.commit_not_written();
+    bench.pass_secs(2);
+    assert_eq!(bench.held_commit().attempts().len(), 4);
+    bench.commit_done(true);
+    assert_eq!(bench.nonces(), [Some(0), Some(1), Some(2), Some(3)]);
+}
+
+#[test]
+fn pausing_drops_what_is_signed_and_resuming_goes_on_without_a_hole() {
+    let mut bench = Bench::new(window(4));
+    bench.hold.insert(Hold::Commit);
+    bench.queue(1);
+    bench.run();
+    bench.queue(1);
+    bench.tell(Fact::Woken);
+    // The second is signed and waits; the third is at the signer when the lane is paused and resumed.
+    bench.hold.insert(Hold::Sign);
+    bench.queue(1);
+    bench.tell(Fact::Woken);
+    bench.command(CommandKind::Pause);
+    bench.commit_done(true);
+    assert!(bench.held_commit().slots().is_empty());
+    bench.commit_done(true);
+    assert!(bench.ledger.cursor.as_ref().unwrap().paused);
+    bench.command(CommandKind::Resume);
+    bench.commit_done(true);
+    let at = bench.held.iter().position(|effect| matches!(effect, gapless_domain::Effect::Sign(_))).unwrap();
+    let gapless_domain::Effect::Sign(requests) = bench.held.remove(at) else { panic!() };
+    assert_eq!(requests[0].plan.nonce.get(), 2);
+    bench.hold.clear();
+    bench.tell(Fact::Signed(requests.iter().map(|request| Ok(sign(request))).collect()));
+    assert_eq!(bench.nonces(), [Some(0), Some(1), Some(2)]);
+    assert!(bench.notices.is_empty(), "{:?}", bench.notices);
+}
+
+/// proves S16
+#[test]
+fn what_has_expired_in_the_queue_fails_even_when_there_is_no_room() {
+    let mut bench = Bench::busy(window(1), 1);
+    let call = EvmCall { to: Some(Address::ZERO), ..EvmCall::default() };
+    let until = bench.ledger.now().saturating_add(Duration::from_secs(10));
+    bench.queue_call(call, Some(until));
+    bench.tell(Fact::Woken);
+    bench.pass_secs(9);
+    assert_eq!(bench.state(2), StateName::Queued);
+    bench.pass_secs(1);
+    assert_eq!(bench.state(2), StateName::FailedFinal);
+    assert!(bench.ledger.txs[&2].created_at < until && until > Timestamp::EPOCH);
+}
+
+/// proves S18
+#[test]
+fn nothing_is_bound_that_the_account_cannot_pay_for() {
+    let mut bench = Bench::new(window(5));
+    // Two and a half transactions.
+    bench.account.balance = Amount::from(5 * 21_000 * 100_u64 / 2);
+    bench.queue(4);
+    bench.run();
+    assert_eq!(bench.sending(), [0, 1]);
+    bench.answer(SendOutcome::Accepted);
+    bench.pass_secs(20);
+    assert_eq!(bench.nonces().iter().flatten().count(), 2);
+    bench.account.balance = Amount::from(u64::MAX);
+    bench.pass_secs(20);
+    assert_eq!(bench.nonces().iter().flatten().count(), 4);
+}
+
+/// proves S17
+#[test]
+fn what_cannot_be_paid_for_fails_only_by_policy_and_only_for_itself() {
+    let mut setup = window(5);
+    setup.policy.funds = FundsPolicy::Fail;
+    let mut bench = Bench::new(setup);
+    bench.account.balance = Amount::from(21_000 * 100_u64);
+    bench.hold.insert(Hold::Commit);
+    bench.queue(2);
+    bench.run();
+    // The first is being written when the account is read again; what is left for the second is nothing, but it may yet be.
+    bench.pass_secs(20);
+    bench.commit_done(true);
+    assert_eq!(bench.state(2), StateName::Queued);
+    bench.hold.clear();
+    bench.answer(SendOutcome::Accepted);
+    bench.account.balance = Amount::from(1_u64);
+    bench.see(mined(bench.hash(0, 0), block(1)));
+    bench.pass_secs(20);
+    assert_eq!(bench.state(2), StateName::FailedFinal);
+}
+
+/// The queue is read anew as long as it brings something, and not for nothing.
+#[test]
+fn a_full_queue_is_not_read_in_circles() {
+    let mut bench = Bench::new(window(1000));
+    bench.hold.insert(Hold::Prepare);
+    bench.queue(600);
+    let mut looks = 0;
+    for _ in 0..50 {
+        bench.hold.insert(Hold::Peek);
+        bench.run();
+        let Some(at) = bench.held.iter().position(|effect| matches!(effect, gapless_domain::Effect::Peek { .. }))
+        else {
+            break;
+        };
+        let gapless_domain::Effect::Peek { limit } = bench.held.remove(at) else { panic!() };
+        looks += 1;
+        let queue: Vec<_> = bench.ledger.txs.values().take(limit as usize).cloned().collect();
+        bench.tell(Fact::Peeked(Some(gapless_domain::Peeked { queue, commands: Vec::new() })));
+    }
+    assert!(looks < 5, "{looks} looks");
+}
+
+/// Its answer was read before the commit that is done by now.
+#[test]
+fn a_look_that_comes_late_brings_nobody_back() {
+    let mut bench = Bench::new(window(2));
+    bench.hold.extend([Hold::Commit, Hold::Prepare]);
+    bench.queue(1);
+    bench.run();
+    let asked = bench.take_prepare();
+    bench.prepared(vec![(asked[0].key, Err(PrepareFailure::Invalid(text("bad"))))]);
+    bench.hold.insert(Hold::Peek);
+    bench.tell(Fact::Woken);
+    let seen = bench.ledger.txs[&1].clone();
+    bench.commit_done(true);
+    bench.hold.remove(&Hold::Peek);
+    bench.held.clear();
+    bench.tell(Fact::Peeked(Some(gapless_domain::Peeked { queue: vec![seen], commands: Vec::new() })));
+    assert!(bench.held.is_empty(), "{:?}", bench.held);
+}

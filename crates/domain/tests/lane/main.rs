@@ -1,0 +1,14 @@
+//! The lane, table by table: given a lane and a fact, these effects.
+
+#![expect(clippy::unwrap_used, clippy::panic, reason = "the helpers of a test fail like the test itself")]
+
+mod bench;
+
+mod binding;
+mod ending;
+mod mining;
+mod protecting;
+mod restoring;
+mod sending;
+mod starting;
+mod trouble;

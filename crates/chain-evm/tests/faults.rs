@@ -1,0 +1,320 @@
+//! Nodes that are away, slow, behind, of another chain, or that lie.
+
+mod support;
+
+use std::time::{Duration, Instant};
+
+use gapless_chain::{Chain as _, HeaderAt, Reason, Verdict};
+use gapless_chain_evm::{EvmChain, SendTo};
+use gapless_domain::{B256, BlockRef};
+use serde_json::json;
+use support::{CHAIN, FakeNode, Sending, block, chain, counted, options, plan, receipt, signed, signer, submitter};
+
+fn at(number: u64) -> BlockRef {
+    BlockRef { number, hash: B256::from(gapless_domain::U256::from(number)) }
+}
+
+#[expect(clippy::disallowed_methods, reason = "the test measures")]
+fn started() -> Instant {
+    Instant::now()
+}
+
+/// proves S08
+#[test]
+fn another_hash_than_ours_is_no_acceptance_and_is_counted() {
+    let counts = counted(async {
+        let liar = FakeNode::start(|script| script.send = Sending::Returns(format!("0x{:064x}", 7))).await;
+        let chain = chain(&[&liar]);
+        let tx = signed(&chain, &plan(0)).await;
+        let answer = chain.broadcast(&[tx]).await.remove(0);
+        assert_eq!((answer.verdict, answer.reason), (Verdict::Unknown, Reason::HashMismatch));
+        liar.change(|script| script.send = Sending::Returns("thanks".to_owned()));
+        let tx = signed(&chain, &plan(1)).await;
+        assert_eq!(chain.broadcast(&[tx]).await[0].verdict, Verdict::Unknown, "no hash at all proves as little");
+    });
+    assert_eq!(counts.of("gapless_rpc_hash_mismatch_total"), 1);
+    assert!(counts.of("gapless_rpc_requests_total") >= 5);
+}
+
+/// proves S10
+#[test]
+fn any_success_wins_and_a_contradiction_is_counted() {
+    let counts = counted(async {
+        let good = FakeNode::start(|_| {}).await;
+        let refuses = FakeNode::start(|script| script.send = Sending::Refuse(-32000, "intrinsic gas too low")).await;
+        let busy = FakeNode::start(|script| script.send = Sending::Refuse(-32000, "txpool is full")).await;
+        let chain = chain(&[&refuses, &busy, &good]);
+        let txs = [signed(&chain, &plan(0)).await, signed(&chain, &plan(1)).await];
+        let answers = chain.broadcast(&txs).await;
+        assert_eq!(answers.iter().map(|answer| answer.verdict).collect::<Vec<_>>(), [Verdict::Accepted; 2]);
+        let sent = good.change(|script| {
+            script
+                .asked
+                .iter()
+                .filter(|(m, _)| m == "eth_sendRawTransaction")
+                .map(|(_, p)| p[0].clone())
+                .collect::<Vec<_>>()
+        });
+        assert_eq!(sent, [json!(txs[0].raw), json!(txs[1].raw)], "in the order given");
+        good.change(|script| script.send = Sending::Refuse(-32000, "intrinsic gas too low"));
+        assert_eq!(chain.broadcast(&txs).await[0].verdict, Verdict::PoolFull, "the least final refusal");
+    });
+    assert_eq!(counts.of("gapless_rpc_contradiction_total"), 2);
+}
+
+/// proves S10
+#[tokio::test]
+async fn dead_hung_and_foreign_endpoints_cost_no_transaction_and_little_time() {
+    let good = FakeNode::start(|_| {}).await;
+    let hung = FakeNode::start(|script| script.hang = ["eth_sendRawTransaction"].into()).await;
+    let foreign = FakeNode::start(|script| script.chain_id = 1).await;
+    let dead = FakeNode::start(|_| {}).await;
+    let mut options = options(&[&dead, &foreign, &hung, &good]);
+    options.rpc_timeout = Duration::from_secs(20);
+    drop(dead);
+    let chain = EvmChain::connect(options, vec![signer(0)]).unwrap();
+    for nonce in 0..3 {
+        let tx = signed(&chain, &plan(nonce)).await;
+        let begin = started();
+        assert_eq!(chain.broadcast(&[tx]).await[0].verdict, Verdict::Accepted);
+        assert!(begin.elapsed() < Duration::from_secs(10), "nobody waits for the hung one's time-out");
+    }
+    assert_eq!(good.count("eth_sendRawTransaction"), 3);
+    assert_eq!(foreign.count("eth_sendRawTransaction"), 0, "nothing is sent to another chain");
+    assert!(hung.count("eth_sendRawTransaction") > 0);
+    let status = chain.endpoints();
+    assert_eq!(status.iter().map(|status| status.healthy).collect::<Vec<_>>(), [false, false, true, true]);
+    assert_eq!(status[1].trouble.as_deref(), Some("it is on chain 1"));
+}
+
+#[tokio::test]
+async fn verdicts_of_the_healthy_are_not_hidden_by_an_endpoint_that_is_known_to_be_away() {
+    let node = FakeNode::start(|script| script.send = Sending::Refuse(-32000, "transaction underpriced")).await;
+    let dead = FakeNode::start(|_| {}).await;
+    let options = options(&[&dead, &node]);
+    drop(dead);
+    let chain = EvmChain::connect(options, vec![signer(0)]).unwrap();
+    let tx = signed(&chain, &plan(0)).await;
+    assert_eq!(chain.broadcast(&[tx]).await[0].verdict, Verdict::Underpriced);
+}
+
+/// proves O02
+#[tokio::test]
+async fn a_chain_is_made_without_nodes_and_finds_them_later() {
+    let node = FakeNode::start(|script| script.http = Some((503, "", "down for maintenance"))).await;
+    let chain = chain(&[&node]);
+    let tx = signed(&chain, &plan(0)).await;
+    assert_eq!(chain.broadcast(std::slice::from_ref(&tx)).await[0].verdict, Verdict::Unavailable);
+    assert_eq!(chain.head().await.unwrap_err().classified.verdict, Verdict::Unavailable);
+    assert!(!chain.endpoints()[0].healthy);
+    node.change(|script| script.http = None);
+    assert_eq!(chain.broadcast(&[tx]).await[0].verdict, Verdict::Accepted);
+    assert_eq!(chain.head().await.unwrap().block, at(100));
+    assert!(chain.endpoints()[0].healthy);
+}
+
+#[tokio::test]
+async fn a_time_out_is_no_verdict() {
+    let node = FakeNode::start(|script| script.hang = ["eth_sendRawTransaction"].into()).await;
+    let mut options = options(&[&node]);
+    options.rpc_timeout = Duration::from_millis(200);
+    let chain = EvmChain::connect(options, vec![signer(0)]).unwrap();
+    let tx = signed(&chain, &plan(0)).await;
+    let answer = chain.broadcast(&[tx]).await.remove(0);
+    assert_eq!((answer.verdict, answer.reason), (Verdict::Unavailable, Reason::TimedOut));
+}
+
+#[tokio::test]
+async fn who_asks_to_be_left_alone_is_left_alone() {
+    let limited = FakeNode::start(|_| {}).await;
+    let other = FakeNode::start(|_| {}).await;
+    let chain = chain(&[&limited, &other]);
+    chain.head().await.unwrap();
+    limited.change(|script| script.http = Some((429, "retry-after: 30\r\n", "slow down")));
+    let account = [submitter(0)];
+    assert!(chain.accounts(&account, None).await.is_ok(), "the other one is asked instead");
+    let asked = limited.change(|script| script.asked.len());
+    for _ in 0..3 {
+        chain.accounts(&account, None).await.unwrap();
+        let tx = signed(&chain, &plan(0)).await;
+        assert_eq!(chain.broadcast(&[tx]).await[0].verdict, Verdict::Accepted);
+    }
+    assert_eq!(limited.change(|script| script.asked.len()), asked);
+}
+
+/// proves S10
+#[tokio::test]
+async fn an_endpoint_that_is_behind_is_not_believed() {
+    let lagging = FakeNode::start(|script| script.head = 90).await;
+    let newest = FakeNode::start(|script| script.head = 100).await;
+    let chain = chain(&[&lagging, &newest]);
+    assert_eq!(chain.accounts(&[submitter(0)], None).await.unwrap()[0].latest.get(), 100);
+    assert_eq!(chain.head().await.unwrap().block.number, 100);
+    newest.change(|script| script.http = Some((502, "", "")));
+    assert!(chain.accounts(&[submitter(0)], None).await.is_err(), "what it says is of the past");
+    assert!(chain.head().await.is_err());
+    lagging.change(|script| script.head = 101);
+    assert_eq!(chain.head().await.unwrap().block.number, 101);
+    assert_eq!(chain.accounts(&[submitter(0)], None).await.unwrap()[0].latest.get(), 101);
+}
+
+#[tokio::test]
+async fn a_node_without_batches_is_asked_one_by_one_and_not_tried_again() {
+    let node = FakeNode::start(|script| script.batch_max = 1).await;
+    let chain = chain(&[&node]);
+    let accounts: Vec<_> = (0..5).map(submitter).collect();
+    for _ in 0..2 {
+        assert_eq!(chain.accounts(&accounts, None).await.unwrap().len(), 5);
+    }
+    let refused = node.change(|script| script.sizes.iter().filter(|size| **size > 1).count());
+    assert_eq!(refused, 1);
+}
+
+#[tokio::test]
+async fn a_node_that_names_a_limit_gets_smaller_batches() {
+    let node = FakeNode::start(|script| {
+        script.batch_max = 30;
+        script.batch_refusal =
+            json!([{ "jsonrpc": "2.0", "id": null, "error": { "code": -32600, "message": "batch too large" } }]);
+    })
+    .await;
+    let chain = chain(&[&node]);
+    let accounts: Vec<_> = (0..40).map(|_| submitter(0)).collect();
+    for _ in 0..2 {
+        assert_eq!(chain.accounts(&accounts, None).await.unwrap().len(), 40);
+    }
+    node.change(|script| {
+        let last = script.sizes.iter().rev().take(5).copied().collect::<Vec<_>>();
+        assert!(last.iter().all(|size| (2..=30).contains(size)), "{:?}", script.sizes);
+    });
+}
+
+#[tokio::test]
+async fn accounts_are_asked_for_in_one_request() {
+    let node = FakeNode::start(|_| {}).await;
+    let chain = chain(&[&node]);
+    chain.head().await.unwrap();
+    let before = node.change(|script| script.sizes.len());
+    let accounts: Vec<_> = (0..25).map(|_| submitter(0)).collect();
+    let views = chain.accounts(&accounts, Some(at(90))).await.unwrap();
+    assert!(views.iter().all(|view| view.finalized == Some(view.latest)));
+    assert_eq!(node.change(|script| script.sizes.split_off(before)), [100]);
+}
+
+#[tokio::test]
+async fn a_node_that_wants_final_counts_by_number_gets_them_so() {
+    let node = FakeNode::start(|_| {}).await;
+    let chain = chain(&[&node]);
+    chain.head().await.unwrap();
+    node.change(|script| script.missing.insert("eth_getTransactionCount"));
+    assert!(chain.accounts(&[submitter(0)], Some(at(90))).await.is_err(), "the count itself is needed");
+    node.change(|script| script.missing.clear());
+    assert!(chain.accounts(&[submitter(0)], Some(at(90))).await.is_ok());
+    let last = node.change(|script| script.asked.last().cloned().unwrap());
+    assert_eq!(last.1[1], "0x5a", "once it is found out, it is remembered");
+}
+
+#[tokio::test]
+async fn receipts_of_a_block_without_the_method_for_it() {
+    let hashes = [format!("0x{:064x}", 1), format!("0x{:064x}", 2)];
+    let node = FakeNode::start(|script| {
+        let mut row = block(100);
+        row["transactions"] = json!(hashes);
+        script.answers.insert("eth_getBlockByHash", row);
+        script.answers.insert("eth_getTransactionReceipt", receipt(&hashes[0], 100));
+    })
+    .await;
+    let chain = chain(&[&node]);
+    assert_eq!(chain.block_receipts(at(100)).await.unwrap(), None, "the second receipt is of another transaction");
+    node.change(|script| {
+        script.answers.insert("eth_getBlockByHash", {
+            let mut row = block(100);
+            row["transactions"] = json!([hashes[0]]);
+            row
+        })
+    });
+    let receipts = chain.block_receipts(at(100)).await.unwrap().unwrap();
+    assert_eq!((receipts.len(), receipts[0].block, receipts[0].succeeded), (1, at(100), true));
+    assert_eq!(node.count("eth_getBlockReceipts"), 1, "asked once, and remembered");
+    assert_eq!(chain.block_receipts(at(99)).await.unwrap(), None, "that is another block");
+}
+
+/// What is not whole, or of another block, would leave a hole that nobody sees (P4).
+#[tokio::test]
+async fn receipts_of_another_block_or_too_few_are_no_answer() {
+    let rows = |count: u64| (1..=count).map(|n| receipt(&format!("0x{n:064x}"), 100)).collect::<Vec<_>>();
+    let node = FakeNode::start(|script| {
+        script.answers.insert("eth_getBlockReceipts", json!(rows(2)));
+        script.answers.insert("eth_getBlockTransactionCountByHash", json!("0x2"));
+    })
+    .await;
+    let chain = chain(&[&node]);
+    assert_eq!(chain.block_receipts(at(100)).await.unwrap().unwrap().len(), 2);
+    assert_eq!(chain.block_receipts(at(101)).await.unwrap(), None);
+    node.change(|script| script.answers.insert("eth_getBlockReceipts", json!(rows(1))));
+    assert_eq!(chain.block_receipts(at(100)).await.unwrap(), None);
+    node.change(|script| script.answers.insert("eth_getBlockReceipts", json!(null)));
+    assert_eq!(chain.block_receipts(at(100)).await.unwrap(), None);
+}
+
+#[tokio::test]
+async fn what_the_newest_does_not_know_another_may() {
+    let behind = FakeNode::start(|script| {
+        script.head = 99;
+        script.answers.insert("eth_getBlockByHash", block(98));
+    })
+    .await;
+    let newest = FakeNode::start(|script| drop(script.answers.insert("eth_getBlockByHash", json!(null)))).await;
+    let chain = chain(&[&behind, &newest]);
+    assert_eq!(chain.header(HeaderAt::Hash(at(98).hash)).await.unwrap().unwrap().block, at(98));
+    behind.change(|script| script.answers.insert("eth_getBlockByHash", json!(null)));
+    assert_eq!(chain.header(HeaderAt::Hash(at(98).hash)).await.unwrap(), None);
+}
+
+#[tokio::test]
+async fn a_chain_without_finality_has_none() {
+    let node = FakeNode::start(|_| {}).await;
+    let chain = chain(&[&node]);
+    chain.head().await.unwrap();
+    node.change(|script| script.missing.insert("eth_getBlockByNumber"));
+    assert_eq!(chain.header(HeaderAt::Finalized).await.unwrap(), None);
+}
+
+#[tokio::test]
+async fn only_the_best_are_sent_to_when_so_many_are_asked_for() {
+    let (first, newer) = (FakeNode::start(|_| {}).await, FakeNode::start(|script| script.head = 101).await);
+    let mut options = options(&[&first, &newer]);
+    options.send_to = SendTo::Best(1);
+    let chain = EvmChain::connect(options, vec![signer(0)]).unwrap();
+    chain.head().await.unwrap();
+    let tx = signed(&chain, &plan(0)).await;
+    assert_eq!(chain.broadcast(&[tx]).await[0].verdict, Verdict::Accepted);
+    assert_eq!((first.count("eth_sendRawTransaction"), newer.count("eth_sendRawTransaction")), (0, 1));
+}
+
+/// proves X03
+#[tokio::test]
+async fn no_secret_of_a_url_or_a_key_is_shown_by_a_chain() {
+    let node = FakeNode::start(|script| script.http = Some((403, "", "key s3cr3ts3cr3t is not allowed"))).await;
+    let chain = chain(&[&node]);
+    let error = chain.head().await.unwrap_err();
+    let tx = signed(&chain, &plan(0)).await;
+    let answer = chain.broadcast(&[tx]).await;
+    let shown =
+        format!("{chain:?} {chain:#?} {error} {error:?} {answer:?} {:?} {:?}", chain.endpoints(), options(&[&node]));
+    assert!(shown.contains("127.0.0.1") && shown.contains("[redacted]"), "{shown}");
+    for secret in ["s3cr3t", "ac0974be", "/v3/"] {
+        assert!(!shown.contains(secret), "{secret}: {shown}");
+    }
+    assert_eq!(chain.id().evm_number(), Some(CHAIN));
+}
+
+#[tokio::test]
+async fn a_plan_of_another_submitter_or_chain_is_not_signed() {
+    let node = FakeNode::start(|_| {}).await;
+    let chain = chain(&[&node]);
+    assert!(chain.sign(&support::permit(submitter(1)), &plan(0)).await.is_err(), "the permit is for another lane");
+    let stranger = gapless_domain::TxPlan { submitter: submitter(1), ..plan(0) };
+    let answer = chain.sign(&support::permit(submitter(1)), &stranger).await;
+    assert_eq!(answer, Err(gapless_chain::SignError::NoKey(submitter(1))));
+}

@@ -1,0 +1,270 @@
+//! A node that does as it is told, a counter of counters, and what tests sign with.
+
+#![allow(dead_code, reason = "every test file uses another part")]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use gapless_chain_evm::{EvmChain, EvmChainOptions, LocalSigner, MnemonicOptions, Secret, Signer};
+use gapless_domain::{Amount, EvmCall, Fees, Nonce, SignedTx, SubmitterId, TxPlan, keccak256};
+use gapless_domain::{FencingToken, Lease, LeaseTerms, OwnerId, Permit, Term, Tick};
+use metrics::{Counter, Gauge, Histogram, Key, KeyName, Metadata, Recorder, SharedString, Unit};
+use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinSet;
+
+pub(crate) const CHAIN: u64 = 31337;
+
+pub(crate) struct Script {
+    pub(crate) chain_id: u64,
+    pub(crate) head: u64,
+    pub(crate) client: &'static str,
+    /// More calls than this in one request are refused.
+    pub(crate) batch_max: usize,
+    /// What a refusal says.
+    pub(crate) batch_refusal: Value,
+    pub(crate) missing: BTreeSet<&'static str>,
+    pub(crate) send: Sending,
+    /// Every request gets this instead of an answer.
+    pub(crate) http: Option<(u16, &'static str, &'static str)>,
+    /// Methods that are never answered.
+    pub(crate) hang: BTreeSet<&'static str>,
+    pub(crate) answers: BTreeMap<&'static str, Value>,
+    /// What was asked, and in which sizes.
+    pub(crate) asked: Vec<(String, Value)>,
+    pub(crate) sizes: Vec<usize>,
+}
+
+#[derive(Clone)]
+pub(crate) enum Sending {
+    Accept,
+    Returns(String),
+    Refuse(i64, &'static str),
+}
+
+impl Default for Script {
+    fn default() -> Self {
+        Script {
+            chain_id: CHAIN,
+            head: 100,
+            client: "Geth/v1.15.0",
+            batch_max: usize::MAX,
+            batch_refusal: json!({ "jsonrpc": "2.0", "id": null, "error": { "code": -32600, "message": "invalid request" } }),
+            missing: BTreeSet::new(),
+            send: Sending::Accept,
+            http: None,
+            hang: BTreeSet::new(),
+            answers: BTreeMap::new(),
+            asked: Vec::new(),
+            sizes: Vec::new(),
+        }
+    }
+}
+
+/// An HTTP server that follows its script.
+pub(crate) struct FakeNode {
+    pub(crate) url: String,
+    script: Arc<Mutex<Script>>,
+    _task: JoinSet<()>,
+}
+
+impl FakeNode {
+    pub(crate) async fn start(change: impl FnOnce(&mut Script)) -> Self {
+        let mut script = Script::default();
+        change(&mut script);
+        let script = Arc::new(Mutex::new(script));
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}/v3/s3cr3ts3cr3t", listener.local_addr().unwrap());
+        let mut task = JoinSet::new();
+        let shared = Arc::clone(&script);
+        task.spawn(async move {
+            let mut connections = JoinSet::new();
+            loop {
+                let (stream, _) = listener.accept().await.unwrap();
+                connections.spawn(serve(stream, Arc::clone(&shared)));
+            }
+        });
+        FakeNode { url, script, _task: task }
+    }
+
+    pub(crate) fn change<T>(&self, change: impl FnOnce(&mut Script) -> T) -> T {
+        change(&mut self.script.lock().unwrap())
+    }
+
+    pub(crate) fn count(&self, method: &str) -> usize {
+        self.change(|script| script.asked.iter().filter(|(asked, _)| asked == method).count())
+    }
+}
+
+async fn serve(stream: TcpStream, script: Arc<Mutex<Script>>) {
+    let mut stream = BufReader::new(stream);
+    loop {
+        let mut length = 0;
+        let mut line = String::new();
+        loop {
+            line.clear();
+            if stream.read_line(&mut line).await.unwrap_or(0) == 0 {
+                return;
+            }
+            if let Some(value) = line.to_ascii_lowercase().strip_prefix("content-length:") {
+                length = value.trim().parse().unwrap();
+            }
+            if line == "\r\n" {
+                break;
+            }
+        }
+        let mut body = vec![0; length];
+        if stream.read_exact(&mut body).await.is_err() {
+            return;
+        }
+        let Some((status, header, body)) = answer(&script, &body) else {
+            return std::future::pending().await;
+        };
+        let text = format!("HTTP/1.1 {status} x\r\ncontent-length: {}\r\n{header}\r\n{body}", body.len());
+        if stream.write_all(text.as_bytes()).await.is_err() {
+            return;
+        }
+    }
+}
+
+fn answer(script: &Mutex<Script>, body: &[u8]) -> Option<(u16, &'static str, String)> {
+    let body: Value = serde_json::from_slice(body).unwrap();
+    let mut script = script.lock().unwrap();
+    let calls = body.as_array().cloned().unwrap_or_else(|| vec![body.clone()]);
+    script.sizes.push(calls.len());
+    for call in &calls {
+        script.asked.push((call["method"].as_str().unwrap().to_owned(), call["params"].clone()));
+    }
+    if let Some((status, header, body)) = script.http {
+        return Some((status, header, body.to_owned()));
+    }
+    if calls.iter().any(|call| script.hang.contains(call["method"].as_str().unwrap())) {
+        return None;
+    }
+    if calls.len() > script.batch_max {
+        return Some((200, "", script.batch_refusal.to_string()));
+    }
+    let mut answers: Vec<Value> = calls.iter().map(|call| one(&script, call)).collect();
+    let body = if body.is_array() { json!(answers) } else { answers.remove(0) };
+    Some((200, "", body.to_string()))
+}
+
+fn one(script: &Script, call: &Value) -> Value {
+    let id = call["id"].clone();
+    let method = call["method"].as_str().unwrap();
+    let error =
+        |code: i64, message: &str| json!({ "jsonrpc": "2.0", "id": id, "error": { "code": code, "message": message } });
+    if script.missing.contains(method) {
+        return error(-32601, "the method does not exist/is not available");
+    }
+    let result = match (script.answers.get(method), method) {
+        (Some(answer), _) => answer.clone(),
+        (None, "eth_chainId") => json!(format!("{:#x}", script.chain_id)),
+        (None, "web3_clientVersion") => json!(script.client),
+        (None, "eth_blockNumber") => json!(format!("{:#x}", script.head)),
+        (None, "eth_getBlockByNumber") => block(script.head),
+        (None, "eth_getTransactionCount" | "eth_getBalance") => json!(format!("{:#x}", script.head)),
+        (None, "eth_sendRawTransaction") => match &script.send {
+            Sending::Accept => {
+                let raw: gapless_domain::Bytes = call["params"][0].as_str().unwrap().parse().unwrap();
+                json!(keccak256(raw))
+            }
+            Sending::Returns(text) => json!(text),
+            Sending::Refuse(code, text) => return error(*code, text),
+        },
+        _ => return error(-32601, "the method does not exist/is not available"),
+    };
+    json!({ "jsonrpc": "2.0", "id": id, "result": result })
+}
+
+pub(crate) fn block(number: u64) -> Value {
+    json!({
+        "number": format!("{number:#x}"), "hash": format!("0x{number:064x}"),
+        "parentHash": format!("0x{:064x}", number.saturating_sub(1)), "timestamp": "0x1", "baseFeePerGas": "0x7",
+    })
+}
+
+pub(crate) fn receipt(hash: &str, block: u64) -> Value {
+    json!({
+        "transactionHash": hash, "blockHash": format!("0x{block:064x}"), "blockNumber": format!("{block:#x}"),
+        "from": "0xf39fd6e51aad88f6f4ce6ab8827279cfffb92266", "status": "0x1", "gasUsed": "0x5208",
+        "effectiveGasPrice": "0x7", "contractAddress": null, "type": "0x7e",
+    })
+}
+
+pub(crate) fn options(nodes: &[&FakeNode]) -> EvmChainOptions {
+    let rpc = nodes.iter().map(|node| node.url.parse().unwrap()).collect();
+    let mut options = EvmChainOptions::new(format!("eip155:{CHAIN}").parse().unwrap(), rpc);
+    options.rpc_timeout = Duration::from_secs(2);
+    options
+}
+
+pub(crate) fn chain(nodes: &[&FakeNode]) -> EvmChain {
+    EvmChain::connect(options(nodes), vec![signer(0)]).unwrap()
+}
+
+/// The accounts that dev chains give money to.
+pub(crate) fn signer(index: u32) -> Arc<dyn Signer> {
+    let junk = "test test test test test test test test test test test junk";
+    Arc::new(LocalSigner::from_mnemonic(&MnemonicOptions::account(Secret::new(junk.to_owned()), index)).unwrap())
+}
+
+pub(crate) fn submitter(index: u32) -> SubmitterId {
+    format!("eip155:{CHAIN}:{}", signer(index).address()).parse().unwrap()
+}
+
+pub(crate) fn plan(nonce: u64) -> TxPlan {
+    let call = EvmCall { to: submitter(1).evm_address(), value: Amount::from(1_u64), ..EvmCall::default() };
+    let fees = Fees::Eip1559 { max_fee: 20_000_000_000, max_priority_fee: 1_000_000_000 };
+    TxPlan { submitter: submitter(0), nonce: Nonce::new(nonce).unwrap(), call, gas_limit: 100_000, fees }
+}
+
+pub(crate) fn permit(submitter: SubmitterId) -> Permit {
+    let lease = Lease::granted(submitter, OwnerId::new("test", 1), FencingToken::new(1));
+    let start = Tick::since_start(Duration::ZERO);
+    Term::begin(lease, start, &LeaseTerms::default()).permit(start).unwrap()
+}
+
+pub(crate) async fn signed(chain: &EvmChain, plan: &TxPlan) -> SignedTx {
+    use gapless_chain::Chain as _;
+    chain.sign(&permit(plan.submitter.clone()), plan).await.unwrap()
+}
+
+/// Keeps counters by name.
+#[derive(Default)]
+pub(crate) struct Counts(Mutex<BTreeMap<String, Arc<AtomicU64>>>);
+
+impl Counts {
+    pub(crate) fn of(&self, name: &str) -> u64 {
+        self.0.lock().unwrap().get(name).map_or(0, |count| count.load(Ordering::Relaxed))
+    }
+}
+
+impl Recorder for Counts {
+    fn describe_counter(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+    fn describe_gauge(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+    fn describe_histogram(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+
+    fn register_counter(&self, key: &Key, _: &Metadata<'_>) -> Counter {
+        Counter::from_arc(Arc::clone(self.0.lock().unwrap().entry(key.name().to_owned()).or_default()))
+    }
+
+    fn register_gauge(&self, _: &Key, _: &Metadata<'_>) -> Gauge {
+        Gauge::noop()
+    }
+
+    fn register_histogram(&self, _: &Key, _: &Metadata<'_>) -> Histogram {
+        Histogram::noop()
+    }
+}
+
+/// Runs a test on one thread, and counts what it counts.
+pub(crate) fn counted(test: impl Future<Output = ()>) -> Counts {
+    let counts = Counts::default();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    metrics::with_local_recorder(&counts, || runtime.block_on(test));
+    counts
+}

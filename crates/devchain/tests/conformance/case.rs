@@ -1,5 +1,7 @@
 //! One case: what is done, and what comes of it on which node.
 
+use std::panic;
+
 use crate::node::Node;
 use crate::stage::Stage;
 
@@ -58,7 +60,9 @@ impl Case {
 
     /// What is wrong, if anything is.
     pub(crate) fn check(&self, node: &Node) -> Option<String> {
-        let seen = (self.run)(&Stage::new(node, self.name));
+        // One case that panics must not hide the others.
+        let run = || (self.run)(&Stage::new(node, self.name));
+        let seen = panic::catch_unwind(panic::AssertUnwindSafe(run)).unwrap_or_else(|_| "a panic, see above".to_owned());
         let expected = self.expected(node.target());
         (seen != expected).then(|| format!("{}\n  expected: {expected}\n      seen: {seen}", self.name))
     }

@@ -1,5 +1,7 @@
 //! What a case plays on: a node, and accounts that no other case uses.
 
+use std::cell::RefCell;
+
 use alloy_consensus::TxEip1559;
 use alloy_eips::eip2930::AccessList;
 use alloy_primitives::{Address, B256, Bytes, TxKind, U256, keccak256};
@@ -20,12 +22,24 @@ pub(crate) struct Stage<'a> {
     pub(crate) account: DevAccount,
     /// Without.
     pub(crate) poor: DevAccount,
+    sent: RefCell<Vec<B256>>,
+}
+
+/// What a case left in the pool is taken out, so that the next one finds it empty. Hardhat would otherwise make no block any
+/// more once it has taken a transaction that its sender cannot pay.
+impl Drop for Stage<'_> {
+    fn drop(&mut self) {
+        for hash in self.sent.take() {
+            // Most of them are mined, and some nodes call that an error.
+            let _ = self.call("hardhat_dropTransaction", json!([hash]));
+        }
+    }
 }
 
 impl<'a> Stage<'a> {
     pub(crate) fn new(node: &'a Node, name: &str) -> Self {
         let account = |role: &str| DevAccount::from_key(keccak256(format!("{name} {role}"))).unwrap();
-        let stage = Self { node, account: account("rich"), poor: account("poor") };
+        let stage = Self { node, account: account("rich"), poor: account("poor"), sent: RefCell::default() };
         stage.ok("hardhat_setBalance", json!([stage.account.address, U256::from(BALANCE)]));
         stage
     }
@@ -58,14 +72,15 @@ impl<'a> Stage<'a> {
     }
 
     pub(crate) fn send(&self, raw: &Bytes) -> Result<Value, Failure> {
+        self.sent.borrow_mut().push(keccak256(raw));
         self.call("eth_sendRawTransaction", json!([raw]))
     }
 
     /// Sends what must be accepted.
     pub(crate) fn sent(&self, raw: &Bytes) -> B256 {
-        let hash: B256 = serde_json::from_value(self.ok("eth_sendRawTransaction", json!([raw]))).unwrap();
-        assert_eq!(hash, keccak256(raw));
-        hash
+        let answer = self.send(raw).unwrap_or_else(|error| panic!("send: {error:?}"));
+        assert_eq!(answer, json!(keccak256(raw)));
+        keccak256(raw)
     }
 
     /// A payment of one wei to nobody, which cases change to their needs.

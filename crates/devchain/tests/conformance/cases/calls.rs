@@ -36,7 +36,16 @@ pub(crate) fn cases() -> Vec<Case> {
             |stage| reverts(stage, "eth_estimateGas", revert_reason("no luck")),
             "3: execution reverted: no luck; data same",
         ),
-        Case::new("estimate of more value than there is", no_funds, "-32000: insufficient funds for transfer"),
+        Case::new(
+            "estimate of more value than there is",
+            |stage| no_funds(stage, json!({})),
+            "-32000: failed with 30000000 gas: insufficient funds for gas * price + value: address ACCOUNT have 100000000000000000000 want 100000000000000000001",
+        ),
+        Case::new(
+            "estimate of more value than there is, with a price",
+            |stage| no_funds(stage, json!({ "gasPrice": "0x77359400" })),
+            "-32000: insufficient funds for transfer",
+        ),
     ]
 }
 
@@ -100,8 +109,11 @@ fn contract_estimate(stage: &Stage<'_>) -> String {
     if receipt["status"] == "0x1" && close { "enough and no more".to_owned() } else { format!("{estimate}: {receipt}") }
 }
 
-fn no_funds(stage: &Stage<'_>) -> String {
-    let value = U256::from(BALANCE) + U256::ONE;
-    let request = json!([{ "from": stage.account.address, "to": stage.poor.address, "value": value }]);
-    stage.show("eth_estimateGas", request)
+fn no_funds(stage: &Stage<'_>, mut request: Value) -> String {
+    let account = stage.account.address;
+    request["from"] = json!(account);
+    request["to"] = json!(stage.poor.address);
+    request["value"] = json!(U256::from(BALANCE) + U256::ONE);
+    let shown = stage.show("eth_estimateGas", json!([request]));
+    shown.replace(&account.to_string(), "ACCOUNT").replace(&account.to_string().to_lowercase(), "ACCOUNT")
 }

@@ -76,7 +76,7 @@ fn reward(stage: &Stage<'_>) -> String {
 
 fn no_blocks(stage: &Stage<'_>) -> String {
     match stage.call("eth_feeHistory", json!(["0x0", "latest", []])) {
-        Ok(history) => format!("oldest {}", history["oldestBlock"].as_str().unwrap()),
+        Ok(history) => format!("oldest {}", history["oldestBlock"].to_string().trim_matches('"')),
         error => crate::stage::show(&error),
     }
 }

@@ -61,7 +61,7 @@ pub(crate) fn cases() -> Vec<Case> {
             tip_above_cap,
             "-32000: max priority fee per gas higher than max fee per gas",
         ),
-        Case::new("send: no tip at all", no_tip, "-32000: transaction underpriced: gas tip cap 0, minimum needed 1"),
+        Case::new("send: no tip at all", no_tip, "-32000: transaction gas price below minimum: gas tip cap 0, minimum needed 1"),
         Case::new("send: cap below the base fee", below_base_fee, "accepted, pending 0x1, mined null"),
         Case::new(
             "send: another chain's id",

@@ -75,7 +75,7 @@ impl EvmChain {
                 let news = head_news(Arc::clone(&told), Arc::clone(&state));
                 Road::WebSocket(WebSocketRoad::open(url.clone(), Arc::clone(&tls), options.rpc_timeout, news))
             } else {
-                Road::Http(HttpRoad::new(url, &tls, options.rpc_timeout)?)
+                Road::Http(Box::new(HttpRoad::new(url, &tls, options.rpc_timeout)?))
             };
             let endpoint = Endpoint::new(Arc::clone(&terms), url.clone(), road, state, options.rpc_max_in_flight);
             list.push(Arc::new(endpoint));
@@ -104,7 +104,7 @@ impl EvmChain {
 fn head_news(told: Arc<watch::Sender<u64>>, state: Arc<EndpointState>) -> HeadNews {
     Arc::new(move |number| {
         if let Some(number) = number {
-            state.set_head(number);
+            state.hear_head(number);
         }
         told.send_modify(|count| *count += 1);
     })

@@ -117,8 +117,16 @@ impl EndpointState {
     }
 
     /// A node may go back: after a reorg, or when another one answers behind the same URL.
-    pub(crate) fn set_head(&self, number: u64) {
+    fn set_head(&self, number: u64) {
         self.lock().head = Some(HeadClaim { number, heard_at: now() });
+    }
+
+    /// A head that nobody asked for counts only while its endpoint is known to be of this chain.
+    pub(crate) fn hear_head(&self, number: u64) {
+        let mut known = self.lock();
+        if known.standing == Standing::Good {
+            known.head = Some(HeadClaim { number, heard_at: now() });
+        }
     }
 }
 

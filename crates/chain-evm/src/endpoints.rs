@@ -34,15 +34,16 @@ pub(crate) struct Endpoints {
     classifier: Classifier,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 struct Member {
     endpoint: Arc<Endpoint>,
-    /// Held by the task that does it: never two of one kind at once for one endpoint.
+    /// Held by the task that does it, so that tasks of one kind do not pile up on a slow endpoint.
     checking: Busy,
     asking_head: Busy,
 }
 
-/// Somebody has it while there is a second handle on it.
+/// Somebody has it while there is a second handle on it. Two that take it in the same moment both get it, which costs one
+/// question.
 #[derive(Clone, Debug, Default)]
 struct Busy(Arc<()>);
 
@@ -292,7 +293,6 @@ impl Endpoints {
 }
 
 /// The next message, or `None` when there is none any more or the time is up.
-#[expect(clippy::disallowed_methods, reason = "the adapter owns how long it waits for slow endpoints")]
 pub(crate) async fn receive<T>(messages: &mut mpsc::Receiver<T>, until: Option<Instant>) -> Option<T> {
     match until {
         None => messages.recv().await,
@@ -300,7 +300,6 @@ pub(crate) async fn receive<T>(messages: &mut mpsc::Receiver<T>, until: Option<I
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "the adapter owns how long it waits for slow endpoints")]
 async fn changed_until(changes: &mut watch::Receiver<()>, until: Instant) -> bool {
     matches!(tokio::time::timeout_at(until, changes.changed()).await, Ok(Ok(())))
 }

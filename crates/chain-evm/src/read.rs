@@ -207,7 +207,7 @@ pub(crate) async fn accounts(
                 Some(Err(classified)) if is_the_nodes_word(&classified) => None,
                 Some(answer) => Some(nonce(endpoint, answer)?),
             };
-            let balance = Amount::new(endpoint.read(&*balance?)?);
+            let balance = Amount::new(endpoint.read(&balance?)?);
             Ok(AccountView { latest, pending, finalized, balance })
         })
         .collect()
@@ -254,7 +254,7 @@ pub(crate) async fn market(endpoint: &Endpoint) -> Result<Market, Classified> {
     let mut answers = endpoint.ask(&calls).await.into_iter();
     let mut next = || answers.next().unwrap_or_else(|| Err(endpoint.unreadable("")));
     let (head, history, tip, price) = (next(), next(), next(), next());
-    let head: HeaderRow = endpoint.read(&*head?)?;
+    let head: HeaderRow = endpoint.read(&head?)?;
     // What a chain does not have is not there; what did not come back for another reason is a failure.
     let optional = |answer: Answer| match answer {
         Ok(raw) => Ok(Some(raw)),

@@ -93,7 +93,7 @@ pub(crate) enum Exchange {
 /// How questions travel.
 #[derive(Debug)]
 pub(crate) enum Road {
-    Http(HttpRoad),
+    Http(Box<HttpRoad>),
     WebSocket(WebSocketRoad),
 }
 

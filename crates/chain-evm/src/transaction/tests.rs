@@ -137,7 +137,9 @@ macro_rules! in_any {
     };
 }
 
-const LIES: &[(&str, fn(&mut UnsignedTx))] = &[
+type Lie = fn(&mut UnsignedTx);
+
+const LIES: &[(&str, Lie)] = &[
     ("chain id", |tx| tx.set_chain_id(1)),
     ("nonce", |tx| in_any!(tx, nonce = 10)),
     ("gas limit", |tx| in_any!(tx, gas_limit = 50_001)),

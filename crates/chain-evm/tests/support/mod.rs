@@ -1,6 +1,7 @@
 //! A node that does as it is told, a counter of counters, and what tests sign with.
 
 #![allow(dead_code, reason = "every test file uses another part")]
+#![allow(clippy::unwrap_used, reason = "all of this is for tests, though not all of it is inside one")]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};

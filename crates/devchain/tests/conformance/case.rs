@@ -62,7 +62,8 @@ impl Case {
     pub(crate) fn check(&self, node: &Node) -> Option<String> {
         // One case that panics must not hide the others.
         let run = || (self.run)(&Stage::new(node, self.name));
-        let seen = panic::catch_unwind(panic::AssertUnwindSafe(run)).unwrap_or_else(|_| "a panic, see above".to_owned());
+        let seen =
+            panic::catch_unwind(panic::AssertUnwindSafe(run)).unwrap_or_else(|_| "a panic, see above".to_owned());
         let expected = self.expected(node.target());
         (seen != expected).then(|| format!("{}\n  expected: {expected}\n      seen: {seen}", self.name))
     }

@@ -141,15 +141,32 @@ pub(crate) fn number(value: &Value) -> u64 {
     u64::from_str_radix(text.strip_prefix("0x").unwrap(), 16).unwrap()
 }
 
+/// A result, or the code and the text of an error on one line, with hashes left out.
 pub(crate) fn show(result: &Result<Value, Failure>) -> String {
     match result {
         Ok(Value::String(text)) => text.clone(),
         Ok(value) => value.to_string(),
-        Err(error) => format!("{}: {}", error.code, error.message),
+        Err(error) => {
+            let words: Vec<_> = error.message.split_whitespace().map(without_hash).collect();
+            format!("{}: {}", error.code, words.join(" "))
+        }
     }
 }
 
 /// The same, with any result shown as `accepted`.
 pub(crate) fn accepted(result: &Result<Value, Failure>) -> String {
     if result.is_ok() { "accepted".to_owned() } else { show(result) }
+}
+
+/// The same text with a number that differs from run to run left out.
+pub(crate) fn without_head(text: &str, head: u64) -> String {
+    let head = head.to_string();
+    let is_head = |word: &str| word.trim_end_matches(['.', ',']) == head;
+    text.split(' ').map(|word| if is_head(word) { "HEAD" } else { word }).collect::<Vec<_>>().join(" ")
+}
+
+fn without_hash(word: &str) -> String {
+    let digits = word.trim_end_matches(['.', ',']).strip_prefix("0x").unwrap_or_default();
+    let is_hash = digits.len() == 64 && digits.chars().all(|digit| digit.is_ascii_hexdigit());
+    if is_hash { word.replace(digits, "HASH").replacen("0x", "", 1) } else { word.to_owned() }
 }

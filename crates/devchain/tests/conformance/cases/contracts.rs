@@ -59,18 +59,18 @@ pub(crate) fn cases() -> Vec<Case> {
                 )
             },
             "0",
-        ),
+        ).anvil("1"),
         Case::new("logs of a block by its hash", logs_by_hash, "1"),
         Case::new(
             "logs of a range that runs backwards",
             |stage| logs(stage, |_, _| json!({ "fromBlock": "0x2", "toBlock": "0x1" })),
             "-32602: invalid block range params",
-        ),
+        ).anvil("0").hardhat("0"),
         Case::new(
             "logs by hash and range",
             hash_and_range,
             "-32602: invalid argument 0: cannot specify both BlockHash and FromBlock/ToBlock, choose one or the other",
-        ),
+        ).anvil("-32602: cannot specify both blockHash and fromBlock/toBlock, choose one or the other").hardhat("-32602: blockHash is mutually exclusive with fromBlock/toBlock"),
     ]
 }
 

@@ -6,7 +6,7 @@ use serde_json::json;
 
 use crate::case::Case;
 use crate::contracts::LOGGER;
-use crate::stage::{Stage, show};
+use crate::stage::{Stage, accepted, show};
 
 pub(crate) fn cases() -> Vec<Case> {
     vec![
@@ -15,11 +15,17 @@ pub(crate) fn cases() -> Vec<Case> {
             "newHeads over HTTP",
             |stage| stage.show("eth_subscribe", json!(["newHeads"])),
             "-32601: notifications not supported",
-        ),
+        )
+        .anvil("-32601: Method not found")
+        .hardhat("0x2"),
         Case::new("logs are told", logs, "from the contract, data 0xbeef"),
         Case::new("newPendingTransactions", pending, "same hash"),
-        Case::new("subscription that is ended", ended, "true, then -32000: subscription not found"),
-        Case::new("subscription that nobody knows", unknown, "-32601: no \"newMoons\" subscription in eth namespace"),
+        Case::new("subscription that is ended", ended, "true, then -32000: subscription not found")
+            .anvil("true, then false")
+            .hardhat("true, then false"),
+        Case::new("subscription that nobody knows", unknown, "-32601: no \"newMoons\" subscription in eth namespace")
+            .anvil("-32602: data did not match any variant of untagged enum EthRpcCall")
+            .hardhat("-32602: Invalid subscription type at line 1 column 46"),
         Case::new("calls over WebSocket", |stage| show(&stage.socket().call("eth_chainId", json!([]))), "0x7a69"),
     ]
 }

@@ -8,7 +8,7 @@ use gapless_devchain::DEV_CHAIN_ID;
 use serde_json::{Value, json};
 
 use crate::case::Case;
-use crate::stage::{FEE_CAP, Stage, TIP, number};
+use crate::stage::{FEE_CAP, Stage, TIP, number, without_head};
 
 pub(crate) fn cases() -> Vec<Case> {
     vec![
@@ -37,12 +37,17 @@ pub(crate) fn cases() -> Vec<Case> {
             |stage| stage.show("eth_getTransactionByHash", json!([B256::repeat_byte(0xab)])),
             "null",
         ),
-        Case::new("pending transaction", pending_transaction, "block null, index null, gasPrice 0x174876e800"),
+        Case::new("pending transaction", pending_transaction, "block null, index null, gasPrice is the cap")
+            .anvil("block null, index null, gasPrice is another"),
         Case::new("mined transaction", mined_transaction, "block same, index 0x0, gasPrice paid"),
         Case::new("counts with one pending", counts, "latest 0x0, pending 0x1"),
         Case::new("count at an earlier block", earlier_count, "0x1 by number, 0x1 by hash, 0x2 now"),
-        Case::new("count at a block that is not there yet", future_count, "-32000: header not found"),
-        Case::new("count at a hash that nobody knows", unknown_hash_count, "-32000: header for hash not found"),
+        Case::new("count at a block that is not there yet", future_count, "-32000: header not found")
+            .anvil("-32602: BlockOutOfRangeError: block height is HEAD but requested was 16777215")
+            .hardhat("-32000: Received invalid block tag 16777215. Latest block number is HEAD"),
+        Case::new("count at a hash that nobody knows", unknown_hash_count, "-32000: header for hash not found")
+            .anvil("-32001: Resource not found")
+            .hardhat("-32000: Received invalid block tag HASH. Latest block number is HEAD"),
     ]
 }
 
@@ -147,7 +152,8 @@ fn pending_receipt(stage: &Stage<'_>) -> String {
 fn pending_transaction(stage: &Stage<'_>) -> String {
     let hash = stage.sent(&stage.signed(stage.payment(0)));
     let tx = stage.ok("eth_getTransactionByHash", json!([hash]));
-    let price = tx["gasPrice"].as_str().unwrap_or("null");
+    let is_cap = tx["gasPrice"] == json!(U256::from(FEE_CAP));
+    let price = if is_cap { "is the cap" } else { "is another" };
     format!("block {}, index {}, gasPrice {price}", tx["blockHash"], tx["transactionIndex"])
 }
 
@@ -182,10 +188,10 @@ fn earlier_count(stage: &Stage<'_>) -> String {
 }
 
 fn future_count(stage: &Stage<'_>) -> String {
-    stage.count(stage.account.address, "0xffffff").replace(&stage.head().to_string(), "HEAD")
+    without_head(&stage.count(stage.account.address, "0xffffff"), stage.head())
 }
 
 fn unknown_hash_count(stage: &Stage<'_>) -> String {
     let at = json!({ "blockHash": B256::repeat_byte(0xab) });
-    stage.show("eth_getTransactionCount", json!([stage.account.address, at]))
+    without_head(&stage.show("eth_getTransactionCount", json!([stage.account.address, at])), stage.head())
 }

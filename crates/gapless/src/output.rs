@@ -32,10 +32,6 @@ impl Output {
         Output { json }
     }
 
-    pub(crate) fn is_json(&self) -> bool {
-        self.json
-    }
-
     /// One result: a line of JSON, or text for people.
     pub(crate) fn result(&self, value: &impl Serialize, text: impl fmt::Display) -> Result<(), OutputError> {
         let mut shown = if self.json { serde_json::to_string(value)? } else { text.to_string() };

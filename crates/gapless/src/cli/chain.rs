@@ -108,7 +108,8 @@ fn read_text(path: &Path) -> Result<String, CliError> {
 /// A first line of column names is passed over. A family that nobody knows is like none: the table may be wider than ours.
 fn read_rows(text: &str) -> Result<Vec<Question>, CliError> {
     let lines = text.lines().enumerate().map(|(at, line)| (at + 1, line));
-    let rows = lines.filter(|(line, text)| !text.is_empty() && !(*line == 1 && text.starts_with("family\tmethod\t")));
+    let is_heading = |line, text: &str| line == 1 && text.starts_with("family\tmethod\t");
+    let rows = lines.filter(|(line, text)| !text.is_empty() && !is_heading(*line, text));
     rows.map(|(line, text)| read_row(text).map_err(|message| CliError::Row { line, message })).collect()
 }
 

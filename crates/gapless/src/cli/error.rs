@@ -11,6 +11,7 @@ use gapless_wire::{ClientError, JsonError};
 use serde_json::{Value, json};
 
 use super::server::exit_of;
+use crate::compose::{ComposeError, is_refusal};
 use crate::config::ConfigError;
 use crate::output::OutputError;
 
@@ -40,6 +41,8 @@ impl From<Exit> for ExitCode {
 pub(crate) enum CliError {
     #[error(transparent)]
     Config(#[from] ConfigError),
+    #[error(transparent)]
+    Compose(#[from] ComposeError),
     #[error(transparent)]
     Output(#[from] OutputError),
     #[error(transparent)]
@@ -83,13 +86,8 @@ impl CliError {
             }
             CliError::Key(_) | CliError::Request { .. } => Exit::Refused,
             CliError::Client(error) => exit_of(error),
-            CliError::Store(error) => match error {
-                StoreError::SchemaIsNewer { .. }
-                | StoreError::SchemaIsOlder { .. }
-                | StoreError::MigrationDiffers { .. }
-                | StoreError::Setup(_) => Exit::Refused,
-                _ => Exit::Failure,
-            },
+            CliError::Store(error) if is_refusal(error) => Exit::Refused,
+            CliError::Compose(error) if error.is_refusal() => Exit::Refused,
             _ => Exit::Failure,
         }
     }
@@ -99,6 +97,9 @@ impl CliError {
         match self {
             CliError::Config(ConfigError::Invalid { .. }) => "config_invalid",
             CliError::Config(_) => "config_unreadable",
+            CliError::Compose(ComposeError::Listen { .. }) => "listen",
+            CliError::Compose(ComposeError::Store(_)) => "store",
+            CliError::Compose(_) => "start",
             CliError::Output(_) => "output",
             CliError::Store(_) => "store",
             CliError::Key(_) | CliError::Keystore(_) | CliError::Secret(_) | CliError::NoPassword => "key",

@@ -3,9 +3,12 @@
 mod chain;
 mod completions;
 mod config;
+mod dev;
+mod devchain;
 mod error;
 mod keys;
 mod migrate;
+mod serve;
 mod server;
 mod submitter;
 mod table;
@@ -44,6 +47,10 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Run everything here: a node, its ledger in a file, a dev chain, funded submitters
+    Dev(dev::DevArgs),
+    /// Run a node
+    Serve(serve::ServeArgs),
     /// Send and look at transactions
     #[command(subcommand)]
     Tx(tx::TxCommand),
@@ -61,6 +68,8 @@ enum Command {
     /// Ask about chains
     #[command(subcommand)]
     Chain(chain::ChainCommand),
+    /// Run the dev chain alone
+    Devchain(devchain::DevchainArgs),
     /// Print a completion script for a shell
     Completions(completions::CompletionsArgs),
 }
@@ -97,6 +106,9 @@ pub(crate) fn run() -> ExitCode {
 impl Command {
     fn run(self, output: &Output) -> Result<Exit, CliError> {
         match self {
+            Command::Dev(args) => args.run(output),
+            Command::Serve(args) => args.run(output),
+            Command::Devchain(args) => args.run(output),
             Command::Tx(command) => command.run(output),
             Command::Submitter(command) => command.run(output),
             Command::Config(command) => command.run(output),

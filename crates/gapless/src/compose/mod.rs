@@ -1,4 +1,30 @@
 //! The composition root: builds the rooms from the config and puts them together.
+//!
+//! - `accounts`: keys, from wherever the config says they are. `chains`, `store`: the adapters.
+//! - `node`: one node, from its start to the end of its drain. `ports`: what the API asks of the engine.
+//! - `dev_net`: a dev chain and its server. `telemetry`: logs and metrics. `stop`: signals. `faults`: for tests of crashes.
+//!
+//! Architecture invariant: this is the only place that knows every room, and it knows them only to introduce them.
+
+mod accounts;
+mod chains;
+mod dev_net;
+mod error;
+mod faults;
+mod node;
+mod ports;
+mod stop;
+mod store;
+mod telemetry;
+
+pub(crate) use accounts::{Account, accounts};
+pub(crate) use dev_net::{DevNet, DevNetOptions};
+pub(crate) use error::{ComposeError, is_refusal};
+pub(crate) use gapless_devchain::rpc::Mining;
+pub(crate) use node::{Node, NodeParts, listen};
+pub(crate) use stop::Stop;
+pub(crate) use store::open_store;
+pub(crate) use telemetry::{Metrics, start_logging};
 
 use uuid::Uuid;
 

@@ -5,13 +5,14 @@ use std::time::Duration;
 use gapless_chain::{OverrideRule, Overrides};
 use gapless_chain_evm::{EndpointUrl, EvmChainOptions};
 use gapless_domain::{ChainId, SubmitterPolicy};
+use gapless_engine::{GasPolicy, WatcherOptions};
 
-use super::policy;
 use super::problem::ProblemKind;
 use super::secret::SecretUrl;
 use super::section::Section;
 use super::tree::Value;
 use super::value::{Setting, number_of, text_of};
+use super::{pace, policy};
 
 pub(crate) const MAX_CHAINS: usize = 256;
 /// Of a time-out.
@@ -40,8 +41,25 @@ pub(crate) struct ChainConfig {
     pub(crate) id: ChainId,
     pub(crate) endpoints: Vec<SecretUrl>,
     pub(crate) rpc: RpcConfig,
+    pub(crate) watcher: WatcherOptions,
+    pub(crate) gas: GasPolicy,
     /// For its submitters, unless they say otherwise.
     pub(crate) policy: SubmitterPolicy,
+}
+
+impl ChainConfig {
+    /// A chain with one endpoint and nothing of its own; `None` if the URL is none.
+    pub(crate) fn at(id: &ChainId, endpoint: &str, base: &ChainDefaults) -> Option<Self> {
+        let policy = base.policy.clone();
+        Some(ChainConfig {
+            id: id.clone(),
+            endpoints: vec![SecretUrl::rpc(endpoint, &RPC_SCHEMES)?],
+            rpc: base.rpc,
+            watcher: WatcherOptions { confirmations: policy.confirmations.required, ..base.watcher.clone() },
+            gas: base.gas,
+            policy,
+        })
+    }
 }
 
 impl Default for RpcConfig {
@@ -50,7 +68,27 @@ impl Default for RpcConfig {
     }
 }
 
-pub(crate) fn rpc(section: &mut Section<'_>, base: RpcConfig) -> RpcConfig {
+/// What a chain has unless it says otherwise.
+#[derive(Clone, Debug)]
+pub(crate) struct ChainDefaults {
+    rpc: RpcConfig,
+    watcher: WatcherOptions,
+    gas: GasPolicy,
+    policy: SubmitterPolicy,
+}
+
+impl ChainDefaults {
+    pub(crate) fn read(file: &mut Section<'_>, policy: SubmitterPolicy) -> Self {
+        ChainDefaults {
+            rpc: file.within("rpc", |section| rpc(section, RpcConfig::default())),
+            watcher: file.within("watcher", |section| pace::watcher(section, WatcherOptions::default())),
+            gas: file.within("gas", |section| pace::gas(section, GasPolicy::default())),
+            policy,
+        }
+    }
+}
+
+fn rpc(section: &mut Section<'_>, base: RpcConfig) -> RpcConfig {
     RpcConfig {
         timeout: section.read_in("timeout", base.timeout, SHORTEST..=EvmChainOptions::MAX_TIMEOUT),
         max_in_flight: section.read_in("max_in_flight", base.max_in_flight, 1..=EvmChainOptions::MAX_IN_FLIGHT),
@@ -59,9 +97,9 @@ pub(crate) fn rpc(section: &mut Section<'_>, base: RpcConfig) -> RpcConfig {
     }
 }
 
-pub(crate) fn chains(file: &mut Section<'_>, rpc: RpcConfig, policy: &SubmitterPolicy) -> Vec<ChainConfig> {
+pub(crate) fn chains(file: &mut Section<'_>, base: &ChainDefaults) -> Vec<ChainConfig> {
     let mut chains: Vec<ChainConfig> = Vec::new();
-    for chain in file.each("chain", MAX_CHAINS, |item| chain(item, rpc, policy)).into_iter().flatten() {
+    for chain in file.each("chain", MAX_CHAINS, |item| chain(item, base)).into_iter().flatten() {
         if chains.iter().any(|other| other.id == chain.id) {
             file.refuse("chain", ProblemKind::Twice { other: format!("another [[chain]] {}", chain.id) });
         } else {
@@ -71,7 +109,7 @@ pub(crate) fn chains(file: &mut Section<'_>, rpc: RpcConfig, policy: &SubmitterP
     chains
 }
 
-fn chain(item: &mut Section<'_>, base: RpcConfig, base_policy: &SubmitterPolicy) -> Option<ChainConfig> {
+fn chain(item: &mut Section<'_>, base: &ChainDefaults) -> Option<ChainConfig> {
     let id = item.need::<ChainId>("id");
     if id.as_ref().is_some_and(|id| !id.is_evm()) {
         item.refuse("id", ProblemKind::NotYet { what: "any kind of chain but eip155".to_owned() });
@@ -81,13 +119,16 @@ fn chain(item: &mut Section<'_>, base: RpcConfig, base_policy: &SubmitterPolicy)
     }
     let endpoints = item.list::<SecretUrl>("rpc", EvmChainOptions::MAX_ENDPOINTS);
     let rpc = RpcConfig {
-        timeout: item.read_in("rpc_timeout", base.timeout, SHORTEST..=EvmChainOptions::MAX_TIMEOUT),
-        max_in_flight: item.read_in("rpc_max_in_flight", base.max_in_flight, 1..=EvmChainOptions::MAX_IN_FLIGHT),
-        batch_max: item.read_in("rpc_batch_max", base.batch_max, 1..=EvmChainOptions::MAX_BATCH),
-        send_to: item.read("rpc_send_to", base.send_to),
+        timeout: item.read_in("rpc_timeout", base.rpc.timeout, SHORTEST..=EvmChainOptions::MAX_TIMEOUT),
+        max_in_flight: item.read_in("rpc_max_in_flight", base.rpc.max_in_flight, 1..=EvmChainOptions::MAX_IN_FLIGHT),
+        batch_max: item.read_in("rpc_batch_max", base.rpc.batch_max, 1..=EvmChainOptions::MAX_BATCH),
+        send_to: item.read("rpc_send_to", base.rpc.send_to),
     };
-    let policy = policy::overrides(item, base_policy.clone());
-    Some(ChainConfig { id: id?, endpoints, rpc, policy })
+    let gas = item.within("gas", |section| pace::gas(section, base.gas));
+    let watcher = item.within("watcher", |section| pace::watcher(section, base.watcher.clone()));
+    let policy = policy::overrides(item, base.policy.clone());
+    let watcher = WatcherOptions { confirmations: policy.confirmations.required, ..watcher };
+    Some(ChainConfig { id: id?, endpoints, rpc, watcher, gas, policy })
 }
 
 /// The operator's own patterns for what nodes say.

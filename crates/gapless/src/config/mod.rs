@@ -3,7 +3,7 @@
 //! - `config.default.toml` documents every key and is the only place where a default is written for people; a test compares
 //!   it with the defaults that the rooms themselves have.
 //! - `tree`, `file`, `environment`: values with their origins. `section`, `value`: reading them into types.
-//! - `parts`, `policy`, `chain`, `submitter`: what there is to set.
+//! - `parts`, `pace`, `policy`, `chain`, `submitter`: what there is to set.
 //! - `secret`: URLs that are never shown whole (X03).
 //!
 //! Architecture invariant: a value that may be a secret has no way into a message. Problems name keys, origins and what is
@@ -12,6 +12,7 @@
 mod chain;
 mod environment;
 mod file;
+mod pace;
 mod parts;
 mod policy;
 mod problem;
@@ -27,24 +28,29 @@ use std::ffi::OsString;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
+use gapless_api::ApiLimits;
 use gapless_chain::OverrideRule;
-use gapless_domain::{LeaseTerms, Limits, SubmitterPolicy};
-use gapless_engine::BatchLimits;
+use gapless_domain::{ChainId, LaneLimits, LeaseTerms, Limits, SubmitterPolicy};
+use gapless_engine::EngineOptions;
 
 pub(crate) use chain::{ChainConfig, SendTo};
-pub(crate) use parts::{AuthMode, CallLimits, EventsMode, LogConfig, LogFormat, NodeConfig, StoreConfig, StoreUrl};
+pub(crate) use parts::{AuthMode, LogConfig, LogFormat, NodeConfig, StoreConfig, StoreUrl};
 pub(crate) use problem::{ConfigError, Problem};
-pub(crate) use secret::SecretUrl;
 pub(crate) use section::Shown;
 pub(crate) use submitter::{Password, SignerConfig, SubmitterConfig};
 pub(crate) use value::{parse_duration, show_duration};
 
+use chain::ChainDefaults;
 use file::{MAX_FILE_BYTES, Text};
+use parts::EventsMode;
 use section::{Report, Section};
 use tree::Table;
 
 /// The documentation of every key, and its defaults.
 pub(crate) const DEFAULT_FILE: &str = include_str!("../../config.default.toml");
+
+/// What `gapless dev` lays over it.
+const DEV_FILE: &str = include_str!("../../config.dev.toml");
 
 /// Looked for in the current folder when no file is named.
 const USUAL_FILE: &str = "gapless.toml";
@@ -56,14 +62,15 @@ pub(crate) struct Config {
     pub(crate) store: StoreConfig,
     pub(crate) auth: AuthMode,
     pub(crate) lease: LeaseTerms,
-    pub(crate) events: EventsMode,
     pub(crate) limits: Limits,
-    pub(crate) calls: CallLimits,
-    pub(crate) intake: BatchLimits,
-    pub(crate) writer: BatchLimits,
+    pub(crate) calls: ApiLimits,
+    pub(crate) engine: EngineOptions,
+    pub(crate) lane: LaneLimits,
     pub(crate) log: LogConfig,
     pub(crate) policy: SubmitterPolicy,
     pub(crate) classify: Vec<OverrideRule>,
+    /// What every chain has unless it says otherwise.
+    chain_defaults: ChainDefaults,
     pub(crate) chains: Vec<ChainConfig>,
     pub(crate) submitters: Vec<SubmitterConfig>,
 }
@@ -85,6 +92,30 @@ impl Config {
         if problems.is_empty() { Ok(config) } else { Err(ConfigError::Invalid { problems }) }
     }
 
+    /// What `gapless dev` runs by: its own defaults and the environment. A file that lies in the folder is a production
+    /// config as likely as not, and is left alone.
+    pub(crate) fn for_dev() -> Result<Config, ConfigError> {
+        let mut checked = from_sources(&[(Text::Default, DEV_FILE)], std::env::vars_os());
+        // It has its own, whatever the environment says of others.
+        checked.config.auth = AuthMode::None;
+        if checked.problems.is_empty() {
+            Ok(checked.config)
+        } else {
+            Err(ConfigError::Invalid { problems: checked.problems })
+        }
+    }
+
+    /// One embedded ledger.
+    pub(crate) fn keep_ledger_in(&mut self, path: PathBuf) {
+        self.store.url = StoreUrl::Sqlite(path);
+    }
+
+    /// One chain with one endpoint, and nothing else.
+    pub(crate) fn use_chain(&mut self, id: &ChainId, endpoint: &str) {
+        self.chains = chain::ChainConfig::at(id, endpoint, &self.chain_defaults).into_iter().collect();
+        self.submitters.clear();
+    }
+
     /// The same, with all that is wrong with it. Fails only if the file cannot be read at all.
     pub(crate) fn check(named: Option<&Path>) -> Result<Checked, ConfigError> {
         let path = match named {
@@ -92,7 +123,8 @@ impl Config {
             None => Some(PathBuf::from(USUAL_FILE)).filter(|path| path.exists()),
         };
         let text = path.as_deref().map(|path| Ok((path, read_file(path)?))).transpose()?;
-        let mut checked = from_sources(text.as_ref().map(|(path, text)| (*path, text.as_str())), std::env::vars_os());
+        let file: Vec<(Text, &str)> = text.iter().map(|(path, text)| (Text::file(path), text.as_str())).collect();
+        let mut checked = from_sources(&file, std::env::vars_os());
         checked.file = path;
         Ok(checked)
     }
@@ -109,12 +141,12 @@ fn read_file(path: &Path) -> Result<String, ConfigError> {
     Ok(text)
 }
 
-fn from_sources(file: Option<(&Path, &str)>, environment: impl IntoIterator<Item = (OsString, OsString)>) -> Checked {
+/// The texts are laid over the defaults one after the other, and the environment over all of them.
+fn from_sources(texts: &[(Text, &str)], environment: impl IntoIterator<Item = (OsString, OsString)>) -> Checked {
     let mut problems = Vec::new();
     let mut table = Table::new();
-    let texts = [Some((Text::Default, DEFAULT_FILE)), file.map(|(path, text)| (Text::file(path), text))];
-    for (of, text) in texts.into_iter().flatten() {
-        match file::parse(text, &of) {
+    for (of, text) in [(Text::Default, DEFAULT_FILE)].iter().chain(texts) {
+        match file::parse(text, of) {
             Ok(upper) => tree::lay_over(&mut table, upper),
             Err(problem) => problems.push(problem),
         }
@@ -134,28 +166,28 @@ fn read(file: &mut Section<'_>) -> Config {
     let store = file.within("store", |section| parts::store(section, lease));
     let policy = policy::policy(file, SubmitterPolicy::default());
     file.within("mempool", parts::mempool);
-    let events = file.within("events", |section| section.read("mode", EventsMode::Poll));
-    let (limits, calls) = file.within("limits", parts::limits);
-    let intake = file.within("intake", |section| parts::batches(section, true));
-    let writer = file.within("writer", |section| parts::batches(section, false));
+    file.within("events", |section| section.find::<EventsMode>("mode"));
+    let (limits, calls) = file.within("limits", |section| (parts::limits(section), parts::call_limits(section)));
+    let engine = pace::engine(file);
+    let lane = file.within("lane", pace::lane);
     let log = file.within("log", parts::log);
-    let rpc = file.within("rpc", |section| chain::rpc(section, chain::RpcConfig::default()));
+    let chain_defaults = chain::ChainDefaults::read(file, policy.clone());
     let classify = chain::classify(file);
-    let chains = chain::chains(file, rpc, &policy);
+    let chains = chain::chains(file, &chain_defaults);
     let submitters = submitter::submitters(file, &chains, &policy);
     Config {
         node,
         store,
         auth,
         lease,
-        events,
         limits,
         calls,
-        intake,
-        writer,
+        engine,
+        lane,
         log,
         policy,
         classify,
+        chain_defaults,
         chains,
         submitters,
     }

@@ -4,9 +4,10 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use gapless_api::ApiLimits;
 use gapless_domain::{LeaseTerms, Limits, OwnerId};
-use gapless_engine::BatchLimits;
 use gapless_store_postgres::PgOptions;
+use tracing_subscriber::filter::Targets;
 
 use super::problem::ProblemKind;
 use super::secret::SecretUrl;
@@ -43,19 +44,6 @@ pub(crate) enum StoreUrl {
     Sqlite(PathBuf),
 }
 
-/// Limits on calls of the API.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct CallLimits {
-    pub(crate) body_bytes: usize,
-    pub(crate) header_bytes: usize,
-    pub(crate) batch_items: usize,
-    pub(crate) page_size_default: usize,
-    pub(crate) page_size_max: usize,
-    pub(crate) wait_max: Duration,
-    pub(crate) waiters_max: usize,
-    pub(crate) in_flight_requests: usize,
-}
-
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct LogConfig {
     pub(crate) format: LogFormat,
@@ -72,7 +60,6 @@ pub(crate) enum LogFormat {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum EventsMode {
     Poll,
-    Log,
 }
 
 words!(AuthMode { AuthMode::ApiKey => "api_key", AuthMode::None => "none" });
@@ -91,21 +78,6 @@ impl Default for NodeConfig {
 impl Default for StoreConfig {
     fn default() -> Self {
         StoreConfig { url: StoreUrl::Sqlite("gapless.db".into()), migrate: true, postgres: PgOptions::default() }
-    }
-}
-
-impl Default for CallLimits {
-    fn default() -> Self {
-        CallLimits {
-            body_bytes: 4 << 20,
-            header_bytes: 16 << 10,
-            batch_items: 1000,
-            page_size_default: 50,
-            page_size_max: 500,
-            wait_max: Duration::from_secs(60),
-            waiters_max: 10_000,
-            in_flight_requests: 10_000,
-        }
     }
 }
 
@@ -171,56 +143,54 @@ pub(crate) fn lease(section: &mut Section<'_>) -> LeaseTerms {
     terms
 }
 
-pub(crate) fn limits(section: &mut Section<'_>) -> (Limits, CallLimits) {
+/// Limits on one intent.
+pub(crate) fn limits(section: &mut Section<'_>) -> Limits {
     let base = Limits::default();
-    let mut bytes = |key, base| section.read_in(key, ByteSize(base), ByteSize(1)..=ByteSize(1 << 30)).0;
-    let (request_id_bytes, data_bytes) =
-        (bytes("request_id_bytes", base.request_id_bytes), bytes("data_bytes", base.data_bytes));
-    let metadata_bytes = bytes("metadata_bytes", base.metadata_bytes);
-    let calls = CallLimits::default();
-    let (body_bytes, header_bytes) = (bytes("body_bytes", calls.body_bytes), bytes("header_bytes", calls.header_bytes));
     let longest_hold = Duration::from_secs(24 * 3600);
     let hold = section.read_in("hold", Duration::from_millis(base.hold_ms.into()), Duration::ZERO..=longest_hold);
-    let intent = Limits {
-        request_id_bytes,
-        data_bytes,
-        metadata_bytes,
+    Limits {
+        request_id_bytes: bytes(section, "request_id_bytes", base.request_id_bytes),
+        data_bytes: bytes(section, "data_bytes", base.data_bytes),
+        metadata_bytes: bytes(section, "metadata_bytes", base.metadata_bytes),
         access_list_items: section.read("access_list_items", base.access_list_items),
         access_list_keys: section.read("access_list_keys", base.access_list_keys),
         authorizations: section.read("authorizations", base.authorizations),
         gas_limit: section.read("gas_limit", base.gas_limit),
         hold_ms: u32::try_from(hold.as_millis()).unwrap_or(base.hold_ms),
-    };
-    let calls = CallLimits {
-        body_bytes,
-        header_bytes,
-        batch_items: section.read_in("batch_items", calls.batch_items, 1..=100_000),
-        page_size_default: section.read_in("page_size_default", calls.page_size_default, 1..=10_000),
-        page_size_max: section.read_in("page_size_max", calls.page_size_max, 1..=10_000),
-        wait_max: section.read("wait_max", calls.wait_max),
-        waiters_max: section.read("waiters_max", calls.waiters_max),
-        in_flight_requests: section.read_in("in_flight_requests", calls.in_flight_requests, 1..=1_000_000),
-    };
-    if calls.page_size_default > calls.page_size_max {
-        section.refuse("page_size_default", ProblemKind::PageSizes);
     }
-    (intent, calls)
 }
 
-/// `[intake]` and `[writer]`; the writer has one flush at a time whatever anybody sets, so it has no key for that.
-pub(crate) fn batches(section: &mut Section<'_>, with_flushes: bool) -> BatchLimits {
-    let base = BatchLimits::default();
-    BatchLimits {
-        items: section.read_in("items", base.items, 1..=100_000),
-        bytes: section.read_in("bytes", ByteSize(base.bytes), ByteSize(1)..=ByteSize(1 << 30)).0,
-        waiting: section.read_in("waiting", base.waiting, 1..=1_000_000),
-        flushes: if with_flushes { section.read_in("flushes", base.flushes, 1..=64) } else { 1 },
+/// Limits on calls, in the same section.
+pub(crate) fn call_limits(section: &mut Section<'_>) -> ApiLimits {
+    let base = ApiLimits::default();
+    let limits = ApiLimits {
+        body_bytes: bytes(section, "body_bytes", base.body_bytes),
+        body_time: section.read("body_time", base.body_time),
+        header_bytes: bytes(section, "header_bytes", base.header_bytes),
+        batch_items: section.read_in("batch_items", base.batch_items, 1..=100_000),
+        page_size_default: section.read_in("page_size_default", base.page_size_default, 1..=10_000),
+        page_size_max: section.read_in("page_size_max", base.page_size_max, 1..=10_000),
+        wait_max: section.read("wait_max", base.wait_max),
+        waiters_max: section.read("waiters_max", base.waiters_max),
+        wait_rereads: section.read("wait_rereads", base.wait_rereads),
+        in_flight_requests: section.read_in("in_flight_requests", base.in_flight_requests, 1..=1_000_000),
+        alias_age: section.read("alias_age", base.alias_age),
+        retry_after: section.read("retry_after", base.retry_after),
+    };
+    if limits.page_size_default > limits.page_size_max {
+        section.refuse("page_size_default", ProblemKind::PageSizes);
     }
+    limits
+}
+
+fn bytes(section: &mut Section<'_>, key: &'static str, base: usize) -> usize {
+    section.read_in(key, ByteSize(base), ByteSize(1)..=ByteSize(1 << 30)).0
 }
 
 pub(crate) fn log(section: &mut Section<'_>) -> LogConfig {
     let base = LogConfig::default();
-    LogConfig { format: section.read("format", base.format), filter: section.read("filter", base.filter) }
+    let filter = section.read("filter", LogFilter(base.filter)).0;
+    LogConfig { format: section.read("format", base.format), filter }
 }
 
 pub(crate) fn mempool(section: &mut Section<'_>) {
@@ -231,20 +201,16 @@ pub(crate) fn mempool(section: &mut Section<'_>) {
 
 impl Setting for EventsMode {
     fn wanted() -> String {
-        "\"poll\" or \"log\"".to_owned()
+        "\"poll\"".to_owned()
     }
 
     fn read(value: &Value) -> Option<Self> {
-        match text_of(value)? {
-            "poll" => Some(EventsMode::Poll),
-            "log" => Some(EventsMode::Log),
-            _ => None,
-        }
+        (text_of(value)? == "poll").then_some(EventsMode::Poll)
     }
 
     fn try_read(value: &Value) -> Result<Self, ProblemKind> {
         match text_of(value) {
-            Some(later @ ("webhook" | "nats" | "amqp" | "kafka")) => {
+            Some(later @ ("log" | "webhook" | "nats" | "amqp" | "kafka")) => {
                 Err(ProblemKind::NotYet { what: format!("sending events by {later}") })
             }
             _ => Self::read(value).ok_or_else(|| ProblemKind::Wanted { wanted: Self::wanted() }),
@@ -252,8 +218,27 @@ impl Setting for EventsMode {
     }
 
     fn show(&self) -> String {
-        let word = if *self == EventsMode::Poll { "poll" } else { "log" };
-        format!("{word:?}")
+        match self {
+            EventsMode::Poll => "\"poll\"".to_owned(),
+        }
+    }
+}
+
+/// What is logged, in the language of `tracing`: `info`, `gapless_engine=debug,info`.
+struct LogFilter(String);
+
+impl Setting for LogFilter {
+    fn wanted() -> String {
+        "a filter such as \"info\" or \"gapless_engine=debug,info\"".to_owned()
+    }
+
+    fn read(value: &Value) -> Option<Self> {
+        let text = text_of(value)?;
+        text.parse::<Targets>().ok().map(|_| LogFilter(text.to_owned()))
+    }
+
+    fn show(&self) -> String {
+        format!("{:?}", self.0)
     }
 }
 

@@ -88,6 +88,8 @@ pub(crate) enum ProblemKind {
     LeaseTerms,
     #[error("page_size_default is larger than page_size_max")]
     PageSizes,
+    #[error("poll_min is longer than poll_max")]
+    Polls,
     #[error(transparent)]
     Policy(#[from] PolicyError),
     #[error(transparent)]

@@ -77,7 +77,13 @@ fn submitter(item: &mut Section<'_>, chains: &[ChainConfig], base: &SubmitterPol
         item.refuse("signer", ProblemKind::Missing);
     }
     let signer = item.within("signer", signer);
-    let policy = policy::overrides(item, chain.map_or(base, |chain| &chain.policy).clone());
+    let base = chain.map_or(base, |chain| &chain.policy);
+    let policy = policy::overrides(item, base.clone());
+    if policy.confirmations.required != base.confirmations.required {
+        // What is final is found out once for a chain.
+        let what = "another number of confirmations than the chain's".to_owned();
+        item.refuse("confirmations", ProblemKind::NotYet { what });
+    }
     Some(SubmitterConfig {
         alias: alias.map(|alias| alias.0),
         chain: chain?.id.clone(),

@@ -6,11 +6,12 @@ use std::path::Path;
 use std::time::Duration;
 
 use gapless_domain::{FundsPolicy, Limits, ReleaseRule, StartFrom, SubmitterPolicy};
-use gapless_engine::BatchLimits;
+use gapless_engine::{GasPolicy, WatcherOptions};
 use gapless_store_postgres::PgOptions;
 
 use super::chain::RpcConfig;
 use super::file::Text;
+use super::secret::SecretUrl;
 use super::section::{Report, Section};
 use super::tree::{Node, Table, Value};
 use super::*;
@@ -23,7 +24,7 @@ pub(super) fn without_positions(key: &str) -> String {
 
 fn check(file: &str, environment: &[(&str, &str)]) -> Checked {
     let variables = environment.iter().map(|(name, value)| (OsString::from(name), OsString::from(value)));
-    from_sources(Some((Path::new("gapless.toml"), file)), variables.collect::<Vec<_>>())
+    from_sources(&[(Text::file(Path::new("gapless.toml")), file)], variables.collect::<Vec<_>>())
 }
 
 fn problems(file: &str, environment: &[(&str, &str)]) -> Vec<String> {
@@ -60,14 +61,16 @@ fn the_default_file_says_what_the_rooms_have_as_defaults() {
     assert_eq!(config.lease, LeaseTerms::default());
     assert_eq!(config.policy, SubmitterPolicy::default());
     assert_eq!(config.limits, Limits::default());
-    assert_eq!(config.calls, CallLimits::default());
+    assert_eq!(config.calls, ApiLimits::default());
+    assert_eq!(config.lane, LaneLimits::default());
     assert_eq!(config.log, LogConfig::default());
     assert_eq!(config.auth, AuthMode::ApiKey);
-    assert_eq!(config.events, EventsMode::Poll);
     assert_eq!(format!("{:?}", config.store.postgres), format!("{:?}", PgOptions::default()));
     assert_eq!(format!("{:?}", config.store), format!("{:?}", StoreConfig::default()));
-    assert_eq!(format!("{:?}", config.intake), format!("{:?}", BatchLimits::default()));
-    assert_eq!(format!("{:?}", config.writer), format!("{:?}", BatchLimits { flushes: 1, ..BatchLimits::default() }));
+    assert_eq!(format!("{:?}", config.engine), format!("{:?}", EngineOptions::default()));
+    let chain = &good(CHAIN, &[]).config.chains[0];
+    assert_eq!((chain.gas, &chain.watcher), (GasPolicy::default(), &WatcherOptions::default()));
+    assert_eq!((chain.rpc, &chain.policy), (RpcConfig::default(), &SubmitterPolicy::default()));
     assert!(config.chains.is_empty() && config.submitters.is_empty() && config.classify.is_empty());
 }
 
@@ -185,6 +188,16 @@ fn the_frame_of_the_design_is_a_good_config() {
 }
 
 #[test]
+fn what_dev_sets_differently_is_a_good_config() {
+    let checked = from_sources(&[(Text::Default, DEV_FILE)], Vec::new());
+    assert_eq!(checked.problems, []);
+    assert_eq!(checked.config.policy.confirmations.required, 2);
+    let id = "eip155:31337".parse().unwrap();
+    let chain = ChainConfig::at(&id, "ws://127.0.0.1:1", &checked.config.chain_defaults).unwrap();
+    assert_eq!(chain.watcher.confirmations, 2);
+}
+
+#[test]
 fn the_environment_wins_over_the_file_and_the_file_over_the_default() {
     let file = "[lease]\nrenew_interval = \"2s\"\n\n[confirmations]\nrequired = 7";
     let checked = good(file, &[("GAPLESS__LEASE__RENEW_INTERVAL", "1500ms"), ("GAPLESS_API", "x"), ("HOME", "y")]);
@@ -268,7 +281,7 @@ fn what_the_rules_refuse_is_refused_here() {
         ("[lease]\nrenew_interval = \"5s\"", "renew_interval must not be zero and must fit twice"),
         ("[confirmations]\nrequired = 0", "confirmations.required is at least 1"),
         ("[resubmit]\ninterval = \"1ms\"", "resubmit.interval is at least a second"),
-        ("[limits]\npage_size_default = 501", "page_size_default is larger than page_size_max"),
+        ("[limits]\npage_size_default = 201", "page_size_default is larger than page_size_max"),
         ("[limits]\nbody_bytes = \"0B\"", "it has to be from \"1B\" to \"1GiB\""),
         (
             "[auth]\nmode = \"none\"\n[node]\nlisten = \"0.0.0.0:80\"",
@@ -281,6 +294,9 @@ fn what_the_rules_refuse_is_refused_here() {
         ("[[classify]]\npattern = \"* #\"\nverdict = \"wait\"", "classify: override 0"),
         ("[[classify]]\npattern = \"nonce\"\nverdict = \"accepted\"", "classify: override 0: an error text is never"),
         ("[node]\nid = \"a b\"", "node.id: it has to be 1 to 64 letters"),
+        ("[watcher]\npoll_min = \"3s\"", "watcher.poll_min: poll_min is longer than poll_max"),
+        ("[gas]\nfactor = 0.5", "gas.factor: it has to be from 1.0 to 100.0"),
+        ("[log]\nfilter = \"a=b=c\"", "log.filter: it has to be a filter"),
         ("[nonce]\nstart_from = -1", "nonce.start_from: it has to be a nonce or \"chain\""),
         ("a = ", "gapless.toml:1: "),
         ("chain = 1", "chain: it has to be a list of tables, [[chain]]"),
@@ -331,6 +347,10 @@ fn chains_and_submitters_are_checked() {
             "submitter.0.address: it has to be an address",
         ),
         (
+            format!("{CHAIN}{submitter}{signer}confirmations = 3"),
+            "submitter.0.confirmations: another number of confirmations than the chain's is not built yet",
+        ),
+        (
             format!("{CHAIN}{submitter}{signer}alias = \"a\"\n{submitter}{signer}alias = \"a\""),
             "another [[submitter]] with the alias \"a\"",
         ),
@@ -348,13 +368,14 @@ fn policies_are_laid_over_each_other() {
          [[submitter]]\nchain = \"eip155:31337\"\nsigner = {{ type = \"env\", var = \"A\" }}\nmax_in_flight = 64\n\
          [submitter.funds]\non_shortage = \"fail\"\n\
          [[submitter]]\nchain = \"eip155:31337\"\nsigner = {{ type = \"env\", var = \"B\" }}\n\
-         [submitter.confirmations]\nrequired = 5"
+         [submitter.confirmations]\nstale_receipt_timeout = \"5s\""
     );
     let config = good(&file, &[]).config;
     let [first, second] = &config.submitters[..] else { panic!("two submitters") };
     assert_eq!(first.policy.nonce.release, ReleaseRule::Final);
     assert_eq!((first.policy.nonce.max_in_flight, second.policy.nonce.max_in_flight), (64, 2));
-    assert_eq!((first.policy.confirmations.required, second.policy.confirmations.required), (3, 5));
+    assert_eq!((first.policy.confirmations.required, second.policy.confirmations.required), (3, 3));
+    assert_eq!(second.policy.confirmations.stale_receipt_timeout, Duration::from_secs(5));
     assert_eq!((first.policy.funds, second.policy.funds), (FundsPolicy::Fail, FundsPolicy::Wait));
     assert_eq!(second.policy.resubmit.interval, Duration::from_secs(9));
 }

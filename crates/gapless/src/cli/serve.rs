@@ -1,0 +1,46 @@
+//! `gapless serve`: one node.
+
+use std::net::SocketAddr;
+
+use clap::Args;
+use serde_json::json;
+
+use super::{CliError, ConfigArgs, Exit, block_on};
+use crate::compose::{ComposeError, Metrics, Node, NodeParts, Stop, accounts, listen, start_logging};
+use crate::config::{AuthMode, Config};
+use crate::output::Output;
+
+#[derive(Debug, Args)]
+pub(crate) struct ServeArgs {
+    #[command(flatten)]
+    config: ConfigArgs,
+}
+
+impl ServeArgs {
+    pub(crate) fn run(self, output: &Output) -> Result<Exit, CliError> {
+        let config = Config::load(self.config.config.as_deref())?;
+        if config.auth == AuthMode::ApiKey {
+            return Err(ComposeError::NoApiKeys.into());
+        }
+        start_logging(&config.log)?;
+        let accounts = accounts(&config.submitters)?;
+        block_on(async {
+            let mut stop = Stop::listen()?;
+            let listener = listen(config.node.listen).await?;
+            let api = url_of(&listener)?;
+            let metrics = Metrics::start()?;
+            let names: Vec<String> = accounts.iter().map(|account| account.id.to_string()).collect();
+            let node = Node::start(NodeParts { config, accounts, listener, metrics }).await?;
+            // Whoever started it may have closed its end; that is no reason to stop.
+            let _ = output.result(&json!({ "api": api, "submitters": names }), format_args!("listening on {api}"));
+            node.run(&mut stop).await?;
+            Ok(Exit::Success)
+        })
+    }
+}
+
+/// The address that was really taken: port 0 is any free one.
+pub(crate) fn url_of(listener: &tokio::net::TcpListener) -> Result<String, CliError> {
+    let wrong = |source| ComposeError::Listen { at: SocketAddr::from(([0, 0, 0, 0], 0)), source };
+    Ok(format!("http://{}", listener.local_addr().map_err(wrong)?))
+}

@@ -1,0 +1,73 @@
+//! Keys, from wherever the config says they are.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use gapless_chain_evm::{KeyError, LocalSigner, MnemonicOptions, Secret, Signer};
+use gapless_domain::{Address, ChainId, SubmitterId, SubmitterPolicy};
+
+use super::ComposeError;
+use crate::config::{Password, SignerConfig, SubmitterConfig};
+
+/// A submitter whose key is here.
+#[derive(Debug)]
+pub(crate) struct Account {
+    pub(crate) id: SubmitterId,
+    pub(crate) alias: Option<String>,
+    pub(crate) signer: Arc<dyn Signer>,
+    pub(crate) policy: SubmitterPolicy,
+}
+
+impl Account {
+    pub(crate) fn new(
+        chain: &ChainId,
+        alias: Option<String>,
+        signer: Arc<dyn Signer>,
+        policy: SubmitterPolicy,
+    ) -> Result<Self, ComposeError> {
+        let id = format!("{chain}:{}", signer.address()).parse()?;
+        Ok(Account { id, alias, signer, policy })
+    }
+}
+
+/// Opens every key. Decrypting a keystore takes about a second each on purpose, so this belongs before the start.
+pub(crate) fn accounts(submitters: &[SubmitterConfig]) -> Result<Vec<Account>, ComposeError> {
+    let mut known = HashSet::new();
+    let mut accounts = Vec::with_capacity(submitters.len());
+    for (position, submitter) in submitters.iter().enumerate() {
+        let name = submitter.alias.clone().unwrap_or_else(|| position.to_string());
+        let signer = open(&submitter.signer).map_err(|source| ComposeError::Key { name: name.clone(), source })?;
+        check_address(name, submitter.address, signer.address())?;
+        let (alias, policy) = (submitter.alias.clone(), submitter.policy.clone());
+        let account = Account::new(&submitter.chain, alias, Arc::new(signer), policy)?;
+        if !known.insert(account.id.clone()) {
+            return Err(ComposeError::SameSubmitter(account.id));
+        }
+        accounts.push(account);
+    }
+    Ok(accounts)
+}
+
+fn check_address(name: String, wanted: Option<Address>, found: Address) -> Result<(), ComposeError> {
+    match wanted {
+        Some(wanted) if wanted != found => Err(ComposeError::OtherAddress { name, wanted, found }),
+        _ => Ok(()),
+    }
+}
+
+fn open(signer: &SignerConfig) -> Result<LocalSigner, KeyError> {
+    match signer {
+        SignerConfig::Env { var } => LocalSigner::from_env(var),
+        SignerConfig::Mnemonic { var, path } => {
+            let phrase = Secret::from_env(var)?;
+            LocalSigner::from_mnemonic(&MnemonicOptions { phrase, passphrase: None, path: path.clone() })
+        }
+        SignerConfig::Keystore { file, password } => {
+            let password = match password {
+                Password::Env { var } => Secret::from_env(var)?,
+                Password::File(path) => Secret::from_file(path)?,
+            };
+            LocalSigner::from_keystore(file, &password)
+        }
+    }
+}

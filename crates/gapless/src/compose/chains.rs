@@ -1,0 +1,39 @@
+//! Chains by their adapter.
+
+use std::sync::Arc;
+
+use gapless_chain::{OverrideRule, Overrides};
+use gapless_chain_evm::{EvmChain, EvmChainOptions};
+use gapless_engine::ChainSetup;
+
+use super::ComposeError;
+use super::accounts::Account;
+use crate::config::{ChainConfig, SendTo};
+
+/// Makes a chain. No node has to be there.
+pub(crate) fn chain(
+    config: &ChainConfig,
+    classify: &[OverrideRule],
+    accounts: &[Account],
+) -> Result<ChainSetup, ComposeError> {
+    let url = |source| ComposeError::Url { chain: config.id.clone(), source };
+    let rpc =
+        config.endpoints.iter().map(|endpoint| endpoint.expose().parse().map_err(url)).collect::<Result<_, _>>()?;
+    let options = EvmChainOptions {
+        id: config.id.clone(),
+        rpc,
+        rpc_timeout: config.rpc.timeout,
+        rpc_max_in_flight: config.rpc.max_in_flight,
+        batch_max: config.rpc.batch_max,
+        send_to: match config.rpc.send_to {
+            SendTo::All => gapless_chain_evm::SendTo::All,
+            SendTo::AtMost(count) => gapless_chain_evm::SendTo::Best(count),
+        },
+        overrides: Overrides::new(classify)?,
+    };
+    let ours = accounts.iter().filter(|account| *account.id.chain() == config.id);
+    let signers = ours.map(|account| Arc::clone(&account.signer)).collect();
+    let chain = EvmChain::connect(options, signers)
+        .map_err(|source| ComposeError::Connect { chain: config.id.clone(), source })?;
+    Ok(ChainSetup { chain: Arc::new(chain), watcher: config.watcher.clone(), gas: config.gas })
+}

@@ -1,0 +1,83 @@
+//! A dev chain with its server and its blocks.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use gapless_devchain::rpc::{BlockProducer, Clock, Mining, RpcLimits, RpcServer, serve};
+use gapless_devchain::{
+    At, DEV_BALANCE_ETHER, DEV_CHAIN_ID, DevAccount, DevChain, Genesis, OpenOptions, dev_account, ether,
+};
+use gapless_domain::ChainId;
+use tokio::sync::watch;
+
+use super::{ComposeError, listen};
+
+#[derive(Clone, Debug)]
+pub(crate) struct DevNetOptions {
+    pub(crate) listen: SocketAddr,
+    /// Where it is kept; in memory without one.
+    pub(crate) dir: Option<PathBuf>,
+    pub(crate) mining: Mining,
+    /// How many of the well-known accounts have funds.
+    pub(crate) accounts: u32,
+}
+
+/// A dev chain that is open and has its address.
+#[derive(Debug)]
+pub(crate) struct DevNet {
+    pub(crate) address: SocketAddr,
+    pub(crate) accounts: Vec<DevAccount>,
+    server: RpcServer,
+    listener: tokio::net::TcpListener,
+    producer: BlockProducer,
+}
+
+impl DevNet {
+    pub(crate) const MAX_ACCOUNTS: u32 = 1000;
+
+    /// Opens the chain where it was, or begins a new one.
+    pub(crate) async fn open(options: DevNetOptions) -> Result<Self, ComposeError> {
+        let listener = listen(options.listen).await?;
+        let address = listener.local_addr().map_err(|source| ComposeError::Listen { at: options.listen, source })?;
+        let chain = match &options.dir {
+            Some(dir) => DevChain::open(dir, Genesis::dev(), OpenOptions::default())?,
+            None => DevChain::new(Genesis::dev()),
+        };
+        let accounts = (0..options.accounts).map(dev_account).collect::<Result<Vec<_>, _>>()?;
+        fund(&chain, &accounts)?;
+        let producer = BlockProducer::new(chain.clone(), options.mining, Clock::Wall);
+        let server = RpcServer::new(chain, Clock::Wall, Some(producer.switch()), RpcLimits::default());
+        Ok(DevNet { address, accounts, server, listener, producer })
+    }
+
+    pub(crate) fn chain_id() -> Result<ChainId, ComposeError> {
+        Ok(format!("eip155:{DEV_CHAIN_ID}").parse()?)
+    }
+
+    /// Serves and makes blocks until `stopped` becomes true.
+    pub(crate) async fn run(self, stopped: watch::Receiver<bool>) -> Result<(), ComposeError> {
+        let (for_server, for_blocks) = (stopped.clone(), stopped);
+        let serving =
+            async { serve(self.listener, self.server, until(for_server)).await.map_err(ComposeError::DevServed) };
+        let mining = async { Ok(self.producer.run(until(for_blocks)).await?) };
+        tokio::try_join!(serving, mining).map(|_| ())
+    }
+}
+
+/// The genesis funds the first ten, and is always the same, so that another number of accounts is not another chain.
+fn fund(chain: &DevChain, accounts: &[DevAccount]) -> Result<(), ComposeError> {
+    for account in accounts {
+        let view = chain.view();
+        let fresh = view.balance(account.address, At::Latest).is_ok_and(|balance| balance.is_zero())
+            && view.nonce(account.address, At::Latest).is_ok_and(|nonce| nonce == 0);
+        if fresh {
+            chain.set_balance(account.address, ether(DEV_BALANCE_ETHER))?;
+        }
+    }
+    Ok(())
+}
+
+async fn until(mut stopped: watch::Receiver<bool>) {
+    // If whoever would stop it is gone, it stops too.
+    let _ = stopped.wait_for(|stopped| *stopped).await;
+}

@@ -1,0 +1,147 @@
+//! One node: from its start to the end of its drain.
+
+use std::future::IntoFuture;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::serve::ListenerExt;
+use futures_util::FutureExt;
+use gapless_api::{App, Drain, SystemTimer, router};
+use gapless_domain::{LaneSetup, OwnerId};
+use gapless_engine::{Clock, Driver, Engine, EngineParts, TimeOrderedIds, TokioDriver};
+use gapless_store::NewSubmitter;
+use tokio::net::TcpListener;
+use tokio::sync::oneshot;
+
+use super::accounts::Account;
+use super::faults::fault_points;
+use super::ports::EnginePorts;
+use super::telemetry::Metrics;
+use super::{ComposeError, Stop, chains, open_store, unique};
+use crate::config::Config;
+
+/// Calls that are under way have this long before leases are given back; those that are slower are answered after that, and
+/// may be told to try elsewhere.
+const CALLS_FIRST: Duration = Duration::from_millis(250);
+
+/// What a node is made of.
+pub(crate) struct NodeParts {
+    pub(crate) config: Config,
+    pub(crate) accounts: Vec<Account>,
+    pub(crate) listener: TcpListener,
+    pub(crate) metrics: Metrics,
+}
+
+/// A node that runs.
+#[derive(Debug)]
+pub(crate) struct Node {
+    engine: Engine,
+    driver: Arc<TokioDriver>,
+    listener: TcpListener,
+    router: Router,
+    drain: Drain,
+    drain_timeout: Duration,
+    metrics: Metrics,
+}
+
+/// Takes the address before anything else is touched, so that a second start by mistake does nothing.
+pub(crate) async fn listen(at: SocketAddr) -> Result<TcpListener, ComposeError> {
+    TcpListener::bind(at).await.map_err(|source| ComposeError::Listen { at, source })
+}
+
+impl Node {
+    pub(crate) async fn start(parts: NodeParts) -> Result<Self, ComposeError> {
+        let NodeParts { config, accounts, listener, metrics } = parts;
+        let owner = OwnerId::new(&config.node.id.clone().unwrap_or_else(host_name), unique());
+        tracing::info!(node_id = %owner, store = %config.store.url, submitters = accounts.len(), "starting");
+        let store = open_store(&config, owner, config.store.migrate).await?;
+        let known =
+            accounts.iter().map(|account| NewSubmitter { id: account.id.clone(), alias: account.alias.clone() });
+        store.register_submitters(&known.collect::<Vec<_>>()).await?;
+        let chains = config.chains.iter().map(|chain| chains::chain(chain, &config.classify, &accounts));
+        let chains = chains.collect::<Result<Vec<_>, _>>()?;
+        let setup = |account: &Account| LaneSetup { policy: account.policy.clone(), limits: config.lane.clone() };
+        let driver = Arc::new(TokioDriver::start());
+        let engine = Engine::start(EngineParts {
+            store: Arc::clone(&store),
+            driver: Arc::clone(&driver) as Arc<dyn Driver>,
+            ids: Arc::new(TimeOrderedIds),
+            faults: fault_points()?,
+            chains,
+            lanes: accounts.iter().map(|account| (account.id.clone(), setup(account))).collect(),
+            terms: config.lease,
+            options: config.engine.clone(),
+        })?;
+        let chains = config.chains.iter().map(|chain| chain.id.clone()).collect();
+        let ports = Arc::new(EnginePorts { view: Arc::clone(engine.view()), chains });
+        let drain = Drain::default();
+        let shown = metrics.clone();
+        let router = router(App {
+            store,
+            intake: engine.intake().clone(),
+            changes: Arc::clone(&ports) as Arc<dyn gapless_api::Changes>,
+            chains: ports,
+            timer: Arc::new(SystemTimer),
+            clock: Arc::clone(&driver) as Arc<dyn Clock>,
+            metrics: Arc::new(move || shown.text()),
+            drain: drain.clone(),
+            intent_limits: config.limits,
+            limits: config.calls,
+        });
+        Ok(Node { engine, driver, listener, router, drain, drain_timeout: config.node.drain_timeout, metrics })
+    }
+
+    /// Serves until it is asked to stop, then drains: calls under way are answered, lanes finish what they are at, leases
+    /// are given back (N21). A second signal ends all of it at once.
+    pub(crate) async fn run(self, stop: &mut Stop) -> Result<(), ComposeError> {
+        let Node { engine, driver, listener, router, drain, drain_timeout, metrics } = self;
+        let (no_more_calls, closing) = oneshot::channel::<()>();
+        let listener = listener.tap_io(|stream| {
+            // Answers are small; what waits for more of them waits for nothing.
+            let _ = stream.set_nodelay(true);
+        });
+        let serving = axum::serve(listener, router).with_graceful_shutdown(closing.map(drop));
+        let mut serving = Box::pin(serving.into_future().fuse());
+        let upkeep = metrics.keep_up(Arc::clone(&driver) as Arc<dyn Driver>);
+        tokio::select! {
+            ended = &mut serving => {
+                let error = ended.err().unwrap_or_else(|| std::io::Error::other("nobody asked it to"));
+                return Err(ComposeError::Served(error));
+            }
+            () = upkeep => {}
+            () = stop.asked() => {}
+        }
+        tracing::info!("draining");
+        drain.begin();
+        let _ = no_more_calls.send(());
+        let ending = async {
+            tokio::select! {
+                _ = &mut serving => {}
+                () = driver.sleep_until(driver.now().saturating_add(CALLS_FIRST)) => {}
+            }
+            // A call that is still under way is driven on, and cannot hold the leases.
+            tokio::select! {
+                biased;
+                () = engine.drain() => {}
+                _ = async { let _ = (&mut serving).await; std::future::pending::<()>().await } => {}
+            }
+        };
+        tokio::select! {
+            () = ending => {
+                tracing::info!("drained");
+                Ok(())
+            }
+            () = driver.sleep_until(driver.now().saturating_add(drain_timeout)) => Err(ComposeError::DrainTimeout),
+            () = stop.asked() => Err(ComposeError::StoppedTwice),
+        }
+    }
+}
+
+fn host_name() -> String {
+    let of_kernel = std::fs::read_to_string("/proc/sys/kernel/hostname").ok();
+    let name = of_kernel.or_else(|| std::env::var("HOSTNAME").ok()).unwrap_or_default();
+    let name = name.trim();
+    if name.is_empty() { "node".to_owned() } else { name.to_owned() }
+}

@@ -1,0 +1,56 @@
+//! Logs and metrics of the whole process.
+
+use std::io::IsTerminal;
+use std::sync::Arc;
+use std::time::Duration;
+
+use gapless_engine::Driver;
+use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
+use tracing_subscriber::{Layer, fmt};
+
+use super::ComposeError;
+use crate::config::{LogConfig, LogFormat};
+
+/// Logs go to standard error; standard output is for results.
+pub(crate) fn start_logging(config: &LogConfig) -> Result<(), ComposeError> {
+    let filter: Targets = config.filter.parse().map_err(|_| ComposeError::Logging("log.filter".to_owned()))?;
+    let layer = fmt::layer().with_writer(std::io::stderr).with_ansi(std::io::stderr().is_terminal());
+    let layer = match config.format {
+        LogFormat::Text => layer.boxed(),
+        LogFormat::Json => layer.json().flatten_event(true).boxed(),
+    };
+    let subscriber = tracing_subscriber::registry().with(layer.with_filter(filter));
+    subscriber.try_init().map_err(|error| ComposeError::Logging(error.to_string()))
+}
+
+/// The metrics of this process, as `/metrics` shows them.
+#[derive(Clone, Debug)]
+pub(crate) struct Metrics(PrometheusHandle);
+
+/// Seconds.
+const BUCKETS: [f64; 14] = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 60.0];
+/// What histograms gathered is summed up this often, so that it does not pile up where nobody asks for it.
+const UPKEEP_INTERVAL: Duration = Duration::from_secs(5);
+
+impl Metrics {
+    pub(crate) fn start() -> Result<Self, ComposeError> {
+        let wrong = |error: metrics_exporter_prometheus::BuildError| ComposeError::Metrics(error.to_string());
+        let builder = PrometheusBuilder::new().set_buckets(&BUCKETS).map_err(wrong)?;
+        builder.install_recorder().map(Metrics).map_err(wrong)
+    }
+
+    pub(crate) fn text(&self) -> String {
+        self.0.render()
+    }
+
+    /// Never ends.
+    pub(crate) async fn keep_up(&self, driver: Arc<dyn Driver>) {
+        loop {
+            driver.sleep_until(driver.now().saturating_add(UPKEEP_INTERVAL)).await;
+            self.0.run_upkeep();
+        }
+    }
+}

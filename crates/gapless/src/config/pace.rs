@@ -1,0 +1,98 @@
+//! How fast the engine goes and how much it takes at once. The names are the engine's own.
+
+use std::time::Duration;
+
+use gapless_domain::LaneLimits;
+use gapless_engine::{BatchLimits, DispatchOptions, EngineOptions, GasPolicy, WatcherOptions};
+
+use super::problem::ProblemKind;
+use super::section::Section;
+use super::value::{ByteSize, Permille};
+
+const SHORTEST: Duration = Duration::from_millis(1);
+const LONGEST: Duration = Duration::from_secs(24 * 3600);
+
+pub(crate) fn engine(file: &mut Section<'_>) -> EngineOptions {
+    let base = EngineOptions::default();
+    EngineOptions {
+        intake: file.within("intake", |section| batches(section, base.intake)),
+        writer: file.within("writer", |section| one_by_one(section, base.writer)),
+        sender: file.within("sender", |section| batches(section, base.sender)),
+        // What is read weighs nothing, so there is nothing to set about bytes.
+        reader: file.within("reader", |section| BatchLimits {
+            items: section.read_in("items", base.reader.items, 1..=100_000),
+            waiting: section.read_in("waiting", base.reader.waiting, 1..=1_000_000),
+            flushes: section.read_in("flushes", base.reader.flushes, 1..=64),
+            ..base.reader
+        }),
+        dispatch: file.within("dispatch", |section| dispatch(section, base.dispatch)),
+    }
+}
+
+fn batches(section: &mut Section<'_>, base: BatchLimits) -> BatchLimits {
+    BatchLimits { flushes: section.read_in("flushes", base.flushes, 1..=64), ..one_by_one(section, base) }
+}
+
+/// The writer has one flush at a time whatever anybody sets, so it has no key for that.
+fn one_by_one(section: &mut Section<'_>, base: BatchLimits) -> BatchLimits {
+    BatchLimits {
+        items: section.read_in("items", base.items, 1..=100_000),
+        bytes: section.read_in("bytes", ByteSize(base.bytes), ByteSize(1)..=ByteSize(1 << 30)).0,
+        waiting: section.read_in("waiting", base.waiting, 1..=1_000_000),
+        flushes: base.flushes,
+    }
+}
+
+fn dispatch(section: &mut Section<'_>, base: DispatchOptions) -> DispatchOptions {
+    DispatchOptions {
+        sweep_interval: section.read_in("sweep_interval", base.sweep_interval, SHORTEST..=LONGEST),
+        sweep_limit: section.read_in("sweep_limit", base.sweep_limit, 1..=100_000),
+        lanes_max: section.read_in("lanes_max", base.lanes_max, 1..=1_000_000),
+        held_pause: section.read_in("held_pause", base.held_pause, SHORTEST..=LONGEST),
+        reload_pause: section.read_in("reload_pause", base.reload_pause, SHORTEST..=LONGEST),
+        refused_pause: section.read_in("refused_pause", base.refused_pause, SHORTEST..=LONGEST),
+    }
+}
+
+pub(crate) fn lane(section: &mut Section<'_>) -> LaneLimits {
+    let base = LaneLimits::default();
+    LaneLimits {
+        open_slots: section.read_in("open_slots", base.open_slots, 1..=1_000_000),
+        batch: section.read_in("batch", base.batch, 1..=10_000),
+        batch_bytes: section.read_in("batch_bytes", ByteSize(base.batch_bytes), ByteSize(1)..=ByteSize(1 << 30)).0,
+        look_interval: section.read_in("look_interval", base.look_interval, SHORTEST..=LONGEST),
+        idle_linger: section.read_in("idle_linger", base.idle_linger, Duration::ZERO..=LONGEST),
+        account_interval: section.read_in("account_interval", base.account_interval, SHORTEST..=LONGEST),
+        price_age: section.read_in("price_age", base.price_age, SHORTEST..=LONGEST),
+        prepare_retry: section.read_in("prepare_retry", base.prepare_retry, SHORTEST..=LONGEST),
+        resend_first: section.read_in("resend_first", base.resend_first, SHORTEST..=LONGEST),
+        resend_longest: section.read_in("resend_longest", base.resend_longest, SHORTEST..=LONGEST),
+        retry: section.read_in("retry", base.retry, SHORTEST..=LONGEST),
+    }
+}
+
+/// `[watcher]`, and a chain's own. `confirmations` is a policy and comes from there.
+pub(crate) fn watcher(section: &mut Section<'_>, base: WatcherOptions) -> WatcherOptions {
+    let options = WatcherOptions {
+        confirmations: base.confirmations,
+        margin: section.read_in("margin", base.margin, 0..=100_000),
+        walk_max: section.read_in("walk_max", base.walk_max, 1..=1_000_000),
+        poll_min: section.read_in("poll_min", base.poll_min, SHORTEST..=LONGEST),
+        poll_max: section.read_in("poll_max", base.poll_max, SHORTEST..=LONGEST),
+        look_ups: section.read_in("look_ups", base.look_ups, 1..=100_000),
+    };
+    if options.poll_min > options.poll_max {
+        section.refuse("poll_min", ProblemKind::Polls);
+    }
+    options
+}
+
+/// `[gas]`, and a chain's own.
+pub(crate) fn gas(section: &mut Section<'_>, base: GasPolicy) -> GasPolicy {
+    let factor_permille = section.read("factor", Permille(base.factor_permille)).0;
+    if !(1000..=100_000).contains(&factor_permille) {
+        let (min, max) = ("1.0".to_owned(), "100.0".to_owned());
+        section.refuse("factor", ProblemKind::Range { min, max });
+    }
+    GasPolicy { factor_permille, constant: section.read_in("constant", base.constant, 0..=1_000_000_000) }
+}

@@ -16,7 +16,7 @@ pub(crate) async fn guard(State(shared): State<Arc<Shared>>, mut request: Reques
     let target = request.uri().path_and_query().map_or(0, |target| target.as_str().len());
     if size + target > limit {
         let detail = format!("the target and the headers of a request have at most {limit} bytes");
-        return Refusal(Problem::new(ProblemCode::HeadersTooLarge).detail(detail)).into_response();
+        return Refusal::from(Problem::new(ProblemCode::HeadersTooLarge).detail(detail)).into_response();
     }
     match shared.enter() {
         Ok(in_flight) => {

@@ -13,16 +13,16 @@ use gapless_wire::{FieldFault, JsonError, Problem, ProblemCode};
 
 /// An answer that is not a success.
 #[derive(Clone, Debug)]
-pub(crate) struct Refusal(pub(crate) Problem);
+pub(crate) struct Refusal(pub(crate) Box<Problem>);
 
 impl Refusal {
     pub(crate) fn of(code: ProblemCode) -> Self {
-        Refusal(Problem::new(code))
+        Refusal::from(Problem::new(code))
     }
 
     /// The same after this time may go better.
     pub(crate) fn later(code: ProblemCode, after: Duration) -> Self {
-        Refusal(Problem::new(code).retry_after(after.as_secs().max(1)))
+        Refusal::from(Problem::new(code).retry_after(after.as_secs().max(1)))
     }
 
     pub(crate) fn of_store(error: &StoreError, after: Duration) -> Self {
@@ -58,28 +58,28 @@ impl Refusal {
 
 impl From<Problem> for Refusal {
     fn from(problem: Problem) -> Self {
-        Refusal(problem)
+        Refusal(Box::new(problem))
     }
 }
 
 impl From<Vec<FieldFault>> for Refusal {
     fn from(faults: Vec<FieldFault>) -> Self {
-        Refusal(Problem::invalid(faults))
+        Refusal::from(Problem::invalid(faults))
     }
 }
 
 impl From<InvalidIntent> for Refusal {
     fn from(invalid: InvalidIntent) -> Self {
         let faults = invalid.errors.into_iter().map(|error| FieldFault::body(error.pointer, error.message));
-        Refusal(Problem::invalid(faults.collect()))
+        Refusal::from(Problem::invalid(faults.collect()))
     }
 }
 
 impl From<JsonError> for Refusal {
     fn from(error: JsonError) -> Self {
         match error {
-            JsonError::Malformed(why) => Refusal(Problem::new(ProblemCode::MalformedJson).detail(why)),
-            JsonError::Shape(fault) => Refusal(Problem::invalid(vec![fault])),
+            JsonError::Malformed(why) => Refusal::from(Problem::new(ProblemCode::MalformedJson).detail(why)),
+            JsonError::Shape(fault) => Refusal::from(Problem::invalid(vec![fault])),
         }
     }
 }
@@ -88,7 +88,7 @@ impl IntoResponse for Refusal {
     fn into_response(self) -> Response {
         let status = StatusCode::from_u16(self.0.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         let retry_after = self.0.retry_after.map(HeaderValue::from);
-        let mut response = (status, Json(self.0)).into_response();
+        let mut response = (status, Json(*self.0)).into_response();
         response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
         if let Some(seconds) = retry_after {
             response.headers_mut().insert(RETRY_AFTER, seconds);

@@ -31,7 +31,7 @@ async fn read(request: Request, shared: &Shared) -> Result<Vec<u8>, Refusal> {
     let limits = &shared.app.limits;
     let too_large = || {
         let detail = format!("a body has at most {} bytes", limits.body_bytes);
-        Refusal(Problem::new(ProblemCode::BodyTooLarge).detail(detail))
+        Refusal::from(Problem::new(ProblemCode::BodyTooLarge).detail(detail))
     };
     let said = request.headers().get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<usize>().ok());
     if said.is_some_and(|length| length > limits.body_bytes) {

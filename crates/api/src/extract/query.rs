@@ -39,14 +39,18 @@ impl Query {
         read(&text).map_err(|error| self.fault(name, error.to_string())).ok()
     }
 
-    pub(crate) fn required(&mut self, name: &str) -> String {
-        self.text(name).unwrap_or_else(|| {
+    pub(crate) fn required<T, E: ToString>(
+        &mut self,
+        name: &str,
+        read: impl FnOnce(&str) -> Result<T, E>,
+    ) -> Option<T> {
+        if self.pairs.iter().all(|(key, _)| key != name) {
             self.fault(name, "this parameter is required");
-            String::new()
-        })
+        }
+        self.read(name, read)
     }
 
-    pub(crate) fn fault(&mut self, name: &str, message: impl Into<String>) {
+    fn fault(&mut self, name: &str, message: impl Into<String>) {
         self.faults.push(FieldFault::query(name, message));
     }
 

@@ -45,10 +45,10 @@ pub(super) async fn create_batch(
                 results.push(None);
             }
             // A store that is away is no fault of the item: the whole call is to be repeated.
-            Err(Refusal(problem)) if problem.status >= 500 => return Err(problem.into()),
+            Err(Refusal(problem)) if problem.status >= 500 => return Err(Refusal(problem)),
             Err(Refusal(problem)) => {
                 count("invalid");
-                results.push(Some(problem.into()));
+                results.push(Some((*problem).into()));
             }
         }
     }
@@ -94,7 +94,7 @@ async fn accept(shared: &Shared, intents: Vec<Intent>) -> Result<Vec<BatchItem>,
         let state = states.get(&id).copied().unwrap_or(StateName::Queued);
         match asked.answer(id, &verdict, state) {
             Ok(accepted) => BatchItem { status, transaction: Some(accepted), problem: None },
-            Err(Refusal(problem)) => problem.into(),
+            Err(Refusal(problem)) => (*problem).into(),
         }
     });
     Ok(answers.collect())

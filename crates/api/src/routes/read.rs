@@ -70,13 +70,12 @@ pub(super) async fn tx_by_request(
     mut query: Query,
 ) -> Result<Json<TxView>, Refusal> {
     let look = Look::read(&mut query, &shared);
-    let submitter = query.required("submitter");
-    let request = query.required("requestId");
-    let submitter = SubmitterRef::parse(&submitter).map_err(|error| query.fault("submitter", error.to_string()));
-    let request = RequestId::new(&request, &shared.app.intent_limits)
-        .map_err(|error| query.fault("requestId", error.to_string()));
+    let limits = &shared.app.intent_limits;
+    let submitter = query.required("submitter", SubmitterRef::parse);
+    let request = query.required("requestId", |text| RequestId::new(text, limits));
     query.finish()?;
-    let (Ok(submitter), Ok(request)) = (submitter, request) else {
+    // What is missing or wrong was told by `finish`.
+    let (Some(submitter), Some(request)) = (submitter, request) else {
         return Err(Refusal::of(ProblemCode::Internal));
     };
     let submitter = shared.resolve(submitter).await?;

@@ -1,0 +1,265 @@
+//! What callers get to see, and what they do not.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "what tests need and cannot get is a failure")]
+
+mod support;
+
+use std::sync::Arc;
+
+use gapless_api::ApiLimits;
+use gapless_domain::{
+    AttemptKind, Bytes, CancelReason, Execution, FailReason, ManagedTx, NodeText, ProtectCode, Protection, Transition,
+    TxId,
+};
+use gapless_store::conformance::fixtures;
+use serde_json::Value;
+use support::{Answer, House, Unplugged, house, house_with, model, request, treasury};
+
+async fn tx(house: &House, id: TxId) -> Value {
+    let answer = house.get(&format!("/api/v1/tx/{id}")).await;
+    assert_eq!(answer.status, 200, "{}", answer.text);
+    answer.json()
+}
+
+async fn mine(house: &House, id: TxId, execution: Execution) -> ManagedTx {
+    let hash = house.store.attempts(id).await.unwrap()[0].hash;
+    let mut inclusion = fixtures::inclusion(hash, AttemptKind::Original, 118);
+    inclusion.execution = execution;
+    fixtures::change(&house.store, &treasury(), id, Transition::Mine(inclusion)).await
+}
+
+#[tokio::test]
+async fn an_intent_is_shown_in_every_state() {
+    let house = house().await;
+    let id = house.accept("a").await;
+    let queued = tx(&house, id).await;
+    assert_eq!(queued["state"], "QUEUED");
+    assert_eq!(queued["payload"]["value"], "1");
+    assert_eq!(queued["version"], 1);
+    assert_eq!(queued["createdAt"], "2026-01-01T00:00:00Z");
+    assert!(queued.get("subState").is_none() && queued.get("hash").is_none());
+
+    fixtures::bind_next(&house.store, &treasury()).await;
+    let bound = tx(&house, id).await;
+    let hash = house.store.attempts(id).await.unwrap()[0].hash.to_string();
+    assert_eq!((&bound["state"], &bound["subState"]), (&"ALLOCATED".into(), &"PENDING".into()));
+    assert_eq!(bound["hash"], hash.as_str());
+
+    let reverted = Execution::Reverted { reason: Some(NodeText::new("no funds")), data: Bytes::from_static(&[1, 2]) };
+    mine(&house, id, reverted).await;
+    let mined = tx(&house, id).await;
+    assert_eq!(mined["subState"], "MINED");
+    assert_eq!(mined["confirmations"], 3);
+    assert_eq!(mined["receipt"]["blockNumber"], 118);
+    assert_eq!(mined["receipt"]["effectiveGasPrice"], "7");
+    assert_eq!(mined["receipt"]["revert"], serde_json::json!({"reason": "no funds", "data": "0x0102"}));
+
+    fixtures::change(&house.store, &treasury(), id, Transition::Settle).await;
+    let failed = tx(&house, id).await;
+    assert_eq!(failed["state"], "FAILED_FINAL");
+    assert_eq!(failed["reason"], serde_json::json!({"code": "reverted", "text": "no funds"}));
+    let by_request = house.get("/api/v1/tx/by-request?submitter=treasury&requestId=a").await;
+    assert_eq!(by_request.json(), failed);
+
+    let id = house.accept("b").await;
+    let expired = Transition::FailInQueue(FailReason::Expired, NodeText::new("too late"));
+    fixtures::change(&house.store, &treasury(), id, expired).await;
+    assert_eq!(tx(&house, id).await["reason"]["code"], "expired");
+    let id = house.accept("c").await;
+    fixtures::change(&house.store, &treasury(), id, Transition::CancelInQueue(CancelReason::User)).await;
+    assert_eq!(tx(&house, id).await["reason"], serde_json::json!({"code": "user"}));
+}
+
+/// Every key of a JSON document, at any depth.
+fn keys(json: &Value, into: &mut Vec<String>) {
+    match json {
+        Value::Object(map) => map.iter().for_each(|(key, value)| {
+            into.push(key.to_lowercase());
+            keys(value, into);
+        }),
+        Value::Array(list) => list.iter().for_each(|value| keys(value, into)),
+        _ => {}
+    }
+}
+
+/// proves A03
+#[tokio::test]
+async fn no_default_answer_has_a_nonce_or_says_who_works_for_it() {
+    let house = house().await;
+    let mut answers = vec![house.post("/api/v1/tx", &request("a")).await];
+    let id: TxId = answers[0].json()["txId"].as_str().unwrap().parse().unwrap();
+    let targets = [
+        format!("/api/v1/tx/{id}"),
+        "/api/v1/tx/by-request?submitter=treasury&requestId=a".to_owned(),
+        "/api/v1/tx".to_owned(),
+        "/api/v1/submitters".to_owned(),
+        "/api/v1/submitters/treasury".to_owned(),
+    ];
+    let lane = treasury();
+    let steps: [&str; 4] = ["queued", "bound", "mined", "final"];
+    for step in steps {
+        match step {
+            "bound" => drop(fixtures::bind_next(&house.store, &lane).await),
+            "mined" => drop(mine(&house, id, Execution::Success).await),
+            "final" => drop(fixtures::change(&house.store, &lane, id, Transition::Settle).await),
+            _ => {}
+        }
+        for target in &targets {
+            answers.push(house.get(target).await);
+        }
+        answers.push(house.post("/api/v1/tx", &request("a")).await);
+        answers.push(house.post("/api/v1/tx/batch", &format!(r#"{{"transactions":[{}]}}"#, request("a"))).await);
+    }
+    assert_eq!(tx(&house, id).await["state"], "CONFIRMED");
+    for answer in answers {
+        assert!(answer.status.is_success(), "{}", answer.text);
+        let mut found = Vec::new();
+        keys(&answer.json(), &mut found);
+        assert!(!found.iter().any(|key| key.contains("nonce") || key == "lease" || key == "owner"), "{}", answer.text);
+        assert!(!answer.text.contains(house.store.owner().as_str()), "{}", answer.text);
+    }
+    let expanded = house.get(&format!("/api/v1/tx/{id}?expand=attempts")).await.json();
+    assert_eq!(expanded["nonce"], 0);
+    assert_eq!(expanded["attempts"][0]["kind"], "original");
+    let submitter = house.get("/api/v1/submitters/treasury?expand=lease,nonces").await.json();
+    assert_eq!(submitter["nonces"]["next"], 1);
+    assert_eq!(submitter["lease"]["owner"], house.store.owner().as_str());
+}
+
+#[tokio::test]
+async fn pages_follow_each_other_without_a_hole() {
+    let house = house().await;
+    for n in 0..7 {
+        house.accept(&format!("order-{n}")).await;
+    }
+    let mut seen = Vec::new();
+    let mut target = "/api/v1/tx?limit=3&submitter=treasury&state=QUEUED".to_owned();
+    loop {
+        let page = house.get(&target).await.json();
+        let items = page["items"].as_array().unwrap();
+        assert!(items.len() <= 3 && items.iter().all(|item| item.get("payload").is_none()));
+        seen.extend(items.iter().map(|item| item["requestId"].as_str().unwrap().to_owned()));
+        match page["nextCursor"].as_str() {
+            Some(cursor) => target = format!("/api/v1/tx?limit=3&submitter=treasury&state=QUEUED&cursor={cursor}"),
+            None => break,
+        }
+    }
+    let expected: Vec<String> = (0..7).rev().map(|n| format!("order-{n}")).collect();
+    assert_eq!(seen, expected);
+    assert_eq!(house.get("/api/v1/tx?state=CONFIRMED").await.json()["items"], serde_json::json!([]));
+    let nobody = format!("/api/v1/tx?submitter={}", fixtures::submitter(5));
+    assert_eq!(house.get(&nobody).await.json()["items"], serde_json::json!([]));
+}
+
+#[tokio::test]
+async fn submitters_are_listed_in_pages() {
+    let house = house().await;
+    fixtures::register(&house.store, &fixtures::submitters(1..6)).await;
+    let mut seen = Vec::new();
+    let mut target = "/api/v1/submitters?limit=4".to_owned();
+    loop {
+        let page = house.get(&target).await.json();
+        let items = page["items"].as_array().cloned().unwrap();
+        seen.extend(items.iter().map(|item| item["submitter"].as_str().unwrap().to_owned()));
+        match page["nextCursor"].as_str() {
+            Some(cursor) => target = format!("/api/v1/submitters?limit=4&cursor={cursor}"),
+            None => break,
+        }
+    }
+    let mut expected: Vec<String> = fixtures::submitters(0..6).iter().map(ToString::to_string).collect();
+    expected.sort();
+    assert_eq!(seen, expected);
+}
+
+#[tokio::test]
+async fn a_submitter_says_what_its_lane_does() {
+    let house = house().await;
+    let lane = treasury();
+    house.accept("a").await;
+    house.accept("b").await;
+    fixtures::bind_next(&house.store, &lane).await;
+    let view = house.get(&format!("/api/v1/submitters/{lane}")).await.json();
+    assert_eq!((&view["queued"], &view["open"]), (&1.into(), &1.into()));
+    assert_eq!((&view["state"], &view["paused"]), (&"IN_FLIGHT".into(), &false.into()));
+    assert_eq!((&view["alias"], &view["chain"]), (&"treasury".into(), &support::CHAIN.into()));
+    assert_eq!((&view["balance"], &view["chainHead"]), (&"1000000000000000000".into(), &120.into()));
+
+    let cursor = fixtures::view(&house.store, &lane).await.cursor;
+    let protection = Protection { code: ProtectCode::ExternalNonce, detail: NodeText::new("somebody else") };
+    fixtures::commit_done(&house.store, &lane, |commit| {
+        commit.protect(&cursor, protection.clone()).unwrap();
+    })
+    .await;
+    let view = house.get("/api/v1/submitters/treasury").await.json();
+    assert_eq!(view["state"], "PROTECT");
+    assert_eq!(view["protect"], serde_json::json!({"code": "external_nonce", "detail": "somebody else"}));
+    let refused = house.post("/api/v1/tx", &request("c")).await;
+    refused.problem(409, "submitter_protected");
+    assert!(refused.json()["detail"].as_str().unwrap().contains("external_nonce"));
+    assert_eq!(house.post("/api/v1/tx", &request("a")).await.status, 200);
+}
+
+#[tokio::test]
+async fn chains_show_heads_and_lag() {
+    let chain = house().await.get("/api/v1/chains").await.json()[0].clone();
+    assert_eq!(chain["chain"], support::CHAIN);
+    assert_eq!((&chain["head"]["blockNumber"], &chain["finalBlock"]), (&120.into(), &119.into()));
+    assert_eq!(chain["endpoints"][1]["lagBlocks"], 2);
+}
+
+async fn every_answer(house: &House, id: TxId) -> Vec<Answer> {
+    let mut answers = vec![
+        house.post("/api/v1/tx", &request("b")).await,
+        house.post("/api/v1/tx", &request("b").replace(treasury().as_str(), "treasury")).await,
+        house.post("/api/v1/tx/batch", &format!(r#"{{"transactions":[{}]}}"#, request("b"))).await,
+        house.post("/api/v1/submitters/treasury/pause", "").await,
+    ];
+    for target in [
+        &format!("/api/v1/tx/{id}"),
+        "/api/v1/tx/by-request?submitter=treasury&requestId=a",
+        "/api/v1/tx",
+        "/api/v1/submitters",
+        "/api/v1/submitters/treasury",
+        "/api/v1/commands/1",
+        "/readyz",
+    ] {
+        answers.push(house.get(target).await);
+    }
+    answers
+}
+
+/// proves O01
+#[tokio::test]
+async fn a_store_that_is_away_is_503_and_nothing_is_lost() {
+    let store = Arc::new(Unplugged::new(model()));
+    let limits = ApiLimits { alias_age: std::time::Duration::ZERO, ..ApiLimits::default() };
+    let house = house_with(Arc::clone(&store) as Arc<_>, limits).await;
+    let id = house.accept("a").await;
+    store.set_away(true);
+    for answer in every_answer(&house, id).await {
+        answer.problem(503, "store_unavailable");
+        assert_eq!(answer.header("retry-after"), "1");
+        assert!(!answer.text.contains("secret"), "{}", answer.text);
+    }
+    assert_eq!(house.get("/healthz").await.status, 200);
+    store.set_away(false);
+    assert_eq!(house.get("/readyz").await.status, 200);
+    assert_eq!(tx(&house, id).await["state"], "QUEUED");
+    assert_eq!(house.post("/api/v1/tx", &request("a")).await.status, 200);
+    assert_eq!(house.post("/api/v1/tx", &request("b")).await.status, 202);
+}
+
+#[tokio::test]
+async fn health_and_metrics() {
+    let house = house().await;
+    assert_eq!(house.get("/healthz").await.json()["status"], "ok");
+    assert_eq!(house.get("/readyz").await.status, 200);
+    let metrics = house.get("/metrics").await;
+    assert_eq!(
+        (metrics.text.as_str(), metrics.header("content-type")),
+        ("# nothing\n", "text/plain; version=0.0.4; charset=utf-8")
+    );
+    house.drain.begin();
+    house.get("/readyz").await.problem(503, "shutting_down");
+    assert_eq!(house.get("/healthz").await.status, 200);
+}

@@ -1,0 +1,186 @@
+//! The OpenAPI document, against what the server does.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "what tests need and cannot get is a failure")]
+
+mod support;
+
+use std::collections::BTreeSet;
+
+use axum::body::Body;
+use axum::http::Request;
+use serde_json::{Value, json};
+use support::{House, house, request, treasury};
+
+async fn document(house: &House) -> Value {
+    let answer = house.get("/openapi.json").await;
+    assert_eq!((answer.status.as_u16(), answer.header("content-type")), (200, "application/json"));
+    answer.json()
+}
+
+#[tokio::test]
+async fn every_route_of_this_floor_is_documented_and_no_other() {
+    let document = document(&house().await).await;
+    assert!(document["openapi"].as_str().unwrap().starts_with("3.1"));
+    let mut found = BTreeSet::new();
+    for (path, item) in document["paths"].as_object().unwrap() {
+        found.extend(item.as_object().unwrap().keys().map(|method| format!("{method} {path}")));
+    }
+    let expected = [
+        "get /api/v1/chains",
+        "get /api/v1/commands/{commandId}",
+        "get /api/v1/submitters",
+        "get /api/v1/submitters/{submitter}",
+        "get /api/v1/tx",
+        "get /api/v1/tx/by-request",
+        "get /api/v1/tx/{txId}",
+        "get /healthz",
+        "get /metrics",
+        "get /readyz",
+        "post /api/v1/submitters/{submitter}/pause",
+        "post /api/v1/submitters/{submitter}/resume",
+        "post /api/v1/tx",
+        "post /api/v1/tx/batch",
+    ];
+    assert_eq!(found.into_iter().collect::<Vec<_>>(), expected);
+}
+
+fn references(json: &Value, into: &mut BTreeSet<String>) {
+    match json {
+        Value::Object(map) => {
+            into.extend(map.get("$ref").and_then(Value::as_str).map(str::to_owned));
+            map.values().for_each(|value| references(value, into));
+        }
+        Value::Array(list) => list.iter().for_each(|value| references(value, into)),
+        _ => {}
+    }
+}
+
+#[tokio::test]
+async fn every_reference_leads_somewhere() {
+    let document = document(&house().await).await;
+    let mut found = BTreeSet::new();
+    references(&document, &mut found);
+    assert!(found.len() > 10);
+    for reference in found {
+        assert!(document.pointer(reference.trim_start_matches('#')).is_some(), "{reference}");
+    }
+}
+
+#[tokio::test]
+async fn fields_that_are_unknown_are_refused_by_the_schema_too() {
+    let document = document(&house().await).await;
+    for name in ["TxRequest", "CallPayload", "FeesPayload", "BatchRequest"] {
+        assert_eq!(document["components"]["schemas"][name]["additionalProperties"], json!(false), "{name}");
+    }
+}
+
+/// What a fuzzer would send, in small: each value for each parameter and field, right or wrong. Every answer must be one
+/// that the document has for the operation, of the content type that it has there, and none may be the server's fault.
+///
+/// proves A02
+#[tokio::test]
+async fn no_answer_is_undocumented() {
+    let house = house().await;
+    let document = document(&house).await;
+    let id = house.accept("a").await.to_string();
+    let odd =
+        ["", "a", "0", "-1", "1", "1.5", "null", "%00", "%ff", "x%2Fy", "eip155:1", "30s", "99999999999999999999"];
+    let own =
+        [id.as_str(), "treasury", treasury().as_str().to_owned().leak(), "attempts", "lease,nonces", "s1", "QUEUED"];
+    let values: Vec<&str> = odd.into_iter().chain(own).collect();
+    let mut asked = 0;
+    for (path, item) in document["paths"].as_object().unwrap() {
+        for (method, operation) in item.as_object().unwrap() {
+            for request in requests(path, method, operation, &values) {
+                let (target, request) = request;
+                house.time.all_over();
+                check(&house, operation, method, &target, request).await;
+                asked += 1;
+            }
+        }
+    }
+    assert!(asked > 300, "{asked}");
+}
+
+fn requests(path: &str, method: &str, operation: &Value, values: &[&str]) -> Vec<(String, Request<Body>)> {
+    let mut targets = Vec::new();
+    for value in values {
+        let target = match path.split_once('{') {
+            Some((begin, rest)) if !value.is_empty() => {
+                format!("{begin}{value}{}", rest.split_once('}').unwrap().1)
+            }
+            Some(_) => continue,
+            None => path.to_owned(),
+        };
+        targets.push(target.clone());
+        for parameter in operation["parameters"].as_array().into_iter().flatten() {
+            if parameter["in"] == "query" {
+                for own in values {
+                    targets.push(format!("{target}?{}={own}", parameter["name"].as_str().unwrap()));
+                }
+            }
+        }
+    }
+    targets.sort();
+    targets.dedup();
+    let bodies = if operation.get("requestBody").is_some() { bodies() } else { vec![String::new()] };
+    let mut requests = Vec::new();
+    for target in targets {
+        for body in &bodies {
+            for kind in ["application/json", "text/plain"] {
+                let request = Request::builder().method(method.to_uppercase().as_str()).uri(&target);
+                let request = request.header("content-type", kind).body(Body::from(body.clone())).unwrap();
+                requests.push((format!("{target} {body}"), request));
+            }
+        }
+    }
+    requests
+}
+
+fn bodies() -> Vec<String> {
+    let mut bodies: Vec<String> =
+        ["", "{", "{}", "[]", "null", "1", r#"{"transactions":null}"#, r#"{"transactions":[1,{}]}"#]
+            .map(str::to_owned)
+            .to_vec();
+    let good: Value = serde_json::from_str(&request("fuzz")).unwrap();
+    let odd = [json!(null), json!(""), json!("x"), json!(-1), json!(1.5), json!([]), json!({}), json!("0x")];
+    for field in ["submitter", "requestId", "payload", "speed", "validUntil", "metadata", "extra"] {
+        for value in &odd {
+            let mut body = good.clone();
+            body[field] = value.clone();
+            bodies.push(json!({ "transactions": [body] }).to_string());
+            bodies.push(body.to_string());
+        }
+    }
+    for field in ["to", "value", "data", "gasLimit", "fees", "accessList", "authorizationList", "nonce"] {
+        for value in &odd {
+            let mut body = good.clone();
+            body["payload"][field] = value.clone();
+            bodies.push(body.to_string());
+        }
+    }
+    bodies
+}
+
+async fn check(house: &House, operation: &Value, method: &str, target: &str, request: Request<Body>) {
+    let answer = house.send(request).await;
+    let status = answer.status.as_u16();
+    assert!(status < 500, "{method} {target}: {}", answer.text);
+    let documented = &operation["responses"][status.to_string()];
+    assert!(documented.is_object(), "{method} {target}: {status} is not documented: {}", answer.text);
+    let kind = answer.header("content-type").split(';').next().unwrap().to_owned();
+    assert!(documented["content"][&kind].is_object(), "{method} {target}: {status} as {kind}");
+    if status >= 400 {
+        let code = answer.code();
+        answer.problem(status, &code);
+    }
+}
+
+#[tokio::test]
+async fn the_page_asks_no_other_host() {
+    let page = house().await.get("/docs").await;
+    assert_eq!(page.status, 200);
+    assert!(page.header("content-type").starts_with("text/html"));
+    assert!(page.text.contains("openapi.json"));
+    assert!(!page.text.contains("http://") && !page.text.contains("https://") && !page.text.contains("//cdn"));
+}

@@ -1,0 +1,90 @@
+//! Over a real socket, with the client that callers use.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "what tests need and cannot get is a failure")]
+
+mod support;
+
+use std::time::Duration;
+
+use gapless_domain::Nonce;
+use gapless_store::conformance::fixtures::{self, beside, soon};
+use gapless_wire::{
+    CallPayload, Client, ClientError, CommandState, LaneStateName, ListQuery, PageQuery, ProblemCode, SubmitterExpand,
+    TxExpand, TxQuery, TxRequest, TxStateName,
+};
+use support::{House, house, treasury};
+use tokio::net::TcpListener;
+
+async fn serve(house: &House) -> Client {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let client = Client::new(&format!("http://{}/", listener.local_addr().unwrap())).unwrap();
+    let router = house.router.clone();
+    beside(async move { axum::serve(listener, router).await.unwrap() });
+    client
+}
+
+fn transfer(request_id: &str) -> TxRequest {
+    let to = Some("0x1111111111111111111111111111111111111111".to_owned());
+    TxRequest::new("treasury", request_id, CallPayload { to, ..CallPayload::default() })
+}
+
+#[tokio::test]
+async fn the_client_speaks_every_route() {
+    let house = house().await;
+    let client = serve(&house).await;
+    let (accepted, is_new) = client.create_tx(&transfer("a/b c?é")).await.unwrap();
+    assert!(is_new);
+    assert_eq!(accepted.submitter, treasury().as_str());
+    assert!(!client.create_tx(&transfer("a/b c?é")).await.unwrap().1);
+    let batch = client.create_batch(&[transfer("b"), transfer("c")]).await.unwrap();
+    assert!(batch.results.iter().all(|item| item.status == 202 && item.transaction.is_some()));
+
+    let waiting = {
+        let (client, id) = (client.clone(), accepted.tx_id.clone());
+        let query = TxQuery { wait: Some(Duration::from_secs(20)), expand: vec![TxExpand::Attempts], version: None };
+        beside(async move { client.tx(&id, &query).await })
+    };
+    soon("the wait to begin", house.bell.listened.notified()).await;
+    fixtures::bind_next(&house.store, &treasury()).await;
+    house.bell.ring(&treasury());
+    let view = soon("the change", waiting).await.unwrap().unwrap();
+    assert_eq!((view.state, view.nonce), (TxStateName::Allocated, Some(Nonce::ZERO.get())));
+    assert_eq!(view.hash, view.attempts.map(|attempts| attempts[0].hash.clone()));
+
+    let found = client.tx_by_request("treasury", "a/b c?é", &TxQuery::default()).await.unwrap();
+    assert_eq!(found.tx_id, accepted.tx_id);
+    let page = PageQuery { limit: Some(2), cursor: None };
+    let query = ListQuery { submitter: Some("treasury".to_owned()), state: None, page: page.clone() };
+    let first = client.list_tx(&query).await.unwrap();
+    assert_eq!(first.items.len(), 2);
+    let rest = ListQuery { page: PageQuery { cursor: first.next_cursor, ..page }, ..query };
+    assert_eq!(client.list_tx(&rest).await.unwrap().items.len(), 1);
+
+    let submitter = client.submitter(treasury().as_str(), &[SubmitterExpand::Nonces]).await.unwrap();
+    assert_eq!((submitter.state, submitter.nonces.map(|nonces| nonces.next)), (LaneStateName::InFlight, Some(1)));
+    assert_eq!(client.submitters(&PageQuery::default()).await.unwrap().items.len(), 1);
+    let paused = client.pause("treasury", None).await.unwrap();
+    assert_eq!(client.command(&paused.command_id).await.unwrap().state, CommandState::Open);
+    assert_eq!(client.resume("treasury", None).await.unwrap().state, CommandState::Open);
+    assert_eq!(client.chains().await.unwrap().len(), 1);
+    assert_eq!(client.healthz().await.unwrap(), client.readyz().await.unwrap());
+    assert_eq!(client.metrics().await.unwrap(), "# nothing\n");
+    assert!(client.openapi().await.unwrap().contains("createTx"));
+}
+
+#[tokio::test]
+async fn a_refusal_and_a_silence_are_told_apart() {
+    let house = house().await;
+    let client = serve(&house).await;
+    let refused = client.tx("17", &TxQuery::default()).await.unwrap_err();
+    assert_eq!(refused.problem().unwrap().known_code(), Some(ProblemCode::InvalidRequest));
+    house.drain.begin();
+    assert_eq!(client.readyz().await.unwrap_err().problem().unwrap().retry_after, Some(1));
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let nobody = Client::new(&format!("http://{}", listener.local_addr().unwrap())).unwrap();
+    drop(listener);
+    assert!(matches!(nobody.healthz().await, Err(ClientError::Transport(_))));
+    for address in ["", "localhost", "ftp://x", "https://without-the-feature", "http://"] {
+        assert!(matches!(Client::new(address), Err(ClientError::Address(_))), "{address:?}");
+    }
+}

@@ -1,0 +1,148 @@
+//! `?wait=`: the answer comes at the change.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "what tests need and cannot get is a failure")]
+
+mod support;
+
+use gapless_api::ApiLimits;
+use gapless_domain::{CancelReason, NodeText, Transition};
+use gapless_store::conformance::fixtures;
+use gapless_store::conformance::fixtures::soon;
+use support::{house, house_limited, treasury};
+
+/// Time stands still in this test, so what answers can only be the change.
+///
+/// proves A04
+#[tokio::test]
+async fn a_wait_ends_at_the_change() {
+    let house = house().await;
+    let id = house.accept("a").await;
+    let target = format!("/api/v1/tx/{id}?wait=30s");
+    let mut waiting = Box::pin(house.get(&target));
+    assert!(futures_util::poll!(&mut waiting).is_pending());
+    // A hint without a change ends nothing.
+    house.bell.ring(&treasury());
+    assert!(futures_util::poll!(&mut waiting).is_pending());
+    fixtures::bind_next(&house.store, &treasury()).await;
+    // The change alone is not looked for: nothing polls.
+    assert!(futures_util::poll!(&mut waiting).is_pending());
+    house.bell.ring(&treasury());
+    let answer = soon("the answer to a wait", waiting).await;
+    assert_eq!(answer.json()["state"], "ALLOCATED");
+}
+
+/// proves A04
+#[tokio::test]
+async fn a_change_between_the_look_and_the_wait_is_not_missed() {
+    let house = house().await;
+    let id = house.accept("a").await;
+    let seen = house.get(&format!("/api/v1/tx/{id}")).await.json()["version"].as_u64().unwrap();
+    fixtures::bind_next(&house.store, &treasury()).await;
+    let late = format!("/api/v1/tx/{id}?wait=30s&version={seen}");
+    assert_eq!(soon("a wait from an old version", house.get(&late)).await.json()["state"], "ALLOCATED");
+    let target = format!("/api/v1/tx/by-request?submitter=treasury&requestId=a&wait=30s&version={}", seen + 1);
+    let mut waiting = Box::pin(house.get(&target));
+    assert!(futures_util::poll!(&mut waiting).is_pending());
+    drop(waiting);
+}
+
+#[tokio::test]
+async fn what_is_final_is_answered_at_once() {
+    let house = house().await;
+    let id = house.accept("a").await;
+    fixtures::change(&house.store, &treasury(), id, Transition::CancelInQueue(CancelReason::User)).await;
+    let answer = soon("the answer for a final one", house.get(&format!("/api/v1/tx/{id}?wait=1m"))).await;
+    assert_eq!(answer.json()["state"], "CANCELED");
+}
+
+#[tokio::test]
+async fn a_wait_ends_at_its_deadline_and_sees_what_no_hint_told() {
+    let house = house().await;
+    let id = house.accept("a").await;
+    let target = format!("/api/v1/tx/{id}?wait=30s");
+    let mut waiting = Box::pin(house.get(&target));
+    assert!(futures_util::poll!(&mut waiting).is_pending());
+    fixtures::bind_next(&house.store, &treasury()).await;
+    house.time.all_over();
+    assert_eq!(soon("the deadline", waiting).await.json()["state"], "ALLOCATED");
+    let quiet = soon("the next deadline", house.get(&target)).await;
+    assert_eq!((quiet.status.as_u16(), &quiet.json()["version"]), (200, &2.into()));
+}
+
+#[tokio::test]
+async fn a_drain_leaves_nobody_waiting() {
+    let house = house().await;
+    let id = house.accept("a").await;
+    let target = format!("/api/v1/tx/{id}?wait=30s");
+    let mut waiting = Box::pin(house.get(&target));
+    assert!(futures_util::poll!(&mut waiting).is_pending());
+    house.drain.begin();
+    assert_eq!(soon("the end of a wait", waiting).await.json()["state"], "QUEUED");
+}
+
+/// proves A05
+#[tokio::test]
+async fn waiters_have_a_limit_of_their_own() {
+    let limits = ApiLimits { waiters_max: 2, in_flight_requests: 1, ..ApiLimits::default() };
+    let house = house_limited(limits).await;
+    let id = house.accept("a").await;
+    let target = format!("/api/v1/tx/{id}?wait=30s");
+    let mut first = Box::pin(house.get(&target));
+    assert!(futures_util::poll!(&mut first).is_pending());
+    // Who waits is not counted among those that are worked on.
+    let mut second = Box::pin(house.get(&target));
+    assert!(futures_util::poll!(&mut second).is_pending());
+    let third = house.get(&target).await;
+    third.problem(429, "too_many_waiters");
+    assert_eq!(third.header("retry-after"), "1");
+    assert_eq!(house.get(&format!("/api/v1/tx/{id}")).await.status, 200);
+    drop(first);
+    let mut fourth = Box::pin(house.get(&target));
+    assert!(futures_util::poll!(&mut fourth).is_pending());
+}
+
+/// Hints that never stop do not keep a node busy for ever.
+#[tokio::test]
+async fn rereads_are_bounded() {
+    let house = house_limited(ApiLimits { wait_rereads: 3, ..ApiLimits::default() }).await;
+    let id = house.accept("a").await;
+    let target = format!("/api/v1/tx/{id}?wait=30s");
+    let mut waiting = Box::pin(house.get(&target));
+    let mut rings = 0;
+    let answer = loop {
+        if let std::task::Poll::Ready(answer) = futures_util::poll!(&mut waiting) {
+            break answer;
+        }
+        house.bell.ring(&treasury());
+        rings += 1;
+        assert!(rings <= 3, "a wait looks again for ever");
+    };
+    assert_eq!(answer.status, 200);
+}
+
+#[tokio::test]
+async fn a_command_is_written_down_and_may_be_waited_for() {
+    let house = house().await;
+    let put = house.post("/api/v1/submitters/treasury/pause", "").await;
+    assert_eq!((put.status.as_u16(), &put.json()["state"]), (202, &"open".into()));
+    let mut waiting = Box::pin(house.post("/api/v1/submitters/treasury/resume?wait=10s", ""));
+    assert!(futures_util::poll!(&mut waiting).is_pending());
+    let lane = treasury();
+    let view = fixtures::view(&house.store, &lane).await;
+    let kinds: Vec<&str> = view.lane.commands.iter().map(|command| command.kind.as_str()).collect();
+    assert_eq!(kinds, ["pause", "resume"]);
+    fixtures::commit_done(&house.store, &lane, |commit| {
+        commit.set_paused(&view.cursor, true, NodeText::new("api")).unwrap();
+        for command in &view.lane.commands {
+            commit.command_done(command.id, NodeText::new("done so"));
+        }
+    })
+    .await;
+    house.bell.ring(&lane);
+    let done = soon("the command", waiting).await;
+    assert_eq!((done.status.as_u16(), &done.json()["state"]), (200, &"done".into()));
+    let id = put.json()["commandId"].as_str().unwrap().to_owned();
+    let looked = house.get(&format!("/api/v1/commands/{id}")).await.json();
+    assert_eq!(looked, serde_json::json!({"commandId": id, "state": "done", "result": "done so"}));
+    assert_eq!(house.get("/api/v1/submitters/treasury").await.json()["paused"], true);
+}

@@ -37,7 +37,7 @@ pub use faults::{Fault, Faults, MAX_FAULT_RULES, On};
 pub use genesis::{
     DEFAULT_BASE_FEE, DEFAULT_GAS_LIMIT, DEV_BALANCE_ETHER, DEV_CHAIN_ID, GWEI, Genesis, GenesisAccount, Limits, ether,
 };
-pub use pool::{POOL_ERROR_CODE, PoolError, PoolLimits};
+pub use pool::{POOL_ERROR_CODE, PoolError, PoolLimits, Shortage};
 pub use query::{At, CallRequest, FeeHistory, FoundTx, LogBlocks, LogFilter, PoolContent, PoolStatus};
 pub use tx::{Envelope, Tx};
 pub use view::{CLIENT_VERSION, View};

@@ -12,7 +12,7 @@ use alloy_primitives::{B64, B256, Bloom, Bytes, U256, keccak256, logs_bloom};
 use alloy_rlp::Encodable;
 use revm::context::result::ExecutionResult;
 
-use super::Core;
+use super::{Core, Pending};
 use crate::block::{Block, Receipt};
 use crate::execute::{BlockContext, Executor, Ledger};
 use crate::genesis::Genesis;
@@ -63,23 +63,23 @@ impl Core {
 
     /// The block that would be mined now.
     pub(crate) fn pending_block(&self) -> Option<Arc<Block>> {
-        Some(self.pending().0.clone())
+        Some(self.pending().block.clone())
     }
 
     /// Asks the state after that block.
     pub(crate) fn with_pending_state<T>(&self, ask: impl FnOnce(&StateAt<'_>) -> T) -> T {
         let pending = self.pending();
-        ask(&self.state.with(self.state.newest(), &pending.1))
+        ask(&self.state.with(self.state.newest(), &pending.changes))
     }
 
-    /// What that block would change.
-    pub(crate) fn pending(&self) -> Arc<(Arc<Block>, Changes)> {
+    /// That block, and what it would change.
+    pub(crate) fn pending(&self) -> Arc<Pending> {
         if let Some(pending) = self.pending.borrow().as_ref() {
             return pending.clone();
         }
         let timestamp = self.now().max(self.head().timestamp() + 1);
         let (block, changes) = self.build(&Plan { timestamp, base_fee: self.next_base_fee(), txs: Txs::Best });
-        let pending = Arc::new((Arc::new(block), changes));
+        let pending = Arc::new(Pending { block: Arc::new(block), changes });
         self.pending.replace(Some(pending.clone()));
         pending
     }

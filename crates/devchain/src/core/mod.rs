@@ -52,12 +52,19 @@ pub(crate) struct Core {
     clock: u64,
     ahead: u64,
     automine: bool,
-    /// The block that would be mined now, and what it would change; made when somebody asks.
-    pending: RefCell<Option<Arc<(Arc<Block>, Changes)>>>,
+    /// The block that would be mined now; made when somebody asks.
+    pending: RefCell<Option<Arc<Pending>>>,
     journal: Option<Journal>,
     /// Why nothing can be written any more, if so. From then on nothing is accepted.
     lost: Option<String>,
     events: broadcast::Sender<ChainEvent>,
+}
+
+/// A block that is not part of the chain, and what it would change.
+#[derive(Debug)]
+pub(crate) struct Pending {
+    pub(crate) block: Arc<Block>,
+    pub(crate) changes: Changes,
 }
 
 /// A send that is held back until a block.

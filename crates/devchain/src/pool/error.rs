@@ -1,5 +1,7 @@
 //! Why the pool refuses a transaction, in geth's words.
 
+use std::fmt;
+
 use alloy_primitives::U256;
 
 /// The code that geth gives for everything that its pool refuses.
@@ -22,16 +24,8 @@ pub enum PoolError {
     TipBelowMinimum { tip: u128, minimum: u128 },
     #[error("max priority fee per gas higher than max fee per gas")]
     TipAboveFeeCap,
-    #[error("insufficient funds for gas * price + value: balance {balance}, tx cost {cost}, overshot {overshot}")]
-    InsufficientFunds { balance: U256, cost: U256, overshot: U256 },
-    #[error(
-        "insufficient funds for gas * price + value: balance {balance}, queued cost {queued}, tx cost {cost}, overshot {overshot}"
-    )]
-    InsufficientFundsForQueue { balance: U256, queued: U256, cost: U256, overshot: U256 },
-    #[error(
-        "insufficient funds for gas * price + value: balance {balance}, queued cost {queued}, tx bumped {bump}, overshot {overshot}"
-    )]
-    InsufficientFundsForBump { balance: U256, queued: U256, bump: U256, overshot: U256 },
+    #[error("insufficient funds for gas * price + value: {0}")]
+    InsufficientFunds(Box<Shortage>),
     #[error("intrinsic gas too low: gas {gas}, minimum needed {needed}")]
     IntrinsicGas { gas: u64, needed: u64 },
     #[error("insufficient gas for floor data gas cost: gas {gas}, minimum needed {needed}")]
@@ -81,5 +75,34 @@ impl PoolError {
     /// The JSON-RPC error code.
     pub fn code(&self) -> i64 {
         POOL_ERROR_CODE
+    }
+}
+
+/// What an account has, and what it would have to have.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Shortage {
+    /// For the transaction alone.
+    OfOne { balance: U256, cost: U256 },
+    /// For the transaction beside those that are pending.
+    OfAll { balance: U256, queued: U256, cost: U256 },
+    /// For what a replacement costs more than what it replaces.
+    OfBump { balance: U256, queued: U256, bump: U256 },
+}
+
+impl fmt::Display for Shortage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::OfOne { balance, cost } => {
+                write!(f, "balance {balance}, tx cost {cost}, overshot {}", cost.saturating_sub(*balance))
+            }
+            Self::OfAll { balance, queued, cost } => {
+                let overshot = queued.saturating_add(*cost).saturating_sub(*balance);
+                write!(f, "balance {balance}, queued cost {queued}, tx cost {cost}, overshot {overshot}")
+            }
+            Self::OfBump { balance, queued, bump } => {
+                let overshot = queued.saturating_add(*bump).saturating_sub(*balance);
+                write!(f, "balance {balance}, queued cost {queued}, tx bumped {bump}, overshot {overshot}")
+            }
+        }
     }
 }

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use alloy_primitives::map::HashMap;
 use alloy_primitives::{Address, B256};
 
-pub use error::{POOL_ERROR_CODE, PoolError};
+pub use error::{POOL_ERROR_CODE, PoolError, Shortage};
 pub use limits::PoolLimits;
 pub(crate) use select::Selection;
 
@@ -220,23 +220,21 @@ impl Pool {
         }
         let (balance, cost) = (account.balance, tx.cost());
         if balance < cost {
-            return Err(PoolError::InsufficientFunds { balance, cost, overshot: cost - balance });
+            return Err(short(Shortage::OfOne { balance, cost }));
         }
         // As in geth, only what is pending counts as spent, and only a pending transaction as replaced.
         let Some(pending) = self.pending.get(&tx.from) else { return Ok(()) };
         let queued = pending.cost();
         let Some(old) = pending.get(tx.nonce()) else {
-            let need = queued.saturating_add(cost);
-            if balance < need {
-                return Err(PoolError::InsufficientFundsForQueue { balance, queued, cost, overshot: need - balance });
+            if balance < queued.saturating_add(cost) {
+                return Err(short(Shortage::OfAll { balance, queued, cost }));
             }
             return Ok(());
         };
         // A replacement that costs less cannot overdraw what its predecessor did not.
         let bump = cost.saturating_sub(old.tx.cost());
-        let need = queued.saturating_add(bump);
-        if !bump.is_zero() && balance < need {
-            return Err(PoolError::InsufficientFundsForBump { balance, queued, bump, overshot: need - balance });
+        if !bump.is_zero() && balance < queued.saturating_add(bump) {
+            return Err(short(Shortage::OfBump { balance, queued, bump }));
         }
         Ok(())
     }
@@ -348,6 +346,10 @@ impl Pool {
             }
         }
     }
+}
+
+fn short(shortage: Shortage) -> PoolError {
+    PoolError::InsufficientFunds(Box::new(shortage))
 }
 
 fn nonce_of(account: Address, ground: Ground<'_>) -> u64 {

@@ -10,7 +10,6 @@ use super::revert_reason::revert_reason;
 use crate::error::{CallError, ReadError};
 use crate::execute::{BlockContext, Executor, Invalid, Ledger};
 use crate::query::{At, CallRequest};
-use crate::state::Changes;
 
 const PLAIN_TRANSFER_GAS: u64 = 21_000;
 /// What the EVM gives to a call that carries value, and takes from nobody.
@@ -167,7 +166,7 @@ fn ledger<'a>(read: &'a Read<'_>, at: At) -> Result<Ledger<'a>, ReadError> {
     read.with_state(at, |_| ())?;
     let core = &read.core;
     if at == At::Pending && !read.lags() {
-        let changes: Changes = core.pending().1.clone();
+        let changes = core.pending().changes.clone();
         return Ok(Ledger::on(core.state(), core.head().number(), core.blocks()).with(changes));
     }
     let number = read.number(at).ok_or(ReadError::UnknownBlock)?;

@@ -1,0 +1,342 @@
+//! What comes of transactions in blocks, and what can be read of them.
+
+mod support;
+
+use std::sync::Arc;
+
+use alloy_consensus::TxEip1559;
+use alloy_eips::eip7702::Authorization;
+use alloy_primitives::{Address, B256, Bytes, TxKind, U256, hex, keccak256};
+use gapless_devchain::{
+    At, Block, CallError, CallRequest, DEV_ACCOUNTS, DevChain, GWEI, Genesis, LogBlocks, LogFilter, ReadError, ether,
+};
+use support::*;
+
+fn word(number: u64) -> Bytes {
+    B256::from(U256::from(number)).to_vec().into()
+}
+
+#[test]
+fn a_transfer_moves_value_pays_its_tip_and_burns_the_base_fee() {
+    let mut genesis = Genesis::dev();
+    genesis.coinbase = Address::repeat_byte(0xcc);
+    let chain = DevChain::new(genesis);
+    let hash = send(&chain, &alice().sign(TxEip1559 { value: ether(1), ..transfer(0) }).unwrap());
+    let block = chain.mine(0).unwrap();
+    let view = chain.view();
+    let mined = view.receipt(hash).unwrap();
+    let receipt = mined.receipt().unwrap();
+    assert!(receipt.success);
+    assert_eq!((receipt.gas_used, block.header.gas_used), (TRANSFER_GAS, TRANSFER_GAS));
+    let price = u128::from(block.base_fee()) + GWEI;
+    assert_eq!(receipt.effective_gas_price, price);
+    let fee = U256::from(price) * U256::from(TRANSFER_GAS);
+    assert_eq!(view.balance(stranger(), At::Latest), Ok(ether(1)));
+    assert_eq!(view.balance(alice().address, At::Latest), Ok(ether(10_000) - ether(1) - fee));
+    assert_eq!(view.balance(block.header.beneficiary, At::Latest), Ok(U256::from(GWEI) * U256::from(TRANSFER_GAS)));
+    assert_eq!(view.nonce(alice().address, At::Latest), Ok(1));
+    // And the block before still says what it said.
+    assert_eq!(view.balance(alice().address, At::Number(0)), Ok(ether(10_000)));
+    assert_eq!(view.balance(stranger(), At::Earliest), Ok(U256::ZERO));
+    assert_eq!(view.nonce(alice().address, At::Hash(block.header.parent_hash)), Ok(0));
+}
+
+#[test]
+fn every_kind_of_transaction_is_mined() {
+    let chain = chain();
+    send(&chain, &alice().sign(legacy(0)).unwrap());
+    send(&chain, &alice().sign(with_access_list(1, Default::default())).unwrap());
+    send(&chain, &alice().sign(transfer(2)).unwrap());
+    send(&chain, &alice().sign(set_code(3, stranger(), vec![authorization(bob(), stranger(), 0)])).unwrap());
+    let block = chain.mine(0).unwrap();
+    assert_eq!(block.txs.iter().map(|tx| tx.ty()).collect::<Vec<_>>(), [0, 1, 2, 4]);
+    assert!(block.receipts.iter().all(|receipt| receipt.success));
+    assert_eq!(block.receipts[3].cumulative_gas_used, block.header.gas_used);
+}
+
+#[test]
+fn headers_are_real_and_linked() {
+    let chain = chain();
+    let genesis = chain.view().head();
+    send(&chain, &alice().sign(transfer(0)).unwrap());
+    let first = chain.mine(genesis.timestamp() + 12).unwrap();
+    let second = chain.mine(0).unwrap();
+    for block in [&genesis, &first, &second] {
+        assert_eq!(block.hash, keccak256(alloy_rlp::encode(&block.header)));
+    }
+    assert_eq!(first.header.parent_hash, genesis.hash);
+    assert_eq!(second.header.parent_hash, first.hash);
+    assert_eq!(first.timestamp(), genesis.timestamp() + 12);
+    assert_eq!(second.timestamp(), first.timestamp() + 1, "time never stands still");
+    assert_ne!(first.header.transactions_root, second.header.transactions_root);
+    assert_ne!(first.header.state_root, genesis.header.state_root);
+}
+
+#[test]
+fn the_base_fee_follows_the_formula() {
+    // Parent base fee, gas limit, gas used, base fee: the vectors that geth and EIP-1559's own tests use.
+    let vectors = [
+        (1_000_000_000_u64, 20_000_000_u64, 10_000_000_u64, 1_000_000_000_u64),
+        (1_000_000_000, 20_000_000, 9_000_000, 987_500_000),
+        (1_000_000_000, 20_000_000, 11_000_000, 1_012_500_000),
+    ];
+    for (base_fee, gas_limit, gas_used, expected) in vectors {
+        // Burns a chosen amount of gas: data of a chosen length, to nobody, at its floor price.
+        let mut genesis = Genesis::dev();
+        (genesis.base_fee, genesis.gas_limit) = (base_fee, gas_limit);
+        let chain = DevChain::new(genesis);
+        // An account whose code is INVALID burns all the gas that it is given.
+        chain.set_code(stranger(), Bytes::from_static(&[0xfe])).unwrap();
+        let tx = TxEip1559 { gas_limit: gas_used, max_fee_per_gas: 50 * GWEI, ..transfer(0) };
+        send(&chain, &alice().sign(tx).unwrap());
+        chain.set_next_base_fee(base_fee);
+        let block = chain.mine(0).unwrap();
+        assert_eq!((block.header.gas_used, block.base_fee()), (gas_used, base_fee));
+        assert_eq!(chain.view().next_base_fee(), expected);
+        assert_eq!(chain.mine(0).unwrap().base_fee(), expected);
+    }
+}
+
+#[test]
+fn a_contract_is_made_called_and_logs() {
+    let chain = chain();
+    let address = deploy(&chain, alice(), 0, &counter());
+    let view = chain.view();
+    assert_eq!(address, alice().address.create(0));
+    assert_eq!(view.code(address, At::Latest).unwrap(), Bytes::from(counter()));
+    assert!(view.code(address, At::Number(0)).unwrap().is_empty());
+    let mut blocks = Vec::new();
+    for nonce in 1..=3 {
+        send(&chain, &alice().sign(invoke(nonce, TxKind::Call(address), Bytes::new())).unwrap());
+        blocks.push(chain.mine(0).unwrap());
+    }
+    assert_eq!(view.storage(address, U256::ZERO, At::Latest), Ok(U256::from(3)));
+    assert_eq!(view.storage(address, U256::ZERO, At::Hash(blocks[0].hash)), Ok(U256::from(1)));
+    let log = &blocks[1].receipts[0].logs[0];
+    assert_eq!((log.address, log.data.data.clone()), (address, word(2)));
+    assert_eq!(log.topics(), [B256::from(U256::from(7))]);
+    assert!(blocks[1].header.logs_bloom.contains_raw_log(address, log.topics()));
+
+    let filter =
+        |from, to, topics| LogFilter { blocks: LogBlocks::Range { from, to }, addresses: vec![address], topics };
+    let seven = vec![vec![B256::from(U256::from(7))]];
+    let found = view.logs(&filter(At::Earliest, At::Latest, seven.clone())).unwrap();
+    assert_eq!(found.iter().map(|entry| entry.block_number).collect::<Vec<_>>(), [2, 3, 4]);
+    assert_eq!(view.logs(&filter(At::Number(3), At::Number(99), seven)).unwrap().len(), 2);
+    assert!(view.logs(&filter(At::Earliest, At::Latest, vec![vec![B256::ZERO]])).unwrap().is_empty());
+    assert_eq!(view.logs(&filter(At::Number(3), At::Number(2), Vec::new())), Err(ReadError::InvalidRange));
+}
+
+trait ContainsLog {
+    fn contains_raw_log(&self, address: Address, topics: &[B256]) -> bool;
+}
+
+impl ContainsLog for alloy_primitives::Bloom {
+    fn contains_raw_log(&self, address: Address, topics: &[B256]) -> bool {
+        use alloy_primitives::BloomInput;
+        self.contains_input(BloomInput::Raw(address.as_slice()))
+            && topics.iter().all(|topic| self.contains_input(BloomInput::Raw(topic.as_slice())))
+    }
+}
+
+#[test]
+fn a_revert_costs_its_gas_and_leaves_nothing() {
+    let chain = chain();
+    let address = deploy(&chain, alice(), 0, &reverter());
+    let tx = TxEip1559 { value: U256::from(5), ..invoke(1, TxKind::Call(address), Bytes::new()) };
+    send(&chain, &alice().sign(tx).unwrap());
+    let block = chain.mine(0).unwrap();
+    let receipt = &block.receipts[0];
+    assert!(!receipt.success);
+    assert!(receipt.logs.is_empty());
+    assert!((TRANSFER_GAS..1_000_000).contains(&receipt.gas_used), "{}", receipt.gas_used);
+    assert_eq!(chain.view().balance(address, At::Latest), Ok(U256::ZERO));
+    assert_eq!(chain.view().nonce(alice().address, At::Latest), Ok(2));
+}
+
+#[test]
+fn out_of_gas_takes_all_of_it() {
+    let chain = chain();
+    // JUMPDEST, PUSH1 0, JUMP: for ever.
+    let address = deploy(&chain, alice(), 0, &hex!("5b600056"));
+    send(&chain, &alice().sign(invoke(1, TxKind::Call(address), Bytes::new())).unwrap());
+    let receipt = chain.mine(0).unwrap().receipts[0].clone();
+    assert_eq!((receipt.success, receipt.gas_used), (false, 1_000_000));
+}
+
+#[test]
+fn calls_see_the_state_of_their_block_and_change_nothing() {
+    let chain = chain();
+    let address = deploy(&chain, alice(), 0, &counter());
+    let request = CallRequest { to: Some(address), ..CallRequest::default() };
+    let view = chain.view();
+    assert_eq!(view.call(&request, At::Latest), Ok(word(1)));
+    assert_eq!(view.call(&request, At::Latest), Ok(word(1)));
+    send(&chain, &alice().sign(invoke(1, TxKind::Call(address), Bytes::new())).unwrap());
+    assert_eq!(view.call(&request, At::Pending), Ok(word(2)), "on top of what would be mined");
+    assert_eq!(view.storage(address, U256::ZERO, At::Pending), Ok(U256::from(1)));
+    chain.mine(0).unwrap();
+    assert_eq!(view.call(&request, At::Latest), Ok(word(2)));
+    assert_eq!(view.call(&request, At::Number(1)), Ok(word(1)));
+    assert_eq!(view.call(&request, At::Number(9)), Err(CallError::Read(ReadError::UnknownBlock)));
+}
+
+#[test]
+fn failed_calls_say_why_as_geth_does() {
+    let chain = chain();
+    let reverts = deploy(&chain, alice(), 0, &reverter());
+    let invalid = deploy(&chain, alice(), 1, &hex!("fe"));
+    let view = chain.view();
+    let to = |to| CallRequest { to: Some(to), ..CallRequest::default() };
+    for error in [view.call(&to(reverts), At::Latest).map(drop), view.estimate_gas(&to(reverts), At::Latest).map(drop)]
+    {
+        let error = error.unwrap_err();
+        assert_eq!((error.code(), error.to_string().as_str()), (3, "execution reverted: nope"));
+        let CallError::Reverted { data, .. } = error else { panic!("{error}") };
+        assert_eq!(data[..4], hex!("08c379a0"));
+    }
+    let error = view.call(&to(invalid), At::Latest).unwrap_err();
+    assert_eq!((error.code(), error.to_string().as_str()), (-32000, "invalid opcode: INVALID"));
+    let broke = CallRequest { from: Some(stranger()), value: U256::from(1), ..to(alice().address) };
+    let text = view.call(&broke, At::Latest).unwrap_err().to_string();
+    let wanted =
+        format!("err: insufficient funds for gas * price + value: address {} have 0 want 1 (supplied gas", stranger());
+    assert!(text.starts_with(&wanted), "{text}");
+}
+
+#[test]
+fn an_estimate_is_enough_and_not_much_more() {
+    let chain = chain();
+    let address = deploy(&chain, alice(), 0, &counter());
+    let view = chain.view();
+    let plain =
+        CallRequest { from: Some(alice().address), to: Some(stranger()), value: ether(1), ..CallRequest::default() };
+    assert_eq!(view.estimate_gas(&plain, At::Latest), Ok(21_000));
+    let call = CallRequest { from: Some(alice().address), to: Some(address), ..CallRequest::default() };
+    let estimate = view.estimate_gas(&call, At::Latest).unwrap();
+    send(
+        &chain,
+        &alice().sign(TxEip1559 { gas_limit: estimate, ..invoke(1, TxKind::Call(address), Bytes::new()) }).unwrap(),
+    );
+    let receipt = chain.mine(0).unwrap().receipts[0].clone();
+    assert!(receipt.success, "{estimate} was not enough");
+    assert!(estimate < receipt.gas_used + receipt.gas_used / 10, "{estimate} for {}", receipt.gas_used);
+    let endless = deploy(&chain, alice(), 2, &hex!("5b600056"));
+    let error = view.estimate_gas(&CallRequest { to: Some(endless), ..call }, At::Latest).unwrap_err();
+    assert_eq!(error.to_string(), "gas required exceeds allowance (30000000)");
+}
+
+#[test]
+fn an_authorization_delegates_and_a_new_one_takes_it_back() {
+    let chain = chain();
+    let target = deploy(&chain, carol(), 0, &counter());
+    send(&chain, &bob().sign(set_code(0, alice().address, vec![authorization(alice(), target, 0)])).unwrap());
+    let block = chain.mine(0).unwrap();
+    assert!(block.receipts[0].success);
+    let view = chain.view();
+    assert_eq!(view.code(alice().address, At::Latest).unwrap()[..3], hex!("ef0100"));
+    assert_eq!(view.nonce(alice().address, At::Latest), Ok(1), "an authorization uses a nonce");
+    assert_eq!(view.storage(alice().address, U256::ZERO, At::Latest), Ok(U256::from(1)), "the code ran for her");
+    // She can still send.
+    send(&chain, &alice().sign(transfer(1)).unwrap());
+    assert!(chain.mine(0).unwrap().receipts[0].success);
+    // One with a nonce that is over does nothing, and its transaction is fine all the same.
+    let stale = alice().authorize(Authorization { chain_id: U256::ZERO, address: Address::ZERO, nonce: 0 }).unwrap();
+    send(&chain, &bob().sign(set_code(1, stranger(), vec![stale])).unwrap());
+    assert!(chain.mine(0).unwrap().receipts[0].success);
+    assert!(!view.code(alice().address, At::Latest).unwrap().is_empty());
+    send(&chain, &bob().sign(set_code(2, stranger(), vec![authorization(alice(), Address::ZERO, 2)])).unwrap());
+    chain.mine(0).unwrap();
+    assert!(view.code(alice().address, At::Latest).unwrap().is_empty());
+}
+
+#[test]
+fn a_block_is_full_at_its_gas_limit() {
+    let chain = chain();
+    chain.set_gas_limit(21_000 * 3 + 20_000).unwrap();
+    for nonce in 0..5 {
+        send(&chain, &alice().sign(transfer(nonce)).unwrap());
+    }
+    assert_eq!(chain.mine(0).unwrap().txs.len(), 3);
+    assert_eq!(chain.mine(0).unwrap().txs.len(), 2);
+}
+
+#[test]
+fn automine_makes_a_block_for_every_transaction_that_can_go() {
+    let chain = chain();
+    chain.set_automine(true);
+    let hash = send(&chain, &alice().sign(transfer(0)).unwrap());
+    assert_eq!(chain.view().receipt(hash).unwrap().block.number(), 1);
+    send(&chain, &alice().sign(transfer(2)).unwrap());
+    assert_eq!(chain.view().head().number(), 1, "one that waits for a nonce makes no block");
+    send(&chain, &alice().sign(transfer(1)).unwrap());
+    assert_eq!(chain.view().head().txs.len(), 2);
+}
+
+#[test]
+fn tags_follow_the_head() {
+    let mut genesis = Genesis::dev();
+    (genesis.limits.finalized_depth, genesis.limits.safe_depth) = (4, 2);
+    let chain = DevChain::new(genesis);
+    let number = |at| chain.view().block(at).map(|block| block.number());
+    assert_eq!(number(At::Finalized), Some(0));
+    chain.mine_many(10, 2).unwrap();
+    let all = [At::Earliest, At::Finalized, At::Safe, At::Latest, At::Pending, At::Number(7), At::Number(11)];
+    assert_eq!(all.map(number), [Some(0), Some(6), Some(8), Some(10), Some(11), Some(7), None]);
+    assert_eq!(chain.view().head().timestamp(), chain.view().block(At::Number(9)).unwrap().timestamp() + 2);
+}
+
+#[test]
+fn old_blocks_are_forgotten_with_their_state() {
+    let mut genesis = Genesis::dev();
+    genesis.limits.history_blocks = 3;
+    let chain = DevChain::new(genesis);
+    let first = send(&chain, &alice().sign(transfer(0)).unwrap());
+    chain.mine_many(5, 1).unwrap();
+    let view = chain.view();
+    assert!(view.receipt(first).is_none());
+    assert!(view.block(At::Number(2)).is_none());
+    let oldest = 3;
+    assert_eq!(view.balance(alice().address, At::Number(2)), Err(ReadError::StateGone { number: 2, oldest }));
+    assert_eq!(view.nonce(alice().address, At::Number(3)), Ok(1));
+    assert_eq!(view.balance(stranger(), At::Number(5)), Ok(U256::from(1)));
+}
+
+#[test]
+fn fee_history_and_suggestions_tell_what_was_paid() {
+    let chain = chain();
+    assert_eq!(chain.view().max_priority_fee(), GWEI);
+    for (index, account) in (1..=4).zip(DEV_ACCOUNTS) {
+        let tx = TxEip1559 { max_priority_fee_per_gas: u128::from(index * 1_000_000_000_u64), ..transfer(0) };
+        send(&chain, &account.sign(tx).unwrap());
+    }
+    let block: Arc<Block> = chain.mine(0).unwrap();
+    chain.mine(0).unwrap();
+    let history = chain.view().fee_history(2, At::Latest, &[0.0, 50.0, 100.0]).unwrap();
+    assert_eq!(history.oldest_block, 1);
+    assert_eq!(history.base_fee_per_gas.len(), 3);
+    assert_eq!(history.base_fee_per_gas[0], u128::from(block.base_fee()));
+    assert_eq!(history.base_fee_per_gas[2], u128::from(chain.view().next_base_fee()));
+    assert_eq!(history.reward, [[GWEI, 2 * GWEI, 4 * GWEI], [0, 0, 0]]);
+    let ratio = 84_000.0 / 30_000_000.0;
+    assert_eq!(history.gas_used_ratio, [ratio, 0.0]);
+    assert_eq!(chain.view().max_priority_fee(), 2 * GWEI);
+    assert!(matches!(chain.view().fee_history(1, At::Latest, &[101.0]), Err(ReadError::InvalidPercentile(_))));
+    assert!(matches!(chain.view().fee_history(1, At::Latest, &[50.0, 10.0]), Err(ReadError::InvalidPercentile(_))));
+    assert_eq!(chain.view().fee_history(1, At::Number(9), &[]), Err(ReadError::BeyondHead { requested: 9, head: 2 }));
+    let all = chain.view().fee_history(u64::MAX, At::Latest, &[]).unwrap();
+    assert_eq!((all.oldest_block, all.reward.len()), (0, 0));
+}
+
+#[test]
+fn edits_change_the_state_at_the_head() {
+    let chain = chain();
+    chain.set_nonce(alice().address, 9).unwrap();
+    chain.set_storage(stranger(), U256::from(1), U256::from(2)).unwrap();
+    let view = chain.view();
+    assert_eq!(view.nonce(alice().address, At::Latest), Ok(9));
+    assert_eq!(view.storage(stranger(), U256::from(1), At::Latest), Ok(U256::from(2)));
+    assert_eq!(refusal(&chain, &alice().sign(transfer(8)).unwrap()), "nonce too low: next nonce 9, tx nonce 8");
+    send(&chain, &alice().sign(transfer(9)).unwrap());
+    assert_eq!(chain.mine(0).unwrap().txs.len(), 1);
+}

@@ -1,0 +1,128 @@
+//! Endpoints that do wrong, onto a chain that does right.
+
+mod support;
+
+use alloy_primitives::Bytes;
+use gapless_devchain::{Admitted, At, ChainEvent, Endpoint, Fault, On, Refusal, RpcError, View};
+use support::*;
+
+fn raw(nonce: u64) -> Bytes {
+    alice().sign(transfer(nonce)).unwrap()
+}
+
+fn admitted(endpoint: &Endpoint) -> View {
+    match endpoint.admit("eth_call").unwrap() {
+        Admitted::View(view) => view,
+        Admitted::Null => panic!("null"),
+    }
+}
+
+#[test]
+fn a_dropped_send_is_answered_and_gone() {
+    let chain = chain();
+    let node = chain.endpoint("a");
+    node.faults().next(On::Sends, 1, Fault::Drop);
+    let hash = node.send_raw(&raw(0)).unwrap();
+    assert!(chain.view().transaction(hash).is_none());
+    assert_eq!(node.send_raw(&raw(0)), Ok(hash), "only the next one was to be dropped");
+    assert!(chain.view().transaction(hash).is_some());
+    node.faults().next(On::Sends, 1, Fault::Drop);
+    assert!(matches!(node.send_raw(&[9]), Err(Refusal::Rpc(_))), "garbage is refused all the same");
+}
+
+#[test]
+fn a_time_out_may_come_before_or_after() {
+    let chain = chain();
+    let node = chain.endpoint("a");
+    node.faults().next(On::Sends, 1, Fault::TimeOutBefore);
+    node.faults().next(On::Sends, 1, Fault::TimeOutAfter);
+    assert_eq!(node.send_raw(&raw(0)), Err(Refusal::TimedOut));
+    assert_eq!(chain.view().pool_status().pending, 0);
+    assert_eq!(node.send_raw(&raw(0)), Err(Refusal::TimedOut));
+    assert_eq!(chain.view().pool_status().pending, 1);
+}
+
+#[test]
+fn other_clients_words_other_hashes_and_twice() {
+    let chain = chain();
+    let node = chain.endpoint("a");
+    let words = || ("nonce too low, by a client of another kind".to_owned(), -32010);
+    let (message, code) = words();
+    node.faults().next(On::Sends, 1, Fault::Refuse { code, message: message.clone() });
+    node.faults().next(On::Sends, 1, Fault::RefuseAfter { code, message });
+    let refused = Err(Refusal::Rpc(RpcError::new(words().1, words().0)));
+    assert_eq!(node.send_raw(&raw(0)), refused);
+    assert_eq!(chain.view().pool_status().pending, 0);
+    assert_eq!(node.send_raw(&raw(0)), refused);
+    assert_eq!(chain.view().pool_status().pending, 1);
+    node.faults().next(On::Sends, 1, Fault::WrongHash);
+    let wrong = node.send_raw(&raw(1)).unwrap();
+    assert!(chain.view().transaction(wrong).is_none());
+    assert_eq!(chain.view().pool_status().pending, 2);
+    node.faults().next(On::Sends, 1, Fault::Duplicate);
+    let known = node.send_raw(&raw(2)).unwrap_err();
+    assert_eq!(known.to_string(), "already known");
+    assert_eq!(chain.view().pool_status().pending, 3);
+}
+
+#[test]
+fn a_delayed_send_comes_with_its_block() {
+    let chain = chain();
+    let node = chain.endpoint("a");
+    node.faults().next(On::Sends, 1, Fault::DelayBlocks(2));
+    let hash = node.send_raw(&raw(0)).unwrap();
+    assert!(chain.view().transaction(hash).is_none());
+    assert_eq!(chain.mine(0).unwrap().txs.len(), 0);
+    assert_eq!(chain.mine(0).unwrap().txs[0].hash, hash);
+}
+
+#[test]
+fn one_endpoint_lags_one_is_dead_and_one_is_well() {
+    let chain = chain();
+    let (slow, dead, well) = (chain.endpoint("slow"), chain.endpoint("dead"), chain.endpoint("well"));
+    slow.faults().set_lag(2);
+    dead.faults().set_dead(true);
+    let hash = well.send_raw(&raw(0)).unwrap();
+    chain.mine(0).unwrap();
+    assert_eq!(slow.view().head().number(), 0);
+    chain.mine(0).unwrap();
+    assert_eq!((slow.view().head().number(), well.view().head().number()), (0, 2));
+    assert!(slow.view().receipt(hash).is_none());
+    assert!(well.view().receipt(hash).is_some());
+    assert_eq!(slow.view().nonce(alice().address, At::Latest), Ok(0));
+    assert!(slow.view().block(At::Number(1)).is_none());
+    assert!(slow.view().block(At::Hash(well.view().head().hash)).is_none());
+    assert!(matches!(dead.admit("eth_blockNumber"), Err(Refusal::Disconnected)));
+    assert_eq!(dead.send_raw(&raw(1)), Err(Refusal::Disconnected));
+    let head = ChainEvent::NewHead(chain.mine(0).unwrap());
+    let shown = |node: &Endpoint| match node.seen(head.clone()) {
+        Some(ChainEvent::NewHead(block)) => Some(block.number()),
+        _ => None,
+    };
+    assert_eq!([&slow, &dead, &well].map(shown), [Some(1), None, Some(3)]);
+    slow.faults().clear();
+    dead.faults().clear();
+    assert!(slow.view().receipt(hash).is_some());
+    assert_eq!(admitted(&dead).head().number(), 3);
+}
+
+#[test]
+fn reads_go_wrong_as_they_are_told() {
+    let chain = chain();
+    let node = chain.endpoint("a");
+    let busy = Fault::Http { status: 429, retry_after_secs: Some(3), body: "slow down".to_owned() };
+    node.faults().next(On::Method("eth_call".to_owned()), 1, busy);
+    assert!(node.admit("eth_blockNumber").is_ok());
+    let refused = node.admit("eth_call").unwrap_err();
+    assert_eq!(refused, Refusal::Http { status: 429, retry_after_secs: Some(3), body: "slow down".to_owned() });
+    node.faults().next(On::Reads, 1, Fault::Null);
+    assert!(matches!(node.admit("eth_getTransactionReceipt"), Ok(Admitted::Null)));
+    node.faults().hide_receipts(true);
+    let hash = node.send_raw(&raw(0)).unwrap();
+    chain.mine(0).unwrap();
+    assert!(node.view().receipt(hash).is_none());
+    assert!(node.view().transaction(hash).is_none());
+    assert_eq!(node.view().nonce(alice().address, At::Latest), Ok(1));
+    node.faults().lie_about_chain_id(Some(1));
+    assert_eq!((node.view().chain_id(), chain.view().chain_id()), (1, 31337));
+}

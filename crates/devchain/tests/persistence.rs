@@ -1,0 +1,254 @@
+//! A chain in a directory goes on where it was, however its process ended.
+
+mod support;
+
+use std::fs::{self, OpenOptions as FileOptions};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use alloy_primitives::{Address, B256, Bytes, TxKind, U256};
+use gapless_devchain::{At, ChainError, DevChain, Genesis, OpenOptions, PoolLimits, Remine, Sync, ether};
+use support::*;
+
+/// A directory of the test's own, gone when it ends.
+struct Dir(PathBuf);
+
+impl Dir {
+    fn new(name: &str) -> Self {
+        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("devchain-{name}-{}", std::process::id()));
+        drop(fs::remove_dir_all(&path));
+        Self(path)
+    }
+
+    fn open(&self) -> DevChain {
+        self.open_as(Genesis::dev()).unwrap()
+    }
+
+    fn open_as(&self, genesis: Genesis) -> Result<DevChain, ChainError> {
+        DevChain::open(&self.0, genesis, OpenOptions { sync: Sync::EveryBlock })
+    }
+
+    fn journal(&self) -> PathBuf {
+        self.file("journal-")
+    }
+
+    fn file(&self, prefix: &str) -> PathBuf {
+        let mut found = fs::read_dir(&self.0).unwrap().map(|entry| entry.unwrap().path());
+        found.find(|path| path.file_name().unwrap().to_str().unwrap().starts_with(prefix)).unwrap()
+    }
+}
+
+impl Drop for Dir {
+    fn drop(&mut self) {
+        drop(fs::remove_dir_all(&self.0));
+    }
+}
+
+/// Everything that a reader can see of a chain.
+fn portrait(chain: &DevChain) -> (Vec<B256>, Vec<String>, Vec<(u64, U256)>) {
+    let view = chain.view();
+    let head = view.head().number();
+    let blocks: Vec<_> = (0..=head).filter_map(|number| view.block(At::Number(number))).collect();
+    let mut pool = Vec::new();
+    let content = view.pool_content();
+    for (kind, lists) in [("pending", content.pending), ("queued", content.queued)] {
+        pool.extend(lists.values().flatten().map(|(nonce, tx)| format!("{kind} {nonce} {}", tx.hash)));
+    }
+    let accounts = [alice().address, bob().address, carol().address, stranger()];
+    let oldest = blocks[0].number();
+    let states = (oldest..=head).flat_map(|number| {
+        let view = &view;
+        accounts.map(|account| {
+            (view.nonce(account, At::Number(number)).unwrap(), view.balance(account, At::Number(number)).unwrap())
+        })
+    });
+    let states = states.collect();
+    let receipts = blocks.iter().flat_map(|block| block.receipts.iter().map(|receipt| format!("{receipt:?}")));
+    pool.extend(receipts);
+    (blocks.iter().map(|block| block.hash).collect(), pool, states)
+}
+
+/// Some of everything that can happen.
+fn live(chain: &DevChain) {
+    let address = deploy(chain, carol(), 0, &counter());
+    for nonce in 0..6 {
+        send(chain, &alice().sign(transfer(nonce)).unwrap());
+        send(chain, &carol().sign(invoke(nonce + 1, TxKind::Call(address), Bytes::new())).unwrap());
+        chain.mine(0).unwrap();
+    }
+    chain.set_balance(stranger(), ether(7)).unwrap();
+    chain.set_gas_limit(20_000_000).unwrap();
+    chain.set_coinbase(Address::repeat_byte(9)).unwrap();
+    chain.reorg(3, Remine::Shuffle).unwrap();
+    chain.reorg(2, Remine::ToPool).unwrap();
+    chain.send_delayed(&bob().sign(transfer(0)).unwrap(), chain.view().head().number() + 2).unwrap();
+    let dropped = send(chain, &bob().sign(transfer(5)).unwrap());
+    chain.drop_tx(dropped).unwrap();
+    chain.mine(0).unwrap();
+    send(chain, &bob().sign(transfer(7)).unwrap());
+    let next = chain.view().nonce(alice().address, At::Pending).unwrap();
+    send(chain, &alice().sign(transfer(next)).unwrap());
+}
+
+#[test]
+fn a_chain_goes_on_where_it_was() {
+    let dir = Dir::new("goes-on");
+    let chain = dir.open();
+    live(&chain);
+    let before = portrait(&chain);
+    drop(chain);
+    let chain = dir.open();
+    assert_eq!(portrait(&chain), before);
+    // What was held back still comes, and the chain is as alive as before.
+    let block = chain.mine(0).unwrap();
+    assert!(block.txs.iter().any(|tx| tx.from == bob().address), "the delayed send");
+    assert!(block.txs.iter().any(|tx| tx.from == alice().address), "what was pending");
+    let after = portrait(&chain);
+    drop(chain);
+    assert_eq!(portrait(&dir.open()), after);
+}
+
+#[test]
+fn a_torn_tail_is_cut_off_wherever_it_is_torn() {
+    let dir = Dir::new("torn");
+    let chain = dir.open();
+    let first = send(&chain, &alice().sign(transfer(0)).unwrap());
+    chain.mine(0).unwrap();
+    let durable = portrait(&chain);
+    let good = fs::metadata(dir.journal()).unwrap().len();
+    send(&chain, &alice().sign(transfer(1)).unwrap());
+    drop(chain);
+    let whole = fs::read(dir.journal()).unwrap();
+    for cut in [good + 1, good + 7, good + 20, whole.len() as u64 - 1] {
+        fs::write(dir.journal(), &whole[..cut as usize]).unwrap();
+        let chain = dir.open();
+        assert_eq!(portrait(&chain), durable, "cut at {cut}");
+        assert!(chain.view().receipt(first).is_some());
+        drop(chain);
+        assert_eq!(fs::metadata(dir.journal()).unwrap().len(), good);
+    }
+    // Garbage behind the end is a torn tail, too; and after it, the chain can be written to.
+    let mut file = FileOptions::new().append(true).open(dir.journal()).unwrap();
+    file.write_all(&[0; 100]).unwrap();
+    let chain = dir.open();
+    send(&chain, &alice().sign(transfer(1)).unwrap());
+    chain.mine(0).unwrap();
+    let after = portrait(&chain);
+    drop(chain);
+    assert_eq!(portrait(&dir.open()), after);
+}
+
+#[test]
+fn damage_in_the_middle_is_an_error_and_not_a_shorter_chain() {
+    let dir = Dir::new("damage");
+    let chain = dir.open();
+    live(&chain);
+    drop(chain);
+    let mut bytes = fs::read(dir.journal()).unwrap();
+    bytes[150] ^= 0xff;
+    fs::write(dir.journal(), bytes).unwrap();
+    let error = dir.open_as(Genesis::dev()).unwrap_err();
+    assert!(matches!(error, ChainError::Damaged { .. }), "{error}");
+}
+
+#[test]
+fn another_genesis_is_refused() {
+    let dir = Dir::new("genesis");
+    drop(dir.open());
+    let error = dir.open_as(Genesis { chain_id: 5, ..Genesis::dev() }).unwrap_err();
+    assert!(matches!(error, ChainError::OtherGenesis { .. }), "{error}");
+    fs::write(dir.journal(), b"a shopping list, longer than any header").unwrap();
+    drop(dir.open_as(Genesis::dev()));
+}
+
+#[test]
+fn two_processes_cannot_have_one_chain() {
+    let dir = Dir::new("lock");
+    let chain = dir.open();
+    let error = dir.open_as(Genesis::dev()).unwrap_err();
+    assert!(matches!(error, ChainError::InUse), "{error}");
+    drop(chain);
+    dir.open();
+}
+
+#[test]
+fn a_snapshot_is_the_chain() {
+    let dir = Dir::new("snapshot");
+    let genesis = Genesis {
+        limits: gapless_devchain::Limits { pool: PoolLimits::roomy(), ..Default::default() },
+        ..Genesis::dev()
+    };
+    let chain = dir.open_as(genesis.clone()).unwrap();
+    live(&chain);
+    // Codes are the bulkiest edits: enough of them make a journal long enough to be replaced.
+    for index in 0..100_u64 {
+        let account = Address::from_word(B256::from(U256::from(0x1000 + index)));
+        chain.set_code(account, vec![index as u8; 100_000].into()).unwrap();
+    }
+    chain.mine(0).unwrap();
+    send(&chain, &alice().sign(transfer(chain.view().nonce(alice().address, At::Pending).unwrap())).unwrap());
+    let before = portrait(&chain);
+    let code = chain.view().code(Address::from_word(B256::from(U256::from(0x1007))), At::Latest).unwrap();
+    drop(chain);
+    assert!(dir.file("snapshot-").ends_with("snapshot-1"));
+    assert!(dir.journal().ends_with("journal-1"));
+    assert!(fs::metadata(dir.journal()).unwrap().len() < 1_000, "the long journal is gone");
+    let chain = dir.open_as(genesis.clone()).unwrap();
+    assert_eq!(portrait(&chain), before);
+    assert_eq!(chain.view().code(Address::from_word(B256::from(U256::from(0x1007))), At::Latest).unwrap(), code);
+    // The state of old blocks came with it, so they can be taken back.
+    chain.reorg(4, Remine::Same).unwrap();
+    chain.mine(0).unwrap();
+    let after = portrait(&chain);
+    drop(chain);
+    assert_eq!(portrait(&dir.open_as(genesis).unwrap()), after);
+}
+
+#[test]
+fn what_a_full_pool_pushed_out_stays_out() {
+    let dir = Dir::new("evicted");
+    let mut genesis = Genesis::dev();
+    (genesis.limits.pool.global_slots, genesis.limits.pool.global_queue) = (3, 2);
+    genesis.limits.pool.account_queue = 1;
+    let chain = dir.open_as(genesis.clone()).unwrap();
+    for nonce in [0, 1, 4, 3, 6] {
+        drop(chain.send_raw(&alice().sign(transfer(nonce)).unwrap()));
+    }
+    for who in [bob(), carol()] {
+        let rich = alloy_consensus::TxEip1559 { max_priority_fee_per_gas: 5_000_000_000, ..transfer(0) };
+        drop(chain.send_raw(&who.sign(rich).unwrap()));
+    }
+    chain.mine(0).unwrap();
+    let before = portrait(&chain);
+    drop(chain);
+    assert_eq!(portrait(&dir.open_as(genesis.clone()).unwrap()), before);
+    // Even if the pool is larger now.
+    genesis.limits.pool = PoolLimits::roomy();
+    assert_eq!(portrait(&dir.open_as(genesis).unwrap()), before);
+}
+
+#[test]
+fn a_reset_is_remembered() {
+    let dir = Dir::new("reset");
+    let chain = dir.open();
+    live(&chain);
+    chain.reset().unwrap();
+    send(&chain, &alice().sign(transfer(0)).unwrap());
+    chain.mine(0).unwrap();
+    let before = portrait(&chain);
+    drop(chain);
+    let chain = dir.open();
+    assert_eq!(portrait(&chain), before);
+    assert_eq!(chain.view().head().number(), 1);
+}
+
+#[test]
+fn many_blocks_are_read_back_quickly() {
+    let dir = Dir::new("many");
+    let chain = dir.open();
+    chain.mine_many(2_000, 1).unwrap();
+    let hash = chain.view().head().hash;
+    drop(chain);
+    let chain = dir.open();
+    assert_eq!((chain.view().head().number(), chain.view().head().hash), (2_000, hash));
+}

@@ -1,0 +1,73 @@
+//! What holds for every order and every seed.
+
+mod support;
+
+use alloy_primitives::B256;
+use gapless_devchain::{At, DevChain, Genesis, Remine};
+use proptest::prelude::*;
+use support::*;
+
+const NONCES: u64 = 12;
+
+/// Tells a chain a story: some sends, blocks and reorgs, as the numbers say.
+fn tell(chain: &DevChain, story: &[u8]) -> Vec<B256> {
+    let accounts = [alice(), bob(), carol()];
+    let mut next = [0; 3];
+    for step in story {
+        let who = usize::from(step % 3);
+        match step % 8 {
+            0..=4 => {
+                // Some are refused, which is part of the story.
+                drop(chain.send_raw(&accounts[who].sign(transfer(next[who])).unwrap()));
+                next[who] += 1;
+            }
+            5 => drop(chain.mine(0).unwrap()),
+            6 => drop(chain.reorg(u64::from(step % 4).min(chain.view().head().number()), Remine::Shuffle).unwrap()),
+            _ => drop(chain.reorg(u64::from(step % 3).min(chain.view().head().number()), Remine::ToPool).unwrap()),
+        }
+    }
+    chain.mine(0).unwrap();
+    let head = chain.view().head().number();
+    (0..=head).map(|number| chain.view().block(At::Number(number)).unwrap().hash).collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 32, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Whatever order they come in, contiguous nonces all end up in blocks, in their order.
+    #[test]
+    fn contiguous_nonces_are_mined_in_order(order in Just((0..NONCES).collect::<Vec<_>>()).prop_shuffle(), every in 1..6_usize) {
+        let chain = chain();
+        for (index, nonce) in order.iter().enumerate() {
+            send(&chain, &alice().sign(transfer(*nonce)).unwrap());
+            if index % every == 0 {
+                chain.mine(0).unwrap();
+            }
+        }
+        chain.mine(0).unwrap();
+        let head = chain.view().head().number();
+        let blocks = (1..=head).map(|number| chain.view().block(At::Number(number)).unwrap());
+        let mined: Vec<u64> = blocks.flat_map(|block| block.txs.iter().map(|tx| tx.nonce()).collect::<Vec<_>>()).collect();
+        prop_assert_eq!(mined, (0..NONCES).collect::<Vec<_>>());
+    }
+
+    /// The same genesis and the same story make the same blocks; another seed makes others.
+    #[test]
+    fn a_seed_reproduces_a_run(story in proptest::collection::vec(any::<u8>(), 1..60)) {
+        let of = |seed| tell(&DevChain::new(Genesis { seed, ..Genesis::dev() }), &story);
+        prop_assert_eq!(of(1), of(1));
+        prop_assert_ne!(of(1).last().copied(), of(2).last().copied());
+    }
+
+    /// A reorg never loses a transaction that it should keep: the counts of the accounts come back with the next block.
+    #[test]
+    fn a_reorg_loses_nothing(story in proptest::collection::vec(0..6_u8, 1..40), depth in 1..6_u64) {
+        let chain = chain();
+        tell(&chain, &story);
+        let counts = || [alice(), bob(), carol()].map(|who| chain.view().nonce(who.address, At::Latest).unwrap());
+        let before = counts();
+        chain.reorg(depth.min(chain.view().head().number()), Remine::ToPool).unwrap();
+        chain.mine(0).unwrap();
+        prop_assert_eq!(counts(), before);
+    }
+}

@@ -89,6 +89,8 @@ impl BlockProducer {
         loop {
             let interval = *self.interval.borrow_and_update();
             tokio::select! {
+                // In this order: whoever has ended the interval sees no block of it any more.
+                biased;
                 () = &mut shutdown => return Ok(()),
                 // The switch lives as long as we do, so this is always a change.
                 _ = self.interval.changed() => {}

@@ -1,0 +1,9 @@
+//! Whole clusters of real processes: several `gapless serve`, PostgreSQL or SQLite, and anvil.
+//!
+//! Each test starts what it needs, on loopback ports that the system chose, and waits on what can be seen from outside
+//! (HTTP, rows, blocks), never on time that passes. Run it with
+//! `cargo xtask with-postgres -- cargo test -p gapless --test cluster`.
+
+mod many_creates;
+mod same_request;
+mod support;

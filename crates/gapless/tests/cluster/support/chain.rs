@@ -1,0 +1,99 @@
+//! anvil, and what is really on it.
+
+use std::collections::BTreeMap;
+use std::process::Command;
+use std::time::Duration;
+
+use gapless_testbed::{Anvil, AnvilOptions, Mining};
+use serde_json::{Value, json};
+
+/// Blocks that are read in one call.
+const BLOCKS_AT_ONCE: u64 = 200;
+
+#[derive(Debug)]
+pub(crate) struct Chain {
+    anvil: Anvil,
+    http: reqwest::Client,
+}
+
+impl Chain {
+    pub(crate) fn start(mining: Mining) -> Self {
+        Self::with_accounts(mining, 10)
+    }
+
+    pub(crate) fn with_accounts(mining: Mining, accounts: u32) -> Self {
+        let anvil = Anvil::start(AnvilOptions { mining, accounts, ..AnvilOptions::default() }).unwrap();
+        Chain { anvil, http: super::http() }
+    }
+
+    pub(crate) fn url(&self) -> String {
+        self.anvil.url()
+    }
+
+    pub(crate) fn ws_url(&self) -> String {
+        self.anvil.ws_url()
+    }
+
+    pub(crate) fn port(&self) -> u16 {
+        self.anvil.port()
+    }
+
+    /// `STOP` or `CONT`.
+    pub(crate) fn signal(&self, signal: &str) {
+        let pid = self.anvil.pid().unwrap().to_string();
+        assert!(Command::new("kill").arg(format!("-{signal}")).arg(pid).status().unwrap().success());
+    }
+
+    pub(crate) async fn call(&self, method: &str, params: Value) -> Value {
+        let body = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params });
+        let answer = self.post(&body).await;
+        assert!(answer.get("error").is_none(), "{method}: {answer}");
+        answer["result"].clone()
+    }
+
+    async fn post(&self, body: &Value) -> Value {
+        let request = self.http.post(self.url()).header("content-type", "application/json").body(body.to_string());
+        let text = request.timeout(Duration::from_secs(30)).send().await.unwrap().text().await.unwrap();
+        serde_json::from_str(&text).unwrap()
+    }
+
+    pub(crate) async fn mine(&self, blocks: u32) {
+        for _ in 0..blocks {
+            self.call("evm_mine", json!([])).await;
+        }
+    }
+
+    pub(crate) async fn balance(&self, address: &str) -> u64 {
+        number(&self.call("eth_getBalance", json!([address, "latest"])).await)
+    }
+
+    /// How many transactions of an account the node has ever taken and still knows, mined or not.
+    pub(crate) async fn pending_count(&self, address: &str) -> u64 {
+        number(&self.call("eth_getTransactionCount", json!([address, "pending"])).await)
+    }
+
+    /// Every transaction of an account that is in a block, by nonce: read from the blocks themselves.
+    pub(crate) async fn mined_of(&self, address: &str) -> BTreeMap<u64, Vec<String>> {
+        let head = number(&self.call("eth_blockNumber", json!([])).await);
+        let mut mined: BTreeMap<u64, Vec<String>> = BTreeMap::new();
+        for first in (0..=head).step_by(BLOCKS_AT_ONCE as usize) {
+            let numbers = first..=head.min(first + BLOCKS_AT_ONCE - 1);
+            let calls = numbers.clone().map(|block| {
+                json!({ "jsonrpc": "2.0", "id": block, "method": "eth_getBlockByNumber", "params": [format!("{block:#x}"), true] })
+            });
+            let answers = self.post(&Value::Array(calls.collect())).await;
+            let answers = answers.as_array().unwrap();
+            assert_eq!(answers.len(), numbers.count());
+            for tx in answers.iter().flat_map(|answer| answer["result"]["transactions"].as_array().unwrap()) {
+                if tx["from"].as_str().unwrap().eq_ignore_ascii_case(address) {
+                    mined.entry(number(&tx["nonce"])).or_default().push(tx["hash"].as_str().unwrap().to_owned());
+                }
+            }
+        }
+        mined
+    }
+}
+
+fn number(value: &Value) -> u64 {
+    u64::from_str_radix(value.as_str().unwrap().trim_start_matches("0x"), 16).unwrap()
+}

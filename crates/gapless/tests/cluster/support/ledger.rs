@@ -1,0 +1,95 @@
+//! What must be true of a submitter when all is over: every intent that was accepted has happened on chain, exactly once.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use futures_util::{StreamExt as _, stream};
+use gapless_wire::{AttemptKindName, Client, ListQuery, PageQuery, TxExpand, TxQuery, TxStateName, TxView};
+
+use super::{Accepted, Chain, eventually};
+
+/// Waits until nothing of a submitter is queued or open.
+pub(crate) async fn wait_until_done(client: &Client, submitter: &str) {
+    eventually("nothing is left to do", async || {
+        let view = client.submitter(submitter, &[]).await.ok()?;
+        assert_eq!(view.protect, None, "{submitter} is in PROTECT");
+        (view.queued == 0 && view.open == 0).then_some(())
+    })
+    .await;
+}
+
+/// Everything that the API tells of a submitter, by request id.
+#[derive(Debug)]
+pub(crate) struct Ledger {
+    pub(crate) address: String,
+    pub(crate) txs: BTreeMap<String, TxView>,
+}
+
+impl Ledger {
+    pub(crate) async fn read(client: &Client, submitter: &str) -> Self {
+        let view = client.submitter(submitter, &[]).await.unwrap();
+        let (_, address) = view.submitter.rsplit_once(':').unwrap();
+        let (mut ids, mut cursor) = (Vec::new(), None);
+        loop {
+            let page = PageQuery { limit: Some(200), cursor };
+            let query = ListQuery { submitter: Some(submitter.to_owned()), state: None, page };
+            let page = client.list_tx(&query).await.unwrap();
+            ids.extend(page.items.into_iter().map(|tx| tx.tx_id));
+            cursor = page.next_cursor;
+            if cursor.is_none() {
+                break;
+            }
+        }
+        let query = &TxQuery { expand: vec![TxExpand::Attempts], ..TxQuery::default() };
+        let read = stream::iter(ids).map(|id| async move { client.tx(&id, query).await.unwrap() });
+        let txs: Vec<TxView> = read.buffer_unordered(32).collect().await;
+        let count = txs.len();
+        let txs: BTreeMap<String, TxView> = txs.into_iter().map(|tx| (tx.request_id.clone(), tx)).collect();
+        assert_eq!(txs.len(), count, "a request id has two rows");
+        Ledger { address: address.to_owned(), txs }
+    }
+
+    /// - there is a row for every accepted request and no other, with the id that the caller was told;
+    /// - each is CONFIRMED, with one attempt: nothing was ever signed twice;
+    /// - the nonces are 0, 1, 2, … without a gap;
+    /// - the chain has exactly one transaction for each nonce, and it is that attempt.
+    pub(crate) async fn assert_exactly_once(&self, chain: &Chain, accepted: &[Accepted]) {
+        let told: BTreeMap<&str, &str> = accepted.iter().map(|a| (a.request_id.as_str(), a.tx_id.as_str())).collect();
+        let kept: BTreeMap<&str, &str> = self.txs.iter().map(|(id, tx)| (id.as_str(), tx.tx_id.as_str())).collect();
+        assert_eq!(kept, told, "what is kept is not what callers were told");
+        let mut bound = BTreeMap::new();
+        for tx in self.txs.values() {
+            assert_eq!(tx.state, TxStateName::Confirmed, "{tx:?}");
+            let attempts = tx.attempts.as_deref().unwrap();
+            let [attempt] = attempts else { panic!("{} attempts of {}", attempts.len(), tx.request_id) };
+            assert_eq!(attempt.kind, AttemptKindName::Original);
+            assert_eq!(Some(&attempt.hash), tx.hash.as_ref());
+            assert_eq!(Some(attempt.nonce), tx.nonce);
+            let before = bound.insert(attempt.nonce, vec![attempt.hash.clone()]);
+            assert_eq!(before, None, "nonce {} is bound twice", attempt.nonce);
+        }
+        let nonces: Vec<u64> = bound.keys().copied().collect();
+        assert_eq!(nonces, (0..self.txs.len() as u64).collect::<Vec<_>>(), "the nonces have a gap");
+        assert_eq!(chain.mined_of(&self.address).await, bound, "the chain has something else");
+    }
+
+    /// What was answered before something else was asked has the lower nonce.
+    pub(crate) fn assert_in_order_of_acceptance(&self, accepted: &[Accepted]) {
+        let nonce = |accepted: &Accepted| self.txs[&accepted.request_id].nonce.unwrap();
+        let mut by_answer: Vec<&Accepted> = accepted.iter().collect();
+        by_answer.sort_by_key(|accepted| accepted.answered);
+        let mut by_question = by_answer.clone();
+        by_question.sort_by_key(|accepted| accepted.asked);
+        let mut answered = by_answer.into_iter().peekable();
+        let (mut highest, mut pairs) = (None, BTreeSet::new());
+        for later in by_question {
+            while let Some(earlier) = answered.next_if(|earlier| earlier.answered < later.asked) {
+                highest = highest.max(Some(nonce(earlier)));
+            }
+            if let Some(highest) = highest {
+                assert!(nonce(later) > highest, "{} was accepted later, and overtook", later.request_id);
+                pairs.insert(nonce(later));
+            }
+        }
+        assert!(!pairs.is_empty(), "nothing was asked after anything was answered: this has shown nothing");
+    }
+}

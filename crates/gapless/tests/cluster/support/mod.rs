@@ -1,0 +1,62 @@
+//! The parts that a cluster is made of, and how to wait for it.
+//!
+//! - `node`: one `gapless serve` process. `chain`: anvil, and what is really on it. `database`: PostgreSQL, and its rows.
+//! - `load`: callers, and what they were told. `ledger`: what must be true of a submitter when all is over.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::disallowed_methods,
+    reason = "test support: it fails by panicking, and owns its own time"
+)]
+
+mod chain;
+mod database;
+mod ledger;
+mod load;
+mod node;
+
+pub(crate) use chain::Chain;
+pub(crate) use database::Database;
+pub(crate) use ledger::{Ledger, wait_until_done};
+pub(crate) use load::{Accepted, create, create_all, transfer};
+pub(crate) use node::{Node, NodeConfig, Secrets};
+
+use std::time::{Duration, Instant};
+
+/// For whatever has to happen: long, since a machine under load is slow, and a test that passes never waits for it.
+pub(crate) const LONG: Duration = Duration::from_secs(60);
+
+/// Looks again and again until there is an answer.
+pub(crate) async fn eventually<T, F: Future<Output = Option<T>>>(what: &str, look: impl FnMut() -> F) -> T {
+    within(LONG, look).await.unwrap_or_else(|| panic!("it never happened that {what}"))
+}
+
+/// The same with a limit of its own, and no answer is an answer too.
+pub(crate) async fn within<T, F: Future<Output = Option<T>>>(
+    limit: Duration,
+    mut look: impl FnMut() -> F,
+) -> Option<T> {
+    let start = Instant::now();
+    loop {
+        if let Some(answer) = look().await {
+            return Some(answer);
+        }
+        if start.elapsed() >= limit {
+            return None;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+/// A name that nobody else has.
+pub(crate) fn unique() -> String {
+    uuid::Uuid::new_v4().simple().to_string()
+}
+
+/// Plain HTTP, for what our client does not tell of an answer.
+pub(crate) fn http() -> reqwest::Client {
+    // The first client of ours chooses what TLS is done with, and no client can be made before that.
+    gapless_wire::Client::new("http://127.0.0.1").unwrap();
+    reqwest::Client::new()
+}

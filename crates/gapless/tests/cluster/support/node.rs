@@ -1,0 +1,240 @@
+//! One `gapless serve` process.
+
+use std::fs::{self, File};
+use std::io::Write as _;
+use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
+use std::path::PathBuf;
+use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
+
+use gapless_wire::{Client, SubmitterExpand};
+
+use super::{eventually, unique};
+
+const MNEMONIC: &str = "test test test test test test test test test test test junk";
+/// How much of a log is shown when a test fails.
+const LOG_LINES: usize = 60;
+
+/// What is written to the config file, and what the process gets by environment.
+#[derive(Clone, Debug)]
+pub(crate) struct NodeConfig {
+    store: String,
+    rpc: String,
+    /// Which accounts of anvil's mnemonic it has; number 3 has the alias `s3`.
+    accounts: Vec<u32>,
+    secrets: Option<Secrets>,
+    settings: Vec<(String, String)>,
+    abort_at: Option<String>,
+}
+
+/// A submitter `secret` whose key is in the environment.
+#[derive(Clone, Debug)]
+pub(crate) struct Secrets {
+    pub(crate) key: String,
+}
+
+impl NodeConfig {
+    pub(crate) fn new(store: &str, rpc: &str, accounts: &[u32]) -> Self {
+        let (store, rpc) = (store.to_owned(), rpc.to_owned());
+        let config =
+            NodeConfig { store, rpc, accounts: accounts.to_vec(), secrets: None, settings: vec![], abort_at: None };
+        config
+            .set("auth.mode", "none")
+            .set("node.listen", "127.0.0.1:0")
+            .set("log.filter", "debug")
+            .set("store.postgres.pool_size", "4")
+            // Final when mined, unless a test is about that.
+            .set("confirmations.required", "1")
+    }
+
+    /// `nonce.max_in_flight` and so on.
+    pub(crate) fn set(mut self, key: &str, value: &str) -> Self {
+        self.settings.retain(|(other, _)| other != key);
+        self.settings.push((key.to_owned(), value.to_owned()));
+        self
+    }
+
+    pub(crate) fn secrets(self, secrets: Secrets) -> Self {
+        NodeConfig { secrets: Some(secrets), ..self }
+    }
+
+    /// A short lease, so that a takeover does not take long.
+    pub(crate) fn short_lease(self) -> Self {
+        self.set("lease.duration", "3s").set("lease.renew_interval", "500ms").set("lease.clock_skew", "500ms")
+    }
+
+    /// Ends the process as a crash would when it gets to this fault point.
+    pub(crate) fn abort_at(self, point: &str) -> Self {
+        NodeConfig { abort_at: Some(point.to_owned()), ..self }
+    }
+
+    pub(crate) fn without_faults(&self) -> Self {
+        NodeConfig { abort_at: None, ..self.clone() }
+    }
+
+    fn toml(&self) -> String {
+        let mut text =
+            format!("[store]\nurl = {:?}\n[[chain]]\nid = \"eip155:31337\"\nrpc = [{:?}]\n", self.store, self.rpc);
+        for account in &self.accounts {
+            text += &format!(
+                "[[submitter]]\nalias = \"s{account}\"\nchain = \"eip155:31337\"\n\
+                 signer = {{ type = \"mnemonic\", var = \"TEST_WORDS\", path = \"m/44'/60'/0'/0/{account}\" }}\n"
+            );
+        }
+        if self.secrets.is_some() {
+            text += "[[submitter]]\nalias = \"secret\"\nchain = \"eip155:31337\"\nsigner = { type = \"env\", var = \"TEST_KEY\" }\n";
+        }
+        text
+    }
+
+    /// `gapless` with this config, written to `folder`.
+    pub(crate) fn command(&self, folder: &std::path::Path, arguments: &[&str]) -> Command {
+        let file = folder.join("gapless.toml");
+        fs::write(&file, self.toml()).unwrap();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_gapless"));
+        command.args(arguments).arg("--config").arg(file).current_dir(folder).env("TEST_WORDS", MNEMONIC);
+        for (key, value) in &self.settings {
+            command.env(format!("GAPLESS__{}", key.replace('.', "__").to_uppercase()), value);
+        }
+        if let Some(point) = &self.abort_at {
+            command.env("GAPLESS_ABORT_AT", point);
+        }
+        if let Some(secrets) = &self.secrets {
+            command.env("TEST_KEY", &secrets.key);
+        }
+        command
+    }
+}
+
+/// A running node. Dropping it ends it as a crash would.
+#[derive(Debug)]
+pub(crate) struct Node {
+    pub(crate) name: String,
+    pub(crate) api: String,
+    pub(crate) client: Client,
+    process: Child,
+    ended: Option<ExitStatus>,
+    /// Ends the process should we be ended ourselves before we could.
+    guard: Option<(Child, ChildStdin)>,
+    folder: PathBuf,
+}
+
+impl Node {
+    /// Starts it, and waits until it is ready for requests.
+    pub(crate) async fn start(name: &str, config: &NodeConfig) -> Self {
+        let mut node = Self::spawn(name, config);
+        node.api = eventually("a node says where it listens", || {
+            assert!(node.has_ended().is_none(), "{name} ended while it started");
+            let line = fs::read_to_string(node.folder.join("stdout")).unwrap_or_default();
+            let api = line.strip_suffix('\n').map(|line| {
+                let json: serde_json::Value = serde_json::from_str(line).unwrap();
+                json["api"].as_str().unwrap().to_owned()
+            });
+            std::future::ready(api)
+        })
+        .await;
+        node.client = Client::new(&node.api).unwrap();
+        eventually("a node is ready", async || node.client.readyz().await.ok()).await;
+        node
+    }
+
+    fn spawn(name: &str, config: &NodeConfig) -> Self {
+        let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}", unique()));
+        fs::create_dir_all(&folder).unwrap();
+        let mut command = config.command(&folder, &["serve", "--json"]);
+        command.env("GAPLESS__NODE__ID", name).process_group(0).stdin(Stdio::null());
+        command.stdout(File::create(folder.join("stdout")).unwrap()).stderr(File::create(folder.join("log")).unwrap());
+        let process = command.spawn().unwrap();
+        let mut guard = Command::new("sh")
+            .args(["-c", "read -r ended || kill -KILL \"$0\"", &process.id().to_string()])
+            .process_group(0)
+            .stdin(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let pipe = guard.stdin.take().unwrap();
+        let client = Client::new("http://127.0.0.1:1").unwrap();
+        let (name, api) = (name.to_owned(), String::new());
+        Node { name, api, client, process, ended: None, guard: Some((guard, pipe)), folder }
+    }
+
+    /// `STOP`, `CONT`, `TERM`, `KILL`.
+    pub(crate) fn signal(&mut self, signal: &str) {
+        assert!(self.has_ended().is_none(), "{} has ended before it got {signal}", self.name);
+        let status = Command::new("kill").arg(format!("-{signal}")).arg(self.process.id().to_string()).status();
+        assert!(status.unwrap().success());
+    }
+
+    pub(crate) fn has_ended(&mut self) -> Option<ExitStatus> {
+        if self.ended.is_none()
+            && let Some(status) = self.process.try_wait().unwrap()
+        {
+            self.ended = Some(status);
+            self.dismiss_guard();
+        }
+        self.ended
+    }
+
+    pub(crate) async fn wait_for_end(&mut self) -> ExitStatus {
+        eventually("a process ends", || std::future::ready(self.has_ended())).await
+    }
+
+    /// Whether it has come to its fault point.
+    pub(crate) fn has_aborted(&mut self) -> bool {
+        const SIGABRT: i32 = 6;
+        let status = self.has_ended();
+        if let Some(status) = status {
+            assert_eq!(status.signal(), Some(SIGABRT), "{} ended otherwise: {status}", self.name);
+        }
+        status.is_some()
+    }
+
+    /// Everything it has logged.
+    pub(crate) fn log(&self) -> String {
+        fs::read_to_string(self.folder.join("log")).unwrap_or_default()
+    }
+
+    /// The sum over all labels of a counter, as `/metrics` shows it.
+    pub(crate) async fn counter(&self, name: &str) -> f64 {
+        let text = self.client.metrics().await.unwrap();
+        let lines = text.lines().filter(|line| line.split(['{', ' ']).next() == Some(name));
+        lines.map(|line| line.rsplit(' ').next().unwrap().parse::<f64>().unwrap()).sum()
+    }
+
+    /// The name of the node that owns a lane, as this one sees it, and its fencing token.
+    pub(crate) async fn owner_of(&self, submitter: &str) -> Option<(String, u64)> {
+        let view = self.client.submitter(submitter, &[SubmitterExpand::Lease]).await.ok()?;
+        let lease = view.lease?;
+        // A process's name has a random part behind it.
+        let (name, _) = lease.owner.split_once('/').unwrap();
+        Some((name.to_owned(), lease.fencing_token))
+    }
+
+    fn dismiss_guard(&mut self) {
+        if let Some((mut guard, mut pipe)) = self.guard.take() {
+            let _ = writeln!(pipe, "ended");
+            drop(pipe);
+            let _ = guard.wait();
+        }
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        if self.ended.is_none() {
+            let _ = self.process.kill();
+            let _ = self.process.wait();
+            self.dismiss_guard();
+        }
+        if std::thread::panicking() {
+            show_log(&self.name, &self.log());
+        } else {
+            let _ = fs::remove_dir_all(&self.folder);
+        }
+    }
+}
+
+#[expect(clippy::print_stderr, reason = "whoever looks at a failed test wants to see the logs of its nodes")]
+fn show_log(name: &str, log: &str) {
+    let lines: Vec<&str> = log.lines().collect();
+    let shown = lines.get(lines.len().saturating_sub(LOG_LINES)..).unwrap_or_default();
+    eprintln!("--- the log of {name}, its last lines:\n{}\n---", shown.join("\n"));
+}

@@ -1,0 +1,181 @@
+//! `gapless dev`, and the commands that talk to a server.
+
+mod support;
+
+use std::net::TcpListener;
+
+use serde_json::Value;
+use support::{DONE, FAILED, Folder, PURSE, REFUSED, Running, SOMEBODY, dev, run, run_with};
+
+/// proves A06
+#[test]
+fn a_transaction_from_sending_to_its_end() {
+    let folder = Folder::new();
+    let dev = dev(&folder, &[]);
+    let api = dev.text("api").to_owned();
+    assert_eq!(dev.ready.as_object().unwrap().len(), 4, "{}", dev.ready);
+    assert!(dev.text("rpc").starts_with("http://127.0.0.1:"));
+    assert_eq!(dev.text("chain"), "eip155:31337");
+    let submitter = dev.ready["submitters"][0].as_str().unwrap().to_owned();
+    assert_eq!(submitter, "eip155:31337:0xf39Fd6e51aad88F6F4ce6aB8827279cffFb92266");
+    assert_eq!(dev.ready["submitters"].as_array().unwrap().len(), 3);
+
+    let ask = |arguments: &[&str]| run_with(&folder, arguments, &[("GAPLESS_API", &api)]);
+    let send = ["tx", "send", "-s", "dev-0", "-r", "order-1", "--to", SOMEBODY, "--value", "1gwei"];
+    let sent = ask(&[&send[..], &["--json"]].concat());
+    assert_eq!(sent.code, DONE, "{sent:#?}");
+    let id = sent.json()["txId"].as_str().unwrap().to_owned();
+    let again = ask(&[&send[..], &["--json", "--wait"]].concat());
+    assert_eq!(
+        (again.code, &again.json()["state"], &again.json()["txId"]),
+        (DONE, &"CONFIRMED".into(), &id.as_str().into())
+    );
+    let other = ask(&[&send[..8], &["--value", "2gwei", "--json"]].concat());
+    assert_eq!((other.code, &other.json()["error"]["problem"]["code"]), (REFUSED, &"request_id_conflict".into()));
+
+    let got = ask(&["tx", "get", &id, "--json"]).json();
+    assert_eq!((&got["state"], got.get("nonce")), (&"CONFIRMED".into(), None));
+    let by_request = ask(&["tx", "get", "--submitter", &submitter, "--request-id", "order-1", "--attempts", "--json"]);
+    assert_eq!((&by_request.json()["txId"], &by_request.json()["nonce"]), (&id.as_str().into(), &0.into()));
+    let watched = ask(&["tx", "watch", &id, "--json"]);
+    assert_eq!((watched.code, watched.json_lines().len()), (DONE, 1), "it is over already");
+    let listed = ask(&["tx", "list", "--submitter", "dev-0", "--state", "confirmed", "--json"]);
+    assert_eq!(listed.json()["items"][0]["txId"], id.as_str());
+    let plain = ask(&[&send[..], &["--wait"]].concat());
+    assert!(plain.out.contains("CONFIRMED") && plain.err.contains(&id), "{plain:#?}");
+    for (arguments, code) in [
+        (&["tx", "get", "0190a6e0-0000-7000-8000-000000000000"][..], REFUSED),
+        (&["tx", "get", "nonsense"], REFUSED),
+        (&["tx", "send", "-s", "nobody", "--to", SOMEBODY], REFUSED),
+        (&["tx", "send", "-s", "dev-0", "--to", "0x12"], REFUSED),
+        (&["submitter", "show", "nobody"], REFUSED),
+        (&["submitter", "show", "dev-0"], DONE),
+        (&["submitter", "list"], DONE),
+        (&["tx", "list"], DONE),
+    ] {
+        let said = ask(&[arguments, &["--json"]].concat());
+        assert_eq!(said.code, code, "{arguments:?} {said:#?}");
+        assert_eq!(said.json().get("error").is_some(), code != DONE);
+        assert_eq!(ask(arguments).code, code, "{arguments:?}");
+    }
+    let (status, log) = dev.stop();
+    assert_eq!(status.code(), Some(DONE), "{log}");
+}
+
+/// A transaction that ends otherwise than confirmed is a refusal; one that does not end in time is a failure.
+///
+/// proves A06
+#[test]
+fn waiting_tells_how_it_ended() {
+    let folder = Folder::new();
+    let dev = dev(&folder, &[]);
+    let ask = |arguments: &[&str]| run_with(&folder, arguments, &[("GAPLESS_API", dev.text("api"))]);
+    // Init code that reverts.
+    let reverts = ask(&["tx", "send", "-s", "dev-0", "--data", "0x60006000fd", "--wait", "--json"]);
+    assert_eq!((reverts.code, &reverts.json()["state"]), (REFUSED, &"FAILED_FINAL".into()), "{reverts:#?}");
+    let paused = ask(&["submitter", "pause", "dev-1", "--json"]);
+    assert_eq!((paused.code, &paused.json()["state"]), (DONE, &"done".into()), "{paused:#?}");
+    let send = ["tx", "send", "-s", "dev-1", "-r", "a", "--to", SOMEBODY, "--wait", "--json"];
+    let waits = ask(&[&send[..], &["--timeout", "300ms"]].concat());
+    assert_eq!((waits.code, &waits.json()["state"]), (FAILED, &"QUEUED".into()), "{waits:#?}");
+    assert_eq!(ask(&["submitter", "show", "dev-1", "--json"]).json()["paused"], true);
+    assert_eq!(ask(&["submitter", "resume", "dev-1"]).code, DONE);
+    let goes_on = ask(&send);
+    assert_eq!((goes_on.code, &goes_on.json()["state"]), (DONE, &"CONFIRMED".into()), "{goes_on:#?}");
+}
+
+#[test]
+fn after_a_kill_ledger_and_chain_go_on_where_they_were() {
+    let folder = Folder::new();
+    let first = dev(&folder, &[]);
+    let send = |dev: &Running, order: u32, more: &[&str]| {
+        let order = format!("order-{order}");
+        let base = ["tx", "send", "-s", "dev-0", "-r", &order, "--to", PURSE, "--value", "1", "--json"];
+        run_with(&folder, &[&base[..], more].concat(), &[("GAPLESS_API", dev.text("api"))])
+    };
+    let settled = send(&first, 0, &["--wait"]).json();
+    assert_eq!(settled["state"], "CONFIRMED");
+    let before = block_number(&first, &folder);
+    for order in 1..10 {
+        assert_eq!(send(&first, order, &[]).code, DONE);
+    }
+    first.kill();
+    let second = dev(&folder, &[]);
+    for order in 0..10 {
+        let said = send(&second, order, &["--wait"]);
+        assert_eq!((said.code, &said.json()["state"]), (DONE, &"CONFIRMED".into()), "{said:#?}");
+    }
+    assert!(block_number(&second, &folder) >= before);
+    let receipt = &send(&second, 0, &["--wait"]).json()["receipt"];
+    assert_eq!(receipt, &settled["receipt"], "what was final is still there");
+    let mut nonces: Vec<u64> = (0..10)
+        .map(|order| {
+            let id = send(&second, order, &[]).json()["txId"].as_str().unwrap().to_owned();
+            let got =
+                run_with(&folder, &["tx", "get", &id, "--attempts", "--json"], &[("GAPLESS_API", second.text("api"))]);
+            got.json()["nonce"].as_u64().unwrap()
+        })
+        .collect();
+    nonces.sort_unstable();
+    assert_eq!(nonces, (0..10).collect::<Vec<_>>());
+}
+
+fn block_number(dev: &Running, folder: &Folder) -> u64 {
+    let shown = run_with(folder, &["submitter", "show", "dev-0", "--json"], &[("GAPLESS_API", dev.text("api"))]);
+    shown.json()["chainHead"].as_u64().expect("a node that has confirmed something knows the head")
+}
+
+#[test]
+fn a_taken_port_and_a_taken_folder_are_told_clearly() {
+    let folder = Folder::new();
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let said = run(&folder, &["dev", "--json", "--listen", &address]);
+    assert_eq!((said.code, &said.json()["error"]["code"]), (FAILED, &"listen".into()));
+    assert!(said.out.contains(&address), "{said:#?}");
+
+    let running = dev(&folder, &[]);
+    let second = Running::start(&folder, &["dev", "--json", "--listen", "127.0.0.1:0", "--data-dir", "data"], &[]);
+    let said = second.err().expect("the folder is in use");
+    assert_eq!(said.code, FAILED, "{said:#?}");
+    assert!(said.json()["error"]["message"].as_str().unwrap().contains("another process"), "{said:#?}");
+    drop(running);
+}
+
+/// A node with a config of its own, on a chain of its own.
+#[test]
+fn a_node_serves_from_a_config_file() {
+    const KEY: &str = "0x59c6995e998f97a5a0044966f0945389dc9e86dae88c7a8412f4603b6b78690d";
+    let folder = Folder::new();
+    let chain =
+        Running::start(&folder, &["devchain", "--json", "--listen", "127.0.0.1:0", "--block-time", "100ms"], &[]);
+    let chain = chain.unwrap_or_else(|said| panic!("{said:#?}"));
+    assert_eq!(chain.ready["accounts"].as_array().map(Vec::len), Some(10));
+    folder.write(
+        "gapless.toml",
+        &format!(
+            "[node]\nlisten = \"127.0.0.1:0\"\n[auth]\nmode = \"none\"\n[store]\nurl = \"sqlite:node.db\"\n\
+             [log]\nformat = \"json\"\n\
+             [[chain]]\nid = \"eip155:31337\"\nrpc = \"{}\"\nconfirmations = 2\n\
+             [[submitter]]\nalias = \"treasury\"\nchain = \"eip155:31337\"\nsigner = {{ type = \"env\", var = \"TREASURY_KEY\" }}\n",
+            chain.text("rpc")
+        ),
+    );
+    let no_key = run(&folder, &["serve", "--json"]);
+    assert_eq!(no_key.code, REFUSED, "{no_key:#?}");
+    assert!(no_key.json()["error"]["message"].as_str().unwrap().contains("TREASURY_KEY"));
+    let node = Running::start(&folder, &["serve", "--json"], &[("TREASURY_KEY", KEY)]);
+    let node = node.unwrap_or_else(|said| panic!("{said:#?}"));
+    let send = ["tx", "send", "-s", "treasury", "--to", PURSE, "--wait", "--json", "--api", node.text("api")];
+    let sent = run(&folder, &send);
+    assert_eq!(sent.json()["state"], "CONFIRMED", "{sent:#?}");
+    let (status, log) = node.stop();
+    assert_eq!(status.code(), Some(DONE), "{log}");
+    let lines: Vec<Value> = log.lines().map(|line| serde_json::from_str(line).expect(line)).collect();
+    let bound = lines.iter().find(|line| line["event"] == "bind").expect("a critical write is logged");
+    for field in ["submitter", "tx_id", "node_id", "fencing_token"] {
+        assert!(bound.get(field).is_some(), "{bound}");
+    }
+    assert!(!log.contains(&KEY[2..]), "{log}");
+    assert_eq!(chain.stop().0.code(), Some(DONE));
+}

@@ -1,5 +1,7 @@
 //! A chain in a directory goes on where it was, however its process ended.
 
+#![allow(clippy::unwrap_used, clippy::panic, reason = "what tests need and cannot get is a failure")]
+
 mod support;
 
 use std::fs::{self, OpenOptions as FileOptions};
@@ -157,8 +159,20 @@ fn another_genesis_is_refused() {
     drop(dir.open());
     let error = dir.open_as(Genesis { chain_id: 5, ..Genesis::dev() }).unwrap_err();
     assert!(matches!(error, ChainError::OtherGenesis { .. }), "{error}");
-    fs::write(dir.journal(), b"a shopping list, longer than any header").unwrap();
-    drop(dir.open_as(Genesis::dev()));
+}
+
+#[test]
+fn a_file_that_is_no_journal_is_not_written_over() {
+    let dir = Dir::new("foreign");
+    drop(dir.open());
+    let list = [b"a shopping list".as_slice(); 10].concat();
+    fs::write(dir.journal(), &list).unwrap();
+    let error = dir.open_as(Genesis::dev()).unwrap_err();
+    assert!(matches!(error, ChainError::OtherFormat), "{error}");
+    assert_eq!(fs::read(dir.journal()).unwrap(), list);
+    // Half a header is what is left of a process that ended at once.
+    fs::write(dir.journal(), [0, 0, 0, 49, 1]).unwrap();
+    dir.open();
 }
 
 #[test]
@@ -251,4 +265,69 @@ fn many_blocks_are_read_back_quickly() {
     drop(chain);
     let chain = dir.open();
     assert_eq!((chain.view().head().number(), chain.view().head().hash), (2_000, hash));
+}
+
+/// Where the process that is killed lives; unset in every other one.
+const CHILD_DIR: &str = "GAPLESS_DEVCHAIN_TEST_DIR";
+
+/// No test of its own: what the next test starts, and kills.
+#[test]
+fn child_that_sends_and_mines_until_it_is_killed() {
+    let Some(dir) = std::env::var_os(CHILD_DIR) else { return };
+    let chain = DevChain::open(Path::new(&dir), Genesis::dev(), OpenOptions::default()).unwrap();
+    let mut out = std::io::stdout();
+    for nonce in chain.view().nonce(alice().address, At::Pending).unwrap().. {
+        let hash = send(&chain, &alice().sign(transfer(nonce)).unwrap());
+        writeln!(out, "accepted {hash}").unwrap();
+        out.flush().unwrap();
+        if nonce % 7 == 0 {
+            let block = chain.mine(0).unwrap();
+            writeln!(out, "mined {}", block.hash).unwrap();
+        }
+        if nonce % 50 == 49 {
+            chain.reorg(2, Remine::Same).unwrap();
+        }
+    }
+}
+
+/// Whatever was answered before kill -9 is in the pool or in a block after it, three times in a row.
+#[test]
+fn nothing_that_was_accepted_is_lost_when_the_process_is_killed() {
+    use std::io::BufRead;
+    use std::process::{Command, Stdio};
+
+    let dir = Dir::new("killed");
+    let mut accepted: Vec<B256> = Vec::new();
+    for lines in [40, 150, 333] {
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "--nocapture", "child_that_sends_and_mines_until_it_is_killed"])
+            .env(CHILD_DIR, &dir.0)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let reader = std::io::BufReader::new(child.stdout.take().unwrap());
+        let mut seen = 0;
+        for line in reader.lines() {
+            let line = line.unwrap();
+            // The harness may have begun the line.
+            if let Some((_, hash)) = line.split_once("accepted ") {
+                accepted.push(hash.parse().unwrap());
+                seen += 1;
+            }
+            if seen == lines {
+                // And whatever it writes until it is dead is read below.
+                child.kill().unwrap();
+                seen += 1;
+            }
+        }
+        child.wait().unwrap();
+        assert!(seen > lines, "the child ended by itself after {seen} lines");
+        let chain = dir.open();
+        for hash in &accepted {
+            assert!(chain.view().transaction(*hash).is_some(), "{hash} was accepted and is gone");
+        }
+        let nonce = chain.view().nonce(alice().address, At::Pending).unwrap();
+        assert!(nonce as usize >= accepted.len());
+    }
 }

@@ -1,5 +1,7 @@
 //! The rules of the pool, row by row, in geth's words.
 
+#![allow(clippy::unwrap_used, clippy::panic, reason = "what tests need and cannot get is a failure")]
+
 mod support;
 
 use alloy_consensus::TxEip1559;

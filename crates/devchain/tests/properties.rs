@@ -1,5 +1,7 @@
 //! What holds for every order and every seed.
 
+#![allow(clippy::unwrap_used, clippy::panic, reason = "what tests need and cannot get is a failure")]
+
 mod support;
 
 use alloy_primitives::B256;

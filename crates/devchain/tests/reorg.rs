@@ -1,5 +1,7 @@
 //! Taking blocks back: what is dropped, what is mined again, and who hears of it.
 
+#![allow(clippy::unwrap_used, clippy::panic, reason = "what tests need and cannot get is a failure")]
+
 mod support;
 
 use alloy_primitives::{B256, U256};

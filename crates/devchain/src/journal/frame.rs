@@ -4,12 +4,19 @@ use crate::error::ChainError;
 
 const LENGTH_BYTES: usize = 4;
 const HEADER_BYTES: usize = LENGTH_BYTES + 4;
+/// How far behind a bad record a good one is looked for. No torn write is longer, and most damage is shorter.
+const SEARCH_BYTES: usize = 1024 * 1024;
 
 /// Appends a record. Payloads are shorter than 4 GiB, because the longest thing in one is a block.
 pub(super) fn push(out: &mut Vec<u8>, payload: &[u8]) {
     out.extend_from_slice(&(payload.len() as u32).to_be_bytes());
     out.extend_from_slice(&crc32fast::hash(payload).to_be_bytes());
     out.extend_from_slice(payload);
+}
+
+/// How long a record of this payload is.
+pub(super) fn framed_len(payload: &[u8]) -> usize {
+    HEADER_BYTES + payload.len()
 }
 
 /// Reads records until the file ends or its tail is torn.
@@ -30,19 +37,25 @@ impl<'a> Frames<'a> {
         self.offset as u64
     }
 
-    /// The next payload. What cannot be read is a torn tail, unless a good record follows it: then something in the middle was lost, and to
-    /// go on would mean to forget what was promised.
+    /// The next payload. What cannot be read is a torn tail, unless a good record comes after it: then something in the middle was lost,
+    /// and to go on would mean to forget what was promised.
     pub(super) fn next(&mut self) -> Result<Option<&'a [u8]>, ChainError> {
         match record_at(self.bytes, self.offset) {
             Record::Good { payload, end } => {
                 self.offset = end;
                 Ok(Some(payload))
             }
-            Record::Bad { end } if matches!(record_at(self.bytes, end), Record::Good { .. }) => {
-                Err(self.damaged("its checksum is wrong, and a good record follows".to_owned()))
+            Record::Bad if self.has_good_after() => {
+                Err(self.damaged("a record cannot be read, and good ones follow".to_owned()))
             }
-            Record::Bad { .. } | Record::Cut => Ok(None),
+            Record::Bad => Ok(None),
         }
+    }
+
+    /// Looks at every byte, because the length may be what is wrong.
+    fn has_good_after(&self) -> bool {
+        let window = self.offset + 1..self.bytes.len().min(self.offset + SEARCH_BYTES);
+        window.into_iter().any(|offset| matches!(record_at(self.bytes, offset), Record::Good { .. }))
     }
 
     pub(super) fn damaged(&self, why: String) -> ChainError {
@@ -55,26 +68,22 @@ enum Record<'a> {
         payload: &'a [u8],
         end: usize,
     },
-    /// It is there in full length, and its checksum is wrong.
-    Bad {
-        end: usize,
-    },
-    /// The file ends within it, or it has no length.
-    Cut,
+    /// The file ends within it, or its checksum is wrong.
+    Bad,
 }
 
 fn record_at(bytes: &[u8], offset: usize) -> Record<'_> {
-    let Some(header) = bytes.get(offset..offset + HEADER_BYTES) else { return Record::Cut };
+    let Some(header) = bytes.get(offset..offset + HEADER_BYTES) else { return Record::Bad };
     let number = |from: usize| u32::from_be_bytes([header[from], header[from + 1], header[from + 2], header[from + 3]]);
     let (length, checksum) = (number(0) as usize, number(LENGTH_BYTES));
     let start = offset + HEADER_BYTES;
-    let Some(payload) = bytes.get(start..start.saturating_add(length)) else { return Record::Cut };
-    // Nothing that is written is empty, but a tail of zeros would be.
-    if length == 0 {
-        return Record::Cut;
+    match bytes.get(start..start.saturating_add(length)) {
+        // Nothing that is written is empty, but a tail of zeros would be.
+        Some(payload) if length > 0 && crc32fast::hash(payload) == checksum => {
+            Record::Good { payload, end: start + length }
+        }
+        _ => Record::Bad,
     }
-    let end = start + length;
-    if crc32fast::hash(payload) == checksum { Record::Good { payload, end } } else { Record::Bad { end } }
 }
 
 #[cfg(test)]
@@ -121,7 +130,10 @@ mod tests {
         let mut bytes = Vec::new();
         push(&mut bytes, b"one");
         push(&mut bytes, b"two");
-        bytes[HEADER_BYTES] ^= 1;
-        assert!(!read(&bytes).2);
+        for byte in 0..HEADER_BYTES + 3 {
+            let mut damaged = bytes.clone();
+            damaged[byte] ^= 1;
+            assert!(!read(&damaged).2, "byte {byte}");
+        }
     }
 }

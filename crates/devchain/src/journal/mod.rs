@@ -145,8 +145,9 @@ fn replay(path: &Path, identity: B256, core: &mut Core) -> Result<(File, u64), C
         good = frames.offset();
     }
     if !has_header {
-        // Its process ended before it had written the first record.
-        return create_journal(path, identity);
+        // Its process ended before it had written the first record; or it is something else, which is not ours to write over.
+        let header = frame::framed_len(&codec::encode_header(identity));
+        return if bytes.len() < header { create_journal(path, identity) } else { Err(ChainError::OtherFormat) };
     }
     let mut file = FileOptions::new().read(true).write(true).open(path).map_err(io("open the journal"))?;
     file.set_len(good).map_err(io("cut the journal's torn end off"))?;

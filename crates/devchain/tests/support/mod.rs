@@ -1,4 +1,5 @@
 //! Transactions and little contracts for the tests of the chain.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "what tests need and cannot get is a failure")]
 #![allow(dead_code, reason = "every test file uses some of it")]
 
 use alloy_consensus::{TxEip1559, TxEip2930, TxEip7702, TxLegacy};

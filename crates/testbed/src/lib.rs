@@ -5,7 +5,8 @@
 //! however it dies. Tests that only need *a* database do not start one: they take [`Postgres::shared_url`], the
 //! server that `cargo xtask test` has started for all of them.
 //!
-//! [`Anvil::start`] and [`HardhatNode::start`] do the same for a chain node, at one exact version.
+//! [`Anvil::start`] and [`HardhatNode::start`] do the same for a chain node, at one exact version. [`Schemathesis`] fuzzes an API by
+//! its OpenAPI document.
 //!
 //! What must not be in here: anything that knows Gapless. This crate depends on nothing of the workspace, speaks
 //! no SQL and no JSON-RPC, and is a dev-dependency only.
@@ -19,8 +20,10 @@ mod error;
 mod fetch;
 mod folder;
 mod hardhat;
+mod kept;
 mod node;
 mod npm;
+mod schemathesis;
 mod server;
 mod standby;
 mod supervisor;
@@ -29,4 +32,5 @@ pub use anvil::{Anvil, AnvilOptions};
 pub use error::Error;
 pub use hardhat::{HardhatNode, HardhatOptions};
 pub use node::Mining;
+pub use schemathesis::Schemathesis;
 pub use server::{Options, Postgres, SHARED_URL_ENV};

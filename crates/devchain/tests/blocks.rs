@@ -254,6 +254,9 @@ fn a_block_is_full_at_its_gas_limit() {
 #[test]
 fn automine_makes_a_block_for_every_transaction_that_can_go() {
     let chain = chain();
+    // Somebody who does not pay the base fee, so that the pool is never empty.
+    let cheap = TxEip1559 { max_fee_per_gas: 1, max_priority_fee_per_gas: 1, ..transfer(0) };
+    send(&chain, &bob().sign(cheap).unwrap());
     chain.set_automine(true);
     let hash = send(&chain, &alice().sign(transfer(0)).unwrap());
     assert_eq!(chain.view().receipt(hash).unwrap().block.number(), 1);

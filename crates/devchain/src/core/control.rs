@@ -43,15 +43,14 @@ impl Core {
         ops.extend(evicted.into_iter().map(Op::Drop));
         let risen = risen?;
         self.changed();
-        self.publish_pending(risen);
         // A block of its own, unless it waits for a nonce.
-        if self.automine && !was_evicted {
+        let makes_block = self.automine && !was_evicted && !risen.is_empty();
+        self.publish_pending(risen);
+        if makes_block {
             let storage = |error: ChainError| PoolError::Storage { why: error.to_string() };
             self.write(&std::mem::take(ops), Durable::Later).map_err(storage)?;
-            if self.pool.status().pending > 0 {
-                let now = self.now();
-                self.mine(now).map_err(storage)?;
-            }
+            let now = self.now();
+            self.mine(now).map_err(storage)?;
         }
         Ok(hash)
     }

@@ -1,5 +1,7 @@
 //! How a test uses the dev chain: served in process, spoken to over HTTP, with endpoints that fail.
 
+#![expect(clippy::expect_used, reason = "the helpers of a test fail like the test itself")]
+
 mod rpc_support;
 
 use std::time::Duration;

@@ -37,30 +37,28 @@ struct Serving {
 
 /// Serves until `shutdown` is over, and then until the last connection is closed. Calls that are under way are finished; WebSockets
 /// and calls that a fault has silenced are cut off.
-pub fn serve(
+pub async fn serve(
     listener: TcpListener,
     server: RpcServer,
     shutdown: impl Future<Output = ()> + Send + 'static,
-) -> impl Future<Output = io::Result<()>> + Send {
-    async move {
-        let limits = *server.limits();
-        let (stop, stopped) = watch::channel(false);
-        let (alive, mut all_gone) = mpsc::channel(1);
-        let router = Router::new()
-            .route("/", get(upgrade_default).post(post_default))
-            .route("/endpoint/{name}", get(upgrade_named).post(post_named))
-            .layer(DefaultBodyLimit::max(limits.body_bytes))
-            .with_state(Serving { server, stopped, alive });
-        let shutdown = async move {
-            shutdown.await;
-            // The value stays when its sender goes.
-            stop.send_replace(true);
-        };
-        let listener = LimitedListener::new(listener, limits.connections);
-        axum::serve(listener, router).with_graceful_shutdown(shutdown).await?;
-        while all_gone.recv().await.is_some() {}
-        Ok(())
-    }
+) -> io::Result<()> {
+    let limits = *server.limits();
+    let (stop, stopped) = watch::channel(false);
+    let (alive, mut all_gone) = mpsc::channel(1);
+    let router = Router::new()
+        .route("/", get(upgrade_default).post(post_default))
+        .route("/endpoint/{name}", get(upgrade_named).post(post_named))
+        .layer(DefaultBodyLimit::max(limits.body_bytes))
+        .with_state(Serving { server, stopped, alive });
+    let shutdown = async move {
+        shutdown.await;
+        // The value stays when its sender goes.
+        stop.send_replace(true);
+    };
+    let listener = LimitedListener::new(listener, limits.connections);
+    axum::serve(listener, router).with_graceful_shutdown(shutdown).await?;
+    while all_gone.recv().await.is_some() {}
+    Ok(())
 }
 
 async fn post_default(State(serving): State<Serving>, headers: HeaderMap, body: Bytes) -> Response {

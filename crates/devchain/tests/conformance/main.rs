@@ -1,8 +1,8 @@
 //! One list of JSON-RPC cases, run against the dev chain, anvil and Hardhat.
 //!
-//! Every case says what geth does. The dev chain must do the same, without exception. Where anvil or Hardhat do something else,
-//! the case says what, so that the table in `docs/devchain.md` is what was seen and not what somebody remembers:
-//! this test fails when the table and the list differ. `GAPLESS_WRITE_DOCS=1` writes the table anew.
+//! Every case says what geth does. The dev chain must do the same, without exception. Where anvil or Hardhat do something
+//! else, the case says what, so that the table in `docs/devchain.md` is what was seen and not what somebody remembers: this
+//! test fails when the table and the list differ. `GAPLESS_WRITE_DOCS=1` writes the table anew.
 
 #![expect(
     clippy::unwrap_used,

@@ -16,36 +16,66 @@ pub(crate) fn cases() -> Vec<Case> {
             "call that reverts with a reason",
             |stage| reverts(stage, "eth_call", revert_reason("no luck")),
             "3: execution reverted: no luck; data same",
-        ).hardhat("-32603: Error: VM Exception while processing transaction: reverted with reason string 'no luck'; data {\"data\":\"DATA\",\"message\":\"Error: VM Exception while processing transaction: reverted with reason string 'no luck'\"}"),
+        )
+        .hardhat(
+            "-32603: Error: VM Exception while processing transaction: reverted with reason string 'no luck'; data \
+             {\"data\":\"DATA\",\"message\":\"Error: VM Exception while processing transaction: \
+             reverted with reason string 'no luck'\"}",
+        ),
         Case::new(
             "call that reverts with data that is no reason",
             |stage| reverts(stage, "eth_call", Bytes::from_static(&[0x12, 0x34, 0x56, 0x78])),
             "3: execution reverted; data same",
-        ).anvil("3: execution reverted: 4Vx; data same").hardhat("-32603: Error: VM Exception while processing transaction: reverted with an unrecognized custom error (return data: 0x12345678); data {\"data\":\"DATA\",\"message\":\"Error: VM Exception while processing transaction: reverted with an unrecognized custom error (return data: DATA)\"}"),
+        )
+        .anvil("3: execution reverted: 4Vx; data same")
+        .hardhat(
+            "-32603: Error: VM Exception while processing transaction: reverted with an unrecognized custom error \
+             (return data: 0x12345678); data {\"data\":\"DATA\",\"message\":\"Error: VM Exception \
+             while processing transaction: reverted with an unrecognized custom error (return data: \
+             DATA)\"}",
+        ),
         Case::new(
             "call that reverts with nothing",
             |stage| reverts(stage, "eth_call", Bytes::new()),
             "3: execution reverted; data same",
-        ).hardhat("-32603: Error: Transaction reverted without a reason string; data {\"data\":\"DATA\",\"message\":\"Error: Transaction reverted without a reason string\"}"),
-        Case::new("call that runs out of gas", out_of_gas, "-32000: out of gas").anvil("-32603: EVM error OutOfGas").hardhat("-32000: Transaction ran out of gas"),
-        Case::new("call at a block that is not there yet", future, "-32000: header not found").anvil("-32602: BlockOutOfRangeError: block height is HEAD but requested was 16777215").hardhat("-32000: Received invalid block tag 16777215. Latest block number is HEAD"),
+        )
+        .hardhat(
+            "-32603: Error: Transaction reverted without a reason string; data \
+             {\"data\":\"DATA\",\"message\":\"Error: Transaction reverted without a reason string\"}",
+        ),
+        Case::new("call that runs out of gas", out_of_gas, "-32000: out of gas")
+            .anvil("-32603: EVM error OutOfGas")
+            .hardhat("-32000: Transaction ran out of gas"),
+        Case::new("call at a block that is not there yet", future, "-32000: header not found")
+            .anvil("-32602: BlockOutOfRangeError: block height is HEAD but requested was 16777215")
+            .hardhat("-32000: Received invalid block tag 16777215. Latest block number is HEAD"),
         Case::new("estimate of a transfer", estimate, "0x5208").hardhat("0x5209"),
-        Case::new("estimate of a contract", |stage| contract_estimate(stage), "enough and no more"),
+        Case::new("estimate of a contract", contract_estimate, "enough and no more"),
         Case::new(
             "estimate of what reverts with a reason",
             |stage| reverts(stage, "eth_estimateGas", revert_reason("no luck")),
             "3: execution reverted: no luck; data same",
-        ).hardhat("-32603: Error: VM Exception while processing transaction: reverted with reason string 'no luck'; data {\"data\":\"DATA\",\"message\":\"Error: VM Exception while processing transaction: reverted with reason string 'no luck'\"}"),
+        )
+        .hardhat(
+            "-32603: Error: VM Exception while processing transaction: reverted with reason string 'no luck'; data \
+             {\"data\":\"DATA\",\"message\":\"Error: VM Exception while processing transaction: \
+             reverted with reason string 'no luck'\"}",
+        ),
         Case::new(
             "estimate of more value than there is",
             |stage| no_funds(stage, json!({})),
-            "-32000: failed with 30000000 gas: insufficient funds for gas * price + value: address ACCOUNT have 100000000000000000000 want 100000000000000000001",
-        ).anvil("0x5208").hardhat("0x5209"),
+            "-32000: failed with 30000000 gas: insufficient funds for gas * price + value: address ACCOUNT have \
+             100000000000000000000 want 100000000000000000001",
+        )
+        .anvil("0x5208")
+        .hardhat("0x5209"),
         Case::new(
             "estimate of more value than there is, with a price",
             |stage| no_funds(stage, json!({ "gasPrice": "0x77359400" })),
             "-32000: insufficient funds for transfer",
-        ).anvil("0x5208").hardhat("0x5209"),
+        )
+        .anvil("0x5208")
+        .hardhat("0x5209"),
     ]
 }
 

@@ -12,7 +12,11 @@ const GAS: u64 = 100_000;
 
 pub(crate) fn cases() -> Vec<Case> {
     vec![
-        Case::new("contract is made", made, "status 0x1, address as computed, to null, code there"),
+        Case::new(
+            "contract is made",
+            made,
+            "status 0x1, address as computed, to null, code there",
+        ),
         Case::new(
             "transaction that reverts",
             |stage| failed(stage, &REVERTER),
@@ -23,8 +27,16 @@ pub(crate) fn cases() -> Vec<Case> {
             |stage| failed(stage, &LOOPER),
             "status 0x0, logs 0, all gas used true, count 0x2",
         ),
-        Case::new("storage", storage, "0x0000000000000000000000000000000000000000000000000000000000000007"),
-        Case::new("logs in the receipt", receipt_logs, "1 log, topic 0x2a, data 0xbeef, removed false"),
+        Case::new(
+            "storage",
+            storage,
+            "0x0000000000000000000000000000000000000000000000000000000000000007",
+        ),
+        Case::new(
+            "logs in the receipt",
+            receipt_logs,
+            "1 log, topic 0x2a, data 0xbeef, removed false",
+        ),
         Case::new(
             "logs by address",
             |stage| logs(stage, |at, contract| json!({ "fromBlock": at, "toBlock": at, "address": contract })),
@@ -59,18 +71,28 @@ pub(crate) fn cases() -> Vec<Case> {
                 )
             },
             "0",
-        ).anvil("1"),
-        Case::new("logs of a block by its hash", logs_by_hash, "1"),
+        )
+        .anvil("1"),
+        Case::new(
+            "logs of a block by its hash",
+            logs_by_hash,
+            "1",
+        ),
         Case::new(
             "logs of a range that runs backwards",
             |stage| logs(stage, |_, _| json!({ "fromBlock": "0x2", "toBlock": "0x1" })),
             "-32602: invalid block range params",
-        ).anvil("0").hardhat("0"),
+        )
+        .anvil("0")
+        .hardhat("0"),
         Case::new(
             "logs by hash and range",
             hash_and_range,
-            "-32602: invalid argument 0: cannot specify both BlockHash and FromBlock/ToBlock, choose one or the other",
-        ).anvil("-32602: cannot specify both blockHash and fromBlock/toBlock, choose one or the other").hardhat("-32602: blockHash is mutually exclusive with fromBlock/toBlock"),
+            "-32602: invalid argument 0: cannot specify both BlockHash and FromBlock/ToBlock, choose one or the \
+             other",
+        )
+        .anvil("-32602: cannot specify both blockHash and fromBlock/toBlock, choose one or the other")
+        .hardhat("-32602: blockHash is mutually exclusive with fromBlock/toBlock"),
     ]
 }
 

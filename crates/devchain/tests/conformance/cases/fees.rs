@@ -10,22 +10,36 @@ pub(crate) fn cases() -> Vec<Case> {
         Case::new("fee history of two blocks", history, "base fees 3, ratios 2, rewards 2 of 2, oldest is right true"),
         Case::new("fee history without percentiles", no_percentiles, "no reward").anvil("reward []"),
         Case::new("reward of a block with one transaction", reward, "0x77359400 0x77359400"),
-        Case::new("fee history of no blocks", no_blocks, "oldest 0").anvil("oldest is the head").hardhat("-32000: blockCount should be at least 1"),
+        Case::new("fee history of no blocks", no_blocks, "oldest 0")
+            .anvil("oldest is the head")
+            .hardhat("-32000: blockCount should be at least 1"),
         Case::new(
             "fee history beyond the head",
             beyond,
             "-32000: request beyond head block: requested 16777215, head HEAD",
-        ).anvil("accepted").hardhat("-32000: Received invalid block tag 16777215. Latest block number is HEAD"),
+        )
+        .anvil("accepted")
+        .hardhat("-32000: Received invalid block tag 16777215. Latest block number is HEAD"),
         Case::new(
             "percentiles that fall",
             |stage| falling(stage, json!([50.0, 20.0])),
             "-32000: invalid reward percentile: #0:50.000000 >= #1:20.000000",
-        ).anvil("accepted").hardhat("-32000: The reward percentiles should be in non-decreasing order, but the percentile number 1 is greater than the next one"),
+        )
+        .anvil("accepted")
+        .hardhat(
+            "-32000: The reward percentiles should be in non-decreasing order, but the percentile number 1 is \
+             greater than the next one",
+        ),
         Case::new(
             "percentile above 100",
             |stage| falling(stage, json!([101.0])),
             "-32000: invalid reward percentile: 101.000000",
-        ).anvil("accepted").hardhat("-32000: The reward percentile number 1 is invalid. It must be a float between 0 and 100, but is 101 instead."),
+        )
+        .anvil("accepted")
+        .hardhat(
+            "-32000: The reward percentile number 1 is invalid. It must be a float between 0 and 100, but is 101 \
+             instead.",
+        ),
         Case::new("last base fee is the next block's", next_base_fee, "true"),
         Case::new(
             "gas price is a quantity",

@@ -16,33 +16,55 @@ pub(crate) fn cases() -> Vec<Case> {
             "unknown method",
             |stage| stage.show("eth_doesNotExist", json!([])),
             "-32601: the method eth_doesNotExist does not exist/is not available",
-        ).anvil("-32601: Method not found").hardhat("-32004: Method eth_doesNotExist is not supported"),
-        Case::new("text that is no JSON", |stage| posted(stage, "{"), "null -32700: parse error").anvil("null -32600: Invalid request").hardhat("null -32700: Parse error: Expected property name or '}' in JSON at position 1"),
+        )
+        .anvil("-32601: Method not found")
+        .hardhat("-32004: Method eth_doesNotExist is not supported"),
+        Case::new("text that is no JSON", |stage| posted(stage, "{"), "null -32700: parse error")
+            .anvil("null -32600: Invalid request")
+            .hardhat("null -32700: Parse error: Expected property name or '}' in JSON at position 1"),
         Case::new(
             "call without a method",
             |stage| posted(stage, r#"{"jsonrpc":"2.0","id":5}"#),
             "5 -32600: invalid request",
-        ).anvil("5 -32600: Invalid request").hardhat("null -32600: Invalid request"),
-        Case::new("empty batch", |stage| posted(stage, "[]"), "null -32600: empty batch").anvil("null -32600: Invalid request").hardhat("[]"),
-        Case::new("batch of a good and a bad call", batch, "7 0x7a69; 8 error -32601").hardhat("7 0x7a69; 8 error -32004"),
-        Case::new("batch of notifications only", notifications, "nothing").hardhat("[{\"jsonrpc\":\"2.0\",\"id\":null,\"error\":{\"code\":-32600,\"message\":\"Invalid request\",\"data\":{\"message\":\"Invalid request\"}}}]"),
+        )
+        .anvil("5 -32600: Invalid request")
+        .hardhat("null -32600: Invalid request"),
+        Case::new("empty batch", |stage| posted(stage, "[]"), "null -32600: empty batch")
+            .anvil("null -32600: Invalid request")
+            .hardhat("[]"),
+        Case::new("batch of a good and a bad call", batch, "7 0x7a69; 8 error -32601")
+            .hardhat("7 0x7a69; 8 error -32004"),
+        Case::new("batch of notifications only", notifications, "nothing").hardhat(
+            "[{\"jsonrpc\":\"2.0\",\"id\":null,\"error\":{\"code\":-32600,\"message\":\"Invalid \
+             request\",\"data\":{\"message\":\"Invalid request\"}}}]",
+        ),
         Case::new(
             "missing argument",
             |stage| stage.show("eth_getTransactionByHash", json!([])),
             "-32602: missing value for required argument 0",
-        ).anvil("-32602: expected params sequence with length 1 but got 0").hardhat("-32602: expected params sequence with length 1 but got 0 at line 1 column 49"),
+        )
+        .anvil("-32602: expected params sequence with length 1 but got 0")
+        .hardhat("-32602: expected params sequence with length 1 but got 0 at line 1 column 49"),
         Case::new(
             "missing block of a count",
             |stage| stage.show("eth_getTransactionCount", json!([Address::ZERO])),
             "-32602: missing value for required argument 1",
-        ).anvil("-32602: invalid length 1, expected tuple variant EthRequest::EthGetTransactionCount with 2 elements").hardhat("0x0"),
+        )
+        .anvil("-32602: invalid length 1, expected tuple variant EthRequest::EthGetTransactionCount with 2 elements")
+        .hardhat("0x0"),
         Case::new(
             "too many arguments",
             |stage| stage.show("eth_chainId", json!([1])),
             "-32602: too many arguments, want at most 0",
-        ).anvil("-32602: invalid type: number, expected unit").hardhat("-32602: invalid type: integer `1`, expected unit at line 1 column 35"),
-        Case::new("address that is too short", short_address, "-32602: invalid argument 0").anvil("-32602: invalid string length").hardhat("-32602: invalid value \"0x12\" supplied to "),
-        Case::new("block that is no block", bad_block, "-32602: invalid argument 1").anvil("-32602: hex string without 0x prefix").hardhat("-32004: Method eth_getBalance is not supported"),
+        )
+        .anvil("-32602: invalid type: number, expected unit")
+        .hardhat("-32602: invalid type: integer `1`, expected unit at line 1 column 35"),
+        Case::new("address that is too short", short_address, "-32602: invalid argument 0")
+            .anvil("-32602: invalid string length")
+            .hardhat("-32602: invalid value \"0x12\" supplied to "),
+        Case::new("block that is no block", bad_block, "-32602: invalid argument 1")
+            .anvil("-32602: hex string without 0x prefix")
+            .hardhat("-32004: Method eth_getBalance is not supported"),
     ]
 }
 

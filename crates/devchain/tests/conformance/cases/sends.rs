@@ -13,81 +13,155 @@ const BLOCK_GAS_LIMIT: u64 = 30_000_000;
 const INIT_CODE_TOO_LONG: usize = 2 * 24_576 + 1;
 
 pub(crate) fn cases() -> Vec<Case> {
+    [nonces(), costs(), contents()].into_iter().flatten().collect()
+}
+
+fn nonces() -> Vec<Case> {
     vec![
-        Case::new("send: nonce below the account's", too_low, "-32000: nonce too low: next nonce 1, tx nonce 0").anvil("-32003: nonce too low").hardhat("-32000: Transaction nonce too low. Expected nonce to be at least 1 but got 0."),
-        Case::new("send: the same bytes again", twice, "-32000: already known").anvil("-32003: transaction already imported").hardhat("-32000: Known transaction: HASH"),
+        Case::new("send: nonce below the account's", too_low, "-32000: nonce too low: next nonce 1, tx nonce 0")
+            .anvil("-32003: nonce too low")
+            .hardhat("-32000: Transaction nonce too low. Expected nonce to be at least 1 but got 0."),
+        Case::new("send: the same bytes again", twice, "-32000: already known")
+            .anvil("-32003: transaction already imported")
+            .hardhat("-32000: Known transaction: HASH"),
         Case::new(
             "send: the same bytes again, after they were mined",
             twice_mined,
             "-32000: nonce too low: next nonce 1, tx nonce 0",
-        ).anvil("-32003: nonce too low").hardhat("-32000: Transaction nonce too low. Expected nonce to be at least 1 but got 0."),
+        )
+        .anvil("-32003: nonce too low")
+        .hardhat("-32000: Transaction nonce too low. Expected nonce to be at least 1 but got 0."),
         Case::new("send: a nonce gap waits until it is closed", gap, "latest 0x0, pending 0x0; then latest 0x2"),
-        Case::new("replace: 9 % more", |stage| replace(stage, 109, 109), "-32000: replacement transaction underpriced").anvil("accepted").hardhat("-32000: Replacement transaction underpriced. A gasPrice/maxFeePerGas of at least 110000000000 is necessary to replace the existing transaction with nonce 0."),
+        Case::new("replace: 9 % more", |stage| replace(stage, 109, 109), "-32000: replacement transaction underpriced")
+            .anvil("accepted")
+            .hardhat(
+                "-32000: Replacement transaction underpriced. A gasPrice/maxFeePerGas of at least 110000000000 is \
+             necessary to replace the existing transaction with nonce 0.",
+            ),
         Case::new("replace: 10 % more of both", |stage| replace(stage, 110, 110), "accepted"),
         Case::new(
             "replace: 10 % more of the cap only",
             |stage| replace(stage, 110, 100),
             "-32000: replacement transaction underpriced",
-        ).anvil("accepted").hardhat("-32000: Replacement transaction underpriced. A gasPrice/maxPriorityFeePerGas of at least 2200000000 is necessary to replace the existing transaction with nonce 0."),
+        )
+        .anvil("accepted")
+        .hardhat(
+            "-32000: Replacement transaction underpriced. A gasPrice/maxPriorityFeePerGas of at least 2200000000 \
+             is necessary to replace the existing transaction with nonce 0.",
+        ),
         Case::new(
             "replace: 10 % more of the tip only",
             |stage| replace(stage, 100, 110),
             "-32000: replacement transaction underpriced",
-        ).anvil("-32003: replacement transaction underpriced").hardhat("-32000: Replacement transaction underpriced. A gasPrice/maxFeePerGas of at least 110000000000 is necessary to replace the existing transaction with nonce 0."),
+        )
+        .anvil("-32003: replacement transaction underpriced")
+        .hardhat(
+            "-32000: Replacement transaction underpriced. A gasPrice/maxFeePerGas of at least 110000000000 is \
+             necessary to replace the existing transaction with nonce 0.",
+        ),
         Case::new("replace: the replaced one is gone", replaced_is_gone, "old null, new mined 0x1"),
+    ]
+}
+
+fn costs() -> Vec<Case> {
+    vec![
         Case::new(
             "send: gas below the intrinsic cost",
             no_gas,
             "-32000: intrinsic gas too low: gas 20999, minimum needed 21000",
-        ).anvil("-32000: intrinsic gas too low").hardhat("-32000: Transaction requires at least 21000 gas but got 20999"),
+        )
+        .anvil("-32000: intrinsic gas too low")
+        .hardhat("-32000: Transaction requires at least 21000 gas but got 20999"),
         Case::new(
             "send: calldata below the floor cost",
             floor,
             "-32000: insufficient gas for floor data gas cost: gas 37000, minimum needed 61000",
-        ).anvil("accepted").hardhat("-32000: Transaction requires gas floor of 61000 but got limit of 37000"),
-        Case::new("send: more gas than a block has", too_much_gas, "-32000: exceeds block gas limit").anvil("-32000: intrinsic gas too high -- tx.gas_limit > env.block.gas_limit").hardhat("accepted"),
+        )
+        .anvil("accepted")
+        .hardhat("-32000: Transaction requires gas floor of 61000 but got limit of 37000"),
+        Case::new("send: more gas than a block has", too_much_gas, "-32000: exceeds block gas limit")
+            .anvil("-32000: intrinsic gas too high -- tx.gas_limit > env.block.gas_limit")
+            .hardhat("accepted"),
         Case::new(
             "send: more value than there is",
             no_funds,
-            "-32000: insufficient funds for gas * price + value: balance 100000000000000000000, tx cost 100002100000000000000, overshot 2100000000000000",
-        ).anvil("-32003: Insufficient funds for gas * price + value").hardhat("-32000: Sender doesn't have enough funds to send tx. The max upfront cost is: 100002100000000000000 and the sender's balance is: 100000000000000000000."),
+            "-32000: insufficient funds for gas * price + value: balance 100000000000000000000, tx cost \
+             100002100000000000000, overshot 2100000000000000",
+        )
+        .anvil("-32003: Insufficient funds for gas * price + value")
+        .hardhat(
+            "-32000: Sender doesn't have enough funds to send tx. The max upfront cost is: 100002100000000000000 \
+             and the sender's balance is: 100000000000000000000.",
+        ),
         Case::new(
             "send: the second of two that together cost too much",
             no_funds_for_two,
-            "-32000: insufficient funds for gas * price + value: balance 100000000000000000000, queued cost 60002100000000000000, tx cost 60002100000000000000, overshot 20004200000000000000",
-        ).anvil("accepted").hardhat("accepted"),
+            "-32000: insufficient funds for gas * price + value: balance 100000000000000000000, queued cost \
+             60002100000000000000, tx cost 60002100000000000000, overshot 20004200000000000000",
+        )
+        .anvil("accepted")
+        .hardhat("accepted"),
         Case::new(
             "send: tip above the cap",
             tip_above_cap,
             "-32000: max priority fee per gas higher than max fee per gas",
-        ).anvil("-32003: max priority fee per gas higher than max fee per gas").hardhat("-32000: maxPriorityFeePerGas (2000000000) is bigger than maxFeePerGas (1000000000)"),
-        Case::new("send: no tip at all", no_tip, "-32000: transaction gas price below minimum: gas tip cap 0, minimum needed 1").anvil("accepted").hardhat("accepted"),
-        Case::new("send: cap below the base fee", below_base_fee, "accepted, pending 0x1, mined null").anvil("-32003: max fee per gas less than block base fee").hardhat("accepted, pending 0x0, mined null"),
+        )
+        .anvil("-32003: max priority fee per gas higher than max fee per gas")
+        .hardhat("-32000: maxPriorityFeePerGas (2000000000) is bigger than maxFeePerGas (1000000000)"),
+        Case::new(
+            "send: no tip at all",
+            no_tip,
+            "-32000: transaction gas price below minimum: gas tip cap 0, minimum needed 1",
+        )
+        .anvil("accepted")
+        .hardhat("accepted"),
+        Case::new("send: cap below the base fee", below_base_fee, "accepted, pending 0x1, mined null")
+            .anvil("-32003: max fee per gas less than block base fee")
+            .hardhat("accepted, pending 0x0, mined null"),
+    ]
+}
+
+fn contents() -> Vec<Case> {
+    vec![
         Case::new(
             "send: another chain's id",
             other_chain,
             "-32000: invalid sender: invalid chain id for signer: have 1 want 31337",
-        ).anvil("-32003: invalid chain id for signer").hardhat("-32602: Trying to send a raw transaction with an invalid chainId. The expected chainId is 31337"),
+        )
+        .anvil("-32003: invalid chain id for signer")
+        .hardhat("-32602: Trying to send a raw transaction with an invalid chainId. The expected chainId is 31337"),
         Case::new(
             "send: no replay protection",
             unprotected,
             "-32000: only replay-protected (EIP-155) transactions allowed over RPC",
-        ).anvil("accepted").hardhat("accepted"),
+        )
+        .anvil("accepted")
+        .hardhat("accepted"),
         Case::new(
             "send: no bytes",
             |stage| accepted(&stage.send(&Bytes::new())),
             "-32000: typed transaction too short",
-        ).anvil("-32602: Empty transaction data").hardhat("-32602: input too short"),
+        )
+        .anvil("-32602: Empty transaction data")
+        .hardhat("-32602: input too short"),
         Case::new(
             "send: a type that nobody knows",
             |stage| accepted(&stage.send(&Bytes::from_static(&[0x7e, 1, 2]))),
             "-32000: transaction type not supported",
-        ).anvil("-32602: Failed to decode transaction").hardhat("-32602: Invalid transaction type 126."),
+        )
+        .anvil("-32602: Failed to decode transaction")
+        .hardhat("-32602: Invalid transaction type 126."),
         Case::new(
             "send: init code that is too long",
             long_init_code,
             "-32000: max initcode size exceeded: code size 49153, limit 49152",
-        ).anvil("-32003: max initcode size exceeded").hardhat("-32602: Trying to send a deployment transaction whose init code length is 49153. The max length allowed by EIP-3860 is 49152. Enable the 'allowUnlimitedContractSize' option to allow init codes of any length."),
+        )
+        .anvil("-32003: max initcode size exceeded")
+        .hardhat(
+            "-32602: Trying to send a deployment transaction whose init code length is 49153. The max length \
+             allowed by EIP-3860 is 49152. Enable the 'allowUnlimitedContractSize' option to allow \
+             init codes of any length.",
+        ),
         Case::new("send: bytes behind the transaction", trailing, "-32000").anvil("accepted").hardhat("accepted"),
     ]
 }

@@ -13,11 +13,11 @@ pub(crate) fn cases() -> Vec<Case> {
         Case::new("newHeads", new_heads, "hash, parent and number same"),
         Case::new(
             "newHeads over HTTP",
-            |stage| stage.show("eth_subscribe", json!(["newHeads"])),
+            |stage| accepted(&stage.call("eth_subscribe", json!(["newHeads"]))),
             "-32601: notifications not supported",
         )
         .anvil("-32601: Method not found")
-        .hardhat("0x2"),
+        .hardhat("accepted"),
         Case::new("logs are told", logs, "from the contract, data 0xbeef"),
         Case::new("newPendingTransactions", pending, "same hash"),
         Case::new("subscription that is ended", ended, "true, then -32000: subscription not found")

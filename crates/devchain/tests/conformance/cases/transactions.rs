@@ -8,7 +8,7 @@ use gapless_devchain::DEV_CHAIN_ID;
 use serde_json::{Value, json};
 
 use crate::case::Case;
-use crate::stage::{FEE_CAP, Stage, TIP, number, without_head};
+use crate::stage::{BALANCE, FEE_CAP, Stage, TIP, accepted, number, without_head};
 
 pub(crate) fn cases() -> Vec<Case> {
     vec![
@@ -26,6 +26,20 @@ pub(crate) fn cases() -> Vec<Case> {
             "type 0x4, status 0x1; code 0xef0100 and the delegate; authority's count 0x1",
         ),
         Case::new("authorization with a wrong nonce", bad_authorization, "status 0x1, code 0x, authority's count 0x0"),
+        Case::new(
+            "delegated account: a second one in flight",
+            |stage| from_delegated(stage, &[1, 2]),
+            "accepted; -32000: in-flight transaction limit reached for delegated accounts",
+        )
+        .anvil("accepted; accepted")
+        .hardhat("accepted; accepted"),
+        Case::new(
+            "delegated account: a nonce gap",
+            |stage| from_delegated(stage, &[2]),
+            "-32000: gapped-nonce tx from delegated accounts",
+        )
+        .anvil("accepted")
+        .hardhat("accepted"),
         Case::new("receipt of a pending transaction", pending_receipt, "null"),
         Case::new(
             "receipt of a transaction that nobody sent",
@@ -142,6 +156,14 @@ fn bad_authorization(stage: &Stage<'_>) -> String {
     let code = stage.show("eth_getCode", json!([stage.poor.address, "latest"]));
     let count = stage.count(stage.poor.address, "latest");
     format!("status {}, code {code}, authority's count {count}", receipt["status"].as_str().unwrap())
+}
+
+/// Sends of an account that has delegated its code, which is at nonce 1 then.
+fn from_delegated(stage: &Stage<'_>, nonces: &[u64]) -> String {
+    stage.ok("hardhat_setBalance", json!([stage.poor.address, U256::from(BALANCE)]));
+    mined(stage, &delegate_tx(stage, 0));
+    let send = |nonce: &u64| accepted(&stage.send(&stage.poor.sign(stage.payment(*nonce)).unwrap()));
+    nonces.iter().map(send).collect::<Vec<_>>().join("; ")
 }
 
 fn pending_receipt(stage: &Stage<'_>) -> String {

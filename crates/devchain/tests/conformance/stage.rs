@@ -147,7 +147,9 @@ pub(crate) fn show(result: &Result<Value, Failure>) -> String {
         Ok(Value::String(text)) => text.clone(),
         Ok(value) => value.to_string(),
         Err(error) => {
-            let words: Vec<_> = error.message.split_whitespace().map(without_hash).collect();
+            // Where in its own text a JSON library stumbled is nobody's business.
+            let message = error.message.split(" at line ").next().unwrap_or_default();
+            let words: Vec<_> = message.split_whitespace().map(without_hash).collect();
             format!("{}: {}", error.code, words.join(" "))
         }
     }

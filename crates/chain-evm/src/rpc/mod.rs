@@ -3,6 +3,7 @@
 
 mod frame;
 mod http;
+mod prompt;
 mod tls;
 mod websocket;
 

@@ -28,6 +28,7 @@ use tokio_tungstenite::tungstenite::{Error, Message};
 use tokio_tungstenite::{WebSocketStream, client_async_with_config};
 
 use super::frame::{Answer, question};
+use super::prompt::Prompt;
 use super::{Call, Exchange, Fault, MAX_ANSWER_BYTES, Reply};
 use crate::url::EndpointUrl;
 
@@ -135,6 +136,7 @@ impl Line {
     async fn connect(&self) -> Result<Socket, Error> {
         let tcp = TcpStream::connect((self.url.host(), self.url.port())).await?;
         tcp.set_nodelay(true)?;
+        let tcp = Prompt(tcp);
         let stream: Box<dyn Stream> = if self.url.is_tls() {
             let name = ServerName::try_from(self.url.host().to_owned()).map_err(std::io::Error::other)?;
             Box::new(TlsConnector::from(Arc::clone(&self.tls)).connect(name, tcp).await?)

@@ -9,7 +9,6 @@ macro_rules! words {
     ($(#[$doc:meta])* $name:ident { $($(#[$variant_doc:meta])* $variant:ident = $text:literal),+ $(,)? }) => {
         $(#[$doc])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-        #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
         pub enum $name { $($(#[$variant_doc])* #[serde(rename = $text)] $variant),+ }
 
         impl $name {
@@ -29,6 +28,17 @@ macro_rules! words {
                 f.write_str(self.as_str())
             }
         }
+
+        // Written by hand: the derive does not see names that come out of a macro.
+        #[cfg(feature = "schema")]
+        impl utoipa::PartialSchema for $name {
+            fn schema() -> utoipa::openapi::RefOr<utoipa::openapi::schema::Schema> {
+                $crate::names::word_schema(Self::ALL.iter().map(|word| word.as_str()))
+            }
+        }
+
+        #[cfg(feature = "schema")]
+        impl utoipa::ToSchema for $name {}
     };
     ($(#[$doc:meta])* $name:ident = $domain:ty { $($variant:ident = $text:literal),+ $(,)? }) => {
         words! { $(#[$doc])* $name { $($variant = $text),+ } }
@@ -48,6 +58,14 @@ macro_rules! words {
 }
 
 pub(crate) use words;
+
+#[cfg(feature = "schema")]
+pub(crate) fn word_schema(
+    words: impl IntoIterator<Item = &'static str>,
+) -> utoipa::openapi::RefOr<utoipa::openapi::schema::Schema> {
+    use utoipa::openapi::schema::{ObjectBuilder, Schema, Type};
+    Schema::Object(ObjectBuilder::new().schema_type(Type::String).enum_values(Some(words)).build()).into()
+}
 
 words! {
     /// The state of an intent. CONFIRMED, FAILED_FINAL and CANCELED are final.

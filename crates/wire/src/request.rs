@@ -15,6 +15,7 @@ use crate::problem::FieldFault;
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct TxRequest {
     /// CAIP-10 (`eip155:1:0x…`) or the submitter's alias.
+    #[cfg_attr(feature = "schema", schema(min_length = 1))]
     pub submitter: String,
     /// The caller's own name for this intent, unique per submitter for ever. The header `Idempotency-Key` may stand for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]

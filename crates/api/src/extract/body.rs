@@ -41,6 +41,8 @@ async fn read(request: Request, shared: &Shared) -> Result<Vec<u8>, Refusal> {
     let deadline = shared.app.timer.sleep(limits.body_time);
     // A body that is too large and a connection that broke look alike here; the second has nobody left to answer.
     let bytes = tokio::select! {
+        // A body that is there is taken, however late it is by now.
+        biased;
         bytes = to_bytes(body, limits.body_bytes) => bytes.map_err(|_| too_large())?,
         () = deadline => return Err(Refusal::of(ProblemCode::BodyTimeout)),
     };

@@ -38,7 +38,7 @@ fn exit_codes_tell_success_usage_failure_and_refusal_apart() {
     ] {
         let said = run(&folder, arguments);
         assert_eq!(said.code, code, "{arguments:?} {said:#?}");
-        assert_eq!(said.err.is_empty() && said.code != DONE, false, "{arguments:?} says nothing");
+        assert!(said.code == DONE || !said.err.is_empty(), "{arguments:?} says nothing");
     }
 }
 

@@ -1,4 +1,5 @@
 //! Runs the real binary, in a folder of its own and without the environment of whoever runs the tests.
+#![expect(clippy::unwrap_used, clippy::panic, reason = "the helpers of a test fail like the test itself")]
 #![allow(dead_code, reason = "not every test file asks for all of it")]
 
 use std::io::{BufRead, BufReader, Read, Write};

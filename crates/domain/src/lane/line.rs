@@ -141,6 +141,15 @@ impl Line {
         }
     }
 
+    /// Those who were to fail because they reverted are asked about anew.
+    pub(super) fn doubt_reverts(&mut self) {
+        for candidate in &mut self.waiting {
+            if matches!(candidate.stage, Stage::Doomed(FailReason::SimulationReverted, _)) {
+                candidate.stage = Stage::Waiting;
+            }
+        }
+    }
+
     pub(super) fn has_doomed(&self) -> bool {
         self.waiting.iter().any(|candidate| matches!(candidate.stage, Stage::Doomed(..)))
     }

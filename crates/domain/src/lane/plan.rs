@@ -38,7 +38,7 @@ impl Lane {
     }
 
     /// Nothing more is to be begun for what has no nonce yet.
-    fn may_bind(&self) -> bool {
+    pub(super) fn may_bind(&self) -> bool {
         let open = self.cursor.as_ref().is_some_and(|cursor| !cursor.is_protected() && !cursor.paused);
         let pausing = self.commands.iter().any(|c| matches!(c.kind, crate::command::CommandKind::Pause));
         open && !pausing
@@ -55,10 +55,14 @@ impl Lane {
         if !self.may_bind() {
             return 0;
         }
-        let window = usize::from(self.setup.policy.nonce.max_in_flight);
         let planned = self.binds_under_way();
         let room = self.setup.limits.open_slots.saturating_sub(self.slots.len() + planned);
-        window.saturating_sub(self.in_flight() + planned).min(room)
+        self.window_left().saturating_sub(planned).min(room)
+    }
+
+    /// How much of the window is not bound.
+    pub(super) fn window_left(&self) -> usize {
+        usize::from(self.setup.policy.nonce.max_in_flight).saturating_sub(self.in_flight())
     }
 
     /// Nonces that are taken in memory, and not yet durable.

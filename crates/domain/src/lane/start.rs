@@ -14,6 +14,10 @@ use super::{Lane, LaneSetup};
 /// Looks in a row at which the chain must be ahead, or behind, before the lane stops.
 const LOOKS_BEFORE_PROTECT: u32 = 2;
 
+/// Looks in a row at which all hashes of a slot must be missing, while its nonce is used up, before the lane stops. More than
+/// for counts: an endpoint that lags behind the final block knows no receipt, and says so each time.
+const LOST_LOOKS_BEFORE_PROTECT: u32 = 5;
+
 impl Lane {
     pub(super) fn account(&mut self, account: Option<AccountFacts>, now: Tick) {
         let limits = &self.setup.limits;
@@ -86,7 +90,7 @@ impl Lane {
     }
 
     /// Slots whose nonce is used up, finally, while none of our hashes was seen. Each is looked up again by hash; when that
-    /// finds nothing twice, the lane stops. Only an operator, or a scan without a hole, says that it is lost (P4).
+    /// finds nothing again and again, the lane stops. Only an operator, or a scan without a hole, says that it is lost (P4).
     fn look_for_lost_slots(&mut self, finalized: Nonce, now: Tick) {
         let mut watched = Vec::new();
         let mut lost = None;
@@ -99,7 +103,7 @@ impl Lane {
             let missing = slot.take_missing();
             let looks = slot.lost_looks.map_or(0, |looks| looks.saturating_add(u32::from(missing)));
             slot.lost_looks = Some(looks);
-            if looks >= LOOKS_BEFORE_PROTECT {
+            if looks >= LOST_LOOKS_BEFORE_PROTECT {
                 lost = lost.or(Some(*nonce));
             }
             watched.extend(slot.hashes().map(|hash| Watched { hash, known: None, look_up: true }));

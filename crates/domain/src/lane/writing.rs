@@ -152,6 +152,10 @@ impl Lane {
     }
 
     fn write_doomed(&mut self, commit: &mut LaneCommit, writing: &mut Writing) -> Result<(), IllegalTransition> {
+        if !self.unmined.is_empty() {
+            // Since it was found to revert, an earlier one was orphaned (S19).
+            self.line.doubt_reverts();
+        }
         if !self.line.has_doomed() || self.cursor.as_ref().is_some_and(|cursor| cursor.state.is_store_regressed()) {
             return Ok(());
         }
@@ -192,22 +196,26 @@ impl Lane {
         Ok(())
     }
 
-    /// Binds, and other attempts of slots. A lane that stops, or is paused, in this very commit binds nothing.
+    /// Binds, and other attempts of slots. A lane that stops, or is paused, in this very commit binds nothing; and what was
+    /// mined when it was signed may be orphaned by now, so the window is measured once more (N12).
     fn write_signed(
         &mut self,
         cursor: &Cursor,
         commit: &mut LaneCommit,
         writing: &mut Writing,
     ) -> Result<(), CommitError> {
+        let mut room = self.window_left();
         let (binds, mut next) = {
             let to = commit.cursor().map_or(cursor, |change| change.to());
-            (!to.is_protected() && !to.paused && !self.draining, to.next_nonce)
+            (!to.is_protected() && !to.paused && self.may_bind(), to.next_nonce)
         };
         for item in std::mem::take(&mut self.signed) {
+            let is_next = |candidate: &Candidate| self.line.first().is_none_or(|first| candidate.tx.seq < first.tx.seq);
             match &item.candidate {
-                // What was signed behind one that was dropped since has the wrong nonce.
-                Some(candidate) if binds && item.attempt.nonce == next => {
+                // What was signed behind one that is in line again has the wrong nonce (N11).
+                Some(candidate) if binds && room > 0 && item.attempt.nonce == next && is_next(candidate) => {
                     commit.bind(cursor, &candidate.tx, item.attempt.clone())?;
+                    room -= 1;
                     next = next.next()?;
                     writing.items.push(item);
                 }

@@ -347,3 +347,49 @@ fn a_look_that_comes_late_brings_nobody_back() {
     bench.tell(Fact::Peeked(Some(gapless_domain::Peeked { queue: vec![seen], commands: Vec::new() })));
     assert!(bench.held.is_empty(), "{:?}", bench.held);
 }
+
+/// Orphaned between the signature and the commit: it was mined when it was signed, and is not when it is bound.
+///
+/// proves N12
+#[test]
+fn the_window_is_measured_once_more_when_the_nonce_is_bound() {
+    let mut bench = Bench::busy(window(1), 2);
+    bench.answer(SendOutcome::Accepted);
+    let hash = bench.hash(0, 0);
+    bench.hold.insert(Hold::Sign);
+    bench.see(mined(hash, block(1)));
+    let Some(gapless_domain::Effect::Sign(requests)) = bench.held.pop() else { panic!() };
+    bench.hold.clear();
+    bench.see(Sighting::Unmined { hash, block: block(1) });
+    bench.tell(Fact::Signed(requests.iter().map(|request| Ok(sign(request))).collect()));
+    assert_eq!(bench.nonces(), [Some(0), None]);
+    bench.answer(SendOutcome::Accepted);
+    bench.see(mined(hash, block(2)));
+    assert_eq!(bench.nonces(), [Some(0), Some(1)]);
+}
+
+/// To fail for a revert, and the one before is orphaned while that waits to be written: it does not fail, and nobody who
+/// was signed behind it gets ahead of it.
+///
+/// proves S19 N11
+#[test]
+fn a_revert_is_doubted_when_the_one_before_is_orphaned() {
+    let mut bench = Bench::busy(window(3), 1);
+    bench.answer(SendOutcome::Accepted);
+    let hash = bench.hash(0, 0);
+    bench.see(mined(hash, block(1)));
+    bench.hold.extend([Hold::Prepare, Hold::Commit]);
+    bench.queue(2);
+    bench.tell(Fact::Woken);
+    let asked = bench.take_prepare();
+    let reverted = Err(PrepareFailure::Reverted { at: block(1), text: text("not yet") });
+    bench.prepared(vec![(asked[0].key, reverted), (asked[1].key, price())]);
+    bench.commit_not_written();
+    bench.see(Sighting::Unmined { hash, block: block(1) });
+    bench.answer(SendOutcome::Accepted);
+    bench.pass_secs(2);
+    while bench.held.iter().any(|effect| matches!(effect, gapless_domain::Effect::Commit(_))) {
+        bench.commit_done(true);
+    }
+    assert_eq!(bench.states()[1..], [StateName::Queued, StateName::Queued]);
+}

@@ -1,0 +1,179 @@
+//! A chain with one account: a pool, blocks, reorgs above the final one, and nodes that answer as nodes do.
+
+use std::collections::BTreeMap;
+
+use gapless_domain::{
+    AccountFacts, Amount, AttemptKind, B256, BlockRef, Bytes, Execution, Fees, MinedTx, Nonce, SendOutcome,
+    SignRequest, SignedTx, keccak256,
+};
+
+use crate::dice::Dice;
+
+/// A block is final with this many on the chain, counting itself.
+pub(crate) const FINAL_DEPTH: u64 = 4;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Tx {
+    pub(crate) nonce: u64,
+    pub(crate) hash: B256,
+    pub(crate) kind: AttemptKind,
+    /// Which intent it is of; its number is its value.
+    pub(crate) intent: u64,
+    max_fee: u128,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Block {
+    pub(crate) at: BlockRef,
+    pub(crate) txs: Vec<Tx>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Chain {
+    pub(crate) blocks: Vec<Block>,
+    /// What a miner would take next, by nonce.
+    pool: BTreeMap<u64, Tx>,
+    /// Everything that any node ever had: no node can be made to forget.
+    known: Vec<Tx>,
+    forks: u64,
+}
+
+impl Chain {
+    pub(crate) fn new() -> Self {
+        let genesis = Block { at: BlockRef { number: 0, hash: keccak256("genesis") }, txs: Vec::new() };
+        Chain { blocks: vec![genesis], pool: BTreeMap::new(), known: Vec::new(), forks: 0 }
+    }
+
+    pub(crate) fn head(&self) -> u64 {
+        self.blocks.len() as u64 - 1
+    }
+
+    pub(crate) fn final_number(&self) -> u64 {
+        self.head().saturating_sub(FINAL_DEPTH - 1)
+    }
+
+    pub(crate) fn count_at(&self, number: u64) -> u64 {
+        self.blocks.iter().take(number as usize + 1).map(|block| block.txs.len() as u64).sum()
+    }
+
+    /// Where one of our transactions stands.
+    pub(crate) fn find(&self, hash: B256) -> Option<(BlockRef, &Tx)> {
+        self.blocks.iter().find_map(|block| Some((block.at, block.txs.iter().find(|tx| tx.hash == hash)?)))
+    }
+
+    pub(crate) fn mined(&self, number: u64, tx: &Tx) -> MinedTx {
+        let reverts = tx.kind.carries_payload() && reverts(tx.intent);
+        let execution =
+            if reverts { Execution::Reverted { reason: None, data: Bytes::new() } } else { Execution::Success };
+        let block = self.blocks[number as usize].at;
+        MinedTx { hash: tx.hash, block, execution, gas_used: 21_000, effective_gas_price: Amount::from(tx.max_fee) }
+    }
+
+    /// What a node says of the account; one that lags says less.
+    pub(crate) fn account(&self, lag: u64) -> AccountFacts {
+        let latest = self.count_at(self.head().saturating_sub(lag));
+        let mut pending = latest;
+        while self.pool.contains_key(&pending) {
+            pending += 1;
+        }
+        let nonce = |count| Nonce::new(count).unwrap();
+        AccountFacts {
+            latest: nonce(latest),
+            pending: nonce(pending),
+            finalized: Some(nonce(self.count_at(self.final_number()))),
+            balance: Amount::from(u128::MAX),
+        }
+    }
+
+    /// An honest node.
+    pub(crate) fn send(&mut self, raw: &Bytes, gapped: bool) -> SendOutcome {
+        let tx = decode(raw);
+        if !self.known.contains(&tx) {
+            self.known.push(tx.clone());
+        }
+        let count = self.count_at(self.head());
+        if tx.nonce < count {
+            return SendOutcome::NonceTooLow;
+        }
+        match self.pool.get(&tx.nonce) {
+            Some(held) if held.hash == tx.hash => return SendOutcome::AlreadyKnown,
+            Some(held) if tx.max_fee * 10 < held.max_fee * 11 => return SendOutcome::ReplacementUnderpriced,
+            _ => {}
+        }
+        let has_lower = (count..tx.nonce).all(|lower| self.pool.contains_key(&lower));
+        if !has_lower && !gapped {
+            return SendOutcome::NonceTooHigh;
+        }
+        self.pool.insert(tx.nonce, tx);
+        SendOutcome::Accepted
+    }
+
+    pub(crate) fn drop_from_pool(&mut self, dice: &mut Dice) {
+        let nonces: Vec<u64> = self.pool.keys().copied().collect();
+        if !nonces.is_empty() {
+            self.pool.remove(&dice.pick(&nonces));
+        }
+    }
+
+    /// A block with up to `room` transactions. `odd`: some other node's pool may still have what ours has replaced or lost.
+    pub(crate) fn mine(&mut self, room: usize, odd: u64, dice: &mut Dice) {
+        let mut txs = Vec::new();
+        let first = self.count_at(self.head());
+        for nonce in first..first + room as u64 {
+            let others: Vec<&Tx> = self.known.iter().filter(|tx| tx.nonce == nonce).collect();
+            let odd_one = (!others.is_empty() && dice.percent(odd)).then(|| others[dice.below(others.len())].clone());
+            let Some(tx) = odd_one.or_else(|| self.pool.get(&nonce).cloned()) else { break };
+            self.pool.remove(&nonce);
+            txs.push(tx);
+        }
+        self.forks += 1;
+        let number = self.blocks.len() as u64;
+        let hash = keccak256(format!("block {number} of branch {}", self.forks));
+        self.blocks.push(Block { at: BlockRef { number, hash }, txs });
+    }
+
+    /// Another branch is longer. What stood on this one is in the pool again, or lost.
+    pub(crate) fn reorg(&mut self, lose: u64, odd: u64, dice: &mut Dice) {
+        let depth = 1 + dice.below(FINAL_DEPTH as usize - 1);
+        let depth = depth.min(self.blocks.len() - 1);
+        for _ in 0..depth {
+            for tx in self.blocks.pop().map(|block| block.txs).unwrap_or_default() {
+                if !dice.percent(lose) {
+                    self.pool.insert(tx.nonce, tx);
+                }
+            }
+        }
+        for _ in 0..=depth {
+            let room = dice.below(3);
+            self.mine(room, odd, dice);
+        }
+    }
+}
+
+/// Every seventh intent reverts.
+pub(crate) fn reverts(intent: u64) -> bool {
+    intent.is_multiple_of(7)
+}
+
+/// Signed bytes that say what they are.
+pub(crate) fn sign(request: &SignRequest) -> SignedTx {
+    let plan = &request.plan;
+    let max_fee = match plan.fees {
+        Fees::Legacy { gas_price } => gas_price,
+        Fees::Eip1559 { max_fee, .. } => max_fee,
+    };
+    let raw = format!("{} {} {} {max_fee}", plan.nonce, request.kind.as_str(), plan.call.value);
+    SignedTx { hash: keccak256(&raw), raw: Bytes::from(raw.into_bytes()) }
+}
+
+pub(crate) fn decode(raw: &Bytes) -> Tx {
+    let text = std::str::from_utf8(raw).unwrap();
+    let fields: Vec<&str> = text.split(' ').collect();
+    Tx {
+        nonce: fields[0].parse().unwrap(),
+        hash: keccak256(raw),
+        kind: AttemptKind::parse(fields[1]).unwrap(),
+        intent: fields[2].parse().unwrap(),
+        max_fee: fields[3].parse().unwrap(),
+    }
+}

@@ -125,3 +125,33 @@ pub(crate) fn block_on<T>(future: impl Future<Output = Result<T, CliError>>) -> 
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(CliError::Runtime)?;
     runtime.block_on(future)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    const DOCS: &str = include_str!("../../../../docs/cli.md");
+
+    /// `gapless tx send` and all the others.
+    fn commands(command: &clap::Command, path: &str, found: &mut Vec<String>) {
+        let path = format!("{path}{}", command.get_name());
+        if !command.has_subcommands() {
+            found.push(path);
+            return;
+        }
+        command.get_subcommands().for_each(|command| commands(command, &format!("{path} "), found));
+    }
+
+    #[test]
+    fn every_command_is_documented_and_every_documented_one_exists() {
+        Cli::command().debug_assert();
+        let mut found = Vec::new();
+        commands(&Cli::command(), "", &mut found);
+        let rows = DOCS.lines().filter_map(|line| line.strip_prefix("| `gapless ")?.split_once('`'));
+        let mut documented: Vec<String> = rows.map(|(name, _)| format!("gapless {name}")).collect();
+        found.sort();
+        documented.sort();
+        assert_eq!(found, documented);
+    }
+}

@@ -11,7 +11,8 @@ pub(super) fn state(view: &TxView) -> String {
         text.push_str(&format!(" {sub_state}"));
     }
     if let Some(confirmations) = view.confirmations {
-        text.push_str(&format!(" ({confirmations} confirmations)"));
+        let blocks = if confirmations == 1 { "confirmation" } else { "confirmations" };
+        text.push_str(&format!(" ({confirmations} {blocks})"));
     }
     if let Some(reason) = &view.reason {
         text.push_str(&format!(": {}", reason.code));

@@ -4,6 +4,9 @@
 //! (HTTP, rows, blocks), never on time that passes. Run it with
 //! `cargo xtask with-postgres -- cargo test -p gapless --test cluster`.
 
+mod crashes;
+mod handover;
 mod many_creates;
 mod same_request;
+mod takeover;
 mod support;

@@ -4,8 +4,7 @@ use std::time::Instant;
 
 use gapless_testbed::Mining;
 
-use crate::same_request::three;
-use crate::support::{Chain, Database, Ledger, NodeConfig, create_all, wait_until_done};
+use crate::support::{Chain, Database, Ledger, NodeConfig, create_all, three, wait_until_done};
 
 const TO: &str = "0x00000000000000000000000000000000000a0021";
 const CREATES: usize = 1000;

@@ -6,7 +6,7 @@ use futures_util::future::join_all;
 use gapless_testbed::Mining;
 use gapless_wire::ClientError;
 
-use crate::support::{Accepted, Chain, Database, Ledger, Node, NodeConfig, create, transfer, wait_until_done};
+use crate::support::{Accepted, Chain, Database, Ledger, NodeConfig, create, three, transfer, wait_until_done};
 
 const TO: &str = "0x00000000000000000000000000000000000a0011";
 
@@ -37,8 +37,4 @@ async fn a_request_that_is_asked_a_hundred_times_at_three_nodes_happens_once() {
     let ledger = Ledger::read(&nodes[2].client, "s0").await;
     ledger.assert_exactly_once(&chain, &told).await;
     assert_eq!(chain.balance(TO).await, 1);
-}
-
-pub(crate) async fn three(config: &NodeConfig) -> Vec<Node> {
-    join_all(["a", "b", "c"].map(|name| Node::start(name, config))).await
 }

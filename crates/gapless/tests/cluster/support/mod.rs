@@ -12,15 +12,17 @@
 
 mod chain;
 mod database;
+mod folder;
 mod ledger;
 mod load;
 mod node;
 
 pub(crate) use chain::Chain;
 pub(crate) use database::Database;
+pub(crate) use folder::Folder;
 pub(crate) use ledger::{Ledger, wait_until_done};
 pub(crate) use load::{Accepted, create, create_all, transfer};
-pub(crate) use node::{Node, NodeConfig, Secrets};
+pub(crate) use node::{Node, NodeConfig, Secrets, owner, three};
 
 use std::time::{Duration, Instant};
 
@@ -28,15 +30,12 @@ use std::time::{Duration, Instant};
 pub(crate) const LONG: Duration = Duration::from_secs(60);
 
 /// Looks again and again until there is an answer.
-pub(crate) async fn eventually<T, F: Future<Output = Option<T>>>(what: &str, look: impl FnMut() -> F) -> T {
+pub(crate) async fn eventually<T>(what: &str, look: impl AsyncFnMut() -> Option<T>) -> T {
     within(LONG, look).await.unwrap_or_else(|| panic!("it never happened that {what}"))
 }
 
 /// The same with a limit of its own, and no answer is an answer too.
-pub(crate) async fn within<T, F: Future<Output = Option<T>>>(
-    limit: Duration,
-    mut look: impl FnMut() -> F,
-) -> Option<T> {
+pub(crate) async fn within<T>(limit: Duration, mut look: impl AsyncFnMut() -> Option<T>) -> Option<T> {
     let start = Instant::now();
     loop {
         if let Some(answer) = look().await {

@@ -3,12 +3,13 @@
 use std::fs::{self, File};
 use std::io::Write as _;
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
-use std::path::PathBuf;
+use std::path::Path;
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 
+use futures_util::future::join_all;
 use gapless_wire::{Client, SubmitterExpand};
 
-use super::{eventually, unique};
+use super::{Folder, eventually};
 
 const MNEMONIC: &str = "test test test test test test test test test test test junk";
 /// How much of a log is shown when a test fails.
@@ -87,7 +88,7 @@ impl NodeConfig {
     }
 
     /// `gapless` with this config, written to `folder`.
-    pub(crate) fn command(&self, folder: &std::path::Path, arguments: &[&str]) -> Command {
+    pub(crate) fn command(&self, folder: &Path, arguments: &[&str]) -> Command {
         let file = folder.join("gapless.toml");
         fs::write(&file, self.toml()).unwrap();
         let mut command = Command::new(env!("CARGO_BIN_EXE_gapless"));
@@ -115,21 +116,18 @@ pub(crate) struct Node {
     ended: Option<ExitStatus>,
     /// Ends the process should we be ended ourselves before we could.
     guard: Option<(Child, ChildStdin)>,
-    folder: PathBuf,
+    folder: Folder,
 }
 
 impl Node {
     /// Starts it, and waits until it is ready for requests.
     pub(crate) async fn start(name: &str, config: &NodeConfig) -> Self {
         let mut node = Self::spawn(name, config);
-        node.api = eventually("a node says where it listens", || {
+        node.api = eventually("a node says where it listens", async || {
             assert!(node.has_ended().is_none(), "{name} ended while it started");
-            let line = fs::read_to_string(node.folder.join("stdout")).unwrap_or_default();
-            let api = line.strip_suffix('\n').map(|line| {
-                let json: serde_json::Value = serde_json::from_str(line).unwrap();
-                json["api"].as_str().unwrap().to_owned()
-            });
-            std::future::ready(api)
+            let line = fs::read_to_string(node.folder.path().join("stdout")).unwrap_or_default();
+            let json: serde_json::Value = serde_json::from_str(line.strip_suffix('\n')?).unwrap();
+            Some(json["api"].as_str().unwrap().to_owned())
         })
         .await;
         node.client = Client::new(&node.api).unwrap();
@@ -138,11 +136,11 @@ impl Node {
     }
 
     fn spawn(name: &str, config: &NodeConfig) -> Self {
-        let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}", unique()));
-        fs::create_dir_all(&folder).unwrap();
-        let mut command = config.command(&folder, &["serve", "--json"]);
+        let folder = Folder::new(name);
+        let mut command = config.command(folder.path(), &["serve", "--json"]);
         command.env("GAPLESS__NODE__ID", name).process_group(0).stdin(Stdio::null());
-        command.stdout(File::create(folder.join("stdout")).unwrap()).stderr(File::create(folder.join("log")).unwrap());
+        let file = |name| File::create(folder.path().join(name)).unwrap();
+        command.stdout(file("stdout")).stderr(file("log"));
         let process = command.spawn().unwrap();
         let mut guard = Command::new("sh")
             .args(["-c", "read -r ended || kill -KILL \"$0\"", &process.id().to_string()])
@@ -174,7 +172,7 @@ impl Node {
     }
 
     pub(crate) async fn wait_for_end(&mut self) -> ExitStatus {
-        eventually("a process ends", || std::future::ready(self.has_ended())).await
+        eventually("a process ends", async || self.has_ended()).await
     }
 
     /// Whether it has come to its fault point.
@@ -189,7 +187,7 @@ impl Node {
 
     /// Everything it has logged.
     pub(crate) fn log(&self) -> String {
-        fs::read_to_string(self.folder.join("log")).unwrap_or_default()
+        fs::read_to_string(self.folder.path().join("log")).unwrap_or_default()
     }
 
     /// The sum over all labels of a counter, as `/metrics` shows it.
@@ -217,6 +215,17 @@ impl Node {
     }
 }
 
+/// Nodes `a`, `b` and `c`.
+pub(crate) async fn three(config: &NodeConfig) -> Vec<Node> {
+    join_all(["a", "b", "c"].map(|name| Node::start(name, config))).await
+}
+
+/// Which of these owns a lane, and its fencing token.
+pub(crate) async fn owner(nodes: &[Node], submitter: &str) -> (usize, u64) {
+    let (name, token) = eventually("a lane has an owner", async || nodes[0].owner_of(submitter).await).await;
+    (nodes.iter().position(|node| node.name == name).unwrap(), token)
+}
+
 impl Drop for Node {
     fn drop(&mut self) {
         if self.ended.is_none() {
@@ -226,8 +235,6 @@ impl Drop for Node {
         }
         if std::thread::panicking() {
             show_log(&self.name, &self.log());
-        } else {
-            let _ = fs::remove_dir_all(&self.folder);
         }
     }
 }

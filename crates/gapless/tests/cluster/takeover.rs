@@ -1,0 +1,126 @@
+//! An owner that is stopped for longer than its lease, and wakes up late.
+
+use std::time::Duration;
+
+use gapless_testbed::Mining;
+use gapless_wire::{ListQuery, TxStateName};
+
+use crate::support::{
+    Accepted, Chain, Database, Ledger, Node, NodeConfig, create_all, eventually, owner, three, wait_until_done,
+};
+
+const TO: &str = "0x00000000000000000000000000000000000a0031";
+const WINDOW: usize = 4;
+
+/// proves N06, N03, S02
+#[tokio::test(flavor = "multi_thread")]
+async fn an_owner_that_sleeps_longer_than_its_lease_changes_nothing_and_sends_nothing_when_it_wakes() {
+    let (database, chain) = (Database::shared().await, Chain::start(Mining::OnDemand));
+    let config = NodeConfig::new(&database.url, &chain.ws_url(), &[0])
+        .short_lease()
+        .set("nonce.max_in_flight", &WINDOW.to_string())
+        // Due while the owner sleeps: it wants to send as soon as it wakes.
+        .set("resubmit.interval", "3s");
+    let mut nodes = three(&config).await;
+    let mut accepted = Vec::new();
+    sleeps_with_a_full_window(&database, &chain, &mut nodes, &mut accepted).await;
+    sleeps_in_the_middle_of_work(&database, &chain, &mut nodes, &mut accepted).await;
+    Ledger::read(&nodes[0].client, "s0").await.assert_exactly_once(&chain, &accepted).await;
+    assert_eq!(chain.balance(TO).await, accepted.len() as u64);
+}
+
+/// Nothing is mined: everything that may be under way is, and nothing more is to be sent until it is time to send again.
+async fn sleeps_with_a_full_window(
+    database: &Database,
+    chain: &Chain,
+    nodes: &mut [Node],
+    accepted: &mut Vec<Accepted>,
+) {
+    accepted.extend(create_all(nodes, "s0", "first", TO, 2 * WINDOW, 2 * WINDOW).await);
+    eventually("the window is full", async || (with_state(&nodes[0], TxStateName::Tracking).await == WINDOW).then_some(()))
+        .await;
+    let (sleeper, token) = owner(nodes, "s0").await;
+    let sends = nodes[sleeper].counter("gapless_tx_submit_total").await;
+    nodes[sleeper].signal("STOP");
+    let woken_at = taken_over(nodes, database, sleeper, token).await;
+    nodes[sleeper].signal("CONT");
+    eventually("the old owner knows that it is not the owner", async || (lost(&nodes[sleeper]).await > 0.0).then_some(()))
+        .await;
+    mine_while(chain, wait_until_done(&nodes[sleeper].client, "s0")).await;
+    assert_eq!(nodes[sleeper].counter("gapless_tx_submit_total").await, sends, "it has sent something since");
+    assert_nothing_written_since(database, token, &woken_at).await;
+}
+
+/// It wakes with reads, commits and sends under way.
+async fn sleeps_in_the_middle_of_work(
+    database: &Database,
+    chain: &Chain,
+    nodes: &mut [Node],
+    accepted: &mut Vec<Accepted>,
+) {
+    let before = accepted.len();
+    accepted.extend(create_all(nodes, "s0", "load", TO, 200, 50).await);
+    let (sleeper, token) = owner(nodes, "s0").await;
+    let lost_before = lost(&nodes[sleeper]).await;
+    let some_are_done = eventually("some are done", async || {
+        (chain.balance(TO).await > (before + 3 * WINDOW) as u64).then_some(())
+    });
+    mine_while(chain, some_are_done).await;
+    nodes[sleeper].signal("STOP");
+    let woken_at = mine_while(chain, taken_over(nodes, database, sleeper, token)).await;
+    nodes[sleeper].signal("CONT");
+    mine_while(chain, wait_until_done(&nodes[(sleeper + 1) % nodes.len()].client, "s0")).await;
+    eventually("the old owner knows that it is not the owner", async || {
+        (lost(&nodes[sleeper]).await > lost_before).then_some(())
+    })
+    .await;
+    assert_nothing_written_since(database, token, &woken_at).await;
+}
+
+async fn with_state(node: &Node, state: TxStateName) -> usize {
+    let query = ListQuery { state: Some(state), ..ListQuery::default() };
+    node.client.list_tx(&query).await.unwrap().items.len()
+}
+
+async fn lost(node: &Node) -> f64 {
+    node.counter("gapless_lease_lost_total").await
+}
+
+/// Waits until another node has the lane, with a higher token. Gives the time, by the database's clock.
+async fn taken_over(nodes: &[Node], database: &Database, sleeper: usize, token: u64) -> String {
+    let other = &nodes[(sleeper + 1) % nodes.len()];
+    eventually("another node has the lane", async || {
+        let (owner, newer) = other.owner_of("s0").await?;
+        (owner != nodes[sleeper].name && newer > token).then_some(())
+    })
+    .await;
+    database.raw().await.query_one("SELECT clock_timestamp()::text", &[]).await.unwrap().get(0)
+}
+
+/// Every row tells under which token it was last written, and when.
+async fn assert_nothing_written_since(database: &Database, token: u64, since: &str) {
+    let tables = [("managed_tx", "updated_at"), ("submitter_nonce_cursor", "updated_at"), ("slot", "bound_at")];
+    for (table, at) in tables.into_iter().chain([("tx_attempt", "created_at"), ("tx_attempt", "last_sent_at")]) {
+        let query = format!("SELECT count(*) FROM {table} WHERE fencing_token = {token} AND {at} > '{since}'");
+        assert_eq!(database.count(&query).await, 0, "{table} was written under a token that is over");
+    }
+}
+
+/// A block every so often, until something has happened.
+async fn mine_while<T>(chain: &Chain, something: impl Future<Output = T>) -> T {
+    let blocks = async {
+        loop {
+            chain.mine(1).await;
+            pause(Duration::from_millis(50)).await;
+        }
+    };
+    tokio::select! {
+        never = blocks => never,
+        done = something => done,
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "the time between two blocks; nothing is synchronised by it")]
+async fn pause(time: Duration) {
+    tokio::time::sleep(time).await;
+}

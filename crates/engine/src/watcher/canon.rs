@@ -79,7 +79,10 @@ impl Canon {
 
     /// Takes the newest block off: it is no longer canonical.
     pub(super) fn pop(&mut self) -> Option<Linked> {
-        self.blocks.pop_back()
+        let linked = self.blocks.pop_back()?;
+        // Another block will stand at its height, and nobody was told of that one.
+        self.final_told = self.final_told.map(|told| told.min(linked.header.block.number.saturating_sub(1)));
+        Some(linked)
     }
 
     /// Puts the next block on, which must link to the head.
@@ -115,8 +118,9 @@ impl Canon {
         found
     }
 
+    /// What was final stays so while it is canonical, also if the chain is shorter now.
     pub(super) fn is_final(&self, number: u64, depth: u32) -> bool {
-        self.final_block(depth).is_some_and(|block| number <= block.number)
+        self.final_block(depth).map(|block| block.number).max(self.final_told).is_some_and(|upto| number <= upto)
     }
 
     /// Forgets what lies deeper than `keep` blocks.
@@ -182,6 +186,25 @@ mod tests {
         assert!(canon.push(header(6, 0, 0)));
         assert_eq!(canon.newly_final(3), vec![(ours, header(4, 0, 0).block)]);
         assert_eq!(canon.newly_final(3), Vec::new());
+    }
+
+    /// A fork below what was final: what stands there now is told as well.
+    #[test]
+    fn finality_is_told_anew_for_other_blocks() {
+        let mut canon = canon(9);
+        assert_eq!(canon.newly_final(3), Vec::new());
+        for _ in 0..5 {
+            assert!(canon.pop().is_some());
+        }
+        assert!(canon.push(header(5, 1, 0)));
+        let ours = B256::repeat_byte(7);
+        canon.note(header(5, 1, 0).block, ours);
+        assert!(canon.is_final(4, 3), "canonical, and final before");
+        assert!(!canon.is_final(5, 3));
+        for number in 6..=7 {
+            assert!(canon.push(header(number, 1, 1)));
+        }
+        assert_eq!(canon.newly_final(3), vec![(ours, header(5, 1, 0).block)]);
     }
 
     #[test]

@@ -19,19 +19,38 @@ enum Standing {
 
 impl Watcher {
     pub(super) async fn answer_requests(&mut self) -> Result<(), WatchError> {
-        let requests = self.book.requests(self.options.look_ups);
+        let mut outcome = Ok(());
         let mut unexplained = Vec::new();
-        for (hash, known) in requests {
+        for (hash, known) in self.book.requests(self.options.look_ups.max(1)) {
             match known {
-                Some(block) => self.compare(hash, block).await?,
                 None => unexplained.push(hash),
+                Some(block) if outcome.is_ok() => {
+                    self.book.tried(&[hash]);
+                    outcome = self.compare(hash, block).await;
+                }
+                // After a failure the others come first, in the next round.
+                Some(_) => {}
             }
         }
-        if unexplained.is_empty() {
+        unexplained.truncate(self.look_up_size);
+        let looked_up = self.look_up(&unexplained).await;
+        self.look_up_size = match looked_up {
+            Ok(()) => self.look_up_size.saturating_mul(2).min(self.options.look_ups),
+            Err(_) => self.look_up_size / 2,
+        }
+        .max(1);
+        outcome.and(looked_up)?;
+        self.book.go_on();
+        Ok(())
+    }
+
+    async fn look_up(&mut self, hashes: &[B256]) -> Result<(), WatchError> {
+        if hashes.is_empty() {
             return Ok(());
         }
-        let receipts = self.chain.receipts(&unexplained).await?;
-        for (hash, receipt) in unexplained.into_iter().zip(receipts) {
+        self.book.tried(hashes);
+        let receipts = self.chain.receipts(hashes).await?;
+        for (hash, receipt) in hashes.iter().copied().zip(receipts) {
             match receipt {
                 Some(receipt) if receipt.hash == hash => self.explain(&receipt).await?,
                 _ => {

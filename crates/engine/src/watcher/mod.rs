@@ -70,6 +70,8 @@ pub(crate) struct Watcher {
     options: WatcherOptions,
     canon: Canon,
     failures: u32,
+    /// Hashes in one question. Fewer after a failure, so that one that cannot be asked for is left alone in the end.
+    look_up_size: usize,
 }
 
 /// Why a round ended early. The next one goes on from there.
@@ -89,7 +91,9 @@ impl Watcher {
         options: WatcherOptions,
     ) -> (Self, watch::Receiver<Option<ChainStatus>>) {
         let (status, seen) = watch::channel(None);
-        let watcher = Watcher { chain, driver, book, status, options, canon: Canon::default(), failures: 0 };
+        let look_up_size = options.look_ups;
+        let watcher =
+            Watcher { chain, driver, book, status, options, canon: Canon::default(), failures: 0, look_up_size };
         (watcher, seen)
     }
 
@@ -131,13 +135,14 @@ impl Watcher {
         } else {
             self.advance(head).await?;
         }
-        self.answer_requests().await?;
+        // Whatever becomes of single questions, the blocks were read: what they say is told (R02).
+        let answered = self.answer_requests().await;
         for (hash, block) in self.canon.newly_final(self.options.confirmations) {
             self.book.tell(hash, Sighting::Final { hash, block });
         }
-        self.canon.trim((self.options.confirmations + self.options.margin) as usize);
+        self.canon.trim(self.options.confirmations.saturating_add(self.options.margin) as usize);
         self.publish();
-        Ok(())
+        answered
     }
 
     fn publish(&self) {
@@ -154,8 +159,15 @@ impl Watcher {
         }
     }
 
-    /// Begins with the headers down to the final one: everything older is final by depth.
     async fn restart(&mut self, head: Header) -> Result<(), WatchError> {
+        self.canon = self.linked_to(head).await?;
+        // Nobody has read these blocks for us.
+        self.book.ask_all();
+        Ok(())
+    }
+
+    /// The headers down to the final one: everything older is final by depth.
+    async fn linked_to(&self, head: Header) -> Result<Canon, WatchError> {
         let mut headers = vec![head];
         let mut oldest = head;
         while headers.len() < self.options.confirmations as usize && oldest.block.number > 0 {
@@ -164,10 +176,7 @@ impl Watcher {
             headers.push(oldest);
         }
         headers.reverse();
-        self.canon = Canon::restart(headers);
-        // Nobody has read these blocks for us.
-        self.book.ask_all();
-        Ok(())
+        Ok(Canon::restart(headers))
     }
 
     async fn advance(&mut self, head: Header) -> Result<(), WatchError> {
@@ -204,13 +213,14 @@ impl Watcher {
     /// The chain that we had is gone, or too far away to walk to.
     async fn begin_anew(&mut self, head: Header) -> Result<(), WatchError> {
         tracing::warn!(chain = %self.chain.id(), head = head.block.number, "the chain does not link to what was read; looking everything up");
-        let mut ours = Vec::new();
-        while let Some(linked) = self.canon.pop() {
-            ours.extend(linked.ours.iter().map(|hash| (*hash, linked.header.block)));
-        }
-        self.restart(head).await?;
-        for (hash, block) in ours {
-            self.book.ask(hash, Some(block));
+        // What was told of the old chain is known until the new one is: a question that fails in between loses nothing.
+        let new = self.linked_to(head).await?;
+        let mut old = std::mem::replace(&mut self.canon, new);
+        self.book.ask_all();
+        while let Some(linked) = old.pop() {
+            for hash in linked.ours {
+                self.book.ask(hash, Some(linked.header.block));
+            }
         }
         Ok(())
     }

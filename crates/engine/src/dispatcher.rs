@@ -15,6 +15,7 @@ use crate::driver::Crew;
 use crate::fault_points::FaultPoint;
 use crate::lane_inbox::LaneInbox;
 use crate::lane_runner::{Ending, LaneRunner, Tools};
+use crate::roster::{Roster, Running};
 
 /// The paces of a node, by the names that the config gives them.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,7 +61,7 @@ pub(crate) struct Dispatcher {
     terms: LeaseTerms,
     options: DispatchOptions,
     servable: HashMap<SubmitterId, Servable>,
-    running: HashMap<SubmitterId, Running>,
+    roster: Arc<Roster>,
     /// To be asked for, not before this.
     wanted: HashMap<SubmitterId, Tick>,
     /// Held by another node when last asked; not asked for again before this.
@@ -71,10 +72,21 @@ pub(crate) struct Dispatcher {
     draining: watch::Receiver<bool>,
 }
 
-#[derive(Debug)]
-struct Running {
+/// Says how a run has ended, also if that was by a defect.
+struct EndOfRun {
     lease: Lease,
-    inbox: Arc<LaneInbox>,
+    ending: Ending,
+    report: mpsc::Sender<(Lease, Ending)>,
+}
+
+impl Drop for EndOfRun {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            tracing::error!(submitter = %self.lease.submitter(), node_id = %self.lease.owner(), fencing_token = %self.lease.token(), "a defect ended the run of a lane; it is loaded anew");
+        }
+        // There is room for one from each lane that may run.
+        let _ = self.report.try_send((self.lease.clone(), self.ending));
+    }
 }
 
 impl Dispatcher {
@@ -88,8 +100,8 @@ impl Dispatcher {
         draining: watch::Receiver<bool>,
     ) -> Self {
         let wakeups = store.wakeups();
-        let (report_ending, endings) = mpsc::channel(1024);
-        let (running, wanted, elsewhere) = (HashMap::new(), HashMap::new(), HashMap::new());
+        let (report_ending, endings) = mpsc::channel(options.lanes_max.max(1));
+        let (roster, wanted, elsewhere) = (Arc::default(), HashMap::new(), HashMap::new());
         Dispatcher {
             store,
             tools,
@@ -97,7 +109,7 @@ impl Dispatcher {
             terms,
             options,
             servable,
-            running,
+            roster,
             wanted,
             elsewhere,
             report_ending,
@@ -109,8 +121,9 @@ impl Dispatcher {
 
     /// Until the node drains and every lane is given back.
     pub(crate) async fn run(mut self) {
-        let start = self.now();
-        let (mut sweep_at, mut renew_at) = (start, start.saturating_add(self.terms.renew_interval));
+        let (keeper, driver) = (Arc::clone(&self.tools.keeper), Arc::clone(&self.tools.driver));
+        self.crew.spawn(Arc::clone(&self.roster).keep_leases(keeper, driver, self.terms, self.draining.clone()));
+        let mut sweep_at = self.now();
         loop {
             if *self.draining.borrow() {
                 return self.drain().await;
@@ -120,13 +133,10 @@ impl Dispatcher {
                 sweep_at = now.saturating_add(self.options.sweep_interval);
                 self.sweep().await;
             }
-            if now >= renew_at {
-                renew_at = now.saturating_add(self.terms.renew_interval);
-                self.renew().await;
-            }
             self.take_wanted().await;
-            let due = self.wanted.values().copied().min();
-            let wake_at = due.map_or(sweep_at, |due| due.min(sweep_at)).min(renew_at);
+            // Where there is no room, the end of a run is what is waited for.
+            let due = self.wanted.values().copied().min().filter(|_| self.room() > 0);
+            let wake_at = due.map_or(sweep_at, |due| due.min(sweep_at));
             let sleep = self.tools.driver.sleep_until(wake_at);
             tokio::select! {
                 wakeup = self.wakeups.next() => self.woken(wakeup, &mut sweep_at),
@@ -149,7 +159,7 @@ impl Dispatcher {
                 Wakeup::Lane(lane) => self.want(lane),
                 Wakeup::Everywhere => {
                     *sweep_at = self.now();
-                    self.running.values().for_each(|running| running.inbox.wake());
+                    self.roster.wake_all();
                 }
             }
             next = self.wakeups.try_next();
@@ -158,9 +168,7 @@ impl Dispatcher {
 
     /// There is work for this lane.
     fn want(&mut self, lane: SubmitterId) {
-        if let Some(running) = self.running.get(&lane) {
-            running.inbox.wake();
-        } else if self.servable.contains_key(&lane) {
+        if !self.roster.wake(&lane) && self.servable.contains_key(&lane) {
             let now = self.now();
             let not_before = self.elsewhere.get(&lane).copied().unwrap_or(now).max(now);
             let at = self.wanted.entry(lane).or_insert(not_before);
@@ -191,48 +199,20 @@ impl Dispatcher {
         }
     }
 
-    async fn renew(&mut self) {
-        match self.tools.keeper.renew().await {
-            Ok(lost) => {
-                for lease in lost {
-                    self.lose(&lease);
-                }
-            }
-            Err(error) => tracing::warn!("cannot renew leases: {error}"),
-        }
-        // What is no longer trusted is over, whether or not the database can be asked.
-        let lapsed: Vec<Lease> = self
-            .running
-            .values()
-            .filter(|running| self.tools.keeper.permit(running.lease.submitter()).is_err())
-            .map(|running| running.lease.clone())
-            .collect();
-        for lease in lapsed {
-            self.tools.keeper.drop_lease(&lease);
-            self.lose(&lease);
-        }
-    }
-
-    fn lose(&mut self, lease: &Lease) {
-        if let Some(running) = self.running.get(lease.submitter())
-            && running.lease == *lease
-        {
-            tracing::warn!(submitter = %lease.submitter(), node_id = %lease.owner(), fencing_token = %lease.token(), "the lease is lost");
-            metrics::counter!("gapless_lease_lost_total").increment(1);
-            running.inbox.lose();
-        }
+    /// How many more lanes may run here.
+    fn room(&self) -> usize {
+        self.options.lanes_max.saturating_sub(self.roster.len())
     }
 
     /// Acquires, loads and starts everything that is wanted, in two round trips.
     async fn take_wanted(&mut self) {
         let now = self.now();
-        let room = self.options.lanes_max.saturating_sub(self.running.len());
         let lanes: Vec<SubmitterId> = self
             .wanted
             .iter()
-            .filter(|(lane, at)| **at <= now && !self.running.contains_key(*lane))
+            .filter(|(lane, at)| **at <= now && !self.roster.contains(lane))
             .map(|(lane, _)| lane.clone())
-            .take(room)
+            .take(self.room())
             .collect::<BTreeSet<_>>()
             .into_iter()
             .collect();
@@ -309,12 +289,12 @@ impl Dispatcher {
         tracing::debug!(submitter = %lease.submitter(), node_id = %lease.owner(), fencing_token = %lease.token(), open = snapshot.slots.len(), "runs here");
         let inbox = Arc::new(LaneInbox::default());
         let runner = LaneRunner::new(self.tools.clone(), desk, lease.clone(), Arc::clone(&inbox));
-        let endings = self.report_ending.clone();
-        self.running.insert(lease.submitter().clone(), Running { lease: lease.clone(), inbox });
-        metrics::gauge!("gapless_lanes_running").set(self.running.len() as f64);
+        let report = self.report_ending.clone();
+        self.roster.insert(Running { lease: lease.clone(), inbox });
+        metrics::gauge!("gapless_lanes_running").set(self.roster.len() as f64);
         self.crew.spawn(async move {
-            let ending = runner.run(snapshot, setup).await;
-            let _ = endings.send((lease, ending)).await;
+            let mut end = EndOfRun { lease, ending: Ending::Refused, report };
+            end.ending = runner.run(snapshot, setup).await;
         });
     }
 
@@ -324,7 +304,7 @@ impl Dispatcher {
         while let Ok((lease, ending)) = self.endings.try_recv() {
             self.settle(lease, ending, &mut release);
         }
-        metrics::gauge!("gapless_lanes_running").set(self.running.len() as f64);
+        metrics::gauge!("gapless_lanes_running").set(self.roster.len() as f64);
         if !release.is_empty() {
             self.release(release).await;
         }
@@ -340,30 +320,42 @@ impl Dispatcher {
 
     fn settle(&mut self, lease: Lease, ending: Ending, release: &mut Vec<Lease>) {
         let lane = lease.submitter().clone();
-        self.running.remove(&lane);
+        let ended = self.roster.remove(&lane);
         let now = self.now();
         match ending {
-            Ending::Released => release.push(lease),
+            Ending::Released => {
+                release.push(lease);
+                // It was called when it had already made up its mind.
+                if ended.is_some_and(|run| run.inbox.is_woken()) {
+                    self.wanted.insert(lane, now);
+                }
+            }
             Ending::Reload => {
                 self.wanted.insert(lane, now.saturating_add(self.options.reload_pause));
             }
             Ending::Refused => {
                 self.wanted.insert(lane, now.saturating_add(self.options.refused_pause));
             }
-            // If there is work left, the sweep finds it once nobody holds the lease.
-            Ending::Lost => {}
+            // If there is work left, the sweep finds it once nobody holds the lease. Counted here, where every way of losing
+            // it ends: not renewed, fenced, no longer trusted.
+            Ending::Lost => metrics::counter!("gapless_lease_lost_total").increment(1),
         }
     }
 
-    /// Lets every lane finish what is under way, and gives all leases back.
+    /// Lets every lane finish what is under way, and gives all leases back. None is renewed any more: what cannot be finished
+    /// while its lease is trusted is given up then, so this ends also when the database is away.
     async fn drain(mut self) {
-        for running in self.running.values() {
-            running.inbox.drain();
+        self.roster.drain_all();
+        let mut idle = self.tools.keeper.held();
+        idle.retain(|lease| !self.roster.contains(lease.submitter()));
+        if !idle.is_empty() {
+            self.release(idle).await;
         }
-        while !self.running.is_empty() {
-            match self.endings.recv().await {
-                Some((lease, ending)) => self.drained(lease, ending).await,
-                None => return,
+        while !self.roster.is_empty() {
+            let look_again = self.tools.driver.sleep_until(self.now().saturating_add(self.terms.renew_interval));
+            tokio::select! {
+                Some((lease, ending)) = self.endings.recv() => self.drained(lease, ending).await,
+                () = look_again => self.roster.lose_lapsed(&self.tools.keeper),
             }
         }
     }
@@ -371,7 +363,7 @@ impl Dispatcher {
     async fn drained(&mut self, lease: Lease, ending: Ending) {
         let mut release = Vec::new();
         let mut take = |this: &mut Self, lease: Lease, ending: Ending| {
-            this.running.remove(lease.submitter());
+            this.roster.remove(lease.submitter());
             // Nobody loads it here any more, so what would be loaded anew is given back too.
             if ending != Ending::Lost {
                 release.push(lease);

@@ -44,6 +44,14 @@ impl PeekerLoop {
             let lanes: Vec<_> = batch.iter().map(|job| (job.op.lane.clone(), job.op.limit)).collect();
             match look(store, &lanes).await {
                 Ok(answers) => batch.into_iter().zip(answers).for_each(|(job, answer)| job.answer(Some(answer))),
+                // One row that cannot be read is one lane's trouble, not everybody's.
+                Err(StoreError::Row(error)) if lanes.len() > 1 => {
+                    tracing::warn!("looking at the queues one by one: {error}");
+                    for (job, lane) in batch.into_iter().zip(&lanes) {
+                        let answer = look(store, std::slice::from_ref(lane)).await;
+                        job.answer(answer.ok().and_then(|mut answers| answers.pop()));
+                    }
+                }
                 Err(error) => {
                     tracing::warn!(lanes = lanes.len(), "cannot look at the queues: {error}");
                     batch.into_iter().for_each(|job| job.answer(None));
@@ -144,7 +152,9 @@ impl SenderLoop {
         let (chain, clock) = (self.chain.as_ref(), self.clock.as_ref());
         let flush = async |batch: Vec<Job<Parcel, Option<Vec<Classified>>>>| {
             let now = clock.now();
-            let (mut batch, lapsed): (Vec<_>, Vec<_>) = batch.into_iter().partition(|job| now < job.op.until);
+            // A lane that is gone meanwhile has lost its lease, or is loaded anew: nothing is sent in its name (N06).
+            let may_go = |job: &Job<Parcel, _>| now < job.op.until && !job.is_abandoned();
+            let (mut batch, lapsed): (Vec<_>, Vec<_>) = batch.into_iter().partition(may_go);
             lapsed.into_iter().for_each(|job| job.answer(None));
             let sizes: Vec<usize> = batch.iter().map(|job| job.op.txs.len()).collect();
             let txs: Vec<SignedTx> = batch.iter_mut().flat_map(|job| std::mem::take(&mut job.op.txs)).collect();

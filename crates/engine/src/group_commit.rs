@@ -87,6 +87,11 @@ impl<Op, Out> Entrance<Op, Out> {
 }
 
 impl<Op, Out> Job<Op, Out> {
+    /// Nobody waits for the answer any more.
+    pub(crate) fn is_abandoned(&self) -> bool {
+        self.reply.is_closed()
+    }
+
     /// Answers the caller, if it still listens.
     pub(crate) fn answer(self, out: Out) {
         let _ = self.reply.send(out);
@@ -251,6 +256,28 @@ mod tests {
         assert!(answers.iter().all(Result::is_ok));
         assert_eq!(largest.load(Ordering::SeqCst), 3);
         assert!(heaviest.load(Ordering::SeqCst) <= 50);
+    }
+
+    #[tokio::test]
+    async fn whose_caller_is_gone_is_known() {
+        let (entrance, gathering) = group_commit::<Number, usize>(limits());
+        let callers = async move {
+            let mut gone = Box::pin(entrance.submit(Number(1)));
+            assert!(std::future::poll_fn(|cx| std::task::Poll::Ready(gone.as_mut().poll(cx).is_pending())).await);
+            drop(gone);
+            entrance.submit(Number(2)).await
+        };
+        let seen = std::sync::Mutex::new(Vec::new());
+        let flush = async |batch: Vec<Job<Number, usize>>| {
+            for job in batch {
+                seen.lock().unwrap().push((job.op.0, job.is_abandoned()));
+                job.answer(0);
+            }
+            Vec::new()
+        };
+        let (answer, ()) = tokio::join!(biased; callers, gathering.run(flush));
+        assert_eq!(answer, Ok(0));
+        assert_eq!(seen.into_inner().unwrap(), [(1, true), (2, false)]);
     }
 
     /// Also when another line holds the lock and sleeps.

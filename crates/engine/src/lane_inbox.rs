@@ -48,6 +48,11 @@ impl LaneInbox {
         self.posted.notify_one();
     }
 
+    /// Somebody has called since the last letter was taken.
+    pub(crate) fn is_woken(&self) -> bool {
+        self.letters().woken
+    }
+
     /// The next letter. Dropping the future loses nothing.
     pub(crate) async fn next(&self) -> Letter {
         loop {

@@ -50,6 +50,13 @@ pub(crate) struct LaneRunner {
     inbox: Arc<LaneInbox>,
 }
 
+/// However a run ends, nothing is told to it any more.
+impl Drop for LaneRunner {
+    fn drop(&mut self) {
+        self.desk.book.forget(&self.inbox);
+    }
+}
+
 type Work = BoxFuture<'static, Result<Fact, Ending>>;
 
 impl LaneRunner {
@@ -67,18 +74,16 @@ impl LaneRunner {
         let mut lane = Lane::restore(&self.lease, snapshot, setup, cost_of, driver.now());
         let mut under_way: FuturesUnordered<Work> = FuturesUnordered::new();
         let mut fact = Fact::Woken;
-        let ending = loop {
+        loop {
             let Step { effects, wake_at } = lane.handle(fact, driver.now());
             if let Some(ending) = self.begin_all(effects, &mut under_way) {
-                break ending;
+                return ending;
             }
             fact = match self.next_fact(&mut under_way, wake_at).await {
                 Ok(fact) => fact,
-                Err(ending) => break ending,
+                Err(ending) => return ending,
             };
-        };
-        self.desk.book.forget(&self.inbox);
-        ending
+        }
     }
 
     fn begin_all(&self, effects: Vec<Effect>, under_way: &mut FuturesUnordered<Work>) -> Option<Ending> {

@@ -104,6 +104,11 @@ impl LeaseKeeper {
         Ok(())
     }
 
+    /// The leases that this process believes to hold, trusted or not.
+    pub fn held(&self) -> Vec<Lease> {
+        self.book().held.values().map(|term| term.lease().clone()).collect()
+    }
+
     /// A commit that was asked for at `asked_at` is done, and has extended the lease.
     pub fn committed(&self, lease: &Lease, asked_at: Tick) {
         self.book().extend_all(std::slice::from_ref(lease), asked_at, &self.terms);

@@ -1,7 +1,7 @@
 //! What acts. The engine executes what the domain decides, against a store and chains.
 //!
 //! - [`Engine`] is one node, put together. [`Intake`] accepts intents, many in one commit.
-//! - `dispatcher`: which lanes run here. `lane_runner`: one lane, its effects executed. [`LaneWriter`]: commits of many lanes in one.
+//! - `dispatcher`: which lanes run here. `roster`: those that do, and the renewal of their leases. `lane_runner`: one lane, its effects executed. [`LaneWriter`]: commits of many lanes in one.
 //! - [`LeaseKeeper`] knows which leases this process holds and how long it may trust them.
 //! - `watcher`: one for each chain; follows heads and tells lanes what became of their hashes.
 //! - `chain_desk`, `gathered`: what lanes share: prices, sends, reads, many in one round trip.
@@ -26,6 +26,7 @@ mod lane_inbox;
 mod lane_runner;
 mod lane_writer;
 mod lease_keeper;
+mod roster;
 mod watcher;
 
 pub use chain_desk::GasPolicy;

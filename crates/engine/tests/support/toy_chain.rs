@@ -128,6 +128,21 @@ impl ToyChain {
         self.new_head.notify_waiters();
     }
 
+    /// The same, but what was in the old blocks is in the lowest of the new ones.
+    #[allow(dead_code, reason = "not every test that has this chain has forks like this")]
+    pub(crate) fn reorg_keeping(&self, depth: usize) {
+        let mut inner = self.inner();
+        inner.forks += 1;
+        let keep = inner.blocks.len() - depth;
+        let txs = inner.blocks.drain(keep..).flat_map(|block| block.txs).collect();
+        inner.push(txs);
+        for _ in 0..depth {
+            inner.push(Vec::new());
+        }
+        drop(inner);
+        self.new_head.notify_waiters();
+    }
+
     /// Somebody else uses the key.
     pub(crate) fn foreign(&self, sender: &SubmitterId, nonce: u64) {
         let raw = Bytes::from(format!("foreign {sender} {nonce}").into_bytes());

@@ -1,0 +1,115 @@
+//! The lanes that run here, and how long their leases last.
+//!
+//! Known to whoever starts and ends runs, and to whoever renews leases: a renewal waits for nothing else, since whatever the
+//! dispatcher asks the store for may take longer than a lease.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use gapless_domain::{Lease, LeaseTerms, SubmitterId};
+use tokio::sync::watch;
+
+use crate::driver::Driver;
+use crate::lane_inbox::LaneInbox;
+use crate::lease_keeper::LeaseKeeper;
+
+#[derive(Debug, Default)]
+pub(crate) struct Roster {
+    running: Mutex<HashMap<SubmitterId, Running>>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Running {
+    pub(crate) lease: Lease,
+    pub(crate) inbox: Arc<LaneInbox>,
+}
+
+impl Roster {
+    pub(crate) fn insert(&self, running: Running) {
+        self.running().insert(running.lease.submitter().clone(), running);
+    }
+
+    pub(crate) fn remove(&self, lane: &SubmitterId) -> Option<Running> {
+        self.running().remove(lane)
+    }
+
+    pub(crate) fn contains(&self, lane: &SubmitterId) -> bool {
+        self.running().contains_key(lane)
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.running().len()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.running().is_empty()
+    }
+
+    /// False if it does not run here.
+    pub(crate) fn wake(&self, lane: &SubmitterId) -> bool {
+        self.running().get(lane).map(|running| running.inbox.wake()).is_some()
+    }
+
+    pub(crate) fn wake_all(&self) {
+        self.running().values().for_each(|running| running.inbox.wake());
+    }
+
+    pub(crate) fn drain_all(&self) {
+        self.running().values().for_each(|running| running.inbox.drain());
+    }
+
+    /// Renews all leases from time to time, until the node drains.
+    pub(crate) async fn keep_leases(
+        self: Arc<Self>,
+        keeper: Arc<LeaseKeeper>,
+        driver: Arc<dyn Driver>,
+        terms: LeaseTerms,
+        mut draining: watch::Receiver<bool>,
+    ) {
+        let renewing = async {
+            let mut at = driver.now().saturating_add(terms.renew_interval);
+            loop {
+                driver.sleep_until(at).await;
+                // Counted from before it is asked, as the lease is.
+                at = driver.now().saturating_add(terms.renew_interval);
+                self.renew(&keeper).await;
+            }
+        };
+        tokio::select! {
+            () = renewing => {}
+            _ = draining.wait_for(|draining| *draining) => {}
+        }
+    }
+
+    async fn renew(&self, keeper: &LeaseKeeper) {
+        match keeper.renew().await {
+            Ok(lost) => lost.iter().for_each(|lease| self.lose(lease)),
+            Err(error) => tracing::warn!("cannot renew leases: {error}"),
+        }
+        self.lose_lapsed(keeper);
+    }
+
+    /// What is no longer trusted is over, whether or not the database can be asked.
+    pub(crate) fn lose_lapsed(&self, keeper: &LeaseKeeper) {
+        let is_lapsed = |running: &&Running| keeper.permit(running.lease.submitter()).is_err();
+        let lapsed: Vec<Lease> =
+            self.running().values().filter(is_lapsed).map(|running| running.lease.clone()).collect();
+        for lease in lapsed {
+            keeper.drop_lease(&lease);
+            self.lose(&lease);
+        }
+    }
+
+    fn lose(&self, lease: &Lease) {
+        if let Some(running) = self.running().get(lease.submitter())
+            && running.lease == *lease
+        {
+            tracing::warn!(submitter = %lease.submitter(), node_id = %lease.owner(), fencing_token = %lease.token(), "the lease is lost");
+            running.inbox.lose();
+        }
+    }
+
+    fn running(&self) -> MutexGuard<'_, HashMap<SubmitterId, Running>> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,323 @@
+//! Whole engines under attack: what an unfriendly reader of the engine thought of.
+#![allow(clippy::disallowed_methods, reason = "a test owns its own time and tasks")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "what supports a test says by panicking what it expects, too")]
+
+#[path = "support/odd_chain.rs"]
+mod odd_chain;
+#[allow(dead_code, reason = "not every test uses all of it")]
+mod support;
+#[path = "support/troubled_store.rs"]
+mod troubled_store;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use gapless_chain::Chain;
+use gapless_domain::{LeaseTerms, StateName, Tick, TxState};
+use gapless_engine::{
+    ChainSetup, Clock, DispatchOptions, Driver, Engine, EngineOptions, EngineParts, FaultPoint, FaultPoints, GasPolicy,
+    NoFaults, TimeOrderedIds, WatcherOptions,
+};
+use gapless_store::Store;
+use odd_chain::OddChain;
+use support::{Node, World, get, until_all};
+use troubled_store::TroubledStore;
+
+const A_WHILE: Duration = Duration::from_secs(30);
+
+/// Ends whoever waits for what is past, again and again: made-up time would stand still for ever.
+#[derive(Debug)]
+struct Patience {
+    inner: Arc<dyn Driver>,
+    moment: std::sync::Mutex<(Tick, usize)>,
+    spun: Arc<AtomicBool>,
+}
+
+impl Clock for Patience {
+    fn now(&self) -> Tick {
+        self.inner.now()
+    }
+}
+
+impl Driver for Patience {
+    fn sleep_until(&self, at: Tick) -> BoxFuture<'static, ()> {
+        let now = self.now();
+        let mut moment = self.moment.lock().unwrap();
+        *moment = if moment.0 == now { (now, moment.1 + 1) } else { (now, 0) };
+        if moment.1 > 10_000 {
+            self.spun.store(true, Ordering::SeqCst);
+            return Box::pin(std::future::pending());
+        }
+        self.inner.sleep_until(at)
+    }
+
+    fn spawn(&self, task: BoxFuture<'static, ()>) {
+        self.inner.spawn(task);
+    }
+}
+
+/// A node of which a test may change any part.
+struct Parts {
+    parts: EngineParts,
+    spun: Arc<AtomicBool>,
+}
+
+impl Parts {
+    fn of(world: &World, name: &str) -> Self {
+        let spun = Arc::new(AtomicBool::new(false));
+        let inner = Arc::clone(&world.driver) as Arc<dyn Driver>;
+        let driver = Patience { inner, moment: Default::default(), spun: Arc::clone(&spun) };
+        let watcher = WatcherOptions { confirmations: world.confirmations, ..WatcherOptions::default() };
+        let chain = Arc::clone(&world.chain) as Arc<dyn Chain>;
+        let parts = EngineParts {
+            store: world.store(name),
+            driver: Arc::new(driver),
+            ids: Arc::new(TimeOrderedIds),
+            faults: Arc::new(NoFaults),
+            chains: vec![ChainSetup { chain, watcher, gas: GasPolicy::default() }],
+            lanes: world.lanes.iter().map(|lane| (lane.clone(), world.setup.clone())).collect(),
+            terms: LeaseTerms::default(),
+            options: EngineOptions::default(),
+        };
+        Parts { parts, spun }
+    }
+
+    fn troubled(mut self) -> (Self, Arc<TroubledStore>) {
+        let troubled = TroubledStore::new(Arc::clone(&self.parts.store));
+        self.parts.store = Arc::clone(&troubled) as Arc<dyn Store>;
+        (self, troubled)
+    }
+
+    fn odd(mut self, world: &World) -> (Self, Arc<OddChain>) {
+        let odd = OddChain::new(&world.chain);
+        self.parts.chains[0].chain = Arc::clone(&odd) as Arc<dyn Chain>;
+        (self, odd)
+    }
+
+    fn change(mut self, change: impl FnOnce(&mut EngineParts)) -> Self {
+        change(&mut self.parts);
+        self
+    }
+
+    fn start(self) -> Node {
+        let store = Arc::clone(&self.parts.store);
+        Node { engine: Engine::start(self.parts).unwrap(), store }
+    }
+}
+
+async fn pass(seconds: u64) {
+    tokio::time::sleep(Duration::from_secs(seconds)).await;
+}
+
+/// The valid lease of the first lane: who has it, and its token.
+async fn lease(world: &World) -> Option<(String, u64)> {
+    let status = world.store("look").lane_status(&world.lanes[..1]).await.unwrap().remove(0).unwrap();
+    let lease = status.lease.filter(|lease| lease.valid)?;
+    Some((lease.owner.to_string(), lease.token.get()))
+}
+
+/// Something happens when a place is reached for the first time.
+struct Once<F> {
+    at: FaultPoint,
+    reached: AtomicUsize,
+    then: F,
+}
+
+impl<F> std::fmt::Debug for Once<F> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Once").finish_non_exhaustive()
+    }
+}
+
+impl<F: Fn() + Send + Sync> FaultPoints for Once<F> {
+    fn reach(&self, point: FaultPoint) {
+        if point == self.at && self.reached.fetch_add(1, Ordering::SeqCst) == 0 {
+            (self.then)();
+        }
+    }
+}
+
+fn once(at: FaultPoint, then: impl Fn() + Send + Sync + 'static) -> Arc<dyn FaultPoints> {
+    Arc::new(Once { at, reached: AtomicUsize::new(0), then })
+}
+
+/// A lane for which there is no room waits for room, not for a time that is past.
+#[tokio::test(start_paused = true)]
+async fn a_node_that_is_full_waits() {
+    let world = World::without_blocks(2).await;
+    let parts = Parts::of(&world, "a").change(|parts| {
+        parts.options.dispatch = DispatchOptions { lanes_max: 1, ..DispatchOptions::default() };
+    });
+    let spun = Arc::clone(&parts.spun);
+    let node = parts.start();
+    let mut ids = node.submit(&world.lanes[0], 0..1).await;
+    ids.extend(node.submit(&world.lanes[1], 0..1).await);
+    pass(10).await;
+    assert!(!spun.load(Ordering::SeqCst), "it spins");
+    assert_eq!(world.chain.sends().len(), 1, "one lane runs, and waits for a block");
+    world.chain.mine_every(Duration::from_secs(1));
+    until_all(&node.store, &ids, StateName::Confirmed, A_WHILE).await;
+}
+
+/// A lane that cannot write down what it has done is given up when its lease runs out.
+#[tokio::test(start_paused = true)]
+async fn a_drain_ends_also_when_the_database_is_away() {
+    let world = World::without_blocks(1).await;
+    let (parts, store) = Parts::of(&world, "a").troubled();
+    let away = Arc::clone(&store);
+    let faults = once(FaultPoint::AfterBroadcast, move || away.trouble().away = true);
+    let node = parts.change(|parts| parts.faults = faults).start();
+    node.submit(&world.lanes[0], 0..1).await;
+    pass(1).await;
+    assert_eq!(world.chain.sends().len(), 1);
+    let drained = tokio::time::timeout(Duration::from_secs(15), node.engine.drain()).await;
+    assert!(drained.is_ok(), "it still waits for the database");
+}
+
+/// Also the lease of a lane that could not be loaded yet.
+/// proves N21
+#[tokio::test(start_paused = true)]
+async fn a_drain_gives_back_what_is_held_and_does_not_run() {
+    let world = World::without_blocks(1).await;
+    let (parts, store) = Parts::of(&world, "a").troubled();
+    let node = parts.start();
+    store.trouble().cannot_load = true;
+    node.submit(&world.lanes[0], 0..1).await;
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    assert!(lease(&world).await.is_some());
+    node.engine.drain().await;
+    assert_eq!(lease(&world).await, None, "nobody uses it, and nobody else may have it");
+}
+
+/// The chain does not link to what was read, and an endpoint fails while that is being found out.
+/// proves R05, R07
+#[tokio::test(start_paused = true)]
+async fn what_a_deep_fork_took_away_is_noticed_also_after_an_error() {
+    for answered in 0.. {
+        let world = World::without_blocks(1).await;
+        (0..20).for_each(|_| world.chain.mine());
+        let (parts, chain) = Parts::of(&world, "a").odd(&world);
+        let node = parts.change(|parts| parts.chains[0].watcher.margin = 2).start();
+        let ids = node.submit(&world.lanes[0], 0..1).await;
+        until_all(&node.store, &ids, StateName::Tracking, A_WHILE).await;
+        world.chain.mine();
+        pass(3).await;
+        assert_eq!(get(&node.store, ids[0]).await.state.sub_state().unwrap().as_str(), "MINED");
+        chain.odd().header_fails_after = Some(answered);
+        world.chain.reorg(10, false);
+        pass(10).await;
+        if chain.odd().header_fails_after.is_some() {
+            assert!(answered > 5, "too few headers were asked for");
+            return;
+        }
+        let state = get(&node.store, ids[0]).await.state;
+        assert_eq!(state.sub_state().unwrap().as_str(), "PENDING", "header {answered} failed");
+        world.chain.mine_every(Duration::from_secs(1));
+        until_all(&node.store, &ids, StateName::Confirmed, A_WHILE).await;
+    }
+}
+
+/// Nobody answers questions about single hashes; blocks are followed all the same.
+/// proves R02
+#[tokio::test(start_paused = true)]
+async fn a_look_up_that_fails_stops_nobody() {
+    let world = World::without_blocks(2).await;
+    let first = world.node("a");
+    let old = first.submit(&world.lanes[0], 0..1).await;
+    until_all(&first.store, &old, StateName::Tracking, A_WHILE).await;
+    drop(first);
+    let (parts, chain) = Parts::of(&world, "b").odd(&world);
+    chain.odd().receipts_fail = true;
+    let node = parts.start();
+    // By now the lane is taken over, and its hash is asked for.
+    pass(20).await;
+    world.chain.mine_every(Duration::from_secs(1));
+    let new = node.submit(&world.lanes[1], 0..1).await;
+    until_all(&node.store, &[old, new].concat(), StateName::Confirmed, A_WHILE).await;
+}
+
+/// A fork deeper than finality puts a transaction below what was final before.
+/// proves R06
+#[tokio::test(start_paused = true)]
+async fn what_is_mined_below_the_old_final_block_becomes_final_too() {
+    let world = World::without_blocks(1).await;
+    let node = world.node("a");
+    pass(1).await;
+    (0..20).for_each(|_| world.chain.mine());
+    let ids = node.submit(&world.lanes[0], 0..1).await;
+    until_all(&node.store, &ids, StateName::Tracking, A_WHILE).await;
+    world.chain.mine();
+    pass(3).await;
+    world.chain.reorg_keeping(8);
+    pass(3).await;
+    world.chain.mine_every(Duration::from_secs(1));
+    until_all(&node.store, &ids, StateName::Confirmed, A_WHILE).await;
+    let TxState::Confirmed(settled) = get(&node.store, ids[0]).await.state else { panic!() };
+    assert_eq!(settled.inclusion.block.number, 14);
+}
+
+/// One row that cannot be read is one lane's trouble.
+#[tokio::test(start_paused = true)]
+async fn a_queue_that_cannot_be_read_stops_no_other() {
+    let world = World::new(8).await;
+    let (parts, store) = Parts::of(&world, "a").troubled();
+    store.trouble().bad_queue = Some(world.lanes[3].clone());
+    let node = parts.start();
+    let intents = |lane| gapless_store::conformance::fixtures::intent(lane, "r");
+    let ids = node.accept(world.lanes.iter().map(intents).collect()).await;
+    let others: Vec<_> = ids.iter().enumerate().filter(|(n, _)| *n != 3).map(|(_, id)| *id).collect();
+    until_all(&node.store, &others, StateName::Confirmed, A_WHILE).await;
+    assert_eq!(get(&node.store, ids[3]).await.state, TxState::Queued);
+    store.trouble().bad_queue = None;
+    until_all(&node.store, &ids, StateName::Confirmed, A_WHILE).await;
+}
+
+/// A defect in one lane's run ends that run; the lane is loaded anew, and neither its lease nor a drain hangs.
+#[tokio::test(start_paused = true)]
+async fn a_run_that_panics_is_not_the_end_of_its_lane() {
+    let world = World::new(1).await;
+    let faults = once(FaultPoint::BeforeSign, || panic!("a defect"));
+    let node = Parts::of(&world, "a").change(|parts| parts.faults = faults).start();
+    let ids = node.submit(&world.lanes[0], 0..1).await;
+    until_all(&node.store, &ids, StateName::Confirmed, Duration::from_secs(60)).await;
+    tokio::time::timeout(A_WHILE, node.engine.drain()).await.unwrap();
+}
+
+/// proves N27
+#[tokio::test(start_paused = true)]
+async fn a_slow_sweep_costs_no_lease() {
+    let world = World::without_blocks(1).await;
+    let (parts, store) = Parts::of(&world, "a").troubled();
+    let node = parts.start();
+    let ids = node.submit(&world.lanes[0], 0..1).await;
+    until_all(&node.store, &ids, StateName::Tracking, A_WHILE).await;
+    let before = lease(&world).await;
+    store.trouble().sweep_takes = Duration::from_secs(20);
+    for _ in 0..60 {
+        pass(1).await;
+        assert_eq!(lease(&world).await, before);
+    }
+}
+
+/// Answers that make no sense for some hashes do not keep others from being looked up.
+/// proves R02
+#[tokio::test(start_paused = true)]
+async fn look_ups_that_cannot_be_answered_keep_nobody_waiting() {
+    let world = World::without_blocks(12).await;
+    let first = world.node("a");
+    let intents = |lane| gapless_store::conformance::fixtures::intent(lane, "r");
+    let ids = first.accept(world.lanes.iter().map(intents).collect()).await;
+    until_all(&first.store, &ids, StateName::Tracking, A_WHILE).await;
+    drop(first);
+    (0..5).for_each(|_| world.chain.mine());
+    let (parts, chain) = Parts::of(&world, "b").odd(&world);
+    let honest = world.chain.mined(&world.lanes[11])[0].1;
+    let all = world.lanes.iter().flat_map(|lane| world.chain.mined(lane)).map(|(_, hash)| hash);
+    chain.odd().lies_about = all.filter(|hash| *hash != honest).collect();
+    let node = parts.change(|parts| parts.chains[0].watcher.look_ups = 2).start();
+    until_all(&node.store, &ids[11..], StateName::Confirmed, A_WHILE).await;
+    chain.odd().lies_about.clear();
+    until_all(&node.store, &ids, StateName::Confirmed, A_WHILE).await;
+}

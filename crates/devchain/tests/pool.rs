@@ -52,7 +52,7 @@ fn what_is_wrong_with_the_transaction_itself_is_refused_in_geths_words() {
         ),
         (
             TxEip1559 { to: TxKind::Create, input: vec![0; 49_153].into(), gas_limit: 2_000_000, ..transfer(0) },
-            "max initcode size exceeded: code size 49153 limit 49152",
+            "max initcode size exceeded: code size 49153, limit 49152",
         ),
         (
             TxEip1559 { gas_limit: 1_100_000, max_fee_per_gas: 1_000 * GWEI, ..transfer(0) },

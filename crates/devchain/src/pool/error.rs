@@ -34,7 +34,7 @@ pub enum PoolError {
     ExceedsBlockGasLimit,
     #[error("oversized data: transaction size {size}, limit {limit}")]
     Oversized { size: usize, limit: usize },
-    #[error("max initcode size exceeded: code size {size} limit {limit}")]
+    #[error("max initcode size exceeded: code size {size}, limit {limit}")]
     InitCodeSize { size: usize, limit: usize },
     #[error("invalid sender: {why}")]
     InvalidSender { why: String },

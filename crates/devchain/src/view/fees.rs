@@ -97,15 +97,17 @@ fn tips_of(block: &Block) -> impl Iterator<Item = (u128, u64)> + '_ {
 }
 
 fn check_percentiles(percentiles: &[f64]) -> Result<(), ReadError> {
-    let mut last = 0.0;
-    for percentile in percentiles {
+    for (index, percentile) in percentiles.iter().enumerate() {
         if !(0.0..=100.0).contains(percentile) {
             return Err(ReadError::InvalidPercentile(format!("{percentile:.6}")));
         }
-        if *percentile < last {
-            return Err(ReadError::InvalidPercentile(format!("{percentile:.6} after {last:.6}")));
+        let before = index.checked_sub(1).and_then(|before| Some((before, percentiles.get(before)?)));
+        if let Some((place, before)) = before
+            && percentile <= before
+        {
+            let text = format!("#{place}:{before:.6} >= #{index}:{percentile:.6}");
+            return Err(ReadError::InvalidPercentile(text));
         }
-        last = *percentile;
     }
     Ok(())
 }

@@ -7,6 +7,8 @@
 mod crashes;
 mod handover;
 mod many_creates;
+mod outages;
 mod same_request;
-mod takeover;
+mod secrets;
 mod support;
+mod takeover;

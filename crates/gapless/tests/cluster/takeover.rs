@@ -37,15 +37,19 @@ async fn sleeps_with_a_full_window(
     accepted: &mut Vec<Accepted>,
 ) {
     accepted.extend(create_all(nodes, "s0", "first", TO, 2 * WINDOW, 2 * WINDOW).await);
-    eventually("the window is full", async || (with_state(&nodes[0], TxStateName::Tracking).await == WINDOW).then_some(()))
-        .await;
+    eventually("the window is full", async || {
+        (with_state(&nodes[0], TxStateName::Tracking).await == WINDOW).then_some(())
+    })
+    .await;
     let (sleeper, token) = owner(nodes, "s0").await;
     let sends = nodes[sleeper].counter("gapless_tx_submit_total").await;
     nodes[sleeper].signal("STOP");
     let woken_at = taken_over(nodes, database, sleeper, token).await;
     nodes[sleeper].signal("CONT");
-    eventually("the old owner knows that it is not the owner", async || (lost(&nodes[sleeper]).await > 0.0).then_some(()))
-        .await;
+    eventually("the old owner knows that it is not the owner", async || {
+        (lost(&nodes[sleeper]).await > 0.0).then_some(())
+    })
+    .await;
     mine_while(chain, wait_until_done(&nodes[sleeper].client, "s0")).await;
     assert_eq!(nodes[sleeper].counter("gapless_tx_submit_total").await, sends, "it has sent something since");
     assert_nothing_written_since(database, token, &woken_at).await;
@@ -62,9 +66,8 @@ async fn sleeps_in_the_middle_of_work(
     accepted.extend(create_all(nodes, "s0", "load", TO, 200, 50).await);
     let (sleeper, token) = owner(nodes, "s0").await;
     let lost_before = lost(&nodes[sleeper]).await;
-    let some_are_done = eventually("some are done", async || {
-        (chain.balance(TO).await > (before + 3 * WINDOW) as u64).then_some(())
-    });
+    let some_are_done =
+        eventually("some are done", async || (chain.balance(TO).await > (before + 3 * WINDOW) as u64).then_some(()));
     mine_while(chain, some_are_done).await;
     nodes[sleeper].signal("STOP");
     let woken_at = mine_while(chain, taken_over(nodes, database, sleeper, token)).await;

@@ -19,7 +19,7 @@ const LOG_LINES: usize = 60;
 #[derive(Clone, Debug)]
 pub(crate) struct NodeConfig {
     store: String,
-    rpc: String,
+    rpc: Vec<String>,
     /// Which accounts of anvil's mnemonic it has; number 3 has the alias `s3`.
     accounts: Vec<u32>,
     secrets: Option<Secrets>,
@@ -35,7 +35,11 @@ pub(crate) struct Secrets {
 
 impl NodeConfig {
     pub(crate) fn new(store: &str, rpc: &str, accounts: &[u32]) -> Self {
-        let (store, rpc) = (store.to_owned(), rpc.to_owned());
+        Self::with_endpoints(store, &[rpc.to_owned()], accounts)
+    }
+
+    pub(crate) fn with_endpoints(store: &str, rpc: &[String], accounts: &[u32]) -> Self {
+        let (store, rpc) = (store.to_owned(), rpc.to_vec());
         let config =
             NodeConfig { store, rpc, accounts: accounts.to_vec(), secrets: None, settings: vec![], abort_at: None };
         config
@@ -74,7 +78,7 @@ impl NodeConfig {
 
     fn toml(&self) -> String {
         let mut text =
-            format!("[store]\nurl = {:?}\n[[chain]]\nid = \"eip155:31337\"\nrpc = [{:?}]\n", self.store, self.rpc);
+            format!("[store]\nurl = {:?}\n[[chain]]\nid = \"eip155:31337\"\nrpc = {:?}\n", self.store, self.rpc);
         for account in &self.accounts {
             text += &format!(
                 "[[submitter]]\nalias = \"s{account}\"\nchain = \"eip155:31337\"\n\

@@ -22,6 +22,8 @@ pub(crate) fn read(view: &View, method: &str, params: Value) -> Result<Answer, R
         "eth_getBlockByNumber" => block_by::<BlockNumberOrTag>(view, params, request::at_tag),
         "eth_getBlockByHash" => block_by::<B256>(view, params, At::Hash),
         "eth_getBlockReceipts" => block_receipts(view, params),
+        "eth_getBlockTransactionCountByNumber" => transaction_count(view, params),
+        "eth_getBlockTransactionCountByHash" => transaction_count(view, params),
         "eth_getTransactionByHash" => {
             let hash = Args::new(params, 1)?.required()?;
             answer(&view.transaction(hash).map(|found| shape::transaction(&found)))
@@ -96,6 +98,12 @@ fn block_receipts(view: &View, params: Value) -> Result<Answer, RpcError> {
     // The receipts of a block that is not mined yet are nobody's business; geth has none either.
     let block = Some(at).filter(|at| *at != At::Pending).and_then(|at| view.block(at));
     answer(&block.map(|block| shape::receipts(&block)))
+}
+
+fn transaction_count(view: &View, params: Value) -> Result<Answer, RpcError> {
+    let id: BlockId = Args::new(params, 1)?.required()?;
+    let at = checked_at(view, id)?;
+    answer(&view.block(at).map(|block| U64::from(block.txs.len())))
 }
 
 fn account<T: serde::Serialize>(

@@ -83,12 +83,17 @@ fn check(section: &mut Section<'_>, policy: &SubmitterPolicy) {
 const NONCE_KEYS: [&str; 4] = ["max_in_flight", "release", "start_from", "on_external_nonce"];
 
 fn nonce(section: &mut Section<'_>, base: NoncePolicy) -> NoncePolicy {
-    NoncePolicy {
+    let policy = NoncePolicy {
         max_in_flight: section.read("max_in_flight", base.max_in_flight),
         release: section.read("release", base.release),
         start_from: section.read("start_from", base.start_from),
         on_external_nonce: section.read("on_external_nonce", base.on_external_nonce),
+    };
+    if policy.on_external_nonce == ExternalNoncePolicy::Adopt {
+        let what = "adopting nonces that somebody else used".to_owned();
+        section.refuse("on_external_nonce", ProblemKind::NotYet { what });
     }
+    policy
 }
 
 fn resubmit(section: &mut Section<'_>, base: ResubmitPolicy) -> ResubmitPolicy {
@@ -96,12 +101,16 @@ fn resubmit(section: &mut Section<'_>, base: ResubmitPolicy) -> ResubmitPolicy {
 }
 
 fn bump(section: &mut Section<'_>, base: BumpPolicy) -> BumpPolicy {
-    BumpPolicy {
+    let policy = BumpPolicy {
         enabled: section.read("enabled", base.enabled),
         min_interval: section.read("min_interval", base.min_interval),
         max_attempts: section.read("max_attempts", base.max_attempts),
         multiplier_permille: section.read("multiplier", Permille(base.multiplier_permille)).0,
+    };
+    if policy.enabled {
+        section.refuse("enabled", ProblemKind::NotYet { what: "raising fees".to_owned() });
     }
+    policy
 }
 
 fn confirmations(section: &mut Section<'_>, base: ConfirmationPolicy) -> ConfirmationPolicy {

@@ -211,7 +211,7 @@ fn the_environment_wins_over_the_file_and_the_file_over_the_default() {
 fn the_environment_can_set_everything_that_a_file_can() {
     let environment = [
         ("GAPLESS__NONCE__START_FROM", "chain"),
-        ("GAPLESS__GAS_BUMP__ENABLED", "true"),
+        ("GAPLESS__GAS_BUMP__ENABLED", "false"),
         ("GAPLESS__GAS_BUMP__MULTIPLIER", "1.3"),
         ("GAPLESS__CHAIN__0__ID", "eip155:1"),
         ("GAPLESS__CHAIN__0__RPC", "http://a:1"),
@@ -288,6 +288,11 @@ fn what_the_rules_refuse_is_refused_here() {
             "auth.mode: \"none\" needs node.listen on a loopback",
         ),
         ("[events]\nmode = \"kafka\"", "events.mode: sending events by kafka is not built yet"),
+        ("[gas_bump]\nenabled = true", "gas_bump.enabled: raising fees is not built yet"),
+        (
+            "[nonce]\non_external_nonce = \"adopt\"",
+            "nonce.on_external_nonce: adopting nonces that somebody else used is not built yet",
+        ),
         ("[mempool]\ndiagnose = true", "mempool.diagnose: the inspector of mempools is not built yet"),
         ("[store]\nurl = \"sqlite::memory:\"", "store.url: it has to be"),
         ("[store]\nurl = 1979-05-27", "store.url: it has to be"),

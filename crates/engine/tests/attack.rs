@@ -321,3 +321,43 @@ async fn look_ups_that_cannot_be_answered_keep_nobody_waiting() {
     chain.odd().lies_about.clear();
     until_all(&node.store, &ids, StateName::Confirmed, A_WHILE).await;
 }
+
+/// What was too dear is gone; nobody looks at the purse, and nobody waits for a time that is past.
+#[tokio::test(start_paused = true)]
+#[ignore = "the lane asks to be woken at a time that is past; found, not yet mended there"]
+async fn a_lane_whose_dear_intent_is_gone_does_not_spin() {
+    let world = World::new(1).await;
+    let parts = Parts::of(&world, "a");
+    let spun = Arc::clone(&parts.spun);
+    let node = parts.start();
+    world.chain.trouble(|trouble| trouble.balance = Some(1000));
+    let ids = node.submit(&world.lanes[0], 0..1).await;
+    pass(3).await;
+    node.store.cancel_queued(&ids).await.unwrap();
+    pass(10).await;
+    assert!(!spun.load(Ordering::SeqCst), "it spins");
+}
+
+/// The node that takes over sees the chain a little later than the one before it.
+#[tokio::test(start_paused = true)]
+#[ignore = "the lane believes a lower final count at the second look; found, not yet mended there"]
+async fn a_node_that_lags_protects_nothing() {
+    for rounds in 14..=20 {
+        let world = World::without_blocks(1).await.window(4);
+        world.chain.mine_every(Duration::from_secs(2));
+        let a = world.node("a");
+        let (parts, chain) = Parts::of(&world, "b").odd(&world);
+        chain.odd().lag = 2;
+        let b = parts.start();
+        let mut ids = Vec::new();
+        for round in 0..rounds {
+            ids.extend(a.submit(&world.lanes[0], round..round + 1).await);
+            pass(1).await;
+        }
+        a.engine.drain().await;
+        pass(10).await;
+        let status = b.store.lane_status(&world.lanes[..1]).await.unwrap().remove(0).unwrap();
+        assert!(!status.cursor.as_ref().unwrap().is_protected(), "{rounds}: {:?}", status.cursor);
+        until_all(&b.store, &ids, StateName::Confirmed, Duration::from_secs(60)).await;
+    }
+}

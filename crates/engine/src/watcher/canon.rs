@@ -96,10 +96,12 @@ impl Canon {
         links
     }
 
-    /// The newest final block among those that are kept.
+    /// The newest final block among those that are kept. It only moves forward while it is canonical, also if the chain is
+    /// shorter now than it was.
     pub(super) fn final_block(&self, depth: u32) -> Option<BlockRef> {
         let head = self.head()?.block.number;
         let number = head.saturating_sub(u64::from(depth.max(1)) - 1);
+        let number = self.final_told.map_or(number, |told| told.max(number));
         self.get(number.max(self.first_number()?)).map(|header| header.block)
     }
 
@@ -118,9 +120,8 @@ impl Canon {
         found
     }
 
-    /// What was final stays so while it is canonical, also if the chain is shorter now.
     pub(super) fn is_final(&self, number: u64, depth: u32) -> bool {
-        self.final_block(depth).map(|block| block.number).max(self.final_told).is_some_and(|upto| number <= upto)
+        self.final_block(depth).is_some_and(|block| number <= block.number)
     }
 
     /// Forgets what lies deeper than `keep` blocks.
@@ -205,6 +206,19 @@ mod tests {
             assert!(canon.push(header(number, 1, 1)));
         }
         assert_eq!(canon.newly_final(3), vec![(ours, header(5, 1, 0).block)]);
+    }
+
+    /// Counts are read at the final block, and one that is lower than before would look like a chain that went back.
+    #[test]
+    fn the_final_block_does_not_go_back_with_the_head() {
+        let mut canon = canon(9);
+        canon.newly_final(3);
+        assert_eq!(canon.final_block(3), Some(header(7, 0, 0).block));
+        assert!(canon.pop().is_some() && canon.pop().is_some());
+        assert!(canon.push(header(8, 1, 0)));
+        assert_eq!(canon.final_block(3), Some(header(7, 0, 0).block));
+        assert!(canon.pop().is_some() && canon.pop().is_some());
+        assert_eq!(canon.final_block(3), Some(header(6, 0, 0).block), "that one is orphaned");
     }
 
     #[test]

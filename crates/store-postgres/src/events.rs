@@ -18,6 +18,12 @@ const READ: &str = "
     WHERE (xid, id) > ($1::text::xid8, $2) AND xid < pg_snapshot_xmin(pg_current_snapshot())
     ORDER BY tx_event.xid, tx_event.id LIMIT $3";
 
+/// What is visible is enough here: the row of an intent is locked by whoever changes it, so its events commit in their order.
+const READ_ONE: &str = "
+    SELECT xid::text AS xid, id, submitter, tx_id, seq, kind, state, nonce, detail::text AS detail, text, at
+    FROM (SELECT * FROM tx_event WHERE tx_id = $1 UNION ALL SELECT * FROM archived_event WHERE tx_id = $1) AS event
+    ORDER BY seq LIMIT $2";
+
 const FIRST_CLAIM: &str = "
     INSERT INTO event_consumer (name, xid, id, owner_node, locked_until) VALUES ($1, '0', 0, $2, '-infinity')
     ON CONFLICT (name) DO NOTHING";
@@ -37,6 +43,16 @@ pub(crate) async fn read(store: &PgStore, after: EventPosition, limit: u32) -> R
             let statement = session.prepared(READ).await?;
             let (commit, index) = (after.commit.to_string(), signed(after.index));
             session.client().query(&statement, &[&commit, &index, &i64::from(limit)]).await
+        })
+        .await?;
+    rows.iter().map(event).collect()
+}
+
+pub(crate) async fn read_one(store: &PgStore, id: TxId, limit: u32) -> Result<Vec<Event>, StoreError> {
+    let rows = store
+        .with_session("reading the events of an intent", async |session| {
+            let statement = session.prepared(READ_ONE).await?;
+            session.client().query(&statement, &[&id.uuid(), &i64::from(limit)]).await
         })
         .await?;
     rows.iter().map(event).collect()

@@ -222,6 +222,10 @@ impl Store for PgStore {
         events::read(self, after, limit).await
     }
 
+    async fn events_of(&self, id: TxId, limit: u32) -> Result<Vec<Event>, StoreError> {
+        events::read_one(self, id, limit).await
+    }
+
     async fn claim_events(&self, consumer: &str, limit: u32) -> Result<Option<Vec<Event>>, StoreError> {
         events::claim(self, consumer, limit).await
     }

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use gapless_domain::{Attempt, ManagedTx, TxId};
+use gapless_domain::{Attempt, Event, ManagedTx, TxId};
 
 use crate::error::Failure;
 use crate::ledger::{Reading, Writing};
@@ -41,6 +41,17 @@ pub(crate) fn attempts(reading: &Reading<'_>, id: TxId) -> Result<Vec<Attempt>, 
     rows::all(statement, [id.to_string()], rows::attempt)
 }
 
+/// The first documents were written without the positions of their events; those are read as 0.
+pub(crate) fn events_of(reading: &Reading<'_>, id: TxId, limit: u32) -> Result<Vec<Event>, Failure> {
+    let statement = reading.sql.prepare_cached(
+        "SELECT coalesce(e.value ->> 'commit_no', 0), coalesce(e.value ->> 'idx', 0), submitter, tx_id,
+             e.value ->> 'seq', e.value ->> 'kind', e.value ->> 'state', e.value ->> 'nonce', e.value ->> 'detail', NULL,
+             e.value ->> 'at'
+         FROM archived_tx, json_each(doc, '$.events') AS e WHERE tx_id = ?1 ORDER BY 5 LIMIT ?2",
+    )?;
+    rows::all(statement, (id.to_string(), limit), rows::event)
+}
+
 /// Oldest first. An intent waits while any consumer has not handled one of its events; its newest is the last of them.
 const DUE: &str = "
     SELECT tx.tx_id FROM managed_tx AS tx INDEXED BY managed_tx_ended
@@ -62,8 +73,9 @@ const DOCUMENT: &str = "
                 'hash', hex(hash), 'raw', hex(raw), 'fees', fees, 'created_at', created_at, 'sends', sends,
                 'last_sent_at', last_sent_at, 'last_outcome', last_outcome, 'last_text', last_text))
             FROM (SELECT * FROM tx_attempt WHERE tx_id = ?1 ORDER BY nonce, ordinal))),
-        'events', json((SELECT json_group_array(json_object('seq', seq, 'kind', kind, 'state', state,
-                'sub_state', sub_state, 'nonce', nonce, 'detail', detail, 'at', at))
+        'events', json((SELECT json_group_array(json_object('commit_no', commit_no, 'idx', idx,
+                'seq', seq, 'kind', kind, 'state', state, 'sub_state', sub_state, 'nonce', nonce, 'detail', detail,
+                'at', at))
             FROM (SELECT * FROM tx_event WHERE tx_id = ?1 ORDER BY seq))))
     FROM managed_tx AS tx WHERE tx.tx_id = ?1";
 

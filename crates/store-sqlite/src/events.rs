@@ -2,9 +2,10 @@
 //!
 //! One transaction is written at a time, so the order of the rows is the order of the commits, and nothing commits late.
 
-use gapless_domain::{Event, EventPosition, OwnerId};
+use gapless_domain::{Event, EventPosition, OwnerId, TxId};
 use gapless_store::codec::{signed, unsigned};
 
+use crate::archive;
 use crate::error::Failure;
 use crate::ledger::{Reading, Writing};
 use crate::rows::{self, EVENT_COLUMNS};
@@ -14,6 +15,14 @@ pub(crate) fn read_events(reading: &Reading<'_>, after: EventPosition, limit: u3
         "SELECT {EVENT_COLUMNS} FROM tx_event WHERE (commit_no, idx) > (?1, ?2) ORDER BY commit_no, idx LIMIT ?3"
     ))?;
     rows::all(statement, (signed(after.commit), signed(after.index), limit), rows::event)
+}
+
+pub(crate) fn events_of(reading: &Reading<'_>, id: TxId, limit: u32) -> Result<Vec<Event>, Failure> {
+    let statement = reading.sql.prepare_cached(&format!(
+        "SELECT {EVENT_COLUMNS} FROM tx_event INDEXED BY tx_event_tx WHERE tx_id = ?1 ORDER BY seq LIMIT ?2"
+    ))?;
+    let found = rows::all(statement, (id.to_string(), limit), rows::event)?;
+    if found.is_empty() { archive::events_of(reading, id, limit) } else { Ok(found) }
 }
 
 /// The first claim makes a consumer known; from then on retention waits for it.

@@ -194,6 +194,10 @@ impl Store for SqliteStore {
         self.room.read(move |reading| events::read_events(reading, after, limit)).await
     }
 
+    async fn events_of(&self, id: TxId, limit: u32) -> Result<Vec<Event>, StoreError> {
+        self.room.read(move |reading| events::events_of(reading, id, limit)).await
+    }
+
     async fn claim_events(&self, consumer: &str, limit: u32) -> Result<Option<Vec<Event>>, StoreError> {
         let (owner, consumer) = (self.owner.clone(), consumer.to_owned());
         self.room.write(move |writing| events::claim_events(writing, &owner, &consumer, limit)).await

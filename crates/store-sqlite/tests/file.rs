@@ -8,7 +8,7 @@ use std::fs;
 use std::sync::Arc;
 use std::time::Duration;
 
-use gapless_domain::{OwnerId, Timestamp};
+use gapless_domain::{Event, EventPosition, OwnerId, Timestamp};
 use gapless_store::{Accepted, CommitVerdict, ManualClock, NewSubmitter, Store, StoreError};
 use gapless_store_sqlite::{Location, SqliteOptions, SqliteStore};
 use rusqlite::Connection;
@@ -165,6 +165,34 @@ async fn an_archived_intent_keeps_its_history() {
         )
         .unwrap();
     assert_eq!(kinds, ("accepted".to_owned(), "cancel_in_queue".to_owned(), "CANCELED".to_owned()));
+}
+
+/// The first documents of retention have no positions of their events.
+///
+/// proves O04
+#[tokio::test]
+async fn history_that_was_moved_out_before_positions_were_kept_is_still_read() {
+    let folder = Folder::new();
+    let store = open(&folder.database());
+    let id = intent("canceled").id;
+    register(&store).await;
+    accept(&store, "canceled").await;
+    store.cancel_queued(&[id]).await.unwrap();
+    let written = store.events_of(id, 10).await.unwrap();
+    drop(store);
+    tamper(&folder, "UPDATE managed_tx SET updated_at = 0");
+    let store = open(&folder.database());
+    assert_eq!(store.archive(Duration::ZERO, 10).await.unwrap(), 1);
+    assert_eq!(store.events_of(id, 10).await.unwrap(), written);
+    drop(store);
+    let strip = "'$.events[0].commit_no', '$.events[0].idx', '$.events[1].commit_no', '$.events[1].idx'";
+    tamper(&folder, &format!("UPDATE archived_tx SET doc = json_remove(doc, {strip})"));
+
+    let found = open(&folder.database()).events_of(id, 10).await.unwrap();
+    let expected: Vec<Event> =
+        written.into_iter().map(|event| Event { position: EventPosition::default(), ..event }).collect();
+    assert_eq!(found, expected);
+    assert_eq!(found.len(), 2);
 }
 
 #[tokio::test]

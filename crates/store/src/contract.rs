@@ -121,6 +121,11 @@ pub trait Store: Send + Sync + fmt::Debug {
     /// Events after `after` in the order of commits, never skipping one that commits late.
     async fn read_events(&self, after: EventPosition, limit: u32) -> Result<Vec<Event>, StoreError>;
 
+    /// The first `limit` events of one intent, by its own numbers, which begin with 1 and have no holes: the last one's is
+    /// the version that it led to. For people who look at one intent, not for consumers: an event may be seen here before
+    /// [`Store::read_events`] gives it. Also finds what retention has moved out.
+    async fn events_of(&self, id: TxId, limit: u32) -> Result<Vec<Event>, StoreError>;
+
     /// The next events for a named consumer, or `None` while another process holds its claim. The claim lasts a lease's
     /// duration and is renewed by claiming again.
     async fn claim_events(&self, consumer: &str, limit: u32) -> Result<Option<Vec<Event>>, StoreError>;

@@ -126,6 +126,10 @@ impl Store for Unplugged {
         self.up()?.read_events(after, limit).await
     }
 
+    async fn events_of(&self, id: TxId, limit: u32) -> Result<Vec<Event>, StoreError> {
+        self.up()?.events_of(id, limit).await
+    }
+
     async fn claim_events(&self, consumer: &str, limit: u32) -> Result<Option<Vec<Event>>, StoreError> {
         self.up()?.claim_events(consumer, limit).await
     }

@@ -79,6 +79,37 @@ pub(super) async fn lane_events_are_numbered_without_a_hole(h: &dyn Harness) {
     assert_eq!(told, expected.map(|(seq, kind, said)| EventBody::Lane { seq, kind, text: text(said) }));
 }
 
+pub(super) async fn one_intents_events_are_read_oldest_first_up_to_the_limit(h: &dyn Harness) {
+    let (a, b) = (h.node("a").await, h.node("b").await);
+    let (one, two) = (lane(&a, 1).await, lane(&a, 2).await);
+    let ids = [accept(&a, &one, &["0"]).await[0], accept(&a, &two, &["0"]).await[0], accept(&a, &one, &["1"]).await[0]];
+    bind_next(&a, &one).await;
+    bind_next(&a, &two).await;
+    change(&a, &one, ids[0], Transition::LoseNonce).await;
+    // Numbers of two digits too: they are no texts.
+    for _ in 0..5 {
+        change(&a, &two, ids[1], Transition::AwaitFunds).await;
+        change(&a, &two, ids[1], Transition::Funded).await;
+    }
+    bind_next(&a, &one).await;
+    let cursor = view(&a, &one).await.cursor;
+    commit_done(&a, &one, |commit| {
+        commit.set_paused(&cursor, true, text("by op")).unwrap();
+    })
+    .await;
+    let all = events(&a).await;
+    for (id, count) in ids.into_iter().zip([4, 12, 1]) {
+        let own: Vec<Event> = all.iter().filter(|event| intent_of(event) == Some(id)).cloned().collect();
+        assert_eq!(own.len(), count);
+        assert_eq!(b.events_of(id, 100).await.unwrap(), own);
+        for limit in [0, 1, 3, 10, 11] {
+            let first = &own[..own.len().min(limit as usize)];
+            assert_eq!(b.events_of(id, limit).await.unwrap(), first, "{limit}");
+        }
+    }
+    assert_eq!(b.events_of(fresh_id(), 100).await.unwrap(), []);
+}
+
 pub(super) async fn readers_page_through_everything_in_one_order(h: &dyn Harness) {
     let (a, b) = (h.node("a").await, h.node("b").await);
     let (one, two) = (lane(&a, 1).await, lane(&a, 2).await);

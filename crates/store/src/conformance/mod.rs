@@ -150,6 +150,7 @@ macro_rules! for_each_case {
             events {
                 every_change_has_its_event_and_they_fold_to_the_state
                 lane_events_are_numbered_without_a_hole
+                one_intents_events_are_read_oldest_first_up_to_the_limit
                 readers_page_through_everything_in_one_order
                 a_reader_sees_each_event_once_while_many_write
                 one_process_at_a_time_consumes
@@ -163,6 +164,7 @@ macro_rules! for_each_case {
             }
             retention {
                 archived_intents_still_answer_but_are_not_listed
+                archived_intents_keep_their_events
                 only_old_and_terminal_intents_are_moved
                 retention_waits_for_every_consumer
                 archive_moves_up_to_its_limit_oldest_first

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use gapless_domain::{EventPosition, RequestId, SubmitterId, TxId};
+use gapless_domain::{EventPosition, RequestId, SubmitterId, Transition, TxId};
 
 use super::Harness;
 use super::fixtures::*;
@@ -49,6 +49,32 @@ pub(super) async fn archived_intents_still_answer_but_are_not_listed(h: &dyn Har
     // Its nonce stays taken.
     assert_eq!(bind_next(&a, &lane).await.state.nonce(), Some(nonce(1)));
     assert_eq!(a.archive(Duration::ZERO, 10).await.unwrap(), 0);
+}
+
+pub(super) async fn archived_intents_keep_their_events(h: &dyn Harness) {
+    let (a, b) = (h.node("a").await, h.node("b").await);
+    let lane = lane(&a, 1).await;
+    let id = bound(&a, &lane, "r").await.id;
+    for _ in 0..4 {
+        change(&a, &lane, id, Transition::AwaitFunds).await;
+        change(&a, &lane, id, Transition::Funded).await;
+    }
+    confirm(&a, &lane, id).await;
+    let other = confirmed(&a, &lane, "other").await;
+    let open = accept(&a, &lane, &["open"]).await[0];
+    let mut before = Vec::new();
+    for (id, count) in [(id, 12), (other, 4), (open, 1)] {
+        before.push((id, a.events_of(id, 100).await.unwrap()));
+        assert_eq!(before.last().unwrap().1.len(), count);
+    }
+    h.pass(TICK).await;
+    assert_eq!(a.archive(Duration::ZERO, 10).await.unwrap(), 2);
+    for (id, events) in before {
+        assert_eq!(b.events_of(id, 100).await.unwrap(), events);
+        for limit in [0, 1, 3, 11] {
+            assert_eq!(b.events_of(id, limit).await.unwrap(), events[..events.len().min(limit as usize)], "{limit}");
+        }
+    }
 }
 
 pub(super) async fn only_old_and_terminal_intents_are_moved(h: &dyn Harness) {

@@ -245,6 +245,10 @@ impl Store for ModelStore {
         Ok(self.run(|tables, _| tables.read_events(after, limit)))
     }
 
+    async fn events_of(&self, id: TxId, limit: u32) -> Result<Vec<Event>, StoreError> {
+        Ok(self.run(|tables, _| tables.events_of(id, limit)))
+    }
+
     async fn claim_events(&self, consumer: &str, limit: u32) -> Result<Option<Vec<Event>>, StoreError> {
         Ok(self.run(|tables, call| tables.claim_events(call, consumer, limit)))
     }

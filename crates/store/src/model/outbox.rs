@@ -14,6 +14,12 @@ impl Tables {
         later.map(|(_, event)| event.clone()).take(limit as usize).collect()
     }
 
+    /// Positions rise with the numbers of one intent, and its events are either here or moved out, never both.
+    pub(super) fn events_of(&self, id: TxId, limit: u32) -> Vec<Event> {
+        let all = self.archived_events.values().chain(self.events.values());
+        all.filter(|event| intent_of(event) == Some(id)).take(limit as usize).cloned().collect()
+    }
+
     /// The first claim makes a consumer known; from then on retention waits for it.
     pub(super) fn claim_events(&mut self, call: &Call<'_>, name: &str, limit: u32) -> Option<Vec<Event>> {
         let known = self.consumers.get(name);
@@ -41,7 +47,8 @@ impl Tables {
             |tx: &&ManagedTx| tx.state.name().is_terminal() && tx.updated_at < newest && !unhandled.contains(&tx.id);
         let due: BTreeSet<_> = self.txs.values().filter(is_due).map(|tx| (tx.updated_at, tx.id)).collect();
         let due: BTreeSet<TxId> = due.into_iter().take(limit as usize).map(|(_, id)| id).collect();
-        self.events.retain(|_, event| intent_of(event).is_none_or(|id| !due.contains(&id)));
+        let is_moved = |event: &Event| intent_of(event).is_some_and(|id| due.contains(&id));
+        self.archived_events.extend(self.events.extract_if(.., |_, event| is_moved(event)));
         let moved: BTreeMap<TxId, ManagedTx> = due.iter().filter_map(|id| self.txs.remove_entry(id)).collect();
         let count = moved.len();
         self.archived.extend(moved);

@@ -25,6 +25,7 @@ pub(super) struct Tables {
     pub(super) txs: BTreeMap<TxId, ManagedTx>,
     /// What retention has moved out.
     pub(super) archived: BTreeMap<TxId, ManagedTx>,
+    pub(super) archived_events: BTreeMap<EventPosition, Event>,
     pub(super) events: BTreeMap<EventPosition, Event>,
     pub(super) consumers: BTreeMap<String, Consumer>,
     pub(super) heads: BTreeMap<ChainId, Head>,

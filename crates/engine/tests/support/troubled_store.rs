@@ -141,6 +141,10 @@ impl Store for TroubledStore {
         self.up()?.attempts(id).await
     }
 
+    async fn events_of(&self, id: TxId, limit: u32) -> Result<Vec<Event>, StoreError> {
+        self.up()?.events_of(id, limit).await
+    }
+
     async fn read_events(&self, after: EventPosition, limit: u32) -> Result<Vec<Event>, StoreError> {
         self.up()?.read_events(after, limit).await
     }

@@ -2,6 +2,10 @@
 
 use std::time::Duration;
 
+/// How many events of one transaction `expand=events` shows: the first ones. One rarely has more than a
+/// dozen, so this is no setting; but one that goes back and forth for months must not make an answer without end.
+pub(crate) const MAX_EVENTS_SHOWN: u32 = 1000;
+
 /// The defaults are the config's defaults. Limits on one intent are [`gapless_domain::Limits`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ApiLimits {

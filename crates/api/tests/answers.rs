@@ -5,13 +5,16 @@
 mod support;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use gapless_api::ApiLimits;
 use gapless_domain::{
-    AttemptKind, Bytes, CancelReason, Execution, FailReason, ManagedTx, NodeText, ProtectCode, Protection, Transition,
-    TxId,
+    AttemptKind, Bytes, CancelReason, Execution, FailReason, LeaseTerms, ManagedTx, NodeText, OwnerId, ProtectCode,
+    Protection, Timestamp, Transition, TxId,
 };
 use gapless_store::conformance::fixtures;
+use gapless_store::{ManualClock, Model};
+use gapless_wire::TxView;
 use serde_json::Value;
 use support::{Answer, House, Unplugged, house, house_with, model, request, treasury};
 
@@ -127,6 +130,80 @@ async fn no_default_answer_has_a_nonce_or_says_who_works_for_it() {
 }
 
 #[tokio::test]
+async fn events_tell_what_happened_to_those_who_ask() {
+    let clock = Arc::new(ManualClock::starting_at(Timestamp::from_micros(1_767_225_600_000_000)));
+    let model = Model::new(LeaseTerms::default(), Arc::clone(&clock) as _);
+    let house = house_with(Arc::new(model.node(OwnerId::new("test", 1))), ApiLimits::default()).await;
+    let id = house.accept("a").await;
+    clock.advance(Duration::from_secs(1));
+    house.accept("b").await;
+    fixtures::bind_next(&house.store, &treasury()).await;
+    mine(&house, id, Execution::Success).await;
+    fixtures::change(&house.store, &treasury(), id, Transition::Settle).await;
+    let at = "2026-01-01T00:00:01Z";
+    let expected = serde_json::json!([
+        {"seq": 1, "event": "accepted", "state": "QUEUED", "at": "2026-01-01T00:00:00Z"},
+        {"seq": 2, "event": "bind", "state": "ALLOCATED", "subState": "PENDING", "at": at},
+        {"seq": 3, "event": "mine", "state": "TRACKING", "subState": "MINED", "at": at},
+        {"seq": 4, "event": "settle", "state": "CONFIRMED", "at": at},
+    ]);
+    let plain = tx(&house, id).await;
+    assert!(plain.get("events").is_none());
+    let target = format!("/api/v1/tx/{id}");
+    for moved_out in [false, true] {
+        if moved_out {
+            clock.advance(Duration::from_secs(1));
+            assert_eq!(house.store.archive(Duration::ZERO, 10).await.unwrap(), 1);
+        }
+        for target in [
+            format!("{target}?expand=events"),
+            format!("{target}?expand=events,events"),
+            "/api/v1/tx/by-request?submitter=treasury&requestId=a&expand=events".to_owned(),
+        ] {
+            let mut expanded = house.get(&target).await.json();
+            let events = expanded.as_object_mut().unwrap().remove("events");
+            assert_eq!(events.as_ref(), Some(&expected), "{target}");
+            assert_eq!(expanded, plain, "nothing else was asked for: {target}");
+        }
+        let both = house.get(&format!("{target}?expand=attempts,events")).await.json();
+        assert_eq!((&both["events"], &both["nonce"]), (&expected, &0.into()));
+        assert_eq!(both["attempts"].as_array().unwrap().len(), 1);
+    }
+    let faults = house.get(&format!("{target}?expand=events,nonce")).await;
+    assert_eq!(faults.problem(422, "invalid_request"), ["/expand"]);
+}
+
+/// The row is read before the events; what came in between must not contradict the row.
+#[tokio::test]
+async fn events_end_with_the_state_that_is_shown() {
+    let house = house().await;
+    let id = house.accept("a").await;
+    let before = fixtures::record(&house.store, id).await;
+    fixtures::bind_next(&house.store, &treasury()).await;
+    let events = house.store.events_of(id, 10).await.unwrap();
+    assert_eq!(events.len(), 2);
+    let view = TxView::whole(&before).with_events(&events);
+    let shown: Vec<_> = view.events.unwrap().iter().map(|event| (event.seq, event.state)).collect();
+    assert_eq!(shown, [(view.version, view.state)]);
+}
+
+#[tokio::test]
+async fn events_are_shown_up_to_a_limit() {
+    let house = house().await;
+    let id = house.accept("a").await;
+    let mut tx = fixtures::bind_next(&house.store, &treasury()).await;
+    while tx.version <= 1000 {
+        fixtures::change(&house.store, &treasury(), id, Transition::AwaitFunds).await;
+        tx = fixtures::change(&house.store, &treasury(), id, Transition::Funded).await;
+    }
+    let view = house.get(&format!("/api/v1/tx/{id}?expand=events")).await.json();
+    let shown: Vec<u64> =
+        view["events"].as_array().unwrap().iter().map(|event| event["seq"].as_u64().unwrap()).collect();
+    assert_eq!(shown, (1..=1000).collect::<Vec<u64>>());
+    assert_eq!(view["version"], 1002);
+}
+
+#[tokio::test]
 async fn pages_follow_each_other_without_a_hole() {
     let house = house().await;
     for n in 0..7 {
@@ -232,7 +309,7 @@ async fn every_answer(house: &House, id: TxId) -> Vec<Answer> {
 #[tokio::test]
 async fn a_store_that_is_away_is_503_and_nothing_is_lost() {
     let store = Arc::new(Unplugged::new(model()));
-    let limits = ApiLimits { alias_age: std::time::Duration::ZERO, ..ApiLimits::default() };
+    let limits = ApiLimits { alias_age: Duration::ZERO, ..ApiLimits::default() };
     let house = house_with(Arc::clone(&store) as Arc<_>, limits).await;
     let id = house.accept("a").await;
     store.set_away(true);

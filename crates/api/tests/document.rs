@@ -72,6 +72,7 @@ async fn words_stand_in_the_document_as_they_are_answered() {
     let words = |name: &str| document["components"]["schemas"][name]["enum"].clone();
     assert_eq!(words("FieldPlace"), json!(["body", "query", "path", "header"]));
     assert_eq!(words("TxStateName")[0], "QUEUED");
+    assert_eq!(words("TxEventName")[0], "accepted");
     assert_eq!(words("Speed"), json!(["slow", "standard", "fast", "instant"]));
     assert!(words("ProblemCode").as_array().unwrap().contains(&json!("request_id_conflict")));
 }
@@ -95,8 +96,15 @@ async fn no_answer_is_undocumented() {
     let id = house.accept("a").await.to_string();
     let odd =
         ["", "a", "0", "-1", "1", "1.5", "null", "%00", "%ff", "x%2Fy", "eip155:1", "30s", "99999999999999999999"];
-    let own =
-        [id.as_str(), "treasury", treasury().as_str().to_owned().leak(), "attempts", "lease,nonces", "s1", "QUEUED"];
+    let own = [
+        id.as_str(),
+        "treasury",
+        treasury().as_str().to_owned().leak(),
+        "attempts,events",
+        "lease,nonces",
+        "s1",
+        "QUEUED",
+    ];
     let values: Vec<&str> = odd.into_iter().chain(own).collect();
     let mut statuses = BTreeSet::new();
     let mut asked = 0;

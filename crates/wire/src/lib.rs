@@ -37,12 +37,14 @@ pub use command::{CommandState, CommandView};
 pub use health::HealthView;
 pub use json::{JsonError, from_json};
 pub use moment::{moment_from_text, moment_to_text};
-pub use names::{AttemptKindName, LaneStateName, ReceiptStatus, Speed, SubStateName, TxStateName};
+pub use names::{AttemptKindName, LaneStateName, ReceiptStatus, Speed, SubStateName, TxEventName, TxStateName};
 pub use page::Page;
 pub use payload::{AccessListItem, Authorization, CallPayload, FeesPayload};
 pub use problem::{FieldFault, FieldPlace, Problem, ProblemCode};
 pub use quantity::Quantity;
 pub use request::{RequestParts, SubmitterRef, SubmitterRefError, TxRequest};
 pub use submitter::{LeaseView, NoncesView, ProtectView, SubmitterExpand, SubmitterView};
-pub use tx::{AttemptView, OutcomeView, ReasonView, ReceiptView, RevertView, TxAccepted, TxExpand, TxView};
+pub use tx::{
+    AttemptView, OutcomeView, ReasonView, ReceiptView, RevertView, TxAccepted, TxEventView, TxExpand, TxView,
+};
 pub use wait::{WaitError, parse_wait};

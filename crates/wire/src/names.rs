@@ -3,6 +3,7 @@
 //! They are types of their own because the domain knows no serde; the `From` below is an exhaustive match, so a new domain
 //! name does not compile until it has a word here.
 
+use gapless_domain::{EventKind, TransitionName};
 use serde::{Deserialize, Serialize};
 
 macro_rules! words {
@@ -98,6 +99,54 @@ words! {
 }
 
 words! {
+    /// What happened to an intent.
+    TxEventName {
+        Accepted = "accepted",
+        Bind = "bind",
+        Acknowledge = "acknowledge",
+        Mine = "mine",
+        Unmine = "unmine",
+        AwaitFunds = "await_funds",
+        Funded = "funded",
+        GiveUp = "give_up",
+        Revive = "revive",
+        WantCancel = "want_cancel",
+        WantReplace = "want_replace",
+        LoseNonce = "lose_nonce",
+        Settle = "settle",
+        FailInQueue = "fail_in_queue",
+        CancelInQueue = "cancel_in_queue",
+        ReleaseReserved = "release_reserved",
+    }
+}
+
+impl From<EventKind> for TxEventName {
+    fn from(kind: EventKind) -> Self {
+        let transition = match kind {
+            EventKind::Accepted => return TxEventName::Accepted,
+            EventKind::Tx(transition) => transition,
+        };
+        match transition {
+            TransitionName::Bind => TxEventName::Bind,
+            TransitionName::Acknowledge => TxEventName::Acknowledge,
+            TransitionName::Mine => TxEventName::Mine,
+            TransitionName::Unmine => TxEventName::Unmine,
+            TransitionName::AwaitFunds => TxEventName::AwaitFunds,
+            TransitionName::Funded => TxEventName::Funded,
+            TransitionName::GiveUp => TxEventName::GiveUp,
+            TransitionName::Revive => TxEventName::Revive,
+            TransitionName::WantCancel => TxEventName::WantCancel,
+            TransitionName::WantReplace => TxEventName::WantReplace,
+            TransitionName::LoseNonce => TxEventName::LoseNonce,
+            TransitionName::Settle => TxEventName::Settle,
+            TransitionName::FailInQueue => TxEventName::FailInQueue,
+            TransitionName::CancelInQueue => TxEventName::CancelInQueue,
+            TransitionName::ReleaseReserved => TxEventName::ReleaseReserved,
+        }
+    }
+}
+
+words! {
     /// How much the caller pays for being quick.
     Speed = gapless_domain::Speed {
         Slow = "slow",
@@ -131,5 +180,21 @@ words! {
         Idle = "IDLE",
         InFlight = "IN_FLIGHT",
         Protect = "PROTECT",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_have_the_same_words_as_in_the_ledger() {
+        let kinds = TransitionName::ALL.iter().map(|name| EventKind::Tx(*name)).chain([EventKind::Accepted]);
+        let mut words = 0;
+        for kind in kinds {
+            assert_eq!(TxEventName::from(kind).as_str(), kind.as_str());
+            words += 1;
+        }
+        assert_eq!(words, TxEventName::ALL.len());
     }
 }

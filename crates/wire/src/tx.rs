@@ -1,13 +1,14 @@
 //! What a caller sees of an intent.
 
 use gapless_domain::{
-    Attempt, Cancellation, Execution, Failure, Inclusion, ManagedTx, Payload, Progress, Settled, TxState,
+    Attempt, Cancellation, Event, EventBody, Execution, Failure, Inclusion, ManagedTx, Payload, Progress, Settled,
+    TxState,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use crate::moment::moment_to_text;
-use crate::names::{AttemptKindName, ReceiptStatus, Speed, SubStateName, TxStateName, words};
+use crate::names::{AttemptKindName, ReceiptStatus, Speed, SubStateName, TxEventName, TxStateName, words};
 use crate::payload::{CallPayload, FeesPayload};
 
 /// The answer to a request that was accepted, now or before.
@@ -28,6 +29,8 @@ words! {
     TxExpand {
         /// The nonce and every signed transaction, for operators.
         Attempts = "attempts",
+        /// What happened to it so far.
+        Events = "events",
     }
 }
 
@@ -77,6 +80,9 @@ pub struct TxView {
     /// Only with `expand=attempts`, oldest first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attempts: Option<Vec<AttemptView>>,
+    /// Only with `expand=events`, oldest first. If there are more than the server shows, the last `seq` is below `version`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub events: Option<Vec<TxEventView>>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -134,6 +140,22 @@ pub struct AttemptView {
     pub last_outcome: Option<OutcomeView>,
 }
 
+/// One change of a transaction.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct TxEventView {
+    /// The version that it led to: from 1, without a hole.
+    pub seq: u32,
+    pub event: TxEventName,
+    /// The state that it led to.
+    pub state: TxStateName,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sub_state: Option<SubStateName>,
+    #[cfg_attr(feature = "schema", schema(format = "date-time"))]
+    pub at: String,
+}
+
 /// What came of the last send.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
@@ -169,6 +191,7 @@ impl TxView {
             updated_at: moment_to_text(tx.updated_at),
             nonce: None,
             attempts: None,
+            events: None,
         }
     }
 
@@ -206,6 +229,15 @@ impl TxView {
     pub fn with_attempts(mut self, tx: &ManagedTx, attempts: &[Attempt]) -> Self {
         self.nonce = tx.state.nonce().map(gapless_domain::Nonce::get);
         self.attempts = Some(attempts.iter().map(AttemptView::from).collect());
+        self
+    }
+
+    /// What happened to it until it became what this view shows. Events that came while it was read are left for the next
+    /// look, so that the last one always tells of the state above it.
+    #[must_use]
+    pub fn with_events(mut self, events: &[Event]) -> Self {
+        let own = events.iter().filter_map(TxEventView::of).filter(|event| event.seq <= self.version);
+        self.events = Some(own.collect());
         self
     }
 }
@@ -260,6 +292,22 @@ impl From<&Inclusion> for ReceiptView {
             gas_used: inclusion.gas_used,
             effective_gas_price: inclusion.effective_gas_price.to_string(),
             revert,
+        }
+    }
+}
+
+impl TxEventView {
+    /// None for an event of a lane as such, which is no change of a transaction.
+    pub fn of(event: &Event) -> Option<Self> {
+        match &event.body {
+            EventBody::Tx { tx_id: _, seq, kind, state } => Some(TxEventView {
+                seq: *seq,
+                event: (*kind).into(),
+                state: state.name().into(),
+                sub_state: state.sub_state().map(SubStateName::from),
+                at: moment_to_text(event.at),
+            }),
+            EventBody::Lane { .. } => None,
         }
     }
 }

@@ -10,6 +10,7 @@ use gapless_wire::{Problem, ProblemCode, SubmitterRef, TxExpand, TxView};
 
 use super::wait;
 use crate::extract::{PathText, Query, expand, whole_number};
+use crate::limits::MAX_EVENTS_SHOWN;
 use crate::problem::Refusal;
 use crate::shared::{InFlight, Shared};
 
@@ -27,7 +28,7 @@ use crate::shared::{InFlight, Shared};
         ("txId" = String, Path, format = "uuid", description = "The id that was given when it was accepted"),
         ("wait" = Option<String>, Query, pattern = "^[0-9]{1,6}(ms|s|m)$", description = "Wait this long for the next change: 500ms, 30s, 1m. Longer than the server grants is cut"),
         ("version" = Option<u32>, Query, description = "The version that the caller knows"),
-        ("expand" = Option<String>, Query, pattern = "^attempts$", description = "`attempts`: the nonce and every signed transaction"),
+        ("expand" = Option<String>, Query, pattern = "^(attempts|events)(,(attempts|events))*$", description = "`attempts`: the nonce and every signed transaction. `events`: what happened to it, the first 1000"),
     ),
     responses(
         (status = 200, description = "As it stands", body = TxView),
@@ -57,7 +58,7 @@ pub(super) async fn tx(
         ("requestId" = String, Query, min_length = 1, description = "The request id that it was handed in with"),
         ("wait" = Option<String>, Query, pattern = "^[0-9]{1,6}(ms|s|m)$", description = "Wait this long for the next change"),
         ("version" = Option<u32>, Query, description = "The version that the caller knows"),
-        ("expand" = Option<String>, Query, pattern = "^attempts$", description = "`attempts`: the nonce and every signed transaction"),
+        ("expand" = Option<String>, Query, pattern = "^(attempts|events)(,(attempts|events))*$", description = "`attempts`: the nonce and every signed transaction. `events`: what happened to it, the first 1000"),
     ),
     responses(
         (status = 200, description = "As it stands", body = TxView),
@@ -90,7 +91,7 @@ pub(super) async fn tx_by_request(
 struct Look {
     wait: Option<Duration>,
     version: Option<u32>,
-    attempts: bool,
+    expand: Vec<TxExpand>,
 }
 
 impl Look {
@@ -101,7 +102,7 @@ impl Look {
         Look {
             wait: query.wait(&shared.app.limits),
             version: query.read("version", version),
-            attempts: expand(query, TxExpand::parse, "attempts").contains(&TxExpand::Attempts),
+            expand: expand(query, TxExpand::parse, "attempts, events"),
         }
     }
 
@@ -118,13 +119,20 @@ impl Look {
 
     async fn view(&self, shared: &Shared, tx: &ManagedTx) -> Result<TxView, Refusal> {
         let head = shared.app.chains.head_number(tx.intent.submitter().chain());
-        let view = TxView::whole(tx).with_head(head);
+        let mut view = TxView::whole(tx).with_head(head);
+        let wanted = |word| self.expand.contains(&word);
         let pending = view.hash.is_none() && tx.state.name().is_bound();
-        if !self.attempts && !pending {
-            return Ok(view);
+        if pending || wanted(TxExpand::Attempts) {
+            let attempts = shared.app.store.attempts(tx.id).await.map_err(|error| shared.store_failed(&error))?;
+            view = view.with_pending_hash(tx, &attempts);
+            if wanted(TxExpand::Attempts) {
+                view = view.with_attempts(tx, &attempts);
+            }
         }
-        let attempts = shared.app.store.attempts(tx.id).await.map_err(|error| shared.store_failed(&error))?;
-        let view = view.with_pending_hash(tx, &attempts);
-        Ok(if self.attempts { view.with_attempts(tx, &attempts) } else { view })
+        if wanted(TxExpand::Events) {
+            let events = shared.app.store.events_of(tx.id, MAX_EVENTS_SHOWN).await;
+            view = view.with_events(&events.map_err(|error| shared.store_failed(&error))?);
+        }
+        Ok(view)
     }
 }

@@ -40,7 +40,8 @@ pub enum Effect {
     /// Read counts and balance. Answer: [`Fact::Account`](super::Fact::Account).
     ReadAccount,
     /// Look out for these hashes from now on, before anything that follows is begun. Answers come as
-    /// [`Fact::Seen`](super::Fact::Seen), for as long as they are watched.
+    /// [`Fact::Seen`](super::Fact::Seen), for as long as they are watched. One that is watched already may be asked for again;
+    /// then what is known of it is told again, also that it is final.
     Watch(Vec<Watched>),
     Unwatch(Vec<B256>),
     /// Something that people should know. It changes nothing.

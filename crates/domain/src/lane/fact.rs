@@ -14,7 +14,8 @@ use crate::plan::SignedTx;
 use crate::text::NodeText;
 use crate::time::Timestamp;
 
-/// One thing that has happened. Facts may come late, twice (but for answers to effects) and in any order.
+/// One thing that has happened. Facts may come late, twice (but for answers to effects) and in any order; only what a watcher
+/// says of one hash comes in the order in which it saw it, or an orphaned block could come after the one in its place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fact {
     /// There may be something new in the queue, or a command.
@@ -56,7 +57,8 @@ pub struct Prepared {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PrepareFailure {
-    /// The call reverted on top of this block.
+    /// The call reverted on top of this block, which the watcher has on its chain: on another branch, an earlier transaction
+    /// of ours may not have run.
     Reverted {
         at: BlockRef,
         text: NodeText,

@@ -83,7 +83,8 @@ pub struct Lane {
     reports: Vec<SendReport>,
     protect: Option<Protection>,
     broadcasting: bool,
-    /// The newest commit may not have reached the standby: nothing is sent until a later one has.
+    /// What the store has may not have reached its standby: nothing is sent until a later commit has. So it is when a
+    /// commit says so, and after loading: the commit before may be one whose answer was lost.
     unreplicated: bool,
     /// The database's clock, as of a moment of ours.
     database_time: (Timestamp, Tick),
@@ -160,7 +161,7 @@ impl Lane {
             reports: Vec::new(),
             protect: None,
             broadcasting: false,
-            unreplicated: false,
+            unreplicated: true,
             database_time: (snapshot.now, now),
             idle_since: None,
             draining: false,

@@ -124,6 +124,11 @@ impl OpenSlot {
         !self.is_mined() && !has_it && !matches!(self.kind, SlotKind::Reservation | SlotKind::Foreign)
     }
 
+    /// To be sent now. What it no longer wants is not sent again while what it wants is being made.
+    pub(super) fn is_due(&self, now: Tick) -> bool {
+        matches!(self.sending, Sending::Due { at, claim: false } if at <= now) && !self.needs_another()
+    }
+
     pub(super) fn next_ordinal(&self) -> u16 {
         self.attempts.last().map_or(0, |held| held.attempt.ordinal.saturating_add(1))
     }

@@ -297,7 +297,7 @@ impl Lane {
     }
 
     fn plan_broadcast(&mut self, now: Tick, step: &mut Step) {
-        if self.broadcasting || self.unreplicated || self.draining {
+        if self.broadcasting || self.draining {
             return;
         }
         let mut outgoing = Vec::new();
@@ -305,9 +305,8 @@ impl Lane {
         for nonce in &self.unmined {
             let Some(slot) = self.slots.get(nonce) else { continue };
             match slot.sending {
-                Sending::Due { at, claim: false } if at <= now => {
-                    // What it no longer wants is not sent again while what it wants is being made.
-                    let Some(wanted) = slot.wanted().filter(|_| !slot.needs_another()) else { continue };
+                Sending::Due { .. } if slot.is_due(now) => {
+                    let Some(wanted) = slot.wanted().filter(|_| !self.unreplicated) else { continue };
                     let tx = SignedTx { hash: wanted.hash, raw: wanted.raw.clone() };
                     outgoing.push(Outgoing { nonce: *nonce, tx });
                     sending.push(*nonce);
@@ -328,6 +327,11 @@ impl Lane {
             self.broadcasting = true;
             step.effects.push(Effect::Broadcast(outgoing));
         }
+    }
+
+    pub(super) fn has_something_to_send(&self, now: Tick) -> bool {
+        let mut slots = self.unmined.iter().filter_map(|nonce| self.slots.get(nonce));
+        !self.draining && slots.any(|slot| slot.is_due(now))
     }
 
     fn plan_end(&mut self, now: Tick, step: &mut Step) {

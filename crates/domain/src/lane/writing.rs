@@ -116,8 +116,7 @@ impl Lane {
         self.write_signed(&cursor, commit, writing)?;
         self.write_claims(now, commit, writing, step);
         self.write_closed(&cursor, commit, writing)?;
-        let waits_for_standby = self.unreplicated && now >= self.write_after;
-        if waits_for_standby && commit.is_empty() {
+        if commit.is_empty() && self.unreplicated && self.has_something_to_send(now) {
             // Nothing to say; but only a commit that is replicated lets the sends go out.
             commit.set_in_flight(&cursor, !self.slots.is_empty())?;
         }

@@ -15,6 +15,25 @@ fn bound_and_never_sent_it_is_sent_and_looked_up() {
     assert_eq!(bench.take_broadcast(), first);
 }
 
+/// The owner before may have died because it lost the answer to its last commit, which may be on one server only.
+///
+/// proves S12
+#[test]
+fn nothing_is_sent_after_loading_before_a_commit_has_shown_that_all_of_it_is_replicated() {
+    let mut bench = Bench::busy(window(1), 1);
+    let first = bench.take_broadcast();
+    bench.crash();
+    bench.hold.insert(Hold::Commit);
+    bench.run();
+    bench.pass_secs(10);
+    assert!(bench.broadcasts.is_empty());
+    bench.commit_done(false);
+    bench.pass_secs(1);
+    assert!(bench.broadcasts.is_empty());
+    bench.commit_done(true);
+    assert_eq!(bench.take_broadcast(), first);
+}
+
 /// proves S02
 #[test]
 fn signed_and_not_written_it_is_signed_anew_for_the_same_nonce() {

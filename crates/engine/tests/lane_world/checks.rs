@@ -144,6 +144,7 @@ impl Checks {
             TxState::FailedFinal(Failure::Unbound(FailReason::SimulationReverted, _)) => {
                 assert!(needs_previous(number), "{number} reverts for no reason");
             }
+            TxState::FailedFinal(Failure::Unbound(FailReason::InvalidPayload, _)) => assert!(is_invalid(number)),
             other => panic!("{number} ended as {other:?}"),
         }
     }
@@ -185,6 +186,11 @@ impl Checks {
 /// Every fifth intent reverts in simulation until the one before it has gone through.
 pub(crate) fn needs_previous(number: u64) -> bool {
     number.is_multiple_of(5)
+}
+
+/// Every thirteenth is one that no chain would take.
+pub(crate) fn is_invalid(number: u64) -> bool {
+    number % 13 == 3
 }
 
 /// Every eleventh is refused by the nodes that we talk to.

@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use gapless_domain::{
-    B256, BlockRef, Effect, Fact, Lane, LaneSetup, LaneSnapshot, Lease, MinedTx, Sighting, Step, Tick, Watched,
+    B256, BlockRef, CommitOutcome, Effect, Fact, Lane, LaneSetup, LaneSnapshot, Lease, MinedTx, Sighting, Step, Tick,
+    Watched,
 };
 use gapless_store::ModelStore;
 
@@ -17,6 +18,8 @@ pub(crate) struct Owner {
     pub(crate) lane: Lane,
     /// It renews no more, and others may take the lane.
     pub(crate) stalled: bool,
+    /// What was written or loaded last may not be on the standby.
+    unreplicated: bool,
     pub(crate) under_way: Vec<Work>,
     pub(crate) inbox: VecDeque<Sighting>,
     pub(crate) wake_at: Option<Tick>,
@@ -60,6 +63,7 @@ impl Owner {
             lease,
             lane,
             stalled: false,
+            unreplicated: true,
             under_way: Vec::new(),
             inbox: VecDeque::new(),
             wake_at: Some(now),
@@ -76,6 +80,7 @@ impl Owner {
     pub(crate) fn reload(&mut self, snapshot: LaneSnapshot, setup: &LaneSetup, now: Tick) {
         self.lane = Lane::restore(&self.lease, snapshot, setup.clone(), |_| gapless_domain::Amount::ZERO, now);
         self.under_way.clear();
+        self.unreplicated = true;
         self.watched.clear();
         self.requests.clear();
         self.told.clear();
@@ -87,6 +92,9 @@ impl Owner {
             for sighting in sightings {
                 self.note(sighting);
             }
+        }
+        if let Fact::Committed(CommitOutcome::Done { replicated, .. }) = fact {
+            self.unreplicated = !replicated;
         }
         self.lane.handle(fact, now)
     }
@@ -107,6 +115,25 @@ impl Owner {
             }
             Sighting::NotFound { .. } => {}
         }
+    }
+
+    /// One commit, one send, one look at a time; and nothing is sent while the standby may not have what was written.
+    pub(crate) fn check_alone(&self, effect: &Effect) {
+        let kind = |effect: &Effect| match effect {
+            Effect::Commit(_) => Some("commit"),
+            Effect::Broadcast(_) => Some("send"),
+            Effect::Sign(_) => Some("signature"),
+            Effect::Peek { .. } => Some("peek"),
+            _ => None,
+        };
+        let same = |work: &Work| match work {
+            Work::Begun(other) => kind(effect).is_some() && kind(other) == kind(effect),
+            Work::Answered(Answer::Fact(Fact::Committed(_))) => kind(effect) == Some("commit"),
+            Work::Answered(Answer::Fact(Fact::Sent(_))) => kind(effect) == Some("send"),
+            Work::Answered(_) => false,
+        };
+        assert!(!self.under_way.iter().any(same), "two of a kind under way: {effect:?}");
+        assert!(!self.unreplicated || kind(effect) != Some("send"), "sent, and perhaps on one server only: {effect:?}");
     }
 
     pub(crate) fn watch(&mut self, watched: &[Watched]) {

@@ -18,7 +18,7 @@ use gapless_store::{
 use uuid::Uuid;
 
 use crate::chain::{Chain, decode, reverts, sign};
-use crate::checks::{Checks, is_refused, needs_previous};
+use crate::checks::{Checks, is_invalid, is_refused, needs_previous};
 use crate::dice::Dice;
 use crate::owner::{Answer, Owner, Work};
 
@@ -67,7 +67,7 @@ impl World {
         setup.limits.batch = dice.pick(&[2, 4, 256]);
         setup.limits.open_slots = dice.pick(&[3, 9, 1000]);
         setup.limits.resend_longest = Duration::from_secs(8);
-        let (with_people, trouble) = (dice.percent(50), dice.pick(&[0, 3, 10, 25]));
+        let (with_people, trouble) = (dice.percent(50), dice.pick(&[0, 5, 12, 25]));
         let most_intents = 1 + dice.below(30) as u64;
         let world = World {
             dice,
@@ -124,7 +124,7 @@ impl World {
             51..=53 => self.tell_somebody(Fact::Woken),
             54 => self.tell_somebody(Fact::Tick),
             55..=56 => self.people(),
-            57..=61 => self.misfortune(),
+            57..=64 => self.misfortune(),
             _ => self.work(),
         }
     }
@@ -134,20 +134,20 @@ impl World {
         if !self.dice.percent(self.trouble * 4) {
             return;
         }
-        match self.dice.below(8) {
-            0..=2 => {
+        match self.dice.below(10) {
+            0..=4 => {
                 let (lose, odd) = (self.trouble, self.trouble);
                 self.chain.reorg(lose, odd, &mut self.dice);
             }
-            3 => self.chain.drop_from_pool(&mut self.dice),
-            4 => {
+            5 => self.chain.drop_from_pool(&mut self.dice),
+            6 => {
                 // Killed: what it had begun may have been done, or not.
                 self.finish_some();
                 self.owners.pop();
                 self.pass(Duration::from_secs(12));
                 self.come();
             }
-            5 => {
+            7 => {
                 // Stopped for longer than its lease; it will go on as if nothing had been.
                 if let Some(owner) = self.owners.last_mut() {
                     owner.stalled = true;
@@ -155,7 +155,7 @@ impl World {
                 self.pass(Duration::from_secs(12));
                 self.come();
             }
-            6 => self.tell_newest(Fact::Drain),
+            8 => self.tell_newest(Fact::Drain),
             _ => {
                 // A late one is gone at last.
                 if self.owners.len() > 1 {
@@ -311,7 +311,7 @@ impl World {
                     return;
                 }
                 effect => {
-                    check_alone(&effect, owner);
+                    owner.check_alone(&effect);
                     match &effect {
                         Effect::Commit(commit) => self.checks.wants(commit, owner, &self.setup),
                         Effect::Broadcast(outgoing) => self.checks.wants_sent(outgoing, owner),
@@ -415,6 +415,9 @@ impl World {
         }
         if let PrepareKey::Intent(id) = request.key {
             let number = self.checks.number_of(id);
+            if is_invalid(number) {
+                return Err(PrepareFailure::Invalid(NodeText::new("never")));
+            }
             let has_run = |wanted: u64| {
                 let before = self.chain.blocks.iter().take(block as usize + 1);
                 let mut txs = before.flat_map(|block| &block.txs);
@@ -553,24 +556,6 @@ impl World {
         }
         panic!("it goes in circles: {:#?}", self.owners);
     }
-}
-
-/// One commit, one send, one look at a time.
-fn check_alone(effect: &Effect, owner: &Owner) {
-    let kind = |effect: &Effect| match effect {
-        Effect::Commit(_) => Some("commit"),
-        Effect::Broadcast(_) => Some("send"),
-        Effect::Sign(_) => Some("signature"),
-        Effect::Peek { .. } => Some("peek"),
-        _ => None,
-    };
-    let same = |work: &Work| match work {
-        Work::Begun(other) => kind(effect).is_some() && kind(other) == kind(effect),
-        Work::Answered(Answer::Fact(Fact::Committed(_))) => kind(effect) == Some("commit"),
-        Work::Answered(Answer::Fact(Fact::Sent(_))) => kind(effect) == Some("send"),
-        Work::Answered(_) => false,
-    };
-    assert!(!owner.under_way.iter().any(same), "two of a kind under way: {effect:?}");
 }
 
 fn unavailable() -> PrepareFailure {

@@ -37,6 +37,10 @@ fn a_transaction_from_sending_to_its_end() {
     assert_eq!((&got["state"], got.get("nonce")), (&"CONFIRMED".into(), None));
     let by_request = ask(&["tx", "get", "--submitter", &submitter, "--request-id", "order-1", "--attempts", "--json"]);
     assert_eq!((&by_request.json()["txId"], &by_request.json()["nonce"]), (&id.as_str().into(), &0.into()));
+    let events = ask(&["tx", "get", &id, "--events", "--json"]).json()["events"].as_array().unwrap().clone();
+    assert_eq!((&events[0]["event"], &events[events.len() - 1]["state"]), (&"accepted".into(), &"CONFIRMED".into()));
+    let told = ask(&["tx", "get", &id, "--attempts", "--events"]).out;
+    assert!(told.contains("1 accepted: QUEUED") && told.contains("original"), "{told}");
     let watched = ask(&["tx", "watch", &id, "--json"]);
     assert_eq!((watched.code, watched.json_lines().len()), (DONE, 1), "it is over already");
     let listed = ask(&["tx", "list", "--submitter", "dev-0", "--state", "confirmed", "--json"]);

@@ -24,6 +24,9 @@ pub(crate) struct GetArgs {
     /// Show its nonce and every signed attempt
     #[arg(long)]
     attempts: bool,
+    /// Show what happened to it
+    #[arg(long)]
+    events: bool,
     /// Wait this long for the next change, as in 30s
     #[arg(long, value_name = "TIME", value_parser = duration)]
     wait: Option<Duration>,
@@ -34,7 +37,8 @@ pub(crate) struct GetArgs {
 impl GetArgs {
     pub(super) async fn run(self, output: &Output) -> Result<Exit, CliError> {
         let client = self.server.client()?;
-        let expand = if self.attempts { vec![TxExpand::Attempts] } else { Vec::new() };
+        let wanted = [(self.attempts, TxExpand::Attempts), (self.events, TxExpand::Events)];
+        let expand = wanted.into_iter().filter_map(|(is_wanted, word)| is_wanted.then_some(word)).collect();
         let query = TxQuery { wait: self.wait, expand, ..TxQuery::default() };
         let view = match (&self.tx_id, &self.submitter, &self.request_id) {
             (None, Some(submitter), Some(request_id)) => client.tx_by_request(submitter, request_id, &query).await?,

@@ -1,6 +1,6 @@
 //! A transaction for people.
 
-use gapless_wire::{AttemptView, TxView};
+use gapless_wire::{AttemptView, TxEventView, TxView};
 
 use crate::cli::table::columns;
 
@@ -55,12 +55,18 @@ pub(super) fn whole(view: &TxView) -> String {
     rows.push(row("created", &view.created_at));
     rows.push(row("changed", &view.updated_at));
     rows.extend(view.attempts.iter().flatten().map(|attempt| row("attempt", &one_attempt(attempt))));
+    rows.extend(view.events.iter().flatten().map(|event| row("event", &one_event(event))));
     columns(&rows)
 }
 
 fn one_attempt(attempt: &AttemptView) -> String {
     let outcome = attempt.last_outcome.as_ref().map_or("not answered", |outcome| outcome.code.as_str());
     format!("{} {} {}, sent {} times, {outcome}", attempt.nonce, attempt.kind, attempt.hash, attempt.sends)
+}
+
+fn one_event(event: &TxEventView) -> String {
+    let sub_state = event.sub_state.map(|sub_state| format!(" {sub_state}")).unwrap_or_default();
+    format!("{} {} {}: {}{sub_state}", event.at, event.seq, event.event, event.state)
 }
 
 fn row(name: &str, value: &str) -> [String; 2] {

@@ -20,7 +20,7 @@ async fn an_owner_that_is_asked_to_end_hands_its_lane_over_under_load() {
         .set("lease.duration", "60s");
     let mut nodes = three(&config).await;
     let mut accepted = create_all(&nodes, "s0", "before", TO, 300, 50).await;
-    let (leaving, token) = owner(&nodes, "s0").await;
+    let (leaving, token) = owner(&nodes, "s0", 0).await;
     let asked_at: String = database.raw().await.query_one("SELECT clock_timestamp()::text", &[]).await.unwrap().get(0);
     nodes[leaving].signal("TERM");
     let other = (leaving + 1) % nodes.len();

@@ -56,7 +56,7 @@ async fn assert_intake_says_later(node: &Node) {
     assert_eq!(problem["code"], "store_unavailable");
 }
 
-/// proves O02
+/// proves O02, S04
 #[tokio::test(flavor = "multi_thread")]
 async fn while_the_chain_is_away_intents_are_accepted_and_lanes_wait() {
     let (database, chain) = (Database::shared().await, Chain::start(Mining::PerTransaction));

@@ -19,8 +19,8 @@ async fn an_owner_that_sleeps_longer_than_its_lease_changes_nothing_and_sends_no
     let config = NodeConfig::new(&database.url, &chain.ws_url(), &[0])
         .short_lease()
         .set("nonce.max_in_flight", &WINDOW.to_string())
-        // Due while the owner sleeps: it wants to send as soon as it wakes.
-        .set("resubmit.interval", "3s");
+        // Not due before the owner sleeps, and due before it wakes.
+        .set("resubmit.interval", "6s");
     let mut nodes = three(&config).await;
     let mut accepted = Vec::new();
     sleeps_with_a_full_window(&database, &chain, &mut nodes, &mut accepted).await;
@@ -41,10 +41,17 @@ async fn sleeps_with_a_full_window(
         (with_state(&nodes[0], TxStateName::Tracking).await == WINDOW).then_some(())
     })
     .await;
-    let (sleeper, token) = owner(nodes, "s0").await;
+    let (sleeper, token) = owner(nodes, "s0", 0).await;
     let sends = nodes[sleeper].counter("gapless_tx_submit_total").await;
     nodes[sleeper].signal("STOP");
-    let woken_at = taken_over(nodes, database, sleeper, token).await;
+    taken_over(nodes, database, sleeper, token).await;
+    // Its successor sends again; so would it, as soon as it wakes.
+    let (successor, _) = owner(nodes, "s0", (sleeper + 1) % nodes.len()).await;
+    eventually("it is time to send again", async || {
+        (nodes[successor].counter("gapless_tx_submit_total").await >= WINDOW as f64).then_some(())
+    })
+    .await;
+    let woken_at = now(database).await;
     nodes[sleeper].signal("CONT");
     eventually("the old owner knows that it is not the owner", async || {
         (lost(&nodes[sleeper]).await > 0.0).then_some(())
@@ -64,7 +71,7 @@ async fn sleeps_in_the_middle_of_work(
 ) {
     let before = accepted.len();
     accepted.extend(create_all(nodes, "s0", "load", TO, 200, 50).await);
-    let (sleeper, token) = owner(nodes, "s0").await;
+    let (sleeper, token) = owner(nodes, "s0", 0).await;
     let lost_before = lost(&nodes[sleeper]).await;
     let some_are_done =
         eventually("some are done", async || (chain.balance(TO).await > (before + 3 * WINDOW) as u64).then_some(()));
@@ -97,6 +104,10 @@ async fn taken_over(nodes: &[Node], database: &Database, sleeper: usize, token: 
         (owner != nodes[sleeper].name && newer > token).then_some(())
     })
     .await;
+    now(database).await
+}
+
+async fn now(database: &Database) -> String {
     database.raw().await.query_one("SELECT clock_timestamp()::text", &[]).await.unwrap().get(0)
 }
 
@@ -114,16 +125,11 @@ async fn mine_while<T>(chain: &Chain, something: impl Future<Output = T>) -> T {
     let blocks = async {
         loop {
             chain.mine(1).await;
-            pause(Duration::from_millis(50)).await;
+            tokio::time::sleep(Duration::from_millis(50)).await;
         }
     };
     tokio::select! {
         never = blocks => never,
         done = something => done,
     }
-}
-
-#[expect(clippy::disallowed_methods, reason = "the time between two blocks; nothing is synchronised by it")]
-async fn pause(time: Duration) {
-    tokio::time::sleep(time).await;
 }

@@ -224,9 +224,9 @@ pub(crate) async fn three(config: &NodeConfig) -> Vec<Node> {
     join_all(["a", "b", "c"].map(|name| Node::start(name, config))).await
 }
 
-/// Which of these owns a lane, and its fencing token.
-pub(crate) async fn owner(nodes: &[Node], submitter: &str) -> (usize, u64) {
-    let (name, token) = eventually("a lane has an owner", async || nodes[0].owner_of(submitter).await).await;
+/// Which of these owns a lane, as one of them says, and its fencing token.
+pub(crate) async fn owner(nodes: &[Node], submitter: &str, asked: usize) -> (usize, u64) {
+    let (name, token) = eventually("a lane has an owner", async || nodes[asked].owner_of(submitter).await).await;
     (nodes.iter().position(|node| node.name == name).unwrap(), token)
 }
 

@@ -239,7 +239,6 @@ async fn a_look_up_that_fails_stops_nobody() {
 }
 
 /// A fork deeper than finality puts a transaction below what was final before.
-/// proves R06
 #[tokio::test(start_paused = true)]
 async fn what_is_mined_below_the_old_final_block_becomes_final_too() {
     let world = World::without_blocks(1).await;
@@ -285,7 +284,7 @@ async fn a_run_that_panics_is_not_the_end_of_its_lane() {
     tokio::time::timeout(A_WHILE, node.engine.drain()).await.unwrap();
 }
 
-/// proves N27
+/// Renewals wait for nothing that the dispatcher waits for.
 #[tokio::test(start_paused = true)]
 async fn a_slow_sweep_costs_no_lease() {
     let world = World::without_blocks(1).await;

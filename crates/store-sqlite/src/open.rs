@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gapless_domain::LeaseTerms;
-use gapless_store::{DatabaseClock, StoreError};
+use gapless_store::{DatabaseClock, LeaseStatus, StoreError};
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 
@@ -81,6 +81,7 @@ fn open_file(path: &Path, options: SqliteOptions) -> Result<Ledger, StoreError> 
     let mark = mark_of(&sql).map_err(at_open)?;
     let mut ledger = ledger(sql, None, mark.database_id, options);
     compare_with_sidecar(&mut ledger, &sidecar, known, mark, set_aside.as_deref())?;
+    give_back_all_leases(&ledger.sql).map_err(at_open)?;
     // The log is empty from here on, and what belongs to the next one is known before it is begun.
     if !checkpoint(&ledger.sql, "TRUNCATE").map_err(at_open)? {
         return Err(StoreError::InUse(path.display().to_string()));
@@ -91,6 +92,13 @@ fn open_file(path: &Path, options: SqliteOptions) -> Result<Ledger, StoreError> 
     ledger.checkpointed = mark.writes;
     ledger.sidecar = Some(sidecar);
     Ok(ledger)
+}
+
+/// Whoever held a lease here is gone: the lock of the file, which is ours now, went with its process and not before. So
+/// nobody has to wait until it runs out. Tokens stay, and grow with the next owner.
+fn give_back_all_leases(sql: &Connection) -> rusqlite::Result<()> {
+    sql.execute("UPDATE submitter_lease SET expires_at = ?1", [LeaseStatus::GIVEN_BACK.as_micros()])?;
+    Ok(())
 }
 
 /// The one name of the file, without links and dots: two names would have two sidecars. A file that is not there yet is

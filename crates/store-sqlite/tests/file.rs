@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gapless_domain::{Event, EventPosition, OwnerId, Timestamp};
-use gapless_store::{Accepted, CommitVerdict, ManualClock, NewSubmitter, Store, StoreError};
+use gapless_store::{Accepted, Acquired, CommitVerdict, ManualClock, NewSubmitter, Store, StoreError};
 use gapless_store_sqlite::{Location, SqliteOptions, SqliteStore};
 use rusqlite::Connection;
 use support::{
@@ -206,4 +206,26 @@ async fn an_alias_is_not_taken_from_another_submitter() {
     assert_eq!(store.submitters().await.unwrap(), [NewSubmitter { id: lane(), alias: alias() }]);
     register(&store).await;
     assert_eq!(store.submitters().await.unwrap(), [NewSubmitter { id: lane(), alias: alias() }], "no alias, no change");
+}
+
+/// Whoever held the lane died with its lock on the file, so nobody waits for its lease to run out.
+#[tokio::test]
+async fn a_restarted_process_takes_its_lanes_at_once() {
+    let folder = Folder::new();
+    let first = open(&folder.database());
+    register(&first).await;
+    let old = acquire(&first, 1).await;
+    drop(first);
+    let second = open(&folder.database());
+    let new = acquire(&second, 2).await;
+    assert!(new.token() > old.token());
+}
+
+/// The lease of the lane for a process of its own.
+async fn acquire(store: &SqliteStore, process: u128) -> gapless_domain::Lease {
+    let store = store.for_owner(OwnerId::new("test", process));
+    match store.acquire(&[lane()]).await.unwrap().remove(0) {
+        Acquired::Held(lease) => lease,
+        other => panic!("{other:?}"),
+    }
 }

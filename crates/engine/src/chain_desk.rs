@@ -106,7 +106,7 @@ impl ChainDesk {
             Some(limit) => limit,
             None => {
                 let estimate = self.chain.estimate_gas(submitter, &request.call, head).await;
-                self.gas.limit(estimate.map_err(|error| prepare_failure(error, head))?)
+                self.gas.limit(estimate.map_err(|error| self.estimate_failure(error, head))?)
             }
         };
         let fees = match request.call.fees {
@@ -114,6 +114,15 @@ impl ChainDesk {
             None => self.quote(head).await.map_err(|error| prepare_failure(error, head))?.at(request.speed),
         };
         Ok(Prepared { gas_limit, fees })
+    }
+
+    /// A revert on top of a block that was orphaned meanwhile says nothing.
+    fn estimate_failure(&self, error: ChainError, at: BlockRef) -> PrepareFailure {
+        let orphaned = self.status().is_none_or(|now| now.head.block.number <= at.number && now.head.block != at);
+        match prepare_failure(error, at) {
+            PrepareFailure::Reverted { text, .. } if orphaned => PrepareFailure::Unavailable(text),
+            failure => failure,
+        }
     }
 
     async fn quote(&self, head: BlockRef) -> Result<FeeQuote, ChainError> {

@@ -323,7 +323,6 @@ async fn look_ups_that_cannot_be_answered_keep_nobody_waiting() {
 
 /// What was too dear is gone; nobody looks at the purse, and nobody waits for a time that is past.
 #[tokio::test(start_paused = true)]
-#[ignore = "the lane asks to be woken at a time that is past; found, not yet mended there"]
 async fn a_lane_whose_dear_intent_is_gone_does_not_spin() {
     let world = World::new(1).await;
     let parts = Parts::of(&world, "a");
@@ -339,7 +338,6 @@ async fn a_lane_whose_dear_intent_is_gone_does_not_spin() {
 
 /// The node that takes over sees the chain a little later than the one before it.
 #[tokio::test(start_paused = true)]
-#[ignore = "the lane believes a lower final count at the second look; found, not yet mended there"]
 async fn a_node_that_lags_protects_nothing() {
     for rounds in 14..=20 {
         let world = World::without_blocks(1).await.window(4);

@@ -1,5 +1,6 @@
 //! The engine with its real neighbours: anvil by way of the EVM adapter, and SQLite.
 #![allow(clippy::disallowed_methods, reason = "a test owns its own time and tasks")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "what supports a test says by panicking what it expects, too")]
 
 use std::sync::Arc;
 use std::time::Duration;

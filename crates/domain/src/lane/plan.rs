@@ -48,6 +48,7 @@ impl Lane {
             && self.purse.account.is_some()
             && self.purse.ahead == 0
             && self.purse.behind == 0
+            && self.purse.behind == 0
     }
 
     /// How many more nonces may be bound now.
@@ -180,7 +181,8 @@ impl Lane {
         if let Some(cursor) = self.cursor.clone() {
             self.binds_to_sign(&cursor, &mut items);
         }
-        if self.purse.is_short {
+        // What was too dear may have left the line since.
+        if self.purse.is_short && !self.line.waiting.is_empty() {
             self.purse.read_by(now.saturating_add(self.setup.limits.prepare_retry));
             self.purse.next_read().into_iter().for_each(|at| step.wake(at));
         }

@@ -11,8 +11,12 @@ use super::fact::{AccountFacts, SentTx};
 use super::open_slot::Seen;
 use super::{Lane, LaneSetup};
 
-/// Looks in a row at which the chain must be ahead, or behind, before the lane stops.
+/// Looks in a row at which the chain must be ahead before the lane stops. An endpoint that lags cannot say so.
 const LOOKS_BEFORE_PROTECT: u32 = 2;
+
+/// Looks in a row at which the final count must be lower than it was. A node that takes over may see the chain a while later than
+/// the one before it did; nothing is bound until it has caught up.
+const BEHIND_LOOKS_BEFORE_PROTECT: u32 = 30;
 
 /// Looks in a row at which all hashes of a slot must be missing, while its nonce is used up, before the lane stops. More than
 /// for counts: an endpoint that lags behind the final block knows no receipt, and says so each time.
@@ -71,9 +75,8 @@ impl Lane {
                 let text = format!("the account's final count is {finalized}, but the ledger knows of {next}");
                 self.want_protect(ProtectCode::ExternalNonce, &text);
             }
-            // An endpoint that lags says so once in a while; one that says it again is believed.
             self.purse.behind = if finalized < cursor.final_nonce { self.purse.behind.saturating_add(1) } else { 0 };
-            if self.purse.behind >= LOOKS_BEFORE_PROTECT {
+            if self.purse.behind >= BEHIND_LOOKS_BEFORE_PROTECT {
                 let text = format!("the account's final count was {} and is {finalized} now", cursor.final_nonce);
                 self.want_protect(ProtectCode::ChainRegressed, &text);
             }
@@ -84,7 +87,7 @@ impl Lane {
         if self.purse.ahead >= LOOKS_BEFORE_PROTECT {
             let text = format!("the account's count with pending ones is {ahead}, but the ledger knows of {next}");
             self.want_protect(ProtectCode::PendingAhead, &text);
-        } else if self.purse.ahead > 0 || self.purse.behind == 1 {
+        } else if self.purse.ahead > 0 || (1..BEHIND_LOOKS_BEFORE_PROTECT).contains(&self.purse.behind) {
             self.purse.read_at(now.saturating_add(self.setup.limits.prepare_retry));
         }
     }

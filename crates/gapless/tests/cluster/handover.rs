@@ -21,7 +21,7 @@ async fn an_owner_that_is_asked_to_end_hands_its_lane_over_under_load() {
     let mut nodes = three(&config).await;
     let mut accepted = create_all(&nodes, "s0", "before", TO, 300, 50).await;
     let (leaving, token) = owner(&nodes, "s0", 0).await;
-    let asked_at: String = database.raw().await.query_one("SELECT clock_timestamp()::text", &[]).await.unwrap().get(0);
+    let asked_at = database.now().await;
     nodes[leaving].signal("TERM");
     let other = (leaving + 1) % nodes.len();
     let name = nodes[leaving].name.clone();

@@ -13,6 +13,7 @@
 
 mod crashes;
 mod handover;
+mod late;
 mod many_creates;
 mod outages;
 mod same_request;

@@ -12,7 +12,7 @@ use crate::support::{
 const TO: &str = "0x00000000000000000000000000000000000a0031";
 const WINDOW: usize = 4;
 
-/// proves N06, N03, S02
+/// proves N03, S02
 #[tokio::test(flavor = "multi_thread")]
 async fn an_owner_that_sleeps_longer_than_its_lease_changes_nothing_and_sends_nothing_when_it_wakes() {
     let (database, chain) = (Database::shared().await, Chain::start(Mining::OnDemand));
@@ -51,7 +51,7 @@ async fn sleeps_with_a_full_window(
         (nodes[successor].counter("gapless_tx_submit_total").await >= WINDOW as f64).then_some(())
     })
     .await;
-    let woken_at = now(database).await;
+    let woken_at = database.now().await;
     nodes[sleeper].signal("CONT");
     eventually("the old owner knows that it is not the owner", async || {
         (lost(&nodes[sleeper]).await > 0.0).then_some(())
@@ -59,7 +59,7 @@ async fn sleeps_with_a_full_window(
     .await;
     mine_while(chain, wait_until_done(&nodes[sleeper].client, "s0")).await;
     assert_eq!(nodes[sleeper].counter("gapless_tx_submit_total").await, sends, "it has sent something since");
-    assert_nothing_written_since(database, token, &woken_at).await;
+    database.assert_nothing_written_since(token, &woken_at).await;
 }
 
 /// It wakes with reads, commits and sends under way.
@@ -84,7 +84,7 @@ async fn sleeps_in_the_middle_of_work(
         (lost(&nodes[sleeper]).await > lost_before).then_some(())
     })
     .await;
-    assert_nothing_written_since(database, token, &woken_at).await;
+    database.assert_nothing_written_since(token, &woken_at).await;
 }
 
 async fn with_state(node: &Node, state: TxStateName) -> usize {
@@ -104,20 +104,7 @@ async fn taken_over(nodes: &[Node], database: &Database, sleeper: usize, token: 
         (owner != nodes[sleeper].name && newer > token).then_some(())
     })
     .await;
-    now(database).await
-}
-
-async fn now(database: &Database) -> String {
-    database.raw().await.query_one("SELECT clock_timestamp()::text", &[]).await.unwrap().get(0)
-}
-
-/// Every row tells under which token it was last written, and when.
-async fn assert_nothing_written_since(database: &Database, token: u64, since: &str) {
-    let tables = [("managed_tx", "updated_at"), ("submitter_nonce_cursor", "updated_at"), ("slot", "bound_at")];
-    for (table, at) in tables.into_iter().chain([("tx_attempt", "created_at"), ("tx_attempt", "last_sent_at")]) {
-        let query = format!("SELECT count(*) FROM {table} WHERE fencing_token = {token} AND {at} > '{since}'");
-        assert_eq!(database.count(&query).await, 0, "{table} was written under a token that is over");
-    }
+    database.now().await
 }
 
 /// A block every so often, until something has happened.

@@ -36,6 +36,20 @@ impl Database {
         connect(&self.url).await
     }
 
+    /// By the database's own clock.
+    pub(crate) async fn now(&self) -> String {
+        self.raw().await.query_one("SELECT clock_timestamp()::text", &[]).await.unwrap().get(0)
+    }
+
+    /// Every row tells under which token it was last written, and when.
+    pub(crate) async fn assert_nothing_written_since(&self, token: u64, since: &str) {
+        let tables = [("managed_tx", "updated_at"), ("submitter_nonce_cursor", "updated_at"), ("slot", "bound_at")];
+        for (table, at) in tables.into_iter().chain([("tx_attempt", "created_at"), ("tx_attempt", "last_sent_at")]) {
+            let query = format!("SELECT count(*) FROM {table} WHERE fencing_token = {token} AND {at} > '{since}'");
+            assert_eq!(self.count(&query).await, 0, "{table} was written under a token that is over");
+        }
+    }
+
     /// One number.
     pub(crate) async fn count(&self, query: &str) -> i64 {
         self.raw().await.query_one(query, &[]).await.unwrap().get(0)

@@ -24,7 +24,8 @@ pub(crate) struct NodeConfig {
     accounts: Vec<u32>,
     secrets: Option<Secrets>,
     settings: Vec<(String, String)>,
-    abort_at: Option<String>,
+    /// A variable that names a fault point, and the point.
+    fault: Option<(&'static str, String)>,
 }
 
 /// A submitter `secret` whose key is in the environment.
@@ -41,7 +42,7 @@ impl NodeConfig {
     pub(crate) fn with_endpoints(store: &str, rpc: &[String], accounts: &[u32]) -> Self {
         let (store, rpc) = (store.to_owned(), rpc.to_vec());
         let config =
-            NodeConfig { store, rpc, accounts: accounts.to_vec(), secrets: None, settings: vec![], abort_at: None };
+            NodeConfig { store, rpc, accounts: accounts.to_vec(), secrets: None, settings: vec![], fault: None };
         config
             .set("auth.mode", "none")
             .set("node.listen", "127.0.0.1:0")
@@ -69,11 +70,16 @@ impl NodeConfig {
 
     /// Ends the process as a crash would when it gets to this fault point.
     pub(crate) fn abort_at(self, point: &str) -> Self {
-        NodeConfig { abort_at: Some(point.to_owned()), ..self }
+        NodeConfig { fault: Some(("GAPLESS_ABORT_AT", point.to_owned())), ..self }
+    }
+
+    /// Stops the process, as `SIGSTOP` does, when it gets to this fault point.
+    pub(crate) fn stop_at(self, point: &str) -> Self {
+        NodeConfig { fault: Some(("GAPLESS_STOP_AT", point.to_owned())), ..self }
     }
 
     pub(crate) fn without_faults(&self) -> Self {
-        NodeConfig { abort_at: None, ..self.clone() }
+        NodeConfig { fault: None, ..self.clone() }
     }
 
     fn toml(&self) -> String {
@@ -100,8 +106,8 @@ impl NodeConfig {
         for (key, value) in &self.settings {
             command.env(format!("GAPLESS__{}", key.replace('.', "__").to_uppercase()), value);
         }
-        if let Some(point) = &self.abort_at {
-            command.env("GAPLESS_ABORT_AT", point);
+        if let Some((variable, point)) = &self.fault {
+            command.env(variable, point);
         }
         if let Some(secrets) = &self.secrets {
             command.env("TEST_KEY", &secrets.key);
@@ -187,6 +193,13 @@ impl Node {
             assert_eq!(status.signal(), Some(SIGABRT), "{} ended otherwise: {status}", self.name);
         }
         status.is_some()
+    }
+
+    /// Whether it has come to the fault point where it stops.
+    pub(crate) fn has_stopped(&self) -> bool {
+        let stat = fs::read_to_string(format!("/proc/{}/stat", self.process.id())).unwrap_or_default();
+        // The state comes after the name, which is in parentheses.
+        stat.rsplit(") ").next().is_some_and(|rest| rest.starts_with('T'))
     }
 
     /// Everything it has logged.

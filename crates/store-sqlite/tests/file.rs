@@ -224,8 +224,7 @@ async fn a_restarted_process_takes_its_lanes_at_once() {
 /// The lease of the lane for a process of its own.
 async fn acquire(store: &SqliteStore, process: u128) -> gapless_domain::Lease {
     let store = store.for_owner(OwnerId::new("test", process));
-    match store.acquire(&[lane()]).await.unwrap().remove(0) {
-        Acquired::Held(lease) => lease,
-        other => panic!("{other:?}"),
-    }
+    let answer = store.acquire(&[lane()]).await.unwrap().remove(0);
+    let held = if let Acquired::Held(lease) = &answer { Some(lease.clone()) } else { None };
+    held.ok_or(answer).unwrap()
 }

@@ -84,7 +84,7 @@ async fn a_refusal_and_a_silence_are_told_apart() {
     let nobody = Client::new(&format!("http://{}", listener.local_addr().unwrap())).unwrap();
     drop(listener);
     assert!(matches!(nobody.healthz().await, Err(ClientError::Transport(_))));
-    for address in ["", "localhost", "ftp://x", "https://without-the-feature", "http://"] {
+    for address in ["", "localhost", "ftp://x", "http://"] {
         assert!(matches!(Client::new(address), Err(ClientError::Address(_))), "{address:?}");
     }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use futures_util::stream;
-use gapless_chain::{Classified, Classifier, EndpointStatus, Failure, Family, Method, Verdict};
+use gapless_chain::{Classified, Classifier, EndpointStatus, Failure, Family, Method, Reason, Source, Verdict};
 use gapless_domain::ChainId;
 use serde::de::DeserializeOwned;
 use serde_json::json;
@@ -256,9 +256,9 @@ impl Endpoint {
     }
 
     async fn ask_chunk(&self, chunk: &[Call]) -> Vec<Answer> {
-        let replies = match self.exchange(chunk).await {
-            Exchange::Replies(replies) => replies,
-            Exchange::Failed(fault) => vec![Err(fault); chunk.len()],
+        let (replies, shared) = match self.exchange(chunk).await {
+            Exchange::Replies(replies) => (replies, false),
+            Exchange::Failed(fault) => (vec![Err(fault); chunk.len()], chunk.len() > 1),
             Exchange::BatchRefused(fault) => {
                 let smaller = after_refusal(chunk.len(), &fault);
                 let text = meter::shown(&format!("{:?}", fault.redacted(&self.url)));
@@ -270,7 +270,7 @@ impl Endpoint {
                 return Box::pin(self.ask_smaller(chunk, smaller)).await;
             }
         };
-        chunk.iter().zip(replies).map(|(call, reply)| self.judge(call, reply)).collect()
+        chunk.iter().zip(replies).map(|(call, reply)| self.judge(call, reply, shared)).collect()
     }
 
     async fn ask_smaller(&self, calls: &[Call], size: usize) -> Vec<Answer> {
@@ -293,7 +293,8 @@ impl Endpoint {
         tokio::time::timeout(self.terms.timeout, asked).await.unwrap_or(Exchange::Failed(Fault::TimedOut))
     }
 
-    fn judge(&self, call: &Call, reply: Reply) -> Answer {
+    /// `shared` is a failure that came once for several questions.
+    fn judge(&self, call: &Call, reply: Reply, shared: bool) -> Answer {
         let (chain, name) = (&self.terms.chain, self.name());
         let fault = match reply {
             Ok(result) => {
@@ -303,7 +304,10 @@ impl Endpoint {
             Err(fault) => fault.redacted(&self.url),
         };
         let mut known = self.state.lock();
-        let classified = self.terms.classifier.classify(known.family, Method::of(call.method), &fault.failure());
+        let mut classified = self.terms.classifier.classify(known.family, Method::of(call.method), &fault.failure());
+        if shared {
+            classified = of_all(classified);
+        }
         meter::request(chain, name, call.method, classified.verdict.as_str());
         if Method::of(call.method) != Method::Other {
             meter::unknown_text(chain, name, call.method, &classified);
@@ -345,6 +349,18 @@ impl Endpoint {
         }
         if known.standing != Standing::WrongChain {
             known.standing = Standing::Down;
+        }
+    }
+}
+
+/// One failure for several questions can only be about the road or the node. Words about one transaction that nobody can
+/// assign are no verdict on it, nor on the others.
+fn of_all(classified: Classified) -> Classified {
+    match classified.verdict {
+        Verdict::Unavailable | Verdict::RateLimited | Verdict::Unknown => classified,
+        _ => {
+            let reason = Reason::Unreachable;
+            Classified { verdict: reason.verdict(), reason, source: Source::Nobody, revert_data: None, ..classified }
         }
     }
 }

@@ -190,6 +190,36 @@ async fn a_node_that_names_a_limit_gets_smaller_batches() {
 }
 
 #[tokio::test]
+async fn one_error_for_a_whole_batch_is_no_verdict_on_any_transaction() {
+    let node = FakeNode::start(|_| {}).await;
+    let chain = chain(&[&node]);
+    chain.head().await.unwrap();
+    let txs = [signed(&chain, &plan(0)).await, signed(&chain, &plan(1)).await];
+    let error = json!({ "code": -32000, "message": "intrinsic gas too low" });
+    let texts = [
+        json!({ "jsonrpc": "2.0", "id": null, "error": error }),
+        json!({ "jsonrpc": "2.0", "id": 1, "error": error }),
+        json!([{ "jsonrpc": "2.0", "error": error }]),
+        json!([{ "id": "a", "error": error }, { "id": "b", "error": error }]),
+        json!([{ "id": 0, "error": error }, 7]),
+    ];
+    for text in texts {
+        // Some of these count as a node that is away: it has to be well before it is sent to again.
+        node.change(|script| script.batch_max = usize::MAX);
+        assert_eq!(chain.broadcast(&txs).await[0].verdict, Verdict::Accepted, "{text}");
+        node.change(|script| (script.batch_max, script.batch_refusal) = (1, text.clone()));
+        let verdicts: Vec<_> = chain.broadcast(&txs).await.into_iter().map(|answer| answer.verdict).collect();
+        assert_eq!(verdicts, [Verdict::Unavailable; 2], "{text}");
+    }
+    node.change(|script| {
+        script.batch_max = usize::MAX;
+        (script.send, script.ids_as_texts) = (Sending::Refuse(-32000, "intrinsic gas too low"), true);
+    });
+    let verdicts: Vec<_> = chain.broadcast(&txs).await.into_iter().map(|answer| answer.verdict).collect();
+    assert_eq!(verdicts, [Verdict::Rejected; 2], "each has its own answer, its number is only a text");
+}
+
+#[tokio::test]
 async fn accounts_are_asked_for_in_one_request() {
     let node = FakeNode::start(|_| {}).await;
     let chain = chain(&[&node]);

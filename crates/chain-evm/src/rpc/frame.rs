@@ -46,6 +46,14 @@ enum ErrorObject {
 }
 
 impl Answer<'_> {
+    /// Our number, also where a node or a proxy made a text of it.
+    pub(super) fn number(&self) -> Option<u64> {
+        match self.id.as_ref()? {
+            Value::String(text) => text.parse().ok(),
+            id => id.as_u64(),
+        }
+    }
+
     pub(super) fn into_reply(self) -> Reply {
         match self.error {
             None => Ok(match self.result {
@@ -106,7 +114,7 @@ fn of_array(answers: Vec<Answer<'_>>, count: usize) -> Exchange {
     let mut replies: Vec<Option<Reply>> = std::iter::repeat_with(|| None).take(count).collect();
     let mut strays = Vec::new();
     for answer in answers {
-        let place = answer.id.as_ref().and_then(Value::as_u64).and_then(|id| usize::try_from(id).ok());
+        let place = answer.number().and_then(|id| usize::try_from(id).ok());
         match place.and_then(|place| replies.get_mut(place)) {
             Some(reply) => *reply = Some(answer.into_reply()),
             None => strays.push(answer.into_reply()),
@@ -157,6 +165,15 @@ mod tests {
         assert_eq!(replies[0].as_ref().unwrap_err(), &fault);
         assert_eq!(replies[1].as_ref().unwrap().get(), "\"0xb\"");
         assert!(replies[2].is_err(), "what did not come back is no null");
+    }
+
+    #[test]
+    fn a_number_that_comes_back_as_a_text_is_the_same_number() {
+        let body = r#"[{"id":"1","result":"0xb"},{"id":"0","error":{"code":-32000,"message":"nonce too low"}},{"id":"x","result":1}]"#;
+        let replies = replies(body, 3);
+        assert!(matches!(&replies[0], Err(Fault::Answer { text, .. }) if text == "nonce too low"));
+        assert_eq!(replies[1].as_ref().unwrap().get(), "\"0xb\"");
+        assert!(replies[2].is_err());
     }
 
     #[test]

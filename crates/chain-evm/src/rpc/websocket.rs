@@ -14,7 +14,7 @@ use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::sync::{mpsc, oneshot};
@@ -206,7 +206,7 @@ impl Line {
             return (self.news)(number);
         }
         let Ok(answer) = serde_json::from_str::<Answer<'_>>(text) else { return };
-        match answer.id.as_ref().and_then(Value::as_u64) {
+        match answer.number() {
             // Whatever was between the last connection and this one, nobody told us.
             Some(SUBSCRIBE) => {
                 if let Err(fault) = answer.into_reply() {

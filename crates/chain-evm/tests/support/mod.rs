@@ -27,6 +27,8 @@ pub(crate) struct Script {
     pub(crate) batch_max: usize,
     /// What a refusal says.
     pub(crate) batch_refusal: Value,
+    /// Numbers come back as texts.
+    pub(crate) ids_as_texts: bool,
     pub(crate) missing: BTreeSet<&'static str>,
     pub(crate) send: Sending,
     /// Every request gets this instead of an answer.
@@ -54,6 +56,7 @@ impl Default for Script {
             client: "Geth/v1.15.0",
             batch_max: usize::MAX,
             batch_refusal: json!({ "jsonrpc": "2.0", "id": null, "error": { "code": -32600, "message": "invalid request" } }),
+            ids_as_texts: false,
             missing: BTreeSet::new(),
             send: Sending::Accept,
             http: None,
@@ -154,7 +157,7 @@ fn answer(script: &Mutex<Script>, body: &[u8]) -> Option<(u16, &'static str, Str
 }
 
 fn one(script: &Script, call: &Value) -> Value {
-    let id = call["id"].clone();
+    let id = if script.ids_as_texts { json!(call["id"].to_string()) } else { call["id"].clone() };
     let method = call["method"].as_str().unwrap();
     let error =
         |code: i64, message: &str| json!({ "jsonrpc": "2.0", "id": id, "error": { "code": code, "message": message } });

@@ -126,23 +126,30 @@ pub(crate) async fn block_receipts(endpoint: &Endpoint, block: BlockRef) -> Resu
         Err(classified) => return Err(classified),
     };
     let Some(rows) = rows else { return Ok(None) };
-    let expected = match count {
-        Some(Ok(raw)) => endpoint.read::<Option<U64>>(&raw)?.map(|count| count.to::<usize>()),
-        // A node that cannot count is believed without it.
-        _ => Some(rows.len()),
+    let expected = match count.unwrap_or_else(|| Err(endpoint.unreadable(""))) {
+        Ok(raw) => endpoint.read::<Option<U64>>(&raw)?.map(|count| count.to::<usize>()),
+        Err(classified) if says_not_found(&classified) => None,
+        // A node that cannot count can still say what is in the block.
+        Err(classified) if is_missing(&classified) => transactions(endpoint, block).await?.map(|hashes| hashes.len()),
+        Err(classified) => return Err(classified),
     };
     let whole = expected == Some(rows.len()) && rows.iter().all(|row| row.block_hash == block.hash);
     Ok(whole.then(|| rows.into_iter().map(Receipt::from).collect()))
 }
 
-async fn receipts_one_by_one(endpoint: &Endpoint, block: BlockRef) -> Result<Option<Vec<Receipt>>, Classified> {
+/// The hashes of a block's transactions.
+async fn transactions(endpoint: &Endpoint, block: BlockRef) -> Result<Option<Vec<B256>>, Classified> {
     let call = Call::new("eth_getBlockByHash", json!([block.hash, false]));
     let row: Option<BlockRow> = match endpoint.ask_one(call).await {
         Err(classified) if says_not_found(&classified) => return Ok(None),
         answer => answer?,
     };
-    let Some(row) = row.filter(|row| row.hash == block.hash) else { return Ok(None) };
-    let receipts = receipts(endpoint, &row.transactions).await?;
+    Ok(row.filter(|row| row.hash == block.hash).map(|row| row.transactions))
+}
+
+async fn receipts_one_by_one(endpoint: &Endpoint, block: BlockRef) -> Result<Option<Vec<Receipt>>, Classified> {
+    let Some(hashes) = transactions(endpoint, block).await? else { return Ok(None) };
+    let receipts = receipts(endpoint, &hashes).await?;
     // A receipt that is missing, or that moved to another block meanwhile, leaves a hole.
     Ok(receipts.into_iter().map(|receipt| receipt.filter(|receipt| receipt.block.hash == block.hash)).collect())
 }
@@ -181,9 +188,10 @@ pub(crate) async fn accounts(
     let mut finals = answers.split_off((accounts.len() * 3).min(answers.len()));
     if let Some(block) = final_at
         && endpoint.skills().count_by_hash
-        && finals.iter().any(|answer| answer.as_ref().is_err_and(is_the_nodes_word))
+        && finals.iter().any(|answer| answer.as_ref().is_err_and(does_not_know_the_form))
     {
-        // Not every node takes a block by its hash here; a final block is the same by its number.
+        // Not every node takes a block by its hash here; a final block is the same by its number. A node that understood, and
+        // does not have this block in its chain, must not be asked so: by its number it would tell of another block.
         endpoint.unlearn(|skills| skills.count_by_hash = false);
         let calls: Vec<Call> = accounts.iter().map(|account| count(account, block_param(endpoint, block))).collect();
         finals = endpoint.ask(&calls).await;
@@ -283,8 +291,21 @@ fn is_the_nodes_word(classified: &Classified) -> bool {
 
 fn is_missing(classified: &Classified) -> bool {
     let text = classified.text.as_str().to_ascii_lowercase();
-    // A parameter that is a hash, where the node wants a number, leaves the same way out.
-    classified.reason == Reason::MethodMissing || text.contains("invalid argument") || text.contains("invalid params")
+    // A parameter that is a hash, where the node wants a number, leaves the same way out. The words may also be those of a road
+    // that broke.
+    classified.reason == Reason::MethodMissing
+        || classified.verdict != Verdict::Unavailable
+            && (text.contains("invalid argument") || text.contains("invalid params"))
+}
+
+/// The node could not read the question, as against one that read it and does not have the block.
+fn does_not_know_the_form(classified: &Classified) -> bool {
+    let text = classified.text.as_str().to_ascii_lowercase();
+    let unread = ["invalid param", "cannot unmarshal", "unable to parse", "failed to parse", "invalid type"];
+    let about_the_block = text.contains("canonical") || says_not_found(classified);
+    let of_the_form =
+        is_missing(classified) || is_the_nodes_word(classified) && unread.iter().any(|words| text.contains(words));
+    of_the_form && !about_the_block
 }
 
 fn says_not_found(classified: &Classified) -> bool {

@@ -245,6 +245,34 @@ async fn a_node_that_wants_final_counts_by_number_gets_them_so() {
 }
 
 #[tokio::test]
+async fn a_node_that_does_not_have_the_final_block_is_not_asked_for_another_one_of_that_number() {
+    let node = FakeNode::start(|_| {}).await;
+    let chain = chain(&[&node]);
+    let by_number = || node.change(|script| script.asked.iter().any(|(_, params)| params[1] == "0x5a"));
+    for (code, text) in [
+        (-32000, "hash is not currently canonical"),
+        (-32000, "header for hash not found"),
+        (-32000, "header not found"),
+        (-32602, "invalid params: the block is not canonical"),
+        (-32000, "missing trie node"),
+    ] {
+        node.change(|script| script.count_by_hash = Some((code, text)));
+        let view = chain.accounts(&[submitter(0)], Some(at(90))).await.unwrap()[0];
+        assert_eq!((view.latest.get(), view.finalized), (100, None), "{text}");
+        assert!(!by_number(), "{text}");
+    }
+    node.change(|script| script.count_by_hash = None);
+    assert!(
+        chain.accounts(&[submitter(0)], Some(at(90))).await.unwrap()[0].finalized.is_some(),
+        "nothing was unlearned"
+    );
+    let text = "invalid argument 1: json: cannot unmarshal object into Go value of type string";
+    node.change(|script| script.count_by_hash = Some((-32602, text)));
+    assert!(chain.accounts(&[submitter(0)], Some(at(90))).await.unwrap()[0].finalized.is_some());
+    assert!(by_number());
+}
+
+#[tokio::test]
 async fn receipts_of_a_block_without_the_method_for_it() {
     let hashes = [format!("0x{:064x}", 1), format!("0x{:064x}", 2)];
     let node = FakeNode::start(|script| {
@@ -285,6 +313,31 @@ async fn receipts_of_another_block_or_too_few_are_no_answer() {
     assert_eq!(chain.block_receipts(at(100)).await.unwrap(), None);
     node.change(|script| script.answers.insert("eth_getBlockReceipts", json!(null)));
     assert_eq!(chain.block_receipts(at(100)).await.unwrap(), None);
+}
+
+#[tokio::test]
+async fn receipts_that_nobody_counted_are_no_answer() {
+    let hashes = [format!("0x{:064x}", 1), format!("0x{:064x}", 2)];
+    let node = FakeNode::start(|script| {
+        script.answers.insert("eth_getBlockReceipts", json!([receipt(&hashes[0], 100)]));
+        let mut row = block(100);
+        row["transactions"] = json!(hashes);
+        script.answers.insert("eth_getBlockByHash", row);
+    })
+    .await;
+    let chain = chain(&[&node]);
+    for (code, text) in [(-32000, "too many requests"), (-32603, "internal error"), (-32000, "request timed out")] {
+        node.change(|script| script.errors.insert("eth_getBlockTransactionCountByHash", (code, text)));
+        assert!(chain.block_receipts(at(100)).await.is_err(), "{text}");
+    }
+    node.change(|script| {
+        script.errors.clear();
+        script.missing.insert("eth_getBlockTransactionCountByHash");
+    });
+    assert_eq!(chain.block_receipts(at(100)).await.unwrap(), None, "the block itself says that there are two");
+    let both = json!([receipt(&hashes[0], 100), receipt(&hashes[1], 100)]);
+    node.change(|script| script.answers.insert("eth_getBlockReceipts", both));
+    assert_eq!(chain.block_receipts(at(100)).await.unwrap().unwrap().len(), 2);
 }
 
 #[tokio::test]

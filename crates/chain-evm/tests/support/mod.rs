@@ -30,6 +30,10 @@ pub(crate) struct Script {
     /// Numbers come back as texts.
     pub(crate) ids_as_texts: bool,
     pub(crate) missing: BTreeSet<&'static str>,
+    /// Methods that are answered by an error.
+    pub(crate) errors: BTreeMap<&'static str, (i64, &'static str)>,
+    /// What counts at a block named by its hash are answered by.
+    pub(crate) count_by_hash: Option<(i64, &'static str)>,
     pub(crate) send: Sending,
     /// Every request gets this instead of an answer.
     pub(crate) http: Option<(u16, &'static str, &'static str)>,
@@ -58,6 +62,8 @@ impl Default for Script {
             batch_refusal: json!({ "jsonrpc": "2.0", "id": null, "error": { "code": -32600, "message": "invalid request" } }),
             ids_as_texts: false,
             missing: BTreeSet::new(),
+            errors: BTreeMap::new(),
+            count_by_hash: None,
             send: Sending::Accept,
             http: None,
             hang: BTreeSet::new(),
@@ -163,6 +169,12 @@ fn one(script: &Script, call: &Value) -> Value {
         |code: i64, message: &str| json!({ "jsonrpc": "2.0", "id": id, "error": { "code": code, "message": message } });
     if script.missing.contains(method) {
         return error(-32601, "the method does not exist/is not available");
+    }
+    if let Some((code, message)) = script.errors.get(method) {
+        return error(*code, message);
+    }
+    if let Some((code, message)) = script.count_by_hash.filter(|_| call["params"][1].is_object()) {
+        return error(code, message);
     }
     let result = match (script.answers.get(method), method) {
         (Some(answer), _) => answer.clone(),

@@ -8,6 +8,7 @@ use gapless_engine::{Clock, Intake};
 use gapless_store::Store;
 
 use crate::drain::Drain;
+use crate::hosts::AllowedHosts;
 use crate::limits::ApiLimits;
 use crate::ports::{Chains, Changes, Timer};
 
@@ -23,6 +24,8 @@ pub struct App {
     /// The text of `/metrics`.
     pub metrics: Arc<dyn Fn() -> String + Send + Sync>,
     pub drain: Drain,
+    /// The names that calls may come by.
+    pub hosts: AllowedHosts,
     /// Limits on one intent.
     pub intent_limits: Limits,
     pub limits: ApiLimits,

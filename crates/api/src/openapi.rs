@@ -55,6 +55,7 @@ fn describe(operation: &mut Operation, is_api: bool, limits: &ApiLimits) {
         return;
     }
     add(operation, &[ProblemCode::MalformedJson, ProblemCode::MalformedRequest]);
+    add(operation, &[ProblemCode::ForeignOrigin]);
     add(operation, &[ProblemCode::InvalidRequest, ProblemCode::TooManyItems]);
     add(operation, &[ProblemCode::TooManyRequests, ProblemCode::TooManyWaiters]);
     add(operation, &[ProblemCode::HeadersTooLarge]);

@@ -198,6 +198,64 @@ async fn check(house: &House, operation: &Value, method: &str, target: &str, req
     status
 }
 
+/// A page in a browser on the same machine: by its own name that points here, or across origins.
+///
+/// proves A02
+#[tokio::test]
+async fn a_foreign_page_is_refused_on_every_route_as_documented() {
+    let house = house().await;
+    let document = document(&house).await;
+    let foreign = [
+        ("evil.example:8080", None),
+        ("evil.example:8080", Some("http://evil.example:8080")),
+        ("127.0.0.1:8080", Some("http://evil.example")),
+        ("127.0.0.1:8080", Some("http://127.0.0.1:3000")),
+        ("127.0.0.1:8080", Some("null")),
+    ];
+    let mut refused = 0;
+    for (path, item) in document["paths"].as_object().unwrap() {
+        for (method, operation) in item.as_object().unwrap() {
+            let is_api = path.starts_with("/api/");
+            for (host, origin) in foreign {
+                let request =
+                    Request::builder().method(method.to_uppercase().as_str()).uri(path.replace(['{', '}'], ""));
+                let request = request.header("host", host).header("content-type", "text/plain");
+                let request = origin.into_iter().fold(request, |request, origin| request.header("origin", origin));
+                let status = check(&house, operation, method, path, request.body(Body::empty()).unwrap()).await;
+                assert_eq!(status == 403, is_api, "{method} {path} {host} {origin:?}: {status}");
+                refused += usize::from(is_api);
+            }
+        }
+    }
+    assert!(refused > 50, "{refused}");
+    // The commands left nothing behind.
+    let lane = gapless_store::conformance::fixtures::view(&house.store, &treasury()).await.lane;
+    assert!(lane.commands.is_empty());
+}
+
+#[tokio::test]
+async fn own_pages_and_callers_that_are_no_pages_are_taken() {
+    let house = house().await;
+    for (host, origin) in [
+        (Some("localhost:8080"), Some("http://localhost:8080")),
+        (Some("[::1]:8080"), Some("http://[::1]:8080")),
+        (Some("127.0.0.1"), None),
+        (None, None),
+    ] {
+        let mut call = Request::post("/api/v1/submitters/treasury/pause").body(Body::empty()).unwrap();
+        for (name, value) in [("host", host), ("origin", origin)] {
+            if let Some(value) = value {
+                call.headers_mut().insert(name, value.parse().unwrap());
+            }
+        }
+        let answer = house.send(call).await;
+        assert_eq!(answer.status, 202, "{host:?} {origin:?}: {}", answer.text);
+    }
+    // A page needs a name to be ours by.
+    let nameless = Request::get("/api/v1/chains").header("origin", "http://localhost").body(Body::empty()).unwrap();
+    house.send(nameless).await.problem(403, "foreign_origin");
+}
+
 #[tokio::test]
 async fn the_page_asks_no_other_host() {
     let page = house().await.get("/docs").await;

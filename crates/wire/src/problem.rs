@@ -15,6 +15,8 @@ words! {
         InvalidRequest = "invalid_request",
         /// More items than one call may have.
         TooManyItems = "too_many_items",
+        /// The call came by a name that is not this server's, or from a web page of another origin.
+        ForeignOrigin = "foreign_origin",
         /// No such path.
         NotFound = "not_found",
         TxNotFound = "tx_not_found",
@@ -45,6 +47,7 @@ impl ProblemCode {
     pub const fn status(self) -> u16 {
         match self {
             ProblemCode::MalformedJson | ProblemCode::MalformedRequest => 400,
+            ProblemCode::ForeignOrigin => 403,
             ProblemCode::NotFound
             | ProblemCode::TxNotFound
             | ProblemCode::UnknownSubmitter
@@ -68,6 +71,7 @@ impl ProblemCode {
             ProblemCode::MalformedRequest => "The request is malformed",
             ProblemCode::InvalidRequest => "The request cannot be accepted as it is",
             ProblemCode::TooManyItems => "Too many items in one call",
+            ProblemCode::ForeignOrigin => "Calls by this host name or from this origin are not taken",
             ProblemCode::NotFound => "There is nothing at this path",
             ProblemCode::TxNotFound => "There is no such transaction",
             ProblemCode::UnknownSubmitter => "There is no such submitter",

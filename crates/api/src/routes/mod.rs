@@ -14,7 +14,7 @@ mod wait;
 use std::sync::Arc;
 
 use axum::http::Uri;
-use axum::middleware::{from_fn, from_fn_with_state};
+use axum::middleware::from_fn_with_state;
 use axum::{Extension, Router};
 use gapless_wire::{Problem, ProblemCode};
 use utoipa_axum::router::OpenApiRouter;
@@ -51,7 +51,7 @@ fn documented(shared: &Arc<Shared>) -> (Router<Arc<Shared>>, utoipa::openapi::Op
         .routes(routes!(commands::resume))
         .routes(routes!(commands::command))
         .routes(routes!(chains::list_chains))
-        .layer(from_fn(auth::admit))
+        .layer(from_fn_with_state(Arc::clone(shared), auth::admit))
         .layer(from_fn_with_state(Arc::clone(shared), guard::guard));
     let open = OpenApiRouter::new()
         .routes(routes!(health::healthz))

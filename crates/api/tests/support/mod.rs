@@ -18,7 +18,9 @@ use axum::Router;
 use axum::body::{Body, to_bytes};
 use axum::http::{HeaderMap, Request, StatusCode};
 use futures_util::future::BoxFuture;
-use gapless_api::{ApiLimits, App, ChainInfo, Chains, Changes, Drain, EndpointInfo, HeadInfo, Timer, router};
+use gapless_api::{
+    AllowedHosts, ApiLimits, App, ChainInfo, Chains, Changes, Drain, EndpointInfo, HeadInfo, Timer, router,
+};
 use gapless_domain::{Amount, B256, ChainId, LeaseTerms, Limits, OwnerId, SubmitterId, Tick, TxId};
 use gapless_engine::{BatchLimits, Clock, Intake, TimeOrderedIds};
 use gapless_store::conformance::fixtures;
@@ -158,6 +160,7 @@ pub(crate) async fn house_with(store: Arc<dyn Store>, limits: ApiLimits) -> Hous
         clock: Arc::new(StoppedClock),
         metrics: Arc::new(|| "# nothing\n".to_owned()),
         drain: drain.clone(),
+        hosts: AllowedHosts::Loopback,
         intent_limits: Limits::default(),
         limits,
     };

@@ -8,7 +8,7 @@ use std::time::Duration;
 use axum::Router;
 use axum::serve::ListenerExt;
 use futures_util::FutureExt;
-use gapless_api::{App, Drain, SystemTimer, router};
+use gapless_api::{AllowedHosts, App, Drain, SystemTimer, router};
 use gapless_domain::{LaneSetup, OwnerId};
 use gapless_engine::{Clock, Driver, Engine, EngineParts, TimeOrderedIds, TokioDriver};
 use gapless_store::NewSubmitter;
@@ -87,6 +87,8 @@ impl Node {
             clock: Arc::clone(&driver) as Arc<dyn Clock>,
             metrics: Arc::new(move || shown.text()),
             drain: drain.clone(),
+            // There are no keys yet, so nothing else tells a caller from a page in a browser.
+            hosts: AllowedHosts::Loopback,
             intent_limits: config.limits,
             limits: config.calls,
         });

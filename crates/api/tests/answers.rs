@@ -248,6 +248,7 @@ async fn submitters_are_listed_in_pages() {
     assert_eq!(seen, expected);
 }
 
+/// proves A03
 #[tokio::test]
 async fn a_submitter_says_what_its_lane_does() {
     let house = house().await;
@@ -262,17 +263,25 @@ async fn a_submitter_says_what_its_lane_does() {
     assert_eq!((&view["balance"], &view["chainHead"]), (&"1000000000000000000".into(), &120.into()));
 
     let cursor = fixtures::view(&house.store, &lane).await.cursor;
-    let protection = Protection { code: ProtectCode::ExternalNonce, detail: NodeText::new("somebody else") };
+    let protection =
+        Protection { code: ProtectCode::ExternalNonce, detail: NodeText::new("nonce 4711 is somebody else's") };
     fixtures::commit_done(&house.store, &lane, |commit| {
         commit.protect(&cursor, protection.clone()).unwrap();
     })
     .await;
     let view = house.get("/api/v1/submitters/treasury").await.json();
     assert_eq!(view["state"], "PROTECT");
-    assert_eq!(view["protect"], serde_json::json!({"code": "external_nonce", "detail": "somebody else"}));
+    let message = "the chain has more transactions of this account than the ledger explains";
+    assert_eq!(view["protect"], serde_json::json!({"code": "external_nonce", "message": message}));
+    let page = house.get("/api/v1/submitters?expand=lease").await;
+    assert!(page.text.contains(message) && !page.text.contains("4711"), "{}", page.text);
+    let asked = house.get("/api/v1/submitters/treasury?expand=nonces").await.json();
+    assert_eq!(asked["protect"]["detail"], "nonce 4711 is somebody else's");
+    let batch = house.post("/api/v1/tx/batch", &format!(r#"{{"transactions":[{}]}}"#, request("d"))).await;
+    assert!(batch.text.contains("submitter_protected") && !batch.text.contains("4711"), "{}", batch.text);
     let refused = house.post("/api/v1/tx", &request("c")).await;
     refused.problem(409, "submitter_protected");
-    assert!(refused.json()["detail"].as_str().unwrap().contains("external_nonce"));
+    assert_eq!(refused.json()["detail"], format!("external_nonce: {message}"));
     assert_eq!(house.post("/api/v1/tx", &request("a")).await.status, 200);
 }
 

@@ -43,7 +43,7 @@ pub use payload::{AccessListItem, Authorization, CallPayload, FeesPayload};
 pub use problem::{FieldFault, FieldPlace, Problem, ProblemCode};
 pub use quantity::Quantity;
 pub use request::{RequestParts, SubmitterRef, SubmitterRefError, TxRequest};
-pub use submitter::{LeaseView, NoncesView, ProtectView, SubmitterExpand, SubmitterView};
+pub use submitter::{LeaseView, NoncesView, ProtectView, SubmitterExpand, SubmitterView, protect_message};
 pub use tx::{
     AttemptView, OutcomeView, ReasonView, ReceiptView, RevertView, TxAccepted, TxEventView, TxExpand, TxView,
 };

@@ -1,6 +1,6 @@
 //! What a caller sees of a submitter and its lane.
 
-use gapless_domain::Protection;
+use gapless_domain::{ProtectCode, Protection};
 use serde::{Deserialize, Serialize};
 
 use crate::names::{LaneStateName, words};
@@ -58,7 +58,11 @@ pub struct SubmitterView {
 pub struct ProtectView {
     /// A stable word.
     pub code: String,
-    pub detail: String,
+    /// What the word means. Always the same for a code.
+    pub message: String,
+    /// What was found, which may name nonces: only with `expand=nonces`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub detail: Option<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -84,8 +88,29 @@ pub struct NoncesView {
     pub settled: u64,
 }
 
-impl From<&Protection> for ProtectView {
-    fn from(protection: &Protection) -> Self {
-        ProtectView { code: protection.code.as_str().to_owned(), detail: protection.detail.as_str().to_owned() }
+impl ProtectView {
+    /// What every caller may see.
+    pub fn new(code: ProtectCode) -> Self {
+        ProtectView { code: code.as_str().to_owned(), message: protect_message(code).to_owned(), detail: None }
+    }
+
+    /// With what was found, for an operator who asked for nonces.
+    pub fn with_detail(protection: &Protection) -> Self {
+        ProtectView { detail: Some(protection.detail.as_str().to_owned()), ..ProtectView::new(protection.code) }
+    }
+}
+
+/// What a code means, without anything of the one case: no nonces, no counts.
+pub const fn protect_message(code: ProtectCode) -> &'static str {
+    match code {
+        ProtectCode::ExternalNonce => "the chain has more transactions of this account than the ledger explains",
+        ProtectCode::ForeignTransaction => "a transaction that is not ours stands in the place of one that is",
+        ProtectCode::ChainRegressed => "the chain went back behind what was final",
+        ProtectCode::PendingAhead => "nodes know of pending transactions of this account that the ledger does not",
+        ProtectCode::MissingSlot => "the ledger has a gap",
+        ProtectCode::CannotFill => "a gap cannot be filled",
+        ProtectCode::HistoryWithoutStart => "the account has a history, and the config does not say where to start",
+        ProtectCode::StoreRegressed => "the database lost commits, or was restored",
+        ProtectCode::DeepReorg => "a reorganisation went deeper than finality allows",
     }
 }

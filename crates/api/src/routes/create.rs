@@ -9,7 +9,7 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use gapless_domain::{Intent, StateName, TxId};
 use gapless_store::Accepted;
-use gapless_wire::{FieldFault, Problem, ProblemCode, TxAccepted, TxRequest};
+use gapless_wire::{FieldFault, Problem, ProblemCode, TxAccepted, TxRequest, protect_message};
 
 use crate::extract::{JsonBody, Query};
 use crate::problem::Refusal;
@@ -119,7 +119,8 @@ impl Asked {
             }
             Accepted::UnknownSubmitter => Err(Refusal::of(ProblemCode::UnknownSubmitter)),
             Accepted::Protected(protection) => {
-                let detail = format!("{}: {}", protection.code.as_str(), protection.detail);
+                // What was found may name nonces; an operator sees it at the submitter, with `expand=nonces`.
+                let detail = format!("{}: {}", protection.code.as_str(), protect_message(protection.code));
                 Err(Problem::new(ProblemCode::SubmitterProtected).detail(detail).into())
             }
             Accepted::Refused(why) => {

@@ -87,12 +87,16 @@ fn read_expand(query: &mut Query) -> Vec<SubmitterExpand> {
 fn view(shared: &Shared, id: &SubmitterId, status: &LaneStatus, expand: &[SubmitterExpand]) -> SubmitterView {
     let chains = &shared.app.chains;
     let cursor = status.cursor.as_ref();
+    let told = |protection: &Protection| match expand.contains(&SubmitterExpand::Nonces) {
+        true => ProtectView::with_detail(protection),
+        false => ProtectView::new(protection.code),
+    };
     let (state, protect) = match cursor.map(|cursor| &cursor.state) {
         // The store refuses to write for it, so it is as good as in PROTECT, and will be once it is loaded.
-        _ if status.regressed => (LaneStateName::Protect, Some(ProtectView::from(&Protection::store_regressed()))),
+        _ if status.regressed => (LaneStateName::Protect, Some(told(&Protection::store_regressed()))),
         None | Some(LaneState::Idle) => (LaneStateName::Idle, None),
         Some(LaneState::InFlight) => (LaneStateName::InFlight, None),
-        Some(LaneState::Protect(protection)) => (LaneStateName::Protect, Some(ProtectView::from(protection))),
+        Some(LaneState::Protect(protection)) => (LaneStateName::Protect, Some(told(protection))),
     };
     let lease = status.lease.as_ref().filter(|lease| lease.valid && expand.contains(&SubmitterExpand::Lease));
     let nonces = cursor.filter(|_| expand.contains(&SubmitterExpand::Nonces));

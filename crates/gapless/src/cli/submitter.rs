@@ -104,8 +104,9 @@ fn told(view: CommandView, output: &Output) -> Result<Exit, CliError> {
 
 fn state(view: &SubmitterView) -> String {
     let paused = if view.paused { ", paused" } else { "" };
-    let protect =
-        view.protect.as_ref().map_or(String::new(), |protect| format!(": {} ({})", protect.code, protect.detail));
+    let protect = view.protect.as_ref().map_or(String::new(), |protect| {
+        format!(": {} ({})", protect.code, protect.detail.as_ref().unwrap_or(&protect.message))
+    });
     format!("{}{paused}{protect}", view.state)
 }
 

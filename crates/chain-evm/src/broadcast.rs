@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use alloy_primitives::B256;
-use gapless_chain::{Classified, Reason, Verdict};
-use gapless_domain::{ChainId, SignedTx};
+use gapless_chain::{Classified, Reason, Source, Verdict};
+use gapless_domain::{ChainId, NodeText, SignedTx};
 use serde_json::json;
 use tokio::sync::mpsc;
 
 use crate::endpoint::{Endpoint, Standing, now};
-use crate::endpoints::{Endpoints, GRACE, receive};
+use crate::endpoints::{Endpoints, GRACE, Recipients, receive};
 use crate::meter;
 use crate::rpc::Call;
 
@@ -31,9 +31,10 @@ pub(crate) async fn broadcast(
         return Vec::new();
     }
     let shared: Arc<[SignedTx]> = txs.into();
-    let targets = endpoints.for_sending(most).await;
-    let (sender, mut reports) = mpsc::channel(targets.len().max(1));
-    for endpoint in targets {
+    let Recipients { asked, missed: mut unheard } = endpoints.for_sending(most);
+    let (sender, mut reports) = mpsc::channel(asked.len().max(1));
+    unheard.extend(asked.iter().cloned());
+    for endpoint in asked {
         let (sender, txs, chain) = (sender.clone(), Arc::clone(&shared), chain.clone());
         endpoints.spawn(async move {
             let answers = send(&endpoint, &chain, &txs).await;
@@ -46,6 +47,9 @@ pub(crate) async fn broadcast(
     let mut refusals = Vec::new();
     let mut until = None;
     while let Some(Report { endpoint, answers }) = receive(&mut reports, until).await {
+        if answers.is_some() {
+            unheard.retain(|other| !Arc::ptr_eq(other, &endpoint));
+        }
         for (place, answer) in answers.into_iter().flatten().enumerate() {
             if answer.verdict == Verdict::Rejected {
                 refusals.push((place, Arc::clone(&endpoint), answer.clone()));
@@ -64,8 +68,21 @@ pub(crate) async fn broadcast(
             meter::contradiction(chain, endpoint.name(), &tx.hash.to_string(), refusal.text.as_str());
         }
     }
-    let nobody = || endpoints.unreachable("no endpoint could be asked");
-    best.into_iter().map(|best| best.unwrap_or_else(nobody)).collect()
+    let all_were_heard = !unheard.iter().any(|endpoint| endpoint.may_speak_soon());
+    let conclude = |best: Option<Classified>| match best {
+        None => endpoints.unreachable("no endpoint could be asked"),
+        Some(refused) if refused.verdict == Verdict::Rejected && !all_were_heard => not_yet(refused),
+        Some(best) => best,
+    };
+    best.into_iter().map(conclude).collect()
+}
+
+/// A final refusal while somebody is away who may have the transaction, from before or from elsewhere, or may take it: it is
+/// not concluded from those who are left. It stays without a verdict, and is sent again.
+fn not_yet(refused: Classified) -> Classified {
+    let text = NodeText::new(&format!("{} (not every endpoint was heard)", refused.text));
+    let reason = Reason::Unreachable;
+    Classified { verdict: reason.verdict(), reason, source: Source::Nobody, text, revert_data: None }
 }
 
 /// `None` if the endpoint could not be asked: then it has no part in the answer.
@@ -127,8 +144,6 @@ fn rank(verdict: Verdict) -> u8 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gapless_chain::Source;
-    use gapless_domain::NodeText;
     use std::collections::BTreeSet;
 
     fn answer(verdict: Verdict) -> Classified {

@@ -30,6 +30,9 @@ const LAST_PAUSE: Duration = Duration::from_secs(8);
 /// A wrong chain id is a matter of configuration and is looked at again now and then.
 const WRONG_CHAIN_PAUSE: Duration = Duration::from_secs(60);
 const RATE_LIMIT_PAUSE: Duration = Duration::from_secs(1);
+/// So long a final refusal waits for an endpoint that gives no answers. One that is away for longer is not waited for: it may
+/// never come back, and a transaction that nobody takes would hold up its lane for ever.
+const MISSED_FOR: Duration = Duration::from_secs(10 * 60);
 
 /// What one question brought, judged.
 pub(crate) type Answer = Result<Box<RawValue>, Classified>;
@@ -61,6 +64,8 @@ struct Known {
     /// Not before then, if it can be helped.
     retry_at: Option<Instant>,
     failures: u32,
+    /// Since when it has been away, or has wanted to be left alone, without an answer in between.
+    silent_since: Option<Instant>,
     head: Option<HeadClaim>,
     family: Option<Family>,
     trouble: Option<String>,
@@ -97,6 +102,7 @@ impl Default for Known {
             standing: Standing::Unchecked,
             retry_at: None,
             failures: 0,
+            silent_since: None,
             head: None,
             family: None,
             trouble: None,
@@ -152,6 +158,12 @@ impl Endpoint {
     /// May it be asked now, or does it want to be left alone for a while?
     pub(crate) fn is_due(&self) -> bool {
         self.state.lock().retry_at.is_none_or(|at| at <= now())
+    }
+
+    /// It is of this chain as far as anybody knows, and has not been silent for too long.
+    pub(crate) fn may_speak_soon(&self) -> bool {
+        let known = self.state.lock();
+        known.standing != Standing::WrongChain && known.silent_since.is_none_or(|since| since.elapsed() < MISSED_FOR)
     }
 
     pub(crate) fn head(&self) -> Option<HeadClaim> {
@@ -299,6 +311,11 @@ impl Endpoint {
         let fault = match reply {
             Ok(result) => {
                 meter::request(chain, name, call.method, "ok");
+                let mut known = self.state.lock();
+                // Of one that is away only a whole check proves that it is back.
+                if known.standing == Standing::Good {
+                    known.silent_since = None;
+                }
                 return Ok(result);
             }
             Err(fault) => fault.redacted(&self.url),
@@ -321,10 +338,12 @@ impl Endpoint {
         let trouble = || Some(meter::shown(&format!("{}: {}", classified.reason.as_str(), classified.text)));
         match fault {
             Fault::Http { retry_after, .. } if classified.verdict == Verdict::RateLimited => {
+                known.silent_since.get_or_insert_with(now);
                 known.retry_at = Some(now() + retry_after.unwrap_or(RATE_LIMIT_PAUSE));
                 known.trouble = trouble();
             }
             Fault::Answer { .. } if classified.verdict == Verdict::RateLimited => {
+                known.silent_since.get_or_insert_with(now);
                 known.retry_at = Some(now() + RATE_LIMIT_PAUSE);
                 known.trouble = trouble();
             }
@@ -341,6 +360,7 @@ impl Endpoint {
     }
 
     fn pause(&self, known: &mut Known) {
+        known.silent_since.get_or_insert_with(now);
         let pause = FIRST_PAUSE.saturating_mul(1 << known.failures.min(10)).min(LAST_PAUSE);
         // Many requests that fail together are one failure.
         if known.retry_at.is_none_or(|at| at <= now()) {

@@ -34,6 +34,13 @@ pub(crate) struct Endpoints {
     classifier: Classifier,
 }
 
+/// Who gets a transaction, and who should but wants to be left alone now.
+#[derive(Debug)]
+pub(crate) struct Recipients {
+    pub(crate) asked: Vec<Arc<Endpoint>>,
+    pub(crate) missed: Vec<Arc<Endpoint>>,
+}
+
 #[derive(Debug)]
 struct Member {
     endpoint: Arc<Endpoint>,
@@ -161,7 +168,7 @@ impl Endpoints {
 
     /// Whom a transaction is given to: all that are well, and those that may be well again. If none is, everybody who is not
     /// of another chain.
-    pub(crate) async fn for_sending(&self, most: usize) -> Vec<Arc<Endpoint>> {
+    pub(crate) fn for_sending(&self, most: usize) -> Recipients {
         let usable = |member: &&Member| match member.endpoint.standing() {
             Standing::Good | Standing::Unchecked | Standing::Down => member.endpoint.is_due(),
             Standing::WrongChain => false,
@@ -169,12 +176,17 @@ impl Endpoints {
         let mut places: Vec<usize> = self.by_head();
         places.extend((0..self.list.len()).filter(|place| !places.contains(place)).collect::<Vec<_>>());
         let members: Vec<&Member> = places.iter().filter_map(|place| self.list.get(*place)).collect();
-        let mut chosen: Vec<&Member> = members.iter().copied().filter(usable).collect();
+        let (mut chosen, mut rest): (Vec<&Member>, Vec<&Member>) = members.into_iter().partition(usable);
+        rest.retain(|member| member.endpoint.standing() != Standing::WrongChain);
         if chosen.is_empty() {
-            chosen = members;
-            chosen.retain(|member| member.endpoint.standing() != Standing::WrongChain);
+            chosen = std::mem::take(&mut rest);
         }
-        chosen.into_iter().take(most).map(|member| Arc::clone(&member.endpoint)).collect()
+        // Whoever is wanted no more, since there are enough without it, is not missed.
+        rest.truncate(most.saturating_sub(chosen.len()));
+        let endpoints =
+            |members: Vec<&Member>| members.into_iter().map(|member| Arc::clone(&member.endpoint)).collect::<Vec<_>>();
+        chosen.truncate(most);
+        Recipients { asked: endpoints(chosen), missed: endpoints(rest) }
     }
 
     /// Runs something to its end, whoever waits for it; false if too much runs already.

@@ -98,6 +98,68 @@ async fn verdicts_of_the_healthy_are_not_hidden_by_an_endpoint_that_is_known_to_
     assert_eq!(chain.broadcast(&[tx]).await[0].verdict, Verdict::Underpriced);
 }
 
+#[tokio::test]
+async fn a_final_refusal_waits_for_endpoints_that_were_not_heard() {
+    let refuses = FakeNode::start(|script| script.send = Sending::Refuse(-32000, "intrinsic gas too low")).await;
+    let other = FakeNode::start(|_| {}).await;
+    let foreign = FakeNode::start(|script| script.chain_id = 1).await;
+    let chain = chain(&[&refuses, &other, &foreign]);
+    chain.head().await.unwrap();
+    let tx = [signed(&chain, &plan(0)).await];
+
+    other.change(|script| script.http = Some((429, "retry-after: 3600\r\n", "slow down")));
+    assert_eq!(chain.broadcast(&tx).await[0].verdict, Verdict::RateLimited);
+    let answer = chain.broadcast(&tx).await.remove(0);
+    assert_eq!(other.count("eth_sendRawTransaction"), 1, "it is left alone");
+    assert_eq!(answer.verdict, Verdict::Unavailable, "and missed: {}", answer.text);
+    assert!(answer.text.as_str().contains("intrinsic gas too low"));
+
+    refuses.change(|script| script.send = Sending::Refuse(-32000, "transaction underpriced"));
+    assert_eq!(chain.broadcast(&tx).await[0].verdict, Verdict::Underpriced, "what decides nothing is told at once");
+    refuses.change(|script| script.send = Sending::Accept);
+    assert_eq!(chain.broadcast(&tx).await[0].verdict, Verdict::Accepted);
+}
+
+#[tokio::test]
+async fn a_final_refusal_does_not_wait_for_ever() {
+    let refuses = FakeNode::start(|script| script.send = Sending::Refuse(-32000, "intrinsic gas too low")).await;
+    let dead = FakeNode::start(|_| {}).await;
+    let options = options(&[&dead, &refuses]);
+    drop(dead);
+    let chain = EvmChain::connect(options, vec![signer(0)]).unwrap();
+    let tx = [signed(&chain, &plan(0)).await];
+    for _ in 0..3 {
+        assert_eq!(chain.broadcast(&tx).await[0].verdict, Verdict::Unavailable, "it may be back in a moment");
+    }
+    tokio::time::pause();
+    tokio::time::advance(Duration::from_secs(9 * 60)).await;
+    tokio::time::resume();
+    assert_eq!(chain.broadcast(&tx).await[0].verdict, Verdict::Unavailable, "asked again and still away");
+    tokio::time::pause();
+    tokio::time::advance(Duration::from_secs(2 * 60)).await;
+    tokio::time::resume();
+    assert_eq!(chain.broadcast(&tx).await[0].verdict, Verdict::Rejected);
+}
+
+#[tokio::test]
+async fn who_is_of_another_chain_or_not_chosen_is_not_missed() {
+    let refuses = FakeNode::start(|script| {
+        script.head = 101;
+        script.send = Sending::Refuse(-32000, "intrinsic gas too low");
+    })
+    .await;
+    let (foreign, other) = (FakeNode::start(|script| script.chain_id = 1).await, FakeNode::start(|_| {}).await);
+    let of_two = chain(&[&foreign, &refuses]);
+    let tx = [signed(&of_two, &plan(0)).await];
+    assert_eq!(of_two.broadcast(&tx).await[0].verdict, Verdict::Rejected);
+    let mut options = options(&[&other, &refuses]);
+    options.send_to = SendTo::Best(1);
+    let best = EvmChain::connect(options, vec![signer(0)]).unwrap();
+    best.head().await.unwrap();
+    assert_eq!(best.broadcast(&tx).await[0].verdict, Verdict::Rejected);
+    assert_eq!(other.count("eth_sendRawTransaction"), 0);
+}
+
 /// proves O02
 #[tokio::test]
 async fn a_chain_is_made_without_nodes_and_finds_them_later() {

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use gapless_devchain::rpc::{BlockProducer, Clock, Mining, RpcLimits, RpcServer, serve};
 use gapless_devchain::{DevChain, Genesis};
-use rpc_support::{LIMIT, payment, with_server};
+use rpc_support::{LIMIT, http_client, payment, with_server};
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 use tungstenite::stream::MaybeTlsStream;
@@ -61,7 +61,7 @@ async fn a_connection_too_many_waits_for_a_place() {
     with_server(Mining::OnDemand, limits, async |served| {
         // It takes the only place, without a word.
         let silent = TcpStream::connect(served.address).unwrap();
-        let client = reqwest::Client::builder().timeout(Duration::from_millis(300)).build().unwrap();
+        let client = http_client().timeout(Duration::from_millis(300)).build().unwrap();
         let ask = async |limit: Duration| {
             let request = client.post(served.url("/")).header("content-type", "application/json").body(CHAIN_ID);
             request.timeout(limit).send().await.map(|response| response.status().as_u16())
@@ -107,7 +107,7 @@ async fn a_manual_clock_gives_the_same_blocks_every_time() {
         let url = format!("http://{}", listener.local_addr().unwrap());
         let (end, ended) = oneshot::channel::<()>();
         let send = async move {
-            let http = reqwest::Client::new();
+            let http = http_client().build().unwrap();
             for nonce in 0..3 {
                 let call = json!({ "jsonrpc": "2.0", "id": 1, "method": "eth_sendRawTransaction", "params": [payment(nonce).0] });
                 let request = http.post(&url).header("content-type", "application/json").body(call.to_string());

@@ -61,6 +61,8 @@ impl Node {
                 (hardhat.port(), Process::Hardhat(hardhat))
             }
         };
+        // Where anybody in the workspace wants https, reqwest asks for a TLS provider also for plain http.
+        let _ = rustls::crypto::ring::default_provider().install_default();
         let http = reqwest::blocking::Client::builder().timeout(ANSWER_LIMIT).build().unwrap();
         Self { target, port, http, next_id: AtomicU64::new(1), _process: process }
     }

@@ -32,7 +32,7 @@ pub(crate) async fn with_server(mining: Mining, limits: RpcLimits, test: impl As
     let server = RpcServer::new(chain.clone(), Clock::Wall, Some(producer.switch()), limits);
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
-    let http = reqwest::Client::builder().timeout(LIMIT).build().unwrap();
+    let http = http_client().timeout(LIMIT).build().unwrap();
     let served = Served { chain, server: server.clone(), address, http };
     let (end, ended) = oneshot::channel::<()>();
     let shutdown = async move {
@@ -93,4 +93,10 @@ pub(crate) fn payment(nonce: u64) -> (Bytes, B256) {
     let raw = DEV_ACCOUNTS[0].sign(tx).unwrap();
     let hash = keccak256(&raw);
     (raw, hash)
+}
+
+/// Where anybody in the workspace wants https, reqwest asks for a TLS provider also for plain http.
+pub(crate) fn http_client() -> reqwest::ClientBuilder {
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    reqwest::Client::builder()
 }

@@ -25,8 +25,10 @@ pub struct ApiLimits {
     pub wait_max: Duration,
     /// Callers that wait for a change at once; over it, 429.
     pub waiters_max: usize,
-    /// How often one wait looks at the row again, at most, before it answers with what is there.
+    /// How many hints of a change one wait follows at once. After them it goes on, with a pause before each look.
     pub wait_rereads: u32,
+    /// That pause: what a wait on a busy lane may be late by.
+    pub wait_pause: Duration,
     /// Requests to `/api` that are worked on at once, those that wait for a change not counted; over it, 429.
     pub in_flight_requests: usize,
     /// How old the list of submitters may be that aliases are looked up in.
@@ -47,6 +49,7 @@ impl Default for ApiLimits {
             wait_max: Duration::from_secs(60),
             waiters_max: 10_000,
             wait_rereads: 64,
+            wait_pause: Duration::from_millis(250),
             in_flight_requests: 1024,
             alias_age: Duration::from_secs(1),
             retry_after: Duration::from_secs(1),

@@ -4,6 +4,8 @@
 
 mod support;
 
+use std::sync::atomic::Ordering;
+
 use gapless_api::ApiLimits;
 use gapless_domain::{CancelReason, NodeText, Transition};
 use gapless_store::conformance::fixtures;
@@ -101,23 +103,41 @@ async fn waiters_have_a_limit_of_their_own() {
     assert!(futures_util::poll!(&mut fourth).is_pending());
 }
 
-/// Hints that never stop do not keep a node busy for ever.
+/// On a busy lane most hints are of others. They neither end a wait early nor keep a node busy.
+///
+/// proves A04
 #[tokio::test]
-async fn rereads_are_bounded() {
-    let house = house_limited(ApiLimits { wait_rereads: 3, ..ApiLimits::default() }).await;
+async fn hints_without_end_slow_a_wait_down_and_do_not_end_it() {
+    let limits = ApiLimits { wait_rereads: 3, ..ApiLimits::default() };
+    let pause = limits.wait_pause;
+    let house = house_limited(limits).await;
     let id = house.accept("a").await;
-    let target = format!("/api/v1/tx/{id}?wait=30s");
-    let mut waiting = Box::pin(house.get(&target));
-    let mut rings = 0;
-    let answer = loop {
-        if let std::task::Poll::Ready(answer) = futures_util::poll!(&mut waiting) {
-            break answer;
-        }
+    let wait = format!("/api/v1/tx/{id}?wait=30s");
+    let mut waiting = Box::pin(house.get(&wait));
+    assert!(futures_util::poll!(&mut waiting).is_pending());
+    for _ in 0..100 {
         house.bell.ring(&treasury());
-        rings += 1;
-        assert!(rings <= 3, "a wait looks again for ever");
-    };
-    assert_eq!(answer.status, 200);
+        assert!(futures_util::poll!(&mut waiting).is_pending(), "a hint of another ended a wait");
+    }
+    // The first look, and one for each hint that is followed at once.
+    assert_eq!(house.bell.listeners.load(Ordering::Relaxed), 4);
+    house.time.pass(pause);
+    assert!(futures_util::poll!(&mut waiting).is_pending());
+    assert_eq!(house.bell.listeners.load(Ordering::Relaxed), 5);
+    fixtures::bind_next(&house.store, &treasury()).await;
+    house.bell.ring(&treasury());
+    assert!(futures_util::poll!(&mut waiting).is_pending());
+    house.time.pass(pause);
+    assert_eq!(soon("the change", waiting).await.json()["state"], "ALLOCATED");
+
+    let mut command = Box::pin(house.post("/api/v1/submitters/treasury/pause?wait=10s", ""));
+    assert!(futures_util::poll!(&mut command).is_pending());
+    for _ in 0..100 {
+        house.bell.ring(&treasury());
+        assert!(futures_util::poll!(&mut command).is_pending(), "a hint ended the wait for a command");
+    }
+    house.time.all_over();
+    assert_eq!(soon("the deadline", command).await.json()["state"], "open");
 }
 
 #[tokio::test]

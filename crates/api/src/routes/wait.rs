@@ -1,13 +1,16 @@
 //! `?wait=`: an answer at the change, not at a poll.
 //!
 //! A wait first asks to be told of changes, then reads the row, then sleeps. A change between the two is seen by the
-//! reading, one after it by the hint; a hint that is lost costs only time, since the deadline reads once more.
+//! reading, one after it by the hint; a hint that is lost costs only time, since the deadline reads once more. Hints are of
+//! the lane, so on a busy one most are of other intents: after some of them a wait pauses before it reads again.
 
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
 use gapless_domain::{CommandId, CommandStatus, ManagedTx, SubmitterId};
 use gapless_wire::ProblemCode;
 
+use crate::app::App;
 use crate::problem::Refusal;
 use crate::shared::{InFlight, Shared};
 
@@ -20,20 +23,17 @@ pub(super) async fn for_change(
 ) -> Result<ManagedTx, Refusal> {
     let _place = shared.begin_to_wait(in_flight)?;
     let app = &shared.app;
-    let mut deadline = app.timer.sleep(wait);
-    for _ in 0..app.limits.wait_rereads {
+    let mut patience = Patience::new(app, wait);
+    loop {
         let changed = app.changes.changed(tx.intent.submitter(), tx.id, tx.version);
         let now = shared.find(tx.id).await?;
         if now.version != tx.version || app.drain.has_begun() {
             return Ok(now);
         }
-        tokio::select! {
-            () = changed => {}
-            () = &mut deadline => break,
-            () = app.drain.begun() => break,
+        if !patience.look_again(changed).await {
+            return shared.find(tx.id).await;
         }
     }
-    shared.find(tx.id).await
 }
 
 /// The command's status as soon as it is done, or as it is at the deadline.
@@ -46,20 +46,49 @@ pub(super) async fn for_command(
 ) -> Result<CommandStatus, Refusal> {
     let _place = shared.begin_to_wait(in_flight)?;
     let app = &shared.app;
-    let mut deadline = app.timer.sleep(wait);
-    for _ in 0..app.limits.wait_rereads {
+    let mut patience = Patience::new(app, wait);
+    loop {
         let changed = app.changes.lane_changed(submitter);
-        let status = status(shared, id).await?;
-        if status != CommandStatus::Open || app.drain.has_begun() {
-            return Ok(status);
+        let now = status(shared, id).await?;
+        if now != CommandStatus::Open || app.drain.has_begun() {
+            return Ok(now);
         }
-        tokio::select! {
-            () = changed => {}
-            () = &mut deadline => break,
-            () = app.drain.begun() => break,
+        if !patience.look_again(changed).await {
+            return status(shared, id).await;
         }
     }
-    status(shared, id).await
+}
+
+/// How long a wait goes on, and how often it looks.
+struct Patience<'a> {
+    app: &'a App,
+    deadline: BoxFuture<'static, ()>,
+    /// Hints that are still followed at once.
+    prompt: u32,
+}
+
+impl<'a> Patience<'a> {
+    fn new(app: &'a App, wait: Duration) -> Self {
+        Patience { app, deadline: app.timer.sleep(wait), prompt: app.limits.wait_rereads }
+    }
+
+    /// Ends with `true` when it is time to look again, with `false` at the deadline or a drain.
+    async fn look_again(&mut self, changed: BoxFuture<'static, ()>) -> bool {
+        let drain = &self.app.drain;
+        let prompt = self.prompt.checked_sub(1);
+        self.prompt = prompt.unwrap_or_default();
+        let pause = async {
+            changed.await;
+            if prompt.is_none() {
+                self.app.timer.sleep(self.app.limits.wait_pause).await;
+            }
+        };
+        tokio::select! {
+            () = pause => true,
+            () = &mut self.deadline => false,
+            () = drain.begun() => false,
+        }
+    }
 }
 
 pub(super) async fn status(shared: &Shared, id: CommandId) -> Result<CommandStatus, Refusal> {

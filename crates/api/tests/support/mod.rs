@@ -11,6 +11,7 @@
 mod unplugged;
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -39,6 +40,8 @@ pub(crate) struct Bell {
     bells: Mutex<HashMap<SubmitterId, Arc<Notify>>>,
     /// Rung whenever somebody begins to listen.
     pub(crate) listened: Notify,
+    /// How often somebody began to.
+    pub(crate) listeners: AtomicUsize,
 }
 
 impl Bell {
@@ -59,6 +62,7 @@ impl Changes for Bell {
     fn lane_changed(&self, submitter: &SubmitterId) -> BoxFuture<'static, ()> {
         let listening = self.of(submitter).notified_owned();
         self.listened.notify_one();
+        self.listeners.fetch_add(1, Ordering::Relaxed);
         Box::pin(listening)
     }
 }
@@ -87,20 +91,38 @@ impl Chains for OneChain {
     }
 }
 
-/// Time that does not pass until it is told that all deadlines are over.
+/// Time that does not pass until it is told that all deadlines are over, or those of one length.
 #[derive(Debug, Default)]
-pub(crate) struct StoppedTime(Drain);
+pub(crate) struct StoppedTime {
+    over: Drain,
+    spans: Mutex<HashMap<Duration, Arc<Notify>>>,
+}
 
 impl StoppedTime {
     pub(crate) fn all_over(&self) {
-        self.0.begin();
+        self.over.begin();
+    }
+
+    /// Ends the sleeps of this length that have begun.
+    pub(crate) fn pass(&self, span: Duration) {
+        self.of(span).notify_waiters();
+    }
+
+    fn of(&self, span: Duration) -> Arc<Notify> {
+        Arc::clone(self.spans.lock().unwrap().entry(span).or_default())
     }
 }
 
 impl Timer for StoppedTime {
-    fn sleep(&self, _span: Duration) -> BoxFuture<'static, ()> {
-        let over = self.0.clone();
-        Box::pin(async move { over.begun().await })
+    fn sleep(&self, span: Duration) -> BoxFuture<'static, ()> {
+        let over = self.over.clone();
+        let passed = self.of(span).notified_owned();
+        Box::pin(async move {
+            tokio::select! {
+                () = over.begun() => {}
+                () = passed => {}
+            }
+        })
     }
 }
 

@@ -173,6 +173,7 @@ pub(crate) fn call_limits(section: &mut Section<'_>) -> ApiLimits {
         wait_max: section.read("wait_max", base.wait_max),
         waiters_max: section.read("waiters_max", base.waiters_max),
         wait_rereads: section.read("wait_rereads", base.wait_rereads),
+        wait_pause: section.read_in("wait_pause", base.wait_pause, Duration::from_millis(1)..=Duration::from_secs(60)),
         in_flight_requests: section.read_in("in_flight_requests", base.in_flight_requests, 1..=1_000_000),
         alias_age: section.read("alias_age", base.alias_age),
         retry_after: section.read("retry_after", base.retry_after),

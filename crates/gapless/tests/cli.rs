@@ -2,6 +2,8 @@
 
 mod support;
 
+use std::io::{Read, Write};
+use std::net::TcpListener;
 use std::process::Stdio;
 
 use support::{DONE, FAILED, Folder, REFUSED, USAGE, command, run, run_with, run_with_input};
@@ -82,6 +84,72 @@ fn with_json_everything_is_json_errors_too() {
         assert_eq!(value.get("error").is_some(), code != DONE && !is_check, "{arguments:?} {value}");
         assert_eq!(said.err, "", "{arguments:?}");
     }
+}
+
+/// Takes one call and hands back its body. `None` as an answer hangs up without one.
+fn take_call(listener: &TcpListener, answer: Option<&str>) -> serde_json::Value {
+    let (mut stream, _) = listener.accept().unwrap();
+    let mut got = Vec::new();
+    let body = loop {
+        let mut part = [0; 4096];
+        let read = stream.read(&mut part).unwrap();
+        assert!(read > 0, "the call ended before its body");
+        got.extend_from_slice(&part[..read]);
+        let text = String::from_utf8_lossy(&got);
+        let body = text.split_once("\r\n\r\n").and_then(|(_, body)| serde_json::from_str(body).ok());
+        if let Some(body) = body {
+            break body;
+        }
+    };
+    stream.write_all(answer.unwrap_or_default().as_bytes()).unwrap();
+    body
+}
+
+/// A made-up request id is the only thing that tells whether the transaction is there, so it is not lost with the answer.
+#[test]
+fn a_send_without_an_answer_is_repeated_and_tells_its_request_id() {
+    let folder = Folder::new();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let api = format!("http://{}", listener.local_addr().unwrap());
+    let begin = |more: &[&str]| {
+        let arguments = [&["tx", "send", "-s", "a", "--to", support::SOMEBODY, "--api", &api], more].concat();
+        let mut command = command(&folder, &arguments, &[]);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+    };
+    let hung_up = |child: std::process::Child| {
+        let first = take_call(&listener, None);
+        for _ in 1..4 {
+            assert_eq!(take_call(&listener, None), first, "another request than before");
+        }
+        let said: support::Said = child.wait_with_output().unwrap().into();
+        assert_eq!(said.code, FAILED, "{said:#?}");
+        (first["requestId"].as_str().unwrap().to_owned(), said)
+    };
+    let (id, said) = hung_up(begin(&["--json"]));
+    assert!(id.starts_with("cli-"), "{id}");
+    assert_eq!(said.json()["error"]["requestId"], id.as_str());
+    assert_eq!(said.json()["error"]["code"], "no_answer");
+    let (id, said) = hung_up(begin(&[]));
+    assert!(said.err.contains(&id), "{said:#?}");
+
+    let child = begin(&["--json"]);
+    let first = take_call(&listener, None);
+    let accepted =
+        r#"{"txId":"0190a6e0-0000-7000-8000-000000000000","submitter":"a","requestId":"b","state":"QUEUED"}"#;
+    let answer = format!("HTTP/1.1 202 Accepted\r\nContent-Length: {}\r\n\r\n{accepted}", accepted.len());
+    assert_eq!(take_call(&listener, Some(&answer)), first);
+    let said: support::Said = child.wait_with_output().unwrap().into();
+    assert_eq!((said.code, &said.json()["state"]), (DONE, &"QUEUED".into()), "{said:#?}");
+    let child = begin(&["--json"]);
+    let problem = r#"{"type":"","title":"no","status":422,"code":"invalid_request"}"#;
+    let refusal = format!(
+        "HTTP/1.1 422 No\r\nContent-Type: application/problem+json\r\nContent-Length: {}\r\n\r\n{problem}",
+        problem.len()
+    );
+    take_call(&listener, Some(&refusal));
+    // A no is a no: asking again would find nobody here and never end.
+    let said: support::Said = child.wait_with_output().unwrap().into();
+    assert_eq!((said.code, &said.json()["error"]["code"]), (REFUSED, &"problem".into()), "{said:#?}");
 }
 
 #[test]

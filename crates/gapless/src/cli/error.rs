@@ -59,6 +59,12 @@ pub(crate) enum CliError {
     Row { line: usize, message: String },
     #[error(transparent)]
     Client(#[from] ClientError),
+    /// It may have been accepted or not, and the id is what tells.
+    #[error(
+        "{source}; whether request {request_id} was accepted is not known: hand in the same again with this request id, and \
+         it is still one transaction"
+    )]
+    Unanswered { request_id: String, source: Box<ClientError> },
     /// Nobody watches it from here any more; it goes on all the same.
     #[error("transaction {tx_id} was accepted, but what became of it cannot be asked: {source}")]
     Lost { tx_id: String, source: Box<ClientError> },
@@ -106,7 +112,8 @@ impl CliError {
             CliError::File { .. } => "file",
             CliError::Row { .. } => "row",
             CliError::Client(ClientError::Problem(_)) => "problem",
-            CliError::Client(_) => "no_answer",
+            CliError::Unanswered { source, .. } if source.problem().is_some() => "problem",
+            CliError::Client(_) | CliError::Unanswered { .. } => "no_answer",
             CliError::Lost { .. } => "lost",
             CliError::Request { .. } => "request",
             CliError::UnknownFamily(_) => "unknown_family",
@@ -122,6 +129,12 @@ impl CliError {
                 error["problems"] = problems.iter().map(super::config::problem_json).collect();
             }
             CliError::Client(ClientError::Problem(problem)) => error["problem"] = json!(problem),
+            CliError::Unanswered { request_id, source } => {
+                error["requestId"] = json!(request_id);
+                if let Some(problem) = source.problem() {
+                    error["problem"] = json!(problem);
+                }
+            }
             CliError::Lost { tx_id, .. } => error["txId"] = json!(tx_id),
             _ => {}
         }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use clap::Args;
-use gapless_wire::{Client, ClientError, TxQuery, TxView};
+use gapless_wire::{Client, ClientError, TxAccepted, TxQuery, TxRequest, TxView};
 
 use super::{CliError, Exit};
 use crate::config::parse_duration;
@@ -13,6 +13,10 @@ const ONE_WAIT: Duration = Duration::from_secs(30);
 /// A server that is restarted comes back; one that stays away for so many calls in a row does not.
 const MAX_LOST_CALLS: u32 = 30;
 const PAUSE_BETWEEN_CALLS: Duration = Duration::from_secs(1);
+/// How often a request is handed in before somebody is told that there is no answer.
+const MAX_HAND_INS: u32 = 4;
+/// The pause after the first of them; each further one is twice as long.
+const FIRST_PAUSE: Duration = Duration::from_millis(250);
 
 /// Which server.
 #[derive(Debug, Args)]
@@ -38,6 +42,28 @@ pub(crate) struct TimeoutArgs {
 
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     parse_duration(text).ok_or_else(|| "a time is a whole number and ms, s, m, h or d".to_owned())
+}
+
+/// Hands in a request, and hands in the same one again where no answer came: under one request id that is one transaction.
+pub(crate) async fn hand_in(client: &Client, request: &TxRequest) -> Result<(TxAccepted, bool), CliError> {
+    let mut pause_next = FIRST_PAUSE;
+    let mut calls = 1;
+    loop {
+        let error = match client.create_tx(request).await {
+            Ok(accepted) => return Ok(accepted),
+            Err(error) => error,
+        };
+        // Without an id nothing says that two requests are the same one.
+        let Some(request_id) = request.request_id.as_ref().filter(|_| exit_of(&error) == Exit::Failure) else {
+            return Err(error.into());
+        };
+        if calls == MAX_HAND_INS {
+            return Err(CliError::Unanswered { request_id: request_id.clone(), source: Box::new(error) });
+        }
+        calls += 1;
+        pause(pause_next).await;
+        pause_next *= 2;
+    }
 }
 
 /// Follows a transaction to its end, and hands every version of it to `seen`. The last version that was seen comes back,

@@ -9,7 +9,7 @@ use gapless_wire::{CallPayload, FeesPayload, Quantity, Speed, TxQuery, TxRequest
 use serde_json::value::RawValue;
 
 use super::show;
-use crate::cli::server::{ServerArgs, TimeoutArgs, exit_of_tx, follow};
+use crate::cli::server::{ServerArgs, TimeoutArgs, exit_of_tx, follow, hand_in};
 use crate::cli::{CliError, Exit};
 use crate::compose::unique;
 use crate::output::Output;
@@ -76,7 +76,7 @@ impl SendArgs {
             Some(path) => read_request(path)?,
             None => self.request(),
         };
-        let (accepted, is_new) = client.create_tx(&request).await?;
+        let (accepted, is_new) = hand_in(&client, &request).await?;
         if !self.wait {
             let known = if is_new { "" } else { " (known)" };
             let text = format!("{}  {}{known}", accepted.tx_id, accepted.state);

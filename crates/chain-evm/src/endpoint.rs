@@ -86,6 +86,14 @@ pub(crate) enum Standing {
 pub(crate) struct HeadClaim {
     pub(crate) number: u64,
     pub(crate) heard_at: Instant,
+    /// The header itself came with it; else it is only a number.
+    pub(crate) shown: bool,
+}
+
+impl HeadClaim {
+    fn of(number: u64, shown: bool) -> Self {
+        HeadClaim { number, heard_at: now(), shown }
+    }
 }
 
 /// What a node turned out not to be able to do is not asked of it again.
@@ -124,14 +132,14 @@ impl EndpointState {
 
     /// A node may go back: after a reorg, or when another one answers behind the same URL.
     fn set_head(&self, number: u64) {
-        self.lock().head = Some(HeadClaim { number, heard_at: now() });
+        self.lock().head = Some(HeadClaim::of(number, true));
     }
 
     /// A head that nobody asked for counts only while its endpoint is known to be of this chain.
     pub(crate) fn hear_head(&self, number: u64) {
         let mut known = self.lock();
         if known.standing == Standing::Good {
-            known.head = Some(HeadClaim { number, heard_at: now() });
+            known.head = Some(HeadClaim::of(number, false));
         }
     }
 }
@@ -170,6 +178,7 @@ impl Endpoint {
         self.state.lock().head
     }
 
+    /// From its header.
     pub(crate) fn set_head(&self, number: u64) {
         self.state.set_head(number);
     }
@@ -215,7 +224,7 @@ impl Endpoint {
                 known.standing = Standing::WrongChain;
             }
             (Some(_), Some(head)) => {
-                let fresh = Known { head: Some(HeadClaim { number: head, heard_at: now() }), ..Known::default() };
+                let fresh = Known { head: Some(HeadClaim::of(head, false)), ..Known::default() };
                 let family = family_of(self.terms.chain_number, client.as_deref());
                 tracing::debug!(chain = %self.terms.chain, endpoint = self.name(), ?family, head, "an endpoint is there");
                 *known = Known { standing: Standing::Good, family, batch_max: known.batch_max, ..fresh };

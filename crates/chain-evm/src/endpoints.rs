@@ -1,7 +1,9 @@
 //! The endpoints of one chain: who is asked, and who is believed.
 //!
 //! Reads go to the endpoint with the newest head. One that is behind another is not believed: its counts and its "no such
-//! receipt" are of the past. A claim of a newer head stands while its endpoint is well, and for [`CLAIM_STANDS`] after.
+//! receipt" are of the past. A claim of a newer head stands while its endpoint is well, and for [`CLAIM_STANDS`] after. A bare
+//! number far above everybody else's is no claim before its endpoint has shown the header ([`MAX_LEAP`]): one endpoint that
+//! makes up a number would put all others into the past.
 //!
 //! Checks, sends and questions for the head run as tasks of this room, so that a slow endpoint is not cut off in the middle, and
 //! nobody has to wait for it. They end by their time-outs, or when the chain is dropped.
@@ -15,12 +17,14 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use crate::endpoint::{Endpoint, Standing, now};
+use crate::endpoint::{Endpoint, HeadClaim, Standing, now};
 use crate::read;
 
 /// How long the slower ones are waited for when one has already answered.
 pub(crate) const GRACE: Duration = Duration::from_millis(200);
 const CLAIM_STANDS: Duration = Duration::from_secs(30);
+/// Blocks that a head may be above all others without being shown. Endpoints that are up to date are never so far apart.
+const MAX_LEAP: u64 = 1_000;
 /// One more endpoint is asked when the first fails on the road.
 const TRIES: usize = 2;
 const MAX_TASKS: usize = 4096;
@@ -249,19 +253,29 @@ impl Endpoints {
     }
 
     fn is_believed(&self, place: usize) -> bool {
-        let own = self.list.get(place).and_then(|member| member.endpoint.head()).map(|head| head.number);
-        own >= self.newest_claim(Some(place))
+        let own = self.list.get(place).and_then(|member| member.endpoint.head());
+        own.is_none_or(|own| self.is_credible(place, own))
+            && own.map(|head| head.number) >= self.newest_claim(Some(place))
     }
 
     /// The newest head that somebody (else) tells of.
     fn newest_claim(&self, except: Option<usize>) -> Option<u64> {
-        let others = self.list.iter().enumerate().filter(|(place, _)| Some(*place) != except);
-        let stands = |member: &Member| {
-            let claim = member.endpoint.head()?;
-            let well = member.endpoint.standing() == Standing::Good;
-            (well || claim.heard_at.elapsed() < CLAIM_STANDS).then_some(claim.number)
-        };
-        others.filter_map(|(_, member)| stands(member)).max()
+        let others = self.claims().filter(|(place, _)| Some(*place) != except);
+        others.filter(|(place, claim)| self.is_credible(*place, *claim)).map(|(_, claim)| claim.number).max()
+    }
+
+    fn is_credible(&self, place: usize, claim: HeadClaim) -> bool {
+        let others = self.claims().filter(|(other, _)| *other != place).map(|(_, claim)| claim.number).max();
+        claim.shown || others.is_none_or(|newest| claim.number <= newest.saturating_add(MAX_LEAP))
+    }
+
+    /// Who tells of which head, as far as it stands.
+    fn claims(&self) -> impl Iterator<Item = (usize, HeadClaim)> {
+        self.list.iter().enumerate().filter_map(|(place, Member { endpoint, .. })| {
+            let claim = endpoint.head()?;
+            let stands = endpoint.standing() == Standing::Good || claim.heard_at.elapsed() < CLAIM_STANDS;
+            stands.then_some((place, claim))
+        })
     }
 
     /// Checks whom nobody knows yet and whoever may be back, and waits only as long as there is nobody to ask.

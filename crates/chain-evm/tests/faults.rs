@@ -221,6 +221,35 @@ async fn an_endpoint_that_is_behind_is_not_believed() {
 }
 
 #[tokio::test]
+async fn an_absurd_head_that_nobody_is_shown_puts_nobody_into_the_past() {
+    let honest = FakeNode::start(|_| {}).await;
+    let absurd = FakeNode::start(|script| {
+        script.answers.insert("eth_blockNumber", json!("0xffffffff"));
+        script.errors.insert("eth_getBlockByNumber", (-32000, "header not found"));
+        script.answers.insert("eth_getTransactionCount", json!("0x7"));
+    })
+    .await;
+    let chain = chain(&[&absurd, &honest]);
+    for head in [100, 101] {
+        honest.change(|script| script.head = head);
+        assert_eq!(chain.head().await.unwrap().block.number, head);
+        assert_eq!(chain.accounts(&[submitter(0)], None).await.unwrap()[0].latest.get(), head);
+    }
+    assert!(absurd.count("eth_getBlockByNumber") > 0, "it was asked to show it");
+}
+
+#[tokio::test]
+async fn a_head_far_above_the_others_counts_when_it_is_shown() {
+    let stuck = FakeNode::start(|_| {}).await;
+    let newest = FakeNode::start(|script| script.head = 1_000_000).await;
+    let chain = chain(&[&stuck, &newest]);
+    assert_eq!(chain.accounts(&[submitter(0)], None).await.unwrap()[0].latest.get(), 1_000_000);
+    newest.change(|script| script.http = Some((502, "", "")));
+    assert!(chain.accounts(&[submitter(0)], None).await.is_err(), "what the other says is of the past");
+    assert!(chain.head().await.is_err());
+}
+
+#[tokio::test]
 async fn a_node_without_batches_is_asked_one_by_one_and_not_tried_again() {
     let node = FakeNode::start(|script| script.batch_max = 1).await;
     let chain = chain(&[&node]);

@@ -2,7 +2,9 @@
 
 mod support;
 
-use std::net::TcpListener;
+use std::io::{ErrorKind, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::time::Duration;
 
 use serde_json::Value;
 use support::{DONE, FAILED, Folder, PURSE, REFUSED, Running, SOMEBODY, dev, run, run_with};
@@ -146,6 +148,76 @@ fn a_taken_port_and_a_taken_folder_are_told_clearly() {
     assert_eq!(said.code, FAILED, "{said:#?}");
     assert!(said.json()["error"]["message"].as_str().unwrap().contains("another process"), "{said:#?}");
     drop(running);
+}
+
+/// The first line of the answer to `GET /readyz`, or `None` if nobody listens any more.
+fn readiness(address: &str) -> Option<String> {
+    let mut stream = TcpStream::connect(address).ok()?;
+    stream.write_all(b"GET /readyz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").ok()?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).ok()?;
+    answer.lines().next().map(str::to_owned)
+}
+
+/// A call that still owes its body.
+fn call_under_way(address: &str, body: usize) -> TcpStream {
+    let mut call = TcpStream::connect(address).unwrap();
+    let head =
+        "POST /api/v1/tx HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nExpect: 100-continue\r\n";
+    write!(call, "{head}Content-Length: {body}\r\n\r\n").unwrap();
+    // That the server asks for the body says that it is at it.
+    let mut go_on = [0; 25];
+    call.read_exact(&mut go_on).unwrap();
+    assert!(go_on.starts_with(b"HTTP/1.1 100"), "{go_on:?}");
+    call
+}
+
+/// A caller that never ends its call does not keep a node from giving its leases back.
+#[test]
+fn a_call_without_end_is_cut_at_the_end_of_the_drain() {
+    let folder = Folder::new();
+    let dev = dev(&folder, &[("GAPLESS__NODE__DRAIN_TIMEOUT", "2s")]);
+    let call = call_under_way(dev.text("api").strip_prefix("http://").unwrap(), 100);
+    let (status, log) = dev.stop();
+    assert_eq!(status.code(), Some(DONE), "{log}");
+    assert!(log.contains("are cut"), "{log}");
+    drop(call);
+}
+
+/// A balancer sees that the node is not ready while it is still served, and a call that is under way gets its answer.
+#[test]
+fn a_drain_is_told_first_and_cuts_no_call() {
+    let folder = Folder::new();
+    let dev = dev(&folder, &[]);
+    let address = dev.text("api").strip_prefix("http://").unwrap().to_owned();
+    assert!(readiness(&address).unwrap().contains("200"));
+    let body = format!(r#"{{"submitter":"dev-0","requestId":"slow","payload":{{"to":"{PURSE}","value":"1"}}}}"#);
+    let mut call = TcpStream::connect(&address).unwrap();
+    let head =
+        "POST /api/v1/tx HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nExpect: 100-continue\r\n";
+    write!(call, "{head}Content-Length: {}\r\n\r\n", body.len()).unwrap();
+    // That it asks for the body says that the call is under way.
+    let mut go_on = [0; 25];
+    call.read_exact(&mut go_on).unwrap();
+    assert!(go_on.starts_with(b"HTTP/1.1 100"), "{go_on:?}");
+    dev.ask_to_stop();
+    let mut seen = Vec::new();
+    while let Some(line) = readiness(&address) {
+        seen.push(line);
+    }
+    assert!(seen.last().is_some_and(|line| line.contains("503")), "nobody could see that it drains: {seen:?}");
+    // The call takes its time. Nothing is said about it, and it is not cut.
+    call.set_read_timeout(Some(Duration::from_secs(1))).unwrap();
+    let quiet = call.read(&mut [0; 1]).unwrap_err();
+    assert!(matches!(quiet.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut), "{quiet}");
+    call.write_all(body.as_bytes()).unwrap();
+    call.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    let mut answer = String::new();
+    call.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 202"), "{answer}");
+    let mut dev = dev;
+    let (status, log) = dev.wait();
+    assert_eq!(status.code(), Some(DONE), "{log}");
 }
 
 /// A node with a config of its own, on a chain of its own.

@@ -8,6 +8,7 @@ use std::time::Duration;
 use axum::Router;
 use axum::serve::ListenerExt;
 use futures_util::FutureExt;
+use futures_util::future::FusedFuture;
 use gapless_api::{AllowedHosts, App, Drain, SystemTimer, router};
 use gapless_domain::{LaneSetup, OwnerId};
 use gapless_engine::{Clock, Driver, Engine, EngineParts, TimeOrderedIds, TokioDriver};
@@ -22,9 +23,12 @@ use super::telemetry::Metrics;
 use super::{ComposeError, Stop, chains, open_store, unique};
 use crate::config::Config;
 
-/// Calls that are under way have this long before leases are given back; those that are slower are answered after that, and
-/// may be told to try elsewhere.
-const CALLS_FIRST: Duration = Duration::from_millis(250);
+/// How long a node that drains still takes calls: `/readyz` says 503 by then, and a balancer has time to see it before it
+/// finds the door closed.
+const UNREADY_FIRST: Duration = Duration::from_millis(250);
+/// Calls that are under way have this part of the drain's time before leases are given back. Those that are slower cannot
+/// hold the leases: they are still answered, but may be told to try elsewhere.
+const CALLS_PART: u32 = 2;
 
 /// What a node is made of.
 pub(crate) struct NodeParts {
@@ -117,27 +121,42 @@ impl Node {
         }
         tracing::info!("draining");
         drain.begin();
-        let _ = no_more_calls.send(());
-        let ending = async {
+        let after = |span| driver.sleep_until(driver.now().saturating_add(span));
+        let mut deadline = after(drain_timeout);
+        // A future that is fused and over never ends again, so each step asks first whether there is still something to serve.
+        let leases_back = async {
             tokio::select! {
                 _ = &mut serving => {}
-                () = driver.sleep_until(driver.now().saturating_add(CALLS_FIRST)) => {}
+                () = after(UNREADY_FIRST) => {}
             }
-            // A call that is still under way is driven on, and cannot hold the leases.
+            let _ = no_more_calls.send(());
+            if !serving.is_terminated() {
+                tokio::select! {
+                    _ = &mut serving => {}
+                    () = after(drain_timeout / CALLS_PART) => tracing::warn!("some calls are slow; leases do not wait for them"),
+                }
+            }
+            let mut drained = Box::pin(engine.drain());
             tokio::select! {
                 biased;
-                () = engine.drain() => {}
-                _ = async { let _ = (&mut serving).await; std::future::pending::<()>().await } => {}
+                () = &mut drained => {}
+                _ = &mut serving, if !serving.is_terminated() => drained.await,
             }
         };
         tokio::select! {
-            () = ending => {
-                tracing::info!("drained");
-                Ok(())
-            }
-            () = driver.sleep_until(driver.now().saturating_add(drain_timeout)) => Err(ComposeError::DrainTimeout),
-            () = stop.asked() => Err(ComposeError::StoppedTwice),
+            () = leases_back => {}
+            () = &mut deadline => return Err(ComposeError::DrainTimeout),
+            () = stop.asked() => return Err(ComposeError::StoppedTwice),
         }
+        if !serving.is_terminated() {
+            tokio::select! {
+                _ = &mut serving => {}
+                () = &mut deadline => tracing::warn!("calls that did not end within node.drain_timeout are cut"),
+                () = stop.asked() => return Err(ComposeError::StoppedTwice),
+            }
+        }
+        tracing::info!("drained");
+        Ok(())
     }
 }
 

@@ -152,9 +152,14 @@ impl Running {
 
     /// Asks it to stop, and waits until it has. Its log comes back with how it ended.
     pub(crate) fn stop(mut self) -> (ExitStatus, String) {
+        self.ask_to_stop();
+        self.wait()
+    }
+
+    /// Asks it to stop, and does not wait.
+    pub(crate) fn ask_to_stop(&self) {
         let pid = self.child.id().to_string();
         assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
-        self.wait()
     }
 
     /// Waits until it has ended by itself.

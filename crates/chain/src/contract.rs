@@ -1,10 +1,14 @@
 //! The contract: what a chain does for the rest of the house, whatever it is and however it is reached.
 
 use std::fmt;
+use std::ops::RangeInclusive;
+use std::time::Duration;
 
 use alloy_primitives::{Address, B256, Bytes};
 use async_trait::async_trait;
-use gapless_domain::{Amount, BlockRef, ChainId, EvmCall, Fees, Nonce, Permit, SignedTx, Speed, SubmitterId, TxPlan};
+use gapless_domain::{
+    Amount, BlockRef, ChainId, EvmCall, Fees, NodeText, Nonce, Permit, SignedTx, Speed, SubmitterId, TxPlan,
+};
 
 use crate::classified::Classified;
 
@@ -48,11 +52,19 @@ pub trait Chain: Send + Sync + fmt::Debug {
 
     async fn header(&self, at: HeaderAt) -> Result<Option<Header>, ChainError>;
 
-    /// All receipts of one block, or `None` if no endpoint knows it (it was orphaned, or has not come there yet).
-    async fn block_receipts(&self, block: BlockRef) -> Result<Option<Vec<Receipt>>, ChainError>;
+    /// The headers at these heights, as one endpoint has them now, in as few requests as it takes. Whether they are linked is for
+    /// the caller to see: the chain may change between two requests.
+    async fn headers(&self, numbers: RangeInclusive<u64>) -> Result<Vec<Option<Header>>, ChainError>;
+
+    /// The receipts of one block that are wanted, or `None` if no endpoint knows the block whole (it was orphaned, or has not come
+    /// there yet). Nothing that is wanted and in the block is missing from the answer; what is not wanted may be in it.
+    async fn block_receipts(&self, block: BlockRef, wanted: &Wanted<'_>) -> Result<Option<Vec<Receipt>>, ChainError>;
 
     /// Receipts by hash, for hashes that no block explained.
     async fn receipts(&self, hashes: &[B256]) -> Result<Vec<Option<Receipt>>, ChainError>;
+
+    /// What reverted transactions returned, as far as any endpoint can still tell; `None` if none can.
+    async fn reverts(&self, hashes: &[B256]) -> Result<Vec<Option<Revert>>, ChainError>;
 
     /// What the chain says of accounts at the newest block, and their counts at `final_at`.
     async fn accounts(
@@ -72,9 +84,14 @@ pub trait Chain: Send + Sync + fmt::Debug {
 pub enum HeaderAt {
     Number(u64),
     Hash(B256),
-    /// The newest block under the chain's `finalized` tag; `None` where a chain has no such thing.
+    /// The newest block under the chain's `safe` tag; `None` where a chain has no such thing.
+    Safe,
+    /// The same for `finalized`.
     Finalized,
 }
+
+/// Which hashes somebody waits for.
+pub type Wanted<'a> = dyn Fn(B256) -> bool + Send + Sync + 'a;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
@@ -95,6 +112,14 @@ pub struct Receipt {
     pub gas_used: u64,
     pub effective_gas_price: Amount,
     pub contract_address: Option<Address>,
+}
+
+/// What a reverted call returned.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Revert {
+    /// In words, where the data can be read: the text of `Error(string)`, the meaning of a `Panic`, the selector of a custom error.
+    pub reason: Option<NodeText>,
+    pub data: Bytes,
 }
 
 /// Prices for each speed.
@@ -121,7 +146,7 @@ impl FeeQuote {
 pub struct AccountView {
     /// The count at the newest block.
     pub latest: Nonce,
-    /// The count with what the node has in its pool; a hint, never decisive.
+    /// The preconfirmed count: with what the node has in its pool, or in a block that is being built. A hint, never decisive.
     pub pending: Nonce,
     /// The count at the final block that was named.
     pub finalized: Option<Nonce>,
@@ -132,10 +157,59 @@ pub struct AccountView {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EndpointStatus {
     pub name: String,
-    pub healthy: bool,
+    pub weight: u32,
+    pub standing: EndpointStanding,
     pub head: Option<u64>,
+    /// How long its head has been the same, by our clock.
+    pub head_age: Option<Duration>,
+    /// Blocks behind the newest head that anybody credibly tells of.
+    pub lag: Option<u64>,
+    /// Of the newest requests, how many of a thousand failed; `None` before the first.
+    pub errors_permille: Option<u32>,
+    /// How long an answer takes, smoothed.
+    pub latency: Option<Duration>,
+    pub in_flight: usize,
     /// The last thing that went wrong, if it still matters.
     pub trouble: Option<String>,
+}
+
+impl EndpointStatus {
+    /// Is it asked and believed?
+    pub fn is_healthy(&self) -> bool {
+        self.standing == EndpointStanding::Good
+    }
+}
+
+/// What we think of an endpoint. Only a good one is asked for anything that has to be believed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum EndpointStanding {
+    Good,
+    /// Nobody has asked it yet.
+    Unchecked,
+    /// It is behind others, or its head has not moved for too long.
+    Lagging,
+    /// It fails; it is tried again from time to time.
+    Down,
+    /// It has said when to come back.
+    RateLimited,
+    /// It is of another chain.
+    WrongChain,
+    /// It goes to and fro between two forks.
+    Flipping,
+}
+
+impl EndpointStanding {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            EndpointStanding::Good => "good",
+            EndpointStanding::Unchecked => "unchecked",
+            EndpointStanding::Lagging => "lagging",
+            EndpointStanding::Down => "down",
+            EndpointStanding::RateLimited => "rate_limited",
+            EndpointStanding::WrongChain => "wrong_chain",
+            EndpointStanding::Flipping => "flipping",
+        }
+    }
 }
 
 /// No endpoint gave an answer that can be used; this is what the last one said.

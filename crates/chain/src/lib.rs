@@ -31,7 +31,10 @@ mod words;
 
 pub use classified::{Classified, Source};
 pub use classifier::Classifier;
-pub use contract::{AccountView, Chain, ChainError, EndpointStatus, FeeQuote, Header, HeaderAt, Receipt, SignError};
+pub use contract::{
+    AccountView, Chain, ChainError, EndpointStanding, EndpointStatus, FeeQuote, Header, HeaderAt, Receipt, Revert,
+    SignError, Wanted,
+};
 pub use failure::{Failure, Method};
 pub use family::Family;
 pub use overrides::{OverrideError, OverrideRule, Overrides};

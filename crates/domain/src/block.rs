@@ -12,12 +12,11 @@ pub struct BlockRef {
     pub hash: B256,
 }
 
-/// The newest block that a watcher has linked, and the newest final one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Head {
-    pub latest: BlockRef,
+/// A block and the one that it stands on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct BlockLink {
+    pub block: BlockRef,
     pub parent_hash: B256,
-    pub finalized: Option<BlockRef>,
 }
 
 /// One of our hashes in a canonical block: the only thing that decides which attempt counts (P9).
@@ -26,9 +25,17 @@ pub struct Inclusion {
     pub hash: B256,
     pub kind: AttemptKind,
     pub block: BlockRef,
+    pub parent_hash: B256,
     pub execution: Execution,
     pub gas_used: u64,
     pub effective_gas_price: Amount,
+}
+
+impl Inclusion {
+    /// The first confirmation.
+    pub fn link(&self) -> BlockLink {
+        BlockLink { block: self.block, parent_hash: self.parent_hash }
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

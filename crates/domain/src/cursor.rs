@@ -55,6 +55,8 @@ names! {
         /// The database lost commits, or was restored.
         StoreRegressed = "store_regressed",
         DeepReorg = "deep_reorg",
+        /// It has another genesis, or another id: a dev chain that began anew, or a wrong endpoint.
+        OtherChain = "other_chain",
     }
 }
 

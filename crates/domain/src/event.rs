@@ -1,5 +1,6 @@
 //! Events: what the outside is told, and what the state can be rebuilt from.
 
+use crate::confirmation::ConfirmationNotice;
 use crate::id::{SubmitterId, TxId};
 use crate::names::names;
 use crate::state::TxState;
@@ -28,7 +29,8 @@ pub struct Event {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EventBody {
     /// An intent changed; `state` is what it became, whole, so the newest event of an intent is its state.
-    Tx { tx_id: TxId, seq: u32, kind: EventKind, state: TxState },
+    /// A notice continues or replaces the list of confirmations that a consumer has; `unmine` empties it.
+    Tx { tx_id: TxId, seq: u32, kind: EventKind, state: TxState, notice: Option<ConfirmationNotice> },
     /// Something happened to the lane as such.
     Lane { seq: u64, kind: LaneEventKind, text: NodeText },
 }

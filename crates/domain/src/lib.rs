@@ -11,6 +11,7 @@ mod amount;
 mod attempt;
 mod block;
 mod command;
+mod confirmation;
 mod cursor;
 mod event;
 mod id;
@@ -29,6 +30,7 @@ mod reservation;
 mod slot;
 mod snapshot;
 mod state;
+mod tail;
 mod text;
 mod time;
 mod transition;
@@ -37,14 +39,15 @@ pub use alloy_primitives::{Address, B256, Bytes, U256, keccak256};
 
 pub use amount::{Amount, AmountError};
 pub use attempt::{Attempt, AttemptKind, NewAttempt, SendOutcome, SendReport};
-pub use block::{BlockRef, Execution, Head, Inclusion};
+pub use block::{BlockLink, BlockRef, Execution, Inclusion};
 pub use command::{Command, CommandId, CommandKind, CommandStatus, NewCommand};
+pub use confirmation::ConfirmationNotice;
 pub use cursor::{Cursor, CursorChange, LaneState, ProtectCode, Protection};
 pub use event::{Event, EventBody, EventKind, EventPosition, LaneEventKind};
 pub use id::{ChainId, IdError, RequestId, SubmitterId, TxId};
 pub use intent::{FieldError, Intent, IntentDraft, InvalidIntent, Metadata, Speed};
 pub use lane::{
-    AccountFacts, CommitOutcome, Effect, Fact, Lane, LaneLimits, LaneSetup, MinedTx, Outgoing, Peeked, PrepareFailure,
+    AccountFacts, ChainFacts, CommitOutcome, Effect, Fact, Lane, LaneLimits, LaneSetup, MinedTx, Outgoing, Peeked, PrepareFailure,
     PrepareKey, PrepareRequest, Prepared, SentTx, Sighting, SignFailure, SignRequest, Step, Watched,
 };
 pub use lane_commit::{CommitError, LaneCommit};
@@ -62,9 +65,10 @@ pub use reservation::{LockOwner, Reservation, ReservationStatus, ReservationStep
 pub use slot::{NewSlot, Slot, SlotKind};
 pub use snapshot::LaneSnapshot;
 pub use state::{
-    Bound, CancelReason, Cancellation, FailReason, Failure, Progress, Settled, StateName, StuckReason, SubStateName,
+    Bound, CancelReason, Cancellation, FailReason, Failure, Mined, Progress, Settled, StateName, StuckReason, SubStateName,
     TxState, Wish,
 };
+pub use tail::{Head, Tail};
 pub use text::NodeText;
 pub use time::{Tick, Timestamp};
 pub use transition::{IllegalTransition, Transition, TransitionName, targets};

@@ -1,5 +1,6 @@
 //! An intent with its place in line and its state: one row of `managed_tx`.
 
+use crate::confirmation::ConfirmationNotice;
 use crate::event::EventKind;
 use crate::id::TxId;
 use crate::intent::Intent;
@@ -30,6 +31,7 @@ pub struct Change {
     from: StateName,
     to: TxState,
     event: EventKind,
+    notice: Option<ConfirmationNotice>,
 }
 
 impl ManagedTx {
@@ -45,8 +47,9 @@ impl ManagedTx {
 
     pub(crate) fn change_with_slot(&self, transition: Transition) -> Result<Change, IllegalTransition> {
         let event = EventKind::Tx(transition.name());
+        let notice = transition.notice();
         let to = self.state.apply(transition)?;
-        Ok(Change { tx_id: self.id, from_version: self.version, from: self.state.name(), to, event })
+        Ok(Change { tx_id: self.id, from_version: self.version, from: self.state.name(), to, event, notice })
     }
 
     /// The record after `change`, which the store has said is durable.
@@ -80,5 +83,10 @@ impl Change {
 
     pub fn event(&self) -> EventKind {
         self.event
+    }
+
+    /// What its event tells of confirmations.
+    pub fn notice(&self) -> Option<&ConfirmationNotice> {
+        self.notice.as_ref()
     }
 }

@@ -1,6 +1,6 @@
 //! The states of an intent, each with the data that exists in it and no other.
 
-use crate::block::{Execution, Inclusion};
+use crate::block::{BlockRef, Execution, Inclusion};
 use crate::names::names;
 use crate::nonce::Nonce;
 use crate::text::NodeText;
@@ -42,7 +42,15 @@ pub enum Wish {
 pub enum Progress {
     Pending,
     AwaitingFunds,
-    Mined(Inclusion),
+    Mined(Mined),
+}
+
+/// In a canonical block, and not final yet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mined {
+    pub inclusion: Inclusion,
+    /// The last confirmation that consumers were told of. It stands for the whole list up to it.
+    pub told: BlockRef,
 }
 
 /// A nonce that is consumed, finally, by one of our hashes.

@@ -4,10 +4,11 @@
 //! pass that the table does not know; a test walks every cell of it, and the diagram in `docs/states.md` is drawn from it.
 
 use crate::block::Inclusion;
+use crate::confirmation::ConfirmationNotice;
 use crate::names::names;
 use crate::nonce::Nonce;
 use crate::state::{
-    Bound, CancelReason, Cancellation, FailReason, Failure, Progress, Settled, StateName, StuckReason, TxState, Wish,
+    Bound, CancelReason, Cancellation, FailReason, Failure, Mined, Progress, Settled, StateName, StuckReason, TxState, Wish,
 };
 use crate::text::NodeText;
 
@@ -18,8 +19,10 @@ pub enum Transition {
     Bind(Nonce),
     /// A node has it.
     Acknowledge,
-    /// One of our hashes at this nonce is in a canonical block.
+    /// One of our hashes at this nonce is in a canonical block: the first confirmation.
     Mine(Inclusion),
+    /// There are more confirmations, or other ones.
+    Confirm(ConfirmationNotice),
     /// That block is no longer canonical.
     Unmine,
     AwaitFunds,
@@ -31,8 +34,8 @@ pub enum Transition {
     WantReplace,
     /// P4 has proven the nonce consumed by something else: back to the original place in line.
     LoseNonce,
-    /// The mined block is final.
-    Settle,
+    /// The mined block is final; with the confirmations that were not told yet.
+    Settle(Option<ConfirmationNotice>),
     FailInQueue(FailReason, NodeText),
     CancelInQueue(CancelReason),
     /// A reserved nonce is let go before any transaction was given to us.
@@ -44,6 +47,7 @@ names! {
         Bind = "bind",
         Acknowledge = "acknowledge",
         Mine = "mine",
+        Confirm = "confirm",
         Unmine = "unmine",
         AwaitFunds = "await_funds",
         Funded = "funded",
@@ -82,7 +86,7 @@ pub const fn targets(from: StateName, transition: TransitionName) -> &'static [S
 
         // Mined means that some node had it, whatever we were told; and a chain that moves ends STUCK.
         (S::Allocated | S::Tracking | S::Stuck, T::Mine) => &[S::Tracking],
-        (S::Tracking, T::Unmine) => &[S::Tracking],
+        (S::Tracking, T::Unmine | T::Confirm) => &[S::Tracking],
         (S::Tracking, T::Settle) => &[S::Confirmed, S::FailedFinal, S::Canceled],
         (S::Allocated | S::Tracking | S::Stuck, T::LoseNonce) => &[S::Queued],
 
@@ -101,6 +105,7 @@ impl Transition {
             Transition::Bind(_) => TransitionName::Bind,
             Transition::Acknowledge => TransitionName::Acknowledge,
             Transition::Mine(_) => TransitionName::Mine,
+            Transition::Confirm(_) => TransitionName::Confirm,
             Transition::Unmine => TransitionName::Unmine,
             Transition::AwaitFunds => TransitionName::AwaitFunds,
             Transition::Funded => TransitionName::Funded,
@@ -109,10 +114,20 @@ impl Transition {
             Transition::WantCancel(_) => TransitionName::WantCancel,
             Transition::WantReplace => TransitionName::WantReplace,
             Transition::LoseNonce => TransitionName::LoseNonce,
-            Transition::Settle => TransitionName::Settle,
+            Transition::Settle(_) => TransitionName::Settle,
             Transition::FailInQueue(..) => TransitionName::FailInQueue,
             Transition::CancelInQueue(_) => TransitionName::CancelInQueue,
             Transition::ReleaseReserved => TransitionName::ReleaseReserved,
+        }
+    }
+
+    /// What consumers are told of confirmations by it.
+    pub(crate) fn notice(&self) -> Option<ConfirmationNotice> {
+        match self {
+            Transition::Mine(inclusion) => Some(ConfirmationNotice::first(inclusion.link())),
+            Transition::Confirm(notice) => Some(notice.clone()),
+            Transition::Settle(notice) => notice.clone(),
+            _ => None,
         }
     }
 }
@@ -139,7 +154,15 @@ impl TxState {
         let with_wish = |wish| Bound { wish, ..bound.clone() };
         match transition {
             Transition::Acknowledge | Transition::Revive => Some(TxState::Tracking(bound.clone())),
-            Transition::Mine(inclusion) => Some(TxState::Tracking(with_progress(Progress::Mined(inclusion)))),
+            Transition::Mine(inclusion) => {
+                let told = inclusion.block;
+                Some(TxState::Tracking(with_progress(Progress::Mined(Mined { inclusion, told }))))
+            }
+            Transition::Confirm(notice) => {
+                let Progress::Mined(mined) = &bound.progress else { return None };
+                let mined = Mined { told: notice.tip()?, ..mined.clone() };
+                Some(TxState::Tracking(with_progress(Progress::Mined(mined))))
+            }
             Transition::Unmine => mined.then(|| TxState::Tracking(with_progress(Progress::Pending))),
             Transition::AwaitFunds => (!mined).then(|| self.same_state(with_progress(Progress::AwaitingFunds))),
             Transition::Funded => {
@@ -157,8 +180,8 @@ impl TxState {
             }
             Transition::LoseNonce => (!mined).then_some(TxState::Queued),
             Transition::ReleaseReserved => Some(TxState::Canceled(Cancellation::Released)),
-            Transition::Settle => match &bound.progress {
-                Progress::Mined(inclusion) => {
+            Transition::Settle(_) => match &bound.progress {
+                Progress::Mined(Mined { inclusion, .. }) => {
                     Some(Settled { nonce: bound.nonce, inclusion: inclusion.clone() }.end_state(bound.wish))
                 }
                 Progress::Pending | Progress::AwaitingFunds => None,

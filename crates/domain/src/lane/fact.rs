@@ -1,16 +1,20 @@
 //! What a lane is told.
 
+use std::sync::Arc;
+
 use alloy_primitives::B256;
 
 use crate::amount::Amount;
 use crate::attempt::SendOutcome;
-use crate::block::{BlockRef, Execution};
+use crate::block::{BlockLink, BlockRef, Execution};
 use crate::command::Command;
+use crate::cursor::Protection;
 use crate::id::TxId;
 use crate::managed_tx::ManagedTx;
 use crate::nonce::Nonce;
 use crate::payload::Fees;
 use crate::plan::SignedTx;
+use crate::tail::Tail;
 use crate::text::NodeText;
 use crate::time::Timestamp;
 
@@ -31,6 +35,8 @@ pub enum Fact {
     Committed(CommitOutcome),
     Sent(Vec<SentTx>),
     Seen(Vec<Sighting>),
+    /// There is a new head.
+    Chain(Arc<ChainFacts>),
     /// `None`: nobody could tell.
     Account(Option<AccountFacts>),
 }
@@ -106,8 +112,8 @@ pub enum Sighting {
     StillMined { hash: B256, block: BlockRef },
     /// The block that it was in is no longer canonical.
     Unmined { hash: B256, block: BlockRef },
-    /// The block that it is in is final.
-    Final { hash: B256, block: BlockRef },
+    /// The block that it is in is final. With its confirmations, beginning with that block.
+    Final { hash: B256, block: BlockRef, list: Arc<[BlockLink]> },
     /// It was asked for by hash, and nobody knew it. Proves nothing by itself.
     NotFound { hash: B256 },
 }
@@ -116,9 +122,18 @@ pub enum Sighting {
 pub struct MinedTx {
     pub hash: B256,
     pub block: BlockRef,
+    pub parent_hash: B256,
     pub execution: Execution,
     pub gas_used: u64,
     pub effective_gas_price: Amount,
+}
+
+/// What a watcher says of the chain as such.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ChainFacts {
+    pub tail: Tail,
+    /// It contradicts what was final: every lane stops.
+    pub broken: Option<Protection>,
 }
 
 /// What the chain says of the account.

@@ -9,6 +9,7 @@
 //! - `line`: the queue side. Peek, prepare; nobody in it has a nonce.
 //! - `open_slot`: one bound nonce, its attempts, what the chain shows of it, when to send it.
 //! - `purse`: what the account can pay for.
+//! - `telling`: who is told of new confirmations.
 //! - `plan`: what to begin next. `writing`: the one commit under way. `start`: where a new lane begins, and what stops one.
 
 mod effect;
@@ -19,9 +20,11 @@ mod plan;
 mod purse;
 mod setup;
 mod start;
+mod telling;
 mod writing;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
+use std::sync::Arc;
 
 use alloy_primitives::{B256, Bytes};
 
@@ -36,12 +39,12 @@ use crate::plan::SignedTx;
 use crate::policy::{FundsPolicy, ReleaseRule};
 use crate::slot::SlotKind;
 use crate::snapshot::LaneSnapshot;
-use crate::state::{FailReason, Progress, StateName};
+use crate::state::{FailReason, Mined, Progress, StateName};
 use crate::time::{Tick, Timestamp};
 
 pub use effect::{Effect, Outgoing, PrepareRequest, SignRequest, Step, Watched};
 pub use fact::{
-    AccountFacts, CommitOutcome, Fact, MinedTx, Peeked, PrepareFailure, PrepareKey, Prepared, SentTx, Sighting,
+    AccountFacts, ChainFacts, CommitOutcome, Fact, MinedTx, Peeked, PrepareFailure, PrepareKey, Prepared, SentTx, Sighting,
     SignFailure,
 };
 pub use setup::{LaneLimits, LaneSetup};
@@ -65,6 +68,10 @@ pub struct Lane {
     /// Those that may have something to write.
     dirty: BTreeSet<Nonce>,
     by_hash: HashMap<B256, Nonce>,
+    /// Mined, and not final: those whose confirmations grow, who was told longest ago first.
+    growing: VecDeque<Nonce>,
+    /// The chain as the watcher last showed it.
+    chain: Option<Arc<ChainFacts>>,
     /// The newest block in which one stood that is closed since.
     newest_closed: Option<u64>,
     line: Line,
@@ -145,6 +152,8 @@ impl Lane {
             unmined: BTreeSet::new(),
             dirty: BTreeSet::new(),
             by_hash: HashMap::new(),
+            growing: VecDeque::new(),
+            chain: None,
             newest_closed: None,
             line: Line::unseen(),
             peek_limit: 0,
@@ -231,6 +240,7 @@ impl Lane {
                     self.seen(sighting, now);
                 }
             }
+            Fact::Chain(chain) => self.chain_moved(chain),
             Fact::Account(account) => self.account(account, now),
         }
         self.decide(now)
@@ -368,8 +378,8 @@ impl Lane {
                 }
                 slot.unmined(hash, block, now);
             }
-            Sighting::Final { hash, block } => {
-                if !slot.finalized(hash, block) {
+            Sighting::Final { hash, block, list } => {
+                if !slot.finalized(hash, block, list) {
                     // Final, but not where we have seen it: what it is there has to be asked.
                     self.effects.push(Effect::Watch(vec![Watched { hash, known: None, look_up: true }]));
                 }
@@ -377,6 +387,9 @@ impl Lane {
             Sighting::NotFound { hash } => slot.not_found(hash),
         }
         let nonce = slot.nonce;
+        if matches!(slot.seen, Seen::Mined(_)) && !std::mem::replace(&mut slot.grows, true) {
+            self.growing.push_back(nonce);
+        }
         if slot.is_mined() || slot.is_over() {
             self.unmined.remove(&nonce)
         } else {
@@ -422,12 +435,15 @@ impl OpenSlot {
             rejected: false,
             remedy: Remedy::None,
             lost_looks: None,
+            grows: false,
+            tell: false,
+            list: None,
         }
     }
 
     fn restore_intent(&mut self, tx: crate::managed_tx::ManagedTx) {
         if let Some(bound) = tx.state.bound() {
-            if let Progress::Mined(inclusion) = &bound.progress {
+            if let Progress::Mined(Mined { inclusion, .. }) = &bound.progress {
                 self.seen = Seen::Unverified(inclusion.block);
             }
             self.short_of_funds = bound.progress == Progress::AwaitingFunds;
@@ -463,7 +479,7 @@ impl OpenSlot {
     fn watched(&self) -> Vec<Watched> {
         let known = if let Seen::Unverified(block) = self.seen { Some(block) } else { None };
         let mined = self.tx.as_ref().and_then(|tx| match tx.state.bound().map(|bound| &bound.progress) {
-            Some(Progress::Mined(inclusion)) => Some(inclusion.hash),
+            Some(Progress::Mined(mined)) => Some(mined.inclusion.hash),
             _ => None,
         });
         let watch = |hash| {

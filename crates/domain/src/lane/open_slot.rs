@@ -1,16 +1,19 @@
 //! One bound nonce that is not closed yet: what the ledger holds, what the chain shows, what is to be sent.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use alloy_primitives::B256;
 
 use crate::amount::Amount;
 use crate::attempt::{Attempt, AttemptKind, NewAttempt, SendOutcome};
-use crate::block::{BlockRef, Inclusion};
+use crate::block::{BlockLink, BlockRef, Inclusion};
+use crate::confirmation::ConfirmationNotice;
 use crate::managed_tx::ManagedTx;
 use crate::nonce::Nonce;
 use crate::slot::SlotKind;
-use crate::state::{CancelReason, Progress, StateName, Wish};
+use crate::state::{CancelReason, Mined, Progress, StateName, Wish};
+use crate::tail::Tail;
 use crate::time::{Tick, Timestamp};
 use crate::transition::Transition;
 
@@ -34,6 +37,12 @@ pub(super) struct OpenSlot {
     pub(super) remedy: Remedy,
     /// How often all its hashes were missing while its nonce was used up, finally; `None` while it is not.
     pub(super) lost_looks: Option<u32>,
+    /// It is in the row of those whose confirmations grow.
+    pub(super) grows: bool,
+    /// It is its turn to be told of.
+    pub(super) tell: bool,
+    /// The confirmations of what is final.
+    pub(super) list: Option<Arc<[BlockLink]>>,
 }
 
 #[derive(Debug)]
@@ -161,8 +170,8 @@ impl OpenSlot {
         if self.is_final() {
             return false;
         }
-        let MinedTx { hash, block, execution, gas_used, effective_gas_price } = mined;
-        let seen = Seen::Mined(Inclusion { hash, kind, block, execution, gas_used, effective_gas_price });
+        let MinedTx { hash, block, parent_hash, execution, gas_used, effective_gas_price } = mined;
+        let seen = Seen::Mined(Inclusion { hash, kind, block, parent_hash, execution, gas_used, effective_gas_price });
         let changed = self.seen != seen;
         self.seen = seen;
         self.sending = Sending::Rest;
@@ -175,7 +184,7 @@ impl OpenSlot {
 
     pub(super) fn still_mined(&mut self, hash: B256, block: BlockRef) {
         let Some(bound) = self.tx.as_ref().and_then(|tx| tx.state.bound()) else { return };
-        if let (Seen::Unverified(at), Progress::Mined(inclusion)) = (&self.seen, &bound.progress)
+        if let (Seen::Unverified(at), Progress::Mined(Mined { inclusion, .. })) = (&self.seen, &bound.progress)
             && *at == block
             && inclusion.hash == hash
         {
@@ -204,7 +213,7 @@ impl OpenSlot {
     }
 
     /// False if it is not known to be in that block: then somebody has to look.
-    pub(super) fn finalized(&mut self, hash: B256, block: BlockRef) -> bool {
+    pub(super) fn finalized(&mut self, hash: B256, block: BlockRef, list: Arc<[BlockLink]>) -> bool {
         // What is canonical and final is also still mined.
         self.still_mined(hash, block);
         if let Seen::Mined(inclusion) = &self.seen
@@ -212,6 +221,7 @@ impl OpenSlot {
             && inclusion.block == block
         {
             self.seen = Seen::Final(inclusion.clone());
+            self.list = Some(list);
         }
         self.is_final() || self.is_over()
     }
@@ -259,20 +269,28 @@ impl OpenSlot {
     }
 
     /// The way from what the ledger holds to what the chain and the nodes say, one legal step after another.
-    pub(super) fn due_transitions(&self, may_end: bool) -> Vec<Transition> {
+    pub(super) fn due_transitions(&self, may_end: bool, tail: Option<&Tail>, most: u32) -> Vec<Transition> {
         let Some(tx) = &self.tx else { return Vec::new() };
         let Some(bound) = tx.state.bound() else { return Vec::new() };
         let mut steps = Vec::new();
-        let held = if let Progress::Mined(inclusion) = &bound.progress { Some(inclusion) } else { None };
+        let held = if let Progress::Mined(mined) = &bound.progress { Some(mined) } else { None };
         match &self.seen {
             Seen::Unverified(_) => {}
             Seen::Mined(inclusion) | Seen::Final(inclusion) => {
-                if held != Some(inclusion) {
-                    steps.extend(held.map(|_| Transition::Unmine));
-                    steps.push(Transition::Mine(inclusion.clone()));
-                }
+                let told = match held {
+                    Some(mined) if mined.inclusion == *inclusion => mined.told,
+                    _ => {
+                        steps.extend(held.map(|_| Transition::Unmine));
+                        steps.push(Transition::Mine(inclusion.clone()));
+                        inclusion.block
+                    }
+                };
                 if self.is_final() && may_end {
-                    steps.push(Transition::Settle);
+                    let notice = self.list.as_ref().and_then(|list| ConfirmationNotice::between(told, list));
+                    steps.push(Transition::Settle(notice));
+                } else if self.tell {
+                    let list = tail.map(|tail| tail.from(inclusion.block, most)).unwrap_or_default();
+                    steps.extend(ConfirmationNotice::between(told, &list).map(Transition::Confirm));
                 }
             }
             Seen::Nowhere => {

@@ -25,6 +25,9 @@ pub struct LaneLimits {
     pub idle_linger: Duration,
     /// How often counts and balance are read while the lane works.
     pub account_interval: Duration,
+    /// Confirmation notices that are written when there is a new head, beside the first, the last and those of forks; who was told
+    /// longest ago comes first.
+    pub notices_per_head: usize,
     /// How old a price may be when it is signed.
     pub price_age: Duration,
     /// Before preparing again what could not be prepared.
@@ -45,6 +48,7 @@ impl Default for LaneLimits {
             look_interval: Duration::from_secs(2),
             idle_linger: Duration::from_secs(5),
             account_interval: Duration::from_secs(15),
+            notices_per_head: 100,
             price_age: Duration::from_secs(15),
             prepare_retry: Duration::from_secs(1),
             resend_first: Duration::from_secs(1),

@@ -133,13 +133,16 @@ impl Lane {
 
     fn write_changes(&mut self, commit: &mut LaneCommit, writing: &mut Writing) -> Result<(), IllegalTransition> {
         let may_end = self.cursor.as_ref().is_some_and(|cursor| !cursor.state.is_store_regressed());
+        let most = self.setup.policy.confirmations.required;
+        let tail = self.chain.as_ref().map(|chain| &chain.tail);
         let mut still_dirty = BTreeSet::new();
         for nonce in &self.dirty {
-            let Some(slot) = self.slots.get(nonce) else { continue };
+            let Some(slot) = self.slots.get_mut(nonce) else { continue };
             if slot.is_final() && !may_end {
                 still_dirty.insert(*nonce);
             }
-            let steps = slot.due_transitions(may_end);
+            let steps = slot.due_transitions(may_end, tail, most);
+            slot.tell = false;
             let Some(mut tx) = slot.tx.clone().filter(|_| !steps.is_empty()) else { continue };
             for transition in steps {
                 apply(&mut tx, transition, commit)?;

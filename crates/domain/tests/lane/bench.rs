@@ -45,7 +45,7 @@ pub(crate) fn account(count: u64) -> AccountFacts {
 
 pub(crate) fn mined(hash: B256, block: BlockRef) -> Sighting {
     let (gas_used, effective_gas_price) = (GAS, Amount::from(50_u64));
-    Sighting::Mined(MinedTx { hash, block, execution: Execution::Success, gas_used, effective_gas_price })
+    Sighting::Mined(MinedTx { hash, block, parent_hash: B256::ZERO, execution: Execution::Success, gas_used, effective_gas_price })
 }
 
 pub(crate) fn window(max_in_flight: u16) -> LaneSetup {
@@ -329,7 +329,7 @@ impl Bench {
 
     /// Mined, and final.
     pub(crate) fn finish(&mut self, hash: B256, block: BlockRef) {
-        self.tell(Fact::Seen(vec![mined(hash, block), Sighting::Final { hash, block }]));
+        self.tell(Fact::Seen(vec![mined(hash, block), finalized(hash, block)]));
     }
 
     /// The hash of a durable attempt.

@@ -29,7 +29,7 @@ fn with_release_final_it_binds_the_next_one_when_the_one_before_is_final() {
     let hash = bench.hash(0, 0);
     bench.see(mined(hash, block(1)));
     assert_eq!(bench.nonces(), [Some(0), None]);
-    bench.see(Sighting::Final { hash, block: block(1) });
+    bench.see(finalized(hash, block(1)));
     assert_eq!(bench.nonces(), [Some(0), Some(1)]);
 }
 
@@ -166,7 +166,7 @@ fn a_revert_in_simulation_counts_only_when_everything_earlier_has_run() {
     let asked = bench.take_prepare();
     bench.prepared(vec![(asked[0].key, reverted(4))]);
     assert_eq!(bench.state(2), StateName::Queued, "it was tried before the block of the one before");
-    bench.see(Sighting::Final { hash: bench.hash(0, 0), block: block(5) });
+    bench.see(finalized(bench.hash(0, 0), block(5)));
     bench.pass_secs(2);
     let asked = bench.take_prepare();
     bench.prepared(vec![(asked[0].key, reverted(4))]);

@@ -20,7 +20,7 @@ fn final_and_not_before_it_is_confirmed_and_the_slot_is_closed() {
     let hash = bench.hash(0, 0);
     bench.see(mined(hash, block(3)));
     assert_eq!(bench.state(1), StateName::Tracking);
-    bench.see(Sighting::Final { hash, block: block(3) });
+    bench.see(finalized(hash, block(3)));
     assert_eq!(bench.state(1), StateName::Confirmed);
     assert_eq!(bench.ledger.cursor.as_ref().unwrap().open_nonce.get(), 1);
     assert_eq!(bench.unwatched, [hash]);
@@ -34,7 +34,7 @@ fn a_revert_is_told_when_it_is_final() {
     reverted.execution = Execution::Reverted { reason: None, data: gapless_domain::Bytes::new() };
     bench.see(Sighting::Mined(reverted));
     assert_eq!(bench.state(1), StateName::Tracking);
-    bench.see(Sighting::Final { hash, block: block(3) });
+    bench.see(finalized(hash, block(3)));
     assert_eq!(bench.state(1), StateName::FailedFinal);
 }
 
@@ -49,7 +49,7 @@ fn orphaned_it_goes_back_is_sent_again_and_ends_where_it_is_mined_next() {
     assert_eq!(progress(&bench), Progress::Pending);
     assert_eq!(bench.answer(SendOutcome::Accepted)[0].tx.hash, hash);
     bench.see(mined(hash, fork(4, "b")));
-    bench.see(Sighting::Final { hash, block: fork(4, "b") });
+    bench.see(finalized(hash, fork(4, "b")));
     let TxEnd { number } = end(&bench);
     assert_eq!((bench.state(1), number), (StateName::Confirmed, 4));
 }
@@ -74,7 +74,7 @@ fn the_newest_block_counts() {
     bench.see(mined(hash, fork(3, "b")));
     bench.see(Sighting::Unmined { hash, block: block(3) });
     assert!(matches!(progress(&bench), Progress::Mined(inclusion) if inclusion.block == fork(3, "b")));
-    bench.see(Sighting::Final { hash, block: fork(3, "b") });
+    bench.see(finalized(hash, fork(3, "b")));
     assert_eq!(bench.state(1), StateName::Confirmed);
 }
 
@@ -104,8 +104,8 @@ fn facts_that_come_twice_are_one() {
     let version = bench.ledger.txs[&1].version;
     bench.tell(twice(mined(hash, block(3))));
     assert_eq!(bench.ledger.txs[&1].version, version);
-    bench.tell(twice(Sighting::Final { hash, block: block(3) }));
-    bench.tell(twice(Sighting::Final { hash, block: block(3) }));
+    bench.tell(twice(finalized(hash, block(3))));
+    bench.tell(twice(finalized(hash, block(3))));
     bench.tell(twice(mined(hash, block(3))));
     assert_eq!(bench.state(1), StateName::Confirmed);
     assert_eq!(bench.ledger.txs[&1].version, version + 1);
@@ -118,7 +118,7 @@ fn final_elsewhere_is_looked_up() {
     let hash = bench.hash(0, 0);
     bench.see(mined(hash, block(3)));
     bench.watched.clear();
-    bench.see(Sighting::Final { hash, block: fork(3, "b") });
+    bench.see(finalized(hash, fork(3, "b")));
     assert_eq!(bench.state(1), StateName::Tracking);
     assert_eq!(bench.looked_up(), [hash]);
     bench.finish(hash, fork(3, "b"));

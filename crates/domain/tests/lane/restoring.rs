@@ -115,7 +115,7 @@ fn mined_it_is_compared_with_the_chain_and_not_sent() {
     assert!(bench.broadcasts.is_empty());
     assert_eq!(bench.watched.iter().map(|watched| watched.known).collect::<Vec<_>>(), [Some(block(3))]);
     bench.see(Sighting::StillMined { hash, block: block(3) });
-    bench.see(Sighting::Final { hash, block: block(3) });
+    bench.see(finalized(hash, block(3)));
     assert_eq!(bench.state(1), StateName::Confirmed);
 }
 
@@ -128,7 +128,7 @@ fn mined_and_final_meanwhile_it_ends() {
     bench.see(mined(hash, block(3)));
     bench.crash();
     bench.run();
-    bench.see(Sighting::Final { hash, block: block(3) });
+    bench.see(finalized(hash, block(3)));
     assert_eq!(bench.state(1), StateName::Confirmed);
 }
 

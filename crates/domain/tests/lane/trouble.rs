@@ -39,7 +39,7 @@ fn it_ends_canceled_when_the_cancel_is_final() {
     let hash = bench.hash(0, 1);
     bench.see(mined(hash, block(1)));
     assert_eq!(bench.state(1), StateName::Tracking);
-    bench.see(Sighting::Final { hash, block: block(1) });
+    bench.see(finalized(hash, block(1)));
     let TxState::Canceled(Cancellation::OnChain(reason, _)) = &bench.ledger.txs[&1].state else { panic!() };
     assert_eq!(*reason, CancelReason::Rejected);
     assert_eq!(bench.nonces(), [Some(0), Some(1)]);

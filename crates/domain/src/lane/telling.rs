@@ -1,0 +1,35 @@
+//! Who is told of new confirmations.
+//!
+//! The first confirmation goes with the change that says where it was mined, the last ones with the change that ends it, and
+//! what lies between is told as there is room: a head makes a bounded number of slots tell, in turn. What a notice says comes
+//! from comparing the chain with what was told last, so that whoever has to wait loses nothing, least of all a fork (R04).
+
+use std::sync::Arc;
+
+use super::Lane;
+use super::fact::ChainFacts;
+use super::open_slot::Seen;
+
+impl Lane {
+    /// Does it have something that grows with the chain?
+    pub fn follows_heads(&self) -> bool {
+        !self.growing.is_empty() && self.setup.limits.notices_per_head > 0
+    }
+
+    pub(super) fn chain_moved(&mut self, chain: Arc<ChainFacts>) {
+        if let Some(broken) = &chain.broken {
+            self.want_protect(broken.code, broken.detail.as_str());
+        }
+        self.chain = Some(chain);
+        for _ in 0..self.growing.len().min(self.setup.limits.notices_per_head) {
+            let Some(nonce) = self.growing.pop_front() else { return };
+            let Some(slot) = self.slots.get_mut(&nonce) else { continue };
+            slot.grows = matches!(slot.seen, Seen::Mined(_));
+            if slot.grows {
+                slot.tell = true;
+                self.dirty.insert(nonce);
+                self.growing.push_back(nonce);
+            }
+        }
+    }
+}

@@ -47,8 +47,8 @@ pub use event::{Event, EventBody, EventKind, EventPosition, LaneEventKind};
 pub use id::{ChainId, IdError, RequestId, SubmitterId, TxId};
 pub use intent::{FieldError, Intent, IntentDraft, InvalidIntent, Metadata, Speed};
 pub use lane::{
-    AccountFacts, ChainFacts, CommitOutcome, Effect, Fact, Lane, LaneLimits, LaneSetup, MinedTx, Outgoing, Peeked, PrepareFailure,
-    PrepareKey, PrepareRequest, Prepared, SentTx, Sighting, SignFailure, SignRequest, Step, Watched,
+    AccountFacts, ChainFacts, CommitOutcome, Effect, Fact, Lane, LaneLimits, LaneSetup, MinedTx, Outgoing, Peeked,
+    PrepareFailure, PrepareKey, PrepareRequest, Prepared, SentTx, Sighting, SignFailure, SignRequest, Step, Watched,
 };
 pub use lane_commit::{CommitError, LaneCommit};
 pub use lease::{FencingToken, Lapsed, Lease, LeaseTerms, OwnerId, Permit, Term};
@@ -65,8 +65,8 @@ pub use reservation::{LockOwner, Reservation, ReservationStatus, ReservationStep
 pub use slot::{NewSlot, Slot, SlotKind};
 pub use snapshot::LaneSnapshot;
 pub use state::{
-    Bound, CancelReason, Cancellation, FailReason, Failure, Mined, Progress, Settled, StateName, StuckReason, SubStateName,
-    TxState, Wish,
+    Bound, CancelReason, Cancellation, FailReason, Failure, Mined, Progress, Settled, StateName, StuckReason,
+    SubStateName, TxState, Wish,
 };
 pub use tail::{Head, Tail};
 pub use text::NodeText;

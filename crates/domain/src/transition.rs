@@ -8,7 +8,8 @@ use crate::confirmation::ConfirmationNotice;
 use crate::names::names;
 use crate::nonce::Nonce;
 use crate::state::{
-    Bound, CancelReason, Cancellation, FailReason, Failure, Mined, Progress, Settled, StateName, StuckReason, TxState, Wish,
+    Bound, CancelReason, Cancellation, FailReason, Failure, Mined, Progress, Settled, StateName, StuckReason, TxState,
+    Wish,
 };
 use crate::text::NodeText;
 

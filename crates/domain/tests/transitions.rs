@@ -4,8 +4,9 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use gapless_domain::{
-    Amount, AttemptKind, B256, BlockRef, Bound, CancelReason, Cancellation, Execution, FailReason, Failure, Inclusion,
-    NodeText, Nonce, Progress, Settled, StateName, StuckReason, Transition, TransitionName, TxState, Wish, targets,
+    Amount, AttemptKind, B256, BlockRef, Bound, CancelReason, Cancellation, ConfirmationNotice, Execution, FailReason,
+    Failure, Inclusion, Mined, NodeText, Nonce, Progress, Settled, StateName, StuckReason, Transition, TransitionName,
+    TxState, Wish, targets,
 };
 
 /// The table once more, as a person would write it on paper: a row for each transition, a column for each state that is
@@ -15,6 +16,7 @@ transition        QUEUED        ALLOCATED  TRACKING                         STUC
 bind              ALLOCATED     .          .                                .
 acknowledge       .             TRACKING   .                                .
 mine              .             TRACKING   TRACKING                         TRACKING
+confirm           .             .          TRACKING                         .
 unmine            .             .          TRACKING                         .
 await_funds       .             ALLOCATED  TRACKING                         STUCK
 funded            .             ALLOCATED  TRACKING                         STUCK
@@ -83,8 +85,8 @@ fn data_moves_as_the_table_says() {
 #[test]
 fn what_was_mined_decides_how_it_ends() {
     let end = |wish, inclusion| {
-        let bound = Bound { nonce: Nonce::ZERO, wish, progress: Progress::Mined(inclusion) };
-        TxState::Tracking(bound).apply(Transition::Settle).unwrap()
+        let bound = Bound { nonce: Nonce::ZERO, wish, progress: mined(inclusion) };
+        TxState::Tracking(bound).apply(Transition::Settle(None)).unwrap()
     };
     let canceling = Wish::Cancel(CancelReason::User);
     assert_eq!(end(canceling, inclusion(AttemptKind::Original, Execution::Success)).name(), StateName::Confirmed);
@@ -99,11 +101,11 @@ fn what_was_mined_decides_how_it_ends() {
 #[test]
 fn data_can_forbid_what_the_table_allows() {
     let tracking = |wish, progress| TxState::Tracking(Bound { nonce: Nonce::ZERO, wish, progress });
-    let mined = || Progress::Mined(inclusion(AttemptKind::Original, Execution::Success));
+    let in_block = || mined(inclusion(AttemptKind::Original, Execution::Success));
     assert!(tracking(Wish::Deliver, Progress::Pending).apply(Transition::Unmine).is_err());
-    assert!(tracking(Wish::Deliver, Progress::Pending).apply(Transition::Settle).is_err());
-    assert!(tracking(Wish::Deliver, mined()).apply(Transition::LoseNonce).is_err());
-    assert!(tracking(Wish::Deliver, mined()).apply(Transition::GiveUp(StuckReason::OutOfTries)).is_err());
+    assert!(tracking(Wish::Deliver, Progress::Pending).apply(Transition::Settle(None)).is_err());
+    assert!(tracking(Wish::Deliver, in_block()).apply(Transition::LoseNonce).is_err());
+    assert!(tracking(Wish::Deliver, in_block()).apply(Transition::GiveUp(StuckReason::OutOfTries)).is_err());
     assert!(tracking(Wish::Cancel(CancelReason::User), Progress::Pending).apply(Transition::WantReplace).is_err());
 }
 
@@ -164,8 +166,8 @@ fn samples() -> Vec<TxState> {
     for wish in [Wish::Deliver, Wish::Replace, Wish::Cancel(CancelReason::Expired)] {
         let mut progresses = vec![Progress::Pending, Progress::AwaitingFunds];
         for kind in AttemptKind::ALL.iter().copied() {
-            progresses.push(Progress::Mined(inclusion(kind, Execution::Success)));
-            progresses.push(Progress::Mined(inclusion(kind, reverted())));
+            progresses.push(mined(inclusion(kind, Execution::Success)));
+            progresses.push(mined(inclusion(kind, reverted())));
         }
         for progress in progresses {
             let bound = Bound { nonce: Nonce::ZERO, wish, progress };
@@ -184,6 +186,7 @@ fn transitions() -> Vec<Transition> {
         Transition::Bind(Nonce::ZERO),
         Transition::Acknowledge,
         Transition::Mine(inclusion(AttemptKind::Original, Execution::Success)),
+        Transition::Confirm(ConfirmationNotice::first(inclusion(AttemptKind::Original, Execution::Success).link())),
         Transition::Unmine,
         Transition::AwaitFunds,
         Transition::Funded,
@@ -192,7 +195,7 @@ fn transitions() -> Vec<Transition> {
         Transition::WantCancel(CancelReason::User),
         Transition::WantReplace,
         Transition::LoseNonce,
-        Transition::Settle,
+        Transition::Settle(None),
         Transition::FailInQueue(FailReason::Expired, NodeText::default()),
         Transition::CancelInQueue(CancelReason::User),
         Transition::ReleaseReserved,
@@ -207,10 +210,16 @@ fn inclusion(kind: AttemptKind, execution: Execution) -> Inclusion {
         hash: B256::repeat_byte(1),
         kind,
         block: BlockRef { number: 1, hash: B256::repeat_byte(2) },
+        parent_hash: B256::repeat_byte(3),
         execution,
         gas_used: 21_000,
         effective_gas_price: Amount::from(1_u64),
     }
+}
+
+fn mined(inclusion: Inclusion) -> Progress {
+    let told = inclusion.block;
+    Progress::Mined(Mined { inclusion, told })
 }
 
 fn reverted() -> Execution {

@@ -44,8 +44,8 @@ use crate::time::{Tick, Timestamp};
 
 pub use effect::{Effect, Outgoing, PrepareRequest, SignRequest, Step, Watched};
 pub use fact::{
-    AccountFacts, ChainFacts, CommitOutcome, Fact, MinedTx, Peeked, PrepareFailure, PrepareKey, Prepared, SentTx, Sighting,
-    SignFailure,
+    AccountFacts, ChainFacts, CommitOutcome, Fact, MinedTx, Peeked, PrepareFailure, PrepareKey, Prepared, SentTx,
+    Sighting, SignFailure,
 };
 pub use setup::{LaneLimits, LaneSetup};
 

@@ -2,15 +2,16 @@
 //! in the hand.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
 use std::time::Duration;
 
 use gapless_domain::{
-    AccountFacts, Address, Amount, Attempt, AttemptKind, B256, BlockRef, Bytes, Command, CommandId, CommandKind,
-    CommitOutcome, Cursor, Effect, EvmCall, Execution, Fact, Fees, FencingToken, Intent, Lane, LaneCommit, LaneSetup,
-    LaneSnapshot, Lease, ManagedTx, MinedTx, NodeText, Nonce, NoncePolicy, Outgoing, OwnerId, Payload, Peeked,
-    PrepareFailure, PrepareKey, PrepareRequest, Prepared, ReleaseRule, RequestId, SendOutcome, SentTx, Sighting,
-    SignRequest, SignedTx, Slot, Speed, StateName, SubmitterId, SubmitterPolicy, Tick, Timestamp, TxId, TxState,
-    Watched, keccak256,
+    AccountFacts, Address, Amount, Attempt, AttemptKind, B256, BlockLink, BlockRef, Bytes, Command, CommandId,
+    CommandKind, CommitOutcome, Cursor, Effect, EvmCall, Execution, Fact, Fees, FencingToken, Intent, Lane, LaneCommit,
+    LaneSetup, LaneSnapshot, Lease, ManagedTx, MinedTx, NodeText, Nonce, NoncePolicy, Outgoing, OwnerId, Payload,
+    Peeked, PrepareFailure, PrepareKey, PrepareRequest, Prepared, ReleaseRule, RequestId, SendOutcome, SentTx,
+    Sighting, SignRequest, SignedTx, Slot, Speed, StateName, SubmitterId, SubmitterPolicy, Tick, Timestamp, TxId,
+    TxState, Watched, keccak256,
 };
 use uuid::Uuid;
 
@@ -45,7 +46,20 @@ pub(crate) fn account(count: u64) -> AccountFacts {
 
 pub(crate) fn mined(hash: B256, block: BlockRef) -> Sighting {
     let (gas_used, effective_gas_price) = (GAS, Amount::from(50_u64));
-    Sighting::Mined(MinedTx { hash, block, parent_hash: B256::ZERO, execution: Execution::Success, gas_used, effective_gas_price })
+    Sighting::Mined(MinedTx {
+        hash,
+        block,
+        parent_hash: B256::ZERO,
+        execution: Execution::Success,
+        gas_used,
+        effective_gas_price,
+    })
+}
+
+/// Final, with no other confirmation than the first.
+pub(crate) fn finalized(hash: B256, block: BlockRef) -> Sighting {
+    let link = BlockLink { block, parent_hash: B256::ZERO };
+    Sighting::Final { hash, block, list: Arc::new([link]) }
 }
 
 pub(crate) fn window(max_in_flight: u16) -> LaneSetup {

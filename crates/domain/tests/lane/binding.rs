@@ -7,7 +7,7 @@ use gapless_domain::{
     StateName, Timestamp,
 };
 
-use crate::bench::{Bench, Hold, block, final_window, mined, price, sign, text, window};
+use crate::bench::{Bench, Hold, block, final_window, finalized, mined, price, sign, text, window};
 
 /// proves N12
 #[test]

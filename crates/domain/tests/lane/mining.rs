@@ -2,7 +2,7 @@
 
 use gapless_domain::{Execution, Fact, Progress, SendOutcome, Sighting, StateName};
 
-use crate::bench::{Bench, block, fork, mined, window};
+use crate::bench::{Bench, block, finalized, fork, mined, window};
 
 fn tracked() -> Bench {
     let mut bench = Bench::busy(window(1), 1);
@@ -73,7 +73,7 @@ fn the_newest_block_counts() {
     bench.see(mined(hash, block(3)));
     bench.see(mined(hash, fork(3, "b")));
     bench.see(Sighting::Unmined { hash, block: block(3) });
-    assert!(matches!(progress(&bench), Progress::Mined(inclusion) if inclusion.block == fork(3, "b")));
+    assert!(matches!(progress(&bench), Progress::Mined(mined) if mined.inclusion.block == fork(3, "b")));
     bench.see(finalized(hash, fork(3, "b")));
     assert_eq!(bench.state(1), StateName::Confirmed);
 }

@@ -2,7 +2,7 @@
 
 use gapless_domain::{AttemptKind, SendOutcome, Sighting, StateName};
 
-use crate::bench::{Bench, Hold, block, kinds, mined, window};
+use crate::bench::{Bench, Hold, block, finalized, kinds, mined, window};
 
 /// proves S02 S03
 #[test]

@@ -5,7 +5,7 @@ use gapless_domain::{
     Wish,
 };
 
-use crate::bench::{Bench, Hold, block, kinds, mined, window};
+use crate::bench::{Bench, Hold, block, finalized, kinds, mined, window};
 
 fn rejected() -> Bench {
     rejected_of(2)

@@ -39,6 +39,7 @@ pub enum Wish {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(clippy::large_enum_variant, reason = "what is on chain is the ordinary end, and is moved seldom")]
 pub enum Progress {
     Pending,
     AwaitingFunds,
@@ -61,12 +62,14 @@ pub struct Settled {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(clippy::large_enum_variant, reason = "what is on chain is the ordinary end, and is moved seldom")]
 pub enum Failure {
     Unbound(FailReason, NodeText),
     Reverted(Settled),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(clippy::large_enum_variant, reason = "what is on chain is the ordinary end, and is moved seldom")]
 pub enum Cancellation {
     InQueue(CancelReason),
     /// A reserved nonce was let go before any transaction was given to us.

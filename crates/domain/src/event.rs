@@ -27,6 +27,7 @@ pub struct Event {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(clippy::large_enum_variant, reason = "nearly every event is one of an intent")]
 pub enum EventBody {
     /// An intent changed; `state` is what it became, whole, so the newest event of an intent is its state.
     /// A notice continues or replaces the list of confirmations that a consumer has; `unmine` empties it.

@@ -62,7 +62,6 @@ pub struct Settled {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[expect(clippy::large_enum_variant, reason = "what is on chain is the ordinary end, and is moved seldom")]
 pub enum Failure {
     Unbound(FailReason, NodeText),
     Reverted(Settled),

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -9,7 +10,7 @@ use alloy_primitives::{Address, B256, Bytes};
 use async_trait::async_trait;
 use gapless_chain::{
     AccountView, Chain, ChainError, Classified, Classifier, EndpointStatus, FeeQuote, Header, HeaderAt, Receipt,
-    SignError,
+    Revert, SignError, Wanted,
 };
 use gapless_domain::{Amount, BlockRef, ChainId, EvmCall, Permit, SignedTx, SubmitterId, TxPlan};
 use tokio::sync::watch;
@@ -42,6 +43,9 @@ struct Heads {
 }
 
 impl EvmChain {
+    /// Headers that may be asked for at once.
+    pub const MAX_HEADERS: u64 = 10_000;
+
     /// Makes the chain. No node has to be there: endpoints are looked for when they are first needed, and again whenever
     /// they are away. With a WebSocket endpoint it has to be called inside a tokio runtime.
     pub fn connect(options: EvmChainOptions, signers: Vec<Arc<dyn Signer>>) -> Result<Self, ConnectError> {
@@ -161,14 +165,23 @@ impl Chain for EvmChain {
     async fn header(&self, at: HeaderAt) -> Result<Option<Header>, ChainError> {
         match at {
             HeaderAt::Hash(_) => self.endpoints.find(|endpoint| async move { read::header(&endpoint, at).await }).await,
-            HeaderAt::Number(_) | HeaderAt::Finalized => {
+            HeaderAt::Number(_) | HeaderAt::Safe | HeaderAt::Finalized => {
                 self.endpoints.read(|endpoint| async move { read::header(&endpoint, at).await }).await
             }
         }
     }
 
-    async fn block_receipts(&self, block: BlockRef) -> Result<Option<Vec<Receipt>>, ChainError> {
-        self.endpoints.find(|endpoint| async move { read::block_receipts(&endpoint, block).await }).await
+    async fn headers(&self, numbers: RangeInclusive<u64>) -> Result<Vec<Option<Header>>, ChainError> {
+        let Some(span) = numbers.end().checked_sub(*numbers.start()) else { return Ok(Vec::new()) };
+        if span >= Self::MAX_HEADERS {
+            return Err(self.endpoints.failed("so many headers are not asked for at once"));
+        }
+        let numbers = &numbers;
+        self.endpoints.read(|endpoint| async move { read::headers(&endpoint, numbers.clone()).await }).await
+    }
+
+    async fn block_receipts(&self, block: BlockRef, wanted: &Wanted<'_>) -> Result<Option<Vec<Receipt>>, ChainError> {
+        self.endpoints.find(|endpoint| async move { read::block_receipts(&endpoint, block, wanted).await }).await
     }
 
     async fn receipts(&self, hashes: &[B256]) -> Result<Vec<Option<Receipt>>, ChainError> {
@@ -176,6 +189,12 @@ impl Chain for EvmChain {
             return Ok(Vec::new());
         }
         self.endpoints.read(|endpoint| async move { read::receipts(&endpoint, hashes).await }).await
+    }
+
+    async fn reverts(&self, hashes: &[B256]) -> Result<Vec<Option<Revert>>, ChainError> {
+        self.endpoints
+            .find_each(hashes, |endpoint, hashes| async move { read::reverts(&endpoint, &hashes).await })
+            .await
     }
 
     async fn accounts(

@@ -8,7 +8,9 @@ use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use futures_util::stream;
-use gapless_chain::{Classified, Classifier, EndpointStatus, Failure, Family, Method, Reason, Source, Verdict};
+use gapless_chain::{
+    Classified, Classifier, EndpointStanding, EndpointStatus, Failure, Family, Method, Reason, Source, Verdict,
+};
 use gapless_domain::ChainId;
 use serde::de::DeserializeOwned;
 use serde_json::json;
@@ -102,6 +104,8 @@ pub(crate) struct Skills {
     pub(crate) block_receipts: bool,
     /// Counts at a block named by its hash (EIP-1898).
     pub(crate) count_by_hash: bool,
+    /// `debug_traceTransaction`.
+    pub(crate) trace: bool,
 }
 
 impl Default for Known {
@@ -115,7 +119,7 @@ impl Default for Known {
             family: None,
             trouble: None,
             batch_max: usize::MAX,
-            skills: Skills { block_receipts: true, count_by_hash: true },
+            skills: Skills { block_receipts: true, count_by_hash: true, trace: true },
         }
     }
 }
@@ -195,8 +199,19 @@ impl Endpoint {
         let known = self.state.lock().clone();
         EndpointStatus {
             name: self.name().to_owned(),
-            healthy: known.standing == Standing::Good,
+            weight: 1,
+            standing: match known.standing {
+                Standing::Unchecked => EndpointStanding::Unchecked,
+                Standing::Good => EndpointStanding::Good,
+                Standing::Down => EndpointStanding::Down,
+                Standing::WrongChain => EndpointStanding::WrongChain,
+            },
             head: known.head.map(|head| head.number),
+            head_age: None,
+            lag: None,
+            errors_permille: None,
+            latency: None,
+            in_flight: 0,
             trouble: known.trouble,
         }
     }
@@ -241,7 +256,13 @@ impl Endpoint {
 
     /// Asks several questions, in as few requests as they fit into.
     pub(crate) async fn ask(&self, calls: &[Call]) -> Vec<Answer> {
-        let asked: Vec<_> = chunks(calls, self.batch_max()).into_iter().map(|chunk| self.ask_chunk(chunk)).collect();
+        self.ask_few(calls, usize::MAX).await
+    }
+
+    /// The same, with at most `most` in one request.
+    pub(crate) async fn ask_few(&self, calls: &[Call], most: usize) -> Vec<Answer> {
+        let size = self.batch_max().min(most);
+        let asked: Vec<_> = chunks(calls, size).into_iter().map(|chunk| self.ask_chunk(chunk)).collect();
         let replies: Vec<Vec<Answer>> = stream::iter(asked).buffered(BATCHES_AT_ONCE).collect().await;
         replies.into_iter().flatten().collect()
     }
@@ -284,7 +305,7 @@ impl Endpoint {
                 let smaller = after_refusal(chunk.len(), &fault);
                 let text = meter::shown(&format!("{:?}", fault.redacted(&self.url)));
                 tracing::info!(endpoint = self.name(), smaller, text, "a node refuses batches of this size");
-                {
+                if !chunk.iter().any(|call| call.optional) {
                     let mut known = self.state.lock();
                     known.batch_max = known.batch_max.min(smaller);
                 }
@@ -338,7 +359,9 @@ impl Endpoint {
         if Method::of(call.method) != Method::Other {
             meter::unknown_text(chain, name, call.method, &classified);
         }
-        self.note(&mut known, &fault, &classified);
+        if !call.optional || classified.verdict == Verdict::RateLimited {
+            self.note(&mut known, &fault, &classified);
+        }
         Err(classified)
     }
 

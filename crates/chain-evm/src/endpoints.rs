@@ -12,6 +12,7 @@ use std::future::Future;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use alloy_primitives::B256;
 use gapless_chain::{ChainError, Classified, Classifier, EndpointStatus, Failure, Header, Method, Verdict};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
@@ -124,6 +125,41 @@ impl Endpoints {
             }
         }
         if known_to_nobody { Ok(None) } else { Err(ChainError { classified: last.unwrap_or_else(|| self.nobody()) }) }
+    }
+
+    /// The same for many things at once: whatever the first does not know, the next is asked for.
+    pub(crate) async fn find_each<T, F, A>(&self, hashes: &[B256], ask: F) -> Result<Vec<Option<T>>, ChainError>
+    where
+        F: Fn(Arc<Endpoint>, Vec<B256>) -> A,
+        A: Future<Output = Result<Vec<Option<T>>, Classified>>,
+    {
+        let mut found: Vec<Option<T>> = std::iter::repeat_with(|| None).take(hashes.len()).collect();
+        if hashes.is_empty() {
+            return Ok(found);
+        }
+        self.ensure_checked().await;
+        let mut answered = false;
+        let mut last = None;
+        for place in self.by_head() {
+            let Some(member) = self.list.get(place) else { continue };
+            let open: Vec<usize> = (0..found.len()).filter(|at| matches!(found.get(*at), Some(None))).collect();
+            if open.is_empty() {
+                break;
+            }
+            let asked = open.iter().filter_map(|at| hashes.get(*at).copied()).collect();
+            match ask(Arc::clone(&member.endpoint), asked).await {
+                Ok(answers) => {
+                    answered = true;
+                    for (at, answer) in open.into_iter().zip(answers) {
+                        if let Some(place) = found.get_mut(at) {
+                            *place = answer;
+                        }
+                    }
+                }
+                Err(classified) => last = Some(classified),
+            }
+        }
+        if answered { Ok(found) } else { Err(ChainError { classified: last.unwrap_or_else(|| self.nobody()) }) }
     }
 
     /// The newest head. All are asked, so that everybody's place is known for the reads that follow.

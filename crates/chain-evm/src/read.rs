@@ -3,11 +3,19 @@
 //! Only the fields that are needed are read: chains add fields and transaction types of their own, and none of that is a
 //! reason not to see a receipt.
 
+mod receipts;
+mod reverts;
+
+use std::ops::RangeInclusive;
+
 use alloy_primitives::{Address, B256, U64, U256};
-use gapless_chain::{AccountView, Classified, Header, HeaderAt, Reason, Receipt, Verdict};
+use gapless_chain::{AccountView, Classified, Header, HeaderAt, Reason, Verdict};
 use gapless_domain::{Amount, BlockRef, EvmCall, Nonce};
 use serde::Deserialize;
 use serde_json::{Value, json};
+
+pub(crate) use receipts::{block_receipts, receipts};
+pub(crate) use reverts::reverts;
 
 use crate::endpoint::{Answer, Endpoint};
 use crate::fees::{self, FeeHistory, Market, narrow};
@@ -25,28 +33,6 @@ struct HeaderRow {
     base_fee_per_gas: Option<U256>,
 }
 
-#[derive(Deserialize)]
-struct BlockRow {
-    hash: B256,
-    transactions: Vec<B256>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct ReceiptRow {
-    transaction_hash: B256,
-    block_number: U64,
-    block_hash: B256,
-    from: Address,
-    #[serde(default)]
-    status: Option<U64>,
-    gas_used: U64,
-    #[serde(default)]
-    effective_gas_price: Option<U256>,
-    #[serde(default)]
-    contract_address: Option<Address>,
-}
-
 impl From<HeaderRow> for Header {
     fn from(row: HeaderRow) -> Self {
         Header {
@@ -54,21 +40,6 @@ impl From<HeaderRow> for Header {
             parent_hash: row.parent_hash,
             timestamp: row.timestamp.to(),
             base_fee: row.base_fee_per_gas.map(narrow),
-        }
-    }
-}
-
-impl From<ReceiptRow> for Receipt {
-    fn from(row: ReceiptRow) -> Self {
-        Receipt {
-            hash: row.transaction_hash,
-            block: BlockRef { number: row.block_number.to(), hash: row.block_hash },
-            from: row.from,
-            // Before Byzantium there was no status, and nothing that says that a call failed.
-            succeeded: row.status.is_none_or(|status| !status.is_zero()),
-            gas_used: row.gas_used.to(),
-            effective_gas_price: Amount::new(row.effective_gas_price.unwrap_or_default()),
-            contract_address: row.contract_address,
         }
     }
 }
@@ -83,89 +54,49 @@ pub(crate) async fn head(endpoint: &Endpoint) -> Result<Header, Classified> {
 
 pub(crate) async fn header(endpoint: &Endpoint, at: HeaderAt) -> Result<Option<Header>, Classified> {
     let call = match at {
-        HeaderAt::Number(number) => block_by_tag(&quantity(U256::from(number))),
+        HeaderAt::Number(number) => block_by_number(number),
         HeaderAt::Hash(hash) => Call::new("eth_getBlockByHash", json!([hash, false])),
+        HeaderAt::Safe => block_by_tag("safe"),
         HeaderAt::Finalized => block_by_tag("finalized"),
     };
-    match endpoint.ask_one::<Option<HeaderRow>>(call).await {
-        Ok(row) => Ok(row.map(Header::from)),
+    let header = match endpoint.ask_one::<Option<HeaderRow>>(call).await {
+        Ok(row) => row.map(Header::from),
         // Chains without finality do not know the word, and say so in many ways.
-        Err(classified) if at == HeaderAt::Finalized && is_the_nodes_word(&classified) => Ok(None),
-        Err(classified) if says_not_found(&classified) => Ok(None),
-        Err(classified) => Err(classified),
-    }
-}
-
-fn block_by_tag(tag: &str) -> Call {
-    Call::new("eth_getBlockByNumber", json!([tag, false]))
-}
-
-/// All receipts of a block, by its hash. `None` when the endpoint does not know the block, or does not have all of its
-/// receipts: what is not whole, or of another block, is no answer.
-pub(crate) async fn block_receipts(endpoint: &Endpoint, block: BlockRef) -> Result<Option<Vec<Receipt>>, Classified> {
-    if !endpoint.skills().block_receipts {
-        return receipts_one_by_one(endpoint, block).await;
-    }
-    let calls = [
-        Call::new("eth_getBlockReceipts", json!([block.hash])),
-        Call::new("eth_getBlockTransactionCountByHash", json!([block.hash])),
-    ];
-    let mut answers = endpoint.ask(&calls).await.into_iter();
-    let (receipts, count) = (answers.next(), answers.next());
-    let rows: Option<Vec<ReceiptRow>> = match receipts.unwrap_or_else(|| Err(endpoint.unreadable(""))) {
-        Ok(raw) => endpoint.read(&raw)?,
-        Err(classified) if says_not_found(&classified) => return Ok(None),
-        Err(classified) if is_missing(&classified) => {
-            tracing::info!(
-                endpoint = endpoint.name(),
-                "no eth_getBlockReceipts here: receipts are asked for one by one"
-            );
-            endpoint.unlearn(|skills| skills.block_receipts = false);
-            return receipts_one_by_one(endpoint, block).await;
-        }
-        Err(classified) => return Err(classified),
-    };
-    let Some(rows) = rows else { return Ok(None) };
-    let expected = match count.unwrap_or_else(|| Err(endpoint.unreadable(""))) {
-        Ok(raw) => endpoint.read::<Option<U64>>(&raw)?.map(|count| count.to::<usize>()),
+        Err(classified) if matches!(at, HeaderAt::Safe | HeaderAt::Finalized) && is_the_nodes_word(&classified) => None,
         Err(classified) if says_not_found(&classified) => None,
-        // A node that cannot count can still say what is in the block.
-        Err(classified) if is_missing(&classified) => transactions(endpoint, block).await?.map(|hashes| hashes.len()),
         Err(classified) => return Err(classified),
     };
-    let whole = expected == Some(rows.len()) && rows.iter().all(|row| row.block_hash == block.hash);
-    Ok(whole.then(|| rows.into_iter().map(Receipt::from).collect()))
+    Ok(header.filter(|header| match at {
+        HeaderAt::Number(number) => header.block.number == number,
+        HeaderAt::Hash(hash) => header.block.hash == hash,
+        HeaderAt::Safe | HeaderAt::Finalized => true,
+    }))
 }
 
-/// The hashes of a block's transactions.
-async fn transactions(endpoint: &Endpoint, block: BlockRef) -> Result<Option<Vec<B256>>, Classified> {
-    let call = Call::new("eth_getBlockByHash", json!([block.hash, false]));
-    let row: Option<BlockRow> = match endpoint.ask_one(call).await {
-        Err(classified) if says_not_found(&classified) => return Ok(None),
-        answer => answer?,
-    };
-    Ok(row.filter(|row| row.hash == block.hash).map(|row| row.transactions))
-}
-
-async fn receipts_one_by_one(endpoint: &Endpoint, block: BlockRef) -> Result<Option<Vec<Receipt>>, Classified> {
-    let Some(hashes) = transactions(endpoint, block).await? else { return Ok(None) };
-    let receipts = receipts(endpoint, &hashes).await?;
-    // A receipt that is missing, or that moved to another block meanwhile, leaves a hole.
-    Ok(receipts.into_iter().map(|receipt| receipt.filter(|receipt| receipt.block.hash == block.hash)).collect())
-}
-
-pub(crate) async fn receipts(endpoint: &Endpoint, hashes: &[B256]) -> Result<Vec<Option<Receipt>>, Classified> {
-    let calls: Vec<Call> = hashes.iter().map(|hash| Call::new("eth_getTransactionReceipt", json!([hash]))).collect();
-    let answers = endpoint.ask(&calls).await;
-    let read = |(hash, answer): (&B256, Answer)| -> Result<Option<Receipt>, Classified> {
-        let row: Option<ReceiptRow> = match answer {
+/// The headers at these heights, in their order. One that the node has not is `None`; one that it did not answer for fails all,
+/// since a list with holes that are none would be taken for the end of the chain.
+pub(crate) async fn headers(
+    endpoint: &Endpoint,
+    numbers: RangeInclusive<u64>,
+) -> Result<Vec<Option<Header>>, Classified> {
+    let calls: Vec<Call> = numbers.clone().map(block_by_number).collect();
+    let read = |(number, answer): (u64, Answer)| {
+        let row: Option<HeaderRow> = match answer {
             Ok(raw) => endpoint.read(&raw)?,
             Err(classified) if says_not_found(&classified) => None,
             Err(classified) => return Err(classified),
         };
-        Ok(row.filter(|row| row.transaction_hash == *hash).map(Receipt::from))
+        Ok(row.map(Header::from).filter(|header| header.block.number == number))
     };
-    hashes.iter().zip(answers).map(read).collect()
+    numbers.zip(endpoint.ask(&calls).await).map(read).collect()
+}
+
+fn block_by_number(number: u64) -> Call {
+    block_by_tag(&quantity(U256::from(number)))
+}
+
+fn block_by_tag(tag: &str) -> Call {
+    Call::new("eth_getBlockByNumber", json!([tag, false]))
 }
 
 pub(crate) async fn accounts(

@@ -83,7 +83,7 @@ async fn dead_hung_and_foreign_endpoints_cost_no_transaction_and_little_time() {
     assert_eq!(foreign.count("eth_sendRawTransaction"), 0, "nothing is sent to another chain");
     assert!(hung.count("eth_sendRawTransaction") > 0);
     let status = chain.endpoints();
-    assert_eq!(status.iter().map(|status| status.healthy).collect::<Vec<_>>(), [false, false, true, true]);
+    assert_eq!(status.iter().map(|status| status.is_healthy()).collect::<Vec<_>>(), [false, false, true, true]);
     assert_eq!(status[1].trouble.as_deref(), Some("it is on chain 1"));
 }
 
@@ -168,11 +168,11 @@ async fn a_chain_is_made_without_nodes_and_finds_them_later() {
     let tx = signed(&chain, &plan(0)).await;
     assert_eq!(chain.broadcast(std::slice::from_ref(&tx)).await[0].verdict, Verdict::Unavailable);
     assert_eq!(chain.head().await.unwrap_err().classified.verdict, Verdict::Unavailable);
-    assert!(!chain.endpoints()[0].healthy);
+    assert!(!chain.endpoints()[0].is_healthy());
     node.change(|script| script.http = None);
     assert_eq!(chain.broadcast(&[tx]).await[0].verdict, Verdict::Accepted);
     assert_eq!(chain.head().await.unwrap().block, at(100));
-    assert!(chain.endpoints()[0].healthy);
+    assert!(chain.endpoints()[0].is_healthy());
 }
 
 #[tokio::test]
@@ -374,7 +374,11 @@ async fn receipts_of_a_block_without_the_method_for_it() {
     })
     .await;
     let chain = chain(&[&node]);
-    assert_eq!(chain.block_receipts(at(100)).await.unwrap(), None, "the second receipt is of another transaction");
+    assert_eq!(
+        chain.block_receipts(at(100), &|_| true).await.unwrap(),
+        None,
+        "the second receipt is of another transaction"
+    );
     node.change(|script| {
         script.answers.insert("eth_getBlockByHash", {
             let mut row = block(100);
@@ -382,10 +386,10 @@ async fn receipts_of_a_block_without_the_method_for_it() {
             row
         })
     });
-    let receipts = chain.block_receipts(at(100)).await.unwrap().unwrap();
+    let receipts = chain.block_receipts(at(100), &|_| true).await.unwrap().unwrap();
     assert_eq!((receipts.len(), receipts[0].block, receipts[0].succeeded), (1, at(100), true));
     assert_eq!(node.count("eth_getBlockReceipts"), 1, "asked once, and remembered");
-    assert_eq!(chain.block_receipts(at(99)).await.unwrap(), None, "that is another block");
+    assert_eq!(chain.block_receipts(at(99), &|_| true).await.unwrap(), None, "that is another block");
 }
 
 /// What is not whole, or of another block, would leave a hole that nobody sees (P4).
@@ -398,12 +402,12 @@ async fn receipts_of_another_block_or_too_few_are_no_answer() {
     })
     .await;
     let chain = chain(&[&node]);
-    assert_eq!(chain.block_receipts(at(100)).await.unwrap().unwrap().len(), 2);
-    assert_eq!(chain.block_receipts(at(101)).await.unwrap(), None);
+    assert_eq!(chain.block_receipts(at(100), &|_| true).await.unwrap().unwrap().len(), 2);
+    assert_eq!(chain.block_receipts(at(101), &|_| true).await.unwrap(), None);
     node.change(|script| script.answers.insert("eth_getBlockReceipts", json!(rows(1))));
-    assert_eq!(chain.block_receipts(at(100)).await.unwrap(), None);
+    assert_eq!(chain.block_receipts(at(100), &|_| true).await.unwrap(), None);
     node.change(|script| script.answers.insert("eth_getBlockReceipts", json!(null)));
-    assert_eq!(chain.block_receipts(at(100)).await.unwrap(), None);
+    assert_eq!(chain.block_receipts(at(100), &|_| true).await.unwrap(), None);
 }
 
 #[tokio::test]
@@ -419,16 +423,20 @@ async fn receipts_that_nobody_counted_are_no_answer() {
     let chain = chain(&[&node]);
     for (code, text) in [(-32000, "too many requests"), (-32603, "internal error"), (-32000, "request timed out")] {
         node.change(|script| script.errors.insert("eth_getBlockTransactionCountByHash", (code, text)));
-        assert!(chain.block_receipts(at(100)).await.is_err(), "{text}");
+        assert!(chain.block_receipts(at(100), &|_| true).await.is_err(), "{text}");
     }
     node.change(|script| {
         script.errors.clear();
         script.missing.insert("eth_getBlockTransactionCountByHash");
     });
-    assert_eq!(chain.block_receipts(at(100)).await.unwrap(), None, "the block itself says that there are two");
+    assert_eq!(
+        chain.block_receipts(at(100), &|_| true).await.unwrap(),
+        None,
+        "the block itself says that there are two"
+    );
     let both = json!([receipt(&hashes[0], 100), receipt(&hashes[1], 100)]);
     node.change(|script| script.answers.insert("eth_getBlockReceipts", both));
-    assert_eq!(chain.block_receipts(at(100)).await.unwrap().unwrap().len(), 2);
+    assert_eq!(chain.block_receipts(at(100), &|_| true).await.unwrap().unwrap().len(), 2);
 }
 
 #[tokio::test]

@@ -6,6 +6,7 @@
 //! - The tables (`table`) say which reason a text tells, family by family. [`Reason::verdict`] says, once for all families, what
 //!   each reason means. So "fee above the node's cap is a wait" is decided in one line and not in forty tables.
 //! - [`Overrides`] are the operator's own patterns; they come before the tables.
+//! - [`Revert::decode`] puts what a reverted transaction returned into words.
 //! - [`UnknownTexts`] counts the texts that nobody has a pattern for.
 //!
 //! Three rules decide every doubtful row. A text is never a success: only [`Classified::answered`] gives `Accepted`, from the
@@ -24,6 +25,7 @@ mod overrides;
 mod pattern;
 mod reason;
 mod revert;
+mod revert_reason;
 mod table;
 mod unknown_texts;
 mod verdict;

@@ -29,11 +29,18 @@ pub(crate) const MAX_ERROR_BYTES: usize = 64 << 10;
 pub(crate) struct Call {
     pub(crate) method: &'static str,
     pub(crate) params: Value,
+    /// A node that cannot answer this is none the worse for it.
+    pub(crate) optional: bool,
 }
 
 impl Call {
     pub(crate) fn new(method: &'static str, params: Value) -> Self {
-        Call { method, params }
+        Call { method, params, optional: false }
+    }
+
+    /// For what many nodes do not have, or do not give everybody.
+    pub(crate) fn optional(method: &'static str, params: Value) -> Self {
+        Call { method, params, optional: true }
     }
 }
 

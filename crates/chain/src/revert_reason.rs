@@ -1,0 +1,177 @@
+//! What a reverted transaction returned, in words.
+
+use alloy_primitives::{Bytes, U256, hex};
+use gapless_domain::NodeText;
+
+use crate::contract::Revert;
+
+/// `Error(string)`, which `require(…, "text")` and `revert("text")` return.
+const ERROR: [u8; 4] = [0x08, 0xc3, 0x79, 0xa0];
+/// `Panic(uint256)`, which the compiler puts where it checks by itself.
+const PANIC: [u8; 4] = [0x4e, 0x48, 0x7b, 0x71];
+const WORD: usize = 32;
+
+/// Solidity's codes.
+const PANICS: &[(u64, &str)] = &[
+    (0x00, "inserted by the compiler"),
+    (0x01, "assertion failed"),
+    (0x11, "arithmetic overflow or underflow"),
+    (0x12, "division or modulo by zero"),
+    (0x21, "no such value of an enum"),
+    (0x22, "storage byte array that is wrongly encoded"),
+    (0x31, "pop of an empty array"),
+    (0x32, "array index out of bounds"),
+    (0x41, "too much memory allocated"),
+    (0x51, "call of an internal function that is not set"),
+];
+
+/// How clients say that a call ended by `REVERT`: then what it returned says why, and these words add nothing.
+const JUST_REVERTED: &[&str] =
+    &["execution reverted", "reverted", "revert", "vm execution error", "transaction reverted"];
+const SAYS_OUT_OF_GAS: &[&str] = &["out of gas", "outofgas", "out-of-gas"];
+
+impl Revert {
+    /// Of what a call returned so much is kept. It is stored with the transaction, and a contract may return megabytes.
+    pub const MAX_DATA_BYTES: usize = 16 << 10;
+    pub const OUT_OF_GAS: &str = "out of gas";
+
+    /// From the data that a reverted call returned. No data says that it reverted, and nothing more.
+    pub fn decode(data: Bytes) -> Self {
+        let reason = reason(&data).filter(|text| !text.is_empty());
+        let data = match data.get(..Self::MAX_DATA_BYTES) {
+            // A copy, so that the rest is let go of.
+            Some(kept) if data.len() > kept.len() => Bytes::copy_from_slice(kept),
+            _ => data,
+        };
+        Revert { reason: reason.map(|text| NodeText::new(&text)), data }
+    }
+
+    /// From a tracer's or a node's word about a call that returned nothing: "out of gas", "invalid opcode: INVALID".
+    pub fn halted(text: &str) -> Self {
+        let plain = text.trim().trim_end_matches('.').to_ascii_lowercase();
+        let reason = if SAYS_OUT_OF_GAS.iter().any(|words| plain.contains(words)) {
+            Some(Self::OUT_OF_GAS)
+        } else {
+            Some(text.trim()).filter(|_| !plain.is_empty() && !JUST_REVERTED.contains(&plain.as_str()))
+        };
+        Revert { reason: reason.map(NodeText::new), data: Bytes::new() }
+    }
+}
+
+fn reason(data: &[u8]) -> Option<String> {
+    let (selector, rest) = data.split_first_chunk::<4>()?;
+    let read = match *selector {
+        ERROR => text(rest),
+        PANIC => panic_code(rest),
+        _ => None,
+    };
+    Some(read.unwrap_or_else(|| format!("custom error 0x{}", hex::encode(selector))))
+}
+
+/// One `string`, as the ABI has it: where it begins, how long it is, its bytes. One that says it is longer than what is there
+/// is taken as far as it goes: nodes cut what they show.
+fn text(arguments: &[u8]) -> Option<String> {
+    let start = number(arguments, 0)?;
+    let length = number(arguments, start)?;
+    let bytes = arguments.get(start.checked_add(WORD)?..)?;
+    // More than this is not kept anyway.
+    let bytes = bytes.get(..length.min(NodeText::MAX_BYTES)).unwrap_or(bytes);
+    Some(String::from_utf8_lossy(bytes).into_owned())
+}
+
+fn panic_code(arguments: &[u8]) -> Option<String> {
+    let code = u64::try_from(word(arguments, 0)?).ok()?;
+    let meaning = PANICS.iter().find(|(known, _)| *known == code).map_or("unknown code", |(_, meaning)| meaning);
+    Some(format!("panic {code:#04x}: {meaning}"))
+}
+
+fn number(arguments: &[u8], at: usize) -> Option<usize> {
+    word(arguments, at)?.try_into().ok()
+}
+
+fn word(arguments: &[u8], at: usize) -> Option<U256> {
+    U256::try_from_be_slice(arguments.get(at..at.checked_add(WORD)?)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn error(text: &[u8]) -> Vec<u8> {
+        let length = U256::from(text.len()).to_be_bytes::<WORD>();
+        let mut data = [ERROR.as_slice(), &U256::from(WORD).to_be_bytes::<WORD>(), &length, text].concat();
+        data.resize(data.len().next_multiple_of(WORD) + 4, 0);
+        data
+    }
+
+    fn panicked(code: u64) -> Vec<u8> {
+        [PANIC.as_slice(), &U256::from(code).to_be_bytes::<WORD>()].concat()
+    }
+
+    fn of(data: &[u8]) -> Option<String> {
+        Revert::decode(Bytes::copy_from_slice(data)).reason.map(|reason| reason.to_string())
+    }
+
+    #[test]
+    fn data_is_put_into_words() {
+        let long = "é".repeat(10_000);
+        let mut cut = error(b"only half of this");
+        cut.truncate(4 + 2 * WORD + 9);
+        let mut huge_length = error(b"no");
+        huge_length[4 + WORD..4 + 2 * WORD].fill(0xff);
+        let mut elsewhere = error(b"no");
+        elsewhere[4..4 + WORD].fill(0xff);
+        for (data, reason) in [
+            (vec![], None),
+            (vec![1, 2, 3], None),
+            (error(b"not enough"), Some("not enough")),
+            (error(b""), None),
+            (error(b"a\0b\xff"), Some("a b\u{fffd}")),
+            (error(long.as_bytes()), long.get(..NodeText::MAX_BYTES)),
+            (cut, Some("only half")),
+            (huge_length, Some("custom error 0x08c379a0")),
+            (elsewhere, Some("custom error 0x08c379a0")),
+            (ERROR.to_vec(), Some("custom error 0x08c379a0")),
+            (panicked(0x01), Some("panic 0x01: assertion failed")),
+            (panicked(0x11), Some("panic 0x11: arithmetic overflow or underflow")),
+            (panicked(0x12), Some("panic 0x12: division or modulo by zero")),
+            (panicked(0x32), Some("panic 0x32: array index out of bounds")),
+            (panicked(0x77), Some("panic 0x77: unknown code")),
+            (PANIC.to_vec(), Some("custom error 0x4e487b71")),
+            (vec![0x82, 0xb4, 0x29, 0x00], Some("custom error 0x82b42900")),
+            (vec![0x82, 0xb4, 0x29, 0x00, 7], Some("custom error 0x82b42900")),
+        ] {
+            assert_eq!(of(&data).as_deref(), reason, "{}", hex::encode(&data));
+        }
+    }
+
+    #[test]
+    fn data_is_kept_whole_up_to_the_limit() {
+        for (given, kept) in
+            [(0, 0), (100, 100), (Revert::MAX_DATA_BYTES, Revert::MAX_DATA_BYTES), (1 << 20, Revert::MAX_DATA_BYTES)]
+        {
+            let revert = Revert::decode(vec![0xab; given].into());
+            assert_eq!(revert.data, Bytes::from(vec![0xab; kept]));
+        }
+    }
+
+    #[test]
+    fn words_of_a_tracer_stand_in_for_data() {
+        for (text, reason) in [
+            ("out of gas", Some("out of gas")),
+            ("Out of gas", Some("out of gas")),
+            ("EVM error OutOfGas", Some("out of gas")),
+            ("contract creation code storage out of gas", Some("out of gas")),
+            ("invalid opcode: INVALID", Some("invalid opcode: INVALID")),
+            ("stack underflow (0 <=> 1)", Some("stack underflow (0 <=> 1)")),
+            ("execution reverted", None),
+            ("Reverted", None),
+            ("VM execution error.", None),
+            ("", None),
+        ] {
+            let revert = Revert::halted(text);
+            assert_eq!(revert.reason.as_ref().map(NodeText::as_str), reason, "{text}");
+            assert!(revert.data.is_empty());
+        }
+    }
+}

@@ -16,6 +16,7 @@ mod chain;
 #[cfg(feature = "client")]
 mod client;
 mod command;
+mod confirmation;
 mod health;
 mod json;
 mod moment;
@@ -30,14 +31,18 @@ mod tx;
 mod wait;
 
 pub use batch::{BatchItem, BatchRequest, BatchResult};
-pub use chain::{ChainView, EndpointView, HeadView};
+pub use chain::{BlockView, ChainTroubleView, ChainView, EndpointView, HeadView};
 #[cfg(feature = "client")]
 pub use client::{Client, ClientError, ListQuery, PageQuery, TxQuery};
 pub use command::{CommandState, CommandView};
+pub use confirmation::{ConfirmationNoticeView, ConfirmationView};
 pub use health::HealthView;
 pub use json::{JsonError, from_json};
 pub use moment::{moment_from_text, moment_to_text};
-pub use names::{AttemptKindName, LaneStateName, ReceiptStatus, Speed, SubStateName, TxEventName, TxStateName};
+pub use names::{
+    AttemptKindName, EndpointStandingName, FinalityName, LaneStateName, ReceiptStatus, Speed, SubStateName,
+    TxEventName, TxStateName,
+};
 pub use page::Page;
 pub use payload::{AccessListItem, Authorization, CallPayload, FeesPayload};
 pub use problem::{FieldFault, FieldPlace, Problem, ProblemCode};

@@ -105,6 +105,7 @@ words! {
         Bind = "bind",
         Acknowledge = "acknowledge",
         Mine = "mine",
+        Confirm = "confirm",
         Unmine = "unmine",
         AwaitFunds = "await_funds",
         Funded = "funded",
@@ -130,6 +131,7 @@ impl From<EventKind> for TxEventName {
             TransitionName::Bind => TxEventName::Bind,
             TransitionName::Acknowledge => TxEventName::Acknowledge,
             TransitionName::Mine => TxEventName::Mine,
+            TransitionName::Confirm => TxEventName::Confirm,
             TransitionName::Unmine => TxEventName::Unmine,
             TransitionName::AwaitFunds => TxEventName::AwaitFunds,
             TransitionName::Funded => TxEventName::Funded,
@@ -180,6 +182,37 @@ words! {
         Idle = "IDLE",
         InFlight = "IN_FLIGHT",
         Protect = "PROTECT",
+    }
+}
+
+words! {
+    /// By what a block counts as final on a chain.
+    FinalityName {
+        /// There are enough blocks on it.
+        Depth = "depth",
+        /// The chain's own `safe` tag.
+        Safe = "safe",
+        /// The chain's own `finalized` tag.
+        Finalized = "finalized",
+    }
+}
+
+words! {
+    /// What a node thinks of an endpoint. Only a `good` one is asked for anything that has to be believed.
+    EndpointStandingName {
+        Good = "good",
+        /// Nobody has asked it yet.
+        Unchecked = "unchecked",
+        /// It is behind others, or its head has not moved for too long.
+        Lagging = "lagging",
+        /// It fails; it is tried again from time to time.
+        Down = "down",
+        /// It has said when to come back.
+        RateLimited = "rate_limited",
+        /// It is of another chain.
+        WrongChain = "wrong_chain",
+        /// It goes to and fro between two forks.
+        Flipping = "flipping",
     }
 }
 

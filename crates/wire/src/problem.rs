@@ -22,6 +22,8 @@ words! {
         TxNotFound = "tx_not_found",
         UnknownSubmitter = "unknown_submitter",
         CommandNotFound = "command_not_found",
+        /// No chain of this node's config.
+        UnknownChain = "unknown_chain",
         MethodNotAllowed = "method_not_allowed",
         /// The body did not arrive in time.
         BodyTimeout = "body_timeout",
@@ -51,7 +53,8 @@ impl ProblemCode {
             ProblemCode::NotFound
             | ProblemCode::TxNotFound
             | ProblemCode::UnknownSubmitter
-            | ProblemCode::CommandNotFound => 404,
+            | ProblemCode::CommandNotFound
+            | ProblemCode::UnknownChain => 404,
             ProblemCode::MethodNotAllowed => 405,
             ProblemCode::BodyTimeout => 408,
             ProblemCode::RequestIdConflict | ProblemCode::SubmitterProtected => 409,
@@ -76,6 +79,7 @@ impl ProblemCode {
             ProblemCode::TxNotFound => "There is no such transaction",
             ProblemCode::UnknownSubmitter => "There is no such submitter",
             ProblemCode::CommandNotFound => "There is no such command",
+            ProblemCode::UnknownChain => "There is no such chain",
             ProblemCode::MethodNotAllowed => "This path does not know the method",
             ProblemCode::BodyTimeout => "The body did not arrive in time",
             ProblemCode::RequestIdConflict => "The request id stands for another payload",

@@ -10,6 +10,7 @@ words! {
     SubmitterExpand {
         /// Which node works for it, and until when.
         Lease = "lease",
+        /// The ledger's next nonce, and what the chain counts now.
         Nonces = "nonces",
     }
 }
@@ -38,16 +39,22 @@ pub struct SubmitterView {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(format = "date-time"))]
     pub oldest_queued_at: Option<String>,
-    /// Wei, a decimal string, as last seen by this node.
+    /// Wei, a decimal string: read now where one submitter is looked at or nonces are asked for, else as last seen by this node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub balance: Option<String>,
     /// Number of the newest block of its chain.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub chain_head: Option<u64>,
+    /// How long ago that block was last seen to be the newest, in milliseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub chain_head_age_ms: Option<u64>,
+    /// What is wrong with its chain, a stable word; `/api/v1/chains` says more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub chain_trouble: Option<String>,
     /// Only with `expand=lease`, and only while somebody holds one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lease: Option<LeaseView>,
-    /// Only with `expand=nonces`, and only once the lane has begun.
+    /// Only with `expand=nonces`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nonces: Option<NoncesView>,
 }
@@ -75,17 +82,23 @@ pub struct LeaseView {
     pub expires_at: String,
 }
 
+/// The counts are what the chain says now, each by itself, and absent while it does not answer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct NoncesView {
-    /// The nonce that the next bind takes.
-    pub next: u64,
-    /// The account's count at the newest block that was read.
-    pub chain: u64,
-    /// The account's count at a final block.
-    #[serde(rename = "final")]
-    pub settled: u64,
+    /// The nonce that the next bind takes, by the ledger; absent until the lane has begun.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<u64>,
+    /// The account's count at the newest block.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub latest: Option<u64>,
+    /// The count with what a node has in its pool, or in a block that is being built. A hint: nothing is decided by it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub preconfirmed: Option<u64>,
+    /// The account's count at the newest final block.
+    #[serde(rename = "final", default, skip_serializing_if = "Option::is_none")]
+    pub settled: Option<u64>,
 }
 
 impl ProtectView {
@@ -112,5 +125,6 @@ pub const fn protect_message(code: ProtectCode) -> &'static str {
         ProtectCode::HistoryWithoutStart => "the account has a history, and the config does not say where to start",
         ProtectCode::StoreRegressed => "the database lost commits, or was restored",
         ProtectCode::DeepReorg => "a reorganisation went deeper than finality allows",
+        ProtectCode::OtherChain => "the endpoints show another chain than the one that was read before",
     }
 }

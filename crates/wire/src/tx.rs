@@ -1,12 +1,13 @@
 //! What a caller sees of an intent.
 
 use gapless_domain::{
-    Attempt, Cancellation, Event, EventBody, Execution, Failure, Inclusion, ManagedTx, Payload, Progress, Settled,
-    TxState,
+    Attempt, Bound, Cancellation, Event, EventBody, Execution, Failure, Inclusion, ManagedTx, NodeText, Payload,
+    Progress, TxState,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
+use crate::confirmation::{ConfirmationNoticeView, ConfirmationView, list_at};
 use crate::moment::moment_to_text;
 use crate::names::{AttemptKindName, ReceiptStatus, Speed, SubStateName, TxEventName, TxStateName, words};
 use crate::payload::{CallPayload, FeesPayload};
@@ -31,6 +32,8 @@ words! {
         Attempts = "attempts",
         /// What happened to it so far.
         Events = "events",
+        /// The blocks from its own on, as its events tell of them.
+        Confirmations = "confirmations",
     }
 }
 
@@ -64,7 +67,7 @@ pub struct TxView {
     /// Blocks from the transaction's own, which counts as the first, to the newest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub confirmations: Option<u64>,
-    /// Why it failed, was canceled, or is stuck.
+    /// Why it failed, was canceled, or is stuck; or `reverted` while it is mined and not final yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<ReasonView>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -83,6 +86,11 @@ pub struct TxView {
     /// Only with `expand=events`, oldest first. If there are more than the server shows, the last `seq` is below `version`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub events: Option<Vec<TxEventView>>,
+    /// Only with `expand=confirmations`: linked blocks, beginning with the transaction's own, as its events have told of them up to
+    /// `version`; empty while it is not mined. They may be behind `confirmations`, which counts to the newest block. Absent if there
+    /// are more events than the server reads.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub confirmation_list: Option<Vec<ConfirmationView>>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -152,6 +160,9 @@ pub struct TxEventView {
     pub state: TxStateName,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sub_state: Option<SubStateName>,
+    /// What it says of confirmations, if anything.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub confirmations: Option<ConfirmationNoticeView>,
     #[cfg_attr(feature = "schema", schema(format = "date-time"))]
     pub at: String,
 }
@@ -192,6 +203,7 @@ impl TxView {
             nonce: None,
             attempts: None,
             events: None,
+            confirmation_list: None,
         }
     }
 
@@ -240,14 +252,18 @@ impl TxView {
         self.events = Some(own.collect());
         self
     }
+
+    /// The list of confirmations that these events, which begin with the first one, lead to.
+    #[must_use]
+    pub fn with_confirmations(mut self, events: &[Event]) -> Self {
+        self.confirmation_list = list_at(self.version, events);
+        self
+    }
 }
 
 fn inclusion(state: &TxState) -> Option<&Inclusion> {
     match state {
-        TxState::Allocated(bound) | TxState::Tracking(bound) | TxState::Stuck(bound, _) => match &bound.progress {
-            Progress::Mined(inclusion) => Some(inclusion),
-            Progress::Pending | Progress::AwaitingFunds => None,
-        },
+        TxState::Allocated(bound) | TxState::Tracking(bound) | TxState::Stuck(bound, _) => mined(bound),
         TxState::Confirmed(settled)
         | TxState::FailedFinal(Failure::Reverted(settled))
         | TxState::Canceled(Cancellation::OnChain(_, settled)) => Some(&settled.inclusion),
@@ -257,22 +273,41 @@ fn inclusion(state: &TxState) -> Option<&Inclusion> {
     }
 }
 
-fn reason(state: &TxState) -> Option<ReasonView> {
-    let (code, text) = match state {
-        TxState::Queued | TxState::Allocated(_) | TxState::Tracking(_) | TxState::Confirmed(_) => return None,
-        TxState::Stuck(_, reason) => (reason.as_str(), None),
-        TxState::FailedFinal(Failure::Unbound(reason, text)) => (reason.as_str(), Some(text.as_str().to_owned())),
-        TxState::FailedFinal(Failure::Reverted(settled)) => ("reverted", revert_reason(settled)),
-        TxState::Canceled(Cancellation::InQueue(reason) | Cancellation::OnChain(reason, _)) => (reason.as_str(), None),
-        TxState::Canceled(Cancellation::Released) => ("released", None),
-    };
-    Some(ReasonView { code: code.to_owned(), text: text.filter(|text| !text.is_empty()) })
+fn mined(bound: &Bound) -> Option<&Inclusion> {
+    match &bound.progress {
+        Progress::Mined(mined) => Some(&mined.inclusion),
+        Progress::Pending | Progress::AwaitingFunds => None,
+    }
 }
 
-fn revert_reason(settled: &Settled) -> Option<String> {
-    match &settled.inclusion.execution {
-        Execution::Reverted { reason, .. } => reason.as_ref().map(|text| text.as_str().to_owned()),
+fn reason(state: &TxState) -> Option<ReasonView> {
+    match state {
+        TxState::Queued | TxState::Confirmed(_) => None,
+        // What it fails by once its block is final. A cancel that reverts takes the nonce all the same.
+        TxState::Allocated(bound) | TxState::Tracking(bound) => {
+            mined(bound).filter(|inclusion| inclusion.kind.carries_payload()).and_then(reverted)
+        }
+        TxState::Stuck(_, reason) => Some(ReasonView::new(reason.as_str(), None)),
+        TxState::FailedFinal(Failure::Unbound(reason, text)) => Some(ReasonView::new(reason.as_str(), Some(text))),
+        TxState::FailedFinal(Failure::Reverted(settled)) => reverted(&settled.inclusion),
+        TxState::Canceled(Cancellation::InQueue(reason) | Cancellation::OnChain(reason, _)) => {
+            Some(ReasonView::new(reason.as_str(), None))
+        }
+        TxState::Canceled(Cancellation::Released) => Some(ReasonView::new("released", None)),
+    }
+}
+
+fn reverted(inclusion: &Inclusion) -> Option<ReasonView> {
+    match &inclusion.execution {
+        Execution::Reverted { reason, .. } => Some(ReasonView::new("reverted", reason.as_ref())),
         Execution::Success => None,
+    }
+}
+
+impl ReasonView {
+    fn new(code: &str, text: Option<&NodeText>) -> Self {
+        let text = text.map(|text| text.as_str().to_owned()).filter(|text| !text.is_empty());
+        ReasonView { code: code.to_owned(), text }
     }
 }
 
@@ -300,11 +335,12 @@ impl TxEventView {
     /// None for an event of a lane as such, which is no change of a transaction.
     pub fn of(event: &Event) -> Option<Self> {
         match &event.body {
-            EventBody::Tx { tx_id: _, seq, kind, state } => Some(TxEventView {
+            EventBody::Tx { tx_id: _, seq, kind, state, notice } => Some(TxEventView {
                 seq: *seq,
                 event: (*kind).into(),
                 state: state.name().into(),
                 sub_state: state.sub_state().map(SubStateName::from),
+                confirmations: notice.as_ref().map(ConfirmationNoticeView::from),
                 at: moment_to_text(event.at),
             }),
             EventBody::Lane { .. } => None,

@@ -143,6 +143,11 @@ impl Client {
         self.get(&["api", "v1", "chains"], &[], None).await
     }
 
+    /// One chain, by its CAIP-2 id.
+    pub async fn chain(&self, chain: &str) -> Result<ChainView, ClientError> {
+        self.get(&["api", "v1", "chains", chain], &[], None).await
+    }
+
     pub async fn healthz(&self) -> Result<HealthView, ClientError> {
         self.get(&["healthz"], &[], None).await
     }

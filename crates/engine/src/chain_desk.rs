@@ -1,17 +1,20 @@
 //! What all lanes of one chain share on this node: prices, sends, account reads, the watcher's book.
 
 use std::collections::HashMap;
-use std::sync::{Arc, PoisonError};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use futures_util::future::join_all;
 use gapless_chain::{Chain, ChainError, FeeQuote, Verdict};
 use gapless_domain::{
-    AccountFacts, Amount, B256, BlockRef, NodeText, PrepareFailure, PrepareKey, PrepareRequest, Prepared, SubmitterId,
+    AccountFacts, B256, BlockRef, NodeText, PrepareFailure, PrepareKey, PrepareRequest, Prepared, SubmitterId, Tick,
 };
 use tokio::sync::{Mutex, watch};
 
+use crate::driver::Driver;
 use crate::gathered::{AccountReader, Sender};
-use crate::watcher::{ChainStatus, WatchBook};
+use crate::watcher::{ChainStatus, WatchBook, WatcherOptions};
 
 /// Gas limit = estimate × factor + constant (F05).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,9 +46,25 @@ pub(crate) struct ChainDesk {
     gas: GasPolicy,
     /// One quote a head, for everybody. Whoever is first asks; the others wait for the answer.
     quote: Mutex<Option<(B256, FeeQuote)>>,
-    /// As last read, of lanes that run or ran here.
-    balances: std::sync::Mutex<HashMap<SubmitterId, Amount>>,
+    /// As last read, and when.
+    seen: std::sync::Mutex<HashMap<SubmitterId, (Tick, AccountFacts)>>,
+    driver: Arc<dyn Driver>,
+    pub(crate) watched_by: WatcherOptions,
+    lanes: AtomicUsize,
 }
+
+/// What one chain is to this node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ChainLoad {
+    /// Hashes of ours that are not closed.
+    pub open_hashes: usize,
+    /// Lanes that run here.
+    pub lanes: usize,
+}
+
+/// How old an account may be that is shown, and how long is waited for a newer one.
+const SHOWN_FOR: Duration = Duration::from_secs(1);
+const SHOWN_WITHIN: Duration = Duration::from_secs(3);
 
 impl ChainDesk {
     pub(crate) fn new(
@@ -54,7 +73,8 @@ impl ChainDesk {
         sender: Sender,
         accounts: AccountReader,
         status: watch::Receiver<Option<ChainStatus>>,
-        gas: GasPolicy,
+        driver: Arc<dyn Driver>,
+        (gas, watched_by): (GasPolicy, WatcherOptions),
     ) -> Self {
         ChainDesk {
             chain,
@@ -64,28 +84,60 @@ impl ChainDesk {
             accounts,
             gas,
             quote: Mutex::new(None),
-            balances: std::sync::Mutex::default(),
+            seen: std::sync::Mutex::default(),
+            driver,
+            watched_by,
+            lanes: AtomicUsize::new(0),
         }
     }
 
     pub(crate) fn status(&self) -> Option<ChainStatus> {
-        *self.status.borrow()
+        self.status.borrow().clone()
     }
 
     pub(crate) async fn account(&self, submitter: &SubmitterId) -> Option<AccountFacts> {
         let status = self.status()?;
         let view = self.accounts.read(submitter.clone(), status.final_block).await?;
-        self.balances.lock().unwrap_or_else(PoisonError::into_inner).insert(submitter.clone(), view.balance);
-        Some(AccountFacts {
+        let facts = AccountFacts {
             latest: view.latest,
             pending: view.pending,
             finalized: view.finalized,
             balance: view.balance,
-        })
+        };
+        self.seen().insert(submitter.clone(), (self.driver.now(), facts));
+        Some(facts)
     }
 
-    pub(crate) fn balance(&self, submitter: &SubmitterId) -> Option<Amount> {
-        self.balances.lock().unwrap_or_else(PoisonError::into_inner).get(submitter).copied()
+    /// For people: not much older than it takes to ask, and whatever is known if nobody answers.
+    pub(crate) async fn shown_account(&self, submitter: &SubmitterId) -> Option<AccountFacts> {
+        let now = self.driver.now();
+        let known = self.seen().get(submitter).copied();
+        if let Some((at, facts)) = known
+            && now.saturating_since(at) <= SHOWN_FOR
+        {
+            return Some(facts);
+        }
+        let newer = tokio::select! {
+            newer = self.account(submitter) => newer,
+            () = self.driver.sleep_until(now.saturating_add(SHOWN_WITHIN)) => None,
+        };
+        newer.or(known.map(|(_, facts)| facts))
+    }
+
+    pub(crate) fn load(&self) -> ChainLoad {
+        ChainLoad { open_hashes: self.book.len(), lanes: self.lanes.load(Ordering::Relaxed) }
+    }
+
+    pub(crate) fn lane_began(&self) {
+        self.lanes.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn lane_ended(&self) {
+        self.lanes.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    fn seen(&self) -> MutexGuard<'_, HashMap<SubmitterId, (Tick, AccountFacts)>> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) async fn prepare(
@@ -101,7 +153,7 @@ impl ChainDesk {
         let Some(status) = self.status() else {
             return Err(PrepareFailure::Unavailable(NodeText::new("the chain has not been read yet")));
         };
-        let head = status.head.block;
+        let head = status.head;
         let gas_limit = match request.call.gas_limit {
             Some(limit) => limit,
             None => {
@@ -118,7 +170,7 @@ impl ChainDesk {
 
     /// A revert on top of a block that was orphaned meanwhile says nothing.
     fn estimate_failure(&self, error: ChainError, at: BlockRef) -> PrepareFailure {
-        let orphaned = self.status().is_none_or(|now| now.head.block.number <= at.number && now.head.block != at);
+        let orphaned = self.status().is_none_or(|now| now.head.number <= at.number && now.head != at);
         match prepare_failure(error, at) {
             PrepareFailure::Reverted { text, .. } if orphaned => PrepareFailure::Unavailable(text),
             failure => failure,

@@ -2,7 +2,7 @@
 //!
 //! It is woken, and it sweeps; a wake-up says "look", never "what". Running it twice is harmless.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -70,6 +70,8 @@ pub(crate) struct Dispatcher {
     endings: mpsc::Receiver<(Lease, Ending)>,
     wakeups: Wakeups,
     draining: watch::Receiver<bool>,
+    /// Lanes that were woken because their chain contradicts what was final.
+    alarmed: HashSet<SubmitterId>,
 }
 
 /// Says how a run has ended, also if that was by a defect.
@@ -116,6 +118,7 @@ impl Dispatcher {
             endings,
             wakeups,
             draining,
+            alarmed: HashSet::new(),
         }
     }
 
@@ -132,6 +135,7 @@ impl Dispatcher {
             if now >= sweep_at {
                 sweep_at = now.saturating_add(self.options.sweep_interval);
                 self.sweep().await;
+                self.alarm();
             }
             self.take_wanted().await;
             // Where there is no room, the end of a run is what is waited for.
@@ -196,6 +200,18 @@ impl Dispatcher {
             if !whole {
                 return;
             }
+        }
+    }
+
+    /// A lane that rests has to take notice too when its chain is no longer what it was: some of what it has ended may be undone.
+    fn alarm(&mut self) {
+        let is_broken = |desk: &ChainDesk| desk.status().is_some_and(|status| status.broken().is_some());
+        let lanes = self.servable.iter().filter(|(lane, _)| !self.alarmed.contains(*lane));
+        let lanes: Vec<SubmitterId> =
+            lanes.filter(|(_, servable)| is_broken(&servable.desk)).map(|(lane, _)| lane.clone()).collect();
+        for lane in lanes {
+            self.alarmed.insert(lane.clone());
+            self.want(lane);
         }
     }
 

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gapless_chain::{Chain, EndpointStatus};
-use gapless_domain::{Amount, ChainId, LaneSetup, LeaseTerms, SubmitterId};
+use gapless_domain::{AccountFacts, ChainId, LaneSetup, LeaseTerms, SubmitterId};
 use gapless_store::Store;
 use tokio::sync::{mpsc, watch};
 
-use crate::chain_desk::{ChainDesk, GasPolicy};
+use crate::chain_desk::{ChainDesk, ChainLoad, GasPolicy};
 use crate::changes::Changes;
 use crate::clock::Clock;
 use crate::dispatcher::{DispatchOptions, Dispatcher, Servable};
@@ -23,7 +23,7 @@ use crate::intake::{Intake, IntakeLimits};
 use crate::lane_runner::Tools;
 use crate::lane_writer::LaneWriter;
 use crate::lease_keeper::LeaseKeeper;
-use crate::watcher::{ChainStatus, WatchBook, Watcher, WatcherOptions};
+use crate::watcher::{ChainStatus, Finality, WatchBook, Watcher, WatcherOptions};
 
 /// Everything that the engine needs from outside.
 #[derive(Debug)]
@@ -117,7 +117,7 @@ impl Engine {
 
         let mut desks = BTreeMap::new();
         for setup in chains {
-            let desk = open_desk(&background, setup, &clock, &options);
+            let desk = open_desk(&background, setup, &store, &clock, &options);
             desks.insert(desk.chain.id().clone(), desk);
         }
         let mut servable = HashMap::new();
@@ -171,9 +171,18 @@ impl EngineView {
         self.driver.now().saturating_since(status.read_at)
     }
 
-    /// As it was last read by a lane that runs here.
-    pub fn balance(&self, submitter: &SubmitterId) -> Option<Amount> {
-        self.desks.get(submitter.chain())?.balance(submitter)
+    /// Counts and balance as the chain has them now, or as they were last read.
+    pub async fn account(&self, submitter: &SubmitterId) -> Option<AccountFacts> {
+        self.desks.get(submitter.chain())?.shown_account(submitter).await
+    }
+
+    pub fn chain_load(&self, chain: &ChainId) -> Option<ChainLoad> {
+        self.desks.get(chain).map(|desk| desk.load())
+    }
+
+    /// What makes a block final there, and how many confirmations are asked for.
+    pub fn finality(&self, chain: &ChainId) -> Option<(Finality, u32)> {
+        self.desks.get(chain).map(|desk| (desk.watched_by.finality, desk.watched_by.confirmations))
     }
 
     pub fn endpoints(&self, chain: &ChainId) -> Vec<EndpointStatus> {
@@ -181,17 +190,25 @@ impl EngineView {
     }
 }
 
-fn open_desk(crew: &Crew, setup: ChainSetup, clock: &Arc<dyn Clock>, options: &EngineOptions) -> Arc<ChainDesk> {
+fn open_desk(
+    crew: &Crew,
+    setup: ChainSetup,
+    store: &Arc<dyn Store>,
+    clock: &Arc<dyn Clock>,
+    options: &EngineOptions,
+) -> Arc<ChainDesk> {
     let ChainSetup { chain, watcher, gas } = setup;
     let book = Arc::new(WatchBook::default());
     let (sender, sender_loop) = Sender::new(Arc::clone(&chain), Arc::clone(clock), options.sender);
     let (accounts, accounts_loop) = AccountReader::new(Arc::clone(&chain), options.reader);
     let driver = Arc::clone(crew.driver());
-    let (watcher, status) = Watcher::new(Arc::clone(&chain), driver, Arc::clone(&book), watcher);
+    let watched_by = watcher.clone();
+    let (watcher, status) =
+        Watcher::new(Arc::clone(&chain), Arc::clone(store), Arc::clone(&driver), Arc::clone(&book), watcher);
     crew.spawn(sender_loop.run());
     crew.spawn(accounts_loop.run());
     crew.spawn(watcher.run());
-    Arc::new(ChainDesk::new(chain, book, sender, accounts, status, gas))
+    Arc::new(ChainDesk::new(chain, book, sender, accounts, status, driver, (gas, watched_by)))
 }
 
 #[derive(Debug)]

@@ -82,7 +82,7 @@ pub(crate) struct AccountReaderLoop {
 #[derive(Debug)]
 struct Account {
     submitter: SubmitterId,
-    final_at: BlockRef,
+    final_at: Option<BlockRef>,
 }
 
 impl AccountReader {
@@ -91,7 +91,7 @@ impl AccountReader {
         (AccountReader(entrance), AccountReaderLoop { gathering, chain })
     }
 
-    pub(crate) async fn read(&self, submitter: SubmitterId, final_at: BlockRef) -> Option<AccountView> {
+    pub(crate) async fn read(&self, submitter: SubmitterId, final_at: Option<BlockRef>) -> Option<AccountView> {
         self.0.submit(Account { submitter, final_at }).await.ok().flatten()
     }
 }
@@ -102,7 +102,7 @@ impl AccountReaderLoop {
         let flush = async |batch: Vec<Job<Account, Option<AccountView>>>| {
             let accounts: Vec<_> = batch.iter().map(|job| job.op.submitter.clone()).collect();
             // The oldest final block is final for all of them.
-            let final_at = batch.iter().map(|job| job.op.final_at).min_by_key(|block| block.number);
+            let final_at = batch.iter().filter_map(|job| job.op.final_at).min_by_key(|block| block.number);
             let answer: Result<Vec<AccountView>, ChainError> = chain.accounts(&accounts, final_at).await;
             match answer {
                 Ok(views) => batch.into_iter().zip(views).for_each(|(job, view)| job.answer(Some(view))),

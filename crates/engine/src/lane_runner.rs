@@ -6,10 +6,11 @@ use futures_util::future::BoxFuture;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use gapless_chain::{SignError, Verdict};
 use gapless_domain::{
-    Amount, CommitOutcome, Effect, Fact, Lane, LaneCommit, LaneSetup, LaneSnapshot, Lease, NodeText, Outgoing, SentTx,
-    SignFailure, SignRequest, SignedTx, Step, Tick,
+    Amount, ChainFacts, CommitOutcome, Effect, EventKind, Fact, Lane, LaneCommit, LaneSetup, LaneSnapshot, Lease,
+    NodeText, Outgoing, SentTx, SignFailure, SignRequest, SignedTx, Step, Tick, TransitionName,
 };
 use gapless_store::{CommitVerdict, StoreError};
+use tokio::sync::watch;
 
 use crate::chain_desk::ChainDesk;
 use crate::driver::Driver;
@@ -18,6 +19,7 @@ use crate::gathered::Peeker;
 use crate::lane_inbox::{LaneInbox, Letter};
 use crate::lane_writer::{LaneWriter, WriteError};
 use crate::lease_keeper::LeaseKeeper;
+use crate::watcher::ChainStatus;
 
 /// What every lane of this node uses.
 #[derive(Clone, Debug)]
@@ -54,6 +56,7 @@ pub(crate) struct LaneRunner {
 impl Drop for LaneRunner {
     fn drop(&mut self) {
         self.desk.book.forget(&self.inbox);
+        self.desk.lane_ended();
     }
 }
 
@@ -61,6 +64,7 @@ type Work = BoxFuture<'static, Result<Fact, Ending>>;
 
 impl LaneRunner {
     pub(crate) fn new(tools: Tools, desk: Arc<ChainDesk>, lease: Lease, inbox: Arc<LaneInbox>) -> Self {
+        desk.lane_began();
         LaneRunner { tools, desk, lease, inbox }
     }
 
@@ -73,13 +77,15 @@ impl LaneRunner {
         let cost_of = |raw: &_| chain.worst_cost(raw).unwrap_or(Amount::new(gapless_domain::U256::MAX));
         let mut lane = Lane::restore(&self.lease, snapshot, setup, cost_of, driver.now());
         let mut under_way: FuturesUnordered<Work> = FuturesUnordered::new();
-        let mut fact = Fact::Woken;
+        let mut news = ChainNews { status: self.desk.status.clone(), told: None };
+        // Before anything is begun: a chain that contradicts the ledger stops the lane.
+        let mut fact = news.if_broken().map_or(Fact::Woken, Fact::Chain);
         loop {
             let Step { effects, wake_at } = lane.handle(fact, driver.now());
             if let Some(ending) = self.begin_all(effects, &mut under_way) {
                 return ending;
             }
-            fact = match self.next_fact(&mut under_way, wake_at).await {
+            fact = match self.next_fact(&mut under_way, wake_at, news.next(lane.follows_heads())).await {
                 Ok(fact) => fact,
                 Err(ending) => return ending,
             };
@@ -107,7 +113,12 @@ impl LaneRunner {
         None
     }
 
-    async fn next_fact(&self, under_way: &mut FuturesUnordered<Work>, wake_at: Option<Tick>) -> Result<Fact, Ending> {
+    async fn next_fact(
+        &self,
+        under_way: &mut FuturesUnordered<Work>,
+        wake_at: Option<Tick>,
+        news: impl Future<Output = Arc<ChainFacts>>,
+    ) -> Result<Fact, Ending> {
         let tick = async {
             match wake_at {
                 Some(at) => self.tools.driver.sleep_until(at).await,
@@ -121,6 +132,7 @@ impl LaneRunner {
                 Letter::Lost => Err(Ending::Lost),
             },
             Some(done) = under_way.next(), if !under_way.is_empty() => done,
+            chain = news => Ok(Fact::Chain(chain)),
             () = tick => Ok(Fact::Tick),
         }
     }
@@ -247,6 +259,42 @@ impl LaneRunner {
     }
 }
 
+/// What the watcher publishes, as far as the lane needs it.
+struct ChainNews {
+    status: watch::Receiver<Option<ChainStatus>>,
+    told: Option<Arc<ChainFacts>>,
+}
+
+impl ChainNews {
+    fn if_broken(&mut self) -> Option<Arc<ChainFacts>> {
+        self.told =
+            self.status.borrow().as_ref().map(|status| &status.facts).filter(|facts| facts.broken.is_some()).cloned();
+        self.told.clone()
+    }
+
+    /// The next head, if the lane follows heads; what stops it, in any case. Dropping the future loses nothing.
+    async fn next(&mut self, follows: bool) -> Arc<ChainFacts> {
+        let told = self.told.clone();
+        let is_new = |facts: &Arc<ChainFacts>| told.as_ref().is_none_or(|told| !Arc::ptr_eq(told, facts));
+        let concerns = |facts: &Arc<ChainFacts>| follows || facts.broken.is_some();
+        let wanted = |status: &Option<ChainStatus>| {
+            status.as_ref().is_some_and(|status| concerns(&status.facts) && is_new(&status.facts))
+        };
+        let facts = match self.status.wait_for(wanted).await {
+            Ok(status) => status.as_ref().map(|status| Arc::clone(&status.facts)),
+            Err(_) => None,
+        };
+        match facts {
+            Some(facts) => {
+                self.told = Some(Arc::clone(&facts));
+                facts
+            }
+            // The watcher is gone; so will the lane be.
+            None => std::future::pending().await,
+        }
+    }
+}
+
 fn lapsed(tools: &Tools, lease: &Lease) -> Ending {
     tracing::warn!(submitter = %lease.submitter(), node_id = %lease.owner(), fencing_token = %lease.token(), "the lease is no longer trusted; nothing more is signed or sent");
     tools.keeper.drop_lease(lease);
@@ -254,16 +302,29 @@ fn lapsed(tools: &Tools, lease: &Lease) -> Ending {
 }
 
 /// What a commit changes, for the log: told only when it is durable.
-struct Story(Vec<(gapless_domain::TxId, &'static str, gapless_domain::StateName)>);
+struct Story {
+    changes: Vec<(gapless_domain::TxId, &'static str, gapless_domain::StateName)>,
+    /// Lists of confirmations that no longer continue what was told before.
+    new_forks: u64,
+}
 
 impl Story {
     fn of(commit: &LaneCommit) -> Self {
         let line = |change: &gapless_domain::Change| (change.tx_id(), change.event().as_str(), change.to().name());
-        Story(commit.changes().iter().map(line).collect())
+        let forks = |change: &&gapless_domain::Change| {
+            let first = change.event() == EventKind::Tx(TransitionName::Mine);
+            !first && change.notice().is_some_and(|notice| notice.new_fork)
+        };
+        let unmined = |change: &&gapless_domain::Change| change.event() == EventKind::Tx(TransitionName::Unmine);
+        let new_forks = commit.changes().iter().filter(|change| forks(change) || unmined(change)).count() as u64;
+        Story { changes: commit.changes().iter().map(line).collect(), new_forks }
     }
 
     fn tell(&self, lease: &Lease) {
-        for (tx_id, event, state) in &self.0 {
+        if self.new_forks > 0 {
+            metrics::counter!("gapless_confirmations_new_fork_total").increment(self.new_forks);
+        }
+        for (tx_id, event, state) in &self.changes {
             tracing::info!(submitter = %lease.submitter(), %tx_id, node_id = %lease.owner(), fencing_token = %lease.token(), event, state = state.as_str(), "changed");
             metrics::counter!("gapless_tx_changes_total", "event" => *event).increment(1);
         }

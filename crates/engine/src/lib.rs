@@ -29,7 +29,7 @@ mod lease_keeper;
 mod roster;
 mod watcher;
 
-pub use chain_desk::GasPolicy;
+pub use chain_desk::{ChainLoad, GasPolicy};
 pub use changes::{ChangeWaiter, Changes};
 pub use clock::{Clock, SystemClock};
 pub use dispatcher::DispatchOptions;
@@ -41,4 +41,4 @@ pub use ids::{Ids, TimeOrderedIds};
 pub use intake::{Intake, IntakeError, IntakeLimits, IntakeLoop};
 pub use lane_writer::{LaneWriter, LaneWriterLoop, WriteError, Written};
 pub use lease_keeper::LeaseKeeper;
-pub use watcher::{ChainStatus, WatcherOptions};
+pub use watcher::{ChainStatus, Finality, WatcherOptions};

@@ -2,32 +2,44 @@
 //! all lanes, and tells lanes what became of their hashes.
 //!
 //! - `canon`: the linked headers, and which of our hashes stand in each.
-//! - `book`: who waits for which hash.
-//! - `look_up`: hashes that no block explained, by hash.
+//! - `follow`: from a new head back to what is linked, and forward again.
+//! - `finality`: what is final, and what is kept of it.
+//! - `book`: who waits for which hash. `look_up`: hashes that no block explained, by hash. `reverts`: why something reverted.
 //!
 //! What a lane is told: mined, no longer mined, final; each by a canonical block's hash, never by a height or a count alone.
 
 mod book;
 mod canon;
+mod finality;
+mod follow;
 mod look_up;
+mod reverts;
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use gapless_chain::{Chain, ChainError, Header, HeaderAt, Receipt};
-use gapless_domain::{BlockRef, Bytes, Execution, MinedTx, Sighting, Tick};
+use gapless_chain::{Chain, ChainError, Receipt, Revert};
+use gapless_domain::{
+    B256, BlockLink, BlockRef, ChainFacts, Execution, MinedTx, ProtectCode, Protection, Sighting, Tick,
+};
+use gapless_store::{HeadVerdict, Store, StoreError};
 use tokio::sync::watch;
 
 use crate::driver::Driver;
 
 pub(crate) use book::WatchBook;
-use canon::{Canon, Place};
+use canon::Canon;
+pub use finality::Finality;
+use finality::Saving;
+use reverts::Unexplained;
 
 /// How a chain is watched, by the names that the config gives.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WatcherOptions {
-    /// Blocks, beginning with a transaction's own, that make it final.
+    /// Blocks, beginning with a transaction's own, that make it final; and the most that are listed.
     pub confirmations: u32,
+    pub finality: Finality,
     /// Headers kept below the final one, so that a fork there is still seen for what it is.
     pub margin: u32,
     /// A gap of more blocks than this is not walked; then every open hash is looked up instead.
@@ -36,40 +48,80 @@ pub struct WatcherOptions {
     pub poll_max: Duration,
     /// Hashes that are looked up in one round.
     pub look_ups: usize,
+    /// How long a hash may be in no block before it is asked for by name.
+    pub stale_receipt_timeout: Duration,
+    /// Hashes that are asked for so when there is a new head.
+    pub stale_checks: usize,
+    /// How often the head is kept in the store, at the most.
+    pub save_interval: Duration,
 }
 
 impl Default for WatcherOptions {
     fn default() -> Self {
         WatcherOptions {
             confirmations: 20,
+            finality: Finality::Depth,
             margin: 64,
             walk_max: 1000,
             poll_min: Duration::from_millis(50),
             poll_max: Duration::from_secs(2),
             look_ups: 500,
+            stale_receipt_timeout: Duration::from_secs(60),
+            stale_checks: 100,
+            save_interval: Duration::from_secs(5),
         }
     }
 }
 
+impl WatcherOptions {
+    /// Headers that are kept.
+    fn keep(&self) -> u64 {
+        u64::from(self.confirmations.max(1)).saturating_add(u64::from(self.margin))
+    }
+}
+
 /// What a node knows of a chain.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChainStatus {
-    pub head: Header,
-    pub final_block: BlockRef,
+    pub head: BlockRef,
+    pub final_block: Option<BlockRef>,
     /// When the head was read, by this node's clock.
     pub read_at: Tick,
     pub block_time_ms: Option<u64>,
+    /// What lanes are told.
+    pub facts: Arc<ChainFacts>,
+}
+
+impl ChainStatus {
+    /// Why every lane of the chain has to stop.
+    pub fn broken(&self) -> Option<&Protection> {
+        self.facts.broken.as_ref()
+    }
 }
 
 #[derive(Debug)]
 pub(crate) struct Watcher {
     chain: Arc<dyn Chain>,
+    store: Arc<dyn Store>,
     driver: Arc<dyn Driver>,
     book: Arc<WatchBook>,
     status: watch::Sender<Option<ChainStatus>>,
     options: WatcherOptions,
     canon: Canon,
+    /// The kept head was read.
+    remembers: bool,
+    genesis: Option<B256>,
+    broken: Option<Protection>,
+    /// The head at which the finality tag was last asked for.
+    tag_asked_at: Option<BlockRef>,
+    saved: Option<BlockRef>,
+    save_at: Tick,
+    reverted: VecDeque<Unexplained>,
+    /// How often the receipts of the block that comes next could not be had.
+    receipt_tries: (B256, u32),
     failures: u32,
+    /// There is something left to do that no new head is needed for.
+    again_soon: bool,
     /// Hashes in one question. Fewer after a failure, so that one that cannot be asked for is left alone in the end.
     look_up_size: usize,
 }
@@ -79,26 +131,52 @@ pub(crate) struct Watcher {
 pub(crate) enum WatchError {
     #[error(transparent)]
     Chain(#[from] ChainError),
-    #[error("block {0} is not known to any endpoint (yet)")]
+    #[error("the kept head cannot be read: {0}")]
+    Store(#[from] StoreError),
+    #[error("block {0} is not known to any endpoint (yet), or does not link to the one after it")]
     BlockMissing(u64),
+    #[error("the endpoints show another chain than the one that was read before")]
+    OtherChain,
+    #[error("the endpoints are behind block {finalized}, which was read before")]
+    Behind { finalized: u64 },
 }
 
 impl Watcher {
     pub(crate) fn new(
         chain: Arc<dyn Chain>,
+        store: Arc<dyn Store>,
         driver: Arc<dyn Driver>,
         book: Arc<WatchBook>,
         options: WatcherOptions,
     ) -> (Self, watch::Receiver<Option<ChainStatus>>) {
         let (status, seen) = watch::channel(None);
         let look_up_size = options.look_ups;
-        let watcher =
-            Watcher { chain, driver, book, status, options, canon: Canon::default(), failures: 0, look_up_size };
+        let watcher = Watcher {
+            chain,
+            store,
+            driver,
+            book,
+            status,
+            options,
+            canon: Canon::default(),
+            remembers: false,
+            genesis: None,
+            broken: None,
+            tag_asked_at: None,
+            saved: None,
+            save_at: Tick::default(),
+            reverted: VecDeque::new(),
+            receipt_tries: (B256::ZERO, 0),
+            failures: 0,
+            again_soon: false,
+            look_up_size,
+        };
         (watcher, seen)
     }
 
     /// Watches for as long as it is driven.
     pub(crate) async fn run(mut self) {
+        let mut saving: Option<Saving> = None;
         loop {
             match self.round().await {
                 Ok(()) => self.failures = 0,
@@ -111,161 +189,125 @@ impl Watcher {
                     }
                 }
             }
+            saving = saving.or_else(|| self.begin_saving());
             let wait = self.driver.sleep_until(self.driver.now().saturating_add(self.pause()));
             tokio::select! {
                 () = wait => {}
                 () = self.chain.head_changed(), if self.failures == 0 => {}
                 () = self.book.asked() => {}
+                verdict = saved(&mut saving) => {
+                    saving = None;
+                    self.head_saved(verdict);
+                }
             }
         }
     }
 
     /// A quarter of the block time; longer after failures.
     fn pause(&self) -> Duration {
+        if self.again_soon && self.failures == 0 {
+            return self.options.poll_min;
+        }
         let learned = self.canon.block_time_ms().map_or(self.options.poll_min * 4, |ms| Duration::from_millis(ms / 4));
         let longer = learned.max(self.options.poll_min).saturating_mul(1 << self.failures.min(6));
         longer.min(self.options.poll_max)
     }
 
-    /// One look at the chain.
+    /// One look at the chain. Whatever becomes of one question, the others are asked all the same, and what was read is told
+    /// (R02).
     pub(crate) async fn round(&mut self) -> Result<(), WatchError> {
-        let head = self.chain.head().await?;
+        self.again_soon = false;
+        let before = self.canon.head();
+        let followed = self.look().await;
         if self.canon.head().is_none() {
-            self.restart(head).await?;
-        } else {
-            self.advance(head).await?;
+            return followed;
         }
-        // Whatever becomes of single questions, the blocks were read: what they say is told (R02).
+        let has_moved = self.canon.head() != before;
+        let stale = if has_moved { self.options.stale_checks } else { 0 };
+        self.book.ask_for_stale(self.driver.now(), self.options.stale_receipt_timeout, stale);
         let answered = self.answer_requests().await;
-        for (hash, block) in self.canon.newly_final(self.options.confirmations) {
-            self.book.tell(hash, Sighting::Final { hash, block });
-        }
-        self.canon.trim(self.options.confirmations.saturating_add(self.options.margin) as usize);
-        self.publish();
-        answered
+        self.explain_reverts().await;
+        let finalized = self.finalize().await;
+        self.trim();
+        self.publish(followed.is_ok());
+        followed.and(answered).and(finalized)
     }
 
-    fn publish(&self) {
-        let (Some(head), Some(final_block)) = (self.canon.head(), self.canon.final_block(self.options.confirmations))
-        else {
-            return;
-        };
-        let block_time_ms = self.canon.block_time_ms();
-        let status = ChainStatus { head: *head, final_block, read_at: self.driver.now(), block_time_ms };
-        let moved = self.status.borrow().is_none_or(|old| old.head.block != head.block);
-        self.status.send_replace(Some(status));
-        if moved {
-            metrics::gauge!("gapless_chain_head", "chain" => self.chain.id().to_string()).set(head.block.number as f64);
+    async fn look(&mut self) -> Result<(), WatchError> {
+        self.remember().await?;
+        // What stands on another chain is nothing to follow.
+        if self.broken.as_ref().is_some_and(|broken| broken.code == ProtectCode::OtherChain) {
+            return Err(WatchError::OtherChain);
         }
+        let head = self.chain.head().await?;
+        self.follow(head).await
     }
 
-    async fn restart(&mut self, head: Header) -> Result<(), WatchError> {
-        self.canon = self.linked_to(head).await?;
-        // Nobody has read these blocks for us.
-        self.book.ask_all();
-        Ok(())
+    fn trim(&mut self) {
+        let Some(head) = self.canon.head() else { return };
+        let by_depth = head.number.saturating_sub(self.options.keep() - 1);
+        let finalized = self.canon.final_block().map_or(0, |block| block.number);
+        let by_finality = finalized.saturating_sub(u64::from(self.options.margin));
+        let most = self.options.keep().saturating_add(u64::from(self.options.walk_max));
+        self.canon.trim(by_depth.min(by_finality).max(head.number.saturating_sub(most)));
     }
 
-    /// The headers down to the final one: everything older is final by depth.
-    async fn linked_to(&self, head: Header) -> Result<Canon, WatchError> {
-        let mut headers = vec![head];
-        let mut oldest = head;
-        while headers.len() < self.options.confirmations as usize && oldest.block.number > 0 {
-            let at = HeaderAt::Hash(oldest.parent_hash);
-            oldest = self.chain.header(at).await?.ok_or(WatchError::BlockMissing(oldest.block.number - 1))?;
-            headers.push(oldest);
-        }
-        headers.reverse();
-        Ok(Canon::restart(headers))
-    }
-
-    async fn advance(&mut self, head: Header) -> Result<(), WatchError> {
-        match self.canon.place(head.block) {
-            // The same head, or an endpoint that lags: a block that we have is nothing new.
-            Place::Canonical | Place::Older => return Ok(()),
-            Place::Newer | Place::Orphaned => {}
-        }
-        let mut path = vec![head];
-        let mut oldest = head;
-        let common = loop {
-            let Some(number) = oldest.block.number.checked_sub(1) else { return self.begin_anew(head).await };
-            let parent = BlockRef { number, hash: oldest.parent_hash };
-            match self.canon.place(parent) {
-                Place::Canonical => break parent,
-                Place::Older => return self.begin_anew(head).await,
-                Place::Newer | Place::Orphaned if path.len() as u64 >= u64::from(self.options.walk_max) => {
-                    return self.begin_anew(head).await;
-                }
-                Place::Newer | Place::Orphaned => {
-                    let found = self.chain.header(HeaderAt::Hash(parent.hash)).await?;
-                    oldest = found.ok_or(WatchError::BlockMissing(number))?;
-                    path.push(oldest);
-                }
+    fn publish(&self, read: bool) {
+        let Some(head) = self.canon.head() else { return };
+        let old = self.status.borrow().clone();
+        let same = |old: &ChainStatus| old.head == head && old.facts.broken == self.broken;
+        let facts = match old.as_ref().filter(|old| same(old)) {
+            Some(old) => Arc::clone(&old.facts),
+            None => {
+                let Some(tail) = self.canon.tail() else { return };
+                metrics::gauge!("gapless_chain_head", "chain" => self.chain.id().to_string()).set(head.number as f64);
+                Arc::new(ChainFacts { tail, broken: self.broken.clone() })
             }
         };
-        self.take_back_above(common);
-        for header in path.into_iter().rev() {
-            self.take_on(header).await?;
-        }
-        Ok(())
+        let read_at = match old {
+            Some(old) if !read => old.read_at,
+            _ => self.driver.now(),
+        };
+        let (final_block, block_time_ms) = (self.canon.final_block(), self.canon.block_time_ms());
+        self.status.send_replace(Some(ChainStatus { head, final_block, read_at, block_time_ms, facts }));
     }
 
-    /// The chain that we had is gone, or too far away to walk to.
-    async fn begin_anew(&mut self, head: Header) -> Result<(), WatchError> {
-        tracing::warn!(chain = %self.chain.id(), head = head.block.number, "the chain does not link to what was read; looking everything up");
-        // What was told of the old chain is known until the new one is: a question that fails in between loses nothing.
-        let new = self.linked_to(head).await?;
-        let mut old = std::mem::replace(&mut self.canon, new);
-        self.book.ask_all();
-        while let Some(linked) = old.pop() {
-            for hash in linked.ours {
-                self.book.ask(hash, Some(linked.header.block));
-            }
-        }
-        Ok(())
-    }
-
-    /// Blocks above the common one are no longer canonical.
-    fn take_back_above(&mut self, common: BlockRef) {
-        while self.canon.head().is_some_and(|head| head.block.number > common.number) {
-            let Some(linked) = self.canon.pop() else { return };
-            let block = linked.header.block;
-            tracing::info!(chain = %self.chain.id(), block = block.number, hash = %block.hash, ours = linked.ours.len(), "a block was orphaned");
-            metrics::counter!("gapless_reorged_blocks_total", "chain" => self.chain.id().to_string()).increment(1);
-            for hash in linked.ours {
-                self.book.tell(hash, Sighting::Unmined { hash, block });
-            }
-        }
-    }
-
-    /// One new block: its receipts are read once, for all lanes, and only if anybody waits for any.
-    async fn take_on(&mut self, header: Header) -> Result<(), WatchError> {
-        let block = header.block;
-        let receipts = if self.book.is_empty() {
-            Vec::new()
+    /// One of ours is in a canonical block.
+    fn found(&mut self, receipt: Receipt, parent_hash: B256, final_list: Option<Arc<[BlockLink]>>) {
+        if receipt.succeeded {
+            self.tell_mined(&receipt, parent_hash, None, final_list);
         } else {
-            self.chain.block_receipts(block).await?.ok_or(WatchError::BlockMissing(block.number))?
+            self.ask_why(receipt);
+        }
+    }
+
+    fn tell_mined(
+        &mut self,
+        receipt: &Receipt,
+        parent_hash: B256,
+        reverted: Option<Revert>,
+        final_list: Option<Arc<[BlockLink]>>,
+    ) {
+        let (hash, block) = (receipt.hash, receipt.block);
+        metrics::counter!("gapless_receipt_check_total", "result" => "mined").increment(1);
+        let execution = match reverted {
+            None => Execution::Success,
+            Some(Revert { reason, data }) => Execution::Reverted { reason, data },
         };
-        if !self.canon.push(header) {
-            return Err(WatchError::BlockMissing(block.number));
+        self.canon.note(block, hash);
+        let (gas_used, effective_gas_price) = (receipt.gas_used, receipt.effective_gas_price);
+        let mined = MinedTx { hash, block, parent_hash, execution, gas_used, effective_gas_price };
+        self.book.tell(hash, Sighting::Mined(mined));
+        if let Some(list) = final_list {
+            self.book.tell(hash, Sighting::Final { hash, block, list });
         }
-        for receipt in receipts.into_iter().filter(|receipt| self.book.contains(receipt.hash)) {
-            metrics::counter!("gapless_receipt_check_total", "result" => "mined").increment(1);
-            self.canon.note(block, receipt.hash);
-            self.book.tell(receipt.hash, Sighting::Mined(mined(&receipt)));
-        }
-        Ok(())
     }
 }
 
-fn mined(receipt: &Receipt) -> MinedTx {
-    let execution =
-        if receipt.succeeded { Execution::Success } else { Execution::Reverted { reason: None, data: Bytes::new() } };
-    MinedTx {
-        hash: receipt.hash,
-        block: receipt.block,
-        execution,
-        gas_used: receipt.gas_used,
-        effective_gas_price: receipt.effective_gas_price,
+/// Never ends while nothing is being saved.
+async fn saved(saving: &mut Option<Saving>) -> Result<HeadVerdict, StoreError> {
+    match saving {
+        Some(saving) => saving.await,
+        None => std::future::pending().await,
     }
 }

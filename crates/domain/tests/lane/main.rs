@@ -11,4 +11,5 @@ mod protecting;
 mod restoring;
 mod sending;
 mod starting;
+mod telling;
 mod trouble;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use gapless_domain::{
-    AccountFacts, Amount, AttemptKind, B256, BlockRef, Bytes, Execution, Fees, MinedTx, Nonce, SendOutcome,
+    AccountFacts, Amount, AttemptKind, B256, BlockLink, BlockRef, Bytes, Execution, Fees, MinedTx, Nonce, SendOutcome,
     SignRequest, SignedTx, keccak256,
 };
 
@@ -66,7 +66,20 @@ impl Chain {
         let execution =
             if reverts { Execution::Reverted { reason: None, data: Bytes::new() } } else { Execution::Success };
         let block = self.blocks[number as usize].at;
-        MinedTx { hash: tx.hash, block, execution, gas_used: 21_000, effective_gas_price: Amount::from(tx.max_fee) }
+        let parent_hash = self.link(number as usize).parent_hash;
+        MinedTx {
+            hash: tx.hash,
+            block,
+            parent_hash,
+            execution,
+            gas_used: 21_000,
+            effective_gas_price: Amount::from(tx.max_fee),
+        }
+    }
+
+    pub(crate) fn link(&self, number: usize) -> BlockLink {
+        let parent = number.checked_sub(1).map(|parent| self.blocks[parent].at.hash);
+        BlockLink { block: self.blocks[number].at, parent_hash: parent.unwrap_or_default() }
     }
 
     /// What a node says of the account; one that lags says less.

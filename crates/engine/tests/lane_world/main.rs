@@ -6,6 +6,7 @@
 //! - `chain`: mempool, blocks, reorgs, and nodes that answer as nodes do
 //! - `owner`: one process that holds, or believes to hold, the lane; its effects under way, its watcher
 //! - `world`: what may happen next, and the calm after it
+//! - `reader`: a consumer that only reads events
 //! - `checks`: what must hold after every step, and at the end
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "the helpers of a test fail like the test itself")]
@@ -14,6 +15,7 @@ mod chain;
 mod checks;
 mod dice;
 mod owner;
+mod reader;
 mod world;
 
 use world::World;
@@ -27,7 +29,7 @@ fn number(name: &str) -> Option<u64> {
 
 /// Whatever happens to a lane, its owners, its ledger and its chain: nothing twice, nothing lost, no gap, in order.
 ///
-/// proves N11 N12 N13 N14 S01 S02 S03 S05 S07 S12 S19 R05
+/// proves N11 N12 N13 N14 S01 S02 S03 S05 S07 S12 S19 R03 R04 R05
 #[test]
 fn a_lane_keeps_its_promises_in_every_world() {
     let seeds = match number("LANE_WORLD_SEED") {

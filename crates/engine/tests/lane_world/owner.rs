@@ -1,10 +1,11 @@
 //! One process that holds the lane, or believes to: what it has under way, and its watcher.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::Arc;
 
 use gapless_domain::{
-    B256, BlockRef, CommitOutcome, Effect, Fact, Lane, LaneSetup, LaneSnapshot, Lease, MinedTx, Sighting, Step, Tick,
-    Watched,
+    B256, BlockLink, BlockRef, ChainFacts, CommitOutcome, Effect, Fact, Lane, LaneSetup, LaneSnapshot, Lease, MinedTx,
+    Sighting, Step, Tail, Tick, Watched,
 };
 use gapless_store::ModelStore;
 
@@ -30,6 +31,8 @@ pub(crate) struct Owner {
     /// The chain as its watcher has linked it, with the hashes of ours in each block.
     view: Vec<(BlockRef, Vec<B256>)>,
     told_final: HashMap<B256, BlockRef>,
+    /// What its watcher has published and the lane has not heard.
+    pub(crate) news: Option<Arc<ChainFacts>>,
     /// Looks in a row that found nothing although it was there.
     blind: HashMap<B256, u32>,
 }
@@ -72,6 +75,7 @@ impl Owner {
             requests: BTreeMap::new(),
             view: Vec::new(),
             told_final: HashMap::new(),
+            news: None,
             blind: HashMap::new(),
         }
     }
@@ -110,7 +114,7 @@ impl Owner {
                     self.told.remove(hash);
                 }
             }
-            Sighting::Final { hash, block } => {
+            Sighting::Final { hash, block, .. } => {
                 self.told.insert(*hash, Told { block: *block, is_final: true });
             }
             Sighting::NotFound { .. } => {}
@@ -188,6 +192,13 @@ impl Owner {
         }
         self.answer_requests(chain, blind, dice);
         self.tell_final();
+        let tail = Tail::of((0..self.view.len()).map(|number| self.link(number)));
+        self.news = tail.map(|tail| Arc::new(ChainFacts { tail, broken: None }));
+    }
+
+    fn link(&self, number: usize) -> BlockLink {
+        let parent = number.checked_sub(1).map(|parent| self.view[parent].0.hash);
+        BlockLink { block: self.view[number].0, parent_hash: parent.unwrap_or_default() }
     }
 
     fn answer_requests(&mut self, chain: &Chain, blind: u64, dice: &mut Dice) {
@@ -247,7 +258,10 @@ impl Owner {
             .collect();
         for (hash, block) in found {
             self.told_final.insert(hash, block);
-            self.tell(hash, Sighting::Final { hash, block });
+            let first = block.number as usize;
+            let last = self.view.len().min(first + FINAL_DEPTH as usize);
+            let list = (first..last).map(|number| self.link(number)).collect();
+            self.tell(hash, Sighting::Final { hash, block, list });
         }
     }
 }

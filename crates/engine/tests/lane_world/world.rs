@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use gapless_domain::{
-    Address, Amount, CommandKind, CommitOutcome, Effect, EvmCall, Fact, Fees, Intent, IntentDraft, LaneCommit,
-    LaneSetup, LeaseTerms, Limits, NewCommand, NodeText, Outgoing, OwnerId, Payload, Peeked, PrepareFailure,
-    PrepareKey, PrepareRequest, Prepared, ReleaseRule, SendOutcome, SentTx, SignFailure, SignRequest, Speed, Step,
-    SubmitterId, Tick, Timestamp, TxId,
+    Address, Amount, CommandKind, CommitOutcome, Effect, EventPosition, EvmCall, Fact, Fees, Intent, IntentDraft,
+    LaneCommit, LaneSetup, LeaseTerms, Limits, NewCommand, NodeText, Outgoing, OwnerId, Payload, Peeked,
+    PrepareFailure, PrepareKey, PrepareRequest, Prepared, ReleaseRule, SendOutcome, SentTx, SignFailure, SignRequest,
+    Speed, Step, SubmitterId, Tick, Timestamp, TxId,
 };
 use gapless_store::{
     Accepted, Acquired, CancelVerdict, CommitVerdict, Loaded, ManualClock, Model, NewIntent, NewSubmitter, Store,
@@ -17,10 +17,11 @@ use gapless_store::{
 };
 use uuid::Uuid;
 
-use crate::chain::{Chain, decode, reverts, sign};
+use crate::chain::{Chain, FINAL_DEPTH, decode, reverts, sign};
 use crate::checks::{Checks, is_invalid, is_refused, needs_previous};
 use crate::dice::Dice;
 use crate::owner::{Answer, Owner, Work};
+use crate::reader;
 
 /// How long a storm lasts.
 const STEPS: usize = 500;
@@ -66,6 +67,8 @@ impl World {
         setup.policy.resubmit.interval = Duration::from_secs(10);
         setup.limits.batch = dice.pick(&[2, 4, 256]);
         setup.limits.open_slots = dice.pick(&[3, 9, 1000]);
+        setup.limits.notices_per_head = dice.pick(&[0, 1, 2, 100]);
+        setup.policy.confirmations.required = FINAL_DEPTH as u32;
         setup.limits.resend_longest = Duration::from_secs(8);
         let (with_people, trouble) = (dice.percent(50), dice.pick(&[0, 5, 12, 25]));
         let most_intents = 1 + dice.below(30) as u64;
@@ -99,6 +102,8 @@ impl World {
         let filter = TxFilter { submitter: Some(self.lane.clone()), limit: 1000, ..TxFilter::default() };
         let rows = now(self.any_node().list(&filter)).unwrap();
         self.checks.end(&self.chain, &rows);
+        let events = now(self.any_node().read_events(EventPosition::default(), u32::MAX)).unwrap();
+        reader::follow(&events, &self.chain);
     }
 
     /// Callers and operators come in at any node.
@@ -280,6 +285,19 @@ impl World {
         }
         if index < self.owners.len() {
             self.tell(index, Fact::Seen(sightings));
+        }
+        if index < self.owners.len() && self.dice.percent(50) {
+            self.tell_news(index);
+        }
+    }
+
+    /// Only who follows heads hears of them.
+    fn tell_news(&mut self, index: usize) {
+        let owner = &mut self.owners[index];
+        if owner.lane.follows_heads()
+            && let Some(chain) = owner.news.take()
+        {
+            self.tell(index, Fact::Chain(chain));
         }
     }
 
@@ -548,6 +566,9 @@ impl World {
             if !self.owners[newest].inbox.is_empty() {
                 let sightings = self.owners[newest].inbox.drain(..).collect();
                 self.tell(newest, Fact::Seen(sightings));
+                if newest < self.owners.len() {
+                    self.tell_news(newest);
+                }
             } else if !self.owners[newest].under_way.is_empty() {
                 self.advance(newest, 0);
             } else {

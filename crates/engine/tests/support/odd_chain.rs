@@ -1,12 +1,13 @@
 //! The toy chain by way of endpoints that fail, lie, or lag.
 
 use std::collections::HashSet;
+use std::ops::RangeInclusive;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use async_trait::async_trait;
 use gapless_chain::{
     AccountView, Chain, ChainError, Classified, Classifier, EndpointStatus, Failure, FeeQuote, Header, HeaderAt,
-    Method, Overrides, Receipt, SignError,
+    Method, Overrides, Receipt, Revert, SignError, Wanted,
 };
 use gapless_domain::{Amount, B256, BlockRef, Bytes, ChainId, EvmCall, Permit, SignedTx, SubmitterId, TxPlan};
 
@@ -27,6 +28,18 @@ pub(crate) struct Oddities {
     pub(crate) lies_about: HashSet<B256>,
     /// Its newest blocks have not come here yet.
     pub(crate) lag: u64,
+}
+
+impl Oddities {
+    fn count_header(&mut self) -> Result<(), ChainError> {
+        if let Some(left) = self.header_fails_after {
+            self.header_fails_after = left.checked_sub(1);
+            if left == 0 {
+                return Err(OddChain::failure());
+            }
+        }
+        Ok(())
+    }
 }
 
 impl OddChain {
@@ -78,20 +91,21 @@ impl Chain for OddChain {
     }
 
     async fn header(&self, at: HeaderAt) -> Result<Option<Header>, ChainError> {
-        {
-            let mut odd = self.odd();
-            if let Some(left) = odd.header_fails_after {
-                odd.header_fails_after = left.checked_sub(1);
-                if left == 0 {
-                    return Err(Self::failure());
-                }
-            }
-        }
+        self.odd().count_header()?;
         self.inner.header(at).await
     }
 
-    async fn block_receipts(&self, block: BlockRef) -> Result<Option<Vec<Receipt>>, ChainError> {
-        self.inner.block_receipts(block).await
+    async fn headers(&self, numbers: RangeInclusive<u64>) -> Result<Vec<Option<Header>>, ChainError> {
+        self.odd().count_header()?;
+        self.inner.headers(numbers).await
+    }
+
+    async fn reverts(&self, hashes: &[B256]) -> Result<Vec<Option<Revert>>, ChainError> {
+        self.inner.reverts(hashes).await
+    }
+
+    async fn block_receipts(&self, block: BlockRef, wanted: &Wanted<'_>) -> Result<Option<Vec<Receipt>>, ChainError> {
+        self.inner.block_receipts(block, wanted).await
     }
 
     async fn receipts(&self, hashes: &[B256]) -> Result<Vec<Option<Receipt>>, ChainError> {

@@ -2,13 +2,14 @@
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::fmt;
+use std::ops::RangeInclusive;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use gapless_chain::{
     AccountView, Chain, ChainError, Classified, Classifier, EndpointStatus, Failure, FeeQuote, Header, HeaderAt,
-    Method, Overrides, Receipt, SignError,
+    Method, Overrides, Receipt, Revert, SignError, Wanted,
 };
 use gapless_domain::{
     Amount, B256, BlockRef, Bytes, ChainId, EvmCall, Fees, Nonce, Permit, SignedTx, SubmitterId, TxPlan, U256,
@@ -51,6 +52,12 @@ pub(crate) struct Trouble {
     pub(crate) estimate_reverts: bool,
     pub(crate) balance: Option<u64>,
     pub(crate) null_receipts: bool,
+    /// No block's receipts are ever whole.
+    pub(crate) no_block_receipts: bool,
+    /// How deep the chain's tags lie; it has none without.
+    pub(crate) finalized: Option<u64>,
+    /// Why what reverts does, if anybody can tell.
+    pub(crate) revert: Option<Revert>,
 }
 
 /// One answer to a send.
@@ -314,12 +321,31 @@ impl Chain for ToyChain {
         Ok(match at {
             HeaderAt::Number(number) => headers.find(|header| header.block.number == number),
             HeaderAt::Hash(hash) => headers.find(|header| header.block.hash == hash),
-            HeaderAt::Finalized => None,
+            HeaderAt::Safe | HeaderAt::Finalized => {
+                let newest = inner.blocks.len() as u64 - 1;
+                let tagged = inner.trouble.finalized.map(|depth| newest.saturating_sub(depth));
+                tagged.and_then(|number| headers.find(|header| header.block.number == number))
+            }
         })
     }
 
-    async fn block_receipts(&self, block: BlockRef) -> Result<Option<Vec<Receipt>>, ChainError> {
+    async fn headers(&self, numbers: RangeInclusive<u64>) -> Result<Vec<Option<Header>>, ChainError> {
+        let inner = self.enter("headers")?;
+        let at =
+            |number: u64| inner.blocks.iter().map(|block| block.header).find(|header| header.block.number == number);
+        Ok(numbers.map(at).collect())
+    }
+
+    async fn reverts(&self, hashes: &[B256]) -> Result<Vec<Option<Revert>>, ChainError> {
+        let inner = self.enter("reverts")?;
+        Ok(hashes.iter().map(|_| inner.trouble.revert.clone()).collect())
+    }
+
+    async fn block_receipts(&self, block: BlockRef, _: &Wanted<'_>) -> Result<Option<Vec<Receipt>>, ChainError> {
         let inner = self.enter("block_receipts")?;
+        if inner.trouble.no_block_receipts {
+            return Ok(None);
+        }
         let found = inner.blocks.iter().find(|other| other.header.block == block);
         Ok(found.map(|block| block.txs.iter().map(|tx| inner.receipt(block, tx)).collect()))
     }

@@ -135,10 +135,15 @@ pub trait Store: Send + Sync + fmt::Debug {
 
     // --- Chains. ---
 
-    /// Keeps the head that was linked last, whoever linked it. The final block only moves forward.
+    /// Keeps the head that was linked last, whoever linked it. The final block only moves forward, and the genesis stays once
+    /// it is known; [`crate::merge_heads`] is the rule. Repeating a call whose outcome is unknown is harmless.
     async fn save_head(&self, chain: &ChainId, head: &Head) -> Result<HeadVerdict, StoreError>;
 
     async fn head(&self, chain: &ChainId) -> Result<Option<Head>, StoreError>;
+
+    /// An operator accepts that the chain is another one, or began anew: what was known of it is forgotten, what was final
+    /// and the genesis too. Whoever still follows the old one may save it again.
+    async fn forget_head(&self, chain: &ChainId) -> Result<(), StoreError>;
 
     // --- Housekeeping. ---
 

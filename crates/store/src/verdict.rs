@@ -91,8 +91,11 @@ pub enum Conflict {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HeadVerdict {
     Saved,
-    /// The stored final block is newer; the head was kept, the final block stays.
+    /// The final block that is kept is newer, or the new head has none. What is kept stays, and is told; but a genesis that
+    /// was not known is known now.
     FinalIsNewer(Head),
-    /// Another block is final at the same height. Nothing was changed.
+    /// It contradicts the final block that is kept. Nothing was changed.
     FinalDiffers(Head),
+    /// It belongs to another chain than what is kept. Nothing was changed.
+    GenesisDiffers(Head),
 }

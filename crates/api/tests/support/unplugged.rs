@@ -146,6 +146,10 @@ impl Store for Unplugged {
         self.up()?.head(chain).await
     }
 
+    async fn forget_head(&self, chain: &ChainId) -> Result<(), StoreError> {
+        self.up()?.forget_head(chain).await
+    }
+
     async fn archive(&self, age: Duration, limit: u32) -> Result<u32, StoreError> {
         self.up()?.archive(age, limit).await
     }

@@ -4,12 +4,16 @@
 //! fields are only ever added, with a default.
 
 mod command;
+mod head;
+mod notice;
 mod payload;
 mod state;
 
 use gapless_domain::{FencingToken, Nonce, SubmitterId};
 
 pub use command::{command_from_json, command_to_json};
+pub use head::{HeadRow, head_from_row, head_to_row};
+pub use notice::{notice_from_json, notice_to_json};
 pub use payload::{fees_from_json, fees_to_json, payload_from_json, payload_to_json};
 pub use state::{StateRow, state_from_row, state_to_row};
 

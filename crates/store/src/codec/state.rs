@@ -1,8 +1,8 @@
 //! The state of an intent as four columns: the words that queries and CHECKs need, and the rest as JSON.
 
 use gapless_domain::{
-    AttemptKind, BlockRef, Bound, CancelReason, Cancellation, Execution, FailReason, Failure, Inclusion, NodeText,
-    Nonce, Progress, Settled, StateName, StuckReason, SubStateName, TxState, Wish,
+    AttemptKind, B256, BlockRef, Bound, CancelReason, Cancellation, Execution, FailReason, Failure, Inclusion, Mined,
+    NodeText, Nonce, Progress, Settled, StateName, StuckReason, SubStateName, TxState, Wish,
 };
 use serde::{Deserialize, Serialize};
 
@@ -32,6 +32,15 @@ struct Detail {
     released: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     inclusion: Option<InclusionRow>,
+    /// Only where it is another block than the inclusion's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    told: Option<BlockRow>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct BlockRow {
+    number: u64,
+    hash: String,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -40,6 +49,9 @@ struct InclusionRow {
     kind: String,
     block_number: u64,
     block_hash: String,
+    /// The first releases did not know it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    parent_hash: Option<String>,
     gas_used: u64,
     gas_price: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -116,15 +128,17 @@ fn bound_detail(bound: &Bound) -> Detail {
         Wish::Replace => (Some("replace".to_owned()), None),
         Wish::Cancel(reason) => (Some("cancel".to_owned()), Some(reason.as_str().to_owned())),
     };
-    let inclusion = match &bound.progress {
-        Progress::Mined(inclusion) => Some(inclusion_row(inclusion)),
+    let mined = match &bound.progress {
+        Progress::Mined(mined) => Some(mined),
         Progress::Pending | Progress::AwaitingFunds => None,
     };
+    let told = mined.filter(|mined| mined.told != mined.inclusion.block).map(|mined| mined.told);
     Detail {
         wish,
         cancel_reason,
         awaiting_funds: bound.progress == Progress::AwaitingFunds,
-        inclusion,
+        inclusion: mined.map(|mined| inclusion_row(&mined.inclusion)),
+        told: told.map(|block| BlockRow { number: block.number, hash: block.hash.to_string() }),
         ..Detail::default()
     }
 }
@@ -145,6 +159,7 @@ fn inclusion_row(inclusion: &Inclusion) -> InclusionRow {
         kind: inclusion.kind.as_str().to_owned(),
         block_number: inclusion.block.number,
         block_hash: inclusion.block.hash.to_string(),
+        parent_hash: Some(inclusion.parent_hash.to_string()),
         gas_used: inclusion.gas_used,
         gas_price: inclusion.effective_gas_price.to_string(),
         revert,
@@ -159,10 +174,15 @@ impl Detail {
             Some("cancel") => Wish::Cancel(self.canceled_for()?),
             Some(other) => return Err(RowError::new("wish", other)),
         };
-        let progress = match self.inclusion {
-            Some(row) => Progress::Mined(row.try_into()?),
-            None if self.awaiting_funds => Progress::AwaitingFunds,
-            None => Progress::Pending,
+        let progress = match (self.inclusion, self.told) {
+            (Some(row), told) => {
+                let inclusion = Inclusion::try_from(row)?;
+                let told = told.map_or(Ok(inclusion.block), BlockRef::try_from)?;
+                Progress::Mined(Mined { inclusion, told })
+            }
+            (None, Some(_)) => return Err(RowError::new("state detail", "told of, but not mined")),
+            (None, None) if self.awaiting_funds => Progress::AwaitingFunds,
+            (None, None) => Progress::Pending,
         };
         Ok(Bound { nonce: required_nonce(nonce)?, wish, progress })
     }
@@ -181,6 +201,14 @@ impl Detail {
     }
 }
 
+impl TryFrom<BlockRow> for BlockRef {
+    type Error = RowError;
+
+    fn try_from(row: BlockRow) -> Result<Self, RowError> {
+        Ok(BlockRef { number: row.number, hash: parsed("block hash", &row.hash)? })
+    }
+}
+
 impl TryFrom<InclusionRow> for Inclusion {
     type Error = RowError;
 
@@ -196,6 +224,7 @@ impl TryFrom<InclusionRow> for Inclusion {
             hash: parsed("hash", &row.hash)?,
             kind: word("attempt kind", &row.kind, AttemptKind::parse)?,
             block: BlockRef { number: row.block_number, hash: parsed("block hash", &row.block_hash)? },
+            parent_hash: row.parent_hash.map_or(Ok(B256::ZERO), |hash| parsed("parent hash", &hash))?,
             execution,
             gas_used: row.gas_used,
             effective_gas_price: parsed("gas price", &row.gas_price)?,
@@ -210,13 +239,14 @@ fn required_nonce(nonce: Option<Nonce>) -> Result<Nonce, RowError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gapless_domain::{Amount, B256, Bytes};
+    use gapless_domain::{Amount, Bytes};
 
     fn inclusion(execution: Execution) -> Inclusion {
         Inclusion {
             hash: B256::repeat_byte(1),
             kind: AttemptKind::Bump,
             block: BlockRef { number: 9, hash: B256::repeat_byte(2) },
+            parent_hash: B256::repeat_byte(3),
             execution,
             gas_used: 21_000,
             effective_gas_price: Amount::from(7_u64),
@@ -239,7 +269,12 @@ mod tests {
             TxState::Canceled(Cancellation::OnChain(CancelReason::Rejected, settled)),
         ];
         for wish in [Wish::Deliver, Wish::Replace, Wish::Cancel(CancelReason::Expired)] {
-            for progress in [Progress::Pending, Progress::AwaitingFunds, Progress::Mined(inclusion(revert.clone()))] {
+            let mut progresses = vec![Progress::Pending, Progress::AwaitingFunds];
+            let own = inclusion(revert.clone()).block;
+            for told in [own, BlockRef { number: 12, ..own }, BlockRef { hash: B256::repeat_byte(4), ..own }] {
+                progresses.push(Progress::Mined(Mined { inclusion: inclusion(revert.clone()), told }));
+            }
+            for progress in progresses {
                 let bound = Bound { nonce: Nonce::ZERO, wish, progress };
                 states.push(TxState::Allocated(bound.clone()));
                 states.push(TxState::Tracking(bound.clone()));
@@ -257,11 +292,38 @@ mod tests {
         }
     }
 
+    /// As the first releases wrote it, without the last brace.
+    const OLD_INCLUSION: &str = r#"{"inclusion":{"hash":"0x0101010101010101010101010101010101010101010101010101010101010101","kind":"bump","block_number":9,"block_hash":"0x0202020202020202020202020202020202020202020202020202020202020202","gas_used":21000,"gas_price":"7"}"#;
+
+    #[test]
+    fn what_older_releases_wrote_was_told_up_to_its_own_block() {
+        let expected = Inclusion { parent_hash: B256::ZERO, ..inclusion(Execution::Success) };
+        let told = expected.block;
+        let state = state_from_row("TRACKING", Some(3), &format!("{OLD_INCLUSION}}}")).unwrap();
+        assert_eq!(state.bound().unwrap().progress, Progress::Mined(Mined { inclusion: expected.clone(), told }));
+        let state = state_from_row("CONFIRMED", Some(3), &format!("{OLD_INCLUSION}}}")).unwrap();
+        let nonce = Nonce::new(3).unwrap();
+        assert_eq!(state, TxState::Confirmed(Settled { nonce, inclusion: expected }));
+    }
+
     #[test]
     fn damage_is_an_error() {
         assert!(state_from_row("ALLOCATED", None, "{}").is_err());
         assert!(state_from_row("CONFIRMED", Some(1), "{}").is_err());
         assert!(state_from_row("LOST", None, "{}").is_err());
         assert!(state_from_row("QUEUED", None, "").is_err());
+        let zero = B256::ZERO;
+        let mined = format!(r#"{OLD_INCLUSION},"told":{{"number":9,"hash":"{zero}"}}}}"#);
+        assert!(state_from_row("TRACKING", Some(1), &mined).is_ok());
+        for damaged in [
+            mined.replace(r#""number":9"#, r#""number":-9"#),
+            mined.replace(r#""number":9,"#, ""),
+            mined.replace(&format!(r#""hash":"{zero}"}}}}"#), r#""hash":"0x01"}}"#),
+            mined.replace(r#""gas_used""#, r#""parent_hash":"0x01","gas_used""#),
+            format!(r#"{{"told":{{"number":9,"hash":"{zero}"}}}}"#),
+        ] {
+            assert_ne!(damaged, mined);
+            assert!(state_from_row("TRACKING", Some(1), &damaged).is_err(), "{damaged}");
+        }
     }
 }

@@ -205,7 +205,8 @@ fn any_transition(tx: &ManagedTx, dice: &mut Dice) -> Transition {
         TransitionName::WantCancel => Transition::WantCancel(CancelReason::User),
         TransitionName::WantReplace => Transition::WantReplace,
         TransitionName::LoseNonce => Transition::LoseNonce,
-        TransitionName::Settle => Transition::Settle,
+        TransitionName::Confirm => Transition::Confirm(notice(false, 5..=6)),
+        TransitionName::Settle => Transition::Settle(None),
         _ => Transition::Acknowledge,
     }
 }
@@ -217,8 +218,8 @@ async fn outcome(node: &Node, lane: &SubmitterId) -> Outcome {
     let names: BTreeMap<TxId, String> = records.iter().map(|tx| (tx.id, tx.intent.request_id().to_string())).collect();
     let intents = records.iter().map(|tx| {
         let told = all.iter().filter_map(|event| match &event.body {
-            EventBody::Tx { tx_id, seq, kind, state } if *tx_id == tx.id => {
-                Some(format!("{seq} {} {state:?}", kind.as_str()))
+            EventBody::Tx { tx_id, seq, kind, state, notice } if *tx_id == tx.id => {
+                Some(format!("{seq} {} {state:?} {notice:?}", kind.as_str()))
             }
             _ => None,
         });

@@ -104,7 +104,7 @@ pub(super) async fn an_intent_travels_to_its_end_and_stays_there(h: &dyn Harness
     let hash = attempt(nonce(0), 0, "bind").hash;
     let mined = change(&a, &lane, id, Transition::Mine(inclusion(hash, AttemptKind::Original, 9))).await;
     assert_eq!(view(&a, &lane).await.lane.bound, from_ref(&mined));
-    let end = change(&a, &lane, id, Transition::Settle).await;
+    let end = change(&a, &lane, id, Transition::Settle(None)).await;
     assert!(matches!(&end.state, TxState::Confirmed(settled) if settled.inclusion.block == block(9)));
     assert_eq!(end.version, 5);
     assert!(view(&a, &lane).await.lane.bound.is_empty());
@@ -212,7 +212,7 @@ pub(super) async fn changes_of_one_intent_follow_each_other_in_a_commit(h: &dyn 
     bind.bind(&seen.cursor, &tx, made.clone()).unwrap();
     let mut changes = bind.changes().to_vec();
     tx.apply(&changes[0], tx.updated_at);
-    for transition in [Transition::Acknowledge, mined, Transition::Settle] {
+    for transition in [Transition::Acknowledge, mined, Transition::Settle(None)] {
         changes.push(tx.change(transition).unwrap());
         tx.apply(&changes[changes.len() - 1], tx.updated_at);
     }

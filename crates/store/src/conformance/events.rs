@@ -35,7 +35,7 @@ pub(super) async fn every_change_has_its_event_and_they_fold_to_the_state(h: &dy
         Transition::Mine(mined.clone()),
         Transition::Unmine,
         Transition::Mine(mined),
-        Transition::Settle,
+        Transition::Settle(None),
     ] {
         change(&a, &lane, ids[0], transition).await;
     }

@@ -1,15 +1,16 @@
 //! Builders: submitters, intents, attempts, and the steps that most cases begin with. Other crates' tests may use them.
 
+use std::ops::RangeInclusive;
 use std::slice::from_ref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use gapless_domain::{
-    Address, Amount, AttemptKind, B256, BlockRef, Bytes, Cursor, Event, EventBody, EventPosition, EvmCall, Execution,
-    Fees, Inclusion, Intent, IntentDraft, LaneCommit, LaneEventKind, LaneSnapshot, Lease, Limits, ManagedTx,
-    NewAttempt, NodeText, Nonce, Payload, SendOutcome, SendReport, Speed, SubmitterId, Timestamp, Transition, TxId,
-    keccak256,
+    Address, Amount, AttemptKind, B256, BlockLink, BlockRef, Bytes, ConfirmationNotice, Cursor, Event, EventBody,
+    EventPosition, EvmCall, Execution, Fees, Inclusion, Intent, IntentDraft, LaneCommit, LaneEventKind, LaneSnapshot,
+    Lease, Limits, ManagedTx, NewAttempt, NodeText, Nonce, Payload, SendOutcome, SendReport, Speed, SubmitterId, Tail,
+    Timestamp, Transition, TxId, keccak256,
 };
 use uuid::Uuid;
 
@@ -90,11 +91,26 @@ pub fn block(number: u64) -> BlockRef {
     BlockRef { number, hash: keccak256(number.to_be_bytes()) }
 }
 
+/// A block of the chain that all of [`block`] belong to.
+pub fn link(number: u64) -> BlockLink {
+    let parent_hash = number.checked_sub(1).map_or(B256::ZERO, |parent| block(parent).hash);
+    BlockLink { block: block(number), parent_hash }
+}
+
+pub fn notice(new_fork: bool, numbers: RangeInclusive<u64>) -> ConfirmationNotice {
+    ConfirmationNotice { new_fork, links: numbers.map(link).collect() }
+}
+
+pub fn tail(numbers: RangeInclusive<u64>) -> Tail {
+    Tail::of(numbers.map(link)).unwrap()
+}
+
 pub fn inclusion(hash: B256, kind: AttemptKind, number: u64) -> Inclusion {
     Inclusion {
         hash,
         kind,
         block: block(number),
+        parent_hash: link(number).parent_hash,
         execution: Execution::Success,
         gas_used: 21_000,
         effective_gas_price: Amount::from(7_u64),
@@ -232,7 +248,7 @@ pub async fn change(node: &Node, lane: &SubmitterId, id: TxId, transition: Trans
 pub async fn confirm(node: &Node, lane: &SubmitterId, id: TxId) -> ManagedTx {
     let hash = node.attempts(id).await.unwrap()[0].hash;
     change(node, lane, id, Transition::Mine(inclusion(hash, AttemptKind::Original, 7))).await;
-    change(node, lane, id, Transition::Settle).await
+    change(node, lane, id, Transition::Settle(None)).await
 }
 
 /// The database's time, learned by loading a lane that belongs to this process alone.

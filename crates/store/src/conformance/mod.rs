@@ -27,7 +27,9 @@ mod events;
 mod fencing;
 pub mod fixtures;
 mod harness;
+mod heads;
 mod lease;
+mod notices;
 mod queue;
 mod reads;
 mod refusals;
@@ -176,8 +178,22 @@ macro_rules! for_each_case {
                 attempts_of_all_nonces_are_kept_oldest_first
                 submitters_are_registered_once_and_can_be_renamed
                 an_alias_stands_for_one_submitter
+            }
+            heads {
+                a_head_comes_back_as_it_was_saved
                 the_final_block_only_moves_forward
+                a_head_that_contradicts_the_final_block_changes_nothing
+                a_genesis_stays_once_it_is_known
+                a_forgotten_chain_may_begin_anew
                 heads_of_two_chains_are_apart
+                nodes_that_save_at_once_agree_on_the_first_head
+                nodes_that_save_at_once_never_take_the_final_block_back
+            }
+            notices {
+                confirmations_are_told_in_every_way_of_reading
+                what_was_told_last_is_kept_with_the_intent
+                changes_of_one_commit_each_tell_their_own
+                archived_events_keep_their_notices
             }
             status {
                 status_tells_of_each_lane_in_its_place

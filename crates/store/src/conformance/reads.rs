@@ -1,12 +1,12 @@
-//! Reads, heads, and the list of submitters.
+//! Reads, and the list of submitters.
 
-use gapless_domain::{ChainId, Head, StateName, SubmitterId, Transition};
+use gapless_domain::{StateName, SubmitterId, Transition};
 
 use super::Harness;
 use super::fixtures::*;
 use crate::contract::{NewSubmitter, TxFilter};
 use crate::error::StoreError;
-use crate::verdict::{Accepted, HeadVerdict};
+use crate::verdict::Accepted;
 
 pub(super) async fn unknown_ids_are_none_in_their_place(h: &dyn Harness) {
     let a = h.node("a").await;
@@ -122,42 +122,4 @@ pub(super) async fn an_alias_stands_for_one_submitter(h: &dyn Harness) {
     b.register_submitters(&fine).await.unwrap();
     assert_eq!(a.submitters().await.unwrap().len(), 4);
     assert_eq!(b.accept(&[new_intent(&three, "r")]).await.unwrap(), [Accepted::New]);
-}
-
-fn head(latest: u64, finalized: Option<u64>) -> Head {
-    let parent_hash = block(latest.saturating_sub(1)).hash;
-    Head { latest: block(latest), parent_hash, finalized: finalized.map(block) }
-}
-
-pub(super) async fn the_final_block_only_moves_forward(h: &dyn Harness) {
-    let (a, b) = (h.node("a").await, h.node("b").await);
-    let chain: ChainId = "eip155:31337".parse().unwrap();
-    assert_eq!(a.head(&chain).await.unwrap(), None);
-    for (saved, verdict, stored) in [
-        (head(10, None), HeadVerdict::Saved, head(10, None)),
-        (head(11, Some(5)), HeadVerdict::Saved, head(11, Some(5))),
-        // Without word of a final block the known one stays.
-        (head(12, None), HeadVerdict::Saved, head(12, Some(5))),
-        (head(13, Some(5)), HeadVerdict::Saved, head(13, Some(5))),
-        (head(14, Some(7)), HeadVerdict::Saved, head(14, Some(7))),
-        // A lagging node: what it has linked is kept, the final block stays.
-        (head(13, Some(6)), HeadVerdict::FinalIsNewer(head(13, Some(7))), head(13, Some(7))),
-    ] {
-        assert_eq!(a.save_head(&chain, &saved).await.unwrap(), verdict, "{saved:?}");
-        assert_eq!(b.head(&chain).await.unwrap(), Some(stored), "{saved:?}");
-    }
-    let mut differs = head(15, Some(7));
-    differs.finalized = Some(gapless_domain::BlockRef { number: 7, hash: block(99).hash });
-    let before = head(13, Some(7));
-    assert_eq!(b.save_head(&chain, &differs).await.unwrap(), HeadVerdict::FinalDiffers(before));
-    assert_eq!(a.head(&chain).await.unwrap(), Some(before));
-}
-
-pub(super) async fn heads_of_two_chains_are_apart(h: &dyn Harness) {
-    let a = h.node("a").await;
-    let [one, two]: [ChainId; 2] = ["eip155:1".parse().unwrap(), "eip155:10".parse().unwrap()];
-    a.save_head(&one, &head(10, Some(5))).await.unwrap();
-    assert_eq!(a.head(&two).await.unwrap(), None);
-    assert_eq!(a.save_head(&two, &head(3, Some(2))).await.unwrap(), HeadVerdict::Saved);
-    assert_eq!(a.head(&one).await.unwrap(), Some(head(10, Some(5))));
 }

@@ -337,7 +337,7 @@ pub(super) async fn closing_over_an_open_intent_leaves_no_trace(h: &dyn Harness)
     let hash = a.attempts(id).await.unwrap()[0].hash;
     let mined = change(&a, &lane, id, Transition::Mine(inclusion(hash, AttemptKind::Original, 9))).await;
     commit_done(&a, &lane, |commit| {
-        commit.change(mined.change(Transition::Settle).unwrap());
+        commit.change(mined.change(Transition::Settle(None)).unwrap());
         commit.close_below(&cursor, nonce(1)).unwrap();
     })
     .await;

@@ -33,7 +33,7 @@ pub(super) async fn trace(node: &Node, lane: &SubmitterId) -> Trace {
 /// An intent's events: number, kind and the state that each led to.
 pub(super) fn history(events: &[Event], id: TxId) -> Vec<(u32, EventKind, TxState)> {
     let of = |event: &Event| match &event.body {
-        EventBody::Tx { tx_id, seq, kind, state } if *tx_id == id => Some((*seq, *kind, state.clone())),
+        EventBody::Tx { tx_id, seq, kind, state, .. } if *tx_id == id => Some((*seq, *kind, state.clone())),
         _ => None,
     };
     events.iter().filter_map(of).collect()

@@ -77,7 +77,7 @@ impl Tables {
             created_at: call.now,
             updated_at: call.now,
         };
-        self.write_tx(tx, EventKind::Accepted);
+        self.write_tx(tx, EventKind::Accepted, None);
         Accepted::New
     }
 
@@ -98,7 +98,7 @@ impl Tables {
             return CancelVerdict::Regressed;
         }
         tx.apply(&change, call.now);
-        self.write_tx(tx, change.event());
+        self.write_tx(tx, change.event(), change.notice());
         CancelVerdict::Canceled
     }
 

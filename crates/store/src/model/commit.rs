@@ -94,7 +94,7 @@ impl Tables {
         for change in commit.changes() {
             if let Some(mut tx) = self.txs.get(&change.tx_id()).cloned() {
                 tx.apply(change, call.now);
-                self.write_tx(tx, change.event());
+                self.write_tx(tx, change.event(), change.notice());
             }
         }
         for (seq, kind, text) in commit.lane_events() {

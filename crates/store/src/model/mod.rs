@@ -262,7 +262,12 @@ impl Store for ModelStore {
     }
 
     async fn head(&self, chain: &ChainId) -> Result<Option<Head>, StoreError> {
-        Ok(self.run(|tables, _| tables.heads.get(chain).copied()))
+        Ok(self.run(|tables, _| tables.heads.get(chain).cloned()))
+    }
+
+    async fn forget_head(&self, chain: &ChainId) -> Result<(), StoreError> {
+        self.run(|tables, _| tables.heads.remove(chain));
+        Ok(())
     }
 
     async fn archive(&self, age: Duration, limit: u32) -> Result<u32, StoreError> {

@@ -9,6 +9,7 @@ use gapless_domain::{
 
 use super::tables::{Call, CursorRow, Lane, LeaseRow, Tables};
 use crate::contract::{MAX_OPEN_COMMANDS, TxFilter};
+use crate::head::merge_heads;
 use crate::status::{LaneStatus, LeaseStatus};
 use crate::verdict::{HeadVerdict, Loaded};
 
@@ -105,18 +106,12 @@ impl Tables {
         lane.attempts.values().filter(|attempt| lane.intent_at(attempt.nonce) == Some(id)).cloned().collect()
     }
 
-    /// The final block only moves forward; the latest is whatever was linked last, since reorgs may go back.
     pub(super) fn save_head(&mut self, chain: &ChainId, head: &Head) -> HeadVerdict {
-        let stored = self.heads.get(chain).copied();
-        let (finalized, is_newer) = match (stored.and_then(|stored| stored.finalized), head.finalized) {
-            (Some(old), Some(new)) if new.number > old.number || new == old => (Some(new), false),
-            (Some(old), Some(new)) if new.number < old.number => (Some(old), true),
-            (Some(_), Some(_)) => return HeadVerdict::FinalDiffers(stored.unwrap_or(*head)),
-            (old, new) => (new.or(old), false),
-        };
-        let kept = Head { finalized, ..*head };
-        self.heads.insert(chain.clone(), kept);
-        if is_newer { HeadVerdict::FinalIsNewer(kept) } else { HeadVerdict::Saved }
+        let (verdict, write) = merge_heads(self.heads.get(chain), head);
+        if let Some(head) = write {
+            self.heads.insert(chain.clone(), head);
+        }
+        verdict
     }
 }
 

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use gapless_domain::{
-    Attempt, B256, ChainId, Command, CommandId, Cursor, Event, EventBody, EventKind, EventPosition, FencingToken, Head,
-    LeaseTerms, ManagedTx, NodeText, Nonce, OwnerId, PayloadFingerprint, RequestId, ReservationStatus, Slot,
-    SubmitterId, Timestamp, TxId, TxState,
+    Attempt, B256, ChainId, Command, CommandId, ConfirmationNotice, Cursor, Event, EventBody, EventKind, EventPosition,
+    FencingToken, Head, LeaseTerms, ManagedTx, NodeText, Nonce, OwnerId, PayloadFingerprint, RequestId,
+    ReservationStatus, Slot, SubmitterId, Timestamp, TxId, TxState,
 };
 
 /// Who calls, and when by the database's clock.
@@ -123,7 +123,7 @@ impl Tables {
     }
 
     /// Writes an intent's row, its places in the lane, and its event: the only way in which a state changes.
-    pub(super) fn write_tx(&mut self, tx: ManagedTx, kind: EventKind) {
+    pub(super) fn write_tx(&mut self, tx: ManagedTx, kind: EventKind, notice: Option<&ConfirmationNotice>) {
         let submitter = tx.intent.submitter().clone();
         let before = self.txs.insert(tx.id, tx.clone());
         let lane = self.lane_mut(&submitter);
@@ -137,7 +137,7 @@ impl Tables {
             (_, Some(bound)) => drop(lane.bound.insert(bound.nonce, tx.id)),
             _ => {}
         }
-        let body = EventBody::Tx { tx_id: tx.id, seq: tx.version, kind, state: tx.state };
+        let body = EventBody::Tx { tx_id: tx.id, seq: tx.version, kind, state: tx.state, notice: notice.cloned() };
         self.record_event(&submitter, tx.updated_at, body);
     }
 }

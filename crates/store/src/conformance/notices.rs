@@ -1,0 +1,146 @@
+//! Confirmations: what consumers are told of them is part of the event.
+
+use std::time::Duration;
+
+use gapless_domain::{
+    AttemptKind, B256, BlockLink, BlockRef, CancelReason, ConfirmationNotice, Event, EventBody, Mined, Progress,
+    SubmitterId, Transition, TxId, keccak256,
+};
+
+use super::Harness;
+use super::fixtures::*;
+use crate::contract::TxFilter;
+
+const TICK: Duration = Duration::from_millis(5);
+
+fn mine(hash: B256) -> Transition {
+    Transition::Mine(inclusion(hash, AttemptKind::Original, 7))
+}
+
+/// The list once more, from a block on another fork that stands on block 7.
+fn forked() -> ConfirmationNotice {
+    let block = BlockRef { number: 8, hash: keccak256("fork") };
+    ConfirmationNotice { new_fork: true, links: vec![link(7), BlockLink { block, parent_hash: link(7).block.hash }] }
+}
+
+/// An intent that was mined, confirmed, reorganised and settled, with what each of its events has to tell.
+async fn told_of(node: &Node, lane: &SubmitterId, request: &str) -> (TxId, Vec<Option<ConfirmationNotice>>) {
+    let id = bound(node, lane, request).await.id;
+    let hash = node.attempts(id).await.unwrap()[0].hash;
+    let first = Some(notice(true, 7..=7));
+    let steps = [
+        (mine(hash), first.clone()),
+        (Transition::Confirm(notice(false, 8..=40)), Some(notice(false, 8..=40))),
+        (Transition::Confirm(forked()), Some(forked())),
+        (Transition::Unmine, None),
+        (mine(hash), first),
+        (Transition::WantCancel(CancelReason::User), None),
+        (Transition::Settle(Some(notice(false, 8..=10))), Some(notice(false, 8..=10))),
+    ];
+    // Accepted, and bound.
+    let mut expected = vec![None, None];
+    for (step, told) in steps {
+        change(node, lane, id, step).await;
+        expected.push(told);
+    }
+    (id, expected)
+}
+
+fn notices_of(events: &[Event], id: TxId) -> Vec<Option<ConfirmationNotice>> {
+    let of = |event: &Event| match &event.body {
+        EventBody::Tx { tx_id, notice, .. } if *tx_id == id => Some(notice.clone()),
+        _ => None,
+    };
+    events.iter().filter_map(of).collect()
+}
+
+pub(super) async fn confirmations_are_told_in_every_way_of_reading(h: &dyn Harness) {
+    let (a, b) = (h.node("a").await, h.node("b").await);
+    let lane = lane(&a, 1).await;
+    let (id, expected) = told_of(&a, &lane, "r").await;
+    let cursor = view(&a, &lane).await.cursor;
+    commit_done(&a, &lane, |commit| {
+        commit.set_paused(&cursor, true, text("by op")).unwrap();
+    })
+    .await;
+    let all = events(&b).await;
+    assert_eq!(notices_of(&all, id), expected);
+    assert_eq!(notices_of(&b.events_of(id, 100).await.unwrap(), id), expected);
+    let claimed = b.claim_events("webhooks", 100).await.unwrap().unwrap();
+    assert_eq!(notices_of(&claimed, id), expected);
+    // Whoever follows them has the list that the intent ended with.
+    let mut list = Vec::new();
+    for notice in expected.iter().flatten() {
+        notice.apply(&mut list);
+    }
+    assert_eq!(list, (7..=10).map(link).collect::<Vec<_>>());
+}
+
+pub(super) async fn what_was_told_last_is_kept_with_the_intent(h: &dyn Harness) {
+    let (a, b) = (h.node("a").await, h.node("b").await);
+    let lane = lane(&a, 1).await;
+    let id = bound(&a, &lane, "r").await.id;
+    let hash = a.attempts(id).await.unwrap()[0].hash;
+    let inclusion = inclusion(hash, AttemptKind::Original, 7);
+    for (step, told) in [
+        (mine(hash), block(7)),
+        (Transition::Confirm(notice(false, 8..=9)), block(9)),
+        (Transition::Confirm(notice(false, 10..=10)), block(10)),
+        (Transition::Confirm(forked()), forked().tip().unwrap()),
+    ] {
+        let before = record(&a, id).await;
+        let after = change(&a, &lane, id, step).await;
+        assert_eq!(after.version, before.version + 1);
+        let mined = Progress::Mined(Mined { inclusion: inclusion.clone(), told });
+        assert_eq!(after.state.bound().unwrap().progress, mined);
+        let filter = TxFilter { submitter: Some(lane.clone()), limit: 1, ..TxFilter::default() };
+        assert_eq!(b.list(&filter).await.unwrap(), [after.clone()]);
+        assert_eq!(view(&a, &lane).await.lane.bound, [after.clone()]);
+        let newest = b.events_of(id, 100).await.unwrap().pop().unwrap();
+        assert!(
+            matches!(newest.body, EventBody::Tx { seq, state, .. } if seq == after.version && state == after.state)
+        );
+    }
+}
+
+pub(super) async fn changes_of_one_commit_each_tell_their_own(h: &dyn Harness) {
+    let a = h.node("a").await;
+    let lane = lane(&a, 1).await;
+    let (one, two) = (bound(&a, &lane, "one").await, bound(&a, &lane, "two").await);
+    let mut expected = Vec::new();
+    let mut changes = Vec::new();
+    for (tx, upto) in [(&one, 8), (&two, 9)] {
+        let hash = a.attempts(tx.id).await.unwrap()[0].hash;
+        let mut tx = tx.clone();
+        for step in [mine(hash), Transition::Confirm(notice(false, 8..=upto)), Transition::Settle(None)] {
+            let change = tx.change(step).unwrap();
+            tx.apply(&change, tx.updated_at);
+            changes.push(change);
+        }
+        expected.push((tx.id, vec![None, None, Some(notice(true, 7..=7)), Some(notice(false, 8..=upto)), None]));
+    }
+    commit_done(&a, &lane, |commit| {
+        for change in &changes {
+            commit.change(change.clone());
+        }
+    })
+    .await;
+    let all = events(&a).await;
+    for (id, expected) in expected {
+        assert_eq!(notices_of(&all, id), expected);
+        assert_eq!(record(&a, id).await.version, 5);
+    }
+}
+
+pub(super) async fn archived_events_keep_their_notices(h: &dyn Harness) {
+    let (a, b) = (h.node("a").await, h.node("b").await);
+    let lane = lane(&a, 1).await;
+    let (id, expected) = told_of(&a, &lane, "r").await;
+    let open = bound(&a, &lane, "open").await.id;
+    let before = a.events_of(id, 100).await.unwrap();
+    h.pass(TICK).await;
+    assert_eq!(a.archive(Duration::ZERO, 10).await.unwrap(), 1);
+    assert_eq!(b.events_of(id, 100).await.unwrap(), before);
+    assert_eq!(notices_of(&before, id), expected);
+    assert_eq!(notices_of(&b.events_of(open, 100).await.unwrap(), open), [None, None]);
+}

@@ -14,6 +14,7 @@ use crate::error::ChainError;
 use crate::faults::Faults;
 use crate::genesis::Genesis;
 use crate::pool::PoolError;
+use crate::query::Finality;
 use crate::view::View;
 
 /// What becomes of the transactions of blocks that are taken back.
@@ -122,6 +123,13 @@ impl DevChain {
         core.mine(now)
     }
 
+    /// Makes a block without transactions. Whatever is in the pool stays there, also what a `pending` block showed before.
+    pub fn mine_empty(&self) -> Result<Arc<Block>, ChainError> {
+        let mut core = self.lock();
+        let now = core.now();
+        core.mine_empty(now)
+    }
+
     /// Makes `count` blocks, `interval_secs` apart.
     pub fn mine_many(&self, count: u64, interval_secs: u64) -> Result<Arc<Block>, ChainError> {
         let mut core = self.lock();
@@ -170,6 +178,16 @@ impl DevChain {
     /// The gas limit of blocks from the next one on.
     pub fn set_gas_limit(&self, gas_limit: u64) -> Result<(), ChainError> {
         self.lock().set_gas_limit(gas_limit)
+    }
+
+    /// How far `safe` and `finalized` are behind the head from now on. They never go back for it: with a depth that is too large
+    /// they stay where they are until the head is that far ahead. It is not written down, as no knob is.
+    pub fn set_finality(&self, depths: Finality) -> Result<(), ChainError> {
+        self.lock().set_finality(depths)
+    }
+
+    pub fn finality(&self) -> Finality {
+        self.lock().finality()
     }
 
     // --- Going back. ---

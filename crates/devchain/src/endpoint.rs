@@ -1,9 +1,12 @@
 //! One node's face of the chain: the same blocks as everybody's, with this node's faults.
 
+use std::collections::BTreeMap;
+
 use alloy_primitives::{B256, keccak256};
 use tokio::sync::broadcast;
 
 use crate::block::ChainEvent;
+use crate::calls::Calls;
 use crate::chain::DevChain;
 use crate::error::{RpcError, SERVER_ERROR_CODE};
 use crate::faults::{Fault, Faults, SEND_METHOD};
@@ -38,11 +41,12 @@ pub struct Endpoint {
     chain: DevChain,
     name: String,
     faults: Faults,
+    calls: Calls,
 }
 
 impl Endpoint {
     pub(crate) fn new(chain: DevChain, name: &str, faults: Faults) -> Self {
-        Self { chain, name: name.to_owned(), faults }
+        Self { chain, name: name.to_owned(), faults, calls: Calls::default() }
     }
 
     pub fn name(&self) -> &str {
@@ -57,8 +61,20 @@ impl Endpoint {
         &self.faults
     }
 
+    /// How often each method was called here so far, also by calls that went wrong. Control is not counted.
+    pub fn calls(&self) -> BTreeMap<String, u64> {
+        self.calls.by_method()
+    }
+
+    /// The endpoint's head stays where it is, even when the chain gives that block up; or it goes on.
+    pub fn stick(&self, stuck: bool) {
+        let head = stuck.then(|| self.view().head().hash);
+        self.faults.stick_at(head);
+    }
+
     /// Lets a call through, or has it go wrong. Every call but a send begins with this, and reads from the view that it gets.
     pub fn admit(&self, method: &str) -> Result<Admitted, Refusal> {
+        self.calls.count(method);
         if self.faults.is_dead() {
             return Err(Refusal::Disconnected);
         }
@@ -76,6 +92,7 @@ impl Endpoint {
 
     /// `eth_sendRawTransaction` at this endpoint.
     pub fn send_raw(&self, raw: &[u8]) -> Result<B256, Refusal> {
+        self.calls.count(SEND_METHOD);
         if self.faults.is_dead() {
             return Err(Refusal::Disconnected);
         }
@@ -117,7 +134,7 @@ impl Endpoint {
     pub fn seen(&self, event: ChainEvent) -> Option<ChainEvent> {
         let lag = self.faults.lag();
         match event {
-            event if self.faults.is_dead() => {
+            event if self.faults.is_dead() || self.faults.is_stuck() => {
                 drop(event);
                 None
             }

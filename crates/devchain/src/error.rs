@@ -34,6 +34,10 @@ pub enum ReadError {
     StateGone { number: u64, oldest: u64 },
     #[error("state of orphaned block {hash} is not available")]
     StateOrphaned { hash: B256 },
+    #[error("required historical state unavailable")]
+    NoStateToTrace,
+    #[error("transaction not found")]
+    UnknownTx,
     #[error("invalid block range params")]
     InvalidRange,
     #[error("query exceeds max results {limit}")]
@@ -135,6 +139,8 @@ pub enum ChainError {
     NoSuchBlock(u64),
     #[error("timestamp {timestamp} is not after the head's, {head}")]
     TimestampNotAfterHead { timestamp: u64, head: u64 },
+    #[error("`safe` cannot be behind `finalized`: {safe} blocks are more than {finalized}")]
+    SafeBehindFinalized { safe: u64, finalized: u64 },
     #[error("too many sends are held back already (limit {0})")]
     TooManyDelayed(usize),
     #[error(transparent)]

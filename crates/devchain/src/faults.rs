@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use alloy_primitives::keccak256;
+use alloy_primitives::{B256, keccak256};
 
 use crate::random::Random;
 
@@ -77,7 +77,30 @@ struct Board {
     dead: bool,
     hide_receipts: bool,
     chain_id: Option<u64>,
+    stuck_at: Option<B256>,
+    flip: Option<Flip>,
+    preconfirms: bool,
     struck: u64,
+}
+
+/// An endpoint that goes to and fro between two branches.
+#[derive(Clone, Copy, Debug)]
+struct Flip {
+    /// Reads of what is newest before it changes over.
+    every: u32,
+    reads: u32,
+    shows_orphans: bool,
+}
+
+/// What an endpoint takes for the chain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sight {
+    /// The chain up to so many blocks before its head.
+    Behind(u64),
+    /// The chain up to this block, be it orphaned by now or not.
+    At(B256),
+    /// The branch that the last reorg orphaned.
+    Orphaned,
 }
 
 #[derive(Debug)]
@@ -111,6 +134,9 @@ impl Faults {
             dead: false,
             hide_receipts: false,
             chain_id: None,
+            stuck_at: None,
+            flip: None,
+            preconfirms: false,
             struck: 0,
         };
         Self { board: Arc::new(Mutex::new(board)) }
@@ -161,6 +187,24 @@ impl Faults {
         self.lock().chain_id = chain_id;
     }
 
+    /// For the endpoint this block is the head, whatever happens to the chain; `None` lets it go on. [`crate::Endpoint::stick`] knows
+    /// which block that is now.
+    pub fn stick_at(&self, head: Option<B256>) {
+        self.lock().stuck_at = head;
+    }
+
+    /// The endpoint goes to and fro between the chain and the branch that the last reorg orphaned, as two nodes behind one address do
+    /// that do not agree. It changes over after every so many reads of `latest`, and begins with the chain. 0 ends it.
+    pub fn flip_every(&self, reads: u32) {
+        self.lock().flip = Some(Flip { every: reads, reads: 0, shows_orphans: false }).filter(|flip| flip.every > 0);
+    }
+
+    /// The endpoint shows the receipts of transactions that it expects to be in the next block, as those with flashblocks do. Nothing
+    /// makes it keep its word: the next block may be empty ([`crate::DevChain::mine_empty`]), and what was shown may be dropped.
+    pub fn preconfirm(&self, on: bool) {
+        self.lock().preconfirms = on;
+    }
+
     /// No faults any more, and no lag.
     pub fn clear(&self) {
         let mut board = self.lock();
@@ -169,6 +213,9 @@ impl Faults {
         board.dead = false;
         board.hide_receipts = false;
         board.chain_id = None;
+        board.stuck_at = None;
+        board.flip = None;
+        board.preconfirms = false;
     }
 
     /// How many calls went wrong so far by a rule.
@@ -186,6 +233,35 @@ impl Faults {
 
     pub(crate) fn chain_id_lie(&self) -> Option<u64> {
         self.lock().chain_id
+    }
+
+    pub(crate) fn preconfirms(&self) -> bool {
+        self.lock().preconfirms
+    }
+
+    pub(crate) fn is_stuck(&self) -> bool {
+        self.lock().stuck_at.is_some()
+    }
+
+    /// What the endpoint shows now.
+    pub(crate) fn sight(&self) -> Sight {
+        let board = self.lock();
+        match (board.stuck_at, board.flip) {
+            (Some(head), _) => Sight::At(head),
+            (None, Some(Flip { shows_orphans: true, .. })) => Sight::Orphaned,
+            (None, _) => Sight::Behind(board.lag),
+        }
+    }
+
+    /// Somebody is about to read what is newest.
+    pub(crate) fn count_latest(&self) {
+        if let Some(flip) = &mut self.lock().flip {
+            if flip.reads == flip.every {
+                flip.reads = 0;
+                flip.shows_orphans = !flip.shows_orphans;
+            }
+            flip.reads += 1;
+        }
     }
 
     /// What goes wrong with this call, if anything.

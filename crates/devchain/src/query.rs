@@ -23,6 +23,34 @@ pub enum At {
     Hash(B256),
 }
 
+/// How many blocks `safe` and `finalized` are behind the head.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Finality {
+    pub safe: u64,
+    pub finalized: u64,
+}
+
+/// What a transaction did, without the calls that it made in turn: geth's `callTracer` with `onlyTopCall`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TopCall {
+    pub from: Address,
+    /// The account that was called, or the contract that was made; `None` if its making failed.
+    pub to: Option<Address>,
+    pub creates: bool,
+    pub value: U256,
+    /// The transaction's limit.
+    pub gas: u64,
+    /// What the receipt says.
+    pub gas_used: u64,
+    pub input: Bytes,
+    /// What it returned, or what it reverted with.
+    pub output: Bytes,
+    /// Why it failed, in geth's words.
+    pub error: Option<String>,
+    /// The text in what it reverted with, if there is one.
+    pub revert_reason: Option<String>,
+}
+
 /// A transaction, wherever it is.
 #[derive(Clone, Debug)]
 pub struct FoundTx {

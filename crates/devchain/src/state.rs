@@ -111,15 +111,21 @@ impl State {
         }
     }
 
-    /// Takes the newest block's changes back.
-    pub(crate) fn pop(&mut self) {
-        let Some(touched) = self.touched.pop_back() else { return };
+    /// Takes the newest block's changes back, and gives them to the caller. Code is not among them: it is never dropped.
+    pub(crate) fn pop(&mut self) -> Changes {
+        let mut undone = Changes::default();
+        let Some(touched) = self.touched.pop_back() else { return undone };
         for address in touched.accounts {
-            pop_version(&mut self.accounts, &address);
+            if let Some(account) = pop_version(&mut self.accounts, &address) {
+                undone.accounts.insert(address, account);
+            }
         }
         for slot in touched.slots {
-            pop_version(&mut self.slots, &slot);
+            if let Some(value) = pop_version(&mut self.slots, &slot) {
+                undone.slots.insert(slot, value);
+            }
         }
+        undone
     }
 
     /// Forgets the oldest block. The state after the one that follows it stays readable.
@@ -248,12 +254,13 @@ fn put<T>(versions: &mut Versions<T>, number: u64, value: T) -> bool {
     }
 }
 
-fn pop_version<K: Eq + std::hash::Hash, T>(all: &mut HashMap<K, Versions<T>>, key: &K) {
-    let Some(versions) = all.get_mut(key) else { return };
-    versions.pop_back();
+fn pop_version<K: Eq + std::hash::Hash, T>(all: &mut HashMap<K, Versions<T>>, key: &K) -> Option<T> {
+    let versions = all.get_mut(key)?;
+    let (_, popped) = versions.pop_back()?;
     if versions.is_empty() {
         all.remove(key);
     }
+    Some(popped)
 }
 
 fn forget_before<T>(versions: &mut Versions<T>, number: u64) {

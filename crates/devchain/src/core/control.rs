@@ -88,9 +88,18 @@ impl Core {
     // --- Blocks. ---
 
     pub(crate) fn mine(&mut self, timestamp: u64) -> Result<Arc<Block>, ChainError> {
+        self.mine_of(timestamp, Txs::Best)
+    }
+
+    /// The pool stays as it is.
+    pub(crate) fn mine_empty(&mut self, timestamp: u64) -> Result<Arc<Block>, ChainError> {
+        self.mine_of(timestamp, Txs::These(Vec::new()))
+    }
+
+    fn mine_of(&mut self, timestamp: u64, txs: Txs) -> Result<Arc<Block>, ChainError> {
         self.usable()?;
         let timestamp = self.next_timestamp.take().unwrap_or(timestamp);
-        let (block, ops) = self.produce(timestamp, None, Txs::Best);
+        let (block, ops) = self.produce(timestamp, None, txs);
         self.write(&ops, Durable::WithBlock)?;
         self.publish(ChainEvent::NewHead(block.clone()));
         Ok(block)
@@ -111,6 +120,7 @@ impl Core {
         }
         self.by_hash.insert(block.hash, block.clone());
         self.blocks.push_back(block.clone());
+        self.tags.follow(block.number());
         self.forget_old();
         self.changed();
         let (pool, ground) = self.pool_and_ground();

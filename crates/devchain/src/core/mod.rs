@@ -1,7 +1,9 @@
 //! The chain itself: blocks, state and pool under one lock, changed only by what it is told.
 
+mod branch;
 mod build;
 mod control;
+mod finality;
 mod op;
 mod persist;
 mod reorg;
@@ -18,10 +20,11 @@ use crate::block::{Block, ChainEvent, Mined};
 use crate::genesis::{Genesis, Limits};
 use crate::journal::Journal;
 use crate::pool::{Ground, Pool};
-use crate::query::{PoolContent, PoolStatus};
+use crate::query::{Finality, PoolContent, PoolStatus};
 use crate::state::{Changes, State, StateAt};
 use crate::tx::Tx;
 
+pub(crate) use branch::Branch;
 pub(crate) use build::{base_fee_after, finish};
 pub(crate) use control::Durable;
 #[cfg(test)]
@@ -40,6 +43,11 @@ pub(crate) struct Core {
     /// Those, and the orphans.
     by_hash: HashMap<B256, Arc<Block>>,
     orphans: VecDeque<B256>,
+    /// What the orphans changed, for those who still take them for the chain.
+    orphan_changes: HashMap<B256, Changes>,
+    /// The head of the branch that the last reorg orphaned.
+    last_orphaned: Option<B256>,
+    tags: finality::Tags,
     mined: HashMap<B256, (u64, usize)>,
     pool: Pool,
     delayed: Vec<Delayed>,
@@ -81,12 +89,17 @@ impl Core {
         let mut state = State::before(0);
         state.push(&changes);
         let block = Arc::new(block);
+        let Limits { safe_depth: safe, finalized_depth: finalized, .. } = genesis.limits;
+        let depths = Finality { safe, finalized };
         Self {
             state,
             root: block.header.state_root,
             by_hash: [(block.hash, block.clone())].into_iter().collect(),
             blocks: [block].into(),
             orphans: VecDeque::new(),
+            orphan_changes: HashMap::default(),
+            last_orphaned: None,
+            tags: finality::Tags::new(depths, 0),
             mined: HashMap::default(),
             pool: Pool::new(genesis.limits.pool.clone()),
             delayed: Vec::new(),

@@ -46,6 +46,7 @@ impl Core {
             }
         }
         core.blocks = restored.blocks.into();
+        core.tags.follow(core.head().number());
         for tx in restored.pool {
             let (pool, ground) = core.pool_and_ground();
             pool.replay(tx, ground);

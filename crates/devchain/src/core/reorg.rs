@@ -76,6 +76,7 @@ impl Core {
         fresh.ahead = self.ahead;
         // The blocks of the new life are others than those of the old one, even if they carry the same.
         fresh.branch = self.branch + 1;
+        fresh.tags.depths = self.tags.depths;
         *self = fresh;
     }
 
@@ -87,13 +88,17 @@ impl Core {
                 break;
             }
             let Some(block) = self.blocks.pop_back() else { break };
-            self.state.pop();
+            self.orphan_changes.insert(block.hash, self.state.pop());
             for tx in &block.txs {
                 self.mined.remove(&tx.hash);
             }
             self.remember_orphan(block.hash);
             removed.push(block);
         }
+        if let Some(newest) = removed.first() {
+            self.last_orphaned = Some(newest.hash);
+        }
+        self.tags.go_back(self.head().number());
         self.root = self.head().header.state_root;
         self.branch += 1;
         self.changed();
@@ -121,6 +126,7 @@ impl Core {
         while self.orphans.len() > self.genesis.limits.orphans {
             if let Some(old) = self.orphans.pop_front() {
                 self.by_hash.remove(&old);
+                self.orphan_changes.remove(&old);
             }
         }
     }

@@ -13,6 +13,7 @@ use super::fault_request::FaultRequest;
 use super::message::{Answer, METHOD_NOT_FOUND_CODE, answer};
 use super::server::{DEFAULT_ENDPOINT, RpcServer};
 use crate::chain::Remine;
+use crate::endpoint::Endpoint;
 use crate::error::{ChainError, RpcError, SERVER_ERROR_CODE};
 
 const PREFIXES: [&str; 4] = ["evm_", "anvil_", "hardhat_", "gapless_"];
@@ -63,6 +64,19 @@ pub(crate) fn control(server: &RpcServer, method: &str, params: Value) -> Result
             Args::none(params)?;
             server.chain().reset().map_err(refused)?;
             answer(&Value::Null)
+        }
+        "gapless_mineEmpty" => {
+            let blocks: U64 = Args::new(params, 1)?.optional()?.unwrap_or(U64::ONE);
+            check_count(blocks.to())?;
+            for _ in 0..blocks.to() {
+                server.chain().mine_empty().map_err(refused)?;
+            }
+            answer(&Value::Null)
+        }
+        "gapless_setFinality" => set_finality(server, params),
+        "gapless_calls" => {
+            let name: Option<String> = Args::new(params, 1)?.optional()?;
+            answer(&endpoint(server, name)?.calls())
         }
         "gapless_faults" => faults(server, params),
         _ => edit(server, method, params),
@@ -137,13 +151,35 @@ fn mine_many(server: &RpcServer, params: Value) -> Result<Answer, RpcError> {
 }
 
 fn mine(server: &RpcServer, blocks: u64, interval_secs: u64) -> Result<(), RpcError> {
-    if blocks > MAX_BLOCKS_PER_CALL {
-        return Err(invalid(format!("invalid argument 0: at most {MAX_BLOCKS_PER_CALL} blocks at once")));
-    }
+    check_count(blocks)?;
     if blocks > 0 {
         server.chain().mine_many(blocks, interval_secs).map_err(refused)?;
     }
     Ok(())
+}
+
+fn check_count(blocks: u64) -> Result<(), RpcError> {
+    if blocks > MAX_BLOCKS_PER_CALL {
+        return Err(invalid(format!("invalid argument 0: at most {MAX_BLOCKS_PER_CALL} blocks at once")));
+    }
+    Ok(())
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FinalityRequest {
+    safe: Option<u64>,
+    finalized: Option<u64>,
+}
+
+/// What is left out stays. The answer is how it is.
+fn set_finality(server: &RpcServer, params: Value) -> Result<Answer, RpcError> {
+    let request: FinalityRequest = Args::new(params, 1)?.required()?;
+    let mut depths = server.chain().finality();
+    depths.safe = request.safe.unwrap_or(depths.safe);
+    depths.finalized = request.finalized.unwrap_or(depths.finalized);
+    server.chain().set_finality(depths).map_err(refused)?;
+    answer(&serde_json::json!({ "safe": depths.safe, "finalized": depths.finalized }))
 }
 
 fn set_interval(server: &RpcServer, params: Value, unit: fn(u64) -> Duration) -> Result<Answer, RpcError> {
@@ -192,12 +228,17 @@ fn faults(server: &RpcServer, params: Value) -> Result<Answer, RpcError> {
     let mut args = Args::new(params, 2)?;
     let name: Option<String> = args.optional()?;
     let changes: Option<FaultRequest> = args.optional()?;
-    let name = name.as_deref().unwrap_or(DEFAULT_ENDPOINT);
-    let endpoint = server.endpoint(name).map_err(|error| invalid(format!("invalid argument 0: {error}")))?;
+    let endpoint = endpoint(server, name)?;
     if let Some(changes) = changes {
-        changes.apply(endpoint.faults())?;
+        changes.apply(&endpoint)?;
     }
     answer(&serde_json::json!({ "lag": endpoint.faults().lag(), "struck": endpoint.faults().struck() }))
+}
+
+/// The endpoint of a name, or the healthy one.
+fn endpoint(server: &RpcServer, name: Option<String>) -> Result<Endpoint, RpcError> {
+    let name = name.as_deref().unwrap_or(DEFAULT_ENDPOINT);
+    server.endpoint(name).map_err(|error| invalid(format!("invalid argument 0: {error}")))
 }
 
 fn refused(error: ChainError) -> RpcError {

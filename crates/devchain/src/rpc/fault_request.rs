@@ -2,6 +2,7 @@
 //!
 //! ```json
 //! { "clear": true, "lag": 3, "dead": false, "hideReceipts": true, "chainId": 5,
+//!   "stuckHead": true, "flip": 1, "preconfirm": true,
 //!   "rules": [ { "on": "sends", "times": 2, "after": 1, "fault": { "kind": "timeOutAfter" } },
 //!              { "on": "eth_call", "permille": 100, "fault": { "kind": "http", "status": 429, "retryAfterSecs": 1 } } ] }
 //! ```
@@ -11,6 +12,7 @@
 use serde::Deserialize;
 
 use super::args::invalid;
+use crate::endpoint::Endpoint;
 use crate::error::RpcError;
 use crate::faults::{Fault, Faults, On};
 
@@ -24,6 +26,10 @@ pub(crate) struct FaultRequest {
     dead: Option<bool>,
     hide_receipts: Option<bool>,
     chain_id: Option<u64>,
+    stuck_head: Option<bool>,
+    /// Reads of `latest` before the endpoint changes over; 0 ends it.
+    flip: Option<u32>,
+    preconfirm: Option<bool>,
     #[serde(default)]
     rules: Vec<RuleRequest>,
 }
@@ -57,7 +63,8 @@ enum FaultKind {
 
 impl FaultRequest {
     /// Nothing is changed when something about it is wrong.
-    pub(crate) fn apply(self, faults: &Faults) -> Result<(), RpcError> {
+    pub(crate) fn apply(self, endpoint: &Endpoint) -> Result<(), RpcError> {
+        let faults = endpoint.faults();
         for rule in &self.rules {
             if rule.permille.is_some() && (rule.times.is_some() || rule.after.is_some()) {
                 return Err(invalid("invalid argument 1: a rule has either `times` or `permille`"));
@@ -80,6 +87,15 @@ impl FaultRequest {
         }
         if self.chain_id.is_some() {
             faults.lie_about_chain_id(self.chain_id);
+        }
+        if let Some(stuck) = self.stuck_head {
+            endpoint.stick(stuck);
+        }
+        if let Some(reads) = self.flip {
+            faults.flip_every(reads);
+        }
+        if let Some(on) = self.preconfirm {
+            faults.preconfirm(on);
         }
         let all_taken = self.rules.into_iter().all(|rule| rule.add_to(faults));
         if all_taken {

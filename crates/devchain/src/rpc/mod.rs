@@ -24,6 +24,7 @@ mod server;
 mod shape;
 mod socket;
 mod subscription;
+mod trace;
 
 pub use clock::{BlockProducer, Clock, Mining, MiningSwitch};
 pub use http::serve;

@@ -12,6 +12,7 @@ use super::args::{Args, invalid};
 use super::message::{Answer, METHOD_NOT_FOUND_CODE, answer};
 use super::request::{self, FilterRequest};
 use super::shape;
+use super::trace::trace_transaction;
 use crate::block::Block;
 use crate::error::{CallError, ReadError, RpcError, SERVER_ERROR_CODE};
 use crate::query::{At, CallRequest};
@@ -44,6 +45,7 @@ pub(crate) fn read(view: &View, method: &str, params: Value) -> Result<Answer, R
             let logs = view.logs(&filter.into_filter()?)?;
             answer(&logs.into_iter().map(shape::log).collect::<Vec<_>>())
         }
+        "debug_traceTransaction" => trace_transaction(view, params),
         "txpool_contentFrom" => pool_content_from(view, params),
         _ => without_arguments(view, method, params),
     }
@@ -152,13 +154,6 @@ fn fee_history(view: &View, params: Value) -> Result<Answer, RpcError> {
     let mut args = Args::new(params, 3)?;
     let (count, newest) = (args.required::<U64>()?, request::at_tag(args.required()?));
     let percentiles: Vec<f64> = args.optional()?.unwrap_or_default();
-    let head = view.head().number();
-    if let At::Number(number) = newest
-        && number > head
-    {
-        let text = format!("request beyond head block: requested {number}, head {head}");
-        return Err(RpcError::new(SERVER_ERROR_CODE, text));
-    }
     answer(&shape::fee_history(view.fee_history(count.to(), newest, &percentiles)?))
 }
 

@@ -7,6 +7,7 @@ use revm::context_interface::either::Either;
 
 use super::Read;
 use super::revert_reason::revert_reason;
+use crate::block::Block;
 use crate::error::{CallError, ReadError};
 use crate::execute::{BlockContext, Executor, Invalid, Ledger};
 use crate::query::{At, CallRequest};
@@ -154,7 +155,12 @@ impl<'a> Bench<'a> {
 /// What the call sees of its block.
 fn context(read: &Read<'_>, at: At) -> Result<BlockContext, ReadError> {
     let block = read.block(at).ok_or(ReadError::UnknownBlock)?;
-    Ok(BlockContext {
+    Ok(block_context(read, &block))
+}
+
+/// What code that runs in a block sees of it.
+pub(super) fn block_context(read: &Read<'_>, block: &Block) -> BlockContext {
+    BlockContext {
         chain_id: read.core.chain_id(),
         number: block.number(),
         timestamp: block.timestamp(),
@@ -162,7 +168,7 @@ fn context(read: &Read<'_>, at: At) -> Result<BlockContext, ReadError> {
         base_fee: block.base_fee(),
         coinbase: block.header.beneficiary,
         prevrandao: block.header.mix_hash,
-    })
+    }
 }
 
 fn ledger<'a>(read: &'a Read<'_>, at: At) -> Result<Ledger<'a>, ReadError> {
@@ -174,7 +180,7 @@ fn ledger<'a>(read: &'a Read<'_>, at: At) -> Result<Ledger<'a>, ReadError> {
         return Ok(Ledger::on(core.state(), core.head().number(), core.blocks()).with(changes));
     }
     let number = read.number(at).ok_or(ReadError::UnknownBlock)?;
-    Ok(Ledger::on(core.state(), number, core.blocks()))
+    Ok(read.ledger(number))
 }
 
 fn tx_env(request: &CallRequest, from: Address, fee_cap: u128, is_dynamic: bool) -> TxEnv {
@@ -228,7 +234,7 @@ fn invalid_text(invalid: &Invalid, from: Address) -> String {
 }
 
 /// Why the EVM gave up, as geth says it.
-fn halt_text(reason: &HaltReason) -> String {
+pub(super) fn halt_text(reason: &HaltReason) -> String {
     let text = match reason {
         HaltReason::OutOfGas(_) => "out of gas",
         HaltReason::InvalidFEOpcode => "invalid opcode: INVALID",

@@ -21,7 +21,7 @@ const TIP_PERCENTILE: usize = 60;
 pub(super) fn suggested_tip(read: &Read<'_>) -> u128 {
     let mut tips = Vec::new();
     for number in read.newest.saturating_sub(TIP_BLOCKS - 1)..=read.newest {
-        let Some(block) = read.core.block_by_number(number) else { continue };
+        let Some(block) = read.block_by_number(number) else { continue };
         let mut paid: Vec<u128> = tips_of(&block).map(|(tip, _)| tip).filter(|tip| *tip >= IGNORED_TIP).collect();
         paid.sort_unstable();
         tips.extend(paid.into_iter().take(TIPS_PER_BLOCK));
@@ -55,7 +55,7 @@ pub(super) fn fee_history(
         return Ok(history);
     }
     history.oldest_block = newest + 1 - count;
-    for block in (history.oldest_block..=newest).filter_map(|number| read.core.block_by_number(number)) {
+    for block in (history.oldest_block..=newest).filter_map(|number| read.block_by_number(number)) {
         history.base_fee_per_gas.push(u128::from(block.base_fee()));
         history.gas_used_ratio.push(block.header.gas_used as f64 / block.header.gas_limit.max(1) as f64);
         if !percentiles.is_empty() {
@@ -63,7 +63,7 @@ pub(super) fn fee_history(
         }
         if block.number() == newest {
             // The block after it, if it is there; else what it will be.
-            let next = read.core.block_by_number(newest + 1).filter(|next| next.number() <= read.newest);
+            let next = read.block_by_number(newest + 1).filter(|next| next.number() <= read.newest);
             let after = next.map_or_else(|| base_fee_after(&block.header), |next| next.base_fee());
             history.base_fee_per_gas.push(u128::from(after));
         }

@@ -19,7 +19,7 @@ pub(super) fn logs(read: &Read<'_>, filter: &LogFilter) -> Result<Vec<LogEntry>,
                 return Err(ReadError::InvalidRange);
             }
             for number in from.max(read.core.oldest())..=to.min(read.newest) {
-                if let Some(block) = read.core.block_by_number(number) {
+                if let Some(block) = read.block_by_number(number) {
                     collect(&block, filter, limit, &mut found)?;
                 }
             }

@@ -4,6 +4,7 @@ mod call;
 mod fees;
 mod logs;
 mod revert_reason;
+mod trace;
 
 use std::sync::{Arc, MutexGuard};
 
@@ -11,10 +12,11 @@ use alloy_primitives::{Address, B256, Bytes, U256};
 
 use crate::block::{Block, LogEntry, Mined};
 use crate::chain::DevChain;
-use crate::core::Core;
+use crate::core::{Branch, Core};
 use crate::error::{CallError, ReadError};
-use crate::faults::Faults;
-use crate::query::{At, CallRequest, FeeHistory, FoundTx, LogFilter, PoolContent, PoolStatus};
+use crate::execute::Ledger;
+use crate::faults::{Faults, Sight};
+use crate::query::{At, CallRequest, FeeHistory, FoundTx, LogFilter, PoolContent, PoolStatus, TopCall};
 use crate::state::StateAt;
 
 /// What `web3_clientVersion` says. It begins as geth's does, because the pool speaks in geth's words.
@@ -46,12 +48,12 @@ impl View {
 
     /// The newest block that this view has.
     pub fn head(&self) -> Arc<Block> {
-        self.read().head()
+        self.read_at(At::Latest).head()
     }
 
     /// A block, or `None` if this view does not have it. `Pending` is made for the occasion.
     pub fn block(&self, at: At) -> Option<Arc<Block>> {
-        self.read().block(at)
+        self.read_at(at).block(at)
     }
 
     /// Where a transaction was mined.
@@ -59,7 +61,8 @@ impl View {
         if self.hides_receipts() {
             return None;
         }
-        self.read().mined(tx)
+        let read = self.read();
+        read.mined(tx).or_else(|| self.preconfirmed(&read, tx))
     }
 
     /// A transaction of the chain or of the pool.
@@ -68,19 +71,20 @@ impl View {
             return None;
         }
         let read = self.read();
-        match read.mined(tx) {
+        match read.mined(tx).or_else(|| self.preconfirmed(&read, tx)) {
             Some(mined) => mined.tx().cloned().map(|tx| FoundTx { tx, mined: Some(mined) }),
             None => read.core.pooled(tx).map(|tx| FoundTx { tx, mined: None }),
         }
     }
 
     pub fn balance(&self, account: Address, at: At) -> Result<U256, ReadError> {
-        self.read().with_state(at, |state| state.account(account).map(|account| account.balance).unwrap_or_default())
+        self.read_at(at)
+            .with_state(at, |state| state.account(account).map(|account| account.balance).unwrap_or_default())
     }
 
     /// The count of an account's transactions; at `Pending`, with those of the pool that wait for nothing but a block.
     pub fn nonce(&self, account: Address, at: At) -> Result<u64, ReadError> {
-        let read = self.read();
+        let read = self.read_at(at);
         if at == At::Pending {
             return Ok(read.core.pending_nonce(account));
         }
@@ -88,20 +92,25 @@ impl View {
     }
 
     pub fn code(&self, account: Address, at: At) -> Result<Bytes, ReadError> {
-        self.read().with_state(at, |state| state.code(account))
+        self.read_at(at).with_state(at, |state| state.code(account))
     }
 
     pub fn storage(&self, account: Address, slot: U256, at: At) -> Result<U256, ReadError> {
-        self.read().with_state(at, |state| state.storage(account, slot))
+        self.read_at(at).with_state(at, |state| state.storage(account, slot))
     }
 
     pub fn call(&self, request: &CallRequest, at: At) -> Result<Bytes, CallError> {
-        call::call(&self.read(), request, at)
+        call::call(&self.read_at(at), request, at)
     }
 
     /// The least gas that the call succeeds with, found as geth finds it.
     pub fn estimate_gas(&self, request: &CallRequest, at: At) -> Result<u64, CallError> {
-        call::estimate_gas(&self.read(), request, at)
+        call::estimate_gas(&self.read_at(at), request, at)
+    }
+
+    /// What a transaction of the chain did, without the calls that it made in turn.
+    pub fn top_call(&self, tx: B256) -> Result<TopCall, ReadError> {
+        trace::top_call(&self.read(), tx)
     }
 
     pub fn logs(&self, filter: &LogFilter) -> Result<Vec<LogEntry>, ReadError> {
@@ -110,7 +119,7 @@ impl View {
 
     /// Percentiles are between 0 and 100 and rise.
     pub fn fee_history(&self, blocks: u64, newest: At, percentiles: &[f64]) -> Result<FeeHistory, ReadError> {
-        fees::fee_history(&self.read(), blocks, newest, percentiles)
+        fees::fee_history(&self.read_at(newest), blocks, newest, percentiles)
     }
 
     /// The head's base fee and the suggested tip.
@@ -140,55 +149,102 @@ impl View {
         self.faults.as_ref().is_some_and(Faults::hides_receipts)
     }
 
+    /// Where the block that would be mined now has a transaction, if this endpoint gives that away before it is so.
+    fn preconfirmed(&self, read: &Read<'_>, tx: B256) -> Option<Mined> {
+        let tells = self.faults.as_ref().is_some_and(Faults::preconfirms) && !read.lags();
+        let block = read.core.pending_block().filter(|_| tells)?;
+        let index = block.txs.iter().position(|pending| pending.hash == tx)?;
+        Some(Mined { block, index })
+    }
+
+    /// A read of what is newest moves an endpoint that goes to and fro; any other read is of where the last one was.
+    fn read_at(&self, at: At) -> Read<'_> {
+        if at == At::Latest
+            && let Some(faults) = &self.faults
+        {
+            faults.count_latest();
+        }
+        self.read()
+    }
+
     fn read(&self) -> Read<'_> {
-        let lag = self.faults.as_ref().map_or(0, Faults::lag);
+        let sight = self.faults.as_ref().map_or(Sight::Behind(0), Faults::sight);
         let core = self.chain.lock();
-        let newest = core.head().number().saturating_sub(lag).max(core.oldest());
-        Read { core, newest }
+        let behind = |lag| core.head().number().saturating_sub(lag).max(core.oldest());
+        let branch = match sight {
+            Sight::Behind(lag) => Branch::canonical(behind(lag)),
+            // A branch that the chain has forgotten cannot be shown any more.
+            Sight::At(tip) => core.branch_of(tip).unwrap_or_else(|| Branch::canonical(behind(0))),
+            Sight::Orphaned => {
+                core.last_orphaned().and_then(|tip| core.branch_of(tip)).unwrap_or_else(|| Branch::canonical(behind(0)))
+            }
+        };
+        Read { core, newest: branch.tip(), branch }
     }
 }
 
-/// One read: the locked chain, and the newest block that the reader may see.
+/// One read: the locked chain, and what the reader takes for the chain.
 pub(crate) struct Read<'a> {
     core: MutexGuard<'a, Core>,
+    /// The number of the newest block that the reader may see.
     newest: u64,
+    branch: Branch,
 }
 
 impl Read<'_> {
     fn head(&self) -> Arc<Block> {
-        self.core.block_by_number(self.newest).unwrap_or_else(|| self.core.head())
+        self.block_by_number(self.newest).unwrap_or_else(|| self.core.head())
     }
 
     fn lags(&self) -> bool {
-        self.newest != self.core.head().number()
+        self.newest != self.core.head().number() || !self.branch.is_canonical()
+    }
+
+    /// A block of what the reader takes for the chain.
+    fn block_by_number(&self, number: u64) -> Option<Arc<Block>> {
+        match self.branch.orphan(number) {
+            Some(orphan) => Some(orphan.clone()),
+            None => self.core.block_by_number(number).filter(|block| block.number() <= self.branch.fork),
+        }
+    }
+
+    /// On a branch, nothing is known of what replaced it.
+    fn block_by_hash(&self, hash: B256) -> Option<Arc<Block>> {
+        let block = self.core.block_by_hash(hash).filter(|block| block.number() <= self.newest)?;
+        let is_known = self.branch.is_canonical()
+            || block.number() <= self.branch.fork
+            || self.branch.blocks.iter().any(|known| known.hash == hash);
+        Some(block).filter(|_| is_known)
     }
 
     fn block(&self, at: At) -> Option<Arc<Block>> {
         match at {
             At::Pending if !self.lags() => self.core.pending_block(),
-            At::Hash(hash) => self.core.block_by_hash(hash).filter(|block| block.number() <= self.newest),
-            _ => self.core.block_by_number(self.number(at)?),
+            At::Hash(hash) => self.block_by_hash(hash),
+            _ => self.block_by_number(self.number(at)?),
         }
     }
 
     /// The number that a tag stands for; `None` for one that is not there.
     fn number(&self, at: At) -> Option<u64> {
-        let limits = self.core.limits();
+        // Who is behind with the head is as far behind with these.
+        let behind = self.core.head().number().saturating_sub(self.newest);
         match at {
             At::Latest | At::Pending => Some(self.newest),
             At::Earliest => Some(0),
-            At::Safe => Some(self.newest.saturating_sub(limits.safe_depth)),
-            At::Finalized => Some(self.newest.saturating_sub(limits.finalized_depth)),
+            At::Safe => Some(self.core.safe().saturating_sub(behind)),
+            At::Finalized => Some(self.core.finalized().saturating_sub(behind)),
             At::Number(number) => Some(number).filter(|number| *number <= self.newest),
-            At::Hash(hash) => {
-                let block = self.core.block_by_hash(hash).filter(|block| block.number() <= self.newest)?;
-                Some(block.number())
-            }
+            At::Hash(hash) => self.block_by_hash(hash).map(|block| block.number()),
         }
     }
 
     fn mined(&self, tx: B256) -> Option<Mined> {
-        self.core.mined(tx).filter(|mined| mined.block.number() <= self.newest)
+        let orphaned = self.branch.blocks.iter().find_map(|block| {
+            let index = block.txs.iter().position(|mined| mined.hash == tx)?;
+            Some(Mined { block: block.clone(), index })
+        });
+        orphaned.or_else(|| self.core.mined(tx).filter(|mined| mined.block.number() <= self.branch.fork))
     }
 
     /// Asks the state after a block.
@@ -198,7 +254,7 @@ impl Read<'_> {
         }
         let number = self.number(at).ok_or(ReadError::UnknownBlock)?;
         if let At::Hash(hash) = at
-            && self.core.block_by_number(number).is_none_or(|block| block.hash != hash)
+            && self.block_by_number(number).is_none_or(|block| block.hash != hash)
         {
             return Err(ReadError::StateOrphaned { hash });
         }
@@ -206,6 +262,20 @@ impl Read<'_> {
         if number < oldest {
             return Err(ReadError::StateGone { number, oldest });
         }
-        Ok(ask(&self.core.state_at(number)))
+        if number <= self.branch.fork {
+            return Ok(ask(&self.core.state_at(number)));
+        }
+        let changes = self.core.changes_of_branch(&self.branch, number);
+        Ok(ask(&self.core.state().with(self.branch.fork, &changes)))
+    }
+
+    /// The state after a block that can be read, for code to run on. Code on an orphaned branch that asks for hashes of blocks is told
+    /// the canonical ones.
+    fn ledger(&self, number: u64) -> Ledger<'_> {
+        let canonical = Ledger::on(self.core.state(), number.min(self.branch.fork), self.core.blocks());
+        match number > self.branch.fork {
+            true => canonical.with(self.core.changes_of_branch(&self.branch, number)),
+            false => canonical,
+        }
     }
 }

@@ -1,0 +1,52 @@
+//! Which calls an endpoint got, counted by method: how tests and benchmarks see what a client costs a node.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Methods that are told apart; calls of further ones are counted together.
+pub const MAX_COUNTED_METHODS: usize = 128;
+/// What those are counted as.
+const OTHER: &str = "other";
+
+/// Clones are handles onto the same counters.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Calls {
+    by_method: Arc<Mutex<BTreeMap<String, u64>>>,
+}
+
+impl Calls {
+    pub(crate) fn count(&self, method: &str) {
+        let mut by_method = self.lock();
+        if let Some(count) = by_method.get_mut(method) {
+            *count += 1;
+            return;
+        }
+        let method = if by_method.len() < MAX_COUNTED_METHODS { method } else { OTHER };
+        *by_method.entry(method.to_owned()).or_default() += 1;
+    }
+
+    pub(crate) fn by_method(&self) -> BTreeMap<String, u64> {
+        self.lock().clone()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, u64>> {
+        self.by_method.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_nobody_knows_do_not_fill_the_memory() {
+        let calls = Calls::default();
+        for index in 0..2 * MAX_COUNTED_METHODS {
+            calls.count(&format!("eth_{index}"));
+        }
+        let counted = calls.by_method();
+        assert_eq!(counted.len(), MAX_COUNTED_METHODS + 1);
+        assert_eq!(counted[OTHER], MAX_COUNTED_METHODS as u64);
+        assert_eq!(counted["eth_0"], 1);
+    }
+}

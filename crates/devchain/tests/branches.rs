@@ -1,0 +1,122 @@
+//! Endpoints that take an orphaned branch for the chain.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "what tests need and cannot get is a failure")]
+
+mod support;
+
+use alloy_primitives::{B256, Bytes, TxKind, U256};
+use gapless_devchain::{At, CallRequest, ChainEvent, DevChain, Remine, View};
+use support::*;
+
+/// Blocks 1 to 3 with a transfer of alice's each; gives back the transactions.
+fn with_blocks(chain: &DevChain) -> Vec<B256> {
+    (0..3)
+        .map(|nonce| {
+            let hash = send(chain, &alice().sign(transfer(nonce)).unwrap());
+            chain.mine(0).unwrap();
+            hash
+        })
+        .collect()
+}
+
+fn nonce(view: &View, at: At) -> u64 {
+    view.nonce(alice().address, at).unwrap()
+}
+
+#[test]
+fn a_stuck_head_stays_while_the_chain_goes_on() {
+    let chain = chain();
+    let txs = with_blocks(&chain);
+    let node = chain.endpoint("stuck");
+    node.stick(true);
+    let head = chain.view().head();
+    send(&chain, &alice().sign(transfer(3)).unwrap());
+    let next = chain.mine(0).unwrap();
+    assert_eq!(node.view().head().hash, head.hash);
+    assert_eq!(nonce(&node.view(), At::Latest), 3);
+    assert!(node.view().block(At::Number(4)).is_none());
+    assert!(node.view().block(At::Hash(next.hash)).is_none());
+    assert!(node.view().receipt(txs[2]).is_some());
+    assert!(node.seen(ChainEvent::NewHead(next)).is_none(), "its subscribers hear nothing");
+    node.stick(false);
+    assert_eq!(node.view().head().number(), 4);
+}
+
+#[test]
+fn a_stuck_head_stays_when_its_block_is_orphaned() {
+    let chain = chain();
+    let txs = with_blocks(&chain);
+    let node = chain.endpoint("stuck");
+    node.stick(true);
+    let (head, below) = (chain.view().head(), chain.view().block(At::Number(2)).unwrap());
+    let new_head = chain.reorg(2, Remine::Drop).unwrap();
+    let view = node.view();
+    assert_eq!((view.head().hash, view.block(At::Number(2)).unwrap().hash), (head.hash, below.hash));
+    assert_eq!(view.receipt(txs[2]).unwrap().block.hash, head.hash);
+    assert_eq!(view.transaction(txs[2]).unwrap().mined.unwrap().block.hash, head.hash);
+    assert!(view.block(At::Hash(new_head.header.parent_hash)).is_none(), "nothing is known of the new branch");
+    // The state is that of the branch, at every block of it.
+    let at = [At::Number(1), At::Number(2), At::Latest, At::Hash(below.hash)];
+    assert_eq!(at.map(|at| nonce(&view, at)), [1, 2, 3, 2]);
+    assert_eq!(view.balance(stranger(), At::Latest), Ok(U256::from(3)));
+    assert_eq!((nonce(&chain.view(), At::Latest), chain.view().receipt(txs[2]).is_some()), (1, false));
+    assert_eq!(view.fee_history(2, At::Latest, &[]).unwrap().oldest_block, 2);
+    node.faults().clear();
+    assert_eq!(node.view().head().hash, new_head.hash);
+}
+
+#[test]
+fn code_runs_on_the_state_of_the_branch() {
+    let chain = chain();
+    let contract = deploy(&chain, alice(), 0, &counter());
+    for nonce in 1..3 {
+        send(&chain, &alice().sign(invoke(nonce, TxKind::Call(contract), Bytes::new())).unwrap());
+        chain.mine(0).unwrap();
+    }
+    let node = chain.endpoint("stuck");
+    node.stick(true);
+    chain.reorg(2, Remine::Drop).unwrap();
+    let request = CallRequest { to: Some(contract), ..CallRequest::default() };
+    let count = |view: View, at| U256::from_be_slice(&view.call(&request, at).unwrap());
+    assert_eq!(count(node.view(), At::Latest), U256::from(3));
+    assert_eq!(count(node.view(), At::Number(2)), U256::from(2));
+    assert_eq!(count(chain.view(), At::Latest), U256::from(1));
+    assert_eq!(node.view().storage(contract, U256::ZERO, At::Latest), Ok(U256::from(2)));
+}
+
+#[test]
+fn an_endpoint_that_flips_goes_to_and_fro_with_reads_of_latest() {
+    let chain = chain();
+    let txs = with_blocks(&chain);
+    let node = chain.endpoint("torn");
+    node.faults().flip_every(1);
+    let old = chain.view().head();
+    assert_eq!([(); 3].map(|()| node.view().head().hash), [old.hash; 3], "there is no other branch yet");
+    node.faults().flip_every(1);
+    let new = chain.reorg(1, Remine::Drop).unwrap();
+    assert_eq!([(); 4].map(|()| node.view().head().hash), [new.hash, old.hash, new.hash, old.hash]);
+    // Whatever else is read is of the branch that was read last.
+    assert_eq!(node.view().receipt(txs[2]).unwrap().block.hash, old.hash);
+    assert_eq!(node.view().block(At::Number(3)).unwrap().hash, old.hash);
+    assert_eq!(nonce(&node.view(), At::Latest), 2, "a read of the state changes over, too");
+    assert!(node.view().receipt(txs[2]).is_none());
+    assert_eq!(node.view().block(At::Number(3)).unwrap().hash, new.header.parent_hash);
+
+    node.faults().flip_every(2);
+    assert_eq!([(); 5].map(|()| node.view().head().hash), [new.hash, new.hash, old.hash, old.hash, new.hash]);
+    node.faults().flip_every(0);
+    assert_eq!([(); 3].map(|()| node.view().head().hash), [new.hash; 3]);
+    assert_eq!(chain.view().head().hash, new.hash, "the others are not concerned");
+}
+
+#[test]
+fn a_branch_that_is_forgotten_is_not_shown_any_more() {
+    let mut genesis = gapless_devchain::Genesis::dev();
+    genesis.limits.orphans = 1;
+    let chain = DevChain::new(genesis);
+    with_blocks(&chain);
+    let node = chain.endpoint("stuck");
+    node.stick(true);
+    let new = chain.reorg(2, Remine::Drop).unwrap();
+    assert_eq!(node.view().head().hash, new.hash);
+}

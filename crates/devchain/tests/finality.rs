@@ -1,0 +1,89 @@
+//! `safe` and `finalized`: they follow the head, and go back only when a reorg takes them along.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "what tests need and cannot get is a failure")]
+
+mod support;
+
+use gapless_devchain::{At, ChainError, DevChain, Finality, Remine};
+use support::*;
+
+/// The numbers that `safe` and `finalized` stand for.
+fn tags(chain: &DevChain) -> (u64, u64) {
+    let number = |at| chain.view().block(at).unwrap().number();
+    (number(At::Safe), number(At::Finalized))
+}
+
+fn with_depths(safe: u64, finalized: u64) -> DevChain {
+    let chain = chain();
+    chain.set_finality(Finality { safe, finalized }).unwrap();
+    chain
+}
+
+#[test]
+fn the_depths_are_those_of_ethereum_until_they_are_set() {
+    let chain = chain();
+    chain.mine_many(100, 1).unwrap();
+    assert_eq!(tags(&chain), (68, 36));
+    chain.set_finality(Finality { safe: 1, finalized: 5 }).unwrap();
+    assert_eq!(tags(&chain), (99, 95), "at once, without a block");
+    chain.mine(0).unwrap();
+    assert_eq!(tags(&chain), (100, 96));
+    assert_eq!(chain.finality(), Finality { safe: 1, finalized: 5 });
+}
+
+#[test]
+fn a_greater_depth_holds_them_until_the_head_is_so_far_ahead() {
+    let chain = with_depths(1, 2);
+    chain.mine_many(10, 1).unwrap();
+    chain.set_finality(Finality { safe: 4, finalized: 8 }).unwrap();
+    assert_eq!(tags(&chain), (9, 8));
+    chain.mine_many(4, 1).unwrap();
+    assert_eq!(tags(&chain), (10, 8));
+    chain.mine_many(3, 1).unwrap();
+    assert_eq!(tags(&chain), (13, 9));
+    // A depth that is never reached: finality stalls.
+    chain.set_finality(Finality { safe: 4, finalized: u64::MAX }).unwrap();
+    chain.mine_many(100, 1).unwrap();
+    assert_eq!(tags(&chain), (113, 9));
+}
+
+#[test]
+fn only_what_goes_deeper_takes_them_back() {
+    let chain = with_depths(2, 4);
+    chain.mine_many(10, 1).unwrap();
+    let (safe, finalized) = (chain.view().block(At::Safe).unwrap(), chain.view().block(At::Finalized).unwrap());
+    chain.revert_to(9).unwrap();
+    assert_eq!(tags(&chain), (8, 6), "the head went back, and they did not");
+    chain.reorg(1, Remine::Same).unwrap();
+    assert_eq!(chain.view().block(At::Safe).unwrap().hash, safe.hash);
+    // Behind `safe`, not behind `finalized`.
+    chain.revert_to(7).unwrap();
+    assert_eq!(tags(&chain), (7, 6));
+    chain.mine_many(2, 1).unwrap();
+    assert_ne!(chain.view().block(At::Number(8)).unwrap().hash, safe.hash);
+    assert_eq!(chain.view().block(At::Finalized).unwrap().hash, finalized.hash);
+    // Behind both: the block that was final is orphaned.
+    chain.reorg(4, Remine::Drop).unwrap();
+    assert_eq!(chain.view().head().number(), 10);
+    assert_eq!(tags(&chain), (8, 6));
+    assert_ne!(chain.view().block(At::Finalized).unwrap().hash, finalized.hash);
+    chain.reset().unwrap();
+    assert_eq!(tags(&chain), (0, 0));
+    assert_eq!(chain.finality(), Finality { safe: 2, finalized: 4 });
+}
+
+#[test]
+fn an_endpoint_that_lags_is_as_far_behind_with_them() {
+    let chain = with_depths(1, 3);
+    let node = chain.endpoint("behind");
+    node.faults().set_lag(4);
+    chain.mine_many(10, 1).unwrap();
+    let number = |at| node.view().block(at).unwrap().number();
+    assert_eq!((number(At::Latest), number(At::Safe), number(At::Finalized)), (6, 5, 3));
+}
+
+#[test]
+fn what_is_final_was_safe_before() {
+    let error = chain().set_finality(Finality { safe: 3, finalized: 2 }).unwrap_err();
+    assert!(matches!(error, ChainError::SafeBehindFinalized { safe: 3, finalized: 2 }), "{error}");
+}

@@ -60,7 +60,7 @@ pub(crate) struct World {
     pub(crate) chain: Arc<ToyChain>,
     pub(crate) lanes: Vec<SubmitterId>,
     pub(crate) setup: LaneSetup,
-    pub(crate) confirmations: u32,
+    pub(crate) watcher: WatcherOptions,
     nodes: std::sync::atomic::AtomicU32,
 }
 
@@ -88,7 +88,7 @@ impl World {
             chain,
             lanes,
             setup: LaneSetup::default(),
-            confirmations: 3,
+            watcher: WatcherOptions { confirmations: 3, ..WatcherOptions::default() },
             nodes: Default::default(),
         };
         let store = world.store("setup");
@@ -113,7 +113,9 @@ impl World {
     }
 
     pub(crate) fn node_with(&self, store: Arc<dyn Store>, faults: Arc<dyn FaultPoints>) -> Node {
-        let watcher = WatcherOptions { confirmations: self.confirmations, ..WatcherOptions::default() };
+        let watcher = self.watcher.clone();
+        let mut setup = self.setup.clone();
+        setup.policy.confirmations.required = watcher.confirmations;
         let chain = Arc::clone(&self.chain) as Arc<dyn gapless_chain::Chain>;
         let engine = Engine::start(EngineParts {
             store: Arc::clone(&store),
@@ -121,7 +123,7 @@ impl World {
             ids: Arc::new(TimeOrderedIds),
             faults,
             chains: vec![ChainSetup { chain, watcher, gas: GasPolicy::default() }],
-            lanes: self.lanes.iter().map(|lane| (lane.clone(), self.setup.clone())).collect(),
+            lanes: self.lanes.iter().map(|lane| (lane.clone(), setup.clone())).collect(),
             terms: LeaseTerms::default(),
             options: EngineOptions { dispatch: DispatchOptions::default(), ..EngineOptions::default() },
         })

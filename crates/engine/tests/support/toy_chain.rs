@@ -52,10 +52,16 @@ pub(crate) struct Trouble {
     pub(crate) estimate_reverts: bool,
     pub(crate) balance: Option<u64>,
     pub(crate) null_receipts: bool,
+    /// Blocks come, and nothing is taken into them.
+    pub(crate) empty_blocks: bool,
+    /// Blocks are shown without any receipt.
+    pub(crate) hidden_receipts: bool,
     /// No block's receipts are ever whole.
     pub(crate) no_block_receipts: bool,
     /// How deep the chain's tags lie; it has none without.
     pub(crate) finalized: Option<u64>,
+    /// Whatever this account sends reverts.
+    pub(crate) reverting: Option<SubmitterId>,
     /// Why what reverts does, if anybody can tell.
     pub(crate) revert: Option<Revert>,
 }
@@ -103,6 +109,7 @@ impl ToyChain {
         let mut inner = self.inner();
         let mut txs = Vec::new();
         let senders: Vec<SubmitterId> = inner.pool.keys().map(|(sender, _)| sender.clone()).collect();
+        let senders = if inner.trouble.empty_blocks { Vec::new() } else { senders };
         for sender in senders {
             let mut next = inner.count(&sender) + txs_of(&txs, &inner.signed, &sender);
             while let Some(tx) = inner.pool.remove(&(sender.clone(), next)) {
@@ -146,6 +153,18 @@ impl ToyChain {
         for _ in 0..depth {
             inner.push(Vec::new());
         }
+        drop(inner);
+        self.new_head.notify_waiters();
+    }
+
+    /// The chain is started anew, from another genesis.
+    #[allow(dead_code, reason = "not every test that has this chain starts it anew")]
+    pub(crate) fn begin_anew(&self, blocks: usize) {
+        let mut inner = self.inner();
+        inner.forks += 1;
+        inner.blocks.clear();
+        inner.pool.clear();
+        (0..blocks).for_each(|_| inner.push(Vec::new()));
         drop(inner);
         self.new_head.notify_waiters();
     }
@@ -245,7 +264,7 @@ impl Inner {
             hash: tx.hash,
             block: block.header.block,
             from: sender.evm_address().unwrap(),
-            succeeded: !tx.raw.ends_with(b"reverts"),
+            succeeded: self.trouble.reverting.as_ref() != Some(sender),
             gas_used: 21_000,
             effective_gas_price: Amount::from(1_u64),
             contract_address: None,
@@ -345,6 +364,9 @@ impl Chain for ToyChain {
         let inner = self.enter("block_receipts")?;
         if inner.trouble.no_block_receipts {
             return Ok(None);
+        }
+        if inner.trouble.hidden_receipts {
+            return Ok(Some(Vec::new()));
         }
         let found = inner.blocks.iter().find(|other| other.header.block == block);
         Ok(found.map(|block| block.txs.iter().map(|tx| inner.receipt(block, tx)).collect()))

@@ -1,0 +1,350 @@
+//! What the watcher sees and what follows from it: real engines, a chain in memory, time that passes as fast as it can.
+
+#![expect(clippy::unwrap_used, clippy::panic, reason = "the helpers of a test fail like the test itself")]
+
+mod support;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use gapless_chain::Revert;
+use gapless_domain::{
+    Amount, BlockLink, Event, EventBody, EventKind, EventPosition, Execution, Failure, LaneEventKind, NodeText,
+    StateName, SubmitterId, TransitionName, TxId, TxState,
+};
+use gapless_engine::Finality;
+use gapless_store::Store;
+
+use support::{World, get, until_all};
+
+const A_WHILE: Duration = Duration::from_secs(60);
+
+async fn pass(seconds: u64) {
+    tokio::time::sleep(Duration::from_secs(seconds)).await;
+}
+
+async fn sub_state(store: &Arc<dyn Store>, id: TxId) -> Option<&'static str> {
+    get(store, id).await.state.sub_state().map(|state| state.as_str())
+}
+
+async fn protected(store: &Arc<dyn Store>, lane: &SubmitterId) -> Option<&'static str> {
+    let status = store.lane_status(std::slice::from_ref(lane)).await.unwrap().remove(0).unwrap();
+    match status.cursor?.state {
+        gapless_domain::LaneState::Protect(protection) => Some(protection.code.as_str()),
+        _ => None,
+    }
+}
+
+async fn events(store: &Arc<dyn Store>) -> Vec<Event> {
+    store.read_events(EventPosition::default(), u32::MAX).await.unwrap()
+}
+
+/// What a consumer has that only reads events.
+fn confirmations(events: &[Event], id: TxId) -> Vec<BlockLink> {
+    let mut list = Vec::new();
+    for event in events {
+        if let EventBody::Tx { tx_id, kind, notice, .. } = &event.body
+            && *tx_id == id
+        {
+            if *kind == EventKind::Tx(TransitionName::Unmine) {
+                list.clear();
+            }
+            notice.iter().for_each(|notice| notice.apply(&mut list));
+        }
+    }
+    list
+}
+
+/// proves R06
+#[tokio::test(start_paused = true)]
+async fn a_height_alone_makes_nothing_final() {
+    let world = World::without_blocks(1).await;
+    let node = world.node("a");
+    let ids = node.submit(&world.lanes[0], 0..1).await;
+    until_all(&node.store, &ids, StateName::Tracking, A_WHILE).await;
+    world.chain.mine();
+    world.chain.mine();
+    pass(3).await;
+    let block = world.chain.height() - 1;
+    // As high as it has to be, by a branch on which it does not stand.
+    world.chain.trouble(|trouble| trouble.empty_blocks = true);
+    world.chain.reorg(2, true);
+    assert!(world.chain.height() >= block + 2);
+    pass(10).await;
+    assert_eq!(sub_state(&node.store, ids[0]).await, Some("PENDING"));
+    world.chain.trouble(|trouble| trouble.empty_blocks = false);
+    world.chain.mine();
+    pass(3).await;
+    assert_eq!(sub_state(&node.store, ids[0]).await, Some("MINED"));
+    world.chain.mine();
+    world.chain.mine();
+    until_all(&node.store, &ids, StateName::Confirmed, A_WHILE).await;
+    let list = confirmations(&events(&node.store).await, ids[0]);
+    assert_eq!(list.len(), 3);
+    let TxState::Confirmed(settled) = get(&node.store, ids[0]).await.state else { panic!() };
+    assert_eq!(list[0], settled.inclusion.link());
+}
+
+/// proves R07
+#[tokio::test(start_paused = true)]
+async fn after_a_gap_everything_back_to_the_common_block_is_read() {
+    let world = World::without_blocks(2).await;
+    (0..5).for_each(|_| world.chain.mine());
+    let node = world.node("a");
+    let one = node.submit(&world.lanes[0], 0..1).await;
+    until_all(&node.store, &one, StateName::Tracking, A_WHILE).await;
+    world.chain.mine();
+    pass(3).await;
+    assert_eq!(sub_state(&node.store, one[0]).await, Some("MINED"));
+    let two = node.submit(&world.lanes[1], 0..1).await;
+    until_all(&node.store, &two, StateName::Tracking, A_WHILE).await;
+    // While nobody answers, two blocks are replaced, and hundreds come after them.
+    world.chain.trouble(|trouble| trouble.away = true);
+    world.chain.reorg(2, true);
+    (0..300).for_each(|_| world.chain.mine());
+    let before = world.chain.calls("headers");
+    world.chain.trouble(|trouble| trouble.away = false);
+    until_all(&node.store, &[one.clone(), two].concat(), StateName::Confirmed, A_WHILE).await;
+    assert!(world.chain.calls("headers") - before <= 6, "in few questions");
+    assert_eq!(world.chain.mined(&world.lanes[0]).len(), 1);
+    let list = confirmations(&events(&node.store).await, one[0]);
+    let TxState::Confirmed(settled) = get(&node.store, one[0]).await.state else { panic!() };
+    assert_eq!((list.len(), list[0]), (3, settled.inclusion.link()));
+}
+
+/// proves R08
+#[tokio::test(start_paused = true)]
+async fn a_revert_is_told_with_its_reason_and_only_when_it_is_final() {
+    let world = World::without_blocks(1).await;
+    let why = Revert { reason: Some(NodeText::new("not today")), data: b"data"[..].into() };
+    world.chain.trouble(|trouble| {
+        trouble.reverting = Some(world.lanes[0].clone());
+        trouble.revert = Some(why.clone());
+    });
+    let node = world.node("a");
+    let ids = node.submit(&world.lanes[0], 0..1).await;
+    until_all(&node.store, &ids, StateName::Tracking, A_WHILE).await;
+    world.chain.mine();
+    pass(3).await;
+    let mined = get(&node.store, ids[0]).await;
+    assert_eq!((mined.state.name(), sub_state(&node.store, ids[0]).await), (StateName::Tracking, Some("MINED")));
+    world.chain.mine();
+    world.chain.mine();
+    until_all(&node.store, &ids, StateName::FailedFinal, A_WHILE).await;
+    let TxState::FailedFinal(Failure::Reverted(settled)) = get(&node.store, ids[0]).await.state else { panic!() };
+    assert_eq!(settled.inclusion.execution, Execution::Reverted { reason: why.reason, data: why.data });
+    assert_eq!((settled.inclusion.gas_used, settled.inclusion.effective_gas_price), (21_000, Amount::from(1_u64)));
+}
+
+/// Nobody knows why; that is no reason to wait for ever, nor for others to wait at all.
+/// proves R02
+#[tokio::test(start_paused = true)]
+async fn a_revert_that_nobody_can_explain_ends_all_the_same() {
+    let world = World::new(2).await;
+    world.chain.trouble(|trouble| trouble.reverting = Some(world.lanes[0].clone()));
+    let node = world.node("a");
+    let reverts = node.submit(&world.lanes[0], 0..1).await;
+    let other = node.submit(&world.lanes[1], 0..1).await;
+    until_all(&node.store, &other, StateName::Confirmed, A_WHILE).await;
+    until_all(&node.store, &reverts, StateName::FailedFinal, A_WHILE).await;
+}
+
+/// proves R02
+#[tokio::test(start_paused = true)]
+async fn a_block_whose_receipts_never_come_stops_nothing() {
+    let world = World::without_blocks(1).await;
+    let node = world.node("a");
+    let ids = node.submit(&world.lanes[0], 0..1).await;
+    until_all(&node.store, &ids, StateName::Tracking, A_WHILE).await;
+    world.chain.trouble(|trouble| trouble.no_block_receipts = true);
+    world.chain.mine_every(Duration::from_secs(5));
+    until_all(&node.store, &ids, StateName::Confirmed, Duration::from_secs(120)).await;
+}
+
+/// A node that shows a block and leaves out what is in it.
+#[tokio::test(start_paused = true)]
+async fn what_no_block_explains_is_asked_for_after_a_while() {
+    let world = World::without_blocks(1).await;
+    let node = world.node("a");
+    let ids = node.submit(&world.lanes[0], 0..1).await;
+    until_all(&node.store, &ids, StateName::Tracking, A_WHILE).await;
+    world.chain.trouble(|trouble| trouble.hidden_receipts = true);
+    world.chain.mine_every(Duration::from_secs(1));
+    pass(40).await;
+    assert_eq!(sub_state(&node.store, ids[0]).await, Some("PENDING"));
+    until_all(&node.store, &ids, StateName::Confirmed, Duration::from_secs(60)).await;
+}
+
+/// proves R09
+#[tokio::test(start_paused = true)]
+async fn a_fork_below_what_was_final_stops_every_lane_and_changes_no_end() {
+    let world = World::without_blocks(2).await;
+    (0..10).for_each(|_| world.chain.mine());
+    let node = world.node("a");
+    let ids = node.submit(&world.lanes[0], 0..1).await;
+    until_all(&node.store, &ids, StateName::Tracking, A_WHILE).await;
+    (0..3).for_each(|_| world.chain.mine());
+    until_all(&node.store, &ids, StateName::Confirmed, A_WHILE).await;
+    let ended = get(&node.store, ids[0]).await;
+    // Both lanes rest, and one has never had anything to do.
+    pass(30).await;
+    world.chain.reorg(5, false);
+    pass(30).await;
+    for lane in &world.lanes {
+        assert_eq!(protected(&node.store, lane).await, Some("deep_reorg"), "{lane}");
+    }
+    assert_eq!(get(&node.store, ids[0]).await, ended);
+    let told = events(&node.store)
+        .await
+        .into_iter()
+        .filter(|event| matches!(&event.body, EventBody::Lane { kind: LaneEventKind::Protected, .. }));
+    assert_eq!(told.count(), 2, "each says so once");
+    let later = node.submit(&world.lanes[0], 1..2).await;
+    pass(30).await;
+    assert_eq!(get(&node.store, later[0]).await.state, TxState::Queued);
+}
+
+/// The same while no node runs: what was final is in the store.
+/// proves R09
+#[tokio::test(start_paused = true)]
+async fn a_fork_below_what_was_final_is_noticed_also_after_a_restart() {
+    let world = World::without_blocks(1).await;
+    (0..10).for_each(|_| world.chain.mine());
+    let node = world.node("a");
+    let ids = node.submit(&world.lanes[0], 0..1).await;
+    until_all(&node.store, &ids, StateName::Tracking, A_WHILE).await;
+    (0..3).for_each(|_| world.chain.mine());
+    until_all(&node.store, &ids, StateName::Confirmed, A_WHILE).await;
+    pass(10).await;
+    let kept = node.store.head(world.lanes[0].chain()).await.unwrap().unwrap();
+    assert_eq!(kept.finalized.map(|block| block.number), Some(world.chain.height() - 2));
+    assert_eq!(kept.tail.last().number, world.chain.height());
+    node.engine.drain().await;
+    world.chain.reorg(5, false);
+    (0..100).for_each(|_| world.chain.mine());
+    let next = world.node("b");
+    pass(30).await;
+    assert_eq!(protected(&next.store, &world.lanes[0]).await, Some("deep_reorg"));
+    assert_eq!(get(&next.store, ids[0]).await.state.name(), StateName::Confirmed);
+}
+
+/// Too far away to walk to, and another chain all the same.
+/// proves R09
+#[tokio::test(start_paused = true)]
+async fn a_fork_below_what_was_final_is_noticed_however_long_nobody_looked() {
+    for forked in [false, true] {
+        let mut world = World::without_blocks(1).await;
+        world.watcher.walk_max = 20;
+        world.watcher.margin = 2;
+        (0..10).for_each(|_| world.chain.mine());
+        let node = world.node("a");
+        pass(10).await;
+        node.engine.drain().await;
+        if forked {
+            world.chain.reorg(5, false);
+        }
+        (0..200).for_each(|_| world.chain.mine());
+        let next = world.node("b");
+        pass(30).await;
+        assert_eq!(protected(&next.store, &world.lanes[0]).await, forked.then_some("deep_reorg"));
+    }
+}
+
+/// A dev chain that was started anew is told apart from a fork.
+#[tokio::test(start_paused = true)]
+async fn another_genesis_is_another_chain() {
+    for (blocks, restarted) in [(3, false), (15, false), (15, true), (3, true)] {
+        let world = World::without_blocks(1).await;
+        (0..12).for_each(|_| world.chain.mine());
+        let mut node = world.node("a");
+        pass(10).await;
+        world.chain.begin_anew(blocks);
+        if restarted {
+            node.engine.drain().await;
+            node = world.node("b");
+        }
+        pass(30).await;
+        assert_eq!(protected(&node.store, &world.lanes[0]).await, Some("other_chain"), "{blocks} {restarted}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn where_a_tag_says_what_is_final_nothing_ends_before_it() {
+    for finality in [Finality::Finalized, Finality::Safe] {
+        let mut world = World::without_blocks(1).await;
+        world.watcher.finality = finality;
+        world.chain.trouble(|trouble| trouble.finalized = Some(6));
+        (0..8).for_each(|_| world.chain.mine());
+        let node = world.node("a");
+        let ids = node.submit(&world.lanes[0], 0..1).await;
+        until_all(&node.store, &ids, StateName::Tracking, A_WHILE).await;
+        (0..6).for_each(|_| world.chain.mine());
+        pass(10).await;
+        assert_eq!(sub_state(&node.store, ids[0]).await, Some("MINED"), "{finality:?}");
+        world.chain.mine();
+        until_all(&node.store, &ids, StateName::Confirmed, A_WHILE).await;
+        assert_eq!(confirmations(&events(&node.store).await, ids[0]).len(), 3, "as many as are asked for");
+    }
+}
+
+/// A safe block that is not deep enough is not final; a finalized one is, however new.
+#[tokio::test(start_paused = true)]
+async fn safe_needs_depth_and_finalized_does_not() {
+    for (finality, at_once) in [(Finality::Finalized, true), (Finality::Safe, false)] {
+        let mut world = World::without_blocks(1).await;
+        world.watcher.finality = finality;
+        world.chain.trouble(|trouble| trouble.finalized = Some(0));
+        let node = world.node("a");
+        let ids = node.submit(&world.lanes[0], 0..1).await;
+        until_all(&node.store, &ids, StateName::Tracking, A_WHILE).await;
+        world.chain.mine();
+        pass(5).await;
+        assert_eq!(get(&node.store, ids[0]).await.state.name() == StateName::Confirmed, at_once);
+        (0..2).for_each(|_| world.chain.mine());
+        until_all(&node.store, &ids, StateName::Confirmed, A_WHILE).await;
+    }
+}
+
+/// proves R10
+#[tokio::test(start_paused = true)]
+async fn a_preconfirmed_count_is_shown_and_decides_nothing() {
+    let world = World::without_blocks(1).await.window(4);
+    world.chain.trouble(|trouble| trouble.empty_blocks = true);
+    let node = world.node("a");
+    let ids = node.submit(&world.lanes[0], 0..3).await;
+    until_all(&node.store, &ids, StateName::Tracking, A_WHILE).await;
+    for _ in 0..10 {
+        world.chain.mine();
+        pass(5).await;
+    }
+    let account = node.engine.view().account(&world.lanes[0]).await.unwrap();
+    assert_eq!((account.latest.get(), account.pending.get()), (0, 3));
+    for id in &ids {
+        assert_eq!(sub_state(&node.store, *id).await, Some("PENDING"), "preconfirmed is not mined");
+    }
+    assert_eq!(protected(&node.store, &world.lanes[0]).await, None);
+}
+
+/// proves R01
+#[tokio::test(start_paused = true)]
+async fn a_block_costs_the_same_however_many_are_open() {
+    let mut costs = Vec::new();
+    for open in [1, 100, 1000] {
+        let world = World::without_blocks(1).await.window(open);
+        world.chain.trouble(|trouble| trouble.empty_blocks = true);
+        let node = world.node("a");
+        let ids = node.submit(&world.lanes[0], 0..u64::from(open)).await;
+        until_all(&node.store, &ids, StateName::Tracking, A_WHILE).await;
+        let count = |method: &'static str| world.chain.calls(method);
+        let methods = ["block_receipts", "receipts", "header", "headers", "reverts"];
+        let before: Vec<usize> = methods.iter().map(|method| count(method)).collect();
+        for _ in 0..50 {
+            world.chain.mine();
+            pass(1).await;
+        }
+        let after = methods.iter().map(|method| count(method));
+        costs.push(after.zip(before).map(|(after, before)| after - before).collect::<Vec<_>>());
+    }
+    assert_eq!(costs[0][0], 50, "one question a block");
+    assert!(costs.iter().all(|cost| *cost == costs[0]), "{costs:?}");
+}

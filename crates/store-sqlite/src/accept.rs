@@ -122,7 +122,7 @@ fn insert(writing: &Writing<'_>, new: &NewIntent) -> Result<(), Failure> {
             &queued.detail,
             now,
         ))?;
-    record_event(writing, lane, &id, 1, gapless_domain::EventKind::Accepted, &queued)
+    record_event(writing, lane, &id, 1, gapless_domain::EventKind::Accepted, &queued, None)
 }
 
 /// With each verdict the lane that was changed by it, if one was.

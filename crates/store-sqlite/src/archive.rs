@@ -41,12 +41,12 @@ pub(crate) fn attempts(reading: &Reading<'_>, id: TxId) -> Result<Vec<Attempt>, 
     rows::all(statement, [id.to_string()], rows::attempt)
 }
 
-/// The first documents were written without the positions of their events; those are read as 0.
+/// The first documents were written without the positions of their events, which are read as 0, and without notices.
 pub(crate) fn events_of(reading: &Reading<'_>, id: TxId, limit: u32) -> Result<Vec<Event>, Failure> {
     let statement = reading.sql.prepare_cached(
         "SELECT coalesce(e.value ->> 'commit_no', 0), coalesce(e.value ->> 'idx', 0), submitter, tx_id,
              e.value ->> 'seq', e.value ->> 'kind', e.value ->> 'state', e.value ->> 'nonce', e.value ->> 'detail', NULL,
-             e.value ->> 'at'
+             e.value ->> 'at', e.value ->> 'notice'
          FROM archived_tx, json_each(doc, '$.events') AS e WHERE tx_id = ?1 ORDER BY 5 LIMIT ?2",
     )?;
     rows::all(statement, (id.to_string(), limit), rows::event)
@@ -75,7 +75,7 @@ const DOCUMENT: &str = "
             FROM (SELECT * FROM tx_attempt WHERE tx_id = ?1 ORDER BY nonce, ordinal))),
         'events', json((SELECT json_group_array(json_object('commit_no', commit_no, 'idx', idx,
                 'seq', seq, 'kind', kind, 'state', state, 'sub_state', sub_state, 'nonce', nonce, 'detail', detail,
-                'at', at))
+                'at', at, 'notice', notice))
             FROM (SELECT * FROM tx_event WHERE tx_id = ?1 ORDER BY seq))))
     FROM managed_tx AS tx WHERE tx.tx_id = ?1";
 

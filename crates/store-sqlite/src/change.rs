@@ -1,7 +1,7 @@
 //! One state change of an intent, with its event: the only way in which a state changes.
 
-use gapless_domain::{Change, EventKind, SubmitterId};
-use gapless_store::codec::{StateRow, state_to_row};
+use gapless_domain::{Change, ConfirmationNotice, EventKind, SubmitterId};
+use gapless_store::codec::{StateRow, notice_to_json, state_to_row};
 
 use crate::error::Failure;
 use crate::ledger::Writing;
@@ -37,7 +37,7 @@ pub(crate) fn write_change(
     if changed == 0 {
         return Ok(false);
     }
-    record_event(writing, lane.as_str(), &id, change.to_version(), change.event(), &row)?;
+    record_event(writing, lane.as_str(), &id, change.to_version(), change.event(), &row, change.notice())?;
     Ok(true)
 }
 
@@ -48,12 +48,14 @@ pub(crate) fn record_event(
     seq: u32,
     kind: EventKind,
     state: &StateRow,
+    notice: Option<&ConfirmationNotice>,
 ) -> Result<(), Failure> {
     writing
         .sql
         .prepare_cached(
-            "INSERT INTO tx_event (commit_no, idx, submitter, tx_id, seq, kind, state, sub_state, nonce, detail, at)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
+            "INSERT INTO tx_event (commit_no, idx, submitter, tx_id, seq, kind, state, sub_state, nonce, detail, at,
+                 notice)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
         )?
         .execute((
             writing.commit_no,
@@ -67,6 +69,7 @@ pub(crate) fn record_event(
             state.nonce,
             &state.detail,
             writing.now.as_micros(),
+            notice.map(notice_to_json),
         ))?;
     Ok(())
 }

@@ -6,7 +6,8 @@ use gapless_domain::{
     SlotKind, Speed, Timestamp, TxId,
 };
 use gapless_store::codec::{
-    RowError, command_from_json, fees_from_json, nonce, payload_from_json, state_from_row, submitter, unsigned, word,
+    RowError, command_from_json, fees_from_json, nonce, notice_from_json, payload_from_json, state_from_row, submitter,
+    unsigned, word,
 };
 use rusqlite::types::FromSql;
 use rusqlite::{CachedStatement, Params, Row};
@@ -19,7 +20,8 @@ pub(crate) const TX_COLUMNS: &str = "tx_id, seq, submitter, request_id, payload,
 pub(crate) const ATTEMPT_COLUMNS: &str =
     "nonce, ordinal, kind, hash, raw, fees, created_at, sends, last_sent_at, last_outcome, last_text";
 
-pub(crate) const EVENT_COLUMNS: &str = "commit_no, idx, submitter, tx_id, seq, kind, state, nonce, detail, text, at";
+pub(crate) const EVENT_COLUMNS: &str =
+    "commit_no, idx, submitter, tx_id, seq, kind, state, nonce, detail, text, at, notice";
 
 pub(crate) const CURSOR_COLUMNS: &str =
     "next_nonce, chain_nonce, final_nonce, open_nonce, state, protect_code, protect_detail, paused, version, event_seq";
@@ -105,6 +107,7 @@ pub(crate) fn event(row: &Row<'_>) -> Result<Event, Failure> {
             seq: row.get(4)?,
             kind: word("event kind", &kind, EventKind::parse)?,
             state: state_from_row(&text(row, 6)?, row.get(7)?, &text(row, 8)?)?,
+            notice: row.get::<_, Option<String>>(11)?.as_deref().map(notice_from_json).transpose()?,
         },
         None => EventBody::Lane {
             seq: unsigned("event seq", row.get(4)?)?,

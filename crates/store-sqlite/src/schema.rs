@@ -5,9 +5,10 @@ use gapless_store::{Migration, StoreError, pending};
 use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior};
 
 /// Every step since the first release. Steps are added, never changed.
-pub(crate) const MIGRATIONS: [Migration; 2] = [
+pub(crate) const MIGRATIONS: [Migration; 3] = [
     Migration { version: 1, name: "ledger", sql: include_str!("../migrations/0001_ledger.sql") },
     Migration { version: 2, name: "open_cursors", sql: include_str!("../migrations/0002_open_cursors.sql") },
+    Migration { version: 3, name: "confirmations", sql: include_str!("../migrations/0003_confirmations.sql") },
 ];
 
 const HISTORY: &str = "CREATE TABLE IF NOT EXISTS schema_migration (
@@ -102,7 +103,9 @@ mod tests {
              INSERT INTO submitter_nonce_allocation VALUES ('s', 0, 'RECYCLABLE', NULL, NULL, NULL, 1);
              INSERT INTO tx_event (commit_no, idx, submitter, tx_id, seq, kind, state, detail, at)
              VALUES (1, 1, 's', '018f0000-0000-7000-8000-000000000001', 1, 'accepted', 'QUEUED', '{}', 0);
-             INSERT INTO tx_event (commit_no, idx, submitter, seq, kind, text, at) VALUES (1, 2, 's', 1, 'paused', '', 0);",
+             INSERT INTO tx_event (commit_no, idx, submitter, seq, kind, text, at) VALUES (1, 2, 's', 1, 'paused', '', 0);
+             INSERT INTO chain_head (chain, latest_number, latest_hash, parent_hash, updated_at)
+             VALUES ('c', 7, zeroblob(32), zeroblob(32), 0);",
         )
         .unwrap();
         sql
@@ -151,6 +154,14 @@ mod tests {
             "INSERT INTO tx_event (commit_no, idx, submitter, tx_id, seq, kind, state, detail, at)
              VALUES (2, 1, 's', '018f0000-0000-7000-8000-000000000001', 1, 'bind', 'QUEUED', '{}', 0)",
             "INSERT INTO tx_event (commit_no, idx, submitter, seq, kind, text, at) VALUES (2, 1, 's', 1, 'paused', '', 0)",
+            "UPDATE tx_event SET notice = '{}' WHERE tx_id IS NULL",
+            "UPDATE tx_event SET notice = '{' WHERE tx_id IS NOT NULL",
+            "UPDATE chain_head SET tail_first = 7",
+            "UPDATE chain_head SET tail = zeroblob(64)",
+            "UPDATE chain_head SET tail_first = 7, tail = zeroblob(32)",
+            "UPDATE chain_head SET tail_first = 7, tail = zeroblob(65)",
+            "UPDATE chain_head SET tail_first = -1, tail = zeroblob(64)",
+            "UPDATE chain_head SET genesis = zeroblob(31)",
             "INSERT INTO submitter_lease VALUES ('s', 'me', 0, 0, 0)",
             "INSERT INTO canary VALUES (2, randomblob(16), 0, 0)",
         ] {

@@ -209,13 +209,18 @@ impl Store for SqliteStore {
     }
 
     async fn save_head(&self, chain: &ChainId, head: &Head) -> Result<HeadVerdict, StoreError> {
-        let (chain, head) = (chain.clone(), *head);
+        let (chain, head) = (chain.clone(), head.clone());
         self.room.write(move |writing| head::save_head(writing, &chain, &head)).await
     }
 
     async fn head(&self, chain: &ChainId) -> Result<Option<Head>, StoreError> {
         let chain = chain.clone();
         self.room.read(move |reading| head::head(reading, &chain)).await
+    }
+
+    async fn forget_head(&self, chain: &ChainId) -> Result<(), StoreError> {
+        let chain = chain.clone();
+        self.room.write(move |writing| head::forget_head(writing, &chain)).await
     }
 
     async fn archive(&self, age: Duration, limit: u32) -> Result<u32, StoreError> {

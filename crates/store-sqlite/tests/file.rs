@@ -8,7 +8,11 @@ use std::fs;
 use std::sync::Arc;
 use std::time::Duration;
 
-use gapless_domain::{Event, EventPosition, OwnerId, Timestamp};
+use gapless_domain::{
+    AttemptKind, B256, Event, EventBody, EventPosition, Head, Inclusion, Mined, OwnerId, Progress, Timestamp,
+    Transition,
+};
+use gapless_store::conformance::fixtures as f;
 use gapless_store::{Accepted, Acquired, CommitVerdict, ManualClock, NewSubmitter, Store, StoreError};
 use gapless_store_sqlite::{Location, SqliteOptions, SqliteStore};
 use rusqlite::Connection;
@@ -30,9 +34,9 @@ fn open_without_migrating(folder: &Folder) -> Result<SqliteStore, StoreError> {
 async fn a_newer_schema_is_refused_and_left_alone() {
     let folder = Folder::new();
     with_a_lane(&folder).await;
-    tamper(&folder, "INSERT INTO schema_migration VALUES (3, 'from the future', 0, 0)");
-    assert!(matches!(try_open(&folder.database()), Err(StoreError::SchemaIsNewer { found: 3, known: 2 })));
-    tamper(&folder, "DELETE FROM schema_migration WHERE version = 3");
+    tamper(&folder, "INSERT INTO schema_migration VALUES (4, 'from the future', 0, 0)");
+    assert!(matches!(try_open(&folder.database()), Err(StoreError::SchemaIsNewer { found: 4, known: 3 })));
+    tamper(&folder, "DELETE FROM schema_migration WHERE version = 4");
     assert!(is_there(&open(&folder.database()), "before").await);
 }
 
@@ -49,22 +53,74 @@ async fn a_migration_that_differs_is_refused() {
 async fn a_database_of_the_first_schema_is_brought_up_to_date_with_what_it_holds() {
     let folder = Folder::new();
     with_a_lane(&folder).await;
-    let back = "DROP INDEX submitter_nonce_cursor_open; DELETE FROM schema_migration WHERE version = 2";
-    tamper(&folder, back);
-    assert!(matches!(open_without_migrating(&folder), Err(StoreError::SchemaIsOlder { found: 1, known: 2 })));
+    let back = format!(
+        "{WITHOUT_CONFIRMATIONS} DROP INDEX submitter_nonce_cursor_open; DELETE FROM schema_migration WHERE version >= 2"
+    );
+    tamper(&folder, &back);
+    assert!(matches!(open_without_migrating(&folder), Err(StoreError::SchemaIsOlder { found: 1, known: 3 })));
 
     let store = open(&folder.database());
     assert!(is_there(&store, "before").await);
     store.lanes_with_work(None, 10).await.unwrap();
 }
 
+/// Back to where no event has a notice, no intent knows its block's parent or what was told of it, and no head has a tail.
+const WITHOUT_CONFIRMATIONS: &str = "
+    ALTER TABLE tx_event DROP COLUMN notice;
+    ALTER TABLE chain_head DROP COLUMN tail;
+    ALTER TABLE chain_head DROP COLUMN tail_first;
+    ALTER TABLE chain_head DROP COLUMN genesis;
+    UPDATE managed_tx SET detail = json_remove(detail, '$.inclusion.parent_hash', '$.told');
+    UPDATE tx_event SET detail = json_remove(detail, '$.inclusion.parent_hash', '$.told');
+    UPDATE archived_tx SET doc = json_remove(doc, '$.events[0].notice', '$.events[1].notice', '$.events[2].notice',
+        '$.events[3].notice');";
+
+/// proves O04
+#[tokio::test]
+async fn a_database_without_confirmations_is_brought_up_to_date_with_what_it_holds() {
+    let folder = Folder::new();
+    let node = || Arc::new(open(&folder.database())) as f::Node;
+    let first = node();
+    let lane = f::lane(&first, 1).await;
+    let (ended, waiting) = (f::bound(&first, &lane, "ended").await.id, f::bound(&first, &lane, "open").await.id);
+    f::confirm(&first, &lane, ended).await;
+    let hash = first.attempts(waiting).await.unwrap()[0].hash;
+    let mined = f::inclusion(hash, AttemptKind::Original, 7);
+    f::change(&first, &lane, waiting, Transition::Mine(mined.clone())).await;
+    let chain = "eip155:31337".parse().unwrap();
+    let saved = Head { tail: f::tail(3..=9), finalized: Some(f::block(4)), genesis: Some(B256::ZERO) };
+    first.save_head(&chain, &saved).await.unwrap();
+    drop(first);
+    tamper(&folder, "UPDATE managed_tx SET updated_at = 0");
+    assert_eq!(node().archive(Duration::ZERO, 10).await.unwrap(), 1);
+    tamper(&folder, &format!("{WITHOUT_CONFIRMATIONS} DELETE FROM schema_migration WHERE version >= 3"));
+    assert!(matches!(open_without_migrating(&folder), Err(StoreError::SchemaIsOlder { found: 2, known: 3 })));
+
+    let node = node();
+    let kept = Head { tail: f::tail(9..=9), finalized: Some(f::block(4)), genesis: None };
+    assert_eq!(node.head(&chain).await.unwrap(), Some(kept));
+    let inclusion = Inclusion { parent_hash: B256::ZERO, ..mined };
+    let told = inclusion.block;
+    let progress = f::record(&node, waiting).await.state.bound().unwrap().progress.clone();
+    assert_eq!(progress, Progress::Mined(Mined { inclusion, told }));
+    for (id, count) in [(ended, 4), (waiting, 3)] {
+        let events = node.events_of(id, 100).await.unwrap();
+        assert_eq!(events.len(), count);
+        assert!(events.iter().all(|event| matches!(&event.body, EventBody::Tx { notice: None, .. })), "{events:?}");
+    }
+    // And it goes on from there.
+    f::change(&node, &lane, waiting, Transition::Confirm(f::notice(false, 8..=9))).await;
+    let newest = node.events_of(waiting, 100).await.unwrap().pop().unwrap();
+    assert!(matches!(newest.body, EventBody::Tx { notice: Some(told), .. } if told == f::notice(false, 8..=9)));
+}
+
 #[tokio::test]
 async fn without_leave_to_migrate_nothing_is_made() {
     let folder = Folder::new();
-    assert!(matches!(open_without_migrating(&folder), Err(StoreError::SchemaIsOlder { found: 0, known: 2 })));
+    assert!(matches!(open_without_migrating(&folder), Err(StoreError::SchemaIsOlder { found: 0, known: 3 })));
     assert!(!folder.database().exists() && !folder.sidecar().exists());
     fs::write(folder.database(), "").unwrap();
-    assert!(matches!(open_without_migrating(&folder), Err(StoreError::SchemaIsOlder { found: 0, known: 2 })));
+    assert!(matches!(open_without_migrating(&folder), Err(StoreError::SchemaIsOlder { found: 0, known: 3 })));
 
     with_a_lane(&folder).await;
     assert!(is_there(&open_without_migrating(&folder).unwrap(), "before").await);

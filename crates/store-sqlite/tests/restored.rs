@@ -7,7 +7,7 @@ mod support;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use gapless_domain::{B256, BlockRef, Head};
+use gapless_domain::{B256, BlockLink, BlockRef, Head, Tail};
 use gapless_store::{CommitVerdict, Store, StoreError};
 use gapless_store_sqlite::SqliteStore;
 use support::{Folder, accept, is_there, load, open, register, take_notice, try_open, with_a_lane, write_lane};
@@ -45,7 +45,8 @@ async fn past_a_checkpoint(store: &SqliteStore, folder: &Folder) {
     let mut since = 0;
     for number in 0..5000 {
         let latest = BlockRef { number, hash: B256::ZERO };
-        store.save_head(&chain, &Head { latest, parent_hash: B256::ZERO, finalized: None }).await.unwrap();
+        let tail = Tail::new(BlockLink { block: latest, parent_hash: B256::ZERO });
+        store.save_head(&chain, &Head { tail, finalized: None, genesis: None }).await.unwrap();
         if fs::metadata(folder.database()).unwrap().modified().unwrap() != in_file {
             since += 1;
         }

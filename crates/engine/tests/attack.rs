@@ -18,7 +18,7 @@ use gapless_chain::Chain;
 use gapless_domain::{LeaseTerms, StateName, Tick, TxState};
 use gapless_engine::{
     ChainSetup, Clock, DispatchOptions, Driver, Engine, EngineOptions, EngineParts, FaultPoint, FaultPoints, GasPolicy,
-    NoFaults, TimeOrderedIds, WatcherOptions,
+    NoFaults, TimeOrderedIds,
 };
 use gapless_store::Store;
 use odd_chain::OddChain;

@@ -106,7 +106,7 @@ impl Watcher {
         // What was told of the old chain is known until the new one is: a question that fails in between loses nothing.
         let new = self.linked_to(head).await?;
         if let Some(finalized) = self.canon.final_block() {
-            self.check_final(&new, finalized).await?;
+            self.check_final(&new, head, finalized).await?;
         }
         let mut old = std::mem::replace(&mut self.canon, new);
         self.book.ask_all();
@@ -119,12 +119,12 @@ impl Watcher {
     }
 
     /// Is what was final still on this chain? If not, everybody stops.
-    async fn check_final(&mut self, chain: &Canon, finalized: BlockRef) -> Result<(), WatchError> {
+    async fn check_final(&mut self, chain: &Canon, head: Header, finalized: BlockRef) -> Result<(), WatchError> {
         let is_there = match chain.place(finalized) {
             Place::Canonical => true,
             Place::Orphaned => false,
             // The head went back behind it; whether it comes again, nobody knows.
-            Place::Newer => return Err(WatchError::Behind { finalized: finalized.number }),
+            Place::Newer => return self.is_behind(head).await,
             Place::Older => match self.chain.header(HeaderAt::Number(finalized.number)).await? {
                 Some(header) => header.block == finalized,
                 None => return Err(WatchError::BlockMissing(finalized.number)),

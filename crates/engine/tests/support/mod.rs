@@ -172,6 +172,7 @@ pub(crate) async fn until_all(store: &Arc<dyn Store>, ids: &[TxId], state: State
 }
 
 /// The nonces of intents, in the order given.
+#[allow(dead_code, reason = "not every test looks at nonces")]
 pub(crate) async fn nonces(store: &Arc<dyn Store>, ids: &[TxId]) -> Vec<u64> {
     let txs = store.get(ids).await.unwrap();
     txs.into_iter().flatten().map(|tx| tx.state.nonce().unwrap().get()).collect()

@@ -67,6 +67,7 @@ pub(crate) struct Trouble {
 }
 
 /// One answer to a send.
+#[allow(dead_code, reason = "not every test makes sends go wrong")]
 #[derive(Clone, Debug)]
 pub(crate) enum Answer {
     /// Pooled, but nobody hears of it.
@@ -170,6 +171,7 @@ impl ToyChain {
     }
 
     /// Somebody else uses the key.
+    #[allow(dead_code, reason = "not every test has a stranger")]
     pub(crate) fn foreign(&self, sender: &SubmitterId, nonce: u64) {
         let raw = Bytes::from(format!("foreign {sender} {nonce}").into_bytes());
         let tx = SignedTx { hash: keccak256(&raw), raw };
@@ -195,6 +197,7 @@ impl ToyChain {
     }
 
     /// Everything that was ever given to this chain, in order.
+    #[allow(dead_code, reason = "not every test looks at sends")]
     pub(crate) fn sends(&self) -> Vec<SignedTx> {
         self.inner().sends.clone()
     }

@@ -1,7 +1,5 @@
 //! What a watcher of the chain meets, over JSON-RPC: finality, branches, methods that are missing, promises that do not hold.
 
-#![expect(clippy::unwrap_used, reason = "the helpers of a test fail like the test itself")]
-
 mod rpc_support;
 
 use gapless_devchain::DEV_ACCOUNTS;

@@ -33,6 +33,8 @@ pub(crate) fn cases() -> Vec<Case> {
         )
         .hardhat("-32004: Method eth_getBlockReceipts is not supported"),
         Case::new("blocks are linked by their parents' hashes", linked, "true"),
+        Case::new("safe and finalized, as far behind as Ethereum's", tags, "safe 32, finalized 64")
+            .hardhat("safe 0, finalized 0"),
         Case::new("timestamp of the next block", timestamp, "true"),
         Case::new("base fee of the next block", base_fee, "0x77359400, then 0x684ee180"),
         Case::new("balance that is set", balance, "0x7b"),
@@ -107,6 +109,13 @@ fn linked(stage: &Stage<'_>) -> String {
     let parent = latest(stage, false);
     stage.mine();
     (latest(stage, false)["parentHash"] == parent["hash"]).to_string()
+}
+
+fn tags(stage: &Stage<'_>) -> String {
+    stage.ok("hardhat_mine", json!(["0x50"]));
+    let head = stage.head();
+    let behind = |tag: &str| head - number(&stage.ok("eth_getBlockByNumber", json!([tag, false]))["number"]);
+    format!("safe {}, finalized {}", behind("safe"), behind("finalized"))
 }
 
 fn timestamp(stage: &Stage<'_>) -> String {

@@ -1,6 +1,6 @@
 //! Calls and estimates.
 
-use alloy_primitives::{Address, Bytes, U256};
+use alloy_primitives::{Address, Bytes, U256, hex};
 use serde_json::{Value, json};
 
 use crate::case::Case;
@@ -46,6 +46,7 @@ pub(crate) fn cases() -> Vec<Case> {
         Case::new("call that runs out of gas", out_of_gas, "-32000: out of gas")
             .anvil("-32603: EVM error OutOfGas")
             .hardhat("-32000: Transaction ran out of gas"),
+        Case::new("call at an earlier block", earlier, "0x01 by number, 0x01 by hash, 0x now"),
         Case::new("call at a block that is not there yet", future, "-32000: header not found")
             .anvil("-32602: BlockOutOfRangeError: block height is HEAD but requested was 16777215")
             .hardhat("-32000: Received invalid block tag 16777215. Latest block number is HEAD"),
@@ -110,6 +111,18 @@ fn reverts(stage: &Stage<'_>, method: &str, with: Bytes) -> String {
 fn out_of_gas(stage: &Stage<'_>) -> String {
     let contract = stage.contract(&LOOPER);
     stage.show("eth_call", json!([{ "to": contract, "gas": "0x186a0" }, "latest"]))
+}
+
+/// The state of then: a contract that answers 1, and whose code is taken away later.
+fn earlier(stage: &Stage<'_>) -> String {
+    let contract = stage.contract(&hex!("60015f5360015ff3"));
+    let block = stage.ok("eth_getBlockByNumber", json!(["latest", false]));
+    stage.mine();
+    stage.ok("hardhat_setCode", json!([contract, "0x"]));
+    stage.mine();
+    let at = |id: Value| stage.show("eth_call", json!([{ "to": contract }, id]));
+    let (number, hash) = (at(block["number"].clone()), at(json!({ "blockHash": block["hash"] })));
+    format!("{number} by number, {hash} by hash, {} now", at(json!("latest")))
 }
 
 fn future(stage: &Stage<'_>) -> String {

@@ -7,6 +7,7 @@ mod fees;
 mod protocol;
 mod sends;
 mod subscriptions;
+mod traces;
 mod transactions;
 
 use crate::case::Case;
@@ -20,6 +21,7 @@ pub(crate) fn all() -> Vec<Case> {
         fees::cases(),
         calls::cases(),
         contracts::cases(),
+        traces::cases(),
         subscriptions::cases(),
     ]
     .into_iter()

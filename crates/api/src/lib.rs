@@ -28,5 +28,5 @@ pub use app::App;
 pub use drain::Drain;
 pub use hosts::AllowedHosts;
 pub use limits::ApiLimits;
-pub use ports::{ChainInfo, Chains, Changes, EndpointInfo, HeadInfo, SystemTimer, Timer};
+pub use ports::{ChainInfo, Chains, Changes, HeadInfo, SystemTimer, Timer};
 pub use routes::router;

@@ -2,9 +2,13 @@
 
 use std::time::Duration;
 
-/// How many events of one transaction `expand=events` shows: the first ones. One rarely has more than a
-/// dozen, so this is no setting; but one that goes back and forth for months must not make an answer without end.
+/// How many events of one transaction `expand=events` shows: the first ones. This is no setting, but one that is watched for
+/// thousands of blocks, or goes back and forth for months, must not make an answer without end.
 pub(crate) const MAX_EVENTS_SHOWN: u32 = 1000;
+
+/// How many events `expand=confirmations` reads to rebuild the list of blocks. Every block may bring one until the
+/// transaction is final, and where blocks are quick and finality is slow that is thousands.
+pub(crate) const MAX_EVENTS_FOLDED: u32 = 10_000;
 
 /// The defaults are the config's defaults. Limits on one intent are [`gapless_domain::Limits`].
 #[derive(Clone, Debug, PartialEq, Eq)]

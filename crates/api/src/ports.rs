@@ -4,7 +4,9 @@ use std::fmt;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use gapless_domain::{Amount, B256, ChainId, SubmitterId, TxId};
+use gapless_chain::EndpointStatus;
+use gapless_domain::{AccountFacts, BlockRef, ChainId, Protection, SubmitterId, TxId};
+use gapless_wire::FinalityName;
 
 /// Hints that something changed, for callers who wait. A hint may come too often, and a lost one costs only time: the
 /// route reads the row itself, and answers at its deadline in any case.
@@ -17,41 +19,47 @@ pub trait Changes: Send + Sync + fmt::Debug {
     fn lane_changed(&self, submitter: &SubmitterId) -> BoxFuture<'static, ()>;
 }
 
-/// What this node knows of the chains at this moment. Answers at once, from memory.
+/// What this node knows of the chains at this moment. Answers at once, from memory, but for [`Chains::account`].
 pub trait Chains: Send + Sync + fmt::Debug {
     /// Every chain of the config, in its order.
     fn all(&self) -> Vec<ChainInfo>;
 
-    /// Number of the newest linked block.
-    fn head_number(&self, chain: &ChainId) -> Option<u64>;
+    /// None if it is not in the config.
+    fn one(&self, chain: &ChainId) -> Option<ChainInfo>;
 
-    /// As last seen; None if this node has not looked.
-    fn balance(&self, submitter: &SubmitterId) -> Option<Amount>;
+    /// The newest linked block.
+    fn head(&self, chain: &ChainId) -> Option<HeadInfo>;
+
+    /// Why nothing of the chain is believed any more: it contradicts what was final.
+    fn trouble(&self, chain: &ChainId) -> Option<Protection>;
+
+    /// What the chain says of an account now, or said last if there is no answer within seconds. Those who ask at once share their
+    /// questions.
+    fn account(&self, submitter: &SubmitterId) -> BoxFuture<'_, Option<AccountFacts>>;
 }
 
 #[derive(Clone, Debug)]
 pub struct ChainInfo {
     pub id: ChainId,
     pub head: Option<HeadInfo>,
-    /// Number of the newest final block.
-    pub final_number: Option<u64>,
-    pub endpoints: Vec<EndpointInfo>,
+    /// The newest final block.
+    pub final_block: Option<BlockRef>,
+    pub finality: FinalityName,
+    pub required_confirmations: u32,
+    pub block_time: Option<Duration>,
+    pub trouble: Option<Protection>,
+    /// Hashes that this node looks for.
+    pub open_hashes: usize,
+    /// Lanes of the chain that run on this node.
+    pub lanes: usize,
+    pub endpoints: Vec<EndpointStatus>,
 }
 
 #[derive(Clone, Copy, Debug)]
 pub struct HeadInfo {
-    pub number: u64,
-    pub hash: B256,
-    /// How long ago it was seen.
+    pub block: BlockRef,
+    /// How long ago it was last seen to be the newest.
     pub age: Duration,
-}
-
-#[derive(Clone, Debug)]
-pub struct EndpointInfo {
-    /// For people. Never the whole URL, which may hold a key.
-    pub name: String,
-    pub healthy: bool,
-    pub head_number: Option<u64>,
 }
 
 /// Where waiting comes from, so that tests and the simulator can bring their own time.

@@ -55,9 +55,10 @@ async fn an_intent_is_shown_in_every_state() {
     assert_eq!(mined["confirmations"], 3);
     assert_eq!(mined["receipt"]["blockNumber"], 118);
     assert_eq!(mined["receipt"]["effectiveGasPrice"], "7");
+    assert_eq!((&mined["receipt"]["status"], &mined["receipt"]["gasUsed"]), (&"reverted".into(), &21_000.into()));
     assert_eq!(mined["receipt"]["revert"], serde_json::json!({"reason": "no funds", "data": "0x0102"}));
 
-    fixtures::change(&house.store, &treasury(), id, Transition::Settle).await;
+    fixtures::change(&house.store, &treasury(), id, Transition::Settle(None)).await;
     let failed = tx(&house, id).await;
     assert_eq!(failed["state"], "FAILED_FINAL");
     assert_eq!(failed["reason"], serde_json::json!({"code": "reverted", "text": "no funds"}));
@@ -104,7 +105,7 @@ async fn no_default_answer_has_a_nonce_or_says_who_works_for_it() {
         match step {
             "bound" => drop(fixtures::bind_next(&house.store, &lane).await),
             "mined" => drop(mine(&house, id, Execution::Success).await),
-            "final" => drop(fixtures::change(&house.store, &lane, id, Transition::Settle).await),
+            "final" => drop(fixtures::change(&house.store, &lane, id, Transition::Settle(None)).await),
             _ => {}
         }
         for target in &targets {
@@ -139,12 +140,13 @@ async fn events_tell_what_happened_to_those_who_ask() {
     house.accept("b").await;
     fixtures::bind_next(&house.store, &treasury()).await;
     mine(&house, id, Execution::Success).await;
-    fixtures::change(&house.store, &treasury(), id, Transition::Settle).await;
+    fixtures::change(&house.store, &treasury(), id, Transition::Settle(None)).await;
     let at = "2026-01-01T00:00:01Z";
     let expected = serde_json::json!([
         {"seq": 1, "event": "accepted", "state": "QUEUED", "at": "2026-01-01T00:00:00Z"},
         {"seq": 2, "event": "bind", "state": "ALLOCATED", "subState": "PENDING", "at": at},
-        {"seq": 3, "event": "mine", "state": "TRACKING", "subState": "MINED", "at": at},
+        {"seq": 3, "event": "mine", "state": "TRACKING", "subState": "MINED", "at": at,
+            "confirmations": {"newFork": true, "blocks": [support::block(118)]}},
         {"seq": 4, "event": "settle", "state": "CONFIRMED", "at": at},
     ]);
     let plain = tx(&house, id).await;
@@ -283,14 +285,6 @@ async fn a_submitter_says_what_its_lane_does() {
     refused.problem(409, "submitter_protected");
     assert_eq!(refused.json()["detail"], format!("external_nonce: {message}"));
     assert_eq!(house.post("/api/v1/tx", &request("a")).await.status, 200);
-}
-
-#[tokio::test]
-async fn chains_show_heads_and_lag() {
-    let chain = house().await.get("/api/v1/chains").await.json()[0].clone();
-    assert_eq!(chain["chain"], support::CHAIN);
-    assert_eq!((&chain["head"]["blockNumber"], &chain["finalBlock"]), (&120.into(), &119.into()));
-    assert_eq!(chain["endpoints"][1]["lagBlocks"], 2);
 }
 
 async fn every_answer(house: &House, id: TxId) -> Vec<Answer> {

@@ -27,6 +27,7 @@ async fn every_route_of_this_floor_is_documented_and_no_other() {
     }
     let expected = [
         "get /api/v1/chains",
+        "get /api/v1/chains/{chain}",
         "get /api/v1/commands/{commandId}",
         "get /api/v1/submitters",
         "get /api/v1/submitters/{submitter}",
@@ -74,6 +75,8 @@ async fn words_stand_in_the_document_as_they_are_answered() {
     assert_eq!(words("TxStateName")[0], "QUEUED");
     assert_eq!(words("TxEventName")[0], "accepted");
     assert_eq!(words("Speed"), json!(["slow", "standard", "fast", "instant"]));
+    assert_eq!(words("FinalityName"), json!(["depth", "safe", "finalized"]));
+    assert!(words("EndpointStandingName").as_array().unwrap().contains(&json!("rate_limited")));
     assert!(words("ProblemCode").as_array().unwrap().contains(&json!("request_id_conflict")));
 }
 
@@ -100,7 +103,8 @@ async fn no_answer_is_undocumented() {
         id.as_str(),
         "treasury",
         treasury().as_str().to_owned().leak(),
-        "attempts,events",
+        "attempts,events,confirmations",
+        support::CHAIN,
         "lease,nonces",
         "s1",
         "QUEUED",

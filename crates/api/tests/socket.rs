@@ -61,12 +61,13 @@ async fn the_client_speaks_every_route() {
     assert_eq!(client.list_tx(&rest).await.unwrap().items.len(), 1);
 
     let submitter = client.submitter(treasury().as_str(), &[SubmitterExpand::Nonces]).await.unwrap();
-    assert_eq!((submitter.state, submitter.nonces.map(|nonces| nonces.next)), (LaneStateName::InFlight, Some(1)));
+    assert_eq!((submitter.state, submitter.nonces.and_then(|nonces| nonces.next)), (LaneStateName::InFlight, Some(1)));
     assert_eq!(client.submitters(&PageQuery::default()).await.unwrap().items.len(), 1);
     let paused = client.pause("treasury", None).await.unwrap();
     assert_eq!(client.command(&paused.command_id).await.unwrap().state, CommandState::Open);
     assert_eq!(client.resume("treasury", None).await.unwrap().state, CommandState::Open);
-    assert_eq!(client.chains().await.unwrap().len(), 1);
+    let chains = client.chains().await.unwrap();
+    assert_eq!(chains, [client.chain(&chains[0].chain).await.unwrap()]);
     assert_eq!(client.healthz().await.unwrap(), client.readyz().await.unwrap());
     assert_eq!(client.metrics().await.unwrap(), "# nothing\n");
     assert!(client.openapi().await.unwrap().contains("createTx"));

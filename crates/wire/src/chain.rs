@@ -19,7 +19,7 @@ pub struct ChainView {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub final_block: Option<BlockView>,
     pub finality: FinalityName,
-    /// Blocks that make a transaction final, its own counted, where depth decides.
+    /// Blocks that a final transaction has at least, its own counted; where `finality` is `finalized`, the tag alone decides.
     pub required_confirmations: u32,
     /// From block to block, as learned; absent until it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]

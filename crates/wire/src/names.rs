@@ -190,7 +190,7 @@ words! {
     FinalityName {
         /// There are enough blocks on it.
         Depth = "depth",
-        /// The chain's own `safe` tag.
+        /// There are enough blocks on it, and the chain's own `safe` tag has come to it.
         Safe = "safe",
         /// The chain's own `finalized` tag.
         Finalized = "finalized",

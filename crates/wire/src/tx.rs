@@ -1,8 +1,8 @@
 //! What a caller sees of an intent.
 
 use gapless_domain::{
-    Attempt, Bound, Cancellation, Event, EventBody, Execution, Failure, Inclusion, ManagedTx, NodeText, Payload,
-    Progress, TxState,
+    Attempt, Cancellation, Event, EventBody, Execution, Failure, Inclusion, ManagedTx, NodeText, Payload, Progress,
+    TxState,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -67,7 +67,7 @@ pub struct TxView {
     /// Blocks from the transaction's own, which counts as the first, to the newest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub confirmations: Option<u64>,
-    /// Why it failed, was canceled, or is stuck; or `reverted` while it is mined and not final yet.
+    /// Why it failed, was canceled, or is stuck. One that reverted has it only once that is final; its receipt says so before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<ReasonView>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -263,7 +263,10 @@ impl TxView {
 
 fn inclusion(state: &TxState) -> Option<&Inclusion> {
     match state {
-        TxState::Allocated(bound) | TxState::Tracking(bound) | TxState::Stuck(bound, _) => mined(bound),
+        TxState::Allocated(bound) | TxState::Tracking(bound) | TxState::Stuck(bound, _) => match &bound.progress {
+            Progress::Mined(mined) => Some(&mined.inclusion),
+            Progress::Pending | Progress::AwaitingFunds => None,
+        },
         TxState::Confirmed(settled)
         | TxState::FailedFinal(Failure::Reverted(settled))
         | TxState::Canceled(Cancellation::OnChain(_, settled)) => Some(&settled.inclusion),
@@ -273,23 +276,15 @@ fn inclusion(state: &TxState) -> Option<&Inclusion> {
     }
 }
 
-fn mined(bound: &Bound) -> Option<&Inclusion> {
-    match &bound.progress {
-        Progress::Mined(mined) => Some(&mined.inclusion),
-        Progress::Pending | Progress::AwaitingFunds => None,
-    }
-}
-
 fn reason(state: &TxState) -> Option<ReasonView> {
     match state {
-        TxState::Queued | TxState::Confirmed(_) => None,
-        // What it fails by once its block is final. A cancel that reverts takes the nonce all the same.
-        TxState::Allocated(bound) | TxState::Tracking(bound) => {
-            mined(bound).filter(|inclusion| inclusion.kind.carries_payload()).and_then(reverted)
-        }
+        // What reverted in a block that is not final may go better in another one (R08).
+        TxState::Queued | TxState::Allocated(_) | TxState::Tracking(_) | TxState::Confirmed(_) => None,
         TxState::Stuck(_, reason) => Some(ReasonView::new(reason.as_str(), None)),
         TxState::FailedFinal(Failure::Unbound(reason, text)) => Some(ReasonView::new(reason.as_str(), Some(text))),
-        TxState::FailedFinal(Failure::Reverted(settled)) => reverted(&settled.inclusion),
+        TxState::FailedFinal(Failure::Reverted(settled)) => {
+            Some(ReasonView::new("reverted", revert_reason(&settled.inclusion)))
+        }
         TxState::Canceled(Cancellation::InQueue(reason) | Cancellation::OnChain(reason, _)) => {
             Some(ReasonView::new(reason.as_str(), None))
         }
@@ -297,9 +292,9 @@ fn reason(state: &TxState) -> Option<ReasonView> {
     }
 }
 
-fn reverted(inclusion: &Inclusion) -> Option<ReasonView> {
+fn revert_reason(inclusion: &Inclusion) -> Option<&NodeText> {
     match &inclusion.execution {
-        Execution::Reverted { reason, .. } => Some(ReasonView::new("reverted", reason.as_ref())),
+        Execution::Reverted { reason, .. } => reason.as_ref(),
         Execution::Success => None,
     }
 }

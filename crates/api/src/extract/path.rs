@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use axum::extract::{FromRequestParts, Path};
 use axum::http::request::Parts;
-use gapless_domain::TxId;
+use gapless_domain::{ChainId, IdError, TxId};
 use gapless_wire::{FieldFault, Problem, ProblemCode, SubmitterRef};
 
 use crate::problem::Refusal;
@@ -37,6 +37,10 @@ impl PathText {
 
     pub(crate) fn submitter(&self) -> Result<SubmitterRef, Refusal> {
         SubmitterRef::parse(&self.0).map_err(|error| vec![FieldFault::path("submitter", error.to_string())].into())
+    }
+
+    pub(crate) fn chain(&self) -> Result<ChainId, Refusal> {
+        self.0.parse().map_err(|error: IdError| vec![FieldFault::path("chain", error.to_string())].into())
     }
 
     pub(crate) fn number(&self, name: &str) -> Result<u64, Refusal> {

@@ -1,17 +1,19 @@
-//! `GET /api/v1/chains`: what this node sees of the chains.
+//! `GET /api/v1/chains` and `…/{chain}`: what this node sees of the chains.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Json;
 use axum::extract::State;
-use gapless_wire::{ChainView, EndpointView, HeadView};
+use gapless_chain::{EndpointStanding, EndpointStatus};
+use gapless_wire::{ChainTroubleView, ChainView, EndpointStandingName, EndpointView, HeadView, Problem, ProblemCode};
 
-use crate::extract::Query;
+use crate::extract::{PathText, Query};
 use crate::ports::ChainInfo;
 use crate::problem::Refusal;
 use crate::shared::Shared;
 
-/// List chains: their heads and endpoints, as this node sees them.
+/// List chains: their heads, what is final, and their endpoints, as this node sees them.
 #[utoipa::path(
     get,
     path = "/api/v1/chains",
@@ -27,22 +29,75 @@ pub(super) async fn list_chains(
     Ok(Json(shared.app.chains.all().into_iter().map(view).collect()))
 }
 
+/// Look at a chain, as this node sees it.
+#[utoipa::path(
+    get,
+    path = "/api/v1/chains/{chain}",
+    operation_id = "getChain",
+    tag = "chains",
+    params(("chain" = String, Path, description = "CAIP-2, as in `eip155:1`")),
+    responses(
+        (status = 200, description = "As this node sees it", body = ChainView),
+        (status = 404, description = "`unknown_chain`", body = Problem, content_type = "application/problem+json"),
+    )
+)]
+pub(super) async fn chain(
+    State(shared): State<Arc<Shared>>,
+    path: PathText,
+    query: Query,
+) -> Result<Json<ChainView>, Refusal> {
+    query.finish()?;
+    let found = shared.app.chains.one(&path.chain()?);
+    Ok(Json(view(found.ok_or_else(|| Refusal::of(ProblemCode::UnknownChain))?)))
+}
+
 fn view(chain: ChainInfo) -> ChainView {
-    let newest = chain.endpoints.iter().filter_map(|endpoint| endpoint.head_number).max();
-    let endpoints = chain.endpoints.into_iter().map(|endpoint| EndpointView {
-        name: endpoint.name,
-        healthy: endpoint.healthy,
-        block_number: endpoint.head_number,
-        lag_blocks: newest.zip(endpoint.head_number).map(|(newest, own)| newest.saturating_sub(own)),
-    });
     ChainView {
         chain: chain.id.to_string(),
         head: chain.head.map(|head| HeadView {
-            block_number: head.number,
-            block_hash: head.hash.to_string(),
-            age_ms: u64::try_from(head.age.as_millis()).unwrap_or(u64::MAX),
+            block_number: head.block.number,
+            block_hash: head.block.hash.to_string(),
+            age_ms: millis(head.age),
         }),
-        final_block: chain.final_number,
-        endpoints: endpoints.collect(),
+        final_block: chain.final_block.map(Into::into),
+        finality: chain.finality,
+        required_confirmations: chain.required_confirmations,
+        block_time_ms: chain.block_time.map(millis),
+        trouble: chain.trouble.as_ref().map(ChainTroubleView::from),
+        open_transactions: chain.open_hashes as u64,
+        lanes: chain.lanes as u64,
+        endpoints: chain.endpoints.into_iter().map(endpoint_view).collect(),
     }
+}
+
+fn endpoint_view(endpoint: EndpointStatus) -> EndpointView {
+    EndpointView {
+        healthy: endpoint.is_healthy(),
+        name: endpoint.name,
+        weight: endpoint.weight,
+        standing: standing(endpoint.standing),
+        block_number: endpoint.head,
+        head_age_ms: endpoint.head_age.map(millis),
+        lag_blocks: endpoint.lag,
+        errors_permille: endpoint.errors_permille,
+        latency_ms: endpoint.latency.map(millis),
+        in_flight: endpoint.in_flight as u64,
+        trouble: endpoint.trouble,
+    }
+}
+
+fn standing(standing: EndpointStanding) -> EndpointStandingName {
+    match standing {
+        EndpointStanding::Good => EndpointStandingName::Good,
+        EndpointStanding::Unchecked => EndpointStandingName::Unchecked,
+        EndpointStanding::Lagging => EndpointStandingName::Lagging,
+        EndpointStanding::Down => EndpointStandingName::Down,
+        EndpointStanding::RateLimited => EndpointStandingName::RateLimited,
+        EndpointStanding::WrongChain => EndpointStandingName::WrongChain,
+        EndpointStanding::Flipping => EndpointStandingName::Flipping,
+    }
+}
+
+pub(super) fn millis(span: Duration) -> u64 {
+    u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
 }

@@ -51,6 +51,7 @@ fn documented(shared: &Arc<Shared>) -> (Router<Arc<Shared>>, utoipa::openapi::Op
         .routes(routes!(commands::resume))
         .routes(routes!(commands::command))
         .routes(routes!(chains::list_chains))
+        .routes(routes!(chains::chain))
         .layer(from_fn_with_state(Arc::clone(shared), auth::admit))
         .layer(from_fn_with_state(Arc::clone(shared), guard::guard));
     let open = OpenApiRouter::new()

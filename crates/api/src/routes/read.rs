@@ -10,7 +10,7 @@ use gapless_wire::{Problem, ProblemCode, SubmitterRef, TxExpand, TxView};
 
 use super::wait;
 use crate::extract::{PathText, Query, expand, whole_number};
-use crate::limits::MAX_EVENTS_SHOWN;
+use crate::limits::{MAX_EVENTS_FOLDED, MAX_EVENTS_SHOWN};
 use crate::problem::Refusal;
 use crate::shared::{InFlight, Shared};
 
@@ -28,7 +28,7 @@ use crate::shared::{InFlight, Shared};
         ("txId" = String, Path, format = "uuid", description = "The id that was given when it was accepted"),
         ("wait" = Option<String>, Query, pattern = "^[0-9]{1,6}(ms|s|m)$", description = "Wait this long for the next change: 500ms, 30s, 1m. Longer than the server grants is cut"),
         ("version" = Option<u32>, Query, description = "The version that the caller knows"),
-        ("expand" = Option<String>, Query, pattern = "^(attempts|events)(,(attempts|events))*$", description = "`attempts`: the nonce and every signed transaction. `events`: what happened to it, the first 1000"),
+        ("expand" = Option<String>, Query, pattern = "^(attempts|events|confirmations)(,(attempts|events|confirmations))*$", description = "`attempts`: the nonce and every signed transaction. `events`: what happened to it, the first 1000. `confirmations`: the blocks from its own on, as its events tell of them"),
     ),
     responses(
         (status = 200, description = "As it stands", body = TxView),
@@ -58,7 +58,7 @@ pub(super) async fn tx(
         ("requestId" = String, Query, min_length = 1, description = "The request id that it was handed in with"),
         ("wait" = Option<String>, Query, pattern = "^[0-9]{1,6}(ms|s|m)$", description = "Wait this long for the next change"),
         ("version" = Option<u32>, Query, description = "The version that the caller knows"),
-        ("expand" = Option<String>, Query, pattern = "^(attempts|events)(,(attempts|events))*$", description = "`attempts`: the nonce and every signed transaction. `events`: what happened to it, the first 1000"),
+        ("expand" = Option<String>, Query, pattern = "^(attempts|events|confirmations)(,(attempts|events|confirmations))*$", description = "`attempts`: the nonce and every signed transaction. `events`: what happened to it, the first 1000. `confirmations`: the blocks from its own on, as its events tell of them"),
     ),
     responses(
         (status = 200, description = "As it stands", body = TxView),
@@ -102,7 +102,7 @@ impl Look {
         Look {
             wait: query.wait(&shared.app.limits),
             version: query.read("version", version),
-            expand: expand(query, TxExpand::parse, "attempts, events"),
+            expand: expand(query, TxExpand::parse, "attempts, events, confirmations"),
         }
     }
 
@@ -118,8 +118,8 @@ impl Look {
     }
 
     async fn view(&self, shared: &Shared, tx: &ManagedTx) -> Result<TxView, Refusal> {
-        let head = shared.app.chains.head_number(tx.intent.submitter().chain());
-        let mut view = TxView::whole(tx).with_head(head);
+        let head = shared.app.chains.head(tx.intent.submitter().chain());
+        let mut view = TxView::whole(tx).with_head(head.map(|head| head.block.number));
         let wanted = |word| self.expand.contains(&word);
         let pending = view.hash.is_none() && tx.state.name().is_bound();
         if pending || wanted(TxExpand::Attempts) {
@@ -129,9 +129,18 @@ impl Look {
                 view = view.with_attempts(tx, &attempts);
             }
         }
-        if wanted(TxExpand::Events) {
-            let events = shared.app.store.events_of(tx.id, MAX_EVENTS_SHOWN).await;
-            view = view.with_events(&events.map_err(|error| shared.store_failed(&error))?);
+        let (listed, folded) = (wanted(TxExpand::Events), wanted(TxExpand::Confirmations));
+        if listed || folded {
+            // Their numbers have no hole, so as many as the version are exactly those that led to it.
+            let most = if folded { MAX_EVENTS_FOLDED } else { MAX_EVENTS_SHOWN };
+            let events = shared.app.store.events_of(tx.id, tx.version.min(most)).await;
+            let events = events.map_err(|error| shared.store_failed(&error))?;
+            if folded {
+                view = view.with_confirmations(&events);
+            }
+            if listed {
+                view = view.with_events(events.get(..MAX_EVENTS_SHOWN as usize).unwrap_or(&events));
+            }
         }
         Ok(view)
     }

@@ -4,13 +4,15 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::State;
-use gapless_domain::{LaneState, Protection, SubmitterId};
+use futures_util::future::join_all;
+use gapless_domain::{AccountFacts, LaneState, Nonce, Protection, SubmitterId};
 use gapless_store::{LaneStatus, LeaseStatus};
 use gapless_wire::{
     LaneStateName, LeaseView, NoncesView, Page, Problem, ProblemCode, ProtectView, SubmitterExpand, SubmitterView,
     moment_to_text,
 };
 
+use super::chains::millis;
 use crate::extract::{PathText, Query, expand};
 use crate::problem::Refusal;
 use crate::shared::Shared;
@@ -24,7 +26,7 @@ use crate::shared::Shared;
     params(
         ("limit" = Option<u32>, Query, minimum = 1, description = "Items of a page"),
         ("cursor" = Option<String>, Query, description = "`nextCursor` of the page before"),
-        ("expand" = Option<String>, Query, pattern = "^(lease|nonces)(,(lease|nonces))*$", description = "`lease`, `nonces`"),
+        ("expand" = Option<String>, Query, pattern = "^(lease|nonces)(,(lease|nonces))*$", description = "`lease`: which node works for it. `nonces`: the ledger's next one, and what the chain counts now"),
     ),
     responses((status = 200, description = "One page", body = Page<SubmitterView>))
 )]
@@ -41,7 +43,10 @@ pub(super) async fn list_submitters(
     let more = ids.len() > limit;
     ids.truncate(limit);
     let found = shared.app.store.lane_status(&ids).await.map_err(|error| shared.store_failed(&error))?;
-    let known = ids.iter().zip(&found).filter_map(|(id, status)| Some(view(&shared, id, status.as_ref()?, &expand)));
+    let facts = join_all(ids.iter().map(|id| shared.app.chains.account(id))).await;
+    let known = ids.iter().zip(&found).zip(facts);
+    let known =
+        known.filter_map(|((id, status), facts)| Some(view(&shared, id, status.as_ref()?, facts.as_ref(), &expand)));
     let next_cursor = ids.last().filter(|_| more).map(SubmitterId::to_string);
     Ok(Json(Page { items: known.collect(), next_cursor }))
 }
@@ -54,7 +59,7 @@ pub(super) async fn list_submitters(
     tag = "submitters",
     params(
         ("submitter" = String, Path, description = "CAIP-10 or alias"),
-        ("expand" = Option<String>, Query, pattern = "^(lease|nonces)(,(lease|nonces))*$", description = "`lease`, `nonces`"),
+        ("expand" = Option<String>, Query, pattern = "^(lease|nonces)(,(lease|nonces))*$", description = "`lease`: which node works for it. `nonces`: the ledger's next one, and what the chain counts now"),
     ),
     responses(
         (status = 200, description = "As it stands", body = SubmitterView),
@@ -69,7 +74,8 @@ pub(super) async fn submitter(
     let expand = read_expand(&mut query);
     query.finish()?;
     let (id, status) = find(&shared, &path).await?;
-    Ok(Json(view(&shared, &id, &status, &expand)))
+    let facts = shared.app.chains.account(&id).await;
+    Ok(Json(view(&shared, &id, &status, facts.as_ref(), &expand)))
 }
 
 /// A submitter that exists.
@@ -84,10 +90,17 @@ fn read_expand(query: &mut Query) -> Vec<SubmitterExpand> {
     expand(query, SubmitterExpand::parse, "lease, nonces")
 }
 
-fn view(shared: &Shared, id: &SubmitterId, status: &LaneStatus, expand: &[SubmitterExpand]) -> SubmitterView {
+fn view(
+    shared: &Shared,
+    id: &SubmitterId,
+    status: &LaneStatus,
+    facts: Option<&AccountFacts>,
+    expand: &[SubmitterExpand],
+) -> SubmitterView {
     let chains = &shared.app.chains;
     let cursor = status.cursor.as_ref();
-    let told = |protection: &Protection| match expand.contains(&SubmitterExpand::Nonces) {
+    let with_nonces = expand.contains(&SubmitterExpand::Nonces);
+    let told = |protection: &Protection| match with_nonces {
         true => ProtectView::with_detail(protection),
         false => ProtectView::new(protection.code),
     };
@@ -99,7 +112,7 @@ fn view(shared: &Shared, id: &SubmitterId, status: &LaneStatus, expand: &[Submit
         Some(LaneState::Protect(protection)) => (LaneStateName::Protect, Some(told(protection))),
     };
     let lease = status.lease.as_ref().filter(|lease| lease.valid && expand.contains(&SubmitterExpand::Lease));
-    let nonces = cursor.filter(|_| expand.contains(&SubmitterExpand::Nonces));
+    let head = chains.head(id.chain());
     SubmitterView {
         submitter: id.to_string(),
         alias: status.alias.clone(),
@@ -110,14 +123,22 @@ fn view(shared: &Shared, id: &SubmitterId, status: &LaneStatus, expand: &[Submit
         queued: status.queued,
         open: status.open,
         oldest_queued_at: status.oldest_queued_at.map(moment_to_text),
-        balance: chains.balance(id).map(|balance| balance.to_string()),
-        chain_head: chains.head_number(id.chain()),
+        balance: facts.map(|facts| facts.balance.to_string()),
+        chain_head: head.map(|head| head.block.number),
+        chain_head_age_ms: head.map(|head| millis(head.age)),
+        chain_trouble: chains.trouble(id.chain()).map(|trouble| trouble.code.as_str().to_owned()),
         lease: lease.map(lease_view),
-        nonces: nonces.map(|cursor| NoncesView {
-            next: cursor.next_nonce.get(),
-            chain: cursor.chain_nonce.get(),
-            settled: cursor.final_nonce.get(),
-        }),
+        nonces: with_nonces.then(|| nonces_view(cursor.map(|cursor| cursor.next_nonce), facts)),
+    }
+}
+
+/// Each count by itself: a preconfirmed one never stands in for one of a block (R10), nor the ledger's for one of the chain.
+fn nonces_view(next: Option<Nonce>, facts: Option<&AccountFacts>) -> NoncesView {
+    NoncesView {
+        next: next.map(Nonce::get),
+        latest: facts.map(|facts| facts.latest.get()),
+        preconfirmed: facts.map(|facts| facts.pending.get()),
+        settled: facts.and_then(|facts| facts.finalized).map(Nonce::get),
     }
 }
 

@@ -19,13 +19,15 @@ use axum::Router;
 use axum::body::{Body, to_bytes};
 use axum::http::{HeaderMap, Request, StatusCode};
 use futures_util::future::BoxFuture;
-use gapless_api::{
-    AllowedHosts, ApiLimits, App, ChainInfo, Chains, Changes, Drain, EndpointInfo, HeadInfo, Timer, router,
+use gapless_api::{AllowedHosts, ApiLimits, App, ChainInfo, Chains, Changes, Drain, HeadInfo, Timer, router};
+use gapless_chain::{EndpointStanding, EndpointStatus};
+use gapless_domain::{
+    AccountFacts, Amount, BlockLink, ChainId, LeaseTerms, Limits, OwnerId, Protection, SubmitterId, Tick, TxId,
 };
-use gapless_domain::{Amount, B256, ChainId, LeaseTerms, Limits, OwnerId, SubmitterId, Tick, TxId};
 use gapless_engine::{BatchLimits, Clock, Intake, TimeOrderedIds};
 use gapless_store::conformance::fixtures;
 use gapless_store::{ManualClock, Model, NewSubmitter, Store};
+use gapless_wire::FinalityName;
 use serde_json::Value;
 use tokio::sync::Notify;
 use tower::ServiceExt;
@@ -67,27 +69,88 @@ impl Changes for Bell {
     }
 }
 
-#[derive(Debug)]
-pub(crate) struct OneChain(pub(crate) Option<u64>);
+/// A chain whose newest block tests choose, and what else there is to say of it.
+#[derive(Clone, Debug)]
+pub(crate) struct OneChain {
+    pub(crate) head: Option<u64>,
+    pub(crate) trouble: Option<Protection>,
+    pub(crate) account: Option<AccountFacts>,
+}
+
+impl Default for OneChain {
+    fn default() -> Self {
+        let account = AccountFacts {
+            latest: fixtures::nonce(5),
+            pending: fixtures::nonce(9),
+            finalized: Some(fixtures::nonce(3)),
+            balance: Amount::from(1_000_000_000_000_000_000_u64),
+        };
+        OneChain { head: Some(120), trouble: None, account: Some(account) }
+    }
+}
 
 impl Chains for OneChain {
     fn all(&self) -> Vec<ChainInfo> {
-        let head = self.0.map(|number| HeadInfo { number, hash: B256::ZERO, age: Duration::from_millis(5) });
-        let endpoint = |name: &str, lag| EndpointInfo {
-            name: name.to_owned(),
-            healthy: lag == 0,
-            head_number: self.0.map(|number| number - lag),
+        let good = EndpointStatus {
+            name: "first:8545".to_owned(),
+            weight: 2,
+            standing: EndpointStanding::Good,
+            head: self.head,
+            head_age: Some(Duration::from_millis(1500)),
+            lag: Some(0),
+            errors_permille: Some(4),
+            latency: Some(Duration::from_millis(30)),
+            in_flight: 7,
+            trouble: None,
         };
-        let endpoints = vec![endpoint("first", 0), endpoint("second", 2)];
-        vec![ChainInfo { id: CHAIN.parse().unwrap(), head, final_number: self.0.map(|n| n - 1), endpoints }]
+        let lagging = EndpointStatus {
+            name: "second:8545".to_owned(),
+            standing: EndpointStanding::Lagging,
+            head: self.head.map(|number| number - 2),
+            lag: Some(2),
+            trouble: Some("it is behind".to_owned()),
+            ..good.clone()
+        };
+        let new = EndpointStatus {
+            name: "third:8545".to_owned(),
+            weight: 1,
+            standing: EndpointStanding::Unchecked,
+            head: None,
+            head_age: None,
+            lag: None,
+            errors_permille: None,
+            latency: None,
+            in_flight: 0,
+            trouble: None,
+        };
+        vec![ChainInfo {
+            id: CHAIN.parse().unwrap(),
+            head: self.head(&CHAIN.parse().unwrap()),
+            final_block: self.head.map(|number| fixtures::block(number - 1)),
+            finality: FinalityName::Depth,
+            required_confirmations: 2,
+            block_time: Some(Duration::from_secs(12)),
+            trouble: self.trouble.clone(),
+            open_hashes: 11,
+            lanes: 3,
+            endpoints: vec![good, lagging, new],
+        }]
     }
 
-    fn head_number(&self, _chain: &ChainId) -> Option<u64> {
-        self.0
+    fn one(&self, chain: &ChainId) -> Option<ChainInfo> {
+        self.all().into_iter().find(|info| info.id == *chain)
     }
 
-    fn balance(&self, _submitter: &SubmitterId) -> Option<Amount> {
-        Some(Amount::from(1_000_000_000_000_000_000_u64))
+    fn head(&self, _chain: &ChainId) -> Option<HeadInfo> {
+        self.head.map(|number| HeadInfo { block: fixtures::block(number), age: Duration::from_millis(5) })
+    }
+
+    fn trouble(&self, _chain: &ChainId) -> Option<Protection> {
+        self.trouble.clone()
+    }
+
+    fn account(&self, _submitter: &SubmitterId) -> BoxFuture<'_, Option<AccountFacts>> {
+        Box::pin(std::future::ready(self.account))
     }
 }
 
@@ -177,7 +240,7 @@ pub(crate) async fn house_with(store: Arc<dyn Store>, limits: ApiLimits) -> Hous
         store: Arc::clone(&store),
         intake,
         changes: Arc::clone(&bell) as Arc<dyn Changes>,
-        chains: Arc::new(OneChain(Some(120))),
+        chains: Arc::new(OneChain::default()),
         timer: Arc::clone(&time) as Arc<dyn Timer>,
         clock: Arc::new(StoppedClock),
         metrics: Arc::new(|| "# nothing\n".to_owned()),
@@ -224,6 +287,19 @@ impl Answer {
 }
 
 impl House {
+    /// The same house on another chain.
+    pub(crate) fn on(&self, chain: OneChain) -> House {
+        let app = App { chains: Arc::new(chain), ..self.app.clone() };
+        House {
+            router: router(app.clone()),
+            store: Arc::clone(&self.store),
+            bell: Arc::clone(&self.bell),
+            time: Arc::clone(&self.time),
+            drain: self.drain.clone(),
+            app,
+        }
+    }
+
     pub(crate) async fn send(&self, request: Request<Body>) -> Answer {
         let response = self.router.clone().oneshot(request).await.unwrap();
         let (parts, body) = response.into_parts();
@@ -251,6 +327,16 @@ impl House {
         assert_eq!(answer.status, 202, "{}", answer.text);
         answer.json()["txId"].as_str().unwrap().parse().unwrap()
     }
+}
+
+/// A block of the fixtures' chain as it is shown.
+pub(crate) fn block(number: u64) -> Value {
+    shown(fixtures::link(number))
+}
+
+pub(crate) fn shown(link: BlockLink) -> Value {
+    let BlockLink { block, parent_hash } = link;
+    serde_json::json!({"blockNumber": block.number, "blockHash": block.hash.to_string(), "parentHash": parent_hash.to_string()})
 }
 
 /// A request that is in order.

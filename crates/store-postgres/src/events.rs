@@ -2,7 +2,7 @@
 
 use gapless_domain::{Event, EventBody, EventKind, EventPosition, LaneEventKind, NodeText, TxId};
 use gapless_store::StoreError;
-use gapless_store::codec::{signed, state_from_row, submitter, unsigned, word};
+use gapless_store::codec::{notice_from_json, signed, state_from_row, submitter, unsigned, word};
 use tokio_postgres::Row;
 use uuid::Uuid;
 
@@ -13,14 +13,16 @@ use crate::store::PgStore;
 /// the oldest that is under way, so nothing can appear behind them. Transaction ids travel as text: they have no other type
 /// on the wire that a client could order.
 const READ: &str = "
-    SELECT xid::text AS xid, id, submitter, tx_id, seq, kind, state, nonce, detail::text AS detail, text, at
+    SELECT xid::text AS xid, id, submitter, tx_id, seq, kind, state, nonce, detail::text AS detail, text, at,
+        notice::text AS notice
     FROM tx_event
     WHERE (xid, id) > ($1::text::xid8, $2) AND xid < pg_snapshot_xmin(pg_current_snapshot())
     ORDER BY tx_event.xid, tx_event.id LIMIT $3";
 
 /// What is visible is enough here: the row of an intent is locked by whoever changes it, so its events commit in their order.
 const READ_ONE: &str = "
-    SELECT xid::text AS xid, id, submitter, tx_id, seq, kind, state, nonce, detail::text AS detail, text, at
+    SELECT xid::text AS xid, id, submitter, tx_id, seq, kind, state, nonce, detail::text AS detail, text, at,
+        notice::text AS notice
     FROM (SELECT * FROM tx_event WHERE tx_id = $1 UNION ALL SELECT * FROM archived_event WHERE tx_id = $1) AS event
     ORDER BY seq LIMIT $2";
 
@@ -101,6 +103,7 @@ fn event(row: &Row) -> Result<Event, StoreError> {
             seq: u32::try_from(seq).unwrap_or(u32::MAX),
             kind: word("event kind", kind, EventKind::parse)?,
             state: state_from_row(get(row, "state")?, get(row, "nonce")?, get(row, "detail")?)?,
+            notice: get::<Option<&str>>(row, "notice")?.map(notice_from_json).transpose()?,
         },
         None => EventBody::Lane {
             seq,

@@ -1,48 +1,42 @@
-//! The newest head of each chain.
+//! What is known of each chain.
 
-use gapless_domain::{BlockRef, ChainId, Head};
-use gapless_store::codec::{signed, unsigned};
-use gapless_store::{HeadVerdict, StoreError};
-use tokio_postgres::Row;
+use gapless_domain::{ChainId, Head};
+use gapless_store::codec::{HeadRow, head_from_row, head_to_row};
+use gapless_store::{HeadVerdict, StoreError, merge_heads};
+use tokio_postgres::types::ToSql;
+use tokio_postgres::{Error, Row};
 
 use crate::error::unavailable;
-use crate::rows::{get, hash};
-use crate::session::within;
+use crate::rows::get;
+use crate::session::{Session, within};
 use crate::store::PgStore;
 
-const LOCKED: &str = "SELECT * FROM chain_head WHERE chain = $1 FOR NO KEY UPDATE";
+/// The first head of a chain has no row to lock; nodes that write it at once agree by this.
+const LOCK: &str = "SELECT pg_advisory_xact_lock(hashtextextended($1, 0))";
+
+const READ_LOCKED: &str = "
+    SELECT number, hash, parent_hash, final_number, final_hash, tail_first, tail, genesis
+    FROM chain_head WHERE chain = $1 FOR NO KEY UPDATE";
+
+const READ: &str = "
+    SELECT number, hash, parent_hash, final_number, final_hash, tail_first, tail, genesis
+    FROM chain_head WHERE chain = $1";
 
 const WRITE: &str = "
-    INSERT INTO chain_head (chain, number, hash, parent_hash, final_number, final_hash) VALUES ($1, $2, $3, $4, $5, $6)
+    INSERT INTO chain_head (chain, number, hash, parent_hash, final_number, final_hash, tail_first, tail, genesis)
+    VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
     ON CONFLICT (chain) DO UPDATE SET number = excluded.number, hash = excluded.hash, parent_hash = excluded.parent_hash,
-        final_number = excluded.final_number, final_hash = excluded.final_hash, updated_at = clock_timestamp()";
+        final_number = excluded.final_number, final_hash = excluded.final_hash, tail_first = excluded.tail_first,
+        tail = excluded.tail, genesis = excluded.genesis, updated_at = clock_timestamp()";
 
+/// In two flights, like a commit: read under the lock, then write and COMMIT.
 pub(crate) async fn save(store: &PgStore, chain: &ChainId, head: &Head) -> Result<HeadVerdict, StoreError> {
     within(store.options.call_timeout, "saving a head", async {
         let session = store.pool.lend().await?;
-        let client = session.client();
-        // The first head of a chain has no row to lock; two nodes that write it at once agree by the lock of the insert.
-        client.batch_execute("BEGIN").await.map_err(unavailable)?;
-        client
-            .execute("SELECT pg_advisory_xact_lock(hashtextextended($1, 0))", &[&chain.as_str()])
-            .await
-            .map_err(unavailable)?;
-        let row = client.query_opt(LOCKED, &[&chain.as_str()]).await.map_err(unavailable)?;
+        let row = read_locked(&session, chain).await.map_err(unavailable)?;
         let kept = row.as_ref().map(parse).transpose()?;
-        let (verdict, finalized) = merge(kept.as_ref(), head);
-        if !matches!(verdict, HeadVerdict::FinalDiffers(_)) {
-            let (number, hash) = (signed(head.latest.number), head.latest.hash.to_vec());
-            let (final_number, final_hash) =
-                (finalized.map(|block| signed(block.number)), finalized.map(|block| block.hash.to_vec()));
-            client
-                .execute(
-                    WRITE,
-                    &[&chain.as_str(), &number, &hash, &head.parent_hash.to_vec(), &final_number, &final_hash],
-                )
-                .await
-                .map_err(unavailable)?;
-        }
-        client.batch_execute("COMMIT").await.map_err(unavailable)?;
+        let (verdict, write) = merge_heads(kept.as_ref(), head);
+        write_and_commit(&session, chain, write.as_ref()).await.map_err(unavailable)?;
         session.give_back();
         Ok(verdict)
     })
@@ -52,35 +46,62 @@ pub(crate) async fn save(store: &PgStore, chain: &ChainId, head: &Head) -> Resul
 pub(crate) async fn load(store: &PgStore, chain: &ChainId) -> Result<Option<Head>, StoreError> {
     let row = store
         .with_session("reading a head", async |session| {
-            session.client().query_opt("SELECT * FROM chain_head WHERE chain = $1", &[&chain.as_str()]).await
+            let statement = session.prepared(READ).await?;
+            session.client().query_opt(&statement, &[&chain.as_str()]).await
         })
         .await?;
     row.as_ref().map(parse).transpose()
 }
 
-/// The final block only moves forward, and never to another block at the same height.
-fn merge(kept: Option<&Head>, head: &Head) -> (HeadVerdict, Option<BlockRef>) {
-    let Some((kept, old)) = kept.and_then(|kept| kept.finalized.map(|old| (kept, old))) else {
-        return (HeadVerdict::Saved, head.finalized);
-    };
-    match head.finalized {
-        Some(new) if new.number == old.number && new.hash != old.hash => (HeadVerdict::FinalDiffers(*kept), Some(old)),
-        Some(new) if new.number >= old.number => (HeadVerdict::Saved, Some(new)),
-        Some(_) => (HeadVerdict::FinalIsNewer(Head { finalized: Some(old), ..*head }), Some(old)),
-        None => (HeadVerdict::Saved, Some(old)),
-    }
+/// Waits for whoever is saving, by the lock of the row.
+pub(crate) async fn forget(store: &PgStore, chain: &ChainId) -> Result<(), StoreError> {
+    let forget = "DELETE FROM chain_head WHERE chain = $1";
+    store
+        .with_session("forgetting a head", async |session| session.client().execute(forget, &[&chain.as_str()]).await)
+        .await
+        .map(|_| ())
+}
+
+/// All leave before the first is answered. The read comes after the lock, in a statement of its own: it must see what the
+/// one who held the lock before has written.
+async fn read_locked(session: &Session, chain: &ChainId) -> Result<Option<Row>, Error> {
+    let (lock, read) = (session.prepared(LOCK).await?, session.prepared(READ_LOCKED).await?);
+    let client = session.client();
+    let params: &[&(dyn ToSql + Sync)] = &[&chain.as_str()];
+    let (begun, locked, row) = tokio::join!(
+        biased;
+        client.batch_execute("BEGIN"),
+        client.query(&lock, params),
+        client.query_opt(&read, params)
+    );
+    begun?;
+    locked?;
+    row
+}
+
+async fn write_and_commit(session: &Session, chain: &ChainId, head: Option<&Head>) -> Result<(), Error> {
+    let client = session.client();
+    let Some(row) = head.map(head_to_row) else { return client.batch_execute("COMMIT").await };
+    let statement = session.prepared(WRITE).await?;
+    let HeadRow { number, hash, parent_hash, final_number, final_hash, tail_first, tail, genesis } = &row;
+    let params: &[&(dyn ToSql + Sync)] =
+        &[&chain.as_str(), number, hash, parent_hash, final_number, final_hash, tail_first, tail, genesis];
+    let (written, committed) = tokio::join!(biased; client.execute(&statement, params), client.batch_execute("COMMIT"));
+    // COMMIT answers "ok" also when it rolled back.
+    written?;
+    committed
 }
 
 fn parse(row: &Row) -> Result<Head, StoreError> {
-    let final_number: Option<i64> = get(row, "final_number")?;
-    let final_hash: Option<&[u8]> = get(row, "final_hash")?;
-    let finalized = match (final_number, final_hash) {
-        (Some(number), Some(bytes)) => Some(BlockRef { number: unsigned("number", number)?, hash: hash(bytes)? }),
-        _ => None,
+    let row = HeadRow {
+        number: get(row, "number")?,
+        hash: get(row, "hash")?,
+        parent_hash: get(row, "parent_hash")?,
+        final_number: get(row, "final_number")?,
+        final_hash: get(row, "final_hash")?,
+        tail_first: get(row, "tail_first")?,
+        tail: get(row, "tail")?,
+        genesis: get(row, "genesis")?,
     };
-    Ok(Head {
-        latest: BlockRef { number: unsigned("number", get(row, "number")?)?, hash: hash(get(row, "hash")?)? },
-        parent_hash: hash(get(row, "parent_hash")?)?,
-        finalized,
-    })
+    Ok(head_from_row(&row)?)
 }

@@ -242,6 +242,10 @@ impl Store for PgStore {
         heads::load(self, chain).await
     }
 
+    async fn forget_head(&self, chain: &ChainId) -> Result<(), StoreError> {
+        heads::forget(self, chain).await
+    }
+
     async fn archive(&self, age: Duration, limit: u32) -> Result<u32, StoreError> {
         archive::archive(self, age, limit).await
     }

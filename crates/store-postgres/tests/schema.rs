@@ -5,8 +5,11 @@
 mod support;
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use gapless_domain::{Cursor, OwnerId};
+use gapless_domain::{
+    AttemptKind, B256, ConfirmationNotice, Cursor, EventBody, Head, Inclusion, Mined, OwnerId, Progress, Transition,
+};
 use gapless_store::conformance::fixtures as f;
 use gapless_store::{Accepted, NewIntent, Store, StoreError, Wakeup};
 use gapless_store_postgres::{PgOptions, PgStore};
@@ -25,7 +28,7 @@ async fn many_nodes_may_start_on_an_empty_database_at_once() {
         start.await.unwrap();
     }
     let count = db.raw().await.query_one("SELECT count(*) FROM schema_migration", &[]).await.unwrap();
-    assert_eq!(count.get::<_, i64>(0), 2);
+    assert_eq!(count.get::<_, i64>(0), 3);
 }
 
 #[tokio::test]
@@ -36,13 +39,13 @@ async fn a_schema_that_is_not_ours_is_refused_with_a_reason() {
         let url = db.url.clone();
         async move { PgStore::open(&url, OwnerId::new("a", uuid::Uuid::new_v4().as_u128()), options).await }
     };
-    assert!(matches!(open(false).await, Err(StoreError::SchemaIsOlder { found: 0, known: 2 })));
+    assert!(matches!(open(false).await, Err(StoreError::SchemaIsOlder { found: 0, known: 3 })));
     open(true).await.unwrap();
     open(false).await.unwrap();
     let raw = db.raw().await;
-    raw.batch_execute("INSERT INTO schema_migration VALUES (3, 'from the future', 0)").await.unwrap();
-    assert!(matches!(open(true).await, Err(StoreError::SchemaIsNewer { found: 3, known: 2 })));
-    raw.batch_execute("DELETE FROM schema_migration WHERE version = 3; UPDATE schema_migration SET checksum = 0")
+    raw.batch_execute("INSERT INTO schema_migration VALUES (4, 'from the future', 0)").await.unwrap();
+    assert!(matches!(open(true).await, Err(StoreError::SchemaIsNewer { found: 4, known: 3 })));
+    raw.batch_execute("DELETE FROM schema_migration WHERE version = 4; UPDATE schema_migration SET checksum = 0")
         .await
         .unwrap();
     assert!(matches!(open(true).await, Err(StoreError::MigrationDiffers { version: 1 })));
@@ -61,12 +64,88 @@ async fn a_database_of_the_first_schema_is_brought_up_to_date_with_what_it_holds
     .await;
     node.release(&[f::acquire(&node, &lane).await]).await.unwrap();
     drop(node);
-    let back =
-        "ALTER TABLE submitter_nonce_cursor DROP COLUMN has_open; DELETE FROM schema_migration WHERE version = 2";
-    db.raw().await.batch_execute(back).await.unwrap();
+    let back = format!(
+        "{WITHOUT_CONFIRMATIONS}; ALTER TABLE submitter_nonce_cursor DROP COLUMN has_open;
+         DELETE FROM schema_migration WHERE version >= 2"
+    );
+    db.raw().await.batch_execute(&back).await.unwrap();
 
     let store = db.open("b").await;
     assert_eq!(store.lanes_with_work(None, 10).await.unwrap(), [lane]);
+}
+
+/// Back to where no event has a notice, no intent knows its block's parent or what was told of it, and no head has a tail.
+const WITHOUT_CONFIRMATIONS: &str = "
+    ALTER TABLE tx_event DROP COLUMN notice;
+    ALTER TABLE archived_event DROP COLUMN notice;
+    ALTER TABLE chain_head DROP COLUMN tail_first, DROP COLUMN tail, DROP COLUMN genesis;
+    UPDATE managed_tx SET detail = (detail #- '{inclusion,parent_hash}') - 'told';
+    UPDATE tx_event SET detail = (detail #- '{inclusion,parent_hash}') - 'told';
+    UPDATE archived_event SET detail = (detail #- '{inclusion,parent_hash}') - 'told'";
+
+/// proves O04
+#[tokio::test]
+async fn a_database_without_confirmations_is_brought_up_to_date_with_what_it_holds() {
+    let db = Database::shared().await;
+    let node: f::Node = db.open("a").await;
+    let lane = f::lane(&node, 1).await;
+    let (ended, open) = (f::bound(&node, &lane, "ended").await.id, f::bound(&node, &lane, "open").await.id);
+    f::confirm(&node, &lane, ended).await;
+    let hash = node.attempts(open).await.unwrap()[0].hash;
+    let mined = f::inclusion(hash, AttemptKind::Original, 7);
+    f::change(&node, &lane, open, Transition::Mine(mined.clone())).await;
+    f::pause().await;
+    assert_eq!(node.archive(Duration::ZERO, 10).await.unwrap(), 1);
+    let chain = "eip155:31337".parse().unwrap();
+    let saved = Head { tail: f::tail(3..=9), finalized: Some(f::block(4)), genesis: Some(B256::ZERO) };
+    node.save_head(&chain, &saved).await.unwrap();
+    node.release(&[f::acquire(&node, &lane).await]).await.unwrap();
+    drop(node);
+    let back = format!("{WITHOUT_CONFIRMATIONS}; DELETE FROM schema_migration WHERE version >= 3");
+    db.raw().await.batch_execute(&back).await.unwrap();
+
+    let node: f::Node = db.open("b").await;
+    let kept = Head { tail: f::tail(9..=9), finalized: Some(f::block(4)), genesis: None };
+    assert_eq!(node.head(&chain).await.unwrap(), Some(kept));
+    let inclusion = Inclusion { parent_hash: B256::ZERO, ..mined };
+    let told = inclusion.block;
+    let progress = f::record(&node, open).await.state.bound().unwrap().progress.clone();
+    assert_eq!(progress, Progress::Mined(Mined { inclusion, told }));
+    for id in [ended, open] {
+        let events = node.events_of(id, 100).await.unwrap();
+        assert!(events.len() >= 3, "{events:?}");
+        assert!(events.iter().all(|event| matches!(&event.body, EventBody::Tx { notice: None, .. })), "{events:?}");
+    }
+    // And it goes on from there.
+    f::change(&node, &lane, open, Transition::Confirm(f::notice(false, 8..=9))).await;
+    f::change(&node, &lane, open, Transition::Settle(None)).await;
+    f::pause().await;
+    assert_eq!(node.archive(Duration::ZERO, 10).await.unwrap(), 1);
+    let told = node.events_of(open, 100).await.unwrap();
+    let notices: Vec<_> = told.iter().filter_map(|event| notice(&event.body)).collect();
+    assert_eq!(notices, [f::notice(false, 8..=9)]);
+}
+
+fn notice(body: &EventBody) -> Option<ConfirmationNotice> {
+    match body {
+        EventBody::Tx { notice, .. } => notice.clone(),
+        EventBody::Lane { .. } => None,
+    }
+}
+
+/// While a release is rolled out, nodes of the one before write heads as they know them.
+#[tokio::test]
+async fn a_head_of_an_older_node_is_not_taken_for_the_tail_beside_it() {
+    let db = Database::shared().await;
+    let store = db.open("a").await;
+    let chain = "eip155:31337".parse().unwrap();
+    let saved = Head { tail: f::tail(3..=9), finalized: Some(f::block(4)), genesis: Some(B256::ZERO) };
+    store.save_head(&chain, &saved).await.unwrap();
+    let newer = f::link(10);
+    let hashes = [newer.block.hash.to_vec(), newer.parent_hash.to_vec()];
+    let older = "UPDATE chain_head SET number = 10, hash = $1, parent_hash = $2";
+    db.raw().await.execute(older, &[&hashes[0], &hashes[1]]).await.unwrap();
+    assert_eq!(store.head(&chain).await.unwrap(), Some(Head { tail: f::tail(10..=10), ..saved }));
 }
 
 /// Better no connection than one in the clear that was asked to be encrypted.
@@ -91,6 +170,8 @@ async fn the_database_refuses_what_the_code_would_never_write() {
     let db = Database::shared().await;
     let scene = Scene::on(db.open("a").await, &["one", "two"]).await;
     scene.write(scene.bind().await).await.unwrap().unwrap();
+    let head = Head { tail: f::tail(3..=9), finalized: Some(f::block(4)), genesis: Some(B256::ZERO) };
+    scene.store.save_head(&"eip155:31337".parse().unwrap(), &head).await.unwrap();
     let raw = db.raw().await;
     for wrong in [
         "INSERT INTO slot (submitter, nonce, kind, fencing_token) SELECT submitter, nonce, 'fill', 1 FROM slot",
@@ -105,6 +186,13 @@ async fn the_database_refuses_what_the_code_would_never_write() {
         "UPDATE submitter_nonce_cursor SET state = 'PROTECT'",
         "UPDATE submitter_nonce_cursor SET next_nonce = -1",
         "UPDATE submitter_lease SET fencing_token = 0",
+        "INSERT INTO tx_event (submitter, seq, kind, text, notice) VALUES ('s', 1, 'paused', '', '{}')",
+        "UPDATE chain_head SET tail_first = NULL",
+        "UPDATE chain_head SET tail = NULL",
+        "UPDATE chain_head SET tail = substr(tail, 1, 32)",
+        "UPDATE chain_head SET tail = substr(tail, 1, 65)",
+        "UPDATE chain_head SET tail_first = -1",
+        "UPDATE chain_head SET genesis = tail",
         "INSERT INTO tx_event (submitter, tx_id, seq, kind, state, detail) SELECT submitter, tx_id, seq, kind, state, detail FROM tx_event",
     ] {
         let refused = raw.batch_execute(wrong).await;

@@ -5,7 +5,7 @@ use std::time::SystemTime;
 
 use futures_util::future::join_all;
 use gapless_domain::{Change, LaneState, ReservationStatus, SendReport};
-use gapless_store::codec::{fees_to_json, signed, state_to_row};
+use gapless_store::codec::{fees_to_json, notice_to_json, signed, state_to_row};
 use tokio_postgres::Error;
 use tokio_postgres::types::ToSql;
 use uuid::Uuid;
@@ -118,10 +118,10 @@ const CHECK_CLOSED: &str = "
     JOIN managed_tx t ON t.tx_id = coalesce(s.tx_id, r.tx_id) AND t.nonce = s.nonce AND t.ended_at IS NULL";
 
 const TELL_EVENTS: &str = "
-    INSERT INTO tx_event (submitter, tx_id, seq, kind, state, nonce, detail, text, at)
-    SELECT submitter, tx_id, seq, kind, state, nonce, detail::jsonb, text, $9::timestamptz
-    FROM unnest($1::text[], $2::uuid[], $3::bigint[], $4::text[], $5::text[], $6::bigint[], $7::text[], $8::text[])
-        WITH ORDINALITY AS i (submitter, tx_id, seq, kind, state, nonce, detail, text, place)
+    INSERT INTO tx_event (submitter, tx_id, seq, kind, state, nonce, detail, text, notice, at)
+    SELECT submitter, tx_id, seq, kind, state, nonce, detail::jsonb, text, notice::jsonb, $10::timestamptz
+    FROM unnest($1::text[], $2::uuid[], $3::bigint[], $4::text[], $5::text[], $6::bigint[], $7::text[], $8::text[], $9::text[])
+        WITH ORDINALITY AS i (submitter, tx_id, seq, kind, state, nonce, detail, text, notice, place)
     ORDER BY place";
 
 /// One statement with its arrays.
@@ -375,7 +375,7 @@ fn check_closed(plan: &[Planned<'_>]) -> Option<Write> {
 
 fn tell_events(plan: &[Planned<'_>], at: SystemTime) -> Option<Write> {
     let (mut lanes, mut txs, mut seqs, mut kinds) = (vec![], vec![], vec![], vec![]);
-    let (mut states, mut nonces, mut details, mut texts) = (vec![], vec![], vec![], vec![]);
+    let (mut states, mut nonces, mut details, mut texts, mut notices) = (vec![], vec![], vec![], vec![], vec![]);
     for planned in plan {
         for change in planned.commit.changes() {
             let row = state_to_row(change.to());
@@ -387,6 +387,7 @@ fn tell_events(plan: &[Planned<'_>], at: SystemTime) -> Option<Write> {
             nonces.push(row.nonce);
             details.push(Some(row.detail));
             texts.push(None);
+            notices.push(change.notice().map(notice_to_json));
         }
         for (seq, kind, text) in planned.commit.lane_events() {
             lanes.push(lane(planned));
@@ -397,10 +398,11 @@ fn tell_events(plan: &[Planned<'_>], at: SystemTime) -> Option<Write> {
             nonces.push(None);
             details.push(None);
             texts.push(Some(text.to_string()));
+            notices.push(None);
         }
     }
     count(&lanes)?;
-    Some(write!(TELL_EVENTS, lanes, txs, seqs, kinds, states, nonces, details, texts, at))
+    Some(write!(TELL_EVENTS, lanes, txs, seqs, kinds, states, nonces, details, texts, notices, at))
 }
 
 fn lane(planned: &Planned<'_>) -> String {

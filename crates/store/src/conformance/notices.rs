@@ -1,5 +1,6 @@
 //! Confirmations: what consumers are told of them is part of the event.
 
+use std::slice::from_ref;
 use std::time::Duration;
 
 use gapless_domain::{
@@ -94,8 +95,8 @@ pub(super) async fn what_was_told_last_is_kept_with_the_intent(h: &dyn Harness) 
         let mined = Progress::Mined(Mined { inclusion: inclusion.clone(), told });
         assert_eq!(after.state.bound().unwrap().progress, mined);
         let filter = TxFilter { submitter: Some(lane.clone()), limit: 1, ..TxFilter::default() };
-        assert_eq!(b.list(&filter).await.unwrap(), [after.clone()]);
-        assert_eq!(view(&a, &lane).await.lane.bound, [after.clone()]);
+        assert_eq!(b.list(&filter).await.unwrap(), from_ref(&after));
+        assert_eq!(view(&a, &lane).await.lane.bound, from_ref(&after));
         let newest = b.events_of(id, 100).await.unwrap().pop().unwrap();
         assert!(
             matches!(newest.body, EventBody::Tx { seq, state, .. } if seq == after.version && state == after.state)

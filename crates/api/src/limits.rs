@@ -6,8 +6,8 @@ use std::time::Duration;
 /// thousands of blocks, or goes back and forth for months, must not make an answer without end.
 pub(crate) const MAX_EVENTS_SHOWN: u32 = 1000;
 
-/// How many events `expand=confirmations` reads to rebuild the list of blocks. Every block may bring one until the
-/// transaction is final, and where blocks are quick and finality is slow that is thousands.
+/// How many events `expand=confirmations` reads to rebuild the list of blocks. Every block may bring one until there are as many
+/// as the config asks for, which may be thousands where blocks are quick.
 pub(crate) const MAX_EVENTS_FOLDED: u32 = 10_000;
 
 /// The defaults are the config's defaults. Limits on one intent are [`gapless_domain::Limits`].

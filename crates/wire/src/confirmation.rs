@@ -73,8 +73,10 @@ mod tests {
         BlockLink { block: BlockRef { number, hash: hash(number) }, parent_hash: hash(number - 1) }
     }
 
-    fn history(events: &[(&str, Option<(bool, Vec<BlockLink>)>)]) -> Vec<Event> {
-        let event = |(at, (kind, notice)): (usize, &(&str, Option<(bool, Vec<BlockLink>)>))| Event {
+    type Told = Option<(bool, Vec<BlockLink>)>;
+
+    fn history(events: &[(&str, Told)]) -> Vec<Event> {
+        let event = |(at, (kind, notice)): (usize, &(&str, Told))| Event {
             position: EventPosition::default(),
             submitter: "eip155:1:0x1111111111111111111111111111111111111111".parse().unwrap(),
             at: Timestamp::from_micros(0),

@@ -87,8 +87,8 @@ pub struct TxView {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub events: Option<Vec<TxEventView>>,
     /// Only with `expand=confirmations`: linked blocks, beginning with the transaction's own, as its events have told of them up to
-    /// `version`; empty while it is not mined. They may be behind `confirmations`, which counts to the newest block. Absent if there
-    /// are more events than the server reads.
+    /// `version`; empty while it is not mined. There are at most as many as the chain requires, and they may be behind `confirmations`,
+    /// which counts to the newest block. Absent if there are more events than the server reads.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub confirmation_list: Option<Vec<ConfirmationView>>,
 }

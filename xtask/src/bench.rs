@@ -1,7 +1,6 @@
-//! `cargo xtask bench`: measures with a durable server, since commits that are not synced cost nothing and mean
-//! nothing.
+//! `cargo xtask bench`: measures what the rooms cost.
 
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
 
 use anyhow::Result;
 use clap::Subcommand;
@@ -17,13 +16,27 @@ pub(crate) enum What {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },
+    /// The watcher: calls and time a block, by how many transactions are open
+    Watcher {
+        /// Arguments for gapless-bench
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
+    },
 }
 
 pub(crate) fn run(what: &What) -> Result<ExitCode> {
-    let What::Store { arguments } = what;
-    let server = start_postgres(Options { durable: true, ..Options::default() })?;
+    match what {
+        What::Store { arguments } => {
+            // A durable server, since commits that are not synced cost nothing and mean nothing.
+            let server = start_postgres(Options { durable: true, ..Options::default() })?;
+            Ok(exit_code(status(with_server(&mut bench("store", arguments), &server))?))
+        }
+        What::Watcher { arguments } => Ok(exit_code(status(&mut bench("watcher", arguments))?)),
+    }
+}
+
+fn bench(name: &str, arguments: &[String]) -> Command {
     let mut command = cargo();
-    command.args(["run", "--release", "--package", "gapless-bench", "--", "store"]).args(arguments);
-    let status = status(with_server(&mut command, &server))?;
-    Ok(exit_code(status))
+    command.args(["run", "--release", "--package", "gapless-bench", "--", name]).args(arguments);
+    command
 }

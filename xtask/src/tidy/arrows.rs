@@ -77,6 +77,9 @@ const RULES: &[Rule] = &[
         package: "gapless-bench",
         normal: &[
             "gapless-domain",
+            "gapless-chain",
+            "gapless-chain-evm",
+            "gapless-devchain",
             "gapless-store",
             "gapless-store-postgres",
             "gapless-store-sqlite",

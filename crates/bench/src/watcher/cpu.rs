@@ -1,0 +1,14 @@
+//! How long this process has computed.
+
+use std::time::Duration;
+
+/// Of all threads that there are. Linux only, as the servers that are measured against.
+pub(crate) fn cpu_time() -> Duration {
+    let threads = std::fs::read_dir("/proc/self/task").unwrap().flatten();
+    // A thread may end while its file is looked for; the runtime here ends none.
+    let nanos = threads.filter_map(|thread| {
+        let text = std::fs::read_to_string(thread.path().join("schedstat")).ok()?;
+        text.split_whitespace().next()?.parse::<u64>().ok()
+    });
+    Duration::from_nanos(nanos.sum())
+}

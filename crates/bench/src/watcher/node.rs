@@ -1,0 +1,132 @@
+//! The engine that watches: everything real but the number of seconds between blocks.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use gapless_chain::Chain;
+use gapless_chain_evm::{EvmChain, EvmChainOptions, LocalSigner, MnemonicOptions, Secret, Signer};
+use gapless_domain::{
+    ConfirmationPolicy, LaneSetup, LeaseTerms, NoncePolicy, OwnerId, Progress, ResubmitPolicy, SubmitterId,
+    SubmitterPolicy, TxId,
+};
+use gapless_engine::{
+    ChainSetup, Engine, EngineOptions, EngineParts, GasPolicy, NoFaults, TimeOrderedIds, TokioDriver, WatcherOptions,
+};
+use gapless_store::{Accepted, NewSubmitter, Store};
+use gapless_store_sqlite::{Location, SqliteOptions, SqliteStore};
+
+use super::Kind;
+use super::chain_process::ChainProcess;
+use crate::fixture::intent;
+
+const CHAIN: &str = "eip155:31337";
+const MNEMONIC: &str = "test test test test test test test test test test test junk";
+const LANES: u32 = 10;
+/// More than a row lasts.
+const NEVER: Duration = Duration::from_secs(24 * 3600);
+/// More blocks than a row has, so that nothing becomes final.
+const CONFIRMATIONS: u32 = 1_000;
+const ACCEPTED_AT_ONCE: usize = 500;
+const LOOK_AGAIN: Duration = Duration::from_millis(100);
+
+pub(crate) struct Node {
+    engine: Engine,
+    store: Arc<dyn Store>,
+    lanes: Vec<SubmitterId>,
+}
+
+impl Node {
+    pub(crate) async fn start(url: &str, kind: Kind) -> Self {
+        let signers: Vec<_> = (0..LANES)
+            .map(|index| MnemonicOptions::account(Secret::new(MNEMONIC.to_owned()), index))
+            .map(|options| LocalSigner::from_mnemonic(&options).unwrap())
+            .collect();
+        let lanes: Vec<SubmitterId> =
+            signers.iter().map(|signer| format!("{CHAIN}:{}", signer.address()).parse().unwrap()).collect();
+        let signers = signers.into_iter().map(|signer| Arc::new(signer) as Arc<dyn Signer>).collect();
+        let options = EvmChainOptions::new(CHAIN.parse().unwrap(), vec![url.parse().unwrap()]);
+        let chain: Arc<dyn Chain> = Arc::new(EvmChain::connect(options, signers).unwrap());
+        let store = SqliteStore::open(Location::Memory, OwnerId::new("bench", 1), SqliteOptions::default()).unwrap();
+        let store: Arc<dyn Store> = Arc::new(store);
+        let new: Vec<_> = lanes.iter().map(|id| NewSubmitter { id: id.clone(), alias: None }).collect();
+        store.register_submitters(&new).await.unwrap();
+        let stale_receipt_timeout = if kind == Kind::Stale { Duration::ZERO } else { NEVER };
+        let policy = SubmitterPolicy {
+            nonce: NoncePolicy { max_in_flight: u16::MAX, ..NoncePolicy::default() },
+            // What a lane sends again is no cost of watching.
+            resubmit: ResubmitPolicy { enabled: true, interval: NEVER },
+            confirmations: ConfirmationPolicy { required: CONFIRMATIONS, stale_receipt_timeout },
+            ..SubmitterPolicy::default()
+        };
+        let watcher =
+            WatcherOptions { confirmations: CONFIRMATIONS, stale_receipt_timeout, ..WatcherOptions::default() };
+        let engine = Engine::start(EngineParts {
+            store: Arc::clone(&store),
+            driver: Arc::new(TokioDriver::start()),
+            ids: Arc::new(TimeOrderedIds),
+            faults: Arc::new(NoFaults),
+            chains: vec![ChainSetup { chain, watcher, gas: GasPolicy::default() }],
+            lanes: lanes
+                .iter()
+                .map(|lane| (lane.clone(), LaneSetup { policy: policy.clone(), ..LaneSetup::default() }))
+                .collect(),
+            terms: LeaseTerms::default(),
+            options: EngineOptions::default(),
+        })
+        .unwrap();
+        Node { engine, store, lanes }
+    }
+
+    /// So many intents, as many for each lane.
+    pub(crate) async fn accept(&self, count: usize) -> Vec<TxId> {
+        let intents: Vec<_> = self.lanes.iter().cycle().take(count).map(intent).collect();
+        let mut ids = Vec::with_capacity(count);
+        for some in intents.chunks(ACCEPTED_AT_ONCE) {
+            let answers = self.engine.intake().accept(some.to_vec()).await.unwrap();
+            assert!(answers.iter().all(|(_, verdict)| *verdict == Accepted::New));
+            ids.extend(answers.into_iter().map(|(id, _)| id));
+        }
+        ids
+    }
+
+    pub(crate) async fn until_sent(&self, chain: &mut ChainProcess, count: usize) {
+        while chain.pool() < count {
+            tokio::time::sleep(LOOK_AGAIN).await;
+        }
+    }
+
+    pub(crate) async fn until_mined(&self, chain: &mut ChainProcess, ids: &[TxId]) {
+        while chain.pool() > 0 {
+            chain.mine();
+            tokio::time::sleep(LOOK_AGAIN).await;
+        }
+        while self.count(ids, |progress| matches!(progress, Progress::Mined(_))).await < ids.len() {
+            tokio::time::sleep(LOOK_AGAIN).await;
+        }
+    }
+
+    /// Those that are bound to a nonce and not final.
+    pub(crate) async fn still_open(&self, ids: &[TxId]) -> usize {
+        self.count(ids, |_| true).await
+    }
+
+    /// The head as the watcher last read it.
+    pub(crate) fn head(&self) -> u64 {
+        let status = self.engine.view().chain_status(self.lanes[0].chain());
+        status.map_or(0, |status| status.head.number)
+    }
+
+    pub(crate) async fn end(self) {
+        self.engine.drain().await;
+    }
+
+    async fn count(&self, ids: &[TxId], is_wanted: fn(&Progress) -> bool) -> usize {
+        let mut count = 0;
+        for some in ids.chunks(ACCEPTED_AT_ONCE) {
+            let txs = self.store.get(some).await.unwrap();
+            let bound = txs.iter().flatten().filter_map(|tx| tx.state.bound());
+            count += bound.filter(|bound| is_wanted(&bound.progress)).count();
+        }
+        count
+    }
+}

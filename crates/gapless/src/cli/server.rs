@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use clap::Args;
-use gapless_wire::{Client, ClientError, TxAccepted, TxQuery, TxRequest, TxView};
+use gapless_wire::{Client, ClientError, TxAccepted, TxExpand, TxQuery, TxRequest, TxView};
 
 use super::{CliError, Exit};
 use crate::config::parse_duration;
@@ -66,12 +66,13 @@ pub(crate) async fn hand_in(client: &Client, request: &TxRequest) -> Result<(TxA
     }
 }
 
-/// Follows a transaction to its end, and hands every version of it to `seen`. The last version that was seen comes back,
-/// terminal or not.
+/// Follows a transaction to its end, and hands every version of it to `seen`, each with what `expand` names. The last version
+/// that was seen comes back, terminal or not.
 pub(crate) async fn follow(
     client: &Client,
     first: TxView,
     timeout: &TimeoutArgs,
+    expand: &[TxExpand],
     mut seen: impl FnMut(&TxView) -> Result<(), CliError>,
 ) -> Result<TxView, CliError> {
     let mut last = first;
@@ -79,7 +80,7 @@ pub(crate) async fn follow(
     let to_the_end = async {
         let mut lost = 0;
         while !last.state.is_terminal() {
-            let query = TxQuery { wait: Some(ONE_WAIT), version: Some(last.version), ..TxQuery::default() };
+            let query = TxQuery { wait: Some(ONE_WAIT), version: Some(last.version), expand: expand.to_vec() };
             match client.tx(&last.tx_id, &query).await {
                 Ok(view) => {
                     lost = 0;

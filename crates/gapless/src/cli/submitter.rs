@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
-use gapless_wire::{CommandState, CommandView, PageQuery, SubmitterExpand, SubmitterView};
+use gapless_wire::{CommandState, CommandView, NoncesView, PageQuery, SubmitterExpand, SubmitterView};
 
 use super::server::{ServerArgs, duration};
-use super::table::columns;
+use super::table::{columns, span};
 use super::{CliError, Exit, block_on};
 use crate::output::Output;
 
@@ -14,7 +14,7 @@ use crate::output::Output;
 pub(crate) enum SubmitterCommand {
     /// List the submitters
     List(ListArgs),
-    /// Show one submitter: its lane, its nonces, its lease
+    /// Show one submitter: its lane, its nonces and what the chain counts, its lease
     Show(NameArgs),
     /// Bind nothing new for a submitter; what has a nonce goes on
     Pause(TellArgs),
@@ -110,6 +110,17 @@ fn state(view: &SubmitterView) -> String {
     format!("{}{paused}{protect}", view.state)
 }
 
+/// What the chain counts, each by itself.
+fn counts(nonces: &NoncesView) -> String {
+    let count = |count: Option<u64>| count.map_or("unknown".to_owned(), |count| count.to_string());
+    format!(
+        "latest {}, preconfirmed {}, final {}",
+        count(nonces.latest),
+        count(nonces.preconfirmed),
+        count(nonces.settled)
+    )
+}
+
 fn whole(view: &SubmitterView) -> String {
     let row = |name: &str, value: String| [name.to_owned(), value];
     let mut rows = vec![row("submitter", view.submitter.clone())];
@@ -119,9 +130,12 @@ fn whole(view: &SubmitterView) -> String {
     rows.push(row("open", view.open.to_string()));
     rows.extend(view.oldest_queued_at.clone().map(|at| row("oldest queued", at)));
     rows.extend(view.balance.clone().map(|balance| row("balance", format!("{balance} wei"))));
-    rows.extend(view.chain_head.map(|head| row("chain head", head.to_string())));
+    let age = view.chain_head_age_ms.map(|age| format!(", {} ago", span(age))).unwrap_or_default();
+    rows.extend(view.chain_head.map(|head| row("chain head", format!("{head}{age}"))));
+    rows.extend(view.chain_trouble.clone().map(|code| row("CHAIN TROUBLE", code)));
     if let Some(nonces) = &view.nonces {
-        rows.push(row("nonces", format!("next {}, chain {}, final {}", nonces.next, nonces.chain, nonces.settled)));
+        rows.extend(nonces.next.map(|next| row("next nonce", next.to_string())));
+        rows.push(row("chain counts", counts(nonces)));
     }
     if let Some(lease) = &view.lease {
         let held = format!("{} (token {}) until {}", lease.owner, lease.fencing_token, lease.expires_at);

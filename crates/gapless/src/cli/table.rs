@@ -1,4 +1,4 @@
-//! Columns for people.
+//! Columns and times for people.
 
 /// Lines whose cells stand under each other, two spaces apart; the last column is as long as it likes.
 pub(crate) fn columns<const N: usize>(rows: &[[String; N]]) -> String {
@@ -16,9 +16,27 @@ pub(crate) fn columns<const N: usize>(rows: &[[String; N]]) -> String {
     text
 }
 
+/// How long something takes, or how old it is.
+pub(crate) fn span(ms: u64) -> String {
+    match ms {
+        0..1_000 => format!("{ms} ms"),
+        1_000..60_000 => format!("{}.{} s", ms / 1_000, ms % 1_000 / 100),
+        60_000..3_600_000 => format!("{} min", ms / 60_000),
+        _ => format!("{} h", ms / 3_600_000),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn times_are_as_exact_as_people_need_them() {
+        let texts = [(0, "0 ms"), (999, "999 ms"), (1_999, "1.9 s"), (60_000, "1 min"), (u64::MAX, "5124095576030 h")];
+        for (ms, text) in texts {
+            assert_eq!(span(ms), text);
+        }
+    }
 
     #[test]
     fn cells_stand_under_each_other() {

@@ -1,11 +1,13 @@
 //! What the API asks of the engine.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use gapless_api::{ChainInfo, Chains, Changes, EndpointInfo, HeadInfo};
-use gapless_domain::{Amount, ChainId, SubmitterId, TxId};
-use gapless_engine::EngineView;
+use gapless_api::{ChainInfo, Chains, Changes, HeadInfo};
+use gapless_domain::{AccountFacts, ChainId, Protection, SubmitterId, TxId};
+use gapless_engine::{ChainStatus, EngineView, Finality};
+use gapless_wire::FinalityName;
 
 #[derive(Clone, Debug)]
 pub(crate) struct EnginePorts {
@@ -26,31 +28,52 @@ impl Changes for EnginePorts {
 
 impl Chains for EnginePorts {
     fn all(&self) -> Vec<ChainInfo> {
-        self.chains.iter().map(|id| self.info(id)).collect()
+        self.chains.iter().filter_map(|id| self.one(id)).collect()
     }
 
-    fn head_number(&self, chain: &ChainId) -> Option<u64> {
-        self.view.chain_status(chain).map(|status| status.head.block.number)
+    fn one(&self, chain: &ChainId) -> Option<ChainInfo> {
+        let (finality, required_confirmations) = self.view.finality(chain)?;
+        let load = self.view.chain_load(chain)?;
+        let status = self.view.chain_status(chain);
+        let status = status.as_ref();
+        Some(ChainInfo {
+            id: chain.clone(),
+            head: status.map(|status| self.head_of(status)),
+            final_block: status.and_then(|status| status.final_block),
+            finality: finality_name(finality),
+            required_confirmations,
+            block_time: status.and_then(|status| status.block_time_ms).map(Duration::from_millis),
+            trouble: status.and_then(ChainStatus::broken).cloned(),
+            open_hashes: load.open_hashes,
+            lanes: load.lanes,
+            endpoints: self.view.endpoints(chain),
+        })
     }
 
-    fn balance(&self, submitter: &SubmitterId) -> Option<Amount> {
-        self.view.balance(submitter)
+    fn head(&self, chain: &ChainId) -> Option<HeadInfo> {
+        self.view.chain_status(chain).map(|status| self.head_of(&status))
+    }
+
+    fn trouble(&self, chain: &ChainId) -> Option<Protection> {
+        self.view.chain_status(chain)?.broken().cloned()
+    }
+
+    fn account(&self, submitter: &SubmitterId) -> BoxFuture<'_, Option<AccountFacts>> {
+        let submitter = submitter.clone();
+        Box::pin(async move { self.view.account(&submitter).await })
     }
 }
 
 impl EnginePorts {
-    fn info(&self, id: &ChainId) -> ChainInfo {
-        let status = self.view.chain_status(id);
-        let head = status.as_ref().map(|status| {
-            let block = status.head.block;
-            HeadInfo { number: block.number, hash: block.hash, age: self.view.head_age(status) }
-        });
-        let endpoints = self.view.endpoints(id).into_iter().map(|endpoint| EndpointInfo {
-            name: endpoint.name,
-            healthy: endpoint.healthy,
-            head_number: endpoint.head,
-        });
-        let final_number = status.map(|status| status.final_block.number);
-        ChainInfo { id: id.clone(), head, final_number, endpoints: endpoints.collect() }
+    fn head_of(&self, status: &ChainStatus) -> HeadInfo {
+        HeadInfo { block: status.head, age: self.view.head_age(status) }
+    }
+}
+
+fn finality_name(finality: Finality) -> FinalityName {
+    match finality {
+        Finality::Depth => FinalityName::Depth,
+        Finality::Safe => FinalityName::Safe,
+        Finality::Finalized => FinalityName::Finalized,
     }
 }

@@ -27,6 +27,9 @@ pub(crate) struct GetArgs {
     /// Show what happened to it
     #[arg(long)]
     events: bool,
+    /// Show the blocks from its own on, as its events tell of them
+    #[arg(long)]
+    confirmations: bool,
     /// Wait this long for the next change, as in 30s
     #[arg(long, value_name = "TIME", value_parser = duration)]
     wait: Option<Duration>,
@@ -37,7 +40,11 @@ pub(crate) struct GetArgs {
 impl GetArgs {
     pub(super) async fn run(self, output: &Output) -> Result<Exit, CliError> {
         let client = self.server.client()?;
-        let wanted = [(self.attempts, TxExpand::Attempts), (self.events, TxExpand::Events)];
+        let wanted = [
+            (self.attempts, TxExpand::Attempts),
+            (self.events, TxExpand::Events),
+            (self.confirmations, TxExpand::Confirmations),
+        ];
         let expand = wanted.into_iter().filter_map(|(is_wanted, word)| is_wanted.then_some(word)).collect();
         let query = TxQuery { wait: self.wait, expand, ..TxQuery::default() };
         let view = match (&self.tx_id, &self.submitter, &self.request_id) {

@@ -91,7 +91,7 @@ impl SendArgs {
                 progress.say(format_args!("{}  {}", accepted.tx_id, show::state(view)));
                 Ok(())
             };
-            follow(&client, first, &self.timeout, say).await?
+            follow(&client, first, &self.timeout, &[], say).await?
         };
         output.result(&last, show::whole(&last))?;
         Ok(exit_of_tx(&last))

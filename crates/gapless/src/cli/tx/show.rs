@@ -1,6 +1,6 @@
 //! A transaction for people.
 
-use gapless_wire::{AttemptView, TxEventView, TxView};
+use gapless_wire::{AttemptView, ConfirmationNoticeView, ReceiptStatus, TxEventName, TxEventView, TxView};
 
 use crate::cli::table::columns;
 
@@ -14,6 +14,11 @@ pub(super) fn state(view: &TxView) -> String {
         let blocks = if confirmations == 1 { "confirmation" } else { "confirmations" };
         text.push_str(&format!(" ({confirmations} {blocks})"));
     }
+    // Once it is final it is the reason as well.
+    let reverted = view.receipt.as_ref().is_some_and(|receipt| receipt.status == ReceiptStatus::Reverted);
+    if reverted && view.reason.is_none() {
+        text.push_str(", reverted");
+    }
     if let Some(reason) = &view.reason {
         text.push_str(&format!(": {}", reason.code));
         if let Some(detail) = &reason.text {
@@ -23,9 +28,19 @@ pub(super) fn state(view: &TxView) -> String {
     text
 }
 
-/// A line with its time, for those who read along.
-pub(super) fn line(view: &TxView) -> String {
-    format!("{}  {}", view.updated_at, state(view))
+/// A line with its time for each of the view's events, for those who read along; the last one says how it stands.
+pub(super) fn changes(view: &TxView) -> String {
+    let mut lines = Vec::new();
+    let mut last = format!("{}  {}", view.updated_at, state(view));
+    for event in view.events.iter().flatten() {
+        if event.seq == view.version {
+            last = format!("{}  {}: {}{}", event.at, event.event, state(view), told(event));
+        } else {
+            lines.push(format!("{}  {}: {}{}", event.at, event.event, state_of(event), told(event)));
+        }
+    }
+    lines.push(last);
+    lines.join("\n")
 }
 
 /// Everything that there is to know.
@@ -40,6 +55,7 @@ pub(super) fn whole(view: &TxView) -> String {
     rows.extend(view.hash.as_deref().map(|hash| row("hash", hash)));
     if let Some(receipt) = &view.receipt {
         rows.push(row("block", &format!("{} {}", receipt.block_number, receipt.block_hash)));
+        rows.extend(view.confirmations.map(|count| row("confirmations", &count.to_string())));
         rows.push(row("gas used", &format!("{} at {} wei", receipt.gas_used, receipt.effective_gas_price)));
         if let Some(revert) = &receipt.revert {
             rows.push(row("reverted", revert.reason.as_deref().unwrap_or(&revert.data)));
@@ -56,6 +72,8 @@ pub(super) fn whole(view: &TxView) -> String {
     rows.push(row("changed", &view.updated_at));
     rows.extend(view.attempts.iter().flatten().map(|attempt| row("attempt", &one_attempt(attempt))));
     rows.extend(view.events.iter().flatten().map(|event| row("event", &one_event(event))));
+    let blocks = view.confirmation_list.iter().flatten();
+    rows.extend(blocks.map(|block| row("confirmed by", &format!("{} {}", block.block_number, block.block_hash))));
     columns(&rows)
 }
 
@@ -65,10 +83,76 @@ fn one_attempt(attempt: &AttemptView) -> String {
 }
 
 fn one_event(event: &TxEventView) -> String {
+    format!("{} {} {}: {}{}", event.at, event.seq, event.event, state_of(event), told(event))
+}
+
+fn state_of(event: &TxEventView) -> String {
     let sub_state = event.sub_state.map(|sub_state| format!(" {sub_state}")).unwrap_or_default();
-    format!("{} {} {}: {}{sub_state}", event.at, event.seq, event.event, event.state)
+    format!("{}{sub_state}", event.state)
+}
+
+/// What an event says of confirmations: which blocks are new, and whether those before still count.
+fn told(event: &TxEventView) -> String {
+    let Some(ConfirmationNoticeView { new_fork, blocks }) = &event.confirmations else { return String::new() };
+    let (Some(first), Some(last)) = (blocks.first(), blocks.last()) else { return String::new() };
+    // The first block of all is a new list, but there was no other one that it takes the place of.
+    let fork = if *new_fork && event.event != TxEventName::Mine { "another fork, " } else { "" };
+    match first.block_number == last.block_number {
+        true => format!(", {fork}block {} {}", last.block_number, last.block_hash),
+        false => format!(", {fork}blocks {} to {} {}", first.block_number, last.block_number, last.block_hash),
+    }
 }
 
 fn row(name: &str, value: &str) -> [String; 2] {
     [name.to_owned(), value.to_owned()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn view(version: u32, reason: serde_json::Value) -> TxView {
+        let block =
+            |number: u64| json!({"blockNumber": number, "blockHash": format!("0x{number}"), "parentHash": "0x"});
+        let event = |seq: u32, name: &str, notice: serde_json::Value| {
+            json!({"seq": seq, "event": name, "state": "TRACKING", "subState": "MINED", "at": format!("00:0{seq}"),
+                "confirmations": notice})
+        };
+        let tx = json!({
+            "txId": "id", "submitter": "eip155:1:0x1", "requestId": "r", "state": "TRACKING", "subState": "MINED",
+            "version": version, "speed": "standard", "createdAt": "00:00", "updatedAt": "00:09", "confirmations": 3,
+            "reason": reason,
+            "receipt": {"blockNumber": 7, "blockHash": "0x7", "status": "reverted", "gasUsed": 1,
+                "effectiveGasPrice": "2", "revert": {"reason": "too poor", "data": "0x08"}},
+            "events": [
+                event(3, "mine", json!({"newFork": true, "blocks": [block(7)]})),
+                event(4, "confirm", json!({"newFork": false, "blocks": [block(8), block(9)]})),
+                event(5, "confirm", json!({"newFork": true, "blocks": [block(7), block(8)]})),
+            ],
+            "confirmationList": [block(7), block(8)],
+        });
+        serde_json::from_value(tx).unwrap()
+    }
+
+    #[test]
+    fn each_change_has_a_line_and_the_last_says_how_it_stands() {
+        let expected = "\
+00:03  mine: TRACKING MINED, block 7 0x7
+00:04  confirm: TRACKING MINED, blocks 8 to 9 0x9
+00:05  confirm: TRACKING MINED (3 confirmations), reverted, another fork, blocks 7 to 8 0x8";
+        assert_eq!(changes(&view(5, json!(null))), expected);
+        let without = TxView { events: None, ..view(5, json!({"code": "reverted", "text": "too poor"})) };
+        assert_eq!(changes(&without), "00:09  TRACKING MINED (3 confirmations): reverted (too poor)");
+        // The server shows the first events only; the state is of now all the same.
+        assert!(changes(&view(2000, json!(null))).ends_with("\n00:09  TRACKING MINED (3 confirmations), reverted"));
+    }
+
+    #[test]
+    fn a_revert_and_the_blocks_are_shown() {
+        let text = whole(&view(5, json!(null)));
+        for line in ["confirmations  3", "reverted       too poor", "confirmed by   8 0x8"] {
+            assert!(text.contains(line), "{line}: {text}");
+        }
+    }
 }

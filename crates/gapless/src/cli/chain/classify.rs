@@ -1,26 +1,18 @@
-//! `gapless chain`: what Gapless makes of what a node says.
+//! `gapless chain classify`: what Gapless makes of what a node says.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use clap::{Args, Subcommand};
+use clap::Args;
 use gapless_chain::{Classified, Classifier, Failure, Family, Method, Overrides, Source};
 use serde_json::{Value, json};
 
-use super::{CliError, ConfigArgs, Exit};
+use crate::cli::{CliError, ConfigArgs, Exit};
 use crate::config::Config;
 use crate::output::Output;
 
 /// Nobody has more texts than this to ask about.
 const MAX_TSV_BYTES: u64 = 64 << 20;
-
-#[derive(Debug, Subcommand)]
-pub(crate) enum ChainCommand {
-    /// Say what an error text of a node means, why, and who decided
-    Classify(ClassifyArgs),
-    /// List the client families that are known
-    Families,
-}
 
 #[derive(Debug, Args)]
 pub(crate) struct ClassifyArgs {
@@ -43,17 +35,10 @@ pub(crate) struct ClassifyArgs {
     config: ConfigArgs,
 }
 
-impl ChainCommand {
-    pub(crate) fn run(self, output: &Output) -> Result<Exit, CliError> {
-        match self {
-            ChainCommand::Classify(args) => args.run(output),
-            ChainCommand::Families => {
-                let names: Vec<&str> = Family::ALL.iter().map(|family| family.as_str()).collect();
-                output.result(&json!({ "families": names }), names.join("\n"))?;
-                Ok(Exit::Success)
-            }
-        }
-    }
+pub(super) fn families(output: &Output) -> Result<Exit, CliError> {
+    let names: Vec<&str> = Family::ALL.iter().map(|family| family.as_str()).collect();
+    output.result(&json!({ "families": names }), names.join("\n"))?;
+    Ok(Exit::Success)
 }
 
 /// One text to ask about.
@@ -65,7 +50,7 @@ struct Question {
 }
 
 impl ClassifyArgs {
-    fn run(self, output: &Output) -> Result<Exit, CliError> {
+    pub(super) fn run(self, output: &Output) -> Result<Exit, CliError> {
         let config = Config::load(self.config.config.as_deref())?;
         let classifier = Classifier::new(Overrides::new(&config.classify)?)?;
         if let Some(path) = &self.tsv {

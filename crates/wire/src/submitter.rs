@@ -39,7 +39,7 @@ pub struct SubmitterView {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(format = "date-time"))]
     pub oldest_queued_at: Option<String>,
-    /// Wei, a decimal string: what the chain says now, or what it said last if it does not answer.
+    /// Wei, a decimal string: what the chain says, at most a second ago, or what it said last if it does not answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub balance: Option<String>,
     /// Number of the newest block of its chain.
@@ -82,7 +82,8 @@ pub struct LeaseView {
     pub expires_at: String,
 }
 
-/// The counts are what the chain says now, each by itself. If it does not answer they are what it said last, or absent.
+/// The counts are what the chain says, each by itself, at most a second ago. If it does not answer they are what it said last, or
+/// absent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]

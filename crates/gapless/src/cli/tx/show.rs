@@ -58,7 +58,8 @@ pub(super) fn whole(view: &TxView) -> String {
         rows.extend(view.confirmations.map(|count| row("confirmations", &count.to_string())));
         rows.push(row("gas used", &format!("{} at {} wei", receipt.gas_used, receipt.effective_gas_price)));
         if let Some(revert) = &receipt.revert {
-            rows.push(row("reverted", revert.reason.as_deref().unwrap_or(&revert.data)));
+            let data = if revert.data == "0x" { "without a reason" } else { &revert.data };
+            rows.push(row("reverted", revert.reason.as_deref().unwrap_or(data)));
         }
     }
     if let Some(payload) = &view.payload {
@@ -110,6 +111,7 @@ fn row(name: &str, value: &str) -> [String; 2] {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use gapless_wire::RevertView;
     use serde_json::json;
 
     fn view(version: u32, reason: serde_json::Value) -> TxView {
@@ -154,5 +156,10 @@ mod tests {
         for line in ["confirmations  3", "reverted       too poor", "confirmed by   8 0x8"] {
             assert!(text.contains(line), "{line}: {text}");
         }
+        let mut silent = view(5, json!(null));
+        silent.receipt.iter_mut().for_each(|receipt| {
+            receipt.revert = Some(RevertView { reason: None, data: "0x".to_owned() });
+        });
+        assert!(whole(&silent).contains("reverted       without a reason"));
     }
 }

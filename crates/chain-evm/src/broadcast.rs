@@ -70,7 +70,7 @@ pub(crate) async fn broadcast(
     }
     let all_were_heard = !unheard.iter().any(|endpoint| endpoint.may_speak_soon());
     let conclude = |best: Option<Classified>| match best {
-        None => endpoints.unreachable("no endpoint could be asked"),
+        None => endpoints.nobody(),
         Some(refused) if refused.verdict == Verdict::Rejected && !all_were_heard => not_yet(refused),
         Some(best) => best,
     };

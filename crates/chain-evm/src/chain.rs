@@ -16,9 +16,9 @@ use gapless_domain::{Amount, BlockRef, ChainId, EvmCall, Permit, SignedTx, Submi
 use tokio::sync::watch;
 
 use crate::broadcast::broadcast;
-use crate::endpoint::{Endpoint, EndpointState, Terms};
-use crate::endpoints::Endpoints;
-use crate::options::{ConnectError, EvmChainOptions, SendTo};
+use crate::endpoint::{Endpoint, EndpointState, Parts, Terms};
+use crate::endpoints::{Endpoints, LagTerms};
+use crate::options::{ConnectError, EndpointOptions, EvmChainOptions, SendTo};
 use crate::rpc::{self, HeadNews, HttpRoad, Road, WebSocketRoad};
 use crate::signer::{Signer, SignerError};
 use crate::{fees, read, transaction};
@@ -58,7 +58,7 @@ impl EvmChain {
                 return Err(ConnectError::TwoSigners(address));
             }
         }
-        let needs_tls = options.rpc.iter().any(|url| url.is_tls());
+        let needs_tls = options.rpc.iter().any(|endpoint| endpoint.url.is_tls());
         let tls = rpc::client_config(needs_tls).map_err(|error| ConnectError::Tls(error.to_string()))?;
         let classifier = Classifier::new(options.overrides.clone())?;
         let terms = Arc::new(Terms {
@@ -71,7 +71,7 @@ impl EvmChain {
         let told = Arc::new(watch::Sender::new(0));
         let mut list = Vec::with_capacity(options.rpc.len());
         let mut has_source = false;
-        for url in &options.rpc {
+        for (place, EndpointOptions { url, weight }) in options.rpc.iter().enumerate() {
             let state = Arc::new(EndpointState::default());
             let road = if url.is_websocket() {
                 tokio::runtime::Handle::try_current().map_err(|_| ConnectError::NoRuntime)?;
@@ -81,14 +81,17 @@ impl EvmChain {
             } else {
                 Road::Http(Box::new(HttpRoad::new(url, &tls, options.rpc_timeout)?))
             };
-            let endpoint = Endpoint::new(Arc::clone(&terms), url.clone(), road, state, options.rpc_max_in_flight);
-            list.push(Arc::new(endpoint));
+            let name = name_of(&options.rpc, place);
+            let parts =
+                Parts { name, weight: *weight, url: url.clone(), road, places: options.rpc_max_in_flight, state };
+            list.push(Arc::new(Endpoint::new(Arc::clone(&terms), parts)));
         }
+        let lag = LagTerms { lag_max: options.lag_max, head_age_max: options.head_age_max };
         Ok(EvmChain {
             id: options.id,
             number,
             send_to: options.send_to,
-            endpoints: Endpoints::new(list, classifier),
+            endpoints: Endpoints::new(list, classifier, lag),
             signers: by_address,
             heads: Heads { told, seen: AtomicU64::new(0), has_source },
         })
@@ -102,6 +105,15 @@ impl EvmChain {
     fn address_of(&self, submitter: &SubmitterId) -> Result<Address, ChainError> {
         let own = submitter.evm_address().filter(|_| *submitter.chain() == self.id);
         own.ok_or_else(|| self.endpoints.failed("the submitter is of another chain"))
+    }
+}
+
+/// Host and port; where several endpoints have the same, numbered from the second on.
+fn name_of(endpoints: &[EndpointOptions], place: usize) -> String {
+    let Some(own) = endpoints.get(place).map(|endpoint| endpoint.url.name()) else { return String::new() };
+    match endpoints.iter().take(place).filter(|other| other.url.name() == own).count() {
+        0 => own.to_owned(),
+        before => format!("{own}#{}", before + 1),
     }
 }
 

@@ -3,13 +3,18 @@
 //! Nothing is asked of a node before it has named the right chain id, and it is asked again whenever it was away: behind one
 //! URL there may be another node tomorrow.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+mod batch;
+mod forks;
+mod health;
+mod known;
+
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use futures_util::stream;
 use gapless_chain::{
-    Classified, Classifier, EndpointStanding, EndpointStatus, Failure, Family, Method, Reason, Source, Verdict,
+    Classified, Classifier, EndpointStanding, EndpointStatus, Failure, Header, Method, Reason, Source, Verdict,
 };
 use gapless_domain::ChainId;
 use serde::de::DeserializeOwned;
@@ -18,23 +23,43 @@ use serde_json::value::RawValue;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
+pub(crate) use known::{EndpointState, HeadClaim, Skills, Standing};
+
 use crate::family::family_of;
 use crate::meter;
 use crate::rpc::{Call, Exchange, Fault, Reply, Road};
 use crate::url::EndpointUrl;
+use batch::{after_refusal, chunks};
+use health::Failure as Trouble;
+use known::Known;
 
 /// Batches of one question that are under way at once.
 const BATCHES_AT_ONCE: usize = 8;
-/// What nodes take in one request is about 5 MB; a batch stays well below.
-const MAX_BATCH_BYTES: usize = 2 << 20;
-const FIRST_PAUSE: Duration = Duration::from_millis(250);
-const LAST_PAUSE: Duration = Duration::from_secs(8);
+/// A request that has less than this part of its time left when it gets its place is not begun: it would only be cut off.
+const LEAST_PART: u32 = 10;
 /// A wrong chain id is a matter of configuration and is looked at again now and then.
 const WRONG_CHAIN_PAUSE: Duration = Duration::from_secs(60);
 const RATE_LIMIT_PAUSE: Duration = Duration::from_secs(1);
 /// So long a final refusal waits for an endpoint that gives no answers. One that is away for longer is not waited for: it may
 /// never come back, and a transaction that nobody takes would hold up its lane for ever.
 const MISSED_FOR: Duration = Duration::from_secs(10 * 60);
+
+/// An endpoint at one moment, for whoever chooses among several.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sight {
+    pub(crate) standing: Standing,
+    pub(crate) weight: u32,
+    /// It may be asked now.
+    pub(crate) is_due: bool,
+    /// It has had enough of us for now.
+    pub(crate) is_limited: bool,
+    /// It has said when to come again, and that is not yet.
+    pub(crate) is_barred: bool,
+    /// Its last request failed.
+    pub(crate) is_doubtful: bool,
+    pub(crate) is_flipping: bool,
+    pub(crate) head: Option<HeadClaim>,
+}
 
 /// What one question brought, judged.
 pub(crate) type Answer = Result<Box<RawValue>, Classified>;
@@ -50,78 +75,39 @@ pub(crate) struct Terms {
 
 pub(crate) struct Endpoint {
     terms: Arc<Terms>,
+    name: String,
+    weight: u32,
     url: EndpointUrl,
     road: Road,
+    /// Requests that may be under way at once.
+    places_max: usize,
     places: Semaphore,
+    /// Held by whoever asks who it is: the one trial of a circuit that is open.
+    trial: tokio::sync::Mutex<()>,
     state: Arc<EndpointState>,
 }
 
-/// What changes. It is shared with the WebSocket's task, which hears of heads.
-#[derive(Debug, Default)]
-pub(crate) struct EndpointState(Mutex<Known>);
-
-#[derive(Clone, Debug)]
-struct Known {
-    standing: Standing,
-    /// Not before then, if it can be helped.
-    retry_at: Option<Instant>,
-    failures: u32,
-    /// Since when it has been away, or has wanted to be left alone, without an answer in between.
-    silent_since: Option<Instant>,
-    head: Option<HeadClaim>,
-    family: Option<Family>,
-    trouble: Option<String>,
-    batch_max: usize,
-    skills: Skills,
+/// What an endpoint is made from.
+pub(crate) struct Parts {
+    /// Host and port, or more where two endpoints have the same.
+    pub(crate) name: String,
+    pub(crate) weight: u32,
+    pub(crate) url: EndpointUrl,
+    pub(crate) road: Road,
+    pub(crate) places: usize,
+    pub(crate) state: Arc<EndpointState>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Standing {
-    Unchecked,
-    Good,
-    Down,
-    WrongChain,
-}
-
-/// The newest head that an endpoint told of, and when.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct HeadClaim {
-    pub(crate) number: u64,
-    pub(crate) heard_at: Instant,
-    /// The header itself came with it; else it is only a number.
-    pub(crate) shown: bool,
-}
-
-impl HeadClaim {
-    fn of(number: u64, shown: bool) -> Self {
-        HeadClaim { number, heard_at: now(), shown }
-    }
-}
-
-/// What a node turned out not to be able to do is not asked of it again.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Skills {
-    pub(crate) block_receipts: bool,
-    /// Counts at a block named by its hash (EIP-1898).
-    pub(crate) count_by_hash: bool,
-    /// `debug_traceTransaction`.
-    pub(crate) trace: bool,
-}
-
-impl Default for Known {
-    fn default() -> Self {
-        Known {
-            standing: Standing::Unchecked,
-            retry_at: None,
-            failures: 0,
-            silent_since: None,
-            head: None,
-            family: None,
-            trouble: None,
-            batch_max: usize::MAX,
-            skills: Skills { block_receipts: true, count_by_hash: true, trace: true },
-        }
-    }
+/// What a request says about the endpoint itself. The worst of a batch counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Sign {
+    /// It was not asked, or for something that it need not have.
+    None,
+    Alive,
+    /// For so long, by its own word or by ours.
+    LeaveAlone(Duration, bool),
+    Failed,
+    Gone,
 }
 
 #[expect(clippy::disallowed_methods, reason = "the adapter owns the pauses between its requests")]
@@ -129,47 +115,38 @@ pub(crate) fn now() -> Instant {
     Instant::now()
 }
 
-impl EndpointState {
-    fn lock(&self) -> MutexGuard<'_, Known> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// A node may go back: after a reorg, or when another one answers behind the same URL.
-    fn set_head(&self, number: u64) {
-        self.lock().head = Some(HeadClaim::of(number, true));
-    }
-
-    /// A head that nobody asked for counts only while its endpoint is known to be of this chain.
-    pub(crate) fn hear_head(&self, number: u64) {
-        let mut known = self.lock();
-        if known.standing == Standing::Good {
-            known.head = Some(HeadClaim::of(number, false));
-        }
-    }
-}
-
 impl Endpoint {
-    pub(crate) fn new(
-        terms: Arc<Terms>,
-        url: EndpointUrl,
-        road: Road,
-        state: Arc<EndpointState>,
-        places: usize,
-    ) -> Self {
-        Endpoint { terms, url, road, places: Semaphore::new(places), state }
+    pub(crate) fn new(terms: Arc<Terms>, parts: Parts) -> Self {
+        let Parts { name, weight, url, road, places, state } = parts;
+        let (trial, places_max) = (tokio::sync::Mutex::default(), places);
+        Endpoint { terms, name, weight, url, road, places_max, places: Semaphore::new(places), trial, state }
     }
 
     pub(crate) fn name(&self) -> &str {
-        self.url.name()
+        &self.name
+    }
+
+    pub(crate) fn chain(&self) -> &ChainId {
+        &self.terms.chain
     }
 
     pub(crate) fn standing(&self) -> Standing {
         self.state.lock().standing
     }
 
-    /// May it be asked now, or does it want to be left alone for a while?
-    pub(crate) fn is_due(&self) -> bool {
-        self.state.lock().retry_at.is_none_or(|at| at <= now())
+    /// As it is seen now.
+    pub(crate) fn sight(&self) -> Sight {
+        let (known, now) = (self.state.lock(), now());
+        Sight {
+            standing: known.standing,
+            weight: self.weight,
+            is_due: known.health.is_due(now),
+            is_limited: known.health.is_limited(now),
+            is_barred: known.health.is_barred(now),
+            is_doubtful: known.health.is_doubtful(),
+            is_flipping: known.is_flipping(),
+            head: known.head,
+        }
     }
 
     /// It is of this chain as far as anybody knows, and has not been silent for too long.
@@ -178,13 +155,21 @@ impl Endpoint {
         known.standing != Standing::WrongChain && known.silent_since.is_none_or(|since| since.elapsed() < MISSED_FOR)
     }
 
-    pub(crate) fn head(&self) -> Option<HeadClaim> {
-        self.state.lock().head
+    /// Its newest block, as it shows it.
+    pub(crate) fn set_head(&self, header: &Header) {
+        self.state.lock().hear(header.block.number, Some(header.block.hash));
+        self.saw(std::slice::from_ref(header));
     }
 
-    /// From its header.
-    pub(crate) fn set_head(&self, number: u64) {
-        self.state.set_head(number);
+    /// What it shows at some heights.
+    pub(crate) fn saw(&self, headers: &[Header]) {
+        let mut known = self.state.lock();
+        for header in headers {
+            if known.see(header) {
+                known.trouble = Some("it goes to and fro between two forks".to_owned());
+                meter::flipping(&self.terms.chain, self.name(), header.block.number);
+            }
+        }
     }
 
     pub(crate) fn skills(&self) -> Skills {
@@ -195,29 +180,35 @@ impl Endpoint {
         what(&mut self.state.lock().skills);
     }
 
-    pub(crate) fn status(&self) -> EndpointStatus {
-        let known = self.state.lock().clone();
+    pub(crate) fn status(&self, standing: EndpointStanding, lag: Option<u64>) -> EndpointStatus {
+        let known = self.state.lock();
         EndpointStatus {
             name: self.name().to_owned(),
-            weight: 1,
-            standing: match known.standing {
-                Standing::Unchecked => EndpointStanding::Unchecked,
-                Standing::Good => EndpointStanding::Good,
-                Standing::Down => EndpointStanding::Down,
-                Standing::WrongChain => EndpointStanding::WrongChain,
-            },
+            weight: self.weight,
+            standing,
             head: known.head.map(|head| head.number),
-            head_age: None,
-            lag: None,
-            errors_permille: None,
-            latency: None,
-            in_flight: 0,
-            trouble: known.trouble,
+            head_age: known.head.map(|head| head.moved_at.elapsed()),
+            lag,
+            errors_permille: known.health.failed_permille(),
+            latency: known.health.latency(),
+            in_flight: self.places_max.saturating_sub(self.places.available_permits()),
+            trouble: known.trouble.clone(),
         }
     }
 
     /// Asks who it is. True if it may be used from now on.
+    ///
+    /// Whoever comes while somebody else asks gets that answer: an endpoint that is away is tried by one request at a time.
     pub(crate) async fn check(&self) -> bool {
+        let before = self.state.lock().checks;
+        let _trial = self.trial.lock().await;
+        if self.state.lock().checks == before {
+            self.make_check().await;
+        }
+        self.standing() == Standing::Good
+    }
+
+    async fn make_check(&self) {
         let calls = ["eth_chainId", "web3_clientVersion", "eth_blockNumber"].map(|method| Call::new(method, json!([])));
         let mut answers = self.ask(&calls).await.into_iter();
         let mut next = || answers.next().and_then(Result::ok);
@@ -228,10 +219,11 @@ impl Endpoint {
         let (chain, head) = (number(chain), number(head));
         let client: Option<String> = client.and_then(|raw| serde_json::from_str(raw.get()).ok());
         let mut known = self.state.lock();
+        known.checks += 1;
         match (chain, head) {
             (Some(said), _) if said != self.terms.chain_number => {
                 known.head = None;
-                known.retry_at = Some(now() + WRONG_CHAIN_PAUSE);
+                known.health.open_for(WRONG_CHAIN_PAUSE, now());
                 known.trouble = Some(format!("it is on chain {said}"));
                 if known.standing != Standing::WrongChain {
                     tracing::error!(chain = %self.terms.chain, endpoint = self.name(), said, "an endpoint of another chain is left out");
@@ -239,19 +231,16 @@ impl Endpoint {
                 known.standing = Standing::WrongChain;
             }
             (Some(_), Some(head)) => {
-                let fresh = Known { head: Some(HeadClaim::of(head, false)), ..Known::default() };
                 let family = family_of(self.terms.chain_number, client.as_deref());
                 tracing::debug!(chain = %self.terms.chain, endpoint = self.name(), ?family, head, "an endpoint is there");
-                *known = Known { standing: Standing::Good, family, batch_max: known.batch_max, ..fresh };
+                known.is_back(family, head);
             }
             // What went wrong was noted where it happened.
-            _ if known.standing != Standing::Down => {
+            _ => {
                 known.trouble.get_or_insert_with(|| "it does not tell its chain id and head".to_owned());
-                self.pause(&mut known);
+                self.leave_out(&mut known);
             }
-            _ => {}
         }
-        known.standing == Standing::Good
     }
 
     /// Asks several questions, in as few requests as they fit into.
@@ -298,6 +287,7 @@ impl Endpoint {
     }
 
     async fn ask_chunk(&self, chunk: &[Call]) -> Vec<Answer> {
+        let began = now();
         let (replies, shared) = match self.exchange(chunk).await {
             Exchange::Replies(replies) => (replies, false),
             Exchange::Failed(fault) => (vec![Err(fault); chunk.len()], chunk.len() > 1),
@@ -312,7 +302,19 @@ impl Endpoint {
                 return Box::pin(self.ask_smaller(chunk, smaller)).await;
             }
         };
-        chunk.iter().zip(replies).map(|(call, reply)| self.judge(call, reply, shared)).collect()
+        let took = began.elapsed();
+        meter::took(&self.terms.chain, self.name(), took);
+        let mut worst = (Sign::None, None);
+        let mut answers = Vec::with_capacity(chunk.len());
+        for (call, reply) in chunk.iter().zip(replies) {
+            let (answer, sign) = self.judge(call, reply, shared);
+            if sign > worst.0 {
+                worst = (sign, answer.as_ref().err().map(trouble));
+            }
+            answers.push(answer);
+        }
+        self.note(worst.0, worst.1, took);
+        answers
     }
 
     async fn ask_smaller(&self, calls: &[Call], size: usize) -> Vec<Answer> {
@@ -324,34 +326,28 @@ impl Endpoint {
     }
 
     /// The time for one request begins when it wants its place: a place that does not come free is no better than no answer.
-    #[expect(clippy::disallowed_methods, reason = "the adapter owns the time-outs of its requests")]
     async fn exchange(&self, chunk: &[Call]) -> Exchange {
-        let asked = async {
-            match self.places.acquire().await {
-                Ok(_place) => self.road.exchange(chunk).await,
-                Err(_) => Exchange::Failed(Fault::unreachable("the endpoint is closed")),
-            }
+        let until = now() + self.terms.timeout;
+        let _place = match tokio::time::timeout_at(until, self.places.acquire()).await {
+            Ok(Ok(place)) if now() + self.terms.timeout / LEAST_PART < until => place,
+            _ => return Exchange::Failed(Fault::NoPlace),
         };
-        tokio::time::timeout(self.terms.timeout, asked).await.unwrap_or(Exchange::Failed(Fault::TimedOut))
+        let asked = self.road.exchange(chunk);
+        tokio::time::timeout_at(until, asked).await.unwrap_or(Exchange::Failed(Fault::TimedOut))
     }
 
     /// `shared` is a failure that came once for several questions.
-    fn judge(&self, call: &Call, reply: Reply, shared: bool) -> Answer {
+    fn judge(&self, call: &Call, reply: Reply, shared: bool) -> (Answer, Sign) {
         let (chain, name) = (&self.terms.chain, self.name());
         let fault = match reply {
             Ok(result) => {
                 meter::request(chain, name, call.method, "ok");
-                let mut known = self.state.lock();
-                // Of one that is away only a whole check proves that it is back.
-                if known.standing == Standing::Good {
-                    known.silent_since = None;
-                }
-                return Ok(result);
+                return (Ok(result), Sign::Alive);
             }
             Err(fault) => fault.redacted(&self.url),
         };
-        let mut known = self.state.lock();
-        let mut classified = self.terms.classifier.classify(known.family, Method::of(call.method), &fault.failure());
+        let family = self.state.lock().family;
+        let mut classified = self.terms.classifier.classify(family, Method::of(call.method), &fault.failure());
         if shared {
             classified = of_all(classified);
         }
@@ -359,50 +355,67 @@ impl Endpoint {
         if Method::of(call.method) != Method::Other {
             meter::unknown_text(chain, name, call.method, &classified);
         }
-        if !call.optional || classified.verdict == Verdict::RateLimited {
-            self.note(&mut known, &fault, &classified);
-        }
-        Err(classified)
-    }
-
-    /// What a failure says about the endpoint itself.
-    fn note(&self, known: &mut Known, fault: &Fault, classified: &Classified) {
-        let trouble = || Some(meter::shown(&format!("{}: {}", classified.reason.as_str(), classified.text)));
-        match fault {
+        let sign = match &fault {
             Fault::Http { retry_after, .. } if classified.verdict == Verdict::RateLimited => {
-                known.silent_since.get_or_insert_with(now);
-                known.retry_at = Some(now() + retry_after.unwrap_or(RATE_LIMIT_PAUSE));
-                known.trouble = trouble();
+                Sign::LeaveAlone(retry_after.unwrap_or(RATE_LIMIT_PAUSE), retry_after.is_some())
             }
             Fault::Answer { .. } if classified.verdict == Verdict::RateLimited => {
-                known.silent_since.get_or_insert_with(now);
-                known.retry_at = Some(now() + RATE_LIMIT_PAUSE);
-                known.trouble = trouble();
+                Sign::LeaveAlone(RATE_LIMIT_PAUSE, false)
             }
             // These may be about the question.
-            Fault::Answer { .. } | Fault::Http { status: 400 | 413 | 415 | 422, .. } => {}
-            Fault::Http { .. } | Fault::TimedOut | Fault::Unreachable { .. } => {
+            Fault::Answer { .. } | Fault::Http { status: 400 | 413 | 415 | 422, .. } => Sign::Alive,
+            _ if call.optional => Sign::None,
+            Fault::NoPlace => Sign::None,
+            Fault::Http { .. } | Fault::TimedOut => Sign::Failed,
+            Fault::Unreachable { .. } => Sign::Gone,
+        };
+        (Err(classified), sign)
+    }
+
+    /// What a request says about the endpoint itself.
+    fn note(&self, sign: Sign, trouble: Option<String>, took: Duration) {
+        let mut known = self.state.lock();
+        let opens = match sign {
+            Sign::None => return,
+            Sign::Alive => {
+                known.health.succeeded(took);
+                // Of one that is away only a whole check proves that it is back.
                 if known.standing == Standing::Good {
-                    tracing::warn!(endpoint = self.name(), trouble = ?trouble(), "an endpoint is away");
+                    known.silent_since = None;
+                    if !known.is_flipping() {
+                        known.trouble = None;
+                    }
                 }
-                known.trouble = trouble();
-                self.pause(known);
+                return;
             }
+            Sign::LeaveAlone(pause, told) => {
+                known.health.leave_alone(now() + pause, told);
+                false
+            }
+            Sign::Failed => known.health.failed(Trouble::Other),
+            Sign::Gone => known.health.failed(Trouble::Nobody),
+        };
+        known.silent_since.get_or_insert_with(now);
+        if opens && known.standing == Standing::Good {
+            tracing::warn!(chain = %self.terms.chain, endpoint = self.name(), ?trouble, "an endpoint is away");
+        }
+        known.trouble = trouble;
+        if opens {
+            self.leave_out(&mut known);
         }
     }
 
-    fn pause(&self, known: &mut Known) {
+    fn leave_out(&self, known: &mut Known) {
         known.silent_since.get_or_insert_with(now);
-        let pause = FIRST_PAUSE.saturating_mul(1 << known.failures.min(10)).min(LAST_PAUSE);
-        // Many requests that fail together are one failure.
-        if known.retry_at.is_none_or(|at| at <= now()) {
-            known.failures = known.failures.saturating_add(1);
-            known.retry_at = Some(now() + pause);
-        }
+        known.health.open(now());
         if known.standing != Standing::WrongChain {
             known.standing = Standing::Down;
         }
     }
+}
+
+fn trouble(classified: &Classified) -> String {
+    meter::shown(&format!("{}: {}", classified.reason.as_str(), classified.text))
 }
 
 /// One failure for several questions can only be about the road or the node. Words about one transaction that nobody can
@@ -417,69 +430,8 @@ fn of_all(classified: Classified) -> Classified {
     }
 }
 
-/// As many calls as the node takes, and not too many bytes.
-fn chunks(calls: &[Call], max: usize) -> Vec<&[Call]> {
-    let weight = |call: &Call| {
-        let texts = call.params.as_array().into_iter().flatten().filter_map(serde_json::Value::as_str);
-        texts.map(str::len).sum::<usize>()
-    };
-    let mut chunks = Vec::new();
-    let mut start = 0;
-    let mut bytes = 0;
-    for (place, call) in calls.iter().enumerate() {
-        let weight = weight(call);
-        if place > start && (place - start >= max || bytes + weight > MAX_BATCH_BYTES) {
-            chunks.extend(calls.get(start..place));
-            (start, bytes) = (place, 0);
-        }
-        bytes += weight;
-    }
-    chunks.extend(calls.get(start..).filter(|rest| !rest.is_empty()));
-    chunks
-}
-
-/// A node that names a limit gets half as many; one that knows no batches gets single calls.
-fn after_refusal(size: usize, fault: &Fault) -> usize {
-    let text = match fault {
-        Fault::Http { status: 413, .. } => return (size / 2).max(1),
-        Fault::Http { body, .. } => body,
-        Fault::Answer { text, .. } | Fault::Unreachable { text } => text,
-        Fault::TimedOut => return size,
-    };
-    let text = text.to_ascii_lowercase();
-    let names_a_limit = ["large", "limit", "exceed", "many", "maximum"].iter().any(|word| text.contains(word));
-    if names_a_limit { (size / 2).max(1) } else { 1 }
-}
-
 impl std::fmt::Debug for Endpoint {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Endpoint").field("url", &self.url).field("state", &self.state).finish_non_exhaustive()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn send(bytes: usize) -> Call {
-        Call::new("eth_sendRawTransaction", json!(["x".repeat(bytes)]))
-    }
-
-    #[test]
-    fn batches_are_bounded_by_number_and_by_size() {
-        let lens = |calls: &[Call], max| chunks(calls, max).iter().map(|chunk| chunk.len()).collect::<Vec<_>>();
-        assert_eq!(lens(&vec![send(1); 7], 3), [3, 3, 1]);
-        assert_eq!(lens(&[], 3), Vec::<usize>::new());
-        assert_eq!(lens(&[send(MAX_BATCH_BYTES), send(1), send(MAX_BATCH_BYTES * 2), send(1)], 100), [1, 1, 1, 1]);
-        assert_eq!(lens(&vec![send(MAX_BATCH_BYTES / 4); 9], 100), [4, 4, 1]);
-    }
-
-    #[test]
-    fn a_refusal_tells_how_many_to_try_next() {
-        let answer = |text: &str| Fault::Answer { code: Some(-32600), text: text.to_owned(), data: None };
-        assert_eq!(after_refusal(100, &answer("batch too large")), 50);
-        assert_eq!(after_refusal(1, &answer("batch too large")), 1);
-        assert_eq!(after_refusal(100, &answer("invalid request")), 1);
-        assert_eq!(after_refusal(100, &Fault::Http { status: 413, body: String::new(), retry_after: None }), 50);
     }
 }

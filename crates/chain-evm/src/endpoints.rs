@@ -1,34 +1,44 @@
 //! The endpoints of one chain: who is asked, and who is believed.
 //!
-//! Reads go to the endpoint with the newest head. One that is behind another is not believed: its counts and its "no such
-//! receipt" are of the past. A claim of a newer head stands while its endpoint is well, and for [`CLAIM_STANDS`] after. A bare
-//! number far above everybody else's is no claim before its endpoint has shown the header ([`MAX_LEAP`]): one endpoint that
-//! makes up a number would put all others into the past.
+//! Reads go to the endpoint with the newest head, and by turns where several have it (`rotation`). One that is behind another is
+//! not believed: its counts and its "no such receipt" are of the past. A claim of a newer head stands while its endpoint is well,
+//! and for a while after. A bare number far above everybody else's is no claim before its endpoint has shown the header: one
+//! endpoint that makes up a number would put all others into the past. All this is decided in `outlook`, from what is seen of
+//! each at one moment.
 //!
 //! Checks, sends and questions for the head run as tasks of this room, so that a slow endpoint is not cut off in the middle, and
 //! nobody has to wait for it. They end by their time-outs, or when the chain is dropped.
 
+mod outlook;
+mod rotation;
+
 use std::future::Future;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use alloy_primitives::B256;
-use gapless_chain::{ChainError, Classified, Classifier, EndpointStatus, Failure, Header, Method, Verdict};
+use gapless_chain::{
+    ChainError, Classified, Classifier, EndpointStanding, EndpointStatus, Failure, Header, Method, Verdict,
+};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use crate::endpoint::{Endpoint, HeadClaim, Standing, now};
-use crate::read;
+pub(crate) use outlook::LagTerms;
+
+use crate::endpoint::{Endpoint, Standing, now};
+use crate::{meter, read};
+use outlook::{Outlook, Seen};
+use rotation::Rotation;
 
 /// How long the slower ones are waited for when one has already answered.
 pub(crate) const GRACE: Duration = Duration::from_millis(200);
-const CLAIM_STANDS: Duration = Duration::from_secs(30);
-/// Blocks that a head may be above all others without being shown. Endpoints that are up to date are never so far apart.
-const MAX_LEAP: u64 = 1_000;
+/// How often one that is only for need is asked where its head is.
+const SPARE_LOOK: Duration = Duration::from_secs(20);
 /// One more endpoint is asked when the first fails on the road.
 const TRIES: usize = 2;
 const MAX_TASKS: usize = 4096;
+const TOO_MANY_REQUESTS: u16 = 429;
 
 #[derive(Debug)]
 pub(crate) struct Endpoints {
@@ -37,6 +47,10 @@ pub(crate) struct Endpoints {
     /// Changes whenever a check ended.
     checked: watch::Sender<()>,
     classifier: Classifier,
+    terms: LagTerms,
+    rotation: Mutex<Rotation>,
+    /// The head that was told last.
+    told: Mutex<Option<Header>>,
 }
 
 /// Who gets a transaction, and who should but wants to be left alone now.
@@ -52,6 +66,15 @@ struct Member {
     /// Held by the task that does it, so that tasks of one kind do not pile up on a slow endpoint.
     checking: Busy,
     asking_head: Busy,
+    watch: Mutex<Watch>,
+}
+
+/// How an endpoint was at the last review.
+#[derive(Clone, Copy, Debug, Default)]
+struct Watch {
+    moved_at: Option<Instant>,
+    overtaken_at: Option<Instant>,
+    standing: Option<EndpointStanding>,
 }
 
 /// Somebody has it while there is a second handle on it. Two that take it in the same moment both get it, which costs one
@@ -70,18 +93,29 @@ impl Busy {
 }
 
 impl Endpoints {
-    pub(crate) fn new(list: Vec<Arc<Endpoint>>, classifier: Classifier) -> Self {
-        let member = |endpoint| Member { endpoint, checking: Busy::default(), asking_head: Busy::default() };
+    pub(crate) fn new(list: Vec<Arc<Endpoint>>, classifier: Classifier, terms: LagTerms) -> Self {
+        let member = |endpoint| Member {
+            endpoint,
+            checking: Busy::default(),
+            asking_head: Busy::default(),
+            watch: Mutex::default(),
+        };
         Endpoints {
             list: list.into_iter().map(member).collect(),
             tasks: Mutex::default(),
             checked: watch::Sender::new(()),
             classifier,
+            terms,
+            rotation: Mutex::default(),
+            told: Mutex::default(),
         }
     }
 
     pub(crate) fn statuses(&self) -> Vec<EndpointStatus> {
-        self.list.iter().map(|member| member.endpoint.status()).collect()
+        let outlook = self.outlook();
+        let status =
+            |(place, member): (usize, &Member)| member.endpoint.status(outlook.standing(place), outlook.lag(place));
+        self.list.iter().enumerate().map(status).collect()
     }
 
     /// Asks the best endpoint, and another one if that fails.
@@ -116,7 +150,7 @@ impl Endpoints {
         self.ensure_checked().await;
         let mut known_to_nobody = false;
         let mut last = None;
-        for place in self.by_head() {
+        for place in self.in_turn(self.outlook().for_finding()) {
             let Some(member) = self.list.get(place) else { continue };
             match ask(Arc::clone(&member.endpoint)).await {
                 Ok(Some(answer)) => return Ok(Some(answer)),
@@ -140,7 +174,7 @@ impl Endpoints {
         self.ensure_checked().await;
         let mut answered = false;
         let mut last = None;
-        for place in self.by_head() {
+        for place in self.in_turn(self.outlook().for_finding()) {
             let Some(member) = self.list.get(place) else { continue };
             let open: Vec<usize> = (0..found.len()).filter(|at| matches!(found.get(*at), Some(None))).collect();
             if open.is_empty() {
@@ -166,72 +200,112 @@ impl Endpoints {
     pub(crate) async fn head(&self) -> Result<Header, ChainError> {
         self.ensure_checked().await;
         let (sender, mut heads) = mpsc::channel(self.list.len().max(1));
-        for place in self.by_head() {
+        for place in self.outlook().for_heads(SPARE_LOOK) {
             let Some(member) = self.list.get(place) else { continue };
             let Some(busy) = member.asking_head.take() else { continue };
             let (endpoint, sender) = (Arc::clone(&member.endpoint), sender.clone());
             self.spawn(async move {
                 let head = read::head(&endpoint).await;
                 drop(busy);
-                drop(sender.send(head).await);
+                drop(sender.send((place, head)).await);
             });
         }
         drop(sender);
-        let mut best: Option<Header> = None;
+        let mut answers: Vec<(usize, Header)> = Vec::new();
         let mut last = None;
         let mut until = None;
-        while let Some(head) = receive(&mut heads, until).await {
+        while let Some((place, head)) = receive(&mut heads, until).await {
             match head {
-                Ok(head) => {
-                    if best.is_none_or(|best| head.block.number > best.block.number) {
-                        best = Some(head);
-                    }
-                }
+                Ok(head) => answers.push((place, head)),
                 Err(classified) => last = Some(classified),
             }
             // Somebody told of a newer one before: then the rest is waited for.
-            let newest = self.newest_claim(None).unwrap_or_default();
-            if best.is_some_and(|best| best.block.number >= newest) {
+            let newest = self.outlook().newest().unwrap_or_default();
+            if answers.iter().any(|(_, head)| head.block.number >= newest) {
                 until.get_or_insert_with(|| now() + GRACE);
             }
         }
-        match (best, self.newest_claim(None)) {
-            (Some(best), Some(newest)) if best.block.number < newest => {
-                Err(self.failed("only endpoints that lag behind answered"))
-            }
-            (Some(best), _) => Ok(best),
+        self.review();
+        if answers.is_empty() && last.is_none() {
             // Others are asking already; one answer is enough for us.
-            (None, _) if last.is_none() => self.read(|endpoint| async move { read::head(&endpoint).await }).await,
-            (None, _) => Err(ChainError { classified: last.unwrap_or_else(|| self.nobody()) }),
+            return self.read(|endpoint| async move { read::head(&endpoint).await }).await;
+        }
+        match (self.newest_of(&answers), last) {
+            (Some(head), _) => Ok(head),
+            (None, Some(classified)) if answers.is_empty() => Err(ChainError { classified }),
+            (None, _) => Err(self.failed("only endpoints that lag behind or are not believed answered")),
+        }
+    }
+
+    /// The newest head of those that are believed. Of two blocks of one height it is the one that we are on already, else the one
+    /// that goes on from there: endpoints on two forks do not make us jump to and fro.
+    fn newest_of(&self, answers: &[(usize, Header)]) -> Option<Header> {
+        let outlook = self.outlook();
+        let readable = outlook.for_reading();
+        let newest = outlook.newest().unwrap_or_default();
+        let believed = answers.iter().filter(|(place, head)| readable.contains(place) && head.block.number >= newest);
+        let mut told = locked(&self.told);
+        let before = told.map(|told| told.block.hash);
+        let rank = |head: &Header| {
+            let is_ours = Some(head.block.hash) == before;
+            let goes_on = Some(head.parent_hash) == before;
+            (head.block.number, is_ours, goes_on)
+        };
+        // The first of equals: the one that answered first.
+        let head =
+            believed.map(|(_, head)| *head).reduce(|best, head| if rank(&head) > rank(&best) { head } else { best });
+        if head.is_some() {
+            *told = head;
+        }
+        head
+    }
+
+    /// Notes whose head has moved and whose has not, and reports who stands otherwise than before.
+    fn review(&self) {
+        let mut anybody_moved = false;
+        let mut still = Vec::new();
+        for member in &self.list {
+            let moved_at = member.endpoint.sight().head.map(|head| head.moved_at);
+            let mut watch = locked(&member.watch);
+            if moved_at == watch.moved_at {
+                still.push(member);
+                continue;
+            }
+            // The first head that is heard of is no move.
+            anybody_moved |= moved_at.is_some() && watch.moved_at.is_some();
+            (watch.moved_at, watch.overtaken_at) = (moved_at, None);
+        }
+        if anybody_moved {
+            let now = now();
+            for member in still {
+                locked(&member.watch).overtaken_at.get_or_insert(now);
+            }
+        }
+        for (member, status) in self.list.iter().zip(self.statuses()) {
+            let before = locked(&member.watch).standing.replace(status.standing);
+            meter::standing(member.endpoint.chain(), &status);
+            if before.is_some_and(|before| before != status.standing) {
+                meter::stands_otherwise(member.endpoint.chain(), &status);
+            }
         }
     }
 
     /// Whom a transaction is given to: all that are well, and those that may be well again. If none is, everybody who is not
-    /// of another chain.
+    /// of another chain and has not asked to be left alone.
     pub(crate) fn for_sending(&self, most: usize) -> Recipients {
-        let usable = |member: &&Member| match member.endpoint.standing() {
-            Standing::Good | Standing::Unchecked | Standing::Down => member.endpoint.is_due(),
-            Standing::WrongChain => false,
-        };
-        let mut places: Vec<usize> = self.by_head();
-        places.extend((0..self.list.len()).filter(|place| !places.contains(place)).collect::<Vec<_>>());
-        let members: Vec<&Member> = places.iter().filter_map(|place| self.list.get(*place)).collect();
-        let (mut chosen, mut rest): (Vec<&Member>, Vec<&Member>) = members.into_iter().partition(usable);
-        rest.retain(|member| member.endpoint.standing() != Standing::WrongChain);
-        if chosen.is_empty() {
-            chosen = std::mem::take(&mut rest);
-        }
+        let (mut asked, mut missed) = self.outlook().for_sending();
         // Whoever is wanted no more, since there are enough without it, is not missed.
-        rest.truncate(most.saturating_sub(chosen.len()));
-        let endpoints =
-            |members: Vec<&Member>| members.into_iter().map(|member| Arc::clone(&member.endpoint)).collect::<Vec<_>>();
-        chosen.truncate(most);
-        Recipients { asked: endpoints(chosen), missed: endpoints(rest) }
+        missed.truncate(most.saturating_sub(asked.len()));
+        asked.truncate(most);
+        let endpoints = |places: Vec<usize>| {
+            places.into_iter().filter_map(|place| Some(Arc::clone(&self.list.get(place)?.endpoint))).collect()
+        };
+        Recipients { asked: endpoints(asked), missed: endpoints(missed) }
     }
 
     /// Runs something to its end, whoever waits for it; false if too much runs already.
     pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) -> bool {
-        let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut tasks = locked(&self.tasks);
         while tasks.try_join_next().is_some() {}
         if tasks.len() >= MAX_TASKS {
             return false;
@@ -248,76 +322,72 @@ impl Endpoints {
         self.classifier.classify(None, Method::Other, &Failure::Unreachable { text })
     }
 
-    fn nobody(&self) -> Classified {
-        let troubles: Vec<String> = self
-            .statuses()
-            .into_iter()
-            .filter_map(|status| Some(format!("{}: {}", status.name, status.trouble?)))
+    /// There is nobody to ask.
+    pub(crate) fn nobody(&self) -> Classified {
+        let statuses = self.statuses();
+        let troubles: Vec<String> = statuses
+            .iter()
+            .filter_map(|status| Some(format!("{}: {}", status.name, status.trouble.as_deref()?)))
             .collect();
         let why = if troubles.is_empty() { "none is up to date".to_owned() } else { troubles.join("; ") };
-        self.unreachable(&format!("no endpoint can be used ({why})"))
+        let text = format!("no endpoint can be used ({why})");
+        let wants_a_pause = |status: &EndpointStatus| status.standing == EndpointStanding::RateLimited;
+        if statuses.iter().any(wants_a_pause)
+            && statuses.iter().all(|status| wants_a_pause(status) || is_foreign(status))
+        {
+            let failure = Failure::Http { status: TOO_MANY_REQUESTS, body: &text };
+            return self.classifier.classify(None, Method::Other, &failure);
+        }
+        self.unreachable(&text)
     }
 
-    /// The endpoints that are well, the newest first; those that asked to be left alone come last.
-    fn by_head(&self) -> Vec<usize> {
-        let mut places: Vec<(bool, std::cmp::Reverse<Option<u64>>, usize)> = self
-            .list
-            .iter()
-            .enumerate()
-            .filter(|(_, member)| member.endpoint.standing() == Standing::Good)
-            .map(|(place, Member { endpoint, .. })| {
-                (!endpoint.is_due(), std::cmp::Reverse(endpoint.head().map(|head| head.number)), place)
-            })
-            .collect();
-        places.sort_unstable();
-        places.into_iter().map(|(_, _, place)| place).collect()
+    fn outlook(&self) -> Outlook {
+        let seen =
+            |member: &Member| Seen { sight: member.endpoint.sight(), overtaken_at: locked(&member.watch).overtaken_at };
+        Outlook {
+            now: now(),
+            terms: self.terms,
+            all: self.list.iter().map(seen).collect(),
+            told: locked(&self.told).map(|told| told.block.hash),
+        }
+    }
+
+    /// A ranked list with the one in front whose turn it is among the best.
+    fn in_turn(&self, mut ranked: Vec<usize>) -> Vec<usize> {
+        let equals = self.outlook().equals(&ranked);
+        if let Some(chosen) = locked(&self.rotation).turn(&equals)
+            && let Some(at) = ranked.iter().position(|place| *place == chosen)
+        {
+            ranked.remove(at);
+            ranked.insert(0, chosen);
+        }
+        ranked
     }
 
     async fn best(&self, tried: &[usize]) -> Option<usize> {
         self.ensure_checked().await;
-        for place in self.by_head().into_iter().filter(|place| !tried.contains(place)) {
-            if self.is_believed(place) {
+        let mut ranked = self.outlook().for_reading();
+        ranked.retain(|place| !tried.contains(place));
+        for place in self.in_turn(ranked) {
+            if self.outlook().is_believed(place) {
                 return Some(place);
             }
             // What we know of its head may be older than its head.
             let endpoint = Arc::clone(&self.list.get(place)?.endpoint);
-            if read::head(&endpoint).await.is_ok() && self.is_believed(place) {
+            if read::head(&endpoint).await.is_ok() && self.outlook().is_believed(place) {
                 return Some(place);
             }
         }
         None
     }
 
-    fn is_believed(&self, place: usize) -> bool {
-        let own = self.list.get(place).and_then(|member| member.endpoint.head());
-        own.is_none_or(|own| self.is_credible(place, own))
-            && own.map(|head| head.number) >= self.newest_claim(Some(place))
-    }
-
-    /// The newest head that somebody (else) tells of.
-    fn newest_claim(&self, except: Option<usize>) -> Option<u64> {
-        let others = self.claims().filter(|(place, _)| Some(*place) != except);
-        others.filter(|(place, claim)| self.is_credible(*place, *claim)).map(|(_, claim)| claim.number).max()
-    }
-
-    fn is_credible(&self, place: usize, claim: HeadClaim) -> bool {
-        let others = self.claims().filter(|(other, _)| *other != place).map(|(_, claim)| claim.number).max();
-        claim.shown || others.is_none_or(|newest| claim.number <= newest.saturating_add(MAX_LEAP))
-    }
-
-    /// Who tells of which head, as far as it stands.
-    fn claims(&self) -> impl Iterator<Item = (usize, HeadClaim)> {
-        self.list.iter().enumerate().filter_map(|(place, Member { endpoint, .. })| {
-            let claim = endpoint.head()?;
-            let stands = endpoint.standing() == Standing::Good || claim.heard_at.elapsed() < CLAIM_STANDS;
-            stands.then_some((place, claim))
-        })
-    }
-
     /// Checks whom nobody knows yet and whoever may be back, and waits only as long as there is nobody to ask.
     async fn ensure_checked(&self) {
         let mut changes = self.checked.subscribe();
-        let any_good = || self.list.iter().any(|member| member.endpoint.standing() == Standing::Good);
+        let any_good = || {
+            let outlook = self.outlook();
+            (0..self.list.len()).any(|place| outlook.is_askable(place))
+        };
         self.start_checks(!any_good());
         while !any_good() && self.list.iter().any(|member| member.checking.is_taken()) {
             if changes.changed().await.is_err() {
@@ -337,11 +407,13 @@ impl Endpoints {
 
     fn start_checks(&self, nobody_is_well: bool) {
         for member in &self.list {
-            let wanted = match member.endpoint.standing() {
+            let sight = member.endpoint.sight();
+            let wanted = match sight.standing {
                 Standing::Good => false,
+                _ if sight.is_barred => false,
                 Standing::Unchecked => true,
-                Standing::Down => nobody_is_well || member.endpoint.is_due(),
-                Standing::WrongChain => member.endpoint.is_due(),
+                Standing::Down => nobody_is_well || sight.is_due,
+                Standing::WrongChain => sight.is_due,
             };
             let Some(busy) = member.checking.take().filter(|_| wanted) else { continue };
             let (endpoint, checked) = (Arc::clone(&member.endpoint), self.checked.clone());
@@ -352,6 +424,14 @@ impl Endpoints {
             });
         }
     }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn is_foreign(status: &EndpointStatus) -> bool {
+    status.standing == EndpointStanding::WrongChain
 }
 
 /// The next message, or `None` when there is none any more or the time is up.

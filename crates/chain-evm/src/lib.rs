@@ -4,7 +4,8 @@
 //!   making it needs no node to be there.
 //! - [`EndpointUrl`] is where a node is reached; it shows nobody more than host and port.
 //! - `rpc` carries JSON-RPC over HTTP and WebSocket: batches, time-outs, bounds. It judges nothing.
-//! - `endpoint` knows one node: whether it is of this chain, how it is, what it can do. `endpoints` chooses among them.
+//! - `endpoint` knows one node: whether it is of this chain, how it is, which forks it shows, what it can do. `endpoints` chooses
+//!   among them and decides who is believed. `read` has the questions.
 //! - `broadcast` makes one answer of many. `fees` makes a quote of a fee history. `transaction` encodes plans and checks what
 //!   came back from a signer.
 //! - `signer` has the keys: [`LocalSigner`] from memory, the environment, a mnemonic or a [`Keystore`] file.
@@ -27,7 +28,7 @@ mod transaction;
 mod url;
 
 pub use chain::EvmChain;
-pub use options::{ConnectError, EvmChainOptions, SendTo};
+pub use options::{ConnectError, EndpointOptions, EvmChainOptions, SendTo};
 pub use signer::{
     KeyError, Keystore, KeystoreEntry, KeystoreError, LocalSigner, MnemonicOptions, Secret, SecretError, Signer,
     SignerError,

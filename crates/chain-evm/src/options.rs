@@ -11,8 +11,8 @@ use crate::url::{EndpointUrl, UrlError};
 #[derive(Clone, Debug)]
 pub struct EvmChainOptions {
     pub id: ChainId,
-    /// `http`, `https`, `ws` or `wss`; a WebSocket endpoint also tells of new heads. The first are preferred among equals.
-    pub rpc: Vec<EndpointUrl>,
+    /// At least one.
+    pub rpc: Vec<EndpointOptions>,
     /// For one request, from asking for its place to the end of its answer.
     pub rpc_timeout: Duration,
     /// HTTP requests under way at once, for each endpoint. A batch is one request.
@@ -20,8 +20,33 @@ pub struct EvmChainOptions {
     /// Calls in one JSON-RPC batch. Endpoints that refuse so many get fewer.
     pub batch_max: usize,
     pub send_to: SendTo,
+    /// An endpoint that is behind the newest head by more blocks than this is lagging.
+    pub lag_max: u64,
+    /// And so is one whose head has not moved for so long while another's has.
+    pub head_age_max: Duration,
     /// The operator's own patterns for error texts.
     pub overrides: Overrides,
+}
+
+/// One endpoint of a chain.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EndpointOptions {
+    /// `http`, `https`, `ws` or `wss`; a WebSocket endpoint also tells of new heads.
+    pub url: EndpointUrl,
+    /// Its share of the reads among endpoints that are equally up to date, and its place among them when sends go to the best
+    /// few. One of weight 0 is only used when no other is good.
+    pub weight: u32,
+}
+
+impl EndpointOptions {
+    pub const DEFAULT_WEIGHT: u32 = 1;
+    pub const MAX_WEIGHT: u32 = 1_000;
+}
+
+impl From<EndpointUrl> for EndpointOptions {
+    fn from(url: EndpointUrl) -> Self {
+        EndpointOptions { url, weight: Self::DEFAULT_WEIGHT }
+    }
 }
 
 /// How many endpoints a transaction is given to.
@@ -38,12 +63,19 @@ impl EvmChainOptions {
     pub const MAX_IN_FLIGHT: usize = 10_000;
     pub const MAX_BATCH: usize = 1_000;
     pub const MAX_TIMEOUT: Duration = Duration::from_secs(600);
+    pub const DEFAULT_LAG: u64 = 3;
+    pub const MAX_LAG: u64 = 1_000_000;
+    /// Longer than two blocks of most chains.
+    pub const DEFAULT_HEAD_AGE: Duration = Duration::from_secs(30);
+    pub const MAX_HEAD_AGE: Duration = Duration::from_secs(24 * 3600);
 
     /// The defaults, for one chain and its endpoints.
     pub fn new(id: ChainId, rpc: Vec<EndpointUrl>) -> Self {
         EvmChainOptions {
             id,
-            rpc,
+            rpc: rpc.into_iter().map(EndpointOptions::from).collect(),
+            lag_max: Self::DEFAULT_LAG,
+            head_age_max: Self::DEFAULT_HEAD_AGE,
             rpc_timeout: Duration::from_secs(10),
             rpc_max_in_flight: 100,
             batch_max: 100,
@@ -69,6 +101,15 @@ impl EvmChainOptions {
         if !(1..=Self::MAX_BATCH).contains(&self.batch_max) {
             return Err(ConnectError::Batch);
         }
+        if self.rpc.iter().any(|endpoint| endpoint.weight > EndpointOptions::MAX_WEIGHT) {
+            return Err(ConnectError::Weight);
+        }
+        if self.lag_max > Self::MAX_LAG {
+            return Err(ConnectError::Lag);
+        }
+        if self.head_age_max.is_zero() || self.head_age_max > Self::MAX_HEAD_AGE {
+            return Err(ConnectError::HeadAge);
+        }
         if self.send_to == SendTo::Best(0) {
             return Err(ConnectError::SendToNobody);
         }
@@ -89,6 +130,12 @@ pub enum ConnectError {
     InFlight,
     #[error("batch_max is from 1 to {}", EvmChainOptions::MAX_BATCH)]
     Batch,
+    #[error("an endpoint's weight is from 0 to {}", EndpointOptions::MAX_WEIGHT)]
+    Weight,
+    #[error("lag_max is from 0 to {}", EvmChainOptions::MAX_LAG)]
+    Lag,
+    #[error("head_age_max is more than zero and at most a day")]
+    HeadAge,
     #[error("send_to names at least one endpoint")]
     SendToNobody,
     #[error("two signers have the key of {0}")]

@@ -48,7 +48,7 @@ impl From<HeaderRow> for Header {
 pub(crate) async fn head(endpoint: &Endpoint) -> Result<Header, Classified> {
     let row: HeaderRow = endpoint.ask_one(block_by_tag("latest")).await?;
     let head = Header::from(row);
-    endpoint.set_head(head.block.number);
+    endpoint.set_head(&head);
     Ok(head)
 }
 
@@ -66,11 +66,15 @@ pub(crate) async fn header(endpoint: &Endpoint, at: HeaderAt) -> Result<Option<H
         Err(classified) if says_not_found(&classified) => None,
         Err(classified) => return Err(classified),
     };
-    Ok(header.filter(|header| match at {
+    let header = header.filter(|header| match at {
         HeaderAt::Number(number) => header.block.number == number,
         HeaderAt::Hash(hash) => header.block.hash == hash,
         HeaderAt::Safe | HeaderAt::Finalized => true,
-    }))
+    });
+    if !matches!(at, HeaderAt::Hash(_)) {
+        endpoint.saw(header.as_slice());
+    }
+    Ok(header)
 }
 
 /// The headers at these heights, in their order. One that the node has not is `None`; one that it did not answer for fails all,
@@ -88,7 +92,10 @@ pub(crate) async fn headers(
         };
         Ok(row.map(Header::from).filter(|header| header.block.number == number))
     };
-    numbers.zip(endpoint.ask(&calls).await).map(read).collect()
+    let headers: Vec<Option<Header>> =
+        numbers.zip(endpoint.ask(&calls).await).map(read).collect::<Result<_, Classified>>()?;
+    endpoint.saw(&headers.iter().flatten().copied().collect::<Vec<_>>());
+    Ok(headers)
 }
 
 fn block_by_number(number: u64) -> Call {

@@ -6,7 +6,9 @@ mod support;
 
 use gapless_chain::{Chain as _, Header, HeaderAt, Verdict};
 use gapless_chain_evm::{EvmChain, EvmChainOptions};
-use gapless_domain::{AccessListItem, Address, B256, EvmCall, Fees, Speed, TxPlan};
+use gapless_devchain::rpc::{Clock, RpcLimits, RpcServer, serve};
+use gapless_devchain::{DevChain, Fault, Genesis, On};
+use gapless_domain::{AccessListItem, Address, B256, Bytes, EvmCall, Fees, Speed, TxPlan, U256};
 use gapless_testbed::{Anvil, AnvilOptions};
 use support::{CHAIN, plan, signed, signer, submitter};
 
@@ -63,6 +65,9 @@ async fn goes_through(chain: &EvmChain) {
         let header = chain.header(HeaderAt::Number(receipt.block.number)).await.unwrap().unwrap();
         assert_eq!(header.block, receipt.block);
         assert_eq!(chain.header(HeaderAt::Hash(receipt.block.hash)).await.unwrap(), Some(header));
+        let around = chain.headers(receipt.block.number - 1..=receipt.block.number).await.unwrap();
+        assert_eq!(around[1], Some(header));
+        assert_eq!(around[0].unwrap().block.hash, header.parent_hash);
     }
     assert_eq!(chain.header(HeaderAt::Hash(B256::repeat_byte(2))).await.unwrap(), None);
     assert_eq!(chain.header(HeaderAt::Number(1_000_000)).await.unwrap(), None);
@@ -97,9 +102,93 @@ async fn estimates_and_reverts() {
     let error = chain.estimate_gas(&submitter(0), &reverts, head).await.unwrap_err().classified;
     assert_eq!(
         (error.verdict, error.revert_data.clone()),
-        (Verdict::Reverted, Some(gapless_domain::Bytes::from_static(&[8]))),
+        (Verdict::Reverted, Some(Bytes::from_static(&[8]))),
         "{error:?}"
     );
+}
+
+/// Initcode that reverts with `data`: CODECOPY of what stands behind it, REVERT.
+fn reverting(data: &[u8]) -> Bytes {
+    const CODE_BYTES: u8 = 15;
+    let [high, low] = u16::try_from(data.len()).unwrap().to_be_bytes();
+    let code = [0x61, high, low, 0x60, CODE_BYTES, 0x60, 0, 0x39, 0x61, high, low, 0x60, 0, 0xfd, 0];
+    [code.as_slice(), data].concat().into()
+}
+
+fn error_data(text: &str) -> Vec<u8> {
+    let word = |number: usize| U256::from(number).to_be_bytes::<32>();
+    let mut data = [&[0x08, 0xc3, 0x79, 0xa0], word(32).as_slice(), &word(text.len()), text.as_bytes()].concat();
+    data.resize(4 + (data.len() - 4).next_multiple_of(32), 0);
+    data
+}
+
+fn panic_data(code: u64) -> Vec<u8> {
+    [&[0x4e, 0x48, 0x7b, 0x71], U256::from(code).to_be_bytes::<32>().as_slice()].concat()
+}
+
+/// What is sent, the words for it, and the data that is told with them.
+fn reverts() -> Vec<(Bytes, Option<&'static str>, Bytes)> {
+    let custom = [&[0x82, 0xb4, 0x29, 0x00], [7; 32].as_slice()].concat();
+    let with = |data: Vec<u8>, reason| (reverting(&data), Some(reason), Bytes::from(data));
+    vec![
+        with(error_data("not enough"), "not enough"),
+        with(custom, "custom error 0x82b42900"),
+        with(panic_data(0x11), "panic 0x11: arithmetic overflow or underflow"),
+        (reverting(&[]), None, Bytes::new()),
+        // JUMPDEST, PUSH1 0, JUMP: round and round.
+        (Bytes::from_static(&[0x5b, 0x60, 0, 0x56]), Some("out of gas"), Bytes::new()),
+    ]
+}
+
+/// Mines them on a node, and asks why they reverted; in between there is one that did not.
+async fn explains(chain: &EvmChain) {
+    let start = chain.accounts(&[submitter(0)], None).await.unwrap()[0].latest.get();
+    let mut txs = vec![signed(chain, &plan(start)).await];
+    for ((data, _, _), nonce) in reverts().into_iter().zip(start + 1..) {
+        let call = EvmCall { to: None, data, ..EvmCall::default() };
+        txs.push(signed(chain, &TxPlan { call, gas_limit: 200_000, ..plan(nonce) }).await);
+    }
+    assert!(chain.broadcast(&txs).await.iter().all(|answer| answer.verdict == Verdict::Accepted));
+    let hashes: Vec<B256> = txs.iter().map(|tx| tx.hash).chain([B256::repeat_byte(1)]).collect();
+    while chain.receipts(&hashes).await.unwrap().iter().flatten().count() < txs.len() {}
+    let told = chain.reverts(&hashes).await.unwrap();
+    assert_eq!((&told[0], told.last()), (&None, Some(&None)), "the first went well, the last is nobody's");
+    for ((_, reason, data), revert) in reverts().into_iter().zip(&told[1..]) {
+        let revert = revert.as_ref().unwrap();
+        assert_eq!((revert.reason.as_ref().map(|text| text.as_str()), &revert.data), (reason, &data));
+    }
+}
+
+#[tokio::test]
+async fn why_transactions_reverted() {
+    let anvil = Anvil::start(AnvilOptions::default()).unwrap();
+    explains(&connect(&[anvil.url()])).await;
+}
+
+/// The dev chain, with and without the method for traces.
+#[tokio::test]
+async fn why_transactions_reverted_where_there_are_no_traces() {
+    for traces in [true, false] {
+        let dev = DevChain::new(Genesis::dev());
+        dev.set_automine(true);
+        let server = RpcServer::new(dev, Clock::Wall, None, RpcLimits::default());
+        let endpoint = server.endpoint("node").unwrap();
+        let trace = || On::Method("debug_traceTransaction".to_owned());
+        let missing = "the method debug_traceTransaction does not exist/is not available";
+        if !traces {
+            endpoint.faults().always(trace(), Fault::Refuse { code: -32601, message: missing.to_owned() });
+        }
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}/endpoint/node", listener.local_addr().unwrap());
+        let mut serving = tokio::task::JoinSet::new();
+        serving.spawn(async move { serve(listener, server, std::future::pending()).await.unwrap() });
+        let chain = connect(&[url]);
+        explains(&chain).await;
+        let struck = endpoint.faults().struck();
+        explains(&chain).await;
+        assert_eq!(endpoint.faults().struck(), struck, "what is not there is not asked for again");
+        assert_eq!(struck > 0, !traces);
+    }
 }
 
 /// proves S10

@@ -142,7 +142,7 @@ pub(super) fn refuses_batches(fault: &Fault) -> bool {
         Fault::Answer { code: Some(-32600 | -32601 | -32602 | -32700), .. } => true,
         Fault::Answer { text, .. } => text.to_ascii_lowercase().contains("batch"),
         Fault::Http { status, .. } => matches!(status, 400 | 405 | 413 | 415 | 422 | 501),
-        Fault::TimedOut | Fault::Unreachable { .. } => false,
+        Fault::TimedOut | Fault::Unreachable { .. } | Fault::NoPlace => false,
     }
 }
 

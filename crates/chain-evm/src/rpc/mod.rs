@@ -50,10 +50,22 @@ pub(crate) type Reply = Result<Box<RawValue>, Fault>;
 /// A question without a result. The owned form of [`Failure`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
-    Answer { code: Option<i64>, text: String, data: Option<String> },
-    Http { status: u16, body: String, retry_after: Option<Duration> },
+    Answer {
+        code: Option<i64>,
+        text: String,
+        data: Option<String>,
+    },
+    Http {
+        status: u16,
+        body: String,
+        retry_after: Option<Duration>,
+    },
     TimedOut,
-    Unreachable { text: String },
+    Unreachable {
+        text: String,
+    },
+    /// Too much was under way with this endpoint already: it was not asked at all.
+    NoPlace,
 }
 
 impl Fault {
@@ -63,6 +75,7 @@ impl Fault {
             Fault::Http { status, body, .. } => Failure::Http { status: *status, body },
             Fault::TimedOut => Failure::TimedOut,
             Fault::Unreachable { text } => Failure::Unreachable { text },
+            Fault::NoPlace => Failure::Unreachable { text: "all places for this endpoint are taken" },
         }
     }
 
@@ -81,7 +94,7 @@ impl Fault {
         match &mut self {
             Fault::Answer { text, .. } | Fault::Unreachable { text } => *text = url.redact(text),
             Fault::Http { body, .. } => *body = url.redact(body),
-            Fault::TimedOut => {}
+            Fault::TimedOut | Fault::NoPlace => {}
         }
         self
     }

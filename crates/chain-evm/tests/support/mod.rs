@@ -22,6 +22,10 @@ pub(crate) const CHAIN: u64 = 31337;
 pub(crate) struct Script {
     pub(crate) chain_id: u64,
     pub(crate) head: u64,
+    /// Which fork it is on: a part of its blocks' hashes.
+    pub(crate) fork: u64,
+    /// Answers before anything else does: `{"result": …}` or `{"error": …}` for a method and its parameters.
+    pub(crate) custom: Option<Custom>,
     pub(crate) client: &'static str,
     /// More calls than this in one request are refused.
     pub(crate) batch_max: usize,
@@ -45,6 +49,8 @@ pub(crate) struct Script {
     pub(crate) sizes: Vec<usize>,
 }
 
+pub(crate) type Custom = fn(&str, &Value) -> Option<Value>;
+
 #[derive(Clone)]
 pub(crate) enum Sending {
     Accept,
@@ -57,6 +63,8 @@ impl Default for Script {
         Script {
             chain_id: CHAIN,
             head: 100,
+            fork: 0,
+            custom: None,
             client: "Geth/v1.15.0",
             batch_max: usize::MAX,
             batch_refusal: json!({ "jsonrpc": "2.0", "id": null, "error": { "code": -32600, "message": "invalid request" } }),
@@ -165,6 +173,10 @@ fn answer(script: &Mutex<Script>, body: &[u8]) -> Option<(u16, &'static str, Str
 fn one(script: &Script, call: &Value) -> Value {
     let id = if script.ids_as_texts { json!(call["id"].to_string()) } else { call["id"].clone() };
     let method = call["method"].as_str().unwrap();
+    if let Some(mut answer) = script.custom.and_then(|custom| custom(method, &call["params"])) {
+        answer["id"] = id;
+        return answer;
+    }
     let error =
         |code: i64, message: &str| json!({ "jsonrpc": "2.0", "id": id, "error": { "code": code, "message": message } });
     if script.missing.contains(method) {
@@ -181,7 +193,11 @@ fn one(script: &Script, call: &Value) -> Value {
         (None, "eth_chainId") => json!(format!("{:#x}", script.chain_id)),
         (None, "web3_clientVersion") => json!(script.client),
         (None, "eth_blockNumber") => json!(format!("{:#x}", script.head)),
-        (None, "eth_getBlockByNumber") => block(script.head),
+        (None, "eth_getBlockByNumber") => {
+            let number = call["params"][0].as_str().unwrap().strip_prefix("0x");
+            let number = number.map_or(script.head, |digits| u64::from_str_radix(digits, 16).unwrap());
+            if number <= script.head { block_of(script.fork, number) } else { json!(null) }
+        }
         (None, "eth_getTransactionCount" | "eth_getBalance") => json!(format!("{:#x}", script.head)),
         (None, "eth_sendRawTransaction") => match &script.send {
             Sending::Accept => {
@@ -197,9 +213,13 @@ fn one(script: &Script, call: &Value) -> Value {
 }
 
 pub(crate) fn block(number: u64) -> Value {
+    block_of(0, number)
+}
+
+pub(crate) fn block_of(fork: u64, number: u64) -> Value {
     json!({
-        "number": format!("{number:#x}"), "hash": format!("0x{number:064x}"),
-        "parentHash": format!("0x{:064x}", number.saturating_sub(1)), "timestamp": "0x1", "baseFeePerGas": "0x7",
+        "number": format!("{number:#x}"), "hash": format!("0x{fork:032x}{number:032x}"),
+        "parentHash": format!("0x{fork:032x}{:032x}", number.saturating_sub(1)), "timestamp": "0x1", "baseFeePerGas": "0x7",
     })
 }
 
@@ -251,12 +271,51 @@ pub(crate) async fn signed(chain: &EvmChain, plan: &TxPlan) -> SignedTx {
 
 /// Keeps counters by name.
 #[derive(Default)]
-pub(crate) struct Counts(Mutex<BTreeMap<String, Arc<AtomicU64>>>);
+pub(crate) struct Counts(Mutex<BTreeMap<String, Arc<AtomicU64>>>, Mutex<Vec<Key>>);
 
 impl Counts {
     pub(crate) fn of(&self, name: &str) -> u64 {
         self.0.lock().unwrap().get(name).map_or(0, |count| count.load(Ordering::Relaxed))
     }
+
+    /// All names and labels.
+    pub(crate) fn keys(&self) -> String {
+        format!("{:?}", self.1.lock().unwrap())
+    }
+}
+
+/// Keeps what is logged.
+#[derive(Clone, Default)]
+pub(crate) struct Logs(Arc<Mutex<String>>);
+
+impl Logs {
+    pub(crate) fn text(&self) -> String {
+        self.0.lock().unwrap().clone()
+    }
+}
+
+impl tracing::Subscriber for Logs {
+    fn enabled(&self, metadata: &tracing::Metadata<'_>) -> bool {
+        metadata.target().starts_with("gapless")
+    }
+
+    fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
+        tracing::span::Id::from_u64(1)
+    }
+
+    fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
+    fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
+
+    fn event(&self, event: &tracing::Event<'_>) {
+        let mut text = self.0.lock().unwrap();
+        event.record(&mut |field: &tracing::field::Field, value: &dyn std::fmt::Debug| {
+            text.push_str(&format!("{field}={value:?} "));
+        });
+        text.push('\n');
+    }
+
+    fn enter(&self, _: &tracing::span::Id) {}
+    fn exit(&self, _: &tracing::span::Id) {}
 }
 
 impl Recorder for Counts {
@@ -265,16 +324,26 @@ impl Recorder for Counts {
     fn describe_histogram(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
 
     fn register_counter(&self, key: &Key, _: &Metadata<'_>) -> Counter {
+        self.1.lock().unwrap().push(key.clone());
         Counter::from_arc(Arc::clone(self.0.lock().unwrap().entry(key.name().to_owned()).or_default()))
     }
 
-    fn register_gauge(&self, _: &Key, _: &Metadata<'_>) -> Gauge {
+    fn register_gauge(&self, key: &Key, _: &Metadata<'_>) -> Gauge {
+        self.1.lock().unwrap().push(key.clone());
         Gauge::noop()
     }
 
-    fn register_histogram(&self, _: &Key, _: &Metadata<'_>) -> Histogram {
+    fn register_histogram(&self, key: &Key, _: &Metadata<'_>) -> Histogram {
+        self.1.lock().unwrap().push(key.clone());
         Histogram::noop()
     }
+}
+
+/// Lets time pass without waiting for it.
+pub(crate) async fn later(time: Duration) {
+    tokio::time::pause();
+    tokio::time::advance(time).await;
+    tokio::time::resume();
 }
 
 /// Runs a test on one thread, and counts what it counts.

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use gapless_chain::{OverrideRule, Overrides};
-use gapless_chain_evm::{EvmChain, EvmChainOptions};
+use gapless_chain_evm::{EndpointOptions, EvmChain, EvmChainOptions};
 use gapless_engine::ChainSetup;
 
 use super::ComposeError;
 use super::accounts::Account;
-use crate::config::{ChainConfig, SendTo};
+use crate::config::{ChainConfig, EndpointConfig, SendTo};
 
 /// Makes a chain. No node has to be there.
 pub(crate) fn chain(
@@ -17,8 +17,11 @@ pub(crate) fn chain(
     accounts: &[Account],
 ) -> Result<ChainSetup, ComposeError> {
     let url = |source| ComposeError::Url { chain: config.id.clone(), source };
-    let rpc =
-        config.endpoints.iter().map(|endpoint| endpoint.expose().parse().map_err(url)).collect::<Result<_, _>>()?;
+    let endpoint = |endpoint: &EndpointConfig| {
+        let EndpointConfig { url: place, weight } = endpoint;
+        Ok::<_, ComposeError>(EndpointOptions { url: place.expose().parse().map_err(url)?, weight: *weight })
+    };
+    let rpc = config.endpoints.iter().map(endpoint).collect::<Result<_, _>>()?;
     let options = EvmChainOptions {
         id: config.id.clone(),
         rpc,
@@ -29,6 +32,8 @@ pub(crate) fn chain(
             SendTo::All => gapless_chain_evm::SendTo::All,
             SendTo::AtMost(count) => gapless_chain_evm::SendTo::Best(count),
         },
+        lag_max: config.rpc.lag_max,
+        head_age_max: config.rpc.head_age_max,
         overrides: Overrides::new(classify)?,
     };
     let ours = accounts.iter().filter(|account| *account.id.chain() == config.id);

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use gapless_chain::{OverrideRule, Overrides};
-use gapless_chain_evm::{EndpointUrl, EvmChainOptions};
+use gapless_chain_evm::{EndpointOptions, EndpointUrl, EvmChainOptions};
 use gapless_domain::{ChainId, SubmitterPolicy};
-use gapless_engine::{GasPolicy, WatcherOptions};
+use gapless_engine::{Finality, GasPolicy, WatcherOptions};
 
 use super::problem::ProblemKind;
 use super::secret::SecretUrl;
@@ -27,6 +27,8 @@ pub(crate) struct RpcConfig {
     pub(crate) max_in_flight: usize,
     pub(crate) batch_max: usize,
     pub(crate) send_to: SendTo,
+    pub(crate) lag_max: u64,
+    pub(crate) head_age_max: Duration,
 }
 
 /// To how many endpoints a transaction is given.
@@ -36,10 +38,17 @@ pub(crate) enum SendTo {
     AtMost(usize),
 }
 
+/// One endpoint of a chain.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct EndpointConfig {
+    pub(crate) url: SecretUrl,
+    pub(crate) weight: u32,
+}
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ChainConfig {
     pub(crate) id: ChainId,
-    pub(crate) endpoints: Vec<SecretUrl>,
+    pub(crate) endpoints: Vec<EndpointConfig>,
     pub(crate) rpc: RpcConfig,
     pub(crate) watcher: WatcherOptions,
     pub(crate) gas: GasPolicy,
@@ -51,11 +60,12 @@ impl ChainConfig {
     /// A chain with one endpoint and nothing of its own; `None` if the URL is none.
     pub(crate) fn at(id: &ChainId, endpoint: &str, base: &ChainDefaults) -> Option<Self> {
         let policy = base.policy.clone();
+        let url = SecretUrl::rpc(endpoint, &RPC_SCHEMES)?;
         Some(ChainConfig {
             id: id.clone(),
-            endpoints: vec![SecretUrl::rpc(endpoint, &RPC_SCHEMES)?],
+            endpoints: vec![EndpointConfig { url, weight: EndpointOptions::DEFAULT_WEIGHT }],
             rpc: base.rpc,
-            watcher: WatcherOptions { confirmations: policy.confirmations.required, ..base.watcher.clone() },
+            watcher: by_policy(base.watcher.clone(), &policy, base.watcher.finality),
             gas: base.gas,
             policy,
         })
@@ -64,7 +74,14 @@ impl ChainConfig {
 
 impl Default for RpcConfig {
     fn default() -> Self {
-        RpcConfig { timeout: Duration::from_secs(10), max_in_flight: 100, batch_max: 100, send_to: SendTo::All }
+        RpcConfig {
+            timeout: Duration::from_secs(10),
+            max_in_flight: 100,
+            batch_max: 100,
+            send_to: SendTo::All,
+            lag_max: EvmChainOptions::DEFAULT_LAG,
+            head_age_max: EvmChainOptions::DEFAULT_HEAD_AGE,
+        }
     }
 }
 
@@ -78,13 +95,25 @@ pub(crate) struct ChainDefaults {
 }
 
 impl ChainDefaults {
-    pub(crate) fn read(file: &mut Section<'_>, policy: SubmitterPolicy) -> Self {
+    pub(crate) fn read(file: &mut Section<'_>, policy: SubmitterPolicy, finality: Finality) -> Self {
+        let watcher = file.within("watcher", |section| pace::watcher(section, WatcherOptions::default()));
         ChainDefaults {
             rpc: file.within("rpc", |section| rpc(section, RpcConfig::default())),
-            watcher: file.within("watcher", |section| pace::watcher(section, WatcherOptions::default())),
+            watcher: by_policy(watcher, &policy, finality),
             gas: file.within("gas", |section| pace::gas(section, GasPolicy::default())),
             policy,
         }
+    }
+}
+
+/// What is final, and when a receipt is asked for by its hash, are policies; the watcher goes by them.
+fn by_policy(watcher: WatcherOptions, policy: &SubmitterPolicy, finality: Finality) -> WatcherOptions {
+    let confirmations = &policy.confirmations;
+    WatcherOptions {
+        confirmations: confirmations.required,
+        stale_receipt_timeout: confirmations.stale_receipt_timeout,
+        finality,
+        ..watcher
     }
 }
 
@@ -94,6 +123,8 @@ fn rpc(section: &mut Section<'_>, base: RpcConfig) -> RpcConfig {
         max_in_flight: section.read_in("max_in_flight", base.max_in_flight, 1..=EvmChainOptions::MAX_IN_FLIGHT),
         batch_max: section.read_in("batch_max", base.batch_max, 1..=EvmChainOptions::MAX_BATCH),
         send_to: section.read("send_to", base.send_to),
+        lag_max: section.read_in("lag_max", base.lag_max, 0..=EvmChainOptions::MAX_LAG),
+        head_age_max: section.read_in("head_age_max", base.head_age_max, SHORTEST..=EvmChainOptions::MAX_HEAD_AGE),
     }
 }
 
@@ -117,17 +148,23 @@ fn chain(item: &mut Section<'_>, base: &ChainDefaults) -> Option<ChainConfig> {
     if !item.has("rpc") {
         item.refuse("rpc", ProblemKind::Missing);
     }
-    let endpoints = item.list::<SecretUrl>("rpc", EvmChainOptions::MAX_ENDPOINTS);
+    let endpoints = item.list::<EndpointConfig>("rpc", EvmChainOptions::MAX_ENDPOINTS);
     let rpc = RpcConfig {
         timeout: item.read_in("rpc_timeout", base.rpc.timeout, SHORTEST..=EvmChainOptions::MAX_TIMEOUT),
         max_in_flight: item.read_in("rpc_max_in_flight", base.rpc.max_in_flight, 1..=EvmChainOptions::MAX_IN_FLIGHT),
         batch_max: item.read_in("rpc_batch_max", base.rpc.batch_max, 1..=EvmChainOptions::MAX_BATCH),
         send_to: item.read("rpc_send_to", base.rpc.send_to),
+        lag_max: item.read_in("rpc_lag_max", base.rpc.lag_max, 0..=EvmChainOptions::MAX_LAG),
+        head_age_max: item.read_in("rpc_head_age_max", base.rpc.head_age_max, SHORTEST..=EvmChainOptions::MAX_HEAD_AGE),
     };
     let gas = item.within("gas", |section| pace::gas(section, base.gas));
     let watcher = item.within("watcher", |section| pace::watcher(section, base.watcher.clone()));
-    let policy = policy::overrides(item, base.policy.clone());
-    let watcher = WatcherOptions { confirmations: policy.confirmations.required, ..watcher };
+    let (policy, finality) = policy::overrides(item, base.policy.clone(), base.watcher.finality);
+    if item.has("finality") && item.has_within("confirmations", "finality") {
+        item.refuse("finality", ProblemKind::Twice { other: "the table `confirmations`".to_owned() });
+    }
+    let finality = item.read("finality", finality);
+    let watcher = by_policy(watcher, &policy, finality);
     Some(ChainConfig { id: id?, endpoints, rpc, watcher, gas, policy })
 }
 
@@ -166,20 +203,39 @@ impl Setting for ChainId {
     }
 }
 
-impl Setting for SecretUrl {
+impl Setting for EndpointConfig {
     fn wanted() -> String {
-        "a URL such as \"http://127.0.0.1:8545\" (http, https, ws or wss)".to_owned()
+        let max = EndpointOptions::MAX_WEIGHT;
+        format!(
+            "a URL such as \"http://127.0.0.1:8545\" (http, https, ws or wss), or {{ url = …, weight = … }} with a weight up to {max}"
+        )
     }
 
     /// The adapter reads it too, so that nothing is found wrong only at the start.
     fn read(value: &Value) -> Option<Self> {
-        let text = text_of(value)?;
-        text.parse::<EndpointUrl>().ok()?;
-        SecretUrl::rpc(text, &RPC_SCHEMES)
+        let (url, weight) = match value {
+            Value::Table(table) => {
+                if table.keys().any(|key| !matches!(key.as_str(), "url" | "weight")) {
+                    return None;
+                }
+                let weight = match table.get("weight") {
+                    Some(node) => number_of(&node.value)?.parse().ok()?,
+                    None => EndpointOptions::DEFAULT_WEIGHT,
+                };
+                (text_of(&table.get("url")?.value)?, weight)
+            }
+            value => (text_of(value)?, EndpointOptions::DEFAULT_WEIGHT),
+        };
+        url.parse::<EndpointUrl>().ok()?;
+        let url = SecretUrl::rpc(url, &RPC_SCHEMES)?;
+        (weight <= EndpointOptions::MAX_WEIGHT).then_some(EndpointConfig { url, weight })
     }
 
     fn show(&self) -> String {
-        format!("\"{self}\"")
+        match self.weight {
+            EndpointOptions::DEFAULT_WEIGHT => format!("\"{}\"", self.url),
+            weight => format!("{{ url = \"{}\", weight = {weight} }}", self.url),
+        }
     }
 }
 

@@ -33,7 +33,7 @@ use gapless_chain::OverrideRule;
 use gapless_domain::{ChainId, LaneLimits, LeaseTerms, Limits, SubmitterPolicy};
 use gapless_engine::EngineOptions;
 
-pub(crate) use chain::{ChainConfig, SendTo};
+pub(crate) use chain::{ChainConfig, EndpointConfig, SendTo};
 pub(crate) use parts::{AuthMode, LogConfig, LogFormat, NodeConfig, StoreConfig, StoreUrl};
 pub(crate) use problem::{ConfigError, Problem};
 pub(crate) use section::Shown;
@@ -164,14 +164,14 @@ fn read(file: &mut Section<'_>) -> Config {
     let auth = parts::auth(file, node.listen);
     let lease = file.within("lease", parts::lease);
     let store = file.within("store", |section| parts::store(section, lease));
-    let policy = policy::policy(file, SubmitterPolicy::default());
+    let (policy, finality) = policy::policy(file, SubmitterPolicy::default());
     file.within("mempool", parts::mempool);
     file.within("events", |section| section.find::<EventsMode>("mode"));
     let (limits, calls) = file.within("limits", |section| (parts::limits(section), parts::call_limits(section)));
     let engine = pace::engine(file);
     let lane = file.within("lane", pace::lane);
     let log = file.within("log", parts::log);
-    let chain_defaults = chain::ChainDefaults::read(file, policy.clone());
+    let chain_defaults = chain::ChainDefaults::read(file, policy.clone(), finality);
     let classify = chain::classify(file);
     let chains = chain::chains(file, &chain_defaults);
     let submitters = submitter::submitters(file, &chains, &policy);

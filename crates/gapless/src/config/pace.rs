@@ -62,6 +62,7 @@ pub(crate) fn lane(section: &mut Section<'_>) -> LaneLimits {
         batch_bytes: section.read_in("batch_bytes", ByteSize(base.batch_bytes), ByteSize(1)..=ByteSize(1 << 30)).0,
         look_interval: section.read_in("look_interval", base.look_interval, SHORTEST..=LONGEST),
         idle_linger: section.read_in("idle_linger", base.idle_linger, Duration::ZERO..=LONGEST),
+        notices_per_head: section.read_in("notices_per_head", base.notices_per_head, 0..=100_000),
         account_interval: section.read_in("account_interval", base.account_interval, SHORTEST..=LONGEST),
         price_age: section.read_in("price_age", base.price_age, SHORTEST..=LONGEST),
         prepare_retry: section.read_in("prepare_retry", base.prepare_retry, SHORTEST..=LONGEST),
@@ -71,15 +72,19 @@ pub(crate) fn lane(section: &mut Section<'_>) -> LaneLimits {
     }
 }
 
-/// `[watcher]`, and a chain's own. `confirmations` is a policy and comes from there.
+/// `[watcher]`, and a chain's own. What is final is a policy and comes from there.
 pub(crate) fn watcher(section: &mut Section<'_>, base: WatcherOptions) -> WatcherOptions {
     let options = WatcherOptions {
         confirmations: base.confirmations,
+        finality: base.finality,
+        stale_receipt_timeout: base.stale_receipt_timeout,
         margin: section.read_in("margin", base.margin, 0..=100_000),
         walk_max: section.read_in("walk_max", base.walk_max, 1..=1_000_000),
         poll_min: section.read_in("poll_min", base.poll_min, SHORTEST..=LONGEST),
         poll_max: section.read_in("poll_max", base.poll_max, SHORTEST..=LONGEST),
         look_ups: section.read_in("look_ups", base.look_ups, 1..=100_000),
+        stale_checks: section.read_in("stale_checks", base.stale_checks, 1..=100_000),
+        save_interval: section.read_in("save_interval", base.save_interval, SHORTEST..=LONGEST),
     };
     if options.poll_min > options.poll_max {
         section.refuse("poll_min", ProblemKind::Polls);

@@ -6,6 +6,8 @@ use gapless_domain::{
     StartFrom, SubmitterPolicy,
 };
 
+use gapless_engine::Finality;
+
 use super::problem::ProblemKind;
 use super::section::{Section, words};
 use super::tree::Value;
@@ -13,6 +15,11 @@ use super::value::{Permille, Setting, number_of, text_of};
 
 words!(ReleaseRule { ReleaseRule::Mined => "mined", ReleaseRule::Final => "final" });
 words!(ExternalNoncePolicy { ExternalNoncePolicy::Protect => "protect", ExternalNoncePolicy::Adopt => "adopt" });
+words!(Finality {
+    Finality::Depth => "depth",
+    Finality::Safe => "safe",
+    Finality::Finalized => "finalized",
+});
 words!(FundsPolicy { FundsPolicy::Wait => "wait", FundsPolicy::Fail => "fail" });
 
 impl Setting for StartFrom {
@@ -35,33 +42,39 @@ impl Setting for StartFrom {
     }
 }
 
-/// The sections of the file itself.
-pub(crate) fn policy(file: &mut Section<'_>, base: SubmitterPolicy) -> SubmitterPolicy {
+/// The sections of the file itself. What is final is told beside the policy: it is a chain's and no submitter's.
+pub(crate) fn policy(file: &mut Section<'_>, base: SubmitterPolicy) -> (SubmitterPolicy, Finality) {
+    let (confirmations, finality) =
+        file.within("confirmations", |section| confirmations(section, base.confirmations, Finality::default()));
     let policy = SubmitterPolicy {
         nonce: file.within("nonce", |section| nonce(section, base.nonce)),
         resubmit: file.within("resubmit", |section| resubmit(section, base.resubmit)),
         bump: file.within("gas_bump", |section| bump(section, base.bump)),
-        confirmations: file.within("confirmations", |section| confirmations(section, base.confirmations)),
+        confirmations,
         funds: file.within("funds", |section| section.read("on_shortage", base.funds)),
     };
     check(file, &policy);
-    policy
+    (policy, finality)
 }
 
 /// What a `[[chain]]` or a `[[submitter]]` has of its own: the same sections within it. For the ones that are set most there
 /// is a short form: the keys of `nonce` directly, and `confirmations = 3`.
-pub(crate) fn overrides(item: &mut Section<'_>, base: SubmitterPolicy) -> SubmitterPolicy {
+pub(crate) fn overrides(
+    item: &mut Section<'_>,
+    base: SubmitterPolicy,
+    finality: Finality,
+) -> (SubmitterPolicy, Finality) {
     for key in NONCE_KEYS {
         if item.has(key) && item.has_within("nonce", key) {
             item.refuse(key, ProblemKind::Twice { other: "the table `nonce`".to_owned() });
         }
     }
     let short = nonce(item, base.nonce);
-    let confirmations = if item.has("confirmations") && !item.has_table("confirmations") {
+    let (confirmations, finality) = if item.has("confirmations") && !item.has_table("confirmations") {
         let required = item.read("confirmations", base.confirmations.required);
-        ConfirmationPolicy { required, ..base.confirmations }
+        (ConfirmationPolicy { required, ..base.confirmations }, finality)
     } else {
-        item.within("confirmations", |section| confirmations(section, base.confirmations))
+        item.within("confirmations", |section| confirmations(section, base.confirmations, finality))
     };
     let policy = SubmitterPolicy {
         nonce: item.within("nonce", |section| nonce(section, short)),
@@ -71,7 +84,7 @@ pub(crate) fn overrides(item: &mut Section<'_>, base: SubmitterPolicy) -> Submit
         funds: item.within("funds", |section| section.read("on_shortage", base.funds)),
     };
     check(item, &policy);
-    policy
+    (policy, finality)
 }
 
 fn check(section: &mut Section<'_>, policy: &SubmitterPolicy) {
@@ -113,9 +126,14 @@ fn bump(section: &mut Section<'_>, base: BumpPolicy) -> BumpPolicy {
     policy
 }
 
-fn confirmations(section: &mut Section<'_>, base: ConfirmationPolicy) -> ConfirmationPolicy {
-    ConfirmationPolicy {
+fn confirmations(
+    section: &mut Section<'_>,
+    base: ConfirmationPolicy,
+    finality: Finality,
+) -> (ConfirmationPolicy, Finality) {
+    let policy = ConfirmationPolicy {
         required: section.read("required", base.required),
         stale_receipt_timeout: section.read("stale_receipt_timeout", base.stale_receipt_timeout),
-    }
+    };
+    (policy, section.read("finality", finality))
 }

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use gapless_domain::{Address, ChainId, SubmitterId, SubmitterPolicy};
+use gapless_engine::Finality;
 
 use super::chain::ChainConfig;
 use super::policy;
@@ -78,10 +79,11 @@ fn submitter(item: &mut Section<'_>, chains: &[ChainConfig], base: &SubmitterPol
     }
     let signer = item.within("signer", signer);
     let base = chain.map_or(base, |chain| &chain.policy);
-    let policy = policy::overrides(item, base.clone());
-    if policy.confirmations.required != base.confirmations.required {
-        // What is final is found out once for a chain.
-        let what = "another number of confirmations than the chain's".to_owned();
+    let finality = chain.map_or_else(Finality::default, |chain| chain.watcher.finality);
+    let (policy, own_finality) = policy::overrides(item, base.clone(), finality);
+    if policy.confirmations != base.confirmations || own_finality != finality {
+        // What is final, and which receipts are late, is found out once for a chain.
+        let what = "confirmations other than the chain's".to_owned();
         item.refuse("confirmations", ProblemKind::NotYet { what });
     }
     Some(SubmitterConfig {

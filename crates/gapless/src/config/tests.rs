@@ -6,12 +6,11 @@ use std::path::Path;
 use std::time::Duration;
 
 use gapless_domain::{FundsPolicy, Limits, ReleaseRule, StartFrom, SubmitterPolicy};
-use gapless_engine::{GasPolicy, WatcherOptions};
+use gapless_engine::{Finality, GasPolicy, WatcherOptions};
 use gapless_store_postgres::PgOptions;
 
 use super::chain::RpcConfig;
 use super::file::Text;
-use super::secret::SecretUrl;
 use super::section::{Report, Section};
 use super::tree::{Node, Table, Value};
 use super::*;
@@ -239,7 +238,8 @@ fn the_environment_changes_one_item_of_a_list_in_the_file() {
     let file = format!("{CHAIN}[[chain]]\nid = \"eip155:1\"\nrpc = [\"http://a:1\", \"http://b:1\"]");
     let checked = good(&file, &[("GAPLESS__CHAIN__1__RPC__1", "http://c:1"), ("GAPLESS__CHAIN__0__RPC_TIMEOUT", "3s")]);
     assert_eq!(checked.config.chains[0].rpc.timeout, Duration::from_secs(3));
-    let shown: Vec<String> = checked.config.chains[1].endpoints.iter().map(SecretUrl::to_string).collect();
+    let shown: Vec<String> =
+        checked.config.chains[1].endpoints.iter().map(|endpoint| endpoint.url.to_string()).collect();
     assert_eq!(shown, ["http://a:1", "http://c:1"]);
     let hole = problems(&file, &[("GAPLESS__CHAIN__3__ID", "eip155:5"), ("GAPLESS__CHAIN__3__RPC", "http://d:1")]);
     assert_eq!(hole, ["GAPLESS__CHAIN__3__ID: chain: item 2 of the list is missing"]);
@@ -318,6 +318,7 @@ fn what_the_rules_refuse_is_refused_here() {
 fn chains_and_submitters_are_checked() {
     let submitter = "[[submitter]]\nchain = \"eip155:31337\"\n";
     let signer = "signer = { type = \"env\", var = \"KEY\" }\n";
+    let endpoint = |endpoint: &str| format!("[[chain]]\nid = \"eip155:1\"\nrpc = [{endpoint}]");
     for (file, expected) in [
         (format!("{CHAIN}{CHAIN}"), "chain: it is set twice, also by another [[chain]] eip155:31337"),
         ("[[chain]]\nid = \"eip155:1\"".to_owned(), "chain.0.rpc: it has to be set"),
@@ -353,8 +354,24 @@ fn chains_and_submitters_are_checked() {
         ),
         (
             format!("{CHAIN}{submitter}{signer}confirmations = 3"),
-            "submitter.0.confirmations: another number of confirmations than the chain's is not built yet",
+            "submitter.0.confirmations: confirmations other than the chain's is not built yet",
         ),
+        (
+            format!("{CHAIN}{submitter}{signer}confirmations = {{ finality = \"safe\" }}"),
+            "submitter.0.confirmations: confirmations other than the chain's is not built yet",
+        ),
+        (
+            format!("{CHAIN}finality = \"safe\"\nconfirmations = {{ finality = \"safe\" }}"),
+            "chain.0.finality: it is set twice, also by the table `confirmations`",
+        ),
+        (
+            format!("{CHAIN}finality = \"latest\""),
+            "chain.0.finality: it has to be \"depth\" or \"safe\" or \"finalized\"",
+        ),
+        (endpoint("{ url = \"http://a\", weight = 1001 }"), "with a weight up to 1000"),
+        (endpoint("{ url = \"http://a\", wait = 1 }"), "chain.0.rpc.0: it has to be a URL"),
+        (endpoint("{ weight = 1 }"), "chain.0.rpc.0: it has to be a URL"),
+        (endpoint("{ url = \"ftp://s3cr3t\" }"), "chain.0.rpc.0: it has to be a URL"),
         (
             format!("{CHAIN}{submitter}{signer}alias = \"a\"\n{submitter}{signer}alias = \"a\""),
             "another [[submitter]] with the alias \"a\"",
@@ -367,20 +384,59 @@ fn chains_and_submitters_are_checked() {
 }
 
 #[test]
+fn endpoints_have_weights_and_keep_their_secrets() {
+    let file = "[[chain]]\nid = \"eip155:1\"\nrpc = [\"http://a/s3cr3t\", { url = \"wss://u:s3cr3t@b/s3cr3t\", weight = 3 }]\n\
+                [[chain]]\nid = \"eip155:2\"\nrpc = { url = \"http://c\", weight = 0 }\nrpc_lag_max = 9";
+    let checked = good(file, &[("GAPLESS__CHAIN__1__RPC_HEAD_AGE_MAX", "1m")]);
+    let weights = |chain: &ChainConfig| chain.endpoints.iter().map(|endpoint| endpoint.weight).collect::<Vec<_>>();
+    assert_eq!(checked.config.chains.iter().map(weights).collect::<Vec<_>>(), [vec![1, 3], vec![0]]);
+    assert_eq!(origin(&checked, "chain.0.rpc.1"), "{ url = \"wss://***@b/***\", weight = 3 } (gapless.toml:3)");
+    let rpc = checked.config.chains[1].rpc;
+    assert_eq!((rpc.lag_max, rpc.head_age_max), (9, Duration::from_secs(60)));
+    let shown = format!("{:?} {:?}", checked.shown, checked.config);
+    assert!(!shown.contains("s3cr3t"), "{shown}");
+}
+
+#[test]
+fn what_is_final_is_the_chains_to_say() {
+    let chain = |id: u64, more: &str| format!("[[chain]]\nid = \"eip155:{id}\"\nrpc = \"http://a\"\n{more}\n");
+    let file = [
+        "[confirmations]\nfinality = \"safe\"\nstale_receipt_timeout = \"9s\"\n[watcher]\nsave_interval = \"1s\"\n"
+            .to_owned(),
+        chain(1, ""),
+        chain(2, "finality = \"finalized\""),
+        chain(3, "confirmations = { finality = \"depth\", stale_receipt_timeout = \"7s\" }"),
+        chain(4, "confirmations = 3"),
+    ];
+    let config = good(&file.concat(), &[]).config;
+    let watchers: Vec<_> = config.chains.iter().map(|chain| &chain.watcher).collect();
+    let of =
+        |watcher: &&WatcherOptions| (watcher.finality, watcher.confirmations, watcher.stale_receipt_timeout.as_secs());
+    assert_eq!(
+        watchers.iter().map(of).collect::<Vec<_>>(),
+        [(Finality::Safe, 20, 9), (Finality::Finalized, 20, 9), (Finality::Depth, 20, 7), (Finality::Safe, 3, 9)]
+    );
+    assert!(watchers.iter().all(|watcher| watcher.save_interval == Duration::from_secs(1)));
+    let id = "eip155:31337".parse().unwrap();
+    let chain = ChainConfig::at(&id, "ws://127.0.0.1:1", &config.chain_defaults).unwrap();
+    assert_eq!(of(&&chain.watcher), (Finality::Safe, 20, 9));
+}
+
+#[test]
 fn policies_are_laid_over_each_other() {
     let file = format!(
         "[nonce]\nrelease = \"final\"\nmax_in_flight = 2\n{CHAIN}confirmations = 3\n[chain.resubmit]\ninterval = \"9s\"\n\
          [[submitter]]\nchain = \"eip155:31337\"\nsigner = {{ type = \"env\", var = \"A\" }}\nmax_in_flight = 64\n\
          [submitter.funds]\non_shortage = \"fail\"\n\
          [[submitter]]\nchain = \"eip155:31337\"\nsigner = {{ type = \"env\", var = \"B\" }}\n\
-         [submitter.confirmations]\nstale_receipt_timeout = \"5s\""
+         [submitter.gas_bump]\nmax_attempts = 7"
     );
     let config = good(&file, &[]).config;
     let [first, second] = &config.submitters[..] else { panic!("two submitters") };
     assert_eq!(first.policy.nonce.release, ReleaseRule::Final);
     assert_eq!((first.policy.nonce.max_in_flight, second.policy.nonce.max_in_flight), (64, 2));
     assert_eq!((first.policy.confirmations.required, second.policy.confirmations.required), (3, 3));
-    assert_eq!(second.policy.confirmations.stale_receipt_timeout, Duration::from_secs(5));
+    assert_eq!((first.policy.bump.max_attempts, second.policy.bump.max_attempts), (10, 7));
     assert_eq!((first.policy.funds, second.policy.funds), (FundsPolicy::Fail, FundsPolicy::Wait));
     assert_eq!(second.policy.resubmit.interval, Duration::from_secs(9));
 }

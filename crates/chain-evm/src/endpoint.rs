@@ -1,7 +1,7 @@
 //! One node, as far as we know it: whether it is of this chain, how it is, where its head is, and what it can do.
 //!
-//! Nothing is asked of a node before it has named the right chain id, and it is asked again whenever it was away: behind one
-//! URL there may be another node tomorrow.
+//! Nothing is asked of a node before it has named the right chain id, and it is asked again whenever it was away, and from time
+//! to time: behind one URL there may be another node tomorrow.
 
 mod batch;
 mod forks;
@@ -51,6 +51,8 @@ pub(crate) struct Sight {
     pub(crate) weight: u32,
     /// It may be asked now.
     pub(crate) is_due: bool,
+    /// It should be asked again who it is.
+    pub(crate) is_check_due: bool,
     /// It has had enough of us for now.
     pub(crate) is_limited: bool,
     /// It has said when to come again, and that is not yet.
@@ -141,6 +143,7 @@ impl Endpoint {
             standing: known.standing,
             weight: self.weight,
             is_due: known.health.is_due(now),
+            is_check_due: known.is_check_due(),
             is_limited: known.health.is_limited(now),
             is_barred: known.health.is_barred(now),
             is_doubtful: known.health.is_doubtful(),
@@ -233,9 +236,10 @@ impl Endpoint {
             (Some(_), Some(head)) => {
                 let family = family_of(self.terms.chain_number, client.as_deref());
                 tracing::debug!(chain = %self.terms.chain, endpoint = self.name(), ?family, head, "an endpoint is there");
-                known.is_back(family, head);
+                known.is_of_this_chain(family, head);
             }
-            // What went wrong was noted where it happened.
+            // What went wrong was noted where it happened. Of one that is well no answer to this proves as little as to anything else.
+            _ if known.standing == Standing::Good => {}
             _ => {
                 known.trouble.get_or_insert_with(|| "it does not tell its chain id and head".to_owned());
                 self.leave_out(&mut known);

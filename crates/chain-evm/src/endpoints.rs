@@ -409,8 +409,8 @@ impl Endpoints {
         for member in &self.list {
             let sight = member.endpoint.sight();
             let wanted = match sight.standing {
-                Standing::Good => false,
                 _ if sight.is_barred => false,
+                Standing::Good => sight.is_check_due,
                 Standing::Unchecked => true,
                 Standing::Down => nobody_is_well || sight.is_due,
                 Standing::WrongChain => sight.is_due,

@@ -1,5 +1,7 @@
 //! Several endpoints of one chain: who is asked, who is believed, who is left out, and how that is told.
 
+#![allow(clippy::unwrap_used, reason = "all of this is for tests, though not all of it is inside one")]
+
 mod support;
 
 use std::time::Duration;
@@ -278,6 +280,21 @@ async fn a_place_is_waited_for_as_long_as_an_answer_and_is_not_the_endpoints_fau
     // Four requests went well or not; one was never made.
     assert_eq!((standings(&chain), chain.endpoints()[0].errors_permille), (vec![Good], Some(500)));
     assert_eq!(chain.endpoints()[0].in_flight, 0);
+}
+
+#[tokio::test]
+async fn one_that_becomes_another_chain_without_being_away_is_found_out() {
+    let (turncoat, steady) = (FakeNode::start(|script| script.head = 101).await, FakeNode::start(|_| {}).await);
+    let chain = chain(&[&turncoat, &steady]);
+    assert_eq!(chain.head().await.unwrap().block.number, 101);
+    turncoat.change(|script| script.chain_id = 1);
+    later(Duration::from_secs(5 * 60)).await;
+    while standings(&chain)[0] == Good {
+        chain.head().await.unwrap();
+    }
+    assert_eq!(standings(&chain), [WrongChain, Good]);
+    assert_eq!(chain.head().await.unwrap().block.number, 100);
+    assert_eq!((turncoat.count("eth_chainId"), steady.count("eth_chainId")), (2, 2), "asked once more, and no more");
 }
 
 /// proves S10

@@ -1,5 +1,7 @@
 //! Nodes that are away, slow, behind, of another chain, or that lie.
 
+#![allow(clippy::unwrap_used, reason = "all of this is for tests, though not all of it is inside one")]
+
 mod support;
 
 use std::time::{Duration, Instant};

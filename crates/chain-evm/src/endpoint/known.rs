@@ -17,6 +17,9 @@ const LAST_PENALTY: Duration = Duration::from_secs(30 * 60);
 /// After so long without a flip the next penalty is a first one again.
 const PENALTY_FORGOTTEN: Duration = Duration::from_secs(60 * 60);
 
+/// One that is well is asked who it is again after this long: behind its URL there may be another node by now.
+const CHECK_INTERVAL: Duration = Duration::from_secs(5 * 60);
+
 /// It is shared with the WebSocket's task, which hears of heads.
 #[derive(Debug, Default)]
 pub(crate) struct EndpointState(Mutex<Known>);
@@ -27,6 +30,8 @@ pub(super) struct Known {
     pub(super) health: Health,
     /// Checks that have ended.
     pub(super) checks: u64,
+    /// When it last named the right chain.
+    checked_at: Option<Instant>,
     /// Since when it has been away, or has wanted to be left alone, without an answer in between.
     pub(super) silent_since: Option<Instant>,
     pub(super) head: Option<HeadClaim>,
@@ -87,6 +92,7 @@ impl Default for Known {
             standing: Standing::Unchecked,
             health: Health::default(),
             checks: 0,
+            checked_at: None,
             silent_since: None,
             head: None,
             forks: Forks::default(),
@@ -149,12 +155,19 @@ impl Known {
         self.flipping.is_some_and(|flipping| now() < flipping.until)
     }
 
+    pub(super) fn is_check_due(&self) -> bool {
+        self.checked_at.is_none_or(|at| at.elapsed() >= CHECK_INTERVAL)
+    }
+
     /// It has named the right chain. What it can do is found out anew; what it did wrong is not forgotten.
-    pub(super) fn is_back(&mut self, family: Option<Family>, head: u64) {
-        self.standing = Standing::Good;
-        self.health.close();
-        self.silent_since = None;
-        self.trouble = None;
+    pub(super) fn is_of_this_chain(&mut self, family: Option<Family>, head: u64) {
+        if self.standing != Standing::Good {
+            self.standing = Standing::Good;
+            self.health.close();
+            self.silent_since = None;
+            self.trouble = None;
+        }
+        self.checked_at = Some(now());
         self.family = family;
         self.skills = Skills::default();
         self.hear(head, None);

@@ -163,8 +163,12 @@ impl Outlook {
     fn claims(&self) -> impl Iterator<Item = (usize, HeadClaim)> {
         (0..self.all.len()).filter_map(|place| {
             let claim = self.claim(place)?;
-            let is_well = self.is(place, |sight| sight.standing == Standing::Good);
-            let stands = is_well || self.now.duration_since(claim.heard_at) < CLAIM_STANDS;
+            let stands = match self.all.get(place)?.sight.standing {
+                Standing::Good => true,
+                Standing::Unchecked | Standing::Down => self.now.duration_since(claim.heard_at) < CLAIM_STANDS,
+                // What it says is of elsewhere.
+                Standing::WrongChain => false,
+            };
             (stands && !self.is_stuck(place) && self.is_of_one_mind(place)).then_some((place, claim))
         })
     }

@@ -11,6 +11,7 @@ fn at(head: u64) -> Seen {
             standing: Standing::Good,
             weight: 1,
             is_due: true,
+            is_check_due: false,
             is_limited: false,
             is_barred: false,
             is_doubtful: false,
@@ -43,6 +44,17 @@ fn who_is_behind_by_more_than_the_limit_lags_and_who_is_behind_at_all_is_not_bel
     assert_eq!((0..4).map(|place| outlook.is_believed(place)).collect::<Vec<_>>(), [true, false, false, false]);
     assert_eq!(outlook.for_reading(), [0, 3, 1, 2]);
     assert_eq!(outlook.for_sending(), (vec![0, 3, 1, 2], vec![]), "a transaction is given to those too");
+}
+
+#[test]
+fn the_word_of_one_that_is_away_stands_for_a_while_and_that_of_another_chain_not_at_all() {
+    let newest = |standing| outlook(&[but(at(200), |sight| sight.standing = standing), at(100)]).newest();
+    assert_eq!(newest(Standing::Good), Some(200));
+    assert_eq!(newest(Standing::Down), Some(200));
+    assert_eq!(newest(Standing::WrongChain), Some(100));
+    let down = but(at(200), |sight| sight.standing = Standing::Down);
+    let later = Outlook { now: now() + CLAIM_STANDS, ..outlook(&[down, at(100)]) };
+    assert_eq!(later.newest(), Some(100));
 }
 
 #[test]

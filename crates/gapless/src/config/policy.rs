@@ -22,6 +22,10 @@ words!(Finality {
 });
 words!(FundsPolicy { FundsPolicy::Wait => "wait", FundsPolicy::Fail => "fail" });
 
+/// The watcher keeps so many headers, and reads them anew when a transaction is found in an old block. A chain gives at most
+/// `EvmChain::MAX_HEADERS` at once.
+const MAX_CONFIRMATIONS: u32 = 10_000;
+
 impl Setting for StartFrom {
     fn wanted() -> String {
         "a nonce or \"chain\"".to_owned()
@@ -90,6 +94,10 @@ pub(crate) fn overrides(
 fn check(section: &mut Section<'_>, policy: &SubmitterPolicy) {
     if let Err(error) = policy.validate() {
         section.refuse("", error.into());
+    }
+    if policy.confirmations.required > MAX_CONFIRMATIONS {
+        let (min, max) = ("1".to_owned(), MAX_CONFIRMATIONS.to_string());
+        section.refuse("confirmations", ProblemKind::Range { min, max });
     }
 }
 

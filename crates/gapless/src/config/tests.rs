@@ -329,6 +329,7 @@ fn chains_and_submitters_are_checked() {
         ),
         (format!("{CHAIN}rpc_send_to = 0"), "chain.0.rpc_send_to: it has to be \"all\" or"),
         (format!("{CHAIN}confirmations = 0"), "chain.0: confirmations.required is at least 1"),
+        (format!("{CHAIN}confirmations = 10001"), "chain.0.confirmations: it has to be from 1 to 10000"),
         (
             format!("{CHAIN}max_in_flight = 2\nnonce = {{ max_in_flight = 3 }}"),
             "chain.0.max_in_flight: it is set twice",

@@ -82,7 +82,7 @@ impl Tail {
     }
 
     /// At most `most` blocks, beginning with this one; empty if it is not here.
-    pub fn from(&self, block: BlockRef, most: u32) -> Vec<BlockLink> {
+    pub fn list_from(&self, block: BlockRef, most: u32) -> Vec<BlockLink> {
         if !self.contains(block) {
             return Vec::new();
         }
@@ -122,9 +122,9 @@ mod tests {
         let tail = Tail::of((3..=6).map(|number| link(number, 0, 0))).unwrap();
         assert!(tail.contains(link(5, 0, 0).block) && !tail.contains(link(5, 1, 0).block));
         assert!(tail.contradicts(link(5, 1, 0).block) && !tail.contradicts(link(7, 1, 0).block));
-        assert_eq!(tail.from(link(5, 0, 0).block, 9), vec![link(5, 0, 0), link(6, 0, 0)]);
-        assert_eq!(tail.from(link(4, 0, 0).block, 2), vec![link(4, 0, 0), link(5, 0, 0)]);
-        assert_eq!(tail.from(link(4, 1, 0).block, 2), Vec::new());
+        assert_eq!(tail.list_from(link(5, 0, 0).block, 9), vec![link(5, 0, 0), link(6, 0, 0)]);
+        assert_eq!(tail.list_from(link(4, 0, 0).block, 2), vec![link(4, 0, 0), link(5, 0, 0)]);
+        assert_eq!(tail.list_from(link(4, 1, 0).block, 2), Vec::new());
     }
 
     #[test]

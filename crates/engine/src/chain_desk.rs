@@ -47,10 +47,18 @@ pub(crate) struct ChainDesk {
     /// One quote a head, for everybody. Whoever is first asks; the others wait for the answer.
     quote: Mutex<Option<(B256, FeeQuote)>>,
     /// As last read, and when.
-    seen: std::sync::Mutex<HashMap<SubmitterId, (Tick, AccountFacts)>>,
+    seen: std::sync::Mutex<HashMap<SubmitterId, Seen>>,
     driver: Arc<dyn Driver>,
     pub(crate) watched_by: WatcherOptions,
     lanes: AtomicUsize,
+}
+
+/// An account as it was read, when, and at which head.
+#[derive(Clone, Copy, Debug)]
+struct Seen {
+    at: Tick,
+    head: BlockRef,
+    facts: AccountFacts,
 }
 
 /// What one chain is to this node.
@@ -104,7 +112,7 @@ impl ChainDesk {
             finalized: view.finalized,
             balance: view.balance,
         };
-        self.seen().insert(submitter.clone(), (self.driver.now(), facts));
+        self.seen().insert(submitter.clone(), Seen { at: self.driver.now(), head: status.head, facts });
         Some(facts)
     }
 
@@ -112,16 +120,16 @@ impl ChainDesk {
     pub(crate) async fn shown_account(&self, submitter: &SubmitterId) -> Option<AccountFacts> {
         let now = self.driver.now();
         let known = self.seen().get(submitter).copied();
-        if let Some((at, facts)) = known
-            && now.saturating_since(at) <= SHOWN_FOR
-        {
-            return Some(facts);
+        let head = self.status().map(|status| status.head);
+        let is_new = |seen: &Seen| now.saturating_since(seen.at) <= SHOWN_FOR && Some(seen.head) == head;
+        if let Some(seen) = known.filter(is_new) {
+            return Some(seen.facts);
         }
         let newer = tokio::select! {
             newer = self.account(submitter) => newer,
             () = self.driver.sleep_until(now.saturating_add(SHOWN_WITHIN)) => None,
         };
-        newer.or(known.map(|(_, facts)| facts))
+        newer.or(known.map(|seen| seen.facts))
     }
 
     pub(crate) fn load(&self) -> ChainLoad {
@@ -136,7 +144,7 @@ impl ChainDesk {
         self.lanes.fetch_sub(1, Ordering::Relaxed);
     }
 
-    fn seen(&self) -> MutexGuard<'_, HashMap<SubmitterId, (Tick, AccountFacts)>> {
+    fn seen(&self) -> MutexGuard<'_, HashMap<SubmitterId, Seen>> {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

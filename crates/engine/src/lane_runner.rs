@@ -276,7 +276,9 @@ impl ChainNews {
     async fn next(&mut self, follows: bool) -> Arc<ChainFacts> {
         let told = self.told.clone();
         let is_new = |facts: &Arc<ChainFacts>| told.as_ref().is_none_or(|told| !Arc::ptr_eq(told, facts));
-        let concerns = |facts: &Arc<ChainFacts>| follows || facts.broken.is_some();
+        // One that stopped also hears when there is no reason any more.
+        let was_broken = told.as_ref().is_some_and(|told| told.broken.is_some());
+        let concerns = |facts: &Arc<ChainFacts>| follows || was_broken || facts.broken.is_some();
         let wanted = |status: &Option<ChainStatus>| {
             status.as_ref().is_some_and(|status| concerns(&status.facts) && is_new(&status.facts))
         };

@@ -215,6 +215,9 @@ async fn what_a_deep_fork_took_away_is_noticed_also_after_an_error() {
         let state = get(&node.store, ids[0]).await.state;
         assert_eq!(state.sub_state().unwrap().as_str(), "PENDING", "header {answered} failed");
         world.chain.mine_every(Duration::from_secs(1));
+        pass(30).await;
+        assert_eq!(get(&node.store, ids[0]).await.state.name(), StateName::Tracking, "nothing ends on such a chain");
+        node.store.forget_head(world.lanes[0].chain()).await.unwrap();
         until_all(&node.store, &ids, StateName::Confirmed, A_WHILE).await;
     }
 }
@@ -252,6 +255,8 @@ async fn what_is_mined_below_the_old_final_block_becomes_final_too() {
     world.chain.reorg_keeping(8);
     pass(3).await;
     world.chain.mine_every(Duration::from_secs(1));
+    pass(30).await;
+    node.store.forget_head(world.lanes[0].chain()).await.unwrap();
     until_all(&node.store, &ids, StateName::Confirmed, A_WHILE).await;
     let TxState::Confirmed(settled) = get(&node.store, ids[0]).await.state else { panic!() };
     assert_eq!(settled.inclusion.block.number, 14);

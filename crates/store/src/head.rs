@@ -35,7 +35,10 @@ fn height(head: &Head) -> Option<u64> {
 
 fn final_differs(kept: &Head, new: &Head) -> bool {
     let Some(old_final) = kept.finalized else { return false };
-    if denies(&new.tail, old_final) {
+    // A head that lags may end in a branch that was orphaned since. What it takes for final counts in any case, the rest only
+    // when it is higher than what is kept.
+    let counts = height(new) >= height(kept) || new.tail.last().number > kept.tail.last().number;
+    if counts && denies(&new.tail, old_final) {
         return true;
     }
     match new.finalized {
@@ -130,6 +133,7 @@ mod tests {
             ("another block is there, and final", head(5..=11, 1, Some(block(9, 1)), Some(1)), Said::FinalDiffers),
             ("another block is there", head(5..=11, 1, None, Some(1)), Said::FinalDiffers),
             ("it stands on another block", head(8..=11, 1, Some(block(9, 1)), Some(1)), Said::FinalDiffers),
+            ("an orphaned tip that lags behind", head(4..=9, 1, Some(block(4, 1)), Some(1)), Said::Newer),
             ("another block is final below", head(9..=11, 0, Some(block(6, 1)), Some(1)), Said::FinalDiffers),
             ("another chain", head(6..=11, 0, Some(block(8, 0)), Some(2)), Said::GenesisDiffers),
             ("another chain, from the beginning", head(0..=2, 0, None, Some(2)), Said::GenesisDiffers),

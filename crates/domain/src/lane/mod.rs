@@ -437,7 +437,7 @@ impl OpenSlot {
             lost_looks: None,
             grows: false,
             tell: false,
-            list: None,
+            final_list: None,
         }
     }
 

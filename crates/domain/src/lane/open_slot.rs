@@ -42,7 +42,7 @@ pub(super) struct OpenSlot {
     /// It is its turn to be told of.
     pub(super) tell: bool,
     /// The confirmations of what is final.
-    pub(super) list: Option<Arc<[BlockLink]>>,
+    pub(super) final_list: Option<Arc<[BlockLink]>>,
 }
 
 #[derive(Debug)]
@@ -171,7 +171,11 @@ impl OpenSlot {
             return false;
         }
         let MinedTx { hash, block, parent_hash, execution, gas_used, effective_gas_price } = mined;
-        let seen = Seen::Mined(Inclusion { hash, kind, block, parent_hash, execution, gas_used, effective_gas_price });
+        let inclusion = Inclusion { hash, kind, block, parent_hash, execution, gas_used, effective_gas_price };
+        // The same in the same block is the same, whatever a second look makes of it: who could tell why it reverted may have
+        // forgotten since.
+        let is_same = |known: &&Inclusion| known.hash == hash && known.block == block;
+        let seen = Seen::Mined(self.known_inclusion().filter(is_same).cloned().unwrap_or(inclusion));
         let changed = self.seen != seen;
         self.seen = seen;
         self.sending = Sending::Rest;
@@ -180,6 +184,17 @@ impl OpenSlot {
         self.rejected = false;
         self.lost_looks = None;
         changed
+    }
+
+    /// Where it was last known to be, by the chain or by the ledger.
+    fn known_inclusion(&self) -> Option<&Inclusion> {
+        if let Seen::Mined(inclusion) = &self.seen {
+            return Some(inclusion);
+        }
+        match &self.tx.as_ref()?.state.bound()?.progress {
+            Progress::Mined(mined) => Some(&mined.inclusion),
+            Progress::Pending | Progress::AwaitingFunds => None,
+        }
     }
 
     pub(super) fn still_mined(&mut self, hash: B256, block: BlockRef) {
@@ -221,7 +236,7 @@ impl OpenSlot {
             && inclusion.block == block
         {
             self.seen = Seen::Final(inclusion.clone());
-            self.list = Some(list);
+            self.final_list = Some(list);
         }
         self.is_final() || self.is_over()
     }
@@ -285,12 +300,19 @@ impl OpenSlot {
                         inclusion.block
                     }
                 };
+                // More were told once than are asked for now, and all of them are still there.
+                let is_longer = |list: &[BlockLink]| {
+                    list.last().is_none_or(|last| last.block.number < told.number)
+                        && tail.is_some_and(|tail| tail.contains(told))
+                };
+                let notice = |list: &[BlockLink]| {
+                    if is_longer(list) { None } else { ConfirmationNotice::between(told, list) }
+                };
                 if self.is_final() && may_end {
-                    let notice = self.list.as_ref().and_then(|list| ConfirmationNotice::between(told, list));
-                    steps.push(Transition::Settle(notice));
+                    steps.push(Transition::Settle(self.final_list.as_deref().and_then(notice)));
                 } else if self.tell {
-                    let list = tail.map(|tail| tail.from(inclusion.block, most)).unwrap_or_default();
-                    steps.extend(ConfirmationNotice::between(told, &list).map(Transition::Confirm));
+                    let list = tail.map(|tail| tail.list_from(inclusion.block, most)).unwrap_or_default();
+                    steps.extend(notice(&list).map(Transition::Confirm));
                 }
             }
             Seen::Nowhere => {

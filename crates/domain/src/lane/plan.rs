@@ -48,7 +48,7 @@ impl Lane {
             && self.purse.account.is_some()
             && self.purse.ahead == 0
             && self.purse.behind == 0
-            && self.purse.behind == 0
+            && !self.chain_is_broken()
     }
 
     /// How many more nonces may be bound now.

@@ -30,6 +30,7 @@ impl Lane {
         let Some(account) = account else { return };
         self.line.try_again();
         match self.cursor.clone() {
+            None if self.chain_is_broken() => self.purse.read_at(now.saturating_add(self.setup.limits.prepare_retry)),
             None => self.begin(account, now),
             Some(cursor) => self.compare(&cursor, account, now),
         }

@@ -16,8 +16,13 @@ impl Lane {
         !self.growing.is_empty() && self.setup.limits.notices_per_head > 0
     }
 
+    pub(super) fn chain_is_broken(&self) -> bool {
+        self.chain.as_ref().is_some_and(|chain| chain.broken.is_some())
+    }
+
     pub(super) fn chain_moved(&mut self, chain: Arc<ChainFacts>) {
-        if let Some(broken) = &chain.broken {
+        // One that never began has nothing that could be contradicted; it just does not begin.
+        if let Some(broken) = chain.broken.as_ref().filter(|_| self.cursor.is_some()) {
             self.want_protect(broken.code, broken.detail.as_str());
         }
         self.chain = Some(chain);

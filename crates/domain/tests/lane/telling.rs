@@ -33,7 +33,7 @@ fn mined_at(tail: &Tail, hash: gapless_domain::B256, number: u64) -> Sighting {
 
 fn settled_at(tail: &Tail, hash: gapless_domain::B256, number: u64, required: u32) -> Sighting {
     let block = tail.get(number).unwrap().block;
-    Sighting::Final { hash, block, list: tail.from(block, required).into() }
+    Sighting::Final { hash, block, list: tail.list_from(block, required).into() }
 }
 
 /// What a consumer of the first intent's events has, and the kinds of notices it got.

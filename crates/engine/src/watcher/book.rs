@@ -1,6 +1,6 @@
 //! Who waits for which hash.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -24,8 +24,11 @@ struct Inner {
     tries: u64,
     /// Put down since the watcher last looked.
     fresh: Vec<B256>,
-    /// When to ask for those that no block has explained until then, the earliest first. Some of them are gone since.
+    /// When to ask for those that no block has explained until then, the earliest first. What is not due then by its own
+    /// entry is gone, or was put down anew.
     stale: VecDeque<(Tick, B256)>,
+    /// By where a lane's inbox is.
+    of_lane: HashMap<usize, HashSet<B256>>,
 }
 
 #[derive(Debug)]
@@ -33,6 +36,7 @@ struct Entry {
     lane: Arc<LaneInbox>,
     /// A canonical block has it.
     explained: bool,
+    due: Option<Tick>,
 }
 
 /// To be looked up by hash, or compared with the canonical chain.
@@ -55,10 +59,10 @@ impl WatchBook {
         let mut inner = self.inner();
         let mut asked = false;
         for Watched { hash, known, look_up } in watched {
-            let entry = Entry { lane: Arc::clone(inbox), explained: false };
-            if inner.hashes.insert(*hash, entry).is_none() {
-                inner.fresh.push(*hash);
-            }
+            inner.remove(*hash);
+            inner.hashes.insert(*hash, Entry { lane: Arc::clone(inbox), explained: false, due: None });
+            inner.of_lane.entry(place(inbox)).or_default().insert(*hash);
+            inner.fresh.push(*hash);
             if *look_up || known.is_some() {
                 inner.requests.insert(*hash, Request::new(*known));
                 asked = true;
@@ -72,18 +76,14 @@ impl WatchBook {
 
     pub(crate) fn unwatch(&self, hashes: &[B256]) {
         let mut inner = self.inner();
-        for hash in hashes {
-            inner.hashes.remove(hash);
-            inner.requests.remove(hash);
-        }
+        hashes.iter().for_each(|hash| inner.remove(*hash));
     }
 
     /// The lane is no longer run here.
     pub(crate) fn forget(&self, inbox: &Arc<LaneInbox>) {
         let mut inner = self.inner();
-        inner.hashes.retain(|_, entry| !Arc::ptr_eq(&entry.lane, inbox));
-        let Inner { hashes, requests, .. } = &mut *inner;
-        requests.retain(|hash, _| hashes.contains_key(hash));
+        let hashes = inner.of_lane.remove(&place(inbox)).unwrap_or_default();
+        hashes.into_iter().for_each(|hash| inner.remove(hash));
     }
 
     pub(super) async fn asked(&self) {
@@ -101,9 +101,7 @@ impl WatchBook {
     /// Those that wait longest.
     pub(super) fn requests(&self, limit: usize) -> Vec<(B256, Option<BlockRef>)> {
         let mut all: Vec<(B256, Request)> = self.inner().requests.iter().map(|(hash, asked)| (*hash, *asked)).collect();
-        if limit < all.len() {
-            all.select_nth_unstable_by_key(limit, |(_, asked)| asked.tried);
-        }
+        all.sort_unstable_by_key(|(_, asked)| asked.tried);
         all.into_iter().take(limit).map(|(hash, asked)| (hash, asked.known)).collect()
     }
 
@@ -136,16 +134,16 @@ impl WatchBook {
     /// The request is answered, unless it was asked anew meanwhile.
     pub(super) fn answered(&self, hash: B256, known: Option<BlockRef>) {
         let mut inner = self.inner();
-        if inner.requests.get(&hash).is_some_and(|asked| asked.known == known) {
+        if inner.requests.get(&hash).is_some_and(|asked| asked.known == known && asked.tried != 0) {
             inner.requests.remove(&hash);
         }
     }
 
-    /// Every hash has to be looked up: there was a hole in what was read.
-    pub(super) fn ask_all(&self) {
+    /// Every hash that no block has explained has to be looked up: there was a hole in what was read.
+    pub(super) fn ask_unexplained(&self) {
         let mut inner = self.inner();
         let Inner { hashes, requests, .. } = &mut *inner;
-        for hash in hashes.keys() {
+        for (hash, _) in hashes.iter().filter(|(_, entry)| !entry.explained) {
             requests.entry(*hash).or_insert_with(|| Request::new(None));
         }
     }
@@ -156,16 +154,24 @@ impl WatchBook {
         let mut inner = self.inner();
         let Inner { hashes, requests, fresh, stale, .. } = &mut *inner;
         let due = now.saturating_add(after);
-        stale.extend(fresh.drain(..).map(|hash| (due, hash)));
+        for hash in fresh.drain(..) {
+            if let Some(entry) = hashes.get_mut(&hash).filter(|entry| entry.due.is_none()) {
+                entry.due = Some(due);
+                stale.push_back((due, hash));
+            }
+        }
         let mut asked = 0;
-        while asked < limit
-            && let Some((_, hash)) = stale.pop_front_if(|(at, _)| *at <= now)
-        {
-            let Some(entry) = hashes.get(&hash) else { continue };
+        for _ in 0..stale.len() {
+            if asked >= limit {
+                return;
+            }
+            let Some((at, hash)) = stale.pop_front_if(|(at, _)| *at <= now) else { return };
+            let Some(entry) = hashes.get_mut(&hash).filter(|entry| entry.due == Some(at)) else { continue };
             if !entry.explained {
                 requests.entry(hash).or_insert_with(|| Request::new(None));
                 asked += 1;
             }
+            entry.due = Some(due);
             stale.push_back((due, hash));
         }
     }
@@ -186,6 +192,24 @@ impl WatchBook {
     fn inner(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+impl Inner {
+    fn remove(&mut self, hash: B256) {
+        self.requests.remove(&hash);
+        let Some(entry) = self.hashes.remove(&hash) else { return };
+        if let Some(hashes) = self.of_lane.get_mut(&place(&entry.lane)) {
+            hashes.remove(&hash);
+            if hashes.is_empty() {
+                self.of_lane.remove(&place(&entry.lane));
+            }
+        }
+    }
+}
+
+/// As long as somebody has it, nobody else is there.
+fn place(inbox: &Arc<LaneInbox>) -> usize {
+    Arc::as_ptr(inbox).addr()
 }
 
 #[cfg(test)]
@@ -223,11 +247,65 @@ mod tests {
         book.unwatch(&[B256::repeat_byte(2)]);
         book.ask_for_stale(at(60), minute, 100);
         assert_eq!(book.requests(9), vec![(B256::repeat_byte(3), None)]);
+        book.tried(&[B256::repeat_byte(3)]);
         book.answered(B256::repeat_byte(3), None);
         book.ask_for_stale(at(119), minute, 100);
         assert_eq!(asked(&book), 0);
         book.ask_for_stale(at(120), minute, 100);
         assert_eq!(asked(&book), 1);
+    }
+
+    #[test]
+    fn lanes_that_come_and_go_leave_nothing_behind() {
+        let book = WatchBook::default();
+        let watched = [Watched { hash: B256::repeat_byte(1), known: None, look_up: true }];
+        for round in 0..1000 {
+            let inbox = Arc::default();
+            book.watch(&inbox, &watched);
+            book.ask_for_stale(at(round), Duration::from_secs(60), 100);
+            book.forget(&inbox);
+        }
+        watch(&book, 1..=1);
+        (1000..1200).for_each(|second| book.ask_for_stale(at(second), Duration::from_secs(60), 100));
+        let inner = book.inner();
+        assert_eq!((inner.stale.len(), inner.fresh.len(), inner.of_lane.len()), (1, 0, 1));
+    }
+
+    #[test]
+    fn no_time_at_all_is_no_endless_loop() {
+        let book = WatchBook::default();
+        watch(&book, 1..=9);
+        (0..3).for_each(|second| book.ask_for_stale(at(second), Duration::ZERO, 100));
+        assert_eq!(asked(&book), 9);
+    }
+
+    /// An answer that is older than the question.
+    #[test]
+    fn what_is_asked_anew_is_not_answered_by_the_old_answer() {
+        let book = WatchBook::default();
+        let (inbox, hash) = (Arc::default(), B256::repeat_byte(1));
+        let watched = [Watched { hash, known: None, look_up: true }];
+        book.watch(&inbox, &watched);
+        book.tried(&[hash]);
+        book.watch(&inbox, &watched);
+        book.answered(hash, None);
+        assert_eq!(asked(&book), 1);
+    }
+
+    /// proves R02
+    #[test]
+    fn who_was_tried_waits_behind_those_who_were_not() {
+        let book = WatchBook::default();
+        let watched: Vec<Watched> =
+            (1..=20).map(|byte| Watched { hash: B256::repeat_byte(byte), known: None, look_up: true }).collect();
+        book.watch(&Arc::default(), &watched);
+        let mut seen = HashSet::new();
+        for _ in 0..20 {
+            let (first, _) = book.requests(1)[0];
+            book.tried(&[first]);
+            seen.insert(first);
+        }
+        assert_eq!(seen.len(), 20);
     }
 
     /// proves R01
@@ -236,11 +314,12 @@ mod tests {
         let book = WatchBook::default();
         watch(&book, 0..=99);
         book.ask_for_stale(at(0), Duration::from_secs(60), 10);
-        let mut seen = std::collections::HashSet::new();
+        let mut seen = HashSet::new();
         for round in 0..10 {
             book.ask_for_stale(at(60 + round), Duration::from_secs(600), 10);
             let hashes: Vec<B256> = book.requests(usize::MAX).into_iter().map(|(hash, _)| hash).collect();
             assert_eq!(hashes.len(), 10);
+            book.tried(&hashes);
             hashes.iter().for_each(|hash| book.answered(*hash, None));
             seen.extend(hashes);
         }

@@ -6,12 +6,15 @@ use std::sync::Arc;
 use gapless_chain::Header;
 use gapless_domain::{B256, BlockLink, BlockRef, Tail};
 
+/// How many blocks the block time is learned from.
+const TIMED_BLOCKS: usize = 32;
+
 #[derive(Debug, Default)]
 pub(super) struct Canon {
     blocks: VecDeque<Linked>,
-    /// Everything up to this number is final. It only moves forward while it is canonical, also if the chain is shorter now
+    /// Everything up to this block is final. It only moves forward while it is canonical, also if the chain is shorter now
     /// than it was.
-    final_number: Option<u64>,
+    finalized: Option<BlockRef>,
 }
 
 #[derive(Debug)]
@@ -48,12 +51,12 @@ impl Canon {
         let numbers = tail.first_number()..=tail.last().number;
         let kept = |link| Linked { link, timestamp: None, ours: Vec::new() };
         let blocks = numbers.filter_map(|number| tail.get(number)).map(kept).collect();
-        Canon { blocks, final_number: finalized.map(|block| block.number) }
+        Canon { blocks, finalized }
     }
 
-    /// Begins anew with blocks in order, each linked to the one before.
-    pub(super) fn restart<'a>(headers: impl IntoIterator<Item = &'a Header>) -> Self {
-        Canon { blocks: headers.into_iter().map(Linked::of).collect(), final_number: None }
+    /// Begins anew with this block. What was final before still is, unless somebody finds that it is not on this chain.
+    pub(super) fn restart(head: &Header, finalized: Option<BlockRef>) -> Self {
+        Canon { blocks: VecDeque::from([Linked::of(head)]), finalized }
     }
 
     pub(super) fn head(&self) -> Option<BlockRef> {
@@ -91,7 +94,7 @@ impl Canon {
         }
     }
 
-    /// One of our hashes stands in this canonical block.
+    /// One of our hashes stands in this canonical block. In one that is older than what is kept nothing can be noted.
     pub(super) fn note(&mut self, block: BlockRef, hash: B256) {
         if let Some(linked) = self.index(block.number).and_then(|index| self.blocks.get_mut(index))
             && linked.link.block == block
@@ -105,56 +108,86 @@ impl Canon {
     pub(super) fn pop(&mut self) -> Option<Linked> {
         let linked = self.blocks.pop_back()?;
         // Another block will stand at its height, and nobody was told of that one.
-        let below = linked.link.block.number.checked_sub(1);
-        self.final_number = self.final_number.and_then(|number| below.map(|below| number.min(below)));
+        if self.is_final(linked.link.block.number) {
+            let parent = linked.link.block.number.checked_sub(1);
+            self.finalized = parent.map(|number| BlockRef { number, hash: linked.link.parent_hash });
+        }
         Some(linked)
+    }
+
+    /// Is this the block that comes next?
+    pub(super) fn is_next(&self, header: &Header) -> bool {
+        self.head().is_none_or(|head| {
+            header.parent_hash == head.hash && Some(header.block.number) == head.number.checked_add(1)
+        })
     }
 
     /// Puts the next block on, which must link to the head.
     pub(super) fn push(&mut self, header: &Header) -> bool {
-        let links = self
-            .head()
-            .is_none_or(|head| header.parent_hash == head.hash && header.block.number == head.number.saturating_add(1));
+        let links = self.is_next(header);
         if links {
             self.blocks.push_back(Linked::of(header));
         }
         links
     }
 
-    /// The newest final block, if it is kept.
+    /// Puts a block below the oldest one, which must stand on it.
+    pub(super) fn push_below(&mut self, header: &Header) -> bool {
+        let links = self.blocks.front().is_some_and(|first| {
+            first.link.parent_hash == header.block.hash
+                && Some(first.link.block.number) == header.block.number.checked_add(1)
+        });
+        if links {
+            self.blocks.push_front(Linked::of(header));
+        }
+        links
+    }
+
+    /// The newest final block; it may be older than what is kept.
     pub(super) fn final_block(&self) -> Option<BlockRef> {
-        self.get(self.final_number?).map(|link| link.block)
+        self.finalized
     }
 
     pub(super) fn is_final(&self, number: u64) -> bool {
-        self.final_number.is_some_and(|upto| number <= upto)
+        self.finalized.is_some_and(|upto| number <= upto.number)
     }
 
-    /// Everything up to the block at this height is final. Returns those blocks that were not before and in which something
-    /// of ours stands.
-    pub(super) fn finalize(&mut self, upto: u64) -> Vec<(BlockRef, Vec<B256>)> {
-        let Some(head) = self.head() else { return Vec::new() };
-        let upto = upto.min(head.number);
+    /// Blocks up to this one that are not final yet and in which something of ours stands.
+    pub(super) fn ours_up_to(&self, upto: BlockRef) -> Vec<(BlockRef, Vec<B256>)> {
         let is_new = |linked: &&Linked| {
             let number = linked.link.block.number;
-            number <= upto && !self.is_final(number) && !linked.ours.is_empty()
+            number <= upto.number && !self.is_final(number) && !linked.ours.is_empty()
         };
-        let found = self.blocks.iter().filter(is_new).map(|linked| (linked.link.block, linked.ours.clone())).collect();
-        self.final_number = self.final_number.max(Some(upto));
-        found
+        self.blocks.iter().filter(is_new).map(|linked| (linked.link.block, linked.ours.clone())).collect()
     }
 
-    /// Forgets what lies below this height.
-    pub(super) fn trim(&mut self, below: u64) {
-        while self.blocks.len() > 1 && self.first_number().is_some_and(|first| first < below) {
-            self.blocks.pop_front();
+    /// Everything up to this block is final. One that is lower than before is ignored.
+    pub(super) fn finalize(&mut self, upto: BlockRef) {
+        if self.place(upto) == Place::Canonical && !self.is_final(upto.number) {
+            self.finalized = Some(upto);
         }
     }
 
-    /// Milliseconds from block to block, over what is kept.
+    /// Forgets what lies below this height. Returns what was not final and has something of ours in it.
+    pub(super) fn trim(&mut self, below: u64) -> Vec<Linked> {
+        let mut forgotten = Vec::new();
+        while self.blocks.len() > 1
+            && let Some(linked) = self.blocks.pop_front_if(|linked| linked.link.block.number < below)
+        {
+            if !linked.ours.is_empty() && !self.is_final(linked.link.block.number) {
+                forgotten.push(linked);
+            }
+        }
+        forgotten
+    }
+
+    /// Milliseconds from block to block, over the newest ones. Some genesis blocks have no time of their own.
     pub(super) fn block_time_ms(&self) -> Option<u64> {
-        let timed = || self.blocks.iter().filter_map(|linked| Some((linked.link.block.number, linked.timestamp?)));
-        let ((first, began), (last, ended)) = (timed().next()?, timed().next_back()?);
+        let timed = |linked: &Linked| Some((linked.link.block.number, linked.timestamp?));
+        let newest = self.blocks.iter().rev().take(TIMED_BLOCKS).filter_map(timed);
+        let mut timed = newest.filter(|(number, _)| *number > 0);
+        let (last, ended) = timed.next()?;
+        let (first, began) = timed.next_back()?;
         let blocks = last.checked_sub(first).filter(|blocks| *blocks > 0)?;
         Some(ended.saturating_sub(began).saturating_mul(1000) / blocks)
     }
@@ -183,7 +216,28 @@ mod tests {
     }
 
     fn canon(upto: u64) -> Canon {
-        Canon::restart((1..=upto).map(|number| header(number, 0, 0)).collect::<Vec<_>>().iter())
+        let mut canon = Canon::restart(&header(1, 0, 0), None);
+        assert!((2..=upto).all(|number| canon.push(&header(number, 0, 0))));
+        canon
+    }
+
+    #[test]
+    fn only_what_links_is_put_below() {
+        let mut canon = Canon::restart(&header(5, 0, 0), None);
+        assert!(!canon.push_below(&header(3, 0, 0)), "a hole");
+        assert!(!canon.push_below(&header(4, 1, 0)), "another fork");
+        assert!(canon.push_below(&header(4, 0, 0)));
+        assert_eq!((canon.first_number(), canon.place(header(4, 0, 0).block)), (Some(4), Place::Canonical));
+    }
+
+    #[test]
+    fn what_is_forgotten_before_it_is_final_is_told() {
+        let mut canon = canon(9);
+        (3..=5).for_each(|number| canon.note(header(number, 0, 0).block, B256::with_last_byte(number as u8)));
+        canon.finalize(header(3, 0, 0).block);
+        let forgotten: Vec<u64> = canon.trim(5).iter().map(|linked| linked.link.block.number).collect();
+        assert_eq!((forgotten, canon.first_number()), (vec![4], Some(5)));
+        assert_eq!(canon.final_block(), Some(header(3, 0, 0).block), "also when it is no longer kept");
     }
 
     #[test]
@@ -208,20 +262,22 @@ mod tests {
         let mut canon = canon(6);
         let ours = B256::repeat_byte(7);
         canon.note(header(4, 0, 0).block, ours);
-        assert_eq!(canon.finalize(3), Vec::new());
-        assert_eq!(canon.finalize(4), vec![(header(4, 0, 0).block, vec![ours])]);
-        assert_eq!(canon.finalize(4), Vec::new());
-        assert_eq!(canon.finalize(3), Vec::new());
+        assert_eq!(canon.ours_up_to(header(3, 0, 0).block), Vec::new());
+        assert_eq!(canon.ours_up_to(header(4, 0, 0).block), vec![(header(4, 0, 0).block, vec![ours])]);
+        canon.finalize(header(4, 0, 0).block);
+        assert_eq!(canon.ours_up_to(header(4, 0, 0).block), Vec::new());
+        canon.finalize(header(3, 0, 0).block);
         assert_eq!(canon.final_block(), Some(header(4, 0, 0).block), "a lower answer is ignored");
-        canon.finalize(99);
-        assert_eq!(canon.final_block(), Some(header(6, 0, 0).block), "nobody has linked what is newer");
+        canon.finalize(header(5, 1, 0).block);
+        canon.finalize(header(7, 0, 0).block);
+        assert_eq!(canon.final_block(), Some(header(4, 0, 0).block), "nobody has linked these");
     }
 
     /// A fork below what was final: what stands there now is told as well.
     #[test]
     fn finality_is_told_anew_for_other_blocks() {
         let mut canon = canon(9);
-        canon.finalize(7);
+        canon.finalize(header(7, 0, 0).block);
         for _ in 0..5 {
             assert!(canon.pop().is_some());
         }
@@ -230,17 +286,17 @@ mod tests {
         canon.note(header(5, 1, 0).block, ours);
         assert!(canon.is_final(4), "canonical, and final before");
         assert!(!canon.is_final(5));
-        assert_eq!(canon.finalize(5), vec![(header(5, 1, 0).block, vec![ours])]);
+        assert_eq!(canon.ours_up_to(header(5, 1, 0).block), vec![(header(5, 1, 0).block, vec![ours])]);
     }
 
     /// Counts are read at the final block, and one that is lower than before would look like a chain that went back.
     #[test]
     fn the_final_block_does_not_go_back_with_the_head() {
         let mut canon = canon(9);
-        canon.finalize(7);
+        canon.finalize(header(7, 0, 0).block);
         assert!(canon.pop().is_some() && canon.pop().is_some());
         assert!(canon.push(&header(8, 1, 0)));
-        canon.finalize(6);
+        canon.finalize(header(6, 0, 0).block);
         assert_eq!(canon.final_block(), Some(header(7, 0, 0).block));
         assert!(canon.pop().is_some() && canon.pop().is_some());
         assert_eq!(canon.final_block(), Some(header(6, 0, 0).block), "that one is orphaned");
@@ -249,7 +305,7 @@ mod tests {
     #[test]
     fn what_was_kept_comes_back() {
         let mut before = canon(9);
-        before.finalize(7);
+        before.finalize(header(7, 0, 0).block);
         let after = Canon::restore(&before.tail().unwrap(), before.final_block());
         assert_eq!((after.head(), after.final_block()), (before.head(), before.final_block()));
         assert_eq!(after.list(8, 5).len(), 2);

@@ -3,13 +3,15 @@
 //! The final block only moves forward, along linked headers. It is kept in the store with the newest headers, so that a node
 //! that starts knows what the one before it took for final.
 
-use futures_util::future::BoxFuture;
-use gapless_chain::HeaderAt;
-use gapless_domain::{BlockRef, Head, NodeText, ProtectCode, Protection, Sighting};
-use gapless_store::{HeadVerdict, StoreError};
+use gapless_chain::{Header, HeaderAt};
+use gapless_domain::{B256, BlockRef, Head, NodeText, ProtectCode, Protection, Sighting};
+use gapless_store::HeadVerdict;
 
 use super::canon::{Canon, Place};
 use super::{WatchError, Watcher};
+
+/// Headers that are kept at the most, however far behind the tag is that says what is final.
+const KEPT_AT_MOST: u64 = 50_000;
 
 /// What makes a block final.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -41,79 +43,154 @@ impl Finality {
     }
 }
 
-pub(super) type Saving = BoxFuture<'static, Result<HeadVerdict, StoreError>>;
-
 impl Watcher {
     /// Goes on from what was kept.
     pub(super) async fn remember(&mut self) -> Result<(), WatchError> {
         if self.remembers {
-            return Ok(());
+            return self.reconsider().await;
         }
         let kept = self.store.head(self.chain.id()).await?;
-        let genesis = self.chain.header(HeaderAt::Number(0)).await?.map(|header| header.block.hash);
+        let genesis = self.genesis_now().await?;
         self.genesis = kept.as_ref().and_then(|head| head.genesis).or(genesis);
         if let Some(head) = kept {
             self.canon = Canon::restore(&head.tail, head.finalized);
             tracing::info!(chain = %self.chain.id(), block = head.tail.last().number, "going on from the head that was kept");
         }
         self.remembers = true;
-        if self.genesis != genesis && genesis.is_some() {
+        if genesis.is_some() && self.genesis != genesis {
             let text = "the chain has another genesis block than the one that was read before";
             self.breaks(ProtectCode::OtherChain, text);
         }
         Ok(())
     }
 
-    /// Tells of everything that has become final.
+    /// Whoever has made the store forget the head accepts the chain as it is.
+    async fn reconsider(&mut self) -> Result<(), WatchError> {
+        let now = self.driver.now();
+        if self.broken.is_none() || now < self.save_at {
+            return Ok(());
+        }
+        self.save_at = now.saturating_add(self.options.save_interval);
+        if self.store.head(self.chain.id()).await?.is_none() {
+            tracing::warn!(chain = %self.chain.id(), "the kept head was taken away: beginning anew with the chain as it is");
+            self.go_on_with(Canon::default());
+            (self.broken, self.genesis, self.remembers) = (None, None, false);
+        }
+        Ok(())
+    }
+
+    /// Tells of everything that has become final. What is final is kept in the store first, so that no terminal state is written
+    /// whose block nobody remembers after a crash.
     pub(super) async fn finalize(&mut self) -> Result<(), WatchError> {
-        let Some(head) = self.canon.head() else { return Ok(()) };
-        let required = self.options.confirmations;
-        let by_depth = head.number.saturating_sub(u64::from(required.max(1)) - 1);
-        let upto = match self.options.finality.tag() {
-            None => Some(by_depth),
-            Some(tag) => {
-                let tagged = if self.tag_asked_at == Some(head) { None } else { self.chain.header(tag).await? };
-                self.tag_asked_at = Some(head);
-                // Only where it is linked to what we have read.
-                let linked =
-                    tagged.map(|header| header.block).filter(|block| self.canon.place(*block) == Place::Canonical);
-                let number = linked.map(|block| block.number);
-                if tag == HeaderAt::Safe { number.map(|number| number.min(by_depth)) } else { number }
+        let Some(upto) = self.final_candidate().await? else { return Ok(()) };
+        // While the chain contradicts what was final, nothing ends by it.
+        if self.canon.is_final(upto.number) || self.broken.is_some() {
+            return Ok(());
+        }
+        let ours = self.canon.ours_up_to(upto);
+        if !ours.is_empty() || self.driver.now() >= self.save_at {
+            let kept = self.keep(upto).await;
+            if !ours.is_empty() {
+                kept?;
             }
-        };
-        let Some(upto) = upto.filter(|upto| Some(*upto) >= self.canon.first_number()) else { return Ok(()) };
-        for (block, ours) in self.canon.finalize(upto) {
-            let list = self.canon.list(block.number, required);
-            for hash in ours {
+        }
+        self.canon.finalize(upto);
+        for (block, hashes) in ours {
+            let list = self.canon.list(block.number, self.options.confirmations);
+            for hash in hashes {
                 self.book.tell(hash, Sighting::Final { hash, block, list: list.clone() });
             }
         }
         Ok(())
     }
 
-    /// The chain no longer has a block that was final.
-    pub(super) async fn is_broken_below(&mut self, finalized: BlockRef) {
-        let genesis = self.chain.header(HeaderAt::Number(0)).await.ok().flatten().map(|header| header.block.hash);
-        if genesis.is_some() && self.genesis.is_some() && genesis != self.genesis {
-            let text = "the chain has another genesis block than before: it was started anew";
-            self.breaks(ProtectCode::OtherChain, text);
-        } else {
-            let text =
-                format!("block {} ({}) was final, and is not on the chain any more", finalized.number, finalized.hash);
-            self.breaks(ProtectCode::DeepReorg, &text);
+    /// The newest block that is final by now, among those that are linked.
+    async fn final_candidate(&mut self) -> Result<Option<BlockRef>, WatchError> {
+        let Some(head) = self.canon.head() else { return Ok(None) };
+        let by_depth = head.number.saturating_sub(u64::from(self.options.confirmations.max(1)) - 1);
+        let number = match self.options.finality.tag() {
+            None => Some(by_depth),
+            Some(tag) => {
+                if self.tag.is_none_or(|(at, _)| at != head) {
+                    let tagged = self.chain.header(tag).await?.map(|header| header.block);
+                    if tagged.is_none() && self.tag.is_none() {
+                        tracing::warn!(chain = %self.chain.id(), finality = self.options.finality.as_str(), "the chain has no such tag: nothing becomes final");
+                    }
+                    self.tag = Some((head, tagged));
+                }
+                // Only where it is linked to what we have read.
+                let tagged = self.tag.and_then(|(_, tagged)| tagged);
+                let linked =
+                    tagged.filter(|block| self.canon.place(*block) == Place::Canonical).map(|block| block.number);
+                if tag == HeaderAt::Safe { linked.map(|number| number.min(by_depth)) } else { linked }
+            }
+        };
+        Ok(number.and_then(|number| self.canon.get(number)).map(|link| link.block))
+    }
+
+    /// The lowest height that is to be kept.
+    pub(super) fn oldest_wanted(&self) -> u64 {
+        let Some(head) = self.canon.head() else { return 0 };
+        let margin = u64::from(self.options.margin);
+        let by_depth = head.number.saturating_sub(self.options.keep() - 1);
+        let by_finality = self.canon.final_block().map(|block| block.number.saturating_sub(margin));
+        let by_tag = self.tag.and_then(|(_, tagged)| tagged).map(|block| block.number.saturating_sub(margin));
+        let wanted = match self.options.finality.tag() {
+            None => by_depth,
+            // What is not final yet is kept, however deep it lies.
+            Some(_) => by_depth.min(by_finality.or(by_tag).unwrap_or(by_depth)),
+        };
+        wanted.max(head.number.saturating_sub(KEPT_AT_MOST))
+    }
+
+    /// Keeps the head for whoever comes next. An error if nothing may become final by it.
+    async fn keep(&mut self, finalized: BlockRef) -> Result<(), WatchError> {
+        let Some(tail) = self.canon.tail() else { return Ok(()) };
+        let head = Head { tail, finalized: Some(finalized), genesis: self.genesis };
+        self.save_at = self.driver.now().saturating_add(self.options.save_interval);
+        match self.store.save_head(self.chain.id(), &head).await? {
+            HeadVerdict::Saved | HeadVerdict::FinalIsNewer(_) => Ok(()),
+            HeadVerdict::FinalDiffers(kept) => {
+                let number = kept.finalized.map_or(0, |block| block.number);
+                let text = format!("block {number} was final for another node, or before, and is another one now");
+                self.breaks(ProtectCode::DeepReorg, &text);
+                Err(WatchError::Contradiction)
+            }
+            HeadVerdict::GenesisDiffers(_) => {
+                let text = "the chain has another genesis block than the one that was read before";
+                self.breaks(ProtectCode::OtherChain, text);
+                Err(WatchError::Contradiction)
+            }
         }
     }
 
-    /// The head is older than everything that is kept: an endpoint that lags, or another chain.
-    pub(super) async fn is_behind(&mut self, head: gapless_chain::Header) -> Result<(), WatchError> {
-        let finalized = self.canon.final_block().or(self.canon.head()).map_or(0, |block| block.number);
-        let genesis = self.chain.header(HeaderAt::Number(0)).await?.map(|header| header.block.hash);
+    /// The chain no longer has a block that was final. Nothing is declared while nobody can say which chain it is.
+    pub(super) async fn declare_broken(&mut self, finalized: BlockRef) -> Result<(), WatchError> {
+        let genesis = self.genesis_now().await?;
         if genesis.is_some() && self.genesis.is_some() && genesis != self.genesis {
-            let text =
-                format!("the chain has another genesis block than before, and its head is block {}", head.block.number);
+            let text = "the chain has another genesis block than before: it was started anew";
+            self.breaks(ProtectCode::OtherChain, text);
+            return Err(WatchError::Contradiction);
+        }
+        let text =
+            format!("block {} ({}) was final, and is not on the chain any more", finalized.number, finalized.hash);
+        self.breaks(ProtectCode::DeepReorg, &text);
+        Ok(())
+    }
+
+    /// The head is not as far as we have come: an endpoint that lags, or another chain.
+    pub(super) async fn report_behind(&mut self, head: Header) -> Result<(), WatchError> {
+        let genesis = self.genesis_now().await?;
+        if genesis.is_some() && self.genesis.is_some() && genesis != self.genesis {
+            let number = head.block.number;
+            let text = format!("the chain has another genesis block than before, and its head is block {number}");
             self.breaks(ProtectCode::OtherChain, &text);
         }
-        Err(WatchError::Behind { finalized })
+        Err(WatchError::Behind { head: head.block.number })
+    }
+
+    async fn genesis_now(&self) -> Result<Option<B256>, WatchError> {
+        Ok(self.chain.header(HeaderAt::Number(0)).await?.map(|header| header.block.hash))
     }
 
     /// Every lane of the chain stops, until an operator decides (P7).
@@ -123,42 +200,6 @@ impl Watcher {
             metrics::counter!("gapless_chain_broken_total", "chain" => self.chain.id().to_string(), "code" => code.as_str())
                 .increment(1);
             self.broken = Some(Protection { code, detail: NodeText::new(text) });
-        }
-    }
-
-    /// Keeps the head for whoever comes next, when the final block has moved and the last time is long enough ago.
-    pub(super) fn begin_saving(&mut self) -> Option<Saving> {
-        let now = self.driver.now();
-        let finalized = self.canon.final_block();
-        if self.broken.is_some() || self.saved == finalized || now < self.save_at {
-            return None;
-        }
-        let head = Head { tail: self.canon.tail()?, finalized, genesis: self.genesis };
-        self.save_at = now.saturating_add(self.options.save_interval);
-        self.saved = finalized;
-        let (store, chain) = (self.store.clone(), self.chain.id().clone());
-        Some(Box::pin(async move { store.save_head(&chain, &head).await }))
-    }
-
-    /// What the store made of it: another node may have seen another chain.
-    pub(super) fn head_saved(&mut self, verdict: Result<HeadVerdict, StoreError>) {
-        match verdict {
-            Ok(HeadVerdict::Saved | HeadVerdict::FinalIsNewer(_)) => {}
-            Ok(HeadVerdict::FinalDiffers(kept)) => {
-                let number = kept.finalized.map_or(0, |block| block.number);
-                let text = format!("block {number} was final for another node, or before, and is another one now");
-                self.breaks(ProtectCode::DeepReorg, &text);
-            }
-            Ok(HeadVerdict::GenesisDiffers(_)) => {
-                self.breaks(
-                    ProtectCode::OtherChain,
-                    "the chain has another genesis block than the one that was read before",
-                );
-            }
-            Err(error) => {
-                tracing::warn!(chain = %self.chain.id(), "cannot keep the head: {error}");
-                self.saved = None;
-            }
         }
     }
 }

@@ -1,5 +1,8 @@
 //! Follows the chain: from the head back to what is linked already, and then forward, block by block.
 
+use std::collections::VecDeque;
+
+use futures_util::future::join_all;
 use gapless_chain::{Header, HeaderAt, Receipt};
 use gapless_domain::{B256, BlockRef, Sighting};
 
@@ -10,141 +13,166 @@ use super::{WatchError, Watcher};
 const CHUNK: u64 = 100;
 /// Headers in the first question after a fork was noticed: most forks are short.
 const FORK_CHUNK: u64 = 8;
+/// Questions in one round for headers that are older than those that are kept.
+const CHUNKS_A_ROUND: usize = 5;
+/// Blocks that are taken on in one round, and whose receipts are asked for at once: whoever waits for something else waits no
+/// longer than this takes (R02).
+const BLOCKS_A_ROUND: usize = 64;
+const BLOCKS_AT_ONCE: usize = 8;
 /// Rounds in which the receipts of one block are asked for before it is taken without them, and hashes are looked up instead.
 const RECEIPT_TRIES: u32 = 5;
 
+/// How often receipts of blocks could not be had. Once a block had to do without, the next ones are asked only once.
+#[derive(Debug, Default)]
+pub(super) struct ReceiptFailures {
+    in_a_row: u32,
+    given_up: bool,
+}
+
+impl ReceiptFailures {
+    /// False if it is time to do without.
+    fn try_again(&mut self) -> bool {
+        self.in_a_row = self.in_a_row.saturating_add(1);
+        let again = !self.given_up && self.in_a_row < RECEIPT_TRIES;
+        self.given_up |= !again;
+        again
+    }
+}
+
 impl Watcher {
-    /// Takes on everything up to the newest block.
+    /// Takes on what comes up to the newest block; in several rounds, if it is much.
     pub(super) async fn follow(&mut self, head: Header) -> Result<(), WatchError> {
         if self.canon.head().is_none() {
-            self.canon = self.linked_to(head).await?;
-            // Nobody has read these blocks for us.
-            self.book.ask_all();
+            self.canon = Canon::restart(&head, None);
+            // Nobody has read the blocks before it for us.
+            self.book.ask_unexplained();
             return Ok(());
         }
         match self.canon.place(head.block) {
             // The same head, or an endpoint that lags: a block that we have is nothing new.
             Place::Canonical => return Ok(()),
-            Place::Older => return self.is_behind(head).await,
+            Place::Older => return self.report_behind(head).await,
             Place::Newer | Place::Orphaned => {}
         }
-        let mut path = vec![head];
-        let common = loop {
-            let Some(oldest) = path.last().copied() else { return Ok(()) };
-            let Some(number) = oldest.block.number.checked_sub(1) else { return self.begin_anew(head).await };
-            let parent = BlockRef { number, hash: oldest.parent_hash };
-            match self.canon.place(parent) {
-                Place::Canonical => break parent,
-                Place::Older => return self.begin_anew(head).await,
-                Place::Newer | Place::Orphaned if path.len() as u64 >= u64::from(self.options.walk_max) => {
-                    return self.begin_anew(head).await;
-                }
-                Place::Newer | Place::Orphaned => self.walk_back(&mut path, oldest).await?,
-            }
-        };
-        self.take_back_above(common).await;
-        for header in path.into_iter().rev() {
-            self.take_on(header).await?;
+        if self.ahead.front().is_none_or(|next| !self.canon.is_next(next)) {
+            let Some((common, way)) = self.way_to(head).await? else { return self.begin_anew(head).await };
+            self.take_back_above(common, head).await?;
+            self.ahead = way;
         }
+        let count = self.ahead.len().min(BLOCKS_A_ROUND);
+        let next: Vec<Header> = self.ahead.drain(..count).collect();
+        for headers in next.chunks(BLOCKS_AT_ONCE) {
+            if let Err(error) = self.take_on(headers).await {
+                // What comes next is found anew: the chain may be another one by then.
+                self.ahead.clear();
+                return Err(error);
+            }
+        }
+        self.again_soon |= !self.ahead.is_empty();
         Ok(())
     }
 
-    /// More of the way back, by number and so in one question; the hashes say whether it is the same chain.
-    async fn walk_back(&self, path: &mut Vec<Header>, oldest: Header) -> Result<(), WatchError> {
-        let last = oldest.block.number.saturating_sub(1);
-        let gap = self.canon.head().map_or(CHUNK, |head| last.saturating_sub(head.number));
-        let first = last.saturating_sub(gap.clamp(FORK_CHUNK, CHUNK) - 1);
-        let mut expected = oldest.parent_hash;
-        let before = path.len();
-        for header in self.chain.headers(first..=last).await?.into_iter().rev() {
-            // What is canonical already ends the walk, and what does not link came from another chain meanwhile.
-            match header.filter(|header| header.block.hash == expected) {
-                Some(header) => {
-                    expected = header.parent_hash;
-                    path.push(header);
-                    if self.canon.place(header.block) == Place::Canonical {
-                        path.pop();
-                        break;
-                    }
+    /// The newest block that we have in common with this head, and the way from it, oldest first; `None` if it is too far.
+    async fn way_to(&self, head: Header) -> Result<Option<(BlockRef, VecDeque<Header>)>, WatchError> {
+        let mut way = VecDeque::from([head]);
+        let mut oldest = head;
+        loop {
+            let Some(number) = oldest.block.number.checked_sub(1) else { return Ok(None) };
+            let parent = BlockRef { number, hash: oldest.parent_hash };
+            match self.canon.place(parent) {
+                Place::Canonical => return Ok(Some((parent, way))),
+                Place::Older => return Ok(None),
+                Place::Newer | Place::Orphaned if way.len() as u64 >= u64::from(self.options.walk_max) => {
+                    return Ok(None);
                 }
-                None => break,
+                Place::Newer | Place::Orphaned => {}
+            }
+            // More of the way back, by number and so in one question; the hashes say whether it is the same chain.
+            let gap = self.canon.head().map_or(CHUNK, |ours| number.saturating_sub(ours.number));
+            let first = number.saturating_sub(gap.clamp(FORK_CHUNK, CHUNK) - 1);
+            let before = oldest.block;
+            for header in self.chain.headers(first..=number).await?.into_iter().rev().flatten() {
+                let is_known = self.canon.place(header.block) == Place::Canonical;
+                if is_known || header.block.hash != oldest.parent_hash {
+                    break;
+                }
+                way.push_front(header);
+                oldest = header;
+            }
+            if oldest.block == before {
+                return Err(WatchError::BlockMissing(number));
             }
         }
-        let canonical = self.canon.place(BlockRef { number: last, hash: oldest.parent_hash }) == Place::Canonical;
-        if path.len() == before && !canonical { Err(WatchError::BlockMissing(last)) } else { Ok(()) }
     }
 
-    /// The headers that are to be kept below this head.
-    async fn linked_to(&self, head: Header) -> Result<Canon, WatchError> {
-        let mut headers = vec![head];
-        let mut keep = self.options.keep();
-        if let Some(tag) = self.options.finality.tag()
-            && let Some(tagged) = self.chain.header(tag).await?
-        {
-            let depth = head.block.number.saturating_sub(tagged.block.number);
-            keep = keep.max(depth.saturating_add(1)).min(u64::from(self.options.walk_max).max(keep));
-        }
-        while (headers.len() as u64) < keep
-            && let Some(oldest) = headers.last().copied()
-            && let Some(last) = oldest.block.number.checked_sub(1)
-        {
-            let missing = keep.saturating_sub(headers.len() as u64).min(CHUNK);
-            let mut expected = oldest.parent_hash;
-            for header in self.chain.headers(last.saturating_sub(missing - 1)..=last).await?.into_iter().rev() {
-                let header = header.filter(|header| header.block.hash == expected);
-                let header = header.ok_or(WatchError::BlockMissing(last))?;
-                expected = header.parent_hash;
-                headers.push(header);
+    /// Links older headers to those that are kept, until there are enough.
+    pub(super) async fn deepen(&mut self) -> Result<(), WatchError> {
+        for _ in 0..CHUNKS_A_ROUND {
+            let Some(first) = self.canon.first_number() else { return Ok(()) };
+            let wanted = self.oldest_wanted();
+            let Some(last) = first.checked_sub(1).filter(|last| *last >= wanted) else { return Ok(()) };
+            let from = last.saturating_sub(CHUNK - 1).max(wanted);
+            for header in self.chain.headers(from..=last).await?.into_iter().rev() {
+                let links = header.is_some_and(|header| self.canon.push_below(&header));
+                if !links {
+                    return Err(WatchError::BlockMissing(last));
+                }
+            }
+            if self.canon.first_number() == Some(first) {
+                return Err(WatchError::BlockMissing(last));
             }
         }
-        Ok(Canon::restart(headers.iter().rev()))
+        self.again_soon = true;
+        Ok(())
     }
 
     /// The chain that we had is gone, or too far away to walk to.
     async fn begin_anew(&mut self, head: Header) -> Result<(), WatchError> {
         tracing::warn!(chain = %self.chain.id(), head = head.block.number, "the chain does not link to what was read; looking everything up");
-        // What was told of the old chain is known until the new one is: a question that fails in between loses nothing.
-        let new = self.linked_to(head).await?;
-        if let Some(finalized) = self.canon.final_block() {
-            self.check_final(&new, head, finalized).await?;
+        let finalized = self.canon.final_block();
+        if let Some(finalized) = finalized {
+            self.check_final(head, finalized).await?;
         }
-        let mut old = std::mem::replace(&mut self.canon, new);
-        self.book.ask_all();
+        let finalized = finalized.filter(|_| self.broken.is_none());
+        self.go_on_with(Canon::restart(&head, finalized));
+        Ok(())
+    }
+
+    /// Forgets the chain that we had; whoever stood on it has to be compared with the new one.
+    pub(super) fn go_on_with(&mut self, canon: Canon) {
+        let mut old = std::mem::replace(&mut self.canon, canon);
+        self.ahead.clear();
+        self.book.ask_unexplained();
         while let Some(linked) = old.pop() {
             for hash in linked.ours {
                 self.book.ask(hash, Some(linked.link.block));
             }
         }
-        Ok(())
     }
 
-    /// Is what was final still on this chain? If not, everybody stops.
-    async fn check_final(&mut self, chain: &Canon, head: Header, finalized: BlockRef) -> Result<(), WatchError> {
-        let is_there = match chain.place(finalized) {
-            Place::Canonical => true,
-            Place::Orphaned => false,
-            // The head went back behind it; whether it comes again, nobody knows.
-            Place::Newer => return self.is_behind(head).await,
-            Place::Older => match self.chain.header(HeaderAt::Number(finalized.number)).await? {
-                Some(header) => header.block == finalized,
-                None => return Err(WatchError::BlockMissing(finalized.number)),
-            },
-        };
-        if !is_there {
-            self.is_broken_below(finalized).await;
+    /// Is what was final still on the chain of this head? If not, everybody stops.
+    async fn check_final(&mut self, head: Header, finalized: BlockRef) -> Result<(), WatchError> {
+        // A head that is not higher than ours may be one that lags, on a branch that was orphaned since.
+        if self.canon.head().is_some_and(|ours| head.block.number <= ours.number) {
+            return self.report_behind(head).await;
         }
-        Ok(())
+        match self.chain.header(HeaderAt::Number(finalized.number)).await? {
+            Some(header) if header.block == finalized => Ok(()),
+            Some(_) => self.declare_broken(finalized).await,
+            None => Err(WatchError::BlockMissing(finalized.number)),
+        }
     }
 
     /// Blocks above the common one are no longer canonical.
-    async fn take_back_above(&mut self, common: BlockRef) {
+    async fn take_back_above(&mut self, common: BlockRef, head: Header) -> Result<(), WatchError> {
         if let Some(finalized) = self.canon.final_block()
             && finalized.number > common.number
+            && self.broken.is_none()
         {
-            self.is_broken_below(finalized).await;
+            self.check_final(head, finalized).await?;
         }
         while self.canon.head().is_some_and(|head| head.number > common.number) {
-            let Some(linked) = self.canon.pop() else { return };
+            let Some(linked) = self.canon.pop() else { break };
             let block = linked.link.block;
             tracing::info!(chain = %self.chain.id(), block = block.number, hash = %block.hash, ours = linked.ours.len(), "a block was orphaned");
             metrics::counter!("gapless_reorged_blocks_total", "chain" => self.chain.id().to_string()).increment(1);
@@ -152,34 +180,33 @@ impl Watcher {
                 self.book.tell(hash, Sighting::Unmined { hash, block });
             }
         }
+        Ok(())
     }
 
-    /// One new block: its receipts are read once, for all lanes, and only if anybody waits for any.
-    async fn take_on(&mut self, header: Header) -> Result<(), WatchError> {
-        let block = header.block;
-        let receipts = match self.receipts_of(block).await {
-            Ok(receipts) => {
-                self.receipt_tries = (block.hash, 0);
-                receipts
-            }
-            Err(error) => {
-                let (hash, tries) = self.receipt_tries;
-                let tries = if hash == block.hash { tries.saturating_add(1) } else { 1 };
-                self.receipt_tries = (block.hash, tries);
-                if tries < RECEIPT_TRIES {
-                    return Err(error);
+    /// New blocks: the receipts of each are read once, for all lanes, and only if anybody waits for any.
+    async fn take_on(&mut self, headers: &[Header]) -> Result<(), WatchError> {
+        let receipts = join_all(headers.iter().map(|header| self.receipts_of(header.block))).await;
+        for (header, receipts) in headers.iter().zip(receipts) {
+            let block = header.block;
+            let receipts = match receipts {
+                Ok(receipts) => {
+                    self.receipt_failures = ReceiptFailures::default();
+                    receipts
                 }
-                tracing::warn!(chain = %self.chain.id(), block = block.number, "its receipts cannot be had; looking every open hash up instead: {error}");
-                self.book.ask_all();
-                Vec::new()
+                Err(error) if self.receipt_failures.try_again() => return Err(error),
+                Err(error) => {
+                    tracing::warn!(chain = %self.chain.id(), block = block.number, "its receipts cannot be had; open hashes are looked up instead: {error}");
+                    self.book.ask_unexplained();
+                    Vec::new()
+                }
+            };
+            if !self.canon.push(header) {
+                return Err(WatchError::BlockMissing(block.number));
             }
-        };
-        if !self.canon.push(&header) {
-            return Err(WatchError::BlockMissing(block.number));
-        }
-        for receipt in receipts {
-            if self.book.contains(receipt.hash) {
-                self.found(receipt, header.parent_hash, None);
+            for receipt in receipts {
+                if receipt.block == block && self.book.contains(receipt.hash) {
+                    self.found(receipt, header.parent_hash, None);
+                }
             }
         }
         Ok(())

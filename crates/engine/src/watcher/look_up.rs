@@ -1,22 +1,26 @@
-//! Hashes that no block explained, by hash.
+//! Hashes that no block explained, by hash; and blocks that are older than what is kept, by number.
 
 use std::collections::HashMap;
-use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
-use gapless_chain::Receipt;
+use gapless_chain::{HeaderAt, Receipt};
 use gapless_domain::{B256, BlockLink, BlockRef, Sighting, Tail};
 
 use super::canon::Place;
 use super::{WatchError, Watcher};
 
+/// Old blocks that are asked for in one round; the rest wait for the next.
+const OLD_BLOCKS_A_ROUND: usize = 20;
+
 /// Where a block stands, for one of our hashes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Standing {
-    /// With its confirmations, if it is final.
     Canonical {
         parent_hash: B256,
+        /// Its confirmations, if it is final.
         final_list: Option<Arc<[BlockLink]>>,
+        /// Whoever is in it will be told when it is final; else it has to be asked for again.
+        is_kept: bool,
     },
     Orphaned,
     /// Not to be told yet; asked again in the next round.
@@ -24,13 +28,18 @@ pub(super) enum Standing {
 }
 
 /// Blocks that are older than what is kept, asked for once in a round.
-pub(super) type OldBlocks = HashMap<u64, Option<Tail>>;
+#[derive(Debug, Default)]
+pub(super) struct OldBlocks {
+    /// Whether those who are asked by number have our chain.
+    is_ours: Option<bool>,
+    blocks: HashMap<u64, Option<Tail>>,
+}
 
 impl Watcher {
     pub(super) async fn answer_requests(&mut self) -> Result<(), WatchError> {
         let mut outcome = Ok(());
         let mut unexplained = Vec::new();
-        let mut old = OldBlocks::new();
+        let mut old = OldBlocks::default();
         for (hash, known) in self.book.requests(self.options.look_ups.max(1)) {
             match known {
                 None => unexplained.push(hash),
@@ -38,7 +47,7 @@ impl Watcher {
                     self.book.tried(&[hash]);
                     outcome = self.compare(hash, block, &mut old).await;
                 }
-                // After a failure the others come first, in the next round.
+                // Those that were tried come last in the next round.
                 Some(_) => {}
             }
         }
@@ -60,9 +69,12 @@ impl Watcher {
         }
         self.book.tried(hashes);
         let receipts = self.chain.receipts(hashes).await?;
+        let mut outcome = Ok(());
         for (hash, receipt) in hashes.iter().copied().zip(receipts) {
             match receipt {
-                Some(receipt) if receipt.hash == hash => self.explain(receipt, old).await?,
+                Some(receipt) if receipt.hash == hash => {
+                    outcome = outcome.and(self.explain(receipt, old).await);
+                }
                 _ => {
                     metrics::counter!("gapless_receipt_check_total", "result" => "not_found").increment(1);
                     self.book.answered(hash, None);
@@ -70,15 +82,17 @@ impl Watcher {
                 }
             }
         }
-        Ok(())
+        outcome
     }
 
     /// The ledger says that it was mined there.
     async fn compare(&mut self, hash: B256, block: BlockRef, old: &mut OldBlocks) -> Result<(), WatchError> {
         match self.standing(block, old).await? {
-            Standing::Canonical { final_list, .. } => {
+            Standing::Canonical { final_list, is_kept, .. } => {
                 self.canon.note(block, hash);
-                self.book.answered(hash, Some(block));
+                if is_kept || final_list.is_some() {
+                    self.book.answered(hash, Some(block));
+                }
                 self.book.tell(hash, Sighting::StillMined { hash, block });
                 if let Some(list) = final_list {
                     self.book.tell(hash, Sighting::Final { hash, block, list });
@@ -95,35 +109,35 @@ impl Watcher {
 
     /// A node says that it is mined: true only if the block is on the chain that we have linked.
     async fn explain(&mut self, receipt: Receipt, old: &mut OldBlocks) -> Result<(), WatchError> {
-        if let Standing::Canonical { parent_hash, final_list } = self.standing(receipt.block, old).await? {
-            self.book.answered(receipt.hash, None);
+        let (hash, block) = (receipt.hash, receipt.block);
+        if let Standing::Canonical { parent_hash, final_list, is_kept } = self.standing(block, old).await? {
+            let is_told = is_kept || final_list.is_some();
+            self.book.answered(hash, None);
             self.found(receipt, parent_hash, final_list);
+            if !is_told {
+                self.book.ask(hash, Some(block));
+            }
         }
         Ok(())
     }
 
     pub(super) async fn standing(&self, block: BlockRef, old: &mut OldBlocks) -> Result<Standing, WatchError> {
         let required = self.options.confirmations;
+        let is_final = self.canon.is_final(block.number) && self.broken.is_none();
         Ok(match self.canon.place(block) {
             Place::Canonical => {
                 let Some(link) = self.canon.get(block.number) else { return Ok(Standing::Unclear) };
-                let is_final = self.canon.is_final(block.number);
                 let final_list = is_final.then(|| self.canon.list(block.number, required));
-                Standing::Canonical { parent_hash: link.parent_hash, final_list }
+                Standing::Canonical { parent_hash: link.parent_hash, final_list, is_kept: true }
             }
             Place::Orphaned => Standing::Orphaned,
             Place::Newer => Standing::Unclear,
             Place::Older => {
-                let tail = match old.entry(block.number) {
-                    Entry::Occupied(known) => known.into_mut(),
-                    Entry::Vacant(unknown) => unknown.insert(self.old_block(block.number).await?),
-                };
-                let Some(tail) = tail else { return Ok(Standing::Unclear) };
+                let Some(tail) = self.old_block(block.number, old).await? else { return Ok(Standing::Unclear) };
                 let Some(link) = tail.get(block.number) else { return Ok(Standing::Unclear) };
-                let is_final = self.canon.is_final(block.number);
                 if link.block == block {
-                    let final_list = is_final.then(|| tail.from(block, required).into());
-                    Standing::Canonical { parent_hash: link.parent_hash, final_list }
+                    let final_list = is_final.then(|| tail.list_from(block, required).into());
+                    Standing::Canonical { parent_hash: link.parent_hash, final_list, is_kept: false }
                 } else {
                     Standing::Orphaned
                 }
@@ -131,9 +145,21 @@ impl Watcher {
         })
     }
 
-    /// The block at this height and those that confirm it, as the chain shows them now; `None` while it does not show them
-    /// linked.
-    async fn old_block(&self, number: u64) -> Result<Option<Tail>, WatchError> {
+    /// The block at this height and those that confirm it, from somebody who also has the oldest block that we have linked;
+    /// `None` while nobody shows them so.
+    async fn old_block(&self, number: u64, old: &mut OldBlocks) -> Result<Option<Tail>, WatchError> {
+        if let Some(known) = old.blocks.get(&number) {
+            return Ok(known.clone());
+        }
+        if old.is_ours.is_none() {
+            let first = self.canon.first_number().and_then(|first| self.canon.get(first));
+            let Some(first) = first else { return Ok(None) };
+            let shown = self.chain.header(HeaderAt::Number(first.block.number)).await?;
+            old.is_ours = Some(shown.is_some_and(|header| header.block == first.block));
+        }
+        if old.is_ours != Some(true) || old.blocks.len() >= OLD_BLOCKS_A_ROUND {
+            return Ok(None);
+        }
         let last = number.saturating_add(u64::from(self.options.confirmations.max(1)) - 1);
         let last = self.canon.head().map_or(last, |head| last.min(head.number));
         let headers = self.chain.headers(number..=last).await?;
@@ -141,6 +167,10 @@ impl Watcher {
             let header = header.as_ref()?;
             Some(BlockLink { block: header.block, parent_hash: header.parent_hash })
         });
-        Ok(Tail::of(links).filter(|tail| tail.last().number == last))
+        let tail = Tail::of(links).filter(|tail| tail.last().number == last);
+        // As far as we have linked it ourselves, it must be the same.
+        let tail = tail.filter(|tail| self.canon.place(tail.last()) != Place::Orphaned);
+        old.blocks.insert(number, tail.clone());
+        Ok(tail)
     }
 }

@@ -19,11 +19,11 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use gapless_chain::{Chain, ChainError, Receipt, Revert};
+use gapless_chain::{Chain, ChainError, Header, Receipt, Revert};
 use gapless_domain::{
     B256, BlockLink, BlockRef, ChainFacts, Execution, MinedTx, ProtectCode, Protection, Sighting, Tick,
 };
-use gapless_store::{HeadVerdict, Store, StoreError};
+use gapless_store::{Store, StoreError};
 use tokio::sync::watch;
 
 use crate::driver::Driver;
@@ -31,7 +31,7 @@ use crate::driver::Driver;
 pub(crate) use book::WatchBook;
 use canon::Canon;
 pub use finality::Finality;
-use finality::Saving;
+use follow::ReceiptFailures;
 use reverts::Unexplained;
 
 /// How a chain is watched, by the names that the config gives.
@@ -52,7 +52,7 @@ pub struct WatcherOptions {
     pub stale_receipt_timeout: Duration,
     /// Hashes that are asked for so when there is a new head.
     pub stale_checks: usize,
-    /// How often the head is kept in the store, at the most.
+    /// How often the head is kept in the store while nothing of ours becomes final; whatever does is kept at once.
     pub save_interval: Duration,
 }
 
@@ -112,13 +112,13 @@ pub(crate) struct Watcher {
     remembers: bool,
     genesis: Option<B256>,
     broken: Option<Protection>,
-    /// The head at which the finality tag was last asked for.
-    tag_asked_at: Option<BlockRef>,
-    saved: Option<BlockRef>,
+    /// The head at which the finality tag was last asked for, and where it was.
+    tag: Option<(BlockRef, Option<BlockRef>)>,
     save_at: Tick,
+    /// Headers that link to what is kept and were not taken on yet.
+    ahead: VecDeque<Header>,
     reverted: VecDeque<Unexplained>,
-    /// How often the receipts of the block that comes next could not be had.
-    receipt_tries: (B256, u32),
+    receipt_failures: ReceiptFailures,
     failures: u32,
     /// There is something left to do that no new head is needed for.
     again_soon: bool,
@@ -135,10 +135,10 @@ pub(crate) enum WatchError {
     Store(#[from] StoreError),
     #[error("block {0} is not known to any endpoint (yet), or does not link to the one after it")]
     BlockMissing(u64),
-    #[error("the endpoints show another chain than the one that was read before")]
-    OtherChain,
-    #[error("the endpoints are behind block {finalized}, which was read before")]
-    Behind { finalized: u64 },
+    #[error("the endpoints contradict what was final")]
+    Contradiction,
+    #[error("the endpoints are at block {head} and behind what was read before")]
+    Behind { head: u64 },
 }
 
 impl Watcher {
@@ -162,11 +162,11 @@ impl Watcher {
             remembers: false,
             genesis: None,
             broken: None,
-            tag_asked_at: None,
-            saved: None,
+            tag: None,
             save_at: Tick::default(),
+            ahead: VecDeque::new(),
             reverted: VecDeque::new(),
-            receipt_tries: (B256::ZERO, 0),
+            receipt_failures: ReceiptFailures::default(),
             failures: 0,
             again_soon: false,
             look_up_size,
@@ -176,7 +176,6 @@ impl Watcher {
 
     /// Watches for as long as it is driven.
     pub(crate) async fn run(mut self) {
-        let mut saving: Option<Saving> = None;
         loop {
             match self.round().await {
                 Ok(()) => self.failures = 0,
@@ -189,16 +188,11 @@ impl Watcher {
                     }
                 }
             }
-            saving = saving.or_else(|| self.begin_saving());
             let wait = self.driver.sleep_until(self.driver.now().saturating_add(self.pause()));
             tokio::select! {
                 () = wait => {}
                 () = self.chain.head_changed(), if self.failures == 0 => {}
-                () = self.book.asked() => {}
-                verdict = saved(&mut saving) => {
-                    saving = None;
-                    self.head_saved(verdict);
-                }
+                () = self.book.asked(), if self.failures == 0 => {}
             }
         }
     }
@@ -219,37 +213,37 @@ impl Watcher {
         self.again_soon = false;
         let before = self.canon.head();
         let followed = self.look().await;
-        if self.canon.head().is_none() {
-            return followed;
-        }
         let has_moved = self.canon.head() != before;
         let stale = if has_moved { self.options.stale_checks } else { 0 };
         self.book.ask_for_stale(self.driver.now(), self.options.stale_receipt_timeout, stale);
+        if self.canon.head().is_none() || self.is_of_another_chain() {
+            self.publish(false);
+            return followed;
+        }
+        let deepened = self.deepen().await;
+        // Before anybody is answered: what is final decides what they are told.
+        let finalized = self.finalize().await;
         let answered = self.answer_requests().await;
         self.explain_reverts().await;
-        let finalized = self.finalize().await;
-        self.trim();
+        for linked in self.canon.trim(self.oldest_wanted()) {
+            linked.ours.iter().for_each(|hash| self.book.ask(*hash, Some(linked.link.block)));
+        }
         self.publish(followed.is_ok());
-        followed.and(answered).and(finalized)
+        followed.and(deepened).and(finalized).and(answered)
     }
 
     async fn look(&mut self) -> Result<(), WatchError> {
         self.remember().await?;
-        // What stands on another chain is nothing to follow.
-        if self.broken.as_ref().is_some_and(|broken| broken.code == ProtectCode::OtherChain) {
-            return Err(WatchError::OtherChain);
+        if self.is_of_another_chain() {
+            return Err(WatchError::Contradiction);
         }
         let head = self.chain.head().await?;
         self.follow(head).await
     }
 
-    fn trim(&mut self) {
-        let Some(head) = self.canon.head() else { return };
-        let by_depth = head.number.saturating_sub(self.options.keep() - 1);
-        let finalized = self.canon.final_block().map_or(0, |block| block.number);
-        let by_finality = finalized.saturating_sub(u64::from(self.options.margin));
-        let most = self.options.keep().saturating_add(u64::from(self.options.walk_max));
-        self.canon.trim(by_depth.min(by_finality).max(head.number.saturating_sub(most)));
+    /// What stands on another chain is nothing to follow, and nothing to believe.
+    fn is_of_another_chain(&self) -> bool {
+        self.broken.as_ref().is_some_and(|broken| broken.code == ProtectCode::OtherChain)
     }
 
     fn publish(&self, read: bool) {
@@ -269,7 +263,12 @@ impl Watcher {
             _ => self.driver.now(),
         };
         let (final_block, block_time_ms) = (self.canon.final_block(), self.canon.block_time_ms());
-        self.status.send_replace(Some(ChainStatus { head, final_block, read_at, block_time_ms, facts }));
+        let news = ChainStatus { head, final_block, read_at, block_time_ms, facts };
+        self.status.send_if_modified(|status| {
+            let is_new = status.as_ref().is_none_or(|old| !Arc::ptr_eq(&old.facts, &news.facts));
+            *status = Some(news);
+            is_new
+        });
     }
 
     /// One of ours is in a canonical block.
@@ -301,13 +300,5 @@ impl Watcher {
         if let Some(list) = final_list {
             self.book.tell(hash, Sighting::Final { hash, block, list });
         }
-    }
-}
-
-/// Never ends while nothing is being saved.
-async fn saved(saving: &mut Option<Saving>) -> Result<HeadVerdict, StoreError> {
-    match saving {
-        Some(saving) => saving.await,
-        None => std::future::pending().await,
     }
 }

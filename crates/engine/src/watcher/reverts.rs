@@ -1,14 +1,18 @@
 //! What reverted, and why. The reason is asked for before a lane hears of it, so that it is there when the transaction is final;
-//! who cannot be told why in a few tries is told without it. Nobody else waits for this (R02).
+//! who cannot be told why is told without it in the end. Nobody else waits for this (R02).
+
+use std::time::Duration;
 
 use gapless_chain::{Receipt, Revert};
-use gapless_domain::B256;
+use gapless_domain::{B256, Tick};
 
 use super::Watcher;
 use super::look_up::{OldBlocks, Standing};
 
-/// Questions about one transaction, before it is told without a reason.
+/// How often everybody may say that nobody can tell.
 const TRIES: u32 = 3;
+/// How long is asked for while nobody answers at all, once the transaction is final.
+const WAIT: Duration = Duration::from_secs(30);
 /// Transactions in one round.
 const AT_ONCE: usize = 100;
 
@@ -16,12 +20,13 @@ const AT_ONCE: usize = 100;
 pub(super) struct Unexplained {
     receipt: Receipt,
     tries: u32,
+    since: Tick,
 }
 
 impl Watcher {
     pub(super) fn ask_why(&mut self, receipt: Receipt) {
         if !self.reverted.iter().any(|other| other.receipt.hash == receipt.hash) {
-            self.reverted.push_back(Unexplained { receipt, tries: 0 });
+            self.reverted.push_back(Unexplained { receipt, tries: 0, since: self.driver.now() });
         }
     }
 
@@ -32,28 +37,40 @@ impl Watcher {
         }
         let asked: Vec<Unexplained> = self.reverted.drain(..count).collect();
         let hashes: Vec<B256> = asked.iter().map(|one| one.receipt.hash).collect();
-        let answers = self.chain.reverts(&hashes).await.unwrap_or_else(|error| {
-            tracing::debug!(chain = %self.chain.id(), "cannot ask why {} reverted: {error}", hashes.len());
-            vec![None; hashes.len()]
-        });
-        let mut old = OldBlocks::new();
+        let answers = match self.chain.reverts(&hashes).await {
+            Ok(answers) => answers.into_iter().map(Some).collect(),
+            Err(error) => {
+                tracing::debug!(chain = %self.chain.id(), "cannot ask why {} reverted: {error}", hashes.len());
+                vec![None; hashes.len()]
+            }
+        };
+        let mut old = OldBlocks::default();
         for (one, answer) in asked.into_iter().zip(answers) {
-            let tries = one.tries.saturating_add(1);
-            match answer {
-                None if tries < TRIES => self.reverted.push_back(Unexplained { tries, ..one }),
-                answer => self.tell_revert(one.receipt, answer.unwrap_or_default(), &mut old).await,
+            // Nobody answered, which says nothing; or everybody said that they cannot tell.
+            let is_late = self.driver.now().saturating_since(one.since) > WAIT;
+            let tries = one.tries.saturating_add(u32::from(answer.is_some()));
+            match answer.flatten() {
+                Some(why) => self.tell_revert(one.receipt, why, &mut old).await,
+                None if tries >= TRIES || (is_late && self.canon.is_final(one.receipt.block.number)) => {
+                    self.tell_revert(one.receipt, Revert::default(), &mut old).await;
+                }
+                None => self.reverted.push_back(Unexplained { tries, ..one }),
             }
         }
-        self.again_soon |= !self.reverted.is_empty();
     }
 
     /// Its block may have been orphaned while we asked; then the book looks for it anew.
     async fn tell_revert(&mut self, receipt: Receipt, why: Revert, old: &mut OldBlocks) {
-        match self.standing(receipt.block, old).await {
-            Ok(Standing::Canonical { parent_hash, final_list }) => {
+        let (hash, block) = (receipt.hash, receipt.block);
+        match self.standing(block, old).await {
+            Ok(Standing::Canonical { parent_hash, final_list, is_kept }) => {
+                let is_told = is_kept || final_list.is_some();
                 self.tell_mined(&receipt, parent_hash, Some(why), final_list);
+                if !is_told {
+                    self.book.ask(hash, Some(block));
+                }
             }
-            Ok(Standing::Orphaned | Standing::Unclear) | Err(_) => self.book.ask(receipt.hash, None),
+            Ok(Standing::Orphaned | Standing::Unclear) | Err(_) => self.book.ask(hash, None),
         }
     }
 }

@@ -71,6 +71,7 @@ pub(crate) struct Node {
 
 impl World {
     /// A new block comes every second.
+    #[allow(dead_code, reason = "not every test has blocks of itself")]
     pub(crate) async fn new(lanes: u64) -> World {
         let world = Self::without_blocks(lanes).await;
         world.chain.mine_every(Duration::from_secs(1));
@@ -97,6 +98,7 @@ impl World {
         world
     }
 
+    #[allow(dead_code, reason = "not every test has a window")]
     pub(crate) fn window(mut self, max_in_flight: u16) -> Self {
         let nonce = NoncePolicy { max_in_flight, ..NoncePolicy::default() };
         self.setup = LaneSetup { policy: SubmitterPolicy { nonce, ..SubmitterPolicy::default() }, ..self.setup };

@@ -64,6 +64,12 @@ pub(crate) struct Trouble {
     pub(crate) reverting: Option<SubmitterId>,
     /// Why what reverts does, if anybody can tell.
     pub(crate) revert: Option<Revert>,
+    /// Nobody answers when asked why.
+    pub(crate) reverts_fail: bool,
+    /// How long each of the watcher's questions takes.
+    pub(crate) latency: Duration,
+    /// A question that has this hash in it fails.
+    pub(crate) poison: Option<B256>,
 }
 
 /// One answer to a send.
@@ -189,6 +195,7 @@ impl ToyChain {
     }
 
     /// The hashes of a sender in canonical blocks, in order.
+    #[allow(dead_code, reason = "not every test looks at blocks")]
     pub(crate) fn mined(&self, sender: &SubmitterId) -> Vec<(u64, B256)> {
         let inner = self.inner();
         let txs = inner.blocks.iter().flat_map(|block| &block.txs);
@@ -202,6 +209,7 @@ impl ToyChain {
         self.inner().sends.clone()
     }
 
+    #[allow(dead_code, reason = "not every test counts calls")]
     pub(crate) fn calls(&self, method: &'static str) -> usize {
         self.inner().calls.get(method).copied().unwrap_or(0)
     }
@@ -210,12 +218,23 @@ impl ToyChain {
         self.inner.lock().unwrap()
     }
 
+    async fn slow(&self) {
+        let latency = self.inner().trouble.latency;
+        if !latency.is_zero() {
+            tokio::time::sleep(latency).await;
+        }
+    }
+
+    fn unreachable(&self) -> ChainError {
+        let failure = Failure::Unreachable { text: "connection refused" };
+        ChainError { classified: self.classifier.classify(None, Method::Other, &failure) }
+    }
+
     fn enter(&self, method: &'static str) -> Result<MutexGuard<'_, Inner>, ChainError> {
         let mut inner = self.inner();
         *inner.calls.entry(method).or_default() += 1;
         if inner.trouble.away {
-            let failure = Failure::Unreachable { text: "connection refused" };
-            return Err(ChainError { classified: self.classifier.classify(None, Method::Other, &failure) });
+            return Err(self.unreachable());
         }
         Ok(inner)
     }
@@ -334,6 +353,7 @@ impl Chain for ToyChain {
     }
 
     async fn head(&self) -> Result<Header, ChainError> {
+        self.slow().await;
         Ok(self.enter("head")?.blocks.last().unwrap().header)
     }
 
@@ -352,6 +372,7 @@ impl Chain for ToyChain {
     }
 
     async fn headers(&self, numbers: RangeInclusive<u64>) -> Result<Vec<Option<Header>>, ChainError> {
+        self.slow().await;
         let inner = self.enter("headers")?;
         let at =
             |number: u64| inner.blocks.iter().map(|block| block.header).find(|header| header.block.number == number);
@@ -360,10 +381,14 @@ impl Chain for ToyChain {
 
     async fn reverts(&self, hashes: &[B256]) -> Result<Vec<Option<Revert>>, ChainError> {
         let inner = self.enter("reverts")?;
+        if inner.trouble.reverts_fail {
+            return Err(self.unreachable());
+        }
         Ok(hashes.iter().map(|_| inner.trouble.revert.clone()).collect())
     }
 
     async fn block_receipts(&self, block: BlockRef, _: &Wanted<'_>) -> Result<Option<Vec<Receipt>>, ChainError> {
+        self.slow().await;
         let inner = self.enter("block_receipts")?;
         if inner.trouble.no_block_receipts {
             return Ok(None);
@@ -376,7 +401,11 @@ impl Chain for ToyChain {
     }
 
     async fn receipts(&self, hashes: &[B256]) -> Result<Vec<Option<Receipt>>, ChainError> {
+        self.slow().await;
         let inner = self.enter("receipts")?;
+        if inner.trouble.poison.is_some_and(|poison| hashes.contains(&poison)) {
+            return Err(self.unreachable());
+        }
         let find = |hash: &B256| {
             let mut all = inner.blocks.iter().flat_map(|block| block.txs.iter().map(move |tx| (block, tx)));
             all.find(|(_, tx)| tx.hash == *hash).map(|(block, tx)| inner.receipt(block, tx))

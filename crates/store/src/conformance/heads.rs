@@ -74,13 +74,15 @@ pub(super) async fn a_head_that_contradicts_the_final_block_changes_nothing(h: &
     for differs in [
         Head { finalized: Some(fork(7)), ..head(12..=15, None) },
         Head { finalized: Some(fork(6)), ..head(12..=15, None) },
-        forked_from(7),
         Head { finalized: Some(fork(7)), ..forked_from(7) },
     ] {
         let verdict = b.save_head(&chain(), &differs).await.unwrap();
         assert_eq!(verdict, HeadVerdict::FinalDiffers(kept.clone()), "{differs:?}");
         assert_eq!(a.head(&chain()).await.unwrap(), Some(kept.clone()), "also no genesis: {differs:?}");
     }
+    // One that lags may end in a branch that was orphaned since: that says nothing.
+    let lags = Head { finalized: Some(block(5)), ..forked_from(7) };
+    assert!(matches!(b.save_head(&chain(), &lags).await.unwrap(), HeadVerdict::FinalIsNewer(_)));
     // Above it the chain may do what it wants.
     let above = Head { finalized: Some(block(7)), ..forked_from(8) };
     assert_eq!(b.save_head(&chain(), &above).await.unwrap(), HeadVerdict::Saved);

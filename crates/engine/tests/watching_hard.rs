@@ -1,0 +1,354 @@
+//! The watcher in bad company: gaps too wide to walk, endpoints that lag or fail, other chains, slow answers; real engines, a chain in memory, time that passes as fast as it can.
+
+#![expect(clippy::unwrap_used, clippy::panic, reason = "the helpers of a test fail like the test itself")]
+
+mod support;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use gapless_chain::Revert;
+use gapless_domain::{
+    Event, EventBody, EventKind, EventPosition, Execution, Failure, NodeText, StateName, SubmitterId, TransitionName,
+    TxId, TxState,
+};
+use gapless_engine::Finality;
+use gapless_store::Store;
+
+use support::{ToyChain, World, get, until_all};
+
+const A_WHILE: Duration = Duration::from_secs(60);
+
+async fn pass(seconds: u64) {
+    tokio::time::sleep(Duration::from_secs(seconds)).await;
+}
+
+async fn sub_state(store: &Arc<dyn Store>, id: TxId) -> Option<&'static str> {
+    get(store, id).await.state.sub_state().map(|state| state.as_str())
+}
+
+async fn protected(store: &Arc<dyn Store>, lane: &SubmitterId) -> Option<&'static str> {
+    let status = store.lane_status(std::slice::from_ref(lane)).await.unwrap().remove(0).unwrap();
+    match status.cursor?.state {
+        gapless_domain::LaneState::Protect(protection) => Some(protection.code.as_str()),
+        _ => None,
+    }
+}
+
+async fn events(store: &Arc<dyn Store>) -> Vec<Event> {
+    store.read_events(EventPosition::default(), u32::MAX).await.unwrap()
+}
+
+/// The watcher lived through the outage.
+#[tokio::test(start_paused = true)]
+async fn what_was_mined_in_a_gap_too_wide_to_walk_ends() {
+    let mut world = World::without_blocks(1).await;
+    (world.watcher.walk_max, world.watcher.margin) = (20, 2);
+    (0..10).for_each(|_| world.chain.mine());
+    let node = world.node("a");
+    let ids = node.submit(&world.lanes[0], 0..1).await;
+    until_all(&node.store, &ids, StateName::Tracking, A_WHILE).await;
+    world.chain.trouble(|trouble| trouble.away = true);
+    (0..200).for_each(|_| world.chain.mine());
+    world.chain.trouble(|trouble| trouble.away = false);
+    world.chain.mine_every(Duration::from_secs(1));
+    until_all(&node.store, &ids, StateName::Confirmed, Duration::from_secs(600)).await;
+}
+
+/// The same over a restart.
+#[tokio::test(start_paused = true)]
+async fn what_was_mined_in_a_gap_over_a_restart_ends() {
+    let mut world = World::without_blocks(1).await;
+    (world.watcher.walk_max, world.watcher.margin) = (20, 2);
+    (0..10).for_each(|_| world.chain.mine());
+    let node = world.node("a");
+    let ids = node.submit(&world.lanes[0], 0..1).await;
+    until_all(&node.store, &ids, StateName::Tracking, A_WHILE).await;
+    world.chain.mine();
+    pass(3).await;
+    node.engine.drain().await;
+    (0..200).for_each(|_| world.chain.mine());
+    let node = world.node("b");
+    world.chain.mine_every(Duration::from_secs(1));
+    until_all(&node.store, &ids, StateName::Confirmed, Duration::from_secs(600)).await;
+}
+
+/// A `finalized` tag that lies deeper than keep + walk_max.
+#[tokio::test(start_paused = true)]
+async fn a_tag_that_lies_deep_still_makes_final() {
+    let mut world = World::without_blocks(1).await;
+    (world.watcher.walk_max, world.watcher.margin) = (20, 2);
+    world.watcher.finality = Finality::Finalized;
+    world.chain.trouble(|trouble| trouble.finalized = Some(60));
+    (0..10).for_each(|_| world.chain.mine());
+    let node = world.node("a");
+    let ids = node.submit(&world.lanes[0], 0..1).await;
+    until_all(&node.store, &ids, StateName::Tracking, A_WHILE).await;
+    world.chain.mine_every(Duration::from_secs(1));
+    until_all(&node.store, &ids, StateName::Confirmed, Duration::from_secs(600)).await;
+}
+
+/// A node starts while its endpoint is behind, on a tip that was orphaned.
+#[tokio::test(start_paused = true)]
+async fn an_endpoint_that_lags_on_an_orphaned_tip_is_no_deep_fork() {
+    let mut world = World::without_blocks(1).await;
+    let behind = ToyChain::new(world.chain.id.clone());
+    (0..9).for_each(|_| behind.mine());
+    behind.reorg(1, false); // 9', 10'
+    (0..12).for_each(|_| world.chain.mine());
+    let a = world.node("a");
+    pass(10).await;
+    a.engine.drain().await;
+    world.chain = behind;
+    let b = world.node("b");
+    pass(10).await;
+    assert_eq!(protected(&b.store, &world.lanes[0]).await, None);
+}
+
+/// The same, noticed when the head is saved.
+#[tokio::test(start_paused = true)]
+async fn a_head_that_is_saved_late_with_an_orphaned_tip_is_no_deep_fork() {
+    let mut world = World::without_blocks(1).await;
+    let behind = ToyChain::new(world.chain.id.clone());
+    (0..8).for_each(|_| behind.mine());
+    (0..12).for_each(|_| world.chain.mine());
+    let main = std::mem::replace(&mut world.chain, Arc::clone(&behind));
+    world.watcher.save_interval = Duration::from_secs(30);
+    let b = world.node("b");
+    pass(3).await;
+    behind.mine();
+    behind.reorg(1, false); // 9', 10'; final is 8, which is on both
+    pass(3).await;
+    world.chain = main;
+    let a = world.node("a");
+    pass(3).await;
+    let kept = a.store.head(world.lanes[0].chain()).await.unwrap().unwrap();
+    assert_eq!(kept.finalized.map(|block| block.number), Some(10));
+    assert_eq!(protected(&b.store, &world.lanes[0]).await, None);
+    pass(60).await;
+    assert_eq!(b.engine.view().chain_status(world.lanes[0].chain()).unwrap().broken().map(|p| p.code.as_str()), None);
+    assert_eq!(protected(&b.store, &world.lanes[0]).await, None);
+}
+
+/// Nothing ends by the word of another chain.
+#[tokio::test(start_paused = true)]
+async fn nothing_ends_on_another_chain() {
+    let mut world = World::without_blocks(1).await;
+    world.watcher.margin = 2;
+    world.chain.trouble(|trouble| trouble.empty_blocks = true);
+    (0..30).for_each(|_| world.chain.mine());
+    let node = world.node("a");
+    let ids = node.submit(&world.lanes[0], 0..1).await;
+    until_all(&node.store, &ids, StateName::Tracking, A_WHILE).await;
+    pass(10).await;
+    world.chain.begin_anew(3);
+    pass(10).await;
+    assert_eq!(protected(&node.store, &world.lanes[0]).await, Some("other_chain"));
+    world.chain.trouble(|trouble| trouble.empty_blocks = false);
+    for _ in 0..15 {
+        world.chain.mine();
+        pass(20).await;
+    }
+    assert_eq!(get(&node.store, ids[0]).await.state.name(), StateName::Tracking);
+}
+
+/// One hash that cannot be asked for.
+#[tokio::test(start_paused = true)]
+async fn one_hash_that_cannot_be_asked_for_keeps_nobody_waiting() {
+    let mut world = World::without_blocks(20).await;
+    world.setup.limits.account_interval = Duration::from_secs(36000);
+    world.watcher.stale_receipt_timeout = Duration::from_secs(5);
+    let node = world.node("a");
+    let mut ids = Vec::new();
+    for lane in &world.lanes {
+        ids.extend(node.submit(lane, 0..1).await);
+    }
+    until_all(&node.store, &ids, StateName::Tracking, A_WHILE).await;
+    let poison = node.store.attempts(ids[0]).await.unwrap()[0].hash;
+    world.chain.trouble(|trouble| {
+        trouble.hidden_receipts = true;
+        trouble.poison = Some(poison);
+    });
+    world.chain.mine_every(Duration::from_secs(1));
+    until_all(&node.store, &ids[1..], StateName::Confirmed, Duration::from_secs(600)).await;
+}
+
+/// An endpoint that is away for a second says nothing about why.
+#[tokio::test(start_paused = true)]
+async fn a_short_outage_does_not_cost_the_reason() {
+    let world = World::without_blocks(1).await;
+    let why = Revert { reason: Some(NodeText::new("not today")), data: b"data"[..].into() };
+    world.chain.trouble(|trouble| {
+        trouble.reverting = Some(world.lanes[0].clone());
+        trouble.revert = Some(why.clone());
+        trouble.reverts_fail = true;
+    });
+    let node = world.node("a");
+    let ids = node.submit(&world.lanes[0], 0..1).await;
+    until_all(&node.store, &ids, StateName::Tracking, A_WHILE).await;
+    world.chain.mine();
+    tokio::time::sleep(Duration::from_millis(1000)).await;
+    world.chain.trouble(|trouble| trouble.reverts_fail = false);
+    pass(30).await;
+    world.chain.mine();
+    world.chain.mine();
+    until_all(&node.store, &ids, StateName::FailedFinal, A_WHILE).await;
+    let TxState::FailedFinal(Failure::Reverted(settled)) = get(&node.store, ids[0]).await.state else { panic!() };
+    assert_eq!(settled.inclusion.execution, Execution::Reverted { reason: why.reason, data: why.data });
+}
+
+/// The same as `a_block_whose_receipts_never_come_stops_nothing`, with blocks every second.
+#[tokio::test(start_paused = true)]
+async fn the_watcher_keeps_up_with_blocks_without_receipts() {
+    let world = World::without_blocks(1).await;
+    let node = world.node("a");
+    node.submit(&world.lanes[0], 0..500).await;
+    world.chain.trouble(|trouble| trouble.no_block_receipts = true);
+    world.chain.mine_every(Duration::from_secs(1));
+    pass(300).await;
+    let head = node.engine.view().chain_status(world.lanes[0].chain()).unwrap().head.number;
+    assert!(world.chain.height() - head < 20, "{head} of {}", world.chain.height());
+}
+
+/// Over a restart, where questions take a while, so that the lane is loaded while the watcher links its first headers.
+#[tokio::test(start_paused = true)]
+async fn what_was_mined_in_a_gap_over_a_restart_ends_also_with_latency() {
+    let mut world = World::without_blocks(1).await;
+    (world.watcher.walk_max, world.watcher.margin) = (20, 2);
+    (0..10).for_each(|_| world.chain.mine());
+    let node = world.node("a");
+    let ids = node.submit(&world.lanes[0], 0..1).await;
+    until_all(&node.store, &ids, StateName::Tracking, A_WHILE).await;
+    world.chain.mine();
+    pass(3).await;
+    node.engine.drain().await;
+    (0..200).for_each(|_| world.chain.mine());
+    world.chain.trouble(|trouble| trouble.latency = Duration::from_millis(50));
+    let node = world.node("b");
+    world.chain.mine_every(Duration::from_secs(1));
+    until_all(&node.store, &ids, StateName::Confirmed, Duration::from_secs(600)).await;
+}
+
+/// What an older release kept: the newest block, and no tail below it.
+#[tokio::test(start_paused = true)]
+async fn what_was_mined_below_a_short_kept_tail_ends() {
+    let world = World::without_blocks(1).await;
+    (0..10).for_each(|_| world.chain.mine());
+    let node = world.node("a");
+    let ids = node.submit(&world.lanes[0], 0..1).await;
+    until_all(&node.store, &ids, StateName::Tracking, A_WHILE).await;
+    world.chain.mine();
+    world.chain.mine();
+    pass(10).await;
+    node.engine.drain().await;
+    let chain = world.lanes[0].chain();
+    let mut kept = node.store.head(chain).await.unwrap().unwrap();
+    kept.tail = gapless_domain::Tail::new(kept.tail.get(kept.tail.last().number).unwrap());
+    node.store.save_head(chain, &kept).await.unwrap();
+    let node = world.node("b");
+    world.chain.mine_every(Duration::from_secs(1));
+    until_all(&node.store, &ids, StateName::Confirmed, Duration::from_secs(600)).await;
+}
+
+/// Catching up keeps everybody else waiting.
+#[tokio::test(start_paused = true)]
+async fn catching_up_keeps_nobody_waiting() {
+    let world = World::without_blocks(1).await;
+    (0..10).for_each(|_| world.chain.mine());
+    let node = world.node("a");
+    let ids = node.submit(&world.lanes[0], 0..1).await;
+    until_all(&node.store, &ids, StateName::Tracking, A_WHILE).await;
+    world.chain.trouble(|trouble| {
+        trouble.away = true;
+        trouble.empty_blocks = true;
+    });
+    (0..900).for_each(|_| world.chain.mine());
+    world.chain.trouble(|trouble| {
+        trouble.away = false;
+        trouble.latency = Duration::from_millis(100);
+    });
+    let mut oldest = Duration::ZERO;
+    for _ in 0..120 {
+        pass(1).await;
+        let status = node.engine.view().chain_status(world.lanes[0].chain()).unwrap();
+        oldest = oldest.max(node.engine.view().head_age(&status));
+    }
+    assert!(oldest < Duration::from_secs(15), "nothing was answered or told for {oldest:?}");
+}
+
+/// Asked twice, answered once: the second look costs the reason, and consumers see a fork that never was.
+#[tokio::test(start_paused = true)]
+async fn a_second_look_takes_nothing_back() {
+    let world = World::without_blocks(1).await;
+    let why = Revert { reason: Some(NodeText::new("not today")), data: b"data"[..].into() };
+    world.chain.trouble(|trouble| {
+        trouble.reverting = Some(world.lanes[0].clone());
+        trouble.revert = Some(why.clone());
+    });
+    let node = world.node("a");
+    let ids = node.submit(&world.lanes[0], 0..1).await;
+    until_all(&node.store, &ids, StateName::Tracking, A_WHILE).await;
+    world.chain.mine();
+    pass(3).await;
+    assert_eq!(sub_state(&node.store, ids[0]).await, Some("MINED"));
+    // Whoever could tell why has forgotten it; and every open hash is looked up once more.
+    world.chain.trouble(|trouble| {
+        trouble.revert = None;
+        trouble.no_block_receipts = true;
+    });
+    world.chain.mine();
+    pass(30).await;
+    world.chain.mine();
+    until_all(&node.store, &ids, StateName::FailedFinal, A_WHILE).await;
+    let unmined = events(&node.store).await.into_iter().filter(
+        |event| matches!(&event.body, EventBody::Tx { kind, .. } if *kind == EventKind::Tx(TransitionName::Unmine)),
+    );
+    let TxState::FailedFinal(Failure::Reverted(settled)) = get(&node.store, ids[0]).await.state else { panic!() };
+    let reason = settled.inclusion.execution;
+    assert_eq!((unmined.count(), reason), (0, Execution::Reverted { reason: why.reason, data: why.data }));
+}
+
+/// Two nodes whose endpoints show different chains: whoever comes second with what it takes for final stops.
+/// proves R09
+#[tokio::test(start_paused = true)]
+async fn two_nodes_that_take_different_blocks_for_final_do_not_both_go_on() {
+    for (anew, code) in [(false, "deep_reorg"), (true, "other_chain")] {
+        let mut world = World::without_blocks(1).await;
+        let other = ToyChain::new(world.chain.id.clone());
+        (0..3).for_each(|_| other.mine());
+        if anew {
+            other.begin_anew(5);
+        } else {
+            other.reorg(1, false);
+        }
+        (0..12).for_each(|_| other.mine());
+        (0..14).for_each(|_| world.chain.mine());
+        let a = world.node("a");
+        world.chain = Arc::clone(&other);
+        let b = world.node("b");
+        for _ in 0..20 {
+            other.mine();
+            pass(1).await;
+        }
+        let broken = [&a, &b].map(|node| {
+            let status = node.engine.view().chain_status(world.lanes[0].chain()).unwrap();
+            status.broken().map(|broken| broken.code.as_str())
+        });
+        assert_eq!(broken.into_iter().flatten().collect::<Vec<_>>(), [code], "{broken:?}");
+    }
+}
+
+/// What is final is in the store before anything ends by it.
+#[tokio::test(start_paused = true)]
+async fn nothing_ends_before_its_block_is_kept() {
+    let mut world = World::without_blocks(1).await;
+    world.watcher.save_interval = Duration::from_secs(3600);
+    let node = world.node("a");
+    let ids = node.submit(&world.lanes[0], 0..1).await;
+    until_all(&node.store, &ids, StateName::Tracking, A_WHILE).await;
+    (0..3).for_each(|_| world.chain.mine());
+    until_all(&node.store, &ids, StateName::Confirmed, A_WHILE).await;
+    let TxState::Confirmed(settled) = get(&node.store, ids[0]).await.state else { panic!() };
+    let kept = node.store.head(world.lanes[0].chain()).await.unwrap().unwrap();
+    assert!(kept.finalized.is_some_and(|block| block.number >= settled.inclusion.block.number));
+}

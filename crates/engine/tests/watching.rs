@@ -1,6 +1,11 @@
 //! What the watcher sees and what follows from it: real engines, a chain in memory, time that passes as fast as it can.
 
-#![expect(clippy::unwrap_used, clippy::panic, reason = "the helpers of a test fail like the test itself")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::disallowed_methods,
+    reason = "a test owns its time, and fails by panicking"
+)]
 
 mod support;
 

@@ -1,4 +1,4 @@
-//! Whole clusters of real processes: several `gapless serve`, PostgreSQL or SQLite, and anvil.
+//! Whole clusters of real processes: several `gapless serve`, PostgreSQL or SQLite, and anvil or the dev chain.
 //!
 //! Each test starts what it needs, on loopback ports that the system chose, and waits on what can be seen from outside
 //! (HTTP, rows, blocks), never on time that passes. Run it with
@@ -12,10 +12,13 @@
 )]
 
 mod crashes;
+mod endpoints;
+mod finality;
 mod handover;
 mod late;
 mod many_creates;
 mod outages;
+mod reorgs;
 mod same_request;
 mod secrets;
 mod support;

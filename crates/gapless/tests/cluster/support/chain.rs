@@ -1,19 +1,29 @@
-//! anvil, and what is really on it.
+//! The chain, anvil or our own, and what is really on it.
 
 use std::collections::BTreeMap;
 use std::process::Command;
 use std::time::Duration;
 
 use gapless_testbed::{Anvil, AnvilOptions, Mining};
+use gapless_wire::ConfirmationView;
 use serde_json::{Value, json};
+
+use super::{Folder, Process};
 
 /// Blocks that are read in one call.
 const BLOCKS_AT_ONCE: u64 = 200;
 
 #[derive(Debug)]
 pub(crate) struct Chain {
-    anvil: Anvil,
+    server: Server,
+    port: u16,
     http: reqwest::Client,
+}
+
+#[derive(Debug)]
+enum Server {
+    Anvil(Anvil),
+    Dev(Process),
 }
 
 impl Chain {
@@ -23,25 +33,51 @@ impl Chain {
 
     pub(crate) fn with_accounts(mining: Mining, accounts: u32) -> Self {
         let anvil = Anvil::start(AnvilOptions { mining, accounts, ..AnvilOptions::default() }).unwrap();
-        Chain { anvil, http: super::http() }
+        Chain { port: anvil.port(), server: Server::Anvil(anvil), http: super::http() }
+    }
+
+    /// `gapless devchain`, which can be made to do what chains and nodes should not do.
+    pub(crate) async fn dev(mining: Mining) -> Self {
+        let folder = Folder::new("devchain");
+        let mut command = Command::new(env!("CARGO_BIN_EXE_gapless"));
+        command.args(["devchain", "--json", "--listen", "127.0.0.1:0"]).current_dir(folder.path());
+        match mining {
+            Mining::PerTransaction => command.arg("--per-transaction"),
+            Mining::OnDemand => command.arg("--on-demand"),
+            Mining::Every(time) => command.args(["--block-time", &format!("{}ms", time.as_millis())]),
+        };
+        let mut process = Process::spawn(command, folder);
+        let ready = process.ready().await;
+        let port = ready["rpc"].as_str().unwrap().rsplit(':').next().unwrap().parse().unwrap();
+        Chain { server: Server::Dev(process), port, http: super::http() }
     }
 
     pub(crate) fn url(&self) -> String {
-        self.anvil.url()
+        format!("http://127.0.0.1:{}", self.port)
     }
 
     pub(crate) fn ws_url(&self) -> String {
-        self.anvil.ws_url()
+        format!("ws://127.0.0.1:{}", self.port)
+    }
+
+    /// Another endpoint of the dev chain, with faults of its own.
+    pub(crate) fn endpoint(&self, name: &str) -> String {
+        format!("{}/endpoint/{name}", self.url())
     }
 
     pub(crate) fn port(&self) -> u16 {
-        self.anvil.port()
+        self.port
     }
 
     /// `STOP` or `CONT`.
     pub(crate) fn signal(&self, signal: &str) {
-        let pid = self.anvil.pid().unwrap().to_string();
-        assert!(Command::new("kill").arg(format!("-{signal}")).arg(pid).status().unwrap().success());
+        match &self.server {
+            Server::Dev(process) => process.signal(signal),
+            Server::Anvil(anvil) => {
+                let pid = anvil.pid().unwrap().to_string();
+                assert!(Command::new("kill").arg(format!("-{signal}")).arg(pid).status().unwrap().success());
+            }
+        }
     }
 
     pub(crate) async fn call(&self, method: &str, params: Value) -> Value {
@@ -72,9 +108,33 @@ impl Chain {
         number(&self.call("eth_getTransactionCount", json!([address, "pending"])).await)
     }
 
+    /// Switches the faults of an endpoint of the dev chain. How often they have struck comes back.
+    pub(crate) async fn faults(&self, endpoint: &str, changes: Value) -> u64 {
+        self.call("gapless_faults", json!([endpoint, changes])).await["struck"].as_u64().unwrap()
+    }
+
+    pub(crate) async fn head(&self) -> u64 {
+        number(&self.call("eth_blockNumber", json!([])).await)
+    }
+
+    /// Number, hash and parent's hash of the blocks from one on, as they are now.
+    pub(crate) async fn links(&self, first: u64, count: u64) -> Vec<ConfirmationView> {
+        let mut links = Vec::new();
+        for number in first..first + count {
+            let block = self.call("eth_getBlockByNumber", json!([format!("{number:#x}"), false])).await;
+            let text = |key: &str| block[key].as_str().unwrap().to_owned();
+            links.push(ConfirmationView {
+                block_number: number,
+                block_hash: text("hash"),
+                parent_hash: text("parentHash"),
+            });
+        }
+        links
+    }
+
     /// Every transaction of an account that is in a block, by nonce: read from the blocks themselves.
     pub(crate) async fn mined_of(&self, address: &str) -> BTreeMap<u64, Vec<String>> {
-        let head = number(&self.call("eth_blockNumber", json!([])).await);
+        let head = self.head().await;
         let mut mined: BTreeMap<u64, Vec<String>> = BTreeMap::new();
         for first in (0..=head).step_by(BLOCKS_AT_ONCE as usize) {
             let numbers = first..=head.min(first + BLOCKS_AT_ONCE - 1);

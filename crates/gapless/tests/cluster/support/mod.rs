@@ -1,21 +1,27 @@
 //! The parts that a cluster is made of, and how to wait for it.
 //!
-//! - `node`: one `gapless serve` process. `chain`: anvil, and what is really on it. `database`: PostgreSQL, and its rows.
-//! - `load`: callers, and what they were told. `ledger`: what must be true of a submitter when all is over.
+//! - `node`: one `gapless serve` process. `chain`: anvil or the dev chain, and what is really on it. `database`: PostgreSQL,
+//!   and its rows. `process`: what the first two have in common.
+//! - `load`: callers, and what they were told. `ledger`: what must be true of a submitter when all is over. `follower`: who
+//!   reads nothing but events.
 
 mod chain;
 mod database;
 mod folder;
+mod follower;
 mod ledger;
 mod load;
 mod node;
+mod process;
 
 pub(crate) use chain::Chain;
 pub(crate) use database::Database;
 pub(crate) use folder::Folder;
+pub(crate) use follower::Follower;
 pub(crate) use ledger::{Ledger, wait_until_done};
 pub(crate) use load::{Accepted, create, create_all, transfer};
 pub(crate) use node::{Node, NodeConfig, Secrets, owner, three};
+pub(crate) use process::Process;
 
 use std::time::{Duration, Instant};
 

@@ -1,15 +1,14 @@
 //! One `gapless serve` process.
 
-use std::fs::{self, File};
-use std::io::Write as _;
-use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
+use std::fs;
+use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
-use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
+use std::process::{Command, ExitStatus};
 
 use futures_util::future::join_all;
 use gapless_wire::{Client, SubmitterExpand};
 
-use super::{Folder, eventually};
+use super::{Folder, Process, eventually};
 
 const MNEMONIC: &str = "test test test test test test test test test test test junk";
 /// How much of a log is shown when a test fails.
@@ -122,63 +121,30 @@ pub(crate) struct Node {
     pub(crate) name: String,
     pub(crate) api: String,
     pub(crate) client: Client,
-    process: Child,
-    ended: Option<ExitStatus>,
-    /// Ends the process should we be ended ourselves before we could.
-    guard: Option<(Child, ChildStdin)>,
-    folder: Folder,
+    process: Process,
 }
 
 impl Node {
     /// Starts it, and waits until it is ready for requests.
     pub(crate) async fn start(name: &str, config: &NodeConfig) -> Self {
-        let mut node = Self::spawn(name, config);
-        node.api = eventually("a node says where it listens", async || {
-            assert!(node.has_ended().is_none(), "{name} ended while it started");
-            let line = fs::read_to_string(node.folder.path().join("stdout")).unwrap_or_default();
-            let json: serde_json::Value = serde_json::from_str(line.strip_suffix('\n')?).unwrap();
-            Some(json["api"].as_str().unwrap().to_owned())
-        })
-        .await;
-        node.client = Client::new(&node.api).unwrap();
-        eventually("a node is ready", async || node.client.readyz().await.ok()).await;
-        node
-    }
-
-    fn spawn(name: &str, config: &NodeConfig) -> Self {
         let folder = Folder::new(name);
         let mut command = config.command(folder.path(), &["serve", "--json"]);
-        command.env("GAPLESS__NODE__ID", name).process_group(0).stdin(Stdio::null());
-        let file = |name| File::create(folder.path().join(name)).unwrap();
-        command.stdout(file("stdout")).stderr(file("log"));
-        let process = command.spawn().unwrap();
-        let mut guard = Command::new("sh")
-            .args(["-c", "read -r ended || kill -KILL \"$0\"", &process.id().to_string()])
-            .process_group(0)
-            .stdin(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let pipe = guard.stdin.take().unwrap();
-        let client = Client::new("http://127.0.0.1:1").unwrap();
-        let (name, api) = (name.to_owned(), String::new());
-        Node { name, api, client, process, ended: None, guard: Some((guard, pipe)), folder }
+        command.env("GAPLESS__NODE__ID", name);
+        let mut process = Process::spawn(command, folder);
+        let api = process.ready().await["api"].as_str().unwrap().to_owned();
+        let node = Node { name: name.to_owned(), client: Client::new(&api).unwrap(), api, process };
+        eventually("a node is ready", async || node.client.readyz().await.ok()).await;
+        node
     }
 
     /// `STOP`, `CONT`, `TERM`, `KILL`.
     pub(crate) fn signal(&mut self, signal: &str) {
         assert!(self.has_ended().is_none(), "{} has ended before it got {signal}", self.name);
-        let status = Command::new("kill").arg(format!("-{signal}")).arg(self.process.id().to_string()).status();
-        assert!(status.unwrap().success());
+        self.process.signal(signal);
     }
 
     pub(crate) fn has_ended(&mut self) -> Option<ExitStatus> {
-        if self.ended.is_none()
-            && let Some(status) = self.process.try_wait().unwrap()
-        {
-            self.ended = Some(status);
-            self.dismiss_guard();
-        }
-        self.ended
+        self.process.has_ended()
     }
 
     pub(crate) async fn wait_for_end(&mut self) -> ExitStatus {
@@ -204,7 +170,7 @@ impl Node {
 
     /// Everything it has logged.
     pub(crate) fn log(&self) -> String {
-        fs::read_to_string(self.folder.path().join("log")).unwrap_or_default()
+        self.process.log()
     }
 
     /// The sum over all labels of a counter, as `/metrics` shows it.
@@ -222,14 +188,6 @@ impl Node {
         let (name, _) = lease.owner.split_once('/').unwrap();
         Some((name.to_owned(), lease.fencing_token))
     }
-
-    fn dismiss_guard(&mut self) {
-        if let Some((mut guard, mut pipe)) = self.guard.take() {
-            let _ = writeln!(pipe, "ended");
-            drop(pipe);
-            let _ = guard.wait();
-        }
-    }
 }
 
 /// Nodes `a`, `b` and `c`.
@@ -245,11 +203,6 @@ pub(crate) async fn owner(nodes: &[Node], submitter: &str, asked: usize) -> (usi
 
 impl Drop for Node {
     fn drop(&mut self) {
-        if self.ended.is_none() {
-            let _ = self.process.kill();
-            let _ = self.process.wait();
-            self.dismiss_guard();
-        }
         if std::thread::panicking() {
             show_log(&self.name, &self.log());
         }
@@ -258,7 +211,8 @@ impl Drop for Node {
 
 #[expect(clippy::print_stderr, reason = "whoever looks at a failed test wants to see the logs of its nodes")]
 fn show_log(name: &str, log: &str) {
-    let lines: Vec<&str> = log.lines().collect();
+    // What HTTP clients do with their connections is of no interest, and most of it.
+    let lines: Vec<&str> = log.lines().filter(|line| !line.contains(" hyper_util::")).collect();
     let shown = lines.get(lines.len().saturating_sub(LOG_LINES)..).unwrap_or_default();
     eprintln!("--- the log of {name}, its last lines:\n{}\n---", shown.join("\n"));
 }

@@ -90,6 +90,78 @@ fn waiting_tells_how_it_ended() {
     assert_eq!((goes_on.code, &goes_on.json()["state"]), (DONE, &"CONFIRMED".into()), "{goes_on:#?}");
 }
 
+/// One call of JSON-RPC to the dev chain.
+#[expect(clippy::unwrap_used, reason = "the helper of a test fails like the test itself")]
+fn rpc(dev: &Running, method: &str, params: &Value) -> Value {
+    let address = dev.text("rpc").strip_prefix("http://").unwrap();
+    let body = serde_json::json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params }).to_string();
+    let mut stream = TcpStream::connect(address).unwrap();
+    let head = "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nConnection: close\r\n";
+    write!(stream, "{head}Content-Length: {}\r\n\r\n{body}", body.len()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    let (_, json) = answer.split_once("\r\n\r\n").unwrap();
+    let json: Value = serde_json::from_str(json).unwrap();
+    assert!(json.get("error").is_none(), "{method}: {json}");
+    json["result"].clone()
+}
+
+/// A contract that reverts with this data, whatever it is asked: it copies it from behind its own code.
+fn reverts_with(data: &str) -> String {
+    let bytes = data.len() / 2;
+    format!("0x60{bytes:02x}600a5f3960{bytes:02x}5ffd{data}")
+}
+
+/// proves R08
+#[test]
+fn what_reverts_is_told_with_its_reason_and_has_failed_only_when_that_is_final() {
+    const FINAL: u64 = 12;
+    let folder = Folder::new();
+    let dev = dev(&folder, &[("GAPLESS__CONFIRMATIONS__REQUIRED", &FINAL.to_string())]);
+    let ask = |arguments: &[&str]| run_with(&folder, arguments, &[("GAPLESS_API", dev.text("api"))]);
+    // Error("too late"), a custom error with an argument, and the panic of an overflow.
+    let word = |number: u32| format!("{number:064x}");
+    let text = format!("08c379a0{}{}{:0<64}", word(32), word(8), "746f6f206c617465");
+    let cases = [
+        (text, "too late"),
+        (format!("cf479181{}", word(7)), "custom error 0xcf479181"),
+        (format!("4e487b71{}", word(0x11)), "panic 0x11: arithmetic overflow or underflow"),
+    ];
+    for (number, (data, reason)) in cases.iter().enumerate() {
+        let contract = format!("0x00000000000000000000000000000000c0de{number:04x}");
+        rpc(&dev, "anvil_setCode", &serde_json::json!([contract, reverts_with(data)]));
+        let submitter = format!("dev-{number}");
+        // With a gas limit of its own nobody runs it before it is sent.
+        let sent = ask(&["tx", "send", "-s", &submitter, "--to", &contract, "--gas-limit", "100000", "--json"]);
+        assert_eq!(sent.code, DONE, "{sent:#?}");
+        let id = sent.json()["txId"].as_str().unwrap().to_owned();
+        let get = || ask(&["tx", "get", &id, "--json"]).json();
+        let expected = |tx: &Value| {
+            let receipt = &tx["receipt"];
+            let mined = rpc(&dev, "eth_getTransactionReceipt", &serde_json::json!([tx["hash"]]));
+            let mined = |key: &str| u64::from_str_radix(&mined[key].as_str().unwrap()[2..], 16).unwrap();
+            assert_eq!(mined("status"), 0);
+            assert_eq!(receipt["status"], "reverted");
+            assert_eq!(receipt["gasUsed"].as_u64(), Some(mined("gasUsed")));
+            assert_eq!(receipt["effectiveGasPrice"], mined("effectiveGasPrice").to_string());
+        };
+        // In a block, and reverted there: in another block it might go better.
+        let mined = (0..).map(|_| get()).find(|tx| tx.get("receipt").is_some()).unwrap();
+        assert_eq!((&mined["state"], &mined["subState"]), (&"TRACKING".into(), &"MINED".into()), "{mined}");
+        assert_eq!(mined.get("reason"), None, "{mined}");
+        expected(&mined);
+        let waited = ask(&["tx", "watch", &id, "--json"]);
+        assert_eq!(waited.code, REFUSED, "{waited:#?}");
+        let ended = get();
+        assert_eq!(ended["state"], "FAILED_FINAL", "{ended}");
+        assert!(ended["confirmations"].as_u64() >= Some(FINAL), "{ended}");
+        assert_eq!(ended["reason"], serde_json::json!({ "code": "reverted", "text": reason }));
+        let revert = serde_json::json!({ "reason": reason, "data": format!("0x{data}") });
+        assert_eq!(ended["receipt"]["revert"], revert);
+        expected(&ended);
+    }
+}
+
 #[test]
 fn after_a_kill_ledger_and_chain_go_on_where_they_were() {
     let folder = Folder::new();

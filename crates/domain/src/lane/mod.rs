@@ -8,6 +8,7 @@
 //!
 //! - `line`: the queue side. Peek, prepare; nobody in it has a nonce.
 //! - `open_slot`: one bound nonce, its attempts, what the chain shows of it, when to send it.
+//! - `slots`: all of them, and which have something to do.
 //! - `purse`: what the account can pay for.
 //! - `telling`: who is told of new confirmations.
 //! - `plan`: what to begin next. `writing`: the one commit under way. `start`: where a new lane begins, and what stops one.
@@ -19,6 +20,7 @@ mod open_slot;
 mod plan;
 mod purse;
 mod setup;
+mod slots;
 mod start;
 mod telling;
 mod writing;
@@ -30,6 +32,7 @@ use alloy_primitives::{B256, Bytes};
 
 use crate::amount::Amount;
 use crate::attempt::{NewAttempt, SendOutcome, SendReport};
+use crate::block::BlockRef;
 use crate::command::{Command, CommandId};
 use crate::cursor::{Cursor, ProtectCode, Protection};
 use crate::id::TxId;
@@ -52,6 +55,7 @@ pub use setup::{LaneLimits, LaneSetup};
 use line::{Candidate, Line, Stage};
 use open_slot::{HeldAttempt, OpenSlot, Pace, Remedy, Seen, Sending};
 use purse::Purse;
+use slots::Slots;
 use writing::Writing;
 
 #[derive(Debug)]
@@ -62,9 +66,7 @@ pub struct Lane {
     cursor: Option<Cursor>,
     /// The store lost commits; nothing else is written before that is acknowledged.
     regressed: bool,
-    slots: BTreeMap<Nonce, OpenSlot>,
-    /// Those that the chain does not show, as far as anybody has looked.
-    unmined: BTreeSet<Nonce>,
+    slots: Slots,
     /// Those that may have something to write.
     dirty: BTreeSet<Nonce>,
     by_hash: HashMap<B256, Nonce>,
@@ -100,6 +102,13 @@ pub struct Lane {
     over: bool,
     /// Begun outside of `decide`, to be handed out with it.
     effects: Vec<Effect>,
+}
+
+/// A sighting that does not fit what is known of the slot.
+enum Unexpected {
+    /// What was final stood in this block.
+    Orphaned(BlockRef),
+    FinalElsewhere(B256),
 }
 
 /// What is being signed: a bind, or (without a candidate) another attempt for a slot.
@@ -148,8 +157,7 @@ impl Lane {
             setup,
             cursor: snapshot.cursor,
             regressed: snapshot.regressed,
-            slots: BTreeMap::new(),
-            unmined: BTreeSet::new(),
+            slots: Slots::default(),
             dirty: BTreeSet::new(),
             by_hash: HashMap::new(),
             growing: VecDeque::new(),
@@ -177,6 +185,7 @@ impl Lane {
             over: false,
             effects: Vec::new(),
         };
+        let mut slots = BTreeMap::new();
         for slot in snapshot.slots {
             let resubmit_at = slot.next_resubmit_at;
             let mut open = OpenSlot::empty(slot.nonce, slot.kind);
@@ -184,27 +193,27 @@ impl Lane {
                 Some(at) => Sending::Due { at: lane.tick_of(at), claim: true },
                 None => Sending::Due { at: now, claim: false },
             };
-            lane.slots.insert(slot.nonce, open);
+            slots.insert(slot.nonce, open);
         }
         for attempt in snapshot.attempts {
             lane.by_hash.insert(attempt.hash, attempt.nonce);
-            if let Some(slot) = lane.slots.get_mut(&attempt.nonce) {
+            if let Some(slot) = slots.get_mut(&attempt.nonce) {
                 let cost = cost_of(&attempt.raw);
                 slot.attempts.push(HeldAttempt { attempt, cost, missing: false });
             }
         }
         for tx in snapshot.bound {
-            if let Some(slot) = tx.state.nonce().and_then(|nonce| lane.slots.get_mut(&nonce)) {
+            if let Some(slot) = tx.state.nonce().and_then(|nonce| slots.get_mut(&nonce)) {
                 slot.restore_intent(tx);
             }
         }
         let (resubmit, now_is) = (lane.setup.resubmit_interval(), lane.database_time.0);
-        for slot in lane.slots.values_mut() {
+        for mut slot in slots.into_values() {
             slot.restore_sending(resubmit, now_is, now);
+            lane.slots.insert(slot);
         }
-        lane.unmined = lane.slots.values().filter(|slot| !slot.is_over()).map(|slot| slot.nonce).collect();
-        lane.dirty = lane.unmined.clone();
-        let watched: Vec<Watched> = lane.slots.values().flat_map(OpenSlot::watched).collect();
+        lane.dirty = lane.slots.unmined().clone();
+        let watched: Vec<Watched> = lane.slots.iter().flat_map(OpenSlot::watched).collect();
         if !watched.is_empty() {
             lane.effects.push(Effect::Watch(watched));
         }
@@ -258,8 +267,8 @@ impl Lane {
     /// How many nonces are bound and not consumed, by the rule of the policy.
     pub fn in_flight(&self) -> usize {
         match self.setup.policy.nonce.release {
-            ReleaseRule::Mined => self.unmined.len(),
-            ReleaseRule::Final => self.slots.values().filter(|slot| !slot.is_final() && !slot.is_over()).count(),
+            ReleaseRule::Mined => self.slots.unmined().len(),
+            ReleaseRule::Final => self.slots.unsettled(),
         }
     }
 
@@ -268,18 +277,10 @@ impl Lane {
             self.line.look_failed();
             return;
         };
-        let ours: HashSet<TxId> = self.ids_under_way().collect();
-        self.line.merge(queue, self.peek_limit as usize, |id| ours.contains(&id));
+        let leaving: HashSet<TxId> = self.ids_leaving().collect();
+        let slots = &self.slots;
+        self.line.merge(queue, self.peek_limit as usize, |id| slots.holds(id) || leaving.contains(&id));
         self.commands = commands.into_iter().filter(|command| !self.commands_done.contains(&command.id)).collect();
-    }
-
-    /// Intents that have left the queue, or are about to.
-    fn ids_under_way(&self) -> impl Iterator<Item = TxId> {
-        let slots = self.slots.values().filter_map(|slot| match slot.kind {
-            SlotKind::Intent(id) => Some(id),
-            _ => slot.tx.as_ref().map(|tx| tx.id),
-        });
-        slots.chain(self.ids_leaving())
     }
 
     /// Intents that are about to leave the queue, and that the store may still show in it.
@@ -293,8 +294,8 @@ impl Lane {
     fn prepared(&mut self, id: TxId, answer: Result<Prepared, PrepareFailure>, now: Tick) {
         // An earlier transaction of ours may be what it needs, also one that has no nonce yet (S19).
         let is_next = self.line.first().is_some_and(|candidate| candidate.tx.id == id);
-        let alone = is_next && self.unmined.is_empty() && self.binds_under_way() == 0;
-        let last_block = self.newest_inclusion();
+        let alone = is_next && self.slots.unmined().is_empty() && self.binds_under_way() == 0;
+        let last_block = if answer.is_err() { self.newest_inclusion() } else { None };
         let (retry, funds) = (now.saturating_add(self.setup.limits.prepare_retry), self.setup.policy.funds);
         // What failed meanwhile, or went away and came back, is not what was asked for.
         let asked = |candidate: &&mut Candidate| matches!(candidate.stage, Stage::Asked);
@@ -314,21 +315,21 @@ impl Lane {
     }
 
     fn newest_inclusion(&self) -> Option<u64> {
-        self.slots.values().filter_map(OpenSlot::mined_in).max().max(self.newest_closed)
+        self.slots.iter().filter_map(OpenSlot::mined_in).max().max(self.newest_closed)
     }
 
     fn prepared_remedy(&mut self, nonce: Nonce, answer: Result<Prepared, PrepareFailure>, now: Tick) {
         let retry = now.saturating_add(self.setup.limits.prepare_retry);
-        if let Some(slot) = self.slots.get_mut(&nonce) {
-            slot.remedy = answer.map_or(Remedy::Later(retry), Remedy::Ready);
-        }
+        self.slots.update(nonce, |slot| slot.remedy = answer.map_or(Remedy::Later(retry), Remedy::Ready));
     }
 
     fn sent(&mut self, sent: SentTx, now: Tick) {
         let pace = self.pace();
-        let Some(slot) = self.slots.get_mut(&sent.nonce) else { return };
-        slot.sent(sent.outcome, now, &pace);
+        if self.slots.update(sent.nonce, |slot| slot.sent(sent.outcome, now, &pace)).is_none() {
+            return;
+        }
         self.dirty.insert(sent.nonce);
+        let Some(slot) = self.slots.get(sent.nonce) else { return };
         let was_filler = slot.kind_of(sent.hash).is_some_and(|kind| !kind.carries_payload());
         match sent.outcome {
             // By whose transaction, the text does not prove: look for ours (S06).
@@ -337,20 +338,25 @@ impl Lane {
                 self.effects.push(Effect::Watch(watched));
                 self.purse.read_soon();
             }
-            SendOutcome::NonceTooHigh => {
-                // The node may have lost what it had taken. What it does not take has its own pace.
-                for (_, lower) in self.slots.range_mut(..sent.nonce) {
-                    let waits = matches!(lower.sending, Sending::Due { .. } | Sending::Rest) && lower.failures == 0;
-                    if waits && lower.seen == Seen::Nowhere && !lower.is_over() {
-                        lower.sending = Sending::Due { at: now, claim: false };
-                    }
-                }
-            }
+            SendOutcome::NonceTooHigh => self.send_those_below(sent.nonce, now),
             SendOutcome::InsufficientFunds => self.purse.read_soon(),
             SendOutcome::Rejected if was_filler => self.cannot_fill(&sent),
             _ => {}
         }
         self.reports.push(SendReport { nonce: sent.nonce, hash: sent.hash, outcome: sent.outcome, text: sent.text });
+    }
+
+    /// The node may have lost what it had taken. What it does not take has its own pace.
+    fn send_those_below(&mut self, nonce: Nonce, now: Tick) {
+        let lower: Vec<Nonce> = self.slots.unmined().range(..nonce).copied().collect();
+        for nonce in lower {
+            self.slots.update(nonce, |slot| {
+                let waits = matches!(slot.sending, Sending::Due { .. } | Sending::Rest) && slot.failures == 0;
+                if waits && slot.seen == Seen::Nowhere {
+                    slot.sending = Sending::Due { at: now, claim: false };
+                }
+            });
+        }
     }
 
     fn seen(&mut self, sighting: Sighting, now: Tick) {
@@ -359,42 +365,54 @@ impl Lane {
         | Sighting::Final { hash, .. }
         | Sighting::NotFound { hash }
         | Sighting::Mined(MinedTx { hash, .. })) = &sighting;
-        let Some(slot) = self.by_hash.get(hash).and_then(|nonce| self.slots.get_mut(nonce)) else { return };
-        match sighting {
-            Sighting::Mined(mined) => {
-                if slot.mined(mined) {
+        let Some(nonce) = self.by_hash.get(hash).copied() else { return };
+        let answer = self.slots.update(nonce, |slot| {
+            let changed = match sighting {
+                Sighting::Mined(mined) => slot.mined(mined),
+                Sighting::StillMined { hash, block } => {
+                    slot.still_mined(hash, block);
+                    false
+                }
+                Sighting::Unmined { hash, block } if slot.is_final_in(hash, block) => {
+                    return Err(Unexpected::Orphaned(block));
+                }
+                Sighting::Unmined { hash, block } => {
+                    slot.unmined(hash, block, now);
+                    false
+                }
+                Sighting::Final { hash, block, list } => {
+                    if !slot.finalized(hash, block, list) {
+                        return Err(Unexpected::FinalElsewhere(hash));
+                    }
+                    false
+                }
+                Sighting::NotFound { hash } => {
+                    slot.not_found(hash);
+                    false
+                }
+            };
+            let grows = matches!(slot.seen, Seen::Mined(_)) && !std::mem::replace(&mut slot.grows, true);
+            Ok((changed, grows))
+        });
+        match answer {
+            Some(Ok((changed, grows))) => {
+                if changed {
                     self.line.try_again();
                 }
-            }
-            Sighting::StillMined { hash, block } => slot.still_mined(hash, block),
-            Sighting::Unmined { hash, block } => {
-                if slot.is_final_in(hash, block) {
-                    let text = format!(
-                        "block {} was final, and nonce {} stood in it; it is orphaned",
-                        block.number, slot.nonce
-                    );
-                    self.want_protect(ProtectCode::DeepReorg, &text);
-                    return;
-                }
-                slot.unmined(hash, block, now);
-            }
-            Sighting::Final { hash, block, list } => {
-                if !slot.finalized(hash, block, list) {
-                    // Final, but not where we have seen it: what it is there has to be asked.
-                    self.effects.push(Effect::Watch(vec![Watched { hash, known: None, look_up: true }]));
+                if grows {
+                    self.growing.push_back(nonce);
                 }
             }
-            Sighting::NotFound { hash } => slot.not_found(hash),
+            Some(Err(Unexpected::Orphaned(block))) => {
+                let text = format!("block {} was final, and nonce {nonce} stood in it; it is orphaned", block.number);
+                self.want_protect(ProtectCode::DeepReorg, &text);
+            }
+            // Final, but not where we have seen it: what it is there has to be asked.
+            Some(Err(Unexpected::FinalElsewhere(hash))) => {
+                self.effects.push(Effect::Watch(vec![Watched { hash, known: None, look_up: true }]));
+            }
+            None => return,
         }
-        let nonce = slot.nonce;
-        if matches!(slot.seen, Seen::Mined(_)) && !std::mem::replace(&mut slot.grows, true) {
-            self.growing.push_back(nonce);
-        }
-        if slot.is_mined() || slot.is_over() {
-            self.unmined.remove(&nonce)
-        } else {
-            self.unmined.insert(nonce)
-        };
         self.dirty.insert(nonce);
     }
 

@@ -86,7 +86,7 @@ impl Lane {
             let planned = self.signed.iter().map(|item| item.cost);
             let signing = self.signing.iter().flatten().map(|item| item.attempt.cost);
             let writing = self.writing.iter().flat_map(|writing| writing.costs());
-            let open = self.unmined.iter().filter_map(|nonce| self.slots.get(nonce)).map(OpenSlot::cost);
+            let open = self.slots.unmined().iter().filter_map(|nonce| self.slots.get(*nonce)).map(OpenSlot::cost);
             let total = open
                 .chain(planned)
                 .chain(signing)
@@ -143,8 +143,8 @@ impl Lane {
                 candidate.stage = prepare(candidate, now, &mut requests);
             }
         }
-        for nonce in &self.unmined {
-            let Some(slot) = self.slots.get_mut(nonce) else { continue };
+        for nonce in self.slots.remedial() {
+            let Some(slot) = self.slots.get(nonce) else { continue };
             let due = match slot.remedy {
                 Remedy::None => slot.needs_another(),
                 Remedy::Later(at) if at <= now => true,
@@ -155,10 +155,10 @@ impl Lane {
                 Remedy::Asked | Remedy::Ready(_) | Remedy::UnderWay => false,
             };
             if due {
-                slot.remedy = Remedy::Asked;
                 let call = EvmCall { to: self.lease.submitter().evm_address(), ..EvmCall::default() };
                 let speed = slot.tx.as_ref().map_or(crate::intent::Speed::Standard, |tx| tx.intent.speed());
-                requests.push(PrepareRequest { key: PrepareKey::Slot(*nonce), call, speed });
+                requests.push(PrepareRequest { key: PrepareKey::Slot(nonce), call, speed });
+                self.slots.update(nonce, |slot| slot.remedy = Remedy::Asked);
             }
         }
         if let Some(at) = next_try {
@@ -214,7 +214,7 @@ impl Lane {
             }
             let cost = worst_cost(call.value, prepared.gas_limit, prepared.fees);
             if !self.purse.spend(cost) {
-                let alone = self.unmined.is_empty() && under_way == 0;
+                let alone = self.slots.unmined().is_empty() && under_way == 0;
                 if self.setup.policy.funds == FundsPolicy::Fail && self.purse.is_fresh && alone {
                     let text = format!("it may cost {cost}, and the account has {}", self.purse.budget);
                     candidate.stage = Stage::Doomed(FailReason::InsufficientFunds, NodeText::new(&text));
@@ -233,11 +233,9 @@ impl Lane {
 
     fn remedies_to_sign(&mut self) -> Vec<(Signing, SignRequest)> {
         let mut items = Vec::new();
-        let ready: Vec<Nonce> = self.unmined.iter().copied().collect();
-        for nonce in ready {
-            let Some(slot) = self.slots.get_mut(&nonce) else { continue };
+        for nonce in self.slots.remedial() {
+            let Some(slot) = self.slots.get(nonce) else { continue };
             let Remedy::Ready(prepared) = slot.remedy else { continue };
-            slot.remedy = Remedy::UnderWay;
             let kind = if slot.kind == SlotKind::Fill { AttemptKind::Fill } else { AttemptKind::Cancel };
             let fees = slot.attempts.iter().fold(prepared.fees, |fees, held| dearer(fees, held.attempt.fees));
             let cost = worst_cost(Amount::ZERO, prepared.gas_limit, fees);
@@ -245,6 +243,7 @@ impl Lane {
             let call = EvmCall { to: self.lease.submitter().evm_address(), ..EvmCall::default() };
             let request = self.request(attempt, call, prepared.gas_limit);
             items.push((Signing { candidate: None, attempt }, request));
+            self.slots.update(nonce, |slot| slot.remedy = Remedy::UnderWay);
         }
         items
     }
@@ -275,9 +274,7 @@ impl Lane {
                 }
                 (None, Err(_)) => {
                     let retry = now.saturating_add(self.setup.limits.resend_first);
-                    if let Some(slot) = self.slots.get_mut(&attempt.nonce) {
-                        slot.remedy = Remedy::Later(retry);
-                    }
+                    self.slots.update(attempt.nonce, |slot| slot.remedy = Remedy::Later(retry));
                 }
                 (Some(mut candidate), Err(failure)) => {
                     failed = true;
@@ -303,28 +300,17 @@ impl Lane {
             return;
         }
         let mut outgoing = Vec::new();
-        let mut sending = Vec::new();
-        for nonce in &self.unmined {
-            let Some(slot) = self.slots.get(nonce) else { continue };
-            match slot.sending {
-                Sending::Due { .. } if slot.is_due(now) => {
-                    let Some(wanted) = slot.wanted().filter(|_| !self.unreplicated) else { continue };
-                    let tx = SignedTx { hash: wanted.hash, raw: wanted.raw.clone() };
-                    outgoing.push(Outgoing { nonce: *nonce, tx });
-                    sending.push(*nonce);
-                    if outgoing.len() >= self.setup.limits.batch {
-                        break;
-                    }
-                }
-                Sending::Due { at, .. } if at > now => step.wake(at),
-                Sending::Due { .. } | Sending::Rest | Sending::Claiming | Sending::UnderWay => {}
+        for nonce in self.slots.to_send(now) {
+            let Some(slot) = self.slots.get(nonce).filter(|slot| slot.is_due(now)) else { continue };
+            let Some(wanted) = slot.wanted().filter(|_| !self.unreplicated) else { continue };
+            let tx = SignedTx { hash: wanted.hash, raw: wanted.raw.clone() };
+            outgoing.push(Outgoing { nonce, tx });
+            self.slots.update(nonce, |slot| slot.sending = Sending::UnderWay);
+            if outgoing.len() >= self.setup.limits.batch {
+                break;
             }
         }
-        for nonce in sending {
-            if let Some(slot) = self.slots.get_mut(&nonce) {
-                slot.sending = Sending::UnderWay;
-            }
-        }
+        self.slots.next_after(now).into_iter().for_each(|at| step.wake(at));
         if !outgoing.is_empty() {
             self.broadcasting = true;
             step.effects.push(Effect::Broadcast(outgoing));
@@ -332,8 +318,8 @@ impl Lane {
     }
 
     pub(super) fn has_something_to_send(&self, now: Tick) -> bool {
-        let mut slots = self.unmined.iter().filter_map(|nonce| self.slots.get(nonce));
-        !self.draining && slots.any(|slot| slot.is_due(now))
+        let due = |nonce: &Nonce| self.slots.get(*nonce).is_some_and(|slot| slot.is_due(now));
+        !self.draining && self.slots.to_send(now).iter().any(due)
     }
 
     fn plan_end(&mut self, now: Tick, step: &mut Step) {

@@ -98,19 +98,24 @@ impl Lane {
     fn look_for_lost_slots(&mut self, finalized: Nonce, now: Tick) {
         let mut watched = Vec::new();
         let mut lost = None;
-        for nonce in self.unmined.range(..finalized) {
-            let Some(slot) = self.slots.get_mut(nonce) else { continue };
-            if slot.seen != Seen::Nowhere {
-                continue;
+        let used_up: Vec<Nonce> = self.slots.unmined().range(..finalized).copied().collect();
+        for nonce in used_up {
+            let looked = self.slots.update(nonce, |slot| {
+                if slot.seen != Seen::Nowhere {
+                    return false;
+                }
+                // What was missing before its nonce was used up says nothing.
+                let missing = slot.take_missing();
+                let looks = slot.lost_looks.map_or(0, |looks| looks.saturating_add(u32::from(missing)));
+                slot.lost_looks = Some(looks);
+                if looks >= LOST_LOOKS_BEFORE_PROTECT {
+                    lost = lost.or(Some(nonce));
+                }
+                true
+            });
+            if let Some(slot) = self.slots.get(nonce).filter(|_| looked == Some(true)) {
+                watched.extend(slot.hashes().map(|hash| Watched { hash, known: None, look_up: true }));
             }
-            // What was missing before its nonce was used up says nothing.
-            let missing = slot.take_missing();
-            let looks = slot.lost_looks.map_or(0, |looks| looks.saturating_add(u32::from(missing)));
-            slot.lost_looks = Some(looks);
-            if looks >= LOST_LOOKS_BEFORE_PROTECT {
-                lost = lost.or(Some(*nonce));
-            }
-            watched.extend(slot.hashes().map(|hash| Watched { hash, known: None, look_up: true }));
         }
         if let Some(nonce) = lost {
             let text = format!("nonce {nonce} is used up at a final block, and none of our hashes is known there");
@@ -130,8 +135,8 @@ impl Lane {
     pub(super) fn check_slots_have_no_hole(&mut self) {
         let Some(cursor) = &self.cursor else { return };
         let mut expected = cursor.open_nonce.get();
-        for nonce in self.slots.keys() {
-            if nonce.get() != expected {
+        for slot in self.slots.iter() {
+            if slot.nonce.get() != expected {
                 break;
             }
             expected += 1;

@@ -28,10 +28,12 @@ impl Lane {
         self.chain = Some(chain);
         for _ in 0..self.growing.len().min(self.setup.limits.notices_per_head) {
             let Some(nonce) = self.growing.pop_front() else { return };
-            let Some(slot) = self.slots.get_mut(&nonce) else { continue };
-            slot.grows = matches!(slot.seen, Seen::Mined(_));
-            if slot.grows {
-                slot.tell = true;
+            let grows = self.slots.update(nonce, |slot| {
+                slot.grows = matches!(slot.seen, Seen::Mined(_));
+                slot.tell = slot.grows;
+                slot.grows
+            });
+            if grows == Some(true) {
                 self.dirty.insert(nonce);
                 self.growing.push_back(nonce);
             }

@@ -137,12 +137,16 @@ impl Lane {
         let tail = self.chain.as_ref().map(|chain| &chain.tail);
         let mut still_dirty = BTreeSet::new();
         for nonce in &self.dirty {
-            let Some(slot) = self.slots.get_mut(nonce) else { continue };
+            let steps = self.slots.update(*nonce, |slot| {
+                let steps = slot.due_transitions(may_end, tail, most);
+                slot.tell = false;
+                steps
+            });
+            let Some(slot) = self.slots.get(*nonce) else { continue };
             if slot.is_final() && !may_end {
                 still_dirty.insert(*nonce);
             }
-            let steps = slot.due_transitions(may_end, tail, most);
-            slot.tell = false;
+            let steps = steps.unwrap_or_default();
             let Some(mut tx) = slot.tx.clone().filter(|_| !steps.is_empty()) else { continue };
             for transition in steps {
                 apply(&mut tx, transition, commit)?;
@@ -154,7 +158,7 @@ impl Lane {
     }
 
     fn write_doomed(&mut self, commit: &mut LaneCommit, writing: &mut Writing) -> Result<(), IllegalTransition> {
-        if !self.unmined.is_empty() {
+        if !self.slots.unmined().is_empty() {
             // Since it was found to revert, an earlier one was orphaned (S19).
             self.line.doubt_reverts();
         }
@@ -222,7 +226,7 @@ impl Lane {
                     writing.items.push(item);
                 }
                 Some(_) => self.unplan(item),
-                None if self.slots.get(&item.attempt.nonce).is_some_and(|slot| !slot.is_final()) => {
+                None if self.slots.get(item.attempt.nonce).is_some_and(|slot| !slot.is_final()) => {
                     commit.attempt(item.attempt.clone());
                     writing.items.push(item);
                 }
@@ -247,18 +251,12 @@ impl Lane {
         if self.draining {
             return;
         }
-        for nonce in &self.unmined {
-            let Some(slot) = self.slots.get_mut(nonce) else { continue };
-            match slot.sending {
-                Sending::Due { at, claim: true } if at <= now => {
-                    commit.claim_resubmit(*nonce, interval);
-                    slot.sending = Sending::Claiming;
-                    writing.claims.push(*nonce);
-                }
-                Sending::Due { at, claim: true } => step.wake(at),
-                _ => {}
-            }
+        for nonce in self.slots.to_claim(now) {
+            commit.claim_resubmit(nonce, interval);
+            self.slots.update(nonce, |slot| slot.sending = Sending::Claiming);
+            writing.claims.push(nonce);
         }
+        self.slots.next_after(now).into_iter().for_each(|at| step.wake(at));
     }
 
     /// Closes the lowest slots that have ended, or end with this commit.
@@ -266,11 +264,11 @@ impl Lane {
         let ended: HashSet<Nonce> =
             writing.changed.iter().filter(|(_, tx)| tx.state.name().is_terminal()).map(|(nonce, _)| *nonce).collect();
         let mut open = cursor.open_nonce;
-        for (nonce, slot) in &self.slots {
-            if *nonce != open || !(slot.is_over() || ended.contains(nonce)) {
+        for slot in self.slots.iter() {
+            if slot.nonce != open || !(slot.is_over() || ended.contains(&slot.nonce)) {
                 break;
             }
-            open = nonce.next()?;
+            open = slot.nonce.next()?;
         }
         if open > cursor.open_nonce {
             commit.close_below(cursor, open)?;
@@ -310,9 +308,7 @@ impl Lane {
         self.commands.retain(|command| !writing.commands.contains(&command.id));
         for (nonce, mut tx) in writing.changed {
             tx.updated_at = at;
-            if let Some(slot) = self.slots.get_mut(&nonce) {
-                slot.tx = Some(tx).filter(|tx| !tx.state.name().is_terminal());
-            }
+            self.slots.update(nonce, |slot| slot.tx = Some(tx).filter(|tx| !tx.state.name().is_terminal()));
             self.dirty.insert(nonce);
         }
         let mut watched = Vec::new();
@@ -326,22 +322,21 @@ impl Lane {
                     tx = ManagedTx { state, version: tx.version.saturating_add(1), updated_at: at, ..tx };
                 }
                 slot.tx = Some(tx);
-                self.slots.insert(nonce, slot);
-                self.unmined.insert(nonce);
+                self.slots.insert(slot);
             }
-            if let Some(slot) = self.slots.get_mut(&nonce) {
+            self.slots.update(nonce, |slot| {
                 slot.hold(&attempt, cost, at);
                 slot.remedy = Remedy::None;
                 slot.sending = Sending::Due { at: now, claim: false };
-            }
+            });
             self.dirty.insert(nonce);
         }
         for nonce in writing.claims {
-            if let Some(slot) = self.slots.get_mut(&nonce)
-                && slot.sending == Sending::Claiming
-            {
-                slot.sending = Sending::Due { at: now, claim: false };
-            }
+            self.slots.update(nonce, |slot| {
+                if slot.sending == Sending::Claiming {
+                    slot.sending = Sending::Due { at: now, claim: false };
+                }
+            });
         }
         // Registered before the first send, which is planned after this.
         if !watched.is_empty() {
@@ -352,16 +347,14 @@ impl Lane {
 
     fn close(&mut self) {
         let Some(open) = self.cursor.as_ref().map(|cursor| cursor.open_nonce) else { return };
-        let still_open = self.slots.split_off(&open);
-        let closed = std::mem::replace(&mut self.slots, still_open);
-        self.newest_closed = closed.values().filter_map(OpenSlot::mined_in).max().max(self.newest_closed);
-        let hashes: Vec<_> = closed.values().flat_map(OpenSlot::hashes).collect();
+        let closed = self.slots.close_below(open);
+        self.newest_closed = closed.iter().filter_map(OpenSlot::mined_in).max().max(self.newest_closed);
+        let hashes: Vec<_> = closed.iter().flat_map(OpenSlot::hashes).collect();
         for hash in &hashes {
             self.by_hash.remove(hash);
         }
-        for nonce in closed.keys() {
-            self.unmined.remove(nonce);
-            self.dirty.remove(nonce);
+        for slot in &closed {
+            self.dirty.remove(&slot.nonce);
         }
         if !hashes.is_empty() {
             self.effects.push(Effect::Unwatch(hashes));
@@ -381,11 +374,11 @@ impl Lane {
         reports.append(&mut self.reports);
         self.reports = reports;
         for nonce in writing.claims {
-            if let Some(slot) = self.slots.get_mut(&nonce)
-                && slot.sending == Sending::Claiming
-            {
-                slot.sending = Sending::Due { at: Tick::default(), claim: true };
-            }
+            self.slots.update(nonce, |slot| {
+                if slot.sending == Sending::Claiming {
+                    slot.sending = Sending::Due { at: Tick::default(), claim: true };
+                }
+            });
         }
         if self.protect.is_none() {
             self.protect = writing.protect;

@@ -1,0 +1,178 @@
+//! All open slots of a lane, and which of them have something to do. Nobody looks at all of them to find the few: what a fact
+//! costs does not grow with what is open (R01).
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+
+use crate::id::TxId;
+use crate::nonce::Nonce;
+use crate::slot::SlotKind;
+use crate::time::Tick;
+
+use super::open_slot::{OpenSlot, Remedy, Sending};
+
+#[derive(Debug, Default)]
+pub(super) struct Slots {
+    slots: BTreeMap<Nonce, OpenSlot>,
+    /// Those that the chain does not show, as far as anybody has looked.
+    unmined: BTreeSet<Nonce>,
+    /// When to send, and when to claim a resubmit.
+    sends: BTreeSet<(Tick, Nonce)>,
+    claims: BTreeSet<(Tick, Nonce)>,
+    /// Those that need another attempt, or get one.
+    remedial: BTreeSet<Nonce>,
+    /// Those that are not final and not over.
+    unsettled: usize,
+    ids: HashSet<TxId>,
+}
+
+/// Where a slot stands in the lists.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Standing {
+    unmined: bool,
+    send_at: Option<Tick>,
+    claim_at: Option<Tick>,
+    remedial: bool,
+    unsettled: bool,
+}
+
+impl Standing {
+    fn of(slot: &OpenSlot) -> Self {
+        let unmined = !slot.is_mined() && !slot.is_over();
+        let (send_at, claim_at) = match slot.sending {
+            Sending::Due { at, claim: false } if unmined => (Some(at), None),
+            Sending::Due { at, claim: true } if unmined => (None, Some(at)),
+            _ => (None, None),
+        };
+        let remedial = unmined && (slot.remedy != Remedy::None || slot.needs_another());
+        Standing { unmined, send_at, claim_at, remedial, unsettled: !slot.is_final() && !slot.is_over() }
+    }
+
+    const NOWHERE: Standing =
+        Standing { unmined: false, send_at: None, claim_at: None, remedial: false, unsettled: false };
+}
+
+impl Slots {
+    pub(super) fn insert(&mut self, slot: OpenSlot) {
+        let nonce = slot.nonce;
+        self.ids.extend(id_of(&slot));
+        let standing = Standing::of(&slot);
+        let before = self.slots.insert(nonce, slot).map_or(Standing::NOWHERE, |old| Standing::of(&old));
+        self.move_to(nonce, before, standing);
+    }
+
+    /// The only way to change one: it is in the right lists afterwards.
+    pub(super) fn update<T>(&mut self, nonce: Nonce, change: impl FnOnce(&mut OpenSlot) -> T) -> Option<T> {
+        let slot = self.slots.get_mut(&nonce)?;
+        let before = Standing::of(slot);
+        let answer = change(slot);
+        let after = Standing::of(slot);
+        if after != before {
+            self.move_to(nonce, before, after);
+        }
+        Some(answer)
+    }
+
+    /// Takes out all below this one.
+    pub(super) fn close_below(&mut self, open: Nonce) -> Vec<OpenSlot> {
+        let still_open = self.slots.split_off(&open);
+        let closed = std::mem::replace(&mut self.slots, still_open);
+        for slot in closed.values() {
+            self.move_to(slot.nonce, Standing::of(slot), Standing::NOWHERE);
+            if let Some(id) = id_of(slot) {
+                self.ids.remove(&id);
+            }
+        }
+        closed.into_values().collect()
+    }
+
+    pub(super) fn get(&self, nonce: Nonce) -> Option<&OpenSlot> {
+        self.slots.get(&nonce)
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &OpenSlot> {
+        self.slots.values()
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.slots.len()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.slots.is_empty()
+    }
+
+    pub(super) fn holds(&self, id: TxId) -> bool {
+        self.ids.contains(&id)
+    }
+
+    pub(super) fn unmined(&self) -> &BTreeSet<Nonce> {
+        &self.unmined
+    }
+
+    pub(super) fn unsettled(&self) -> usize {
+        self.unsettled
+    }
+
+    /// Those that need another attempt, or get one, in order.
+    pub(super) fn remedial(&self) -> Vec<Nonce> {
+        self.remedial.iter().copied().collect()
+    }
+
+    /// Those to be sent by now, the lowest first.
+    pub(super) fn to_send(&self, now: Tick) -> Vec<Nonce> {
+        due(&self.sends, now)
+    }
+
+    /// Those whose resubmit is to be claimed by now, the lowest first.
+    pub(super) fn to_claim(&self, now: Tick) -> Vec<Nonce> {
+        due(&self.claims, now)
+    }
+
+    /// When the next one has to be sent or claimed, after now.
+    pub(super) fn next_after(&self, now: Tick) -> Option<Tick> {
+        let next = |list: &BTreeSet<(Tick, Nonce)>| list.range((after(now), Nonce::ZERO)..).next().map(|(at, _)| *at);
+        [next(&self.sends), next(&self.claims)].into_iter().flatten().min()
+    }
+
+    fn move_to(&mut self, nonce: Nonce, before: Standing, after: Standing) {
+        put(&mut self.unmined, nonce, before.unmined, after.unmined);
+        put(&mut self.remedial, nonce, before.remedial, after.remedial);
+        move_time(&mut self.sends, nonce, before.send_at, after.send_at);
+        move_time(&mut self.claims, nonce, before.claim_at, after.claim_at);
+        self.unsettled = self.unsettled.saturating_sub(usize::from(before.unsettled));
+        self.unsettled = self.unsettled.saturating_add(usize::from(after.unsettled));
+    }
+}
+
+fn id_of(slot: &OpenSlot) -> Option<TxId> {
+    match slot.kind {
+        SlotKind::Intent(id) => Some(id),
+        _ => slot.tx.as_ref().map(|tx| tx.id),
+    }
+}
+
+fn put(list: &mut BTreeSet<Nonce>, nonce: Nonce, before: bool, after: bool) {
+    match (before, after) {
+        (false, true) => drop(list.insert(nonce)),
+        (true, false) => drop(list.remove(&nonce)),
+        _ => {}
+    }
+}
+
+fn move_time(list: &mut BTreeSet<(Tick, Nonce)>, nonce: Nonce, before: Option<Tick>, after: Option<Tick>) {
+    if before != after {
+        before.map(|at| list.remove(&(at, nonce)));
+        after.map(|at| list.insert((at, nonce)));
+    }
+}
+
+fn due(list: &BTreeSet<(Tick, Nonce)>, now: Tick) -> Vec<Nonce> {
+    let mut nonces: Vec<Nonce> = list.range(..(after(now), Nonce::ZERO)).map(|(_, nonce)| *nonce).collect();
+    nonces.sort_unstable();
+    nonces
+}
+
+/// The first moment that is later.
+fn after(now: Tick) -> Tick {
+    now.saturating_add(std::time::Duration::from_nanos(1))
+}

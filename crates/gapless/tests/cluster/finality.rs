@@ -14,7 +14,7 @@ const CHAIN: &str = "eip155:31337";
 const SUBMITTERS: [u32; 3] = [0, 1, 2];
 const INTENTS: usize = 4;
 
-/// proves R09 R06
+/// proves R09, R06
 #[tokio::test(flavor = "multi_thread")]
 async fn a_reorganisation_below_what_was_final_stops_every_lane_and_changes_nothing_that_has_ended() {
     let scene = Scene::settled().await;
@@ -34,7 +34,7 @@ async fn a_reorganisation_below_what_was_final_stops_every_lane_and_changes_noth
     assert_eq!(scene.ended_rows().await, before);
 }
 
-/// proves R09 R06
+/// proves R09, R06
 #[tokio::test(flavor = "multi_thread")]
 async fn nodes_that_were_down_while_it_happened_find_out_when_they_start() {
     let mut scene = Scene::settled().await;

@@ -21,7 +21,7 @@ const REQUIRED: u64 = 4;
 const REORGS: usize = 12;
 const BLOCK_TIME: Duration = Duration::from_millis(150);
 
-/// proves R03 R05 R07
+/// proves R03, R05, R07
 #[tokio::test(flavor = "multi_thread")]
 async fn with_anvil_reorganised_again_and_again_everything_is_confirmed_once_and_followers_know_each_block() {
     // anvil forgets the transactions of the blocks that it takes back: whoever wants them on the chain sends them again.
@@ -30,7 +30,7 @@ async fn with_anvil_reorganised_again_and_again_everything_is_confirmed_once_and
     assert!(followed.unmined > 0, "no transaction was ever orphaned: this has shown nothing");
 }
 
-/// proves R03 R05 R07
+/// proves R03, R05, R07
 #[tokio::test(flavor = "multi_thread")]
 async fn with_blocks_that_come_back_as_they_were_or_in_another_order_or_not_at_all_it_is_the_same() {
     const WAYS: [&str; 4] = ["same", "toPool", "shuffle", "drop"];
@@ -48,7 +48,9 @@ async fn survives(chain: &Chain, reorg: impl AsyncFn(u64, usize)) -> Follower {
         .short_lease()
         .set("nonce.max_in_flight", "8")
         .set("confirmations.required", &REQUIRED.to_string())
-        .set("lane.resend_longest", "2s");
+        .set("lane.resend_longest", "2s")
+        // What was taken by the chain and lost with a block while nobody owned the lane is only sent again when this is over.
+        .set("resubmit.interval", "2s");
     let mut nodes = three(&config).await;
     let clients: Vec<Client> = nodes.iter().map(|node| node.client.clone()).collect();
     let handing_in = join_all(SUBMITTERS.map(|account| hand_in(&clients, account)));
@@ -133,7 +135,7 @@ async fn look(client: &Client, tx_id: &str) -> TxView {
     client.tx(tx_id, &TxQuery { expand, ..TxQuery::default() }).await.unwrap()
 }
 
-/// proves R05 R06
+/// proves R05, R06
 #[tokio::test(flavor = "multi_thread")]
 async fn a_transaction_whose_block_is_taken_back_has_no_receipt_any_more_and_is_sent_again() {
     let (database, chain) = (Database::shared().await, Chain::dev(Mining::OnDemand).await);

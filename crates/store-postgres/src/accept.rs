@@ -107,16 +107,21 @@ const MAX_ROUNDS: usize = 4;
 pub(crate) async fn register(store: &PgStore, submitters: &[NewSubmitter]) -> Result<(), StoreError> {
     let ids: Vec<&str> = submitters.iter().map(|submitter| submitter.id.as_str()).collect();
     let aliases: Vec<Option<&str>> = submitters.iter().map(|submitter| submitter.alias.as_deref()).collect();
-    let registered = store
-        .with_session("registering submitters", async |session| {
-            let statement = session.prepared(REGISTER).await?;
-            Ok(session.client().execute(&statement, &[&ids, &aliases]).await)
-        })
-        .await?;
-    match registered {
-        Ok(_) => Ok(()),
-        Err(error) if blame(&error) == Blame::Row => Err(StoreError::Setup(text(&error))),
-        Err(error) => Err(unavailable(error)),
+    let mut again = true;
+    loop {
+        let registered = store
+            .with_session("registering submitters", async |session| {
+                let statement = session.prepared(REGISTER).await?;
+                Ok(session.client().execute(&statement, &[&ids, &aliases]).await)
+            })
+            .await?;
+        match registered {
+            Ok(_) => return Ok(()),
+            // Another node may have registered the same at the same moment, and its alias was met first; now its row is there.
+            Err(error) if blame(&error) == Blame::Row && again => again = false,
+            Err(error) if blame(&error) == Blame::Row => return Err(StoreError::Setup(text(&error))),
+            Err(error) => return Err(unavailable(error)),
+        }
     }
 }
 

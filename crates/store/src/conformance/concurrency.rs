@@ -4,6 +4,7 @@ use gapless_domain::{LaneCommit, LaneEventKind, SubmitterId, TxState};
 
 use super::Harness;
 use super::fixtures::*;
+use crate::contract::NewSubmitter;
 use crate::verdict::{Accepted, Acquired, CancelVerdict, CommitVerdict, Conflict};
 
 /// proves W08: the same keys in different order, from several nodes
@@ -215,4 +216,28 @@ pub(super) async fn lanes_of_several_nodes_commit_side_by_side(h: &dyn Harness) 
     }
     let node = h.node("reader").await;
     assert_eq!(events(&node).await.len(), 3 * 4 * 8);
+}
+
+/// Nodes with one config that start at the same moment.
+pub(super) async fn nodes_that_start_together_register_the_same_submitters(h: &dyn Harness) {
+    let mut nodes = Vec::new();
+    for n in 0..6 {
+        nodes.push(h.node(&format!("node-{n}")).await);
+    }
+    for round in 0..10_u64 {
+        let all: Vec<_> = submitters(round * 10..round * 10 + 5)
+            .into_iter()
+            .map(|id| NewSubmitter { alias: Some(format!("alias of {id}")), id })
+            .collect();
+        let calls: Vec<_> = nodes
+            .iter()
+            .map(|node| {
+                let (node, all) = (node.clone(), all.clone());
+                beside(async move { node.register_submitters(&all).await })
+            })
+            .collect();
+        for call in calls {
+            call.await.unwrap().unwrap();
+        }
+    }
 }

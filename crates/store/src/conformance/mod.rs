@@ -207,6 +207,7 @@ macro_rules! for_each_case {
                 batched_and_single_commits_give_the_same_state
             }
             concurrency {
+                nodes_that_start_together_register_the_same_submitters
                 batches_in_any_order_neither_deadlock_nor_fail
                 commits_and_renewals_do_not_disturb_each_other
                 concurrent_takeovers_have_one_winner

@@ -399,7 +399,7 @@ impl Lane {
                 if changed {
                     self.line.try_again();
                 }
-                if grows {
+                if grows && self.setup.limits.notices_per_head > 0 {
                     self.growing.push_back(nonce);
                 }
             }

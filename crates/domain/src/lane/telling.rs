@@ -26,7 +26,11 @@ impl Lane {
             self.want_protect(broken.code, broken.detail.as_str());
         }
         self.chain = Some(chain);
-        for _ in 0..self.growing.len().min(self.setup.limits.notices_per_head) {
+        let mut room = self.setup.limits.notices_per_head;
+        for _ in 0..self.growing.len() {
+            if room == 0 {
+                return;
+            }
             let Some(nonce) = self.growing.pop_front() else { return };
             let grows = self.slots.update(nonce, |slot| {
                 slot.grows = matches!(slot.seen, Seen::Mined(_));
@@ -34,6 +38,7 @@ impl Lane {
                 slot.grows
             });
             if grows == Some(true) {
+                room -= 1;
                 self.dirty.insert(nonce);
                 self.growing.push_back(nonce);
             }

@@ -71,8 +71,10 @@ impl Canon {
         self.blocks.get(self.index(number)?).map(|linked| linked.link)
     }
 
-    pub(super) fn tail(&self) -> Option<Tail> {
-        Tail::of(self.blocks.iter().map(|linked| linked.link))
+    /// The newest blocks, at most so many.
+    pub(super) fn tail(&self, most: u64) -> Option<Tail> {
+        let skipped = (self.blocks.len() as u64).saturating_sub(most.max(1));
+        Tail::of(self.blocks.iter().skip(usize::try_from(skipped).ok()?).map(|linked| linked.link))
     }
 
     /// At most `most` confirmations of what stands in the block at this height.
@@ -141,6 +143,11 @@ impl Canon {
             self.blocks.push_front(Linked::of(header));
         }
         links
+    }
+
+    /// Is another block linked where the final one was?
+    pub(super) fn denies_final(&self) -> bool {
+        self.finalized.is_some_and(|block| self.place(block) == Place::Orphaned)
     }
 
     /// The newest final block; it may be older than what is kept.
@@ -306,7 +313,7 @@ mod tests {
     fn what_was_kept_comes_back() {
         let mut before = canon(9);
         before.finalize(header(7, 0, 0).block);
-        let after = Canon::restore(&before.tail().unwrap(), before.final_block());
+        let after = Canon::restore(&before.tail(99).unwrap(), before.final_block());
         assert_eq!((after.head(), after.final_block()), (before.head(), before.final_block()));
         assert_eq!(after.list(8, 5).len(), 2);
         assert_eq!(after.block_time_ms(), None);

@@ -3,6 +3,8 @@
 //! The final block only moves forward, along linked headers. It is kept in the store with the newest headers, so that a node
 //! that starts knows what the one before it took for final.
 
+use std::time::Duration;
+
 use gapless_chain::{Header, HeaderAt};
 use gapless_domain::{B256, BlockRef, Head, NodeText, ProtectCode, Protection, Sighting};
 use gapless_store::HeadVerdict;
@@ -11,7 +13,12 @@ use super::canon::{Canon, Place};
 use super::{WatchError, Watcher};
 
 /// Headers that are kept at the most, however far behind the tag is that says what is final.
-const KEPT_AT_MOST: u64 = 50_000;
+pub(super) const KEPT_AT_MOST: u64 = 50_000;
+
+/// Headers that are kept in the store.
+const SAVED_AT_MOST: u64 = 1_000;
+/// How long a chain may contradict what was final, and grow, without being higher than what we have read.
+const BEHIND_AT_MOST: Duration = Duration::from_secs(120);
 
 /// What makes a block final.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -46,17 +53,21 @@ impl Finality {
 impl Watcher {
     /// Goes on from what was kept.
     pub(super) async fn remember(&mut self) -> Result<(), WatchError> {
-        if self.remembers {
-            return self.reconsider().await;
+        if self.remembers && !self.may_go_on().await? {
+            return Ok(());
         }
         let kept = self.store.head(self.chain.id()).await?;
         let genesis = self.genesis_now().await?;
         self.genesis = kept.as_ref().and_then(|head| head.genesis).or(genesis);
-        if let Some(head) = kept {
-            self.canon = Canon::restore(&head.tail, head.finalized);
-            tracing::info!(chain = %self.chain.id(), block = head.tail.last().number, "going on from the head that was kept");
-        }
-        self.remembers = true;
+        let canon = match &kept {
+            Some(head) => {
+                tracing::info!(chain = %self.chain.id(), block = head.tail.last().number, "going on from the head that was kept");
+                Canon::restore(&head.tail, head.finalized)
+            }
+            None => Canon::default(),
+        };
+        self.go_on_with(canon);
+        (self.remembers, self.broken, self.behind) = (true, None, None);
         if genesis.is_some() && self.genesis != genesis {
             let text = "the chain has another genesis block than the one that was read before";
             self.breaks(ProtectCode::OtherChain, text);
@@ -64,19 +75,26 @@ impl Watcher {
         Ok(())
     }
 
-    /// Whoever has made the store forget the head accepts the chain as it is.
-    async fn reconsider(&mut self) -> Result<(), WatchError> {
+    /// Somebody has made the store forget the head, or keep one of the chain that we see: the contradiction is over.
+    async fn may_go_on(&mut self) -> Result<bool, WatchError> {
         let now = self.driver.now();
         if self.broken.is_none() || now < self.save_at {
-            return Ok(());
+            return Ok(false);
         }
         self.save_at = now.saturating_add(self.options.save_interval);
-        if self.store.head(self.chain.id()).await?.is_none() {
-            tracing::warn!(chain = %self.chain.id(), "the kept head was taken away: beginning anew with the chain as it is");
-            self.go_on_with(Canon::default());
-            (self.broken, self.genesis, self.remembers) = (None, None, false);
+        let kept = self.store.head(self.chain.id()).await?;
+        let is_ours = |head: &Head| {
+            let finalized = head.finalized.is_some_and(|block| self.canon.place(block) == Place::Canonical);
+            // What we have linked must be what the endpoints show.
+            finalized
+                && self.failures == 0
+                && self.broken.as_ref().is_some_and(|broken| broken.code == ProtectCode::DeepReorg)
+        };
+        let over = kept.as_ref().is_none_or(is_ours);
+        if over {
+            tracing::warn!(chain = %self.chain.id(), "nothing contradicts the chain any more: going on with it as it is");
         }
-        Ok(())
+        Ok(over)
     }
 
     /// Tells of everything that has become final. What is final is kept in the store first, so that no terminal state is written
@@ -88,12 +106,11 @@ impl Watcher {
             return Ok(());
         }
         let ours = self.canon.ours_up_to(upto);
-        if !ours.is_empty() || self.driver.now() >= self.save_at {
-            let kept = self.keep(upto).await;
-            if !ours.is_empty() {
-                kept?;
-            }
+        let somebody_waits = !ours.is_empty() || self.parked.range(..=upto.number).next().is_some();
+        if !somebody_waits && self.driver.now() < self.save_at {
+            return Ok(());
         }
+        self.keep(upto).await?;
         self.canon.finalize(upto);
         for (block, hashes) in ours {
             let list = self.canon.list(block.number, self.options.confirmations);
@@ -113,6 +130,8 @@ impl Watcher {
             Some(tag) => {
                 if self.tag.is_none_or(|(at, _)| at != head) {
                     let tagged = self.chain.header(tag).await?.map(|header| header.block);
+                    // Whoever does not know it today says nothing about what was said before.
+                    let tagged = tagged.or(self.tag.and_then(|(_, tagged)| tagged));
                     if tagged.is_none() && self.tag.is_none() {
                         tracing::warn!(chain = %self.chain.id(), finality = self.options.finality.as_str(), "the chain has no such tag: nothing becomes final");
                     }
@@ -140,16 +159,20 @@ impl Watcher {
             // What is not final yet is kept, however deep it lies.
             Some(_) => by_depth.min(by_finality.or(by_tag).unwrap_or(by_depth)),
         };
-        wanted.max(head.number.saturating_sub(KEPT_AT_MOST))
+        let wanted = wanted.max(head.number.saturating_sub(KEPT_AT_MOST));
+        self.reach.map_or(wanted, |reach| reach.min(wanted))
     }
 
     /// Keeps the head for whoever comes next. An error if nothing may become final by it.
     async fn keep(&mut self, finalized: BlockRef) -> Result<(), WatchError> {
-        let Some(tail) = self.canon.tail() else { return Ok(()) };
+        let Some(tail) = self.canon.tail(SAVED_AT_MOST) else { return Ok(()) };
         let head = Head { tail, finalized: Some(finalized), genesis: self.genesis };
         self.save_at = self.driver.now().saturating_add(self.options.save_interval);
         match self.store.save_head(self.chain.id(), &head).await? {
-            HeadVerdict::Saved | HeadVerdict::FinalIsNewer(_) => Ok(()),
+            HeadVerdict::Saved => Ok(()),
+            HeadVerdict::FinalIsNewer(kept) if kept.tail.contains(finalized) => Ok(()),
+            // Another node is far ahead. Whether on this chain, shows when we have come as far.
+            HeadVerdict::FinalIsNewer(_) => Err(WatchError::Behind { head: finalized.number }),
             HeadVerdict::FinalDiffers(kept) => {
                 let number = kept.finalized.map_or(0, |block| block.number);
                 let text = format!("block {number} was final for another node, or before, and is another one now");
@@ -178,13 +201,24 @@ impl Watcher {
         Ok(())
     }
 
-    /// The head is not as far as we have come: an endpoint that lags, or another chain.
-    pub(super) async fn report_behind(&mut self, head: Header) -> Result<(), WatchError> {
+    /// The head is not as far as we have come: an endpoint that lags, or another chain. One that contradicts what was final, and
+    /// grows, is another chain after a while.
+    pub(super) async fn report_behind(&mut self, head: Header, contradicts: bool) -> Result<(), WatchError> {
         let genesis = self.genesis_now().await?;
         if genesis.is_some() && self.genesis.is_some() && genesis != self.genesis {
             let number = head.block.number;
             let text = format!("the chain has another genesis block than before, and its head is block {number}");
             self.breaks(ProtectCode::OtherChain, &text);
+        } else if contradicts {
+            let now = self.driver.now();
+            let (since, lowest) = *self.behind.get_or_insert((now, head.block.number));
+            let grown = head.block.number.saturating_sub(lowest) >= u64::from(self.options.confirmations);
+            if grown
+                && now.saturating_since(since) > BEHIND_AT_MOST
+                && let Some(finalized) = self.canon.final_block()
+            {
+                self.declare_broken(finalized).await?;
+            }
         }
         Err(WatchError::Behind { head: head.block.number })
     }

@@ -1,6 +1,7 @@
 //! Follows the chain: from the head back to what is linked already, and then forward, block by block.
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
 use futures_util::future::join_all;
 use gapless_chain::{Header, HeaderAt, Receipt};
@@ -19,6 +20,8 @@ const CHUNKS_A_ROUND: usize = 5;
 /// longer than this takes (R02).
 const BLOCKS_A_ROUND: usize = 64;
 const BLOCKS_AT_ONCE: usize = 8;
+/// Before headers are asked for again that nobody had.
+const DEEPEN_AGAIN: Duration = Duration::from_secs(60);
 /// Rounds in which the receipts of one block are asked for before it is taken without them, and hashes are looked up instead.
 const RECEIPT_TRIES: u32 = 5;
 
@@ -51,7 +54,7 @@ impl Watcher {
         match self.canon.place(head.block) {
             // The same head, or an endpoint that lags: a block that we have is nothing new.
             Place::Canonical => return Ok(()),
-            Place::Older => return self.report_behind(head).await,
+            Place::Older => return self.report_behind(head, false).await,
             Place::Newer | Place::Orphaned => {}
         }
         if self.ahead.front().is_none_or(|next| !self.canon.is_next(next)) {
@@ -69,6 +72,7 @@ impl Watcher {
             }
         }
         self.again_soon |= !self.ahead.is_empty();
+        self.behind = None;
         Ok(())
     }
 
@@ -110,16 +114,24 @@ impl Watcher {
         for _ in 0..CHUNKS_A_ROUND {
             let Some(first) = self.canon.first_number() else { return Ok(()) };
             let wanted = self.oldest_wanted();
-            let Some(last) = first.checked_sub(1).filter(|last| *last >= wanted) else { return Ok(()) };
+            let last = first.checked_sub(1).filter(|last| *last >= wanted);
+            let Some(last) = last.filter(|_| self.driver.now() >= self.deepen_at) else { return Ok(()) };
             let from = last.saturating_sub(CHUNK - 1).max(wanted);
             for header in self.chain.headers(from..=last).await?.into_iter().rev() {
-                let links = header.is_some_and(|header| self.canon.push_below(&header));
-                if !links {
+                let Some(header) = header else { break };
+                if !self.canon.push_below(&header) {
                     return Err(WatchError::BlockMissing(last));
                 }
             }
+            if self.canon.denies_final()
+                && let Some(finalized) = self.canon.final_block()
+            {
+                self.declare_broken(finalized).await?;
+            }
             if self.canon.first_number() == Some(first) {
-                return Err(WatchError::BlockMissing(last));
+                // Nobody has older ones: the chain begins here, or they were dropped.
+                self.deepen_at = self.driver.now().saturating_add(DEEPEN_AGAIN);
+                return Ok(());
             }
         }
         self.again_soon = true;
@@ -130,7 +142,7 @@ impl Watcher {
     async fn begin_anew(&mut self, head: Header) -> Result<(), WatchError> {
         tracing::warn!(chain = %self.chain.id(), head = head.block.number, "the chain does not link to what was read; looking everything up");
         let finalized = self.canon.final_block();
-        if let Some(finalized) = finalized {
+        if let Some(finalized) = finalized.filter(|_| self.broken.is_none()) {
             self.check_final(head, finalized).await?;
         }
         let finalized = finalized.filter(|_| self.broken.is_none());
@@ -148,13 +160,14 @@ impl Watcher {
                 self.book.ask(hash, Some(linked.link.block));
             }
         }
+        self.unpark(0..=u64::MAX);
     }
 
     /// Is what was final still on the chain of this head? If not, everybody stops.
     async fn check_final(&mut self, head: Header, finalized: BlockRef) -> Result<(), WatchError> {
         // A head that is not higher than ours may be one that lags, on a branch that was orphaned since.
         if self.canon.head().is_some_and(|ours| head.block.number <= ours.number) {
-            return self.report_behind(head).await;
+            return self.report_behind(head, true).await;
         }
         match self.chain.header(HeaderAt::Number(finalized.number)).await? {
             Some(header) if header.block == finalized => Ok(()),
@@ -170,6 +183,10 @@ impl Watcher {
             && self.broken.is_none()
         {
             self.check_final(head, finalized).await?;
+            // The way to this head passes it by, and somebody still shows it: endpoints disagree, and nothing is taken back.
+            if self.broken.is_none() {
+                return Err(WatchError::Contradiction);
+            }
         }
         while self.canon.head().is_some_and(|head| head.number > common.number) {
             let Some(linked) = self.canon.pop() else { break };

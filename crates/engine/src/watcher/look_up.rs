@@ -1,16 +1,20 @@
 //! Hashes that no block explained, by hash; and blocks that are older than what is kept, by number.
 
 use std::collections::HashMap;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use gapless_chain::{HeaderAt, Receipt};
 use gapless_domain::{B256, BlockLink, BlockRef, Sighting, Tail};
 
 use super::canon::Place;
+use super::finality::KEPT_AT_MOST;
 use super::{WatchError, Watcher};
 
-/// Old blocks that are asked for in one round; the rest wait for the next.
-const OLD_BLOCKS_A_ROUND: usize = 20;
+/// Blocks below what is kept that are linked to it before they are believed. What lies deeper is asked for by number.
+const REACH: u64 = KEPT_AT_MOST;
+/// Such deep blocks that are asked for in one round; the rest wait for the next.
+const DEEP_BLOCKS_A_ROUND: usize = 20;
 
 /// Where a block stands, for one of our hashes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,6 +39,12 @@ pub(super) struct OldBlocks {
     blocks: HashMap<u64, Option<Tail>>,
 }
 
+impl OldBlocks {
+    fn is_full(&self, number: u64) -> bool {
+        self.blocks.len() >= DEEP_BLOCKS_A_ROUND && !self.blocks.contains_key(&number)
+    }
+}
+
 impl Watcher {
     pub(super) async fn answer_requests(&mut self) -> Result<(), WatchError> {
         let mut outcome = Ok(());
@@ -43,6 +53,10 @@ impl Watcher {
         for (hash, known) in self.book.requests(self.options.look_ups.max(1)) {
             match known {
                 None => unexplained.push(hash),
+                // There is no room for it in this round, which is not its fault.
+                Some(block) if old.is_full(block.number) && self.canon.place(block) == Place::Older => {
+                    self.again_soon = true;
+                }
                 Some(block) if outcome.is_ok() => {
                     self.book.tried(&[hash]);
                     outcome = self.compare(hash, block, &mut old).await;
@@ -90,8 +104,9 @@ impl Watcher {
         match self.standing(block, old).await? {
             Standing::Canonical { final_list, is_kept, .. } => {
                 self.canon.note(block, hash);
-                if is_kept || final_list.is_some() {
-                    self.book.answered(hash, Some(block));
+                self.book.answered(hash, Some(block));
+                if !is_kept && final_list.is_none() {
+                    self.park(hash, block);
                 }
                 self.book.tell(hash, Sighting::StillMined { hash, block });
                 if let Some(list) = final_list {
@@ -115,13 +130,25 @@ impl Watcher {
             self.book.answered(hash, None);
             self.found(receipt, parent_hash, final_list);
             if !is_told {
-                self.book.ask(hash, Some(block));
+                self.park(hash, block);
             }
         }
         Ok(())
     }
 
-    pub(super) async fn standing(&self, block: BlockRef, old: &mut OldBlocks) -> Result<Standing, WatchError> {
+    /// It is mined, and will not be asked about again before that can be final, or linked.
+    pub(super) fn park(&mut self, hash: B256, block: BlockRef) {
+        self.parked.entry(block.number).or_default().push((hash, block));
+    }
+
+    pub(super) fn unpark(&mut self, numbers: RangeInclusive<u64>) {
+        let due: Vec<u64> = self.parked.range(numbers).map(|(number, _)| *number).collect();
+        for (hash, block) in due.into_iter().filter_map(|number| self.parked.remove(&number)).flatten() {
+            self.book.ask(hash, Some(block));
+        }
+    }
+
+    pub(super) async fn standing(&mut self, block: BlockRef, old: &mut OldBlocks) -> Result<Standing, WatchError> {
         let required = self.options.confirmations;
         let is_final = self.canon.is_final(block.number) && self.broken.is_none();
         Ok(match self.canon.place(block) {
@@ -132,6 +159,12 @@ impl Watcher {
             }
             Place::Orphaned => Standing::Orphaned,
             Place::Newer => Standing::Unclear,
+            // It is linked first.
+            Place::Older if self.is_within_reach(block) => {
+                self.reach = Some(self.reach.map_or(block.number, |other| other.min(block.number)));
+                self.again_soon |= self.driver.now() >= self.deepen_at;
+                Standing::Unclear
+            }
             Place::Older => {
                 let Some(tail) = self.old_block(block.number, old).await? else { return Ok(Standing::Unclear) };
                 let Some(link) = tail.get(block.number) else { return Ok(Standing::Unclear) };
@@ -143,6 +176,12 @@ impl Watcher {
                 }
             }
         })
+    }
+
+    /// Can the blocks down to this one be linked, by who has them?
+    fn is_within_reach(&self, block: BlockRef) -> bool {
+        let below = self.canon.first_number().and_then(|first| first.checked_sub(block.number));
+        below.is_some_and(|below| below <= REACH)
     }
 
     /// The block at this height and those that confirm it, from somebody who also has the oldest block that we have linked;
@@ -157,7 +196,7 @@ impl Watcher {
             let shown = self.chain.header(HeaderAt::Number(first.block.number)).await?;
             old.is_ours = Some(shown.is_some_and(|header| header.block == first.block));
         }
-        if old.is_ours != Some(true) || old.blocks.len() >= OLD_BLOCKS_A_ROUND {
+        if old.is_ours != Some(true) || old.is_full(number) {
             return Ok(None);
         }
         let last = number.saturating_add(u64::from(self.options.confirmations.max(1)) - 1);

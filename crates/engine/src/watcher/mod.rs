@@ -15,7 +15,7 @@ mod follow;
 mod look_up;
 mod reverts;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -32,7 +32,7 @@ pub(crate) use book::WatchBook;
 use canon::Canon;
 pub use finality::Finality;
 use follow::ReceiptFailures;
-use reverts::Unexplained;
+use reverts::{Asking, Unexplained, answered};
 
 /// How a chain is watched, by the names that the config gives.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -115,11 +115,22 @@ pub(crate) struct Watcher {
     /// The head at which the finality tag was last asked for, and where it was.
     tag: Option<(BlockRef, Option<BlockRef>)>,
     save_at: Tick,
+    /// Since when the endpoints contradict what was final without being ahead, and the lowest head they had.
+    behind: Option<(Tick, u64)>,
+    /// The oldest block that somebody stands in who waits for it to be linked.
+    reach: Option<u64>,
+    /// Not before this are older headers asked for again.
+    deepen_at: Tick,
+    /// By height: those that are mined too deep to be linked and not final yet.
+    parked: BTreeMap<u64, Vec<(B256, BlockRef)>>,
     /// Headers that link to what is kept and were not taken on yet.
     ahead: VecDeque<Header>,
     reverted: VecDeque<Unexplained>,
+    ask_why_at: Tick,
     receipt_failures: ReceiptFailures,
+    /// Rounds in a row in which the chain could not be followed, and in which something could not be done.
     failures: u32,
+    troubles: u32,
     /// There is something left to do that no new head is needed for.
     again_soon: bool,
     /// Hashes in one question. Fewer after a failure, so that one that cannot be asked for is left alone in the end.
@@ -164,10 +175,16 @@ impl Watcher {
             broken: None,
             tag: None,
             save_at: Tick::default(),
+            behind: None,
+            reach: None,
+            deepen_at: Tick::default(),
+            parked: BTreeMap::new(),
+            ask_why_at: Tick::default(),
             ahead: VecDeque::new(),
             reverted: VecDeque::new(),
             receipt_failures: ReceiptFailures::default(),
             failures: 0,
+            troubles: 0,
             again_soon: false,
             look_up_size,
         };
@@ -176,23 +193,29 @@ impl Watcher {
 
     /// Watches for as long as it is driven.
     pub(crate) async fn run(mut self) {
+        let mut asking: Option<Asking> = None;
         loop {
             match self.round().await {
-                Ok(()) => self.failures = 0,
+                Ok(()) => self.troubles = 0,
                 Err(error) => {
-                    self.failures = self.failures.saturating_add(1);
+                    self.troubles = self.troubles.saturating_add(1);
                     metrics::counter!("gapless_watcher_errors_total", "chain" => self.chain.id().to_string())
                         .increment(1);
-                    if self.failures == 3 || self.failures.is_multiple_of(100) {
-                        tracing::warn!(chain = %self.chain.id(), rounds = self.failures, "cannot follow the chain: {error}");
+                    if self.troubles == 3 || self.troubles.is_multiple_of(100) {
+                        tracing::warn!(chain = %self.chain.id(), rounds = self.troubles, "cannot follow the chain: {error}");
                     }
                 }
             }
+            asking = asking.or_else(|| self.begin_asking());
             let wait = self.driver.sleep_until(self.driver.now().saturating_add(self.pause()));
             tokio::select! {
                 () = wait => {}
                 () = self.chain.head_changed(), if self.failures == 0 => {}
                 () = self.book.asked(), if self.failures == 0 => {}
+                answers = answered(&mut asking) => {
+                    asking = None;
+                    self.explain_reverts(answers).await;
+                }
             }
         }
     }
@@ -213,6 +236,8 @@ impl Watcher {
         self.again_soon = false;
         let before = self.canon.head();
         let followed = self.look().await;
+        // Only this says whether the endpoints answer; other questions have a pace of their own.
+        self.failures = if followed.is_ok() { 0 } else { self.failures.saturating_add(1) };
         let has_moved = self.canon.head() != before;
         let stale = if has_moved { self.options.stale_checks } else { 0 };
         self.book.ask_for_stale(self.driver.now(), self.options.stale_receipt_timeout, stale);
@@ -223,13 +248,24 @@ impl Watcher {
         let deepened = self.deepen().await;
         // Before anybody is answered: what is final decides what they are told.
         let finalized = self.finalize().await;
+        self.unpark_due();
+        self.reach = None;
         let answered = self.answer_requests().await;
-        self.explain_reverts().await;
         for linked in self.canon.trim(self.oldest_wanted()) {
-            linked.ours.iter().for_each(|hash| self.book.ask(*hash, Some(linked.link.block)));
+            linked.ours.iter().for_each(|hash| self.park(*hash, linked.link.block));
         }
         self.publish(followed.is_ok());
         followed.and(deepened).and(finalized).and(answered)
+    }
+
+    /// What is final by now, or linked, is asked about again.
+    fn unpark_due(&mut self) {
+        if let Some(first) = self.canon.first_number() {
+            self.unpark(first..=u64::MAX);
+        }
+        if let Some(finalized) = self.canon.final_block().filter(|_| self.broken.is_none()) {
+            self.unpark(0..=finalized.number);
+        }
     }
 
     async fn look(&mut self) -> Result<(), WatchError> {
@@ -253,14 +289,15 @@ impl Watcher {
         let facts = match old.as_ref().filter(|old| same(old)) {
             Some(old) => Arc::clone(&old.facts),
             None => {
-                let Some(tail) = self.canon.tail() else { return };
+                let Some(tail) = self.canon.tail(self.options.keep()) else { return };
                 metrics::gauge!("gapless_chain_head", "chain" => self.chain.id().to_string()).set(head.number as f64);
                 Arc::new(ChainFacts { tail, broken: self.broken.clone() })
             }
         };
         let read_at = match old {
-            Some(old) if !read => old.read_at,
-            _ => self.driver.now(),
+            _ if read => self.driver.now(),
+            Some(old) => old.read_at,
+            None => Tick::default(),
         };
         let (final_block, block_time_ms) = (self.canon.final_block(), self.canon.block_time_ms());
         let news = ChainStatus { head, final_block, read_at, block_time_ms, facts };

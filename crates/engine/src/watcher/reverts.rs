@@ -1,9 +1,11 @@
 //! What reverted, and why. The reason is asked for before a lane hears of it, so that it is there when the transaction is final;
 //! who cannot be told why is told without it in the end. Nobody else waits for this (R02).
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use gapless_chain::{Receipt, Revert};
+use futures_util::future::BoxFuture;
+use gapless_chain::{ChainError, Receipt, Revert};
 use gapless_domain::{B256, Tick};
 
 use super::Watcher;
@@ -11,9 +13,11 @@ use super::look_up::{OldBlocks, Standing};
 
 /// How often everybody may say that nobody can tell.
 const TRIES: u32 = 3;
-/// How long is asked for while nobody answers at all, once the transaction is final.
+/// How long is asked for while nobody answers at all.
 const WAIT: Duration = Duration::from_secs(30);
-/// Transactions in one round.
+/// Between two questions.
+const AGAIN: Duration = Duration::from_millis(250);
+/// Transactions in one question.
 const AT_ONCE: usize = 100;
 
 #[derive(Debug)]
@@ -23,6 +27,19 @@ pub(super) struct Unexplained {
     since: Tick,
 }
 
+type Answers = (Vec<Unexplained>, Result<Vec<Option<Revert>>, ChainError>);
+
+/// A question under way, and who is asked about.
+pub(super) type Asking = BoxFuture<'static, Answers>;
+
+/// Never ends while nobody is asked.
+pub(super) async fn answered(asking: &mut Option<Asking>) -> Answers {
+    match asking {
+        Some(asking) => asking.await,
+        None => std::future::pending().await,
+    }
+}
+
 impl Watcher {
     pub(super) fn ask_why(&mut self, receipt: Receipt) {
         if !self.reverted.iter().any(|other| other.receipt.hash == receipt.hash) {
@@ -30,20 +47,27 @@ impl Watcher {
         }
     }
 
-    pub(super) async fn explain_reverts(&mut self) {
+    /// Asks, beside the rounds.
+    pub(super) fn begin_asking(&mut self) -> Option<Asking> {
         let count = self.reverted.len().min(AT_ONCE);
-        if count == 0 {
-            return;
+        if count == 0 || self.driver.now() < self.ask_why_at {
+            return None;
         }
         let asked: Vec<Unexplained> = self.reverted.drain(..count).collect();
         let hashes: Vec<B256> = asked.iter().map(|one| one.receipt.hash).collect();
-        let answers = match self.chain.reverts(&hashes).await {
+        let chain = Arc::clone(&self.chain);
+        Some(Box::pin(async move { (asked, chain.reverts(&hashes).await) }))
+    }
+
+    pub(super) async fn explain_reverts(&mut self, (asked, answers): Answers) {
+        let answers = match answers {
             Ok(answers) => answers.into_iter().map(Some).collect(),
             Err(error) => {
-                tracing::debug!(chain = %self.chain.id(), "cannot ask why {} reverted: {error}", hashes.len());
-                vec![None; hashes.len()]
+                tracing::debug!(chain = %self.chain.id(), "cannot ask why {} reverted: {error}", asked.len());
+                vec![None; asked.len()]
             }
         };
+        self.ask_why_at = self.driver.now().saturating_add(AGAIN);
         let mut old = OldBlocks::default();
         for (one, answer) in asked.into_iter().zip(answers) {
             // Nobody answered, which says nothing; or everybody said that they cannot tell.
@@ -51,7 +75,7 @@ impl Watcher {
             let tries = one.tries.saturating_add(u32::from(answer.is_some()));
             match answer.flatten() {
                 Some(why) => self.tell_revert(one.receipt, why, &mut old).await,
-                None if tries >= TRIES || (is_late && self.canon.is_final(one.receipt.block.number)) => {
+                None if tries >= TRIES || is_late => {
                     self.tell_revert(one.receipt, Revert::default(), &mut old).await;
                 }
                 None => self.reverted.push_back(Unexplained { tries, ..one }),
@@ -67,7 +91,7 @@ impl Watcher {
                 let is_told = is_kept || final_list.is_some();
                 self.tell_mined(&receipt, parent_hash, Some(why), final_list);
                 if !is_told {
-                    self.book.ask(hash, Some(block));
+                    self.park(hash, block);
                 }
             }
             Ok(Standing::Orphaned | Standing::Unclear) | Err(_) => self.book.ask(hash, None),

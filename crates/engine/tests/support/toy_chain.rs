@@ -70,6 +70,12 @@ pub(crate) struct Trouble {
     pub(crate) latency: Duration,
     /// A question that has this hash in it fails.
     pub(crate) poison: Option<B256>,
+    /// Headers below this are not there.
+    pub(crate) first_block: u64,
+    /// Heads, or single headers, are answered by this one: another endpoint of what should be the same chain.
+    pub(crate) head_from: Option<Arc<ToyChain>>,
+    pub(crate) header_from: Option<Arc<ToyChain>>,
+    pub(crate) reverts_take: Duration,
 }
 
 /// One answer to a send.
@@ -160,6 +166,17 @@ impl ToyChain {
         for _ in 0..depth {
             inner.push(Vec::new());
         }
+        drop(inner);
+        self.new_head.notify_waiters();
+    }
+
+    /// The newest blocks are taken away, as by `evm_revert`.
+    #[allow(dead_code, reason = "not every test that has this chain goes back")]
+    pub(crate) fn rollback(&self, depth: usize) {
+        let mut inner = self.inner();
+        inner.forks += 1;
+        let keep = inner.blocks.len() - depth;
+        inner.blocks.truncate(keep);
         drop(inner);
         self.new_head.notify_waiters();
     }
@@ -354,10 +371,18 @@ impl Chain for ToyChain {
 
     async fn head(&self) -> Result<Header, ChainError> {
         self.slow().await;
+        let other = self.inner().trouble.head_from.clone();
+        if let Some(other) = other {
+            return other.head().await;
+        }
         Ok(self.enter("head")?.blocks.last().unwrap().header)
     }
 
     async fn header(&self, at: HeaderAt) -> Result<Option<Header>, ChainError> {
+        let other = self.inner().trouble.header_from.clone();
+        if let Some(other) = other {
+            return other.header(at).await;
+        }
         let inner = self.enter("header")?;
         let mut headers = inner.blocks.iter().map(|block| block.header);
         Ok(match at {
@@ -376,10 +401,13 @@ impl Chain for ToyChain {
         let inner = self.enter("headers")?;
         let at =
             |number: u64| inner.blocks.iter().map(|block| block.header).find(|header| header.block.number == number);
-        Ok(numbers.map(at).collect())
+        let first = inner.trouble.first_block;
+        Ok(numbers.map(|number| at(number).filter(|_| number >= first)).collect())
     }
 
     async fn reverts(&self, hashes: &[B256]) -> Result<Vec<Option<Revert>>, ChainError> {
+        let takes = self.inner().trouble.reverts_take;
+        tokio::time::sleep(takes).await;
         let inner = self.enter("reverts")?;
         if inner.trouble.reverts_fail {
             return Err(self.unreachable());

@@ -6,11 +6,12 @@ use std::time::Duration;
 use gapless_chain::Chain;
 use gapless_chain_evm::{EvmChain, EvmChainOptions, LocalSigner, MnemonicOptions, Secret, Signer};
 use gapless_domain::{
-    ConfirmationPolicy, LaneSetup, LeaseTerms, NoncePolicy, OwnerId, Progress, ResubmitPolicy, SubmitterId,
+    ConfirmationPolicy, LaneLimits, LaneSetup, LeaseTerms, NoncePolicy, OwnerId, Progress, ResubmitPolicy, SubmitterId,
     SubmitterPolicy, TxId,
 };
 use gapless_engine::{
-    ChainSetup, Engine, EngineOptions, EngineParts, GasPolicy, NoFaults, TimeOrderedIds, TokioDriver, WatcherOptions,
+    ChainSetup, DispatchOptions, Engine, EngineOptions, EngineParts, GasPolicy, NoFaults, TimeOrderedIds, TokioDriver,
+    WatcherOptions,
 };
 use gapless_store::{Accepted, NewSubmitter, Store};
 use gapless_store_sqlite::{Location, SqliteOptions, SqliteStore};
@@ -60,6 +61,9 @@ impl Node {
         };
         let watcher =
             WatcherOptions { confirmations: CONFIRMATIONS, stale_receipt_timeout, ..WatcherOptions::default() };
+        // Nor is what goes by the clock and not by blocks: looks at the queue, at accounts, for lanes without an owner.
+        let limits = LaneLimits { look_interval: NEVER, account_interval: NEVER, ..LaneLimits::default() };
+        let dispatch = DispatchOptions { sweep_interval: NEVER, ..DispatchOptions::default() };
         let engine = Engine::start(EngineParts {
             store: Arc::clone(&store),
             driver: Arc::new(TokioDriver::start()),
@@ -68,10 +72,10 @@ impl Node {
             chains: vec![ChainSetup { chain, watcher, gas: GasPolicy::default() }],
             lanes: lanes
                 .iter()
-                .map(|lane| (lane.clone(), LaneSetup { policy: policy.clone(), ..LaneSetup::default() }))
+                .map(|lane| (lane.clone(), LaneSetup { policy: policy.clone(), limits: limits.clone() }))
                 .collect(),
             terms: LeaseTerms::default(),
-            options: EngineOptions::default(),
+            options: EngineOptions { dispatch, ..EngineOptions::default() },
         })
         .unwrap();
         Node { engine, store, lanes }

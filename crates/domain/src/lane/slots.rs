@@ -176,3 +176,93 @@ fn due(list: &BTreeSet<(Tick, Nonce)>, now: Tick) -> Vec<Nonce> {
 fn after(now: Tick) -> Tick {
     now.saturating_add(std::time::Duration::from_nanos(1))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::attempt::{AttemptKind, NewAttempt};
+    use crate::block::{BlockRef, Execution};
+    use crate::lane::MinedTx;
+    use crate::payload::Fees;
+    use crate::{Amount, B256, Bytes, Timestamp};
+    use std::time::Duration;
+
+    fn tick(seconds: u64) -> Tick {
+        Tick::since_start(Duration::from_secs(seconds))
+    }
+
+    fn slot(nonce: u64) -> OpenSlot {
+        let mut slot = OpenSlot::empty(Nonce::new(nonce).unwrap(), SlotKind::Fill);
+        let attempt = NewAttempt {
+            nonce: slot.nonce,
+            ordinal: 0,
+            kind: AttemptKind::Fill,
+            hash: B256::with_last_byte(nonce as u8),
+            raw: Bytes::new(),
+            fees: Fees::Legacy { gas_price: 1 },
+        };
+        slot.hold(&attempt, Amount::ZERO, Timestamp::EPOCH);
+        slot
+    }
+
+    fn mined(nonce: u64) -> MinedTx {
+        MinedTx {
+            hash: B256::with_last_byte(nonce as u8),
+            block: BlockRef { number: 7, hash: B256::ZERO },
+            parent_hash: B256::ZERO,
+            execution: Execution::Success,
+            gas_used: 1,
+            effective_gas_price: Amount::ZERO,
+        }
+    }
+
+    /// However slots are changed, the lists are what one would find by looking at all of them.
+    #[test]
+    fn the_lists_are_always_those_of_the_slots() {
+        let mut slots = Slots::default();
+        (0..40).for_each(|nonce| slots.insert(slot(nonce)));
+        let mut random = 1_u64;
+        let mut dice = |sides: u64| {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (random >> 33) % sides
+        };
+        let mut lowest = 0;
+        for _ in 0..5000 {
+            let (nonce, what, at) = (Nonce::new(dice(40)).unwrap(), dice(8), tick(dice(50)));
+            slots.update(nonce, |slot| match what {
+                0 => slot.sending = Sending::Rest,
+                1 => slot.sending = Sending::Due { at, claim: false },
+                2 => slot.sending = Sending::Due { at, claim: true },
+                3 => slot.sending = Sending::UnderWay,
+                4 => slot.remedy = Remedy::Later(at),
+                5 => slot.remedy = Remedy::None,
+                6 => drop(slot.mined(mined(nonce.get()))),
+                _ => drop(slot.unmined(mined(nonce.get()).hash, mined(0).block, at)),
+            });
+            if dice(500) == 0 {
+                lowest += 1;
+                slots.close_below(Nonce::new(lowest).unwrap());
+            }
+            check(&slots, tick(25));
+        }
+        assert!(lowest > 2);
+    }
+
+    fn check(slots: &Slots, now: Tick) {
+        let of = |test: &dyn Fn(&OpenSlot) -> bool| -> Vec<Nonce> {
+            slots.iter().filter(|slot| !slot.is_mined() && test(slot)).map(|slot| slot.nonce).collect()
+        };
+        assert_eq!(slots.unmined().iter().copied().collect::<Vec<_>>(), of(&|_| true));
+        assert_eq!(slots.unsettled(), slots.iter().filter(|slot| !slot.is_final()).count());
+        let due =
+            |slot: &OpenSlot, of: bool| matches!(slot.sending, Sending::Due { at, claim } if at <= now && claim == of);
+        assert_eq!(slots.to_send(now), of(&|slot| due(slot, false)));
+        assert_eq!(slots.to_claim(now), of(&|slot| due(slot, true)));
+        assert_eq!(slots.remedial(), of(&|slot| slot.remedy != Remedy::None || slot.needs_another()));
+        let later = slots.iter().filter(|slot| !slot.is_mined()).filter_map(|slot| match slot.sending {
+            Sending::Due { at, .. } if at > now => Some(at),
+            _ => None,
+        });
+        assert_eq!(slots.next_after(now), later.min());
+    }
+}

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use alloy_primitives::B256;
-use gapless_chain::{Classified, Reason, Source, Verdict};
-use gapless_domain::{ChainId, NodeText, SignedTx};
+use gapless_chain::{Classified, Reason, Verdict};
+use gapless_domain::{ChainId, SignedTx};
 use serde_json::json;
 use tokio::sync::mpsc;
 
 use crate::endpoint::{Endpoint, Standing, now};
-use crate::endpoints::{Endpoints, GRACE, Recipients, receive};
+use crate::endpoints::{Endpoints, GRACE, Recipients, receive, without_verdict};
 use crate::meter;
 use crate::rpc::Call;
 
@@ -80,9 +80,7 @@ pub(crate) async fn broadcast(
 /// A final refusal while somebody is away who may have the transaction, from before or from elsewhere, or may take it: it is
 /// not concluded from those who are left. It stays without a verdict, and is sent again.
 fn not_yet(refused: Classified) -> Classified {
-    let text = NodeText::new(&format!("{} (not every endpoint was heard)", refused.text));
-    let reason = Reason::Unreachable;
-    Classified { verdict: reason.verdict(), reason, source: Source::Nobody, text, revert_data: None }
+    without_verdict(Reason::Unreachable, &format!("{} (not every endpoint was heard)", refused.text))
 }
 
 /// `None` if the endpoint could not be asked: then it has no part in the answer.
@@ -144,6 +142,8 @@ fn rank(verdict: Verdict) -> u8 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use gapless_chain::Source;
+    use gapless_domain::NodeText;
     use std::collections::BTreeSet;
 
     fn answer(verdict: Verdict) -> Classified {

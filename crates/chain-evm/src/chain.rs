@@ -17,7 +17,7 @@ use tokio::sync::watch;
 
 use crate::broadcast::broadcast;
 use crate::endpoint::{Endpoint, EndpointState, Parts, Terms};
-use crate::endpoints::{Endpoints, LagTerms};
+use crate::endpoints::{Endpoints, LagTerms, failed};
 use crate::options::{ConnectError, EndpointOptions, EvmChainOptions, SendTo};
 use crate::rpc::{self, HeadNews, HttpRoad, Road, WebSocketRoad};
 use crate::signer::{Signer, SignerError};
@@ -60,13 +60,12 @@ impl EvmChain {
         }
         let needs_tls = options.rpc.iter().any(|endpoint| endpoint.url.is_tls());
         let tls = rpc::client_config(needs_tls).map_err(|error| ConnectError::Tls(error.to_string()))?;
-        let classifier = Classifier::new(options.overrides.clone())?;
         let terms = Arc::new(Terms {
             chain: options.id.clone(),
             chain_number: number,
             timeout: options.rpc_timeout,
             batch_max: options.batch_max,
-            classifier: classifier.clone(),
+            classifier: Classifier::new(options.overrides.clone())?,
         });
         let told = Arc::new(watch::Sender::new(0));
         let mut list = Vec::with_capacity(options.rpc.len());
@@ -91,7 +90,7 @@ impl EvmChain {
             id: options.id,
             number,
             send_to: options.send_to,
-            endpoints: Endpoints::new(list, classifier, lag),
+            endpoints: Endpoints::new(list, lag),
             signers: by_address,
             heads: Heads { told, seen: AtomicU64::new(0), has_source },
         })
@@ -104,7 +103,7 @@ impl EvmChain {
 
     fn address_of(&self, submitter: &SubmitterId) -> Result<Address, ChainError> {
         let own = submitter.evm_address().filter(|_| *submitter.chain() == self.id);
-        own.ok_or_else(|| self.endpoints.failed("the submitter is of another chain"))
+        own.ok_or_else(|| failed("the submitter is of another chain"))
     }
 }
 
@@ -139,8 +138,7 @@ impl Chain for EvmChain {
 
     async fn quote(&self) -> Result<FeeQuote, ChainError> {
         let market = self.endpoints.read(|endpoint| async move { read::market(&endpoint).await }).await?;
-        fees::quote(&market)
-            .ok_or_else(|| self.endpoints.failed("the chain has no base fee and its node names no price"))
+        fees::quote(&market).ok_or_else(|| failed("the chain has no base fee and its node names no price"))
     }
 
     async fn sign(&self, permit: &Permit, plan: &TxPlan) -> Result<SignedTx, SignError> {
@@ -186,7 +184,7 @@ impl Chain for EvmChain {
     async fn headers(&self, numbers: RangeInclusive<u64>) -> Result<Vec<Option<Header>>, ChainError> {
         let Some(span) = numbers.end().checked_sub(*numbers.start()) else { return Ok(Vec::new()) };
         if span >= Self::MAX_HEADERS {
-            return Err(self.endpoints.failed("so many headers are not asked for at once"));
+            return Err(failed("so many headers are not asked for at once"));
         }
         let numbers = &numbers;
         self.endpoints.read(|endpoint| async move { read::headers(&endpoint, numbers.clone()).await }).await

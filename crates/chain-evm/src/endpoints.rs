@@ -17,9 +17,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use alloy_primitives::B256;
-use gapless_chain::{
-    ChainError, Classified, Classifier, EndpointStanding, EndpointStatus, Failure, Header, Method, Verdict,
-};
+use gapless_chain::{ChainError, Classified, EndpointStanding, EndpointStatus, Header, Reason, Source, Verdict};
+use gapless_domain::NodeText;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -38,7 +37,6 @@ const SPARE_LOOK: Duration = Duration::from_secs(20);
 /// One more endpoint is asked when the first fails on the road.
 const TRIES: usize = 2;
 const MAX_TASKS: usize = 4096;
-const TOO_MANY_REQUESTS: u16 = 429;
 
 #[derive(Debug)]
 pub(crate) struct Endpoints {
@@ -46,7 +44,6 @@ pub(crate) struct Endpoints {
     tasks: Mutex<JoinSet<()>>,
     /// Changes whenever a check ended.
     checked: watch::Sender<()>,
-    classifier: Classifier,
     terms: LagTerms,
     rotation: Mutex<Rotation>,
     /// The head that was told last.
@@ -93,7 +90,7 @@ impl Busy {
 }
 
 impl Endpoints {
-    pub(crate) fn new(list: Vec<Arc<Endpoint>>, classifier: Classifier, terms: LagTerms) -> Self {
+    pub(crate) fn new(list: Vec<Arc<Endpoint>>, terms: LagTerms) -> Self {
         let member = |endpoint| Member {
             endpoint,
             checking: Busy::default(),
@@ -104,7 +101,6 @@ impl Endpoints {
             list: list.into_iter().map(member).collect(),
             tasks: Mutex::default(),
             checked: watch::Sender::new(()),
-            classifier,
             terms,
             rotation: Mutex::default(),
             told: Mutex::default(),
@@ -233,7 +229,7 @@ impl Endpoints {
         match (self.newest_of(&answers), last) {
             (Some(head), _) => Ok(head),
             (None, Some(classified)) if answers.is_empty() => Err(ChainError { classified }),
-            (None, _) => Err(self.failed("only endpoints that lag behind or are not believed answered")),
+            (None, _) => Err(failed("only endpoints that lag behind or are not believed answered")),
         }
     }
 
@@ -314,14 +310,6 @@ impl Endpoints {
         true
     }
 
-    pub(crate) fn failed(&self, text: &str) -> ChainError {
-        ChainError { classified: self.unreachable(text) }
-    }
-
-    pub(crate) fn unreachable(&self, text: &str) -> Classified {
-        self.classifier.classify(None, Method::Other, &Failure::Unreachable { text })
-    }
-
     /// There is nobody to ask.
     pub(crate) fn nobody(&self) -> Classified {
         let statuses = self.statuses();
@@ -335,10 +323,9 @@ impl Endpoints {
         if statuses.iter().any(wants_a_pause)
             && statuses.iter().all(|status| wants_a_pause(status) || is_foreign(status))
         {
-            let failure = Failure::Http { status: TOO_MANY_REQUESTS, body: &text };
-            return self.classifier.classify(None, Method::Other, &failure);
+            return without_verdict(Reason::RateLimited, &text);
         }
-        self.unreachable(&text)
+        without_verdict(Reason::Unreachable, &text)
     }
 
     fn outlook(&self) -> Outlook {
@@ -428,6 +415,17 @@ impl Endpoints {
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+pub(crate) fn failed(text: &str) -> ChainError {
+    ChainError { classified: without_verdict(Reason::Unreachable, text) }
+}
+
+/// Our own word on what reached nobody. Its reason is ours: the text may repeat what strangers said of something else, and
+/// nothing is to be read out of that.
+pub(crate) fn without_verdict(reason: Reason, text: &str) -> Classified {
+    let text = NodeText::new(text);
+    Classified { verdict: reason.verdict(), reason, source: Source::Nobody, text, revert_data: None }
 }
 
 fn is_foreign(status: &EndpointStatus) -> bool {

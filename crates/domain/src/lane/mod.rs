@@ -387,7 +387,7 @@ impl Lane {
                     false
                 }
                 Sighting::NotFound { hash } => {
-                    slot.not_found(hash);
+                    slot.not_found(hash, now);
                     false
                 }
             };
@@ -453,6 +453,7 @@ impl OpenSlot {
             rejected: false,
             remedy: Remedy::None,
             lost_looks: None,
+            inherited: false,
             grows: false,
             tell: false,
             final_list: None,
@@ -480,6 +481,7 @@ impl OpenSlot {
         };
         let taken = self.acknowledged && wanted.last_outcome.as_ref().is_some_and(|(outcome, _)| outcome.is_taken());
         let last_sent = wanted.last_sent_at;
+        self.inherited = taken && self.seen == Seen::Nowhere;
         self.sending = match (taken, resubmit, self.sending) {
             _ if over || matches!(self.seen, Seen::Unverified(_)) => Sending::Rest,
             (false, _, _) | (true, None, _) => Sending::Due { at: now, claim: false },

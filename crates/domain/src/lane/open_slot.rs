@@ -37,6 +37,8 @@ pub(super) struct OpenSlot {
     pub(super) remedy: Remedy,
     /// How often all its hashes were missing while its nonce was used up, finally; `None` while it is not.
     pub(super) lost_looks: Option<u32>,
+    /// Sent by an owner before this one, and not seen since.
+    pub(super) inherited: bool,
     /// It is in the row of those whose confirmations grow.
     pub(super) grows: bool,
     /// It is its turn to be told of.
@@ -241,10 +243,17 @@ impl OpenSlot {
         self.is_final() || self.is_over()
     }
 
-    /// One of its hashes was asked for, and nobody knew it.
-    pub(super) fn not_found(&mut self, hash: B256) {
+    /// One of its hashes was asked for, and nobody knew it. What was sent by an owner before us may be in no pool any more: it
+    /// goes out once more when no block has it, not only when its resubmit is due.
+    pub(super) fn not_found(&mut self, hash: B256, now: Tick) {
         if let Some(held) = self.attempts.iter_mut().find(|held| held.attempt.hash == hash) {
             held.missing = true;
+        }
+        if self.inherited && self.attempts.iter().all(|held| held.missing) {
+            self.inherited = false;
+            if let Sending::Due { at, claim: true } = self.sending {
+                self.sending = Sending::Due { at: at.min(now), claim: true };
+            }
         }
     }
 

@@ -182,3 +182,19 @@ fn ended_out_of_order_it_is_not_touched_again() {
     bench.finish(bench.hash(0, 0), block(1));
     assert_eq!(bench.ledger.cursor.as_ref().unwrap().open_nonce.get(), 2);
 }
+
+/// The pool that had it may be gone with the node that was asked.
+#[test]
+fn sent_before_and_in_no_block_it_is_sent_once_more() {
+    let mut bench = Bench::busy(window(1), 1);
+    let first = bench.answer(SendOutcome::Accepted);
+    let hash = bench.hash(0, 0);
+    bench.crash();
+    bench.run();
+    assert!(bench.broadcasts.is_empty(), "nobody has looked yet");
+    bench.see(Sighting::NotFound { hash });
+    assert_eq!(bench.take_broadcast(), first);
+    bench.answer_each(&first, &[SendOutcome::AlreadyKnown]);
+    bench.see(Sighting::NotFound { hash });
+    assert!(bench.broadcasts.is_empty(), "once");
+}

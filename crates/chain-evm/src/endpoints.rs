@@ -36,6 +36,8 @@ pub(crate) const GRACE: Duration = Duration::from_millis(200);
 const SPARE_LOOK: Duration = Duration::from_secs(20);
 /// One more endpoint is asked when the first fails on the road.
 const TRIES: usize = 2;
+/// An endpoint that has been below its highest head for so long begins anew: the chain has gone back.
+const PEAK_FORGOTTEN: Duration = Duration::from_secs(10 * 60);
 const MAX_TASKS: usize = 4096;
 
 #[derive(Debug)]
@@ -70,8 +72,24 @@ struct Member {
 #[derive(Clone, Copy, Debug, Default)]
 struct Watch {
     moved_at: Option<Instant>,
+    /// The highest head that it showed, and when it last was there.
+    peak: Option<(u64, Instant)>,
     overtaken_at: Option<Instant>,
     standing: Option<EndpointStanding>,
+}
+
+impl Watch {
+    /// It shows a head above all that it showed before: only that proves that the chain goes on. One that goes to and fro, or
+    /// shows another block of the same height, overtakes nobody. The first head that is heard of is no rise.
+    fn has_risen_to(&mut self, number: u64, now: Instant) -> bool {
+        match self.peak {
+            Some((peak, at)) if number < peak && now.duration_since(at) < PEAK_FORGOTTEN => false,
+            before => {
+                self.peak = Some((number, now));
+                before.is_some_and(|(peak, _)| number > peak)
+            }
+        }
+    }
 }
 
 /// Somebody has it while there is a second handle on it. Two that take it in the same moment both get it, which costs one
@@ -216,8 +234,9 @@ impl Endpoints {
                 Err(classified) => last = Some(classified),
             }
             // Somebody told of a newer one before: then the rest is waited for.
-            let newest = self.outlook().newest().unwrap_or_default();
-            if answers.iter().any(|(_, head)| head.block.number >= newest) {
+            let outlook = self.outlook();
+            let newest = outlook.newest().unwrap_or_default();
+            if answers.iter().any(|(place, head)| head.block.number >= newest && outlook.is_plausible(*place)) {
                 until.get_or_insert_with(|| now() + GRACE);
             }
         }
@@ -239,7 +258,8 @@ impl Endpoints {
         let outlook = self.outlook();
         let readable = outlook.for_reading();
         let newest = outlook.newest().unwrap_or_default();
-        let believed = answers.iter().filter(|(place, head)| readable.contains(place) && head.block.number >= newest);
+        let is_believed = |place| readable.contains(&place) && outlook.is_plausible(place);
+        let believed = answers.iter().filter(|(place, head)| is_believed(*place) && head.block.number >= newest);
         let mut told = locked(&self.told);
         let before = told.map(|told| told.block.hash);
         let rank = |head: &Header| {
@@ -258,21 +278,23 @@ impl Endpoints {
 
     /// Notes whose head has moved and whose has not, and reports who stands otherwise than before.
     fn review(&self) {
-        let mut anybody_moved = false;
-        let mut still = Vec::new();
-        for member in &self.list {
-            let moved_at = member.endpoint.sight().head.map(|head| head.moved_at);
+        let now = now();
+        let (mut risen, mut still) = (Vec::new(), Vec::new());
+        for (place, member) in self.list.iter().enumerate() {
+            let head = member.endpoint.sight().head;
+            let moved_at = head.map(|head| head.moved_at);
             let mut watch = locked(&member.watch);
+            if head.is_some_and(|head| watch.has_risen_to(head.number, now)) {
+                risen.push(place);
+            }
             if moved_at == watch.moved_at {
                 still.push(member);
-                continue;
+            } else {
+                (watch.moved_at, watch.overtaken_at) = (moved_at, None);
             }
-            // The first head that is heard of is no move.
-            anybody_moved |= moved_at.is_some() && watch.moved_at.is_some();
-            (watch.moved_at, watch.overtaken_at) = (moved_at, None);
         }
-        if anybody_moved {
-            let now = now();
+        let outlook = self.outlook();
+        if risen.into_iter().any(|place| outlook.is_heeded(place)) {
             for member in still {
                 locked(&member.watch).overtaken_at.get_or_insert(now);
             }

@@ -6,8 +6,9 @@ mod support;
 
 use std::time::Duration;
 
-use gapless_chain::{Chain as _, Reason, Verdict};
-use support::{FakeNode, chain, later, plan, signed};
+use gapless_chain::{Chain as _, EndpointStanding, Reason, Verdict};
+use gapless_chain_evm::EvmChain;
+use support::{FakeNode, chain, later, options, plan, signed, signer, submitter};
 
 /// proves S10
 #[tokio::test]
@@ -57,4 +58,87 @@ async fn a_refusal_of_one_transaction_is_not_told_of_another_that_reached_nobody
     let answer = chain.broadcast(&second).await.remove(0);
     assert_eq!(node.count("eth_sendRawTransaction"), sends, "it went to nobody");
     assert_eq!(answer.verdict, Verdict::Unavailable, "{answer:?}");
+}
+
+#[tokio::test]
+async fn one_that_goes_to_and_fro_on_a_halted_chain_makes_nobody_stuck() {
+    let (good, balancer) = (FakeNode::start(|_| {}).await, FakeNode::start(|_| {}).await);
+    let chain = chain(&[&good, &balancer]);
+    for turn in 0..12 {
+        balancer.change(|script| script.head = if turn % 2 == 0 { 100 } else { 98 });
+        assert_eq!(chain.head().await.unwrap().block.number, 100, "turn {turn}");
+        later(Duration::from_secs(10)).await;
+    }
+    assert_eq!(chain.endpoints()[0].standing, EndpointStanding::Good);
+}
+
+#[tokio::test]
+async fn one_that_flips_on_a_halted_chain_makes_nobody_stuck() {
+    let (good, flips) = (FakeNode::start(|_| {}).await, FakeNode::start(|_| {}).await);
+    let chain = chain(&[&good, &flips]);
+    for turn in 0..40 {
+        flips.change(|script| script.fork = turn % 2);
+        assert_eq!(chain.head().await.unwrap().block.number, 100, "turn {turn}");
+        chain.accounts(&[submitter(0)], None).await.unwrap();
+        later(Duration::from_secs(4)).await;
+    }
+    assert_eq!(chain.endpoints()[0].standing, EndpointStanding::Good);
+}
+
+/// proves S10
+#[tokio::test]
+async fn one_that_is_still_syncing_is_not_believed_while_the_other_flips() {
+    let (flips, syncing) = (FakeNode::start(|_| {}).await, FakeNode::start(|script| script.head = 5).await);
+    let chain = chain(&[&flips, &syncing]);
+    for turn in 0..12 {
+        flips.change(|script| script.fork = turn % 2);
+        syncing.change(|script| script.head += 1);
+        assert_eq!(chain.head().await.unwrap().block.number, 100);
+        assert_eq!(chain.accounts(&[submitter(0)], None).await.unwrap()[0].latest.get(), 100);
+    }
+    assert_eq!(chain.endpoints()[0].standing, EndpointStanding::Flipping);
+}
+
+#[tokio::test]
+async fn the_word_of_one_that_is_not_asked_any_more_does_not_stand_for_ever() {
+    let (ahead, good) = (FakeNode::start(|script| script.head = 1_000_000).await, FakeNode::start(|_| {}).await);
+    let chain = chain(&[&ahead, &good]);
+    assert_eq!(chain.head().await.unwrap().block.number, 1_000_000);
+    ahead.change(|script| script.http = Some((429, "retry-after: 3600\r\n", "quota")));
+    chain.head().await.unwrap_err();
+    later(Duration::from_secs(31)).await;
+    good.change(|script| script.head += 1);
+    assert_eq!(chain.head().await.unwrap().block.number, 101);
+}
+
+#[tokio::test]
+async fn one_that_makes_up_heads_does_not_put_two_others_into_the_past() {
+    let liar = FakeNode::start(|script| script.head = 1_000_000).await;
+    let honest = [FakeNode::start(|_| {}).await, FakeNode::start(|_| {}).await];
+    let mut options = options(&[&liar, &honest[0], &honest[1]]);
+    options.head_age_max = Duration::from_secs(10);
+    let chain = EvmChain::connect(options, vec![signer(0)]).unwrap();
+    // The chain stands still, and only the liar goes on.
+    for _ in 0..8 {
+        liar.change(|script| script.head += 1);
+        assert_eq!(chain.head().await.unwrap().block.number, 100);
+        assert_eq!(chain.accounts(&[submitter(0)], None).await.unwrap()[0].latest.get(), 100);
+        later(Duration::from_secs(5)).await;
+    }
+}
+
+#[tokio::test]
+async fn one_that_may_be_back_does_not_take_the_place_of_one_that_is_only_busy() {
+    let (good, dead) = (FakeNode::start(|_| {}).await, FakeNode::start(|_| {}).await);
+    let options = options(&[&good, &dead]);
+    drop(dead);
+    let chain = EvmChain::connect(options, vec![signer(0)]).unwrap();
+    chain.head().await.unwrap();
+    let tx = [signed(&chain, &plan(0)).await];
+    later(Duration::from_secs(10)).await;
+    good.change(|script| script.http = Some((429, "", "slow down")));
+    assert_eq!(chain.broadcast(&tx).await[0].verdict, Verdict::RateLimited);
+    good.change(|script| script.http = None);
+    later(Duration::from_millis(600)).await;
+    assert_eq!(chain.broadcast(&tx).await[0].verdict, Verdict::Accepted);
 }

@@ -182,7 +182,7 @@ fn one_that_flips_between_two_forks_is_left_out_for_a_while_and_reported() {
         assert!(chain.endpoints()[0].trouble.as_deref().unwrap().contains("two forks"));
 
         // Now it also claims to be ahead. It is not asked for anything but its head, and not believed.
-        flipping.change(|script| script.head = 105);
+        flipping.change(|script| script.head = 103);
         let asked = flipping.count("eth_getBalance");
         for _ in 0..4 {
             assert_eq!(chain.head().await.unwrap().block.number, 100);
@@ -195,7 +195,7 @@ fn one_that_flips_between_two_forks_is_left_out_for_a_while_and_reported() {
 
         later(Duration::from_secs(31)).await;
         assert_eq!(standings(&chain)[0], Good);
-        assert_eq!(chain.head().await.unwrap().block.number, 105);
+        assert_eq!(chain.head().await.unwrap().block.number, 103);
     });
     assert_eq!(counts.of("gapless_endpoint_flipping_total"), 1);
 }

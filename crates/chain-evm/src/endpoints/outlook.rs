@@ -11,8 +11,12 @@ use crate::endpoint::{HeadClaim, Sight, Standing};
 
 /// So long the word of an endpoint stands that is not well any more.
 const CLAIM_STANDS: Duration = Duration::from_secs(30);
+/// The same for one that is well: it is asked far more often than this, so one that old is no word of the present.
+const GOOD_CLAIM_STANDS: Duration = Duration::from_secs(5 * 60);
 /// Blocks that a head may be above all others without being shown. Endpoints that are up to date are never so far apart.
 const MAX_LEAP: u64 = 1_000;
+/// Two whose heads are no further apart than this bear each other out. Two that are still syncing rarely are so close.
+const AGREEING: u64 = 16;
 
 /// When an endpoint counts as lagging.
 #[derive(Clone, Copy, Debug)]
@@ -69,14 +73,20 @@ impl Outlook {
 
     /// Is what it says of the present?
     pub(super) fn is_believed(&self, place: usize) -> bool {
-        let own = self.claim(place);
-        let is_credible = own.is_none_or(|own| self.is_credible(place, own));
-        is_credible && own.map(|own| own.number) >= self.newest_of(|other| other != place && !self.is_spared(other))
+        let own = self.claim(place).map(|own| own.number);
+        self.is_plausible(place) && own >= self.newest_of(|other| other != place && !self.is_spared(other))
+    }
+
+    /// Its head is not out of all reason.
+    pub(super) fn is_plausible(&self, place: usize) -> bool {
+        self.claim(place).is_none_or(|own| self.is_credible(place, own))
     }
 
     /// Whom to ask for what has to be of the present, the best first.
     pub(super) fn for_reading(&self) -> Vec<usize> {
-        self.ranked(|place| self.is_usable(place) && !self.is_stuck(place))
+        let moving = self.ranked(|place| self.is_usable(place) && !self.is_stuck(place));
+        // Whoever made the others seem stuck may be gone since, and may have been wrong.
+        if moving.is_empty() { self.for_finding() } else { moving }
     }
 
     /// Whom to ask for what is named by its hash: those that lag too, last.
@@ -105,13 +115,15 @@ impl Outlook {
     pub(super) fn for_sending(&self) -> (Vec<usize>, Vec<usize>) {
         let of_chain = |place: &usize| self.is(*place, |sight| sight.standing != Standing::WrongChain);
         let all = self.ranked(|place| of_chain(&place) && !self.is_spared(place));
-        let (mut asked, mut missed): (Vec<usize>, Vec<usize>) =
-            all.into_iter().partition(|place| self.is(*place, |sight| sight.is_due));
-        if asked.is_empty() {
-            // Better one that was away a moment ago than none; but whoever asked to be left alone is left alone.
-            (missed, asked) = missed.into_iter().partition(|place| self.is(*place, |sight| sight.is_barred));
-        }
-        (asked, missed)
+        let is_barred = |place: usize| self.is(place, |sight| sight.is_barred);
+        let is_well = |place: usize| self.is(place, |sight| sight.standing == Standing::Good);
+        let is_due = |place: usize| self.is(place, |sight| sight.is_due);
+        let any_well = all.iter().any(|place| is_due(*place) && is_well(*place));
+        let any_due = all.iter().any(|place| is_due(*place));
+        // One that is well and was only given a pause by us is better than one that may be back, and one that was away a
+        // moment ago is better than none; but whoever asked to be left alone is left alone.
+        let is_needed = |place| !is_barred(place) && ((!any_well && is_well(place)) || !any_due);
+        all.into_iter().partition(|place| is_due(*place) || is_needed(*place))
     }
 
     /// It is well, and may be asked.
@@ -124,10 +136,20 @@ impl Outlook {
         self.is_askable(place) && !self.is_spared(place) && self.is_of_one_mind(place)
     }
 
+    /// One that flips gives way only to one that is as new, or nearly so: what either fork says is closer to the truth than
+    /// what one says that is still syncing.
     fn is_of_one_mind(&self, place: usize) -> bool {
         let is_flipping = |place| self.is(place, |sight| sight.is_flipping);
-        let others = || (0..self.all.len()).any(|other| self.is_askable(other) && !is_flipping(other));
-        !is_flipping(place) || !others()
+        let number = |place| self.claim(place).map(|claim| claim.number);
+        let is_as_new = |other| number(other).map(|number| number.saturating_add(self.terms.lag_max)) >= number(place);
+        let is_better =
+            |other| self.is_askable(other) && !is_flipping(other) && !self.is_stuck(other) && is_as_new(other);
+        !is_flipping(place) || !(0..self.all.len()).any(is_better)
+    }
+
+    /// What it says of its head stands, and is to be believed of it.
+    pub(super) fn is_heeded(&self, place: usize) -> bool {
+        self.claims().any(|(other, claim)| other == place && self.is_credible(place, claim))
     }
 
     /// Without a weight, and there is somebody with one who is well.
@@ -154,21 +176,29 @@ impl Outlook {
         credible.map(|(_, claim)| claim.number).max()
     }
 
+    /// A head far above all others counts only if it was shown, and not against two that bear each other out: one endpoint
+    /// that makes up heads would put all others into the past. Between one and one nobody can tell who is right; there the
+    /// newer one counts, since one that is still syncing is far more common than one that lies.
     fn is_credible(&self, place: usize, claim: HeadClaim) -> bool {
-        let others = self.claims().filter(|(other, _)| *other != place).map(|(_, claim)| claim.number).max();
-        claim.shown || others.is_none_or(|newest| claim.number <= newest.saturating_add(MAX_LEAP))
+        let mut others: Vec<u64> =
+            self.claims().filter(|(other, _)| *other != place).map(|(_, claim)| claim.number).collect();
+        others.sort_unstable();
+        let is_far_above = others.last().is_some_and(|newest| claim.number > newest.saturating_add(MAX_LEAP));
+        let agreeing = |pair: &[u64]| matches!(pair, [first, second] if second - first <= AGREEING);
+        !is_far_above || (claim.shown && !others.windows(2).any(agreeing))
     }
 
     /// Who tells of which head, as far as it stands.
     fn claims(&self) -> impl Iterator<Item = (usize, HeadClaim)> {
         (0..self.all.len()).filter_map(|place| {
             let claim = self.claim(place)?;
-            let stands = match self.all.get(place)?.sight.standing {
-                Standing::Good => true,
-                Standing::Unchecked | Standing::Down => self.now.duration_since(claim.heard_at) < CLAIM_STANDS,
+            let stands_for = match self.all.get(place)?.sight.standing {
+                Standing::Good if self.is_askable(place) => GOOD_CLAIM_STANDS,
+                Standing::Good | Standing::Unchecked | Standing::Down => CLAIM_STANDS,
                 // What it says is of elsewhere.
-                Standing::WrongChain => false,
+                Standing::WrongChain => Duration::ZERO,
             };
+            let stands = self.now.duration_since(claim.heard_at) < stands_for;
             (stands && !self.is_stuck(place) && self.is_of_one_mind(place)).then_some((place, claim))
         })
     }
@@ -191,6 +221,8 @@ impl Outlook {
             self.is_stuck(place),
             self.is(place, |sight| sight.is_flipping),
             self.is(place, |sight| sight.is_doubtful),
+            // One that has only named a number is asked to show it.
+            claim.is_some_and(|claim| claim.shown) && !self.is_plausible(place),
             Reverse(claim.map(|claim| claim.number)),
             !of_our_fork,
         )

@@ -80,7 +80,7 @@ fn who_stood_still_for_a_short_time_or_was_not_asked_since_is_not_stuck() {
 
 #[test]
 fn who_flips_is_left_out_unless_there_is_nobody_else() {
-    let flipping = but(at(105), |sight| sight.is_flipping = true);
+    let flipping = but(at(103), |sight| sight.is_flipping = true);
     let two = outlook(&[flipping, at(100)]);
     assert_eq!(standings(&two), [EndpointStanding::Flipping, EndpointStanding::Good]);
     assert_eq!((two.for_reading(), two.newest()), (vec![1], Some(100)));
@@ -90,6 +90,48 @@ fn who_flips_is_left_out_unless_there_is_nobody_else() {
     let alone = outlook(&[flipping, down]);
     assert_eq!(standings(&alone), [EndpointStanding::Flipping, EndpointStanding::Down]);
     assert_eq!(alone.for_reading(), [0]);
+}
+
+#[test]
+fn who_flips_does_not_give_way_to_one_that_is_far_behind_or_stuck() {
+    let flipping = but(at(104), |sight| sight.is_flipping = true);
+    let behind = outlook(&[at(100), flipping]);
+    assert_eq!((behind.for_reading(), behind.newest()), (vec![0, 1], Some(104)));
+    assert!(!behind.is_believed(0) && behind.is_believed(1));
+    let mut stuck = at(104);
+    stuck.overtaken_at = stuck.sight.head.unwrap().heard_at.checked_sub(Duration::from_secs(31));
+    assert_eq!(outlook(&[stuck, flipping]).for_reading(), [1]);
+    assert_eq!(outlook(&[stuck]).for_reading(), [0], "better than nobody");
+}
+
+#[test]
+fn a_claim_that_was_not_heard_for_long_does_not_stand() {
+    let barred = but(at(200), |sight| (sight.is_limited, sight.is_barred, sight.is_due) = (true, true, false));
+    let after = |first, time| Outlook { now: now() + time, ..outlook(&[first, at(100)]) };
+    assert_eq!(after(barred, Duration::ZERO).newest(), Some(200));
+    let fresh = but(at(100), |sight| {
+        sight.head = sight.head.map(|head| HeadClaim { heard_at: now() + GOOD_CLAIM_STANDS, ..head });
+    });
+    for (first, time) in [(barred, CLAIM_STANDS), (at(200), GOOD_CLAIM_STANDS)] {
+        let outlook = Outlook { now: now() + time, ..outlook(&[first, fresh]) };
+        assert_eq!(outlook.newest(), Some(100));
+        assert!(outlook.is_believed(1));
+    }
+    assert_eq!(after(at(200), CLAIM_STANDS).newest(), Some(200), "it is well and will be asked again");
+}
+
+#[test]
+fn one_far_above_two_that_agree_is_not_believed_even_if_it_shows_its_head() {
+    let three = outlook(&[at(1_000_000), at(100), at(110)]);
+    assert_eq!(three.newest(), Some(110));
+    assert_eq!([0, 1, 2].map(|place| three.is_believed(place)), [false, false, true]);
+    assert!(!three.is_heeded(0) && three.is_heeded(1));
+    assert_eq!(three.for_reading(), [2, 1, 0], "and it is asked last");
+    let borne_out = outlook(&[at(1_000_000), at(100), at(110), at(999_500)]);
+    assert!(borne_out.is_believed(0) && !borne_out.is_believed(2));
+    let syncing = outlook(&[at(1_000_000), at(100), at(50_000)]);
+    assert!(syncing.is_believed(0), "two that are at odds bear nobody out");
+    assert!(outlook(&[at(1_000_000), at(100)]).is_believed(0));
 }
 
 #[test]
@@ -147,4 +189,10 @@ fn who_is_away_gets_a_transaction_only_when_it_is_due_or_nobody_else_is_there() 
     assert_eq!(outlook(&[limited]).for_reading(), Vec::<usize>::new());
     assert_eq!(outlook(&[busy, at(90)]).for_finding(), [1, 0], "who only says that it is busy comes last");
     assert_eq!(outlook(&[busy]).for_sending().0, [0]);
+    assert_eq!(
+        outlook(&[down(true), busy]).for_sending().0,
+        [1, 0],
+        "who may be back does not replace who is only busy"
+    );
+    assert_eq!(outlook(&[at(90), busy]).for_sending(), (vec![0], vec![1]));
 }

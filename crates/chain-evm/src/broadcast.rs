@@ -1,80 +1,154 @@
 //! One transaction, many endpoints, one answer.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use alloy_primitives::B256;
 use gapless_chain::{Classified, Reason, Verdict};
 use gapless_domain::{ChainId, SignedTx};
 use serde_json::json;
 use tokio::sync::mpsc;
+use tokio::time::Instant;
 
 use crate::endpoint::{Endpoint, Standing, now};
-use crate::endpoints::{Endpoints, GRACE, Recipients, receive, without_verdict};
+use crate::endpoints::{Endpoints, GRACE, Recipient, Recipients, had_no_part, receive, without_verdict};
 use crate::meter;
 use crate::rpc::Call;
 
+/// To how many, and how long their answers are waited for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SendTerms {
+    pub(crate) most: usize,
+    /// The whole broadcast takes no longer than this, however many requests it needs: everybody waits for it.
+    pub(crate) patience: Duration,
+}
+
 /// What an endpoint made of the transactions; nothing if it was not asked after all, because it is not well.
 struct Report {
-    endpoint: Arc<Endpoint>,
+    recipient: Recipient,
     answers: Option<Vec<Classified>>,
 }
 
-/// Gives `txs` to up to `most` endpoints at once. The answer is there when all have answered, or shortly after the moment when
-/// every transaction has been accepted by somebody; the slower ones go on in the background until they have answered.
+/// What is known of each transaction, and who has not been heard.
+struct Tally<'a> {
+    chain: &'a ChainId,
+    txs: &'a [SignedTx],
+    best: Vec<Option<Classified>>,
+    /// The answer of one that had no part in it: told if nobody else says anything.
+    aside: Vec<Option<Classified>>,
+    refusals: Vec<(usize, Recipient, Classified)>,
+    unheard: Vec<Recipient>,
+}
+
+/// Gives `txs` to the best endpoints at once. The answer is there when all have answered, or shortly after the moment when every
+/// transaction has been accepted by somebody; the slower ones go on in the background until they have answered. What is
+/// without a verdict then is given to the next best ones.
 pub(crate) async fn broadcast(
     endpoints: &Endpoints,
     chain: &ChainId,
     txs: &[SignedTx],
-    most: usize,
+    terms: SendTerms,
 ) -> Vec<Classified> {
     if txs.is_empty() {
         return Vec::new();
     }
-    let shared: Arc<[SignedTx]> = txs.into();
-    let Recipients { asked, missed: mut unheard } = endpoints.for_sending(most);
-    let (sender, mut reports) = mpsc::channel(asked.len().max(1));
-    unheard.extend(asked.iter().cloned());
-    for endpoint in asked {
-        let (sender, txs, chain) = (sender.clone(), Arc::clone(&shared), chain.clone());
-        endpoints.spawn(async move {
-            let answers = send(&endpoint, &chain, &txs).await;
-            drop(sender.send(Report { endpoint, answers }).await);
-        });
+    let deadline = now() + terms.patience;
+    let Recipients { asked, missed } = endpoints.for_sending(terms.most);
+    let none = || vec![None; txs.len()];
+    let mut tally = Tally { chain, txs, best: none(), aside: none(), refusals: Vec::new(), unheard: missed };
+    for few in asked.chunks(terms.most.max(1)) {
+        let open = tally.open();
+        if open.is_empty() || now() >= deadline {
+            break;
+        }
+        tally.ask(endpoints, few, &open, deadline).await;
     }
-    drop(sender);
+    tally.conclude(endpoints)
+}
 
-    let mut best: Vec<Option<Classified>> = vec![None; txs.len()];
-    let mut refusals = Vec::new();
-    let mut until = None;
-    while let Some(Report { endpoint, answers }) = receive(&mut reports, until).await {
-        if answers.is_some() {
-            unheard.retain(|other| !Arc::ptr_eq(other, &endpoint));
+impl Tally<'_> {
+    /// What nobody has said anything on that counts.
+    fn open(&self) -> Vec<usize> {
+        let is_open = |best: &Option<Classified>| {
+            best.as_ref().is_none_or(|best| {
+                matches!(best.verdict, Verdict::Unavailable | Verdict::Unknown | Verdict::RateLimited)
+            })
+        };
+        self.best.iter().enumerate().filter(|(_, best)| is_open(best)).map(|(at, _)| at).collect()
+    }
+
+    /// Gives the transactions of these places to these endpoints.
+    async fn ask(&mut self, endpoints: &Endpoints, few: &[Recipient], open: &[usize], deadline: Instant) {
+        let txs: Arc<[SignedTx]> = open.iter().filter_map(|at| self.txs.get(*at).cloned()).collect();
+        let (sender, mut reports) = mpsc::channel(few.len().max(1));
+        let mut awaited = Vec::with_capacity(few.len());
+        for recipient in few.iter().cloned() {
+            self.unheard.push(recipient.clone());
+            // One that has too much of ours to do already is not asked.
+            let Some(busy) = recipient.sends.place() else { continue };
+            awaited.push(recipient.clone());
+            let (sender, txs, chain) = (sender.clone(), Arc::clone(&txs), self.chain.clone());
+            endpoints.spawn(async move {
+                let answers = send(&recipient.endpoint, &chain, &txs).await;
+                recipient.sends.note(answers.as_deref().unwrap_or_default());
+                drop(busy);
+                drop(sender.send(Report { recipient, answers }).await);
+            });
         }
-        for (place, answer) in answers.into_iter().flatten().enumerate() {
+        drop(sender);
+
+        let mut until = deadline;
+        while let Some(report) = receive(&mut reports, Some(until)).await {
+            awaited.retain(|other| !other.is(&report.recipient));
+            self.note(report, open);
+            let is_taken = |at: &usize| self.best.get(*at).and_then(Option::as_ref).is_some_and(is_taken);
+            if open.iter().all(is_taken) {
+                until = until.min(now() + GRACE);
+            }
+        }
+        for _ in awaited {
+            for at in open {
+                self.count(*at, without_verdict(Reason::TimedOut, "an endpoint has not answered in time"));
+            }
+        }
+    }
+
+    fn note(&mut self, Report { recipient, answers }: Report, open: &[usize]) {
+        let answers = answers.unwrap_or_default();
+        if !answers.iter().all(had_no_part) {
+            self.unheard.retain(|other| !other.is(&recipient));
+        }
+        for (at, answer) in open.iter().zip(answers) {
             if answer.verdict == Verdict::Rejected {
-                refusals.push((place, Arc::clone(&endpoint), answer.clone()));
+                self.refusals.push((*at, recipient.clone(), answer.clone()));
             }
-            if let Some(best) = best.get_mut(place) {
-                *best = Some(better(best.take(), answer));
-            }
-        }
-        if best.iter().all(|best| best.as_ref().is_some_and(is_taken)) {
-            until.get_or_insert_with(|| now() + GRACE);
+            self.count(*at, answer);
         }
     }
-    for (place, endpoint, refusal) in refusals {
-        let taken = best.get(place).and_then(Option::as_ref).is_some_and(is_taken);
-        if let Some(tx) = txs.get(place).filter(|_| taken) {
-            meter::contradiction(chain, endpoint.name(), &tx.hash.to_string(), refusal.text.as_str());
+
+    fn count(&mut self, at: usize, answer: Classified) {
+        let kept = if had_no_part(&answer) { self.aside.get_mut(at) } else { self.best.get_mut(at) };
+        if let Some(kept) = kept {
+            *kept = Some(better(kept.take(), answer));
         }
     }
-    let all_were_heard = !unheard.iter().any(|endpoint| endpoint.may_speak_soon());
-    let conclude = |best: Option<Classified>| match best {
-        None => endpoints.nobody(),
-        Some(refused) if refused.verdict == Verdict::Rejected && !all_were_heard => not_yet(refused),
-        Some(best) => best,
-    };
-    best.into_iter().map(conclude).collect()
+
+    fn conclude(self, endpoints: &Endpoints) -> Vec<Classified> {
+        for (at, recipient, refusal) in self.refusals {
+            let taken = self.best.get(at).and_then(Option::as_ref).is_some_and(is_taken);
+            if let Some(tx) = self.txs.get(at).filter(|_| taken) {
+                let (name, hash) = (recipient.endpoint.name(), tx.hash.to_string());
+                meter::contradiction(self.chain, name, &hash, refusal.text.as_str());
+            }
+        }
+        let all_were_heard = !self.unheard.iter().any(Recipient::may_speak_soon);
+        let conclude = |(best, aside): (Option<Classified>, Option<Classified>)| match best.or(aside) {
+            None => endpoints.nobody(),
+            Some(refused) if refused.verdict == Verdict::Rejected && !all_were_heard => not_yet(refused),
+            Some(best) => best,
+        };
+        self.best.into_iter().zip(self.aside).map(conclude).collect()
+    }
 }
 
 /// A final refusal while somebody is away who may have the transaction, from before or from elsewhere, or may take it: it is

@@ -15,7 +15,7 @@ use gapless_chain::{
 use gapless_domain::{Amount, BlockRef, ChainId, EvmCall, Permit, SignedTx, SubmitterId, TxPlan};
 use tokio::sync::watch;
 
-use crate::broadcast::broadcast;
+use crate::broadcast::{SendTerms, broadcast};
 use crate::endpoint::{Endpoint, EndpointState, Parts, Terms};
 use crate::endpoints::{Endpoints, LagTerms, failed};
 use crate::options::{ConnectError, EndpointOptions, EvmChainOptions, SendTo};
@@ -23,11 +23,14 @@ use crate::rpc::{self, HeadNews, HttpRoad, Road, WebSocketRoad};
 use crate::signer::{Signer, SignerError};
 use crate::{fees, read, transaction};
 
+/// Time-outs that a whole broadcast may take: one to find out who an endpoint is, one for it, one for whoever stands in for it.
+const SEND_TIMEOUTS: u32 = 3;
+
 /// One EVM chain. Dropping it ends everything that it started.
 pub struct EvmChain {
     id: ChainId,
     number: u64,
-    send_to: SendTo,
+    sending: SendTerms,
     endpoints: Endpoints,
     signers: HashMap<Address, Arc<dyn Signer>>,
     heads: Heads,
@@ -85,11 +88,16 @@ impl EvmChain {
                 Parts { name, weight: *weight, url: url.clone(), road, places: options.rpc_max_in_flight, state };
             list.push(Arc::new(Endpoint::new(Arc::clone(&terms), parts)));
         }
+        let most = match options.send_to {
+            SendTo::All => usize::MAX,
+            SendTo::Best(most) => most,
+        };
+        let sending = SendTerms { most, patience: options.rpc_timeout.saturating_mul(SEND_TIMEOUTS) };
         let lag = LagTerms { lag_max: options.lag_max, head_age_max: options.head_age_max };
         Ok(EvmChain {
             id: options.id,
             number,
-            send_to: options.send_to,
+            sending,
             endpoints: Endpoints::new(list, lag),
             signers: by_address,
             heads: Heads { told, seen: AtomicU64::new(0), has_source },
@@ -161,11 +169,7 @@ impl Chain for EvmChain {
     }
 
     async fn broadcast(&self, txs: &[SignedTx]) -> Vec<Classified> {
-        let most = match self.send_to {
-            SendTo::All => usize::MAX,
-            SendTo::Best(most) => most,
-        };
-        broadcast(&self.endpoints, &self.id, txs, most).await
+        broadcast(&self.endpoints, &self.id, txs, self.sending).await
     }
 
     async fn head(&self) -> Result<Header, ChainError> {

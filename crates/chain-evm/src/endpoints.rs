@@ -11,6 +11,7 @@
 
 mod outlook;
 mod rotation;
+mod sends;
 
 use std::future::Future;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -24,6 +25,7 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 pub(crate) use outlook::LagTerms;
+pub(crate) use sends::{Sends, had_no_part};
 
 use crate::endpoint::{Endpoint, Standing, now};
 use crate::{meter, read};
@@ -38,7 +40,6 @@ const SPARE_LOOK: Duration = Duration::from_secs(20);
 const TRIES: usize = 2;
 /// An endpoint that has been below its highest head for so long begins anew: the chain has gone back.
 const PEAK_FORGOTTEN: Duration = Duration::from_secs(10 * 60);
-const MAX_TASKS: usize = 4096;
 
 #[derive(Debug)]
 pub(crate) struct Endpoints {
@@ -52,16 +53,34 @@ pub(crate) struct Endpoints {
     told: Mutex<Option<Header>>,
 }
 
-/// Who gets a transaction, and who should but wants to be left alone now.
+/// Who gets a transaction, the best first, and who should but wants to be left alone now.
 #[derive(Debug)]
 pub(crate) struct Recipients {
-    pub(crate) asked: Vec<Arc<Endpoint>>,
-    pub(crate) missed: Vec<Arc<Endpoint>>,
+    pub(crate) asked: Vec<Recipient>,
+    pub(crate) missed: Vec<Recipient>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Recipient {
+    pub(crate) endpoint: Arc<Endpoint>,
+    pub(crate) sends: Arc<Sends>,
+}
+
+impl Recipient {
+    pub(crate) fn is(&self, other: &Recipient) -> bool {
+        Arc::ptr_eq(&self.endpoint, &other.endpoint)
+    }
+
+    /// It may yet say something on a transaction.
+    pub(crate) fn may_speak_soon(&self) -> bool {
+        self.endpoint.may_speak_soon() && self.sends.may_speak_soon()
+    }
 }
 
 #[derive(Debug)]
 struct Member {
     endpoint: Arc<Endpoint>,
+    sends: Arc<Sends>,
     /// Held by the task that does it, so that tasks of one kind do not pile up on a slow endpoint.
     checking: Busy,
     asking_head: Busy,
@@ -111,6 +130,7 @@ impl Endpoints {
     pub(crate) fn new(list: Vec<Arc<Endpoint>>, terms: LagTerms) -> Self {
         let member = |endpoint| Member {
             endpoint,
+            sends: Arc::default(),
             checking: Busy::default(),
             asking_head: Busy::default(),
             watch: Mutex::default(),
@@ -309,27 +329,24 @@ impl Endpoints {
     }
 
     /// Whom a transaction is given to: all that are well, and those that may be well again. If none is, everybody who is not
-    /// of another chain and has not asked to be left alone.
+    /// of another chain and has not asked to be left alone. `most` are wanted at once; the others stand in for them.
     pub(crate) fn for_sending(&self, most: usize) -> Recipients {
-        let (mut asked, mut missed) = self.outlook().for_sending();
+        let (asked, mut missed) = self.outlook().for_sending();
         // Whoever is wanted no more, since there are enough without it, is not missed.
         missed.truncate(most.saturating_sub(asked.len()));
-        asked.truncate(most);
-        let endpoints = |places: Vec<usize>| {
-            places.into_iter().filter_map(|place| Some(Arc::clone(&self.list.get(place)?.endpoint))).collect()
-        };
-        Recipients { asked: endpoints(asked), missed: endpoints(missed) }
+        let recipient =
+            |member: &Member| Recipient { endpoint: Arc::clone(&member.endpoint), sends: Arc::clone(&member.sends) };
+        let recipients =
+            |places: Vec<usize>| places.into_iter().filter_map(|place| self.list.get(place).map(recipient)).collect();
+        Recipients { asked: recipients(asked), missed: recipients(missed) }
     }
 
-    /// Runs something to its end, whoever waits for it; false if too much runs already.
-    pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) -> bool {
+    /// Runs something to its end, whoever waits for it. How much runs is limited for each endpoint by itself: one check, one
+    /// question for its head, and as many broadcasts as `Sends` has places.
+    pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
         let mut tasks = locked(&self.tasks);
         while tasks.try_join_next().is_some() {}
-        if tasks.len() >= MAX_TASKS {
-            return false;
-        }
         tasks.spawn(task);
-        true
     }
 
     /// There is nobody to ask.
@@ -351,8 +368,11 @@ impl Endpoints {
     }
 
     fn outlook(&self) -> Outlook {
-        let seen =
-            |member: &Member| Seen { sight: member.endpoint.sight(), overtaken_at: locked(&member.watch).overtaken_at };
+        let seen = |member: &Member| Seen {
+            sight: member.endpoint.sight(),
+            overtaken_at: locked(&member.watch).overtaken_at,
+            takes_sends: !member.sends.is_paused(),
+        };
         Outlook {
             now: now(),
             terms: self.terms,

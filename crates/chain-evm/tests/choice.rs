@@ -4,11 +4,11 @@
 
 mod support;
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use gapless_chain::{Chain as _, EndpointStanding, Reason, Verdict};
-use gapless_chain_evm::EvmChain;
-use support::{FakeNode, chain, later, options, plan, signed, signer, submitter};
+use gapless_chain_evm::{EvmChain, SendTo};
+use support::{FakeNode, Sending, chain, later, options, plan, signed, signer, submitter};
 
 /// proves S10
 #[tokio::test]
@@ -141,4 +141,123 @@ async fn one_that_may_be_back_does_not_take_the_place_of_one_that_is_only_busy()
     good.change(|script| script.http = None);
     later(Duration::from_millis(600)).await;
     assert_eq!(chain.broadcast(&tx).await[0].verdict, Verdict::Accepted);
+}
+
+#[expect(clippy::disallowed_methods, reason = "the test measures")]
+fn started() -> Instant {
+    Instant::now()
+}
+
+async fn reads_only() -> FakeNode {
+    FakeNode::start(|script| {
+        script.missing.insert("eth_sendRawTransaction");
+    })
+    .await
+}
+
+#[tokio::test]
+async fn one_that_takes_no_transactions_hides_no_refusal() {
+    let refuses =
+        FakeNode::start(|script| script.send = Sending::Refuse(-32000, "insufficient funds for transfer")).await;
+    let reads_only = reads_only().await;
+    let chain = chain(&[&refuses, &reads_only]);
+    chain.head().await.unwrap();
+    let tx = [signed(&chain, &plan(0)).await];
+    assert_eq!(chain.broadcast(&tx).await[0].verdict, Verdict::InsufficientFunds);
+    // It may have the transaction from elsewhere, and is asked less and less often, and not missed for ever.
+    refuses.change(|script| script.send = Sending::Refuse(-32000, "intrinsic gas too low"));
+    for _ in 0..5 {
+        assert_eq!(chain.broadcast(&tx).await[0].verdict, Verdict::Unavailable);
+    }
+    assert_eq!(reads_only.count("eth_sendRawTransaction"), 3);
+    later(Duration::from_secs(10 * 60)).await;
+    assert_eq!(chain.broadcast(&tx).await[0].verdict, Verdict::Rejected);
+    assert_eq!(reads_only.count("eth_sendRawTransaction"), 4);
+    assert_eq!(chain.endpoints()[1].standing, EndpointStanding::Good);
+}
+
+#[tokio::test]
+async fn what_nobody_takes_transactions_for_is_told_with_its_reason() {
+    let reads_only = reads_only().await;
+    let chain = chain(&[&reads_only]);
+    let tx = [signed(&chain, &plan(0)).await];
+    for _ in 0..5 {
+        assert_eq!(chain.broadcast(&tx).await[0].reason, Reason::MethodMissing);
+    }
+}
+
+#[tokio::test]
+async fn the_next_ones_stand_in_for_those_that_give_no_verdict() {
+    let (reads_only, good, third) = (reads_only().await, FakeNode::start(|_| {}).await, FakeNode::start(|_| {}).await);
+    let mut options = options(&[&reads_only, &good, &third]);
+    options.send_to = SendTo::Best(1);
+    let chain = EvmChain::connect(options, vec![signer(0)]).unwrap();
+    chain.head().await.unwrap();
+    let txs = [signed(&chain, &plan(0)).await, signed(&chain, &plan(1)).await];
+    let verdicts: Vec<_> = chain.broadcast(&txs).await.into_iter().map(|answer| answer.verdict).collect();
+    assert_eq!(verdicts, [Verdict::Accepted; 2]);
+    let sends = [&reads_only, &good, &third].map(|node| node.count("eth_sendRawTransaction"));
+    assert_eq!(sends, [2, 2, 0]);
+    // A verdict is a verdict: nobody is asked for a better one.
+    good.change(|script| script.send = Sending::Refuse(-32000, "transaction underpriced"));
+    assert_eq!(chain.broadcast(&txs).await[0].verdict, Verdict::Underpriced);
+    assert_eq!(third.count("eth_sendRawTransaction"), 0);
+}
+
+#[tokio::test]
+async fn a_broadcast_has_one_deadline() {
+    let refuses = FakeNode::start(|script| script.send = Sending::Refuse(-32000, "transaction underpriced")).await;
+    let hangs = FakeNode::start(|script| script.batch_max = 1).await;
+    let mut options = options(&[&refuses, &hangs]);
+    options.rpc_timeout = Duration::from_millis(500);
+    let chain = EvmChain::connect(options, vec![signer(0)]).unwrap();
+    chain.head().await.unwrap();
+    let mut txs = Vec::new();
+    for nonce in 0..20 {
+        txs.push(signed(&chain, &plan(nonce)).await);
+    }
+    chain.broadcast(&txs).await;
+    hangs.change(|script| script.hang.insert("eth_sendRawTransaction"));
+    let begin = started();
+    for answer in chain.broadcast(&txs).await {
+        assert_eq!(answer.verdict, Verdict::Unavailable, "it may have taken it: {answer:?}");
+    }
+    assert!(begin.elapsed() < Duration::from_secs(3), "{:?}", begin.elapsed());
+}
+
+#[tokio::test]
+async fn one_that_hangs_on_transactions_only_is_given_none_for_a_while() {
+    let refuses = FakeNode::start(|script| script.send = Sending::Refuse(-32000, "transaction underpriced")).await;
+    let hangs = FakeNode::start(|script| script.hang = ["eth_sendRawTransaction"].into()).await;
+    let mut options = options(&[&refuses, &hangs]);
+    options.rpc_timeout = Duration::from_millis(300);
+    let chain = EvmChain::connect(options, vec![signer(0)]).unwrap();
+    let tx = [signed(&chain, &plan(0)).await];
+    let mut verdicts = Vec::new();
+    for _ in 0..6 {
+        for _ in 0..3 {
+            refuses.change(|script| script.head += 1);
+            hangs.change(|script| script.head += 1);
+            chain.head().await.unwrap();
+        }
+        verdicts.push(chain.broadcast(&tx).await.remove(0).verdict);
+    }
+    use Verdict::{Unavailable, Underpriced};
+    assert_eq!(verdicts, [Unavailable, Unavailable, Unavailable, Underpriced, Underpriced, Underpriced]);
+    assert_eq!(chain.endpoints()[1].standing, EndpointStanding::Good, "what it reads is still believed");
+}
+
+#[tokio::test]
+async fn a_hung_endpoint_takes_no_place_from_the_others() {
+    let hung = FakeNode::start(|script| script.hang = ["eth_sendRawTransaction"].into()).await;
+    let good = FakeNode::start(|_| {}).await;
+    let mut options = options(&[&hung, &good]);
+    options.rpc_timeout = Duration::from_secs(60);
+    let chain = EvmChain::connect(options, vec![signer(0)]).unwrap();
+    chain.head().await.unwrap();
+    let tx = [signed(&chain, &plan(0)).await];
+    for _ in 0..12 {
+        let all = futures_util::future::join_all((0..400).map(|_| chain.broadcast(&tx))).await;
+        assert!(all.iter().all(|answer| answer[0].verdict == Verdict::Accepted));
+    }
 }

@@ -33,6 +33,8 @@ pub(super) struct Seen {
     pub(super) sight: Sight,
     /// When another's head first moved since its own did.
     pub(super) overtaken_at: Option<Instant>,
+    /// It has not been given a pause from transactions.
+    pub(super) takes_sends: bool,
 }
 
 /// All of them, in the order of the configuration.
@@ -117,7 +119,7 @@ impl Outlook {
         let all = self.ranked(|place| of_chain(&place) && !self.is_spared(place));
         let is_barred = |place: usize| self.is(place, |sight| sight.is_barred);
         let is_well = |place: usize| self.is(place, |sight| sight.standing == Standing::Good);
-        let is_due = |place: usize| self.is(place, |sight| sight.is_due);
+        let is_due = |place: usize| self.all.get(place).is_some_and(|seen| seen.sight.is_due && seen.takes_sends);
         let any_well = all.iter().any(|place| is_due(*place) && is_well(*place));
         let any_due = all.iter().any(|place| is_due(*place));
         // One that is well and was only given a pause by us is better than one that may be back, and one that was away a

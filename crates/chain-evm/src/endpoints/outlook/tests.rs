@@ -19,6 +19,7 @@ fn at(head: u64) -> Seen {
             head: Some(head),
         },
         overtaken_at: None,
+        takes_sends: true,
     }
 }
 
@@ -195,4 +196,7 @@ fn who_is_away_gets_a_transaction_only_when_it_is_due_or_nobody_else_is_there() 
         "who may be back does not replace who is only busy"
     );
     assert_eq!(outlook(&[at(90), busy]).for_sending(), (vec![0], vec![1]));
+    let reads_only = Seen { takes_sends: false, ..at(100) };
+    assert_eq!(outlook(&[reads_only, at(90)]).for_sending(), (vec![1], vec![0]));
+    assert_eq!(outlook(&[reads_only, down(true)]).for_sending().0, [0, 1], "it is tried before its time if need be");
 }

@@ -1,10 +1,11 @@
 //! The endpoints of one chain: who is asked, and who is believed.
 //!
 //! Reads go to the endpoint with the newest head, and by turns where several have it (`rotation`). One that is behind another is
-//! not believed: its counts and its "no such receipt" are of the past. A claim of a newer head stands while its endpoint is well,
-//! and for a while after. A bare number far above everybody else's is no claim before its endpoint has shown the header: one
-//! endpoint that makes up a number would put all others into the past. All this is decided in `outlook`, from what is seen of
-//! each at one moment.
+//! not believed: its counts and its "no such receipt" are of the past. A claim of a newer head stands for a while after it was
+//! heard, longer while its endpoint is well. A number far above everybody else's is no claim before its endpoint has shown the
+//! header, and none against two others that agree: one endpoint that makes up heads would put all others into the past. All
+//! this is decided in `outlook`, from what is seen of each at one moment. Who is given transactions is a matter of its own
+//! (`sends`): some read well and take none.
 //!
 //! Checks, sends and questions for the head run as tasks of this room, so that a slow endpoint is not cut off in the middle, and
 //! nobody has to wait for it. They end by their time-outs, or when the chain is dropped.

@@ -230,7 +230,7 @@ async fn one_that_hangs_on_transactions_only_is_given_none_for_a_while() {
     let refuses = FakeNode::start(|script| script.send = Sending::Refuse(-32000, "transaction underpriced")).await;
     let hangs = FakeNode::start(|script| script.hang = ["eth_sendRawTransaction"].into()).await;
     let mut options = options(&[&refuses, &hangs]);
-    options.rpc_timeout = Duration::from_millis(300);
+    options.rpc_timeout = Duration::from_millis(700);
     let chain = EvmChain::connect(options, vec![signer(0)]).unwrap();
     let tx = [signed(&chain, &plan(0)).await];
     let mut verdicts = Vec::new();

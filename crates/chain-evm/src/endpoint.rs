@@ -9,6 +9,7 @@ mod health;
 mod known;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
@@ -40,6 +41,8 @@ const LEAST_PART: u32 = 10;
 /// A wrong chain id is a matter of configuration and is looked at again now and then.
 const WRONG_CHAIN_PAUSE: Duration = Duration::from_secs(60);
 const RATE_LIMIT_PAUSE: Duration = Duration::from_secs(1);
+/// Traces that took too long, or were too many, are not asked for again for so long.
+const TRACES_REST: Duration = Duration::from_secs(5 * 60);
 /// So long a final refusal waits for an endpoint that gives no answers. One that is away for longer is not waited for: it may
 /// never come back, and a transaction that nobody takes would hold up its lane for ever.
 const MISSED_FOR: Duration = Duration::from_secs(10 * 60);
@@ -98,6 +101,16 @@ pub(crate) struct Parts {
     pub(crate) road: Road,
     pub(crate) places: usize,
     pub(crate) state: Arc<EndpointState>,
+}
+
+/// What several questions brought that went together or one after the other.
+#[derive(Default)]
+struct Asked {
+    answers: Vec<Answer>,
+    /// The last request got nothing back.
+    silent: bool,
+    /// It got nothing back in its time.
+    timed_out: bool,
 }
 
 /// What a request says about the endpoint itself. The worst of a batch counts.
@@ -176,7 +189,19 @@ impl Endpoint {
     }
 
     pub(crate) fn skills(&self) -> Skills {
-        self.state.lock().skills
+        let known = self.state.lock();
+        let traces_rest = known.traces_rest_until.is_some_and(|until| until > now());
+        Skills { trace: known.skills.trace && !traces_rest, ..known.skills }
+    }
+
+    /// It is asked for no traces for a while.
+    pub(crate) fn let_traces_rest(&self) {
+        self.state.lock().traces_rest_until = Some(now() + TRACES_REST);
+    }
+
+    /// The longest that one request may take.
+    pub(crate) fn timeout(&self) -> Duration {
+        self.terms.timeout
     }
 
     pub(crate) fn unlearn(&self, what: impl FnOnce(&mut Skills)) {
@@ -212,6 +237,13 @@ impl Endpoint {
     }
 
     async fn make_check(&self) {
+        {
+            // A refusal that was a gateway's whim is forgotten by and by; one that was meant comes again, here at the latest.
+            let mut known = self.state.lock();
+            if known.standing == Standing::Good {
+                known.batch_max = known.batch_max.saturating_mul(2);
+            }
+        }
         let calls = ["eth_chainId", "web3_clientVersion", "eth_blockNumber"].map(|method| Call::new(method, json!([])));
         let mut answers = self.ask(&calls).await.into_iter();
         let mut next = || answers.next().and_then(Result::ok);
@@ -249,29 +281,56 @@ impl Endpoint {
 
     /// Asks several questions, in as few requests as they fit into.
     pub(crate) async fn ask(&self, calls: &[Call]) -> Vec<Answer> {
-        self.ask_few(calls, usize::MAX).await
+        self.ask_few(calls, usize::MAX, None).await
     }
 
-    /// The same, with at most `most` in one request.
-    pub(crate) async fn ask_few(&self, calls: &[Call], most: usize) -> Vec<Answer> {
+    /// The same, with at most `most` in one request, and no new request after `until`. Once one got no answer in its time, no
+    /// more are begun: waiting for each in turn would add up.
+    pub(crate) async fn ask_few(&self, calls: &[Call], most: usize, until: Option<Instant>) -> Vec<Answer> {
         let size = self.batch_max().min(most);
-        let asked: Vec<_> = chunks(calls, size).into_iter().map(|chunk| self.ask_chunk(chunk)).collect();
+        let is_over = AtomicBool::new(false);
+        let ask = async |chunk| {
+            if is_over.load(Ordering::Relaxed) || until.is_some_and(|until| until <= now()) {
+                return self.not_asked(chunk);
+            }
+            let asked = self.ask_chunk(chunk).await;
+            is_over.fetch_or(asked.timed_out, Ordering::Relaxed);
+            asked.answers
+        };
+        let asked: Vec<_> = chunks(calls, size).into_iter().map(ask).collect();
         let replies: Vec<Vec<Answer>> = stream::iter(asked).buffered(BATCHES_AT_ONCE).collect().await;
         replies.into_iter().flatten().collect()
     }
 
-    /// The same, one request after the other: what comes later in the list arrives later.
+    /// The same, one request after the other: what comes later in the list arrives later. After one that got no answer the
+    /// others are not made.
     pub(crate) async fn ask_in_order(&self, calls: &[Call]) -> Vec<Answer> {
-        let mut answers = Vec::with_capacity(calls.len());
-        for chunk in chunks(calls, self.batch_max()) {
-            answers.extend(self.ask_chunk(chunk).await);
+        self.ask_in_turn(chunks(calls, self.batch_max())).await.answers
+    }
+
+    async fn ask_in_turn(&self, chunks: Vec<&[Call]>) -> Asked {
+        let mut all = Asked::default();
+        for chunk in chunks {
+            if all.silent {
+                all.answers.extend(self.not_asked(chunk));
+                continue;
+            }
+            let Asked { answers, silent, timed_out } = self.ask_chunk(chunk).await;
+            all.answers.extend(answers);
+            (all.silent, all.timed_out) = (silent, timed_out);
         }
-        answers
+        all
+    }
+
+    fn not_asked(&self, chunk: &[Call]) -> Vec<Answer> {
+        let failure = Fault::NotAsked;
+        let classified = self.terms.classifier.classify(None, Method::Other, &failure.failure());
+        vec![Err(classified); chunk.len()]
     }
 
     /// One question.
     pub(crate) async fn ask_one<T: DeserializeOwned>(&self, call: Call) -> Result<T, Classified> {
-        let mut answers = self.ask_chunk(std::slice::from_ref(&call)).await;
+        let mut answers = self.ask_chunk(std::slice::from_ref(&call)).await.answers;
         self.read(answers.pop().unwrap_or_else(|| Err(self.unreadable("")))?.as_ref())
     }
 
@@ -282,7 +341,8 @@ impl Endpoint {
 
     /// An answer that makes no sense says nothing.
     pub(crate) fn unreadable(&self, body: &str) -> Classified {
-        let failure = Failure::Http { status: 200, body };
+        let body = self.url.redact(body);
+        let failure = Failure::Http { status: 200, body: &body };
         self.terms.classifier.classify(self.state.lock().family, Method::Other, &failure)
     }
 
@@ -290,24 +350,17 @@ impl Endpoint {
         self.terms.batch_max.min(self.state.lock().batch_max)
     }
 
-    async fn ask_chunk(&self, chunk: &[Call]) -> Vec<Answer> {
+    async fn ask_chunk(&self, chunk: &[Call]) -> Asked {
         let began = now();
         let (replies, shared) = match self.exchange(chunk).await {
             Exchange::Replies(replies) => (replies, false),
             Exchange::Failed(fault) => (vec![Err(fault); chunk.len()], chunk.len() > 1),
-            Exchange::BatchRefused(fault) => {
-                let smaller = after_refusal(chunk.len(), &fault);
-                let text = meter::shown(&format!("{:?}", fault.redacted(&self.url)));
-                tracing::info!(endpoint = self.name(), smaller, text, "a node refuses batches of this size");
-                if !chunk.iter().any(|call| call.optional) {
-                    let mut known = self.state.lock();
-                    known.batch_max = known.batch_max.min(smaller);
-                }
-                return Box::pin(self.ask_smaller(chunk, smaller)).await;
-            }
+            Exchange::BatchRefused(fault) => return Box::pin(self.ask_smaller(chunk, fault)).await,
         };
         let took = began.elapsed();
         meter::took(&self.terms.chain, self.name(), took);
+        let any = |is: fn(&Fault) -> bool| replies.iter().any(|reply| reply.as_ref().is_err_and(is));
+        let (silent, timed_out) = (any(Fault::is_silence), any(|fault| *fault == Fault::TimedOut));
         let mut worst = (Sign::None, None);
         let mut answers = Vec::with_capacity(chunk.len());
         for (call, reply) in chunk.iter().zip(replies) {
@@ -318,15 +371,27 @@ impl Endpoint {
             answers.push(answer);
         }
         self.note(worst.0, worst.1, took);
-        answers
+        Asked { answers, silent, timed_out }
     }
 
-    async fn ask_smaller(&self, calls: &[Call], size: usize) -> Vec<Answer> {
-        let mut answers = Vec::with_capacity(calls.len());
-        for chunk in calls.chunks(size) {
-            answers.extend(self.ask_chunk(chunk).await);
+    /// After a batch was refused. That it was for its size is learned only if smaller ones are answered: a gateway that refuses
+    /// everything for a moment says nothing about batches.
+    async fn ask_smaller(&self, calls: &[Call], refusal: Fault) -> Asked {
+        let smaller = after_refusal(calls.len(), &refusal);
+        let asked = self.ask_in_turn(calls.chunks(smaller).collect()).await;
+        let is_answered = |answer: &Answer| match answer {
+            Ok(_) => true,
+            Err(classified) => {
+                !matches!(classified.verdict, Verdict::Unavailable | Verdict::RateLimited | Verdict::Unknown)
+            }
+        };
+        if asked.answers.iter().any(is_answered) && !calls.iter().any(|call| call.optional) {
+            let text = meter::shown(&format!("{:?}", refusal.redacted(&self.url)));
+            tracing::info!(endpoint = self.name(), smaller, text, "a node refuses batches of this size");
+            let mut known = self.state.lock();
+            known.batch_max = known.batch_max.min(smaller);
         }
-        answers
+        asked
     }
 
     /// The time for one request begins when it wants its place: a place that does not come free is no better than no answer.
@@ -360,6 +425,9 @@ impl Endpoint {
             meter::unknown_text(chain, name, call.method, &classified);
         }
         let sign = match &fault {
+            // Whatever comes instead of what need not be there, also that it is too much, is about that alone.
+            Fault::Answer { .. } if call.optional => Sign::Alive,
+            _ if call.optional => Sign::None,
             Fault::Http { retry_after, .. } if classified.verdict == Verdict::RateLimited => {
                 Sign::LeaveAlone(retry_after.unwrap_or(RATE_LIMIT_PAUSE), retry_after.is_some())
             }
@@ -367,9 +435,8 @@ impl Endpoint {
                 Sign::LeaveAlone(RATE_LIMIT_PAUSE, false)
             }
             // These may be about the question.
-            Fault::Answer { .. } | Fault::Http { status: 400 | 413 | 415 | 422, .. } => Sign::Alive,
-            _ if call.optional => Sign::None,
-            Fault::NoPlace => Sign::None,
+            Fault::Answer { .. } | Fault::TooLarge | Fault::Http { status: 400 | 413 | 415 | 422, .. } => Sign::Alive,
+            Fault::NoPlace | Fault::NotAsked => Sign::None,
             Fault::Http { .. } | Fault::TimedOut => Sign::Failed,
             Fault::Unreachable { .. } => Sign::Gone,
         };

@@ -76,16 +76,28 @@ impl EndpointUrl {
         clean
     }
 
+    /// In the forms in which they may come back: as they stand in the URL, and as whoever decodes them has them.
     fn secrets(&self) -> Vec<String> {
         let mut secrets = Vec::new();
         let path = self.url.path().split('/').filter(|part| part.len() >= Self::MIN_SECRET_BYTES);
         secrets.extend(path.map(str::to_owned));
-        secrets.extend(self.url.query_pairs().map(|(_, value)| value.into_owned()));
-        if let Some(basic) = &self.basic {
-            secrets.extend(basic.split(':').map(str::to_owned));
+        for pair in self.url.query().unwrap_or_default().split('&') {
+            // A name without a value is the value: `?KEY`.
+            let value = pair.split_once('=').map_or(pair, |(name, value)| if value.is_empty() { name } else { value });
+            secrets.push(value.to_owned());
         }
-        secrets.retain(|secret| !secret.is_empty());
-        secrets.sort_by_key(|secret| std::cmp::Reverse(secret.len()));
+        // In a query a plus may also stand for a blank.
+        let plain = |secret: &String| [decoded(secret), decoded(&secret.replace('+', " "))];
+        let plain: Vec<String> = secrets.iter().flat_map(plain).collect();
+        secrets.extend(plain);
+        if let Some(basic) = &self.basic {
+            secrets.extend(basic.splitn(2, ':').map(str::to_owned));
+            secrets.push(STANDARD.encode(basic));
+        }
+        secrets.retain(|secret| !secret.trim().is_empty());
+        // The longest first: a part of a secret must not hide where the whole of it is.
+        secrets.sort_by(|one, other| other.len().cmp(&one.len()).then_with(|| one.cmp(other)));
+        secrets.dedup();
         secrets
     }
 }
@@ -167,6 +179,24 @@ mod tests {
     fn what_a_gateway_repeats_of_it_is_blotted_out() {
         let text = url().redact("key k3yk3yk3yk3y of alice (p@ssword) with t0ken is not allowed on v2");
         assert_eq!(text, "key [redacted] of [redacted] ([redacted]) with [redacted] is not allowed on v2");
+    }
+
+    #[test]
+    fn a_key_is_known_again_in_every_form() {
+        for (url, said) in [
+            ("http://node/?s3cr3ts3cr3t", "s3cr3ts3cr3t"),
+            ("http://node/?s3cr3ts3cr3t=", "s3cr3ts3cr3t"),
+            ("http://node/v3/s3cr3t%2Bs3cr3t", "s3cr3t+s3cr3t"),
+            ("http://node/v3/s3cr3t%2Bs3cr3t", "s3cr3t%2Bs3cr3t"),
+            ("http://node/?k=s3cr3t%2Bs3cr3t", "s3cr3t%2Bs3cr3t"),
+            ("http://node/?k=s3cr3t%2Bs3cr3t", "s3cr3t+s3cr3t"),
+            ("http://node/?k=s3cr3t+s3cr3t", "s3cr3t s3cr3t"),
+            ("http://alice:s3cr3t@node/", "YWxpY2U6czNjcjN0"),
+            ("http://alice:s3:cr3t@node/", "s3:cr3t"),
+        ] {
+            let url: EndpointUrl = url.parse().unwrap();
+            assert_eq!(url.redact(&format!("key {said} is blocked")), "key [redacted] is blocked");
+        }
     }
 
     #[test]

@@ -29,10 +29,10 @@ pub(super) fn chunks(calls: &[Call], max: usize) -> Vec<&[Call]> {
 /// A node that names a limit gets half as many; one that knows no batches gets single calls.
 pub(super) fn after_refusal(size: usize, fault: &Fault) -> usize {
     let text = match fault {
-        Fault::Http { status: 413, .. } => return (size / 2).max(1),
+        Fault::Http { status: 413, .. } | Fault::TooLarge => return (size / 2).max(1),
         Fault::Http { body, .. } => body,
         Fault::Answer { text, .. } | Fault::Unreachable { text } => text,
-        Fault::TimedOut | Fault::NoPlace => return size,
+        Fault::TimedOut | Fault::NoPlace | Fault::NotAsked => return size,
     };
     let text = text.to_ascii_lowercase();
     let names_a_limit = ["large", "limit", "exceed", "many", "maximum"].iter().any(|word| text.contains(word));

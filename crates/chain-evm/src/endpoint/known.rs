@@ -41,6 +41,8 @@ pub(super) struct Known {
     pub(super) trouble: Option<String>,
     pub(super) batch_max: usize,
     pub(super) skills: Skills,
+    /// Until then it is not asked for traces, which took it too long or were too much for it.
+    pub(super) traces_rest_until: Option<Instant>,
 }
 
 /// Whether it is asked at all.
@@ -101,6 +103,7 @@ impl Default for Known {
             trouble: None,
             batch_max: usize::MAX,
             skills: Skills::default(),
+            traces_rest_until: None,
         }
     }
 }

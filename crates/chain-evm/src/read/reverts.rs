@@ -8,9 +8,10 @@ use alloy_primitives::{Address, B256, Bytes, U64, U256};
 use gapless_chain::{Classified, Reason, Revert, Verdict};
 use serde::Deserialize;
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use super::{is_missing, receipts, says_not_found};
-use crate::endpoint::{Answer, Endpoint};
+use crate::endpoint::{Answer, Endpoint, now};
 use crate::rpc::Call;
 use crate::transaction::quantity;
 
@@ -65,6 +66,7 @@ struct Open {
 
 /// As far as this endpoint can tell. It fails only if it cannot even tell of the receipts.
 pub(crate) async fn reverts(endpoint: &Endpoint, hashes: &[B256]) -> Result<Vec<Option<Revert>>, Classified> {
+    let until = now() + endpoint.timeout();
     let mut found: Vec<Option<Revert>> = vec![None; hashes.len()];
     let mut open = Vec::new();
     let mut failure = None;
@@ -87,8 +89,10 @@ pub(crate) async fn reverts(endpoint: &Endpoint, hashes: &[B256]) -> Result<Vec<
         return Err(failure);
     }
     open.retain(|open| told(&mut found, open, open.receipt.revert_reason.as_deref().and_then(by_receipt)));
-    trace(endpoint, &mut open, &mut found).await;
-    replay(endpoint, &mut open, &mut found).await;
+    trace(endpoint, &mut open, &mut found, until).await;
+    // Traces that hang must not use up the time of the guess.
+    let until = now() + endpoint.timeout();
+    replay(endpoint, &mut open, &mut found, until).await;
     Ok(found)
 }
 
@@ -109,16 +113,19 @@ fn by_receipt(reason: &str) -> Option<Revert> {
     }
 }
 
-async fn trace(endpoint: &Endpoint, open: &mut Vec<Open>, found: &mut [Option<Revert>]) {
+async fn trace(endpoint: &Endpoint, open: &mut Vec<Open>, found: &mut [Option<Revert>], until: Instant) {
     if open.is_empty() || !endpoint.skills().trace {
         return;
     }
     let tracer = json!({ "tracer": "callTracer", "tracerConfig": { "onlyTopCall": true } });
     let call = |open: &Open| Call::optional("debug_traceTransaction", json!([open.receipt.transaction_hash, tracer]));
-    let answers = endpoint.ask_few(&open.iter().map(call).collect::<Vec<_>>(), HEAVY_BATCH).await;
+    let answers = endpoint.ask_few(&open.iter().map(call).collect::<Vec<_>>(), HEAVY_BATCH, Some(until)).await;
     if answers.iter().any(|answer| answer.as_ref().is_err_and(is_not_for_us)) {
         tracing::info!(endpoint = endpoint.name(), "no debug_traceTransaction here: reverted calls are made once more");
         endpoint.unlearn(|skills| skills.trace = false);
+    } else if answers.iter().any(|answer| answer.as_ref().is_err_and(is_too_much)) {
+        tracing::info!(endpoint = endpoint.name(), "traces are too much here: none are asked for, for a while");
+        endpoint.let_traces_rest();
     }
     let mut answers = answers.into_iter();
     open.retain(|open| {
@@ -132,6 +139,11 @@ fn is_not_for_us(classified: &Classified) -> bool {
     is_missing(classified) || classified.reason == Reason::Unauthorized
 }
 
+/// It did not come in its time, or no more of it may be asked.
+fn is_too_much(classified: &Classified) -> bool {
+    classified.reason == Reason::TimedOut || classified.verdict == Verdict::RateLimited
+}
+
 fn by_trace(row: TraceRow) -> Option<Revert> {
     match (row.output.filter(|output| !output.is_empty()), row.error) {
         // A trace of a call that went well is of another transaction, or of another chain.
@@ -141,7 +153,7 @@ fn by_trace(row: TraceRow) -> Option<Revert> {
     }
 }
 
-async fn replay(endpoint: &Endpoint, open: &mut Vec<Open>, found: &mut [Option<Revert>]) {
+async fn replay(endpoint: &Endpoint, open: &mut Vec<Open>, found: &mut [Option<Revert>], until: Instant) {
     let call = |open: &Open| Call::optional("eth_getTransactionByHash", json!([open.receipt.transaction_hash]));
     let mut answers = endpoint.ask(&open.iter().map(call).collect::<Vec<_>>()).await.into_iter();
     let mut rows = Vec::new();
@@ -154,7 +166,7 @@ async fn replay(endpoint: &Endpoint, open: &mut Vec<Open>, found: &mut [Option<R
         is_known
     });
     let calls: Vec<Call> = open.iter().zip(&rows).map(|(open, row)| once_more(open, row)).collect();
-    let answers = endpoint.ask_few(&calls, HEAVY_BATCH).await;
+    let answers = endpoint.ask_few(&calls, HEAVY_BATCH, Some(until)).await;
     for ((open, row), answer) in open.iter().zip(&rows).zip(answers) {
         told(found, open, by_replay(&open.receipt, row, answer));
     }
@@ -176,16 +188,18 @@ fn once_more(open: &Open, row: &TransactionRow) -> Call {
 
 fn by_replay(receipt: &ReceiptRow, row: &TransactionRow, answer: Answer) -> Option<Revert> {
     let used_up = receipt.gas_used == row.gas;
-    let replayed = answer.err().filter(|classified| classified.verdict == Verdict::Reverted);
-    match replayed {
+    match answer {
+        // It was not made once more at all.
+        Err(classified) if classified.verdict != Verdict::Reverted => None,
+        Err(classified) if classified.reason == Reason::ExecutionFailed => {
+            Some(Revert::halted(classified.text.as_str()))
+        }
         // What takes all of its gas did not end by a REVERT of its own.
-        Some(classified) if !used_up => match classified.revert_data {
+        Ok(_) | Err(_) if used_up => Some(Revert::halted(Revert::OUT_OF_GAS)),
+        Ok(_) => None,
+        Err(classified) => match classified.revert_data {
             Some(data) if !data.is_empty() => Some(Revert::decode(data)),
             _ => Some(Revert::halted(classified.text.as_str())),
         },
-        Some(classified) if classified.reason == Reason::ExecutionFailed => {
-            Some(Revert::halted(classified.text.as_str()))
-        }
-        _ => used_up.then(|| Revert::halted(Revert::OUT_OF_GAS)),
     }
 }

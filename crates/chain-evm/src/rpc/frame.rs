@@ -1,5 +1,7 @@
 //! JSON-RPC 2.0 as text.
 
+use std::collections::BTreeSet;
+
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
@@ -113,9 +115,11 @@ pub(super) fn decode(body: &[u8], count: usize) -> Exchange {
 fn of_array(answers: Vec<Answer<'_>>, count: usize) -> Exchange {
     let mut replies: Vec<Option<Reply>> = std::iter::repeat_with(|| None).take(count).collect();
     let mut strays = Vec::new();
+    let mut twice = BTreeSet::new();
     for answer in answers {
         let place = answer.number().and_then(|id| usize::try_from(id).ok());
         match place.and_then(|place| replies.get_mut(place)) {
+            Some(reply) if reply.is_some() => twice.extend(place),
             Some(reply) => *reply = Some(answer.into_reply()),
             None => strays.push(answer.into_reply()),
         }
@@ -132,7 +136,10 @@ fn of_array(answers: Vec<Answer<'_>>, count: usize) -> Exchange {
     }
     let missing =
         || Err(Fault::Answer { code: None, text: "the batch came back without this answer".to_owned(), data: None });
-    Exchange::Replies(replies.into_iter().map(|reply| reply.unwrap_or_else(missing)).collect())
+    // Which of two answers to one question is the right one, nobody knows.
+    let one =
+        |(place, reply): (usize, Option<Reply>)| reply.filter(|_| !twice.contains(&place)).unwrap_or_else(missing);
+    Exchange::Replies(replies.into_iter().enumerate().map(one).collect())
 }
 
 /// One error for many questions is about the batch if it says that the request is malformed, or names the batch. A node that
@@ -142,7 +149,9 @@ pub(super) fn refuses_batches(fault: &Fault) -> bool {
         Fault::Answer { code: Some(-32600 | -32601 | -32602 | -32700), .. } => true,
         Fault::Answer { text, .. } => text.to_ascii_lowercase().contains("batch"),
         Fault::Http { status, .. } => matches!(status, 400 | 405 | 413 | 415 | 422 | 501),
-        Fault::TimedOut | Fault::Unreachable { .. } | Fault::NoPlace => false,
+        // Of fewer questions the answer is smaller.
+        Fault::TooLarge => true,
+        Fault::TimedOut | Fault::Unreachable { .. } | Fault::NoPlace | Fault::NotAsked => false,
     }
 }
 
@@ -165,6 +174,14 @@ mod tests {
         assert_eq!(replies[0].as_ref().unwrap_err(), &fault);
         assert_eq!(replies[1].as_ref().unwrap().get(), "\"0xb\"");
         assert!(replies[2].is_err(), "what did not come back is no null");
+    }
+
+    #[test]
+    fn two_answers_to_one_question_are_none() {
+        let body = r#"[{"id":0,"result":"0xa"},{"id":1,"result":"0xb"},{"id":0,"result":"0xc"}]"#;
+        let replies = replies(body, 2);
+        assert!(replies[0].is_err());
+        assert_eq!(replies[1].as_ref().unwrap().get(), "\"0xb\"");
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http_body_util::{BodyExt as _, Full, Limited};
+use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
 use hyper::body::{Body, Bytes};
 use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
 use hyper::{Request, Response, Uri};
@@ -86,8 +86,11 @@ where
     B: Body<Data = Bytes>,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
-    let whole = Limited::new(body, limit).collect().await.map_err(|error| Fault::unreachable(chain_of(&*error)))?;
-    Ok(whole.to_bytes())
+    match Limited::new(body, limit).collect().await {
+        Ok(whole) => Ok(whole.to_bytes()),
+        Err(error) if error.is::<LengthLimitError>() => Err(Fault::TooLarge),
+        Err(error) => Err(Fault::unreachable(chain_of(&*error))),
+    }
 }
 
 /// In seconds; the form with a date would need a clock that both sides trust.
@@ -111,5 +114,17 @@ impl fmt::Debug for HttpRoad {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // The URI has the secrets in it.
         f.debug_struct("HttpRoad").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn an_answer_that_is_too_large_is_no_broken_road() {
+        let body = || Full::new(Bytes::from_static(&[b' '; 100]));
+        assert_eq!(collect(body(), 99).await, Err(Fault::TooLarge));
+        assert_eq!(collect(body(), 100).await.map(|body| body.len()), Ok(100));
     }
 }

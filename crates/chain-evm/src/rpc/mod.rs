@@ -64,8 +64,12 @@ pub(crate) enum Fault {
     Unreachable {
         text: String,
     },
+    /// More came than anybody reads. The node is there; the question was too large for it.
+    TooLarge,
     /// Too much was under way with this endpoint already: it was not asked at all.
     NoPlace,
+    /// A request before this one got no answer, so that this one was not made.
+    NotAsked,
 }
 
 impl Fault {
@@ -75,7 +79,9 @@ impl Fault {
             Fault::Http { status, body, .. } => Failure::Http { status: *status, body },
             Fault::TimedOut => Failure::TimedOut,
             Fault::Unreachable { text } => Failure::Unreachable { text },
+            Fault::TooLarge => Failure::Unreachable { text: "its answer has too many bytes" },
             Fault::NoPlace => Failure::Unreachable { text: "all places for this endpoint are taken" },
+            Fault::NotAsked => Failure::Unreachable { text: "not asked: it gave no answer just before" },
         }
     }
 
@@ -92,11 +98,23 @@ impl Fault {
     /// The same without what the URL has of secrets.
     pub(crate) fn redacted(mut self, url: &EndpointUrl) -> Self {
         match &mut self {
-            Fault::Answer { text, .. } | Fault::Unreachable { text } => *text = url.redact(text),
+            Fault::Answer { text, data, .. } => {
+                *text = url.redact(text);
+                // What a call returned is no gateway's word, and must stay what it is.
+                if let Some(words) = data.as_mut().filter(|data| !data.starts_with("0x")) {
+                    *words = url.redact(words);
+                }
+            }
+            Fault::Unreachable { text } => *text = url.redact(text),
             Fault::Http { body, .. } => *body = url.redact(body),
-            Fault::TimedOut | Fault::NoPlace => {}
+            Fault::TimedOut | Fault::TooLarge | Fault::NoPlace | Fault::NotAsked => {}
         }
         self
+    }
+
+    /// Nothing came back, and what is asked next would fare no better.
+    pub(crate) fn is_silence(&self) -> bool {
+        matches!(self, Fault::TimedOut | Fault::Unreachable { .. } | Fault::NoPlace | Fault::NotAsked)
     }
 }
 

@@ -19,6 +19,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 use tokio_rustls::TlsConnector;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest as _;
 use tokio_tungstenite::tungstenite::http::HeaderValue;
@@ -30,12 +31,20 @@ use tokio_tungstenite::{WebSocketStream, client_async_with_config};
 use super::frame::{Answer, question};
 use super::prompt::Prompt;
 use super::{Call, Exchange, Fault, MAX_ANSWER_BYTES, Reply};
+use crate::endpoint::now;
 use crate::url::EndpointUrl;
 
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
 const LAST_PAUSE: Duration = Duration::from_secs(30);
 /// A connection on which nothing was heard for so long is asked for a sign of life, and given up after as long again.
 const SILENCE: Duration = Duration::from_secs(20);
+/// A connection that takes nothing for so long is given up: while it is written to, nothing is read.
+const SEND_TIMEOUT: Duration = Duration::from_secs(10);
+/// A connection that answered and held for so long was a good one: after it the pauses are short again. One that is closed as
+/// soon as it is made would else be made again for ever, several times a second.
+const PROVEN_AFTER: Duration = Duration::from_secs(5);
+/// In a long pause a question is a reason to try earlier, though not before this much of it.
+const WAKE_AFTER: Duration = Duration::from_secs(5);
 const MAX_QUEUED: usize = 1024;
 /// Answers that nobody waits for any more are forgotten beyond this many.
 const MAX_OPEN: usize = 100_000;
@@ -102,34 +111,79 @@ fn broken() -> Fault {
     Fault::unreachable("the WebSocket connection broke")
 }
 
+fn timed_out() -> Error {
+    Error::Io(std::io::ErrorKind::TimedOut.into())
+}
+
+/// One connection while it lasts.
+struct Talk {
+    socket: Socket,
+    began: Instant,
+    last_heard: Instant,
+    /// More came than frames that a proxy makes by itself.
+    answered: bool,
+}
+
+impl Talk {
+    fn begin(socket: Socket) -> Self {
+        let began = now();
+        Talk { socket, began, last_heard: began, answered: false }
+    }
+
+    async fn say(&mut self, message: Message) -> Result<(), Error> {
+        let said = tokio::time::timeout_at(now() + SEND_TIMEOUT, self.socket.send(message)).await;
+        said.unwrap_or_else(|_| Err(timed_out()))
+    }
+
+    fn heard(&mut self, message: &Message) {
+        self.last_heard = now();
+        self.answered |= message.is_text();
+    }
+
+    fn is_proven(&self) -> bool {
+        self.answered && self.last_heard.duration_since(self.began) >= PROVEN_AFTER
+    }
+}
+
 impl Line {
-    #[expect(clippy::disallowed_methods, reason = "the adapter owns the time-outs and pauses of its connections")]
     async fn keep(mut self) {
         let mut pause = FIRST_PAUSE;
         loop {
-            let ended = match tokio::time::timeout(self.connect_timeout, self.connect()).await {
+            let connected = tokio::time::timeout_at(now() + self.connect_timeout, self.connect()).await;
+            let ended = match connected {
                 Ok(Ok(socket)) => {
-                    pause = FIRST_PAUSE;
-                    self.talk(socket).await
+                    let mut talk = Talk::begin(socket);
+                    let ended = self.talk(&mut talk).await;
+                    if talk.is_proven() {
+                        pause = FIRST_PAUSE;
+                    }
+                    ended
                 }
                 Ok(Err(error)) => Some(error),
-                Err(_) => Some(Error::Io(std::io::ErrorKind::TimedOut.into())),
+                Err(_) => Some(timed_out()),
             };
             let Some(error) = ended else { return };
             let text = self.url.redact(&error.to_string());
             tracing::warn!(endpoint = %self.url, error = %text, "the WebSocket to a node is away");
-            let awake = tokio::time::sleep(pause);
-            tokio::pin!(awake);
-            loop {
-                tokio::select! {
-                    () = &mut awake => break,
-                    question = self.questions.recv() => match question {
-                        Some(question) => drop(question.reply.send(Err(Fault::unreachable(&text)))),
-                        None => return,
-                    },
-                }
+            if !self.rest(pause, &text).await {
+                return;
             }
             pause = (pause * 2).min(LAST_PAUSE);
+        }
+    }
+
+    /// Refuses questions until it is time to connect again; false if nobody is left to ask.
+    async fn rest(&mut self, pause: Duration, why: &str) -> bool {
+        let began = now();
+        loop {
+            match tokio::time::timeout_at(began + pause, self.questions.recv()).await {
+                Err(_) => return true,
+                Ok(None) => return false,
+                Ok(Some(question)) => drop(question.reply.send(Err(Fault::unreachable(why)))),
+            }
+            if began.elapsed() >= WAKE_AFTER {
+                return true;
+            }
         }
     }
 
@@ -156,34 +210,46 @@ impl Line {
     }
 
     /// Until the connection breaks (and why), or nobody is left to ask (`None`).
-    #[expect(clippy::disallowed_methods, reason = "the adapter owns the time-outs of its connections")]
-    async fn talk(&mut self, mut socket: Socket) -> Option<Error> {
+    async fn talk(&mut self, talk: &mut Talk) -> Option<Error> {
         let mut open: HashMap<u64, oneshot::Sender<Reply>> = HashMap::new();
         let mut next = SUBSCRIBE + 1;
         let mut asked_for_life = false;
         let subscribe = question(SUBSCRIBE, "eth_subscribe", &json!(["newHeads"]));
-        if let Err(error) = socket.send(Message::text(subscribe.to_string())).await {
+        if let Err(error) = talk.say(Message::text(subscribe.to_string())).await {
             return Some(error);
         }
         loop {
+            // From what was heard last, and not from now: a question that is sent is no sign of life.
+            let silent_at = talk.last_heard + if asked_for_life { SILENCE * 2 } else { SILENCE };
             tokio::select! {
-                heard = tokio::time::timeout(SILENCE, socket.next()) => match heard {
+                heard = tokio::time::timeout_at(silent_at, talk.socket.next()) => match heard {
                     Ok(Some(Ok(message))) => {
                         asked_for_life = false;
+                        talk.heard(&message);
                         self.hear(&message, &mut open);
                     }
-                    Ok(Some(Err(error))) => return Some(error),
+                    Ok(Some(Err(error))) => {
+                        if matches!(error, Error::Capacity(_)) {
+                            // Whose answer it was is not known; that the node is there is.
+                            open.drain().for_each(|(_, reply)| drop(reply.send(Err(Fault::TooLarge))));
+                        }
+                        return Some(error);
+                    }
                     Ok(None) => return Some(Error::ConnectionClosed),
-                    Err(_) if asked_for_life => return Some(Error::Io(std::io::ErrorKind::TimedOut.into())),
+                    Err(_) if asked_for_life => return Some(timed_out()),
                     Err(_) => {
                         asked_for_life = true;
-                        if let Err(error) = socket.send(Message::Ping(Default::default())).await {
+                        if let Err(error) = talk.say(Message::Ping(Default::default())).await {
                             return Some(error);
                         }
                     }
                 },
                 question = self.questions.recv() => {
                     let Question { call, reply } = question?;
+                    if reply.is_closed() {
+                        // Nobody waits for it any more.
+                        continue;
+                    }
                     if open.len() >= MAX_OPEN {
                         open.retain(|_, reply| !reply.is_closed());
                     }
@@ -191,7 +257,7 @@ impl Line {
                     next += 1;
                     open.insert(id, reply);
                     let text = super::frame::question(id, call.method, &call.params).to_string();
-                    if let Err(error) = socket.send(Message::text(text)).await {
+                    if let Err(error) = talk.say(Message::text(text)).await {
                         return Some(error);
                     }
                 }
@@ -210,6 +276,7 @@ impl Line {
             // Whatever was between the last connection and this one, nobody told us.
             Some(SUBSCRIBE) => {
                 if let Err(fault) = answer.into_reply() {
+                    let fault = fault.redacted(&self.url);
                     tracing::warn!(endpoint = %self.url, ?fault, "the node tells of no new heads");
                 }
                 (self.news)(None);

@@ -1,0 +1,337 @@
+//! Roads that are silent, narrow or indiscreet, and nodes that can do less than they say.
+
+#![allow(clippy::unwrap_used, reason = "all of this is for tests, though not all of it is inside one")]
+
+mod support;
+
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use futures_util::{SinkExt as _, StreamExt as _};
+use gapless_chain::{Chain as _, EndpointStanding, Verdict};
+use gapless_chain_evm::{EvmChain, EvmChainOptions};
+use gapless_domain::{B256, BlockRef};
+use serde_json::{Value, json};
+use support::{
+    CHAIN, FakeNode, Sending, block, chain, counted, later, options, plan, receipt, signed, signer, submitter,
+};
+use tokio::io::AsyncReadExt as _;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use tokio_tungstenite::tungstenite::Message;
+use tokio_tungstenite::{WebSocketStream, accept_async};
+
+fn hash(number: u64) -> B256 {
+    B256::from(gapless_domain::U256::from(number))
+}
+
+/// A node behind a WebSocket; a text to refuse subscriptions with may be given.
+async fn serve(mut socket: WebSocketStream<TcpStream>, refusal: Option<&str>) {
+    while let Some(Ok(message)) = socket.next().await {
+        let Message::Text(text) = message else { continue };
+        let question: Value = serde_json::from_str(&text).unwrap();
+        let mut answer = json!({ "jsonrpc": "2.0", "id": question["id"], "result": "x" });
+        match question["method"].as_str().unwrap() {
+            "eth_subscribe" => {
+                if let Some(refusal) = refusal {
+                    answer = json!({ "id": question["id"], "error": { "code": -32000, "message": refusal } });
+                }
+            }
+            "eth_chainId" => answer["result"] = json!(format!("{CHAIN:#x}")),
+            "eth_blockNumber" => answer["result"] = json!("0x64"),
+            "eth_getBlockByNumber" => answer["result"] = block(100),
+            _ => {}
+        }
+        socket.send(Message::text(answer.to_string())).await.unwrap();
+    }
+}
+
+fn over_websocket(address: SocketAddr) -> EvmChain {
+    let url = format!("ws://{address}/v3/s3cr3ts3cr3t");
+    let mut options = EvmChainOptions::new(format!("eip155:{CHAIN}").parse().unwrap(), vec![url.parse().unwrap()]);
+    options.rpc_timeout = Duration::from_millis(200);
+    EvmChain::connect(options, vec![]).unwrap()
+}
+
+/// Questions that are sent are no sign of life.
+#[tokio::test]
+async fn a_silent_websocket_is_given_up_also_while_somebody_asks() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let mut nodes = JoinSet::new();
+    nodes.spawn(async move {
+        // Behind a proxy that lives: what we say is taken, and nobody answers, not even a ping.
+        let (first, _) = listener.accept().await.unwrap();
+        let mut first = accept_async(first).await.unwrap().into_inner();
+        let mut taken = [0; 4096];
+        while first.read(&mut taken).await.unwrap_or(0) > 0 {}
+        let (second, _) = listener.accept().await.unwrap();
+        serve(accept_async(second).await.unwrap(), None).await;
+    });
+    let chain = over_websocket(address);
+    let mut answered = false;
+    for _ in 0..20 {
+        answered = answered || chain.head().await.is_ok();
+        later(Duration::from_secs(5)).await;
+    }
+    assert!(answered);
+}
+
+#[expect(clippy::disallowed_methods, reason = "the pauses themselves are looked at")]
+#[tokio::test]
+async fn a_websocket_that_is_closed_at_once_is_made_again_ever_more_slowly() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let (connected, mut connections) = mpsc::unbounded_channel();
+    let mut nodes = JoinSet::new();
+    nodes.spawn(async move {
+        loop {
+            let (stream, _) = listener.accept().await.unwrap();
+            connected.send(()).unwrap();
+            drop(accept_async(stream).await);
+        }
+    });
+    let _chain = over_websocket(address);
+    connections.recv().await.unwrap();
+    let mut pauses = Vec::new();
+    for _ in 0..3 {
+        let began = Instant::now();
+        connections.recv().await.unwrap();
+        pauses.push(began.elapsed());
+    }
+    assert!(pauses[2] > Duration::from_millis(800), "{pauses:?}");
+}
+
+/// proves X03
+#[test]
+fn a_key_that_a_websocket_repeats_is_not_logged() {
+    let logs = support::Logs::default();
+    tracing::subscriber::with_default(logs.clone(), || {
+        counted(async {
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let address = listener.local_addr().unwrap();
+            let mut nodes = JoinSet::new();
+            nodes.spawn(async move {
+                let (stream, _) = listener.accept().await.unwrap();
+                let refusal = Some("project s3cr3ts3cr3t has no access to eth_subscribe");
+                serve(accept_async(stream).await.unwrap(), refusal).await;
+            });
+            over_websocket(address).head().await.unwrap();
+        })
+    });
+    assert!(logs.text().contains("has no access") && !logs.text().contains("s3cr3t"), "{}", logs.text());
+}
+
+#[tokio::test]
+async fn a_result_that_is_no_hash_does_not_repeat_the_key() {
+    let node = FakeNode::start(|script| script.send = Sending::Returns("key s3cr3ts3cr3t is blocked".into())).await;
+    let chain = chain(&[&node]);
+    let tx = [signed(&chain, &plan(0)).await];
+    let answer = chain.broadcast(&tx).await.remove(0);
+    assert!(answer.text.as_str().contains("is blocked") && !answer.text.as_str().contains("s3cr3t"), "{}", answer.text);
+}
+
+/// After one time-out nothing more is asked in the same breath: they would add up, and hold up everybody else.
+#[tokio::test]
+async fn time_outs_do_not_add_up() {
+    let node = FakeNode::start(|script| script.batch_max = 1).await;
+    let mut options = options(&[&node]);
+    options.rpc_timeout = Duration::from_millis(300);
+    let chain = EvmChain::connect(options, vec![signer(0)]).unwrap();
+    chain.head().await.unwrap();
+    let mut txs = Vec::new();
+    for nonce in 0..20 {
+        txs.push(signed(&chain, &plan(nonce)).await);
+    }
+    assert!(chain.broadcast(&txs).await.iter().all(|answer| answer.verdict == Verdict::Accepted));
+    let before = node.count("eth_sendRawTransaction");
+    node.change(|script| script.hang.insert("eth_sendRawTransaction"));
+    let answers = chain.broadcast(&txs).await;
+    assert_eq!(node.count("eth_sendRawTransaction"), before + 1);
+    assert_eq!(answers.len(), 20);
+    assert!(answers.iter().all(|answer| answer.verdict == Verdict::Unavailable), "{answers:?}");
+
+    node.change(|script| script.hang = ["eth_getTransactionReceipt"].into());
+    assert!(chain.receipts(&(0..100).map(hash).collect::<Vec<_>>()).await.is_err());
+    assert!(node.count("eth_getTransactionReceipt") <= 8, "those that were under way together");
+}
+
+#[tokio::test]
+async fn a_gateway_that_refuses_everything_for_a_moment_says_nothing_about_batches() {
+    let node = FakeNode::start(|_| {}).await;
+    let chain = chain(&[&node]);
+    chain.head().await.unwrap();
+    node.change(|script| script.http = Some((400, "", "<html>bad gateway deploy</html>")));
+    assert!(chain.accounts(&[submitter(0), submitter(1)], None).await.is_err());
+    node.change(|script| {
+        script.http = None;
+        script.sizes.clear();
+    });
+    chain.accounts(&[submitter(0), submitter(1)], None).await.unwrap();
+    assert_eq!(node.change(|script| script.sizes.clone()), [6]);
+}
+
+#[tokio::test]
+async fn batches_that_were_refused_are_tried_again_by_and_by() {
+    let node = FakeNode::start(|script| script.batch_max = 1).await;
+    let chain = chain(&[&node]);
+    let accounts = [submitter(0), submitter(1)];
+    chain.accounts(&accounts, None).await.unwrap();
+    node.change(|script| script.batch_max = usize::MAX);
+    let mut largest = Vec::new();
+    for _ in 0..6 {
+        node.change(|script| script.sizes.clear());
+        chain.accounts(&accounts, None).await.unwrap();
+        largest.push(node.change(|script| script.sizes.iter().max().copied()).unwrap());
+        let checks = node.count("eth_chainId");
+        later(Duration::from_secs(5 * 60 + 1)).await;
+        // The check runs beside the question for the head.
+        while node.count("eth_chainId") == checks {
+            chain.head().await.unwrap();
+        }
+    }
+    assert_eq!(largest.first(), Some(&1));
+    assert_eq!(largest.last(), Some(&6), "{largest:?}");
+}
+
+fn reverted(method: &str, params: &Value) -> Option<Value> {
+    let result = match method {
+        "eth_getTransactionReceipt" => {
+            let mut row = receipt(params[0].as_str().unwrap(), 50);
+            row["status"] = json!("0x0");
+            row
+        }
+        "eth_getTransactionByHash" => json!({
+            "hash": params[0], "from": "0xf39fd6e51aad88f6f4ce6ab8827279cfffb92266", "to": null, "input": "0x",
+            "value": "0x0", "gas": "0x5208",
+        }),
+        _ => return None,
+    };
+    Some(json!({ "jsonrpc": "2.0", "result": result }))
+}
+
+#[tokio::test]
+async fn traces_that_hang_are_waited_for_once() {
+    let mut nodes = Vec::new();
+    for _ in 0..3 {
+        nodes.push(
+            FakeNode::start(|script| {
+                script.custom = Some(reverted);
+                script.hang.insert("debug_traceTransaction");
+            })
+            .await,
+        );
+    }
+    let mut options = options(&nodes.iter().collect::<Vec<_>>());
+    options.rpc_timeout = Duration::from_millis(300);
+    let chain = EvmChain::connect(options, vec![]).unwrap();
+    chain.head().await.unwrap();
+    let hashes: Vec<B256> = (1..=200).map(hash).collect();
+    let traces = || nodes.iter().map(|node| node.count("debug_traceTransaction")).collect::<Vec<_>>();
+    chain.reverts(&hashes).await.unwrap();
+    let once = traces();
+    assert!(once.iter().all(|traces| (10..=80).contains(traces)), "what was under way together: {once:?}");
+    chain.reverts(&hashes).await.unwrap();
+    assert_eq!(traces(), once);
+    later(Duration::from_secs(5 * 60 + 1)).await;
+    chain.reverts(&hashes[..1]).await.unwrap();
+    assert_eq!(traces().iter().sum::<usize>(), once.iter().sum::<usize>() + 3, "after a while they are tried again");
+}
+
+#[tokio::test]
+async fn a_limit_on_traces_is_none_on_the_rest() {
+    let node = FakeNode::start(|script| {
+        script.custom = Some(reverted);
+        let limited = (-32005, "daily request count exceeded, request rate limited");
+        script.errors.insert("debug_traceTransaction", limited);
+    })
+    .await;
+    let chain = chain(&[&node]);
+    chain.head().await.unwrap();
+    for _ in 0..2 {
+        chain.reverts(&[hash(7)]).await.unwrap();
+    }
+    assert_eq!(chain.endpoints()[0].standing, EndpointStanding::Good);
+    assert_eq!(node.count("debug_traceTransaction"), 1, "it is left alone with them");
+}
+
+#[tokio::test]
+async fn out_of_gas_is_concluded_only_from_a_call_that_was_made_once_more() {
+    let node = FakeNode::start(|script| script.custom = Some(reverted)).await;
+    let chain = chain(&[&node]);
+    for (error, reason) in [
+        (Some((-32000, "missing trie node")), None),
+        (Some((-32603, "internal error")), None),
+        (Some((-32000, "invalid opcode: INVALID")), Some("invalid opcode: INVALID")),
+        (Some((-32000, "out of gas")), Some("out of gas")),
+        (None, Some("out of gas")),
+    ] {
+        node.change(|script| {
+            script.errors.clear();
+            script.errors.extend(error.map(|error| ("eth_call", error)));
+            script.answers.insert("eth_call", json!("0x"));
+        });
+        let told = chain.reverts(&[hash(7)]).await.unwrap().remove(0);
+        let told = told.and_then(|revert| revert.reason).map(|reason| reason.as_str().to_owned());
+        assert_eq!(told.as_deref(), reason, "{error:?}");
+    }
+}
+
+fn with_a_strange_row(method: &str, params: &Value) -> Option<Value> {
+    let hashes = [format!("{:?}", hash(0xabc)), format!("{:?}", hash(0xdef))];
+    let result = match method {
+        "eth_getBlockReceipts" => {
+            let mut strange = receipt(&hashes[1], 50);
+            strange.as_object_mut().unwrap().remove("from");
+            json!([receipt(&hashes[0], 50), strange])
+        }
+        "eth_getBlockTransactionCountByHash" => json!("0x2"),
+        "eth_getBlockByHash" => {
+            let mut row = block(50);
+            row["transactions"] = json!(hashes);
+            row
+        }
+        "eth_getTransactionReceipt" => receipt(params[0].as_str().unwrap(), 50),
+        _ => return None,
+    };
+    Some(json!({ "jsonrpc": "2.0", "result": result }))
+}
+
+fn counted_otherwise(method: &str, params: &Value) -> Option<Value> {
+    match method {
+        "eth_getBlockReceipts" => {
+            let rows = [0xabc, 0xdef].map(|number| receipt(&format!("{:?}", hash(number)), 50));
+            Some(json!({ "jsonrpc": "2.0", "result": rows }))
+        }
+        "eth_getBlockTransactionCountByHash" => Some(json!({ "jsonrpc": "2.0", "result": "0x1" })),
+        _ => with_a_strange_row(method, params),
+    }
+}
+
+fn without_a_name(method: &str, params: &Value) -> Option<Value> {
+    let mut answer = with_a_strange_row(method, params)?;
+    if method == "eth_getBlockReceipts" {
+        answer["result"][1] = json!({ "system": true });
+    }
+    Some(answer)
+}
+
+/// proves R02
+#[tokio::test]
+async fn a_strange_row_among_the_receipts_of_a_block_hides_none_of_ours() {
+    for (custom, wanted, singles) in [
+        (with_a_strange_row as support::Custom, &[0xabc][..], 0),
+        (with_a_strange_row, &[0xabc, 0xdef], 2),
+        (counted_otherwise, &[0xabc], 1),
+        (without_a_name, &[0xabc], 1),
+    ] {
+        let node = FakeNode::start(|script| script.custom = Some(custom)).await;
+        let chain = chain(&[&node]);
+        let wanted: Vec<B256> = wanted.iter().copied().map(hash).collect();
+        let at = BlockRef { number: 50, hash: hash(50) };
+        let receipts = chain.block_receipts(at, &|hash| wanted.contains(&hash)).await.unwrap().unwrap();
+        assert_eq!(receipts.iter().map(|receipt| receipt.hash).collect::<Vec<_>>(), wanted);
+        assert_eq!(node.count("eth_getTransactionReceipt"), singles);
+    }
+}

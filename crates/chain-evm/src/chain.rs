@@ -206,9 +206,21 @@ impl Chain for EvmChain {
     }
 
     async fn reverts(&self, hashes: &[B256]) -> Result<Vec<Option<Revert>>, ChainError> {
-        self.endpoints
-            .find_each(hashes, |endpoint, hashes| async move { read::reverts(&endpoint, &hashes).await })
-            .await
+        let ask = |way: read::Way| {
+            move |endpoint: Arc<Endpoint>, hashes: Vec<B256>| async move { read::reverts(&endpoint, &hashes, way).await }
+        };
+        // One that can only guess must not speak before another one that knows.
+        let mut found: Vec<Option<Revert>> = self.endpoints.find_each(hashes, ask(read::Way::Surely)).await?;
+        let (open, rest): (Vec<usize>, Vec<B256>) =
+            hashes.iter().enumerate().filter(|(at, _)| matches!(found.get(*at), Some(None))).unzip();
+        // What was found stays found, whatever becomes of the guesses.
+        let guessed = self.endpoints.find_each(&rest, ask(read::Way::ByReplay)).await.unwrap_or_default();
+        for (at, guess) in open.into_iter().zip(guessed) {
+            if let Some(place) = found.get_mut(at) {
+                *place = guess;
+            }
+        }
+        Ok(found)
     }
 
     async fn accounts(

@@ -15,7 +15,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 pub(crate) use receipts::{block_receipts, receipts};
-pub(crate) use reverts::reverts;
+pub(crate) use reverts::{Way, reverts};
 
 use crate::endpoint::{Answer, Endpoint};
 use crate::fees::{self, FeeHistory, Market, narrow};

@@ -257,6 +257,27 @@ async fn a_limit_on_traces_is_none_on_the_rest() {
 }
 
 #[tokio::test]
+async fn one_that_knows_speaks_before_one_that_guesses() {
+    let guesses = FakeNode::start(|script| {
+        script.custom = Some(reverted);
+        script.head = 101;
+        script.errors.insert("eth_call", (3, "execution reverted: a guess"));
+    })
+    .await;
+    let knows = FakeNode::start(|script| {
+        script.custom = Some(reverted);
+        let trace = json!({ "error": "execution reverted", "output": "0x82b42901" });
+        script.answers.insert("debug_traceTransaction", trace);
+    })
+    .await;
+    let chain = chain(&[&guesses, &knows]);
+    chain.head().await.unwrap();
+    let told = chain.reverts(&[hash(7)]).await.unwrap().remove(0).unwrap();
+    assert_eq!(told.reason.unwrap().as_str(), "custom error 0x82b42901");
+    assert_eq!(guesses.count("eth_call"), 0);
+}
+
+#[tokio::test]
 async fn out_of_gas_is_concluded_only_from_a_call_that_was_made_once_more() {
     let node = FakeNode::start(|script| script.custom = Some(reverted)).await;
     let chain = chain(&[&node]);

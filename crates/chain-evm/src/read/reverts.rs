@@ -64,8 +64,17 @@ struct Open {
     receipt: ReceiptRow,
 }
 
+/// Which way to find out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// What the chain itself has: the receipt, and a trace.
+    Surely,
+    /// The same call once more: for what nobody can tell surely.
+    ByReplay,
+}
+
 /// As far as this endpoint can tell. It fails only if it cannot even tell of the receipts.
-pub(crate) async fn reverts(endpoint: &Endpoint, hashes: &[B256]) -> Result<Vec<Option<Revert>>, Classified> {
+pub(crate) async fn reverts(endpoint: &Endpoint, hashes: &[B256], way: Way) -> Result<Vec<Option<Revert>>, Classified> {
     let until = now() + endpoint.timeout();
     let mut found: Vec<Option<Revert>> = vec![None; hashes.len()];
     let mut open = Vec::new();
@@ -89,10 +98,10 @@ pub(crate) async fn reverts(endpoint: &Endpoint, hashes: &[B256]) -> Result<Vec<
         return Err(failure);
     }
     open.retain(|open| told(&mut found, open, open.receipt.revert_reason.as_deref().and_then(by_receipt)));
-    trace(endpoint, &mut open, &mut found, until).await;
-    // Traces that hang must not use up the time of the guess.
-    let until = now() + endpoint.timeout();
-    replay(endpoint, &mut open, &mut found, until).await;
+    match way {
+        Way::Surely => trace(endpoint, &mut open, &mut found, until).await,
+        Way::ByReplay => replay(endpoint, &mut open, &mut found, until).await,
+    }
     Ok(found)
 }
 

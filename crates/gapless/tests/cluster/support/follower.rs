@@ -10,8 +10,6 @@ pub(crate) struct Follower {
     pub(crate) list: Vec<ConfirmationView>,
     /// How often the transaction's own block went.
     pub(crate) unmined: usize,
-    /// How often blocks went that had been told of, and its own stayed.
-    pub(crate) new_forks: usize,
 }
 
 impl Follower {
@@ -60,7 +58,6 @@ impl Follower {
                     "another block of its own, and nobody said that this one went"
                 );
                 assert!(!notice.blocks.starts_with(&self.list), "nothing that was told has changed: {notice:?}");
-                self.new_forks += 1;
             }
             self.list.clear();
         }

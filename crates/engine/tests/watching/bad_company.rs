@@ -1,48 +1,14 @@
-//! The watcher in bad company: gaps too wide to walk, endpoints that lag or fail, other chains, slow answers; real engines, a chain in memory, time that passes as fast as it can.
-
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    clippy::disallowed_methods,
-    reason = "a test owns its time, and fails by panicking"
-)]
-
-mod support;
+//! Gaps too wide to walk, endpoints that lag or fail, other chains, slow answers.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use gapless_chain::Revert;
-use gapless_domain::{
-    Event, EventBody, EventKind, EventPosition, Execution, Failure, NodeText, StateName, SubmitterId, TransitionName,
-    TxId, TxState,
-};
+use gapless_domain::{EventBody, EventKind, Execution, Failure, NodeText, StateName, TransitionName, TxState};
 use gapless_engine::Finality;
-use gapless_store::Store;
 
-use support::{ToyChain, World, get, until_all};
-
-const A_WHILE: Duration = Duration::from_secs(60);
-
-async fn pass(seconds: u64) {
-    tokio::time::sleep(Duration::from_secs(seconds)).await;
-}
-
-async fn sub_state(store: &Arc<dyn Store>, id: TxId) -> Option<&'static str> {
-    get(store, id).await.state.sub_state().map(|state| state.as_str())
-}
-
-async fn protected(store: &Arc<dyn Store>, lane: &SubmitterId) -> Option<&'static str> {
-    let status = store.lane_status(std::slice::from_ref(lane)).await.unwrap().remove(0).unwrap();
-    match status.cursor?.state {
-        gapless_domain::LaneState::Protect(protection) => Some(protection.code.as_str()),
-        _ => None,
-    }
-}
-
-async fn events(store: &Arc<dyn Store>) -> Vec<Event> {
-    store.read_events(EventPosition::default(), u32::MAX).await.unwrap()
-}
+use crate::support::{ToyChain, World, get, until_all};
+use crate::{A_WHILE, events, pass, protected, sub_state};
 
 /// The watcher lived through the outage.
 #[tokio::test(start_paused = true)]

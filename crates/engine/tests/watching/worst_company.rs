@@ -1,22 +1,11 @@
-//! The watcher in the worst company: endpoints that disagree, chains that go back, what is old and not final, slow traces.
-#![allow(clippy::disallowed_methods, reason = "a test owns its own time and tasks")]
-#![allow(clippy::unwrap_used, clippy::panic, reason = "what supports a test says by panicking what it expects, too")]
+//! Endpoints that disagree, chains that go back, what is old and not final, slow traces.
 
-mod support;
+use crate::support::{ToyChain, World, get, until_all};
+use crate::{A_WHILE, broken, pass};
 use gapless_domain::{EventBody, EventKind, EventPosition, Head, StateName, TransitionName, TxState};
 use gapless_engine::Finality;
 use std::sync::Arc;
 use std::time::Duration;
-use support::{Node, ToyChain, World, get, until_all};
-const A_WHILE: Duration = Duration::from_secs(60);
-async fn pass(seconds: u64) {
-    tokio::time::sleep(Duration::from_secs(seconds)).await;
-}
-fn broken(node: &Node, world: &World) -> Option<&'static str> {
-    let status = node.engine.view().chain_status(world.lanes[0].chain()).unwrap();
-    status.broken().map(|broken| broken.code.as_str())
-}
-
 /// Found by hash in a block that is final in memory: ends, and the store has never heard of that final block.
 #[tokio::test(start_paused = true)]
 async fn nothing_that_was_looked_up_ends_before_its_block_is_kept() {

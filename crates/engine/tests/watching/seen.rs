@@ -1,54 +1,18 @@
-//! What the watcher sees and what follows from it: real engines, a chain in memory, time that passes as fast as it can.
+//! Blocks, gaps, finality, reverts, and forks below what was final.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    clippy::disallowed_methods,
-    reason = "a test owns its time, and fails by panicking"
-)]
-
-mod support;
-
-use std::sync::Arc;
 use std::time::Duration;
 
 use gapless_chain::Revert;
 use gapless_domain::{
-    Amount, BlockLink, Event, EventBody, EventKind, EventPosition, Execution, Failure, LaneEventKind, NodeText,
-    StateName, SubmitterId, TransitionName, TxId, TxState,
+    Amount, BlockLink, Event, EventBody, EventKind, Execution, Failure, LaneEventKind, NodeText, StateName,
+    TransitionName, TxId, TxState,
 };
 use gapless_engine::Finality;
+use gapless_store::Accepted;
 use gapless_store::conformance::fixtures;
-use gapless_store::{Accepted, Store};
 
-use support::{Node, World, get, until_all};
-
-const A_WHILE: Duration = Duration::from_secs(60);
-
-async fn pass(seconds: u64) {
-    tokio::time::sleep(Duration::from_secs(seconds)).await;
-}
-
-async fn sub_state(store: &Arc<dyn Store>, id: TxId) -> Option<&'static str> {
-    get(store, id).await.state.sub_state().map(|state| state.as_str())
-}
-
-async fn protected(store: &Arc<dyn Store>, lane: &SubmitterId) -> Option<&'static str> {
-    let status = store.lane_status(std::slice::from_ref(lane)).await.unwrap().remove(0).unwrap();
-    match status.cursor?.state {
-        gapless_domain::LaneState::Protect(protection) => Some(protection.code.as_str()),
-        _ => None,
-    }
-}
-
-fn broken(node: &Node, world: &World) -> Option<&'static str> {
-    let status = node.engine.view().chain_status(world.lanes[0].chain()).unwrap();
-    status.broken().map(|broken| broken.code.as_str())
-}
-
-async fn events(store: &Arc<dyn Store>) -> Vec<Event> {
-    store.read_events(EventPosition::default(), u32::MAX).await.unwrap()
-}
+use crate::support::{World, get, until_all};
+use crate::{A_WHILE, broken, events, pass, protected, sub_state};
 
 /// What a consumer has that only reads events.
 fn confirmations(events: &[Event], id: TxId) -> Vec<BlockLink> {

@@ -189,8 +189,7 @@ impl Watcher {
 
     /// The chain no longer has a block that was final. Nothing is declared while nobody can say which chain it is.
     pub(super) async fn declare_broken(&mut self, finalized: BlockRef) -> Result<(), WatchError> {
-        let genesis = self.genesis_now().await?;
-        if genesis.is_some() && self.genesis.is_some() && genesis != self.genesis {
+        if self.has_another_genesis().await? {
             let text = "the chain has another genesis block than before: it was started anew";
             self.breaks(ProtectCode::OtherChain, text);
             return Err(WatchError::Contradiction);
@@ -204,8 +203,7 @@ impl Watcher {
     /// The head is not as far as we have come: an endpoint that lags, or another chain. One that contradicts what was final, and
     /// grows, is another chain after a while.
     pub(super) async fn report_behind(&mut self, head: Header, contradicts: bool) -> Result<(), WatchError> {
-        let genesis = self.genesis_now().await?;
-        if genesis.is_some() && self.genesis.is_some() && genesis != self.genesis {
+        if self.has_another_genesis().await? {
             let number = head.block.number;
             let text = format!("the chain has another genesis block than before, and its head is block {number}");
             self.breaks(ProtectCode::OtherChain, &text);
@@ -221,6 +219,12 @@ impl Watcher {
             }
         }
         Err(WatchError::Behind { head: head.block.number })
+    }
+
+    /// Is it another chain from its very beginning, as far as both beginnings are known?
+    async fn has_another_genesis(&self) -> Result<bool, WatchError> {
+        let now = self.genesis_now().await?;
+        Ok(now.zip(self.genesis).is_some_and(|(now, before)| now != before))
     }
 
     async fn genesis_now(&self) -> Result<Option<B256>, WatchError> {

@@ -142,7 +142,7 @@ pub(crate) struct Watcher {
 pub(crate) enum WatchError {
     #[error(transparent)]
     Chain(#[from] ChainError),
-    #[error("the kept head cannot be read: {0}")]
+    #[error("the kept head cannot be read or written: {0}")]
     Store(#[from] StoreError),
     #[error("block {0} is not known to any endpoint (yet), or does not link to the one after it")]
     BlockMissing(u64),

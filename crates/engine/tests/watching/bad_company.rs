@@ -8,7 +8,7 @@ use gapless_domain::{EventBody, EventKind, Execution, Failure, NodeText, StateNa
 use gapless_engine::Finality;
 
 use crate::support::{ToyChain, World, get, until_all};
-use crate::{A_WHILE, events, pass, protected, sub_state};
+use crate::{A_WHILE, events, one_sent, pass, protected, sub_state};
 
 /// The watcher lived through the outage.
 #[tokio::test(start_paused = true)]
@@ -16,9 +16,7 @@ async fn what_was_mined_in_a_gap_too_wide_to_walk_ends() {
     let mut world = World::without_blocks(1).await;
     (world.watcher.walk_max, world.watcher.margin) = (20, 2);
     (0..10).for_each(|_| world.chain.mine());
-    let node = world.node("a");
-    let ids = node.submit(&world.lanes[0], 0..1).await;
-    until_all(&node.store, &ids, StateName::Tracking, A_WHILE).await;
+    let (node, ids) = one_sent(&world).await;
     world.chain.trouble(|trouble| trouble.away = true);
     (0..200).for_each(|_| world.chain.mine());
     world.chain.trouble(|trouble| trouble.away = false);
@@ -32,9 +30,7 @@ async fn what_was_mined_in_a_gap_over_a_restart_ends() {
     let mut world = World::without_blocks(1).await;
     (world.watcher.walk_max, world.watcher.margin) = (20, 2);
     (0..10).for_each(|_| world.chain.mine());
-    let node = world.node("a");
-    let ids = node.submit(&world.lanes[0], 0..1).await;
-    until_all(&node.store, &ids, StateName::Tracking, A_WHILE).await;
+    let (node, ids) = one_sent(&world).await;
     world.chain.mine();
     pass(3).await;
     node.engine.drain().await;
@@ -52,9 +48,7 @@ async fn a_tag_that_lies_deep_still_makes_final() {
     world.watcher.finality = Finality::Finalized;
     world.chain.trouble(|trouble| trouble.finalized = Some(60));
     (0..10).for_each(|_| world.chain.mine());
-    let node = world.node("a");
-    let ids = node.submit(&world.lanes[0], 0..1).await;
-    until_all(&node.store, &ids, StateName::Tracking, A_WHILE).await;
+    let (node, ids) = one_sent(&world).await;
     world.chain.mine_every(Duration::from_secs(1));
     until_all(&node.store, &ids, StateName::Confirmed, Duration::from_secs(600)).await;
 }
@@ -108,9 +102,7 @@ async fn nothing_ends_on_another_chain() {
     world.watcher.margin = 2;
     world.chain.trouble(|trouble| trouble.empty_blocks = true);
     (0..30).for_each(|_| world.chain.mine());
-    let node = world.node("a");
-    let ids = node.submit(&world.lanes[0], 0..1).await;
-    until_all(&node.store, &ids, StateName::Tracking, A_WHILE).await;
+    let (node, ids) = one_sent(&world).await;
     pass(10).await;
     world.chain.begin_anew(3);
     pass(10).await;
@@ -154,9 +146,7 @@ async fn a_short_outage_does_not_cost_the_reason() {
         trouble.revert = Some(why.clone());
         trouble.reverts_fail = true;
     });
-    let node = world.node("a");
-    let ids = node.submit(&world.lanes[0], 0..1).await;
-    until_all(&node.store, &ids, StateName::Tracking, A_WHILE).await;
+    let (node, ids) = one_sent(&world).await;
     world.chain.mine();
     tokio::time::sleep(Duration::from_millis(1000)).await;
     world.chain.trouble(|trouble| trouble.reverts_fail = false);
@@ -187,9 +177,7 @@ async fn what_was_mined_in_a_gap_over_a_restart_ends_also_with_latency() {
     let mut world = World::without_blocks(1).await;
     (world.watcher.walk_max, world.watcher.margin) = (20, 2);
     (0..10).for_each(|_| world.chain.mine());
-    let node = world.node("a");
-    let ids = node.submit(&world.lanes[0], 0..1).await;
-    until_all(&node.store, &ids, StateName::Tracking, A_WHILE).await;
+    let (node, ids) = one_sent(&world).await;
     world.chain.mine();
     pass(3).await;
     node.engine.drain().await;
@@ -205,9 +193,7 @@ async fn what_was_mined_in_a_gap_over_a_restart_ends_also_with_latency() {
 async fn what_was_mined_below_a_short_kept_tail_ends() {
     let world = World::without_blocks(1).await;
     (0..10).for_each(|_| world.chain.mine());
-    let node = world.node("a");
-    let ids = node.submit(&world.lanes[0], 0..1).await;
-    until_all(&node.store, &ids, StateName::Tracking, A_WHILE).await;
+    let (node, ids) = one_sent(&world).await;
     world.chain.mine();
     world.chain.mine();
     pass(10).await;
@@ -226,9 +212,7 @@ async fn what_was_mined_below_a_short_kept_tail_ends() {
 async fn catching_up_keeps_nobody_waiting() {
     let world = World::without_blocks(1).await;
     (0..10).for_each(|_| world.chain.mine());
-    let node = world.node("a");
-    let ids = node.submit(&world.lanes[0], 0..1).await;
-    until_all(&node.store, &ids, StateName::Tracking, A_WHILE).await;
+    let (node, _) = one_sent(&world).await;
     world.chain.trouble(|trouble| {
         trouble.away = true;
         trouble.empty_blocks = true;
@@ -256,9 +240,7 @@ async fn a_second_look_takes_nothing_back() {
         trouble.reverting = Some(world.lanes[0].clone());
         trouble.revert = Some(why.clone());
     });
-    let node = world.node("a");
-    let ids = node.submit(&world.lanes[0], 0..1).await;
-    until_all(&node.store, &ids, StateName::Tracking, A_WHILE).await;
+    let (node, ids) = one_sent(&world).await;
     world.chain.mine();
     pass(3).await;
     assert_eq!(sub_state(&node.store, ids[0]).await, Some("MINED"));
@@ -314,9 +296,7 @@ async fn two_nodes_that_take_different_blocks_for_final_do_not_both_go_on() {
 async fn nothing_ends_before_its_block_is_kept() {
     let mut world = World::without_blocks(1).await;
     world.watcher.save_interval = Duration::from_secs(3600);
-    let node = world.node("a");
-    let ids = node.submit(&world.lanes[0], 0..1).await;
-    until_all(&node.store, &ids, StateName::Tracking, A_WHILE).await;
+    let (node, ids) = one_sent(&world).await;
     (0..3).for_each(|_| world.chain.mine());
     until_all(&node.store, &ids, StateName::Confirmed, A_WHILE).await;
     let TxState::Confirmed(settled) = get(&node.store, ids[0]).await.state else { panic!() };

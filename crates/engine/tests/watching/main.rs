@@ -15,12 +15,20 @@ mod worst_company;
 use std::sync::Arc;
 use std::time::Duration;
 
-use gapless_domain::{Event, EventPosition, SubmitterId, TxId};
+use gapless_domain::{Event, EventPosition, StateName, SubmitterId, TxId};
 use gapless_store::Store;
 
-use support::{Node, World, get};
+use support::{Node, World, get, until_all};
 
 const A_WHILE: Duration = Duration::from_secs(60);
+
+/// A node, and one intent of the first lane that the chain has and no block.
+async fn one_sent(world: &World) -> (Node, Vec<TxId>) {
+    let node = world.node("a");
+    let ids = node.submit(&world.lanes[0], 0..1).await;
+    until_all(&node.store, &ids, StateName::Tracking, A_WHILE).await;
+    (node, ids)
+}
 
 async fn pass(seconds: u64) {
     tokio::time::sleep(Duration::from_secs(seconds)).await;

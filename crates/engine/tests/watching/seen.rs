@@ -12,7 +12,7 @@ use gapless_store::Accepted;
 use gapless_store::conformance::fixtures;
 
 use crate::support::{World, get, until_all};
-use crate::{A_WHILE, broken, events, pass, protected, sub_state};
+use crate::{A_WHILE, broken, events, one_sent, pass, protected, sub_state};
 
 /// What a consumer has that only reads events.
 fn confirmations(events: &[Event], id: TxId) -> Vec<BlockLink> {
@@ -34,9 +34,7 @@ fn confirmations(events: &[Event], id: TxId) -> Vec<BlockLink> {
 #[tokio::test(start_paused = true)]
 async fn a_height_alone_makes_nothing_final() {
     let world = World::without_blocks(1).await;
-    let node = world.node("a");
-    let ids = node.submit(&world.lanes[0], 0..1).await;
-    until_all(&node.store, &ids, StateName::Tracking, A_WHILE).await;
+    let (node, ids) = one_sent(&world).await;
     world.chain.mine();
     world.chain.mine();
     pass(3).await;
@@ -96,9 +94,7 @@ async fn a_revert_is_told_with_its_reason_and_only_when_it_is_final() {
         trouble.reverting = Some(world.lanes[0].clone());
         trouble.revert = Some(why.clone());
     });
-    let node = world.node("a");
-    let ids = node.submit(&world.lanes[0], 0..1).await;
-    until_all(&node.store, &ids, StateName::Tracking, A_WHILE).await;
+    let (node, ids) = one_sent(&world).await;
     world.chain.mine();
     pass(3).await;
     let mined = get(&node.store, ids[0]).await;
@@ -128,9 +124,7 @@ async fn a_revert_that_nobody_can_explain_ends_all_the_same() {
 #[tokio::test(start_paused = true)]
 async fn a_block_whose_receipts_never_come_stops_nothing() {
     let world = World::without_blocks(1).await;
-    let node = world.node("a");
-    let ids = node.submit(&world.lanes[0], 0..1).await;
-    until_all(&node.store, &ids, StateName::Tracking, A_WHILE).await;
+    let (node, ids) = one_sent(&world).await;
     world.chain.trouble(|trouble| trouble.no_block_receipts = true);
     world.chain.mine_every(Duration::from_secs(5));
     until_all(&node.store, &ids, StateName::Confirmed, Duration::from_secs(120)).await;
@@ -142,9 +136,7 @@ async fn what_no_block_explains_is_asked_for_after_a_while() {
     let mut world = World::without_blocks(1).await;
     // Nor does a count that has moved on lead to a look.
     world.setup.limits.account_interval = Duration::from_secs(3600);
-    let node = world.node("a");
-    let ids = node.submit(&world.lanes[0], 0..1).await;
-    until_all(&node.store, &ids, StateName::Tracking, A_WHILE).await;
+    let (node, ids) = one_sent(&world).await;
     world.chain.trouble(|trouble| trouble.hidden_receipts = true);
     world.chain.mine_every(Duration::from_secs(1));
     pass(40).await;
@@ -157,9 +149,7 @@ async fn what_no_block_explains_is_asked_for_after_a_while() {
 async fn a_fork_below_what_was_final_stops_every_lane_and_changes_no_end() {
     let world = World::without_blocks(2).await;
     (0..10).for_each(|_| world.chain.mine());
-    let node = world.node("a");
-    let ids = node.submit(&world.lanes[0], 0..1).await;
-    until_all(&node.store, &ids, StateName::Tracking, A_WHILE).await;
+    let (node, ids) = one_sent(&world).await;
     (0..3).for_each(|_| world.chain.mine());
     until_all(&node.store, &ids, StateName::Confirmed, A_WHILE).await;
     let ended = get(&node.store, ids[0]).await;
@@ -188,9 +178,7 @@ async fn a_fork_below_what_was_final_stops_every_lane_and_changes_no_end() {
 async fn a_fork_below_what_was_final_is_noticed_also_after_a_restart() {
     let world = World::without_blocks(1).await;
     (0..10).for_each(|_| world.chain.mine());
-    let node = world.node("a");
-    let ids = node.submit(&world.lanes[0], 0..1).await;
-    until_all(&node.store, &ids, StateName::Tracking, A_WHILE).await;
+    let (node, ids) = one_sent(&world).await;
     (0..3).for_each(|_| world.chain.mine());
     until_all(&node.store, &ids, StateName::Confirmed, A_WHILE).await;
     pass(10).await;
@@ -253,9 +241,7 @@ async fn where_a_tag_says_what_is_final_nothing_ends_before_it() {
         world.watcher.finality = finality;
         world.chain.trouble(|trouble| trouble.finalized = Some(6));
         (0..8).for_each(|_| world.chain.mine());
-        let node = world.node("a");
-        let ids = node.submit(&world.lanes[0], 0..1).await;
-        until_all(&node.store, &ids, StateName::Tracking, A_WHILE).await;
+        let (node, ids) = one_sent(&world).await;
         (0..6).for_each(|_| world.chain.mine());
         pass(10).await;
         assert_eq!(sub_state(&node.store, ids[0]).await, Some("MINED"), "{finality:?}");
@@ -272,9 +258,7 @@ async fn safe_needs_depth_and_finalized_does_not() {
         let mut world = World::without_blocks(1).await;
         world.watcher.finality = finality;
         world.chain.trouble(|trouble| trouble.finalized = Some(0));
-        let node = world.node("a");
-        let ids = node.submit(&world.lanes[0], 0..1).await;
-        until_all(&node.store, &ids, StateName::Tracking, A_WHILE).await;
+        let (node, ids) = one_sent(&world).await;
         world.chain.mine();
         pass(5).await;
         assert_eq!(get(&node.store, ids[0]).await.state.name() == StateName::Confirmed, at_once);

@@ -1,7 +1,7 @@
 //! Endpoints that disagree, chains that go back, what is old and not final, slow traces.
 
 use crate::support::{ToyChain, World, get, until_all};
-use crate::{A_WHILE, broken, pass};
+use crate::{A_WHILE, broken, one_sent, pass};
 use gapless_domain::{EventBody, EventKind, EventPosition, Head, StateName, TransitionName, TxState};
 use gapless_engine::Finality;
 use std::sync::Arc;
@@ -12,9 +12,7 @@ async fn nothing_that_was_looked_up_ends_before_its_block_is_kept() {
     let mut world = World::without_blocks(1).await;
     world.watcher.save_interval = Duration::from_secs(3600);
     world.watcher.stale_receipt_timeout = Duration::from_secs(5);
-    let node = world.node("a");
-    let ids = node.submit(&world.lanes[0], 0..1).await;
-    until_all(&node.store, &ids, StateName::Tracking, A_WHILE).await;
+    let (node, ids) = one_sent(&world).await;
     world.chain.trouble(|trouble| trouble.hidden_receipts = true);
     world.chain.mine_every(Duration::from_secs(1));
     until_all(&node.store, &ids, StateName::Confirmed, A_WHILE).await;
@@ -134,9 +132,7 @@ async fn the_dead_do_not_use_up_the_notices() {
 async fn who_begins_anew_forgets_nobody() {
     let world = World::without_blocks(1).await;
     (0..12).for_each(|_| world.chain.mine());
-    let node = world.node("a");
-    let ids = node.submit(&world.lanes[0], 0..1).await;
-    until_all(&node.store, &ids, StateName::Tracking, A_WHILE).await;
+    let (node, ids) = one_sent(&world).await;
     world.chain.reorg(8, true);
     pass(5).await;
     assert_eq!(broken(&node, &world), Some("deep_reorg"));
@@ -280,9 +276,7 @@ async fn nothing_old_is_final_by_the_word_of_two_endpoints() {
         world.chain.mine();
         main.mine();
     }
-    let node = world.node("a");
-    let ids = node.submit(&world.lanes[0], 0..1).await;
-    until_all(&node.store, &ids, StateName::Tracking, A_WHILE).await;
+    let (node, ids) = one_sent(&world).await;
     world.chain.trouble(|trouble| {
         trouble.head_from = Some(Arc::clone(&main));
         trouble.header_from = Some(Arc::clone(&main));

@@ -47,7 +47,7 @@ async fn survives(chain: &Chain, reorg: impl AsyncFn(u64, usize)) {
         .set("nonce.max_in_flight", "8")
         .set("confirmations.required", &REQUIRED.to_string())
         .set("lane.resend_longest", "2s")
-        // What was taken by the chain and lost with a block while nobody owned the lane is only sent again when this is over.
+        // What a chain loses without a word is only sent again when this is over.
         .set("resubmit.interval", "2s");
     let mut nodes = three(&config).await;
     let clients: Vec<Client> = nodes.iter().map(|node| node.client.clone()).collect();

@@ -20,6 +20,13 @@ const DATABASE: &str = "GAPLESS_SQLITE_DATABASE";
 const MARK: &str = "child says ";
 const NOBODY: u32 = 65534;
 
+/// One test at a time: between fork and exec, a copy of this process holds the locks of every file that is open in
+/// it, so what one test has just closed would still be in use because another one starts a process.
+async fn alone() -> tokio::sync::MutexGuard<'static, ()> {
+    static TURN: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
+    TURN.lock().await
+}
+
 /// Not a test of its own: what the copy of this program does.
 #[test]
 fn child() {
@@ -59,7 +66,7 @@ fn say(line: &str) {
 fn command(program: &Path, role: &str, database: &Path) -> Command {
     let mut command = Command::new(program);
     command.args(["child", "--exact", "--nocapture"]).env(ROLE, role).env(DATABASE, database);
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+    command.stdin(Stdio::null()).stdout(Stdio::piped());
     command
 }
 
@@ -74,6 +81,7 @@ fn opened_by_another(database: &Path) -> Vec<String> {
 
 #[tokio::test]
 async fn a_second_process_is_turned_away_and_the_first_goes_on() {
+    let _turn = alone().await;
     let folder = Folder::new();
     with_a_lane(&folder).await;
     let store = open(&folder.database());
@@ -99,6 +107,7 @@ fn open_twice(folder: &Folder) -> Result<(), StoreError> {
 
 #[tokio::test]
 async fn what_was_acknowledged_survives_kill_9() {
+    let _turn = alone().await;
     // The last one is past several checkpoints of the log.
     for lines in [1, 40, 90, 700] {
         let folder = Folder::new();
@@ -142,6 +151,7 @@ fn opened_by_nobody(program: &Path, database: &Path) -> Vec<String> {
 
 #[tokio::test]
 async fn what_may_not_be_written_is_told_so() {
+    let _turn = alone().await;
     let set = |path: &Path, mode| fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
     // Nobody may not be able to reach the folder that this program was built in.
     let elsewhere = Folder::new();

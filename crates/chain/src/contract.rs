@@ -7,7 +7,8 @@ use std::time::Duration;
 use alloy_primitives::{Address, B256, Bytes};
 use async_trait::async_trait;
 use gapless_domain::{
-    Amount, BlockRef, ChainId, EvmCall, Fees, NodeText, Nonce, Permit, SignedTx, Speed, SubmitterId, TxPlan,
+    Amount, BlockLink, BlockRef, ChainId, EvmCall, Fees, NodeText, Nonce, Permit, SignedPlan, SignedTx, Speed,
+    SubmitterId, TxPlan,
 };
 
 use crate::classified::Classified;
@@ -37,8 +38,13 @@ pub trait Chain: Send + Sync + fmt::Debug {
     /// this plan and no other (S09).
     async fn sign(&self, permit: &Permit, plan: &TxPlan) -> Result<SignedTx, SignError>;
 
+    /// What signed bytes say, whoever signed them: the hash is computed and the sender recovered from the bytes themselves.
+    fn read_signed(&self, raw: &Bytes) -> Result<SignedPlan, UnreadableTx>;
+
     /// The most that signed bytes can take from their account; `None` if they cannot be read.
-    fn worst_cost(&self, raw: &Bytes) -> Option<Amount>;
+    fn worst_cost(&self, raw: &Bytes) -> Option<Amount> {
+        self.read_signed(raw).ok().map(|read| read.plan.worst_cost())
+    }
 
     /// Gives signed bytes to the endpoints, in the order given. One transaction has one answer, whoever was asked: accepted
     /// if any endpoint accepted; else unknown if any gave no verdict; else the least final verdict (S10). It never fails as a
@@ -65,6 +71,15 @@ pub trait Chain: Send + Sync + fmt::Debug {
 
     /// What reverted transactions returned, as far as any endpoint can still tell; `None` if none can.
     async fn reverts(&self, hashes: &[B256]) -> Result<Vec<Option<Revert>>, ChainError>;
+
+    /// The blocks at these heights with what one account has sent in them, as one endpoint has them now; `None` for a block that it
+    /// does not have. Whether they are linked is for the caller to see. Every transaction of the account in a block is there, read
+    /// from its own bytes as by [`Chain::read_signed`]; a block that has one which cannot be read is an error, not a block without it.
+    async fn sent_by(
+        &self,
+        account: &SubmitterId,
+        numbers: RangeInclusive<u64>,
+    ) -> Result<Vec<Option<SentInBlock>>, ChainError>;
 
     /// What the chain says of accounts at the newest block, and their counts at `final_at`.
     async fn accounts(
@@ -151,7 +166,21 @@ pub struct AccountView {
     /// The count at the final block that was named.
     pub finalized: Option<Nonce>,
     pub balance: Amount,
+    /// It has code of somebody else's (EIP-7702), at the newest block.
+    pub delegated: bool,
 }
+
+/// What one account has sent in one block.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SentInBlock {
+    pub link: BlockLink,
+    pub sent: Vec<SignedPlan>,
+}
+
+/// Bytes that are no signed transaction of a kind that we know, or of another chain.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("not a signed transaction of this chain: {0}")]
+pub struct UnreadableTx(pub NodeText);
 
 /// An endpoint without its secrets: `name` is host and port, never a path, a user or a key.
 #[derive(Clone, Debug, PartialEq, Eq)]

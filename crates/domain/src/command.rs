@@ -1,12 +1,13 @@
 //! Commands: what a caller or an operator wants of a lane. Any node writes one down; the lane's owner executes it, fenced.
 
-use alloy_primitives::Bytes;
-
+use crate::amount::Amount;
 use crate::id::{SubmitterId, TxId};
+use crate::names::names;
 use crate::nonce::Nonce;
 use crate::payload::{Fees, Payload};
+use crate::plan::SignedTx;
 use crate::reservation::LockOwner;
-use crate::text::NodeText;
+use crate::text::{NodeText, Report};
 use crate::time::Timestamp;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -33,21 +34,68 @@ pub struct Command {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CommandStatus {
     Open,
-    Done(NodeText),
+    Over(CommandResult),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CommandResult {
+    Done(Report),
+    /// The lane did not do it, and nothing has changed.
+    Refused(Report),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CommandKind {
-    Cancel { tx_id: TxId },
-    Replace { tx_id: TxId, payload: Payload },
-    Resubmit { tx_id: TxId, fees: Option<Fees> },
+    Cancel {
+        tx_id: TxId,
+    },
+    Replace {
+        tx_id: TxId,
+        payload: Payload,
+    },
+    Resubmit {
+        tx_id: TxId,
+        fees: Option<Fees>,
+    },
     CancelPending,
     Pause,
     Resume,
     Unprotect,
-    Resync { requeue_lost: bool },
-    UseReserved { nonce: Nonce, lock_owner: LockOwner, raw: Bytes },
-    ReleaseReserved { nonce: Nonce, lock_owner: LockOwner },
+    /// Reconcile the ledger with the chain, or only say what that would do.
+    Resync {
+        lost: LostRule,
+        dry_run: bool,
+    },
+    /// A transaction for a lent nonce, signed by the caller. Whoever writes this down has read the bytes: they are the submitter's,
+    /// for this nonce, and carry this price.
+    UseReserved {
+        nonce: Nonce,
+        lock_owner: LockOwner,
+        signed: SignedTx,
+        fees: Fees,
+        cost: Amount,
+    },
+    ReleaseReserved {
+        nonce: Nonce,
+        lock_owner: LockOwner,
+    },
+}
+
+names! {
+    /// What becomes of intents whose nonce was used by something else.
+    LostRule {
+        /// Back to their place in line.
+        Requeue = "requeue",
+        Fail = "fail",
+    }
+}
+
+impl CommandResult {
+    pub fn report(&self) -> &Report {
+        match self {
+            CommandResult::Done(report) | CommandResult::Refused(report) => report,
+        }
+    }
 }
 
 impl CommandKind {

@@ -18,6 +18,8 @@ pub struct Cursor {
     pub state: LaneState,
     /// Set and cleared by an operator; apart from PROTECT, so that resuming does not clear that.
     pub paused: bool,
+    /// The balance was below the threshold of the policy when it was last read; consumers were told.
+    pub low_balance: bool,
     /// Counts the writes of this row; 0 is a cursor that was never written.
     pub version: u64,
     /// Number of the lane's newest event.
@@ -85,6 +87,7 @@ impl Cursor {
             open_nonce: next_nonce,
             state: LaneState::Idle,
             paused: false,
+            low_balance: false,
             version: 0,
             event_seq: 0,
         }

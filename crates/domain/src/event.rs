@@ -49,7 +49,10 @@ names! {
         Paused = "paused",
         Resumed = "resumed",
         Resynced = "resynced",
+        /// The balance is below the threshold of the policy.
         LowBalance = "low_balance",
+        /// It is not any more.
+        BalanceRestored = "balance_restored",
     }
 }
 

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use crate::attempt::{NewAttempt, SendReport};
-use crate::command::CommandId;
+use crate::audit::NewAudit;
+use crate::command::{Command, CommandId, CommandKind, CommandResult, LostRule};
 use crate::cursor::{Cursor, CursorChange, LaneState, ProtectCode, Protection};
 use crate::event::LaneEventKind;
 use crate::lease::Lease;
@@ -12,7 +13,8 @@ use crate::nonce::{Nonce, NonceError};
 use crate::payload::Payload;
 use crate::reservation::ReservationStep;
 use crate::slot::{NewSlot, SlotKind};
-use crate::text::NodeText;
+use crate::state::FailReason;
+use crate::text::{NodeText, Report};
 use crate::transition::{IllegalTransition, Transition};
 
 /// One fenced write of one lane. It takes a [`Lease`] to make one, and a store applies all of it in one database
@@ -30,8 +32,11 @@ pub struct LaneCommit {
     reports: Vec<SendReport>,
     claims: Vec<(Nonce, Duration)>,
     reservations: Vec<ReservationStep>,
-    commands_done: Vec<(CommandId, NodeText)>,
+    commands_done: Vec<(CommandId, CommandResult)>,
     lane_events: Vec<(LaneEventKind, NodeText)>,
+    audits: Vec<NewAudit>,
+    /// What its slots are bound above.
+    above_block: Option<u64>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -67,7 +72,15 @@ impl LaneCommit {
             reservations: Vec::new(),
             commands_done: Vec::new(),
             lane_events: Vec::new(),
+            audits: Vec::new(),
+            above_block: None,
         }
+    }
+
+    /// The newest final block that is known before anything is sent: whatever this commit binds from here on is consumed above it.
+    pub fn bind_above(&mut self, block: Option<u64>) -> &mut Self {
+        self.above_block = block;
+        self
     }
 
     /// Binds the cursor's next nonce to an intent, with its signed transaction. Called again, it binds the nonce after.
@@ -75,7 +88,24 @@ impl LaneCommit {
         self.check_submitter(tx)?;
         let change = tx.change_with_slot(Transition::Bind(attempt.nonce))?;
         self.take_next_nonce(cursor, attempt.nonce)?;
-        self.slots.push(NewSlot { nonce: attempt.nonce, kind: SlotKind::Intent(tx.id) });
+        self.new_slot(attempt.nonce, SlotKind::Intent(tx.id));
+        self.changes.push(change);
+        self.attempts.push(attempt);
+        Ok(self)
+    }
+
+    /// The cursor's next nonce was used for this intent already, by a transaction that is on chain and that the ledger had lost: it
+    /// becomes the intent's attempt. Also in PROTECT, which this helps to leave.
+    pub fn adopt_for(
+        &mut self,
+        cursor: &Cursor,
+        tx: &ManagedTx,
+        attempt: NewAttempt,
+    ) -> Result<&mut Self, CommitError> {
+        self.check_submitter(tx)?;
+        let change = tx.change_with_slot(Transition::Bind(attempt.nonce))?;
+        self.take_used_nonce(cursor, attempt.nonce)?;
+        self.new_slot(attempt.nonce, SlotKind::Intent(tx.id));
         self.changes.push(change);
         self.attempts.push(attempt);
         Ok(self)
@@ -91,7 +121,7 @@ impl LaneCommit {
         self.check_lending(tx, &step)?;
         let change = tx.change_with_slot(Transition::Bind(step.nonce()))?;
         self.take_next_nonce(cursor, step.nonce())?;
-        self.slots.push(NewSlot { nonce: step.nonce(), kind: SlotKind::Reservation });
+        self.new_slot(step.nonce(), SlotKind::Reservation);
         self.changes.push(change);
         self.reservations.push(step);
         Ok(self)
@@ -120,14 +150,33 @@ impl LaneCommit {
     /// Binds the cursor's next nonce to nobody: a filler of ours will consume it.
     pub fn bind_fill(&mut self, cursor: &Cursor, nonce: Nonce) -> Result<&mut Self, CommitError> {
         self.take_next_nonce(cursor, nonce)?;
-        self.slots.push(NewSlot { nonce, kind: SlotKind::Fill });
+        self.new_slot(nonce, SlotKind::Fill);
         Ok(self)
     }
 
-    /// The cursor's next nonce was used by somebody else with our key, and is adopted.
-    pub fn adopt_foreign(&mut self, cursor: &Cursor, nonce: Nonce) -> Result<&mut Self, CommitError> {
-        self.take_next_nonce(cursor, nonce)?;
-        self.slots.push(NewSlot { nonce, kind: SlotKind::Foreign });
+    /// The cursor's next nonce was used by somebody else with our key, and is adopted. Also in PROTECT, which this helps to leave.
+    pub fn adopt_foreign(
+        &mut self,
+        cursor: &Cursor,
+        nonce: Nonce,
+        evidence: NodeText,
+    ) -> Result<&mut Self, CommitError> {
+        self.take_used_nonce(cursor, nonce)?;
+        let above_block = self.above_block;
+        self.slots.push(NewSlot { nonce, kind: SlotKind::Foreign, above_block, evidence: Some(evidence) });
+        Ok(self)
+    }
+
+    /// P4 has proven that the intent's nonce was used by something else: it goes back to its place in line, or fails.
+    pub fn lose_nonce(&mut self, tx: &ManagedTx, rule: LostRule, why: NodeText) -> Result<&mut Self, CommitError> {
+        self.check_submitter(tx)?;
+        let lost = tx.change(Transition::LoseNonce)?;
+        let mut queued = tx.clone();
+        queued.apply(&lost, tx.updated_at);
+        self.changes.push(lost);
+        if rule == LostRule::Fail {
+            self.changes.push(queued.change(Transition::FailInQueue(FailReason::NonceLost, why))?);
+        }
         Ok(self)
     }
 
@@ -157,8 +206,20 @@ impl LaneCommit {
         self
     }
 
-    pub fn command_done(&mut self, id: CommandId, result: NodeText) -> &mut Self {
-        self.commands_done.push((id, result));
+    /// The command is executed. What an operator has asked for is audited; what callers do with lent nonces is their daily work.
+    pub fn command_done(&mut self, command: &Command, result: CommandResult) -> &mut Self {
+        let routine = matches!(command.kind, CommandKind::UseReserved { .. } | CommandKind::ReleaseReserved { .. });
+        if !routine {
+            let refused = if matches!(result, CommandResult::Refused(_)) { "refused: " } else { "" };
+            let detail = Report::new(&format!("{refused}{}", result.report()));
+            self.audit(NewAudit { actor: command.issued_by.clone(), action: command.kind.as_str(), detail });
+        }
+        self.commands_done.push((command.id, result));
+        self
+    }
+
+    pub fn audit(&mut self, entry: NewAudit) -> &mut Self {
+        self.audits.push(entry);
         self
     }
 
@@ -220,6 +281,11 @@ impl LaneCommit {
         self.lane_event(cursor, if paused { LaneEventKind::Paused } else { LaneEventKind::Resumed }, text)
     }
 
+    pub fn set_low_balance(&mut self, cursor: &Cursor, low: bool, text: NodeText) -> Result<&mut Self, CommitError> {
+        self.cursor_mut(cursor)?.low_balance = low;
+        self.lane_event(cursor, if low { LaneEventKind::LowBalance } else { LaneEventKind::BalanceRestored }, text)
+    }
+
     pub fn lane_event(
         &mut self,
         cursor: &Cursor,
@@ -244,13 +310,14 @@ impl LaneCommit {
             && self.reports.is_empty()
             && self.claims.is_empty()
             && self.reservations.is_empty()
-            && self.commands_done.is_empty();
+            && self.commands_done.is_empty()
+            && self.audits.is_empty();
         protects && nothing_else
     }
 
     /// Is there nothing to write?
     pub fn is_empty(&self) -> bool {
-        *self == LaneCommit::new(&self.lease)
+        *self == LaneCommit { above_block: self.above_block, ..LaneCommit::new(&self.lease) }
     }
 
     /// Does some intent end by it?
@@ -290,8 +357,12 @@ impl LaneCommit {
         &self.reservations
     }
 
-    pub fn commands_done(&self) -> &[(CommandId, NodeText)] {
+    pub fn commands_done(&self) -> &[(CommandId, CommandResult)] {
         &self.commands_done
+    }
+
+    pub fn audits(&self) -> &[NewAudit] {
+        &self.audits
     }
 
     /// The lane's own events, each with its number.
@@ -311,16 +382,27 @@ impl LaneCommit {
         if fits { Ok(()) } else { Err(CommitError::WrongStep) }
     }
 
+    fn new_slot(&mut self, nonce: Nonce, kind: SlotKind) {
+        self.slots.push(NewSlot { nonce, kind, above_block: self.above_block, evidence: None });
+    }
+
     fn take_next_nonce(&mut self, cursor: &Cursor, nonce: Nonce) -> Result<(), CommitError> {
         let to = self.cursor_mut(cursor)?;
         if to.is_protected() || to.paused {
             return Err(CommitError::BindsNothing);
         }
+        self.take_used_nonce(cursor, nonce)?;
+        self.cursor_mut(cursor)?.state = LaneState::InFlight;
+        Ok(())
+    }
+
+    /// Without asking whether the lane may bind: it is used up, whatever we think of it.
+    fn take_used_nonce(&mut self, cursor: &Cursor, nonce: Nonce) -> Result<(), CommitError> {
+        let to = self.cursor_mut(cursor)?;
         if nonce != to.next_nonce {
             return Err(CommitError::NonceOutOfOrder { expected: to.next_nonce, got: nonce });
         }
         to.next_nonce = nonce.next()?;
-        to.state = LaneState::InFlight;
         Ok(())
     }
 

@@ -9,6 +9,7 @@
 
 mod amount;
 mod attempt;
+mod audit;
 mod block;
 mod command;
 mod confirmation;
@@ -39,16 +40,18 @@ pub use alloy_primitives::{Address, B256, Bytes, U256, keccak256};
 
 pub use amount::{Amount, AmountError};
 pub use attempt::{Attempt, AttemptKind, NewAttempt, SendOutcome, SendReport};
+pub use audit::{AuditEntry, NewAudit};
 pub use block::{BlockLink, BlockRef, Execution, Inclusion};
-pub use command::{Command, CommandId, CommandKind, CommandStatus, NewCommand};
+pub use command::{Command, CommandId, CommandKind, CommandResult, CommandStatus, LostRule, NewCommand};
 pub use confirmation::ConfirmationNotice;
 pub use cursor::{Cursor, CursorChange, LaneState, ProtectCode, Protection};
 pub use event::{Event, EventBody, EventKind, EventPosition, LaneEventKind};
 pub use id::{ChainId, IdError, RequestId, SubmitterId, TxId};
 pub use intent::{FieldError, Intent, IntentDraft, InvalidIntent, Metadata, Speed};
 pub use lane::{
-    AccountFacts, ChainFacts, CommitOutcome, Effect, Fact, Lane, LaneLimits, LaneSetup, MinedTx, Outgoing, Peeked,
-    PrepareFailure, PrepareKey, PrepareRequest, Prepared, SentTx, Sighting, SignFailure, SignRequest, Step, Watched,
+    AccountFacts, ChainFacts, CommitOutcome, Effect, Fact, Lane, LaneLimits, LaneSetup, MinedTx, OnChain, Outgoing,
+    Peeked, PrepareFailure, PrepareKey, PrepareRequest, Prepared, SentTx, Sighting, SignFailure, SignRequest, Step,
+    Survey, SurveyRequest, Watched,
 };
 pub use lane_commit::{CommitError, LaneCommit};
 pub use lease::{FencingToken, Lapsed, Lease, LeaseTerms, OwnerId, Permit, Term};
@@ -56,10 +59,10 @@ pub use limits::Limits;
 pub use managed_tx::{Change, ManagedTx};
 pub use nonce::{Nonce, NonceError};
 pub use payload::{AccessListItem, Authorization, EvmCall, ExternalNonce, Fees, Payload, PayloadFingerprint};
-pub use plan::{SignedTx, TxPlan, worst_cost};
+pub use plan::{SignedPlan, SignedTx, TxPlan, worst_cost};
 pub use policy::{
-    BumpPolicy, ConfirmationPolicy, ExternalNoncePolicy, FundsPolicy, NoncePolicy, PolicyError, ReleaseRule,
-    ResubmitPolicy, StartFrom, SubmitterPolicy,
+    BumpPolicy, ConfirmationPolicy, ExternalNoncePolicy, FundsPolicy, NoncePolicy, OnShortage, PolicyError,
+    ReleaseRule, ResubmitPolicy, StartFrom, SubmitterPolicy,
 };
 pub use reservation::{LockOwner, Reservation, ReservationStatus, ReservationStep};
 pub use slot::{NewSlot, Slot, SlotKind};
@@ -69,6 +72,6 @@ pub use state::{
     SubStateName, TxState, Wish,
 };
 pub use tail::{Head, Tail};
-pub use text::NodeText;
+pub use text::{NodeText, Report};
 pub use time::{Tick, Timestamp};
 pub use transition::{IllegalTransition, Transition, TransitionName, targets};

@@ -25,6 +25,13 @@ pub struct SignedTx {
     pub raw: Bytes,
 }
 
+/// Signed bytes, and what can be read from them: the plan's submitter is who has signed them, whoever handed them in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SignedPlan {
+    pub plan: TxPlan,
+    pub signed: SignedTx,
+}
+
 impl TxPlan {
     /// The most that it can take from the account.
     pub fn worst_cost(&self) -> Amount {

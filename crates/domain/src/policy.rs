@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::amount::Amount;
 use crate::nonce::Nonce;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -17,6 +18,9 @@ pub struct SubmitterPolicy {
 pub struct NoncePolicy {
     /// How many bound nonces may be unconsumed at once; 1 is the strict mode.
     pub max_in_flight: u16,
+    /// The same for an account with delegated code (EIP-7702): nodes take few pending transactions of such an account, and its
+    /// code can use nonces by itself.
+    pub delegated_max_in_flight: u16,
     pub release: ReleaseRule,
     pub start_from: StartFrom,
     pub on_external_nonce: ExternalNoncePolicy,
@@ -62,9 +66,16 @@ pub struct ConfirmationPolicy {
     pub stale_receipt_timeout: Duration,
 }
 
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FundsPolicy {
+    pub on_shortage: OnShortage,
+    /// Consumers are told when the balance falls below this; zero tells nobody.
+    pub low_balance: Amount,
+}
+
 /// What becomes of queued intents that the account cannot pay for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum FundsPolicy {
+pub enum OnShortage {
     #[default]
     Wait,
     Fail,
@@ -86,6 +97,7 @@ impl Default for NoncePolicy {
     fn default() -> Self {
         NoncePolicy {
             max_in_flight: 1,
+            delegated_max_in_flight: 1,
             release: ReleaseRule::Mined,
             start_from: StartFrom::Nonce(Nonce::ZERO),
             on_external_nonce: ExternalNoncePolicy::Protect,
@@ -118,7 +130,7 @@ impl Default for ConfirmationPolicy {
 
 impl SubmitterPolicy {
     pub fn validate(&self) -> Result<(), PolicyError> {
-        if self.nonce.max_in_flight == 0 {
+        if self.nonce.max_in_flight == 0 || self.nonce.delegated_max_in_flight == 0 {
             return Err(PolicyError::EmptyWindow);
         }
         if self.bump.multiplier_permille < 1100 {

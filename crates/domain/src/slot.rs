@@ -2,6 +2,7 @@
 
 use crate::id::TxId;
 use crate::nonce::Nonce;
+use crate::text::NodeText;
 use crate::time::Timestamp;
 
 /// Whose nonce it is, for ever (P4).
@@ -20,12 +21,18 @@ pub enum SlotKind {
 pub struct NewSlot {
     pub nonce: Nonce,
     pub kind: SlotKind,
+    /// This block was final before anything could be sent for the slot: what consumes it lies above (P4). `None` if nobody knew.
+    pub above_block: Option<u64>,
+    /// What shows that it was used by somebody else.
+    pub evidence: Option<NodeText>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Slot {
     pub nonce: Nonce,
     pub kind: SlotKind,
+    pub above_block: Option<u64>,
+    pub evidence: Option<NodeText>,
     pub bound_at: Timestamp,
     /// The claim of whoever sends it again: nobody else does before this.
     pub next_resubmit_at: Option<Timestamp>,

@@ -33,6 +33,37 @@ impl fmt::Display for NodeText {
     }
 }
 
+/// What came of something that an operator asked for, in lines. Longer than what nodes say: it may have to list what it is about.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Report(String);
+
+impl Report {
+    pub const MAX_BYTES: usize = 64 * 1024;
+    const CUT: &'static str = "\n(cut)";
+
+    pub fn new(text: &str) -> Self {
+        let mut kept = String::with_capacity(text.len().min(Self::MAX_BYTES));
+        for c in text.chars().map(|c| if c.is_control() && c != '\n' { ' ' } else { c }) {
+            if kept.len() + c.len_utf8() + Self::CUT.len() > Self::MAX_BYTES {
+                kept.push_str(Self::CUT);
+                break;
+            }
+            kept.push(c);
+        }
+        Report(kept)
+    }
+
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -40,6 +71,14 @@ mod tests {
     #[test]
     fn control_characters_do_not_survive() {
         assert_eq!(NodeText::new("nonce\0too\nlow").as_str(), "nonce too low");
+    }
+
+    #[test]
+    fn a_report_keeps_its_lines_and_says_that_it_was_cut() {
+        assert_eq!(Report::new("one\0\ntwo").as_str(), "one \ntwo");
+        let long = Report::new(&"x".repeat(2 * Report::MAX_BYTES));
+        assert_eq!(long.as_str().len(), Report::MAX_BYTES);
+        assert!(long.as_str().ends_with("(cut)"));
     }
 
     #[test]

@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use gapless_domain::{
-    Attempt, ChainId, Command, CommandId, CommandStatus, Event, EventPosition, Head, LaneCommit, Lease, ManagedTx,
-    NewCommand, OwnerId, RequestId, StateName, SubmitterId, TxId,
+    Attempt, AuditEntry, ChainId, Command, CommandId, CommandStatus, Event, EventPosition, Head, LaneCommit, Lease,
+    ManagedTx, NewCommand, NodeText, Nonce, OwnerId, RequestId, StateName, SubmitterId, TxId,
 };
 
 use crate::error::StoreError;
-use crate::status::LaneStatus;
+use crate::status::{Census, LaneStatus, SlotStatus};
 use crate::verdict::{Accepted, Acquired, CancelVerdict, Committed, HeadVerdict, Loaded, Renewal};
 use crate::wake::Wakeups;
 
@@ -102,6 +102,21 @@ pub trait Store: Send + Sync + fmt::Debug {
     /// What lanes are doing, for people. None for a submitter that is not registered.
     async fn lane_status(&self, lanes: &[SubmitterId]) -> Result<Vec<Option<LaneStatus>>, StoreError>;
 
+    /// The slots of a lane that are not closed, lowest first, beginning with `from`, with what hangs on each. For people: nothing
+    /// here is fenced.
+    async fn open_slots(
+        &self,
+        lane: &SubmitterId,
+        from: Option<Nonce>,
+        limit: u32,
+    ) -> Result<Vec<SlotStatus>, StoreError>;
+
+    /// How many processes are alive, and how many leases hold.
+    async fn census(&self) -> Result<Census, StoreError>;
+
+    /// Newest first.
+    async fn audit_log(&self, filter: &AuditFilter) -> Result<Vec<AuditEntry>, StoreError>;
+
     /// Also finds what retention has moved out.
     async fn get(&self, ids: &[TxId]) -> Result<Vec<Option<ManagedTx>>, StoreError>;
 
@@ -142,8 +157,8 @@ pub trait Store: Send + Sync + fmt::Debug {
     async fn head(&self, chain: &ChainId) -> Result<Option<Head>, StoreError>;
 
     /// An operator accepts that the chain is another one, or began anew: what was known of it is forgotten, what was final
-    /// and the genesis too. Whoever still follows the old one may save it again.
-    async fn forget_head(&self, chain: &ChainId) -> Result<(), StoreError>;
+    /// and the genesis too. Whoever still follows the old one may save it again. Audited as `accept_chain`, by whom and why.
+    async fn forget_head(&self, chain: &ChainId, by: &NodeText, why: &str) -> Result<(), StoreError>;
 
     // --- Housekeeping. ---
 
@@ -172,6 +187,15 @@ pub struct NewSubmitter {
 pub struct NewIntent {
     pub id: gapless_domain::TxId,
     pub intent: gapless_domain::Intent,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AuditFilter {
+    /// A submitter or a chain, by its id.
+    pub subject: Option<String>,
+    /// Only entries with a smaller id: the last one of the page before.
+    pub before: Option<u64>,
+    pub limit: u32,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

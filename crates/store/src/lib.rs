@@ -22,13 +22,13 @@ mod verdict;
 mod wake;
 
 pub use clock::{DatabaseClock, ManualClock};
-pub use contract::{MAX_OPEN_COMMANDS, NewIntent, NewSubmitter, Store, TxFilter};
+pub use contract::{AuditFilter, MAX_OPEN_COMMANDS, NewIntent, NewSubmitter, Store, TxFilter};
 pub use error::StoreError;
 pub use gapless_domain::LaneSnapshot;
 pub use head::merge_heads;
 pub use migration::{Migration, Pending, pending};
 pub use model::{Model, ModelStore, Snapshot};
-pub use status::{LaneStatus, LeaseStatus};
+pub use status::{Census, LaneStatus, LeaseStatus, SlotStatus};
 pub use verdict::{
     Accepted, Acquired, CancelVerdict, CommitVerdict, Committed, Conflict, HeadVerdict, Loaded, Renewal,
 };

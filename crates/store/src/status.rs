@@ -1,6 +1,6 @@
 //! A lane as people see it, whoever holds it.
 
-use gapless_domain::{Cursor, FencingToken, OwnerId, Timestamp};
+use gapless_domain::{Attempt, Cursor, FencingToken, ManagedTx, OwnerId, Reservation, Slot, Timestamp};
 
 /// What a lane is doing. Nothing here is fenced: it is what was true a moment ago, for showing and not for deciding.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,6 +20,27 @@ pub struct LaneStatus {
     pub regressed: bool,
     /// The database's time of this answer, the same for all lanes of a call.
     pub now: Timestamp,
+}
+
+/// One slot with all that hangs on it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SlotStatus {
+    pub slot: Slot,
+    /// The intent that holds the nonce, also when it has ended. `None` for one that lost it.
+    pub tx: Option<ManagedTx>,
+    /// Lent, used or to be lent again.
+    pub reservation: Option<Reservation>,
+    /// Oldest first.
+    pub attempts: Vec<Attempt>,
+}
+
+/// Who shares the work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Census {
+    /// Processes that have renewed within a lease's duration, or have just started; this one counts in any case.
+    pub nodes: u32,
+    /// Leases that hold.
+    pub lanes: u32,
 }
 
 /// The newest lease of a lane, also when it is over.

@@ -39,6 +39,8 @@ pub enum Effect {
     Broadcast(Vec<Outgoing>),
     /// Read counts and balance. Answer: [`Fact::Account`](super::Fact::Account).
     ReadAccount,
+    /// Read blocks for what the account has sent. Answer: [`Fact::Surveyed`](super::Fact::Surveyed).
+    Survey(SurveyRequest),
     /// Look out for these hashes from now on, before anything that follows is begun. Answers come as
     /// [`Fact::Seen`](super::Fact::Seen), for as long as they are watched. One that is watched already may be asked for again;
     /// then what is known of it is told again, also that it is final.
@@ -58,6 +60,15 @@ pub struct PrepareRequest {
     pub key: PrepareKey,
     pub call: EvmCall,
     pub speed: Speed,
+}
+
+/// Which nonces were used by what? Those from `from` on, and below `below`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SurveyRequest {
+    pub from: Nonce,
+    pub below: Nonce,
+    /// Blocks up to this one need not be read. `None`: as far down as a limit allows.
+    pub above_block: Option<u64>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -13,7 +13,7 @@ use crate::id::TxId;
 use crate::managed_tx::ManagedTx;
 use crate::nonce::Nonce;
 use crate::payload::Fees;
-use crate::plan::SignedTx;
+use crate::plan::{SignedPlan, SignedTx};
 use crate::tail::Tail;
 use crate::text::NodeText;
 use crate::time::Timestamp;
@@ -39,6 +39,8 @@ pub enum Fact {
     Chain(Arc<ChainFacts>),
     /// `None`: nobody could tell.
     Account(Option<AccountFacts>),
+    /// The same.
+    Surveyed(Option<Survey>),
 }
 
 /// The first in line, and the commands that are open.
@@ -143,5 +145,30 @@ pub struct AccountFacts {
     pub pending: Nonce,
     /// The count at the newest final block; `None` while there is none.
     pub finalized: Option<Nonce>,
+    /// That block.
+    pub final_block: Option<BlockRef>,
     pub balance: Amount,
+    /// It has code of somebody else's (EIP-7702).
+    pub delegated: bool,
+}
+
+/// What the account has sent, by the blocks themselves: read from the newest one down, each linked to the one above it, until
+/// everything that was asked for was found or the blocks that may have it were read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Survey {
+    /// As it was before the blocks were read.
+    pub account: AccountFacts,
+    /// The newest block that was read; the final one is on its chain.
+    pub head: BlockRef,
+    /// The oldest one. There is no hole in between.
+    pub oldest: u64,
+    /// What it sent with the nonces that were asked for, lowest first.
+    pub sent: Vec<OnChain>,
+}
+
+/// A transaction in a canonical block, signed by the account: its bytes were read, its hash computed, its sender recovered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OnChain {
+    pub tx: SignedPlan,
+    pub block: BlockRef,
 }

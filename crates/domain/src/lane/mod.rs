@@ -39,16 +39,16 @@ use crate::id::TxId;
 use crate::lease::Lease;
 use crate::nonce::Nonce;
 use crate::plan::SignedTx;
-use crate::policy::{FundsPolicy, ReleaseRule};
+use crate::policy::{OnShortage, ReleaseRule};
 use crate::slot::SlotKind;
 use crate::snapshot::LaneSnapshot;
 use crate::state::{FailReason, Mined, Progress, StateName};
 use crate::time::{Tick, Timestamp};
 
-pub use effect::{Effect, Outgoing, PrepareRequest, SignRequest, Step, Watched};
+pub use effect::{Effect, Outgoing, PrepareRequest, SignRequest, Step, SurveyRequest, Watched};
 pub use fact::{
-    AccountFacts, ChainFacts, CommitOutcome, Fact, MinedTx, Peeked, PrepareFailure, PrepareKey, Prepared, SentTx,
-    Sighting, SignFailure,
+    AccountFacts, ChainFacts, CommitOutcome, Fact, MinedTx, OnChain, Peeked, PrepareFailure, PrepareKey, Prepared,
+    SentTx, Sighting, SignFailure, Survey,
 };
 pub use setup::{LaneLimits, LaneSetup};
 
@@ -251,6 +251,7 @@ impl Lane {
             }
             Fact::Chain(chain) => self.chain_moved(chain),
             Fact::Account(account) => self.account(account, now),
+            Fact::Surveyed(_) => {}
         }
         self.decide(now)
     }
@@ -296,7 +297,7 @@ impl Lane {
         let is_next = self.line.first().is_some_and(|candidate| candidate.tx.id == id);
         let alone = is_next && self.slots.unmined().is_empty() && self.binds_under_way() == 0;
         let last_block = if answer.is_err() { self.newest_inclusion() } else { None };
-        let (retry, funds) = (now.saturating_add(self.setup.limits.prepare_retry), self.setup.policy.funds);
+        let (retry, funds) = (now.saturating_add(self.setup.limits.prepare_retry), self.setup.policy.funds.on_shortage);
         // What failed meanwhile, or went away and came back, is not what was asked for.
         let asked = |candidate: &&mut Candidate| matches!(candidate.stage, Stage::Asked);
         let Some(candidate) = self.line.find(id).filter(asked) else { return };
@@ -308,8 +309,8 @@ impl Lane {
             Err(PrepareFailure::Reverted { .. } | PrepareFailure::Unavailable(_)) => Stage::Later(retry),
             Err(PrepareFailure::Invalid(text)) => Stage::Doomed(FailReason::InvalidPayload, text),
             Err(PrepareFailure::InsufficientFunds(text)) => match funds {
-                FundsPolicy::Fail => Stage::Doomed(FailReason::InsufficientFunds, text),
-                FundsPolicy::Wait => Stage::Later(retry),
+                OnShortage::Fail => Stage::Doomed(FailReason::InsufficientFunds, text),
+                OnShortage::Wait => Stage::Later(retry),
             },
         };
     }

@@ -9,7 +9,7 @@ use crate::id::TxId;
 use crate::nonce::Nonce;
 use crate::payload::{EvmCall, Fees};
 use crate::plan::{SignedTx, TxPlan, worst_cost};
-use crate::policy::FundsPolicy;
+use crate::policy::OnShortage;
 use crate::slot::SlotKind;
 use crate::state::FailReason;
 use crate::text::NodeText;
@@ -215,7 +215,7 @@ impl Lane {
             let cost = worst_cost(call.value, prepared.gas_limit, prepared.fees);
             if !self.purse.spend(cost) {
                 let alone = self.slots.unmined().is_empty() && under_way == 0;
-                if self.setup.policy.funds == FundsPolicy::Fail && self.purse.is_fresh && alone {
+                if self.setup.policy.funds.on_shortage == OnShortage::Fail && self.purse.is_fresh && alone {
                     let text = format!("it may cost {cost}, and the account has {}", self.purse.budget);
                     candidate.stage = Stage::Doomed(FailReason::InsufficientFunds, NodeText::new(&text));
                     continue;

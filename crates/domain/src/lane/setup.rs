@@ -15,6 +15,10 @@ pub struct LaneSetup {
 pub struct LaneLimits {
     /// Slots that may be open at once: bound, mined and waiting to be final.
     pub open_slots: usize,
+    /// Bytes of signed transactions that may be bound and not mined at once; one always may.
+    pub window_bytes: usize,
+    /// Nonces that one reconciliation with the chain adopts at the most.
+    pub adopt: usize,
     /// Intents that are signed, written or sent in one go.
     pub batch: usize,
     /// Calldata in one batch of binds.
@@ -43,6 +47,8 @@ impl Default for LaneLimits {
     fn default() -> Self {
         LaneLimits {
             open_slots: 16_384,
+            window_bytes: 8 << 20,
+            adopt: 10_000,
             batch: 256,
             batch_bytes: 1 << 20,
             look_interval: Duration::from_secs(2),

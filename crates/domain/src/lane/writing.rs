@@ -4,14 +4,14 @@ use std::collections::{BTreeSet, HashSet};
 
 use crate::amount::Amount;
 use crate::attempt::SendReport;
-use crate::command::{CommandId, CommandKind};
+use crate::command::{CommandId, CommandKind, CommandResult};
 use crate::cursor::{Cursor, ProtectCode, Protection};
 use crate::id::TxId;
 use crate::lane_commit::{CommitError, LaneCommit};
 use crate::managed_tx::ManagedTx;
 use crate::nonce::Nonce;
 use crate::slot::SlotKind;
-use crate::text::NodeText;
+use crate::text::{NodeText, Report};
 use crate::time::{Tick, Timestamp};
 use crate::transition::{IllegalTransition, Transition};
 
@@ -196,7 +196,7 @@ impl Lane {
                     "done"
                 }
             };
-            commit.command_done(command.id, NodeText::new(result));
+            commit.command_done(command, CommandResult::Done(Report::new(result)));
             writing.commands.push(command.id);
         }
         Ok(())

@@ -8,10 +8,10 @@ use std::time::Duration;
 use gapless_domain::{
     AccountFacts, Address, Amount, Attempt, AttemptKind, B256, BlockLink, BlockRef, Bytes, Command, CommandId,
     CommandKind, CommitOutcome, Cursor, Effect, EvmCall, Execution, Fact, Fees, FencingToken, Intent, Lane, LaneCommit,
-    LaneSetup, LaneSnapshot, Lease, ManagedTx, MinedTx, NodeText, Nonce, NoncePolicy, Outgoing, OwnerId, Payload,
-    Peeked, PrepareFailure, PrepareKey, PrepareRequest, Prepared, ReleaseRule, RequestId, SendOutcome, SentTx,
-    Sighting, SignRequest, SignedTx, Slot, Speed, StateName, SubmitterId, SubmitterPolicy, Tick, Timestamp, TxId,
-    TxState, Watched, keccak256,
+    LaneSetup, LaneSnapshot, Lease, ManagedTx, MinedTx, NewSlot, NodeText, Nonce, NoncePolicy, Outgoing, OwnerId,
+    Payload, Peeked, PrepareFailure, PrepareKey, PrepareRequest, Prepared, ReleaseRule, RequestId, SendOutcome, SentTx,
+    Sighting, SignRequest, SignedTx, Slot, Speed, StateName, SubmitterId, SubmitterPolicy, Survey, Tick, Timestamp,
+    TxId, TxState, Watched, keccak256,
 };
 use uuid::Uuid;
 
@@ -41,7 +41,14 @@ pub(crate) fn fork(number: u64, branch: &str) -> BlockRef {
 
 pub(crate) fn account(count: u64) -> AccountFacts {
     let count = nonce(count);
-    AccountFacts { latest: count, pending: count, finalized: Some(count), balance: Amount::from(u64::MAX) }
+    AccountFacts {
+        latest: count,
+        pending: count,
+        finalized: Some(count),
+        final_block: Some(block(1)),
+        balance: Amount::from(u64::MAX),
+        delegated: false,
+    }
 }
 
 pub(crate) fn mined(hash: B256, block: BlockRef) -> Sighting {
@@ -81,6 +88,7 @@ pub(crate) enum Hold {
     Sign,
     Commit,
     Account,
+    Survey,
 }
 
 #[derive(Debug)]
@@ -90,6 +98,8 @@ pub(crate) struct Bench {
     pub(crate) now: Tick,
     setup: LaneSetup,
     pub(crate) account: AccountFacts,
+    /// What the next look at the blocks brings.
+    pub(crate) survey: Option<Survey>,
     pub(crate) hold: BTreeSet<Hold>,
     /// Effects that nobody has answered, but for sends.
     pub(crate) held: Vec<Effect>,
@@ -129,6 +139,7 @@ impl Bench {
             now,
             setup,
             account: account(0),
+            survey: None,
             hold: BTreeSet::new(),
             held: Vec::new(),
             broadcasts: Vec::new(),
@@ -217,6 +228,7 @@ impl Bench {
             Effect::Sign(_) => Hold::Sign,
             Effect::Commit(_) => Hold::Commit,
             Effect::ReadAccount => Hold::Account,
+            Effect::Survey(_) => Hold::Survey,
             Effect::Broadcast(_) | Effect::Watch(_) | Effect::Unwatch(_) | Effect::Notice { .. } | Effect::Release => {
                 self.take_note(effect);
                 return None;
@@ -233,6 +245,7 @@ impl Bench {
             Effect::Sign(requests) => Fact::Signed(requests.iter().map(|request| Ok(sign(request))).collect()),
             Effect::Commit(commit) => self.write(*commit, true),
             Effect::Peek { limit } => self.peek(limit),
+            Effect::Survey(_) => Fact::Surveyed(self.survey.clone()),
             _ => Fact::Account(Some(self.account)),
         })
     }
@@ -405,7 +418,8 @@ impl Ledger {
             self.cursor = Some(change.to().clone());
         }
         for new in commit.slots() {
-            let slot = Slot { nonce: new.nonce, kind: new.kind, bound_at: at, next_resubmit_at: None };
+            let NewSlot { nonce, kind, above_block, evidence } = new.clone();
+            let slot = Slot { nonce, kind, above_block, evidence, bound_at: at, next_resubmit_at: None };
             assert!(self.slots.insert(new.nonce, slot).is_none(), "a nonce is bound once");
         }
         for change in commit.changes() {

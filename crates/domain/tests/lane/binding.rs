@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use gapless_domain::{
-    Address, Amount, CommandKind, EvmCall, Fact, FundsPolicy, PrepareFailure, SendOutcome, Sighting, SignFailure,
-    StateName, Timestamp,
+    Address, Amount, CommandKind, EvmCall, Fact, FundsPolicy, OnShortage, PrepareFailure, SendOutcome, Sighting,
+    SignFailure, StateName, Timestamp,
 };
 
 use crate::bench::{Bench, Hold, block, final_window, finalized, mined, price, sign, text, window};
@@ -289,7 +289,7 @@ fn nothing_is_bound_that_the_account_cannot_pay_for() {
 #[test]
 fn what_cannot_be_paid_for_fails_only_by_policy_and_only_for_itself() {
     let mut setup = window(5);
-    setup.policy.funds = FundsPolicy::Fail;
+    setup.policy.funds = FundsPolicy { on_shortage: OnShortage::Fail, ..FundsPolicy::default() };
     let mut bench = Bench::new(setup);
     bench.account.balance = Amount::from(21_000 * 100_u64);
     bench.hold.insert(Hold::Commit);

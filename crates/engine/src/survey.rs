@@ -85,7 +85,9 @@ impl ChainDesk {
 
 /// The way down.
 struct Descent {
-    request: SurveyRequest,
+    /// Which nonces are looked for: from one on, and below the account's count.
+    from: Nonce,
+    below: Nonce,
     account: AccountFacts,
     head: BlockRef,
     /// The hash that the next block down has to have.
@@ -101,7 +103,9 @@ impl Descent {
             return Err(SurveyError::Behind);
         }
         let (expected, oldest) = (head.hash, head.number);
-        Ok(Descent { request, account, head, expected, oldest, found: BTreeMap::new(), found_bytes: 0 })
+        let from = request.from;
+        let below = account.latest.max(account.finalized.unwrap_or_default());
+        Ok(Descent { from, below, account, head, expected, oldest, found: BTreeMap::new(), found_bytes: 0 })
     }
 
     /// The blocks at these heights, lowest first. They are walked from the top, and no further than needed.
@@ -134,7 +138,7 @@ impl Descent {
 
     fn note(&mut self, tx: SignedPlan, block: BlockRef) -> Result<(), SurveyError> {
         let nonce = tx.plan.nonce;
-        if nonce < self.request.from || nonce >= self.request.below {
+        if nonce < self.from || nonce >= self.below {
             return Ok(());
         }
         self.found_bytes = self.found_bytes.saturating_add(tx.signed.raw.len());
@@ -146,7 +150,7 @@ impl Descent {
 
     /// Everything was found, or no more of it can be kept.
     fn is_over(&self) -> bool {
-        let asked = self.request.below.get().saturating_sub(self.request.from.get());
+        let asked = self.below.get().saturating_sub(self.from.get());
         self.found.len() as u64 >= asked || self.found_bytes > MAX_FOUND_BYTES
     }
 

@@ -10,6 +10,7 @@
 //! - `open_slot`: one bound nonce, its attempts, what the chain shows of it, when to send it.
 //! - `slots`: all of them, and which have something to do.
 //! - `purse`: what the account can pay for.
+//! - `survey`: what the blocks themselves say of a nonce. `recovery`: what follows from it, by an operator's word or the policy.
 //! - `telling`: who is told of new confirmations.
 //! - `plan`: what to begin next. `writing`: the one commit under way. `start`: where a new lane begins, and what stops one.
 
@@ -19,9 +20,11 @@ mod line;
 mod open_slot;
 mod plan;
 mod purse;
+mod recovery;
 mod setup;
 mod slots;
 mod start;
+mod survey;
 mod telling;
 mod writing;
 
@@ -56,6 +59,7 @@ use line::{Candidate, Line, Stage};
 use open_slot::{HeldAttempt, OpenSlot, Pace, Remedy, Seen, Sending};
 use purse::Purse;
 use slots::Slots;
+use survey::Surveys;
 use writing::Writing;
 
 #[derive(Debug)]
@@ -81,6 +85,7 @@ pub struct Lane {
     commands: Vec<Command>,
     commands_done: HashSet<CommandId>,
     purse: Purse,
+    surveys: Surveys,
     signing: Option<Vec<Signing>>,
     sign_after: Tick,
     sign_failures: u32,
@@ -168,6 +173,7 @@ impl Lane {
             commands: snapshot.commands,
             commands_done: HashSet::new(),
             purse: Purse::default(),
+            surveys: Surveys::default(),
             signing: None,
             sign_after: Tick::default(),
             sign_failures: 0,
@@ -189,6 +195,7 @@ impl Lane {
         for slot in snapshot.slots {
             let resubmit_at = slot.next_resubmit_at;
             let mut open = OpenSlot::empty(slot.nonce, slot.kind);
+            open.above_block = slot.above_block;
             open.sending = match resubmit_at {
                 Some(at) => Sending::Due { at: lane.tick_of(at), claim: true },
                 None => Sending::Due { at: now, claim: false },
@@ -251,7 +258,7 @@ impl Lane {
             }
             Fact::Chain(chain) => self.chain_moved(chain),
             Fact::Account(account) => self.account(account, now),
-            Fact::Surveyed(_) => {}
+            Fact::Surveyed(survey) => self.surveyed(survey, now),
         }
         self.decide(now)
     }
@@ -278,6 +285,9 @@ impl Lane {
             self.line.look_failed();
             return;
         };
+        if self.peek_limit as usize >= self.setup.limits.adopt && !self.line.is_distrusted() {
+            self.surveys.queue_was_read();
+        }
         let leaving: HashSet<TxId> = self.ids_leaving().collect();
         let slots = &self.slots;
         self.line.merge(queue, self.peek_limit as usize, |id| slots.holds(id) || leaving.contains(&id));
@@ -454,6 +464,8 @@ impl OpenSlot {
             rejected: false,
             remedy: Remedy::None,
             lost_looks: None,
+            lost: false,
+            above_block: None,
             inherited: false,
             grows: false,
             tell: false,

@@ -37,6 +37,10 @@ pub(super) struct OpenSlot {
     pub(super) remedy: Remedy,
     /// How often all its hashes were missing while its nonce was used up, finally; `None` while it is not.
     pub(super) lost_looks: Option<u32>,
+    /// Its nonce was used by something else, finally: there is nothing left to do for it.
+    pub(super) lost: bool,
+    /// What consumes it lies above this block.
+    pub(super) above_block: Option<u64>,
     /// Sent by an owner before this one, and not seen since.
     pub(super) inherited: bool,
     /// It is in the row of those whose confirmations grow.
@@ -346,6 +350,9 @@ impl OpenSlot {
 
     /// Is there nothing left to happen to it?
     pub(super) fn is_over(&self) -> bool {
+        if self.lost {
+            return true;
+        }
         match self.kind {
             SlotKind::Intent(_) => self.tx.is_none(),
             SlotKind::Fill | SlotKind::Reservation => self.is_final() && self.tx.is_none(),

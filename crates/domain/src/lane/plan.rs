@@ -4,6 +4,7 @@ use std::collections::HashSet;
 
 use crate::amount::Amount;
 use crate::attempt::AttemptKind;
+use crate::command::CommandKind;
 use crate::cursor::Cursor;
 use crate::id::TxId;
 use crate::nonce::Nonce;
@@ -28,6 +29,7 @@ impl Lane {
             return step;
         }
         self.plan_account(now, &mut step);
+        self.plan_survey(now, &mut step);
         self.plan_peek(now, &mut step);
         self.plan_prepare(now, &mut step);
         self.plan_sign(now, &mut step);
@@ -40,8 +42,10 @@ impl Lane {
     /// Nothing more is to be begun for what has no nonce yet.
     pub(super) fn may_bind(&self) -> bool {
         let open = self.cursor.as_ref().is_some_and(|cursor| !cursor.is_protected() && !cursor.paused);
-        let pausing = self.commands.iter().any(|c| matches!(c.kind, crate::command::CommandKind::Pause));
-        open && !pausing
+        let stops =
+            |kind: &CommandKind| matches!(kind, CommandKind::Pause | CommandKind::Resync { dry_run: false, .. });
+        let stopping = self.commands.iter().any(|command| stops(&command.kind));
+        open && !stopping
             && !self.regressed
             && !self.draining
             && self.protect.is_none()
@@ -78,7 +82,8 @@ impl Lane {
         // A command needs a cursor, and a cursor needs a count to begin with.
         let has_work = !self.slots.is_empty()
             || !self.line.waiting.is_empty()
-            || (self.cursor.is_none() && !self.commands.is_empty());
+            || (self.cursor.is_none() && !self.commands.is_empty())
+            || self.recovery_commands().next().is_some();
         if !has_work || self.draining {
             return;
         }
@@ -106,6 +111,8 @@ impl Lane {
         let again_at = self.line.looked_at.saturating_add(self.setup.limits.look_interval);
         let batch = self.setup.limits.batch.max(8);
         let ahead = usize::from(self.setup.policy.nonce.max_in_flight).saturating_mul(2).clamp(8, batch);
+        // To be compared with what strangers have sent.
+        let ahead = if self.compares_queue() { ahead.max(self.setup.limits.adopt) } else { ahead };
         let low = self.line.more && self.line.waiting.len() < self.free().clamp(1, ahead);
         let retry_at = self.line.looked_at.saturating_add(self.setup.limits.retry);
         // A look that failed is repeated, but not at once.
@@ -333,7 +340,13 @@ impl Lane {
         }
         let line = &self.line;
         let in_line = !line.waiting.is_empty() || line.look || line.more;
-        let idle = !busy && !in_line && self.slots.is_empty() && self.commands.is_empty() && self.protect.is_none();
+        let surveying = self.surveys.is_under_way() || self.surveys.has_found();
+        let idle = !busy
+            && !surveying
+            && !in_line
+            && self.slots.is_empty()
+            && self.commands.is_empty()
+            && self.protect.is_none();
         if !idle || self.regressed || self.purse.is_reading() {
             self.idle_since = None;
             return;

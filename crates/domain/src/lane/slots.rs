@@ -72,13 +72,26 @@ impl Slots {
         Some(answer)
     }
 
+    /// Its nonce is gone, and its intent, if there is one, is in line again or has failed.
+    pub(super) fn lose(&mut self, nonce: Nonce) {
+        let id = self.update(nonce, |slot| {
+            slot.lost = true;
+            slot.sending = Sending::Rest;
+            slot.remedy = Remedy::None;
+            id_of(slot).inspect(|_| slot.tx = None)
+        });
+        if let Some(Some(id)) = id {
+            self.ids.remove(&id);
+        }
+    }
+
     /// Takes out all below this one.
     pub(super) fn close_below(&mut self, open: Nonce) -> Vec<OpenSlot> {
         let still_open = self.slots.split_off(&open);
         let closed = std::mem::replace(&mut self.slots, still_open);
         for slot in closed.values() {
             self.move_to(slot.nonce, Standing::of(slot), Standing::NOWHERE);
-            if let Some(id) = id_of(slot) {
+            if let Some(id) = id_of(slot).filter(|_| !slot.lost) {
                 self.ids.remove(&id);
             }
         }

@@ -19,6 +19,7 @@ use super::effect::{Effect, Step, Watched};
 use super::fact::CommitOutcome;
 use super::line::{Candidate, Stage};
 use super::open_slot::{OpenSlot, Remedy, Sending};
+use super::recovery::Recovered;
 use super::start::never_begun;
 use super::{Lane, SignedItem};
 
@@ -26,13 +27,16 @@ use super::{Lane, SignedItem};
 #[derive(Debug, Default)]
 pub(super) struct Writing {
     cursor: Option<Cursor>,
+    /// What its slots are bound above.
+    above_block: Option<u64>,
     /// Intents of slots, as they will be.
     changed: Vec<(Nonce, ManagedTx)>,
     doomed: Vec<Candidate>,
     items: Vec<SignedItem>,
     reports: Vec<SendReport>,
     claims: Vec<Nonce>,
-    commands: Vec<CommandId>,
+    pub(super) commands: Vec<CommandId>,
+    pub(super) recovered: Recovered,
     protect: Option<Protection>,
     acknowledges_regression: bool,
 }
@@ -101,6 +105,11 @@ impl Lane {
         writing: &mut Writing,
         step: &mut Step,
     ) -> Result<(), CommitError> {
+        writing.above_block = self.purse.account.and_then(|account| account.final_block).map(|block| block.number);
+        commit.bind_above(writing.above_block);
+        if let Some(cursor) = self.cursor.clone() {
+            self.write_recovery(&cursor, commit, writing)?;
+        }
         self.write_changes(commit, writing)?;
         self.write_doomed(commit, writing)?;
         for report in self.reports.drain(..) {
@@ -181,8 +190,17 @@ impl Lane {
         writing: &mut Writing,
     ) -> Result<(), CommitError> {
         let mut paused = cursor.paused;
+        let broken = self.chain.as_ref().and_then(|chain| chain.broken.as_ref());
         for command in &self.commands {
             let wanted = match command.kind {
+                CommandKind::Unprotect | CommandKind::Resync { .. } => {
+                    // They wait for a survey, which a chain that contradicts itself does not give.
+                    if let Some(broken) = broken.filter(|_| !writing.commands.contains(&command.id)) {
+                        commit.command_done(command, CommandResult::Refused(Report::new(&contradicted(broken))));
+                        writing.commands.push(command.id);
+                    }
+                    continue;
+                }
                 CommandKind::Pause => Some(true),
                 CommandKind::Resume => Some(false),
                 _ => None,
@@ -322,6 +340,7 @@ impl Lane {
                     tx = ManagedTx { state, version: tx.version.saturating_add(1), updated_at: at, ..tx };
                 }
                 slot.tx = Some(tx);
+                slot.above_block = writing.above_block;
                 self.slots.insert(slot);
             }
             self.slots.update(nonce, |slot| {
@@ -331,6 +350,7 @@ impl Lane {
             });
             self.dirty.insert(nonce);
         }
+        self.take_recovered(writing.recovered, writing.above_block, at);
         for nonce in writing.claims {
             self.slots.update(nonce, |slot| {
                 if slot.sending == Sending::Claiming {
@@ -364,6 +384,7 @@ impl Lane {
     /// Nothing was written: everything is as it was, and is planned again.
     fn give_back(&mut self, writing: Writing) {
         self.dirty.extend(writing.changed.iter().map(|(nonce, _)| *nonce));
+        self.give_back_recovered(writing.recovered);
         for candidate in writing.doomed {
             self.line.put_back(candidate);
         }
@@ -384,6 +405,11 @@ impl Lane {
             self.protect = writing.protect;
         }
     }
+}
+
+/// Why nothing is reconciled with this chain.
+pub(super) fn contradicted(broken: &Protection) -> String {
+    format!("{}; an operator can accept the chain as it is (`gapless chain accept`)", broken.detail)
 }
 
 fn apply(tx: &mut ManagedTx, transition: Transition, commit: &mut LaneCommit) -> Result<(), IllegalTransition> {

@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use gapless_domain::{
     AccountFacts, Address, Amount, Attempt, AttemptKind, B256, BlockLink, BlockRef, Bytes, Command, CommandId,
-    CommandKind, CommitOutcome, Cursor, Effect, EvmCall, Execution, Fact, Fees, FencingToken, Intent, Lane, LaneCommit,
-    LaneSetup, LaneSnapshot, Lease, ManagedTx, MinedTx, NewSlot, NodeText, Nonce, NoncePolicy, Outgoing, OwnerId,
-    Payload, Peeked, PrepareFailure, PrepareKey, PrepareRequest, Prepared, ReleaseRule, RequestId, SendOutcome, SentTx,
-    Sighting, SignRequest, SignedTx, Slot, Speed, StateName, SubmitterId, SubmitterPolicy, Survey, Tick, Timestamp,
-    TxId, TxState, Watched, keccak256,
+    CommandKind, CommandResult, CommitOutcome, Cursor, Effect, EvmCall, Execution, Fact, Fees, FencingToken, Intent,
+    Lane, LaneCommit, LaneSetup, LaneSnapshot, Lease, ManagedTx, MinedTx, NewAudit, NewSlot, NodeText, Nonce,
+    NoncePolicy, OnChain, Outgoing, OwnerId, Payload, Peeked, PrepareFailure, PrepareKey, PrepareRequest, Prepared,
+    ReleaseRule, RequestId, SendOutcome, SentTx, Sighting, SignRequest, SignedPlan, SignedTx, Slot, Speed, StateName,
+    SubmitterId, SubmitterPolicy, Survey, SurveyRequest, Tick, Timestamp, TxId, TxPlan, TxState, Watched, keccak256,
 };
 use uuid::Uuid;
 
@@ -98,8 +98,10 @@ pub(crate) struct Bench {
     pub(crate) now: Tick,
     setup: LaneSetup,
     pub(crate) account: AccountFacts,
-    /// What the next look at the blocks brings.
-    pub(crate) survey: Option<Survey>,
+    /// What blocks show if they are read: from which one on, and what the account has sent in them. `None`: nobody can tell.
+    pub(crate) blocks: Option<(u64, Vec<OnChain>)>,
+    /// What was asked of the blocks.
+    pub(crate) surveys: Vec<SurveyRequest>,
     pub(crate) hold: BTreeSet<Hold>,
     /// Effects that nobody has answered, but for sends.
     pub(crate) held: Vec<Effect>,
@@ -121,6 +123,8 @@ pub(crate) struct Ledger {
     pub(crate) attempts: BTreeMap<(Nonce, u16), Attempt>,
     pub(crate) txs: BTreeMap<u64, ManagedTx>,
     pub(crate) commands: Vec<Command>,
+    pub(crate) results: Vec<CommandResult>,
+    pub(crate) audits: Vec<NewAudit>,
     pub(crate) regressed: bool,
     pub(crate) now_micros: i64,
 }
@@ -139,7 +143,8 @@ impl Bench {
             now,
             setup,
             account: account(0),
-            survey: None,
+            blocks: None,
+            surveys: Vec::new(),
             hold: BTreeSet::new(),
             held: Vec::new(),
             broadcasts: Vec::new(),
@@ -189,7 +194,7 @@ impl Bench {
     }
 
     pub(crate) fn command(&mut self, kind: CommandKind) {
-        let id = CommandId(self.ledger.commands.len() as u64 + 1);
+        let id = CommandId((self.ledger.commands.len() + self.ledger.results.len()) as u64 + 1);
         let (issued_by, issued_at) = (text("test"), self.ledger.now());
         self.ledger.commands.push(Command { id, submitter: submitter(), kind, issued_by, issued_at });
         self.tell(Fact::Woken);
@@ -245,9 +250,19 @@ impl Bench {
             Effect::Sign(requests) => Fact::Signed(requests.iter().map(|request| Ok(sign(request))).collect()),
             Effect::Commit(commit) => self.write(*commit, true),
             Effect::Peek { limit } => self.peek(limit),
-            Effect::Survey(_) => Fact::Surveyed(self.survey.clone()),
+            Effect::Survey(request) => {
+                self.surveys.push(request);
+                Fact::Surveyed(self.survey(request))
+            }
             _ => Fact::Account(Some(self.account)),
         })
+    }
+
+    fn survey(&self, request: SurveyRequest) -> Option<Survey> {
+        let (oldest, sent) = self.blocks.clone()?;
+        let asked = |sent: &OnChain| sent.tx.plan.nonce >= request.from;
+        let sent = sent.into_iter().filter(asked).collect();
+        Some(Survey { account: self.account, head: block(100), oldest, sent })
     }
 
     fn take_note(&mut self, effect: Effect) {
@@ -454,7 +469,18 @@ impl Ledger {
         }
         let done: Vec<CommandId> = commit.commands_done().iter().map(|(id, _)| *id).collect();
         self.commands.retain(|command| !done.contains(&command.id));
+        self.results.extend(commit.commands_done().iter().map(|(_, result)| result.clone()));
+        self.audits.extend(commit.audits().iter().cloned());
     }
+}
+
+/// A transaction of the account that is none of ours, in this block.
+pub(crate) fn stranger(at: u64, to: u8, number: u64) -> OnChain {
+    let call = EvmCall { to: Some(Address::repeat_byte(to)), ..EvmCall::default() };
+    let plan = TxPlan { submitter: submitter(), nonce: nonce(at), call, gas_limit: GAS, fees: FEES };
+    let raw = format!("stranger {at} {to} 0");
+    let signed = SignedTx { hash: keccak256(&raw), raw: Bytes::from(raw.into_bytes()) };
+    OnChain { tx: SignedPlan { plan, signed }, block: block(number) }
 }
 
 pub(crate) fn price() -> Result<Prepared, PrepareFailure> {

@@ -8,6 +8,7 @@ mod binding;
 mod ending;
 mod mining;
 mod protecting;
+mod recovering;
 mod restoring;
 mod sending;
 mod starting;

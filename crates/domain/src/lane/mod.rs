@@ -331,7 +331,21 @@ impl Lane {
 
     fn prepared_remedy(&mut self, nonce: Nonce, answer: Result<Prepared, PrepareFailure>, now: Tick) {
         let retry = now.saturating_add(self.setup.limits.prepare_retry);
-        self.slots.update(nonce, |slot| slot.remedy = answer.map_or(Remedy::Later(retry), Remedy::Ready));
+        self.slots.update(nonce, |slot| {
+            // The market does not want more than it offers: the same bytes are sent again, at their pace.
+            let is_enough = |prepared: &Prepared| {
+                let offered = slot.wanted().map(|wanted| wanted.fees);
+                slot.needs_price()
+                    && !slot.wants_nothing()
+                    && offered.is_some_and(|offered| !prepared.fees.offers_more_than(offered))
+            };
+            if answer.as_ref().is_ok_and(is_enough) {
+                slot.underpriced = false;
+                slot.remedy = Remedy::None;
+            } else {
+                slot.remedy = answer.map_or(Remedy::Later(retry), Remedy::Ready);
+            }
+        });
     }
 
     fn sent(&mut self, sent: SentTx, now: Tick) {
@@ -351,10 +365,21 @@ impl Lane {
             }
             SendOutcome::NonceTooHigh => self.send_those_below(sent.nonce, now),
             SendOutcome::InsufficientFunds => self.purse.read_soon(),
+            SendOutcome::Underpriced => self.wants_more(sent.nonce),
+            SendOutcome::ReplacementUnderpriced if was_filler => self.wants_more(sent.nonce),
             SendOutcome::Rejected if was_filler => self.cannot_fill(&sent),
             _ => {}
         }
         self.reports.push(SendReport { nonce: sent.nonce, hash: sent.hash, outcome: sent.outcome, text: sent.text });
+    }
+
+    /// A price is asked for anew, unless it is the caller's own, or there were enough tries.
+    fn wants_more(&mut self, nonce: Nonce) {
+        let most = self.setup.policy.bump.max_attempts;
+        self.slots.update(nonce, |slot| {
+            let ours = slot.wants_nothing() || slot.call_to_reprice().is_some();
+            slot.underpriced = ours && slot.next_ordinal() <= most;
+        });
     }
 
     /// The node may have lost what it had taken. What it does not take has its own pace.
@@ -462,6 +487,7 @@ impl OpenSlot {
             acknowledged: false,
             short_of_funds: false,
             rejected: false,
+            underpriced: false,
             remedy: Remedy::None,
             lost_looks: None,
             lost: false,

@@ -20,6 +20,10 @@ pub(super) struct Slots {
     claims: BTreeSet<(Tick, Nonce)>,
     /// Those that need another attempt, or get one.
     remedial: BTreeSet<Nonce>,
+    /// Those that nodes say the account cannot pay for.
+    short: BTreeSet<Nonce>,
+    /// Signed bytes of those that are unmined.
+    unmined_bytes: usize,
     /// Those that are not final and not over.
     unsettled: usize,
     ids: HashSet<TxId>,
@@ -32,6 +36,8 @@ struct Standing {
     send_at: Option<Tick>,
     claim_at: Option<Tick>,
     remedial: bool,
+    short: bool,
+    bytes: usize,
     unsettled: bool,
 }
 
@@ -44,11 +50,20 @@ impl Standing {
             _ => (None, None),
         };
         let remedial = unmined && (slot.remedy != Remedy::None || slot.needs_another());
-        Standing { unmined, send_at, claim_at, remedial, unsettled: !slot.is_final() && !slot.is_over() }
+        let bytes = if unmined { slot.bytes() } else { 0 };
+        let (short, unsettled) = (unmined && slot.short_of_funds, !slot.is_final() && !slot.is_over());
+        Standing { unmined, send_at, claim_at, remedial, short, bytes, unsettled }
     }
 
-    const NOWHERE: Standing =
-        Standing { unmined: false, send_at: None, claim_at: None, remedial: false, unsettled: false };
+    const NOWHERE: Standing = Standing {
+        unmined: false,
+        send_at: None,
+        claim_at: None,
+        remedial: false,
+        short: false,
+        bytes: 0,
+        unsettled: false,
+    };
 }
 
 impl Slots {
@@ -126,6 +141,14 @@ impl Slots {
         self.unsettled
     }
 
+    pub(super) fn short(&self) -> &BTreeSet<Nonce> {
+        &self.short
+    }
+
+    pub(super) fn unmined_bytes(&self) -> usize {
+        self.unmined_bytes
+    }
+
     /// Those that need another attempt, or get one, in order.
     pub(super) fn remedial(&self) -> Vec<Nonce> {
         self.remedial.iter().copied().collect()
@@ -150,6 +173,8 @@ impl Slots {
     fn move_to(&mut self, nonce: Nonce, before: Standing, after: Standing) {
         put(&mut self.unmined, nonce, before.unmined, after.unmined);
         put(&mut self.remedial, nonce, before.remedial, after.remedial);
+        put(&mut self.short, nonce, before.short, after.short);
+        self.unmined_bytes = self.unmined_bytes.saturating_sub(before.bytes).saturating_add(after.bytes);
         move_time(&mut self.sends, nonce, before.send_at, after.send_at);
         move_time(&mut self.claims, nonce, before.claim_at, after.claim_at);
         self.unsettled = self.unsettled.saturating_sub(usize::from(before.unsettled));
@@ -211,7 +236,7 @@ mod tests {
             ordinal: 0,
             kind: AttemptKind::Fill,
             hash: B256::with_last_byte(nonce as u8),
-            raw: Bytes::new(),
+            raw: Bytes::from(vec![0; nonce as usize]),
             fees: Fees::Legacy { gas_price: 1 },
         };
         slot.hold(&attempt, Amount::ZERO, Timestamp::EPOCH);
@@ -241,7 +266,7 @@ mod tests {
         };
         let mut lowest = 0;
         for _ in 0..5000 {
-            let (nonce, what, at) = (Nonce::new(dice(40)).unwrap(), dice(8), tick(dice(50)));
+            let (nonce, what, at) = (Nonce::new(dice(40)).unwrap(), dice(9), tick(dice(50)));
             slots.update(nonce, |slot| match what {
                 0 => slot.sending = Sending::Rest,
                 1 => slot.sending = Sending::Due { at, claim: false },
@@ -250,6 +275,7 @@ mod tests {
                 4 => slot.remedy = Remedy::Later(at),
                 5 => slot.remedy = Remedy::None,
                 6 => drop(slot.mined(mined(nonce.get()))),
+                7 => slot.short_of_funds = !slot.short_of_funds,
                 _ => drop(slot.unmined(mined(nonce.get()).hash, mined(0).block, at)),
             });
             if dice(500) == 0 {
@@ -272,6 +298,9 @@ mod tests {
         assert_eq!(slots.to_send(now), of(&|slot| due(slot, false)));
         assert_eq!(slots.to_claim(now), of(&|slot| due(slot, true)));
         assert_eq!(slots.remedial(), of(&|slot| slot.remedy != Remedy::None || slot.needs_another()));
+        assert_eq!(slots.short().iter().copied().collect::<Vec<_>>(), of(&|slot| slot.short_of_funds));
+        let bytes = slots.iter().filter(|slot| !slot.is_mined()).map(OpenSlot::bytes).sum::<usize>();
+        assert_eq!(slots.unmined_bytes(), bytes);
         let later = slots.iter().filter(|slot| !slot.is_mined()).filter_map(|slot| match slot.sending {
             Sending::Due { at, .. } if at > now => Some(at),
             _ => None,

@@ -28,9 +28,13 @@ const LOST_SLOTS_AT_ONCE: usize = 64;
 impl Lane {
     pub(super) fn account(&mut self, account: Option<AccountFacts>, now: Tick) {
         let limits = &self.setup.limits;
-        let pause = if account.is_some() { limits.account_interval } else { limits.prepare_retry };
+        let waits_for_funds = !self.slots.short().is_empty();
+        let soon = account.is_none() || waits_for_funds;
+        let pause = if soon { limits.prepare_retry } else { limits.account_interval };
+        let before = self.purse.account.map(|account| account.balance);
         self.purse.answer(account, now.saturating_add(pause));
         let Some(account) = account else { return };
+        self.look_for_funds(before, account.balance, now);
         self.line.try_again();
         match self.cursor.clone() {
             None if self.chain_is_broken() => self.purse.read_at(now.saturating_add(self.setup.limits.prepare_retry)),

@@ -46,6 +46,10 @@ impl Writing {
         self.items.iter().filter(|item| item.candidate.is_some()).count()
     }
 
+    pub(super) fn bytes(&self) -> usize {
+        self.items.iter().map(|item| item.attempt.raw.len()).sum()
+    }
+
     pub(super) fn costs(&self) -> impl Iterator<Item = Amount> {
         self.items.iter().map(|item| item.cost)
     }
@@ -121,6 +125,9 @@ impl Lane {
         if let Some(protection) = self.protect.take() {
             commit.protect(&cursor, protection.clone())?;
             writing.protect = Some(protection);
+        }
+        if let Some((low, text)) = self.balance_news(&cursor) {
+            commit.set_low_balance(&cursor, low, NodeText::new(&text))?;
         }
         self.write_signed(&cursor, commit, writing)?;
         self.write_claims(now, commit, writing, step);
@@ -346,6 +353,7 @@ impl Lane {
             self.slots.update(nonce, |slot| {
                 slot.hold(&attempt, cost, at);
                 slot.remedy = Remedy::None;
+                slot.underpriced = false;
                 slot.sending = Sending::Due { at: now, claim: false };
             });
             self.dirty.insert(nonce);

@@ -492,12 +492,13 @@ pub(crate) fn sign(request: &SignRequest) -> SignedTx {
     let plan = &request.plan;
     let cost = plan.worst_cost();
     let raw = format!(
-        "{} {} {:?} {} {:?} {cost}",
+        "{} {} {:?} {} {:?} {} {cost}",
         plan.nonce,
         request.kind.as_str(),
         plan.call.to,
         plan.call.value,
-        plan.fees
+        plan.fees,
+        plan.call.data
     );
     SignedTx { hash: keccak256(&raw), raw: Bytes::from(raw.into_bytes()) }
 }

@@ -6,7 +6,9 @@ mod bench;
 
 mod binding;
 mod ending;
+mod funds;
 mod mining;
+mod outcomes;
 mod protecting;
 mod recovering;
 mod restoring;

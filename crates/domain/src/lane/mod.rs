@@ -10,7 +10,8 @@
 //! - `open_slot`: one bound nonce, its attempts, what the chain shows of it, when to send it.
 //! - `slots`: all of them, and which have something to do.
 //! - `purse`: what the account can pay for.
-//! - `survey`: what the blocks themselves say of a nonce. `recovery`: what follows from it, by an operator's word or the policy.
+//! - `survey`: what the blocks themselves say of a nonce. `reckoning`: what that means. `recovery`: what is done about it, by an
+//!   operator's word or the policy.
 //! - `telling`: who is told of new confirmations.
 //! - `plan`: what to begin next. `writing`: the one commit under way. `start`: where a new lane begins, and what stops one.
 
@@ -20,6 +21,7 @@ mod line;
 mod open_slot;
 mod plan;
 mod purse;
+mod reckoning;
 mod recovery;
 mod setup;
 mod slots;

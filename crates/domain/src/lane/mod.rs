@@ -11,10 +11,14 @@
 //! - `slots`: all of them, and which have something to do.
 //! - `purse`: what the account can pay for.
 //! - `telling`: who is told of new confirmations.
+//! - `commands`: what callers and operators ask for. `canceling` and `lending` are what they ask for most.
 //! - `plan`: what to begin next. `writing`: the one commit under way. `start`: where a new lane begins, and what stops one.
 
+mod canceling;
+mod commands;
 mod effect;
 mod fact;
+mod lending;
 mod line;
 mod open_slot;
 mod plan;
@@ -52,6 +56,7 @@ pub use fact::{
 };
 pub use setup::{LaneLimits, LaneSetup};
 
+use lending::Lending;
 use line::{Candidate, Line, Stage};
 use open_slot::{HeldAttempt, OpenSlot, Pace, Remedy, Seen, Sending};
 use purse::Purse;
@@ -136,6 +141,18 @@ struct Unsigned {
     cost: Amount,
 }
 
+impl Signing {
+    fn is_of(&self, id: TxId) -> bool {
+        self.candidate.as_ref().is_some_and(|candidate| candidate.tx.id == id)
+    }
+}
+
+impl SignedItem {
+    fn is_of(&self, id: TxId) -> bool {
+        self.candidate.as_ref().is_some_and(|candidate| candidate.tx.id == id)
+    }
+}
+
 impl Unsigned {
     fn with(self, signed: SignedTx) -> NewAttempt {
         let Unsigned { nonce, ordinal, kind, fees, .. } = self;
@@ -205,6 +222,11 @@ impl Lane {
         for tx in snapshot.bound {
             if let Some(slot) = tx.state.nonce().and_then(|nonce| slots.get_mut(&nonce)) {
                 slot.restore_intent(tx);
+            }
+        }
+        for reservation in snapshot.reservations {
+            if let Some(slot) = slots.get_mut(&reservation.nonce) {
+                slot.restore_lending(reservation);
             }
         }
         let (resubmit, now_is) = (lane.setup.resubmit_interval(), lane.database_time.0);
@@ -321,7 +343,12 @@ impl Lane {
 
     fn prepared_remedy(&mut self, nonce: Nonce, answer: Result<Prepared, PrepareFailure>, now: Tick) {
         let retry = now.saturating_add(self.setup.limits.prepare_retry);
-        self.slots.update(nonce, |slot| slot.remedy = answer.map_or(Remedy::Later(retry), Remedy::Ready));
+        self.slots.update(nonce, |slot| {
+            // What is lent since it was asked for needs none.
+            if slot.remedy == Remedy::Asked {
+                slot.remedy = answer.map_or(Remedy::Later(retry), Remedy::Ready);
+            }
+        });
     }
 
     fn sent(&mut self, sent: SentTx, now: Tick) {
@@ -444,6 +471,7 @@ impl OpenSlot {
         OpenSlot {
             nonce,
             kind,
+            lending: Lending::Ours,
             attempts: Vec::new(),
             tx: None,
             seen: Seen::Nowhere,

@@ -143,8 +143,12 @@ impl Lane {
                 candidate.stage = prepare(candidate, now, &mut requests);
             }
         }
+        let lends = self.borrower_is_next();
         for nonce in self.slots.remedial() {
-            let Some(slot) = self.slots.get(nonce) else { continue };
+            if requests.len() >= self.setup.limits.batch {
+                break;
+            }
+            let Some(slot) = self.slots.get(nonce).filter(|slot| !(lends && slot.is_recyclable())) else { continue };
             let due = match slot.remedy {
                 Remedy::None => slot.needs_another(),
                 Remedy::Later(at) if at <= now => true,
@@ -233,10 +237,15 @@ impl Lane {
 
     fn remedies_to_sign(&mut self) -> Vec<(Signing, SignRequest)> {
         let mut items = Vec::new();
+        let lends = self.borrower_is_next();
         for nonce in self.slots.remedial() {
-            let Some(slot) = self.slots.get(nonce) else { continue };
+            if items.len() >= self.setup.limits.batch {
+                break;
+            }
+            let Some(slot) = self.slots.get(nonce).filter(|slot| !(lends && slot.is_recyclable())) else { continue };
             let Remedy::Ready(prepared) = slot.remedy else { continue };
-            let kind = if slot.kind == SlotKind::Fill { AttemptKind::Fill } else { AttemptKind::Cancel };
+            let for_nobody = slot.kind == SlotKind::Fill || slot.is_unclaimed();
+            let kind = if for_nobody { AttemptKind::Fill } else { AttemptKind::Cancel };
             let fees = slot.attempts.iter().fold(prepared.fees, |fees, held| dearer(fees, held.attempt.fees));
             let cost = worst_cost(Amount::ZERO, prepared.gas_limit, fees);
             let attempt = Unsigned { nonce, ordinal: slot.next_ordinal(), kind, fees, cost };
@@ -300,8 +309,10 @@ impl Lane {
             return;
         }
         let mut outgoing = Vec::new();
+        let database_now = self.database_now(now);
         for nonce in self.slots.to_send(now) {
-            let Some(slot) = self.slots.get(nonce).filter(|slot| slot.is_due(now)) else { continue };
+            let goes_out = |slot: &&OpenSlot| slot.is_due(now) && slot.is_in_time(database_now);
+            let Some(slot) = self.slots.get(nonce).filter(goes_out) else { continue };
             let Some(wanted) = slot.wanted().filter(|_| !self.unreplicated) else { continue };
             let tx = SignedTx { hash: wanted.hash, raw: wanted.raw.clone() };
             outgoing.push(Outgoing { nonce, tx });
@@ -318,7 +329,9 @@ impl Lane {
     }
 
     pub(super) fn has_something_to_send(&self, now: Tick) -> bool {
-        let due = |nonce: &Nonce| self.slots.get(*nonce).is_some_and(|slot| slot.is_due(now));
+        let database_now = self.database_now(now);
+        let goes_out = |slot: &OpenSlot| slot.is_due(now) && slot.is_in_time(database_now);
+        let due = |nonce: &Nonce| self.slots.get(*nonce).is_some_and(goes_out);
         !self.draining && self.slots.to_send(now).iter().any(due)
     }
 
@@ -362,9 +375,8 @@ fn prepare(candidate: &Candidate, now: Tick, requests: &mut Vec<PrepareRequest>)
     if let Some(prepared) = candidate.decided() {
         return Stage::Ready { prepared, at: now };
     }
-    let Some(call) = candidate.call() else {
-        return Stage::Doomed(FailReason::InvalidPayload, NodeText::new("this node lends no nonces yet"));
-    };
+    // Who signs by itself only waits for its turn.
+    let Some(call) = candidate.call() else { return Stage::Waiting };
     let key = PrepareKey::Intent(candidate.tx.id);
     requests.push(PrepareRequest { key, call: call.clone(), speed: candidate.tx.intent.speed() });
     Stage::Asked

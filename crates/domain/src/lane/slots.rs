@@ -1,12 +1,12 @@
 //! All open slots of a lane, and which of them have something to do. Nobody looks at all of them to find the few: what a fact
 //! costs does not grow with what is open (R01).
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use crate::id::TxId;
 use crate::nonce::Nonce;
 use crate::slot::SlotKind;
-use crate::time::Tick;
+use crate::time::{Tick, Timestamp};
 
 use super::open_slot::{OpenSlot, Remedy, Sending};
 
@@ -20,9 +20,13 @@ pub(super) struct Slots {
     claims: BTreeSet<(Tick, Nonce)>,
     /// Those that need another attempt, or get one.
     remedial: BTreeSet<Nonce>,
+    /// When they are past their time, by the database's clock.
+    deadlines: BTreeSet<(Timestamp, Nonce)>,
+    /// Those that came back from a caller without a transaction.
+    recyclable: BTreeSet<Nonce>,
     /// Those that are not final and not over.
     unsettled: usize,
-    ids: HashSet<TxId>,
+    ids: HashMap<TxId, Nonce>,
 }
 
 /// Where a slot stands in the lists.
@@ -32,6 +36,8 @@ struct Standing {
     send_at: Option<Tick>,
     claim_at: Option<Tick>,
     remedial: bool,
+    deadline: Option<Timestamp>,
+    recyclable: bool,
     unsettled: bool,
 }
 
@@ -44,17 +50,26 @@ impl Standing {
             _ => (None, None),
         };
         let remedial = unmined && (slot.remedy != Remedy::None || slot.needs_another());
-        Standing { unmined, send_at, claim_at, remedial, unsettled: !slot.is_final() && !slot.is_over() }
+        let (deadline, recyclable) = (slot.deadline().filter(|_| unmined), unmined && slot.is_recyclable());
+        let unsettled = !slot.is_final() && !slot.is_over();
+        Standing { unmined, send_at, claim_at, remedial, deadline, recyclable, unsettled }
     }
 
-    const NOWHERE: Standing =
-        Standing { unmined: false, send_at: None, claim_at: None, remedial: false, unsettled: false };
+    const NOWHERE: Standing = Standing {
+        unmined: false,
+        send_at: None,
+        claim_at: None,
+        remedial: false,
+        deadline: None,
+        recyclable: false,
+        unsettled: false,
+    };
 }
 
 impl Slots {
     pub(super) fn insert(&mut self, slot: OpenSlot) {
         let nonce = slot.nonce;
-        self.ids.extend(id_of(&slot));
+        self.ids.extend(id_of(&slot).map(|id| (id, nonce)));
         let standing = Standing::of(&slot);
         let before = self.slots.insert(nonce, slot).map_or(Standing::NOWHERE, |old| Standing::of(&old));
         self.move_to(nonce, before, standing);
@@ -63,9 +78,14 @@ impl Slots {
     /// The only way to change one: it is in the right lists afterwards.
     pub(super) fn update<T>(&mut self, nonce: Nonce, change: impl FnOnce(&mut OpenSlot) -> T) -> Option<T> {
         let slot = self.slots.get_mut(&nonce)?;
-        let before = Standing::of(slot);
+        let (before, id_before) = (Standing::of(slot), id_of(slot));
         let answer = change(slot);
-        let after = Standing::of(slot);
+        let (after, id_after) = (Standing::of(slot), id_of(slot));
+        // What is lent changes hands.
+        if id_after != id_before {
+            id_before.map(|id| self.ids.remove(&id));
+            id_after.map(|id| self.ids.insert(id, nonce));
+        }
         if after != before {
             self.move_to(nonce, before, after);
         }
@@ -102,7 +122,12 @@ impl Slots {
     }
 
     pub(super) fn holds(&self, id: TxId) -> bool {
-        self.ids.contains(&id)
+        self.ids.contains_key(&id)
+    }
+
+    /// The nonce that an intent has or had here.
+    pub(super) fn find(&self, id: TxId) -> Option<Nonce> {
+        self.ids.get(&id).copied()
     }
 
     pub(super) fn unmined(&self) -> &BTreeSet<Nonce> {
@@ -134,11 +159,31 @@ impl Slots {
         [next(&self.sends), next(&self.claims)].into_iter().flatten().min()
     }
 
+    /// Those that are past their time, the lowest first.
+    pub(super) fn overdue(&self, database_now: Timestamp) -> Vec<Nonce> {
+        let past = self.deadlines.iter().take_while(|(at, _)| *at <= database_now);
+        let mut nonces: Vec<Nonce> = past.map(|(_, nonce)| *nonce).collect();
+        nonces.sort_unstable();
+        nonces
+    }
+
+    /// When the next one is, after now.
+    pub(super) fn next_deadline(&self, database_now: Timestamp) -> Option<Timestamp> {
+        self.deadlines.iter().map(|(at, _)| *at).find(|at| *at > database_now)
+    }
+
+    /// Those that came back from a caller without a transaction, the smallest first.
+    pub(super) fn recyclable(&self) -> impl Iterator<Item = Nonce> {
+        self.recyclable.iter().copied()
+    }
+
     fn move_to(&mut self, nonce: Nonce, before: Standing, after: Standing) {
         put(&mut self.unmined, nonce, before.unmined, after.unmined);
         put(&mut self.remedial, nonce, before.remedial, after.remedial);
         move_time(&mut self.sends, nonce, before.send_at, after.send_at);
         move_time(&mut self.claims, nonce, before.claim_at, after.claim_at);
+        move_time(&mut self.deadlines, nonce, before.deadline, after.deadline);
+        put(&mut self.recyclable, nonce, before.recyclable, after.recyclable);
         self.unsettled = self.unsettled.saturating_sub(usize::from(before.unsettled));
         self.unsettled = self.unsettled.saturating_add(usize::from(after.unsettled));
     }
@@ -159,7 +204,7 @@ fn put(list: &mut BTreeSet<Nonce>, nonce: Nonce, before: bool, after: bool) {
     }
 }
 
-fn move_time(list: &mut BTreeSet<(Tick, Nonce)>, nonce: Nonce, before: Option<Tick>, after: Option<Tick>) {
+fn move_time<T: Copy + Ord>(list: &mut BTreeSet<(T, Nonce)>, nonce: Nonce, before: Option<T>, after: Option<T>) {
     if before != after {
         before.map(|at| list.remove(&(at, nonce)));
         after.map(|at| list.insert((at, nonce)));

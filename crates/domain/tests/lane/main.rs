@@ -5,7 +5,9 @@
 mod bench;
 
 mod binding;
+mod canceling;
 mod ending;
+mod lending;
 mod mining;
 mod protecting;
 mod restoring;

@@ -1,0 +1,1 @@
+//! Nonces for callers who sign by themselves.

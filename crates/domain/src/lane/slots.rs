@@ -228,7 +228,9 @@ mod tests {
     use crate::attempt::{AttemptKind, NewAttempt};
     use crate::block::{BlockRef, Execution};
     use crate::lane::MinedTx;
+    use crate::lane::lending::Lending;
     use crate::payload::Fees;
+    use crate::reservation::LockOwner;
     use crate::{Amount, B256, Bytes, Timestamp};
     use std::time::Duration;
 
@@ -273,7 +275,8 @@ mod tests {
         };
         let mut lowest = 0;
         for _ in 0..5000 {
-            let (nonce, what, at) = (Nonce::new(dice(40)).unwrap(), dice(8), tick(dice(50)));
+            let (nonce, what, at) = (Nonce::new(dice(40)).unwrap(), dice(11), tick(dice(50)));
+            let until = Timestamp::EPOCH.saturating_add(at.elapsed());
             slots.update(nonce, |slot| match what {
                 0 => slot.sending = Sending::Rest,
                 1 => slot.sending = Sending::Due { at, claim: false },
@@ -282,6 +285,9 @@ mod tests {
                 4 => slot.remedy = Remedy::Later(at),
                 5 => slot.remedy = Remedy::None,
                 6 => drop(slot.mined(mined(nonce.get()))),
+                7 => slot.lending = Lending::Lent { to: LockOwner::new("me").unwrap(), until },
+                8 => slot.lending = Lending::Recyclable,
+                9 => slot.lending = Lending::Ours,
                 _ => drop(slot.unmined(mined(nonce.get()).hash, mined(0).block, at)),
             });
             if dice(500) == 0 {
@@ -303,6 +309,13 @@ mod tests {
             |slot: &OpenSlot, of: bool| matches!(slot.sending, Sending::Due { at, claim } if at <= now && claim == of);
         assert_eq!(slots.to_send(now), of(&|slot| due(slot, false)));
         assert_eq!(slots.to_claim(now), of(&|slot| due(slot, true)));
+        let database_now = Timestamp::EPOCH.saturating_add(now.elapsed());
+        let overdue = |slot: &OpenSlot| slot.deadline().is_some_and(|at| at <= database_now);
+        assert_eq!(slots.overdue(database_now), of(&overdue));
+        let unmined = slots.iter().filter(|slot| !slot.is_mined());
+        let later = unmined.filter_map(OpenSlot::deadline).filter(|at| *at > database_now);
+        assert_eq!(slots.next_deadline(database_now), later.min());
+        assert_eq!(slots.recyclable().collect::<Vec<_>>(), of(&OpenSlot::is_recyclable));
         assert_eq!(slots.remedial(), of(&|slot| slot.remedy != Remedy::None || slot.needs_another()));
         let later = slots.iter().filter(|slot| !slot.is_mined()).filter_map(|slot| match slot.sending {
             Sending::Due { at, .. } if at > now => Some(at),

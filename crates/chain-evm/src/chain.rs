@@ -10,9 +10,9 @@ use alloy_primitives::{Address, B256, Bytes};
 use async_trait::async_trait;
 use gapless_chain::{
     AccountView, Chain, ChainError, Classified, Classifier, EndpointStatus, FeeQuote, Header, HeaderAt, Receipt,
-    Revert, SignError, Wanted,
+    Revert, SentInBlock, SignError, UnreadableTx, Wanted,
 };
-use gapless_domain::{Amount, BlockRef, ChainId, EvmCall, Permit, SignedTx, SubmitterId, TxPlan};
+use gapless_domain::{Amount, BlockRef, ChainId, EvmCall, Permit, SignedPlan, SignedTx, SubmitterId, TxPlan};
 use tokio::sync::watch;
 
 use crate::broadcast::{SendTerms, broadcast};
@@ -48,6 +48,8 @@ struct Heads {
 impl EvmChain {
     /// Headers that may be asked for at once.
     pub const MAX_HEADERS: u64 = 10_000;
+    /// Whole blocks that may be asked for at once.
+    pub const MAX_BLOCKS: u64 = 1_000;
 
     /// Makes the chain. No node has to be there: endpoints are looked for when they are first needed, and again whenever
     /// they are away. With a WebSocket endpoint it has to be called inside a tokio runtime.
@@ -68,6 +70,7 @@ impl EvmChain {
             chain_number: number,
             timeout: options.rpc_timeout,
             batch_max: options.batch_max,
+            blocks_max: options.blocks_max,
             classifier: Classifier::new(options.overrides.clone())?,
         });
         let told = Arc::new(watch::Sender::new(0));
@@ -164,6 +167,10 @@ impl Chain for EvmChain {
         transaction::verify(plan, &unsigned, raw)
     }
 
+    fn read_signed(&self, raw: &Bytes) -> Result<SignedPlan, UnreadableTx> {
+        transaction::read_signed(raw, &self.id)
+    }
+
     fn worst_cost(&self, raw: &Bytes) -> Option<Amount> {
         transaction::worst_cost_of(raw)
     }
@@ -221,6 +228,20 @@ impl Chain for EvmChain {
             }
         }
         Ok(found)
+    }
+
+    async fn sent_by(
+        &self,
+        account: &SubmitterId,
+        numbers: RangeInclusive<u64>,
+    ) -> Result<Vec<Option<SentInBlock>>, ChainError> {
+        let sender = self.address_of(account)?;
+        let Some(span) = numbers.end().checked_sub(*numbers.start()) else { return Ok(Vec::new()) };
+        if span >= Self::MAX_BLOCKS {
+            return Err(failed("so many blocks are not asked for at once"));
+        }
+        let numbers = &numbers;
+        self.endpoints.read(|endpoint| async move { read::sent_by(&endpoint, sender, numbers.clone()).await }).await
     }
 
     async fn accounts(

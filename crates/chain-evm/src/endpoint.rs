@@ -75,6 +75,7 @@ pub(crate) struct Terms {
     pub(crate) chain_number: u64,
     pub(crate) timeout: Duration,
     pub(crate) batch_max: usize,
+    pub(crate) blocks_max: usize,
     pub(crate) classifier: Classifier,
 }
 
@@ -202,6 +203,11 @@ impl Endpoint {
     /// The longest that one request may take.
     pub(crate) fn timeout(&self) -> Duration {
         self.terms.timeout
+    }
+
+    /// Whole blocks in one request.
+    pub(crate) fn blocks_max(&self) -> usize {
+        self.terms.blocks_max
     }
 
     pub(crate) fn unlearn(&self, what: impl FnOnce(&mut Skills)) {

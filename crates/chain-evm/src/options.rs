@@ -19,6 +19,8 @@ pub struct EvmChainOptions {
     pub rpc_max_in_flight: usize,
     /// Calls in one JSON-RPC batch. Endpoints that refuse so many get fewer.
     pub batch_max: usize,
+    /// Whole blocks in one batch: each may be megabytes.
+    pub blocks_max: usize,
     pub send_to: SendTo,
     /// An endpoint that is behind the newest head by more blocks than this is lagging.
     pub lag_max: u64,
@@ -62,6 +64,7 @@ impl EvmChainOptions {
     pub const MAX_ENDPOINTS: usize = 32;
     pub const MAX_IN_FLIGHT: usize = 10_000;
     pub const MAX_BATCH: usize = 1_000;
+    pub const DEFAULT_BLOCKS: usize = 8;
     pub const MAX_TIMEOUT: Duration = Duration::from_secs(600);
     pub const DEFAULT_LAG: u64 = 3;
     pub const MAX_LAG: u64 = 1_000_000;
@@ -79,6 +82,7 @@ impl EvmChainOptions {
             rpc_timeout: Duration::from_secs(10),
             rpc_max_in_flight: 100,
             batch_max: 100,
+            blocks_max: Self::DEFAULT_BLOCKS,
             send_to: SendTo::All,
             overrides: Overrides::default(),
         }
@@ -100,6 +104,9 @@ impl EvmChainOptions {
         }
         if !(1..=Self::MAX_BATCH).contains(&self.batch_max) {
             return Err(ConnectError::Batch);
+        }
+        if !(1..=Self::MAX_BATCH).contains(&self.blocks_max) {
+            return Err(ConnectError::Blocks);
         }
         if self.rpc.iter().any(|endpoint| endpoint.weight > EndpointOptions::MAX_WEIGHT) {
             return Err(ConnectError::Weight);
@@ -130,6 +137,8 @@ pub enum ConnectError {
     InFlight,
     #[error("batch_max is from 1 to {}", EvmChainOptions::MAX_BATCH)]
     Batch,
+    #[error("blocks_max is from 1 to {}", EvmChainOptions::MAX_BATCH)]
+    Blocks,
     #[error("an endpoint's weight is from 0 to {}", EndpointOptions::MAX_WEIGHT)]
     Weight,
     #[error("lag_max is from 0 to {}", EvmChainOptions::MAX_LAG)]

@@ -5,10 +5,12 @@
 
 mod receipts;
 mod reverts;
+mod sent;
 
 use std::ops::RangeInclusive;
 
-use alloy_primitives::{Address, B256, U64, U256};
+use alloy_eips::eip7702::constants::EIP7702_DELEGATION_DESIGNATOR;
+use alloy_primitives::{Address, B256, Bytes, U64, U256};
 use gapless_chain::{AccountView, Classified, Header, HeaderAt, Reason, Verdict};
 use gapless_domain::{Amount, BlockRef, EvmCall, Nonce};
 use serde::Deserialize;
@@ -16,6 +18,7 @@ use serde_json::{Value, json};
 
 pub(crate) use receipts::{block_receipts, receipts};
 pub(crate) use reverts::{Way, reverts};
+pub(crate) use sent::sent_by;
 
 use crate::endpoint::{Answer, Endpoint};
 use crate::fees::{self, FeeHistory, Market, narrow};
@@ -106,11 +109,14 @@ fn block_by_tag(tag: &str) -> Call {
     Call::new("eth_getBlockByNumber", json!([tag, false]))
 }
 
+/// Counts, balance and code of each account, in as few requests as they fit into.
 pub(crate) async fn accounts(
     endpoint: &Endpoint,
     accounts: &[Address],
     final_at: Option<BlockRef>,
 ) -> Result<Vec<AccountView>, Classified> {
+    let has_code = endpoint.skills().code;
+    let code = |account: &Address| Call::new("eth_getCode", json!([account, "latest"]));
     let calls: Vec<Call> = accounts
         .iter()
         .flat_map(|account| {
@@ -120,10 +126,12 @@ pub(crate) async fn accounts(
                 Call::new("eth_getBalance", json!([account, "latest"])),
             ]
         })
+        .chain(accounts.iter().filter(|_| has_code).map(code))
         .chain(accounts.iter().filter_map(|account| Some(count(account, block_param(endpoint, final_at?)))))
         .collect();
     let mut answers = endpoint.ask(&calls).await;
-    let mut finals = answers.split_off((accounts.len() * 3).min(answers.len()));
+    let mut codes = answers.split_off((accounts.len() * 3).min(answers.len()));
+    let mut finals = codes.split_off(if has_code { accounts.len().min(codes.len()) } else { 0 });
     if let Some(block) = final_at
         && endpoint.skills().count_by_hash
         && finals.iter().any(|answer| answer.as_ref().is_err_and(does_not_know_the_form))
@@ -135,6 +143,7 @@ pub(crate) async fn accounts(
         finals = endpoint.ask(&calls).await;
     }
     let mut finals = finals.into_iter();
+    let mut codes = codes.into_iter();
     let mut answers = answers.into_iter();
     accounts
         .iter()
@@ -154,9 +163,25 @@ pub(crate) async fn accounts(
                 Some(answer) => Some(nonce(endpoint, answer)?),
             };
             let balance = Amount::new(endpoint.read(&balance?)?);
-            Ok(AccountView { latest, pending, finalized, balance })
+            let delegated = codes.next().map_or(Ok(false), |answer| is_delegated(endpoint, answer))?;
+            Ok(AccountView { latest, pending, finalized, balance, delegated })
         })
         .collect()
+}
+
+/// Is the code a pointer to somebody else's (EIP-7702)? Where nodes cannot tell of code there is none of this kind either.
+fn is_delegated(endpoint: &Endpoint, answer: Answer) -> Result<bool, Classified> {
+    let raw = match answer {
+        Err(classified) if is_the_nodes_word(&classified) => {
+            tracing::info!(endpoint = endpoint.name(), "no eth_getCode here: no account counts as delegated");
+            endpoint.unlearn(|skills| skills.code = false);
+            return Ok(false);
+        }
+        answer => answer?,
+    };
+    let code: Bytes = endpoint.read(&raw)?;
+    Ok(code.len() == EIP7702_DELEGATION_DESIGNATOR.len() + Address::len_bytes()
+        && code.starts_with(&EIP7702_DELEGATION_DESIGNATOR))
 }
 
 fn count(account: &Address, at: Value) -> Call {

@@ -3,6 +3,8 @@
 //! A signer is not trusted (S09). Whatever it returns is decoded again from the final bytes, compared field by field with the
 //! plan, and its sender is recovered from the signature; only then it is a [`SignedTx`].
 
+mod reading;
+
 use alloy_consensus::transaction::SignerRecoverable as _;
 use alloy_consensus::{
     EthereumTxEnvelope, EthereumTypedTransaction, SignableTransaction as _, Transaction as _, TxEip1559, TxEip2930,
@@ -13,7 +15,9 @@ use alloy_eips::eip2930::{AccessList, AccessListItem};
 use alloy_eips::eip7702::{Authorization, SignedAuthorization};
 use alloy_primitives::{B256, Bytes, Signature, TxKind, U256, keccak256};
 use gapless_chain::SignError;
-use gapless_domain::{Amount, EvmCall, Fees, SignedTx, TxPlan, worst_cost};
+use gapless_domain::{EvmCall, Fees, SignedTx, TxPlan};
+
+pub(crate) use reading::{read_mined, read_signed, worst_cost_of};
 
 /// A transaction without its signature, as it is handed to a signer.
 pub type UnsignedTx = EthereumTypedTransaction<TxEip4844>;
@@ -106,18 +110,6 @@ pub(crate) fn verify(plan: &TxPlan, asked: &UnsignedTx, raw: Bytes) -> Result<Si
         return Err(SignError::Mismatch("sender"));
     }
     Ok(SignedTx { hash: keccak256(&raw), raw })
-}
-
-/// The most that signed bytes can take from their account.
-pub(crate) fn worst_cost_of(raw: &Bytes) -> Option<Amount> {
-    let envelope = decode(raw)?;
-    if envelope.is_eip4844() {
-        // Blobs cost more than gas, and there are none in this house.
-        return None;
-    }
-    // For transactions with one price this is that price.
-    let fees = Fees::Legacy { gas_price: envelope.max_fee_per_gas() };
-    Some(worst_cost(Amount::new(envelope.value()), envelope.gas_limit(), fees))
 }
 
 /// Only what encodes to the very same bytes again: a second spelling of a transaction would have a second hash.

@@ -180,6 +180,17 @@ impl LaneCommit {
         Ok(self)
     }
 
+    /// A lane that never bound anything begins further up: what the account did before is none of ours.
+    pub fn start_at(&mut self, cursor: &Cursor, nonce: Nonce) -> Result<&mut Self, CommitError> {
+        let to = self.cursor_mut(cursor)?;
+        if nonce < to.next_nonce || to.open_nonce != to.next_nonce {
+            return Err(CommitError::Backwards);
+        }
+        to.next_nonce = nonce;
+        to.open_nonce = nonce;
+        Ok(self)
+    }
+
     pub fn change(&mut self, change: Change) -> &mut Self {
         self.changes.push(change);
         self

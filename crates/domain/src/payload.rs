@@ -39,6 +39,43 @@ pub enum Fees {
     Eip1559 { max_fee: u128, max_priority_fee: u128 },
 }
 
+impl Fees {
+    /// The most that one unit of gas can cost.
+    pub fn highest_price(self) -> u128 {
+        match self {
+            Fees::Legacy { gas_price } => gas_price,
+            Fees::Eip1559 { max_fee, .. } => max_fee,
+        }
+    }
+
+    /// What the block's producer gets of it, at the most.
+    fn tip(self) -> u128 {
+        match self {
+            Fees::Legacy { gas_price } => gas_price,
+            Fees::Eip1559 { max_priority_fee, .. } => max_priority_fee,
+        }
+    }
+
+    /// Is it more than `other` in any way?
+    pub fn offers_more_than(self, other: Fees) -> bool {
+        self.highest_price() > other.highest_price() || self.tip() > other.tip()
+    }
+
+    /// At least this, and by enough above `sent` that every node takes it for a replacement: an eighth more, rounded up. The kind of
+    /// price stays the same.
+    pub fn to_replace(self, sent: Fees) -> Fees {
+        let above = |price: u128| price.saturating_add(price.div_ceil(8)).max(price.saturating_add(1));
+        let (sent_max, sent_tip) = (sent.highest_price(), sent.tip());
+        match self {
+            Fees::Legacy { gas_price } => Fees::Legacy { gas_price: gas_price.max(above(sent_max)) },
+            Fees::Eip1559 { max_fee, max_priority_fee } => {
+                let max_priority_fee = max_priority_fee.max(above(sent_tip));
+                Fees::Eip1559 { max_fee: max_fee.max(above(sent_max)).max(max_priority_fee), max_priority_fee }
+            }
+        }
+    }
+}
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AccessListItem {
     pub address: Address,

@@ -41,10 +41,6 @@ impl TxPlan {
 
 /// The most that a transaction can take from its account: its value, and all of its gas at the highest price.
 pub fn worst_cost(value: Amount, gas_limit: u64, fees: Fees) -> Amount {
-    let price = match fees {
-        Fees::Legacy { gas_price } => gas_price,
-        Fees::Eip1559 { max_fee, .. } => max_fee,
-    };
-    let gas = U256::from(gas_limit).saturating_mul(U256::from(price));
+    let gas = U256::from(gas_limit).saturating_mul(U256::from(fees.highest_price()));
     Amount::new(value.get().saturating_add(gas))
 }

@@ -13,7 +13,7 @@ use gapless_domain::{
 use tokio::sync::{Mutex, watch};
 
 use crate::driver::Driver;
-use crate::gathered::{AccountReader, Sender};
+use crate::gathered::{AccountRead, AccountReader, Sender};
 use crate::watcher::{ChainStatus, WatchBook, WatcherOptions};
 
 /// Gas limit = estimate × factor + constant (F05).
@@ -50,6 +50,8 @@ pub(crate) struct ChainDesk {
     seen: std::sync::Mutex<HashMap<SubmitterId, Seen>>,
     driver: Arc<dyn Driver>,
     pub(crate) watched_by: WatcherOptions,
+    /// One lane at a time reads blocks: they are big, and a thousand lanes may want to at the same moment.
+    pub(crate) surveying: Mutex<()>,
     lanes: AtomicUsize,
 }
 
@@ -95,6 +97,7 @@ impl ChainDesk {
             seen: std::sync::Mutex::default(),
             driver,
             watched_by,
+            surveying: Mutex::default(),
             lanes: AtomicUsize::new(0),
         }
     }
@@ -105,12 +108,14 @@ impl ChainDesk {
 
     pub(crate) async fn account(&self, submitter: &SubmitterId) -> Option<AccountFacts> {
         let status = self.status()?;
-        let view = self.accounts.read(submitter.clone(), status.final_block).await?;
+        let AccountRead { view, final_at } = self.accounts.read(submitter.clone(), status.final_block).await?;
         let facts = AccountFacts {
             latest: view.latest,
             pending: view.pending,
             finalized: view.finalized,
+            final_block: final_at,
             balance: view.balance,
+            delegated: view.delegated,
         };
         self.seen().insert(submitter.clone(), Seen { at: self.driver.now(), head: status.head, facts });
         Some(facts)

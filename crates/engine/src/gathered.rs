@@ -71,12 +71,19 @@ async fn look(store: &dyn Store, lanes: &[(SubmitterId, u32)]) -> Result<Vec<Pee
 
 /// Reads counts and balances of many accounts of one chain at once.
 #[derive(Clone, Debug)]
-pub(crate) struct AccountReader(Entrance<Account, Option<AccountView>>);
+pub(crate) struct AccountReader(Entrance<Account, Option<AccountRead>>);
 
 #[derive(Debug)]
 pub(crate) struct AccountReaderLoop {
-    gathering: Gathering<Account, Option<AccountView>>,
+    gathering: Gathering<Account, Option<AccountRead>>,
     chain: Arc<dyn Chain>,
+}
+
+/// An account, and the final block that its count was asked for at.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct AccountRead {
+    pub(crate) view: AccountView,
+    pub(crate) final_at: Option<BlockRef>,
 }
 
 #[derive(Debug)]
@@ -91,7 +98,7 @@ impl AccountReader {
         (AccountReader(entrance), AccountReaderLoop { gathering, chain })
     }
 
-    pub(crate) async fn read(&self, submitter: SubmitterId, final_at: Option<BlockRef>) -> Option<AccountView> {
+    pub(crate) async fn read(&self, submitter: SubmitterId, final_at: Option<BlockRef>) -> Option<AccountRead> {
         self.0.submit(Account { submitter, final_at }).await.ok().flatten()
     }
 }
@@ -99,13 +106,16 @@ impl AccountReader {
 impl AccountReaderLoop {
     pub(crate) async fn run(self) {
         let chain = self.chain.as_ref();
-        let flush = async |batch: Vec<Job<Account, Option<AccountView>>>| {
+        let flush = async |batch: Vec<Job<Account, Option<AccountRead>>>| {
             let accounts: Vec<_> = batch.iter().map(|job| job.op.submitter.clone()).collect();
             // The oldest final block is final for all of them.
             let final_at = batch.iter().filter_map(|job| job.op.final_at).min_by_key(|block| block.number);
             let answer: Result<Vec<AccountView>, ChainError> = chain.accounts(&accounts, final_at).await;
             match answer {
-                Ok(views) => batch.into_iter().zip(views).for_each(|(job, view)| job.answer(Some(view))),
+                Ok(views) => {
+                    let answers = views.into_iter().map(|view| AccountRead { view, final_at });
+                    batch.into_iter().zip(answers).for_each(|(job, read)| job.answer(Some(read)));
+                }
                 Err(error) => {
                     tracing::warn!(chain = %chain.id(), accounts = accounts.len(), "cannot read accounts: {error}");
                     batch.into_iter().for_each(|job| job.answer(None));

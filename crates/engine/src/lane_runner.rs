@@ -7,7 +7,7 @@ use futures_util::stream::{FuturesUnordered, StreamExt};
 use gapless_chain::{SignError, Verdict};
 use gapless_domain::{
     Amount, ChainFacts, CommitOutcome, Effect, EventKind, Fact, Lane, LaneCommit, LaneSetup, LaneSnapshot, Lease,
-    NodeText, Outgoing, SentTx, SignFailure, SignRequest, SignedTx, Step, Tick, TransitionName,
+    NodeText, Outgoing, SentTx, SignFailure, SignRequest, SignedTx, Step, SurveyRequest, Tick, TransitionName,
 };
 use gapless_store::{CommitVerdict, StoreError};
 use tokio::sync::watch;
@@ -108,6 +108,7 @@ impl LaneRunner {
                 Effect::Commit(commit) => under_way.push(self.commit(*commit)),
                 Effect::Broadcast(outgoing) => under_way.push(self.broadcast(outgoing)),
                 Effect::ReadAccount => under_way.push(self.read_account()),
+                Effect::Survey(request) => under_way.push(self.survey(request)),
             }
         }
         None
@@ -213,6 +214,11 @@ impl LaneRunner {
     fn read_account(&self) -> Work {
         let (desk, lane) = (Arc::clone(&self.desk), self.lease.submitter().clone());
         Box::pin(async move { Ok(Fact::Account(desk.account(&lane).await)) })
+    }
+
+    fn survey(&self, request: SurveyRequest) -> Work {
+        let (desk, lane) = (Arc::clone(&self.desk), self.lease.submitter().clone());
+        Box::pin(async move { Ok(Fact::Surveyed(desk.survey(&lane, request).await)) })
     }
 
     fn commit(&self, commit: LaneCommit) -> Work {

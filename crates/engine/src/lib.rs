@@ -4,7 +4,8 @@
 //! - `dispatcher`: which lanes run here. `roster`: those that do, and the renewal of their leases. `lane_runner`: one lane, its effects executed. [`LaneWriter`]: commits of many lanes in one.
 //! - [`LeaseKeeper`] knows which leases this process holds and how long it may trust them.
 //! - `watcher`: one for each chain; follows heads and tells lanes what became of their hashes.
-//! - `chain_desk`, `gathered`: what lanes share: prices, sends, reads, many in one round trip.
+//! - `chain_desk`, `gathered`: what lanes share: prices, sends, reads, many in one round trip. `survey`: what an account has sent,
+//!   by the blocks themselves.
 //! - [`Changes`]: who waits for an intent to change. [`FaultPoint`]: named places on a transaction's way.
 //!
 //! Architecture invariant: no loop in here sleeps, spawns or reads a clock by itself. Loops are plain futures that a
@@ -27,6 +28,7 @@ mod lane_runner;
 mod lane_writer;
 mod lease_keeper;
 mod roster;
+mod survey;
 mod watcher;
 
 pub use chain_desk::{ChainLoad, GasPolicy};

@@ -191,7 +191,7 @@ pub struct NewIntent {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AuditFilter {
-    /// A submitter or a chain, by its id.
+    /// A submitter or a chain, by its id, or [`crate::AuditRow::STORE`].
     pub subject: Option<String>,
     /// Only entries with a smaller id: the last one of the page before.
     pub before: Option<u64>,

@@ -8,6 +8,7 @@
 //! Architecture invariant: nothing here knows SQL, a chain, or the engine. Implementations live in crates of their own and
 //! never import each other.
 
+mod audit;
 mod clock;
 pub mod codec;
 #[cfg(feature = "conformance")]
@@ -21,6 +22,7 @@ mod status;
 mod verdict;
 mod wake;
 
+pub use audit::AuditRow;
 pub use clock::{DatabaseClock, ManualClock};
 pub use contract::{AuditFilter, MAX_OPEN_COMMANDS, NewIntent, NewSubmitter, Store, TxFilter};
 pub use error::StoreError;

@@ -1,4 +1,5 @@
-//! The only place of this crate that reads a clock or sleeps: waiting for another process to get ready.
+//! The only place of this crate that reads a clock or sleeps: waiting for another process to get ready, and holding back what a
+//! proxy carries.
 
 use std::time::{Duration, Instant};
 
@@ -17,4 +18,10 @@ pub(crate) fn wait_for<T>(limit: Duration, mut look: impl FnMut() -> Option<T>) 
         }
         std::thread::sleep(POLL_INTERVAL);
     }
+}
+
+/// Blocks the calling thread.
+#[expect(clippy::disallowed_methods, reason = "a thread of a proxy, which has nothing else to do meanwhile")]
+pub(crate) fn pause(span: Duration) {
+    std::thread::sleep(span);
 }

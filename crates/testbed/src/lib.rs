@@ -6,7 +6,7 @@
 //! server that `cargo xtask test` has started for all of them.
 //!
 //! [`Anvil::start`] and [`HardhatNode::start`] do the same for a chain node, at one exact version. [`Schemathesis`] fuzzes an API by
-//! its OpenAPI document.
+//! its OpenAPI document. [`FaultProxy`] stands between a server and whoever is to lose it.
 //!
 //! What must not be in here: anything that knows Gapless. This crate depends on nothing of the workspace, speaks
 //! no SQL and no JSON-RPC, and is a dev-dependency only.
@@ -17,6 +17,7 @@ mod binaries;
 mod clock;
 mod command;
 mod error;
+mod fault_proxy;
 mod fetch;
 mod folder;
 mod hardhat;
@@ -30,6 +31,7 @@ mod supervisor;
 
 pub use anvil::{Anvil, AnvilOptions};
 pub use error::Error;
+pub use fault_proxy::FaultProxy;
 pub use hardhat::{HardhatNode, HardhatOptions};
 pub use node::Mining;
 pub use schemathesis::Schemathesis;

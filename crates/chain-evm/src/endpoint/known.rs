@@ -80,11 +80,13 @@ pub(crate) struct Skills {
     pub(crate) count_by_hash: bool,
     /// `debug_traceTransaction`.
     pub(crate) trace: bool,
+    /// `eth_getCode`.
+    pub(crate) code: bool,
 }
 
 impl Default for Skills {
     fn default() -> Self {
-        Skills { block_receipts: true, count_by_hash: true, trace: true }
+        Skills { block_receipts: true, count_by_hash: true, trace: true, code: true }
     }
 }
 

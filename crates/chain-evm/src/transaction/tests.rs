@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use alloy_primitives::{Address, address, b256, bytes};
 use async_trait::async_trait;
-use gapless_domain::{AccessListItem as Item, Authorization as Signed, Nonce};
+use gapless_domain::{AccessListItem as Item, Amount, Authorization as Signed, ChainId, Nonce};
 use proptest::prelude::*;
 
 use super::*;

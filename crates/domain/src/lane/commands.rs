@@ -9,7 +9,7 @@ use crate::text::{NodeText, Report};
 use crate::time::Tick;
 
 use super::Lane;
-use super::writing::Writing;
+use super::writing::{Writing, contradicted};
 
 impl Lane {
     pub(super) fn write_commands(
@@ -22,6 +22,9 @@ impl Lane {
         let commands = std::mem::take(&mut self.commands);
         let mut written = Ok(());
         for command in &commands {
+            if writing.commands.contains(&command.id) {
+                continue;
+            }
             match self.execute(command, now, cursor, commit, writing) {
                 Ok(Some(result)) => {
                     commit.command_done(command, result);
@@ -63,7 +66,11 @@ impl Lane {
             CommandKind::ReleaseReserved { nonce, lock_owner } => {
                 self.release_reserved(*nonce, lock_owner, at, commit, writing).map(Some)
             }
-            CommandKind::Unprotect | CommandKind::Resync { .. } => Ok(Some(refused(NOT_SERVED))),
+            // They wait for a survey, which a chain that contradicts itself does not give.
+            CommandKind::Unprotect | CommandKind::Resync { .. } => {
+                let broken = self.chain.as_ref().and_then(|chain| chain.broken.as_ref());
+                Ok(broken.map(|broken| refused(&contradicted(broken))))
+            }
             CommandKind::Replace { .. } | CommandKind::Resubmit { .. } => Ok(Some(refused(NOT_SERVED))),
         }
     }

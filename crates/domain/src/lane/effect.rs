@@ -62,11 +62,11 @@ pub struct PrepareRequest {
     pub speed: Speed,
 }
 
-/// Which nonces were used by what? Those from `from` on, and below `below`.
+/// Which nonces were used by what? Those from `from` on, up to the account's count (the latest, or the final one if that is higher)
+/// as it is when the survey begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SurveyRequest {
     pub from: Nonce,
-    pub below: Nonce,
     /// Blocks up to this one need not be read. `None`: as far down as a limit allows.
     pub above_block: Option<u64>,
 }

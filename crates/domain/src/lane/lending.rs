@@ -154,13 +154,13 @@ impl Lane {
     }
 
     /// The store holds it from its own time on; so do we, within [`GRACE`].
-    pub(super) fn take_loan_for_true(&mut self, loan: Loan, at: Timestamp) {
+    pub(super) fn take_loan_for_true(&mut self, loan: Loan, above_block: Option<u64>, at: Timestamp) {
         let Loan { candidate: Candidate { mut tx, .. }, nonce, is_fresh, to, hold } = loan;
         if let Ok(state) = tx.state.apply(Transition::Bind(nonce)) {
             tx = ManagedTx { state, version: tx.version.saturating_add(1), updated_at: at, ..tx };
         }
         if is_fresh {
-            self.slots.insert(OpenSlot::empty(nonce, SlotKind::Reservation));
+            self.slots.insert(OpenSlot { above_block, ..OpenSlot::empty(nonce, SlotKind::Reservation) });
         }
         self.slots.update(nonce, |slot| slot.lend(tx, to, at.saturating_add(hold)));
     }

@@ -24,6 +24,8 @@ pub(super) struct Line {
     pub(super) failed: bool,
     /// Somebody has looked, since the lane was loaded.
     pub(super) known: bool,
+    /// The look that is under way began before somebody came back into the line.
+    distrusted: bool,
     /// Out of the line when the look that is under way began, or since: its answer may still name them.
     taken: HashSet<TxId>,
 }
@@ -71,6 +73,7 @@ impl Line {
     /// `leaving` are those who are out of the line, while the store may still have them in the queue.
     pub(super) fn begin_look(&mut self, now: Tick, leaving: HashSet<TxId>) {
         self.peeking = true;
+        self.distrusted = false;
         self.look = false;
         self.looked_at = now;
         self.taken = leaving;
@@ -80,6 +83,10 @@ impl Line {
     pub(super) fn merge(&mut self, queue: Vec<ManagedTx>, asked: usize, is_ours: impl Fn(TxId) -> bool) {
         self.peeking = false;
         self.failed = false;
+        if std::mem::take(&mut self.distrusted) {
+            self.look = true;
+            return;
+        }
         self.known = true;
         self.more = queue.len() >= asked;
         let last_seq = queue.last().map(|tx| tx.seq);
@@ -99,6 +106,16 @@ impl Line {
             // The look ended before these; they are still in line.
             self.waiting.extend(known.into_iter().filter(|candidate| Some(candidate.tx.seq) > last_seq));
         }
+    }
+
+    /// What a look brings that is under way is not believed.
+    pub(super) fn distrust(&mut self) {
+        self.distrusted = self.peeking;
+        self.look = true;
+    }
+
+    pub(super) fn is_distrusted(&self) -> bool {
+        self.distrusted
     }
 
     pub(super) fn look_failed(&mut self) {

@@ -10,6 +10,8 @@
 //! - `open_slot`: one bound nonce, its attempts, what the chain shows of it, when to send it.
 //! - `slots`: all of them, and which have something to do.
 //! - `purse`: what the account can pay for.
+//! - `survey`: what the blocks themselves say of a nonce. `reckoning`: what that means. `recovery`: what is done about it, by an
+//!   operator's word or the policy.
 //! - `telling`: who is told of new confirmations.
 //! - `commands`: what callers and operators ask for. `canceling` and `lending` are what they ask for most.
 //! - `plan`: what to begin next. `writing`: the one commit under way. `start`: where a new lane begins, and what stops one.
@@ -23,9 +25,12 @@ mod line;
 mod open_slot;
 mod plan;
 mod purse;
+mod reckoning;
+mod recovery;
 mod setup;
 mod slots;
 mod start;
+mod survey;
 mod telling;
 mod writing;
 
@@ -61,6 +66,7 @@ use line::{Candidate, Line, Stage};
 use open_slot::{HeldAttempt, OpenSlot, Pace, Remedy, Seen, Sending};
 use purse::Purse;
 use slots::Slots;
+use survey::Surveys;
 use writing::Writing;
 
 #[derive(Debug)]
@@ -86,6 +92,7 @@ pub struct Lane {
     commands: Vec<Command>,
     commands_done: HashSet<CommandId>,
     purse: Purse,
+    surveys: Surveys,
     signing: Option<Vec<Signing>>,
     sign_after: Tick,
     sign_failures: u32,
@@ -185,6 +192,7 @@ impl Lane {
             commands: snapshot.commands,
             commands_done: HashSet::new(),
             purse: Purse::default(),
+            surveys: Surveys::default(),
             signing: None,
             sign_after: Tick::default(),
             sign_failures: 0,
@@ -206,6 +214,7 @@ impl Lane {
         for slot in snapshot.slots {
             let resubmit_at = slot.next_resubmit_at;
             let mut open = OpenSlot::empty(slot.nonce, slot.kind);
+            open.above_block = slot.above_block;
             open.sending = match resubmit_at {
                 Some(at) => Sending::Due { at: lane.tick_of(at), claim: true },
                 None => Sending::Due { at: now, claim: false },
@@ -273,7 +282,7 @@ impl Lane {
             }
             Fact::Chain(chain) => self.chain_moved(chain),
             Fact::Account(account) => self.account(account, now),
-            Fact::Surveyed(_) => {}
+            Fact::Surveyed(survey) => self.surveyed(survey, now),
         }
         self.decide(now)
     }
@@ -300,6 +309,9 @@ impl Lane {
             self.line.look_failed();
             return;
         };
+        if self.peek_limit as usize >= self.setup.limits.adopt && !self.line.is_distrusted() {
+            self.surveys.queue_was_read();
+        }
         let leaving: HashSet<TxId> = self.ids_leaving().collect();
         let slots = &self.slots;
         self.line.merge(queue, self.peek_limit as usize, |id| slots.holds(id) || leaving.contains(&id));
@@ -345,7 +357,20 @@ impl Lane {
         let retry = now.saturating_add(self.setup.limits.prepare_retry);
         self.slots.update(nonce, |slot| {
             // What is lent since it was asked for needs none.
-            if slot.remedy == Remedy::Asked {
+            if slot.remedy != Remedy::Asked {
+                return;
+            }
+            // The market does not want more than it offers: the same bytes are sent again, at their pace.
+            let is_enough = |prepared: &Prepared| {
+                let offered = slot.wanted().map(|wanted| wanted.fees);
+                slot.needs_price()
+                    && !slot.wants_nothing()
+                    && offered.is_some_and(|offered| !prepared.fees.offers_more_than(offered))
+            };
+            if answer.as_ref().is_ok_and(is_enough) {
+                slot.underpriced = false;
+                slot.remedy = Remedy::None;
+            } else {
                 slot.remedy = answer.map_or(Remedy::Later(retry), Remedy::Ready);
             }
         });
@@ -368,10 +393,21 @@ impl Lane {
             }
             SendOutcome::NonceTooHigh => self.send_those_below(sent.nonce, now),
             SendOutcome::InsufficientFunds => self.purse.read_soon(),
+            SendOutcome::Underpriced => self.wants_more(sent.nonce),
+            SendOutcome::ReplacementUnderpriced if was_filler => self.wants_more(sent.nonce),
             SendOutcome::Rejected if was_filler => self.cannot_fill(&sent),
             _ => {}
         }
         self.reports.push(SendReport { nonce: sent.nonce, hash: sent.hash, outcome: sent.outcome, text: sent.text });
+    }
+
+    /// A price is asked for anew, unless it is the caller's own, or there were enough tries.
+    fn wants_more(&mut self, nonce: Nonce) {
+        let most = self.setup.policy.bump.max_attempts;
+        self.slots.update(nonce, |slot| {
+            let ours = slot.wants_nothing() || slot.call_to_reprice().is_some();
+            slot.underpriced = ours && slot.next_ordinal() <= most;
+        });
     }
 
     /// The node may have lost what it had taken. What it does not take has its own pace.
@@ -480,8 +516,11 @@ impl OpenSlot {
             acknowledged: false,
             short_of_funds: false,
             rejected: false,
+            underpriced: false,
             remedy: Remedy::None,
             lost_looks: None,
+            lost: false,
+            above_block: None,
             inherited: false,
             grows: false,
             tell: false,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use alloy_primitives::B256;
+use alloy_primitives::{B256, U256};
 
 use crate::amount::Amount;
 use crate::attempt::{Attempt, AttemptKind, NewAttempt, SendOutcome};
@@ -11,6 +11,7 @@ use crate::block::{BlockLink, BlockRef, Inclusion};
 use crate::confirmation::ConfirmationNotice;
 use crate::managed_tx::ManagedTx;
 use crate::nonce::Nonce;
+use crate::payload::{EvmCall, Payload};
 use crate::slot::SlotKind;
 use crate::state::{CancelReason, Mined, Progress, StateName, Wish};
 use crate::tail::Tail;
@@ -36,9 +37,15 @@ pub(super) struct OpenSlot {
     pub(super) short_of_funds: bool,
     /// What it wants is refused for good, on every node.
     pub(super) rejected: bool,
+    /// Nodes want more for it than it offers.
+    pub(super) underpriced: bool,
     pub(super) remedy: Remedy,
     /// How often all its hashes were missing while its nonce was used up, finally; `None` while it is not.
     pub(super) lost_looks: Option<u32>,
+    /// Its nonce was used by something else, finally: there is nothing left to do for it.
+    pub(super) lost: bool,
+    /// What consumes it lies above this block.
+    pub(super) above_block: Option<u64>,
     /// Sent by an owner before this one, and not seen since.
     pub(super) inherited: bool,
     /// It is in the row of those whose confirmations grow.
@@ -113,6 +120,30 @@ impl OpenSlot {
         self.attempts.iter().map(|held| held.cost).max().unwrap_or(Amount::ZERO)
     }
 
+    /// The longest of its attempts.
+    pub(super) fn bytes(&self) -> usize {
+        self.attempts.iter().map(|held| held.attempt.raw.len()).max().unwrap_or(0)
+    }
+
+    /// What its intent calls, with the gas limit that it was signed with; `None` if there is nothing to call, or the price is the
+    /// caller's own.
+    pub(super) fn call_to_reprice(&self) -> Option<EvmCall> {
+        let Payload::Evm(call) = self.tx.as_ref()?.intent.payload() else { return None };
+        let held = self.attempts.iter().rev().find(|held| held.attempt.kind.carries_payload())?;
+        // The worst case is the value and all of the gas, so what is not value is gas.
+        let gas = held.cost.get().checked_sub(call.value.get())?;
+        let gas_limit = gas.checked_div(U256::from(held.attempt.fees.highest_price()))?;
+        let gas_limit = u64::try_from(gas_limit).ok()?;
+        call.fees.is_none().then(|| EvmCall { gas_limit: Some(gas_limit), ..call.clone() })
+    }
+
+    /// Does it have an attempt for what it wants, which only offers too little?
+    pub(super) fn needs_price(&self) -> bool {
+        let carries = !self.wants_nothing();
+        let has_it = self.attempts.iter().any(|held| held.attempt.kind.carries_payload() == carries);
+        has_it && self.underpriced && !self.short_of_funds && !self.is_mined()
+    }
+
     pub(super) fn wish(&self) -> Wish {
         self.tx.as_ref().and_then(|tx| tx.state.bound()).map_or(Wish::Deliver, |bound| bound.wish)
     }
@@ -134,7 +165,8 @@ impl OpenSlot {
     pub(super) fn needs_another(&self) -> bool {
         let carries = !self.wants_nothing();
         let has_it = self.attempts.iter().any(|held| held.attempt.kind.carries_payload() == carries);
-        !self.is_mined() && !has_it && !self.is_lent() && self.kind != SlotKind::Foreign
+        let lacks_it = !self.is_mined() && !has_it && !self.is_lent() && self.kind != SlotKind::Foreign;
+        lacks_it || self.needs_price()
     }
 
     /// To be sent now. What it no longer wants is not sent again while what it wants is being made.
@@ -188,6 +220,7 @@ impl OpenSlot {
         // Whatever nodes had against it, the chain has taken it.
         self.short_of_funds = false;
         self.rejected = false;
+        self.underpriced = false;
         self.lost_looks = None;
         changed
     }
@@ -281,6 +314,7 @@ impl OpenSlot {
         // An answer that is no verdict takes none back.
         self.short_of_funds = !taken && (self.short_of_funds || outcome == SendOutcome::InsufficientFunds);
         self.rejected = !taken && (self.rejected || outcome == SendOutcome::Rejected);
+        self.underpriced &= !taken;
         self.failures = if taken { 0 } else { self.failures.saturating_add(1) };
         if self.sending != Sending::UnderWay {
             // Something else became due while it was under way.
@@ -350,6 +384,9 @@ impl OpenSlot {
 
     /// Is there nothing left to happen to it?
     pub(super) fn is_over(&self) -> bool {
+        if self.lost {
+            return true;
+        }
         match self.kind {
             SlotKind::Intent(_) => self.tx.is_none(),
             SlotKind::Fill => self.is_final() && self.tx.is_none(),

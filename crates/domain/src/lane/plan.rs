@@ -4,10 +4,11 @@ use std::collections::HashSet;
 
 use crate::amount::Amount;
 use crate::attempt::AttemptKind;
+use crate::command::CommandKind;
 use crate::cursor::Cursor;
 use crate::id::TxId;
 use crate::nonce::Nonce;
-use crate::payload::{EvmCall, Fees};
+use crate::payload::EvmCall;
 use crate::plan::{SignedTx, TxPlan, worst_cost};
 use crate::policy::OnShortage;
 use crate::slot::SlotKind;
@@ -19,6 +20,7 @@ use super::effect::{Effect, Outgoing, PrepareRequest, SignRequest, Step};
 use super::fact::{PrepareKey, SignFailure};
 use super::line::{Candidate, Stage};
 use super::open_slot::{OpenSlot, Remedy, Sending};
+use super::writing::Writing;
 use super::{Lane, SignedItem, Signing, Unsigned};
 
 impl Lane {
@@ -28,6 +30,7 @@ impl Lane {
             return step;
         }
         self.plan_account(now, &mut step);
+        self.plan_survey(now, &mut step);
         self.plan_peek(now, &mut step);
         self.plan_prepare(now, &mut step);
         self.plan_sign(now, &mut step);
@@ -40,14 +43,17 @@ impl Lane {
     /// Nothing more is to be begun for what has no nonce yet.
     pub(super) fn may_bind(&self) -> bool {
         let open = self.cursor.as_ref().is_some_and(|cursor| !cursor.is_protected() && !cursor.paused);
-        let pausing = self.commands.iter().any(|c| matches!(c.kind, crate::command::CommandKind::Pause));
-        open && !pausing
+        let stops =
+            |kind: &CommandKind| matches!(kind, CommandKind::Pause | CommandKind::Resync { dry_run: false, .. });
+        let stopping = self.commands.iter().any(|command| stops(&command.kind));
+        open && !stopping
             && !self.regressed
             && !self.draining
             && self.protect.is_none()
             && self.purse.account.is_some()
             && self.purse.ahead == 0
             && self.purse.behind == 0
+            && self.slots.short().is_empty()
             && !self.chain_is_broken()
     }
 
@@ -63,7 +69,15 @@ impl Lane {
 
     /// How much of the window is not bound.
     pub(super) fn window_left(&self) -> usize {
-        usize::from(self.setup.policy.nonce.max_in_flight).saturating_sub(self.in_flight())
+        self.window().saturating_sub(self.in_flight())
+    }
+
+    fn window(&self) -> usize {
+        let policy = &self.setup.policy.nonce;
+        let delegated = self.purse.account.is_some_and(|account| account.delegated);
+        let most =
+            if delegated { policy.delegated_max_in_flight.min(policy.max_in_flight) } else { policy.max_in_flight };
+        usize::from(most)
     }
 
     /// Nonces that are taken in memory, and not yet durable.
@@ -74,11 +88,19 @@ impl Lane {
         signing + signed + writing
     }
 
+    /// Signed or to be signed, and not among the slots yet.
+    fn bytes_under_way(&self) -> usize {
+        let data = |item: &Signing| Some(item.candidate.as_ref()?.call()?.data.len());
+        let signing = self.signing.iter().flatten().filter_map(data).sum::<usize>();
+        signing + self.writing.as_ref().map_or(0, Writing::bytes)
+    }
+
     fn plan_account(&mut self, now: Tick, step: &mut Step) {
         // A command needs a cursor, and a cursor needs a count to begin with.
         let has_work = !self.slots.is_empty()
             || !self.line.waiting.is_empty()
-            || (self.cursor.is_none() && !self.commands.is_empty());
+            || (self.cursor.is_none() && !self.commands.is_empty())
+            || self.recovery_commands().next().is_some();
         if !has_work || self.draining {
             return;
         }
@@ -106,6 +128,8 @@ impl Lane {
         let again_at = self.line.looked_at.saturating_add(self.setup.limits.look_interval);
         let batch = self.setup.limits.batch.max(8);
         let ahead = usize::from(self.setup.policy.nonce.max_in_flight).saturating_mul(2).clamp(8, batch);
+        // To be compared with what strangers have sent.
+        let ahead = if self.compares_queue() { ahead.max(self.setup.limits.adopt) } else { ahead };
         let low = self.line.more && self.line.waiting.len() < self.free().clamp(1, ahead);
         let retry_at = self.line.looked_at.saturating_add(self.setup.limits.retry);
         // A look that failed is repeated, but not at once.
@@ -159,7 +183,8 @@ impl Lane {
                 Remedy::Asked | Remedy::Ready(_) | Remedy::UnderWay => false,
             };
             if due {
-                let call = EvmCall { to: self.lease.submitter().evm_address(), ..EvmCall::default() };
+                let nothing = || EvmCall { to: self.lease.submitter().evm_address(), ..EvmCall::default() };
+                let call = slot.call_to_reprice().filter(|_| !slot.wants_nothing()).unwrap_or_else(nothing);
                 let speed = slot.tx.as_ref().map_or(crate::intent::Speed::Standard, |tx| tx.intent.speed());
                 requests.push(PrepareRequest { key: PrepareKey::Slot(nonce), call, speed });
                 self.slots.update(nonce, |slot| slot.remedy = Remedy::Asked);
@@ -201,6 +226,7 @@ impl Lane {
     fn binds_to_sign(&mut self, cursor: &Cursor, items: &mut Vec<(Signing, SignRequest)>) {
         let mut free = self.free().min(self.setup.limits.batch.saturating_sub(self.signed.len()));
         let mut bytes: usize = self.signed.iter().map(|item| item.attempt.raw.len()).sum();
+        let mut in_window = self.slots.unmined_bytes().saturating_add(bytes).saturating_add(self.bytes_under_way());
         let under_way = self.binds_under_way();
         let first = cursor.next_nonce.get().saturating_add(under_way as u64);
         let mut next = Nonce::new(first).ok();
@@ -216,6 +242,11 @@ impl Lane {
             if bytes > self.setup.limits.batch_bytes && !(items.is_empty() && self.signed.is_empty()) {
                 return;
             }
+            let is_first = items.is_empty() && under_way == 0 && self.slots.unmined().is_empty();
+            in_window = in_window.saturating_add(call.data.len());
+            if in_window > self.setup.limits.window_bytes && !is_first {
+                return;
+            }
             let cost = worst_cost(call.value, prepared.gas_limit, prepared.fees);
             if !self.purse.spend(cost) {
                 let alone = self.slots.unmined().is_empty() && under_way == 0;
@@ -223,6 +254,9 @@ impl Lane {
                     let text = format!("it may cost {cost}, and the account has {}", self.purse.budget);
                     candidate.stage = Stage::Doomed(FailReason::InsufficientFunds, NodeText::new(&text));
                     continue;
+                }
+                if self.purse.is_fresh {
+                    self.purse.short_of = Some(cost);
                 }
                 return;
             }
@@ -244,12 +278,18 @@ impl Lane {
             }
             let Some(slot) = self.slots.get(nonce).filter(|slot| !(lends && slot.is_recyclable())) else { continue };
             let Remedy::Ready(prepared) = slot.remedy else { continue };
-            let for_nobody = slot.kind == SlotKind::Fill || slot.is_unclaimed();
-            let kind = if for_nobody { AttemptKind::Fill } else { AttemptKind::Cancel };
-            let fees = slot.attempts.iter().fold(prepared.fees, |fees, held| dearer(fees, held.attempt.fees));
-            let cost = worst_cost(Amount::ZERO, prepared.gas_limit, fees);
+            let reprices = slot.call_to_reprice().filter(|_| slot.needs_price() && !slot.wants_nothing());
+            let kind = match slot.kind {
+                _ if reprices.is_some() => AttemptKind::Bump,
+                SlotKind::Fill => AttemptKind::Fill,
+                _ if slot.is_unclaimed() => AttemptKind::Fill,
+                _ => AttemptKind::Cancel,
+            };
+            let nothing = || EvmCall { to: self.lease.submitter().evm_address(), ..EvmCall::default() };
+            let call = reprices.unwrap_or_else(nothing);
+            let fees = slot.attempts.iter().fold(prepared.fees, |fees, held| fees.to_replace(held.attempt.fees));
+            let cost = worst_cost(call.value, prepared.gas_limit, fees);
             let attempt = Unsigned { nonce, ordinal: slot.next_ordinal(), kind, fees, cost };
-            let call = EvmCall { to: self.lease.submitter().evm_address(), ..EvmCall::default() };
             let request = self.request(attempt, call, prepared.gas_limit);
             items.push((Signing { candidate: None, attempt }, request));
             self.slots.update(nonce, |slot| slot.remedy = Remedy::UnderWay);
@@ -346,7 +386,13 @@ impl Lane {
         }
         let line = &self.line;
         let in_line = !line.waiting.is_empty() || line.look || line.more;
-        let idle = !busy && !in_line && self.slots.is_empty() && self.commands.is_empty() && self.protect.is_none();
+        let surveying = self.surveys.is_under_way() || self.surveys.has_found();
+        let idle = !busy
+            && !surveying
+            && !in_line
+            && self.slots.is_empty()
+            && self.commands.is_empty()
+            && self.protect.is_none();
         if !idle || self.regressed || self.purse.is_reading() {
             self.idle_since = None;
             return;
@@ -380,21 +426,4 @@ fn prepare(candidate: &Candidate, now: Tick, requests: &mut Vec<PrepareRequest>)
     let key = PrepareKey::Intent(candidate.tx.id);
     requests.push(PrepareRequest { key, call: call.clone(), speed: candidate.tx.intent.speed() });
     Stage::Asked
-}
-
-/// At least `fees`, and by enough above `sent` that every node takes it for a replacement: an eighth more, rounded up. The
-/// kind of price stays that of `fees`.
-fn dearer(fees: Fees, sent: Fees) -> Fees {
-    let above = |price: u128| price.saturating_add(price.div_ceil(8)).max(price.saturating_add(1));
-    let (sent_max, sent_tip) = match sent {
-        Fees::Legacy { gas_price } => (gas_price, gas_price),
-        Fees::Eip1559 { max_fee, max_priority_fee } => (max_fee, max_priority_fee),
-    };
-    match fees {
-        Fees::Legacy { gas_price } => Fees::Legacy { gas_price: gas_price.max(above(sent_max)) },
-        Fees::Eip1559 { max_fee, max_priority_fee } => {
-            let max_priority_fee = max_priority_fee.max(above(sent_tip));
-            Fees::Eip1559 { max_fee: max_fee.max(above(sent_max)).max(max_priority_fee), max_priority_fee }
-        }
-    }
 }

@@ -6,7 +6,11 @@
 use crate::amount::Amount;
 use crate::time::Tick;
 
+use crate::cursor::Cursor;
+
+use super::Lane;
 use super::fact::AccountFacts;
+use super::open_slot::Sending;
 
 #[derive(Debug, Default)]
 pub(super) struct Purse {
@@ -17,12 +21,55 @@ pub(super) struct Purse {
     next_read: Tick,
     /// Something was too dear for the budget.
     pub(super) is_short: bool,
+    /// What the first in line may cost, while the account cannot pay for it.
+    pub(super) short_of: Option<Amount>,
     /// Nothing was taken out since the newest answer.
     pub(super) is_fresh: bool,
     /// Looks in a row at which the chain was ahead of the ledger.
     pub(super) ahead: u32,
     /// Looks in a row at which the final count was below one that the ledger has.
     pub(super) behind: u32,
+}
+
+impl Lane {
+    /// The account was read. What nodes have refused for want of funds is tried again as soon as there is more.
+    pub(super) fn look_for_funds(&mut self, before: Option<Amount>, balance: Amount, now: Tick) {
+        if before.is_some_and(|before| balance <= before) {
+            return;
+        }
+        let short: Vec<_> = self.slots.short().iter().copied().collect();
+        for nonce in short {
+            self.slots.update(nonce, |slot| {
+                if matches!(slot.sending, Sending::Due { .. }) {
+                    slot.sending = Sending::Due { at: now, claim: false };
+                }
+            });
+        }
+    }
+
+    /// What consumers have to be told of the balance.
+    pub(super) fn balance_news(&mut self, cursor: &Cursor) -> Option<(bool, String)> {
+        let balance = self.purse.account?.balance;
+        if self.line.first().is_none() {
+            self.purse.short_of = None;
+        }
+        let threshold = self.setup.policy.funds.low_balance;
+        let short = self.slots.short().first();
+        let trouble = match (short, self.purse.short_of) {
+            (Some(nonce), _) => Some(format!("nonce {nonce} cannot be paid for: the balance is {balance}")),
+            (None, Some(cost)) => {
+                let left = self.purse.budget;
+                Some(format!("the next intent may cost {cost}: {left} is left of a balance of {balance}"))
+            }
+            (None, None) if balance < threshold => Some(format!("the balance is {balance}, below {threshold}")),
+            (None, None) => None,
+        };
+        match (cursor.low_balance, trouble) {
+            (false, Some(text)) => Some((true, text)),
+            (true, None) => Some((false, format!("the balance is {balance}"))),
+            _ => None,
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -88,6 +135,7 @@ impl Purse {
             self.is_short = true;
             return false;
         }
+        self.short_of = None;
         self.owe(cost);
         true
     }

@@ -8,6 +8,7 @@ use crate::nonce::Nonce;
 use crate::slot::SlotKind;
 use crate::time::{Tick, Timestamp};
 
+use super::lending::Lending;
 use super::open_slot::{OpenSlot, Remedy, Sending};
 
 #[derive(Debug, Default)]
@@ -24,6 +25,10 @@ pub(super) struct Slots {
     deadlines: BTreeSet<(Timestamp, Nonce)>,
     /// Those that came back from a caller without a transaction.
     recyclable: BTreeSet<Nonce>,
+    /// Those that nodes say the account cannot pay for.
+    short: BTreeSet<Nonce>,
+    /// Signed bytes of those that are unmined.
+    unmined_bytes: usize,
     /// Those that are not final and not over.
     unsettled: usize,
     ids: HashMap<TxId, Nonce>,
@@ -38,6 +43,8 @@ struct Standing {
     remedial: bool,
     deadline: Option<Timestamp>,
     recyclable: bool,
+    short: bool,
+    bytes: usize,
     unsettled: bool,
 }
 
@@ -51,8 +58,9 @@ impl Standing {
         };
         let remedial = unmined && (slot.remedy != Remedy::None || slot.needs_another());
         let (deadline, recyclable) = (slot.deadline().filter(|_| unmined), unmined && slot.is_recyclable());
-        let unsettled = !slot.is_final() && !slot.is_over();
-        Standing { unmined, send_at, claim_at, remedial, deadline, recyclable, unsettled }
+        let bytes = if unmined { slot.bytes() } else { 0 };
+        let (short, unsettled) = (unmined && slot.short_of_funds, !slot.is_final() && !slot.is_over());
+        Standing { unmined, send_at, claim_at, remedial, deadline, recyclable, short, bytes, unsettled }
     }
 
     const NOWHERE: Standing = Standing {
@@ -62,6 +70,8 @@ impl Standing {
         remedial: false,
         deadline: None,
         recyclable: false,
+        short: false,
+        bytes: 0,
         unsettled: false,
     };
 }
@@ -92,13 +102,27 @@ impl Slots {
         Some(answer)
     }
 
+    /// Its nonce is gone, and its intent, if there is one, is in line again or has failed.
+    pub(super) fn lose(&mut self, nonce: Nonce) {
+        let id = self.update(nonce, |slot| {
+            slot.lost = true;
+            slot.sending = Sending::Rest;
+            slot.remedy = Remedy::None;
+            slot.lending = Lending::Ours;
+            id_of(slot).inspect(|_| slot.tx = None)
+        });
+        if let Some(Some(id)) = id {
+            self.ids.remove(&id);
+        }
+    }
+
     /// Takes out all below this one.
     pub(super) fn close_below(&mut self, open: Nonce) -> Vec<OpenSlot> {
         let still_open = self.slots.split_off(&open);
         let closed = std::mem::replace(&mut self.slots, still_open);
         for slot in closed.values() {
             self.move_to(slot.nonce, Standing::of(slot), Standing::NOWHERE);
-            if let Some(id) = id_of(slot) {
+            if let Some(id) = id_of(slot).filter(|_| !slot.lost) {
                 self.ids.remove(&id);
             }
         }
@@ -136,6 +160,14 @@ impl Slots {
 
     pub(super) fn unsettled(&self) -> usize {
         self.unsettled
+    }
+
+    pub(super) fn short(&self) -> &BTreeSet<Nonce> {
+        &self.short
+    }
+
+    pub(super) fn unmined_bytes(&self) -> usize {
+        self.unmined_bytes
     }
 
     /// Those that need another attempt, or get one, in order.
@@ -180,6 +212,8 @@ impl Slots {
     fn move_to(&mut self, nonce: Nonce, before: Standing, after: Standing) {
         put(&mut self.unmined, nonce, before.unmined, after.unmined);
         put(&mut self.remedial, nonce, before.remedial, after.remedial);
+        put(&mut self.short, nonce, before.short, after.short);
+        self.unmined_bytes = self.unmined_bytes.saturating_sub(before.bytes).saturating_add(after.bytes);
         move_time(&mut self.sends, nonce, before.send_at, after.send_at);
         move_time(&mut self.claims, nonce, before.claim_at, after.claim_at);
         move_time(&mut self.deadlines, nonce, before.deadline, after.deadline);
@@ -228,7 +262,6 @@ mod tests {
     use crate::attempt::{AttemptKind, NewAttempt};
     use crate::block::{BlockRef, Execution};
     use crate::lane::MinedTx;
-    use crate::lane::lending::Lending;
     use crate::payload::Fees;
     use crate::reservation::LockOwner;
     use crate::{Amount, B256, Bytes, Timestamp};
@@ -245,7 +278,7 @@ mod tests {
             ordinal: 0,
             kind: AttemptKind::Fill,
             hash: B256::with_last_byte(nonce as u8),
-            raw: Bytes::new(),
+            raw: Bytes::from(vec![0; nonce as usize]),
             fees: Fees::Legacy { gas_price: 1 },
         };
         slot.hold(&attempt, Amount::ZERO, Timestamp::EPOCH);
@@ -275,7 +308,7 @@ mod tests {
         };
         let mut lowest = 0;
         for _ in 0..5000 {
-            let (nonce, what, at) = (Nonce::new(dice(40)).unwrap(), dice(11), tick(dice(50)));
+            let (nonce, what, at) = (Nonce::new(dice(40)).unwrap(), dice(12), tick(dice(50)));
             let until = Timestamp::EPOCH.saturating_add(at.elapsed());
             slots.update(nonce, |slot| match what {
                 0 => slot.sending = Sending::Rest,
@@ -288,6 +321,7 @@ mod tests {
                 7 => slot.lending = Lending::Lent { to: LockOwner::new("me").unwrap(), until },
                 8 => slot.lending = Lending::Recyclable,
                 9 => slot.lending = Lending::Ours,
+                10 => slot.short_of_funds = !slot.short_of_funds,
                 _ => drop(slot.unmined(mined(nonce.get()).hash, mined(0).block, at)),
             });
             if dice(500) == 0 {
@@ -317,6 +351,9 @@ mod tests {
         assert_eq!(slots.next_deadline(database_now), later.min());
         assert_eq!(slots.recyclable().collect::<Vec<_>>(), of(&OpenSlot::is_recyclable));
         assert_eq!(slots.remedial(), of(&|slot| slot.remedy != Remedy::None || slot.needs_another()));
+        assert_eq!(slots.short().iter().copied().collect::<Vec<_>>(), of(&|slot| slot.short_of_funds));
+        let bytes = slots.iter().filter(|slot| !slot.is_mined()).map(OpenSlot::bytes).sum::<usize>();
+        assert_eq!(slots.unmined_bytes(), bytes);
         let later = slots.iter().filter(|slot| !slot.is_mined()).filter_map(|slot| match slot.sending {
             Sending::Due { at, .. } if at > now => Some(at),
             _ => None,

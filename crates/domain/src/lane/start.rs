@@ -22,12 +22,19 @@ const BEHIND_LOOKS_BEFORE_PROTECT: u32 = 30;
 /// for counts: an endpoint that lags behind the final block knows no receipt, and says so each time.
 const LOST_LOOKS_BEFORE_PROTECT: u32 = 5;
 
+/// Slots that are looked for at once, the lowest first: nonces are used in order, so the lowest explains the others.
+const LOST_SLOTS_AT_ONCE: usize = 64;
+
 impl Lane {
     pub(super) fn account(&mut self, account: Option<AccountFacts>, now: Tick) {
         let limits = &self.setup.limits;
-        let pause = if account.is_some() { limits.account_interval } else { limits.prepare_retry };
+        let waits_for_funds = !self.slots.short().is_empty();
+        let soon = account.is_none() || waits_for_funds;
+        let pause = if soon { limits.prepare_retry } else { limits.account_interval };
+        let before = self.purse.account.map(|account| account.balance);
         self.purse.answer(account, now.saturating_add(pause));
         let Some(account) = account else { return };
+        self.look_for_funds(before, account.balance, now);
         self.line.try_again();
         match self.cursor.clone() {
             None if self.chain_is_broken() => self.purse.read_at(now.saturating_add(self.setup.limits.prepare_retry)),
@@ -41,6 +48,7 @@ impl Lane {
         let count = account.latest;
         match self.setup.policy.nonce.start_from {
             StartFrom::Nonce(start) if count == start => self.begin_at(start, account, now),
+            StartFrom::Nonce(start) if count > start && self.adopts() => self.begin_when_settled(account, now),
             StartFrom::Nonce(start) if count > start => {
                 let text = format!(
                     "the account has sent {count} transactions already, and the lane is to start at {start}; \
@@ -53,11 +61,17 @@ impl Lane {
                     format!("the lane is to start at {start}, but the account has sent only {count} transactions");
                 self.want_protect(ProtectCode::MissingSlot, &text);
             }
-            StartFrom::Chain if account.pending == count && account.finalized == Some(count) => {
-                self.begin_at(count, account, now);
-            }
-            // Something of the account is still under way; its count is not settled yet.
-            StartFrom::Chain => self.purse.read_at(now.saturating_add(self.setup.limits.prepare_retry)),
+            StartFrom::Chain => self.begin_when_settled(account, now),
+        }
+    }
+
+    /// Where the chain says, unless something of the account is still under way.
+    fn begin_when_settled(&mut self, account: AccountFacts, now: Tick) {
+        let count = account.latest;
+        if account.pending == count && account.finalized == Some(count) {
+            self.begin_at(count, account, now);
+        } else {
+            self.purse.read_at(now.saturating_add(self.setup.limits.prepare_retry));
         }
     }
 
@@ -72,7 +86,7 @@ impl Lane {
     fn compare(&mut self, cursor: &Cursor, account: AccountFacts, now: Tick) {
         let next = cursor.next_nonce;
         if let Some(finalized) = account.finalized {
-            if finalized > next {
+            if finalized > next && !self.adopts() {
                 let text = format!("the account's final count is {finalized}, but the ledger knows of {next}");
                 self.want_protect(ProtectCode::ExternalNonce, &text);
             }
@@ -81,11 +95,11 @@ impl Lane {
                 let text = format!("the account's final count was {} and is {finalized} now", cursor.final_nonce);
                 self.want_protect(ProtectCode::ChainRegressed, &text);
             }
-            self.look_for_lost_slots(finalized, now);
         }
+        self.look_for_lost_slots(account, now);
         let ahead = account.pending.max(account.latest);
         self.purse.ahead = if ahead > next { self.purse.ahead.saturating_add(1) } else { 0 };
-        if self.purse.ahead >= LOOKS_BEFORE_PROTECT {
+        if self.purse.ahead >= LOOKS_BEFORE_PROTECT && !self.adopts() {
             let text = format!("the account's count with pending ones is {ahead}, but the ledger knows of {next}");
             self.want_protect(ProtectCode::PendingAhead, &text);
         } else if self.purse.ahead > 0 || (1..BEHIND_LOOKS_BEFORE_PROTECT).contains(&self.purse.behind) {
@@ -93,12 +107,15 @@ impl Lane {
         }
     }
 
-    /// Slots whose nonce is used up, finally, while none of our hashes was seen. Each is looked up again by hash; when that
-    /// finds nothing again and again, the lane stops. Only an operator, or a scan without a hole, says that it is lost (P4).
-    fn look_for_lost_slots(&mut self, finalized: Nonce, now: Tick) {
+    /// Slots whose nonce is used up while none of our hashes was seen. Each is looked up again by hash; when that finds nothing
+    /// again, the blocks are read (`survey`); and when it is final and nobody can tell by what, the lane stops. Only a scan without
+    /// a hole says that it is lost (P4).
+    fn look_for_lost_slots(&mut self, account: AccountFacts, now: Tick) {
         let mut watched = Vec::new();
         let mut lost = None;
-        let used_up: Vec<Nonce> = self.slots.unmined().range(..finalized).copied().collect();
+        let finalized = account.finalized.unwrap_or_default();
+        let used_up = self.slots.unmined().range(..account.latest.max(finalized)).copied();
+        let used_up: Vec<Nonce> = used_up.take(LOST_SLOTS_AT_ONCE).collect();
         for nonce in used_up {
             let looked = self.slots.update(nonce, |slot| {
                 if slot.seen != Seen::Nowhere {
@@ -108,7 +125,7 @@ impl Lane {
                 let missing = slot.take_missing();
                 let looks = slot.lost_looks.map_or(0, |looks| looks.saturating_add(u32::from(missing)));
                 slot.lost_looks = Some(looks);
-                if looks >= LOST_LOOKS_BEFORE_PROTECT {
+                if looks >= LOST_LOOKS_BEFORE_PROTECT && nonce < finalized {
                     lost = lost.or(Some(nonce));
                 }
                 true
@@ -117,7 +134,8 @@ impl Lane {
                 watched.extend(slot.hashes().map(|hash| Watched { hash, known: None, look_up: true }));
             }
         }
-        if let Some(nonce) = lost {
+        // What adopts waits for the survey instead.
+        if let Some(nonce) = lost.filter(|_| !self.adopts()) {
             let text = format!("nonce {nonce} is used up at a final block, and none of our hashes is known there");
             self.want_protect(ProtectCode::ForeignTransaction, &text);
         }
@@ -133,7 +151,15 @@ impl Lane {
     }
 
     pub(super) fn check_slots_have_no_hole(&mut self) {
-        let Some(cursor) = &self.cursor else { return };
+        if let Some(hole) = self.first_hole() {
+            let text = format!("nonce {hole} is below the cursor and has no slot");
+            self.want_protect(ProtectCode::MissingSlot, &text);
+        }
+    }
+
+    /// The lowest nonce below the cursor that has no slot and is not closed.
+    pub(super) fn first_hole(&self) -> Option<u64> {
+        let cursor = self.cursor.as_ref()?;
         let mut expected = cursor.open_nonce.get();
         for slot in self.slots.iter() {
             if slot.nonce.get() != expected {
@@ -141,10 +167,7 @@ impl Lane {
             }
             expected += 1;
         }
-        if expected != cursor.next_nonce.get() {
-            let text = format!("nonce {expected} is below the cursor and has no slot");
-            self.want_protect(ProtectCode::MissingSlot, &text);
-        }
+        (expected != cursor.next_nonce.get()).then_some(expected)
     }
 
     /// With the next commit; a lane that is stopped already says why only once.

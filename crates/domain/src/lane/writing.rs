@@ -21,6 +21,7 @@ use super::fact::CommitOutcome;
 use super::lending::{Lending, Loan};
 use super::line::{Candidate, Stage};
 use super::open_slot::{OpenSlot, Remedy, Sending};
+use super::recovery::Recovered;
 use super::start::never_begun;
 use super::{Lane, SignedItem};
 
@@ -28,6 +29,8 @@ use super::{Lane, SignedItem};
 #[derive(Debug, Default)]
 pub(super) struct Writing {
     cursor: Option<Cursor>,
+    /// What its slots are bound above.
+    above_block: Option<u64>,
     /// Intents of slots, as they will be.
     pub(super) changed: BTreeMap<Nonce, ManagedTx>,
     pub(super) doomed: Vec<Candidate>,
@@ -41,6 +44,7 @@ pub(super) struct Writing {
     reports: Vec<SendReport>,
     claims: Vec<Nonce>,
     pub(super) commands: Vec<CommandId>,
+    pub(super) recovered: Recovered,
     protect: Option<Protection>,
     acknowledges_regression: bool,
 }
@@ -49,6 +53,10 @@ impl Writing {
     pub(super) fn binds(&self) -> usize {
         let signed = self.items.iter().filter(|item| item.candidate.is_some()).count();
         signed + self.loans.iter().filter(|loan| loan.is_fresh).count()
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        self.items.iter().map(|item| item.attempt.raw.len()).sum()
     }
 
     pub(super) fn costs(&self) -> impl Iterator<Item = Amount> {
@@ -111,6 +119,11 @@ impl Lane {
         writing: &mut Writing,
         step: &mut Step,
     ) -> Result<(), CommitError> {
+        writing.above_block = self.purse.account.and_then(|account| account.final_block).map(|block| block.number);
+        commit.bind_above(writing.above_block);
+        if let Some(cursor) = self.cursor.clone() {
+            self.write_recovery(&cursor, commit, writing)?;
+        }
         self.write_changes(commit, writing)?;
         self.write_overdue(now, commit, writing, step)?;
         self.write_doomed(commit, writing)?;
@@ -123,6 +136,9 @@ impl Lane {
         if let Some(protection) = self.protect.take() {
             commit.protect(&cursor, protection.clone())?;
             writing.protect = Some(protection);
+        }
+        if let Some((low, text)) = self.balance_news(&cursor) {
+            commit.set_low_balance(&cursor, low, NodeText::new(&text))?;
         }
         self.write_signed(&cursor, commit, writing)?;
         self.write_loans(&cursor, commit, writing)?;
@@ -318,7 +334,7 @@ impl Lane {
         }
         let mut watched = Vec::new();
         for loan in writing.loans {
-            self.take_loan_for_true(loan, at);
+            self.take_loan_for_true(loan, writing.above_block, at);
         }
         let given = writing.given.into_iter().map(|(attempt, cost)| SignedItem { candidate: None, attempt, cost });
         for SignedItem { candidate, attempt, cost } in writing.items.into_iter().chain(given) {
@@ -331,15 +347,18 @@ impl Lane {
                     tx = ManagedTx { state, version: tx.version.saturating_add(1), updated_at: at, ..tx };
                 }
                 slot.tx = Some(tx);
+                slot.above_block = writing.above_block;
                 self.slots.insert(slot);
             }
             self.slots.update(nonce, |slot| {
                 slot.hold(&attempt, cost, at);
                 slot.remedy = Remedy::None;
+                slot.underpriced = false;
                 slot.sending = Sending::Due { at: now, claim: false };
             });
             self.dirty.insert(nonce);
         }
+        self.take_recovered(writing.recovered, writing.above_block, at);
         for nonce in writing.claims {
             self.slots.update(nonce, |slot| {
                 if slot.sending == Sending::Claiming {
@@ -373,6 +392,7 @@ impl Lane {
     /// Nothing was written: everything is as it was, and is planned again.
     fn give_back(&mut self, writing: Writing) {
         self.dirty.extend(writing.changed.keys());
+        self.give_back_recovered(writing.recovered);
         let lent = writing.loans.into_iter().map(|loan| loan.candidate);
         for candidate in writing.doomed.into_iter().chain(lent) {
             self.line.put_back(candidate);
@@ -397,6 +417,11 @@ impl Lane {
             self.protect = writing.protect;
         }
     }
+}
+
+/// Why nothing is reconciled with this chain.
+pub(super) fn contradicted(broken: &Protection) -> String {
+    format!("{}; an operator can accept the chain as it is (`gapless chain accept`)", broken.detail)
 }
 
 pub(super) fn apply(

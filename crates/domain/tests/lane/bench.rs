@@ -8,11 +8,11 @@ use std::time::Duration;
 use gapless_domain::{
     AccountFacts, Address, Amount, Attempt, AttemptKind, B256, BlockLink, BlockRef, Bytes, Command, CommandId,
     CommandKind, CommandResult, CommitOutcome, Cursor, Effect, EvmCall, Execution, ExternalNonce, Fact, Fees,
-    FencingToken, Intent, Lane, LaneCommit, LaneSetup, LaneSnapshot, Lease, LockOwner, ManagedTx, MinedTx, NewSlot,
-    NodeText, Nonce, NoncePolicy, Outgoing, OwnerId, Payload, Peeked, PrepareFailure, PrepareKey, PrepareRequest,
-    Prepared, ReleaseRule, RequestId, Reservation, ReservationStatus, ReservationStep, SendOutcome, SentTx, Sighting,
-    SignRequest, SignedTx, Slot, Speed, StateName, SubmitterId, SubmitterPolicy, Survey, Tick, Timestamp, TxId,
-    TxState, Watched, keccak256,
+    FencingToken, Intent, Lane, LaneCommit, LaneSetup, LaneSnapshot, Lease, LockOwner, ManagedTx, MinedTx, NewAudit,
+    NewSlot, NodeText, Nonce, NoncePolicy, OnChain, Outgoing, OwnerId, Payload, Peeked, PrepareFailure, PrepareKey,
+    PrepareRequest, Prepared, ReleaseRule, RequestId, Reservation, ReservationStatus, ReservationStep, SendOutcome,
+    SentTx, Sighting, SignRequest, SignedPlan, SignedTx, Slot, Speed, StateName, SubmitterId, SubmitterPolicy, Survey,
+    SurveyRequest, Tick, Timestamp, TxId, TxPlan, TxState, Watched, keccak256,
 };
 use uuid::Uuid;
 
@@ -103,8 +103,10 @@ pub(crate) struct Bench {
     pub(crate) now: Tick,
     setup: LaneSetup,
     pub(crate) account: AccountFacts,
-    /// What the next look at the blocks brings.
-    pub(crate) survey: Option<Survey>,
+    /// What blocks show if they are read: from which one on, and what the account has sent in them. `None`: nobody can tell.
+    pub(crate) blocks: Option<(u64, Vec<OnChain>)>,
+    /// What was asked of the blocks.
+    pub(crate) surveys: Vec<SurveyRequest>,
     pub(crate) hold: BTreeSet<Hold>,
     /// Effects that nobody has answered, but for sends.
     pub(crate) held: Vec<Effect>,
@@ -127,9 +129,8 @@ pub(crate) struct Ledger {
     pub(crate) txs: BTreeMap<u64, ManagedTx>,
     pub(crate) reservations: BTreeMap<Nonce, ReservationStatus>,
     pub(crate) commands: Vec<Command>,
-    /// What came of commands, in the order in which they were executed.
-    pub(crate) results: Vec<(CommandId, CommandResult)>,
-    commands_issued: u64,
+    pub(crate) results: Vec<CommandResult>,
+    pub(crate) audits: Vec<NewAudit>,
     pub(crate) regressed: bool,
     pub(crate) now_micros: i64,
 }
@@ -148,7 +149,8 @@ impl Bench {
             now,
             setup,
             account: account(0),
-            survey: None,
+            blocks: None,
+            surveys: Vec::new(),
             hold: BTreeSet::new(),
             held: Vec::new(),
             broadcasts: Vec::new(),
@@ -208,8 +210,7 @@ impl Bench {
     }
 
     pub(crate) fn command(&mut self, kind: CommandKind) {
-        self.ledger.commands_issued += 1;
-        let id = CommandId(self.ledger.commands_issued);
+        let id = CommandId((self.ledger.commands.len() + self.ledger.results.len()) as u64 + 1);
         let (issued_by, issued_at) = (text("test"), self.ledger.now());
         self.ledger.commands.push(Command { id, submitter: submitter(), kind, issued_by, issued_at });
         self.tell(Fact::Woken);
@@ -265,9 +266,19 @@ impl Bench {
             Effect::Sign(requests) => Fact::Signed(requests.iter().map(|request| Ok(sign(request))).collect()),
             Effect::Commit(commit) => self.write(*commit, true),
             Effect::Peek { limit } => self.peek(limit),
-            Effect::Survey(_) => Fact::Surveyed(self.survey.clone()),
+            Effect::Survey(request) => {
+                self.surveys.push(request);
+                Fact::Surveyed(self.survey(request))
+            }
             _ => Fact::Account(Some(self.account)),
         })
+    }
+
+    fn survey(&self, request: SurveyRequest) -> Option<Survey> {
+        let (oldest, sent) = self.blocks.clone()?;
+        let asked = |sent: &OnChain| sent.tx.plan.nonce >= request.from;
+        let sent = sent.into_iter().filter(asked).collect();
+        Some(Survey { account: self.account, head: block(100), oldest, sent })
     }
 
     fn take_note(&mut self, effect: Effect) {
@@ -386,7 +397,7 @@ impl Bench {
 
     /// What came of the newest command: done or not, and its words.
     pub(crate) fn result(&self) -> (bool, &str) {
-        let (_, result) = self.ledger.results.last().unwrap();
+        let result = self.ledger.results.last().unwrap();
         (matches!(result, CommandResult::Done(_)), result.report().as_str())
     }
 
@@ -494,7 +505,8 @@ impl Ledger {
         }
         let done: Vec<CommandId> = commit.commands_done().iter().map(|(id, _)| *id).collect();
         self.commands.retain(|command| !done.contains(&command.id));
-        self.results.extend(commit.commands_done().iter().cloned());
+        self.results.extend(commit.commands_done().iter().map(|(_, result)| result.clone()));
+        self.audits.extend(commit.audits().iter().cloned());
     }
 
     fn open_reservations(&self, open: Nonce) -> Vec<Reservation> {
@@ -539,6 +551,15 @@ impl Ledger {
     }
 }
 
+/// A transaction of the account that is none of ours, in this block.
+pub(crate) fn stranger(at: u64, to: u8, number: u64) -> OnChain {
+    let call = EvmCall { to: Some(Address::repeat_byte(to)), ..EvmCall::default() };
+    let plan = TxPlan { submitter: submitter(), nonce: nonce(at), call, gas_limit: GAS, fees: FEES };
+    let raw = format!("stranger {at} {to} 0");
+    let signed = SignedTx { hash: keccak256(&raw), raw: Bytes::from(raw.into_bytes()) };
+    OnChain { tx: SignedPlan { plan, signed }, block: block(number) }
+}
+
 pub(crate) fn price() -> Result<Prepared, PrepareFailure> {
     Ok(Prepared { gas_limit: GAS, fees: FEES })
 }
@@ -548,12 +569,13 @@ pub(crate) fn sign(request: &SignRequest) -> SignedTx {
     let plan = &request.plan;
     let cost = plan.worst_cost();
     let raw = format!(
-        "{} {} {:?} {} {:?} {cost}",
+        "{} {} {:?} {} {:?} {} {cost}",
         plan.nonce,
         request.kind.as_str(),
         plan.call.to,
         plan.call.value,
-        plan.fees
+        plan.fees,
+        plan.call.data
     );
     SignedTx { hash: keccak256(&raw), raw: Bytes::from(raw.into_bytes()) }
 }

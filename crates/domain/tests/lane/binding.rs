@@ -300,6 +300,9 @@ fn what_cannot_be_paid_for_fails_only_by_policy_and_only_for_itself() {
     bench.commit_done(true);
     assert_eq!(bench.state(2), StateName::Queued);
     bench.hold.clear();
+    // Consumers are told meanwhile.
+    bench.commit_done(true);
+    assert!(bench.ledger.cursor.as_ref().unwrap().low_balance);
     bench.answer(SendOutcome::Accepted);
     bench.account.balance = Amount::from(1_u64);
     bench.see(mined(bench.hash(0, 0), block(1)));

@@ -54,6 +54,8 @@ pub struct WatcherOptions {
     pub stale_checks: usize,
     /// How often the head is kept in the store while nothing of ours becomes final; whatever does is kept at once.
     pub save_interval: Duration,
+    /// Whole blocks that are read at the most, from the head down, to find what an account has sent.
+    pub survey_blocks: u32,
 }
 
 impl Default for WatcherOptions {
@@ -69,6 +71,7 @@ impl Default for WatcherOptions {
             stale_receipt_timeout: Duration::from_secs(60),
             stale_checks: 100,
             save_interval: Duration::from_secs(5),
+            survey_blocks: 10_000,
         }
     }
 }

@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 
 use gapless_domain::{
-    AccountFacts, Amount, AttemptKind, B256, BlockLink, BlockRef, Bytes, Execution, Fees, MinedTx, Nonce, SendOutcome,
-    SignRequest, SignedTx, keccak256,
+    AccountFacts, Address, Amount, AttemptKind, B256, BlockLink, BlockRef, Bytes, EvmCall, Execution, Fees, MinedTx,
+    Nonce, OnChain, SendOutcome, SignRequest, SignedPlan, SignedTx, SubmitterId, Survey, SurveyRequest, TxPlan,
+    keccak256,
 };
 
 use crate::dice::Dice;
@@ -20,6 +21,22 @@ pub(crate) struct Tx {
     /// Which intent it is of; its number is its value.
     pub(crate) intent: u64,
     max_fee: u128,
+    raw: Bytes,
+}
+
+impl Tx {
+    /// What its bytes say.
+    fn read(&self, lane: &SubmitterId) -> SignedPlan {
+        let to = if self.kind.carries_payload() { Some(Address::repeat_byte(1)) } else { lane.evm_address() };
+        let plan = TxPlan {
+            submitter: lane.clone(),
+            nonce: Nonce::new(self.nonce).unwrap(),
+            call: EvmCall { to, value: Amount::from(self.intent), ..EvmCall::default() },
+            gas_limit: 21_000,
+            fees: Fees::Eip1559 { max_fee: self.max_fee, max_priority_fee: 2 },
+        };
+        SignedPlan { plan, signed: SignedTx { hash: self.hash, raw: self.raw.clone() } }
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -94,8 +111,30 @@ impl Chain {
             latest: nonce(latest),
             pending: nonce(pending),
             finalized: Some(nonce(self.count_at(self.final_number()))),
+            final_block: Some(self.blocks[self.final_number() as usize].at),
             balance: Amount::from(u128::MAX),
+            delegated: false,
         }
+    }
+
+    /// What the blocks say of the account; a node that lags has fewer of them.
+    pub(crate) fn survey(&self, lane: &SubmitterId, request: SurveyRequest, lag: u64) -> Survey {
+        // What is final is never behind.
+        let head = self.head().saturating_sub(lag).max(self.final_number());
+        let asked = request.from..request.below;
+        let (mut oldest, mut sent) = (head, Vec::new());
+        let lowest = request.above_block.map_or(0, |above| above + 1).min(head);
+        for number in (lowest..=head).rev() {
+            oldest = number;
+            let block = &self.blocks[number as usize];
+            let of_block = block.txs.iter().map(|tx| OnChain { tx: tx.read(lane), block: block.at });
+            sent.extend(of_block.filter(|found| asked.contains(&found.tx.plan.nonce)));
+            if sent.len() as u64 >= asked.end.get().saturating_sub(asked.start.get()) {
+                break;
+            }
+        }
+        sent.sort_by_key(|found| found.tx.plan.nonce);
+        Survey { account: self.account(lag), head: self.blocks[head as usize].at, oldest, sent }
     }
 
     /// An honest node.
@@ -188,5 +227,6 @@ pub(crate) fn decode(raw: &Bytes) -> Tx {
         kind: AttemptKind::parse(fields[1]).unwrap(),
         intent: fields[2].parse().unwrap(),
         max_fee: fields[3].parse().unwrap(),
+        raw: raw.clone(),
     }
 }

@@ -404,6 +404,11 @@ impl World {
                 let account = self.chain.account(lag);
                 Answer::Fact(Fact::Account((!self.dice.percent(self.trouble)).then_some(account)))
             }
+            Effect::Survey(request) => {
+                let lag = if self.dice.percent(self.trouble) { self.dice.below(4) as u64 } else { 0 };
+                let survey = self.chain.survey(&self.lane, request, lag);
+                Answer::Fact(Fact::Surveyed((!self.dice.percent(self.trouble)).then_some(survey)))
+            }
             other => panic!("{other:?}"),
         };
         let at = which.min(self.owners[index].under_way.len());

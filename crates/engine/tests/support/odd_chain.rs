@@ -7,9 +7,9 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use async_trait::async_trait;
 use gapless_chain::{
     AccountView, Chain, ChainError, Classified, Classifier, EndpointStatus, Failure, FeeQuote, Header, HeaderAt,
-    Method, Overrides, Receipt, Revert, SignError, Wanted,
+    Method, Overrides, Receipt, Revert, SentInBlock, SignError, UnreadableTx, Wanted,
 };
-use gapless_domain::{Amount, B256, BlockRef, Bytes, ChainId, EvmCall, Permit, SignedTx, SubmitterId, TxPlan};
+use gapless_domain::{Amount, B256, BlockRef, Bytes, ChainId, EvmCall, Permit, SignedPlan, SignedTx, SubmitterId, TxPlan};
 
 use super::support::ToyChain;
 
@@ -75,6 +75,10 @@ impl Chain for OddChain {
         self.inner.sign(permit, plan).await
     }
 
+    fn read_signed(&self, raw: &Bytes) -> Result<SignedPlan, UnreadableTx> {
+        self.inner.read_signed(raw)
+    }
+
     fn worst_cost(&self, raw: &Bytes) -> Option<Amount> {
         self.inner.worst_cost(raw)
     }
@@ -118,6 +122,15 @@ impl Chain for OddChain {
             receipt.block.hash = B256::repeat_byte(0xee);
         }
         Ok(receipts)
+    }
+
+    async fn sent_by(
+        &self,
+        account: &SubmitterId,
+        numbers: RangeInclusive<u64>,
+    ) -> Result<Vec<Option<SentInBlock>>, ChainError> {
+        self.odd().count_header()?;
+        self.inner.sent_by(account, numbers).await
     }
 
     async fn accounts(

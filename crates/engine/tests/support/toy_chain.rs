@@ -9,11 +9,11 @@ use std::time::Duration;
 use async_trait::async_trait;
 use gapless_chain::{
     AccountView, Chain, ChainError, Classified, Classifier, EndpointStatus, Failure, FeeQuote, Header, HeaderAt,
-    Method, Overrides, Receipt, Revert, SignError, Wanted,
+    Method, Overrides, Receipt, Revert, SentInBlock, SignError, UnreadableTx, Wanted,
 };
 use gapless_domain::{
-    Amount, B256, BlockRef, Bytes, ChainId, EvmCall, Fees, Nonce, Permit, SignedTx, SubmitterId, TxPlan, U256,
-    keccak256,
+    Amount, B256, BlockLink, BlockRef, Bytes, ChainId, EvmCall, Fees, NodeText, Nonce, Permit, SignedPlan, SignedTx,
+    SubmitterId, TxPlan, U256, keccak256,
 };
 use tokio::sync::Notify;
 
@@ -29,8 +29,10 @@ struct Inner {
     blocks: Vec<Block>,
     /// By sender and nonce.
     pool: BTreeMap<(SubmitterId, u64), SignedTx>,
-    /// Who sent what, for every hash that was ever signed.
-    signed: HashMap<B256, (SubmitterId, u64)>,
+    /// What every hash is that was ever signed.
+    signed: HashMap<B256, TxPlan>,
+    /// Nonces that were used without a transaction (EIP-7702), by account, and in which block.
+    skipped: Vec<(SubmitterId, u64)>,
     pub(crate) sends: Vec<SignedTx>,
     pub(crate) calls: BTreeMap<&'static str, usize>,
     trouble: Trouble,
@@ -76,6 +78,10 @@ pub(crate) struct Trouble {
     pub(crate) head_from: Option<Arc<ToyChain>>,
     pub(crate) header_from: Option<Arc<ToyChain>>,
     pub(crate) reverts_take: Duration,
+    /// Whole blocks are answered by this one.
+    pub(crate) blocks_from: Option<Arc<ToyChain>>,
+    /// These accounts have delegated code.
+    pub(crate) delegated: Vec<SubmitterId>,
 }
 
 /// One answer to a send.
@@ -139,11 +145,11 @@ impl ToyChain {
     pub(crate) fn reorg(&self, depth: usize, to_pool: bool) {
         let mut inner = self.inner();
         inner.forks += 1;
-        for _ in 0..depth {
-            let block = inner.blocks.pop().unwrap();
+        for block in inner.cut(depth) {
             if to_pool {
                 for tx in block.txs {
-                    let key = inner.signed[&tx.hash].clone();
+                    let plan = &inner.signed[&tx.hash];
+                    let key = (plan.submitter.clone(), plan.nonce.get());
                     inner.pool.insert(key, tx);
                 }
             }
@@ -160,8 +166,7 @@ impl ToyChain {
     pub(crate) fn reorg_keeping(&self, depth: usize) {
         let mut inner = self.inner();
         inner.forks += 1;
-        let keep = inner.blocks.len() - depth;
-        let txs = inner.blocks.drain(keep..).flat_map(|block| block.txs).collect();
+        let txs = inner.cut(depth).into_iter().flat_map(|block| block.txs).collect();
         inner.push(txs);
         for _ in 0..depth {
             inner.push(Vec::new());
@@ -175,8 +180,7 @@ impl ToyChain {
     pub(crate) fn rollback(&self, depth: usize) {
         let mut inner = self.inner();
         inner.forks += 1;
-        let keep = inner.blocks.len() - depth;
-        inner.blocks.truncate(keep);
+        inner.cut(depth);
         drop(inner);
         self.new_head.notify_waiters();
     }
@@ -188,6 +192,7 @@ impl ToyChain {
         inner.forks += 1;
         inner.blocks.clear();
         inner.pool.clear();
+        inner.skipped.clear();
         (0..blocks).for_each(|_| inner.push(Vec::new()));
         drop(inner);
         self.new_head.notify_waiters();
@@ -195,12 +200,34 @@ impl ToyChain {
 
     /// Somebody else uses the key.
     #[allow(dead_code, reason = "not every test has a stranger")]
-    pub(crate) fn foreign(&self, sender: &SubmitterId, nonce: u64) {
-        let raw = Bytes::from(format!("foreign {sender} {nonce}").into_bytes());
-        let tx = SignedTx { hash: keccak256(&raw), raw };
+    pub(crate) fn foreign(&self, sender: &SubmitterId, nonce: u64) -> B256 {
+        let call = EvmCall { data: Bytes::from_static(b"foreign"), ..EvmCall::default() };
+        self.foreign_call(sender, nonce, call)
+    }
+
+    /// The same, with what it does.
+    #[allow(dead_code, reason = "not every test has a stranger")]
+    pub(crate) fn foreign_call(&self, sender: &SubmitterId, nonce: u64, call: EvmCall) -> B256 {
+        let (submitter, nonce) = (sender.clone(), Nonce::new(nonce).unwrap());
+        let fees = Fees::Legacy { gas_price: 7 };
+        let tx = self.make(TxPlan { submitter, nonce, call, gas_limit: 21_000, fees });
+        self.inner().pool.insert((sender.clone(), nonce.get()), tx.clone());
+        tx.hash
+    }
+
+    /// The account's next nonce is used up in the newest block, by no transaction of its own (an EIP-7702 authorization).
+    #[allow(dead_code, reason = "not every test has authorizations")]
+    pub(crate) fn use_without_transaction(&self, account: &SubmitterId) {
         let mut inner = self.inner();
-        inner.signed.insert(tx.hash, (sender.clone(), nonce));
-        inner.pool.insert((sender.clone(), nonce), tx);
+        let newest = inner.blocks.len() as u64 - 1;
+        inner.skipped.push((account.clone(), newest));
+    }
+
+    fn make(&self, plan: TxPlan) -> SignedTx {
+        let raw = Bytes::from(format!("{plan:?}").into_bytes());
+        let hash = keccak256(&raw);
+        self.inner().signed.insert(hash, plan);
+        SignedTx { hash, raw }
     }
 
     pub(crate) fn trouble(&self, change: impl FnOnce(&mut Trouble)) {
@@ -216,8 +243,8 @@ impl ToyChain {
     pub(crate) fn mined(&self, sender: &SubmitterId) -> Vec<(u64, B256)> {
         let inner = self.inner();
         let txs = inner.blocks.iter().flat_map(|block| &block.txs);
-        txs.filter_map(|tx| inner.signed.get(&tx.hash).filter(|(of, _)| of == sender).map(|(_, n)| (*n, tx.hash)))
-            .collect()
+        let plans = txs.filter_map(|tx| Some((inner.signed.get(&tx.hash)?, tx.hash)));
+        plans.filter(|(plan, _)| plan.submitter == *sender).map(|(plan, hash)| (plan.nonce.get(), hash)).collect()
     }
 
     /// Everything that was ever given to this chain, in order.
@@ -261,9 +288,10 @@ impl ToyChain {
     }
 
     fn take(&self, inner: &mut Inner, tx: &SignedTx) -> Classified {
-        let Some((sender, nonce)) = inner.signed.get(&tx.hash).cloned() else {
+        let Some(plan) = inner.signed.get(&tx.hash) else {
             return self.text(Method::Send, "invalid sender");
         };
+        let (sender, nonce) = (plan.submitter.clone(), plan.nonce.get());
         if nonce < inner.count(&sender) {
             return self.text(Method::Send, "nonce too low");
         }
@@ -288,17 +316,31 @@ impl Inner {
         self.blocks.push(Block { header, txs });
     }
 
+    /// Takes the newest blocks away, with whatever happened in them.
+    fn cut(&mut self, depth: usize) -> Vec<Block> {
+        let keep = self.blocks.len() - depth;
+        self.skipped.retain(|(_, at)| *at < keep as u64);
+        self.blocks.drain(keep..).collect()
+    }
+
     fn count(&self, sender: &SubmitterId) -> u64 {
         self.count_at(sender, u64::MAX)
     }
 
     fn count_at(&self, sender: &SubmitterId, number: u64) -> u64 {
         let blocks = self.blocks.iter().filter(|block| block.header.block.number <= number);
-        blocks.map(|block| txs_of(&block.txs, &self.signed, sender)).sum()
+        let skipped = self.skipped.iter().filter(|(account, at)| account == sender && *at <= number).count() as u64;
+        skipped + blocks.map(|block| txs_of(&block.txs, &self.signed, sender)).sum::<u64>()
+    }
+
+    fn sent_in(&self, block: &Block, account: &SubmitterId) -> SentInBlock {
+        let plans = block.txs.iter().map(|tx| SignedPlan { plan: self.signed[&tx.hash].clone(), signed: tx.clone() });
+        let sent = plans.filter(|tx| tx.plan.submitter == *account).collect();
+        SentInBlock { link: BlockLink { block: block.header.block, parent_hash: block.header.parent_hash }, sent }
     }
 
     fn receipt(&self, block: &Block, tx: &SignedTx) -> Receipt {
-        let (sender, _) = &self.signed[&tx.hash];
+        let sender = &self.signed[&tx.hash].submitter;
         Receipt {
             hash: tx.hash,
             block: block.header.block,
@@ -311,8 +353,8 @@ impl Inner {
     }
 }
 
-fn txs_of(txs: &[SignedTx], signed: &HashMap<B256, (SubmitterId, u64)>, sender: &SubmitterId) -> u64 {
-    txs.iter().filter(|tx| signed.get(&tx.hash).is_some_and(|(of, _)| of == sender)).count() as u64
+fn txs_of(txs: &[SignedTx], signed: &HashMap<B256, TxPlan>, sender: &SubmitterId) -> u64 {
+    txs.iter().filter(|tx| signed.get(&tx.hash).is_some_and(|plan| plan.submitter == *sender)).count() as u64
 }
 
 #[async_trait]
@@ -337,10 +379,14 @@ impl Chain for ToyChain {
 
     async fn sign(&self, permit: &Permit, plan: &TxPlan) -> Result<SignedTx, SignError> {
         assert_eq!(permit.lease().submitter(), &plan.submitter);
-        let raw = Bytes::from(format!("{plan:?}").into_bytes());
-        let hash = keccak256(&raw);
-        self.inner().signed.insert(hash, (plan.submitter.clone(), plan.nonce.get()));
-        Ok(SignedTx { hash, raw })
+        Ok(self.make(plan.clone()))
+    }
+
+    fn read_signed(&self, raw: &Bytes) -> Result<SignedPlan, UnreadableTx> {
+        let hash = keccak256(raw);
+        let plan = self.inner().signed.get(&hash).cloned();
+        let plan = plan.ok_or_else(|| UnreadableTx(NodeText::new("nobody signed this")))?;
+        Ok(SignedPlan { plan, signed: SignedTx { hash, raw: raw.clone() } })
     }
 
     fn worst_cost(&self, _: &Bytes) -> Option<Amount> {
@@ -441,6 +487,22 @@ impl Chain for ToyChain {
         Ok(hashes.iter().map(|hash| find(hash).filter(|_| !inner.trouble.null_receipts)).collect())
     }
 
+    async fn sent_by(
+        &self,
+        account: &SubmitterId,
+        numbers: RangeInclusive<u64>,
+    ) -> Result<Vec<Option<SentInBlock>>, ChainError> {
+        self.slow().await;
+        let other = self.inner().trouble.blocks_from.clone();
+        if let Some(other) = other {
+            return other.sent_by(account, numbers).await;
+        }
+        let inner = self.enter("sent_by")?;
+        let first = inner.trouble.first_block;
+        let at = |number: u64| inner.blocks.get(usize::try_from(number).unwrap()).filter(|_| number >= first);
+        Ok(numbers.map(|number| at(number).map(|block| inner.sent_in(block, account))).collect())
+    }
+
     async fn accounts(
         &self,
         accounts: &[SubmitterId],
@@ -458,6 +520,7 @@ impl Chain for ToyChain {
                 pending: Nonce::new(pending).unwrap(),
                 finalized: final_at.map(|at| Nonce::new(inner.count_at(account, at.number)).unwrap()),
                 balance: Amount::new(U256::from(inner.trouble.balance.unwrap_or(u64::MAX))),
+                delegated: inner.trouble.delegated.contains(account),
             }
         };
         Ok(accounts.iter().map(view).collect())

@@ -3,7 +3,8 @@
 use gapless_testbed::Mining;
 
 use crate::support::{
-    Chain, Database, Ledger, NodeConfig, create, create_all, eventually, owner, three, transfer, wait_until_done,
+    Chain, Database, Ledger, NodeConfig, create, create_all, eventually, owner, taken_over, three, transfer,
+    wait_until_done,
 };
 
 const TO: &str = "0x00000000000000000000000000000000000a0041";
@@ -23,13 +24,7 @@ async fn an_owner_that_is_asked_to_end_hands_its_lane_over_under_load() {
     let (leaving, token) = owner(&nodes, "s0", 0).await;
     let asked_at = database.now().await;
     nodes[leaving].signal("TERM");
-    let other = (leaving + 1) % nodes.len();
-    let name = nodes[leaving].name.clone();
-    eventually("another node has the lane", async || {
-        let (owner, newer) = nodes[other].owner_of("s0").await?;
-        (owner != name && newer > token).then_some(())
-    })
-    .await;
+    taken_over(&nodes, "s0", leaving, token).await;
     assert!(nodes[leaving].wait_for_end().await.success(), "it was asked to end, and ended otherwise");
     // Callers of the others notice nothing.
     nodes.remove(leaving);

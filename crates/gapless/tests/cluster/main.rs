@@ -12,6 +12,7 @@
 )]
 
 mod crashes;
+mod cuts;
 mod endpoints;
 mod finality;
 mod handover;
@@ -19,6 +20,7 @@ mod late;
 mod many_creates;
 mod outages;
 mod reorgs;
+mod rolling;
 mod same_request;
 mod secrets;
 mod support;

@@ -44,6 +44,32 @@ async fn while_the_database_is_away_callers_are_told_so_and_nothing_that_was_acc
     assert_eq!(chain.balance(TO).await, accepted.len() as u64);
 }
 
+/// Commits are cut off at any point, and whoever waits for one has to find out what became of it.
+/// proves O01, S12
+#[tokio::test(flavor = "multi_thread")]
+async fn a_database_that_crashes_again_and_again_under_load_costs_nothing_but_time() {
+    const CRASHES: u64 = 3;
+    const BETWEEN: u64 = 80;
+    let (database, chain) = (Database::private().await, Chain::start(Mining::PerTransaction));
+    let config = NodeConfig::new(&database.url, &chain.ws_url(), &[0]).set("nonce.max_in_flight", "16");
+    let nodes = three(&config).await;
+    let server = database.server.as_ref().unwrap();
+    let crashes = async {
+        for _ in 0..CRASHES {
+            let before = chain.balance(TO).await;
+            eventually("work goes on", async || (chain.balance(TO).await >= before + BETWEEN).then_some(())).await;
+            server.stop_immediate().unwrap();
+            server.start_again().unwrap();
+        }
+    };
+    // More than are done by the last crash, whatever was in flight at each of them.
+    let count = 2 * (CRASHES * BETWEEN) as usize;
+    let (accepted, ()) = tokio::join!(create_all(&nodes, "s0", "r", TO, count, 20), crashes);
+    wait_until_done(&nodes[0].client, "s0").await;
+    Ledger::read(&nodes[1].client, "s0").await.assert_exactly_once(&chain, &accepted).await;
+    assert_eq!(chain.balance(TO).await, accepted.len() as u64);
+}
+
 async fn assert_intake_says_later(node: &Node) {
     let body = serde_json::to_string(&transfer("s0", "while-it-is-away", TO)).unwrap();
     let request = http().post(format!("{}/api/v1/tx", node.api)).header("content-type", "application/json").body(body);

@@ -6,7 +6,8 @@ use gapless_testbed::Mining;
 use gapless_wire::{ListQuery, TxStateName};
 
 use crate::support::{
-    Accepted, Chain, Database, Ledger, Node, NodeConfig, create_all, eventually, owner, three, wait_until_done,
+    Accepted, Chain, Database, Ledger, Node, NodeConfig, create_all, eventually, owner, taken_over, three,
+    wait_until_done,
 };
 
 const TO: &str = "0x00000000000000000000000000000000000a0031";
@@ -44,9 +45,8 @@ async fn sleeps_with_a_full_window(
     let (sleeper, token) = owner(nodes, "s0", 0).await;
     let sends = nodes[sleeper].counter("gapless_tx_submit_total").await;
     nodes[sleeper].signal("STOP");
-    taken_over(nodes, database, sleeper, token).await;
+    let (successor, _) = taken_over(nodes, "s0", sleeper, token).await;
     // Its successor sends again; so would it, as soon as it wakes.
-    let (successor, _) = owner(nodes, "s0", (sleeper + 1) % nodes.len()).await;
     eventually("it is time to send again", async || {
         (nodes[successor].counter("gapless_tx_submit_total").await >= WINDOW as f64).then_some(())
     })
@@ -77,7 +77,8 @@ async fn sleeps_in_the_middle_of_work(
         eventually("some are done", async || (chain.balance(TO).await > (before + 3 * WINDOW) as u64).then_some(()));
     mine_while(chain, some_are_done).await;
     nodes[sleeper].signal("STOP");
-    let woken_at = mine_while(chain, taken_over(nodes, database, sleeper, token)).await;
+    mine_while(chain, taken_over(nodes, "s0", sleeper, token)).await;
+    let woken_at = database.now().await;
     nodes[sleeper].signal("CONT");
     mine_while(chain, wait_until_done(&nodes[(sleeper + 1) % nodes.len()].client, "s0")).await;
     eventually("the old owner knows that it is not the owner", async || {
@@ -94,17 +95,6 @@ async fn with_state(node: &Node, state: TxStateName) -> usize {
 
 async fn lost(node: &Node) -> f64 {
     node.counter("gapless_lease_lost_total").await
-}
-
-/// Waits until another node has the lane, with a higher token. Gives the time, by the database's clock.
-async fn taken_over(nodes: &[Node], database: &Database, sleeper: usize, token: u64) -> String {
-    let other = &nodes[(sleeper + 1) % nodes.len()];
-    eventually("another node has the lane", async || {
-        let (owner, newer) = other.owner_of("s0").await?;
-        (owner != nodes[sleeper].name && newer > token).then_some(())
-    })
-    .await;
-    database.now().await
 }
 
 /// A block every so often, until something has happened.

@@ -1,10 +1,10 @@
 //! Commands as a word and JSON.
 
-use gapless_domain::{CommandKind, Fees, LockOwner, Payload};
+use gapless_domain::{CommandKind, CommandResult, CommandStatus, Fees, LockOwner, LostRule, Payload, Report, SignedTx};
 use serde::{Deserialize, Serialize};
 
 use super::payload::{FeesRow, PayloadRow};
-use super::{RowError, from_json, nonce, parsed, signed, to_json};
+use super::{RowError, from_json, nonce, parsed, signed, to_json, word};
 
 #[derive(Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
@@ -16,8 +16,8 @@ enum CommandRow {
     Pause,
     Resume,
     Unprotect,
-    Resync { requeue_lost: bool },
-    UseReserved { nonce: i64, lock_owner: String, raw: String },
+    Resync { lost: String, dry_run: bool },
+    UseReserved { nonce: i64, lock_owner: String, hash: String, raw: String, fees: FeesRow, cost: String },
     ReleaseReserved { nonce: i64, lock_owner: String },
 }
 
@@ -34,11 +34,16 @@ pub fn command_to_json(kind: &CommandKind) -> String {
         CommandKind::Pause => CommandRow::Pause,
         CommandKind::Resume => CommandRow::Resume,
         CommandKind::Unprotect => CommandRow::Unprotect,
-        CommandKind::Resync { requeue_lost } => CommandRow::Resync { requeue_lost: *requeue_lost },
-        CommandKind::UseReserved { nonce, lock_owner, raw } => CommandRow::UseReserved {
+        CommandKind::Resync { lost, dry_run } => {
+            CommandRow::Resync { lost: lost.as_str().to_owned(), dry_run: *dry_run }
+        }
+        CommandKind::UseReserved { nonce, lock_owner, signed: tx, fees, cost } => CommandRow::UseReserved {
             nonce: signed(nonce.get()),
             lock_owner: lock_owner.to_string(),
-            raw: raw.to_string(),
+            hash: tx.hash.to_string(),
+            raw: tx.raw.to_string(),
+            fees: fees.into(),
+            cost: cost.to_string(),
         },
         CommandKind::ReleaseReserved { nonce, lock_owner } => {
             CommandRow::ReleaseReserved { nonce: signed(nonce.get()), lock_owner: lock_owner.to_string() }
@@ -59,16 +64,29 @@ pub fn command_from_json(json: &str) -> Result<CommandKind, RowError> {
         CommandRow::Pause => CommandKind::Pause,
         CommandRow::Resume => CommandKind::Resume,
         CommandRow::Unprotect => CommandKind::Unprotect,
-        CommandRow::Resync { requeue_lost } => CommandKind::Resync { requeue_lost },
-        CommandRow::UseReserved { nonce: number, lock_owner, raw } => CommandKind::UseReserved {
+        CommandRow::Resync { lost, dry_run } => {
+            CommandKind::Resync { lost: word("lost rule", &lost, LostRule::parse)?, dry_run }
+        }
+        CommandRow::UseReserved { nonce: number, lock_owner, hash, raw, fees, cost } => CommandKind::UseReserved {
             nonce: nonce(number)?,
             lock_owner: owner(&lock_owner)?,
-            raw: parsed("raw", &raw)?,
+            signed: SignedTx { hash: parsed("hash", &hash)?, raw: parsed("raw", &raw)? },
+            fees: fees.try_into()?,
+            cost: parsed("cost", &cost)?,
         },
         CommandRow::ReleaseReserved { nonce: number, lock_owner } => {
             CommandKind::ReleaseReserved { nonce: nonce(number)?, lock_owner: owner(&lock_owner)? }
         }
     })
+}
+
+/// What became of a command, by its result: NULL while it waits.
+pub fn command_status(result: Option<&str>, refused: bool) -> CommandStatus {
+    match result.map(Report::new) {
+        None => CommandStatus::Open,
+        Some(report) if refused => CommandStatus::Over(CommandResult::Refused(report)),
+        Some(report) => CommandStatus::Over(CommandResult::Done(report)),
+    }
 }
 
 fn owner(text: &str) -> Result<LockOwner, RowError> {
@@ -78,7 +96,7 @@ fn owner(text: &str) -> Result<LockOwner, RowError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gapless_domain::{Bytes, EvmCall, Nonce, TxId};
+    use gapless_domain::{Amount, B256, Bytes, EvmCall, Nonce, TxId, U256};
 
     #[test]
     fn commands_round_trip() {
@@ -93,15 +111,30 @@ mod tests {
             CommandKind::Pause,
             CommandKind::Resume,
             CommandKind::Unprotect,
-            CommandKind::Resync { requeue_lost: true },
+            CommandKind::Resync { lost: LostRule::Requeue, dry_run: true },
+            CommandKind::Resync { lost: LostRule::Fail, dry_run: false },
             CommandKind::UseReserved {
                 nonce: Nonce::ZERO,
                 lock_owner: lock_owner.clone(),
-                raw: Bytes::from_static(&[1]),
+                signed: SignedTx { hash: B256::repeat_byte(3), raw: Bytes::from_static(&[1]) },
+                fees: Fees::Eip1559 { max_fee: u128::MAX, max_priority_fee: 0 },
+                cost: Amount::new(U256::MAX),
             },
             CommandKind::ReleaseReserved { nonce: Nonce::ZERO, lock_owner },
         ] {
             assert_eq!(command_from_json(&command_to_json(&kind)), Ok(kind));
+        }
+    }
+
+    #[test]
+    fn damage_is_an_error() {
+        for damaged in [
+            r#"{"kind":"resync","lost":"forget","dry_run":false}"#,
+            r#"{"kind":"resync","lost":"fail"}"#,
+            r#"{"kind":"use_reserved","nonce":-1,"lock_owner":"me","hash":"0x01","raw":"0x","fees":{"gas_price":"1"},"cost":"1"}"#,
+            r#"{"kind":"explode"}"#,
+        ] {
+            assert!(command_from_json(damaged).is_err(), "{damaged}");
         }
     }
 }

@@ -11,7 +11,7 @@ mod state;
 
 use gapless_domain::{FencingToken, Nonce, SubmitterId};
 
-pub use command::{command_from_json, command_to_json};
+pub use command::{command_from_json, command_status, command_to_json};
 pub use head::{HeadRow, head_from_row, head_to_row};
 pub use notice::{notice_from_json, notice_to_json};
 pub use payload::{fees_from_json, fees_to_json, payload_from_json, payload_to_json};

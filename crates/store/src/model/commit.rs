@@ -3,10 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use gapless_domain::{
-    Attempt, EventBody, LaneCommit, ManagedTx, NewAttempt, Nonce, ReservationStatus, Slot, SubmitterId, Timestamp,
+    Attempt, EventBody, LaneCommit, ManagedTx, NewAttempt, NewSlot, Nonce, ReservationStatus, Slot, SubmitterId,
+    Timestamp,
 };
 
 use super::tables::{Call, CursorRow, Lane, Tables};
+use crate::audit::AuditRow;
 use crate::verdict::{CommitVerdict, Conflict};
 
 impl Tables {
@@ -100,6 +102,9 @@ impl Tables {
         for (seq, kind, text) in commit.lane_events() {
             self.record_event(submitter, call.now, EventBody::Lane { seq, kind, text: text.clone() });
         }
+        for entry in commit.audits() {
+            self.audit(call, AuditRow::of_lane(submitter, entry));
+        }
     }
 }
 
@@ -163,8 +168,7 @@ impl Lane {
             self.cursor = Some(CursorRow { cursor: change.to().clone(), epoch });
         }
         for new in commit.slots() {
-            let slot = Slot { nonce: new.nonce, kind: new.kind, bound_at: call.now, next_resubmit_at: None };
-            self.slots.insert(new.nonce, slot);
+            self.slots.insert(new.nonce, bound(new, call.now));
         }
         for new in commit.attempts() {
             self.hashes.insert(new.hash, (new.nonce, new.ordinal));
@@ -188,6 +192,17 @@ impl Lane {
                 self.commands_done.insert(*id, result.clone());
             }
         }
+    }
+}
+
+fn bound(new: &NewSlot, now: Timestamp) -> Slot {
+    Slot {
+        nonce: new.nonce,
+        kind: new.kind,
+        above_block: new.above_block,
+        evidence: new.evidence.clone(),
+        bound_at: now,
+        next_resubmit_at: None,
     }
 }
 

@@ -7,6 +7,7 @@
 //! - `accept`: what any node may write
 //! - `lease`, `commit`, `reserve`: ownership, and what it permits
 //! - `read`, `outbox`: what comes out again, and retention
+//! - `status`: what people ask
 
 mod accept;
 mod commit;
@@ -14,6 +15,7 @@ mod lease;
 mod outbox;
 mod read;
 mod reserve;
+mod status;
 mod tables;
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -22,14 +24,15 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use gapless_domain::{
-    Attempt, ChainId, Command, CommandId, CommandStatus, Event, EventPosition, Head, LaneCommit, Lease, LeaseTerms,
-    ManagedTx, NewCommand, OwnerId, RequestId, SubmitterId, TxId,
+    Attempt, AuditEntry, ChainId, Command, CommandId, CommandStatus, Event, EventPosition, Head, LaneCommit, Lease,
+    LeaseTerms, ManagedTx, NewCommand, NodeText, Nonce, OwnerId, RequestId, SubmitterId, TxId,
 };
 
+use crate::audit::AuditRow;
 use crate::clock::DatabaseClock;
-use crate::contract::{NewIntent, NewSubmitter, Store, TxFilter};
+use crate::contract::{AuditFilter, NewIntent, NewSubmitter, Store, TxFilter};
 use crate::error::StoreError;
-use crate::status::LaneStatus;
+use crate::status::{Census, LaneStatus, SlotStatus};
 use crate::verdict::{Accepted, Acquired, CancelVerdict, Committed, HeadVerdict, Loaded, Renewal};
 use crate::wake::{WakeBoard, Wakeup, Wakeups, changed_lanes};
 use tables::{Call, Tables};
@@ -74,7 +77,9 @@ impl Model {
     /// A handle for a process that starts now. Each start brings an owner id of its own.
     pub fn node(&self, owner: OwnerId) -> ModelStore {
         let canary = self.tables().canaries.get(&owner).copied().unwrap_or(0);
-        ModelStore { model: self.clone(), owner, canary: AtomicU64::new(canary) }
+        let store = ModelStore { model: self.clone(), owner, canary: AtomicU64::new(canary) };
+        store.run(|tables, call| tables.seen(call));
+        store
     }
 
     pub fn snapshot(&self) -> Snapshot {
@@ -180,6 +185,7 @@ impl Store for ModelStore {
     async fn renew(&self) -> Result<Renewal, StoreError> {
         self.run(|tables, call| {
             self.advance_canary(tables)?;
+            tables.seen(call);
             Ok(tables.renew(call))
         })
     }
@@ -198,6 +204,7 @@ impl Store for ModelStore {
     async fn commit(&self, commits: &[LaneCommit]) -> Result<Committed, StoreError> {
         let committed = self.run(|tables, call| {
             self.advance_canary(tables)?;
+            tables.seen(call);
             Ok::<_, StoreError>(Committed { verdicts: tables.commit(call, commits), at: call.now, replicated: true })
         })?;
         self.tell(changed_lanes(commits, &committed.verdicts));
@@ -218,6 +225,23 @@ impl Store for ModelStore {
 
     async fn lane_status(&self, lanes: &[SubmitterId]) -> Result<Vec<Option<LaneStatus>>, StoreError> {
         Ok(self.run(|tables, call| lanes.iter().map(|lane| tables.status(call, lane)).collect()))
+    }
+
+    async fn open_slots(
+        &self,
+        lane: &SubmitterId,
+        from: Option<Nonce>,
+        limit: u32,
+    ) -> Result<Vec<SlotStatus>, StoreError> {
+        Ok(self.run(|tables, _| tables.open_slots(lane, from, limit)))
+    }
+
+    async fn census(&self) -> Result<Census, StoreError> {
+        Ok(self.run(|tables, call| tables.census(call)))
+    }
+
+    async fn audit_log(&self, filter: &AuditFilter) -> Result<Vec<AuditEntry>, StoreError> {
+        Ok(self.run(|tables, _| tables.audit_log(filter)))
     }
 
     async fn get(&self, ids: &[TxId]) -> Result<Vec<Option<ManagedTx>>, StoreError> {
@@ -265,8 +289,11 @@ impl Store for ModelStore {
         Ok(self.run(|tables, _| tables.heads.get(chain).cloned()))
     }
 
-    async fn forget_head(&self, chain: &ChainId) -> Result<(), StoreError> {
-        self.run(|tables, _| tables.heads.remove(chain));
+    async fn forget_head(&self, chain: &ChainId, by: &NodeText, why: &str) -> Result<(), StoreError> {
+        self.run(|tables, call| {
+            tables.heads.remove(chain);
+            tables.audit(call, AuditRow::accept_chain(chain, by, why));
+        });
         Ok(())
     }
 
@@ -274,13 +301,19 @@ impl Store for ModelStore {
         Ok(self.run(|tables, call| tables.archive(call, age, limit)))
     }
 
-    async fn declare_regressed(&self, _why: &str) -> Result<(), StoreError> {
-        self.run(|tables, _| tables.epoch += 1);
+    async fn declare_regressed(&self, why: &str) -> Result<(), StoreError> {
+        self.run(|tables, call| {
+            tables.epoch += 1;
+            tables.audit(call, AuditRow::regressed(why));
+        });
         Ok(())
     }
 
-    async fn declare_reconciled(&self, _why: &str) -> Result<(), StoreError> {
-        self.run(|tables, _| tables.reconciled = tables.epoch);
+    async fn declare_reconciled(&self, why: &str) -> Result<(), StoreError> {
+        self.run(|tables, call| {
+            tables.reconciled = tables.epoch;
+            tables.audit(call, AuditRow::reconciled(why));
+        });
         Ok(())
     }
 }

@@ -7,10 +7,9 @@ use gapless_domain::{
     ReservationStatus, SlotKind, SubmitterId, TxId,
 };
 
-use super::tables::{Call, CursorRow, Lane, LeaseRow, Tables};
+use super::tables::{Call, CursorRow, Lane, Tables};
 use crate::contract::{MAX_OPEN_COMMANDS, TxFilter};
 use crate::head::merge_heads;
-use crate::status::{LaneStatus, LeaseStatus};
 use crate::verdict::{HeadVerdict, Loaded};
 
 impl Tables {
@@ -58,29 +57,6 @@ impl Tables {
         lanes.map(|(submitter, _)| submitter.clone()).take(limit as usize).collect()
     }
 
-    pub(super) fn status(&self, call: &Call<'_>, submitter: &SubmitterId) -> Option<LaneStatus> {
-        let alias = self.submitters.get(submitter)?.alias.clone();
-        let lane = self.lanes.get(submitter);
-        let count = |len: usize| u32::try_from(len).unwrap_or(u32::MAX).min(LaneStatus::MAX_COUNTED);
-        let lease = |row: &LeaseRow| LeaseStatus {
-            owner: row.owner.clone(),
-            token: row.token,
-            expires_at: row.expires_at,
-            valid: row.is_valid(call),
-        };
-        let first = lane.and_then(|lane| lane.queue.values().next()).and_then(|id| self.txs.get(id));
-        Some(LaneStatus {
-            alias,
-            cursor: lane.and_then(|lane| lane.cursor.as_ref()).map(|row| row.cursor.clone()),
-            lease: lane.and_then(|lane| lane.lease.as_ref()).map(lease),
-            queued: count(lane.map_or(0, |lane| lane.queue.len())),
-            open: count(lane.map_or(0, |lane| lane.bound.len())),
-            oldest_queued_at: first.map(|tx| tx.created_at),
-            regressed: self.is_regressed(submitter),
-            now: call.now,
-        })
-    }
-
     pub(super) fn list(&self, filter: &TxFilter) -> Vec<ManagedTx> {
         let is_wanted = |tx: &&ManagedTx| {
             filter.submitter.as_ref().is_none_or(|submitter| tx.intent.submitter() == submitter)
@@ -94,7 +70,7 @@ impl Tables {
 
     pub(super) fn command(&self, id: CommandId) -> Option<CommandStatus> {
         let status = |lane: &Lane| match lane.commands_done.get(&id) {
-            Some(result) => Some(CommandStatus::Done(result.clone())),
+            Some(result) => Some(CommandStatus::Over(result.clone())),
             None => lane.commands.get(&id).map(|_| CommandStatus::Open),
         };
         self.lanes.values().find_map(status)

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use gapless_domain::{
-    Attempt, B256, ChainId, Command, CommandId, ConfirmationNotice, Cursor, Event, EventBody, EventKind, EventPosition,
-    FencingToken, Head, LeaseTerms, ManagedTx, NodeText, Nonce, OwnerId, PayloadFingerprint, RequestId,
-    ReservationStatus, Slot, SubmitterId, Timestamp, TxId, TxState,
+    Attempt, AuditEntry, B256, ChainId, Command, CommandId, CommandResult, ConfirmationNotice, Cursor, Event,
+    EventBody, EventKind, EventPosition, FencingToken, Head, LeaseTerms, ManagedTx, Nonce, OwnerId, PayloadFingerprint,
+    RequestId, ReservationStatus, Slot, SubmitterId, Timestamp, TxId, TxState,
 };
 
 /// Who calls, and when by the database's clock.
@@ -29,7 +29,10 @@ pub(super) struct Tables {
     pub(super) events: BTreeMap<EventPosition, Event>,
     pub(super) consumers: BTreeMap<String, Consumer>,
     pub(super) heads: BTreeMap<ChainId, Head>,
+    pub(super) audits: BTreeMap<u64, AuditEntry>,
     pub(super) canaries: BTreeMap<OwnerId, u64>,
+    /// When each process was last heard of.
+    pub(super) nodes: BTreeMap<OwnerId, Timestamp>,
     /// Grows each time that commits were lost.
     pub(super) epoch: u64,
     /// The newest epoch that an operator has reconciled.
@@ -64,7 +67,7 @@ pub(super) struct Lane {
     pub(super) hashes: BTreeMap<B256, (Nonce, u16)>,
     pub(super) reservations: BTreeMap<Nonce, ReservationStatus>,
     pub(super) commands: BTreeMap<CommandId, Command>,
-    pub(super) commands_done: BTreeMap<CommandId, NodeText>,
+    pub(super) commands_done: BTreeMap<CommandId, CommandResult>,
     /// QUEUED intents by place in line.
     pub(super) queue: BTreeMap<u64, TxId>,
     /// Intents that hold a nonce and are not terminal.

@@ -31,6 +31,12 @@ impl Database {
         Database { url: format!("{base_url}/{name}"), server }
     }
 
+    /// Where its server listens.
+    pub(crate) fn port(&self) -> u16 {
+        let (_, rest) = self.url.split_once("127.0.0.1:").unwrap();
+        rest.split('/').next().unwrap().parse().unwrap()
+    }
+
     /// A connection that knows nothing of Gapless.
     pub(crate) async fn raw(&self) -> Client {
         connect(&self.url).await

@@ -1,9 +1,10 @@
 //! Callers, and what they were told.
 
+use std::sync::RwLock;
 use std::time::{Duration, Instant};
 
 use futures_util::{StreamExt as _, stream};
-use gapless_wire::{CallPayload, Client, ClientError, TxRequest};
+use gapless_wire::{CallPayload, Client, ClientError, TxAccepted, TxRequest};
 
 use super::{LONG, Node};
 
@@ -24,17 +25,55 @@ pub(crate) fn transfer(submitter: &str, request_id: &str, to: &str) -> TxRequest
 
 /// Hands in one intent as a careful caller does: asks again, at each node in turn, until it has an answer that counts.
 pub(crate) async fn create(clients: &[&Client], first: usize, request: &TxRequest) -> Accepted {
+    ask_in_turn(request, first, async |turn| Some(clients[turn % clients.len()].create_tx(request).await)).await
+}
+
+/// Where nodes can be asked, for callers who stay while nodes come and go, under another address each time.
+#[derive(Debug)]
+pub(crate) struct Doors(RwLock<Vec<Client>>);
+
+impl Doors {
+    /// How long a caller stands before one of them.
+    const PATIENCE: Duration = Duration::from_secs(2);
+
+    pub(crate) fn of(nodes: &[Node]) -> Self {
+        Doors(RwLock::new(nodes.iter().map(|node| node.client.clone()).collect()))
+    }
+
+    pub(crate) fn replace(&self, at: usize, node: &Node) {
+        self.0.write().unwrap()[at] = node.client.clone();
+    }
+
+    pub(crate) fn client(&self, turn: usize) -> Client {
+        let clients = self.0.read().unwrap();
+        clients[turn % clients.len()].clone()
+    }
+
+    /// Hands in one intent, as [`create`] does; and whoever says nothing for long is not waited for.
+    pub(crate) async fn create(&self, first: usize, request: &TxRequest) -> Accepted {
+        let ask = async |turn| tokio::time::timeout(Self::PATIENCE, self.client(turn).create_tx(request)).await.ok();
+        ask_in_turn(request, first, ask).await
+    }
+}
+
+/// `ask` gives no answer for a node that says nothing.
+async fn ask_in_turn(
+    request: &TxRequest,
+    first: usize,
+    ask: impl AsyncFn(usize) -> Option<Result<(TxAccepted, bool), ClientError>>,
+) -> Accepted {
     let asked = Instant::now();
     for turn in first.. {
-        match clients[turn % clients.len()].create_tx(request).await {
-            Ok((accepted, _)) => {
+        match ask(turn).await {
+            Some(Ok((accepted, _))) => {
                 let request_id = accepted.request_id;
                 return Accepted { tx_id: accepted.tx_id, request_id, asked, answered: Instant::now() };
             }
-            Err(error) if may_be_asked_again(&error) && asked.elapsed() < LONG => {
-                tokio::time::sleep(Duration::from_millis(50)).await;
+            Some(Err(error)) if !may_be_asked_again(&error) || asked.elapsed() >= LONG => {
+                panic!("{:?} was not accepted: {error}", request.request_id)
             }
-            Err(error) => panic!("{:?} was not accepted: {error}", request.request_id),
+            None if asked.elapsed() >= LONG => panic!("nobody has answered {:?}", request.request_id),
+            _ => tokio::time::sleep(Duration::from_millis(50)).await,
         }
     }
     unreachable!("turns never end")

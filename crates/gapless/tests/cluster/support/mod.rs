@@ -2,6 +2,7 @@
 //!
 //! - `node`: one `gapless serve` process. `chain`: anvil or the dev chain, and what is really on it. `database`: PostgreSQL,
 //!   and its rows. `process`: what the first two have in common.
+//! - `roads`: how one node reaches its database and its chain, and how it does not.
 //! - `load`: callers, and what they were told. `ledger`: what must be true of a submitter when all is over. `follower`: who
 //!   reads nothing but events.
 
@@ -13,15 +14,17 @@ mod ledger;
 mod load;
 mod node;
 mod process;
+mod roads;
 
 pub(crate) use chain::Chain;
 pub(crate) use database::Database;
 pub(crate) use folder::Folder;
 pub(crate) use follower::Follower;
 pub(crate) use ledger::{Ledger, wait_until_done};
-pub(crate) use load::{Accepted, create, create_all, transfer};
-pub(crate) use node::{Node, NodeConfig, Secrets, owner, three};
+pub(crate) use load::{Accepted, Doors, create, create_all, transfer};
+pub(crate) use node::{Node, NodeConfig, Secrets, owner, taken_over, three};
 pub(crate) use process::Process;
+pub(crate) use roads::{Roads, three_on_roads};
 
 use std::time::{Duration, Instant};
 

@@ -81,6 +81,16 @@ impl NodeConfig {
         NodeConfig { fault: None, ..self.clone() }
     }
 
+    /// With one loopback port in place of another, wherever it is asked for.
+    pub(crate) fn redirected(&self, from: u16, to: u16) -> Self {
+        let redirect = |url: &String| {
+            let (before, rest) = url.split_once(&format!("127.0.0.1:{from}")).unwrap_or((url, ""));
+            if before.len() == url.len() { url.clone() } else { format!("{before}127.0.0.1:{to}{rest}") }
+        };
+        let (store, rpc) = (redirect(&self.store), self.rpc.iter().map(redirect).collect());
+        NodeConfig { store, rpc, ..self.clone() }
+    }
+
     fn toml(&self) -> String {
         let mut text =
             format!("[store]\nurl = {:?}\n[[chain]]\nid = \"eip155:31337\"\nrpc = {:?}\n", self.store, self.rpc);
@@ -127,14 +137,20 @@ pub(crate) struct Node {
 impl Node {
     /// Starts it, and waits until it is ready for requests.
     pub(crate) async fn start(name: &str, config: &NodeConfig) -> Self {
+        let node = Node::try_start(name, config).await;
+        let node = node.unwrap_or_else(|log| panic!("it ended while it started: {log}"));
+        eventually("a node is ready", async || node.client.readyz().await.ok()).await;
+        node
+    }
+
+    /// Starts it, and waits until it listens. Gives its log if it has ended before that.
+    pub(crate) async fn try_start(name: &str, config: &NodeConfig) -> Result<Self, String> {
         let folder = Folder::new(name);
         let mut command = config.command(folder.path(), &["serve", "--json"]);
         command.env("GAPLESS__NODE__ID", name);
         let mut process = Process::spawn(command, folder);
-        let api = process.ready().await["api"].as_str().unwrap().to_owned();
-        let node = Node { name: name.to_owned(), client: Client::new(&api).unwrap(), api, process };
-        eventually("a node is ready", async || node.client.readyz().await.ok()).await;
-        node
+        let api = process.try_ready().await?["api"].as_str().unwrap().to_owned();
+        Ok(Node { name: name.to_owned(), client: Client::new(&api).unwrap(), api, process })
     }
 
     /// `STOP`, `CONT`, `TERM`, `KILL`.
@@ -199,6 +215,17 @@ pub(crate) async fn three(config: &NodeConfig) -> Vec<Node> {
 pub(crate) async fn owner(nodes: &[Node], submitter: &str, asked: usize) -> (usize, u64) {
     let (name, token) = eventually("a lane has an owner", async || nodes[asked].owner_of(submitter).await).await;
     (nodes.iter().position(|node| node.name == name).unwrap(), token)
+}
+
+/// Waits until another node than this one has a lane, with a higher token, and tells which and the token.
+pub(crate) async fn taken_over(nodes: &[Node], submitter: &str, loser: usize, token: u64) -> (usize, u64) {
+    let other = &nodes[(loser + 1) % nodes.len()];
+    let (name, newer) = eventually("another node has the lane", async || {
+        let (owner, newer) = other.owner_of(submitter).await?;
+        (owner != nodes[loser].name && newer > token).then_some((owner, newer))
+    })
+    .await;
+    (nodes.iter().position(|node| node.name == name).unwrap(), newer)
 }
 
 impl Drop for Node {

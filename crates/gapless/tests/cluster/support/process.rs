@@ -36,10 +36,18 @@ impl Process {
 
     /// The line of JSON in which it says that it is there.
     pub(crate) async fn ready(&mut self) -> Value {
+        let ready = self.try_ready().await;
+        ready.unwrap_or_else(|log| panic!("it ended while it started: {log}"))
+    }
+
+    /// The same, or its log if it ended before that.
+    pub(crate) async fn try_ready(&mut self) -> Result<Value, String> {
         eventually("a process says where it listens", async || {
-            assert!(self.has_ended().is_none(), "it ended while it started: {}", self.log());
+            if self.has_ended().is_some() {
+                return Some(Err(self.log()));
+            }
             let line = fs::read_to_string(self.folder.path().join("stdout")).unwrap_or_default();
-            Some(serde_json::from_str(line.strip_suffix('\n')?).unwrap())
+            Some(Ok(serde_json::from_str(line.strip_suffix('\n')?).unwrap()))
         })
         .await
     }

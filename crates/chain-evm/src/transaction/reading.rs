@@ -1,0 +1,102 @@
+//! What signed bytes say, whoever signed them.
+//!
+//! Nothing that anybody says of a transaction is believed: it is made into bytes, and the hash and the sender come from those.
+
+use alloy_consensus::Transaction as _;
+use alloy_consensus::transaction::SignerRecoverable as _;
+use alloy_eips::eip2718::Encodable2718 as _;
+use alloy_primitives::{Address, B256, Bytes, keccak256};
+use gapless_chain::UnreadableTx;
+use gapless_domain::{
+    AccessListItem, Amount, Authorization, ChainId, EvmCall, Fees, NodeText, Nonce, SignedPlan, SignedTx, TxPlan,
+    worst_cost,
+};
+
+use super::{Envelope, decode};
+
+/// Bytes that somebody wants to have sent. Whatever our plans cannot say whole is not read: blobs, no chain id at all (it could be
+/// sent anywhere), authorizations that no chain takes.
+pub(crate) fn read_signed(raw: &Bytes, chain: &ChainId) -> Result<SignedPlan, UnreadableTx> {
+    let envelope =
+        decode(raw).ok_or_else(|| unreadable("it is none of the known kinds, or has bytes too many or too few"))?;
+    match (envelope.chain_id(), chain.evm_number()) {
+        (Some(said), Some(ours)) if said == ours => {}
+        (Some(said), _) => return Err(unreadable(&format!("it is for chain {said}"))),
+        (None, _) => return Err(unreadable("it names no chain")),
+    }
+    if envelope.is_eip4844() {
+        return Err(unreadable("it has blobs"));
+    }
+    if envelope.authorization_list().unwrap_or_default().iter().any(|signed| signed.y_parity() > 1) {
+        return Err(unreadable("the signature of an authorization has an impossible parity"));
+    }
+    plan_of(&envelope, raw.clone(), chain)
+}
+
+/// A transaction that stands in a block, from the fields that a node tells. Here everything counts that the chain took, so it need
+/// not be anything that we would send. `None` unless the fields make up exactly the transaction with this hash, signed by `sender`.
+pub(crate) fn read_mined(fields: &str, hash: B256, sender: Address, chain: &ChainId) -> Option<SignedPlan> {
+    let envelope: Envelope = serde_json::from_str(fields).ok()?;
+    let raw = Bytes::from(envelope.encoded_2718());
+    // The envelope may carry a hash that came with the fields.
+    let read = plan_of(&decode(&raw)?, raw, chain).ok()?;
+    (read.signed.hash == hash && read.plan.submitter.evm_address() == Some(sender)).then_some(read)
+}
+
+/// The most that signed bytes can take from their account. Who signed them is not looked at: they are our own, and there may be
+/// thousands.
+pub(crate) fn worst_cost_of(raw: &Bytes) -> Option<Amount> {
+    let envelope = decode(raw)?;
+    // Blobs cost more than gas, and there are none in this house.
+    (!envelope.is_eip4844()).then(|| worst_cost(Amount::new(envelope.value()), envelope.gas_limit(), fees(&envelope)))
+}
+
+fn plan_of(envelope: &Envelope, raw: Bytes, chain: &ChainId) -> Result<SignedPlan, UnreadableTx> {
+    // Also refuses an s in the upper half, which nodes do not take (EIP-2).
+    let sender = envelope.recover_signer().map_err(|_| unreadable("nobody can have signed it"))?;
+    let submitter = format!("{chain}:{sender}").parse().map_err(|_| unreadable("its sender has no name"))?;
+    let nonce = Nonce::new(envelope.nonce()).map_err(|_| unreadable("no account can have its nonce"))?;
+    let call = EvmCall {
+        to: envelope.kind().to().copied(),
+        value: Amount::new(envelope.value()),
+        data: envelope.input().clone(),
+        gas_limit: None,
+        fees: None,
+        access_list: access_list(envelope),
+        authorizations: authorizations(envelope),
+    };
+    let plan = TxPlan { submitter, nonce, call, gas_limit: envelope.gas_limit(), fees: fees(envelope) };
+    Ok(SignedPlan { plan, signed: SignedTx { hash: keccak256(&raw), raw } })
+}
+
+fn fees(envelope: &Envelope) -> Fees {
+    match (envelope.gas_price(), envelope.max_priority_fee_per_gas()) {
+        (Some(gas_price), _) => Fees::Legacy { gas_price },
+        (None, tip) => Fees::Eip1559 { max_fee: envelope.max_fee_per_gas(), max_priority_fee: tip.unwrap_or_default() },
+    }
+}
+
+fn access_list(envelope: &Envelope) -> Vec<AccessListItem> {
+    let items = envelope.access_list().map(|list| list.0.as_slice()).unwrap_or_default();
+    let item = |item: &alloy_eips::eip2930::AccessListItem| AccessListItem {
+        address: item.address,
+        storage_keys: item.storage_keys.clone(),
+    };
+    items.iter().map(item).collect()
+}
+
+fn authorizations(envelope: &Envelope) -> Vec<Authorization> {
+    let signed = |signed: &alloy_eips::eip7702::SignedAuthorization| Authorization {
+        chain_id: *signed.chain_id(),
+        address: *signed.address(),
+        nonce: signed.nonce(),
+        y_parity: signed.y_parity() != 0,
+        r: signed.r(),
+        s: signed.s(),
+    };
+    envelope.authorization_list().unwrap_or_default().iter().map(signed).collect()
+}
+
+fn unreadable(why: &str) -> UnreadableTx {
+    UnreadableTx(NodeText::new(why))
+}

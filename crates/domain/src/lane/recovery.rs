@@ -1,0 +1,316 @@
+//! Reconciling the ledger with the chain: what a survey leads to, by an operator's word or by the policy.
+//!
+//! Nothing here lowers a nonce, and nothing moves an intent whose nonce is not used up by something else, finally. What strangers
+//! have used is adopted with its evidence; what turns out to be an intent of ours after all is not sent a second time.
+
+use std::collections::HashSet;
+
+use crate::amount::Amount;
+use crate::attempt::{AttemptKind, NewAttempt};
+use crate::audit::NewAudit;
+use crate::command::{Command, CommandKind, CommandResult, LostRule};
+use crate::cursor::{Cursor, LaneState, ProtectCode};
+use crate::event::LaneEventKind;
+use crate::id::TxId;
+use crate::lane_commit::{CommitError, LaneCommit};
+use crate::managed_tx::ManagedTx;
+use crate::nonce::Nonce;
+use crate::slot::SlotKind;
+use crate::text::{NodeText, Report};
+use crate::time::Timestamp;
+use crate::transition::Transition;
+
+use super::Lane;
+use super::effect::{Effect, Watched};
+use super::fact::OnChain;
+use super::line::{Candidate, Stage};
+use super::open_slot::{OpenSlot, Sending};
+use super::reckoning::{Adoption, Attachment, Lost, Plan};
+use super::survey::Found;
+use super::writing::Writing;
+
+/// What a commit has recovered, to be taken for true once it is durable.
+#[derive(Debug, Default)]
+pub(super) struct Recovered {
+    found: Option<Found>,
+    attached: Vec<(NewAttempt, Amount)>,
+    lost: Vec<(Nonce, Option<ManagedTx>)>,
+    adopted: Vec<Adopted>,
+    /// Out of the line, for what was adopted as theirs.
+    taken: Vec<Candidate>,
+}
+
+#[derive(Debug)]
+struct Adopted {
+    nonce: Nonce,
+    /// The intent that it turned out to be.
+    of: Option<(ManagedTx, NewAttempt, Amount)>,
+}
+
+impl Lane {
+    /// Draws the conclusions of the newest survey, if there is one.
+    pub(super) fn write_recovery(
+        &mut self,
+        cursor: &Cursor,
+        commit: &mut LaneCommit,
+        writing: &mut Writing,
+    ) -> Result<(), CommitError> {
+        let Some(found) = self.surveys.take_found() else { return Ok(()) };
+        let plan = self.recovery_plan(cursor, &found);
+        let asked: Vec<Command> = self.commands.iter().filter(|command| found.is_for(command.id)).cloned().collect();
+        let mut decided = false;
+        for command in &asked {
+            let result = match &command.kind {
+                CommandKind::Unprotect => self.unprotect(cursor, &plan, command, commit)?,
+                CommandKind::Resync { lost, dry_run: true } => self.foretell(cursor, &plan, *lost),
+                // One at a time: the next one needs a new survey.
+                CommandKind::Resync { .. } if decided => continue,
+                CommandKind::Resync { lost, .. } => {
+                    decided = true;
+                    self.resync(cursor, &plan, *lost, commit, writing)?
+                }
+                _ => continue,
+            };
+            commit.command_done(command, result);
+            writing.commands.push(command.id);
+        }
+        if !decided {
+            self.recover_by_policy(cursor, plan, commit, writing)?;
+        }
+        writing.recovered.found = Some(found);
+        Ok(())
+    }
+
+    fn unprotect(
+        &self,
+        cursor: &Cursor,
+        plan: &Plan,
+        command: &Command,
+        commit: &mut LaneCommit,
+    ) -> Result<CommandResult, CommitError> {
+        let LaneState::Protect(protection) = &cursor.state else {
+            return Ok(CommandResult::Done(Report::new("it was not in PROTECT")));
+        };
+        if protection.code == ProtectCode::StoreRegressed {
+            let text =
+                "the database lost commits: `resync` compares what is left with the chain, and ends PROTECT if it fits";
+            return Ok(CommandResult::Refused(Report::new(text)));
+        }
+        let cause = plan.obstacle.as_ref().map(|(_, text)| text.clone()).or_else(|| plan.undecided());
+        if let Some(cause) = cause {
+            return Ok(CommandResult::Refused(Report::new(&format!("the cause persists: {cause}"))));
+        }
+        commit.unprotect(cursor, !self.slots.is_empty(), command.issued_by.clone())?;
+        Ok(CommandResult::Done(Report::new(&format!("no longer in PROTECT ({})", protection.code.as_str()))))
+    }
+
+    fn foretell(&self, cursor: &Cursor, plan: &Plan, rule: LostRule) -> CommandResult {
+        let mut text = String::from("nothing was changed; this is what it would do\n");
+        text.push_str(&plan.lines(rule));
+        match self.hindrance(cursor, plan, rule) {
+            Some(hindrance) => text.push_str(&format!("but it would be refused now: {hindrance}\n")),
+            None if plan.more => text.push_str("and PROTECT would stay: there is more to adopt\n"),
+            None if cursor.is_protected() => text.push_str("and PROTECT would end\n"),
+            None => {}
+        }
+        CommandResult::Done(Report::new(&text))
+    }
+
+    fn hindrance(&self, cursor: &Cursor, plan: &Plan, rule: LostRule) -> Option<String> {
+        if let Some((_, obstacle)) = &plan.obstacle {
+            return Some(obstacle.clone());
+        }
+        let fails = rule == LostRule::Fail && plan.lost.iter().any(|lost| lost.tx.is_some());
+        let text = "after a loss of commits nothing may end before the lane is reconciled: queue them again, and cancel them then";
+        (fails && cursor.state.is_store_regressed()).then(|| text.to_owned())
+    }
+
+    fn resync(
+        &mut self,
+        cursor: &Cursor,
+        plan: &Plan,
+        rule: LostRule,
+        commit: &mut LaneCommit,
+        writing: &mut Writing,
+    ) -> Result<CommandResult, CommitError> {
+        if let Some(hindrance) = self.hindrance(cursor, plan, rule) {
+            return Ok(CommandResult::Refused(Report::new(&hindrance)));
+        }
+        let lines = plan.lines(rule);
+        self.apply(cursor, plan, rule, commit, writing)?;
+        let summary = NodeText::new(&plan.summary());
+        commit.lane_event(cursor, LaneEventKind::Resynced, summary.clone())?;
+        if cursor.is_protected() && !plan.more {
+            commit.unprotect(cursor, true, summary)?;
+        }
+        Ok(CommandResult::Done(Report::new(&lines)))
+    }
+
+    /// What may be done without an operator: all of it, if the policy is to adopt. Else only what a borrower of a nonce has sent.
+    fn recover_by_policy(
+        &mut self,
+        cursor: &Cursor,
+        mut plan: Plan,
+        commit: &mut LaneCommit,
+        writing: &mut Writing,
+    ) -> Result<(), CommitError> {
+        let adopts = self.adopts() && plan.obstacle.is_none();
+        if !adopts {
+            if !self.adopts()
+                && let Some((code, text)) = plan.accusation()
+            {
+                self.want_protect(code, &text);
+            }
+            plan.attach.retain(|attachment| attachment.lent);
+            (plan.lost, plan.adopt, plan.start_at) = (Vec::new(), Vec::new(), None);
+        }
+        if plan.is_empty() {
+            return Ok(());
+        }
+        let detail = Report::new(&plan.lines(LostRule::Requeue));
+        self.apply(cursor, &plan, LostRule::Requeue, commit, writing)?;
+        commit.audit(NewAudit { actor: NodeText::new(NewAudit::POLICY), action: "adopt", detail });
+        commit.lane_event(cursor, LaneEventKind::Resynced, NodeText::new(&plan.summary()))?;
+        let by_counts = |code| {
+            use ProtectCode as P;
+            matches!(code, P::ExternalNonce | P::ForeignTransaction | P::PendingAhead | P::HistoryWithoutStart)
+        };
+        if let LaneState::Protect(protection) = &cursor.state
+            && adopts
+            && !plan.more
+            && by_counts(protection.code)
+        {
+            commit.unprotect(cursor, true, NodeText::new(NewAudit::POLICY))?;
+        }
+        Ok(())
+    }
+
+    fn apply(
+        &mut self,
+        cursor: &Cursor,
+        plan: &Plan,
+        rule: LostRule,
+        commit: &mut LaneCommit,
+        writing: &mut Writing,
+    ) -> Result<(), CommitError> {
+        let recovered = &mut writing.recovered;
+        for Attachment { sent, ordinal, .. } in &plan.attach {
+            let attempt = attempt_of(sent, *ordinal);
+            commit.attempt(attempt.clone());
+            recovered.attached.push((attempt, sent.tx.plan.worst_cost()));
+        }
+        let adopted: HashSet<TxId> = plan.adopt.iter().filter_map(|adoption| Some(adoption.of.as_ref()?.1)).collect();
+        // Those that are found again at another nonce.
+        let mut queued = Vec::new();
+        for Lost { nonce, tx, why } in &plan.lost {
+            self.dirty.remove(nonce);
+            let Some(tx) = tx else {
+                recovered.lost.push((*nonce, None));
+                continue;
+            };
+            let rule = if adopted.contains(&tx.id) { LostRule::Requeue } else { rule };
+            commit.lose_nonce(tx, rule, NodeText::new(why))?;
+            let mut again = tx.clone();
+            again.apply(&tx.change(Transition::LoseNonce)?, tx.updated_at);
+            let waits = rule == LostRule::Requeue && !adopted.contains(&tx.id);
+            if !waits {
+                queued.push(again.clone());
+            }
+            recovered.lost.push((*nonce, waits.then_some(again)));
+        }
+        if let Some(start) = plan.start_at {
+            commit.start_at(cursor, start)?;
+        }
+        for Adoption { nonce, evidence, of } in &plan.adopt {
+            if let Some((_, id)) = of
+                && let Some(index) = self.line.waiting.iter().position(|candidate| candidate.tx.id == *id)
+                && let Some(candidate) = self.line.take(index)
+            {
+                queued.push(candidate.tx.clone());
+                recovered.taken.push(candidate);
+            }
+            let tx = of.as_ref().and_then(|(_, id)| queued.iter().find(|tx| tx.id == *id));
+            let (Some((sent, _)), Some(tx)) = (of, tx) else {
+                commit.adopt_foreign(cursor, *nonce, NodeText::new(evidence))?;
+                recovered.adopted.push(Adopted { nonce: *nonce, of: None });
+                continue;
+            };
+            let attempt = attempt_of(sent, 0);
+            commit.adopt_for(cursor, tx, attempt.clone())?;
+            let of = Some((tx.clone(), attempt, sent.tx.plan.worst_cost()));
+            recovered.adopted.push(Adopted { nonce: *nonce, of });
+        }
+        Ok(())
+    }
+
+    /// The commit is durable.
+    pub(super) fn take_recovered(&mut self, recovered: Recovered, above_block: Option<u64>, at: Timestamp) {
+        let Recovered { attached, lost, adopted, .. } = recovered;
+        let mut watched = Vec::new();
+        let look_up = |hash| Watched { hash, known: None, look_up: true };
+        if !(attached.is_empty() && lost.is_empty() && adopted.is_empty()) {
+            self.survey_helped();
+            self.purse.read_soon();
+        }
+        for (attempt, cost) in attached {
+            self.by_hash.insert(attempt.hash, attempt.nonce);
+            watched.push(look_up(attempt.hash));
+            self.slots.update(attempt.nonce, |slot| {
+                slot.hold(&attempt, cost, at);
+                slot.sending = Sending::Rest;
+                slot.lost_looks = None;
+            });
+        }
+        for (nonce, tx) in lost {
+            self.slots.lose(nonce);
+            if let Some(mut tx) = tx {
+                tx.updated_at = at;
+                // A look that began before does not know that it is in line again.
+                self.line.distrust();
+                self.line.put_back(Candidate { tx, stage: Stage::Waiting });
+            }
+        }
+        for Adopted { nonce, of } in adopted {
+            let Some((mut tx, attempt, cost)) = of else {
+                self.slots.insert(OpenSlot::empty(nonce, SlotKind::Foreign));
+                continue;
+            };
+            let mut slot = OpenSlot::empty(nonce, SlotKind::Intent(tx.id));
+            if let Ok(state) = tx.state.apply(Transition::Bind(nonce)) {
+                tx = ManagedTx { state, version: tx.version.saturating_add(1), updated_at: at, ..tx };
+            }
+            slot.tx = Some(tx);
+            slot.above_block = above_block;
+            slot.hold(&attempt, cost, at);
+            self.by_hash.insert(attempt.hash, nonce);
+            watched.push(look_up(attempt.hash));
+            self.slots.insert(slot);
+            self.dirty.insert(nonce);
+        }
+        if !watched.is_empty() {
+            self.effects.push(Effect::Watch(watched));
+        }
+    }
+
+    pub(super) fn give_back_recovered(&mut self, recovered: Recovered) {
+        for candidate in recovered.taken {
+            self.line.put_back(candidate);
+        }
+        self.dirty.extend(recovered.lost.iter().map(|(nonce, _)| *nonce));
+        if let Some(found) = recovered.found {
+            self.surveys.give_back(found);
+        }
+    }
+}
+
+fn attempt_of(sent: &OnChain, ordinal: u16) -> NewAttempt {
+    let (plan, signed) = (&sent.tx.plan, &sent.tx.signed);
+    NewAttempt {
+        nonce: plan.nonce,
+        ordinal,
+        kind: AttemptKind::Original,
+        hash: signed.hash,
+        raw: signed.raw.clone(),
+        fees: plan.fees,
+    }
+}

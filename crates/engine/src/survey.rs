@@ -1,0 +1,161 @@
+//! Surveys: what an account has sent, by the blocks themselves.
+//!
+//! A count says that a nonce is gone, and nothing about what has used it. The blocks do: they are read from the watcher's head down,
+//! each by the hash that the one above it names, so that all of them are of one chain and none is left out (P4). Whatever does not
+//! fit ends the survey without an answer: the lane asks again, and decides nothing meanwhile.
+
+use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
+
+use gapless_chain::SentInBlock;
+use gapless_domain::{AccountFacts, B256, BlockRef, Nonce, OnChain, SignedPlan, SubmitterId, Survey, SurveyRequest};
+
+use crate::chain_desk::ChainDesk;
+use crate::watcher::ChainStatus;
+
+/// Blocks that are asked for in one go.
+const CHUNK_BLOCKS: u64 = 64;
+/// Of transactions that are kept until the end. A survey that has found more ends there, as at its last block.
+const MAX_FOUND_BYTES: usize = 64 << 20;
+
+/// Why there is no answer.
+#[derive(Debug, thiserror::Error)]
+enum SurveyError {
+    #[error("the chain has not been read yet, or contradicts what was final")]
+    NoChain,
+    #[error("the account cannot be read")]
+    NoAccount,
+    #[error("the count is of a final block above the head")]
+    Behind,
+    #[error(transparent)]
+    Chain(#[from] gapless_chain::ChainError),
+    #[error("block {0} is not there, or not the one that is linked")]
+    Unlinked(u64),
+    #[error("block {0} is another one than the one that was final")]
+    NotFinal(u64),
+    #[error("two transactions of the account with nonce {0}")]
+    TwoOfOneNonce(Nonce),
+    #[error("the head of the survey is no longer part of the chain")]
+    Reorged,
+}
+
+impl ChainDesk {
+    /// One at a time. `None`: nobody could tell.
+    pub(crate) async fn survey(&self, submitter: &SubmitterId, request: SurveyRequest) -> Option<Survey> {
+        let _turn = self.surveying.lock().await;
+        match self.read_blocks(submitter, request).await {
+            Ok(survey) => {
+                tracing::info!(%submitter, head = survey.head.number, oldest = survey.oldest, found = survey.sent.len(), "read blocks for what the account has sent");
+                Some(survey)
+            }
+            Err(error) => {
+                tracing::warn!(%submitter, "cannot read blocks for what the account has sent: {error}");
+                None
+            }
+        }
+    }
+
+    async fn read_blocks(&self, submitter: &SubmitterId, request: SurveyRequest) -> Result<Survey, SurveyError> {
+        let account = self.account(submitter).await.ok_or(SurveyError::NoAccount)?;
+        let head = self.whole_status().ok_or(SurveyError::NoChain)?.head;
+        let mut descent = Descent::begin(request, account, head)?;
+        let most = u64::from(self.watched_by.survey_blocks).max(1);
+        let lowest = request.above_block.map_or(0, |above| above.saturating_add(1));
+        let lowest = lowest.max(head.number.saturating_sub(most - 1)).min(head.number);
+        let mut next = Some(head.number);
+        while let Some(top) = next.filter(|top| *top >= lowest && !descent.is_over()) {
+            let bottom = top.saturating_sub(CHUNK_BLOCKS - 1).max(lowest);
+            let blocks = self.chain.sent_by(submitter, bottom..=top).await?;
+            descent.read(bottom..=top, blocks)?;
+            next = bottom.checked_sub(1);
+        }
+        // It took a while, and a branch that is no longer the chain proves nothing.
+        let status = self.whole_status().ok_or(SurveyError::NoChain)?;
+        if status.facts.tail.contradicts(head) || status.head.number < head.number {
+            return Err(SurveyError::Reorged);
+        }
+        Ok(descent.survey())
+    }
+
+    /// Nothing is concluded from a chain that contradicts what was final.
+    fn whole_status(&self) -> Option<ChainStatus> {
+        self.status().filter(|status| status.broken().is_none())
+    }
+}
+
+/// The way down.
+struct Descent {
+    /// Which nonces are looked for: from one on, and below the account's count.
+    from: Nonce,
+    below: Nonce,
+    account: AccountFacts,
+    head: BlockRef,
+    /// The hash that the next block down has to have.
+    expected: B256,
+    oldest: u64,
+    found: BTreeMap<Nonce, OnChain>,
+    found_bytes: usize,
+}
+
+impl Descent {
+    fn begin(request: SurveyRequest, account: AccountFacts, head: BlockRef) -> Result<Self, SurveyError> {
+        if account.final_block.is_some_and(|block| block.number > head.number) {
+            return Err(SurveyError::Behind);
+        }
+        let (expected, oldest) = (head.hash, head.number);
+        let from = request.from;
+        let below = account.latest.max(account.finalized.unwrap_or_default());
+        Ok(Descent { from, below, account, head, expected, oldest, found: BTreeMap::new(), found_bytes: 0 })
+    }
+
+    /// The blocks at these heights, lowest first. They are walked from the top, and no further than needed.
+    fn read(&mut self, numbers: RangeInclusive<u64>, blocks: Vec<Option<SentInBlock>>) -> Result<(), SurveyError> {
+        let mut blocks = blocks.into_iter();
+        for number in numbers.rev() {
+            if self.is_over() {
+                break;
+            }
+            let block = blocks.next_back().flatten().ok_or(SurveyError::Unlinked(number))?;
+            self.step(number, block)?;
+        }
+        Ok(())
+    }
+
+    fn step(&mut self, number: u64, block: SentInBlock) -> Result<(), SurveyError> {
+        let at = BlockRef { number, hash: self.expected };
+        if block.link.block != at {
+            return Err(SurveyError::Unlinked(number));
+        }
+        if self.account.final_block.is_some_and(|known| known.number == number && known != at) {
+            return Err(SurveyError::NotFinal(number));
+        }
+        for tx in block.sent {
+            self.note(tx, at)?;
+        }
+        (self.expected, self.oldest) = (block.link.parent_hash, number);
+        Ok(())
+    }
+
+    fn note(&mut self, tx: SignedPlan, block: BlockRef) -> Result<(), SurveyError> {
+        let nonce = tx.plan.nonce;
+        if nonce < self.from || nonce >= self.below {
+            return Ok(());
+        }
+        self.found_bytes = self.found_bytes.saturating_add(tx.signed.raw.len());
+        match self.found.insert(nonce, OnChain { tx, block }) {
+            None => Ok(()),
+            Some(_) => Err(SurveyError::TwoOfOneNonce(nonce)),
+        }
+    }
+
+    /// Everything was found, or no more of it can be kept.
+    fn is_over(&self) -> bool {
+        let asked = self.below.get().saturating_sub(self.from.get());
+        self.found.len() as u64 >= asked || self.found_bytes > MAX_FOUND_BYTES
+    }
+
+    fn survey(self) -> Survey {
+        let Descent { account, head, oldest, found, .. } = self;
+        Survey { account, head, oldest, sent: found.into_values().collect() }
+    }
+}

@@ -1,0 +1,51 @@
+//! What stores write into the audit log: the same words whoever keeps it.
+
+use gapless_domain::{ChainId, NewAudit, NodeText, Report, SubmitterId};
+
+/// One entry as it is written; the store adds its number and its time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AuditRow {
+    /// A submitter, a chain, or [`AuditRow::STORE`].
+    pub subject: String,
+    pub actor: NodeText,
+    pub action: &'static str,
+    pub detail: Report,
+}
+
+impl AuditRow {
+    /// The subject of what concerns all lanes.
+    pub const STORE: &'static str = "store";
+    /// The actor of what only an operator can say, where nothing tells which one.
+    pub const OPERATOR: &'static str = "operator";
+
+    pub const ACCEPT_CHAIN: &'static str = "accept_chain";
+    pub const DECLARE_REGRESSED: &'static str = "declare_regressed";
+    pub const DECLARE_RECONCILED: &'static str = "declare_reconciled";
+
+    /// With a commit of the lane.
+    pub fn of_lane(lane: &SubmitterId, entry: &NewAudit) -> Self {
+        AuditRow {
+            subject: lane.to_string(),
+            actor: entry.actor.clone(),
+            action: entry.action,
+            detail: entry.detail.clone(),
+        }
+    }
+
+    pub fn accept_chain(chain: &ChainId, by: &NodeText, why: &str) -> Self {
+        AuditRow { subject: chain.to_string(), actor: by.clone(), action: Self::ACCEPT_CHAIN, detail: Report::new(why) }
+    }
+
+    pub fn regressed(why: &str) -> Self {
+        Self::of_store(Self::DECLARE_REGRESSED, why)
+    }
+
+    pub fn reconciled(why: &str) -> Self {
+        Self::of_store(Self::DECLARE_RECONCILED, why)
+    }
+
+    fn of_store(action: &'static str, why: &str) -> Self {
+        let (subject, actor) = (Self::STORE.to_owned(), NodeText::new(Self::OPERATOR));
+        AuditRow { subject, actor, action, detail: Report::new(why) }
+    }
+}

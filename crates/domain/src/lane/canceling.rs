@@ -107,8 +107,8 @@ impl Lane {
         Ok(done(&format!("{canceled} bound intents are being canceled; the chain decides{left}")))
     }
 
-    /// What is past its time: bound intents that are not mined are canceled (S16), lent nonces come back.
-    pub(super) fn write_overdue(
+    /// Bound intents that are past their time, and that no block has, are canceled (S16).
+    pub(super) fn write_expired(
         &mut self,
         now: Tick,
         commit: &mut LaneCommit,
@@ -118,12 +118,11 @@ impl Lane {
         let at = self.database_now(now);
         for nonce in self.slots.overdue(at) {
             let Some((slot, bound)) = self.bound_at(nonce, writing) else { continue };
-            if slot.is_lent() {
-                self.expire_loan(nonce, commit, writing)?;
-            } else if !matches!(bound.wish, Wish::Cancel(_)) {
+            if !slot.is_lent() && !matches!(bound.wish, Wish::Cancel(_)) && !writing.recovered.concerns(nonce) {
                 self.want_cancel(nonce, CancelReason::Expired, commit, writing)?;
             }
         }
+        // For those that are lent as well.
         self.slots.next_deadline(at).into_iter().for_each(|due| step.wake(self.tick_of(due)));
         Ok(())
     }

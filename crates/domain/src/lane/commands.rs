@@ -53,6 +53,15 @@ impl Lane {
     ) -> Result<Option<CommandResult>, CommitError> {
         let at = self.database_now(now);
         match &command.kind {
+            // What a survey has explained in this very commit is looked at when it is written.
+            CommandKind::Cancel { .. }
+            | CommandKind::CancelPending
+            | CommandKind::UseReserved { .. }
+            | CommandKind::ReleaseReserved { .. }
+                if writing.recovered.changes_slots() =>
+            {
+                Ok(None)
+            }
             CommandKind::Pause => set_paused(true, &command.issued_by, cursor, commit).map(Some),
             CommandKind::Resume => set_paused(false, &command.issued_by, cursor, commit).map(Some),
             CommandKind::Cancel { tx_id } => self.cancel(*tx_id, commit, writing),

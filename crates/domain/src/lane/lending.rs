@@ -17,7 +17,7 @@ use crate::nonce::Nonce;
 use crate::payload::{ExternalNonce, Payload};
 use crate::reservation::{LockOwner, Reservation, ReservationStatus, ReservationStep};
 use crate::slot::SlotKind;
-use crate::time::Timestamp;
+use crate::time::{Tick, Timestamp};
 use crate::transition::Transition;
 
 use super::Lane;
@@ -63,6 +63,11 @@ impl OpenSlot {
             ReservationStatus::Recyclable => Lending::Recyclable,
             ReservationStatus::Used { .. } => Lending::Ours,
         };
+    }
+
+    /// A filler is written with the word that it fills. Without one, it was found to be used up while it was lent.
+    pub(super) fn restore_loss(&mut self) {
+        self.lost = self.is_unclaimed() && !self.is_recyclable() && self.attempts.is_empty();
     }
 
     pub(super) fn is_lent(&self) -> bool {
@@ -116,11 +121,12 @@ impl Lane {
         commit: &mut LaneCommit,
         writing: &mut Writing,
     ) -> Result<(), CommitError> {
-        // Those at the signer stand before whoever is in line. And what comes back with this commit is the smallest of them
-        // only when it is written.
+        // Those at the signer stand before whoever is in line. And what comes back with this commit, or goes, is known when it is
+        // written.
         let at_the_signer = self.signing.iter().flatten().any(|item| item.candidate.is_some());
         let to = commit.cursor().map_or(cursor, |change| change.to());
-        if at_the_signer || !writing.taken_back.is_empty() || to.is_protected() || to.paused || !self.may_bind() {
+        let moves = !writing.taken_back.is_empty() || writing.recovered.changes_slots();
+        if at_the_signer || moves || to.is_protected() || to.paused || !self.may_bind() {
             return Ok(());
         }
         let open = self.setup.limits.open_slots.saturating_sub(self.slots.len());
@@ -209,16 +215,46 @@ impl Lane {
         Ok(done("it is released"))
     }
 
-    pub(super) fn expire_loan(
-        &mut self,
-        nonce: Nonce,
+    /// Lent nonces that are past their time come back.
+    pub(super) fn write_ended_loans(
+        &self,
+        now: Tick,
         commit: &mut LaneCommit,
         writing: &mut Writing,
     ) -> Result<(), CommitError> {
-        if !self.may_end() {
-            return Ok(());
+        let overdue = self.slots.overdue(self.database_now(now));
+        let is_lent = |nonce: &Nonce| self.slots.get(*nonce).is_some_and(OpenSlot::is_lent);
+        for nonce in overdue.into_iter().filter(is_lent).filter(|_| self.may_end()) {
+            self.take_back(nonce, ReservationStep::Expire { nonce }, commit, writing)?;
         }
-        self.take_back(nonce, ReservationStep::Expire { nonce }, commit, writing)
+        Ok(())
+    }
+
+    /// What a survey has found at nonces that are lent, or came back: the caller has sent it without giving it to us. It is the
+    /// caller's transaction all the same, or fills what is nobody's. And what is gone is lent no more.
+    pub(super) fn settle_loans(&self, commit: &mut LaneCommit, writing: &Writing) {
+        let lending = |nonce: Nonce| self.slots.get(nonce).map_or(&Lending::Ours, |slot| &slot.lending);
+        for (attempt, _) in &writing.recovered.attached {
+            let nonce = attempt.nonce;
+            match lending(nonce) {
+                Lending::Lent { to, .. } => {
+                    commit.reservation(ReservationStep::Use { nonce, lock_owner: to.clone() });
+                }
+                Lending::Recyclable => {
+                    commit.reservation(ReservationStep::Fill { nonce });
+                }
+                Lending::Ours => {}
+            }
+        }
+        for (nonce, _) in &writing.recovered.lost {
+            let nonce = *nonce;
+            if let Lending::Lent { to, .. } = lending(nonce) {
+                commit.reservation(ReservationStep::Release { nonce, lock_owner: to.clone() });
+            }
+            if *lending(nonce) != Lending::Ours {
+                commit.reservation(ReservationStep::Fill { nonce });
+            }
+        }
     }
 
     fn take_back(

@@ -238,6 +238,7 @@ impl Lane {
                 slot.restore_lending(reservation);
             }
         }
+        slots.values_mut().for_each(OpenSlot::restore_loss);
         let (resubmit, now_is) = (lane.setup.resubmit_interval(), lane.database_time.0);
         for mut slot in slots.into_values() {
             slot.restore_sending(resubmit, now_is, now);

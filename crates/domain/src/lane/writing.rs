@@ -56,7 +56,8 @@ impl Writing {
     }
 
     pub(super) fn bytes(&self) -> usize {
-        self.items.iter().map(|item| item.attempt.raw.len()).sum()
+        let given = self.given.iter().map(|(attempt, _)| attempt);
+        self.items.iter().map(|item| &item.attempt).chain(given).map(|attempt| attempt.raw.len()).sum()
     }
 
     pub(super) fn costs(&self) -> impl Iterator<Item = Amount> {
@@ -121,11 +122,13 @@ impl Lane {
     ) -> Result<(), CommitError> {
         writing.above_block = self.purse.account.and_then(|account| account.final_block).map(|block| block.number);
         commit.bind_above(writing.above_block);
+        self.write_ended_loans(now, commit, writing)?;
         if let Some(cursor) = self.cursor.clone() {
             self.write_recovery(&cursor, commit, writing)?;
+            self.settle_loans(commit, writing);
         }
         self.write_changes(commit, writing)?;
-        self.write_overdue(now, commit, writing, step)?;
+        self.write_expired(now, commit, writing, step)?;
         self.write_doomed(commit, writing)?;
         for report in self.reports.drain(..) {
             commit.report(report.clone());
@@ -229,7 +232,7 @@ impl Lane {
                 Some(_) => self.unplan(item),
                 // One attempt for a slot at a time.
                 None if !remedied.insert(item.attempt.nonce) => {}
-                None if self.still_needs(&item.attempt) => {
+                None if self.still_needs(&item.attempt, writing) => {
                     let nonce = item.attempt.nonce;
                     if self.slots.get(nonce).is_some_and(OpenSlot::is_recyclable) {
                         commit.reservation(ReservationStep::Fill { nonce });
@@ -245,12 +248,12 @@ impl Lane {
         Ok(())
     }
 
-    /// False if it ended while this was signed, or went to a caller, or is about to.
-    fn still_needs(&self, attempt: &NewAttempt) -> bool {
+    /// False if it ended while this was signed, or was explained by something else, or went to a caller, or is about to.
+    fn still_needs(&self, attempt: &NewAttempt, writing: &Writing) -> bool {
         let lends = self.borrower_is_next();
-        let goes_away = |slot: &OpenSlot| slot.is_final() || slot.is_lent() || (lends && slot.is_recyclable());
-        let fits = |slot: &OpenSlot| slot.next_ordinal() == attempt.ordinal && !goes_away(slot);
-        self.slots.get(attempt.nonce).is_some_and(fits)
+        let needs = |slot: &OpenSlot| slot.needs_another() && !slot.is_over() && !(lends && slot.is_recyclable());
+        let fits = |slot: &OpenSlot| slot.next_ordinal() == attempt.ordinal && needs(slot);
+        self.slots.get(attempt.nonce).is_some_and(fits) && !writing.recovered.concerns(attempt.nonce)
     }
 
     /// Signed bytes are dropped unsent, and no nonce was used: the intent is in line again.

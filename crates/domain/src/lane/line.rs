@@ -22,6 +22,8 @@ pub(super) struct Line {
     pub(super) looked_at: Tick,
     /// The last look brought no answer.
     pub(super) failed: bool,
+    /// Somebody has looked, since the lane was loaded.
+    pub(super) known: bool,
     /// The look that is under way began before somebody came back into the line.
     distrusted: bool,
     /// Out of the line when the look that is under way began, or since: its answer may still name them.
@@ -85,6 +87,7 @@ impl Line {
             self.look = true;
             return;
         }
+        self.known = true;
         self.more = queue.len() >= asked;
         let last_seq = queue.last().map(|tx| tx.seq);
         let mut known: VecDeque<Candidate> = std::mem::take(&mut self.waiting);
@@ -136,7 +139,11 @@ impl Line {
 
     /// The next one that wants a nonce.
     pub(super) fn first(&self) -> Option<&Candidate> {
-        self.waiting.iter().find(|candidate| !matches!(candidate.stage, Stage::Doomed(..)))
+        self.waiting.get(self.first_index()?)
+    }
+
+    pub(super) fn first_index(&self) -> Option<usize> {
+        self.waiting.iter().position(|candidate| !matches!(candidate.stage, Stage::Doomed(..)))
     }
 
     /// Those who fail, out of the line.

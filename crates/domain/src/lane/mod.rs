@@ -13,10 +13,14 @@
 //! - `survey`: what the blocks themselves say of a nonce. `reckoning`: what that means. `recovery`: what is done about it, by an
 //!   operator's word or the policy.
 //! - `telling`: who is told of new confirmations.
+//! - `commands`: what callers and operators ask for. `canceling` and `lending` are what they ask for most.
 //! - `plan`: what to begin next. `writing`: the one commit under way. `start`: where a new lane begins, and what stops one.
 
+mod canceling;
+mod commands;
 mod effect;
 mod fact;
+mod lending;
 mod line;
 mod open_slot;
 mod plan;
@@ -57,6 +61,7 @@ pub use fact::{
 };
 pub use setup::{LaneLimits, LaneSetup};
 
+use lending::Lending;
 use line::{Candidate, Line, Stage};
 use open_slot::{HeldAttempt, OpenSlot, Pace, Remedy, Seen, Sending};
 use purse::Purse;
@@ -143,6 +148,18 @@ struct Unsigned {
     cost: Amount,
 }
 
+impl Signing {
+    fn is_of(&self, id: TxId) -> bool {
+        self.candidate.as_ref().is_some_and(|candidate| candidate.tx.id == id)
+    }
+}
+
+impl SignedItem {
+    fn is_of(&self, id: TxId) -> bool {
+        self.candidate.as_ref().is_some_and(|candidate| candidate.tx.id == id)
+    }
+}
+
 impl Unsigned {
     fn with(self, signed: SignedTx) -> NewAttempt {
         let Unsigned { nonce, ordinal, kind, fees, .. } = self;
@@ -216,6 +233,12 @@ impl Lane {
                 slot.restore_intent(tx);
             }
         }
+        for reservation in snapshot.reservations {
+            if let Some(slot) = slots.get_mut(&reservation.nonce) {
+                slot.restore_lending(reservation);
+            }
+        }
+        slots.values_mut().for_each(OpenSlot::restore_loss);
         let (resubmit, now_is) = (lane.setup.resubmit_interval(), lane.database_time.0);
         for mut slot in slots.into_values() {
             slot.restore_sending(resubmit, now_is, now);
@@ -334,6 +357,10 @@ impl Lane {
     fn prepared_remedy(&mut self, nonce: Nonce, answer: Result<Prepared, PrepareFailure>, now: Tick) {
         let retry = now.saturating_add(self.setup.limits.prepare_retry);
         self.slots.update(nonce, |slot| {
+            // What is lent since it was asked for needs none.
+            if slot.remedy != Remedy::Asked {
+                return;
+            }
             // The market does not want more than it offers: the same bytes are sent again, at their pace.
             let is_enough = |prepared: &Prepared| {
                 let offered = slot.wanted().map(|wanted| wanted.fees);
@@ -481,6 +508,7 @@ impl OpenSlot {
         OpenSlot {
             nonce,
             kind,
+            lending: Lending::Ours,
             attempts: Vec::new(),
             tx: None,
             seen: Seen::Nowhere,

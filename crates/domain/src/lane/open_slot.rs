@@ -19,11 +19,13 @@ use crate::time::{Tick, Timestamp};
 use crate::transition::Transition;
 
 use super::fact::{MinedTx, Prepared};
+use super::lending::Lending;
 
 #[derive(Debug)]
 pub(super) struct OpenSlot {
     pub(super) nonce: Nonce,
     pub(super) kind: SlotKind,
+    pub(super) lending: Lending,
     pub(super) attempts: Vec<HeldAttempt>,
     /// The intent, while it is open.
     pub(super) tx: Option<ManagedTx>,
@@ -148,7 +150,7 @@ impl OpenSlot {
 
     /// Does it want to be consumed without effect?
     pub(super) fn wants_nothing(&self) -> bool {
-        matches!(self.wish(), Wish::Cancel(_)) || self.kind == SlotKind::Fill
+        matches!(self.wish(), Wish::Cancel(_)) || self.kind == SlotKind::Fill || self.is_unclaimed()
     }
 
     /// What it wants on chain now, in its newest and so dearest form.
@@ -163,7 +165,7 @@ impl OpenSlot {
     pub(super) fn needs_another(&self) -> bool {
         let carries = !self.wants_nothing();
         let has_it = self.attempts.iter().any(|held| held.attempt.kind.carries_payload() == carries);
-        let lacks_it = !self.is_mined() && !has_it && !matches!(self.kind, SlotKind::Reservation | SlotKind::Foreign);
+        let lacks_it = !self.is_mined() && !has_it && !self.is_lent() && self.kind != SlotKind::Foreign;
         lacks_it || self.needs_price()
     }
 
@@ -190,6 +192,8 @@ impl OpenSlot {
             last_outcome: None,
         };
         self.attempts.push(HeldAttempt { attempt, cost, missing: false });
+        // What has a transaction is lent to nobody any more.
+        self.lending = Lending::Ours;
     }
 
     pub(super) fn kind_of(&self, hash: B256) -> Option<AttemptKind> {
@@ -385,7 +389,9 @@ impl OpenSlot {
         }
         match self.kind {
             SlotKind::Intent(_) => self.tx.is_none(),
-            SlotKind::Fill | SlotKind::Reservation => self.is_final() && self.tx.is_none(),
+            SlotKind::Fill => self.is_final() && self.tx.is_none(),
+            SlotKind::Reservation if self.is_unclaimed() => self.is_final(),
+            SlotKind::Reservation => self.tx.is_none() && !self.is_lent(),
             SlotKind::Foreign => true,
         }
     }

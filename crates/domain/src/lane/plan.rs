@@ -167,8 +167,12 @@ impl Lane {
                 candidate.stage = prepare(candidate, now, &mut requests);
             }
         }
+        let lends = self.borrower_is_next();
         for nonce in self.slots.remedial() {
-            let Some(slot) = self.slots.get(nonce) else { continue };
+            if requests.len() >= self.setup.limits.batch {
+                break;
+            }
+            let Some(slot) = self.slots.get(nonce).filter(|slot| !(lends && slot.is_recyclable())) else { continue };
             let due = match slot.remedy {
                 Remedy::None => slot.needs_another(),
                 Remedy::Later(at) if at <= now => true,
@@ -267,13 +271,18 @@ impl Lane {
 
     fn remedies_to_sign(&mut self) -> Vec<(Signing, SignRequest)> {
         let mut items = Vec::new();
+        let lends = self.borrower_is_next();
         for nonce in self.slots.remedial() {
-            let Some(slot) = self.slots.get(nonce) else { continue };
+            if items.len() >= self.setup.limits.batch {
+                break;
+            }
+            let Some(slot) = self.slots.get(nonce).filter(|slot| !(lends && slot.is_recyclable())) else { continue };
             let Remedy::Ready(prepared) = slot.remedy else { continue };
             let reprices = slot.call_to_reprice().filter(|_| slot.needs_price() && !slot.wants_nothing());
             let kind = match slot.kind {
                 _ if reprices.is_some() => AttemptKind::Bump,
                 SlotKind::Fill => AttemptKind::Fill,
+                _ if slot.is_unclaimed() => AttemptKind::Fill,
                 _ => AttemptKind::Cancel,
             };
             let nothing = || EvmCall { to: self.lease.submitter().evm_address(), ..EvmCall::default() };
@@ -340,8 +349,10 @@ impl Lane {
             return;
         }
         let mut outgoing = Vec::new();
+        let database_now = self.database_now(now);
         for nonce in self.slots.to_send(now) {
-            let Some(slot) = self.slots.get(nonce).filter(|slot| slot.is_due(now)) else { continue };
+            let goes_out = |slot: &&OpenSlot| slot.is_due(now) && slot.is_in_time(database_now);
+            let Some(slot) = self.slots.get(nonce).filter(goes_out) else { continue };
             let Some(wanted) = slot.wanted().filter(|_| !self.unreplicated) else { continue };
             let tx = SignedTx { hash: wanted.hash, raw: wanted.raw.clone() };
             outgoing.push(Outgoing { nonce, tx });
@@ -358,7 +369,9 @@ impl Lane {
     }
 
     pub(super) fn has_something_to_send(&self, now: Tick) -> bool {
-        let due = |nonce: &Nonce| self.slots.get(*nonce).is_some_and(|slot| slot.is_due(now));
+        let database_now = self.database_now(now);
+        let goes_out = |slot: &OpenSlot| slot.is_due(now) && slot.is_in_time(database_now);
+        let due = |nonce: &Nonce| self.slots.get(*nonce).is_some_and(goes_out);
         !self.draining && self.slots.to_send(now).iter().any(due)
     }
 
@@ -408,9 +421,8 @@ fn prepare(candidate: &Candidate, now: Tick, requests: &mut Vec<PrepareRequest>)
     if let Some(prepared) = candidate.decided() {
         return Stage::Ready { prepared, at: now };
     }
-    let Some(call) = candidate.call() else {
-        return Stage::Doomed(FailReason::InvalidPayload, NodeText::new("this node lends no nonces yet"));
-    };
+    // Who signs by itself only waits for its turn.
+    let Some(call) = candidate.call() else { return Stage::Waiting };
     let key = PrepareKey::Intent(candidate.tx.id);
     requests.push(PrepareRequest { key, call: call.clone(), speed: candidate.tx.intent.speed() });
     Stage::Asked

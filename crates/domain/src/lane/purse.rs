@@ -120,18 +120,23 @@ impl Purse {
         }
     }
 
-    /// Takes a worst case out of the budget, if it is there.
-    pub(super) fn spend(&mut self, cost: Amount) -> bool {
-        let Some(left) = self.budget.get().checked_sub(cost.get()) else {
-            self.is_short = true;
-            return false;
-        };
-        self.budget = Amount::new(left);
-        self.short_of = None;
+    /// Takes a worst case out of the budget, or all that is left of it: nobody asked us whether it is there.
+    pub(super) fn owe(&mut self, cost: Amount) {
+        self.budget = Amount::new(self.budget.get().saturating_sub(cost.get()));
         self.is_fresh = false;
         if let Some(reading) = &mut self.reading {
             reading.spent_since = Amount::new(reading.spent_since.get().saturating_add(cost.get()));
         }
+    }
+
+    /// Takes a worst case out of the budget, if it is there.
+    pub(super) fn spend(&mut self, cost: Amount) -> bool {
+        if cost > self.budget {
+            self.is_short = true;
+            return false;
+        }
+        self.short_of = None;
+        self.owe(cost);
         true
     }
 }

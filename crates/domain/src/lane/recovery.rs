@@ -33,8 +33,8 @@ use super::writing::Writing;
 #[derive(Debug, Default)]
 pub(super) struct Recovered {
     found: Option<Found>,
-    attached: Vec<(NewAttempt, Amount)>,
-    lost: Vec<(Nonce, Option<ManagedTx>)>,
+    pub(super) attached: Vec<(NewAttempt, Amount)>,
+    pub(super) lost: Vec<(Nonce, Option<ManagedTx>)>,
     adopted: Vec<Adopted>,
     /// Out of the line, for what was adopted as theirs.
     taken: Vec<Candidate>,
@@ -45,6 +45,18 @@ struct Adopted {
     nonce: Nonce,
     /// The intent that it turned out to be.
     of: Option<(ManagedTx, NewAttempt, Amount)>,
+}
+
+impl Recovered {
+    /// Does it change slots that were there before?
+    pub(super) fn changes_slots(&self) -> bool {
+        !(self.attached.is_empty() && self.lost.is_empty() && self.adopted.is_empty())
+    }
+
+    pub(super) fn concerns(&self, nonce: Nonce) -> bool {
+        let attached = self.attached.iter().any(|(attempt, _)| attempt.nonce == nonce);
+        attached || self.lost.iter().any(|(lost, _)| *lost == nonce)
+    }
 }
 
 impl Lane {
@@ -194,15 +206,21 @@ impl Lane {
         writing: &mut Writing,
     ) -> Result<(), CommitError> {
         let recovered = &mut writing.recovered;
-        for Attachment { sent, ordinal, .. } in &plan.attach {
-            let attempt = attempt_of(sent, *ordinal);
+        // What comes back from a borrower with this very commit is looked at again when it is back.
+        let stays = |nonce: Nonce| !writing.taken_back.contains(&nonce);
+        for Attachment { sent, ordinal, .. } in plan.attach.iter().filter(|found| stays(found.sent.tx.plan.nonce)) {
+            let slot = self.slots.get(sent.tx.plan.nonce);
+            // Where there is no intent, it fills the nonce as well as a filler of ours.
+            let is_an_intents = slot.is_some_and(|slot| slot.tx.is_some());
+            let kind = if is_an_intents { AttemptKind::Original } else { AttemptKind::Fill };
+            let attempt = NewAttempt { kind, ..attempt_of(sent, *ordinal) };
             commit.attempt(attempt.clone());
             recovered.attached.push((attempt, sent.tx.plan.worst_cost()));
         }
         let adopted: HashSet<TxId> = plan.adopt.iter().filter_map(|adoption| Some(adoption.of.as_ref()?.1)).collect();
         // Those that are found again at another nonce.
         let mut queued = Vec::new();
-        for Lost { nonce, tx, why } in &plan.lost {
+        for Lost { nonce, tx, why } in plan.lost.iter().filter(|lost| stays(lost.nonce)) {
             self.dirty.remove(nonce);
             let Some(tx) = tx else {
                 recovered.lost.push((*nonce, None));

@@ -1,13 +1,14 @@
 //! All open slots of a lane, and which of them have something to do. Nobody looks at all of them to find the few: what a fact
 //! costs does not grow with what is open (R01).
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use crate::id::TxId;
 use crate::nonce::Nonce;
 use crate::slot::SlotKind;
-use crate::time::Tick;
+use crate::time::{Tick, Timestamp};
 
+use super::lending::Lending;
 use super::open_slot::{OpenSlot, Remedy, Sending};
 
 #[derive(Debug, Default)]
@@ -20,13 +21,17 @@ pub(super) struct Slots {
     claims: BTreeSet<(Tick, Nonce)>,
     /// Those that need another attempt, or get one.
     remedial: BTreeSet<Nonce>,
+    /// When they are past their time, by the database's clock.
+    deadlines: BTreeSet<(Timestamp, Nonce)>,
+    /// Those that came back from a caller without a transaction.
+    recyclable: BTreeSet<Nonce>,
     /// Those that nodes say the account cannot pay for.
     short: BTreeSet<Nonce>,
     /// Signed bytes of those that are unmined.
     unmined_bytes: usize,
     /// Those that are not final and not over.
     unsettled: usize,
-    ids: HashSet<TxId>,
+    ids: HashMap<TxId, Nonce>,
 }
 
 /// Where a slot stands in the lists.
@@ -36,6 +41,8 @@ struct Standing {
     send_at: Option<Tick>,
     claim_at: Option<Tick>,
     remedial: bool,
+    deadline: Option<Timestamp>,
+    recyclable: bool,
     short: bool,
     bytes: usize,
     unsettled: bool,
@@ -50,9 +57,10 @@ impl Standing {
             _ => (None, None),
         };
         let remedial = unmined && (slot.remedy != Remedy::None || slot.needs_another());
+        let (deadline, recyclable) = (slot.deadline().filter(|_| unmined), unmined && slot.is_recyclable());
         let bytes = if unmined { slot.bytes() } else { 0 };
         let (short, unsettled) = (unmined && slot.short_of_funds, !slot.is_final() && !slot.is_over());
-        Standing { unmined, send_at, claim_at, remedial, short, bytes, unsettled }
+        Standing { unmined, send_at, claim_at, remedial, deadline, recyclable, short, bytes, unsettled }
     }
 
     const NOWHERE: Standing = Standing {
@@ -60,6 +68,8 @@ impl Standing {
         send_at: None,
         claim_at: None,
         remedial: false,
+        deadline: None,
+        recyclable: false,
         short: false,
         bytes: 0,
         unsettled: false,
@@ -69,7 +79,7 @@ impl Standing {
 impl Slots {
     pub(super) fn insert(&mut self, slot: OpenSlot) {
         let nonce = slot.nonce;
-        self.ids.extend(id_of(&slot));
+        self.ids.extend(id_of(&slot).map(|id| (id, nonce)));
         let standing = Standing::of(&slot);
         let before = self.slots.insert(nonce, slot).map_or(Standing::NOWHERE, |old| Standing::of(&old));
         self.move_to(nonce, before, standing);
@@ -78,9 +88,14 @@ impl Slots {
     /// The only way to change one: it is in the right lists afterwards.
     pub(super) fn update<T>(&mut self, nonce: Nonce, change: impl FnOnce(&mut OpenSlot) -> T) -> Option<T> {
         let slot = self.slots.get_mut(&nonce)?;
-        let before = Standing::of(slot);
+        let (before, id_before) = (Standing::of(slot), id_of(slot));
         let answer = change(slot);
-        let after = Standing::of(slot);
+        let (after, id_after) = (Standing::of(slot), id_of(slot));
+        // What is lent changes hands.
+        if id_after != id_before {
+            id_before.map(|id| self.ids.remove(&id));
+            id_after.map(|id| self.ids.insert(id, nonce));
+        }
         if after != before {
             self.move_to(nonce, before, after);
         }
@@ -93,6 +108,7 @@ impl Slots {
             slot.lost = true;
             slot.sending = Sending::Rest;
             slot.remedy = Remedy::None;
+            slot.lending = Lending::Ours;
             id_of(slot).inspect(|_| slot.tx = None)
         });
         if let Some(Some(id)) = id {
@@ -130,7 +146,12 @@ impl Slots {
     }
 
     pub(super) fn holds(&self, id: TxId) -> bool {
-        self.ids.contains(&id)
+        self.ids.contains_key(&id)
+    }
+
+    /// The nonce that an intent has or had here.
+    pub(super) fn find(&self, id: TxId) -> Option<Nonce> {
+        self.ids.get(&id).copied()
     }
 
     pub(super) fn unmined(&self) -> &BTreeSet<Nonce> {
@@ -170,6 +191,24 @@ impl Slots {
         [next(&self.sends), next(&self.claims)].into_iter().flatten().min()
     }
 
+    /// Those that are past their time, the lowest first.
+    pub(super) fn overdue(&self, database_now: Timestamp) -> Vec<Nonce> {
+        let past = self.deadlines.iter().take_while(|(at, _)| *at <= database_now);
+        let mut nonces: Vec<Nonce> = past.map(|(_, nonce)| *nonce).collect();
+        nonces.sort_unstable();
+        nonces
+    }
+
+    /// When the next one is, after now.
+    pub(super) fn next_deadline(&self, database_now: Timestamp) -> Option<Timestamp> {
+        self.deadlines.iter().map(|(at, _)| *at).find(|at| *at > database_now)
+    }
+
+    /// Those that came back from a caller without a transaction, the smallest first.
+    pub(super) fn recyclable(&self) -> impl Iterator<Item = Nonce> {
+        self.recyclable.iter().copied()
+    }
+
     fn move_to(&mut self, nonce: Nonce, before: Standing, after: Standing) {
         put(&mut self.unmined, nonce, before.unmined, after.unmined);
         put(&mut self.remedial, nonce, before.remedial, after.remedial);
@@ -177,6 +216,8 @@ impl Slots {
         self.unmined_bytes = self.unmined_bytes.saturating_sub(before.bytes).saturating_add(after.bytes);
         move_time(&mut self.sends, nonce, before.send_at, after.send_at);
         move_time(&mut self.claims, nonce, before.claim_at, after.claim_at);
+        move_time(&mut self.deadlines, nonce, before.deadline, after.deadline);
+        put(&mut self.recyclable, nonce, before.recyclable, after.recyclable);
         self.unsettled = self.unsettled.saturating_sub(usize::from(before.unsettled));
         self.unsettled = self.unsettled.saturating_add(usize::from(after.unsettled));
     }
@@ -197,7 +238,7 @@ fn put(list: &mut BTreeSet<Nonce>, nonce: Nonce, before: bool, after: bool) {
     }
 }
 
-fn move_time(list: &mut BTreeSet<(Tick, Nonce)>, nonce: Nonce, before: Option<Tick>, after: Option<Tick>) {
+fn move_time<T: Copy + Ord>(list: &mut BTreeSet<(T, Nonce)>, nonce: Nonce, before: Option<T>, after: Option<T>) {
     if before != after {
         before.map(|at| list.remove(&(at, nonce)));
         after.map(|at| list.insert((at, nonce)));
@@ -222,6 +263,7 @@ mod tests {
     use crate::block::{BlockRef, Execution};
     use crate::lane::MinedTx;
     use crate::payload::Fees;
+    use crate::reservation::LockOwner;
     use crate::{Amount, B256, Bytes, Timestamp};
     use std::time::Duration;
 
@@ -266,7 +308,8 @@ mod tests {
         };
         let mut lowest = 0;
         for _ in 0..5000 {
-            let (nonce, what, at) = (Nonce::new(dice(40)).unwrap(), dice(9), tick(dice(50)));
+            let (nonce, what, at) = (Nonce::new(dice(40)).unwrap(), dice(12), tick(dice(50)));
+            let until = Timestamp::EPOCH.saturating_add(at.elapsed());
             slots.update(nonce, |slot| match what {
                 0 => slot.sending = Sending::Rest,
                 1 => slot.sending = Sending::Due { at, claim: false },
@@ -275,7 +318,10 @@ mod tests {
                 4 => slot.remedy = Remedy::Later(at),
                 5 => slot.remedy = Remedy::None,
                 6 => drop(slot.mined(mined(nonce.get()))),
-                7 => slot.short_of_funds = !slot.short_of_funds,
+                7 => slot.lending = Lending::Lent { to: LockOwner::new("me").unwrap(), until },
+                8 => slot.lending = Lending::Recyclable,
+                9 => slot.lending = Lending::Ours,
+                10 => slot.short_of_funds = !slot.short_of_funds,
                 _ => drop(slot.unmined(mined(nonce.get()).hash, mined(0).block, at)),
             });
             if dice(500) == 0 {
@@ -297,6 +343,13 @@ mod tests {
             |slot: &OpenSlot, of: bool| matches!(slot.sending, Sending::Due { at, claim } if at <= now && claim == of);
         assert_eq!(slots.to_send(now), of(&|slot| due(slot, false)));
         assert_eq!(slots.to_claim(now), of(&|slot| due(slot, true)));
+        let database_now = Timestamp::EPOCH.saturating_add(now.elapsed());
+        let overdue = |slot: &OpenSlot| slot.deadline().is_some_and(|at| at <= database_now);
+        assert_eq!(slots.overdue(database_now), of(&overdue));
+        let unmined = slots.iter().filter(|slot| !slot.is_mined());
+        let later = unmined.filter_map(OpenSlot::deadline).filter(|at| *at > database_now);
+        assert_eq!(slots.next_deadline(database_now), later.min());
+        assert_eq!(slots.recyclable().collect::<Vec<_>>(), of(&OpenSlot::is_recyclable));
         assert_eq!(slots.remedial(), of(&|slot| slot.remedy != Remedy::None || slot.needs_another()));
         assert_eq!(slots.short().iter().copied().collect::<Vec<_>>(), of(&|slot| slot.short_of_funds));
         let bytes = slots.iter().filter(|slot| !slot.is_mined()).map(OpenSlot::bytes).sum::<usize>();

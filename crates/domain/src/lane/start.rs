@@ -3,6 +3,7 @@
 use crate::cursor::{Cursor, ProtectCode, Protection};
 use crate::nonce::Nonce;
 use crate::policy::StartFrom;
+use crate::slot::SlotKind;
 use crate::text::NodeText;
 use crate::time::Tick;
 
@@ -112,7 +113,9 @@ impl Lane {
     /// a hole says that it is lost (P4).
     fn look_for_lost_slots(&mut self, account: AccountFacts, now: Tick) {
         let mut watched = Vec::new();
-        let mut lost = None;
+        let (mut lost, mut again) = (None, false);
+        // What was lent has no hash to look for: whatever its borrower has sent, only the blocks can tell.
+        let surveying = self.surveys.is_under_way() || self.surveys.has_found();
         let finalized = account.finalized.unwrap_or_default();
         let used_up = self.slots.unmined().range(..account.latest.max(finalized)).copied();
         let used_up: Vec<Nonce> = used_up.take(LOST_SLOTS_AT_ONCE).collect();
@@ -125,13 +128,16 @@ impl Lane {
                 let missing = slot.take_missing();
                 let looks = slot.lost_looks.map_or(0, |looks| looks.saturating_add(u32::from(missing)));
                 slot.lost_looks = Some(looks);
-                if looks >= LOST_LOOKS_BEFORE_PROTECT && nonce < finalized {
+                let waits = surveying && slot.kind == SlotKind::Reservation;
+                if looks >= LOST_LOOKS_BEFORE_PROTECT && nonce < finalized && !waits {
                     lost = lost.or(Some(nonce));
                 }
                 true
             });
             if let Some(slot) = self.slots.get(nonce).filter(|_| looked == Some(true)) {
                 watched.extend(slot.hashes().map(|hash| Watched { hash, known: None, look_up: true }));
+                // Also for what is lent, which has none.
+                again = true;
             }
         }
         // What adopts waits for the survey instead.
@@ -141,6 +147,8 @@ impl Lane {
         }
         if !watched.is_empty() {
             self.effects.push(Effect::Watch(watched));
+        }
+        if again {
             self.purse.read_at(now.saturating_add(self.setup.limits.prepare_retry));
         }
     }

@@ -1,22 +1,24 @@
 //! The one commit under way: what goes into it, and what becomes of it.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use crate::amount::Amount;
-use crate::attempt::SendReport;
-use crate::command::{CommandId, CommandKind, CommandResult};
+use crate::attempt::{NewAttempt, SendReport};
+use crate::command::CommandId;
 use crate::cursor::{Cursor, ProtectCode, Protection};
 use crate::id::TxId;
 use crate::lane_commit::{CommitError, LaneCommit};
 use crate::managed_tx::ManagedTx;
 use crate::nonce::Nonce;
+use crate::reservation::ReservationStep;
 use crate::slot::SlotKind;
-use crate::text::{NodeText, Report};
+use crate::text::NodeText;
 use crate::time::{Tick, Timestamp};
 use crate::transition::{IllegalTransition, Transition};
 
 use super::effect::{Effect, Step, Watched};
 use super::fact::CommitOutcome;
+use super::lending::{Lending, Loan};
 use super::line::{Candidate, Stage};
 use super::open_slot::{OpenSlot, Remedy, Sending};
 use super::recovery::Recovered;
@@ -30,9 +32,15 @@ pub(super) struct Writing {
     /// What its slots are bound above.
     above_block: Option<u64>,
     /// Intents of slots, as they will be.
-    changed: Vec<(Nonce, ManagedTx)>,
-    doomed: Vec<Candidate>,
-    items: Vec<SignedItem>,
+    pub(super) changed: BTreeMap<Nonce, ManagedTx>,
+    pub(super) doomed: Vec<Candidate>,
+    pub(super) items: Vec<SignedItem>,
+    /// Nonces that are being lent.
+    pub(super) loans: Vec<Loan>,
+    /// Transactions that callers gave for theirs. Not given back: the command that brought one is executed again.
+    pub(super) given: Vec<(NewAttempt, Amount)>,
+    /// Lent nonces that come back without one.
+    pub(super) taken_back: Vec<Nonce>,
     reports: Vec<SendReport>,
     claims: Vec<Nonce>,
     pub(super) commands: Vec<CommandId>,
@@ -43,20 +51,23 @@ pub(super) struct Writing {
 
 impl Writing {
     pub(super) fn binds(&self) -> usize {
-        self.items.iter().filter(|item| item.candidate.is_some()).count()
+        let signed = self.items.iter().filter(|item| item.candidate.is_some()).count();
+        signed + self.loans.iter().filter(|loan| loan.is_fresh).count()
     }
 
     pub(super) fn bytes(&self) -> usize {
-        self.items.iter().map(|item| item.attempt.raw.len()).sum()
+        let given = self.given.iter().map(|(attempt, _)| attempt);
+        self.items.iter().map(|item| &item.attempt).chain(given).map(|attempt| attempt.raw.len()).sum()
     }
 
     pub(super) fn costs(&self) -> impl Iterator<Item = Amount> {
-        self.items.iter().map(|item| item.cost)
+        self.items.iter().map(|item| item.cost).chain(self.given.iter().map(|(_, cost)| *cost))
     }
 
     pub(super) fn ids(&self) -> impl Iterator<Item = TxId> {
         let binds = self.items.iter().filter_map(|item| Some(item.candidate.as_ref()?.tx.id));
-        binds.chain(self.doomed.iter().map(|candidate| candidate.tx.id))
+        let lent = self.loans.iter().map(|loan| &loan.candidate);
+        binds.chain(self.doomed.iter().chain(lent).map(|candidate| candidate.tx.id))
     }
 }
 
@@ -111,17 +122,20 @@ impl Lane {
     ) -> Result<(), CommitError> {
         writing.above_block = self.purse.account.and_then(|account| account.final_block).map(|block| block.number);
         commit.bind_above(writing.above_block);
+        self.write_ended_loans(now, commit, writing)?;
         if let Some(cursor) = self.cursor.clone() {
             self.write_recovery(&cursor, commit, writing)?;
+            self.settle_loans(commit, writing);
         }
         self.write_changes(commit, writing)?;
+        self.write_expired(now, commit, writing, step)?;
         self.write_doomed(commit, writing)?;
         for report in self.reports.drain(..) {
             commit.report(report.clone());
             writing.reports.push(report);
         }
         let Some(cursor) = self.cursor.clone() else { return Ok(()) };
-        self.write_commands(&cursor, commit, writing)?;
+        self.write_commands(now, &cursor, commit, writing)?;
         if let Some(protection) = self.protect.take() {
             commit.protect(&cursor, protection.clone())?;
             writing.protect = Some(protection);
@@ -130,6 +144,7 @@ impl Lane {
             commit.set_low_balance(&cursor, low, NodeText::new(&text))?;
         }
         self.write_signed(&cursor, commit, writing)?;
+        self.write_loans(&cursor, commit, writing)?;
         self.write_claims(now, commit, writing, step);
         self.write_closed(&cursor, commit, writing)?;
         if commit.is_empty() && self.unreplicated && self.has_something_to_send(now) {
@@ -148,7 +163,7 @@ impl Lane {
     }
 
     fn write_changes(&mut self, commit: &mut LaneCommit, writing: &mut Writing) -> Result<(), IllegalTransition> {
-        let may_end = self.cursor.as_ref().is_some_and(|cursor| !cursor.state.is_store_regressed());
+        let may_end = self.may_end();
         let most = self.setup.policy.confirmations.required;
         let tail = self.chain.as_ref().map(|chain| &chain.tail);
         let mut still_dirty = BTreeSet::new();
@@ -167,7 +182,7 @@ impl Lane {
             for transition in steps {
                 apply(&mut tx, transition, commit)?;
             }
-            writing.changed.push((*nonce, tx));
+            writing.changed.insert(*nonce, tx);
         }
         self.dirty = still_dirty;
         Ok(())
@@ -190,43 +205,6 @@ impl Lane {
         Ok(())
     }
 
-    fn write_commands(
-        &mut self,
-        cursor: &Cursor,
-        commit: &mut LaneCommit,
-        writing: &mut Writing,
-    ) -> Result<(), CommitError> {
-        let mut paused = cursor.paused;
-        let broken = self.chain.as_ref().and_then(|chain| chain.broken.as_ref());
-        for command in &self.commands {
-            let wanted = match command.kind {
-                CommandKind::Unprotect | CommandKind::Resync { .. } => {
-                    // They wait for a survey, which a chain that contradicts itself does not give.
-                    if let Some(broken) = broken.filter(|_| !writing.commands.contains(&command.id)) {
-                        commit.command_done(command, CommandResult::Refused(Report::new(&contradicted(broken))));
-                        writing.commands.push(command.id);
-                    }
-                    continue;
-                }
-                CommandKind::Pause => Some(true),
-                CommandKind::Resume => Some(false),
-                _ => None,
-            };
-            let result = match wanted {
-                None => "not served by this version",
-                Some(wanted) if wanted == paused => "it was so already",
-                Some(wanted) => {
-                    commit.set_paused(cursor, wanted, command.issued_by.clone())?;
-                    paused = wanted;
-                    "done"
-                }
-            };
-            commit.command_done(command, CommandResult::Done(Report::new(result)));
-            writing.commands.push(command.id);
-        }
-        Ok(())
-    }
-
     /// Binds, and other attempts of slots. A lane that stops, or is paused, in this very commit binds nothing; and what was
     /// mined when it was signed may be orphaned by now, so the window is measured once more (N12).
     fn write_signed(
@@ -240,6 +218,7 @@ impl Lane {
             let to = commit.cursor().map_or(cursor, |change| change.to());
             (!to.is_protected() && !to.paused && self.may_bind(), to.next_nonce)
         };
+        let mut remedied = BTreeSet::new();
         for item in std::mem::take(&mut self.signed) {
             let is_next = |candidate: &Candidate| self.line.first().is_none_or(|first| candidate.tx.seq < first.tx.seq);
             match &item.candidate {
@@ -251,19 +230,34 @@ impl Lane {
                     writing.items.push(item);
                 }
                 Some(_) => self.unplan(item),
-                None if self.slots.get(item.attempt.nonce).is_some_and(|slot| !slot.is_final()) => {
+                // One attempt for a slot at a time.
+                None if !remedied.insert(item.attempt.nonce) => {}
+                None if self.still_needs(&item.attempt, writing) => {
+                    let nonce = item.attempt.nonce;
+                    if self.slots.get(nonce).is_some_and(OpenSlot::is_recyclable) {
+                        commit.reservation(ReservationStep::Fill { nonce });
+                    }
                     commit.attempt(item.attempt.clone());
                     writing.items.push(item);
                 }
-                // It ended while this was signed.
-                None => {}
+                None => {
+                    self.slots.update(item.attempt.nonce, |slot| slot.remedy = Remedy::None);
+                }
             }
         }
         Ok(())
     }
 
+    /// False if it ended while this was signed, or was explained by something else, or went to a caller, or is about to.
+    fn still_needs(&self, attempt: &NewAttempt, writing: &Writing) -> bool {
+        let lends = self.borrower_is_next();
+        let needs = |slot: &OpenSlot| slot.needs_another() && !slot.is_over() && !(lends && slot.is_recyclable());
+        let fits = |slot: &OpenSlot| slot.next_ordinal() == attempt.ordinal && needs(slot);
+        self.slots.get(attempt.nonce).is_some_and(fits) && !writing.recovered.concerns(attempt.nonce)
+    }
+
     /// Signed bytes are dropped unsent, and no nonce was used: the intent is in line again.
-    fn unplan(&mut self, item: SignedItem) {
+    pub(super) fn unplan(&mut self, item: SignedItem) {
         if let Some(mut candidate) = item.candidate {
             candidate.stage = Stage::Waiting;
             self.line.put_back(candidate);
@@ -286,8 +280,10 @@ impl Lane {
 
     /// Closes the lowest slots that have ended, or end with this commit.
     fn write_closed(&mut self, cursor: &Cursor, commit: &mut LaneCommit, writing: &Writing) -> Result<(), CommitError> {
-        let ended: HashSet<Nonce> =
+        // A lent nonce that comes back outlives the intent that it was lent to.
+        let mut ended: HashSet<Nonce> =
             writing.changed.iter().filter(|(_, tx)| tx.state.name().is_terminal()).map(|(nonce, _)| *nonce).collect();
+        ended.retain(|nonce| !writing.taken_back.contains(nonce));
         let mut open = cursor.open_nonce;
         for slot in self.slots.iter() {
             if slot.nonce != open || !(slot.is_over() || ended.contains(&slot.nonce)) {
@@ -331,13 +327,20 @@ impl Lane {
         }
         self.commands_done.extend(writing.commands.iter().copied());
         self.commands.retain(|command| !writing.commands.contains(&command.id));
+        for nonce in writing.taken_back {
+            self.slots.update(nonce, |slot| slot.lending = Lending::Recyclable);
+        }
         for (nonce, mut tx) in writing.changed {
             tx.updated_at = at;
             self.slots.update(nonce, |slot| slot.tx = Some(tx).filter(|tx| !tx.state.name().is_terminal()));
             self.dirty.insert(nonce);
         }
         let mut watched = Vec::new();
-        for SignedItem { candidate, attempt, cost } in writing.items {
+        for loan in writing.loans {
+            self.take_loan_for_true(loan, writing.above_block, at);
+        }
+        let given = writing.given.into_iter().map(|(attempt, cost)| SignedItem { candidate: None, attempt, cost });
+        for SignedItem { candidate, attempt, cost } in writing.items.into_iter().chain(given) {
             let nonce = attempt.nonce;
             watched.push(Watched { hash: attempt.hash, known: None, look_up: false });
             self.by_hash.insert(attempt.hash, nonce);
@@ -391,10 +394,14 @@ impl Lane {
 
     /// Nothing was written: everything is as it was, and is planned again.
     fn give_back(&mut self, writing: Writing) {
-        self.dirty.extend(writing.changed.iter().map(|(nonce, _)| *nonce));
+        self.dirty.extend(writing.changed.keys());
         self.give_back_recovered(writing.recovered);
-        for candidate in writing.doomed {
+        let lent = writing.loans.into_iter().map(|loan| loan.candidate);
+        for candidate in writing.doomed.into_iter().chain(lent) {
             self.line.put_back(candidate);
+        }
+        if !writing.given.is_empty() {
+            self.purse.read_soon();
         }
         let mut items = writing.items;
         items.append(&mut self.signed);
@@ -420,7 +427,11 @@ pub(super) fn contradicted(broken: &Protection) -> String {
     format!("{}; an operator can accept the chain as it is (`gapless chain accept`)", broken.detail)
 }
 
-fn apply(tx: &mut ManagedTx, transition: Transition, commit: &mut LaneCommit) -> Result<(), IllegalTransition> {
+pub(super) fn apply(
+    tx: &mut ManagedTx,
+    transition: Transition,
+    commit: &mut LaneCommit,
+) -> Result<(), IllegalTransition> {
     let change = tx.change(transition)?;
     tx.apply(&change, tx.updated_at);
     commit.change(change);

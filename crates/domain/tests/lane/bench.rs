@@ -7,11 +7,12 @@ use std::time::Duration;
 
 use gapless_domain::{
     AccountFacts, Address, Amount, Attempt, AttemptKind, B256, BlockLink, BlockRef, Bytes, Command, CommandId,
-    CommandKind, CommandResult, CommitOutcome, Cursor, Effect, EvmCall, Execution, Fact, Fees, FencingToken, Intent,
-    Lane, LaneCommit, LaneSetup, LaneSnapshot, Lease, ManagedTx, MinedTx, NewAudit, NewSlot, NodeText, Nonce,
-    NoncePolicy, OnChain, Outgoing, OwnerId, Payload, Peeked, PrepareFailure, PrepareKey, PrepareRequest, Prepared,
-    ReleaseRule, RequestId, SendOutcome, SentTx, Sighting, SignRequest, SignedPlan, SignedTx, Slot, Speed, StateName,
-    SubmitterId, SubmitterPolicy, Survey, SurveyRequest, Tick, Timestamp, TxId, TxPlan, TxState, Watched, keccak256,
+    CommandKind, CommandResult, CommitOutcome, Cursor, Effect, EvmCall, Execution, ExternalNonce, Fact, Fees,
+    FencingToken, Intent, Lane, LaneCommit, LaneSetup, LaneSnapshot, Lease, LockOwner, ManagedTx, MinedTx, NewAudit,
+    NewSlot, NodeText, Nonce, NoncePolicy, OnChain, Outgoing, OwnerId, Payload, Peeked, PrepareFailure, PrepareKey,
+    PrepareRequest, Prepared, ReleaseRule, RequestId, Reservation, ReservationStatus, ReservationStep, SendOutcome,
+    SentTx, Sighting, SignRequest, SignedPlan, SignedTx, Slot, Speed, StateName, SubmitterId, SubmitterPolicy, Survey,
+    SurveyRequest, Tick, Timestamp, TxId, TxPlan, TxState, Watched, keccak256,
 };
 use uuid::Uuid;
 
@@ -24,6 +25,10 @@ pub(crate) fn submitter() -> SubmitterId {
 
 pub(crate) fn nonce(value: u64) -> Nonce {
     Nonce::new(value).unwrap()
+}
+
+pub(crate) fn owner(name: &str) -> LockOwner {
+    LockOwner::new(name).unwrap()
 }
 
 pub(crate) fn text(text: &str) -> NodeText {
@@ -122,6 +127,7 @@ pub(crate) struct Ledger {
     pub(crate) slots: BTreeMap<Nonce, Slot>,
     pub(crate) attempts: BTreeMap<(Nonce, u16), Attempt>,
     pub(crate) txs: BTreeMap<u64, ManagedTx>,
+    pub(crate) reservations: BTreeMap<Nonce, ReservationStatus>,
     pub(crate) commands: Vec<Command>,
     pub(crate) results: Vec<CommandResult>,
     pub(crate) audits: Vec<NewAudit>,
@@ -184,8 +190,18 @@ impl Bench {
     }
 
     pub(crate) fn queue_call(&mut self, call: EvmCall, valid_until: Option<Timestamp>) {
+        self.queue_payload(Payload::Evm(call), valid_until);
+    }
+
+    /// A caller who signs by itself asks for a nonce.
+    pub(crate) fn queue_external(&mut self, name: &str, hold: Duration) {
+        let hold_ms = u32::try_from(hold.as_millis()).unwrap();
+        self.queue_payload(Payload::External(ExternalNonce { lock_owner: owner(name), hold_ms }), None);
+    }
+
+    fn queue_payload(&mut self, payload: Payload, valid_until: Option<Timestamp>) {
         let seq = self.ledger.txs.len() as u64 + 1;
-        let (request, payload) = (RequestId::restore(&format!("r{seq}")), Payload::Evm(call));
+        let request = RequestId::restore(&format!("r{seq}"));
         let intent = Intent::restore(submitter(), request, payload, Speed::Standard, valid_until, None);
         let at = self.ledger.now();
         let id = TxId::from_uuid(Uuid::from_u128(u128::from(seq)));
@@ -379,6 +395,20 @@ impl Bench {
         self.ledger.attempts[&(nonce(at), ordinal)].hash
     }
 
+    /// What came of the newest command: done or not, and its words.
+    pub(crate) fn result(&self) -> (bool, &str) {
+        let result = self.ledger.results.last().unwrap();
+        (matches!(result, CommandResult::Done(_)), result.report().as_str())
+    }
+
+    pub(crate) fn id(&self, seq: u64) -> TxId {
+        self.ledger.txs[&seq].id
+    }
+
+    pub(crate) fn cancel(&mut self, seq: u64) {
+        self.command(CommandKind::Cancel { tx_id: self.id(seq) });
+    }
+
     pub(crate) fn state(&self, seq: u64) -> StateName {
         self.ledger.txs[&seq].state.name()
     }
@@ -417,7 +447,7 @@ impl Ledger {
             slots: self.slots.range(open..).map(|(_, slot)| slot.clone()).collect(),
             attempts: self.attempts.range((open, 0)..).map(|(_, attempt)| attempt.clone()).collect(),
             bound: self.txs.values().filter(bound).cloned().collect(),
-            reservations: Vec::new(),
+            reservations: self.open_reservations(open),
             commands: self.commands.clone(),
             regressed: self.regressed,
             now: self.now(),
@@ -436,6 +466,10 @@ impl Ledger {
             let NewSlot { nonce, kind, above_block, evidence } = new.clone();
             let slot = Slot { nonce, kind, above_block, evidence, bound_at: at, next_resubmit_at: None };
             assert!(self.slots.insert(new.nonce, slot).is_none(), "a nonce is bound once");
+        }
+        let fresh: BTreeSet<Nonce> = commit.slots().iter().map(|slot| slot.nonce).collect();
+        for step in commit.reservations() {
+            self.step(step, &fresh);
         }
         for change in commit.changes() {
             let tx = self.txs.values_mut().find(|tx| tx.id == change.tx_id()).unwrap();
@@ -463,6 +497,8 @@ impl Ledger {
                 last_outcome: None,
             };
             assert!(self.attempts.insert((new.nonce, new.ordinal), attempt).is_none());
+            let is_used = matches!(self.reservations.get(&new.nonce), None | Some(ReservationStatus::Used { .. }));
+            assert!(is_used, "a nonce that is lent, or may be, has no transaction");
         }
         for (nonce, pause) in commit.claims() {
             self.slots.get_mut(nonce).unwrap().next_resubmit_at = Some(at.saturating_add(*pause));
@@ -471,6 +507,47 @@ impl Ledger {
         self.commands.retain(|command| !done.contains(&command.id));
         self.results.extend(commit.commands_done().iter().map(|(_, result)| result.clone()));
         self.audits.extend(commit.audits().iter().cloned());
+    }
+
+    fn open_reservations(&self, open: Nonce) -> Vec<Reservation> {
+        let open = self.reservations.range(open..).map(|(nonce, status)| (*nonce, status.clone()));
+        let is_open = |(_, status): &(Nonce, ReservationStatus)| !matches!(status, ReservationStatus::Used { .. });
+        open.filter(is_open).map(|(nonce, status)| Reservation { nonce, status }).collect()
+    }
+
+    /// As a store takes them: a step that it would refuse is a fault of the lane.
+    fn step(&mut self, step: &ReservationStep, fresh: &BTreeSet<Nonce>) {
+        let open = self.cursor.as_ref().map_or(Nonce::ZERO, |cursor| cursor.open_nonce);
+        let is_back = |(_, status): &(&Nonce, &ReservationStatus)| **status == ReservationStatus::Recyclable;
+        let smallest = self.reservations.range(open..).find(is_back).map(|(nonce, _)| *nonce);
+        let (nonce, now) = (step.nonce(), self.now());
+        let next = match (step, self.reservations.get(&nonce).cloned()) {
+            (ReservationStep::Reserve { tx_id, lock_owner, hold, .. }, before) => {
+                match smallest {
+                    Some(smallest) => assert_eq!(smallest, nonce, "the smallest first"),
+                    None => assert!(before.is_none() && fresh.contains(&nonce), "{nonce} is not to be lent"),
+                }
+                let locked_until = now.saturating_add(*hold);
+                ReservationStatus::Reserved { tx_id: *tx_id, lock_owner: lock_owner.clone(), locked_until }
+            }
+            (
+                ReservationStep::Use { lock_owner: by, .. } | ReservationStep::Release { lock_owner: by, .. },
+                Some(ReservationStatus::Reserved { tx_id, lock_owner, locked_until }),
+            ) if *by == lock_owner && locked_until > now => match step {
+                ReservationStep::Use { .. } => ReservationStatus::Used { tx_id: Some(tx_id) },
+                _ => ReservationStatus::Recyclable,
+            },
+            (ReservationStep::Expire { .. }, Some(ReservationStatus::Reserved { locked_until, .. }))
+                if locked_until <= now =>
+            {
+                ReservationStatus::Recyclable
+            }
+            (ReservationStep::Fill { .. }, Some(ReservationStatus::Recyclable)) => {
+                ReservationStatus::Used { tx_id: None }
+            }
+            (step, before) => panic!("refused: {step:?} of {before:?}"),
+        };
+        self.reservations.insert(nonce, next);
     }
 }
 

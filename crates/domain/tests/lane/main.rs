@@ -5,8 +5,10 @@
 mod bench;
 
 mod binding;
+mod canceling;
 mod ending;
 mod funds;
+mod lending;
 mod mining;
 mod outcomes;
 mod protecting;

@@ -1,0 +1,111 @@
+//! Commands: each is executed in the commit that says so. Executing one again is harmless; a commit that was not written leaves
+//! them where they were.
+
+use crate::attempt::{AttemptKind, NewAttempt};
+use crate::command::{Command, CommandKind, CommandResult};
+use crate::cursor::Cursor;
+use crate::lane_commit::{CommitError, LaneCommit};
+use crate::text::{NodeText, Report};
+use crate::time::Tick;
+
+use super::Lane;
+use super::writing::{Writing, contradicted};
+
+impl Lane {
+    pub(super) fn write_commands(
+        &mut self,
+        now: Tick,
+        cursor: &Cursor,
+        commit: &mut LaneCommit,
+        writing: &mut Writing,
+    ) -> Result<(), CommitError> {
+        let commands = std::mem::take(&mut self.commands);
+        let mut written = Ok(());
+        for command in &commands {
+            if writing.commands.contains(&command.id) {
+                continue;
+            }
+            match self.execute(command, now, cursor, commit, writing) {
+                Ok(Some(result)) => {
+                    commit.command_done(command, result);
+                    writing.commands.push(command.id);
+                }
+                // Its time has not come: it stays open.
+                Ok(None) => {}
+                Err(error) => {
+                    written = Err(error);
+                    break;
+                }
+            }
+        }
+        self.commands = commands;
+        written
+    }
+
+    /// `None` if it has to wait.
+    fn execute(
+        &mut self,
+        command: &Command,
+        now: Tick,
+        cursor: &Cursor,
+        commit: &mut LaneCommit,
+        writing: &mut Writing,
+    ) -> Result<Option<CommandResult>, CommitError> {
+        let at = self.database_now(now);
+        match &command.kind {
+            // What a survey has explained in this very commit is looked at when it is written.
+            CommandKind::Cancel { .. }
+            | CommandKind::CancelPending
+            | CommandKind::UseReserved { .. }
+            | CommandKind::ReleaseReserved { .. }
+                if writing.recovered.changes_slots() =>
+            {
+                Ok(None)
+            }
+            CommandKind::Pause => set_paused(true, &command.issued_by, cursor, commit).map(Some),
+            CommandKind::Resume => set_paused(false, &command.issued_by, cursor, commit).map(Some),
+            CommandKind::Cancel { tx_id } => self.cancel(*tx_id, commit, writing),
+            CommandKind::CancelPending => self.cancel_pending(commit, writing).map(Some),
+            CommandKind::UseReserved { nonce, lock_owner, signed, fees, cost } => {
+                let (hash, raw) = (signed.hash, signed.raw.clone());
+                let kind = AttemptKind::Original;
+                let attempt = NewAttempt { nonce: *nonce, ordinal: 0, kind, hash, raw, fees: *fees };
+                Ok(Some(self.use_reserved(lock_owner, attempt, *cost, at, commit, writing)))
+            }
+            CommandKind::ReleaseReserved { nonce, lock_owner } => {
+                self.release_reserved(*nonce, lock_owner, at, commit, writing).map(Some)
+            }
+            // They wait for a survey, which a chain that contradicts itself does not give.
+            CommandKind::Unprotect | CommandKind::Resync { .. } => {
+                let broken = self.chain.as_ref().and_then(|chain| chain.broken.as_ref());
+                Ok(broken.map(|broken| refused(&contradicted(broken))))
+            }
+            CommandKind::Replace { .. } | CommandKind::Resubmit { .. } => Ok(Some(refused(NOT_SERVED))),
+        }
+    }
+}
+
+const NOT_SERVED: &str = "not served by this version";
+
+/// Asked of the cursor as this commit leaves it: one command may follow another.
+fn set_paused(
+    wanted: bool,
+    issued_by: &NodeText,
+    cursor: &Cursor,
+    commit: &mut LaneCommit,
+) -> Result<CommandResult, CommitError> {
+    let is = commit.cursor().map_or(cursor, |change| change.to()).paused;
+    if is == wanted {
+        return Ok(done("it was so already"));
+    }
+    commit.set_paused(cursor, wanted, issued_by.clone())?;
+    Ok(done("done"))
+}
+
+pub(super) fn done(text: &str) -> CommandResult {
+    CommandResult::Done(Report::new(text))
+}
+
+pub(super) fn refused(text: &str) -> CommandResult {
+    CommandResult::Refused(Report::new(text))
+}

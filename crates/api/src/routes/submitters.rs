@@ -174,7 +174,7 @@ impl Seen<'_> {
         let policy = self.shared.app.chains.nonce_policy(self.id);
         let delegated = self.facts.map(|facts| facts.delegated);
         let max = policy.as_ref().map(|policy| match delegated {
-            Some(true) => policy.delegated_max_in_flight,
+            Some(true) => policy.delegated_max_in_flight.min(policy.max_in_flight),
             _ => policy.max_in_flight,
         });
         let settled = || {

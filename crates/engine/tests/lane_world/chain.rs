@@ -10,6 +10,9 @@ use gapless_domain::{
 
 use crate::dice::Dice;
 
+/// From here on, values are those of strangers.
+const STRANGE: u64 = 1_000_000;
+
 /// A block is final with this many on the chain, counting itself.
 pub(crate) const FINAL_DEPTH: u64 = 4;
 
@@ -22,9 +25,16 @@ pub(crate) struct Tx {
     pub(crate) intent: u64,
     max_fee: u128,
     raw: Bytes,
+    /// It is no transaction: an authorization has used the nonce (EIP-7702).
+    ghost: bool,
 }
 
 impl Tx {
+    /// Nobody of ours has asked for it.
+    pub(crate) fn is_strange(&self) -> bool {
+        self.ghost || self.intent >= STRANGE
+    }
+
     /// What its bytes say.
     fn read(&self, lane: &SubmitterId) -> SignedPlan {
         let to = if self.kind.carries_payload() { Some(Address::repeat_byte(1)) } else { lane.evm_address() };
@@ -53,12 +63,14 @@ pub(crate) struct Chain {
     /// Everything that any node ever had: no node can be made to forget.
     known: Vec<Tx>,
     forks: u64,
+    /// The next block uses up a nonce without a transaction.
+    pub(crate) authorized: bool,
 }
 
 impl Chain {
     pub(crate) fn new() -> Self {
         let genesis = Block { at: BlockRef { number: 0, hash: keccak256("genesis") }, txs: Vec::new() };
-        Chain { blocks: vec![genesis], pool: BTreeMap::new(), known: Vec::new(), forks: 0 }
+        Chain { blocks: vec![genesis], pool: BTreeMap::new(), known: Vec::new(), forks: 0, authorized: false }
     }
 
     pub(crate) fn head(&self) -> u64 {
@@ -76,6 +88,27 @@ impl Chain {
     /// Where one of our transactions stands.
     pub(crate) fn find(&self, hash: B256) -> Option<(BlockRef, &Tx)> {
         self.blocks.iter().find_map(|block| Some((block.at, block.txs.iter().find(|tx| tx.hash == hash)?)))
+    }
+
+    /// What has used a nonce, finally.
+    pub(crate) fn final_use(&self, nonce: u64) -> Option<&Tx> {
+        let settled = self.blocks.iter().take(self.final_number() as usize + 1);
+        settled.flat_map(|block| &block.txs).find(|tx| tx.nonce == nonce)
+    }
+
+    /// Somebody else with the key: at the next nonce, or behind what is pooled, or in the place of what is.
+    pub(crate) fn stranger(&mut self, dice: &mut Dice) {
+        self.forks += 1;
+        let nonce = self.count_at(self.head()) + dice.below(3) as u64;
+        let raw = format!("{nonce} original {} 500", STRANGE + self.forks);
+        let tx = decode(&Bytes::from(raw.into_bytes()));
+        self.known.push(tx.clone());
+        self.pool.insert(nonce, tx);
+    }
+
+    /// What a caller has signed by itself, sent without telling us.
+    pub(crate) fn sent_by_caller(&mut self, raw: &Bytes) {
+        self.send(raw, true);
     }
 
     pub(crate) fn mined(&self, number: u64, tx: &Tx) -> MinedTx {
@@ -128,7 +161,8 @@ impl Chain {
         for number in (lowest..=head).rev() {
             oldest = number;
             let block = &self.blocks[number as usize];
-            let of_block = block.txs.iter().map(|tx| OnChain { tx: tx.read(lane), block: block.at });
+            let of_block =
+                block.txs.iter().filter(|tx| !tx.ghost).map(|tx| OnChain { tx: tx.read(lane), block: block.at });
             sent.extend(of_block.filter(|found| asked.contains(&found.tx.plan.nonce)));
             if sent.len() as u64 >= asked.end.get().saturating_sub(asked.start.get()) {
                 break;
@@ -171,7 +205,13 @@ impl Chain {
     /// A block with up to `room` transactions. `odd`: some other node's pool may still have what ours has replaced or lost.
     pub(crate) fn mine(&mut self, room: usize, odd: u64, dice: &mut Dice) {
         let mut txs = Vec::new();
-        let first = self.count_at(self.head());
+        let mut first = self.count_at(self.head());
+        if std::mem::take(&mut self.authorized) {
+            self.forks += 1;
+            let raw = format!("{first} original {} 0", STRANGE + self.forks);
+            txs.push(Tx { ghost: true, ..decode(&Bytes::from(raw.into_bytes())) });
+            first += 1;
+        }
         for nonce in first..first + room as u64 {
             let others: Vec<&Tx> = self.known.iter().filter(|tx| tx.nonce == nonce).collect();
             let odd_one = (!others.is_empty() && dice.percent(odd)).then(|| others[dice.below(others.len())].clone());
@@ -191,7 +231,7 @@ impl Chain {
         let depth = depth.min(self.blocks.len() - 1);
         for _ in 0..depth {
             for tx in self.blocks.pop().map(|block| block.txs).unwrap_or_default() {
-                if !dice.percent(lose) {
+                if !tx.ghost && !dice.percent(lose) {
                     self.pool.insert(tx.nonce, tx);
                 }
             }
@@ -229,5 +269,6 @@ pub(crate) fn decode(raw: &Bytes) -> Tx {
         intent: fields[2].parse().unwrap(),
         max_fee: fields[3].parse().unwrap(),
         raw: raw.clone(),
+        ghost: false,
     }
 }

@@ -3,22 +3,35 @@
 use std::collections::{BTreeMap, HashMap};
 
 use gapless_domain::{
-    B256, Bytes, Cancellation, FailReason, Failure, LaneCommit, LaneSetup, LaneState, ManagedTx, Outgoing, ReleaseRule,
-    Settled, SlotKind, TxId, TxState,
+    B256, Bytes, Cancellation, EventKind, FailReason, Failure, LaneCommit, LaneSetup, LaneState, ManagedTx, Outgoing,
+    ReleaseRule, Settled, SlotKind, TransitionName, TxId, TxState,
 };
 
-use crate::chain::{Chain, reverts};
+use crate::chain::{Chain, Tx, reverts};
 use crate::owner::{Owner, Told};
 
 /// The ledger once more, from the commits that were done.
 #[derive(Debug, Default)]
 pub(crate) struct Checks {
     durable: HashMap<B256, (u64, Bytes)>,
-    slots: BTreeMap<u64, TxId>,
+    slots: BTreeMap<u64, Holder>,
+    /// Below it, every slot is closed.
+    closed: u64,
     ends: HashMap<TxId, TxState>,
     /// By number, from 1.
     intents: Vec<TxId>,
     next: u64,
+}
+
+/// Whose a nonce is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Holder {
+    Intent(TxId),
+    /// It was this intent's, and something else has used it.
+    Lost,
+    /// Lent, to one after another.
+    Lent,
+    Stranger,
 }
 
 impl Checks {
@@ -36,7 +49,7 @@ impl Checks {
 
     /// Canceled by its caller, in the queue.
     pub(crate) fn canceled(&mut self, id: TxId, state: TxState) {
-        assert!(!self.slots.values().any(|held| *held == id), "{id} had a nonce");
+        assert!(!self.slots.values().any(|held| *held == Holder::Intent(id)), "{id} had a nonce");
         assert_eq!(self.ends.insert(id, state), None);
     }
 
@@ -59,11 +72,11 @@ impl Checks {
     }
 
     /// What an owner that is not late wants to write, by what it was told.
-    pub(crate) fn wants(&self, commit: &LaneCommit, owner: &Owner, setup: &LaneSetup) {
+    pub(crate) fn wants(&self, commit: &LaneCommit, owner: &Owner, setup: &LaneSetup, chain: &Chain) {
         if owner.stalled {
             return;
         }
-        self.check_window(commit, owner, setup);
+        self.check_window(commit, owner, setup, chain);
         for change in commit.changes() {
             if let TxState::FailedFinal(Failure::Unbound(FailReason::SimulationReverted, _)) = change.to() {
                 self.check_revert(self.number_of(change.tx_id()), commit, owner);
@@ -80,8 +93,8 @@ impl Checks {
         let open = |id: &&TxId| !self.ends.contains_key(*id) && !ends_now(**id);
         let before = self.intents.iter().take(number as usize - 1).filter(open);
         for id in before {
-            let nonce = self.slots.iter().find(|(_, held)| *held == id).map(|(nonce, _)| *nonce);
-            let has_run = nonce.is_some_and(|nonce| self.told_of(nonce, owner).count() > 0);
+            let nonce = self.slots.iter().find(|(_, held)| **held == Holder::Intent(*id)).map(|(nonce, _)| *nonce);
+            let has_run = nonce.is_none_or(|nonce| self.told_of(nonce, owner).count() > 0);
             assert!(has_run, "{number} is to fail, and {} has not run", self.number_of(*id));
         }
     }
@@ -92,28 +105,57 @@ impl Checks {
     }
 
     /// N12, N13: what the owner was told decides how many it may bind.
-    fn check_window(&self, commit: &LaneCommit, owner: &Owner, setup: &LaneSetup) {
+    fn check_window(&self, commit: &LaneCommit, owner: &Owner, setup: &LaneSetup, chain: &Chain) {
         if commit.slots().is_empty() {
             return;
         }
         let counts = |told: Told| setup.policy.nonce.release == ReleaseRule::Mined || told.is_final;
         let consumed = |nonce: u64| self.told_of(nonce, owner).any(counts);
-        let open = self.slots.iter().filter(|(_, id)| !self.ends.contains_key(*id));
+        let is_open = |holder: &Holder| match holder {
+            Holder::Intent(id) => !self.ends.contains_key(id),
+            Holder::Lent => true,
+            Holder::Lost | Holder::Stranger => false,
+        };
+        let open = self.slots.range(self.closed..).filter(|(_, holder)| is_open(holder));
         let unconsumed = open.filter(|(nonce, _)| !consumed(**nonce)).count();
         let window = usize::from(setup.policy.nonce.max_in_flight);
-        let bound = commit.slots().len();
+        // What the chain has already was not bound, but found.
+        let found = |nonce: u64| chain.final_use(nonce).is_some();
+        let bound = commit.slots().iter().filter(|slot| !found(slot.nonce.get())).count();
+        if bound == 0 {
+            return;
+        }
         assert!(unconsumed + bound <= window, "{bound} more are bound over {unconsumed} of {window}");
     }
 
     /// A commit that is durable now.
     pub(crate) fn done(&mut self, commit: &LaneCommit, chain: &Chain) {
+        if let (true, Some(first)) = (self.slots.is_empty(), commit.slots().first()) {
+            // It begins behind whatever strangers did before.
+            self.next = first.nonce.get();
+            assert!((0..self.next).all(|nonce| chain.final_use(nonce).is_some_and(Tx::is_strange)));
+        }
         for slot in commit.slots() {
             assert_eq!(slot.nonce.get(), self.next, "bound nonces are contiguous");
-            let SlotKind::Intent(id) = slot.kind else { panic!("{slot:?}") };
-            assert!(!self.slots.values().any(|held| *held == id), "{id} has two nonces");
-            self.slots.insert(self.next, id);
+            let holder = match slot.kind {
+                SlotKind::Intent(id) => Holder::Intent(id),
+                SlotKind::Reservation => Holder::Lent,
+                SlotKind::Foreign => {
+                    let used = chain.final_use(self.next);
+                    assert!(used.is_some_and(Tx::is_strange), "{used:?} is adopted");
+                    Holder::Stranger
+                }
+                SlotKind::Fill => panic!("{slot:?}"),
+            };
+            self.slots.insert(self.next, holder);
             self.next += 1;
         }
+        self.lose(commit, chain);
+        for (number, id) in self.intents.iter().enumerate() {
+            let held = self.slots.values().filter(|held| **held == Holder::Intent(*id)).count();
+            assert!(held <= 1, "{} has two nonces", number + 1);
+        }
+        self.closed = commit.cursor().map_or(self.closed, |change| change.to().open_nonce.get());
         for attempt in commit.attempts() {
             let nonce = attempt.nonce.get();
             assert!(self.slots.contains_key(&nonce), "an attempt without a slot");
@@ -123,7 +165,10 @@ impl Checks {
             let (id, to) = (change.tx_id(), change.to());
             assert!(!self.ends.contains_key(&id), "{id} had ended");
             if let Some(nonce) = to.nonce() {
-                assert_eq!(self.slots.get(&nonce.get()), Some(&id), "{id} has another's nonce");
+                let holder = self.slots[&nonce.get()];
+                let was_lost = holder == Holder::Lost && to.bound().is_some();
+                let fits = holder == Holder::Intent(id) || holder == Holder::Lent || was_lost;
+                assert!(fits, "{id} has another's nonce: {holder:?}");
             }
             if to.name().is_terminal() {
                 self.check_end(id, to, chain);
@@ -132,6 +177,24 @@ impl Checks {
         }
         if let Some(LaneState::Protect(protection)) = commit.cursor().map(|change| &change.to().state) {
             panic!("PROTECT in a world without strangers: {protection:?}");
+        }
+    }
+
+    /// P4: an intent's nonce goes only when something else has used it, finally.
+    fn lose(&mut self, commit: &LaneCommit, chain: &Chain) {
+        for change in commit.changes() {
+            if change.event() != EventKind::Tx(TransitionName::LoseNonce) {
+                continue;
+            }
+            let id = change.tx_id();
+            let bound_now = commit.slots().iter().map(|slot| slot.nonce.get()).collect::<Vec<_>>();
+            let held =
+                |(nonce, holder): &(&u64, &mut Holder)| **holder == Holder::Intent(id) && !bound_now.contains(nonce);
+            let Some((nonce, holder)) = self.slots.iter_mut().find(held) else { continue };
+            *holder = Holder::Lost;
+            let used = chain.final_use(*nonce).unwrap_or_else(|| panic!("{id} loses {nonce}, which is free"));
+            let ours = self.durable.get(&used.hash).is_some_and(|(at, _)| at == nonce) && !used.is_strange();
+            assert!(!ours, "{id} loses {nonce}, and has used it itself");
         }
     }
 
@@ -145,6 +208,7 @@ impl Checks {
                 assert!(needs_previous(number), "{number} reverts for no reason");
             }
             TxState::FailedFinal(Failure::Unbound(FailReason::InvalidPayload, _)) => assert!(is_invalid(number)),
+            TxState::Canceled(Cancellation::InQueue(_) | Cancellation::Released) => {}
             other => panic!("{number} ended as {other:?}"),
         }
     }
@@ -158,7 +222,9 @@ impl Checks {
         assert_eq!((block, tx.nonce), (inclusion.block, nonce.get()));
         assert!(block.number <= chain.final_number(), "{number} ended before it was final");
         assert_eq!(tx.kind.carries_payload(), reverted.is_some());
-        if let Some(reverted) = reverted {
+        // Whatever stands at a nonce that was lent is taken for the borrower's.
+        let is_lent = self.slots[&nonce.get()] == Holder::Lent;
+        if let Some(reverted) = reverted.filter(|_| !(is_lent && tx.is_strange())) {
             assert_eq!((tx.intent, reverts(tx.intent)), (number, reverted));
         }
     }
@@ -166,13 +232,26 @@ impl Checks {
     /// When all is calm: everything ended, as the chain says, without a gap, in the order of acceptance.
     pub(crate) fn end(&self, chain: &Chain, rows: &[ManagedTx]) {
         let mined: Vec<_> = chain.blocks.iter().flat_map(|block| &block.txs).collect();
-        assert_eq!(mined.len() as u64, self.next, "every bound nonce is consumed");
+        assert!(mined.len() as u64 >= self.next, "every bound nonce is consumed");
+        let mut effects = HashMap::new();
         for (nonce, tx) in mined.iter().enumerate() {
             assert_eq!(tx.nonce, nonce as u64);
-            assert!(self.durable.contains_key(&tx.hash));
+            assert!(self.durable.contains_key(&tx.hash) || tx.is_strange());
+            if tx.kind.carries_payload() && !tx.is_strange() {
+                let before = effects.insert(tx.intent, nonce);
+                assert_eq!(before, None, "{} took effect twice", tx.intent);
+            }
         }
-        let in_order: Vec<u64> = self.slots.values().map(|id| self.number_of(*id)).collect();
-        assert!(in_order.is_sorted(), "nonces follow acceptance: {in_order:?}");
+        let in_order: Vec<u64> = self
+            .slots
+            .values()
+            .filter_map(|holder| match holder {
+                Holder::Intent(id) => Some(self.number_of(*id)),
+                _ => None,
+            })
+            .collect();
+        let moved = self.slots.values().any(|holder| *holder == Holder::Lost);
+        assert!(moved || in_order.is_sorted(), "nonces follow acceptance: {in_order:?}");
         for row in rows {
             assert_eq!(self.ends.get(&row.id), Some(&row.state), "an end never changes");
             if !matches!(row.state, TxState::Canceled(Cancellation::InQueue(_))) {

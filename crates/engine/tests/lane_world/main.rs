@@ -6,6 +6,7 @@
 //! - `chain`: mempool, blocks, reorgs, and nodes that answer as nodes do
 //! - `owner`: one process that holds, or believes to hold, the lane; its effects under way, its watcher
 //! - `world`: what may happen next, and the calm after it
+//! - `people`: callers who cancel and borrow, operators who pause
 //! - `reader`: a consumer that only reads events
 //! - `checks`: what must hold after every step, and at the end
 
@@ -15,6 +16,7 @@ mod chain;
 mod checks;
 mod dice;
 mod owner;
+mod people;
 mod reader;
 mod world;
 

@@ -6,14 +6,13 @@ use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use gapless_domain::{
-    Address, Amount, CommandKind, CommitOutcome, Effect, EventPosition, EvmCall, Fact, Fees, Intent, IntentDraft,
-    LaneCommit, LaneSetup, LeaseTerms, Limits, NewCommand, NodeText, Outgoing, OwnerId, Payload, Peeked,
-    PrepareFailure, PrepareKey, PrepareRequest, Prepared, ReleaseRule, SendOutcome, SentTx, SignFailure, SignRequest,
-    Speed, Step, SubmitterId, Tick, Timestamp, TxId,
+    Address, Amount, CommandKind, CommitOutcome, Effect, EventPosition, EvmCall, ExternalNoncePolicy, Fact, Fees,
+    Intent, IntentDraft, LaneCommit, LaneSetup, LeaseTerms, Limits, NewCommand, NodeText, Outgoing, OwnerId, Payload,
+    Peeked, PrepareFailure, PrepareKey, PrepareRequest, Prepared, ReleaseRule, SendOutcome, SentTx, SignFailure,
+    SignRequest, Speed, Step, SubmitterId, Tick, Timestamp, TxId,
 };
 use gapless_store::{
-    Accepted, Acquired, CancelVerdict, CommitVerdict, Loaded, ManualClock, Model, NewIntent, NewSubmitter, Store,
-    TxFilter,
+    Accepted, Acquired, CommitVerdict, Loaded, ManualClock, Model, NewIntent, NewSubmitter, Store, TxFilter,
 };
 use uuid::Uuid;
 
@@ -21,6 +20,7 @@ use crate::chain::{Chain, FINAL_DEPTH, decode, reverts, sign};
 use crate::checks::{Checks, is_invalid, is_refused, needs_previous};
 use crate::dice::Dice;
 use crate::owner::{Answer, Owner, Work};
+use crate::people;
 use crate::reader;
 
 /// How long a storm lasts.
@@ -32,26 +32,28 @@ const BUSY: usize = 3000;
 
 #[derive(Debug)]
 pub(crate) struct World {
-    dice: Dice,
+    pub(crate) dice: Dice,
     clock: Arc<ManualClock>,
     model: Model,
-    lane: SubmitterId,
+    pub(crate) lane: SubmitterId,
     setup: LaneSetup,
     now: Tick,
-    chain: Chain,
+    pub(crate) chain: Chain,
     /// The newest one last; older ones are late, and do not know it.
     owners: Vec<Owner>,
     born: u128,
-    checks: Checks,
-    intents: u64,
+    pub(crate) checks: Checks,
+    pub(crate) intents: u64,
     most_intents: u64,
-    /// Callers cancel and operators pause, in some worlds.
-    with_people: bool,
+    /// Callers cancel and borrow nonces, and operators pause, in some worlds.
+    pub(crate) with_people: bool,
+    /// Somebody else uses the key, in some worlds; the lane adopts it.
+    with_strangers: bool,
     /// In percent; 0 when all is calm.
     trouble: u64,
 }
 
-fn now<T>(verb: impl Future<Output = T>) -> T {
+pub(crate) fn now<T>(verb: impl Future<Output = T>) -> T {
     verb.now_or_never().unwrap()
 }
 
@@ -71,6 +73,10 @@ impl World {
         setup.policy.confirmations.required = FINAL_DEPTH as u32;
         setup.limits.resend_longest = Duration::from_secs(8);
         let (with_people, trouble) = (dice.percent(50), dice.pick(&[0, 5, 12, 25]));
+        let with_strangers = dice.percent(30);
+        if with_strangers {
+            setup.policy.nonce.on_external_nonce = ExternalNoncePolicy::Adopt;
+        }
         let most_intents = 1 + dice.below(30) as u64;
         let world = World {
             dice,
@@ -86,6 +92,7 @@ impl World {
             intents: 0,
             most_intents,
             with_people,
+            with_strangers,
             trouble,
         };
         let submitter = NewSubmitter { id: world.lane.clone(), alias: None };
@@ -107,7 +114,7 @@ impl World {
     }
 
     /// Callers and operators come in at any node.
-    fn any_node(&self) -> gapless_store::ModelStore {
+    pub(crate) fn any_node(&self) -> gapless_store::ModelStore {
         self.model.node(OwnerId::new("door", u128::MAX))
     }
 
@@ -128,9 +135,18 @@ impl World {
             41..=50 => self.deliver(),
             51..=53 => self.tell_somebody(Fact::Woken),
             54 => self.tell_somebody(Fact::Tick),
-            55..=56 => self.people(),
-            57..=64 => self.misfortune(),
+            55..=58 => self.people(),
+            59 if self.with_strangers => self.stranger(),
+            59..=64 => self.misfortune(),
             _ => self.work(),
+        }
+    }
+
+    fn stranger(&mut self) {
+        if self.dice.percent(30) {
+            self.chain.authorized = true;
+        } else {
+            self.chain.stranger(&mut self.dice);
         }
     }
 
@@ -186,10 +202,12 @@ impl World {
         self.intents += 1;
         let number = self.intents;
         let call = EvmCall { to: Some(Address::repeat_byte(1)), value: Amount::from(number), ..EvmCall::default() };
+        let borrows = self.with_people && self.dice.percent(20);
+        let payload = if borrows { people::borrow(number) } else { Payload::Evm(call) };
         let draft = IntentDraft {
             submitter: self.lane.clone(),
             request_id: number.to_string(),
-            payload: Payload::Evm(call),
+            payload,
             speed: Speed::Standard,
             valid_until: None,
             metadata: None,
@@ -200,25 +218,7 @@ impl World {
         self.checks.accepted(id);
     }
 
-    fn people(&mut self) {
-        if !self.with_people || self.intents == 0 {
-            return;
-        }
-        if self.dice.percent(60) {
-            let number = 1 + self.dice.below(self.intents as usize) as u128;
-            let id = TxId::from_uuid(Uuid::from_u128(number));
-            let node = self.any_node();
-            if now(node.cancel_queued(&[id])).unwrap() == [CancelVerdict::Canceled] {
-                let row = now(node.get(&[id])).unwrap().remove(0).unwrap();
-                self.checks.canceled(id, row.state);
-            }
-        } else {
-            let kind = if self.dice.percent(40) { CommandKind::Pause } else { CommandKind::Resume };
-            self.command(kind);
-        }
-    }
-
-    fn command(&self, kind: CommandKind) {
+    pub(crate) fn command(&self, kind: CommandKind) {
         let command = NewCommand { submitter: self.lane.clone(), kind, issued_by: NodeText::new("test") };
         now(self.any_node().put_commands(&[command])).unwrap();
     }
@@ -331,7 +331,7 @@ impl World {
                 effect => {
                     owner.check_alone(&effect);
                     match &effect {
-                        Effect::Commit(commit) => self.checks.wants(commit, owner, &self.setup),
+                        Effect::Commit(commit) => self.checks.wants(commit, owner, &self.setup, &self.chain),
                         Effect::Broadcast(outgoing) => self.checks.wants_sent(outgoing, owner),
                         _ => {}
                     }
@@ -555,7 +555,8 @@ impl World {
                 owner.look(&self.chain, 0, 0, &mut self.dice);
             }
             self.settle();
-            if self.checks.all_ended() {
+            let has_slots = !now(self.any_node().open_slots(&self.lane, None, 1)).unwrap().is_empty();
+            if self.checks.all_ended() && !has_slots {
                 return;
             }
         }

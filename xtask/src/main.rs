@@ -5,6 +5,7 @@
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command line tool talks by printing")]
 
 mod bench;
+mod chaos;
 mod process;
 mod test;
 mod tidy;
@@ -44,6 +45,8 @@ enum Command {
         #[arg(long)]
         fix: bool,
     },
+    /// Three nodes, and everything that can go wrong: kill -9, SIGSTOP, cut networks, database crashes, reorganisations
+    Chaos(chaos::ChaosArguments),
     /// Measure, with a durable private PostgreSQL
     Bench {
         #[command(subcommand)]
@@ -56,6 +59,7 @@ fn main() -> ExitCode {
         Command::Test { cargo_test } => test::run(&cargo_test),
         Command::WithPostgres { durable, command } => with_postgres::run(durable, &command),
         Command::Tidy { fix } => tidy::run(fix),
+        Command::Chaos(arguments) => chaos::run(&arguments),
         Command::Bench { what } => bench::run(&what),
     };
     match result {

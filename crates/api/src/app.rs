@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use gapless_domain::Limits;
-use gapless_engine::{Clock, Intake};
+use gapless_engine::{Clock, Ids, Intake};
 use gapless_store::Store;
 
 use crate::drain::Drain;
@@ -17,6 +17,8 @@ use crate::ports::{Chains, Changes, Timer};
 pub struct App {
     pub store: Arc<dyn Store>,
     pub intake: Intake,
+    /// Where names come from that callers leave out.
+    pub ids: Arc<dyn Ids>,
     pub changes: Arc<dyn Changes>,
     pub chains: Arc<dyn Chains>,
     pub timer: Arc<dyn Timer>,

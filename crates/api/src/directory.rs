@@ -4,11 +4,11 @@
 //! flood of reads. It is not kept longer: an alias can be given to another submitter, and money would go out of the wrong
 //! account.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use gapless_domain::{SubmitterId, Tick};
+use gapless_domain::{Address, SubmitterId, Tick};
 use gapless_engine::Clock;
 use gapless_store::{Store, StoreError};
 use gapless_wire::SubmitterRef;
@@ -27,6 +27,7 @@ pub(crate) struct Directory {
 pub(crate) struct Listing {
     by_alias: HashMap<String, SubmitterId>,
     by_id: BTreeMap<SubmitterId, Option<String>>,
+    addresses: HashSet<Address>,
 }
 
 impl Directory {
@@ -45,6 +46,7 @@ impl Directory {
         let mut listing = Listing::default();
         for submitter in self.store.submitters().await? {
             listing.by_alias.extend(submitter.alias.clone().map(|alias| (alias, submitter.id.clone())));
+            listing.addresses.extend(submitter.id.evm_address());
             listing.by_id.insert(submitter.id, submitter.alias);
         }
         let listing = Arc::new(listing);
@@ -62,6 +64,11 @@ impl Directory {
 }
 
 impl Listing {
+    /// Is it the address of a submitter, on whatever chain?
+    pub(crate) fn manages(&self, address: Address) -> bool {
+        self.addresses.contains(&address)
+    }
+
     /// Up to `limit` submitters after `after`, in order.
     pub(crate) fn page(&self, after: Option<&SubmitterId>, limit: usize) -> Vec<SubmitterId> {
         let begin = after.map_or(std::ops::Bound::Unbounded, std::ops::Bound::Excluded);

@@ -10,6 +10,19 @@ pub(crate) const MAX_EVENTS_SHOWN: u32 = 1000;
 /// as the config asks for, which may be thousands where blocks are quick.
 pub(crate) const MAX_EVENTS_FOLDED: u32 = 10_000;
 
+/// How many bound nonces `expand=slots` shows at once; `nextSlot` goes on.
+pub(crate) const MAX_SLOTS_SHOWN: u32 = 100;
+
+/// How many queued intents one call of `cancel-pending` cancels, and how many at a time.
+pub(crate) const MAX_QUEUED_CANCELED: u32 = 10_000;
+pub(crate) const QUEUED_CANCELED_AT_ONCE: u32 = 500;
+
+/// How long a call about a lent nonce waits for the lane, if the caller does not say.
+pub(crate) const RESERVATION_WAIT: Duration = Duration::from_secs(5);
+
+/// How many of a submitter's newest intents are looked through for one whose nonce is closed already.
+pub(crate) const MAX_CLOSED_LOOKED_AT: u32 = 200;
+
 /// The defaults are the config's defaults. Limits on one intent are [`gapless_domain::Limits`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ApiLimits {

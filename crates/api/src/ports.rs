@@ -4,8 +4,11 @@ use std::fmt;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use gapless_chain::EndpointStatus;
-use gapless_domain::{AccountFacts, BlockRef, ChainId, Protection, SubmitterId, TxId};
+use gapless_chain::{EndpointStatus, UnreadableTx};
+use gapless_domain::{
+    AccountFacts, Address, Authorization, BlockRef, Bytes, ChainId, NoncePolicy, Protection, SignedPlan, SubmitterId,
+    TxId,
+};
 use gapless_wire::FinalityName;
 
 /// Hints that something changed, for callers who wait. A hint may come too often, and a lost one costs only time: the
@@ -36,6 +39,15 @@ pub trait Chains: Send + Sync + fmt::Debug {
     /// What the chain says of an account now, or said last if there is no answer within seconds. Those who ask at once share their
     /// questions.
     fn account(&self, submitter: &SubmitterId) -> BoxFuture<'_, Option<AccountFacts>>;
+
+    /// What signed bytes say, whoever signed them; `None` if the chain is not in the config.
+    fn read_signed(&self, chain: &ChainId, raw: &Bytes) -> Option<Result<SignedPlan, UnreadableTx>>;
+
+    /// Whose account an authorization (EIP-7702) is for; `None` if its signature is nobody's.
+    fn authority(&self, authorization: &Authorization) -> Option<Address>;
+
+    /// How this node binds nonces of a submitter; `None` if it is not in the config.
+    fn nonce_policy(&self, submitter: &SubmitterId) -> Option<NoncePolicy>;
 }
 
 #[derive(Clone, Debug)]

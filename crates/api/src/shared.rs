@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use gapless_domain::{SubmitterId, TxId};
+use gapless_domain::{LockOwner, SubmitterId, TxId};
 use gapless_engine::IntakeError;
 use gapless_store::StoreError;
 use gapless_wire::{ProblemCode, SubmitterRef};
@@ -58,6 +58,13 @@ impl Shared {
     pub(crate) async fn find(&self, id: TxId) -> Result<gapless_domain::ManagedTx, Refusal> {
         let found = self.app.store.get(&[id]).await.map_err(|error| self.store_failed(&error))?;
         found.into_iter().next().flatten().ok_or_else(|| Refusal::of(ProblemCode::TxNotFound))
+    }
+
+    /// Names for what a caller left out. Nobody else can guess them.
+    pub(crate) fn fresh_names(&self) -> Result<(String, LockOwner), Refusal> {
+        let lock_owner = LockOwner::new(&format!("lock-{}", self.app.ids.next_tx()));
+        let lock_owner = lock_owner.ok_or_else(|| Refusal::of(ProblemCode::Internal))?;
+        Ok((format!("nonce-{}", self.app.ids.next_tx()), lock_owner))
     }
 
     pub(crate) fn store_failed(&self, error: &StoreError) -> Refusal {

@@ -8,11 +8,13 @@
 //!   among them and decides who is believed. `read` has the questions.
 //! - `broadcast` makes one answer of many. `fees` makes a quote of a fee history. `transaction` encodes plans and checks what
 //!   came back from a signer.
+//! - [`authority`] tells whose nonce an EIP-7702 authorization uses.
 //! - `signer` has the keys: [`LocalSigner`] from memory, the environment, a mnemonic or a [`Keystore`] file.
 //!
 //! Architecture invariant: nothing in here chooses a nonce, bumps a price or decides what an answer means for a lane. Every
 //! failure of a node goes through the one classifier of `gapless-chain`. Keys and URLs are never shown.
 
+mod authority;
 mod broadcast;
 mod chain;
 mod endpoint;
@@ -27,6 +29,7 @@ mod signer;
 mod transaction;
 mod url;
 
+pub use authority::authority;
 pub use chain::EvmChain;
 pub use options::{ConnectError, EndpointOptions, EvmChainOptions, SendTo};
 pub use signer::{

@@ -22,7 +22,7 @@ async fn accounts_are_asked_for_in_one_request() {
     let chain = chain(&[&node]);
     chain.head().await.unwrap();
     let before = node.change(|script| script.sizes.len());
-    let accounts: Vec<_> = (0..25).map(|_| submitter(0)).collect();
+    let accounts: Vec<_> = (0..20).map(|_| submitter(0)).collect();
     let views = chain.accounts(&accounts, Some(at(90))).await.unwrap();
     assert!(views.iter().all(|view| view.finalized == Some(view.latest)));
     assert_eq!(node.change(|script| script.sizes.split_off(before)), [100]);

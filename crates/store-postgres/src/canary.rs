@@ -2,10 +2,11 @@
 
 use std::sync::atomic::{AtomicI64, Ordering};
 
-use gapless_store::StoreError;
+use gapless_store::{AuditRow, StoreError};
 use tokio::sync::Mutex;
 use tokio_postgres::Client;
 
+use crate::audit;
 use crate::error::unavailable;
 use crate::identity::Identity;
 use crate::store::PgStore;
@@ -48,10 +49,24 @@ pub(crate) async fn lost_commits(
     Ok(StoreError::Regressed(why))
 }
 
-/// Begins a new epoch on the server that is there now: every lane has to take notice before it writes anything else.
-pub(crate) async fn declare_regressed(client: &Client, why: &str) -> Result<(), StoreError> {
-    tracing::error!("the database lost commits: {why}");
+/// An operator says so: the same, with an entry in the audit log.
+pub(crate) async fn declared_regressed(client: &Client, why: &str) -> Result<(), StoreError> {
+    // Before the transaction: a server that does not tell who it is would end it by refusing.
     let identity = Identity::of(client).await?;
+    client.batch_execute("BEGIN").await.map_err(unavailable)?;
+    begin_epoch(client, &identity, why).await?;
+    audit::write(client, audit::WRITE, &AuditRow::regressed(why), &[]).await.map_err(unavailable)?;
+    client.batch_execute("COMMIT").await.map_err(unavailable)
+}
+
+/// Begins a new epoch on the server that is there now: every lane has to take notice before it writes anything else.
+async fn declare_regressed(client: &Client, why: &str) -> Result<(), StoreError> {
+    let identity = Identity::of(client).await?;
+    begin_epoch(client, &identity, why).await
+}
+
+async fn begin_epoch(client: &Client, identity: &Identity, why: &str) -> Result<(), StoreError> {
+    tracing::error!("the database lost commits: {why}");
     let row = client.query_one("SELECT coalesce(max(epoch), 0) FROM store_epoch", &[]).await.map_err(unavailable)?;
     identity.begin_epoch(client, row.get::<_, i64>(0) + 1, why).await
 }

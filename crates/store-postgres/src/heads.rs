@@ -2,10 +2,11 @@
 
 use gapless_domain::{ChainId, Head};
 use gapless_store::codec::{HeadRow, head_from_row, head_to_row};
-use gapless_store::{HeadVerdict, StoreError, merge_heads};
+use gapless_store::{AuditRow, HeadVerdict, StoreError, merge_heads};
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Error, Row};
 
+use crate::audit;
 use crate::error::unavailable;
 use crate::rows::get;
 use crate::session::{Session, within};
@@ -54,12 +55,13 @@ pub(crate) async fn load(store: &PgStore, chain: &ChainId) -> Result<Option<Head
 }
 
 /// Waits for whoever is saving, by the lock of the row.
-pub(crate) async fn forget(store: &PgStore, chain: &ChainId) -> Result<(), StoreError> {
-    let forget = "DELETE FROM chain_head WHERE chain = $1";
+pub(crate) async fn forget(store: &PgStore, chain: &ChainId, audited: &AuditRow) -> Result<(), StoreError> {
+    let forget = format!("WITH gone AS (DELETE FROM chain_head WHERE chain = $5) {}", audit::WRITE);
     store
-        .with_session("forgetting a head", async |session| session.client().execute(forget, &[&chain.as_str()]).await)
+        .with_session("forgetting a head", async |session| {
+            audit::write(session.client(), &forget, audited, &[&chain.as_str()]).await
+        })
         .await
-        .map(|_| ())
 }
 
 /// All leave before the first is answered. The read comes after the lock, in a statement of its own: it must see what the

@@ -13,6 +13,7 @@
 
 mod accept;
 mod archive;
+mod audit;
 mod canary;
 mod commit;
 mod error;
@@ -27,6 +28,7 @@ mod read;
 mod rows;
 mod schema;
 mod session;
+mod slots;
 mod status;
 mod store;
 mod sweep;

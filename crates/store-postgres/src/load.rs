@@ -9,7 +9,8 @@ use tokio_postgres::Row;
 use uuid::Uuid;
 
 use crate::rows::{
-    ATTEMPT_COLUMNS, TX_COLUMNS, attempt, command, cursor, get, managed_tx, micros, reservation, slot, timestamp,
+    ATTEMPT_COLUMNS, SLOT_COLUMNS, TX_COLUMNS, attempt, command, cursor, get, managed_tx, micros, reservation, slot,
+    timestamp,
 };
 use crate::store::PgStore;
 
@@ -31,13 +32,6 @@ const REGRESSED: &str = "
 // Slots are kept for ever, so what is open must be found by the index, whatever the planner thinks of their number: `OFFSET 0`
 // keeps each of these a walk from the open nonce of one lane.
 
-/// A lane that has not written its cursor has no slots.
-const SLOTS: &str = "
-    SELECT s.* FROM submitter_nonce_cursor c CROSS JOIN LATERAL (
-        SELECT s.submitter, s.nonce, s.kind, s.tx_id, s.bound_at, s.next_resubmit_at FROM slot s
-        WHERE s.submitter = c.submitter AND s.nonce >= c.open_nonce ORDER BY s.nonce OFFSET 0) AS s
-    WHERE c.submitter = ANY($1) ORDER BY s.submitter, s.nonce";
-
 const RESERVATIONS: &str = "
     SELECT r.* FROM submitter_nonce_cursor c CROSS JOIN LATERAL (
         SELECT r.submitter, r.nonce, r.status, r.tx_id, r.lock_owner, r.locked_until FROM submitter_nonce_allocation r
@@ -49,6 +43,13 @@ const COMMANDS: &str = "
     WHERE submitter = ANY($1) AND done_at IS NULL ORDER BY id";
 
 pub(crate) async fn load_lanes(store: &PgStore, leases: &[Lease]) -> Result<Vec<Loaded>, StoreError> {
+    // A lane that has not written its cursor has no slots.
+    let slots_sql = format!(
+        "SELECT s.* FROM submitter_nonce_cursor c CROSS JOIN LATERAL (
+             SELECT {SLOT_COLUMNS} FROM slot s
+             WHERE s.submitter = c.submitter AND s.nonce >= c.open_nonce ORDER BY s.nonce OFFSET 0) AS s
+         WHERE c.submitter = ANY($1) ORDER BY s.submitter, s.nonce"
+    );
     let attempts_sql = format!(
         "SELECT a.* FROM submitter_nonce_cursor c CROSS JOIN LATERAL (
              SELECT {ATTEMPT_COLUMNS} FROM tx_attempt a
@@ -70,7 +71,7 @@ pub(crate) async fn load_lanes(store: &PgStore, leases: &[Lease]) -> Result<Vec<
             let locked = client.query(LOCK, &[&lanes, &tokens, &owner, &horizon]).await?;
             let held: Vec<String> = locked.iter().map(|row| row.get(0)).collect();
             let now = client.query_one("SELECT clock_timestamp()", &[]).await?;
-            let slots = client.query(SLOTS, &[&held]).await?;
+            let slots = client.query(&slots_sql, &[&held]).await?;
             let reservations = client.query(RESERVATIONS, &[&held]).await?;
             let owners: Vec<Uuid> =
                 slots.iter().chain(&reservations).filter_map(|row| row.get::<_, Option<Uuid>>("tx_id")).collect();

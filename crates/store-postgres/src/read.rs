@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 
-use gapless_domain::{Attempt, CommandId, CommandStatus, ManagedTx, NodeText, RequestId, SubmitterId, TxId};
-use gapless_store::codec::{signed, submitter};
+use gapless_domain::{Attempt, CommandId, CommandStatus, ManagedTx, RequestId, SubmitterId, TxId};
+use gapless_store::codec::{command_status, signed, submitter};
 use gapless_store::{NewSubmitter, StoreError, TxFilter};
 use tokio_postgres::types::ToSql;
 use uuid::Uuid;
@@ -82,19 +82,12 @@ pub(crate) async fn commands(store: &PgStore, ids: &[CommandId]) -> Result<Vec<O
     let wanted: Vec<i64> = ids.iter().map(|id| signed(id.0)).collect();
     let rows = store
         .with_session("reading commands", async |session| {
-            session.client().query("SELECT id, result FROM lane_command WHERE id = ANY($1)", &[&wanted]).await
+            session.client().query("SELECT id, result, refused FROM lane_command WHERE id = ANY($1)", &[&wanted]).await
         })
         .await?;
-    let found: HashMap<i64, Option<&str>> = rows.iter().map(|row| (row.get(0), row.get(1))).collect();
-    Ok(wanted
-        .iter()
-        .map(|id| {
-            found.get(id).map(|result| match result {
-                Some(text) => CommandStatus::Done(NodeText::new(text)),
-                None => CommandStatus::Open,
-            })
-        })
-        .collect())
+    let found: HashMap<i64, CommandStatus> =
+        rows.iter().map(|row| (row.get(0), command_status(row.get(1), row.get(2)))).collect();
+    Ok(wanted.iter().map(|id| found.get(id).cloned()).collect())
 }
 
 pub(crate) async fn attempts(store: &PgStore, id: TxId) -> Result<Vec<Attempt>, StoreError> {

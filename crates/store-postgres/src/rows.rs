@@ -20,6 +20,9 @@ pub(crate) const TX_COLUMNS: &str = "tx_id, seq, submitter, request_id, payload:
 pub(crate) const ATTEMPT_COLUMNS: &str = "submitter, nonce, ordinal, kind, hash, raw, fees::text AS fees, created_at, sends, \
      last_sent_at, last_outcome, last_text";
 
+pub(crate) const SLOT_COLUMNS: &str =
+    "submitter, nonce, kind, tx_id, bound_at, next_resubmit_at, above_block, evidence";
+
 pub(crate) fn managed_tx(row: &Row) -> Result<ManagedTx, RowError> {
     let metadata: Option<String> = get(row, "metadata")?;
     let valid_until: Option<SystemTime> = get(row, "valid_until")?;
@@ -74,6 +77,7 @@ pub(crate) fn cursor(row: &Row) -> Result<Cursor, RowError> {
         open_nonce: nonce(get(row, "open_nonce")?)?,
         state: lane_state(get(row, "state")?, code, detail)?,
         paused: get(row, "paused")?,
+        low_balance: get(row, "low_balance")?,
         version: unsigned("version", get(row, "version")?)?,
         event_seq: unsigned("event_seq", get(row, "event_seq")?)?,
     })
@@ -105,6 +109,8 @@ pub(crate) fn slot(row: &Row) -> Result<Slot, RowError> {
     Ok(Slot {
         nonce: nonce(get(row, "nonce")?)?,
         kind,
+        above_block: get::<Option<i64>>(row, "above_block")?.map(|block| unsigned("above_block", block)).transpose()?,
+        evidence: get::<Option<&str>>(row, "evidence")?.map(NodeText::new),
         bound_at: timestamp(get(row, "bound_at")?),
         next_resubmit_at: get::<Option<SystemTime>>(row, "next_resubmit_at")?.map(timestamp),
     })

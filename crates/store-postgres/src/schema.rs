@@ -9,6 +9,7 @@ pub(crate) const MIGRATIONS: &[Migration] = &[
     Migration { version: 1, name: "ground_floor", sql: include_str!("../migrations/0001_ground_floor.sql") },
     Migration { version: 2, name: "open_cursors", sql: include_str!("../migrations/0002_open_cursors.sql") },
     Migration { version: 3, name: "confirmations", sql: include_str!("../migrations/0003_confirmations.sql") },
+    Migration { version: 4, name: "reconciling", sql: include_str!("../migrations/0004_reconciling.sql") },
 ];
 
 /// Any number that no other program is likely to lock: only one node migrates at a time.

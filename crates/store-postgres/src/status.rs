@@ -5,7 +5,7 @@ use std::time::SystemTime;
 
 use gapless_domain::{OwnerId, SubmitterId};
 use gapless_store::codec::{RowError, token};
-use gapless_store::{LaneStatus, LeaseStatus, StoreError};
+use gapless_store::{Census, LaneStatus, LeaseStatus, StoreError};
 use tokio_postgres::Row;
 
 use crate::rows::{cursor, get, micros, timestamp};
@@ -19,7 +19,7 @@ const STATUS: &str = "
     WITH moment AS MATERIALIZED (SELECT clock_timestamp() AS now)
     SELECT w.place, s.alias, m.now, coalesce(c.epoch, s.epoch) < (SELECT max(epoch) FROM store_epoch) AS regressed,
            c.next_nonce, c.chain_nonce, c.final_nonce, c.open_nonce, c.state, c.protect_code, c.protect_detail, c.paused,
-           c.version, c.event_seq,
+           c.low_balance, c.version, c.event_seq,
            l.owner_node, l.fencing_token AS token, nullif(l.expires_at, '-infinity') AS expires_at,
            l.expires_at > m.now AND l.expires_at <= m.now + $3::bigint * interval '1 microsecond' AS valid,
            queued.count AS queued, open.count AS open,
@@ -46,6 +46,26 @@ const STATUS: &str = "
             JOIN managed_tx t ON t.tx_id = coalesce(o.tx_id, r.tx_id) AND t.nonce = o.nonce
             WHERE t.ended_at IS NULL LIMIT $2
         ) AS bound) AS open";
+
+/// $2 is the furthest that a lease can honestly last. A process that was not heard of for longer, also by the slowest clock,
+/// has no lanes any more. Both tables are walked: there are as many rows as processes ever started, and as lanes.
+const CENSUS: &str = "
+    SELECT (SELECT count(*) FROM node
+            WHERE owner_node <> $1 AND seen_at > clock_timestamp() - $2::bigint * interval '1 microsecond') + 1 AS nodes,
+           (SELECT count(*) FROM submitter_lease
+            WHERE expires_at > clock_timestamp()
+              AND expires_at <= clock_timestamp() + $2::bigint * interval '1 microsecond') AS lanes";
+
+pub(crate) async fn census(store: &PgStore) -> Result<Census, StoreError> {
+    let horizon = micros(store.options.lease.duration + store.options.lease.clock_skew);
+    let row = store
+        .with_session("counting processes and leases", async |session| {
+            let statement = session.prepared(CENSUS).await?;
+            session.client().query_one(&statement, &[&store.owner.as_str(), &horizon]).await
+        })
+        .await?;
+    Ok(Census { nodes: count(get(&row, "nodes")?)?, lanes: count(get(&row, "lanes")?)? })
+}
 
 pub(crate) async fn lane_status(store: &PgStore, lanes: &[SubmitterId]) -> Result<Vec<Option<LaneStatus>>, StoreError> {
     let ids: Vec<&str> = lanes.iter().map(SubmitterId::as_str).collect();

@@ -5,25 +5,25 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use gapless_domain::{
-    Attempt, ChainId, Command, CommandId, CommandStatus, Event, EventPosition, Head, LaneCommit, Lease, ManagedTx,
-    NewCommand, OwnerId, RequestId, SubmitterId, TxId,
+    Attempt, AuditEntry, ChainId, Command, CommandId, CommandStatus, Event, EventPosition, Head, LaneCommit, Lease,
+    ManagedTx, NewCommand, NodeText, Nonce, OwnerId, RequestId, SubmitterId, TxId,
 };
 use gapless_store::{
-    Accepted, Acquired, CancelVerdict, Committed, HeadVerdict, LaneStatus, Loaded, NewIntent, NewSubmitter, Renewal,
-    Store, StoreError, TxFilter, Wakeups, changed_lanes, tells,
+    Accepted, Acquired, AuditFilter, AuditRow, CancelVerdict, Census, Committed, HeadVerdict, LaneStatus, Loaded,
+    NewIntent, NewSubmitter, Renewal, SlotStatus, Store, StoreError, TxFilter, Wakeups, changed_lanes, tells,
 };
 use tokio::sync::Mutex;
 use tokio_postgres::Config;
 use tokio_postgres::config::TargetSessionAttrs;
 
-use crate::canary::{Canary, declare_regressed};
+use crate::canary::{Canary, declared_regressed};
 use crate::commit::Writer;
 use crate::error::unavailable;
 use crate::identity::Identity;
 use crate::notify::Notifier;
 use crate::options::PgOptions;
 use crate::session::{Lent, Pool, Session, within};
-use crate::{accept, archive, events, heads, lease, load, read, schema, status, sweep};
+use crate::{accept, archive, audit, events, heads, lease, load, read, schema, slots, status, sweep};
 
 /// A renewal and an acquisition at once, and one more.
 const LEASE_SESSIONS: usize = 3;
@@ -198,6 +198,23 @@ impl Store for PgStore {
         status::lane_status(self, lanes).await
     }
 
+    async fn open_slots(
+        &self,
+        lane: &SubmitterId,
+        from: Option<Nonce>,
+        limit: u32,
+    ) -> Result<Vec<SlotStatus>, StoreError> {
+        slots::open_slots(self, lane, from, limit).await
+    }
+
+    async fn census(&self) -> Result<Census, StoreError> {
+        status::census(self).await
+    }
+
+    async fn audit_log(&self, filter: &AuditFilter) -> Result<Vec<AuditEntry>, StoreError> {
+        audit::log(self, filter).await
+    }
+
     async fn get(&self, ids: &[TxId]) -> Result<Vec<Option<ManagedTx>>, StoreError> {
         read::get(self, ids).await
     }
@@ -242,8 +259,8 @@ impl Store for PgStore {
         heads::load(self, chain).await
     }
 
-    async fn forget_head(&self, chain: &ChainId) -> Result<(), StoreError> {
-        heads::forget(self, chain).await
+    async fn forget_head(&self, chain: &ChainId, by: &NodeText, why: &str) -> Result<(), StoreError> {
+        heads::forget(self, chain, &AuditRow::accept_chain(chain, by, why)).await
     }
 
     async fn archive(&self, age: Duration, limit: u32) -> Result<u32, StoreError> {
@@ -252,16 +269,23 @@ impl Store for PgStore {
 
     async fn declare_regressed(&self, why: &str) -> Result<(), StoreError> {
         let session = self.pool.lend().await?;
-        declare_regressed(session.client(), why).await?;
+        declared_regressed(session.client(), why).await?;
         session.give_back();
         Ok(())
     }
 
     async fn declare_reconciled(&self, why: &str) -> Result<(), StoreError> {
-        let reconcile = "UPDATE store_epoch SET reconciled_at = clock_timestamp(), why = why || '; ' || $1
-                         WHERE reconciled_at IS NULL";
-        self.with_session("reconciling", async |session| session.client().execute(reconcile, &[&why]).await)
-            .await
-            .map(|_| ())
+        let reconcile = format!(
+            "WITH reconciled AS (
+                 UPDATE store_epoch SET reconciled_at = clock_timestamp(), why = why || '; ' || $5
+                 WHERE reconciled_at IS NULL
+             ) {}",
+            audit::WRITE
+        );
+        let audited = AuditRow::reconciled(why);
+        self.with_session("reconciling", async |session| {
+            audit::write(session.client(), &reconcile, &audited, &[&why]).await
+        })
+        .await
     }
 }

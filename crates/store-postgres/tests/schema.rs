@@ -8,7 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gapless_domain::{
-    AttemptKind, B256, ConfirmationNotice, Cursor, EventBody, Head, Inclusion, Mined, OwnerId, Progress, Transition,
+    AttemptKind, B256, CommandKind, CommandStatus, ConfirmationNotice, Cursor, EventBody, Head, Inclusion, Mined,
+    NewCommand, OwnerId, Progress, SlotKind, Transition,
 };
 use gapless_store::conformance::fixtures as f;
 use gapless_store::{Accepted, NewIntent, Store, StoreError, Wakeup};
@@ -28,7 +29,7 @@ async fn many_nodes_may_start_on_an_empty_database_at_once() {
         start.await.unwrap();
     }
     let count = db.raw().await.query_one("SELECT count(*) FROM schema_migration", &[]).await.unwrap();
-    assert_eq!(count.get::<_, i64>(0), 3);
+    assert_eq!(count.get::<_, i64>(0), 4);
 }
 
 #[tokio::test]
@@ -39,13 +40,13 @@ async fn a_schema_that_is_not_ours_is_refused_with_a_reason() {
         let url = db.url.clone();
         async move { PgStore::open(&url, OwnerId::new("a", uuid::Uuid::new_v4().as_u128()), options).await }
     };
-    assert!(matches!(open(false).await, Err(StoreError::SchemaIsOlder { found: 0, known: 3 })));
+    assert!(matches!(open(false).await, Err(StoreError::SchemaIsOlder { found: 0, known: 4 })));
     open(true).await.unwrap();
     open(false).await.unwrap();
     let raw = db.raw().await;
-    raw.batch_execute("INSERT INTO schema_migration VALUES (4, 'from the future', 0)").await.unwrap();
-    assert!(matches!(open(true).await, Err(StoreError::SchemaIsNewer { found: 4, known: 3 })));
-    raw.batch_execute("DELETE FROM schema_migration WHERE version = 4; UPDATE schema_migration SET checksum = 0")
+    raw.batch_execute("INSERT INTO schema_migration VALUES (5, 'from the future', 0)").await.unwrap();
+    assert!(matches!(open(true).await, Err(StoreError::SchemaIsNewer { found: 5, known: 4 })));
+    raw.batch_execute("DELETE FROM schema_migration WHERE version = 5; UPDATE schema_migration SET checksum = 0")
         .await
         .unwrap();
     assert!(matches!(open(true).await, Err(StoreError::MigrationDiffers { version: 1 })));
@@ -65,7 +66,7 @@ async fn a_database_of_the_first_schema_is_brought_up_to_date_with_what_it_holds
     node.release(&[f::acquire(&node, &lane).await]).await.unwrap();
     drop(node);
     let back = format!(
-        "{WITHOUT_CONFIRMATIONS}; ALTER TABLE submitter_nonce_cursor DROP COLUMN has_open;
+        "{WITHOUT_RECONCILING}; {WITHOUT_CONFIRMATIONS}; ALTER TABLE submitter_nonce_cursor DROP COLUMN has_open;
          DELETE FROM schema_migration WHERE version >= 2"
     );
     db.raw().await.batch_execute(&back).await.unwrap();
@@ -101,7 +102,8 @@ async fn a_database_without_confirmations_is_brought_up_to_date_with_what_it_hol
     node.save_head(&chain, &saved).await.unwrap();
     node.release(&[f::acquire(&node, &lane).await]).await.unwrap();
     drop(node);
-    let back = format!("{WITHOUT_CONFIRMATIONS}; DELETE FROM schema_migration WHERE version >= 3");
+    let back =
+        format!("{WITHOUT_RECONCILING}; {WITHOUT_CONFIRMATIONS}; DELETE FROM schema_migration WHERE version >= 3");
     db.raw().await.batch_execute(&back).await.unwrap();
 
     let node: f::Node = db.open("b").await;
@@ -124,6 +126,86 @@ async fn a_database_without_confirmations_is_brought_up_to_date_with_what_it_hol
     let told = node.events_of(open, 100).await.unwrap();
     let notices: Vec<_> = told.iter().filter_map(|event| notice(&event.body)).collect();
     assert_eq!(notices, [f::notice(false, 8..=9)]);
+}
+
+/// Back to where slots have no evidence, nobody is audited, and what is done was not refused.
+const WITHOUT_RECONCILING: &str = "
+    DROP TABLE audit_log;
+    ALTER TABLE slot DROP COLUMN above_block, DROP COLUMN evidence;
+    ALTER TABLE submitter_nonce_cursor DROP COLUMN low_balance;
+    ALTER TABLE lane_command DROP COLUMN refused";
+
+/// proves O04
+#[tokio::test]
+async fn a_database_without_an_audit_log_is_brought_up_to_date_with_what_it_holds() {
+    let db = Database::shared().await;
+    let node: f::Node = db.open("a").await;
+    let lane = f::lane(&node, 1).await;
+    let open = f::bound(&node, &lane, "open").await.id;
+    let kinds = [CommandKind::Pause, CommandKind::Unprotect];
+    let put = kinds.map(|kind| NewCommand { submitter: lane.clone(), kind, issued_by: f::text("op") });
+    let ids = node.put_commands(&put).await.unwrap();
+    let seen = f::view(&node, &lane).await;
+    f::commit_done(&node, &lane, |commit| {
+        commit.bind_above(Some(7)).adopt_foreign(&seen.cursor, f::nonce(1), f::text("forgotten")).unwrap();
+        commit.set_paused(&seen.cursor, true, f::text("asked")).unwrap();
+        commit.command_done(&seen.lane.commands[0], f::done("paused"));
+    })
+    .await;
+    node.release(&[f::acquire(&node, &lane).await]).await.unwrap();
+    drop(node);
+    let back = format!("{WITHOUT_RECONCILING}; DELETE FROM schema_migration WHERE version >= 4");
+    db.raw().await.batch_execute(&back).await.unwrap();
+
+    let node: f::Node = db.open("b").await;
+    let seen = f::view(&node, &lane).await;
+    assert_eq!((seen.cursor.next_nonce, seen.cursor.paused, seen.cursor.low_balance), (f::nonce(2), true, false));
+    let slots = node.open_slots(&lane, None, 10).await.unwrap();
+    assert_eq!(
+        slots.iter().map(|status| status.slot.kind).collect::<Vec<_>>(),
+        [SlotKind::Intent(open), SlotKind::Foreign]
+    );
+    assert!(slots.iter().all(|status| status.slot.above_block.is_none() && status.slot.evidence.is_none()));
+    assert_eq!((slots[0].tx.as_ref().map(|tx| tx.id), slots[0].attempts.len()), (Some(open), 1));
+    let status = [CommandStatus::Over(f::done("paused")), CommandStatus::Open].map(Some);
+    assert_eq!(node.commands(&ids).await.unwrap(), status);
+    assert_eq!(f::audits(&node, &lane).await, []);
+    // And it goes on from there.
+    f::commit_done(&node, &lane, |commit| {
+        commit.bind_above(Some(9)).adopt_foreign(&seen.cursor, f::nonce(2), f::text("0xabc")).unwrap();
+        commit.set_low_balance(&seen.cursor, true, f::text("3 wei")).unwrap();
+        commit.command_done(&seen.lane.commands[0], f::refused("the cause persists"));
+    })
+    .await;
+    let newest = node.open_slots(&lane, Some(f::nonce(2)), 10).await.unwrap().remove(0).slot;
+    assert_eq!((newest.above_block, newest.evidence), (Some(9), Some(f::text("0xabc"))));
+    assert!(f::view(&node, &lane).await.cursor.low_balance);
+    let over = CommandStatus::Over(f::refused("the cause persists"));
+    assert_eq!(node.commands(&ids).await.unwrap()[1], Some(over));
+    assert_eq!(f::audits(&node, &lane).await.len(), 1);
+}
+
+/// While a release is rolled out, nodes of the one before write cursors, slots and results as they know them.
+#[tokio::test]
+async fn what_an_older_node_writes_is_no_damage() {
+    let db = Database::shared().await;
+    let node: f::Node = db.open("a").await;
+    let lane = f::lane(&node, 1).await;
+    let put = NewCommand { submitter: lane.clone(), kind: CommandKind::Pause, issued_by: f::text("op") };
+    let id = node.put_commands(&[put]).await.unwrap()[0];
+    let start = Cursor::starting_at(f::nonce(0));
+    f::commit_done(&node, &lane, |commit| {
+        commit.set_low_balance(&start, true, f::text("3 wei")).unwrap();
+    })
+    .await;
+    let older = "
+        INSERT INTO slot (submitter, nonce, kind, fencing_token) SELECT submitter, 0, 'foreign', 1 FROM submitter;
+        UPDATE submitter_nonce_cursor SET next_nonce = 1, version = version + 1;
+        UPDATE lane_command SET done_at = clock_timestamp(), result = 'paused'";
+    db.raw().await.batch_execute(older).await.unwrap();
+    let seen = f::view(&node, &lane).await;
+    assert_eq!((seen.cursor.low_balance, seen.lane.slots.len(), &seen.lane.slots[0].evidence), (true, 1, &None));
+    assert_eq!(node.commands(&[id]).await.unwrap(), [Some(CommandStatus::Over(f::done("paused")))]);
 }
 
 fn notice(body: &EventBody) -> Option<ConfirmationNotice> {
@@ -185,6 +267,11 @@ async fn the_database_refuses_what_the_code_would_never_write() {
         "UPDATE managed_tx SET fencing_token = 0 WHERE state = 'ALLOCATED'",
         "UPDATE submitter_nonce_cursor SET state = 'PROTECT'",
         "UPDATE submitter_nonce_cursor SET next_nonce = -1",
+        "UPDATE submitter_nonce_cursor SET low_balance = NULL",
+        "UPDATE slot SET above_block = -1",
+        "UPDATE slot SET evidence = 'not foreign'",
+        "INSERT INTO lane_command (submitter, kind, body, issued_by, refused) VALUES ('s', 'pause', '{}', 'me', TRUE)",
+        "INSERT INTO audit_log (subject, actor, action) VALUES ('s', 'me', 'pause')",
         "UPDATE submitter_lease SET fencing_token = 0",
         "INSERT INTO tx_event (submitter, seq, kind, text, notice) VALUES ('s', 1, 'paused', '', '{}')",
         "UPDATE chain_head SET tail_first = NULL",

@@ -5,10 +5,13 @@
 
 use std::collections::BTreeSet;
 
-use gapless_domain::{CursorChange, LaneCommit, LaneState, NewAttempt, Nonce, OwnerId, SendReport, SubmitterId};
+use gapless_domain::{
+    CommandResult, CursorChange, LaneCommit, LaneState, NewAttempt, NodeText, Nonce, OwnerId, SendReport, SubmitterId,
+};
 use gapless_store::codec::{fees_to_json, signed};
-use gapless_store::{CommitVerdict, Committed, Conflict};
+use gapless_store::{AuditRow, CommitVerdict, Committed, Conflict};
 
+use crate::audit;
 use crate::change::write_change;
 use crate::error::{Failure, refusal};
 use crate::lease;
@@ -121,6 +124,7 @@ impl LaneWrite<'_> {
         self.write_claims()?;
         self.finish_commands()?;
         self.write_lane_events()?;
+        self.write_audits()?;
         self.check_lent()?;
         self.check_closed(before)?;
         Ok(lease::extend(self.writing, self.commit.lease())?)
@@ -186,8 +190,8 @@ impl LaneWrite<'_> {
             .prepare_cached(
                 "INSERT OR REPLACE INTO submitter_nonce_cursor (submitter, next_nonce, chain_nonce, final_nonce,
                      open_nonce, state, protect_code, protect_detail, paused, version, event_seq, epoch, fencing_token,
-                     updated_at)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)",
+                     updated_at, low_balance)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)",
             )?
             .execute((
                 self.lane,
@@ -204,6 +208,7 @@ impl LaneWrite<'_> {
                 epoch,
                 self.token,
                 self.writing.now.as_micros(),
+                to.low_balance,
             ))?;
         Ok(())
     }
@@ -221,12 +226,22 @@ impl LaneWrite<'_> {
 
     fn write_slots(&self) -> Result<(), Stop> {
         let mut statement = self.writing.sql.prepare_cached(
-            "INSERT INTO slot (submitter, nonce, kind, tx_id, fencing_token, bound_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6)
+            "INSERT INTO slot (submitter, nonce, kind, tx_id, fencing_token, bound_at, above_block, evidence)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)
              ON CONFLICT (submitter, nonce) DO NOTHING",
         )?;
         for new in self.commit.slots() {
             let (kind, tx_id) = rows::slot_columns(new.kind);
-            let row = (self.lane, signed(new.nonce.get()), kind, tx_id, self.token, self.writing.now.as_micros());
+            let row = (
+                self.lane,
+                signed(new.nonce.get()),
+                kind,
+                tx_id,
+                self.token,
+                self.writing.now.as_micros(),
+                new.above_block.map(signed),
+                new.evidence.as_ref().map(NodeText::as_str),
+            );
             if statement.execute(row)? == 0 {
                 return Err(Conflict::Slot(new.nonce).into());
             }
@@ -336,10 +351,20 @@ impl LaneWrite<'_> {
     /// A command that is done already stays as it is.
     fn finish_commands(&self) -> Result<(), Stop> {
         let mut statement = self.writing.sql.prepare_cached(
-            "UPDATE lane_command SET done_at = ?3, result = ?4 WHERE id = ?1 AND submitter = ?2 AND done_at IS NULL",
+            "UPDATE lane_command SET done_at = ?3, result = ?4, refused = ?5
+             WHERE id = ?1 AND submitter = ?2 AND done_at IS NULL",
         )?;
         for (id, result) in self.commit.commands_done() {
-            statement.execute((signed(id.0), self.lane, self.writing.now.as_micros(), result.as_str()))?;
+            let refused = matches!(result, CommandResult::Refused(_));
+            let report = result.report().as_str();
+            statement.execute((signed(id.0), self.lane, self.writing.now.as_micros(), report, refused))?;
+        }
+        Ok(())
+    }
+
+    fn write_audits(&self) -> Result<(), Stop> {
+        for entry in self.commit.audits() {
+            audit::write(self.writing, &AuditRow::of_lane(self.commit.lease().submitter(), entry))?;
         }
         Ok(())
     }

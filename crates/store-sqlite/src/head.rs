@@ -2,8 +2,9 @@
 
 use gapless_domain::{ChainId, Head};
 use gapless_store::codec::{HeadRow, head_from_row, head_to_row};
-use gapless_store::{HeadVerdict, merge_heads};
+use gapless_store::{AuditRow, HeadVerdict, merge_heads};
 
+use crate::audit;
 use crate::error::Failure;
 use crate::ledger::{Reading, Writing};
 use crate::rows;
@@ -37,9 +38,9 @@ pub(crate) fn head(reading: &Reading<'_>, chain: &ChainId) -> Result<Option<Head
     })
 }
 
-pub(crate) fn forget_head(writing: &Writing<'_>, chain: &ChainId) -> Result<(), Failure> {
+pub(crate) fn forget_head(writing: &Writing<'_>, chain: &ChainId, audited: &AuditRow) -> Result<(), Failure> {
     writing.sql.prepare_cached("DELETE FROM chain_head WHERE chain = ?1")?.execute([chain.as_str()])?;
-    Ok(())
+    audit::write(writing, audited)
 }
 
 fn put_head(writing: &Writing<'_>, chain: &ChainId, head: &Head) -> Result<(), Failure> {

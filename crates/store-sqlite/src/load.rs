@@ -1,14 +1,13 @@
 //! A lane as its owner finds it.
 
-use gapless_domain::{Lease, LockOwner, OwnerId, Reservation, ReservationStatus};
-use gapless_store::codec::{RowError, nonce, signed};
+use gapless_domain::{Lease, OwnerId};
+use gapless_store::codec::signed;
 use gapless_store::{LaneSnapshot, Loaded};
-use rusqlite::Row;
 
 use crate::error::Failure;
 use crate::lease;
 use crate::ledger::Reading;
-use crate::rows::{self, ATTEMPT_COLUMNS, CURSOR_COLUMNS, TX_COLUMNS};
+use crate::rows::{self, ATTEMPT_COLUMNS, CURSOR_COLUMNS, RESERVATION_COLUMNS, SLOT_COLUMNS, TX_COLUMNS};
 
 /// There is one connection, so no write of an older owner can still be under way.
 pub(crate) fn load_lanes(reading: &Reading<'_>, owner: &OwnerId, leases: &[Lease]) -> Result<Vec<Loaded>, Failure> {
@@ -26,13 +25,12 @@ fn snapshot(reading: &Reading<'_>, lane: &str) -> Result<LaneSnapshot, Failure> 
     let sql = reading.sql;
     let cursor = sql
         .prepare_cached(&format!("SELECT {CURSOR_COLUMNS}, epoch FROM submitter_nonce_cursor WHERE submitter = ?1"))?;
-    let cursor = rows::first(cursor, [lane], |row| Ok((rows::cursor(row)?, row.get::<_, i64>(10)?)))?;
+    let cursor = rows::first(cursor, [lane], |row| Ok((rows::cursor(row)?, row.get::<_, i64>(11)?)))?;
     let (cursor, seen) = cursor.unzip();
     let first_open = cursor.as_ref().map_or(0, |cursor| signed(cursor.open_nonce.get()));
-    let slots = sql.prepare_cached(
-        "SELECT nonce, kind, tx_id, bound_at, next_resubmit_at FROM slot
-         WHERE submitter = ?1 AND nonce >= ?2 ORDER BY nonce",
-    )?;
+    let slots = sql.prepare_cached(&format!(
+        "SELECT {SLOT_COLUMNS} FROM slot WHERE submitter = ?1 AND nonce >= ?2 ORDER BY nonce"
+    ))?;
     let attempts = sql.prepare_cached(&format!(
         "SELECT {ATTEMPT_COLUMNS} FROM tx_attempt WHERE submitter = ?1 AND nonce >= ?2 ORDER BY nonce, ordinal"
     ))?;
@@ -40,11 +38,10 @@ fn snapshot(reading: &Reading<'_>, lane: &str) -> Result<LaneSnapshot, Failure> 
         "SELECT {TX_COLUMNS} FROM managed_tx INDEXED BY managed_tx_bound
          WHERE submitter = ?1 AND nonce >= ?2 AND state IN ('ALLOCATED', 'TRACKING', 'STUCK') ORDER BY nonce"
     ))?;
-    let reservations = sql.prepare_cached(
-        "SELECT nonce, status, tx_id, lock_owner, locked_until FROM submitter_nonce_allocation
-         INDEXED BY submitter_nonce_allocation_open
-         WHERE submitter = ?1 AND nonce >= ?2 AND status <> 'USED' ORDER BY nonce",
-    )?;
+    let reservations = sql.prepare_cached(&format!(
+        "SELECT {RESERVATION_COLUMNS} FROM submitter_nonce_allocation INDEXED BY submitter_nonce_allocation_open
+         WHERE submitter = ?1 AND nonce >= ?2 AND status <> 'USED' ORDER BY nonce"
+    ))?;
     let commands = sql.prepare_cached(
         "SELECT id, submitter, body, issued_by, issued_at FROM lane_command INDEXED BY lane_command_open
          WHERE submitter = ?1 AND done_at IS NULL ORDER BY id",
@@ -54,25 +51,9 @@ fn snapshot(reading: &Reading<'_>, lane: &str) -> Result<LaneSnapshot, Failure> 
         slots: rows::all(slots, (lane, first_open), rows::slot)?,
         attempts: rows::all(attempts, (lane, first_open), rows::attempt)?,
         bound: rows::all(bound, (lane, first_open), rows::managed_tx)?,
-        reservations: rows::all(reservations, (lane, first_open), reservation)?,
+        reservations: rows::all(reservations, (lane, first_open), rows::reservation)?,
         commands: rows::all(commands, [lane], rows::command)?,
         regressed: reading.is_regressed(lane, seen)?,
         now: reading.now,
     })
-}
-
-fn reservation(row: &Row<'_>) -> Result<Reservation, Failure> {
-    let status = match rows::text(row, 1)?.as_str() {
-        "RESERVED" => {
-            let owner = rows::text(row, 3)?;
-            ReservationStatus::Reserved {
-                tx_id: rows::tx_id(&rows::text(row, 2)?)?,
-                lock_owner: LockOwner::new(&owner).ok_or_else(|| RowError::new("lock_owner", owner))?,
-                locked_until: rows::time(row, 4)?,
-            }
-        }
-        "RECYCLABLE" => ReservationStatus::Recyclable,
-        other => return Err(RowError::new("reservation status", other).into()),
-    };
-    Ok(Reservation { nonce: nonce(row.get(0)?)?, status })
 }

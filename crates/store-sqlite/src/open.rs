@@ -81,7 +81,7 @@ fn open_file(path: &Path, options: SqliteOptions) -> Result<Ledger, StoreError> 
     let mark = mark_of(&sql).map_err(at_open)?;
     let mut ledger = ledger(sql, None, mark.database_id, options);
     compare_with_sidecar(&mut ledger, &sidecar, known, mark, set_aside.as_deref())?;
-    give_back_all_leases(&ledger.sql).map_err(at_open)?;
+    forget_other_processes(&ledger.sql).map_err(at_open)?;
     // The log is empty from here on, and what belongs to the next one is known before it is begun.
     if !checkpoint(&ledger.sql, "TRUNCATE").map_err(at_open)? {
         return Err(StoreError::InUse(path.display().to_string()));
@@ -95,9 +95,10 @@ fn open_file(path: &Path, options: SqliteOptions) -> Result<Ledger, StoreError> 
 }
 
 /// Whoever held a lease here is gone: the lock of the file, which is ours now, went with its process and not before. So
-/// nobody has to wait until it runs out. Tokens stay, and grow with the next owner.
-fn give_back_all_leases(sql: &Connection) -> rusqlite::Result<()> {
+/// nobody has to wait until it runs out, and nobody is counted who is not there. Tokens stay, and grow with the next owner.
+fn forget_other_processes(sql: &Connection) -> rusqlite::Result<()> {
     sql.execute("UPDATE submitter_lease SET expires_at = ?1", [LeaseStatus::GIVEN_BACK.as_micros()])?;
+    sql.execute("DELETE FROM node", [])?;
     Ok(())
 }
 

@@ -1,7 +1,7 @@
 //! Reads of intents and queues.
 
-use gapless_domain::{Attempt, Command, CommandId, CommandStatus, ManagedTx, NodeText, RequestId, SubmitterId, TxId};
-use gapless_store::codec::{signed, submitter};
+use gapless_domain::{Attempt, Command, CommandId, CommandStatus, ManagedTx, RequestId, SubmitterId, TxId};
+use gapless_store::codec::{command_status, signed, submitter};
 use gapless_store::{MAX_OPEN_COMMANDS, TxFilter};
 
 use crate::archive;
@@ -84,10 +84,10 @@ pub(crate) fn has_work(reading: &Reading<'_>, lane: &SubmitterId) -> Result<bool
 
 pub(crate) fn commands(reading: &Reading<'_>, ids: &[CommandId]) -> Result<Vec<Option<CommandStatus>>, Failure> {
     let status = |id: &CommandId| {
-        let statement = reading.sql.prepare_cached("SELECT result FROM lane_command WHERE id = ?1")?;
+        let statement = reading.sql.prepare_cached("SELECT result, refused FROM lane_command WHERE id = ?1")?;
         rows::first(statement, [signed(id.0)], |row| {
             let result: Option<String> = row.get(0)?;
-            Ok(result.map_or(CommandStatus::Open, |text| CommandStatus::Done(NodeText::new(&text))))
+            Ok(command_status(result.as_deref(), row.get(1)?))
         })
     };
     ids.iter().map(status).collect()

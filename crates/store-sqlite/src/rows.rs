@@ -2,8 +2,8 @@
 
 use gapless_domain::{
     Attempt, AttemptKind, B256, Bytes, Command, CommandId, Cursor, Event, EventBody, EventKind, EventPosition, Intent,
-    LaneEventKind, LaneState, ManagedTx, Metadata, NodeText, ProtectCode, Protection, RequestId, SendOutcome, Slot,
-    SlotKind, Speed, Timestamp, TxId,
+    LaneEventKind, LaneState, LockOwner, ManagedTx, Metadata, NodeText, ProtectCode, Protection, RequestId,
+    Reservation, ReservationStatus, SendOutcome, Slot, SlotKind, Speed, Timestamp, TxId,
 };
 use gapless_store::codec::{
     RowError, command_from_json, fees_from_json, nonce, notice_from_json, payload_from_json, state_from_row, submitter,
@@ -23,8 +23,12 @@ pub(crate) const ATTEMPT_COLUMNS: &str =
 pub(crate) const EVENT_COLUMNS: &str =
     "commit_no, idx, submitter, tx_id, seq, kind, state, nonce, detail, text, at, notice";
 
-pub(crate) const CURSOR_COLUMNS: &str =
-    "next_nonce, chain_nonce, final_nonce, open_nonce, state, protect_code, protect_detail, paused, version, event_seq";
+pub(crate) const CURSOR_COLUMNS: &str = "next_nonce, chain_nonce, final_nonce, open_nonce, state, protect_code, protect_detail, paused, version, event_seq, \
+     low_balance";
+
+pub(crate) const SLOT_COLUMNS: &str = "nonce, kind, tx_id, bound_at, next_resubmit_at, above_block, evidence";
+
+pub(crate) const RESERVATION_COLUMNS: &str = "nonce, status, tx_id, lock_owner, locked_until";
 
 /// Every row of an answer, through one of the readers below.
 pub(crate) fn all<T>(
@@ -123,7 +127,7 @@ pub(crate) fn event(row: &Row<'_>) -> Result<Event, Failure> {
     })
 }
 
-/// Reads `nonce, kind, tx_id, bound_at, next_resubmit_at`.
+/// Reads [`SLOT_COLUMNS`].
 pub(crate) fn slot(row: &Row<'_>) -> Result<Slot, Failure> {
     let owner: Option<String> = row.get(2)?;
     let kind = match (text(row, 1)?.as_str(), owner) {
@@ -136,6 +140,8 @@ pub(crate) fn slot(row: &Row<'_>) -> Result<Slot, Failure> {
     Ok(Slot {
         nonce: nonce(row.get(0)?)?,
         kind,
+        above_block: row.get::<_, Option<i64>>(5)?.map(|block| unsigned("above_block", block)).transpose()?,
+        evidence: row.get::<_, Option<String>>(6)?.as_deref().map(NodeText::new),
         bound_at: time(row, 3)?,
         next_resubmit_at: row.get::<_, Option<i64>>(4)?.map(Timestamp::from_micros),
     })
@@ -166,9 +172,26 @@ pub(crate) fn cursor(row: &Row<'_>) -> Result<Cursor, Failure> {
         open_nonce: nonce(row.get(3)?)?,
         state,
         paused: row.get(7)?,
+        low_balance: row.get(10)?,
         version: unsigned("cursor version", row.get(8)?)?,
         event_seq: unsigned("event_seq", row.get(9)?)?,
     })
+}
+
+/// Reads [`RESERVATION_COLUMNS`].
+pub(crate) fn reservation(row: &Row<'_>) -> Result<Reservation, Failure> {
+    let intent: Option<TxId> = row.get::<_, Option<String>>(2)?.as_deref().map(tx_id).transpose()?;
+    let status = match (text(row, 1)?.as_str(), intent) {
+        ("RESERVED", Some(tx_id)) => {
+            let owner = text(row, 3)?;
+            let lock_owner = LockOwner::new(&owner).ok_or_else(|| RowError::new("lock_owner", owner))?;
+            ReservationStatus::Reserved { tx_id, lock_owner, locked_until: time(row, 4)? }
+        }
+        ("USED", tx_id) => ReservationStatus::Used { tx_id },
+        ("RECYCLABLE", None) => ReservationStatus::Recyclable,
+        (other, _) => return Err(RowError::new("reservation status", other).into()),
+    };
+    Ok(Reservation { nonce: nonce(row.get(0)?)?, status })
 }
 
 pub(crate) fn protection(code: &str, detail: &str) -> Result<Protection, RowError> {

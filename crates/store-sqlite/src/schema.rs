@@ -5,10 +5,11 @@ use gapless_store::{Migration, StoreError, pending};
 use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior};
 
 /// Every step since the first release. Steps are added, never changed.
-pub(crate) const MIGRATIONS: [Migration; 3] = [
+pub(crate) const MIGRATIONS: [Migration; 4] = [
     Migration { version: 1, name: "ledger", sql: include_str!("../migrations/0001_ledger.sql") },
     Migration { version: 2, name: "open_cursors", sql: include_str!("../migrations/0002_open_cursors.sql") },
     Migration { version: 3, name: "confirmations", sql: include_str!("../migrations/0003_confirmations.sql") },
+    Migration { version: 4, name: "reconciling", sql: include_str!("../migrations/0004_reconciling.sql") },
 ];
 
 const HISTORY: &str = "CREATE TABLE IF NOT EXISTS schema_migration (
@@ -99,7 +100,8 @@ mod tests {
              INSERT INTO slot (submitter, nonce, kind, bound_at) VALUES ('s', 0, 'fill', 0);
              INSERT INTO tx_attempt (submitter, nonce, ordinal, kind, hash, raw, fees, created_at)
              VALUES ('s', 0, 0, 'fill', zeroblob(32), x'01', '{}', 0);
-             INSERT INTO submitter_nonce_cursor VALUES ('s', 1, 0, 0, 0, 'IDLE', NULL, NULL, 0, 1, 0, 0, 1, 0);
+             INSERT INTO submitter_nonce_cursor VALUES ('s', 1, 0, 0, 0, 'IDLE', NULL, NULL, 0, 1, 0, 0, 1, 0, 0);
+             INSERT INTO lane_command (submitter, kind, body, issued_by, issued_at) VALUES ('s', 'pause', '{}', 'me', 0);
              INSERT INTO submitter_nonce_allocation VALUES ('s', 0, 'RECYCLABLE', NULL, NULL, NULL, 1);
              INSERT INTO tx_event (commit_no, idx, submitter, tx_id, seq, kind, state, detail, at)
              VALUES (1, 1, 's', '018f0000-0000-7000-8000-000000000001', 1, 'accepted', 'QUEUED', '{}', 0);
@@ -122,6 +124,8 @@ mod tests {
             "INSERT INTO slot (submitter, nonce, kind, bound_at) VALUES ('s', -1, 'fill', 0)",
             "INSERT INTO slot (submitter, nonce, kind, bound_at) VALUES ('s', 1, 'intent', 0)",
             "INSERT INTO slot (submitter, nonce, kind, bound_at) VALUES ('s', 1, 'gift', 0)",
+            "UPDATE slot SET above_block = -1",
+            "UPDATE slot SET evidence = 'not foreign'",
             "DELETE FROM slot",
             "UPDATE managed_tx SET state = 'LOST'",
             "UPDATE managed_tx SET nonce = 0",
@@ -145,6 +149,10 @@ mod tests {
             "UPDATE submitter_nonce_cursor SET next_nonce = -1",
             "UPDATE submitter_nonce_cursor SET open_nonce = -1",
             "UPDATE submitter_nonce_cursor SET open_nonce = 2",
+            "UPDATE submitter_nonce_cursor SET low_balance = 2",
+            "UPDATE lane_command SET refused = 1",
+            "UPDATE lane_command SET refused = 2, done_at = 1, result = ''",
+            "INSERT INTO audit_log (at, subject, actor, action) VALUES (0, 's', 'me', 'pause')",
             "UPDATE submitter SET epoch = -1",
             "UPDATE submitter_nonce_allocation SET status = 'RESERVED'",
             "UPDATE submitter_nonce_allocation SET status = 'RESERVED', lock_owner = 'me', locked_until = 0",

@@ -1,7 +1,7 @@
 //! Lanes as people see them.
 
-use gapless_domain::SubmitterId;
-use gapless_store::LaneStatus;
+use gapless_domain::{OwnerId, SubmitterId};
+use gapless_store::{Census, LaneStatus};
 
 use crate::error::Failure;
 use crate::lease;
@@ -10,6 +10,20 @@ use crate::rows::{self, CURSOR_COLUMNS};
 
 pub(crate) fn lane_status(reading: &Reading<'_>, lanes: &[SubmitterId]) -> Result<Vec<Option<LaneStatus>>, Failure> {
     lanes.iter().map(|lane| status(reading, lane)).collect()
+}
+
+/// A process that was not heard of for longer than a lease lasts, also by the slowest clock, has no lanes any more.
+pub(crate) fn census(reading: &Reading<'_>, owner: &OwnerId) -> Result<Census, Failure> {
+    let oldest = reading.now.saturating_sub(reading.terms.duration).saturating_sub(reading.terms.clock_skew);
+    let others: u32 = reading
+        .sql
+        .prepare_cached("SELECT count(*) FROM node WHERE owner_node <> ?1 AND seen_at > ?2")?
+        .query_one((owner.as_str(), oldest.as_micros()), |row| row.get(0))?;
+    let lanes = reading
+        .sql
+        .prepare_cached("SELECT count(*) FROM submitter_lease WHERE expires_at > ?1 AND expires_at <= ?2")?
+        .query_one((reading.now.as_micros(), reading.farthest_end().as_micros()), |row| row.get(0))?;
+    Ok(Census { nodes: others.saturating_add(1), lanes })
 }
 
 /// Counts stop at a limit, in the index, so that a long backlog costs nothing.
@@ -27,7 +41,7 @@ fn status(reading: &Reading<'_>, lane: &SubmitterId) -> Result<Option<LaneStatus
     let Some(alias) = rows::first(known, [lane.as_str()], rows::value::<Option<String>>)? else { return Ok(None) };
     let cursor = sql
         .prepare_cached(&format!("SELECT {CURSOR_COLUMNS}, epoch FROM submitter_nonce_cursor WHERE submitter = ?1"))?;
-    let cursor = rows::first(cursor, [lane.as_str()], |row| Ok((rows::cursor(row)?, row.get::<_, i64>(10)?)))?;
+    let cursor = rows::first(cursor, [lane.as_str()], |row| Ok((rows::cursor(row)?, row.get::<_, i64>(11)?)))?;
     let (cursor, seen) = cursor.unzip();
     let count = |counting: &str| -> Result<u32, Failure> {
         let mut statement = sql.prepare_cached(counting)?;

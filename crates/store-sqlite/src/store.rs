@@ -5,18 +5,19 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use gapless_domain::{
-    Attempt, ChainId, Command, CommandId, CommandStatus, Event, EventPosition, Head, LaneCommit, Lease, ManagedTx,
-    NewCommand, OwnerId, RequestId, SubmitterId, TxId,
+    Attempt, AuditEntry, ChainId, Command, CommandId, CommandStatus, Event, EventPosition, Head, LaneCommit, Lease,
+    ManagedTx, NewCommand, NodeText, Nonce, OwnerId, RequestId, SubmitterId, TxId,
 };
 use gapless_store::{
-    Accepted, Acquired, CancelVerdict, Committed, HeadVerdict, LaneStatus, Loaded, NewIntent, NewSubmitter, Renewal,
-    Store, StoreError, TxFilter, WakeBoard, Wakeup, Wakeups, changed_lanes,
+    Accepted, Acquired, AuditFilter, AuditRow, CancelVerdict, Census, Committed, HeadVerdict, LaneStatus, Loaded,
+    NewIntent, NewSubmitter, Renewal, SlotStatus, Store, StoreError, TxFilter, WakeBoard, Wakeup, Wakeups,
+    changed_lanes,
 };
 
 use crate::connection::Room;
 use crate::error::{from_sql, refusal};
 use crate::open::{Location, SqliteOptions, open};
-use crate::{accept, archive, commit, events, head, lease, load, read, status};
+use crate::{accept, archive, audit, commit, events, head, lease, load, read, slots, status};
 
 /// One process's handle. Clones and [`SqliteStore::for_owner`] share the database, which is closed with the last of them.
 #[derive(Clone, Debug)]
@@ -166,6 +167,26 @@ impl Store for SqliteStore {
         self.room.read(move |reading| status::lane_status(reading, &lanes)).await
     }
 
+    async fn open_slots(
+        &self,
+        lane: &SubmitterId,
+        from: Option<Nonce>,
+        limit: u32,
+    ) -> Result<Vec<SlotStatus>, StoreError> {
+        let lane = lane.clone();
+        self.room.read(move |reading| slots::open_slots(reading, &lane, from, limit)).await
+    }
+
+    async fn census(&self) -> Result<Census, StoreError> {
+        let owner = self.owner.clone();
+        self.room.read(move |reading| status::census(reading, &owner)).await
+    }
+
+    async fn audit_log(&self, filter: &AuditFilter) -> Result<Vec<AuditEntry>, StoreError> {
+        let filter = filter.clone();
+        self.room.read(move |reading| audit::log(reading, &filter)).await
+    }
+
     async fn get(&self, ids: &[TxId]) -> Result<Vec<Option<ManagedTx>>, StoreError> {
         let ids = ids.to_vec();
         self.room.read(move |reading| read::get(reading, &ids)).await
@@ -218,9 +239,9 @@ impl Store for SqliteStore {
         self.room.read(move |reading| head::head(reading, &chain)).await
     }
 
-    async fn forget_head(&self, chain: &ChainId) -> Result<(), StoreError> {
-        let chain = chain.clone();
-        self.room.write(move |writing| head::forget_head(writing, &chain)).await
+    async fn forget_head(&self, chain: &ChainId, by: &NodeText, why: &str) -> Result<(), StoreError> {
+        let (chain, audited) = (chain.clone(), AuditRow::accept_chain(chain, by, why));
+        self.room.write(move |writing| head::forget_head(writing, &chain, &audited)).await
     }
 
     async fn archive(&self, age: Duration, limit: u32) -> Result<u32, StoreError> {
@@ -229,10 +250,19 @@ impl Store for SqliteStore {
 
     async fn declare_regressed(&self, why: &str) -> Result<(), StoreError> {
         let why = why.to_owned();
-        self.room.write(move |writing| Ok(writing.new_epoch(&why)?)).await
+        let declare = move |writing: &crate::ledger::Writing<'_>| {
+            writing.new_epoch(&why)?;
+            audit::write(writing, &AuditRow::regressed(&why))
+        };
+        self.room.write(declare).await
     }
 
-    async fn declare_reconciled(&self, _why: &str) -> Result<(), StoreError> {
-        self.room.write(accept::reconcile).await
+    async fn declare_reconciled(&self, why: &str) -> Result<(), StoreError> {
+        let audited = AuditRow::reconciled(why);
+        let declare = move |writing: &crate::ledger::Writing<'_>| {
+            accept::reconcile(writing)?;
+            audit::write(writing, &audited)
+        };
+        self.room.write(declare).await
     }
 }

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gapless_domain::{
-    AttemptKind, B256, Event, EventBody, EventPosition, Head, Inclusion, Mined, OwnerId, Progress, Timestamp,
-    Transition,
+    AttemptKind, B256, CommandKind, CommandStatus, Event, EventBody, EventPosition, Head, Inclusion, Mined, NewCommand,
+    OwnerId, Progress, SlotKind, Timestamp, Transition,
 };
 use gapless_store::conformance::fixtures as f;
 use gapless_store::{Accepted, Acquired, CommitVerdict, ManualClock, NewSubmitter, Store, StoreError};
@@ -34,9 +34,9 @@ fn open_without_migrating(folder: &Folder) -> Result<SqliteStore, StoreError> {
 async fn a_newer_schema_is_refused_and_left_alone() {
     let folder = Folder::new();
     with_a_lane(&folder).await;
-    tamper(&folder, "INSERT INTO schema_migration VALUES (4, 'from the future', 0, 0)");
-    assert!(matches!(try_open(&folder.database()), Err(StoreError::SchemaIsNewer { found: 4, known: 3 })));
-    tamper(&folder, "DELETE FROM schema_migration WHERE version = 4");
+    tamper(&folder, "INSERT INTO schema_migration VALUES (5, 'from the future', 0, 0)");
+    assert!(matches!(try_open(&folder.database()), Err(StoreError::SchemaIsNewer { found: 5, known: 4 })));
+    tamper(&folder, "DELETE FROM schema_migration WHERE version = 5");
     assert!(is_there(&open(&folder.database()), "before").await);
 }
 
@@ -54,10 +54,10 @@ async fn a_database_of_the_first_schema_is_brought_up_to_date_with_what_it_holds
     let folder = Folder::new();
     with_a_lane(&folder).await;
     let back = format!(
-        "{WITHOUT_CONFIRMATIONS} DROP INDEX submitter_nonce_cursor_open; DELETE FROM schema_migration WHERE version >= 2"
+        "{WITHOUT_RECONCILING} {WITHOUT_CONFIRMATIONS} DROP INDEX submitter_nonce_cursor_open; DELETE FROM schema_migration WHERE version >= 2"
     );
     tamper(&folder, &back);
-    assert!(matches!(open_without_migrating(&folder), Err(StoreError::SchemaIsOlder { found: 1, known: 3 })));
+    assert!(matches!(open_without_migrating(&folder), Err(StoreError::SchemaIsOlder { found: 1, known: 4 })));
 
     let store = open(&folder.database());
     assert!(is_there(&store, "before").await);
@@ -93,8 +93,9 @@ async fn a_database_without_confirmations_is_brought_up_to_date_with_what_it_hol
     drop(first);
     tamper(&folder, "UPDATE managed_tx SET updated_at = 0");
     assert_eq!(node().archive(Duration::ZERO, 10).await.unwrap(), 1);
-    tamper(&folder, &format!("{WITHOUT_CONFIRMATIONS} DELETE FROM schema_migration WHERE version >= 3"));
-    assert!(matches!(open_without_migrating(&folder), Err(StoreError::SchemaIsOlder { found: 2, known: 3 })));
+    let back = format!("{WITHOUT_RECONCILING} {WITHOUT_CONFIRMATIONS} DELETE FROM schema_migration WHERE version >= 3");
+    tamper(&folder, &back);
+    assert!(matches!(open_without_migrating(&folder), Err(StoreError::SchemaIsOlder { found: 2, known: 4 })));
 
     let node = node();
     let kept = Head { tail: f::tail(9..=9), finalized: Some(f::block(4)), genesis: None };
@@ -114,13 +115,71 @@ async fn a_database_without_confirmations_is_brought_up_to_date_with_what_it_hol
     assert!(matches!(newest.body, EventBody::Tx { notice: Some(told), .. } if told == f::notice(false, 8..=9)));
 }
 
+/// Back to where slots have no evidence, nobody is audited, and what is done was not refused.
+const WITHOUT_RECONCILING: &str = "
+    DROP TABLE audit_log;
+    ALTER TABLE slot DROP COLUMN above_block;
+    ALTER TABLE slot DROP COLUMN evidence;
+    ALTER TABLE submitter_nonce_cursor DROP COLUMN low_balance;
+    ALTER TABLE lane_command DROP COLUMN refused;";
+
+/// proves O04
+#[tokio::test]
+async fn a_database_without_an_audit_log_is_brought_up_to_date_with_what_it_holds() {
+    let folder = Folder::new();
+    let node = || Arc::new(open(&folder.database())) as f::Node;
+    let first = node();
+    let lane = f::lane(&first, 1).await;
+    let bound = f::bound(&first, &lane, "open").await.id;
+    let kinds = [CommandKind::Pause, CommandKind::Unprotect];
+    let put = kinds.map(|kind| NewCommand { submitter: lane.clone(), kind, issued_by: f::text("op") });
+    let ids = first.put_commands(&put).await.unwrap();
+    let seen = f::view(&first, &lane).await;
+    f::commit_done(&first, &lane, |commit| {
+        commit.bind_above(Some(7)).adopt_foreign(&seen.cursor, f::nonce(1), f::text("forgotten")).unwrap();
+        commit.set_paused(&seen.cursor, true, f::text("asked")).unwrap();
+        commit.command_done(&seen.lane.commands[0], f::done("paused"));
+    })
+    .await;
+    drop(first);
+    tamper(&folder, &format!("{WITHOUT_RECONCILING} DELETE FROM schema_migration WHERE version >= 4"));
+    assert!(matches!(open_without_migrating(&folder), Err(StoreError::SchemaIsOlder { found: 3, known: 4 })));
+
+    let node = node();
+    let seen = f::view(&node, &lane).await;
+    assert_eq!((seen.cursor.next_nonce, seen.cursor.paused, seen.cursor.low_balance), (f::nonce(2), true, false));
+    let slots = node.open_slots(&lane, None, 10).await.unwrap();
+    assert_eq!(
+        slots.iter().map(|status| status.slot.kind).collect::<Vec<_>>(),
+        [SlotKind::Intent(bound), SlotKind::Foreign]
+    );
+    assert!(slots.iter().all(|status| status.slot.above_block.is_none() && status.slot.evidence.is_none()));
+    assert_eq!((slots[0].tx.as_ref().map(|tx| tx.id), slots[0].attempts.len()), (Some(bound), 1));
+    let status = [CommandStatus::Over(f::done("paused")), CommandStatus::Open].map(Some);
+    assert_eq!(node.commands(&ids).await.unwrap(), status);
+    assert_eq!(f::audits(&node, &lane).await, []);
+    // And it goes on from there.
+    f::commit_done(&node, &lane, |commit| {
+        commit.bind_above(Some(9)).adopt_foreign(&seen.cursor, f::nonce(2), f::text("0xabc")).unwrap();
+        commit.set_low_balance(&seen.cursor, true, f::text("3 wei")).unwrap();
+        commit.command_done(&seen.lane.commands[0], f::refused("the cause persists"));
+    })
+    .await;
+    let newest = node.open_slots(&lane, Some(f::nonce(2)), 10).await.unwrap().remove(0).slot;
+    assert_eq!((newest.above_block, newest.evidence), (Some(9), Some(f::text("0xabc"))));
+    assert!(f::view(&node, &lane).await.cursor.low_balance);
+    let over = CommandStatus::Over(f::refused("the cause persists"));
+    assert_eq!(node.commands(&ids).await.unwrap()[1], Some(over));
+    assert_eq!(f::audits(&node, &lane).await.len(), 1);
+}
+
 #[tokio::test]
 async fn without_leave_to_migrate_nothing_is_made() {
     let folder = Folder::new();
-    assert!(matches!(open_without_migrating(&folder), Err(StoreError::SchemaIsOlder { found: 0, known: 3 })));
+    assert!(matches!(open_without_migrating(&folder), Err(StoreError::SchemaIsOlder { found: 0, known: 4 })));
     assert!(!folder.database().exists() && !folder.sidecar().exists());
     fs::write(folder.database(), "").unwrap();
-    assert!(matches!(open_without_migrating(&folder), Err(StoreError::SchemaIsOlder { found: 0, known: 3 })));
+    assert!(matches!(open_without_migrating(&folder), Err(StoreError::SchemaIsOlder { found: 0, known: 4 })));
 
     with_a_lane(&folder).await;
     assert!(is_there(&open_without_migrating(&folder).unwrap(), "before").await);
@@ -275,6 +334,22 @@ async fn a_restarted_process_takes_its_lanes_at_once() {
     let second = open(&folder.database());
     let new = acquire(&second, 2).await;
     assert!(new.token() > old.token());
+}
+
+#[tokio::test]
+async fn a_process_that_is_gone_is_not_counted() {
+    let folder = Folder::new();
+    let first = open(&folder.database());
+    for process in 1..=3 {
+        first.for_owner(OwnerId::new("test", process)).renew().await.unwrap();
+    }
+    register(&first).await;
+    acquire(&first, 1).await;
+    let counted = first.for_owner(OwnerId::new("test", 1)).census().await.unwrap();
+    assert_eq!((counted.nodes, counted.lanes), (3, 1));
+    drop(first);
+    let counted = open(&folder.database()).for_owner(OwnerId::new("test", 4)).census().await.unwrap();
+    assert_eq!((counted.nodes, counted.lanes), (1, 0));
 }
 
 /// The lease of the lane for a process of its own.

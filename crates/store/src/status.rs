@@ -1,6 +1,8 @@
 //! A lane as people see it, whoever holds it.
 
-use gapless_domain::{Attempt, Cursor, FencingToken, ManagedTx, OwnerId, Reservation, Slot, Timestamp};
+use gapless_domain::{
+    Attempt, Cursor, FencingToken, ManagedTx, OwnerId, Reservation, ReservationStatus, Slot, SlotKind, Timestamp, TxId,
+};
 
 /// What a lane is doing. Nothing here is fenced: it is what was true a moment ago, for showing and not for deciding.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,6 +54,18 @@ pub struct LeaseStatus {
     pub expires_at: Timestamp,
     /// It still holds.
     pub valid: bool,
+}
+
+impl SlotStatus {
+    /// Whom a slot was bound or lent to last. It may have lost the nonce since.
+    pub fn bound_to(slot: &Slot, reservation: Option<&Reservation>) -> Option<TxId> {
+        match (slot.kind, reservation.map(|lent| &lent.status)) {
+            (SlotKind::Intent(id), _) => Some(id),
+            (_, Some(ReservationStatus::Reserved { tx_id, .. })) => Some(*tx_id),
+            (_, Some(ReservationStatus::Used { tx_id })) => *tx_id,
+            (_, Some(ReservationStatus::Recyclable) | None) => None,
+        }
+    }
 }
 
 impl LaneStatus {

@@ -4,6 +4,7 @@ use gapless_domain::{BlockRef, Protection};
 use serde::{Deserialize, Serialize};
 
 use crate::names::{EndpointStandingName, FinalityName};
+use crate::problem::FieldFault;
 use crate::submitter::protect_message;
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -96,6 +97,39 @@ pub struct EndpointView {
     /// The last thing that went wrong, if it still matters.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trouble: Option<String>,
+}
+
+/// An operator accepts that a chain is another one than before, or went back behind what was final.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct AcceptChainRequest {
+    /// Why, for the audit log.
+    #[cfg_attr(feature = "schema", schema(min_length = 1, max_length = 1000))]
+    pub reason: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct ChainAccepted {
+    /// CAIP-2.
+    pub chain: String,
+    pub reason: String,
+}
+
+impl AcceptChainRequest {
+    pub const REASON_BYTES: usize = 1000;
+
+    /// The reason, if it says something.
+    pub fn read(self) -> Result<String, Vec<FieldFault>> {
+        let said = self.reason.trim();
+        if said.is_empty() || said.len() > Self::REASON_BYTES || said.contains('\0') {
+            let message = format!("a reason has 1 to {} bytes, more than white space, and no NUL", Self::REASON_BYTES);
+            return Err(vec![FieldFault::body("/reason", message)]);
+        }
+        Ok(said.to_owned())
+    }
 }
 
 impl From<BlockRef> for BlockView {

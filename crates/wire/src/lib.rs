@@ -2,15 +2,17 @@
 //!
 //! - [`TxRequest`] is what a caller hands in; [`TxRequest::read`] turns it into domain values, and tells everything that is
 //!   wrong with it at once, each fault with its JSON pointer.
-//! - [`TxView`], [`SubmitterView`], [`ChainView`], [`CommandView`] are what a caller gets to see.
+//! - [`TxView`], [`SubmitterView`], [`ChainView`], [`CommandView`], [`AuditView`] are what a caller gets to see.
+//! - [`ReserveRequest`] and its neighbours are the low-level API: nonces for callers who sign by themselves.
 //! - [`Problem`] is every answer that is not a success (RFC 9457), with a stable [`ProblemCode`].
-//! - `Client` (feature `client`) calls every route.
+//! - `Client` (feature `client`) calls every route; `Client::with_nonce` is the safe way to a nonce of one's own.
 //!
 //! JSON is camelCase, amounts are decimal strings or 0x-hex, times are RFC 3339.
 //!
 //! Architecture invariant: nothing in here decides anything about a transaction or keeps state, and no type carries a
 //! nonce unless it was asked for. The domain has no serde; this is one of the edges where values are converted.
 
+mod audit;
 mod batch;
 mod chain;
 #[cfg(feature = "client")]
@@ -26,29 +28,41 @@ mod payload;
 mod problem;
 mod quantity;
 mod request;
+mod reservation;
+mod slot;
 mod submitter;
 mod tx;
 mod wait;
 
+pub use audit::AuditView;
 pub use batch::{BatchItem, BatchRequest, BatchResult};
-pub use chain::{BlockView, ChainTroubleView, ChainView, EndpointView, HeadView};
+pub use chain::{AcceptChainRequest, BlockView, ChainAccepted, ChainTroubleView, ChainView, EndpointView, HeadView};
 #[cfg(feature = "client")]
-pub use client::{Client, ClientError, ListQuery, PageQuery, TxQuery};
-pub use command::{CommandState, CommandView};
+pub use client::{
+    AuditQuery, Client, ClientError, ListQuery, NonceContext, NonceFate, NonceOptions, PageQuery, TxQuery,
+    WithNonceError,
+};
+pub use command::{CancelPendingView, CancelView, CommandState, CommandView, ResyncRequest};
 pub use confirmation::{ConfirmationNoticeView, ConfirmationView};
 pub use health::HealthView;
 pub use json::{JsonError, from_json};
 pub use moment::{moment_from_text, moment_to_text};
 pub use names::{
-    AttemptKindName, EndpointStandingName, FinalityName, LaneStateName, ReceiptStatus, Speed, SubStateName,
-    TxEventName, TxStateName,
+    AttemptKindName, EndpointStandingName, FinalityName, LaneStateName, LostRuleName, ReceiptStatus, Speed,
+    SubStateName, TxEventName, TxStateName,
 };
 pub use page::Page;
 pub use payload::{AccessListItem, Authorization, CallPayload, FeesPayload};
 pub use problem::{FieldFault, FieldPlace, Problem, ProblemCode};
 pub use quantity::Quantity;
 pub use request::{RequestParts, SubmitterRef, SubmitterRefError, TxRequest};
-pub use submitter::{LeaseView, NoncesView, ProtectView, SubmitterExpand, SubmitterView, protect_message};
+pub use reservation::{
+    MAX_RAW_BYTES, ReleaseRequest, ReservationResult, ReservationView, ReserveParts, ReserveRequest, SubmitRequest,
+};
+pub use slot::{ReservationState, SlotKindName, SlotReservationView, SlotView};
+pub use submitter::{
+    LeaseView, LowestUnminedView, NoncesView, ProtectView, SubmitterExpand, SubmitterView, WindowView, protect_message,
+};
 pub use tx::{
     AttemptView, OutcomeView, ReasonView, ReceiptView, RevertView, TxAccepted, TxEventView, TxExpand, TxView,
 };

@@ -170,6 +170,14 @@ words! {
 }
 
 words! {
+    /// What becomes of transactions whose nonce was finally used by something else.
+    LostRuleName = gapless_domain::LostRule {
+        Requeue = "requeue",
+        Fail = "fail",
+    }
+}
+
+words! {
     ReceiptStatus {
         Success = "success",
         Reverted = "reverted",

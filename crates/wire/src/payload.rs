@@ -145,7 +145,7 @@ impl Reader<'_> {
         }
     }
 
-    fn bytes(&mut self, pointer: &str, text: &str) -> Option<Bytes> {
+    pub(crate) fn bytes(&mut self, pointer: &str, text: &str) -> Option<Bytes> {
         let digits = text.strip_prefix("0x");
         match digits.and_then(|digits| digits.bytes().all(|b| b.is_ascii_hexdigit()).then(|| text.parse().ok())) {
             Some(Some(bytes)) => Some(bytes),

@@ -31,6 +31,12 @@ words! {
         RequestIdConflict = "request_id_conflict",
         /// The submitter takes nothing new until an operator has decided.
         SubmitterProtected = "submitter_protected",
+        /// The lane was asked, and did not do it; `detail` says why, and nothing has changed.
+        Refused = "refused",
+        /// The transaction has ended, and that never changes.
+        AlreadyFinal = "already_final",
+        /// The nonce is not, or no longer, lent to this lock owner.
+        ReservationLost = "reservation_lost",
         BodyTooLarge = "body_too_large",
         UnsupportedMediaType = "unsupported_media_type",
         TooManyRequests = "too_many_requests",
@@ -57,7 +63,11 @@ impl ProblemCode {
             | ProblemCode::UnknownChain => 404,
             ProblemCode::MethodNotAllowed => 405,
             ProblemCode::BodyTimeout => 408,
-            ProblemCode::RequestIdConflict | ProblemCode::SubmitterProtected => 409,
+            ProblemCode::RequestIdConflict
+            | ProblemCode::SubmitterProtected
+            | ProblemCode::Refused
+            | ProblemCode::AlreadyFinal
+            | ProblemCode::ReservationLost => 409,
             ProblemCode::BodyTooLarge => 413,
             ProblemCode::UnsupportedMediaType => 415,
             ProblemCode::InvalidRequest | ProblemCode::TooManyItems => 422,
@@ -84,6 +94,9 @@ impl ProblemCode {
             ProblemCode::BodyTimeout => "The body did not arrive in time",
             ProblemCode::RequestIdConflict => "The request id stands for another payload",
             ProblemCode::SubmitterProtected => "The submitter is in PROTECT and takes nothing new",
+            ProblemCode::Refused => "The lane has refused",
+            ProblemCode::AlreadyFinal => "The transaction has ended already",
+            ProblemCode::ReservationLost => "The nonce is not lent to this lock owner",
             ProblemCode::BodyTooLarge => "The body is too large",
             ProblemCode::UnsupportedMediaType => "The body must be application/json",
             ProblemCode::TooManyRequests => "Too many requests at once",
@@ -116,9 +129,12 @@ pub struct Problem {
     /// Seconds after which trying again makes sense; the header `Retry-After` says the same.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_after: Option<u64>,
-    /// The transaction that holds the request id.
+    /// The transaction that it is about: the one that holds the request id, or the nonce.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tx_id: Option<String>,
+    /// The command that was refused.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub command_id: Option<String>,
 }
 
 words! {
@@ -172,6 +188,7 @@ impl Problem {
             errors: Vec::new(),
             retry_after: None,
             tx_id: None,
+            command_id: None,
         }
     }
 

@@ -3,7 +3,8 @@
 use gapless_domain::{ProtectCode, Protection};
 use serde::{Deserialize, Serialize};
 
-use crate::names::{LaneStateName, words};
+use crate::names::{LaneStateName, SubStateName, TxStateName, words};
+use crate::slot::{SlotKindName, SlotView};
 
 words! {
     /// What `?expand=` adds to a submitter, for operators.
@@ -12,6 +13,8 @@ words! {
         Lease = "lease",
         /// The ledger's next nonce, and what the chain counts now.
         Nonces = "nonces",
+        /// The bound nonces, with their attempts.
+        Slots = "slots",
     }
 }
 
@@ -42,6 +45,17 @@ pub struct SubmitterView {
     /// Wei, a decimal string: what the chain says, at most a second ago, or what it said last if it does not answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub balance: Option<String>,
+    /// The balance was below the threshold of the config when its lane last read it.
+    pub low_balance: bool,
+    /// How much may be under way at once, and how much is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub window: Option<WindowView>,
+    /// What everything behind it waits for. Left out of lists.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lowest_unmined: Option<LowestUnminedView>,
+    /// The lowest that is not mined waits for funds. Left out of lists.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub awaiting_funds: Option<bool>,
     /// Number of the newest block of its chain.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub chain_head: Option<u64>,
@@ -57,6 +71,63 @@ pub struct SubmitterView {
     /// Only with `expand=nonces`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nonces: Option<NoncesView>,
+    /// Only with `expand=slots`: bound nonces that are not closed, lowest first, up to a limit of the server.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slots: Option<Vec<SlotView>>,
+    /// Where the next page of slots begins (`fromSlot`); absent on the last one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next_slot: Option<u64>,
+}
+
+/// The window of a lane.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct WindowView {
+    /// Transactions that may be bound and not consumed at once, by the config of the node that answers; 1 is strict. Absent if it
+    /// does not know the submitter.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max: Option<u32>,
+    /// Transactions that are bound and that the chain has not consumed yet.
+    pub in_flight: u64,
+    /// The account has code of somebody else's (EIP-7702), for which `max` may be smaller. Absent if the chain does not answer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub delegated: Option<bool>,
+}
+
+/// The lowest bound nonce that is not mined: what it is and how long it has been so, without the nonce itself.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct LowestUnminedView {
+    pub kind: SlotKindName,
+    #[cfg_attr(feature = "schema", schema(format = "date-time"))]
+    pub bound_at: String,
+    /// How long ago that was, in milliseconds.
+    pub since_ms: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schema(format = "uuid"))]
+    pub tx_id: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub state: Option<TxStateName>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sub_state: Option<SubStateName>,
+    /// Signed transactions for it.
+    pub attempts: u32,
+    /// How often any of them was given to a node, as far as is known.
+    pub sends: u32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schema(format = "date-time"))]
+    pub last_sent_at: Option<String>,
+    /// What came of the last send, a stable word.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_outcome: Option<String>,
+    /// What the node said, which may name nonces: only with `expand=nonces` or `expand=slots`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_outcome_text: Option<String>,
+    /// Only with `expand=nonces` or `expand=slots`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nonce: Option<u64>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -27,6 +27,26 @@ impl<T: DeserializeOwned> FromRequest<Arc<Shared>> for JsonBody<T> {
     }
 }
 
+/// The same, where no body at all means the defaults.
+#[derive(Debug)]
+pub(crate) struct OptionalJsonBody<T>(pub(crate) T);
+
+impl<T: DeserializeOwned + Default> FromRequest<Arc<Shared>> for OptionalJsonBody<T> {
+    type Rejection = Refusal;
+
+    async fn from_request(request: Request, shared: &Arc<Shared>) -> Result<Self, Refusal> {
+        let is_json = is_json(request.headers());
+        let bytes = read(request, shared).await?;
+        if bytes.is_empty() {
+            return Ok(OptionalJsonBody(T::default()));
+        }
+        if !is_json {
+            return Err(Refusal::of(ProblemCode::UnsupportedMediaType));
+        }
+        Ok(OptionalJsonBody(from_json(&bytes)?))
+    }
+}
+
 async fn read(request: Request, shared: &Shared) -> Result<Vec<u8>, Refusal> {
     let limits = &shared.app.limits;
     let too_large = || {

@@ -4,6 +4,6 @@ mod body;
 mod path;
 mod query;
 
-pub(crate) use body::JsonBody;
-pub(crate) use path::PathText;
+pub(crate) use body::{JsonBody, OptionalJsonBody};
+pub(crate) use path::{PathPair, PathText};
 pub(crate) use query::{Query, expand, whole_number};

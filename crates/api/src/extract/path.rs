@@ -1,11 +1,11 @@
-//! The one variable part of a path.
+//! The variable parts of a path.
 
 use std::str::FromStr;
 use std::sync::Arc;
 
 use axum::extract::{FromRequestParts, Path};
 use axum::http::request::Parts;
-use gapless_domain::{ChainId, IdError, TxId};
+use gapless_domain::{ChainId, IdError, Nonce, TxId};
 use gapless_wire::{FieldFault, Problem, ProblemCode, SubmitterRef};
 
 use crate::problem::Refusal;
@@ -25,7 +25,27 @@ impl FromRequestParts<Arc<Shared>> for PathText {
     }
 }
 
+/// Two variable parts, in their order.
+#[derive(Debug)]
+pub(crate) struct PathPair(pub(crate) PathText, pub(crate) PathText);
+
+impl FromRequestParts<Arc<Shared>> for PathPair {
+    type Rejection = Refusal;
+
+    async fn from_request_parts(parts: &mut Parts, shared: &Arc<Shared>) -> Result<Self, Refusal> {
+        match Path::<(String, String)>::from_request_parts(parts, shared).await {
+            Ok(Path((first, second))) => Ok(PathPair(PathText(first), PathText(second))),
+            Err(error) => Err(Problem::new(ProblemCode::MalformedRequest).detail(error.body_text()).into()),
+        }
+    }
+}
+
 impl PathText {
+    pub(crate) fn nonce(&self) -> Result<Nonce, Refusal> {
+        let number = self.number("nonce")?;
+        Nonce::new(number).map_err(|error| vec![FieldFault::path("nonce", error.to_string())].into())
+    }
+
     pub(crate) fn tx_id(&self) -> Result<TxId, Refusal> {
         // Only the usual spelling: a path is compared and cached as text.
         let usual = self.0.len() == 36;

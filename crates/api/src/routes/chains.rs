@@ -1,14 +1,19 @@
-//! `GET /api/v1/chains` and `…/{chain}`: what this node sees of the chains.
+//! `GET /api/v1/chains` and `…/{chain}`: what this node sees of the chains; `…/accept`: that one is another than before.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Json;
 use axum::extract::State;
+use axum::{Extension, Json};
 use gapless_chain::{EndpointStanding, EndpointStatus};
-use gapless_wire::{ChainTroubleView, ChainView, EndpointStandingName, EndpointView, HeadView, Problem, ProblemCode};
+use gapless_domain::NodeText;
+use gapless_wire::{
+    AcceptChainRequest, ChainAccepted, ChainTroubleView, ChainView, EndpointStandingName, EndpointView, HeadView,
+    Problem, ProblemCode,
+};
 
-use crate::extract::{PathText, Query};
+use crate::auth::Caller;
+use crate::extract::{JsonBody, PathText, Query};
 use crate::ports::ChainInfo;
 use crate::problem::Refusal;
 use crate::shared::Shared;
@@ -49,6 +54,43 @@ pub(super) async fn chain(
     query.finish()?;
     let found = shared.app.chains.one(&path.chain()?);
     Ok(Json(view(found.ok_or_else(|| Refusal::of(ProblemCode::UnknownChain))?)))
+}
+
+/// Accept that a chain is another one than before, or went back behind what was final.
+///
+/// What was known of it is forgotten: its genesis, its head and what was final. Its submitters stay in PROTECT until they are
+/// resynced. A dev chain that was begun anew is the ordinary case; on a real chain, make sure first that no endpoint lies.
+#[utoipa::path(
+    post,
+    path = "/api/v1/chains/{chain}/accept",
+    operation_id = "acceptChain",
+    tag = "chains",
+    params(("chain" = String, Path, description = "CAIP-2, as in `eip155:1`")),
+    request_body = AcceptChainRequest,
+    responses(
+        (status = 200, description = "Forgotten, and written into the audit log", body = ChainAccepted),
+        (status = 404, description = "`unknown_chain`", body = Problem, content_type = "application/problem+json"),
+    )
+)]
+pub(super) async fn accept_chain(
+    State(shared): State<Arc<Shared>>,
+    Extension(caller): Extension<Caller>,
+    path: PathText,
+    query: Query,
+    body: JsonBody<AcceptChainRequest>,
+) -> Result<Json<ChainAccepted>, Refusal> {
+    query.finish()?;
+    let JsonBody(request) = body;
+    let reason = request.read()?;
+    let chain = path.chain()?;
+    if shared.app.chains.one(&chain).is_none() {
+        return Err(Refusal::of(ProblemCode::UnknownChain));
+    }
+    let by = NodeText::new(caller.name());
+    let forgotten = shared.app.store.forget_head(&chain, &by, &reason).await;
+    forgotten.map_err(|error| shared.store_failed(&error))?;
+    tracing::warn!(%chain, issued_by = caller.name(), reason, "what was known of a chain was forgotten");
+    Ok(Json(ChainAccepted { chain: chain.to_string(), reason }))
 }
 
 fn view(chain: ChainInfo) -> ChainView {

@@ -7,10 +7,11 @@ use axum::extract::State;
 use axum::http::header::LOCATION;
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
-use gapless_domain::{Intent, StateName, TxId};
+use gapless_domain::{Intent, Payload, StateName, TxId};
 use gapless_store::Accepted;
 use gapless_wire::{FieldFault, Problem, ProblemCode, TxAccepted, TxRequest, protect_message};
 
+use super::authorities;
 use crate::extract::{JsonBody, Query};
 use crate::problem::Refusal;
 use crate::shared::Shared;
@@ -20,7 +21,8 @@ pub(super) const IDEMPOTENCY_KEY: &str = "idempotency-key";
 /// Hand in an intent.
 ///
 /// When this answers 202 or 200, the intent is durable, and will be done exactly once. The same request again is answered
-/// with 200 and what was accepted before, so a request without an answer is simply sent again.
+/// with 200 and what was accepted before, so a request without an answer is simply sent again. An authorization (EIP-7702) that is
+/// signed with the key of a submitter is refused: it would use one of its nonces.
 #[utoipa::path(
     post,
     path = "/api/v1/tx",
@@ -87,7 +89,11 @@ pub(super) async fn read(shared: &Shared, request: TxRequest, key: Option<&str>)
     let mut parts = request.read(key)?;
     let name = std::mem::replace(&mut parts.submitter, gapless_wire::SubmitterRef::Alias(String::new()));
     let submitter = shared.resolve(name).await?;
-    Ok(Intent::new(parts.into_draft(submitter), &shared.app.intent_limits)?)
+    let intent = Intent::new(parts.into_draft(submitter), &shared.app.intent_limits)?;
+    if let Payload::Evm(call) = intent.payload() {
+        authorities::refuse_submitters(shared, call, |index| format!("/payload/authorizationList/{index}")).await?;
+    }
+    Ok(intent)
 }
 
 /// What an answer repeats of the request.

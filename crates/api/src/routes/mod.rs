@@ -1,13 +1,18 @@
 //! The routes, one file for each group, and how they are put together.
 
+mod audit;
+mod authorities;
 mod batch;
+mod cancel;
 mod chains;
 mod commands;
 mod create;
 mod docs;
 mod health;
 mod list;
+mod nonces;
 mod read;
+mod slots;
 mod submitters;
 mod wait;
 
@@ -49,9 +54,18 @@ fn documented(shared: &Arc<Shared>) -> (Router<Arc<Shared>>, utoipa::openapi::Op
         .routes(routes!(submitters::submitter))
         .routes(routes!(commands::pause))
         .routes(routes!(commands::resume))
+        .routes(routes!(commands::unprotect))
+        .routes(routes!(commands::resync))
         .routes(routes!(commands::command))
+        .routes(routes!(cancel::cancel_tx))
+        .routes(routes!(cancel::cancel_pending))
+        .routes(routes!(nonces::reserve))
+        .routes(routes!(nonces::submit))
+        .routes(routes!(nonces::release))
+        .routes(routes!(audit::list_audit))
         .routes(routes!(chains::list_chains))
         .routes(routes!(chains::chain))
+        .routes(routes!(chains::accept_chain))
         .layer(from_fn_with_state(Arc::clone(shared), auth::admit))
         .layer(from_fn_with_state(Arc::clone(shared), guard::guard));
     let open = OpenApiRouter::new()

@@ -5,15 +5,16 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::State;
 use futures_util::future::join_all;
-use gapless_domain::{AccountFacts, LaneState, Nonce, Protection, SubmitterId};
+use gapless_domain::{AccountFacts, LaneState, Nonce, Protection, ReleaseRule, SubmitterId};
 use gapless_store::{LaneStatus, LeaseStatus};
 use gapless_wire::{
     LaneStateName, LeaseView, NoncesView, Page, Problem, ProblemCode, ProtectView, SubmitterExpand, SubmitterView,
-    moment_to_text,
+    WindowView, moment_to_text,
 };
 
 use super::chains::millis;
-use crate::extract::{PathText, Query, expand};
+use super::slots;
+use crate::extract::{PathText, Query, expand, whole_number};
 use crate::problem::Refusal;
 use crate::shared::Shared;
 
@@ -36,7 +37,8 @@ pub(super) async fn list_submitters(
 ) -> Result<Json<Page<SubmitterView>>, Refusal> {
     let limit = query.limit(&shared.app.limits) as usize;
     let after = query.read("cursor", |text| text.parse().map_err(|_| "this is not a cursor of this list"));
-    let expand = read_expand(&mut query);
+    let in_lists = |word: &str| SubmitterExpand::parse(word).filter(|word| *word != SubmitterExpand::Slots);
+    let expand = expand(&mut query, in_lists, "lease, nonces");
     query.finish()?;
     let listing = shared.directory.listing().await.map_err(|error| shared.store_failed(&error))?;
     let mut ids = listing.page(after.as_ref(), limit.saturating_add(1));
@@ -44,9 +46,11 @@ pub(super) async fn list_submitters(
     ids.truncate(limit);
     let found = shared.app.store.lane_status(&ids).await.map_err(|error| shared.store_failed(&error))?;
     let facts = join_all(ids.iter().map(|id| shared.app.chains.account(id))).await;
-    let known = ids.iter().zip(&found).zip(facts);
-    let known =
-        known.filter_map(|((id, status), facts)| Some(view(&shared, id, status.as_ref()?, facts.as_ref(), &expand)));
+    let known = ids.iter().zip(&found).zip(&facts);
+    let known = known.filter_map(|((id, status), facts)| {
+        let lane = Seen { shared: &shared, id, status: status.as_ref()?, facts: facts.as_ref(), expand: &expand };
+        Some(lane.view())
+    });
     let next_cursor = ids.last().filter(|_| more).map(SubmitterId::to_string);
     Ok(Json(Page { items: known.collect(), next_cursor }))
 }
@@ -59,7 +63,8 @@ pub(super) async fn list_submitters(
     tag = "submitters",
     params(
         ("submitter" = String, Path, description = "CAIP-10 or alias"),
-        ("expand" = Option<String>, Query, pattern = "^(lease|nonces)(,(lease|nonces))*$", description = "`lease`: which node works for it. `nonces`: the ledger's next one, and what the chain counts now"),
+        ("expand" = Option<String>, Query, pattern = "^(lease|nonces|slots)(,(lease|nonces|slots))*$", description = "`lease`: which node works for it. `nonces`: the ledger's next one, and what the chain counts now. `slots`: the bound nonces with their attempts, up to 100"),
+        ("fromSlot" = Option<u64>, Query, description = "`nextSlot` of the page of slots before"),
     ),
     responses(
         (status = 200, description = "As it stands", body = SubmitterView),
@@ -71,11 +76,22 @@ pub(super) async fn submitter(
     path: PathText,
     mut query: Query,
 ) -> Result<Json<SubmitterView>, Refusal> {
-    let expand = read_expand(&mut query);
+    let expand = expand(&mut query, SubmitterExpand::parse, "lease, nonces, slots");
+    let nonce = |text: &str| whole_number(text).and_then(|number| Nonce::new(number).ok()).ok_or("this is not a nonce");
+    let from_slot = query.read("fromSlot", nonce);
     query.finish()?;
     let (id, status) = find(&shared, &path).await?;
     let facts = shared.app.chains.account(&id).await;
-    Ok(Json(view(&shared, &id, &status, facts.as_ref(), &expand)))
+    let lane = Seen { shared: &shared, id: &id, status: &status, facts: facts.as_ref(), expand: &expand };
+    let mut view = lane.view();
+    let lowest = slots::lowest_unmined(&shared, &id, &status, lane.consumed()).await?;
+    view.awaiting_funds = Some(lowest.as_ref().is_some_and(slots::awaits_funds));
+    view.lowest_unmined = lowest.map(|slot| slots::lowest_view(&slot, status.now, lane.shows_nonces()));
+    if expand.contains(&SubmitterExpand::Slots) {
+        let (shown, next) = slots::page(&shared, &id, from_slot).await?;
+        (view.slots, view.next_slot) = (Some(shown), next.map(Nonce::get));
+    }
+    Ok(Json(view))
 }
 
 /// A submitter that exists.
@@ -86,49 +102,89 @@ pub(super) async fn find(shared: &Shared, path: &PathText) -> Result<(SubmitterI
     Ok((id, status.ok_or_else(|| Refusal::of(ProblemCode::UnknownSubmitter))?))
 }
 
-fn read_expand(query: &mut Query) -> Vec<SubmitterExpand> {
-    expand(query, SubmitterExpand::parse, "lease, nonces")
+/// What is known of a lane, and what the caller wants to see of it.
+struct Seen<'a> {
+    shared: &'a Shared,
+    id: &'a SubmitterId,
+    status: &'a LaneStatus,
+    facts: Option<&'a AccountFacts>,
+    expand: &'a [SubmitterExpand],
 }
 
-fn view(
-    shared: &Shared,
-    id: &SubmitterId,
-    status: &LaneStatus,
-    facts: Option<&AccountFacts>,
-    expand: &[SubmitterExpand],
-) -> SubmitterView {
-    let chains = &shared.app.chains;
-    let cursor = status.cursor.as_ref();
-    let with_nonces = expand.contains(&SubmitterExpand::Nonces);
-    let told = |protection: &Protection| match with_nonces {
-        true => ProtectView::with_detail(protection),
-        false => ProtectView::new(protection.code),
-    };
-    let (state, protect) = match cursor.map(|cursor| &cursor.state) {
-        // The store refuses to write for it, so it is as good as in PROTECT, and will be once it is loaded.
-        _ if status.regressed => (LaneStateName::Protect, Some(told(&Protection::store_regressed()))),
-        None | Some(LaneState::Idle) => (LaneStateName::Idle, None),
-        Some(LaneState::InFlight) => (LaneStateName::InFlight, None),
-        Some(LaneState::Protect(protection)) => (LaneStateName::Protect, Some(told(protection))),
-    };
-    let lease = status.lease.as_ref().filter(|lease| lease.valid && expand.contains(&SubmitterExpand::Lease));
-    let head = chains.head(id.chain());
-    SubmitterView {
-        submitter: id.to_string(),
-        alias: status.alias.clone(),
-        chain: id.chain().to_string(),
-        state,
-        paused: cursor.is_some_and(|cursor| cursor.paused),
-        protect,
-        queued: status.queued,
-        open: status.open,
-        oldest_queued_at: status.oldest_queued_at.map(moment_to_text),
-        balance: facts.map(|facts| facts.balance.to_string()),
-        chain_head: head.map(|head| head.block.number),
-        chain_head_age_ms: head.map(|head| millis(head.age)),
-        chain_trouble: chains.trouble(id.chain()).map(|trouble| trouble.code.as_str().to_owned()),
-        lease: lease.map(lease_view),
-        nonces: with_nonces.then(|| nonces_view(cursor.map(|cursor| cursor.next_nonce), facts)),
+impl Seen<'_> {
+    fn shows_nonces(&self) -> bool {
+        self.expand.iter().any(|word| matches!(word, SubmitterExpand::Nonces | SubmitterExpand::Slots))
+    }
+
+    /// How many nonces the chain has consumed: what it says now, or what the lane has last read.
+    fn consumed(&self) -> Nonce {
+        let read = self.status.cursor.as_ref().map_or(Nonce::ZERO, |cursor| cursor.chain_nonce);
+        self.facts.map_or(read, |facts| facts.latest)
+    }
+
+    fn view(&self) -> SubmitterView {
+        let chains = &self.shared.app.chains;
+        let (id, status) = (self.id, self.status);
+        let cursor = status.cursor.as_ref();
+        let (state, protect) = self.state();
+        let lease = status.lease.as_ref();
+        let lease = lease.filter(|lease| lease.valid && self.expand.contains(&SubmitterExpand::Lease));
+        let with_nonces = self.expand.contains(&SubmitterExpand::Nonces);
+        let head = chains.head(id.chain());
+        SubmitterView {
+            submitter: id.to_string(),
+            alias: status.alias.clone(),
+            chain: id.chain().to_string(),
+            state,
+            paused: cursor.is_some_and(|cursor| cursor.paused),
+            protect,
+            queued: status.queued,
+            open: status.open,
+            oldest_queued_at: status.oldest_queued_at.map(moment_to_text),
+            balance: self.facts.map(|facts| facts.balance.to_string()),
+            low_balance: cursor.is_some_and(|cursor| cursor.low_balance),
+            window: Some(self.window()),
+            lowest_unmined: None,
+            awaiting_funds: None,
+            chain_head: head.map(|head| head.block.number),
+            chain_head_age_ms: head.map(|head| millis(head.age)),
+            chain_trouble: chains.trouble(id.chain()).map(|trouble| trouble.code.as_str().to_owned()),
+            lease: lease.map(lease_view),
+            nonces: with_nonces.then(|| nonces_view(cursor.map(|cursor| cursor.next_nonce), self.facts)),
+            slots: None,
+            next_slot: None,
+        }
+    }
+
+    fn state(&self) -> (LaneStateName, Option<ProtectView>) {
+        let told = |protection: &Protection| match self.shows_nonces() {
+            true => ProtectView::with_detail(protection),
+            false => ProtectView::new(protection.code),
+        };
+        match self.status.cursor.as_ref().map(|cursor| &cursor.state) {
+            // The store refuses to write for it, so it is as good as in PROTECT, and will be once it is loaded.
+            _ if self.status.regressed => (LaneStateName::Protect, Some(told(&Protection::store_regressed()))),
+            None | Some(LaneState::Idle) => (LaneStateName::Idle, None),
+            Some(LaneState::InFlight) => (LaneStateName::InFlight, None),
+            Some(LaneState::Protect(protection)) => (LaneStateName::Protect, Some(told(protection))),
+        }
+    }
+
+    fn window(&self) -> WindowView {
+        let policy = self.shared.app.chains.nonce_policy(self.id);
+        let delegated = self.facts.map(|facts| facts.delegated);
+        let max = policy.as_ref().map(|policy| match delegated {
+            Some(true) => policy.delegated_max_in_flight.min(policy.max_in_flight),
+            _ => policy.max_in_flight,
+        });
+        let settled = || {
+            let read = self.status.cursor.as_ref().map_or(Nonce::ZERO, |cursor| cursor.final_nonce);
+            self.facts.and_then(|facts| facts.finalized).unwrap_or(read)
+        };
+        let counts_until_final = policy.is_some_and(|policy| policy.release == ReleaseRule::Final);
+        let over = if counts_until_final { settled() } else { self.consumed() };
+        let next = self.status.cursor.as_ref().map_or(0, |cursor| cursor.next_nonce.get());
+        WindowView { max: max.map(u32::from), in_flight: next.saturating_sub(over.get()), delegated }
     }
 }
 

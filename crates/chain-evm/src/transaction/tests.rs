@@ -74,6 +74,97 @@ async fn every_kind_of_transaction_is_signed_and_read_back() {
     assert_eq!(kinds, [0, 1, 2, 4, 2]);
 }
 
+fn here() -> ChainId {
+    format!("eip155:{CHAIN}").parse().unwrap()
+}
+
+#[tokio::test]
+async fn signed_bytes_say_the_whole_plan_and_who_signed_it() {
+    for plan in plans() {
+        let signed = signed_with(local(KEY).as_ref(), &plan).await.unwrap();
+        let read = read_signed(&signed.raw, &here()).unwrap();
+        assert_eq!((read.plan, read.signed), (plan.clone(), signed));
+        // By another key it is another account's, whoever hands it in.
+        let raw = local(OTHER_KEY).sign_transaction(&build(&plan, CHAIN).unwrap()).await.unwrap();
+        let other = read_signed(&raw, &here()).unwrap().plan.submitter;
+        assert_eq!(other.evm_address(), Some(local(OTHER_KEY).address()));
+    }
+}
+
+#[tokio::test]
+async fn what_plans_cannot_say_is_not_read() {
+    let why = |raw: &Bytes| read_signed(raw, &here()).unwrap_err().0.to_string();
+    let elsewhere = local(KEY).sign_transaction(&build(&plan(), 1).unwrap()).await.unwrap();
+    assert_eq!(why(&elsewhere), "it is for chain 1");
+    let mut anywhere = build(&TxPlan { fees: Fees::Legacy { gas_price: 11 }, ..plan() }, CHAIN).unwrap();
+    let UnsignedTx::Legacy(legacy) = &mut anywhere else { panic!("legacy") };
+    legacy.chain_id = None;
+    let anywhere = local(KEY).sign_transaction(&anywhere).await.unwrap();
+    assert_eq!(why(&anywhere), "it names no chain");
+    let blobs = local(KEY).sign_transaction(&UnsignedTx::Eip4844(blob())).await.unwrap();
+    assert_eq!(why(&blobs), "it has blobs");
+    assert_eq!(worst_cost_of(&blobs), None);
+    let [.., delegated, _] = plans();
+    let mut odd = build(&delegated, CHAIN).unwrap();
+    let UnsignedTx::Eip7702(tx) = &mut odd else { panic!("delegated") };
+    let inner = tx.authorization_list[0].inner().clone();
+    tx.authorization_list[0] = SignedAuthorization::new_unchecked(inner, 2, U256::from(7), U256::from(8));
+    let odd = local(KEY).sign_transaction(&odd).await.unwrap();
+    assert!(why(&odd).contains("parity"));
+    assert!(why(&Bytes::new()).contains("none of the known kinds"));
+}
+
+fn blob() -> TxEip4844 {
+    TxEip4844 {
+        chain_id: CHAIN,
+        nonce: 9,
+        gas_limit: 50_000,
+        max_fee_per_gas: 30,
+        max_priority_fee_per_gas: 2,
+        to: Address::repeat_byte(3),
+        blob_versioned_hashes: vec![B256::repeat_byte(1)],
+        max_fee_per_blob_gas: 1,
+        ..TxEip4844::default()
+    }
+}
+
+/// As nodes show it.
+fn shown(raw: &Bytes) -> String {
+    serde_json::to_string(&decode(raw).unwrap()).unwrap()
+}
+
+#[tokio::test]
+async fn what_stands_in_a_block_is_read_whatever_it_is() {
+    let sender = local(KEY).address();
+    let mut unsigned: Vec<UnsignedTx> = plans().iter().map(|plan| build(plan, CHAIN).unwrap()).collect();
+    let anywhere = TxLegacy { nonce: 9, gas_limit: 21_000, to: TxKind::Create, ..TxLegacy::default() };
+    unsigned.extend([UnsignedTx::Legacy(anywhere), UnsignedTx::Eip4844(blob())]);
+    for unsigned in unsigned {
+        let raw = local(KEY).sign_transaction(&unsigned).await.unwrap();
+        let hash = keccak256(&raw);
+        let read = read_mined(&shown(&raw), hash, sender, &here()).unwrap();
+        assert_eq!((read.signed.hash, &read.signed.raw, read.plan.nonce.get()), (hash, &raw, 9));
+    }
+}
+
+/// Nobody is believed: not the hash, not the sender, not a field.
+#[tokio::test]
+async fn what_a_node_makes_up_is_not_read() {
+    let sender = local(KEY).address();
+    for plan in plans() {
+        let raw = signed_with(local(KEY).as_ref(), &plan).await.unwrap().raw;
+        let (fields, hash) = (shown(&raw), keccak256(&raw));
+        assert!(read_mined(&fields, hash, sender, &here()).is_some());
+        assert_eq!(read_mined(&fields, B256::repeat_byte(1), sender, &here()), None);
+        assert_eq!(read_mined(&fields, hash, Address::repeat_byte(1), &here()), None);
+        // With the right hash beside it.
+        let bent = fields.replace("c0ffee", "c0ffef").replace(r#""nonce":"0x9""#, r#""nonce":"0x8""#);
+        assert_ne!(bent, fields);
+        assert_eq!(read_mined(&bent, hash, sender, &here()), None);
+    }
+    assert_eq!(read_mined(r#"{"type":"0x7e"}"#, B256::ZERO, sender, &here()), None);
+}
+
 /// A transaction that go-ethereum's tests and EIP-155 know: nothing about our bytes is our own invention.
 #[tokio::test]
 async fn the_example_of_eip_155() {

@@ -199,6 +199,7 @@ fn one(script: &Script, call: &Value) -> Value {
             if number <= script.head { block_of(script.fork, number) } else { json!(null) }
         }
         (None, "eth_getTransactionCount" | "eth_getBalance") => json!(format!("{:#x}", script.head)),
+        (None, "eth_getCode") => json!("0x"),
         (None, "eth_sendRawTransaction") => match &script.send {
             Sending::Accept => {
                 let raw: gapless_domain::Bytes = call["params"][0].as_str().unwrap().parse().unwrap();

@@ -121,7 +121,8 @@ impl Chain {
     pub(crate) fn survey(&self, lane: &SubmitterId, request: SurveyRequest, lag: u64) -> Survey {
         // What is final is never behind.
         let head = self.head().saturating_sub(lag).max(self.final_number());
-        let asked = request.from..request.below;
+        let account = self.account(lag);
+        let asked = request.from..account.latest.max(account.finalized.unwrap_or_default());
         let (mut oldest, mut sent) = (head, Vec::new());
         let lowest = request.above_block.map_or(0, |above| above + 1).min(head);
         for number in (lowest..=head).rev() {
@@ -134,7 +135,7 @@ impl Chain {
             }
         }
         sent.sort_by_key(|found| found.tx.plan.nonce);
-        Survey { account: self.account(lag), head: self.blocks[head as usize].at, oldest, sent }
+        Survey { account, head: self.blocks[head as usize].at, oldest, sent }
     }
 
     /// An honest node.

@@ -9,7 +9,9 @@ use gapless_chain::{
     AccountView, Chain, ChainError, Classified, Classifier, EndpointStatus, Failure, FeeQuote, Header, HeaderAt,
     Method, Overrides, Receipt, Revert, SentInBlock, SignError, UnreadableTx, Wanted,
 };
-use gapless_domain::{Amount, B256, BlockRef, Bytes, ChainId, EvmCall, Permit, SignedPlan, SignedTx, SubmitterId, TxPlan};
+use gapless_domain::{
+    Amount, B256, BlockRef, Bytes, ChainId, EvmCall, Permit, SignedPlan, SignedTx, SubmitterId, TxPlan,
+};
 
 use super::support::ToyChain;
 

@@ -93,6 +93,8 @@ pub(crate) enum Answer {
     /// Lost on the way.
     TimeOut,
     Text(&'static str),
+    /// Pooled, and the node says this all the same.
+    AcceptedButText(&'static str),
 }
 
 impl fmt::Debug for ToyChain {
@@ -142,6 +144,7 @@ impl ToyChain {
     }
 
     /// Replaces the newest `depth` blocks by as many and one more. What was in them is back in the pool, or gone.
+    #[allow(dead_code, reason = "not every test that has this chain has forks")]
     pub(crate) fn reorg(&self, depth: usize, to_pool: bool) {
         let mut inner = self.inner();
         inner.forks += 1;
@@ -223,6 +226,12 @@ impl ToyChain {
         inner.skipped.push((account.clone(), newest));
     }
 
+    /// No node has anything any more that is in no block.
+    #[allow(dead_code, reason = "not every test has nodes that forget")]
+    pub(crate) fn forget_pool(&self) {
+        self.inner().pool.clear();
+    }
+
     fn make(&self, plan: TxPlan) -> SignedTx {
         let raw = Bytes::from(format!("{plan:?}").into_bytes());
         let hash = keccak256(&raw);
@@ -234,6 +243,7 @@ impl ToyChain {
         change(&mut self.inner().trouble);
     }
 
+    #[allow(dead_code, reason = "not every test looks at heights")]
     pub(crate) fn height(&self) -> u64 {
         self.inner().blocks.len() as u64 - 1
     }
@@ -407,6 +417,10 @@ impl Chain for ToyChain {
                         Some(Answer::TimeOutAfterAccepting) => {
                             self.take(&mut inner, tx);
                             self.classifier.classify(None, Method::Send, &Failure::TimedOut)
+                        }
+                        Some(Answer::AcceptedButText(text)) => {
+                            self.take(&mut inner, tx);
+                            self.text(Method::Send, text)
                         }
                         Some(Answer::Text(text)) => self.text(Method::Send, text),
                     }

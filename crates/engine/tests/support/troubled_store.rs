@@ -121,6 +121,23 @@ impl Store for TroubledStore {
         self.up()?.lane_status(lanes).await
     }
 
+    async fn open_slots(
+        &self,
+        lane: &SubmitterId,
+        from: Option<Nonce>,
+        limit: u32,
+    ) -> Result<Vec<SlotStatus>, StoreError> {
+        self.up()?.open_slots(lane, from, limit).await
+    }
+
+    async fn census(&self) -> Result<Census, StoreError> {
+        self.up()?.census().await
+    }
+
+    async fn audit_log(&self, filter: &AuditFilter) -> Result<Vec<AuditEntry>, StoreError> {
+        self.up()?.audit_log(filter).await
+    }
+
     async fn get(&self, ids: &[TxId]) -> Result<Vec<Option<ManagedTx>>, StoreError> {
         self.up()?.get(ids).await
     }
@@ -165,8 +182,8 @@ impl Store for TroubledStore {
         self.up()?.head(chain).await
     }
 
-    async fn forget_head(&self, chain: &ChainId) -> Result<(), StoreError> {
-        self.up()?.forget_head(chain).await
+    async fn forget_head(&self, chain: &ChainId, by: &NodeText, why: &str) -> Result<(), StoreError> {
+        self.up()?.forget_head(chain, by, why).await
     }
 
     async fn archive(&self, age: Duration, limit: u32) -> Result<u32, StoreError> {

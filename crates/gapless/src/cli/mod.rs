@@ -1,5 +1,6 @@
 //! What people type. One file a command; the exit codes are in `exit`.
 
+mod audit;
 mod chain;
 mod completions;
 mod config;
@@ -54,9 +55,11 @@ enum Command {
     /// Send and look at transactions
     #[command(subcommand)]
     Tx(tx::TxCommand),
-    /// Look at submitters, pause and resume them
+    /// Look at submitters, pause and resume them, lead them out of PROTECT
     #[command(subcommand)]
     Submitter(submitter::SubmitterCommand),
+    /// Read the audit log: what operators and policies changed
+    Audit(audit::AuditArgs),
     /// Look at the config
     #[command(subcommand)]
     Config(config::ConfigCommand),
@@ -111,6 +114,7 @@ impl Command {
             Command::Devchain(args) => args.run(output),
             Command::Tx(command) => command.run(output),
             Command::Submitter(command) => command.run(output),
+            Command::Audit(args) => args.run(output),
             Command::Config(command) => command.run(output),
             Command::Migrate(args) => args.run(output),
             Command::Keys(command) => command.run(output),

@@ -11,7 +11,7 @@ use futures_util::FutureExt;
 use futures_util::future::FusedFuture;
 use gapless_api::{AllowedHosts, App, Drain, SystemTimer, router};
 use gapless_domain::{LaneSetup, OwnerId};
-use gapless_engine::{Clock, Driver, Engine, EngineParts, TimeOrderedIds, TokioDriver};
+use gapless_engine::{Clock, Driver, Engine, EngineParts, Ids, TimeOrderedIds, TokioDriver};
 use gapless_store::NewSubmitter;
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
@@ -66,25 +66,28 @@ impl Node {
         store.register_submitters(&known.collect::<Vec<_>>()).await?;
         let chains = config.chains.iter().map(|chain| chains::chain(chain, &config.classify, &accounts));
         let chains = chains.collect::<Result<Vec<_>, _>>()?;
+        let known = chains.iter().map(|setup| Arc::clone(&setup.chain)).collect();
+        let policies = accounts.iter().map(|account| (account.id.clone(), account.policy.nonce.clone())).collect();
+        let ids: Arc<dyn Ids> = Arc::new(TimeOrderedIds);
         let setup = |account: &Account| LaneSetup { policy: account.policy.clone(), limits: config.lane.clone() };
         let driver = Arc::new(TokioDriver::start());
         let engine = Engine::start(EngineParts {
             store: Arc::clone(&store),
             driver: Arc::clone(&driver) as Arc<dyn Driver>,
-            ids: Arc::new(TimeOrderedIds),
+            ids: Arc::clone(&ids),
             faults: fault_points()?,
             chains,
             lanes: accounts.iter().map(|account| (account.id.clone(), setup(account))).collect(),
             terms: config.lease,
             options: config.engine.clone(),
         })?;
-        let chains = config.chains.iter().map(|chain| chain.id.clone()).collect();
-        let ports = Arc::new(EnginePorts { view: Arc::clone(engine.view()), chains });
+        let ports = Arc::new(EnginePorts { view: Arc::clone(engine.view()), chains: known, lanes: policies });
         let drain = Drain::default();
         let shown = metrics.clone();
         let router = router(App {
             store,
             intake: engine.intake().clone(),
+            ids,
             changes: Arc::clone(&ports) as Arc<dyn gapless_api::Changes>,
             chains: ports,
             timer: Arc::new(SystemTimer),

@@ -1,11 +1,16 @@
 //! What the API asks of the engine.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use gapless_api::{ChainInfo, Chains, Changes, HeadInfo};
-use gapless_domain::{AccountFacts, ChainId, Protection, SubmitterId, TxId};
+use gapless_chain::{Chain, UnreadableTx};
+use gapless_chain_evm::authority;
+use gapless_domain::{
+    AccountFacts, Address, Authorization, Bytes, ChainId, NoncePolicy, Protection, SignedPlan, SubmitterId, TxId,
+};
 use gapless_engine::{ChainStatus, EngineView, Finality};
 use gapless_wire::FinalityName;
 
@@ -13,7 +18,9 @@ use gapless_wire::FinalityName;
 pub(crate) struct EnginePorts {
     pub(crate) view: Arc<EngineView>,
     /// In the order of the config.
-    pub(crate) chains: Vec<ChainId>,
+    pub(crate) chains: Vec<Arc<dyn Chain>>,
+    /// How each lane of the config binds.
+    pub(crate) lanes: HashMap<SubmitterId, NoncePolicy>,
 }
 
 impl Changes for EnginePorts {
@@ -28,7 +35,7 @@ impl Changes for EnginePorts {
 
 impl Chains for EnginePorts {
     fn all(&self) -> Vec<ChainInfo> {
-        self.chains.iter().filter_map(|id| self.one(id)).collect()
+        self.chains.iter().filter_map(|chain| self.one(chain.id())).collect()
     }
 
     fn one(&self, chain: &ChainId) -> Option<ChainInfo> {
@@ -61,6 +68,18 @@ impl Chains for EnginePorts {
     fn account(&self, submitter: &SubmitterId) -> BoxFuture<'_, Option<AccountFacts>> {
         let submitter = submitter.clone();
         Box::pin(async move { self.view.account(&submitter).await })
+    }
+
+    fn read_signed(&self, chain: &ChainId, raw: &Bytes) -> Option<Result<SignedPlan, UnreadableTx>> {
+        self.chains.iter().find(|known| known.id() == chain).map(|known| known.read_signed(raw))
+    }
+
+    fn authority(&self, authorization: &Authorization) -> Option<Address> {
+        authority(authorization)
+    }
+
+    fn nonce_policy(&self, submitter: &SubmitterId) -> Option<NoncePolicy> {
+        self.lanes.get(submitter).cloned()
     }
 }
 

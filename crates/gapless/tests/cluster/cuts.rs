@@ -13,7 +13,7 @@ use crate::support::{
 const TO: &str = "0x00000000000000000000000000000000000a0091";
 const BLOCK_TIME: Duration = Duration::from_millis(100);
 /// Enough to be at work for longer than a lease lasts: four a block.
-const INTENTS: usize = 300;
+const INTENTS: usize = 200;
 
 /// Three nodes at work, each on roads of its own.
 struct Scene {
@@ -96,6 +96,34 @@ async fn an_owner_that_is_cut_from_the_database_stops_sending_and_another_goes_o
         scene.accepted.push(create(&[&healed.client], 0, &transfer("s0", &format!("after-{n}"), TO)).await);
     }
     scene.assert_exactly_once(&healed.client).await;
+}
+
+/// It is cut from both while nobody has taken what it sent, so that there is something that it is yet to send. Then it has its chain
+/// back, when the lane is already another's, and nobody can tell it so.
+/// proves N06, S04
+#[tokio::test(flavor = "multi_thread")]
+async fn an_owner_that_has_its_chain_back_before_its_database_sends_nothing_that_it_had_yet_to_send() {
+    let mut scene = Scene::at_work(&[("rpc.timeout", "500ms"), ("lane.resend_longest", "1s")]).await;
+    let (lonely, token) = (scene.owner, scene.token);
+    let sent = sends(&scene.nodes[lonely]).await;
+    scene.roads[lonely].chain.cut();
+    let node = &scene.nodes[lonely];
+    eventually("it sends in vain", async || (sends(node).await > sent).then_some(())).await;
+    scene.roads[lonely].database.cut();
+    taken_over(&scene.nodes, "s0", lonely, token).await;
+    let sent = sends(node).await;
+    scene.roads[lonely].chain.heal();
+    eventually("it sees the chain again", async || {
+        let chains = node.client.chains().await.ok()?;
+        chains.iter().all(|chain| chain.endpoints.iter().all(|endpoint| endpoint.healthy)).then_some(())
+    })
+    .await;
+    let (chain, before) = (&scene.chain, scene.chain.balance(TO).await);
+    eventually("the lane goes on without it", async || (chain.balance(TO).await >= before + 40).then_some(())).await;
+    assert_eq!(sends(node).await, sent, "it has sent something under a lease that is over");
+    scene.roads[lonely].heal();
+    scene.hand_in_meanwhile(true).await;
+    scene.assert_exactly_once(&scene.nodes[lonely].client).await;
 }
 
 /// It keeps its lease, since it can renew it, and so the lane waits until it has the chain back: nothing tells the others that it

@@ -32,7 +32,7 @@ const LONGEST_PAUSES: &str = "
 async fn restarting_all_nodes_one_by_one_under_load_loses_nothing_and_no_lane_stands_still() {
     let (database, chain) = (Database::shared().await, Chain::dev(Mining::Every(BLOCK_TIME)).await);
     let config = NodeConfig::new(&database.url, &chain.ws_url(), &LANES)
-        .set("nonce.max_in_flight", "2")
+        .set("nonce.max_in_flight", "8")
         .set("lease.duration", NEVER)
         .set("dispatch.sweep_interval", NEVER);
     let mut nodes = three(&config).await;
@@ -67,13 +67,13 @@ async fn restarting_all_nodes_one_by_one_under_load_loses_nothing_and_no_lane_st
     }
 }
 
-/// More than a lane gets done, so that there is always something in line.
+/// So often that a lane which stands still has something in line.
 async fn hand_in(doors: &Doors, account: u32, over: &AtomicBool) -> Vec<Accepted> {
     let mut accepted = Vec::new();
     while !over.load(Ordering::SeqCst) {
         let n = accepted.len();
         accepted.push(doors.create(n, &transfer(&format!("s{account}"), &format!("r{n}"), TO)).await);
-        tokio::time::sleep(BLOCK_TIME / 3).await;
+        tokio::time::sleep(BLOCK_TIME / 2).await;
     }
     accepted
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::SystemTime;
 
 use futures_util::future::join_all;
-use gapless_domain::{Change, LaneState, ReservationStatus, SendReport};
+use gapless_domain::{Change, CommandResult, LaneState, ReservationStatus, SendReport};
 use gapless_store::codec::{fees_to_json, notice_to_json, signed, state_to_row};
 use tokio_postgres::Error;
 use tokio_postgres::types::ToSql;
@@ -32,22 +32,23 @@ const WRITE_CURSORS: &str = "
     WITH w AS (
         INSERT INTO submitter_nonce_cursor AS c
             (submitter, next_nonce, chain_nonce, final_nonce, open_nonce, state, protect_code, protect_detail, paused,
-             version, event_seq, epoch, fencing_token, updated_at)
-        SELECT i.*, $14::timestamptz FROM unnest($1::text[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::text[],
-            $7::text[], $8::text[], $9::boolean[], $10::bigint[], $11::bigint[], $12::bigint[], $13::bigint[]) AS i
+             version, event_seq, epoch, fencing_token, low_balance, updated_at)
+        SELECT i.*, $15::timestamptz FROM unnest($1::text[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::text[],
+            $7::text[], $8::text[], $9::boolean[], $10::bigint[], $11::bigint[], $12::bigint[], $13::bigint[], $14::boolean[]) AS i
         ON CONFLICT (submitter) DO UPDATE SET
             next_nonce = excluded.next_nonce, chain_nonce = excluded.chain_nonce, final_nonce = excluded.final_nonce,
             open_nonce = excluded.open_nonce, state = excluded.state, protect_code = excluded.protect_code, protect_detail = excluded.protect_detail,
-            paused = excluded.paused, version = excluded.version, event_seq = excluded.event_seq,
+            paused = excluded.paused, low_balance = excluded.low_balance, version = excluded.version, event_seq = excluded.event_seq,
             epoch = excluded.epoch, fencing_token = excluded.fencing_token, updated_at = excluded.updated_at
         WHERE c.version = excluded.version - 1 AND c.fencing_token <= excluded.fencing_token
           AND c.next_nonce <= excluded.next_nonce AND c.final_nonce <= excluded.final_nonce AND c.open_nonce <= excluded.open_nonce
         RETURNING 1
-    ) SELECT 1 / (count(*) = $15::bigint)::int FROM w";
+    ) SELECT 1 / (count(*) = $16::bigint)::int FROM w";
 
 const BIND_SLOTS: &str = "
-    INSERT INTO slot (submitter, nonce, kind, tx_id, fencing_token, bound_at)
-    SELECT i.*, $6::timestamptz FROM unnest($1::text[], $2::bigint[], $3::text[], $4::uuid[], $5::bigint[]) AS i";
+    INSERT INTO slot (submitter, nonce, kind, tx_id, fencing_token, above_block, evidence, bound_at)
+    SELECT i.*, $8::timestamptz
+    FROM unnest($1::text[], $2::bigint[], $3::text[], $4::uuid[], $5::bigint[], $6::bigint[], $7::text[]) AS i";
 
 const CHANGE_TXS: &str = "
     WITH w AS (
@@ -105,8 +106,8 @@ const WRITE_RESERVATIONS: &str = "
 
 /// One that was done before stays as it was.
 const FINISH_COMMANDS: &str = "
-    UPDATE lane_command c SET done_at = $4::timestamptz, result = i.result
-    FROM unnest($1::text[], $2::bigint[], $3::text[]) AS i (submitter, id, result)
+    UPDATE lane_command c SET done_at = $5::timestamptz, result = i.result, refused = i.refused
+    FROM unnest($1::text[], $2::bigint[], $3::text[], $4::boolean[]) AS i (submitter, id, result, refused)
     WHERE c.id = i.id AND c.submitter = i.submitter AND c.done_at IS NULL";
 
 /// After the changes of this commit, no intent below a lane's new open nonce may still hold its nonce.
@@ -122,6 +123,13 @@ const TELL_EVENTS: &str = "
     SELECT submitter, tx_id, seq, kind, state, nonce, detail::jsonb, text, notice::jsonb, $10::timestamptz
     FROM unnest($1::text[], $2::uuid[], $3::bigint[], $4::text[], $5::text[], $6::bigint[], $7::text[], $8::text[], $9::text[])
         WITH ORDINALITY AS i (submitter, tx_id, seq, kind, state, nonce, detail, text, notice, place)
+    ORDER BY place";
+
+const WRITE_AUDITS: &str = "
+    INSERT INTO audit_log (subject, actor, action, detail, at)
+    SELECT subject, actor, action, detail, $5::timestamptz
+    FROM unnest($1::text[], $2::text[], $3::text[], $4::text[])
+        WITH ORDINALITY AS i (subject, actor, action, detail, place)
     ORDER BY place";
 
 /// One statement with its arrays.
@@ -156,6 +164,7 @@ pub(super) async fn write_and_commit(
         finish_commands(plan, at),
         check_closed(plan),
         tell_events(plan, at),
+        write_audits(plan, at),
     ]
     .into_iter()
     .flatten()
@@ -190,7 +199,8 @@ fn extend_leases(plan: &[Planned<'_>], store: &PgStore) -> Option<Write> {
 fn write_cursors(plan: &[Planned<'_>], at: SystemTime) -> Option<Write> {
     let (mut lanes, mut next, mut chain, mut finalized, mut open) = (vec![], vec![], vec![], vec![], vec![]);
     let (mut states, mut codes, mut details) = (vec![], vec![], vec![]);
-    let (mut paused, mut versions, mut event_seqs, mut epochs, mut tokens) = (vec![], vec![], vec![], vec![], vec![]);
+    let (mut paused, mut low, mut versions, mut event_seqs) = (vec![], vec![], vec![], vec![]);
+    let (mut epochs, mut tokens) = (vec![], vec![]);
     for planned in plan {
         let Some(change) = planned.commit.cursor() else { continue };
         let cursor = change.to();
@@ -207,6 +217,7 @@ fn write_cursors(plan: &[Planned<'_>], at: SystemTime) -> Option<Write> {
         codes.push(protection.map(|protection| protection.code.as_str()));
         details.push(protection.map(|protection| protection.detail.to_string()));
         paused.push(cursor.paused);
+        low.push(cursor.low_balance);
         versions.push(signed(cursor.version));
         event_seqs.push(signed(cursor.event_seq));
         epochs.push(planned.epoch);
@@ -216,12 +227,27 @@ fn write_cursors(plan: &[Planned<'_>], at: SystemTime) -> Option<Write> {
     Some(write!(
         WRITE_CURSORS,
         lanes,
-        next, chain, finalized, open, states, codes, details, paused, versions, event_seqs, epochs, tokens, at, wanted
+        next,
+        chain,
+        finalized,
+        open,
+        states,
+        codes,
+        details,
+        paused,
+        versions,
+        event_seqs,
+        epochs,
+        tokens,
+        low,
+        at,
+        wanted
     ))
 }
 
 fn bind_slots(plan: &[Planned<'_>], at: SystemTime) -> Option<Write> {
     let (mut lanes, mut nonces, mut kinds, mut txs, mut tokens) = (vec![], vec![], vec![], vec![], vec![]);
+    let (mut above, mut evidence) = (vec![], vec![]);
     for planned in plan {
         for slot in planned.commit.slots() {
             let (kind, tx_id) = slot_kind(&slot.kind);
@@ -229,11 +255,13 @@ fn bind_slots(plan: &[Planned<'_>], at: SystemTime) -> Option<Write> {
             nonces.push(signed(slot.nonce.get()));
             kinds.push(kind);
             txs.push(tx_id);
+            above.push(slot.above_block.map(signed));
+            evidence.push(slot.evidence.as_ref().map(ToString::to_string));
             tokens.push(token(planned.commit));
         }
     }
     count(&lanes)?;
-    Some(write!(BIND_SLOTS, lanes, nonces, kinds, txs, tokens, at))
+    Some(write!(BIND_SLOTS, lanes, nonces, kinds, txs, tokens, above, evidence, at))
 }
 
 fn change_txs(plan: &[Planned<'_>], at: SystemTime) -> Option<Write> {
@@ -346,16 +374,17 @@ fn write_reservations(plan: &[Planned<'_>]) -> Option<Write> {
 }
 
 fn finish_commands(plan: &[Planned<'_>], at: SystemTime) -> Option<Write> {
-    let (mut lanes, mut ids, mut results) = (vec![], vec![], vec![]);
+    let (mut lanes, mut ids, mut results, mut refused) = (vec![], vec![], vec![], vec![]);
     for planned in plan {
         for (id, result) in planned.commit.commands_done() {
             lanes.push(lane(planned));
             ids.push(signed(id.0));
-            results.push(result.to_string());
+            results.push(result.report().to_string());
+            refused.push(matches!(result, CommandResult::Refused(_)));
         }
     }
     count(&lanes)?;
-    Some(write!(FINISH_COMMANDS, lanes, ids, results, at))
+    Some(write!(FINISH_COMMANDS, lanes, ids, results, refused, at))
 }
 
 fn check_closed(plan: &[Planned<'_>]) -> Option<Write> {
@@ -403,6 +432,20 @@ fn tell_events(plan: &[Planned<'_>], at: SystemTime) -> Option<Write> {
     }
     count(&lanes)?;
     Some(write!(TELL_EVENTS, lanes, txs, seqs, kinds, states, nonces, details, texts, notices, at))
+}
+
+fn write_audits(plan: &[Planned<'_>], at: SystemTime) -> Option<Write> {
+    let (mut subjects, mut actors, mut actions, mut details) = (vec![], vec![], vec![], vec![]);
+    for planned in plan {
+        for entry in planned.commit.audits() {
+            subjects.push(lane(planned));
+            actors.push(entry.actor.to_string());
+            actions.push(entry.action);
+            details.push(entry.detail.to_string());
+        }
+    }
+    count(&subjects)?;
+    Some(write!(WRITE_AUDITS, subjects, actors, actions, details, at))
 }
 
 fn lane(planned: &Planned<'_>) -> String {

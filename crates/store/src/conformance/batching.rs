@@ -49,6 +49,7 @@ struct Outcome {
     next_nonce: u64,
     slots: Vec<(u64, String)>,
     attempts: Vec<(u64, u16, AttemptKind, u32)>,
+    audits: Vec<String>,
 }
 
 /// proves W01: for intake
@@ -181,6 +182,7 @@ fn fill(commit: &mut LaneCommit, seen: &View, dice: &mut Dice) {
             commit.change(change);
         }
     }
+    commit.audit(audit("test", &format!("from version {}", seen.cursor.version))).audit(audit("test", "and one more"));
     if let Some(newest) = seen.lane.attempts.last() {
         let known = attempt(newest.nonce, newest.ordinal, if newest.ordinal == 0 { "bind" } else { "bump" });
         commit.report(report(&known, SendOutcome::Accepted, "ok"));
@@ -231,7 +233,9 @@ async fn outcome(node: &Node, lane: &SubmitterId) -> Outcome {
         SlotKind::Intent(id) => names[&id].clone(),
         other => format!("{other:?}"),
     };
+    let audits = audits(node, lane).await.into_iter().map(|entry| format!("{} {}", entry.action, entry.detail));
     Outcome {
+        audits: audits.collect(),
         intents,
         next_nonce: seen.cursor.next_nonce.get(),
         slots: seen.lane.slots.iter().map(|slot| (slot.nonce.get(), kind_of(slot))).collect(),

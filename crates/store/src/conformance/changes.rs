@@ -51,8 +51,9 @@ pub(super) async fn every_node_is_told_of_every_change(h: &dyn Harness) {
     let put = NewCommand { submitter: lane.clone(), kind: CommandKind::Resume, issued_by: text("op") };
     let command = a.put_commands(&[put]).await.unwrap()[0];
     assert_eq!(listeners.heard(&lane).await, [false; 2], "a command that waits has changed nothing");
+    let command = waiting(&a, &lane, command).await;
     commit_done(&a, &lane, |commit| {
-        commit.command_done(command, text("done"));
+        commit.command_done(&command, done("done"));
     })
     .await;
     assert_eq!(listeners.heard(&lane).await, [true; 2], "a command that was executed");
@@ -83,8 +84,12 @@ pub(super) async fn what_changes_nothing_is_told_to_nobody(h: &dyn Harness) {
         commit.report(report(&made, SendOutcome::Accepted, "sent")).claim_resubmit(nonce(0), Duration::from_secs(60));
     })
     .await;
+    commit_done(&a, &lane, |commit| {
+        commit.audit(audit("test", "for those who look"));
+    })
+    .await;
     commit_done(&a, &lane, |_| {}).await;
-    assert_eq!(listeners.heard(&lane).await, [false; 2], "sends and claims");
+    assert_eq!(listeners.heard(&lane).await, [false; 2], "sends, claims and audits");
     let stale = record(&a, id).await.change(Transition::Acknowledge).unwrap();
     change(&a, &lane, id, Transition::Acknowledge).await;
     listeners.heard(&lane).await;

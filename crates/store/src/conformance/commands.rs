@@ -1,6 +1,9 @@
 //! Commands: written by any node, executed by the lane's owner.
 
-use gapless_domain::{Bytes, Command, CommandId, CommandKind, CommandStatus, Fees, LockOwner, NewCommand, SubmitterId};
+use gapless_domain::{
+    Amount, B256, Bytes, Command, CommandId, CommandKind, CommandStatus, Fees, LockOwner, LostRule, NewCommand, Report,
+    SignedTx, SubmitterId,
+};
 
 use super::Harness;
 use super::accept::woken;
@@ -19,7 +22,14 @@ pub(super) async fn commands_wait_for_their_lane_oldest_first(h: &dyn Harness) {
     let kinds = [
         CommandKind::Replace { tx_id, payload: transfer(5) },
         CommandKind::Resubmit { tx_id, fees: Some(Fees::Legacy { gas_price: u128::MAX }) },
-        CommandKind::UseReserved { nonce: nonce(3), lock_owner, raw: Bytes::from_static(&[0, 255]) },
+        CommandKind::UseReserved {
+            nonce: nonce(3),
+            lock_owner,
+            signed: SignedTx { hash: B256::repeat_byte(7), raw: Bytes::from_static(&[0, 255]) },
+            fees: Fees::Eip1559 { max_fee: 9, max_priority_fee: 1 },
+            cost: Amount::from(u128::MAX),
+        },
+        CommandKind::Resync { lost: LostRule::Fail, dry_run: true },
         CommandKind::Pause,
         CommandKind::Cancel { tx_id },
     ];
@@ -30,7 +40,7 @@ pub(super) async fn commands_wait_for_their_lane_oldest_first(h: &dyn Harness) {
     let seen = view(&a, &lane).await.lane;
     assert_eq!(
         seen.commands.iter().map(|command| command.id).collect::<Vec<_>>(),
-        [ids[0], ids[1], ids[3], ids[4], ids[5], ids[6]]
+        [ids[0], ids[1], ids[3], ids[4], ids[5], ids[6], ids[7]]
     );
     for (command, kind) in seen.commands.iter().zip(&kinds) {
         assert_eq!((&command.kind, &command.submitter, &command.issued_by), (kind, &lane, &put[0].issued_by));
@@ -44,9 +54,10 @@ pub(super) async fn a_command_that_is_done_is_gone(h: &dyn Harness) {
     let lane = lane(&a, 1).await;
     let put = [CommandKind::Pause, CommandKind::Resume].map(|kind| command(&lane, kind));
     let ids = a.put_commands(&put).await.unwrap();
-    let cursor = view(&a, &lane).await.cursor;
+    let seen = view(&a, &lane).await;
+    let pause = &seen.lane.commands[0];
     commit_done(&a, &lane, |commit| {
-        commit.set_paused(&cursor, true, text("asked")).unwrap().command_done(ids[0], text("paused"));
+        commit.set_paused(&seen.cursor, true, text("asked")).unwrap().command_done(pause, done("paused"));
     })
     .await;
     let seen = view(&a, &lane).await;
@@ -54,7 +65,7 @@ pub(super) async fn a_command_that_is_done_is_gone(h: &dyn Harness) {
     assert_eq!(seen.lane.commands.iter().map(|command| command.id).collect::<Vec<_>>(), ids[1..]);
     // Done twice changes nothing and stands in nobody's way.
     let again = commit(&a, &lane, |commit| {
-        commit.command_done(ids[0], text("again"));
+        commit.command_done(pause, refused("again"));
     })
     .await;
     assert_eq!(again, CommitVerdict::Done);
@@ -70,22 +81,25 @@ pub(super) async fn what_became_of_a_command_can_be_read(h: &dyn Harness) {
     let unknown = CommandId(ids.iter().map(|id| id.0).max().unwrap() + 1000);
     let asked = [ids[1], unknown, ids[0], ids[1], ids[2], CommandId(u64::MAX)];
     let open = Some(CommandStatus::Open);
-    let done = |said: &str| Some(CommandStatus::Done(text(said)));
+    let over = |result| Some(CommandStatus::Over(result));
+    let lines = format!("two\n{}", "lines ".repeat(Report::MAX_BYTES / 6 - 1));
     let found = b.commands(&asked).await.unwrap();
     assert_eq!(found, [open.clone(), None, open.clone(), open.clone(), open.clone(), None]);
 
+    let mine = a.open_commands(std::slice::from_ref(&one)).await.unwrap().remove(0);
+    let others = waiting(&a, &two, ids[1]).await;
     commit_done(&a, &one, |commit| {
-        commit.command_done(ids[0], text("paused")).command_done(ids[2], text(""));
+        commit.command_done(&mine[0], done(&lines)).command_done(&mine[1], refused(""));
         // Another lane's command is not its own to finish.
-        commit.command_done(ids[1], text("not mine"));
+        commit.command_done(&others, done("not mine"));
     })
     .await;
     commit_done(&a, &one, |commit| {
-        commit.command_done(ids[0], text("again"));
+        commit.command_done(&mine[0], refused("again")).command_done(&mine[1], done("again"));
     })
     .await;
     let found = b.commands(&asked).await.unwrap();
-    assert_eq!(found, [open.clone(), None, done("paused"), open, done(""), None]);
+    assert_eq!(found, [open.clone(), None, over(done(&lines)), open, over(refused("")), None]);
     assert_eq!(b.commands(&[]).await.unwrap(), []);
 }
 
@@ -109,8 +123,8 @@ pub(super) async fn open_commands_are_handed_out_oldest_first_up_to_the_limit(h:
     assert_eq!(found[0][0].kind, put[1].kind);
 
     commit_done(&a, &many, |commit| {
-        for id in &ids[..limit] {
-            commit.command_done(*id, text("done"));
+        for command in &found[2] {
+            commit.command_done(command, done("done"));
         }
     })
     .await;

@@ -249,7 +249,7 @@ pub(super) async fn fills_and_foreign_slots_take_a_nonce_without_an_intent(h: &d
     let lane = lane(&a, 1).await;
     let start = Cursor::starting_at(nonce(5));
     commit_done(&a, &lane, |commit| {
-        commit.adopt_foreign(&start, nonce(5)).unwrap();
+        commit.adopt_foreign(&start, nonce(5), text("seen in block 7")).unwrap();
         commit.bind_fill(&start, nonce(6)).unwrap();
         commit.attempt(attempt(nonce(6), 0, "fill"));
     })

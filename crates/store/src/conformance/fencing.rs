@@ -38,16 +38,18 @@ pub(super) async fn a_stale_token_changes_nothing_at_all(h: &dyn Harness) {
 fn every_kind_of_write(lease: &Lease, seen: &View) -> Vec<LaneCommit> {
     let (cursor, holder) = (&seen.cursor, &seen.lane.bound[0]);
     let sent = attempt(holder.state.nonce().unwrap(), 0, "bind");
-    let mut writes = vec![LaneCommit::new(lease); 9];
+    let mut writes = vec![LaneCommit::new(lease); 11];
     writes[0].bind(cursor, &seen.queue[0], seen.next_attempt()).unwrap();
     writes[1].change(holder.change(Transition::Acknowledge).unwrap());
     writes[2].attempt(attempt(sent.nonce, 1, "bump"));
     writes[3].report(report(&sent, SendOutcome::Accepted, "ok"));
     writes[4].claim_resubmit(sent.nonce, Duration::from_secs(60));
-    writes[5].command_done(seen.lane.commands[0].id, text("done"));
+    writes[5].command_done(&seen.lane.commands[0], done("done"));
     writes[6].lane_event(cursor, LaneEventKind::LowBalance, text("low")).unwrap();
     writes[7].observe_counts(cursor, nonce(1), nonce(1)).unwrap();
     writes[8].reservation(ReservationStep::Expire { nonce: sent.nonce });
+    writes[9].audit(audit("test", "by whoever was fenced"));
+    writes[10].adopt_foreign(cursor, cursor.next_nonce, text("somebody else's")).unwrap();
     writes
 }
 

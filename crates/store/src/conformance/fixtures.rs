@@ -7,14 +7,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use gapless_domain::{
-    Address, Amount, AttemptKind, B256, BlockLink, BlockRef, Bytes, ConfirmationNotice, Cursor, Event, EventBody,
-    EventPosition, EvmCall, Execution, Fees, Inclusion, Intent, IntentDraft, LaneCommit, LaneEventKind, LaneSnapshot,
-    Lease, Limits, ManagedTx, NewAttempt, NodeText, Nonce, Payload, SendOutcome, SendReport, Speed, SubmitterId, Tail,
-    Timestamp, Transition, TxId, keccak256,
+    Address, Amount, AttemptKind, AuditEntry, B256, BlockLink, BlockRef, Bytes, Command, CommandId, CommandResult,
+    ConfirmationNotice, Cursor, Event, EventBody, EventPosition, EvmCall, Execution, Fees, Inclusion, Intent,
+    IntentDraft, LaneCommit, LaneEventKind, LaneSnapshot, Lease, Limits, ManagedTx, NewAttempt, NewAudit, NodeText,
+    Nonce, Payload, Report, SendOutcome, SendReport, Speed, SubmitterId, Tail, Timestamp, Transition, TxId, keccak256,
 };
 use uuid::Uuid;
 
-use crate::contract::{NewIntent, NewSubmitter, Store};
+use crate::contract::{AuditFilter, NewIntent, NewSubmitter, Store};
 use crate::verdict::{Accepted, Acquired, CommitVerdict, Loaded};
 
 pub type Node = Arc<dyn Store>;
@@ -42,6 +42,18 @@ pub fn nonce(value: u64) -> Nonce {
 
 pub fn text(text: &str) -> NodeText {
     NodeText::new(text)
+}
+
+pub fn done(said: &str) -> CommandResult {
+    CommandResult::Done(Report::new(said))
+}
+
+pub fn refused(said: &str) -> CommandResult {
+    CommandResult::Refused(Report::new(said))
+}
+
+pub fn audit(action: &'static str, detail: &str) -> NewAudit {
+    NewAudit { actor: text("an operator"), action, detail: Report::new(detail) }
 }
 
 /// An id that no other intent of this run has.
@@ -249,6 +261,18 @@ pub async fn confirm(node: &Node, lane: &SubmitterId, id: TxId) -> ManagedTx {
     let hash = node.attempts(id).await.unwrap()[0].hash;
     change(node, lane, id, Transition::Mine(inclusion(hash, AttemptKind::Original, 7))).await;
     change(node, lane, id, Transition::Settle(None)).await
+}
+
+/// A command that waits for its lane.
+pub async fn waiting(node: &Node, lane: &SubmitterId, id: CommandId) -> Command {
+    let open = node.open_commands(from_ref(lane)).await.unwrap().remove(0);
+    open.into_iter().find(|command| command.id == id).unwrap()
+}
+
+/// All that was audited of a lane, newest first.
+pub async fn audits(node: &Node, lane: &SubmitterId) -> Vec<AuditEntry> {
+    let filter = AuditFilter { subject: Some(lane.to_string()), before: None, limit: 1000 };
+    node.audit_log(&filter).await.unwrap()
 }
 
 /// The database's time, learned by loading a lane that belongs to this process alone.

@@ -112,12 +112,12 @@ pub(super) async fn a_genesis_stays_once_it_is_known(h: &dyn Harness) {
 pub(super) async fn a_forgotten_chain_may_begin_anew(h: &dyn Harness) {
     let (a, b) = (h.node("a").await, h.node("b").await);
     let other: ChainId = "eip155:1".parse().unwrap();
-    a.forget_head(&chain()).await.unwrap();
+    a.forget_head(&chain(), &text("op"), "nothing there yet").await.unwrap();
     a.save_head(&chain(), &head(3..=14, Some(7))).await.unwrap();
     a.save_head(&other, &head(3..=14, Some(7))).await.unwrap();
     let new = Head { genesis: Some(OTHER_GENESIS), ..head(0..=2, Some(1)) };
     assert!(matches!(b.save_head(&chain(), &new).await.unwrap(), HeadVerdict::GenesisDiffers(_)));
-    b.forget_head(&chain()).await.unwrap();
+    b.forget_head(&chain(), &text("op"), "it began anew").await.unwrap();
     assert_eq!(a.head(&chain()).await.unwrap(), None);
     assert_eq!(a.save_head(&chain(), &new).await.unwrap(), HeadVerdict::Saved);
     assert_eq!(b.head(&chain()).await.unwrap(), Some(new));

@@ -18,7 +18,9 @@
 )]
 
 mod accept;
+mod audit;
 mod batching;
+mod census;
 mod changes;
 mod commands;
 mod commit;
@@ -36,6 +38,7 @@ mod refusals;
 mod regression;
 mod reservations;
 mod retention;
+mod slots;
 mod status;
 mod sweep;
 mod trace;
@@ -201,6 +204,27 @@ macro_rules! for_each_case {
                 status_shows_a_lease_until_it_is_over_and_after
                 status_shows_a_regressed_lane
                 status_stops_counting_at_its_limit
+            }
+            slots {
+                open_slots_show_what_hangs_on_each
+                a_nonce_that_was_let_go_is_shown_with_nobody
+                an_ended_intent_is_shown_until_its_slot_is_closed
+                open_slots_page_lowest_first
+                an_intent_that_lost_its_nonce_has_two_slots
+                an_intent_may_fail_with_the_nonce_that_it_lost
+                a_used_nonce_is_adopted_in_protect_and_while_paused
+                a_low_balance_is_kept_with_the_cursor
+            }
+            census {
+                the_census_counts_leases_that_hold
+                the_census_counts_processes_that_are_heard_of
+            }
+            audit {
+                a_commit_of_audits_alone_is_a_commit
+                what_operators_ask_for_is_audited_with_its_result
+                what_was_not_written_is_not_audited
+                what_an_operator_says_of_a_chain_or_the_store_is_audited
+                the_audit_log_pages_newest_first
             }
             batching {
                 batched_and_single_accepts_give_the_same_state

@@ -25,6 +25,7 @@ async fn assert_refused(node: &Node, lane: &SubmitterId, conflict: Conflict, fau
     let before = trace(node, lane).await;
     let verdict = commit(node, lane, |commit| {
         commit.bind(&seen.cursor, &seen.queue[0], seen.next_attempt()).unwrap();
+        commit.audit(audit("test", "not to be kept"));
         fault(commit);
     })
     .await;

@@ -29,8 +29,13 @@ async fn assert_stopped(node: &Node, lane: &SubmitterId) {
     let seen = view(node, lane).await;
     let holder = seen.lane.bound[0].clone();
     let other = Protection { code: ProtectCode::CannotFill, detail: text("something else") };
-    for kind in 0..6 {
+    for kind in 0..8 {
         let verdict = commit(node, lane, |commit| match kind {
+            7 => {
+                commit.protect(&seen.cursor, regressed()).unwrap();
+                commit.audit(audit("test", "beside it"));
+            }
+            6 => drop(commit.audit(audit("test", "alone"))),
             5 => {
                 commit.protect(&seen.cursor, regressed()).unwrap();
                 commit.change(holder.change(Transition::AwaitFunds).unwrap());

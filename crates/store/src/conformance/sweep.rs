@@ -55,8 +55,9 @@ pub(super) async fn open_work_and_commands_are_found_too(h: &dyn Harness) {
     close_all(&a, &open).await;
     give_back(&a, &open).await;
     assert_eq!(a.lanes_with_work(None, 10).await.unwrap(), from_ref(&commanded));
+    let command = waiting(&a, &commanded, command).await;
     commit_done(&a, &commanded, |commit| {
-        commit.command_done(command, text("done"));
+        commit.command_done(&command, done("done"));
     })
     .await;
     give_back(&a, &commanded).await;
@@ -181,8 +182,9 @@ pub(super) async fn releasing_an_idle_lane_wakes_nobody(h: &dyn Harness) {
     confirm(&a, &ended, id).await;
     close_all(&a, &ended).await;
     let command = a.put_commands(&[pause_of(&ended)]).await.unwrap()[0];
+    let command = waiting(&a, &ended, command).await;
     commit_done(&a, &ended, |commit| {
-        commit.command_done(command, text("done"));
+        commit.command_done(&command, done("done"));
     })
     .await;
     let mut wakeups = b.wakeups();

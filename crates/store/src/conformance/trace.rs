@@ -1,11 +1,12 @@
 //! Everything that a store shows of a lane, to compare before with after.
 
 use gapless_domain::{
-    Attempt, Event, EventBody, EventKind, LaneSnapshot, ManagedTx, SubmitterId, Timestamp, TxId, TxState,
+    Attempt, AuditEntry, Event, EventBody, EventKind, LaneSnapshot, ManagedTx, SubmitterId, Timestamp, TxId, TxState,
 };
 
-use super::fixtures::{Node, events, view};
+use super::fixtures::{Node, audits, events, view};
 use crate::contract::TxFilter;
+use crate::status::SlotStatus;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Trace {
@@ -14,6 +15,8 @@ pub(super) struct Trace {
     pub(super) records: Vec<ManagedTx>,
     pub(super) attempts: Vec<Vec<Attempt>>,
     pub(super) events: Vec<Event>,
+    pub(super) slots: Vec<SlotStatus>,
+    pub(super) audits: Vec<AuditEntry>,
 }
 
 /// As seen by the node that holds the lane.
@@ -26,8 +29,11 @@ pub(super) async fn trace(node: &Node, lane: &SubmitterId) -> Trace {
     }
     let mut events = events(node).await;
     events.retain(|event| event.submitter == *lane);
+    let (slots, audits) = (node.open_slots(lane, None, 1000).await.unwrap(), audits(node, lane).await);
     let view = view(node, lane).await;
-    Trace { lane: LaneSnapshot { now: Timestamp::EPOCH, ..view.lane }, queue: view.queue, records, attempts, events }
+    assert_eq!(slots.iter().map(|status| &status.slot).collect::<Vec<_>>(), view.lane.slots.iter().collect::<Vec<_>>());
+    let lane = LaneSnapshot { now: Timestamp::EPOCH, ..view.lane };
+    Trace { lane, queue: view.queue, records, attempts, events, slots, audits }
 }
 
 /// An intent's events: number, kind and the state that each led to.

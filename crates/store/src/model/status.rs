@@ -1,6 +1,6 @@
 //! What people ask: lanes and their slots, who shares the work, and the audit log.
 
-use gapless_domain::{AuditEntry, Nonce, Reservation, ReservationStatus, Slot, SlotKind, SubmitterId, TxId};
+use gapless_domain::{AuditEntry, Nonce, Reservation, Slot, SubmitterId};
 
 use super::tables::{Call, Lane, LeaseRow, Tables};
 use crate::audit::AuditRow;
@@ -39,12 +39,13 @@ impl Tables {
 
     fn slot_status(&self, lane: &Lane, slot: &Slot) -> SlotStatus {
         let nonce = slot.nonce;
-        let reservation = lane.reservations.get(&nonce);
-        let holds = |id: TxId| self.get(id).filter(|tx| tx.state.nonce() == Some(nonce));
+        let status = lane.reservations.get(&nonce).cloned();
+        let reservation = status.map(|status| Reservation { nonce, status });
+        let holder = SlotStatus::bound_to(slot, reservation.as_ref()).and_then(|id| self.get(id));
         SlotStatus {
             slot: slot.clone(),
-            tx: lane.bound_to(slot).and_then(holds).cloned(),
-            reservation: reservation.map(|status| Reservation { nonce, status: status.clone() }),
+            tx: holder.filter(|tx| tx.state.nonce() == Some(nonce)).cloned(),
+            reservation,
             attempts: lane.attempts.range((nonce, 0)..=(nonce, u16::MAX)).map(|(_, attempt)| attempt.clone()).collect(),
         }
     }
@@ -72,18 +73,6 @@ impl Tables {
         let earlier = self.audits.range(..filter.before.unwrap_or(u64::MAX)).rev().map(|(_, entry)| entry);
         let is_wanted = |entry: &&AuditEntry| filter.subject.as_ref().is_none_or(|subject| entry.subject == *subject);
         earlier.filter(is_wanted).take(filter.limit as usize).cloned().collect()
-    }
-}
-
-impl Lane {
-    /// Whom the slot was bound or lent to last; it may have lost the nonce since.
-    fn bound_to(&self, slot: &Slot) -> Option<TxId> {
-        match (slot.kind, self.reservations.get(&slot.nonce)) {
-            (SlotKind::Intent(id), _) => Some(id),
-            (_, Some(ReservationStatus::Reserved { tx_id, .. })) => Some(*tx_id),
-            (_, Some(ReservationStatus::Used { tx_id })) => *tx_id,
-            _ => None,
-        }
     }
 }
 

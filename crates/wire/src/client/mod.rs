@@ -3,7 +3,10 @@
 //! It repeats nothing by itself. Every request is safe to send again (a request id is accepted once), and the caller knows
 //! how long it may take.
 
+mod nonces;
+mod operate;
 mod query;
+mod with_nonce;
 
 use std::time::Duration;
 
@@ -14,15 +17,16 @@ use serde::de::DeserializeOwned;
 
 use crate::batch::{BatchRequest, BatchResult};
 use crate::chain::ChainView;
-use crate::command::CommandView;
+use crate::command::{CancelView, CommandView};
 use crate::health::HealthView;
 use crate::page::Page;
 use crate::problem::Problem;
 use crate::request::TxRequest;
 use crate::submitter::{SubmitterExpand, SubmitterView};
 use crate::tx::{TxAccepted, TxView};
-pub use query::{ListQuery, PageQuery, TxQuery};
+pub use query::{AuditQuery, ListQuery, PageQuery, TxQuery};
 use query::{expand_text, segment, wait_text};
+pub use with_nonce::{NonceContext, NonceFate, NonceOptions, WithNonceError};
 
 /// An answer larger than this is not read to its end.
 const ANSWER_BYTES_MAX: usize = 64 << 20;
@@ -57,6 +61,14 @@ impl ClientError {
             ClientError::Problem(problem) => Some(problem),
             _ => None,
         }
+    }
+}
+
+impl ClientError {
+    /// The server has understood, and nothing was done. Everything else leaves open what was.
+    pub fn is_refusal(&self) -> bool {
+        self.problem()
+            .is_some_and(|problem| matches!(problem.status, 400..=499) && !matches!(problem.status, 408 | 425 | 429))
     }
 }
 
@@ -100,6 +112,12 @@ impl Client {
         self.get(&["api", "v1", "tx", tx_id], &query.pairs(), query.wait).await
     }
 
+    /// Cancels a transaction: at once while it waits in line, later by a race that the chain decides. With `wait`, the answer comes
+    /// when its lane has begun that race.
+    pub async fn cancel_tx(&self, tx_id: &str, wait: Option<Duration>) -> Result<CancelView, ClientError> {
+        self.post(&["api", "v1", "tx", tx_id, "cancel"], None::<&()>, wait).await
+    }
+
     pub async fn tx_by_request(
         &self,
         submitter: &str,
@@ -122,17 +140,19 @@ impl Client {
 
     /// One submitter, by CAIP-10 id or alias.
     pub async fn submitter(&self, name: &str, expand: &[SubmitterExpand]) -> Result<SubmitterView, ClientError> {
-        let words = expand.iter().map(|word| word.as_str());
-        self.get(&["api", "v1", "submitters", name], &expand_text(words), None).await
+        self.submitter_from(name, expand, None).await
     }
 
-    /// Binds nothing new until [`Client::resume`]. With `wait`, the answer comes when the lane has taken notice.
-    pub async fn pause(&self, name: &str, wait: Option<Duration>) -> Result<CommandView, ClientError> {
-        self.tell(name, "pause", wait).await
-    }
-
-    pub async fn resume(&self, name: &str, wait: Option<Duration>) -> Result<CommandView, ClientError> {
-        self.tell(name, "resume", wait).await
+    /// The same with the slots of a later page: from `nextSlot` of the page before.
+    pub async fn submitter_from(
+        &self,
+        name: &str,
+        expand: &[SubmitterExpand],
+        from_slot: Option<u64>,
+    ) -> Result<SubmitterView, ClientError> {
+        let mut pairs = expand_text(expand.iter().map(|word| word.as_str()));
+        pairs.extend(from_slot.map(|nonce| ("fromSlot", nonce.to_string())));
+        self.get(&["api", "v1", "submitters", name], &pairs, None).await
     }
 
     pub async fn command(&self, command_id: &str) -> Result<CommandView, ClientError> {
@@ -166,9 +186,17 @@ impl Client {
         self.text(&["openapi.json"]).await
     }
 
-    async fn tell(&self, name: &str, verb: &str, wait: Option<Duration>) -> Result<CommandView, ClientError> {
-        let request = self.request(Method::POST, &["api", "v1", "submitters", name, verb]);
-        let request = request_with(request, &wait_text(wait), wait);
+    async fn post<T: DeserializeOwned>(
+        &self,
+        path: &[&str],
+        body: Option<&impl Serialize>,
+        wait: Option<Duration>,
+    ) -> Result<T, ClientError> {
+        let request = request_with(self.request(Method::POST, path), &wait_text(wait), wait);
+        let request = match body {
+            Some(body) => request.body(json(body)?),
+            None => request,
+        };
         read(send(request).await?).await
     }
 

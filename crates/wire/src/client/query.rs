@@ -32,6 +32,13 @@ pub struct PageQuery {
     pub cursor: Option<String>,
 }
 
+#[derive(Clone, Debug, Default)]
+pub struct AuditQuery {
+    /// Only about this submitter (CAIP-10 or alias) or chain (CAIP-2).
+    pub subject: Option<String>,
+    pub page: PageQuery,
+}
+
 type Pairs = Vec<(&'static str, String)>;
 
 impl TxQuery {
@@ -48,6 +55,14 @@ impl ListQuery {
         let mut pairs = self.page.pairs();
         pairs.extend(self.submitter.as_ref().map(|name| ("submitter", name.clone())));
         pairs.extend(self.state.map(|state| ("state", state.as_str().to_owned())));
+        pairs
+    }
+}
+
+impl AuditQuery {
+    pub(super) fn pairs(&self) -> Pairs {
+        let mut pairs = self.page.pairs();
+        pairs.extend(self.subject.as_ref().map(|subject| ("subject", subject.clone())));
         pairs
     }
 }

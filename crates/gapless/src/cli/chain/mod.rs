@@ -1,5 +1,6 @@
 //! `gapless chain`: how chains are, and what their nodes say.
 
+mod accept;
 mod classify;
 mod look;
 
@@ -14,6 +15,8 @@ pub(crate) enum ChainCommand {
     List(look::ListArgs),
     /// Show one chain with all its endpoints
     Show(look::ShowArgs),
+    /// Accept that a chain is another one than before, or went back behind what was final
+    Accept(accept::AcceptArgs),
     /// Say what an error text of a node means, why, and who decided
     Classify(classify::ClassifyArgs),
     /// List the client families that are known
@@ -25,6 +28,7 @@ impl ChainCommand {
         match self {
             ChainCommand::List(args) => args.run(output),
             ChainCommand::Show(args) => args.run(output),
+            ChainCommand::Accept(args) => args.run(output),
             ChainCommand::Classify(args) => args.run(output),
             ChainCommand::Families => classify::families(output),
         }

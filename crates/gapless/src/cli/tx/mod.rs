@@ -1,5 +1,6 @@
 //! `gapless tx`: transactions of a running Gapless.
 
+mod cancel;
 mod get;
 mod list;
 mod send;
@@ -21,6 +22,8 @@ pub(crate) enum TxCommand {
     List(list::ListArgs),
     /// Follow a transaction to its end
     Watch(watch::WatchArgs),
+    /// Cancel a transaction: at once in the queue, later by a race that the chain decides
+    Cancel(cancel::CancelArgs),
 }
 
 impl TxCommand {
@@ -31,6 +34,7 @@ impl TxCommand {
                 TxCommand::Get(args) => args.run(output).await,
                 TxCommand::List(args) => args.run(output).await,
                 TxCommand::Watch(args) => args.run(output).await,
+                TxCommand::Cancel(args) => args.run(output).await,
             }
         })
     }

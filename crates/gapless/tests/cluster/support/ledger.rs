@@ -1,6 +1,7 @@
 //! What must be true of a submitter when all is over: every intent that was accepted has happened on chain, exactly once.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Debug;
 
 use futures_util::{StreamExt as _, stream};
 use gapless_wire::{AttemptKindName, Client, ListQuery, PageQuery, TxExpand, TxQuery, TxStateName, TxView};
@@ -55,7 +56,7 @@ impl Ledger {
     pub(crate) async fn assert_exactly_once(&self, chain: &Chain, accepted: &[Accepted]) {
         let told: BTreeMap<&str, &str> = accepted.iter().map(|a| (a.request_id.as_str(), a.tx_id.as_str())).collect();
         let kept: BTreeMap<&str, &str> = self.txs.iter().map(|(id, tx)| (id.as_str(), tx.tx_id.as_str())).collect();
-        assert_eq!(kept, told, "what is kept is not what callers were told");
+        assert_same("what is kept is not what callers were told", &kept, &told);
         let mut bound = BTreeMap::new();
         for tx in self.txs.values() {
             assert_eq!(tx.state, TxStateName::Confirmed, "{tx:?}");
@@ -68,8 +69,9 @@ impl Ledger {
             assert_eq!(before, None, "nonce {} is bound twice", attempt.nonce);
         }
         let nonces: Vec<u64> = bound.keys().copied().collect();
-        assert_eq!(nonces, (0..self.txs.len() as u64).collect::<Vec<_>>(), "the nonces have a gap");
-        assert_eq!(chain.mined_of(&self.address).await, bound, "the chain has something else");
+        let gap = nonces.iter().zip(0..).find(|(nonce, place)| **nonce != *place);
+        assert_eq!(gap, None, "the nonces have a gap");
+        assert_same("the chain has something else", &chain.mined_of(&self.address).await, &bound);
     }
 
     /// What was answered before something else was asked has the lower nonce.
@@ -92,4 +94,13 @@ impl Ledger {
         }
         assert!(!pairs.is_empty(), "nothing was asked after anything was answered: this has shown nothing");
     }
+}
+
+/// Shows only where they differ: there may be thousands.
+fn assert_same<K: Ord + Debug, V: PartialEq + Debug>(what: &str, found: &BTreeMap<K, V>, wanted: &BTreeMap<K, V>) {
+    const SHOWN: usize = 20;
+    let keys: BTreeSet<&K> = found.keys().chain(wanted.keys()).collect();
+    let differ: Vec<_> = keys.into_iter().filter(|key| found.get(key) != wanted.get(key)).collect();
+    let shown: Vec<_> = differ.iter().take(SHOWN).map(|key| (key, found.get(key), wanted.get(key))).collect();
+    assert!(differ.is_empty(), "{what}, {} times; key, found, wanted: {shown:#?}", differ.len());
 }

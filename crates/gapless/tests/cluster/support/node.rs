@@ -143,13 +143,15 @@ impl Node {
         node
     }
 
-    /// Starts it, and waits until it listens. Gives its log if it has ended before that.
+    /// Starts it, and waits until it listens. Tells why if it does not.
     pub(crate) async fn try_start(name: &str, config: &NodeConfig) -> Result<Self, String> {
         let folder = Folder::new(name);
         let mut command = config.command(folder.path(), &["serve", "--json"]);
         command.env("GAPLESS__NODE__ID", name);
         let mut process = Process::spawn(command, folder);
-        let api = process.try_ready().await?["api"].as_str().unwrap().to_owned();
+        let ready = process.try_ready().await?;
+        // Else it says why it is about to end.
+        let api = ready["api"].as_str().ok_or_else(|| ready.to_string())?.to_owned();
         Ok(Node { name: name.to_owned(), client: Client::new(&api).unwrap(), api, process })
     }
 
@@ -206,9 +208,12 @@ impl Node {
     }
 }
 
+/// The nodes of most clusters.
+pub(crate) const NAMES: [&str; 3] = ["a", "b", "c"];
+
 /// Nodes `a`, `b` and `c`.
 pub(crate) async fn three(config: &NodeConfig) -> Vec<Node> {
-    join_all(["a", "b", "c"].map(|name| Node::start(name, config))).await
+    join_all(NAMES.map(|name| Node::start(name, config))).await
 }
 
 /// Which of these owns a lane, as one of them says, and its fencing token.

@@ -2,6 +2,7 @@
 
 use gapless_testbed::FaultProxy;
 
+use super::node::NAMES;
 use super::{Chain, Database, Node, NodeConfig};
 
 #[derive(Debug)]
@@ -32,8 +33,8 @@ impl Roads {
 
 /// Nodes `a`, `b` and `c`, each with roads of its own.
 pub(crate) async fn three_on_roads(config: &NodeConfig, database: &Database, chain: &Chain) -> ([Roads; 3], Vec<Node>) {
-    let roads = [(); 3].map(|()| Roads::to(database, chain));
-    let starts = ["a", "b", "c"].into_iter().zip(&roads).map(async |(name, roads)| {
+    let roads = NAMES.map(|_| Roads::to(database, chain));
+    let starts = NAMES.into_iter().zip(&roads).map(async |(name, roads)| {
         let config = roads.lead(config);
         Node::start(name, &config).await
     });

@@ -1,0 +1,30 @@
+//! Authorizations (EIP-7702) use a nonce of the account that signed them, without a transaction of it. A submitter's nonces are
+//! given out by its lane and by nobody else, so an authorization that is signed with a submitter's key is not taken, whatever
+//! chain it names: once it is public, anybody can bring it there.
+
+use gapless_domain::EvmCall;
+use gapless_wire::FieldFault;
+
+use crate::problem::Refusal;
+use crate::shared::Shared;
+
+/// Refuses a call with an authorization of a submitter. The fault of the n-th points to what `pointer` says.
+pub(super) async fn refuse_submitters(
+    shared: &Shared,
+    call: &EvmCall,
+    pointer: impl Fn(usize) -> String,
+) -> Result<(), Refusal> {
+    if call.authorizations.is_empty() {
+        return Ok(());
+    }
+    let listing = shared.directory.listing().await.map_err(|error| shared.store_failed(&error))?;
+    let of_submitters = call.authorizations.iter().enumerate().filter(|(_, authorization)| {
+        shared.app.chains.authority(authorization).is_some_and(|authority| listing.manages(authority))
+    });
+    let fault = |(index, _)| {
+        let message = "this authorization is signed with the key of a submitter, and would use one of its nonces";
+        FieldFault::body(pointer(index), message)
+    };
+    let faults: Vec<FieldFault> = of_submitters.map(fault).collect();
+    if faults.is_empty() { Ok(()) } else { Err(faults.into()) }
+}

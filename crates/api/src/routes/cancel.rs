@@ -1,0 +1,191 @@
+//! `POST /api/v1/tx/{txId}/cancel` and `…/cancel-pending`: at once in the queue, a race on chain later.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::{Extension, Json};
+use gapless_domain::{
+    CommandKind, CommandResult, CommandStatus, ManagedTx, Protection, StateName, SubStateName, SubmitterId, TxId,
+};
+use gapless_store::{CancelVerdict, TxFilter};
+use gapless_wire::{CancelPendingView, CancelView, CommandView, Problem, ProblemCode, protect_message};
+
+use super::commands::{refused, tell};
+use super::submitters;
+use crate::auth::Caller;
+use crate::extract::{PathText, Query};
+use crate::limits::{MAX_QUEUED_CANCELED, QUEUED_CANCELED_AT_ONCE};
+use crate::problem::Refusal;
+use crate::shared::{InFlight, Shared};
+
+const CANCELED: &str = "it will not happen";
+const A_RACE: &str = "it has left the queue: its lane sends another transaction in its place, and the chain decides which of \
+                      them counts; only CANCELED means that it will not happen";
+
+/// Cancel a transaction.
+///
+/// One that waits in line is CANCELED at once. One that has left the queue may already be on its way: its lane sends another
+/// transaction in its place, and the chain decides which of them counts. Repeating the call is harmless.
+#[utoipa::path(
+    post,
+    path = "/api/v1/tx/{txId}/cancel",
+    operation_id = "cancelTx",
+    tag = "transactions",
+    params(
+        ("txId" = String, Path, format = "uuid", description = "The id that was given when it was accepted"),
+        ("wait" = Option<String>, Query, pattern = "^[0-9]{1,6}(ms|s|m)$", description = "Wait this long for the lane to take notice"),
+    ),
+    responses(
+        (status = 200, description = "It is CANCELED, for good", body = CancelView),
+        (status = 202, description = "Too late for that; the chain will decide", body = CancelView),
+        (status = 404, description = "`tx_not_found`", body = Problem, content_type = "application/problem+json"),
+        (status = 409, description = "`already_final`: it has ended otherwise; `submitter_protected`: the database lost commits, and nothing ends before the lane is reconciled; `refused`: the lane was waited for and did not do it", body = Problem, content_type = "application/problem+json"),
+    )
+)]
+pub(super) async fn cancel_tx(
+    State(shared): State<Arc<Shared>>,
+    Extension(in_flight): Extension<InFlight>,
+    Extension(caller): Extension<Caller>,
+    path: PathText,
+    mut query: Query,
+) -> Result<(StatusCode, Json<CancelView>), Refusal> {
+    let wait = query.wait(&shared.app.limits);
+    query.finish()?;
+    let id = path.tx_id()?;
+    match cancel_queued(&shared, &[id]).await?.first() {
+        Some(CancelVerdict::Canceled | CancelVerdict::NotQueued) => {}
+        Some(CancelVerdict::Regressed) => return Err(regressed()),
+        Some(CancelVerdict::Unknown) | None => return Err(Refusal::of(ProblemCode::TxNotFound)),
+    }
+    let tx = shared.find(id).await?;
+    match tx.state.name() {
+        StateName::Canceled => return Ok((StatusCode::OK, Json(view(&tx, None)))),
+        ended if ended.is_terminal() => return Err(already_final(&tx)),
+        _ => {}
+    }
+    let kind = CommandKind::Cancel { tx_id: id };
+    let (command, status) = tell(&shared, &in_flight, &caller, tx.intent.submitter(), kind, wait).await?;
+    // What became of it while the lane was waited for.
+    let tx = if wait.is_some() { shared.find(id).await? } else { tx };
+    match (&status, tx.state.name()) {
+        (_, StateName::Canceled) => Ok((StatusCode::OK, Json(view(&tx, Some(CommandView::new(command, &status)))))),
+        (_, ended) if ended.is_terminal() => Err(already_final(&tx)),
+        (CommandStatus::Over(CommandResult::Refused(report)), _) => Err(refused(command, report.as_str())),
+        _ => Ok((StatusCode::ACCEPTED, Json(view(&tx, Some(CommandView::new(command, &status)))))),
+    }
+}
+
+/// Cancel all that a submitter has under way.
+///
+/// What waits in line is CANCELED at once, newest first, up to a limit of the server for one call; then the lane is told to cancel
+/// what has left the queue, and the chain decides about those.
+#[utoipa::path(
+    post,
+    path = "/api/v1/submitters/{submitter}/cancel-pending",
+    operation_id = "cancelPending",
+    tag = "submitters",
+    params(
+        ("submitter" = String, Path, description = "CAIP-10 or alias"),
+        ("wait" = Option<String>, Query, pattern = "^[0-9]{1,6}(ms|s|m)$", description = "Wait this long for the lane to take notice"),
+    ),
+    responses(
+        (status = 202, description = "Written down for what has left the queue; the lane will come to it", body = CancelPendingView),
+        (status = 200, description = "The lane has taken notice; the chain will decide", body = CancelPendingView),
+        (status = 404, description = "`unknown_submitter`", body = Problem, content_type = "application/problem+json"),
+        (status = 409, description = "`submitter_protected`: the database lost commits, and nothing ends before the lane is reconciled; `refused`: the lane was waited for and did not do it", body = Problem, content_type = "application/problem+json"),
+    )
+)]
+pub(super) async fn cancel_pending(
+    State(shared): State<Arc<Shared>>,
+    Extension(in_flight): Extension<InFlight>,
+    Extension(caller): Extension<Caller>,
+    path: PathText,
+    mut query: Query,
+) -> Result<(StatusCode, Json<CancelPendingView>), Refusal> {
+    let wait = query.wait(&shared.app.limits);
+    query.finish()?;
+    let (submitter, _) = submitters::find(&shared, &path).await?;
+    // First those in line: what the lane takes out of it meanwhile is what the command then finds.
+    let (canceled_queued, more_queued) = cancel_line(&shared, &submitter).await?;
+    let (id, status) = tell(&shared, &in_flight, &caller, &submitter, CommandKind::CancelPending, wait).await?;
+    if let CommandStatus::Over(CommandResult::Refused(report)) = &status {
+        return Err(refused(id, &format!("{canceled_queued} were canceled in the queue; of the rest: {report}")));
+    }
+    let code = if status == CommandStatus::Open { StatusCode::ACCEPTED } else { StatusCode::OK };
+    let CommandView { command_id, state, result } = CommandView::new(id, &status);
+    Ok((code, Json(CancelPendingView { command_id, state, result, canceled_queued, more_queued })))
+}
+
+/// Cancels what waits in line now, newest first, so that the lane, which takes the oldest, is not raced for. How many that were, and
+/// whether there may be more.
+async fn cancel_line(shared: &Shared, submitter: &SubmitterId) -> Result<(u32, bool), Refusal> {
+    let mut canceled = 0;
+    let mut looked_at = 0;
+    let mut filter = TxFilter {
+        submitter: Some(submitter.clone()),
+        state: Some(StateName::Queued),
+        before_seq: None,
+        limit: QUEUED_CANCELED_AT_ONCE,
+    };
+    loop {
+        let queued = shared.app.store.list(&filter).await.map_err(|error| shared.store_failed(&error))?;
+        let ids: Vec<TxId> = queued.iter().map(|tx| tx.id).collect();
+        for verdict in cancel_queued(shared, &ids).await? {
+            match verdict {
+                CancelVerdict::Canceled => canceled += 1,
+                CancelVerdict::Regressed => return Err(regressed()),
+                // The lane was quicker, or retention.
+                CancelVerdict::NotQueued | CancelVerdict::Unknown => {}
+            }
+        }
+        let Some(last) = queued.last() else { return Ok((canceled, false)) };
+        filter.before_seq = Some(last.seq);
+        looked_at += QUEUED_CANCELED_AT_ONCE;
+        if ids.len() < QUEUED_CANCELED_AT_ONCE as usize {
+            return Ok((canceled, false));
+        }
+        if looked_at >= MAX_QUEUED_CANCELED {
+            return Ok((canceled, true));
+        }
+    }
+}
+
+async fn cancel_queued(shared: &Shared, ids: &[TxId]) -> Result<Vec<CancelVerdict>, Refusal> {
+    if ids.is_empty() {
+        return Ok(Vec::new());
+    }
+    shared.app.store.cancel_queued(ids).await.map_err(|error| shared.store_failed(&error))
+}
+
+fn view(tx: &ManagedTx, command: Option<CommandView>) -> CancelView {
+    let (command_id, command_state, result) = match command {
+        Some(command) => (Some(command.command_id), Some(command.state), command.result),
+        None => (None, None, None),
+    };
+    let note = if tx.state.name() == StateName::Canceled { CANCELED } else { A_RACE };
+    CancelView {
+        tx_id: tx.id.to_string(),
+        submitter: tx.intent.submitter().to_string(),
+        request_id: tx.intent.request_id().to_string(),
+        state: tx.state.name().into(),
+        sub_state: tx.state.sub_state().map(<SubStateName as Into<gapless_wire::SubStateName>>::into),
+        command_id,
+        command_state,
+        result,
+        note: note.to_owned(),
+    }
+}
+
+fn already_final(tx: &ManagedTx) -> Refusal {
+    let mut problem = Problem::new(ProblemCode::AlreadyFinal);
+    problem.detail = Some(format!("it is {}", tx.state.name().as_str()));
+    problem.tx_id = Some(tx.id.to_string());
+    problem.into()
+}
+
+fn regressed() -> Refusal {
+    let code = Protection::store_regressed().code;
+    let detail = format!("{}: {}", code.as_str(), protect_message(code));
+    Problem::new(ProblemCode::SubmitterProtected).detail(detail).into()
+}

@@ -1,0 +1,322 @@
+//! `POST /api/v1/submitters/{submitter}/nonces`, `…/{nonce}/submit`, `…/{nonce}/release`: nonces for callers who sign by themselves.
+//!
+//! A request for a nonce is an intent like any other: it waits in line, and its lane binds a nonce for it. What comes of a lent nonce
+//! is decided by the lane, under its lease, by the database's clock. What is read here first only spares the lane calls that cannot
+//! go well, and answers the same call again as before.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::{Extension, Json};
+use gapless_domain::{
+    B256, Bytes, CommandKind, CommandResult, CommandStatus, Intent, LockOwner, ManagedTx, Nonce, Payload,
+    ReservationStatus, SignedPlan, SubmitterId, TxId, TxState,
+};
+use gapless_store::{SlotStatus, TxFilter};
+use gapless_wire::{
+    CommandState, FieldFault, Problem, ProblemCode, ReleaseRequest, ReservationResult, ReservationView, ReserveRequest,
+    SubmitRequest, moment_to_text,
+};
+
+use super::commands::tell;
+use super::create::{Asked, outcome};
+use super::{authorities, submitters, wait};
+use crate::auth::Caller;
+use crate::extract::{JsonBody, PathPair, PathText, Query};
+use crate::limits::{MAX_CLOSED_LOOKED_AT, RESERVATION_WAIT};
+use crate::problem::Refusal;
+use crate::shared::{InFlight, Shared};
+
+type Answer = Result<(StatusCode, Json<ReservationResult>), Refusal>;
+
+/// Borrow a nonce.
+///
+/// The request waits in line like a transaction. Once its nonce is bound it is held for the caller as long as `hold` says, and
+/// everything behind it waits: give the signed transaction with `submit`, or the nonce back with `release`. If the time is over, or
+/// the nonce was released, it is lent to somebody else or filled.
+#[utoipa::path(
+    post,
+    path = "/api/v1/submitters/{submitter}/nonces",
+    operation_id = "reserveNonce",
+    tag = "nonces",
+    params(
+        ("submitter" = String, Path, description = "CAIP-10 or alias"),
+        ("wait" = Option<String>, Query, pattern = "^[0-9]{1,6}(ms|s|m)$", description = "Wait this long for the nonce; 5s if absent"),
+    ),
+    request_body = ReserveRequest,
+    responses(
+        (status = 201, description = "Lent", body = ReservationView),
+        (status = 202, description = "Still in line: ask again with the same requestId and lockOwner", body = ReservationView),
+        (status = 404, description = "`unknown_submitter`", body = Problem, content_type = "application/problem+json"),
+        (status = 409, description = "`request_id_conflict`: the request id stands for something else, or has another lock owner; `submitter_protected`: nothing is lent until an operator has decided; `reservation_lost`: it was lent under this request id, and is no longer", body = Problem, content_type = "application/problem+json"),
+    )
+)]
+pub(super) async fn reserve(
+    State(shared): State<Arc<Shared>>,
+    Extension(in_flight): Extension<InFlight>,
+    path: PathText,
+    mut query: Query,
+    body: JsonBody<ReserveRequest>,
+) -> Result<(StatusCode, Json<ReservationView>), Refusal> {
+    let wait = waiting_time(&shared, &mut query);
+    query.finish()?;
+    let JsonBody(request) = body;
+    let parts = request.read()?;
+    let submitter = shared.resolve(path.submitter()?).await?;
+    let draft = parts.into_draft(submitter, shared.fresh_names()?);
+    let intent = Intent::new(draft, &shared.app.intent_limits)?;
+    let id = accept(&shared, intent).await?;
+    let mut tx = shared.find(id).await?;
+    if tx.state == TxState::Queued {
+        tx = wait::for_change(&shared, &in_flight, tx, wait).await?;
+    }
+    lent(&shared, &tx).await
+}
+
+/// Give the signed transaction for a nonce that was borrowed.
+///
+/// It is checked: it is signed by the submitter, for its chain and this nonce. From here on it is a transaction like any other,
+/// and `GET /api/v1/tx/{txId}` follows it. The same bytes again are answered the same.
+#[utoipa::path(
+    post,
+    path = "/api/v1/submitters/{submitter}/nonces/{nonce}/submit",
+    operation_id = "submitNonce",
+    tag = "nonces",
+    params(
+        ("submitter" = String, Path, description = "CAIP-10 or alias"),
+        ("nonce" = u64, Path, description = "The nonce that was lent"),
+        ("wait" = Option<String>, Query, pattern = "^[0-9]{1,6}(ms|s|m)$", description = "Wait this long for the lane; 5s if absent"),
+    ),
+    request_body = SubmitRequest,
+    responses(
+        (status = 200, description = "Taken", body = ReservationResult),
+        (status = 202, description = "Written down; the lane has not come to it. The same call again tells", body = ReservationResult),
+        (status = 404, description = "`unknown_submitter`, or `unknown_chain` if this node does not have its chain", body = Problem, content_type = "application/problem+json"),
+        (status = 409, description = "`reservation_lost`: the nonce is not, or no longer, lent to this lock owner", body = Problem, content_type = "application/problem+json"),
+    )
+)]
+pub(super) async fn submit(
+    State(shared): State<Arc<Shared>>,
+    Extension(in_flight): Extension<InFlight>,
+    Extension(caller): Extension<Caller>,
+    path: PathPair,
+    mut query: Query,
+    body: JsonBody<SubmitRequest>,
+) -> Answer {
+    let wait = waiting_time(&shared, &mut query);
+    query.finish()?;
+    let PathPair(name, nonce) = path;
+    let nonce = nonce.nonce()?;
+    let JsonBody(request) = body;
+    let (lock_owner, raw) = request.read()?;
+    let (submitter, _) = submitters::find(&shared, &name).await?;
+    let SignedPlan { plan, signed } = read_signed(&shared, &submitter, nonce, &raw).await?;
+    let hash = signed.hash;
+    let given = Given { shared: &shared, submitter: &submitter, nonce, lock_owner: &lock_owner };
+    if let Some(tx_id) = given.find(hash).await? {
+        return Ok(taken(tx_id, Some(hash)));
+    }
+    let tx_id = given.borrower().await?;
+    let (fees, cost) = (plan.fees, plan.worst_cost());
+    let kind = CommandKind::UseReserved { nonce, lock_owner: lock_owner.clone(), signed, fees, cost };
+    let (id, status) = tell(&shared, &in_flight, &caller, &submitter, kind, Some(wait)).await?;
+    match status {
+        CommandStatus::Open => Ok(written_down(tx_id, Some(hash), id.0)),
+        CommandStatus::Over(CommandResult::Done(_)) => Ok(taken(tx_id, Some(hash))),
+        CommandStatus::Over(CommandResult::Refused(report)) => match given.find(hash).await? {
+            // The same call was made twice at once, and the other one came first.
+            Some(tx_id) => Ok(taken(tx_id, Some(hash))),
+            None => Err(lost(Some(tx_id), report.as_str())),
+        },
+    }
+}
+
+/// Give a borrowed nonce back, unused.
+#[utoipa::path(
+    post,
+    path = "/api/v1/submitters/{submitter}/nonces/{nonce}/release",
+    operation_id = "releaseNonce",
+    tag = "nonces",
+    params(
+        ("submitter" = String, Path, description = "CAIP-10 or alias"),
+        ("nonce" = u64, Path, description = "The nonce that was lent"),
+        ("wait" = Option<String>, Query, pattern = "^[0-9]{1,6}(ms|s|m)$", description = "Wait this long for the lane; 5s if absent"),
+    ),
+    request_body = ReleaseRequest,
+    responses(
+        (status = 200, description = "It is back", body = ReservationResult),
+        (status = 202, description = "Written down; the lane has not come to it", body = ReservationResult),
+        (status = 404, description = "`unknown_submitter`", body = Problem, content_type = "application/problem+json"),
+        (status = 409, description = "`reservation_lost`: the nonce is not, or no longer, lent to this lock owner", body = Problem, content_type = "application/problem+json"),
+    )
+)]
+pub(super) async fn release(
+    State(shared): State<Arc<Shared>>,
+    Extension(in_flight): Extension<InFlight>,
+    Extension(caller): Extension<Caller>,
+    path: PathPair,
+    mut query: Query,
+    body: JsonBody<ReleaseRequest>,
+) -> Answer {
+    let wait = waiting_time(&shared, &mut query);
+    query.finish()?;
+    let PathPair(name, nonce) = path;
+    let nonce = nonce.nonce()?;
+    let JsonBody(request) = body;
+    let lock_owner = request.read()?;
+    let (submitter, _) = submitters::find(&shared, &name).await?;
+    let given = Given { shared: &shared, submitter: &submitter, nonce, lock_owner: &lock_owner };
+    let tx_id = given.borrower().await?;
+    let kind = CommandKind::ReleaseReserved { nonce, lock_owner: lock_owner.clone() };
+    let (id, status) = tell(&shared, &in_flight, &caller, &submitter, kind, Some(wait)).await?;
+    match status {
+        CommandStatus::Open => Ok(written_down(tx_id, None, id.0)),
+        CommandStatus::Over(CommandResult::Done(_)) => Ok(taken(tx_id, None)),
+        CommandStatus::Over(CommandResult::Refused(report)) => Err(lost(Some(tx_id), report.as_str())),
+    }
+}
+
+fn waiting_time(shared: &Shared, query: &mut Query) -> Duration {
+    let limits = &shared.app.limits;
+    query.wait(limits).unwrap_or(RESERVATION_WAIT.min(limits.wait_max))
+}
+
+async fn accept(shared: &Shared, intent: Intent) -> Result<TxId, Refusal> {
+    let asked = Asked::of(&intent);
+    let verdicts = shared.app.intake.accept(vec![intent]).await.map_err(|error| shared.intake_failed(&error))?;
+    // One intent was handed in, so there is one verdict; without it nothing is known.
+    let Some((id, verdict)) = verdicts.into_iter().next() else {
+        return Err(Refusal::of(ProblemCode::Internal));
+    };
+    metrics::counter!("gapless_tx_create_total", "result" => outcome(&verdict)).increment(1);
+    asked.answer(id, &verdict, gapless_domain::StateName::Queued)?;
+    Ok(id)
+}
+
+/// What the borrower is told.
+async fn lent(shared: &Shared, tx: &ManagedTx) -> Result<(StatusCode, Json<ReservationView>), Refusal> {
+    // Whatever was accepted here is one; what else has the request id was a conflict.
+    let Payload::External(external) = tx.intent.payload() else { return Err(Refusal::of(ProblemCode::Internal)) };
+    let mut view = ReservationView {
+        tx_id: tx.id.to_string(),
+        submitter: tx.intent.submitter().to_string(),
+        request_id: tx.intent.request_id().to_string(),
+        lock_owner: external.lock_owner.to_string(),
+        nonce: None,
+        locked_until: None,
+    };
+    if tx.state == TxState::Queued {
+        return Ok((StatusCode::ACCEPTED, Json(view)));
+    }
+    let gone = |why: &str| lost(Some(tx.id), why);
+    let Some(nonce) = tx.state.bound().map(|bound| bound.nonce) else { return Err(gone("it has ended")) };
+    let slot = slot_at(shared, tx.intent.submitter(), nonce).await?;
+    match slot.and_then(|slot| slot.reservation).map(|reservation| reservation.status) {
+        Some(ReservationStatus::Reserved { tx_id, locked_until, .. }) if tx_id == tx.id => {
+            view.nonce = Some(nonce.get());
+            view.locked_until = Some(moment_to_text(locked_until));
+            Ok((StatusCode::CREATED, Json(view)))
+        }
+        _ => Err(gone("a transaction was given for it, or its time is over")),
+    }
+}
+
+/// What a caller's bytes say, if they are for this nonce of this submitter.
+async fn read_signed(
+    shared: &Shared,
+    submitter: &SubmitterId,
+    nonce: Nonce,
+    raw: &Bytes,
+) -> Result<SignedPlan, Refusal> {
+    let wrong = |message: String| Refusal::from(vec![FieldFault::body("/raw", message)]);
+    let read = shared.app.chains.read_signed(submitter.chain(), raw);
+    let read = read.ok_or_else(|| Refusal::of(ProblemCode::UnknownChain))?;
+    let read = read.map_err(|error| wrong(error.to_string()))?;
+    if read.plan.submitter != *submitter {
+        return Err(wrong(format!("it is signed by {}, not by {submitter}", read.plan.submitter)));
+    }
+    if read.plan.nonce != nonce {
+        return Err(wrong(format!("its nonce is {}, not {nonce}", read.plan.nonce)));
+    }
+    authorities::refuse_submitters(shared, &read.plan.call, |_| "/raw".to_owned()).await?;
+    Ok(read)
+}
+
+/// A nonce that a caller speaks of.
+struct Given<'a> {
+    shared: &'a Shared,
+    submitter: &'a SubmitterId,
+    nonce: Nonce,
+    lock_owner: &'a LockOwner,
+}
+
+impl Given<'_> {
+    /// The intent that it is lent to now, by this owner.
+    async fn borrower(&self) -> Result<TxId, Refusal> {
+        let slot = slot_at(self.shared, self.submitter, self.nonce).await?;
+        match slot.and_then(|slot| slot.reservation).map(|reservation| reservation.status) {
+            Some(ReservationStatus::Reserved { tx_id, lock_owner, .. }) if lock_owner == *self.lock_owner => Ok(tx_id),
+            _ => {
+                Err(lost(None, "it was never lent to this lock owner, or its time is over, or it was used or released"))
+            }
+        }
+    }
+
+    /// The intent of this owner that this transaction was given for already.
+    async fn find(&self, hash: B256) -> Result<Option<TxId>, Refusal> {
+        match slot_at(self.shared, self.submitter, self.nonce).await? {
+            Some(SlotStatus { tx: Some(tx), attempts, .. }) if self.is_owners(&tx) => {
+                Ok(attempts.iter().any(|attempt| attempt.hash == hash).then_some(tx.id))
+            }
+            Some(_) => Ok(None),
+            None => self.find_closed(hash).await,
+        }
+    }
+
+    /// The same among those whose nonce is closed: blocks may be quicker than a caller who asks again.
+    async fn find_closed(&self, hash: B256) -> Result<Option<TxId>, Refusal> {
+        let submitter = Some(self.submitter.clone());
+        let filter = TxFilter { submitter, state: None, before_seq: None, limit: MAX_CLOSED_LOOKED_AT };
+        let store = &self.shared.app.store;
+        let newest = store.list(&filter).await.map_err(|error| self.shared.store_failed(&error))?;
+        for tx in newest.iter().filter(|tx| tx.state.nonce() == Some(self.nonce) && self.is_owners(tx)) {
+            let attempts = store.attempts(tx.id).await.map_err(|error| self.shared.store_failed(&error))?;
+            if attempts.iter().any(|attempt| attempt.hash == hash) {
+                return Ok(Some(tx.id));
+            }
+        }
+        Ok(None)
+    }
+
+    fn is_owners(&self, tx: &ManagedTx) -> bool {
+        matches!(tx.intent.payload(), Payload::External(external) if external.lock_owner == *self.lock_owner)
+    }
+}
+
+/// A bound nonce that is not closed.
+async fn slot_at(shared: &Shared, submitter: &SubmitterId, nonce: Nonce) -> Result<Option<SlotStatus>, Refusal> {
+    let found = shared.app.store.open_slots(submitter, Some(nonce), 1).await;
+    let found = found.map_err(|error| shared.store_failed(&error))?;
+    Ok(found.into_iter().next().filter(|status| status.slot.nonce == nonce))
+}
+
+fn taken(tx_id: TxId, hash: Option<B256>) -> (StatusCode, Json<ReservationResult>) {
+    let hash = hash.map(|hash| hash.to_string());
+    let result = ReservationResult { tx_id: tx_id.to_string(), hash, state: CommandState::Done, command_id: None };
+    (StatusCode::OK, Json(result))
+}
+
+fn written_down(tx_id: TxId, hash: Option<B256>, command: u64) -> (StatusCode, Json<ReservationResult>) {
+    let hash = hash.map(|hash| hash.to_string());
+    let command_id = Some(command.to_string());
+    let result = ReservationResult { tx_id: tx_id.to_string(), hash, state: CommandState::Open, command_id };
+    (StatusCode::ACCEPTED, Json(result))
+}
+
+fn lost(tx_id: Option<TxId>, why: &str) -> Refusal {
+    let mut problem = Problem::new(ProblemCode::ReservationLost).detail(why);
+    problem.tx_id = tx_id.map(|id| id.to_string());
+    problem.into()
+}

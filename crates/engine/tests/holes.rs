@@ -1,0 +1,162 @@
+//! How others lose a transaction, send one twice, or jam (DESIGN §1, found by reading their code). One test for each hole.
+#![allow(clippy::disallowed_methods, reason = "a test owns its own time and tasks")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "what supports a test says by panicking what it expects, too")]
+
+mod support;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use futures_util::FutureExt as _;
+use gapless_domain::{AttemptKind, LaneState, SignedTx, StateName, SubmitterId};
+use gapless_engine::{FaultPoint, FaultPoints};
+use gapless_store::Store;
+use support::toy_chain::{Answer, ToyChain};
+use support::{World, get, nonces, until_all};
+
+const A_WHILE: Duration = Duration::from_secs(60);
+
+/// engine-core: a receipt RPC error requeues a transaction at a new nonce.
+#[tokio::test(start_paused = true)]
+async fn hole_a_receipt_error_requeues_at_a_new_nonce() {
+    let world = World::new(1).await;
+    let node = world.node("a");
+    world.chain.trouble(|trouble| (trouble.no_block_receipts, trouble.null_receipts) = (true, true));
+    let ids = node.submit(&world.lanes[0], 0..1).await;
+    tokio::time::sleep(Duration::from_secs(600)).await;
+    assert_eq!(get(&node.store, ids[0]).await.state.name(), StateName::Tracking);
+    assert_eq!(nonces(&node.store, &ids).await, [0]);
+    world.chain.trouble(|trouble| (trouble.no_block_receipts, trouble.null_receipts) = (false, false));
+    until_all(&node.store, &ids, StateName::Confirmed, A_WHILE).await;
+    assert_eq!((nonces(&node.store, &ids).await, world.chain.mined(&world.lanes[0]).len()), (vec![0], 1));
+}
+
+/// engine-core: a send time-out recycles the nonce and forgets the hash.
+#[tokio::test(start_paused = true)]
+async fn hole_a_send_time_out_recycles_the_nonce_and_forgets_the_hash() {
+    let world = World::without_blocks(1).await.window(2);
+    let node = world.node("a");
+    world.chain.trouble(|trouble| trouble.answers.extend([Answer::TimeOutAfterAccepting, Answer::TimeOut]));
+    let ids = node.submit(&world.lanes[0], 0..2).await;
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    let before = nonces(&node.store, &ids).await;
+    world.chain.mine_every(Duration::from_secs(1));
+    until_all(&node.store, &ids, StateName::Confirmed, A_WHILE).await;
+    assert_eq!((before.clone(), nonces(&node.store, &ids).await), (vec![0, 1], before));
+    for id in &ids {
+        assert_eq!(node.store.attempts(*id).await.unwrap().len(), 1, "the first bytes, and no others");
+    }
+}
+
+/// As soon as nodes have something, the store is asked whether it had it before.
+#[derive(Debug)]
+struct SeesSends {
+    chain: Arc<ToyChain>,
+    store: Arc<dyn Store>,
+    lane: SubmitterId,
+    unknown: AtomicUsize,
+}
+
+impl FaultPoints for SeesSends {
+    fn reach(&self, point: FaultPoint) {
+        if point == FaultPoint::AfterBroadcast {
+            let slots = self.store.open_slots(&self.lane, None, 100).now_or_never().unwrap().unwrap();
+            let stored = |sent: &SignedTx| {
+                let mut attempts = slots.iter().flat_map(|slot| &slot.attempts);
+                attempts.any(|attempt| attempt.hash == sent.hash && attempt.raw == sent.raw)
+            };
+            let unknown = self.chain.sends().iter().filter(|sent| !stored(sent)).count();
+            self.unknown.fetch_add(unknown, Ordering::SeqCst);
+        }
+    }
+}
+
+/// OpenZeppelin Relayer: the bumped hash is broadcast before it is stored.
+#[tokio::test(start_paused = true)]
+async fn hole_a_bumped_hash_is_broadcast_before_it_is_stored() {
+    let world = World::without_blocks(1).await;
+    let (store, lane) = (world.store("a"), world.lanes[0].clone());
+    let (chain, unknown) = (Arc::clone(&world.chain), AtomicUsize::new(0));
+    let seen = Arc::new(SeesSends { chain, store: Arc::clone(&store), lane, unknown });
+    let node = world.node_with(store, Arc::<SeesSends>::clone(&seen));
+    // Nodes want more than it offers, and later they refuse it for good: more transactions are made for the same nonce.
+    let answers = [Answer::Text("transaction underpriced"), Answer::Text("intrinsic gas too low")];
+    world.chain.trouble(|trouble| trouble.answers.extend(answers));
+    let ids = node.submit(&world.lanes[0], 0..1).await;
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    let stored = node.store.attempts(ids[0]).await.unwrap();
+    assert_eq!(stored.last().unwrap().kind, AttemptKind::Cancel);
+    assert!(world.chain.sends().len() > 2);
+    assert_eq!(seen.unknown.load(Ordering::SeqCst), 0);
+}
+
+/// OpenZeppelin Relayer: "replacement transaction underpriced" counts as our own success.
+#[tokio::test(start_paused = true)]
+async fn hole_replacement_underpriced_counts_as_success() {
+    let world = World::without_blocks(1).await;
+    let node = world.node("a");
+    let refusals = vec![Answer::Text("replacement transaction underpriced"); 3];
+    world.chain.trouble(|trouble| trouble.answers.extend(refusals));
+    let ids = node.submit(&world.lanes[0], 0..1).await;
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    assert_eq!(get(&node.store, ids[0]).await.state.name(), StateName::Allocated, "no node has said that it has it");
+    let outcome = node.store.attempts(ids[0]).await.unwrap()[0].last_outcome.clone().unwrap().0;
+    assert_eq!(outcome.as_str(), "replacement_underpriced");
+}
+
+/// Biconomy, rrelayer: the nonce counter lives in memory.
+#[tokio::test(start_paused = true)]
+async fn hole_the_nonce_counter_lives_in_memory() {
+    let world = World::without_blocks(1).await.window(4);
+    let first = world.node("a");
+    let ids = first.submit(&world.lanes[0], 0..3).await;
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    // The nodes of the chain forget what they had, and the process dies: only the ledger knows.
+    world.chain.trouble(|trouble| trouble.empty_blocks = true);
+    world.chain.forget_pool();
+    drop(first);
+    tokio::time::sleep(Duration::from_secs(15)).await;
+    let second = world.node("b");
+    let more = second.submit(&world.lanes[0], 3..5).await;
+    world.chain.trouble(|trouble| trouble.empty_blocks = false);
+    world.chain.mine_every(Duration::from_secs(1));
+    let all = [ids, more].concat();
+    until_all(&second.store, &all, StateName::Confirmed, Duration::from_secs(180)).await;
+    assert_eq!(nonces(&second.store, &all).await, [0, 1, 2, 3, 4]);
+}
+
+/// FireFly, OpenZeppelin Relayer: `max(chain, local)` jumps forward silently.
+#[tokio::test(start_paused = true)]
+async fn hole_the_larger_of_two_counts_is_taken_silently() {
+    let world = World::new(1).await;
+    let (node, lane) = (world.node("a"), &world.lanes[0]);
+    let ids = node.submit(lane, 0..1).await;
+    until_all(&node.store, &ids, StateName::Confirmed, A_WHILE).await;
+    world.chain.foreign(lane, 1);
+    tokio::time::sleep(Duration::from_secs(20)).await;
+    let next = node.submit(lane, 1..2).await;
+    tokio::time::sleep(A_WHILE).await;
+    let status = node.store.lane_status(std::slice::from_ref(lane)).await.unwrap().remove(0).unwrap();
+    let cursor = status.cursor.unwrap();
+    assert!(matches!(cursor.state, LaneState::Protect(_)), "{cursor:?}");
+    assert_eq!((cursor.next_nonce.get(), get(&node.store, next[0]).await.state.name()), (1, StateName::Queued));
+}
+
+/// rrelayer: only the last hash is tracked.
+#[tokio::test(start_paused = true)]
+async fn hole_only_the_last_hash_is_tracked() {
+    let world = World::without_blocks(1).await;
+    let node = world.node("a");
+    // It is pooled, and we are told that it never can be: a cancel is made, and it is not the one that is mined.
+    let refused = [Answer::AcceptedButText("intrinsic gas too low"), Answer::TimeOut];
+    world.chain.trouble(|trouble| trouble.answers.extend(refused));
+    let ids = node.submit(&world.lanes[0], 0..1).await;
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    assert_eq!(node.store.attempts(ids[0]).await.unwrap().len(), 2);
+    world.chain.mine();
+    world.chain.mine_every(Duration::from_secs(1));
+    until_all(&node.store, &ids, StateName::Confirmed, A_WHILE).await;
+    let first = node.store.attempts(ids[0]).await.unwrap()[0].hash;
+    assert_eq!(world.chain.mined(&world.lanes[0]), [(0, first)]);
+}

@@ -1,0 +1,63 @@
+//! `gapless audit`: who changed what no ordinary work changes.
+
+use clap::Args;
+use gapless_wire::{AuditQuery, AuditView, PageQuery};
+
+use super::server::ServerArgs;
+use super::{CliError, Exit, block_on};
+use crate::output::Output;
+
+#[derive(Debug, Args)]
+pub(crate) struct AuditArgs {
+    /// Only about this submitter (CAIP-10 id or alias) or chain (CAIP-2 id)
+    #[arg(long, value_name = "SUBJECT")]
+    subject: Option<String>,
+    /// How many
+    #[arg(long, value_name = "COUNT")]
+    limit: Option<u32>,
+    /// Where the page begins: what the page before gave as its end
+    #[arg(long, value_name = "CURSOR")]
+    cursor: Option<String>,
+    #[command(flatten)]
+    server: ServerArgs,
+}
+
+impl AuditArgs {
+    pub(super) fn run(self, output: &Output) -> Result<Exit, CliError> {
+        let page = PageQuery { limit: self.limit, cursor: self.cursor };
+        let query = AuditQuery { subject: self.subject, page };
+        let page = block_on(async { Ok(self.server.client()?.audit(&query).await?) })?;
+        output.result(&page, page.items.iter().map(entry).collect::<String>())?;
+        if let Some(cursor) = &page.next_cursor {
+            output.note(format_args!("there are more: --cursor {cursor}"));
+        }
+        Ok(Exit::Success)
+    }
+}
+
+/// A line of who and what, and under it, set off, what came of it.
+fn entry(entry: &AuditView) -> String {
+    let AuditView { at, subject, actor, action, detail, .. } = entry;
+    let detail: String = detail.lines().map(|line| format!("    {line}\n")).collect();
+    format!("{at}  {actor}  {action}  {subject}\n{detail}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_entry_keeps_the_lines_of_what_came_of_it() {
+        let text = |text: &str| text.to_owned();
+        let view = AuditView {
+            id: 1,
+            at: text("t"),
+            subject: text("eip155:1:0x1"),
+            actor: text("api"),
+            action: text("resync"),
+            detail: text("one\ntwo"),
+        };
+        assert_eq!(entry(&view), "t  api  resync  eip155:1:0x1\n    one\n    two\n");
+        assert_eq!(entry(&AuditView { detail: String::new(), ..view }), "t  api  resync  eip155:1:0x1\n");
+    }
+}

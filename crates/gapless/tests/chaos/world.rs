@@ -1,0 +1,183 @@
+//! The nodes, their roads, the database, the chain.
+
+use std::fs;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use gapless_testbed::Mining;
+use gapless_wire::SubmitterView;
+use tokio::sync::{Mutex, MutexGuard};
+
+use crate::callers::LANES;
+use crate::figures::Figures;
+use crate::support::{
+    Chain, Database, Doors, Folder, LONG, Node, NodeConfig, Roads, eventually, three_on_roads, wait_until_done, within,
+};
+
+pub(crate) const NODES: usize = 3;
+/// Confirmations that make a transaction final; no reorganisation goes so deep.
+pub(crate) const REQUIRED: u64 = 4;
+const BLOCK_TIME: Duration = Duration::from_millis(150);
+/// How long somebody is waited for who may be anything but well.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+#[derive(Debug)]
+pub(crate) struct World {
+    pub(crate) database: Database,
+    pub(crate) chain: Chain,
+    roads: [Roads; NODES],
+    config: NodeConfig,
+    names: [String; NODES],
+    nodes: [Mutex<Node>; NODES],
+    doors: Doors,
+    figures: Figures,
+    /// The logs of processes that are no more, for whoever looks into a failure.
+    graveyard: Folder,
+    buried: AtomicUsize,
+}
+
+/// A lane, and the token of whoever owned it.
+#[derive(Clone, Debug)]
+pub(crate) struct Held {
+    submitter: String,
+    token: u64,
+}
+
+impl World {
+    pub(crate) async fn start() -> Self {
+        let (database, chain) = (Database::private().await, Chain::dev(Mining::Every(BLOCK_TIME)).await);
+        let (accounts, endpoints) = (LANES.map(|lane| lane.account), [chain.ws_url(), chain.url()]);
+        let config = NodeConfig::with_endpoints(&database.url, &endpoints, &accounts)
+            .short_lease()
+            .set("confirmations.required", &REQUIRED.to_string())
+            .set("rpc.timeout", "1s")
+            .set("lane.resend_longest", "2s")
+            // What a chain loses without a word is only sent again when this is over.
+            .set("resubmit.interval", "2s")
+            .set("log.filter", "info");
+        let config = (0..).zip(LANES).fold(config, |config, (n, lane)| {
+            config.set(&format!("submitter.{n}.max_in_flight"), &lane.window.to_string())
+        });
+        let (roads, nodes) = three_on_roads(&config, &database, &chain).await;
+        let doors = Doors::of(&nodes);
+        let nodes: [Node; NODES] = nodes.try_into().unwrap();
+        let names = nodes.each_ref().map(|node| node.name.clone());
+        let nodes = nodes.map(Mutex::new);
+        World {
+            database,
+            chain,
+            roads,
+            config,
+            names,
+            nodes,
+            doors,
+            figures: Figures::default(),
+            graveyard: Folder::new("graveyard"),
+            buried: AtomicUsize::new(0),
+        }
+    }
+
+    pub(crate) fn doors(&self) -> &Doors {
+        &self.doors
+    }
+
+    pub(crate) fn figures(&self) -> &Figures {
+        &self.figures
+    }
+
+    pub(crate) fn roads(&self, of: usize) -> &Roads {
+        &self.roads[of]
+    }
+
+    /// Whoever has it decides what happens to the node.
+    pub(crate) async fn node(&self, at: usize) -> MutexGuard<'_, Node> {
+        self.nodes[at].lock().await
+    }
+
+    /// A process in place of one that has ended, as whoever watches over processes does it: again and again until it stays.
+    pub(crate) async fn start_again(&self, at: usize, node: &mut Node) {
+        let config = self.roads[at].lead(&self.config);
+        let log = format!("{}-{}.log", node.name, self.buried.fetch_add(1, Ordering::SeqCst));
+        fs::write(self.graveyard.path().join(log), node.log()).unwrap();
+        let start = Instant::now();
+        *node = loop {
+            match Node::try_start(&node.name, &config).await {
+                Ok(node) => break node,
+                Err(log) => assert!(start.elapsed() < LONG, "it does not start: {log}"),
+            }
+        };
+        self.doors.replace(at, node);
+    }
+
+    /// Which node owns a lane; or another, if nobody does, or nobody says so.
+    pub(crate) async fn owner_or(&self, lane: usize, another: usize) -> usize {
+        match self.owner_of(&LANES[lane].submitter(), another).await {
+            Some((name, _)) => self.names.iter().position(|known| *known == name).unwrap(),
+            None => another,
+        }
+    }
+
+    /// What a node owns, as another one says.
+    pub(crate) async fn held_by(&self, at: usize, name: &str) -> Vec<Held> {
+        let mut held = Vec::new();
+        for lane in LANES {
+            let submitter = lane.submitter();
+            if let Some((owner, token)) = self.owner_of(&submitter, at).await
+                && owner == name
+            {
+                held.push(Held { submitter, token });
+            }
+        }
+        held
+    }
+
+    /// Waits until these lanes have another owner, or have had one; how long that took is counted from `since`.
+    pub(crate) async fn wait_for_takeovers(&self, of: usize, mut held: Vec<Held>, since: Instant, limit: Duration) {
+        within(limit, async || {
+            let mut left = Vec::new();
+            for lane in held.drain(..) {
+                match self.owner_of(&lane.submitter, of).await {
+                    Some((_, token)) if token > lane.token => self.figures.takeover(since.elapsed()),
+                    _ => left.push(lane),
+                }
+            }
+            held = left;
+            held.is_empty().then_some(())
+        })
+        .await;
+    }
+
+    /// Asks the two others.
+    async fn owner_of(&self, submitter: &str, other_than: usize) -> Option<(String, u64)> {
+        for turn in 1..NODES {
+            let client = self.doors.client(other_than + turn);
+            let expand = [gapless_wire::SubmitterExpand::Lease];
+            let asked = tokio::time::timeout(PATIENCE, client.submitter(submitter, &expand));
+            if let Ok(Ok(SubmitterView { lease: Some(lease), .. })) = asked.await {
+                let (name, _) = lease.owner.split_once('/').unwrap();
+                return Some((name.to_owned(), lease.fencing_token));
+            }
+        }
+        None
+    }
+
+    /// Nothing goes wrong any more: waits until all is final.
+    pub(crate) async fn settle(&self) {
+        for (roads, node) in self.roads.iter().zip(&self.nodes) {
+            roads.heal();
+            let mut node = node.lock().await;
+            assert!(node.has_ended().is_none(), "{} has ended by itself", node.name);
+            eventually("every node is ready again", async || node.client.readyz().await.ok()).await;
+        }
+        let client = self.doors.client(0);
+        for submitter in LANES.map(|lane| lane.submitter()) {
+            // Whoever had to ask for a pause twice may have paused it twice, the second time late.
+            eventually("it is not paused", async || {
+                client.resume(&submitter, Some(PATIENCE)).await.ok()?;
+                (!client.submitter(&submitter, &[]).await.ok()?.paused).then_some(())
+            })
+            .await;
+            wait_until_done(&client, &submitter).await;
+        }
+    }
+}

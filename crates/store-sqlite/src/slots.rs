@@ -1,0 +1,61 @@
+//! The open slots of a lane, with what hangs on each.
+
+use gapless_domain::{Attempt, Nonce, Slot, SubmitterId, TxId};
+use gapless_store::SlotStatus;
+use gapless_store::codec::signed;
+
+use crate::archive;
+use crate::error::Failure;
+use crate::ledger::Reading;
+use crate::read::get_one;
+use crate::rows::{self, ATTEMPT_COLUMNS, RESERVATION_COLUMNS, SLOT_COLUMNS};
+
+/// Some statements for each slot of a page: there is no way to a server that they would have to go.
+pub(crate) fn open_slots(
+    reading: &Reading<'_>,
+    lane: &SubmitterId,
+    from: Option<Nonce>,
+    limit: u32,
+) -> Result<Vec<SlotStatus>, Failure> {
+    let slots = reading.sql.prepare_cached(&format!(
+        "SELECT {SLOT_COLUMNS} FROM slot
+         WHERE submitter = ?1 AND nonce >= ?2
+             AND nonce >= (SELECT coalesce(max(open_nonce), 0) FROM submitter_nonce_cursor WHERE submitter = ?1)
+         ORDER BY nonce LIMIT ?3"
+    ))?;
+    let from = signed(from.unwrap_or(Nonce::ZERO).get());
+    let slots = rows::all(slots, (lane.as_str(), from, limit), rows::slot)?;
+    slots.into_iter().map(|slot| status(reading, lane, slot)).collect()
+}
+
+fn status(reading: &Reading<'_>, lane: &SubmitterId, slot: Slot) -> Result<SlotStatus, Failure> {
+    let lent = reading.sql.prepare_cached(&format!(
+        "SELECT {RESERVATION_COLUMNS} FROM submitter_nonce_allocation WHERE submitter = ?1 AND nonce = ?2"
+    ))?;
+    let reservation = rows::first(lent, (lane.as_str(), signed(slot.nonce.get())), rows::reservation)?;
+    let intent = SlotStatus::bound_to(&slot, reservation.as_ref());
+    // One that lost this nonce may hold another by now.
+    let holder = intent.map(|id| get_one(reading, id)).transpose()?.flatten();
+    let tx = holder.filter(|tx| tx.state.nonce() == Some(slot.nonce));
+    let attempts = attempts(reading, lane, slot.nonce, intent)?;
+    Ok(SlotStatus { slot, tx, reservation, attempts })
+}
+
+/// Those of an intent that was moved out went with it.
+fn attempts(
+    reading: &Reading<'_>,
+    lane: &SubmitterId,
+    nonce: Nonce,
+    intent: Option<TxId>,
+) -> Result<Vec<Attempt>, Failure> {
+    let sql = format!("SELECT {ATTEMPT_COLUMNS} FROM tx_attempt WHERE submitter = ?1 AND nonce = ?2 ORDER BY ordinal");
+    let found = rows::all(reading.sql.prepare_cached(&sql)?, (lane.as_str(), signed(nonce.get())), rows::attempt)?;
+    match intent {
+        Some(id) if found.is_empty() => {
+            let mut moved = archive::attempts(reading, id)?;
+            moved.retain(|attempt| attempt.nonce == nonce);
+            Ok(moved)
+        }
+        _ => Ok(found),
+    }
+}

@@ -1,0 +1,118 @@
+//! The bound nonces of a lane, for operators.
+
+use gapless_domain::{Attempt, ManagedTx, Reservation, ReservationStatus, Slot, SlotKind};
+use serde::{Deserialize, Serialize};
+
+use crate::moment::moment_to_text;
+use crate::names::{SubStateName, TxStateName, words};
+use crate::tx::AttemptView;
+
+words! {
+    /// Whose a bound nonce is.
+    SlotKindName {
+        /// A transaction's that was handed in.
+        Intent = "intent",
+        /// Nobody's: it is only consumed, so that there is no gap.
+        Fill = "fill",
+        /// A caller's who signs by itself.
+        Reservation = "reservation",
+        /// Somebody else used it with the same key; `evidence` says what was found.
+        Foreign = "foreign",
+    }
+}
+
+words! {
+    ReservationState {
+        /// Lent, until `lockedUntil`.
+        Reserved = "reserved",
+        /// A transaction was given for it, or a filler took it.
+        Used = "used",
+        /// Let go without a transaction: it is lent again, or filled.
+        Recyclable = "recyclable",
+    }
+}
+
+/// One bound nonce that is not closed yet, with all that hangs on it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct SlotView {
+    pub nonce: u64,
+    pub kind: SlotKindName,
+    #[cfg_attr(feature = "schema", schema(format = "date-time"))]
+    pub bound_at: String,
+    /// The transaction that holds it, if any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schema(format = "uuid"))]
+    pub tx_id: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request_id: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub state: Option<TxStateName>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sub_state: Option<SubStateName>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reservation: Option<SlotReservationView>,
+    /// What shows that somebody else used it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub evidence: Option<String>,
+    /// Nobody sends it again before this.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schema(format = "date-time"))]
+    pub next_resubmit_at: Option<String>,
+    /// Every signed transaction for it, oldest first.
+    pub attempts: Vec<AttemptView>,
+}
+
+/// To whom it is lent is the borrower's secret, and not shown.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct SlotReservationView {
+    pub status: ReservationState,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schema(format = "date-time"))]
+    pub locked_until: Option<String>,
+}
+
+impl SlotView {
+    pub fn new(slot: &Slot, tx: Option<&ManagedTx>, reservation: Option<&Reservation>, attempts: &[Attempt]) -> Self {
+        SlotView {
+            nonce: slot.nonce.get(),
+            kind: slot.kind.into(),
+            bound_at: moment_to_text(slot.bound_at),
+            tx_id: tx.map(|tx| tx.id.to_string()),
+            request_id: tx.map(|tx| tx.intent.request_id().to_string()),
+            state: tx.map(|tx| tx.state.name().into()),
+            sub_state: tx.and_then(|tx| tx.state.sub_state()).map(SubStateName::from),
+            reservation: reservation.map(|reservation| SlotReservationView::from(&reservation.status)),
+            evidence: slot.evidence.as_ref().map(|text| text.as_str().to_owned()),
+            next_resubmit_at: slot.next_resubmit_at.map(moment_to_text),
+            attempts: attempts.iter().map(AttemptView::from).collect(),
+        }
+    }
+}
+
+impl From<SlotKind> for SlotKindName {
+    fn from(kind: SlotKind) -> Self {
+        match kind {
+            SlotKind::Intent(_) => SlotKindName::Intent,
+            SlotKind::Fill => SlotKindName::Fill,
+            SlotKind::Reservation => SlotKindName::Reservation,
+            SlotKind::Foreign => SlotKindName::Foreign,
+        }
+    }
+}
+
+impl From<&ReservationStatus> for SlotReservationView {
+    fn from(status: &ReservationStatus) -> Self {
+        let (status, locked_until) = match status {
+            ReservationStatus::Reserved { locked_until, .. } => {
+                (ReservationState::Reserved, Some(moment_to_text(*locked_until)))
+            }
+            ReservationStatus::Used { .. } => (ReservationState::Used, None),
+            ReservationStatus::Recyclable => (ReservationState::Recyclable, None),
+        };
+        SlotReservationView { status, locked_until }
+    }
+}

@@ -13,7 +13,6 @@ use crate::transition::{IllegalTransition, Transition};
 use super::Lane;
 use super::commands::{done, refused};
 use super::effect::Step;
-use super::line::Stage;
 use super::open_slot::{OpenSlot, Seen};
 use super::writing::{Writing, apply};
 
@@ -77,10 +76,9 @@ impl Lane {
         if !self.may_end() {
             return Ok(refused(UNRECONCILED));
         }
-        let Some(mut candidate) = self.line.take(at) else { return Ok(refused(NOT_OPEN)) };
+        let Some(candidate) = self.line.take(at) else { return Ok(refused(NOT_OPEN)) };
         let change = candidate.tx.change(Transition::CancelInQueue(CancelReason::User));
-        // Back in line, if nothing is written, what is being prepared for it may have come and gone.
-        candidate.stage = Stage::Waiting;
+        // Back to its place in line, if nothing is written; and the command is executed again.
         writing.doomed.push(candidate);
         commit.change(change?);
         Ok(done("it was still in the queue, and is canceled"))

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use gapless_domain::{
-    Address, AttemptKind, CancelReason, Cancellation, CommandKind, Effect, EvmCall, Fact, Fees, LaneState, ProtectCode,
-    Protection, SendOutcome, Sighting, StateName, Timestamp, TxState, Wish,
+    AccountFacts, Address, AttemptKind, CancelReason, Cancellation, CommandKind, Effect, EvmCall, ExternalNoncePolicy,
+    Fact, Fees, LaneState, ProtectCode, Protection, SendOutcome, Sighting, StateName, Timestamp, TxState, Wish,
 };
 
-use crate::bench::{Bench, Hold, block, finalized, kinds, mined, nonce, sign, text, window};
+use crate::bench::{Bench, Hold, account, block, finalized, kinds, mined, nonce, sign, stranger, text, window};
 
 fn wish(bench: &Bench, seq: u64) -> Wish {
     bench.ledger.txs[&seq].state.bound().unwrap().wish
@@ -243,9 +243,10 @@ fn cancels_are_made_in_batches() {
     assert_eq!(bench.nonces().iter().flatten().count(), 20);
     bench.hold.extend([Hold::Prepare, Hold::Sign]);
     bench.command(CommandKind::CancelPending);
-    for _ in 0..9 {
-        let Some(effect) = bench.held.pop() else { break };
-        match effect {
+    // All are prepared before the first is signed.
+    while !bench.held.is_empty() {
+        let prepares = bench.held.iter().position(|effect| matches!(effect, Effect::Prepare(_)));
+        match bench.held.remove(prepares.unwrap_or(0)) {
             Effect::Prepare(requests) => {
                 assert!(requests.len() <= 8);
                 bench.prepared(requests.iter().map(|request| (request.key, crate::bench::price())).collect());
@@ -326,6 +327,34 @@ fn another_owner_takes_the_wish_up() {
     assert_eq!(kinds(&bench, 0).len(), 2);
     bench.finish(cancel, block(1));
     assert_eq!(reason(&bench, 1), CancelReason::User);
+}
+
+/// A survey finds that its nonce is gone, and a cancel comes with it: it is in line again before it is canceled.
+///
+/// proves S13
+#[test]
+fn what_has_lost_its_nonce_is_canceled_in_the_queue() {
+    let mut setup = window(1);
+    setup.policy.nonce.on_external_nonce = ExternalNoncePolicy::Adopt;
+    let mut bench = Bench::busy(setup, 1);
+    bench.answer(SendOutcome::Accepted);
+    bench.hold.insert(Hold::Survey);
+    bench.account = AccountFacts { final_block: Some(block(50)), ..account(1) };
+    bench.pass_secs(20);
+    for _ in 0..3 {
+        bench.see(Sighting::NotFound { hash: bench.hash(0, 0) });
+        bench.pass_secs(1);
+    }
+    let Some(Effect::Survey(_)) = bench.held.pop() else { panic!() };
+    bench.hold.insert(Hold::Commit);
+    bench.command(CommandKind::Resume);
+    bench.cancel(1);
+    let (account, head, sent) = (bench.account, block(100), vec![stranger(0, 7, 20)]);
+    bench.tell(Fact::Surveyed(Some(gapless_domain::Survey { account, head, oldest: 2, sent })));
+    bench.hold.clear();
+    bench.commit_done(true);
+    assert_eq!((bench.state(1), reason(&bench, 1)), (StateName::Canceled, CancelReason::User));
+    assert!(matches!(bench.ledger.txs[&1].state, TxState::Canceled(Cancellation::InQueue(_))));
 }
 
 /// In a store that lost commits nothing ends; what is bound may wish for another end.

@@ -214,7 +214,7 @@ fn what_is_given_counts_in_the_purse() {
     bench.pass_secs(20);
     bench.command(use_of(0, "a", one));
     bench.queue(1);
-    bench.pass_secs(1);
+    bench.tell(Fact::Woken);
     assert_eq!(bench.nonces(), [Some(0), None], "what is left does not pay for another one");
     bench.answer(SendOutcome::InsufficientFunds);
     assert_eq!(bench.ledger.txs[&1].state.bound().unwrap().progress, Progress::AwaitingFunds);
@@ -245,14 +245,14 @@ fn released_it_is_lent_to_the_next_in_line_the_smallest_first() {
     bench.queue_external("g", HOLD);
     bench.tell(Fact::Woken);
     assert_eq!(bench.nonces(), [Some(0), None, Some(2), None, Some(1), Some(3), None]);
-    // A filler was being prepared for both. It comes too late.
-    bench.hold.clear();
+    // A filler was being prepared for both. It comes too late, and nobody signs one.
+    bench.hold = [Hold::Sign].into();
     let asked: Vec<_> = bench.held.drain(..).collect();
     for effect in asked {
         let Effect::Prepare(requests) = effect else { panic!("{effect:?}") };
         bench.prepared(requests.iter().map(|request| (request.key, crate::bench::price())).collect());
     }
-    assert!(bench.ledger.attempts.is_empty());
+    assert!(bench.held.is_empty(), "{:?}", bench.held);
     bench.command(use_of(1, "b", 1));
     assert_eq!(bench.result(), (false, "nonce 1 is lent to another owner"));
     bench.command(use_of(1, "e", 1));
@@ -400,13 +400,16 @@ fn a_used_one_that_has_ended_is_not_touched_again() {
 #[test]
 fn a_loan_that_was_not_written_is_made_again_and_nobody_gets_ahead() {
     let mut bench = Bench::new(window(4));
-    bench.hold.insert(Hold::Commit);
+    bench.hold.extend([Hold::Commit, Hold::Sign]);
     bench.queue_external("a", HOLD);
     bench.queue(1);
     bench.run();
     assert_eq!(bench.held_commit().slots().len(), 1);
     // Signed behind it, for the next nonce.
     bench.tell(Fact::Woken);
+    let Some(Effect::Sign(requests)) = bench.held.pop() else { panic!() };
+    assert_eq!(requests[0].plan.nonce, nonce(1));
+    bench.tell(Fact::Signed(requests.iter().map(|request| Ok(sign(request))).collect()));
     bench.commit_not_written();
     bench.hold.clear();
     bench.pass_secs(2);
@@ -490,6 +493,26 @@ fn a_filler_that_comes_too_late_is_dropped() {
     bench.hold.clear();
     bench.command(release(0, "b"));
     assert_eq!(kinds(&bench, 0), [AttemptKind::Fill], "until nobody wants it any more");
+}
+
+/// Signed, and it is somebody's turn before it is written: then it is lent, not filled.
+///
+/// proves N18
+#[test]
+fn whose_turn_it_is_takes_it_before_a_filler_does() {
+    let mut bench = lent(1, &["a"]);
+    bench.hold.insert(Hold::Sign);
+    bench.command(release(0, "a"));
+    let Some(Effect::Sign(requests)) = bench.held.pop() else { panic!() };
+    bench.hold.insert(Hold::Commit);
+    bench.command(CommandKind::Resume);
+    bench.tell(Fact::Signed(requests.iter().map(|request| Ok(sign(request))).collect()));
+    bench.queue_external("b", HOLD);
+    bench.tell(Fact::Woken);
+    bench.hold.clear();
+    bench.commit_done(true);
+    assert_eq!(bench.nonces(), [None, Some(0)]);
+    assert!(bench.ledger.attempts.is_empty());
 }
 
 /// In a store that lost commits nothing ends, so nothing comes back; what is given is taken.

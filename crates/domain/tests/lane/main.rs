@@ -14,6 +14,7 @@ mod outcomes;
 mod protecting;
 mod recovering;
 mod restoring;
+mod roaming;
 mod sending;
 mod starting;
 mod telling;

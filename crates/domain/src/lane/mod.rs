@@ -379,7 +379,7 @@ impl Lane {
 
     fn sent(&mut self, sent: SentTx, now: Tick) {
         let pace = self.pace();
-        if self.slots.update(sent.nonce, |slot| slot.sent(sent.outcome, now, &pace)).is_none() {
+        if self.slots.update(sent.nonce, |slot| slot.sent(sent.hash, sent.outcome, now, &pace)).is_none() {
             return;
         }
         self.dirty.insert(sent.nonce);

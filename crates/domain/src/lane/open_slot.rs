@@ -161,6 +161,11 @@ impl OpenSlot {
         newest.or(self.attempts.last()).map(|held| &held.attempt)
     }
 
+    /// Do nodes refuse even to have its nonce consumed without effect?
+    pub(super) fn cannot_fill(&self) -> bool {
+        self.rejected && self.wants_nothing() && self.wanted().is_some_and(|wanted| !wanted.kind.carries_payload())
+    }
+
     /// Is there an attempt for what it wants, or must one be made?
     pub(super) fn needs_another(&self) -> bool {
         let carries = !self.wants_nothing();
@@ -308,12 +313,14 @@ impl OpenSlot {
     }
 
     /// What one send says about the slot, and when to send again.
-    pub(super) fn sent(&mut self, outcome: SendOutcome, now: Tick, pace: &Pace) {
+    pub(super) fn sent(&mut self, hash: B256, outcome: SendOutcome, now: Tick, pace: &Pace) {
         let taken = outcome.is_taken();
+        // What is said of an attempt that it no longer wants says nothing about the one that it does.
+        let is_wanted = self.wanted().is_some_and(|wanted| wanted.hash == hash);
         self.acknowledged |= taken;
         // An answer that is no verdict takes none back.
         self.short_of_funds = !taken && (self.short_of_funds || outcome == SendOutcome::InsufficientFunds);
-        self.rejected = !taken && (self.rejected || outcome == SendOutcome::Rejected);
+        self.rejected = !taken && (self.rejected || (is_wanted && outcome == SendOutcome::Rejected));
         self.underpriced &= !taken;
         self.failures = if taken { 0 } else { self.failures.saturating_add(1) };
         if self.sending != Sending::UnderWay {

@@ -172,7 +172,9 @@ impl Lane {
             return Some((ProtectCode::MissingSlot, format!("nonce {hole} is below the cursor and has no slot")));
         }
         let unfillable = self.slots.unmined().iter().filter_map(|nonce| self.slots.get(*nonce));
-        let unfillable = unfillable.into_iter().find(|slot| slot.rejected && slot.wants_nothing())?;
+        // What something else has used need not be filled.
+        let unfillable =
+            unfillable.into_iter().find(|slot| slot.cannot_fill() && found.trace(slot) == Trace::Unused)?;
         Some((ProtectCode::CannotFill, format!("nonce {} cannot be filled: nodes reject it", unfillable.nonce)))
     }
 }

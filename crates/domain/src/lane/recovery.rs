@@ -89,7 +89,10 @@ impl Lane {
         if !decided {
             self.recover_by_policy(cursor, plan, commit, writing)?;
         }
-        writing.recovered.found = Some(found);
+        // If nothing came of it, the next doubt needs a survey of its own.
+        if !writing.commands.is_empty() || writing.recovered.changes_slots() {
+            writing.recovered.found = Some(found);
+        }
         Ok(())
     }
 

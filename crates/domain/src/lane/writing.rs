@@ -356,7 +356,8 @@ impl Lane {
             self.slots.update(nonce, |slot| {
                 slot.hold(&attempt, cost, at);
                 slot.remedy = Remedy::None;
-                slot.underpriced = false;
+                // What nodes have said of the one before is not said of this one.
+                (slot.underpriced, slot.rejected) = (false, false);
                 slot.sending = Sending::Due { at: now, claim: false };
             });
             self.dirty.insert(nonce);

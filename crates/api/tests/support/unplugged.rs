@@ -119,23 +119,6 @@ impl Store for Unplugged {
         self.up()?.audit_log(filter).await
     }
 
-    async fn open_slots(
-        &self,
-        lane: &SubmitterId,
-        from: Option<Nonce>,
-        limit: u32,
-    ) -> Result<Vec<SlotStatus>, StoreError> {
-        self.up()?.open_slots(lane, from, limit).await
-    }
-
-    async fn census(&self) -> Result<Census, StoreError> {
-        self.up()?.census().await
-    }
-
-    async fn audit_log(&self, filter: &AuditFilter) -> Result<Vec<AuditEntry>, StoreError> {
-        self.up()?.audit_log(filter).await
-    }
-
     async fn get(&self, ids: &[TxId]) -> Result<Vec<Option<ManagedTx>>, StoreError> {
         self.up()?.get(ids).await
     }

@@ -12,6 +12,7 @@ use tokio::sync::{mpsc, watch};
 
 use crate::chain_desk::ChainDesk;
 use crate::driver::Crew;
+use crate::fair_share::{FairShare, ShareOptions};
 use crate::fault_points::FaultPoint;
 use crate::lane_inbox::LaneInbox;
 use crate::lane_runner::{Ending, LaneRunner, Tools};
@@ -31,6 +32,8 @@ pub struct DispatchOptions {
     /// Before a lane is loaded again that could not go on.
     pub reload_pause: Duration,
     pub refused_pause: Duration,
+    /// When lanes are handed over to other nodes.
+    pub share: ShareOptions,
 }
 
 impl Default for DispatchOptions {
@@ -42,6 +45,7 @@ impl Default for DispatchOptions {
             held_pause: Duration::from_millis(500),
             reload_pause: Duration::from_millis(50),
             refused_pause: Duration::from_secs(10),
+            share: ShareOptions::default(),
         }
     }
 }
@@ -72,6 +76,7 @@ pub(crate) struct Dispatcher {
     draining: watch::Receiver<bool>,
     /// Lanes that were woken because their chain contradicts what was final.
     alarmed: HashSet<SubmitterId>,
+    share: FairShare,
 }
 
 /// Says how a run has ended, also if that was by a defect.
@@ -104,6 +109,7 @@ impl Dispatcher {
         let wakeups = store.wakeups();
         let (report_ending, endings) = mpsc::channel(options.lanes_max.max(1));
         let (roster, wanted, elsewhere) = (Arc::default(), HashMap::new(), HashMap::new());
+        let share = FairShare::new(options.share.clone(), tools.driver.now());
         Dispatcher {
             store,
             tools,
@@ -119,6 +125,7 @@ impl Dispatcher {
             wakeups,
             draining,
             alarmed: HashSet::new(),
+            share,
         }
     }
 
@@ -137,10 +144,13 @@ impl Dispatcher {
                 self.sweep().await;
                 self.alarm();
             }
+            if now >= self.share.next_look() {
+                self.hand_over().await;
+            }
             self.take_wanted().await;
             // Where there is no room, the end of a run is what is waited for.
             let due = self.wanted.values().copied().min().filter(|_| self.room() > 0);
-            let wake_at = due.map_or(sweep_at, |due| due.min(sweep_at));
+            let wake_at = due.unwrap_or(sweep_at).min(sweep_at).min(self.share.next_look());
             let sleep = self.tools.driver.sleep_until(wake_at);
             tokio::select! {
                 wakeup = self.wakeups.next() => self.woken(wakeup, &mut sweep_at),
@@ -174,7 +184,9 @@ impl Dispatcher {
     fn want(&mut self, lane: SubmitterId) {
         if !self.roster.wake(&lane) && self.servable.contains_key(&lane) {
             let now = self.now();
-            let not_before = self.elsewhere.get(&lane).copied().unwrap_or(now).max(now);
+            let here = self.roster.len() + self.wanted.len();
+            let not_before = self.share.not_before(&lane, here, now);
+            let not_before = self.elsewhere.get(&lane).map_or(not_before, |until| not_before.max(*until));
             let at = self.wanted.entry(lane).or_insert(not_before);
             *at = (*at).min(not_before);
         }
@@ -213,6 +225,30 @@ impl Dispatcher {
             self.alarmed.insert(lane.clone());
             self.want(lane);
         }
+    }
+
+    /// Lets go what is above this node's share: those lanes finish what is under way, and are given back.
+    async fn hand_over(&mut self) {
+        let now = self.now();
+        if !self.share.look(self.roster.len(), now) {
+            return;
+        }
+        let census = match self.store.census().await {
+            Ok(census) => census,
+            Err(error) => return tracing::warn!("cannot find out who shares the work: {error}"),
+        };
+        let leaving = self.share.choose(self.roster.lanes(), census, now);
+        if !leaving.is_empty() {
+            let (lanes, nodes) = (census.lanes, census.nodes);
+            tracing::info!(
+                here = self.roster.len(),
+                lanes,
+                nodes,
+                handed_over = leaving.len(),
+                "more than a fair share"
+            );
+        }
+        leaving.iter().for_each(|lane| self.roster.drain(lane));
     }
 
     /// How many more lanes may run here.
@@ -306,7 +342,7 @@ impl Dispatcher {
         let inbox = Arc::new(LaneInbox::default());
         let runner = LaneRunner::new(self.tools.clone(), desk, lease.clone(), Arc::clone(&inbox));
         let report = self.report_ending.clone();
-        self.roster.insert(Running { lease: lease.clone(), inbox });
+        self.roster.insert(Running { lease: lease.clone(), inbox, since: self.now() });
         metrics::gauge!("gapless_lanes_running").set(self.roster.len() as f64);
         self.crew.spawn(async move {
             let mut end = EndOfRun { lease, ending: Ending::Refused, report };
@@ -338,7 +374,13 @@ impl Dispatcher {
         let lane = lease.submitter().clone();
         let ended = self.roster.remove(&lane);
         let now = self.now();
+        let handed_over = self.share.has_left(&lane, now);
         match ending {
+            // What would be loaded anew is left to the others too. If nobody takes it, it is asked for again after a while.
+            Ending::Released | Ending::Reload | Ending::Refused if handed_over => {
+                metrics::counter!("gapless_lanes_handed_over_total").increment(1);
+                release.push(lease);
+            }
             Ending::Released => {
                 release.push(lease);
                 // It was called when it had already made up its mind.

@@ -1,7 +1,7 @@
 //! What acts. The engine executes what the domain decides, against a store and chains.
 //!
 //! - [`Engine`] is one node, put together. [`Intake`] accepts intents, many in one commit.
-//! - `dispatcher`: which lanes run here. `roster`: those that do, and the renewal of their leases. `lane_runner`: one lane, its effects executed. [`LaneWriter`]: commits of many lanes in one.
+//! - `dispatcher`: which lanes run here; `fair_share`: which of them others should have. `roster`: those that do, and the renewal of their leases. `lane_runner`: one lane, its effects executed. [`LaneWriter`]: commits of many lanes in one.
 //! - [`LeaseKeeper`] knows which leases this process holds and how long it may trust them.
 //! - `watcher`: one for each chain; follows heads and tells lanes what became of their hashes.
 //! - `chain_desk`, `gathered`: what lanes share: prices, sends, reads, many in one round trip. `survey`: what an account has sent,
@@ -18,6 +18,7 @@ mod clock;
 mod dispatcher;
 mod driver;
 mod engine;
+mod fair_share;
 mod fault_points;
 mod gathered;
 mod group_commit;
@@ -37,6 +38,7 @@ pub use clock::{Clock, SystemClock};
 pub use dispatcher::DispatchOptions;
 pub use driver::{Driver, TokioDriver};
 pub use engine::{ChainSetup, Engine, EngineOptions, EngineParts, EngineView, UnknownChain};
+pub use fair_share::ShareOptions;
 pub use fault_points::{FaultPoint, FaultPoints, NoFaults};
 pub use group_commit::BatchLimits;
 pub use ids::{Ids, TimeOrderedIds};

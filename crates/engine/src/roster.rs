@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use gapless_domain::{Lease, LeaseTerms, SubmitterId};
+use gapless_domain::{Lease, LeaseTerms, SubmitterId, Tick};
 use tokio::sync::watch;
 
 use crate::driver::Driver;
@@ -22,6 +22,7 @@ pub(crate) struct Roster {
 pub(crate) struct Running {
     pub(crate) lease: Lease,
     pub(crate) inbox: Arc<LaneInbox>,
+    pub(crate) since: Tick,
 }
 
 impl Roster {
@@ -52,6 +53,18 @@ impl Roster {
 
     pub(crate) fn wake_all(&self) {
         self.running().values().for_each(|running| running.inbox.wake());
+    }
+
+    /// All of them, and since when they run here.
+    pub(crate) fn lanes(&self) -> Vec<(SubmitterId, Tick)> {
+        self.running().iter().map(|(lane, running)| (lane.clone(), running.since)).collect()
+    }
+
+    /// Lets one lane finish what is under way.
+    pub(crate) fn drain(&self, lane: &SubmitterId) {
+        if let Some(running) = self.running().get(lane) {
+            running.inbox.drain();
+        }
     }
 
     pub(crate) fn drain_all(&self) {

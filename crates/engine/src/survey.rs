@@ -25,7 +25,7 @@ enum SurveyError {
     NoChain,
     #[error("the account cannot be read")]
     NoAccount,
-    #[error("the count is of a final block above the head")]
+    #[error("the final block, or its count, is above the head's")]
     Behind,
     #[error(transparent)]
     Chain(#[from] gapless_chain::ChainError),
@@ -58,6 +58,10 @@ impl ChainDesk {
     async fn read_blocks(&self, submitter: &SubmitterId, request: SurveyRequest) -> Result<Survey, SurveyError> {
         let account = self.account(submitter).await.ok_or(SurveyError::NoAccount)?;
         let head = self.whole_status().ok_or(SurveyError::NoChain)?.head;
+        // An endpoint may be ahead of the watcher: what it counts above the head is in none of the blocks that are read.
+        let at_head = self.chain.accounts(std::slice::from_ref(submitter), Some(head)).await?.pop();
+        let latest = at_head.and_then(|view| view.finalized).ok_or(SurveyError::NoAccount)?;
+        let account = AccountFacts { latest, ..account };
         let mut descent = Descent::begin(request, account, head)?;
         let most = u64::from(self.watched_by.survey_blocks).max(1);
         let lowest = request.above_block.map_or(0, |above| above.saturating_add(1));
@@ -85,7 +89,7 @@ impl ChainDesk {
 
 /// The way down.
 struct Descent {
-    /// Which nonces are looked for: from one on, and below the account's count.
+    /// Which nonces are looked for: from one on, and below the account's count at the head.
     from: Nonce,
     below: Nonce,
     account: AccountFacts,
@@ -99,12 +103,12 @@ struct Descent {
 
 impl Descent {
     fn begin(request: SurveyRequest, account: AccountFacts, head: BlockRef) -> Result<Self, SurveyError> {
-        if account.final_block.is_some_and(|block| block.number > head.number) {
+        let is_above = |block: BlockRef| block.number > head.number;
+        if account.final_block.is_some_and(is_above) || account.finalized > Some(account.latest) {
             return Err(SurveyError::Behind);
         }
         let (expected, oldest) = (head.hash, head.number);
-        let from = request.from;
-        let below = account.latest.max(account.finalized.unwrap_or_default());
+        let (from, below) = (request.from, account.latest);
         Ok(Descent { from, below, account, head, expected, oldest, found: BTreeMap::new(), found_bytes: 0 })
     }
 
@@ -159,3 +163,6 @@ impl Descent {
         Survey { account, head, oldest, sent: found.into_values().collect() }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,247 @@
+//! How many lanes this node should run, and which it lets go when it runs more.
+//!
+//! Lanes spread by who accepts and by who wakes first, and after a restart one node may have all of them. A node that has more than
+//! its share (lanes ÷ live nodes) gives some back; whoever wakes takes them. It takes them back if nobody does: how many nodes live
+//! says nothing of which keys they have.
+//!
+//! Whoever has its share already lets the others be quicker when a lane wakes; else the one that is nearest to the database would
+//! take what another has just given back.
+//!
+//! The ones that have been here longest go first. So each lane moves as seldom as can be: one that has just come was just loaded,
+//! and stood still for that.
+
+use std::collections::{HashMap, HashSet};
+use std::time::Duration;
+
+use gapless_domain::{SubmitterId, Tick};
+use gapless_store::Census;
+
+/// When lanes are handed over, by the names that the config gives.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ShareOptions {
+    /// How often the node looks whether it has more than its share.
+    pub interval: Duration,
+    /// It keeps as many more than its share, or this part of the share if that is more: whole shares are no reason to move anything.
+    pub slack: usize,
+    pub slack_percent: usize,
+    /// Lanes that are handed over in one round.
+    pub round_max: usize,
+    /// A lane that was handed over is left to the others for so long.
+    pub pause: Duration,
+    /// A node that has more than its share waits for so long before it asks for another lane.
+    pub yield_pause: Duration,
+    /// A lane that was handed over is not handed over again for so long; and after a round of which every lane has come back, none is.
+    pub returned_pause: Duration,
+}
+
+impl Default for ShareOptions {
+    fn default() -> Self {
+        ShareOptions {
+            interval: Duration::from_secs(10),
+            slack: 2,
+            slack_percent: 10,
+            round_max: 32,
+            pause: Duration::from_secs(3),
+            yield_pause: Duration::from_millis(100),
+            returned_pause: Duration::from_secs(3600),
+        }
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct FairShare {
+    options: ShareOptions,
+    next_look: Tick,
+    /// By the last look; not known if there is nobody to share with.
+    share: Option<usize>,
+    /// Told to finish, and not yet given back.
+    leaving: HashSet<SubmitterId>,
+    moved: HashMap<SubmitterId, Moved>,
+    /// The last round.
+    round: Vec<SubmitterId>,
+}
+
+/// A lane that was handed over.
+#[derive(Clone, Copy, Debug)]
+struct Moved {
+    /// Before this it is the others'.
+    not_before: Tick,
+    /// Until then it is not handed over again.
+    stays_until: Tick,
+}
+
+impl FairShare {
+    pub(crate) fn new(options: ShareOptions, now: Tick) -> Self {
+        let next_look = now.saturating_add(options.interval);
+        let (leaving, moved, round) = (HashSet::new(), HashMap::new(), Vec::new());
+        FairShare { options, next_look, share: None, leaving, moved, round }
+    }
+
+    pub(crate) fn next_look(&self) -> Tick {
+        self.next_look
+    }
+
+    /// Is there anything to look at? A node with few lanes has never too many, and asks nobody.
+    pub(crate) fn look(&mut self, running: usize, now: Tick) -> bool {
+        self.next_look = now.saturating_add(self.options.interval);
+        self.moved.retain(|_, moved| moved.stays_until > now);
+        self.share = self.share.filter(|_| running > self.options.slack);
+        running > self.options.slack
+    }
+
+    /// The lanes that should go, of those that run here, with since when.
+    pub(crate) fn choose(
+        &mut self,
+        mut running: Vec<(SubmitterId, Tick)>,
+        census: Census,
+        now: Tick,
+    ) -> Vec<SubmitterId> {
+        let round = std::mem::take(&mut self.round);
+        let is_here = |lane: &SubmitterId| running.iter().any(|(here, _)| here == lane);
+        if !round.is_empty() && round.iter().all(is_here) {
+            tracing::info!(lanes = round.len(), "nobody else runs the lanes that were handed over; they stay here");
+            self.next_look = now.saturating_add(self.options.returned_pause);
+            self.share = None;
+            return Vec::new();
+        }
+        let excess = self.excess(running.len().saturating_sub(self.leaving.len()), census);
+        running.retain(|(lane, _)| !self.leaving.contains(lane) && !self.moved.contains_key(lane));
+        running.sort_by(|(lane, since), (other, other_since)| (since, lane).cmp(&(other_since, other)));
+        let chosen: Vec<SubmitterId> =
+            running.into_iter().map(|(lane, _)| lane).take(excess.min(self.options.round_max)).collect();
+        self.leaving.extend(chosen.iter().cloned());
+        self.round.clone_from(&chosen);
+        chosen
+    }
+
+    /// How many more than its share, if it is more than the slack allows.
+    fn excess(&mut self, running: usize, census: Census) -> usize {
+        let nodes = usize::try_from(census.nodes).unwrap_or(usize::MAX).max(1);
+        // What runs here is held by somebody, whatever was true when it was counted.
+        let lanes = usize::try_from(census.lanes).unwrap_or(usize::MAX).max(running);
+        let share = lanes.div_ceil(nodes);
+        self.share = (nodes > 1).then_some(share);
+        let slack = self.options.slack.max(share.saturating_mul(self.options.slack_percent) / 100);
+        let excess = running.saturating_sub(share);
+        if excess > slack { excess } else { 0 }
+    }
+
+    /// A run has ended. True if it was told to, so that others can have the lane.
+    pub(crate) fn has_left(&mut self, lane: &SubmitterId, now: Tick) -> bool {
+        let was_leaving = self.leaving.remove(lane);
+        if was_leaving {
+            let not_before = now.saturating_add(self.options.pause);
+            let stays_until = now.saturating_add(self.options.returned_pause);
+            self.moved.insert(lane.clone(), Moved { not_before, stays_until });
+        }
+        was_leaving
+    }
+
+    /// When this node may ask for a lane, if it already has `running`.
+    pub(crate) fn not_before(&self, lane: &SubmitterId, running: usize, now: Tick) -> Tick {
+        let yields = self.share.is_some_and(|share| running > share);
+        let earliest = if yields { now.saturating_add(self.options.yield_pause) } else { now };
+        self.moved.get(lane).map_or(earliest, |moved| earliest.max(moved.not_before))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(seconds: u64) -> Tick {
+        Tick::since_start(Duration::from_secs(seconds))
+    }
+
+    fn lane(number: usize) -> SubmitterId {
+        format!("eip155:1:0x{number:040x}").parse().unwrap()
+    }
+
+    /// The first came last.
+    fn lanes(count: usize) -> Vec<(SubmitterId, Tick)> {
+        (0..count).map(|number| (lane(number), at((count - number) as u64))).collect()
+    }
+
+    fn census(nodes: u32, lanes: u32) -> Census {
+        Census { nodes, lanes }
+    }
+
+    fn share() -> FairShare {
+        FairShare::new(ShareOptions { round_max: 1000, ..ShareOptions::default() }, at(0))
+    }
+
+    #[test]
+    fn a_node_keeps_its_share_and_some_more() {
+        for (running, nodes, all, goes) in [
+            (100, 1, 100, 0),
+            (100, 2, 100, 50),
+            (52, 2, 100, 0),
+            (55, 2, 100, 0),
+            (56, 2, 100, 6),
+            (5, 3, 5, 3),
+            (3, 3, 3, 0),
+            (4, 3, 6, 0),
+            (0, 3, 6, 0),
+            // Nobody counts to more than there are here.
+            (100, 2, 0, 50),
+            (100, 0, 100, 0),
+        ] {
+            let chosen = share().choose(lanes(running), census(nodes, all), at(1));
+            assert_eq!(chosen.len(), goes, "{running} of {all} on {nodes}");
+        }
+    }
+
+    #[test]
+    fn who_came_first_goes_first_and_no_more_than_a_round() {
+        let mut share = FairShare::new(ShareOptions { round_max: 3, ..ShareOptions::default() }, at(0));
+        assert_eq!(share.choose(lanes(100), census(2, 100), at(1)), [lane(99), lane(98), lane(97)]);
+        // They are not counted, and not chosen again, while they finish.
+        assert_eq!(share.choose(lanes(53), census(2, 100), at(1)), []);
+    }
+
+    #[test]
+    fn one_that_was_handed_over_is_the_others_for_a_while_and_then_stays() {
+        let mut share = share();
+        let chosen = share.choose(lanes(100), census(2, 100), at(1));
+        assert!(chosen.iter().all(|lane| share.has_left(lane, at(2))));
+        assert!(!share.has_left(&chosen[0], at(2)), "only once");
+        assert_eq!(share.not_before(&chosen[0], 50, at(2)), at(5));
+        assert_eq!(share.not_before(&lane(0), 50, at(2)), at(2), "any other");
+        // Half of them have come back.
+        let back: Vec<_> = lanes(75);
+        let again = share.choose(back, census(2, 100), at(20));
+        assert!(!again.is_empty() && again.iter().all(|lane| !chosen.contains(lane)));
+        share.look(100, at(2 + 3600));
+        assert_eq!(share.not_before(&chosen[0], 0, at(2 + 3600)), at(2 + 3600));
+    }
+
+    #[test]
+    fn who_has_its_share_lets_others_be_quicker() {
+        let mut share = share();
+        let soon = at(10).saturating_add(Duration::from_millis(100));
+        assert_eq!(share.not_before(&lane(200), 1000, at(10)), at(10), "nobody knows of others");
+        share.choose(lanes(50), census(2, 100), at(10));
+        assert_eq!(share.not_before(&lane(200), 50, at(10)), at(10));
+        assert_eq!(share.not_before(&lane(200), 51, at(10)), soon);
+        share.choose(lanes(50), census(1, 50), at(10));
+        assert_eq!(share.not_before(&lane(200), 1000, at(10)), at(10), "alone");
+    }
+
+    #[test]
+    fn when_a_whole_round_comes_back_nothing_is_handed_over_for_long() {
+        let mut share = share();
+        let chosen = share.choose(lanes(100), census(2, 100), at(10));
+        chosen.iter().for_each(|lane| assert!(share.has_left(lane, at(10))));
+        assert!(share.look(100, at(20)));
+        assert_eq!(share.choose(lanes(100), census(2, 100), at(20)), []);
+        assert_eq!(share.next_look(), at(20 + 3600));
+    }
+
+    #[test]
+    fn few_lanes_are_no_reason_to_ask() {
+        let mut share = share();
+        assert!(!share.look(2, at(10)));
+        assert_eq!(share.next_look(), at(20));
+        assert!(share.look(3, at(20)));
+    }
+}

@@ -1,0 +1,319 @@
+#![allow(clippy::disallowed_methods, reason = "a test owns its own time and tasks")]
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use gapless_chain::Chain;
+use gapless_domain::{
+    Amount, BlockLink, Bytes, ChainFacts, EvmCall, Fees, ProtectCode, Protection, SignedTx, Tail, Tick, TxPlan,
+};
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use super::*;
+use crate::chain_desk::GasPolicy;
+use crate::clock::Clock;
+use crate::driver::Driver;
+use crate::gathered::{AccountReader, Sender};
+use crate::group_commit::BatchLimits;
+use crate::watcher::{WatchBook, WatcherOptions};
+
+#[path = "../../tests/support/toy_chain.rs"]
+#[allow(dead_code, reason = "it is made for whole engines")]
+mod toy_chain;
+
+use toy_chain::ToyChain;
+
+#[derive(Debug)]
+struct TestDriver(Instant);
+
+impl Clock for TestDriver {
+    fn now(&self) -> Tick {
+        Tick::since_start(self.0.elapsed())
+    }
+}
+
+impl Driver for TestDriver {
+    fn sleep_until(&self, at: Tick) -> BoxFuture<'static, ()> {
+        Box::pin(tokio::time::sleep_until(self.0 + at.elapsed()))
+    }
+
+    fn spawn(&self, task: BoxFuture<'static, ()>) {
+        tokio::spawn(task);
+    }
+}
+
+/// A desk on a chain whose watcher is the test.
+struct Bench {
+    chain: Arc<ToyChain>,
+    desk: Arc<ChainDesk>,
+    status: watch::Sender<Option<ChainStatus>>,
+    us: SubmitterId,
+}
+
+const FINAL_DEPTH: u64 = 3;
+
+fn account_of(byte: u8) -> SubmitterId {
+    format!("eip155:31337:0x{}", format!("{byte:02x}").repeat(20)).parse().unwrap()
+}
+
+impl Bench {
+    fn new(survey_blocks: u32) -> Self {
+        let us = account_of(1);
+        let chain = ToyChain::new(us.chain().clone());
+        let driver = Arc::new(TestDriver(Instant::now()));
+        let limits = BatchLimits { items: 10, bytes: 1000, waiting: 10, flushes: 1 };
+        let shared = || Arc::clone(&chain) as Arc<dyn Chain>;
+        let (sender, _) = Sender::new(shared(), Arc::clone(&driver) as Arc<dyn Clock>, limits);
+        let (accounts, accounts_loop) = AccountReader::new(shared(), limits);
+        tokio::spawn(accounts_loop.run());
+        let (status, seen) = watch::channel(None);
+        let options = WatcherOptions { survey_blocks, ..WatcherOptions::default() };
+        let terms = (GasPolicy::default(), options);
+        let desk = ChainDesk::new(shared(), Arc::new(WatchBook::default()), sender, accounts, seen, driver, terms);
+        Bench { chain, desk: Arc::new(desk), status, us }
+    }
+
+    fn mine(&self, blocks: usize) {
+        (0..blocks).for_each(|_| self.chain.mine());
+    }
+
+    /// The watcher has seen all there is.
+    async fn look(&self) {
+        let links = self.chain.sent_by(&self.us, 0..=self.chain.height()).await.unwrap();
+        let tail = Tail::of(links.into_iter().flatten().map(|block| block.link)).unwrap();
+        let head = tail.last();
+        let final_block = tail.get(head.number.saturating_sub(FINAL_DEPTH)).map(|link| link.block);
+        let facts = Arc::new(ChainFacts { tail, broken: None });
+        let read_at = Tick::default();
+        self.status.send_replace(Some(ChainStatus { head, final_block, read_at, block_time_ms: None, facts }));
+    }
+
+    async fn survey(&self, from: u64, above_block: Option<u64>) -> Option<Survey> {
+        self.desk.survey(&self.us, request(from, above_block)).await
+    }
+}
+
+fn nonce(value: u64) -> Nonce {
+    Nonce::new(value).unwrap()
+}
+
+fn request(from: u64, above_block: Option<u64>) -> SurveyRequest {
+    SurveyRequest { from: nonce(from), above_block }
+}
+
+/// Nonces and the blocks they were found in.
+fn found(survey: &Survey) -> Vec<(u64, u64)> {
+    survey.sent.iter().map(|sent| (sent.tx.plan.nonce.get(), sent.block.number)).collect()
+}
+
+/// Three of ours in blocks 10, 100 and 150 of 200, and one of somebody else in between.
+async fn with_three() -> Bench {
+    let bench = Bench::new(10_000);
+    bench.mine(9);
+    bench.chain.foreign(&bench.us, 0);
+    bench.mine(90);
+    bench.chain.foreign(&bench.us, 1);
+    bench.chain.foreign(&account_of(2), 0);
+    bench.mine(51);
+    bench.chain.foreign(&bench.us, 2);
+    bench.mine(50);
+    bench.look().await;
+    bench
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_sent_is_found_and_no_more_is_read_than_needed() {
+    let bench = with_three().await;
+    let all = bench.survey(0, None).await.unwrap();
+    assert_eq!((found(&all), all.oldest, all.head.number), (vec![(0, 10), (1, 100), (2, 151)], 10, 200));
+    assert_eq!((all.account.latest, all.account.finalized), (nonce(3), Some(nonce(3))));
+    assert_eq!(all.account.final_block.map(|block| block.number), Some(197));
+    assert!(all.sent.iter().all(|sent| sent.tx.plan.submitter == bench.us));
+    let last = bench.survey(2, None).await.unwrap();
+    assert_eq!((found(&last), last.oldest), (vec![(2, 151)], 151));
+    let asked = bench.chain.calls("sent_by");
+    let none = bench.survey(3, None).await.unwrap();
+    assert_eq!((none.sent.len(), none.account.latest), (0, nonce(3)), "nothing was used above");
+    assert_eq!(bench.chain.calls("sent_by"), asked, "so nothing is read");
+}
+
+/// The endpoint has blocks that the watcher has not seen.
+#[tokio::test(start_paused = true)]
+async fn the_count_is_of_the_head_that_is_surveyed() {
+    let bench = with_three().await;
+    bench.chain.foreign(&bench.us, 3);
+    bench.mine(1);
+    let survey = bench.survey(0, None).await.unwrap();
+    assert_eq!((survey.account.latest, survey.head.number, survey.oldest), (nonce(3), 200, 10));
+}
+
+#[tokio::test(start_paused = true)]
+async fn it_ends_at_the_block_below_which_nothing_can_be() {
+    let bench = with_three().await;
+    let bounded = bench.survey(1, Some(120)).await.unwrap();
+    assert_eq!((found(&bounded), bounded.oldest), (vec![(2, 151)], 121));
+    // Nothing lies above it.
+    let none = bench.survey(0, Some(500)).await.unwrap();
+    assert_eq!((none.sent.len(), none.oldest), (0, 200));
+    // One was used that no block has: down to the first block of all.
+    bench.chain.use_without_transaction(&bench.us);
+    let whole = bench.survey(0, None).await.unwrap();
+    assert_eq!((whole.sent.len(), whole.oldest, whole.account.latest), (3, 0, nonce(4)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn it_ends_at_its_limit() {
+    let bench = Bench::new(70);
+    bench.chain.foreign(&bench.us, 0);
+    bench.mine(200);
+    bench.look().await;
+    let asked = bench.chain.calls("sent_by");
+    let survey = bench.survey(0, None).await.unwrap();
+    assert_eq!((survey.sent.len(), survey.oldest), (0, 131));
+    assert_eq!(bench.chain.calls("sent_by") - asked, 2, "64 and 6");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_nonce_that_was_used_without_a_transaction_is_found_nowhere() {
+    let bench = Bench::new(100);
+    bench.mine(5);
+    bench.chain.use_without_transaction(&bench.us);
+    bench.mine(10);
+    bench.look().await;
+    let survey = bench.survey(0, Some(1)).await.unwrap();
+    assert_eq!((survey.sent.len(), survey.oldest, survey.account.finalized), (0, 2, Some(nonce(1))));
+}
+
+#[tokio::test(start_paused = true)]
+async fn blocks_of_another_branch_or_missing_ones_are_no_answer() {
+    let bench = with_three().await;
+    let other = ToyChain::new(bench.us.chain().clone());
+    (0..200).for_each(|_| other.mine());
+    other.reorg(100, false);
+    bench.chain.trouble(|trouble| trouble.blocks_from = Some(Arc::clone(&other)));
+    assert_eq!(bench.survey(0, None).await, None, "another head");
+    bench.chain.trouble(|trouble| (trouble.blocks_from, trouble.first_block) = (None, 50));
+    assert_eq!(bench.survey(0, None).await, None, "a hole");
+    assert!(bench.survey(1, None).await.is_some(), "not on its way");
+    bench.chain.trouble(|trouble| (trouble.first_block, trouble.away) = (0, true));
+    assert_eq!(bench.survey(0, None).await, None, "nobody there");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_branch_that_was_left_meanwhile_is_no_answer() {
+    let bench = with_three().await;
+    bench.chain.trouble(|trouble| trouble.latency = Duration::from_secs(10));
+    let (survey, ()) = tokio::join!(bench.survey(0, None), async {
+        // The last of its blocks is under way.
+        tokio::time::sleep(Duration::from_secs(25)).await;
+        bench.chain.trouble(|trouble| trouble.latency = Duration::ZERO);
+        bench.chain.reorg(1, false);
+        bench.look().await;
+    });
+    assert_eq!(survey, None);
+    // A head that has only moved on is fine.
+    bench.chain.trouble(|trouble| trouble.latency = Duration::from_secs(10));
+    let (survey, ()) = tokio::join!(bench.survey(0, None), async {
+        tokio::time::sleep(Duration::from_secs(25)).await;
+        bench.chain.trouble(|trouble| trouble.latency = Duration::ZERO);
+        bench.mine(3);
+        bench.look().await;
+    });
+    assert_eq!(survey.unwrap().head.number, 201);
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_read_from_a_chain_that_contradicts_itself() {
+    let bench = with_three().await;
+    bench.status.send_modify(|status| {
+        let status = status.as_mut().unwrap();
+        let broken = Protection { code: ProtectCode::DeepReorg, detail: gapless_domain::NodeText::new("test") };
+        status.facts = Arc::new(ChainFacts { tail: status.facts.tail.clone(), broken: Some(broken) });
+    });
+    assert_eq!(bench.survey(0, None).await, None);
+    bench.status.send_replace(None);
+    assert_eq!(bench.survey(0, None).await, None, "nothing has been read yet");
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_lane_at_a_time_reads_blocks() {
+    let bench = with_three().await;
+    bench.chain.trouble(|trouble| trouble.latency = Duration::from_secs(1));
+    let began = Instant::now();
+    let all = futures_util::future::join_all((0..5).map(|_| bench.survey(2, None))).await;
+    assert!(all.iter().all(Option::is_some));
+    assert_eq!(began.elapsed(), Duration::from_secs(5));
+}
+
+fn link(number: u64, branch: u64) -> BlockLink {
+    let hash = |number: u64| B256::from(gapless_domain::U256::from(number + branch * 1000));
+    BlockLink { block: BlockRef { number, hash: hash(number) }, parent_hash: hash(number - 1) }
+}
+
+fn block(link: BlockLink, sent: &[u64]) -> Option<SentInBlock> {
+    let tx = |number: &u64| {
+        let call = EvmCall::default();
+        let fees = Fees::Legacy { gas_price: 1 };
+        let plan = TxPlan { submitter: account_of(1), nonce: nonce(*number), call, gas_limit: 21_000, fees };
+        SignedPlan { plan, signed: SignedTx { hash: B256::ZERO, raw: Bytes::from(vec![0; 100]) } }
+    };
+    Some(SentInBlock { link, sent: sent.iter().map(tx).collect() })
+}
+
+fn descent(from: u64) -> Descent {
+    let account = AccountFacts {
+        latest: nonce(9),
+        pending: nonce(9),
+        finalized: Some(nonce(9)),
+        final_block: Some(link(8, 0).block),
+        balance: Amount::ZERO,
+        delegated: false,
+    };
+    Descent::begin(request(from, None), account, link(10, 0).block).unwrap()
+}
+
+#[test]
+fn every_block_is_the_one_that_the_one_above_names() {
+    let good = || vec![block(link(8, 0), &[0]), block(link(9, 0), &[]), block(link(10, 0), &[1])];
+    let mut way = descent(0);
+    way.read(8..=10, good()).unwrap();
+    assert_eq!(found(&way.survey()), [(0, 8), (1, 10)]);
+    for wrong in 0..3 {
+        let mut blocks = good();
+        blocks[wrong] = block(link(8 + wrong as u64, 1), &[]);
+        assert!(matches!(descent(0).read(8..=10, blocks), Err(SurveyError::Unlinked(_))), "another one");
+        let mut blocks = good();
+        blocks[wrong] = None;
+        assert!(matches!(descent(0).read(8..=10, blocks), Err(SurveyError::Unlinked(_))), "none");
+        let mut blocks = good();
+        blocks.remove(wrong);
+        assert!(matches!(descent(0).read(8..=10, blocks), Err(SurveyError::Unlinked(_))), "too few");
+    }
+}
+
+#[test]
+fn the_final_block_is_on_the_way() {
+    let mut way = descent(0);
+    way.account.final_block = Some(link(9, 7).block);
+    let blocks = vec![block(link(9, 0), &[]), block(link(10, 0), &[])];
+    assert!(matches!(way.read(9..=10, blocks), Err(SurveyError::NotFinal(9))));
+    let account = descent(0).account;
+    assert!(matches!(Descent::begin(request(0, None), account, link(7, 0).block), Err(SurveyError::Behind)));
+}
+
+#[test]
+fn a_nonce_that_is_there_twice_is_no_answer() {
+    let blocks = vec![block(link(9, 0), &[1]), block(link(10, 0), &[1])];
+    assert!(matches!(descent(0).read(9..=10, blocks), Err(SurveyError::TwoOfOneNonce(_))));
+}
+
+#[test]
+fn what_is_kept_is_bounded() {
+    let mut way = descent(0);
+    way.found_bytes = MAX_FOUND_BYTES;
+    way.read(8..=10, vec![block(link(8, 0), &[0]), block(link(9, 0), &[1]), block(link(10, 0), &[2])]).unwrap();
+    let survey = way.survey();
+    assert_eq!((found(&survey), survey.oldest), (vec![(2, 10)], 10));
+}

@@ -21,6 +21,7 @@ use gapless_engine::{
     NoFaults, TimeOrderedIds,
 };
 use gapless_store::Store;
+use gapless_store::conformance::fixtures::text;
 use odd_chain::OddChain;
 use support::{Node, World, get, until_all};
 use troubled_store::TroubledStore;
@@ -217,7 +218,7 @@ async fn what_a_deep_fork_took_away_is_noticed_also_after_an_error() {
         world.chain.mine_every(Duration::from_secs(1));
         pass(30).await;
         assert_eq!(get(&node.store, ids[0]).await.state.name(), StateName::Tracking, "nothing ends on such a chain");
-        node.store.forget_head(world.lanes[0].chain()).await.unwrap();
+        node.store.forget_head(world.lanes[0].chain(), &text("operator"), "test").await.unwrap();
         until_all(&node.store, &ids, StateName::Confirmed, A_WHILE).await;
     }
 }
@@ -256,7 +257,7 @@ async fn what_is_mined_below_the_old_final_block_becomes_final_too() {
     pass(3).await;
     world.chain.mine_every(Duration::from_secs(1));
     pass(30).await;
-    node.store.forget_head(world.lanes[0].chain()).await.unwrap();
+    node.store.forget_head(world.lanes[0].chain(), &text("operator"), "test").await.unwrap();
     until_all(&node.store, &ids, StateName::Confirmed, A_WHILE).await;
     let TxState::Confirmed(settled) = get(&node.store, ids[0]).await.state else { panic!() };
     assert_eq!(settled.inclusion.block.number, 14);

@@ -82,19 +82,23 @@ impl Watcher {
             return Ok(false);
         }
         self.save_at = now.saturating_add(self.options.save_interval);
-        let kept = self.store.head(self.chain.id()).await?;
-        let is_ours = |head: &Head| {
-            let finalized = head.finalized.is_some_and(|block| self.canon.place(block) == Place::Canonical);
+        let Some(kept) = self.store.head(self.chain.id()).await? else { return Ok(self.goes_on()) };
+        let over = match self.broken.as_ref().map(|broken| broken.code) {
             // What we have linked must be what the endpoints show.
-            finalized
-                && self.failures == 0
-                && self.broken.as_ref().is_some_and(|broken| broken.code == ProtectCode::DeepReorg)
+            Some(ProtectCode::DeepReorg) => {
+                let is_canonical = |block| self.canon.place(block) == Place::Canonical;
+                self.failures == 0 && kept.finalized.is_some_and(is_canonical)
+            }
+            // Another node went on with it first. Nobody keeps a head of another genesis before the old one was taken away.
+            Some(ProtectCode::OtherChain) => kept.genesis.is_some() && kept.genesis == self.genesis_now().await?,
+            _ => false,
         };
-        let over = kept.as_ref().is_none_or(is_ours);
-        if over {
-            tracing::warn!(chain = %self.chain.id(), "nothing contradicts the chain any more: going on with it as it is");
-        }
-        Ok(over)
+        Ok(over && self.goes_on())
+    }
+
+    fn goes_on(&self) -> bool {
+        tracing::warn!(chain = %self.chain.id(), "nothing contradicts the chain any more: going on with it as it is");
+        true
     }
 
     /// Tells of everything that has become final. What is final is kept in the store first, so that no terminal state is written

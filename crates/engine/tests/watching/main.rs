@@ -2,11 +2,13 @@
 //!
 //! - `seen`: blocks, gaps, finality, reverts, forks below what was final
 //! - `bad_company`: gaps too wide to walk, endpoints that lag or fail, other chains, slow answers
+//! - `forgotten`: what was kept is taken away by an operator
 //! - `worst_company`: endpoints that disagree, chains that go back, what is old and not final
 #![allow(clippy::disallowed_methods, reason = "a test owns its own time and tasks")]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "what supports a test says by panicking what it expects, too")]
 
 mod bad_company;
+mod forgotten;
 mod seen;
 #[path = "../support/mod.rs"]
 mod support;

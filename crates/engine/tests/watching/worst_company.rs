@@ -4,6 +4,7 @@ use crate::support::{ToyChain, World, get, until_all};
 use crate::{A_WHILE, broken, one_sent, pass};
 use gapless_domain::{EventBody, EventKind, EventPosition, Head, StateName, TransitionName, TxState};
 use gapless_engine::Finality;
+use gapless_store::conformance::fixtures::text;
 use std::sync::Arc;
 use std::time::Duration;
 /// Found by hash in a block that is final in memory: ends, and the store has never heard of that final block.
@@ -139,7 +140,7 @@ async fn who_begins_anew_forgets_nobody() {
     world.chain.mine();
     pass(20).await;
     let chain = world.lanes[0].chain();
-    node.store.forget_head(chain).await.unwrap();
+    node.store.forget_head(chain, &text("operator"), "test").await.unwrap();
     while broken(&node, &world).is_some() {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }

@@ -18,7 +18,7 @@ pub struct AuditEntry {
     /// Counts all entries of the store; not without holes.
     pub id: u64,
     pub at: Timestamp,
-    /// A submitter, or a chain.
+    /// A submitter, a chain, or the store.
     pub subject: String,
     pub actor: NodeText,
     pub action: String,

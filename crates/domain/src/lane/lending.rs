@@ -74,15 +74,19 @@ impl OpenSlot {
         matches!(self.lending, Lending::Lent { .. })
     }
 
+    pub(super) fn is_lent_until(&self) -> Option<Timestamp> {
+        match &self.lending {
+            Lending::Lent { until, .. } => Some(*until),
+            Lending::Ours | Lending::Recyclable => None,
+        }
+    }
+
     pub(super) fn is_recyclable(&self) -> bool {
         self.lending == Lending::Recyclable
     }
 
     pub(super) fn loan_ends_at(&self) -> Option<Timestamp> {
-        match &self.lending {
-            Lending::Lent { until, .. } => Some(until.saturating_add(GRACE)),
-            Lending::Ours | Lending::Recyclable => None,
-        }
+        self.is_lent_until().map(|until| until.saturating_add(GRACE))
     }
 
     /// It was lent once, came back, and is to be filled: no caller has given a transaction for it.

@@ -9,6 +9,7 @@ use crate::managed_tx::ManagedTx;
 use crate::nonce::Nonce;
 use crate::payload::Payload;
 use crate::slot::SlotKind;
+use crate::time::Timestamp;
 
 use super::Lane;
 use super::fact::OnChain;
@@ -58,10 +59,14 @@ pub(super) struct Adoption {
 }
 
 impl Lane {
-    pub(super) fn recovery_plan(&self, cursor: &Cursor, found: &Found) -> Plan {
+    pub(super) fn recovery_plan(&self, cursor: &Cursor, found: &Found, at: Timestamp) -> Plan {
         let mut plan = Plan { obstacle: self.obstacle(cursor, found), ..Plan::default() };
         for nonce in self.slots.unmined() {
             let Some(slot) = self.slots.get(*nonce).filter(|slot| slot.seen == Seen::Nowhere) else { continue };
+            // What was lent and is past its time comes back first.
+            if slot.is_lent_until().is_some_and(|until| until <= at) {
+                continue;
+            }
             self.plan_slot(slot, found, &mut plan);
         }
         let finalized = found.survey.account.finalized.unwrap_or_default();

@@ -64,11 +64,12 @@ impl Lane {
     pub(super) fn write_recovery(
         &mut self,
         cursor: &Cursor,
+        at: Timestamp,
         commit: &mut LaneCommit,
         writing: &mut Writing,
     ) -> Result<(), CommitError> {
         let Some(found) = self.surveys.take_found() else { return Ok(()) };
-        let plan = self.recovery_plan(cursor, &found);
+        let plan = self.recovery_plan(cursor, &found, at);
         let asked: Vec<Command> = self.commands.iter().filter(|command| found.is_for(command.id)).cloned().collect();
         let mut decided = false;
         for command in &asked {

@@ -114,8 +114,6 @@ impl Lane {
     fn look_for_lost_slots(&mut self, account: AccountFacts, now: Tick) {
         let mut watched = Vec::new();
         let (mut lost, mut again) = (None, false);
-        // What was lent has no hash to look for: whatever its borrower has sent, only the blocks can tell.
-        let surveying = self.surveys.is_under_way() || self.surveys.has_found();
         let finalized = account.finalized.unwrap_or_default();
         let used_up = self.slots.unmined().range(..account.latest.max(finalized)).copied();
         let used_up: Vec<Nonce> = used_up.take(LOST_SLOTS_AT_ONCE).collect();
@@ -128,8 +126,9 @@ impl Lane {
                 let missing = slot.take_missing();
                 let looks = slot.lost_looks.map_or(0, |looks| looks.saturating_add(u32::from(missing)));
                 slot.lost_looks = Some(looks);
-                let waits = surveying && slot.kind == SlotKind::Reservation;
-                if looks >= LOST_LOOKS_BEFORE_PROTECT && nonce < finalized && !waits {
+                // What was lent may have been sent by its borrower, who never told us: only the blocks can tell.
+                let was_lent = slot.kind == SlotKind::Reservation;
+                if looks >= LOST_LOOKS_BEFORE_PROTECT && nonce < finalized && !was_lent {
                     lost = lost.or(Some(nonce));
                 }
                 true

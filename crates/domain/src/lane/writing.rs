@@ -124,7 +124,7 @@ impl Lane {
         commit.bind_above(writing.above_block);
         self.write_ended_loans(now, commit, writing)?;
         if let Some(cursor) = self.cursor.clone() {
-            self.write_recovery(&cursor, commit, writing)?;
+            self.write_recovery(&cursor, self.database_now(now), commit, writing)?;
             self.settle_loans(commit, writing);
         }
         self.write_changes(commit, writing)?;

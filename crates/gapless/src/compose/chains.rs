@@ -28,6 +28,7 @@ pub(crate) fn chain(
         rpc_timeout: config.rpc.timeout,
         rpc_max_in_flight: config.rpc.max_in_flight,
         batch_max: config.rpc.batch_max,
+        blocks_max: config.rpc.blocks_max,
         send_to: match config.rpc.send_to {
             SendTo::All => gapless_chain_evm::SendTo::All,
             SendTo::AtMost(count) => gapless_chain_evm::SendTo::Best(count),

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use gapless_domain::LaneLimits;
-use gapless_engine::{BatchLimits, DispatchOptions, EngineOptions, GasPolicy, WatcherOptions};
+use gapless_engine::{BatchLimits, DispatchOptions, EngineOptions, GasPolicy, ShareOptions, WatcherOptions};
 
 use super::problem::ProblemKind;
 use super::section::Section;
@@ -51,6 +51,20 @@ fn dispatch(section: &mut Section<'_>, base: DispatchOptions) -> DispatchOptions
         held_pause: section.read_in("held_pause", base.held_pause, SHORTEST..=LONGEST),
         reload_pause: section.read_in("reload_pause", base.reload_pause, SHORTEST..=LONGEST),
         refused_pause: section.read_in("refused_pause", base.refused_pause, SHORTEST..=LONGEST),
+        share: share(section, base.share),
+    }
+}
+
+/// In the same section.
+fn share(section: &mut Section<'_>, base: ShareOptions) -> ShareOptions {
+    ShareOptions {
+        interval: section.read_in("rebalance_interval", base.interval, SHORTEST..=LONGEST),
+        slack: section.read_in("rebalance_slack", base.slack, 0..=1_000_000),
+        slack_percent: section.read_in("rebalance_slack_percent", base.slack_percent, 0..=1000),
+        round_max: section.read_in("rebalance_max", base.round_max, 0..=100_000),
+        pause: section.read_in("handed_over_pause", base.pause, SHORTEST..=LONGEST),
+        yield_pause: section.read_in("yield_pause", base.yield_pause, Duration::ZERO..=LONGEST),
+        returned_pause: section.read_in("returned_pause", base.returned_pause, SHORTEST..=LONGEST),
     }
 }
 
@@ -58,6 +72,8 @@ pub(crate) fn lane(section: &mut Section<'_>) -> LaneLimits {
     let base = LaneLimits::default();
     LaneLimits {
         open_slots: section.read_in("open_slots", base.open_slots, 1..=1_000_000),
+        window_bytes: section.read_in("window_bytes", ByteSize(base.window_bytes), ByteSize(1)..=ByteSize(1 << 30)).0,
+        adopt: section.read_in("adopt", base.adopt, 1..=1_000_000),
         batch: section.read_in("batch", base.batch, 1..=10_000),
         batch_bytes: section.read_in("batch_bytes", ByteSize(base.batch_bytes), ByteSize(1)..=ByteSize(1 << 30)).0,
         look_interval: section.read_in("look_interval", base.look_interval, SHORTEST..=LONGEST),
@@ -85,6 +101,7 @@ pub(crate) fn watcher(section: &mut Section<'_>, base: WatcherOptions) -> Watche
         look_ups: section.read_in("look_ups", base.look_ups, 1..=100_000),
         stale_checks: section.read_in("stale_checks", base.stale_checks, 1..=100_000),
         save_interval: section.read_in("save_interval", base.save_interval, SHORTEST..=LONGEST),
+        survey_blocks: section.read_in("survey_blocks", base.survey_blocks, 1..=10_000_000),
     };
     if options.poll_min > options.poll_max {
         section.refuse("poll_min", ProblemKind::Polls);

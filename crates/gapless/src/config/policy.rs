@@ -2,8 +2,8 @@
 //! submitter's over its chain's. It is the same code each time.
 
 use gapless_domain::{
-    BumpPolicy, ConfirmationPolicy, ExternalNoncePolicy, FundsPolicy, Nonce, NoncePolicy, ReleaseRule, ResubmitPolicy,
-    StartFrom, SubmitterPolicy,
+    Amount, BumpPolicy, ConfirmationPolicy, ExternalNoncePolicy, FundsPolicy, Nonce, NoncePolicy, OnShortage,
+    ReleaseRule, ResubmitPolicy, StartFrom, SubmitterPolicy,
 };
 
 use gapless_engine::Finality;
@@ -20,11 +20,26 @@ words!(Finality {
     Finality::Safe => "safe",
     Finality::Finalized => "finalized",
 });
-words!(FundsPolicy { FundsPolicy::Wait => "wait", FundsPolicy::Fail => "fail" });
+words!(OnShortage { OnShortage::Wait => "wait", OnShortage::Fail => "fail" });
 
 /// The watcher keeps so many headers, and reads them anew when a transaction is found in an old block. A chain gives at most
 /// `EvmChain::MAX_HEADERS` at once.
 const MAX_CONFIRMATIONS: u32 = 10_000;
+
+impl Setting for Amount {
+    fn wanted() -> String {
+        "an amount of wei as text: digits, or 0x and hex digits".to_owned()
+    }
+
+    /// Small ones may also be written as a number; large ones do not fit into a number of the file.
+    fn read(value: &Value) -> Option<Self> {
+        text_of(value).or_else(|| number_of(value))?.parse().ok()
+    }
+
+    fn show(&self) -> String {
+        format!("\"{self}\"")
+    }
+}
 
 impl Setting for StartFrom {
     fn wanted() -> String {
@@ -55,7 +70,7 @@ pub(crate) fn policy(file: &mut Section<'_>, base: SubmitterPolicy) -> (Submitte
         resubmit: file.within("resubmit", |section| resubmit(section, base.resubmit)),
         bump: file.within("gas_bump", |section| bump(section, base.bump)),
         confirmations,
-        funds: file.within("funds", |section| section.read("on_shortage", base.funds)),
+        funds: file.within("funds", |section| funds(section, base.funds)),
     };
     check(file, &policy);
     (policy, finality)
@@ -85,7 +100,7 @@ pub(crate) fn overrides(
         resubmit: item.within("resubmit", |section| resubmit(section, base.resubmit)),
         bump: item.within("gas_bump", |section| bump(section, base.bump)),
         confirmations,
-        funds: item.within("funds", |section| section.read("on_shortage", base.funds)),
+        funds: item.within("funds", |section| funds(section, base.funds)),
     };
     check(item, &policy);
     (policy, finality)
@@ -101,20 +116,24 @@ fn check(section: &mut Section<'_>, policy: &SubmitterPolicy) {
     }
 }
 
-const NONCE_KEYS: [&str; 4] = ["max_in_flight", "release", "start_from", "on_external_nonce"];
+const NONCE_KEYS: [&str; 5] =
+    ["max_in_flight", "delegated_max_in_flight", "release", "start_from", "on_external_nonce"];
 
 fn nonce(section: &mut Section<'_>, base: NoncePolicy) -> NoncePolicy {
-    let policy = NoncePolicy {
+    NoncePolicy {
         max_in_flight: section.read("max_in_flight", base.max_in_flight),
+        delegated_max_in_flight: section.read("delegated_max_in_flight", base.delegated_max_in_flight),
         release: section.read("release", base.release),
         start_from: section.read("start_from", base.start_from),
         on_external_nonce: section.read("on_external_nonce", base.on_external_nonce),
-    };
-    if policy.on_external_nonce == ExternalNoncePolicy::Adopt {
-        let what = "adopting nonces that somebody else used".to_owned();
-        section.refuse("on_external_nonce", ProblemKind::NotYet { what });
     }
-    policy
+}
+
+fn funds(section: &mut Section<'_>, base: FundsPolicy) -> FundsPolicy {
+    FundsPolicy {
+        on_shortage: section.read("on_shortage", base.on_shortage),
+        low_balance: section.read("low_balance", base.low_balance),
+    }
 }
 
 fn resubmit(section: &mut Section<'_>, base: ResubmitPolicy) -> ResubmitPolicy {

@@ -5,8 +5,10 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::time::Duration;
 
-use gapless_domain::{FundsPolicy, Limits, ReleaseRule, StartFrom, SubmitterPolicy};
-use gapless_engine::{Finality, GasPolicy, WatcherOptions};
+use gapless_domain::{
+    Amount, ExternalNoncePolicy, FundsPolicy, Limits, OnShortage, ReleaseRule, StartFrom, SubmitterPolicy,
+};
+use gapless_engine::{Finality, GasPolicy, ShareOptions, WatcherOptions};
 use gapless_store_postgres::PgOptions;
 
 use super::chain::RpcConfig;
@@ -289,10 +291,6 @@ fn what_the_rules_refuse_is_refused_here() {
         ),
         ("[events]\nmode = \"kafka\"", "events.mode: sending events by kafka is not built yet"),
         ("[gas_bump]\nenabled = true", "gas_bump.enabled: raising fees is not built yet"),
-        (
-            "[nonce]\non_external_nonce = \"adopt\"",
-            "nonce.on_external_nonce: adopting nonces that somebody else used is not built yet",
-        ),
         ("[mempool]\ndiagnose = true", "mempool.diagnose: the inspector of mempools is not built yet"),
         ("[store]\nurl = \"sqlite::memory:\"", "store.url: it has to be"),
         ("[store]\nurl = 1979-05-27", "store.url: it has to be"),
@@ -300,6 +298,10 @@ fn what_the_rules_refuse_is_refused_here() {
         ("[[classify]]\npattern = \"nonce\"\nverdict = \"accepted\"", "classify: override 0: an error text is never"),
         ("[node]\nid = \"a b\"", "node.id: it has to be 1 to 64 letters"),
         ("[watcher]\npoll_min = \"3s\"", "watcher.poll_min: poll_min is longer than poll_max"),
+        ("[funds]\nlow_balance = \"1.5\"", "funds.low_balance: it has to be an amount of wei"),
+        ("[funds]\nlow_balance = -1", "funds.low_balance: it has to be an amount of wei"),
+        ("[nonce]\ndelegated_max_in_flight = 0", "max_in_flight is at least 1"),
+        ("[watcher]\nsurvey_blocks = 0", "watcher.survey_blocks: it has to be from 1 to"),
         ("[gas]\nfactor = 0.5", "gas.factor: it has to be from 1.0 to 100.0"),
         ("[log]\nfilter = \"a=b=c\"", "log.filter: it has to be a filter"),
         ("[nonce]\nstart_from = -1", "nonce.start_from: it has to be a nonce or \"chain\""),
@@ -438,8 +440,56 @@ fn policies_are_laid_over_each_other() {
     assert_eq!((first.policy.nonce.max_in_flight, second.policy.nonce.max_in_flight), (64, 2));
     assert_eq!((first.policy.confirmations.required, second.policy.confirmations.required), (3, 3));
     assert_eq!((first.policy.bump.max_attempts, second.policy.bump.max_attempts), (10, 7));
-    assert_eq!((first.policy.funds, second.policy.funds), (FundsPolicy::Fail, FundsPolicy::Wait));
+    let fail = FundsPolicy { on_shortage: OnShortage::Fail, ..FundsPolicy::default() };
+    assert_eq!((first.policy.funds, second.policy.funds), (fail, FundsPolicy::default()));
     assert_eq!(second.policy.resubmit.interval, Duration::from_secs(9));
+    let windows = [first, second].map(|submitter| submitter.policy.nonce.delegated_max_in_flight);
+    assert_eq!(windows, [1, 1], "a wider window is not one of accounts with delegated code");
+}
+
+#[test]
+fn what_strangers_and_delegates_and_low_balances_lead_to_is_set_like_the_rest() {
+    let file = format!(
+        "[nonce]\non_external_nonce = \"adopt\"\ndelegated_max_in_flight = 2\n[funds]\nlow_balance = \"0x10\"\n{CHAIN}\
+         [chain.funds]\nlow_balance = \"1000000000000000000000\"\n\
+         [[submitter]]\nchain = \"eip155:31337\"\nsigner = {{ type = \"env\", var = \"A\" }}\ndelegated_max_in_flight = 3\n\
+         on_external_nonce = \"protect\"\n[submitter.funds]\nlow_balance = 7\n\
+         [[submitter]]\nchain = \"eip155:31337\"\nsigner = {{ type = \"env\", var = \"B\" }}\nmax_in_flight = 8"
+    );
+    let config = good(&file, &[]).config;
+    let [first, second] = &config.submitters[..] else { panic!("two submitters") };
+    let external = |policy: &SubmitterPolicy| policy.nonce.on_external_nonce;
+    assert_eq!(external(&first.policy), ExternalNoncePolicy::Protect);
+    assert_eq!(external(&second.policy), ExternalNoncePolicy::Adopt);
+    let windows = [first, second].map(|submitter| submitter.policy.nonce.delegated_max_in_flight);
+    assert_eq!(windows, [3, 2]);
+    let low = |policy: &SubmitterPolicy| policy.funds.low_balance.to_string();
+    assert_eq!((low(&config.policy), low(&first.policy)), ("16".to_owned(), "7".to_owned()));
+    assert_eq!(low(&second.policy), "1000000000000000000000");
+    assert_eq!(good("", &[]).config.policy.funds.low_balance, Amount::ZERO);
+}
+
+#[test]
+fn how_nodes_share_lanes_and_how_far_blocks_are_read_is_set() {
+    let file = "[dispatch]\nrebalance_interval = \"3s\"\nrebalance_slack = 0\nrebalance_slack_percent = 5\n\
+                rebalance_max = 7\nhanded_over_pause = \"4s\"\nyield_pause = \"0s\"\nreturned_pause = \"2h\"\n\
+                [watcher]\nsurvey_blocks = 99\n[lane]\nwindow_bytes = \"1KiB\"\nadopt = 5\n[rpc]\nblocks_max = 2\n";
+    let config = good(&format!("{file}{CHAIN}[chain.watcher]\nsurvey_blocks = 5\n"), &[]).config;
+    let seconds = Duration::from_secs;
+    let share = ShareOptions {
+        interval: seconds(3),
+        slack: 0,
+        slack_percent: 5,
+        round_max: 7,
+        pause: seconds(4),
+        yield_pause: Duration::ZERO,
+        returned_pause: seconds(7200),
+    };
+    assert_eq!(config.engine.dispatch.share, share);
+    assert_eq!((config.lane.window_bytes, config.lane.adopt), (1024, 5));
+    assert_eq!((config.chains[0].watcher.survey_blocks, config.chains[0].rpc.blocks_max), (5, 2));
+    let other = ChainConfig::at(&"eip155:5".parse().unwrap(), "http://127.0.0.1:1", &config.chain_defaults).unwrap();
+    assert_eq!(other.watcher.survey_blocks, 99);
 }
 
 /// Whatever is wrong or right: nothing that may be a secret is in what is shown, told or formatted for debugging.

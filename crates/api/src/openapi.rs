@@ -9,10 +9,13 @@ use utoipa::openapi::header::HeaderBuilder;
 use utoipa::openapi::path::Operation;
 use utoipa::openapi::response::ResponseBuilder;
 use utoipa::openapi::schema::{ObjectBuilder, Type};
-use utoipa::openapi::{InfoBuilder, OpenApi, OpenApiBuilder, Ref, RefOr, Response, Schema};
+use utoipa::openapi::{InfoBuilder, OpenApi, OpenApiBuilder, Ref, RefOr, Required, Response, Schema};
 use utoipa::{PartialSchema, ToSchema};
 
 use crate::limits::ApiLimits;
+
+/// Operations that may be called without a body.
+const OPTIONAL_BODIES: [&str; 1] = ["resyncSubmitter"];
 
 pub(crate) fn frame() -> OpenApi {
     let info = InfoBuilder::new()
@@ -60,6 +63,10 @@ fn describe(operation: &mut Operation, is_api: bool, limits: &ApiLimits) {
     add(operation, &[ProblemCode::TooManyRequests, ProblemCode::TooManyWaiters]);
     add(operation, &[ProblemCode::HeadersTooLarge]);
     add(operation, &[ProblemCode::StoreUnavailable, ProblemCode::ShuttingDown]);
+    let optional = operation.operation_id.as_deref().is_some_and(|id| OPTIONAL_BODIES.contains(&id));
+    if let Some(RefOr::T(body)) = operation.request_body.as_mut().filter(|_| optional) {
+        body.required = Some(Required::False);
+    }
     if operation.request_body.is_some() {
         add(operation, &[ProblemCode::BodyTimeout]);
         add(operation, &[ProblemCode::BodyTooLarge]);

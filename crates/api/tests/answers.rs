@@ -113,6 +113,10 @@ async fn no_default_answer_has_a_nonce_or_says_who_works_for_it() {
         }
         answers.push(house.post("/api/v1/tx", &request("a")).await);
         answers.push(house.post("/api/v1/tx/batch", &format!(r#"{{"transactions":[{}]}}"#, request("a"))).await);
+        if matches!(step, "bound" | "mined") {
+            answers.push(house.post(&format!("/api/v1/tx/{id}/cancel"), "").await);
+            answers.push(house.post("/api/v1/submitters/treasury/cancel-pending", "").await);
+        }
     }
     assert_eq!(tx(&house, id).await["state"], "CONFIRMED");
     for answer in answers {
@@ -293,6 +297,12 @@ async fn every_answer(house: &House, id: TxId) -> Vec<Answer> {
         house.post("/api/v1/tx", &request("b").replace(treasury().as_str(), "treasury")).await,
         house.post("/api/v1/tx/batch", &format!(r#"{{"transactions":[{}]}}"#, request("b"))).await,
         house.post("/api/v1/submitters/treasury/pause", "").await,
+        house.post("/api/v1/submitters/treasury/resync", "").await,
+        house.post("/api/v1/submitters/treasury/cancel-pending", "").await,
+        house.post("/api/v1/submitters/treasury/nonces", "{}").await,
+        house.post("/api/v1/submitters/treasury/nonces/0/release", r#"{"lockOwner":"me"}"#).await,
+        house.post(&format!("/api/v1/tx/{id}/cancel"), "").await,
+        house.post(&format!("/api/v1/chains/{}/accept", support::CHAIN), r#"{"reason":"why"}"#).await,
     ];
     for target in [
         &format!("/api/v1/tx/{id}"),
@@ -301,6 +311,7 @@ async fn every_answer(house: &House, id: TxId) -> Vec<Answer> {
         "/api/v1/submitters",
         "/api/v1/submitters/treasury",
         "/api/v1/commands/1",
+        "/api/v1/audit",
         "/readyz",
     ] {
         answers.push(house.get(target).await);

@@ -9,8 +9,8 @@ use std::time::Duration;
 use gapless_domain::Nonce;
 use gapless_store::conformance::fixtures::{self, beside, soon};
 use gapless_wire::{
-    CallPayload, Client, ClientError, CommandState, LaneStateName, ListQuery, PageQuery, ProblemCode, SubmitterExpand,
-    TxExpand, TxQuery, TxRequest, TxStateName,
+    AuditQuery, CallPayload, Client, ClientError, CommandState, LaneStateName, ListQuery, LostRuleName, PageQuery,
+    ProblemCode, ResyncRequest, SubmitterExpand, TxExpand, TxQuery, TxRequest, TxStateName,
 };
 use support::{House, house, treasury};
 use tokio::net::TcpListener;
@@ -66,8 +66,19 @@ async fn the_client_speaks_every_route() {
     let paused = client.pause("treasury", None).await.unwrap();
     assert_eq!(client.command(&paused.command_id).await.unwrap().state, CommandState::Open);
     assert_eq!(client.resume("treasury", None).await.unwrap().state, CommandState::Open);
+    assert_eq!(client.unprotect("treasury", None).await.unwrap().state, CommandState::Open);
+    let resync = ResyncRequest { lost: Some(LostRuleName::Fail), dry_run: Some(true) };
+    assert_eq!(client.resync("treasury", &resync, None).await.unwrap().state, CommandState::Open);
+    let canceled = client.cancel_tx(&accepted.tx_id, None).await.unwrap();
+    assert_eq!((canceled.state, canceled.command_state), (TxStateName::Allocated, Some(CommandState::Open)));
+    assert_eq!(client.cancel_pending("treasury", None).await.unwrap().canceled_queued, 2);
+    let shown = client.submitter_from("treasury", &[SubmitterExpand::Slots], Some(0)).await.unwrap();
+    assert_eq!(shown.slots.map(|slots| slots.len()), Some(1));
     let chains = client.chains().await.unwrap();
     assert_eq!(chains, [client.chain(&chains[0].chain).await.unwrap()]);
+    assert_eq!(client.accept_chain(&chains[0].chain, "why not").await.unwrap().reason, "why not");
+    let query = AuditQuery { subject: Some(chains[0].chain.clone()), page: PageQuery::default() };
+    assert_eq!(client.audit(&query).await.unwrap().items[0].action, "accept_chain");
     assert_eq!(client.healthz().await.unwrap(), client.readyz().await.unwrap());
     assert_eq!(client.metrics().await.unwrap(), "# nothing\n");
     assert!(client.openapi().await.unwrap().contains("createTx"));

@@ -7,7 +7,7 @@ mod support;
 use std::sync::atomic::Ordering;
 
 use gapless_api::ApiLimits;
-use gapless_domain::{CancelReason, NodeText, Transition};
+use gapless_domain::{CancelReason, CommandResult, NodeText, Report, Transition};
 use gapless_store::conformance::fixtures;
 use gapless_store::conformance::fixtures::soon;
 use support::{house, house_limited, treasury};
@@ -154,7 +154,7 @@ async fn a_command_is_written_down_and_may_be_waited_for() {
     fixtures::commit_done(&house.store, &lane, |commit| {
         commit.set_paused(&view.cursor, true, NodeText::new("api")).unwrap();
         for command in &view.lane.commands {
-            commit.command_done(command.id, NodeText::new("done so"));
+            commit.command_done(command, CommandResult::Done(Report::new("done so\nby the lane")));
         }
     })
     .await;
@@ -163,6 +163,6 @@ async fn a_command_is_written_down_and_may_be_waited_for() {
     assert_eq!((done.status.as_u16(), &done.json()["state"]), (200, &"done".into()));
     let id = put.json()["commandId"].as_str().unwrap().to_owned();
     let looked = house.get(&format!("/api/v1/commands/{id}")).await.json();
-    assert_eq!(looked, serde_json::json!({"commandId": id, "state": "done", "result": "done so"}));
+    assert_eq!(looked, serde_json::json!({"commandId": id, "state": "done", "result": "done so\nby the lane"}));
     assert_eq!(house.get("/api/v1/submitters/treasury").await.json()["paused"], true);
 }

@@ -14,7 +14,7 @@ pub struct AuditView {
     pub id: u64,
     #[cfg_attr(feature = "schema", schema(format = "date-time"))]
     pub at: String,
-    /// A submitter (CAIP-10) or a chain (CAIP-2).
+    /// A submitter (CAIP-10), a chain (CAIP-2), or `store`: the database as a whole.
     pub subject: String,
     /// Who asked for it; `policy` if the config allowed it without anybody.
     pub actor: String,

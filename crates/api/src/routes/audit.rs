@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::State;
 use gapless_domain::ChainId;
-use gapless_store::AuditFilter;
+use gapless_store::{AuditFilter, AuditRow};
 use gapless_wire::{AuditView, Page, Problem, SubmitterRef};
 
 use crate::extract::Query;
@@ -21,7 +21,7 @@ use crate::shared::Shared;
     operation_id = "listAudit",
     tag = "audit",
     params(
-        ("subject" = Option<String>, Query, description = "Only about this submitter (CAIP-10 or alias) or chain (CAIP-2)"),
+        ("subject" = Option<String>, Query, description = "Only about this submitter (CAIP-10 or alias), this chain (CAIP-2), or the database (`store`)"),
         ("limit" = Option<u32>, Query, minimum = 1, description = "Items of a page"),
         ("cursor" = Option<String>, Query, description = "`nextCursor` of the page before"),
     ),
@@ -39,6 +39,7 @@ pub(super) async fn list_audit(
     let before = query.read("cursor", |text| read_cursor(text).ok_or("this is not a cursor of this list"));
     query.finish()?;
     let subject = match subject {
+        Some(Subject::Store) => Some(AuditRow::STORE.to_owned()),
         Some(Subject::Chain(chain)) => Some(chain.to_string()),
         Some(Subject::Submitter(name)) => Some(shared.resolve(name).await?.to_string()),
         None => None,
@@ -53,6 +54,7 @@ pub(super) async fn list_audit(
 }
 
 enum Subject {
+    Store,
     Chain(ChainId),
     Submitter(SubmitterRef),
 }
@@ -60,6 +62,9 @@ enum Subject {
 impl Subject {
     /// A chain has one colon, a submitter two, an alias none.
     fn parse(text: &str) -> Result<Self, String> {
+        if text == AuditRow::STORE {
+            return Ok(Subject::Store);
+        }
         match text.parse() {
             Ok(chain) => Ok(Subject::Chain(chain)),
             Err(_) => SubmitterRef::parse(text).map(Subject::Submitter).map_err(|error| error.to_string()),

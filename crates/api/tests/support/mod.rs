@@ -20,9 +20,11 @@ use axum::body::{Body, to_bytes};
 use axum::http::{HeaderMap, Request, StatusCode};
 use futures_util::future::BoxFuture;
 use gapless_api::{AllowedHosts, ApiLimits, App, ChainInfo, Chains, Changes, Drain, HeadInfo, Timer, router};
-use gapless_chain::{EndpointStanding, EndpointStatus};
+use gapless_chain::{EndpointStanding, EndpointStatus, UnreadableTx};
 use gapless_domain::{
-    AccountFacts, Amount, BlockLink, ChainId, LeaseTerms, Limits, OwnerId, Protection, SubmitterId, Tick, TxId,
+    AccountFacts, Address, Amount, Authorization, BlockLink, Bytes, ChainId, EvmCall, Fees, LeaseTerms, Limits,
+    NodeText, Nonce, NoncePolicy, OwnerId, Protection, SignedPlan, SignedTx, SubmitterId, Tick, TxId, TxPlan,
+    keccak256,
 };
 use gapless_engine::{BatchLimits, Clock, Intake, TimeOrderedIds};
 use gapless_store::conformance::fixtures;
@@ -75,6 +77,31 @@ pub(crate) struct OneChain {
     pub(crate) head: Option<u64>,
     pub(crate) trouble: Option<Protection>,
     pub(crate) account: Option<AccountFacts>,
+    /// How every lane binds; none if they are not in the config.
+    pub(crate) policy: Option<NoncePolicy>,
+}
+
+/// Bytes that this chain reads as a transaction of the account at the nonce, carrying whatever else.
+pub(crate) fn signed_by(account: &SubmitterId, nonce: u64, what: &str) -> String {
+    Bytes::from(format!("{account}/{nonce}/{what}").into_bytes()).to_string()
+}
+
+fn read(chain: &ChainId, raw: &Bytes) -> Option<TxPlan> {
+    let text = std::str::from_utf8(raw).ok()?;
+    let (account, rest) = text.split_once('/')?;
+    let (nonce, what) = rest.split_once('/')?;
+    let submitter: SubmitterId = account.parse().ok()?;
+    let authorizations = what.strip_prefix("authorizes ").map(|address| authorization(address.parse().unwrap()));
+    let call = EvmCall { authorizations: authorizations.into_iter().collect(), ..EvmCall::default() };
+    let fees = Fees::Legacy { gas_price: 7 };
+    let nonce = Nonce::new(nonce.parse().ok()?).ok()?;
+    (submitter.chain() == chain).then_some(TxPlan { submitter, nonce, call, gas_limit: 21_000, fees })
+}
+
+/// An authorization that this chain takes for one of this account.
+pub(crate) fn authorization(authority: Address) -> Authorization {
+    let one = gapless_domain::U256::from(1);
+    Authorization { chain_id: one, address: authority, nonce: 0, y_parity: false, r: one, s: one }
 }
 
 impl Default for OneChain {
@@ -83,9 +110,12 @@ impl Default for OneChain {
             latest: fixtures::nonce(5),
             pending: fixtures::nonce(9),
             finalized: Some(fixtures::nonce(3)),
+            final_block: Some(fixtures::block(119)),
             balance: Amount::from(1_000_000_000_000_000_000_u64),
+            delegated: false,
         };
-        OneChain { head: Some(120), trouble: None, account: Some(account) }
+        let policy = NoncePolicy { max_in_flight: 16, ..NoncePolicy::default() };
+        OneChain { head: Some(120), trouble: None, account: Some(account), policy: Some(policy) }
     }
 }
 
@@ -151,6 +181,20 @@ impl Chains for OneChain {
 
     fn account(&self, _submitter: &SubmitterId) -> BoxFuture<'_, Option<AccountFacts>> {
         Box::pin(std::future::ready(self.account))
+    }
+
+    fn read_signed(&self, chain: &ChainId, raw: &Bytes) -> Option<Result<SignedPlan, UnreadableTx>> {
+        let plan = read(chain, raw).ok_or_else(|| UnreadableTx(NodeText::new("it is none")));
+        let signed = SignedTx { hash: keccak256(raw), raw: raw.clone() };
+        self.one(chain).map(|_| plan.map(|plan| SignedPlan { plan, signed }))
+    }
+
+    fn authority(&self, authorization: &Authorization) -> Option<Address> {
+        Some(authorization.address)
+    }
+
+    fn nonce_policy(&self, _submitter: &SubmitterId) -> Option<NoncePolicy> {
+        self.policy.clone()
     }
 }
 
@@ -239,6 +283,7 @@ pub(crate) async fn house_with(store: Arc<dyn Store>, limits: ApiLimits) -> Hous
     let app = App {
         store: Arc::clone(&store),
         intake,
+        ids: Arc::new(TimeOrderedIds),
         changes: Arc::clone(&bell) as Arc<dyn Changes>,
         chains: Arc::new(OneChain::default()),
         timer: Arc::clone(&time) as Arc<dyn Timer>,

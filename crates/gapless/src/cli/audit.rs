@@ -9,7 +9,7 @@ use crate::output::Output;
 
 #[derive(Debug, Args)]
 pub(crate) struct AuditArgs {
-    /// Only about this submitter (CAIP-10 id or alias) or chain (CAIP-2 id)
+    /// Only about this submitter (CAIP-10 id or alias), this chain (CAIP-2 id), or the database (store)
     #[arg(long, value_name = "SUBJECT")]
     subject: Option<String>,
     /// How many

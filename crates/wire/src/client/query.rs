@@ -34,7 +34,7 @@ pub struct PageQuery {
 
 #[derive(Clone, Debug, Default)]
 pub struct AuditQuery {
-    /// Only about this submitter (CAIP-10 or alias) or chain (CAIP-2).
+    /// Only about this submitter (CAIP-10 or alias), this chain (CAIP-2), or the database (`store`).
     pub subject: Option<String>,
     pub page: PageQuery,
 }

@@ -2,6 +2,7 @@
 #![allow(clippy::disallowed_methods, reason = "a test owns its own time and tasks")]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "what supports a test says by panicking what it expects, too")]
 
+#[allow(dead_code, reason = "not every test uses all of it")]
 mod support;
 
 use std::collections::{BTreeMap, BTreeSet};

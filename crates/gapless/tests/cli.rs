@@ -37,6 +37,10 @@ fn exit_codes_tell_success_usage_failure_and_refusal_apart() {
         // Nobody listens there.
         (&["tx", "get", "x", "--api", "http://127.0.0.1:1"], FAILED),
         (&["submitter", "list", "--api", "http://127.0.0.1:1"], FAILED),
+        (&["submitter", "resync", "a", "--lost", "keep"], USAGE),
+        (&["submitter", "resync"], USAGE),
+        (&["chain", "accept", "eip155:1"], USAGE),
+        (&["tx", "cancel"], USAGE),
     ] {
         let said = run(&folder, arguments);
         assert_eq!(said.code, code, "{arguments:?} {said:#?}");
@@ -75,6 +79,12 @@ fn with_json_everything_is_json_errors_too() {
         (&["submitter", "show", "a", "--api", "http://127.0.0.1:1"], FAILED),
         (&["submitter", "pause", "a", "--api", "http://127.0.0.1:1"], FAILED),
         (&["submitter", "resume", "a", "--api", "http://127.0.0.1:1"], FAILED),
+        (&["submitter", "unprotect", "a", "--api", "http://127.0.0.1:1"], FAILED),
+        (&["submitter", "resync", "a", "--dry-run", "--api", "http://127.0.0.1:1"], FAILED),
+        (&["submitter", "cancel-pending", "a", "--api", "http://127.0.0.1:1"], FAILED),
+        (&["tx", "cancel", "a", "--api", "http://127.0.0.1:1"], FAILED),
+        (&["audit", "--subject", "a", "--api", "http://127.0.0.1:1"], FAILED),
+        (&["chain", "accept", "eip155:1", "--reason", "r", "--api", "http://127.0.0.1:1"], FAILED),
     ] {
         let with_json: Vec<&str> = arguments.iter().copied().chain(["--json"]).collect();
         let said = run(&folder, &with_json);

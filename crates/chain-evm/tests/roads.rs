@@ -169,7 +169,7 @@ async fn a_gateway_that_refuses_everything_for_a_moment_says_nothing_about_batch
         script.sizes.clear();
     });
     chain.accounts(&[submitter(0), submitter(1)], None).await.unwrap();
-    assert_eq!(node.change(|script| script.sizes.clone()), [6]);
+    assert_eq!(node.change(|script| script.sizes.clone()), [8]);
 }
 
 #[tokio::test]
@@ -192,7 +192,7 @@ async fn batches_that_were_refused_are_tried_again_by_and_by() {
         }
     }
     assert_eq!(largest.first(), Some(&1));
-    assert_eq!(largest.last(), Some(&6), "{largest:?}");
+    assert_eq!(largest.last(), Some(&8), "{largest:?}");
 }
 
 fn reverted(method: &str, params: &Value) -> Option<Value> {

@@ -73,8 +73,9 @@ pub trait Chain: Send + Sync + fmt::Debug {
     async fn reverts(&self, hashes: &[B256]) -> Result<Vec<Option<Revert>>, ChainError>;
 
     /// The blocks at these heights with what one account has sent in them, as one endpoint has them now; `None` for a block that it
-    /// does not have. Whether they are linked is for the caller to see. Every transaction of the account in a block is there, read
-    /// from its own bytes as by [`Chain::read_signed`]; a block that has one which cannot be read is an error, not a block without it.
+    /// does not have. Whether they are linked is for the caller to see. Every transaction of the account in a block is there, made
+    /// into bytes again, with the hash and the sender that those have. Also one that [`Chain::read_signed`] would not take, since the
+    /// chain has (blobs are left out of its plan); one that nobody signed, or of an unknown kind, is an error, not a block without it.
     async fn sent_by(
         &self,
         account: &SubmitterId,

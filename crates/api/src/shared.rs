@@ -60,9 +60,9 @@ impl Shared {
         found.into_iter().next().flatten().ok_or_else(|| Refusal::of(ProblemCode::TxNotFound))
     }
 
-    /// Names for what a caller left out. Nobody else can guess them.
+    /// Names for what a caller left out. An id is made of the time and a random part; two of them are too much to guess.
     pub(crate) fn fresh_names(&self) -> Result<(String, LockOwner), Refusal> {
-        let lock_owner = LockOwner::new(&format!("lock-{}", self.app.ids.next_tx()));
+        let lock_owner = LockOwner::new(&format!("{}-{}", self.app.ids.next_tx(), self.app.ids.next_tx()));
         let lock_owner = lock_owner.ok_or_else(|| Refusal::of(ProblemCode::Internal))?;
         Ok((format!("nonce-{}", self.app.ids.next_tx()), lock_owner))
     }

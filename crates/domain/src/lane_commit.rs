@@ -13,7 +13,7 @@ use crate::nonce::{Nonce, NonceError};
 use crate::payload::Payload;
 use crate::reservation::ReservationStep;
 use crate::slot::{NewSlot, SlotKind};
-use crate::state::FailReason;
+use crate::state::{FailReason, Wish};
 use crate::text::{NodeText, Report};
 use crate::transition::{IllegalTransition, Transition};
 
@@ -95,17 +95,20 @@ impl LaneCommit {
     }
 
     /// The cursor's next nonce was used for this intent already, by a transaction that is on chain and that the ledger had lost: it
-    /// becomes the intent's attempt. Also in PROTECT, which this helps to leave.
+    /// becomes the intent's attempt. It stands above `above_block`, which is not the newest final one: it may be final itself. Also in
+    /// PROTECT, which this helps to leave.
     pub fn adopt_for(
         &mut self,
         cursor: &Cursor,
         tx: &ManagedTx,
         attempt: NewAttempt,
+        above_block: Option<u64>,
     ) -> Result<&mut Self, CommitError> {
         self.check_submitter(tx)?;
         let change = tx.change_with_slot(Transition::Bind(attempt.nonce))?;
         self.take_used_nonce(cursor, attempt.nonce)?;
-        self.new_slot(attempt.nonce, SlotKind::Intent(tx.id));
+        let kind = SlotKind::Intent(tx.id);
+        self.slots.push(NewSlot { nonce: attempt.nonce, kind, above_block, evidence: None });
         self.changes.push(change);
         self.attempts.push(attempt);
         Ok(self)
@@ -167,17 +170,30 @@ impl LaneCommit {
         Ok(self)
     }
 
-    /// P4 has proven that the intent's nonce was used by something else: it goes back to its place in line, or fails.
-    pub fn lose_nonce(&mut self, tx: &ManagedTx, rule: LostRule, why: NodeText) -> Result<&mut Self, CommitError> {
+    /// P4 has proven that the intent's nonce was used by something else: it goes back to its place in line, or fails there. One
+    /// that was being canceled is canceled there, unless nothing may end. Gives what is in line again.
+    pub fn lose_nonce(
+        &mut self,
+        tx: &ManagedTx,
+        rule: LostRule,
+        may_end: bool,
+        why: NodeText,
+    ) -> Result<Option<ManagedTx>, CommitError> {
         self.check_submitter(tx)?;
+        let wish = tx.state.bound().map(|bound| bound.wish);
         let lost = tx.change(Transition::LoseNonce)?;
         let mut queued = tx.clone();
         queued.apply(&lost, tx.updated_at);
+        let end = match (wish, rule) {
+            (Some(Wish::Cancel(reason)), _) if may_end => Some(Transition::CancelInQueue(reason)),
+            (_, LostRule::Fail) => Some(Transition::FailInQueue(FailReason::NonceLost, why)),
+            (_, LostRule::Requeue) => None,
+        };
+        let end = end.map(|end| queued.change(end)).transpose()?;
         self.changes.push(lost);
-        if rule == LostRule::Fail {
-            self.changes.push(queued.change(Transition::FailInQueue(FailReason::NonceLost, why))?);
-        }
-        Ok(self)
+        let waits = end.is_none();
+        self.changes.extend(end);
+        Ok(waits.then_some(queued))
     }
 
     /// A lane that never bound anything begins further up: what the account did before is none of ours.

@@ -78,13 +78,15 @@ impl Lane {
             // They wait for a survey, which a chain that contradicts itself does not give.
             CommandKind::Unprotect | CommandKind::Resync { .. } => {
                 let broken = self.chain.as_ref().and_then(|chain| chain.broken.as_ref());
-                Ok(broken.map(|broken| refused(&contradicted(broken))))
+                let unread = self.surveys.is_unanswered(command.id).then(|| refused(UNREAD));
+                Ok(broken.map(|broken| refused(&contradicted(broken))).or(unread))
             }
             CommandKind::Replace { .. } | CommandKind::Resubmit { .. } => Ok(Some(refused(NOT_SERVED))),
         }
     }
 }
 
+const UNREAD: &str = "no endpoint could show the blocks that would tell; nothing was changed";
 const NOT_SERVED: &str = "not served by this version";
 
 /// Asked of the cursor as this commit leaves it: one command may follow another.

@@ -108,6 +108,11 @@ impl Line {
         }
     }
 
+    /// Was it looked at, and nobody is in it?
+    pub(super) fn is_known_empty(&self) -> bool {
+        self.known && self.waiting.is_empty() && !self.more
+    }
+
     /// What a look brings that is under way is not believed.
     pub(super) fn distrust(&mut self) {
         self.distrusted = self.peeking;

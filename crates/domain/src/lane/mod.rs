@@ -343,10 +343,16 @@ impl Lane {
             }
             Err(PrepareFailure::Reverted { .. } | PrepareFailure::Unavailable(_)) => Stage::Later(retry),
             Err(PrepareFailure::Invalid(text)) => Stage::Doomed(FailReason::InvalidPayload, text),
-            Err(PrepareFailure::InsufficientFunds(text)) => match funds {
-                OnShortage::Fail => Stage::Doomed(FailReason::InsufficientFunds, text),
-                OnShortage::Wait => Stage::Later(retry),
-            },
+            // Earlier ones may bring the funds.
+            Err(PrepareFailure::InsufficientFunds(text)) if alone && funds == OnShortage::Fail => {
+                Stage::Doomed(FailReason::InsufficientFunds, text)
+            }
+            Err(PrepareFailure::InsufficientFunds(_)) => {
+                if is_next {
+                    self.purse.short_of = candidate.call().map(|call| call.value);
+                }
+                Stage::Later(retry)
+            }
         };
     }
 
@@ -365,7 +371,7 @@ impl Lane {
             let is_enough = |prepared: &Prepared| {
                 let offered = slot.wanted().map(|wanted| wanted.fees);
                 slot.needs_price()
-                    && !slot.wants_nothing()
+                    && !slot.outbid
                     && offered.is_some_and(|offered| !prepared.fees.offers_more_than(offered))
             };
             if answer.as_ref().is_ok_and(is_enough) {
@@ -394,20 +400,29 @@ impl Lane {
             }
             SendOutcome::NonceTooHigh => self.send_those_below(sent.nonce, now),
             SendOutcome::InsufficientFunds => self.purse.read_soon(),
-            SendOutcome::Underpriced => self.wants_more(sent.nonce),
-            SendOutcome::ReplacementUnderpriced if was_filler => self.wants_more(sent.nonce),
-            SendOutcome::Rejected if was_filler => self.cannot_fill(&sent),
+            SendOutcome::Underpriced => self.wants_more(sent.nonce, false, now),
+            SendOutcome::ReplacementUnderpriced if was_filler => self.wants_more(sent.nonce, true, now),
+            // What came too late to be said decides nothing.
+            SendOutcome::Rejected if was_filler && slot.seen == Seen::Nowhere && !slot.is_over() => {
+                self.cannot_fill(&sent);
+            }
             _ => {}
         }
         self.reports.push(SendReport { nonce: sent.nonce, hash: sent.hash, outcome: sent.outcome, text: sent.text });
     }
 
-    /// A price is asked for anew, unless it is the caller's own, or there were enough tries.
-    fn wants_more(&mut self, nonce: Nonce) {
-        let most = self.setup.policy.bump.max_attempts;
+    /// A price is asked for anew, at the pace of resends, unless it is the caller's own, or there were enough tries. What is to be
+    /// consumed without effect is priced again for as long as it takes, but only where the market wants more.
+    fn wants_more(&mut self, nonce: Nonce, outbid: bool, now: Tick) {
+        let (most, pace) = (self.setup.policy.bump.max_attempts, self.pace());
         self.slots.update(nonce, |slot| {
-            let ours = slot.wants_nothing() || slot.call_to_reprice().is_some();
-            slot.underpriced = ours && slot.next_ordinal() <= most;
+            let has_tries = slot.next_ordinal() <= most;
+            let ours =
+                if slot.wants_nothing() { has_tries || !outbid } else { slot.call_to_reprice().is_some() && has_tries };
+            if ours && !slot.is_mined() && slot.remedy == Remedy::None {
+                (slot.underpriced, slot.outbid) = (true, outbid);
+                slot.remedy = Remedy::Later(now.saturating_add(pace.after_failures(slot.failures)));
+            }
         });
     }
 
@@ -518,6 +533,7 @@ impl OpenSlot {
             short_of_funds: false,
             rejected: false,
             underpriced: false,
+            outbid: false,
             remedy: Remedy::None,
             lost_looks: None,
             lost: false,

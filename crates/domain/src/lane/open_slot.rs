@@ -39,6 +39,8 @@ pub(super) struct OpenSlot {
     pub(super) rejected: bool,
     /// Nodes want more for it than it offers.
     pub(super) underpriced: bool,
+    /// By something else that is pooled at its nonce, so that the market's price does not help.
+    pub(super) outbid: bool,
     pub(super) remedy: Remedy,
     /// How often all its hashes were missing while its nonce was used up, finally; `None` while it is not.
     pub(super) lost_looks: Option<u32>,
@@ -317,10 +319,12 @@ impl OpenSlot {
         let taken = outcome.is_taken();
         // What is said of an attempt that it no longer wants says nothing about the one that it does.
         let is_wanted = self.wanted().is_some_and(|wanted| wanted.hash == hash);
+        // And what the chain has taken meanwhile needs nobody's verdict.
+        let counts = is_wanted && self.seen == Seen::Nowhere;
         self.acknowledged |= taken;
         // An answer that is no verdict takes none back.
-        self.short_of_funds = !taken && (self.short_of_funds || outcome == SendOutcome::InsufficientFunds);
-        self.rejected = !taken && (self.rejected || (is_wanted && outcome == SendOutcome::Rejected));
+        self.short_of_funds = !taken && (self.short_of_funds || (counts && outcome == SendOutcome::InsufficientFunds));
+        self.rejected = !taken && (self.rejected || (counts && outcome == SendOutcome::Rejected));
         self.underpriced &= !taken;
         self.failures = if taken { 0 } else { self.failures.saturating_add(1) };
         if self.sending != Sending::UnderWay {

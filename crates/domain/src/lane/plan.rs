@@ -98,6 +98,7 @@ impl Lane {
     fn plan_account(&mut self, now: Tick, step: &mut Step) {
         // A command needs a cursor, and a cursor needs a count to begin with.
         let has_work = !self.slots.is_empty()
+            || self.binds_under_way() > 0
             || !self.line.waiting.is_empty()
             || (self.cursor.is_none() && !self.commands.is_empty())
             || self.recovery_commands().next().is_some();
@@ -206,7 +207,7 @@ impl Lane {
             step.wake(self.sign_after);
             return;
         }
-        let mut items = self.remedies_to_sign();
+        let mut items = self.remedies_to_sign(now);
         if let Some(cursor) = self.cursor.clone() {
             self.binds_to_sign(&cursor, &mut items);
         }
@@ -269,7 +270,8 @@ impl Lane {
         }
     }
 
-    fn remedies_to_sign(&mut self) -> Vec<(Signing, SignRequest)> {
+    fn remedies_to_sign(&mut self, now: Tick) -> Vec<(Signing, SignRequest)> {
+        let retry = now.saturating_add(self.setup.limits.prepare_retry);
         let mut items = Vec::new();
         let lends = self.borrower_is_next();
         for nonce in self.slots.remedial() {
@@ -290,6 +292,13 @@ impl Lane {
             let fees = slot.attempts.iter().fold(prepared.fees, |fees, held| fees.to_replace(held.attempt.fees));
             let cost = worst_cost(call.value, prepared.gas_limit, fees);
             let attempt = Unsigned { nonce, ordinal: slot.next_ordinal(), kind, fees, cost };
+            // A filler is made in any case, and waits for funds like any other.
+            let more = Amount::new(cost.get().saturating_sub(slot.cost().get()));
+            if kind == AttemptKind::Bump && more > self.purse.budget {
+                self.slots.update(nonce, |slot| slot.remedy = Remedy::Later(retry));
+                continue;
+            }
+            self.purse.owe(more);
             let request = self.request(attempt, call, prepared.gas_limit);
             items.push((Signing { candidate: None, attempt }, request));
             self.slots.update(nonce, |slot| slot.remedy = Remedy::UnderWay);

@@ -23,6 +23,8 @@ pub(super) struct Purse {
     pub(super) is_short: bool,
     /// What the first in line may cost, while the account cannot pay for it.
     pub(super) short_of: Option<Amount>,
+    /// The last one that wanted something got it.
+    pub(super) has_paid: bool,
     /// Nothing was taken out since the newest answer.
     pub(super) is_fresh: bool,
     /// Looks in a row at which the chain was ahead of the ledger.
@@ -66,7 +68,10 @@ impl Lane {
         };
         match (cursor.low_balance, trouble) {
             (false, Some(text)) => Some((true, text)),
-            (true, None) => Some((false, format!("the balance is {balance}"))),
+            // What the first in line may cost is not known before it is prepared.
+            (true, None) if self.line.is_known_empty() || self.purse.has_paid => {
+                Some((false, format!("the balance is {balance}")))
+            }
             _ => None,
         }
     }
@@ -133,9 +138,11 @@ impl Purse {
     pub(super) fn spend(&mut self, cost: Amount) -> bool {
         if cost > self.budget {
             self.is_short = true;
+            self.has_paid = false;
             return false;
         }
         self.short_of = None;
+        self.has_paid = true;
         self.owe(cost);
         true
     }

@@ -9,6 +9,7 @@ use crate::managed_tx::ManagedTx;
 use crate::nonce::Nonce;
 use crate::payload::Payload;
 use crate::slot::SlotKind;
+use crate::state::Progress;
 use crate::time::Timestamp;
 
 use super::Lane;
@@ -63,6 +64,11 @@ impl Lane {
         let mut plan = Plan { obstacle: self.obstacle(cursor, found), ..Plan::default() };
         for nonce in self.slots.unmined() {
             let Some(slot) = self.slots.get(*nonce).filter(|slot| slot.seen == Seen::Nowhere) else { continue };
+            // What stood in a block that was orphaned is written as such first.
+            let bound = slot.tx.as_ref().and_then(|tx| tx.state.bound());
+            if bound.is_some_and(|bound| matches!(bound.progress, Progress::Mined(_))) {
+                continue;
+            }
             // What was lent and is past its time comes back first.
             if slot.is_lent_until().is_some_and(|until| until <= at) {
                 continue;
@@ -75,6 +81,12 @@ impl Lane {
             plan.start_at = Some(finalized);
         } else {
             self.plan_adoptions(cursor.next_nonce, finalized, found, &mut plan);
+            // What a store that lost commits does not know may be ours: it is not taken for a stranger's unseen.
+            let unseen = plan.adopt.iter().find(|adoption| found.on_chain(adoption.nonce).is_none());
+            if let Some(unseen) = unseen.filter(|_| cursor.state.is_store_regressed() && !found.is_whole()) {
+                let text = unread(unseen.nonce, found);
+                plan.hinder(ProtectCode::StoreRegressed, text);
+            }
         }
         plan
     }
@@ -109,12 +121,7 @@ impl Lane {
                 plan.hinder(ProtectCode::ForeignTransaction, text);
             }
             Trace::Unread => {
-                let oldest = found.survey.oldest;
-                let text = format!(
-                    "nonce {nonce} is used up, and blocks below {oldest} were not read that could tell by what: \
-                     see survey_blocks in the config"
-                );
-                plan.hinder(ProtectCode::ForeignTransaction, text);
+                plan.hinder(ProtectCode::ForeignTransaction, unread(nonce, found));
             }
         }
     }
@@ -256,6 +263,14 @@ impl Plan {
         }
         text
     }
+}
+
+fn unread(nonce: Nonce, found: &Found) -> String {
+    let oldest = found.survey.oldest;
+    format!(
+        "nonce {nonce} is used up, and blocks below {oldest} were not read that could tell by what: see survey_blocks in the \
+         config"
+    )
 }
 
 /// Does it do what the intent asks for?

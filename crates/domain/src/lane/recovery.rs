@@ -17,10 +17,9 @@ use crate::managed_tx::ManagedTx;
 use crate::nonce::Nonce;
 use crate::slot::SlotKind;
 use crate::text::{NodeText, Report};
-use crate::time::Timestamp;
+use crate::time::{Tick, Timestamp};
 use crate::transition::Transition;
 
-use super::Lane;
 use super::effect::{Effect, Watched};
 use super::fact::OnChain;
 use super::line::{Candidate, Stage};
@@ -28,6 +27,7 @@ use super::open_slot::{OpenSlot, Sending};
 use super::reckoning::{Adoption, Attachment, Lost, Plan};
 use super::survey::Found;
 use super::writing::Writing;
+use super::{Lane, SignedItem};
 
 /// What a commit has recovered, to be taken for true once it is durable.
 #[derive(Debug, Default)]
@@ -44,13 +44,30 @@ pub(super) struct Recovered {
 struct Adopted {
     nonce: Nonce,
     /// The intent that it turned out to be.
-    of: Option<(ManagedTx, NewAttempt, Amount)>,
+    of: Option<FoundIntent>,
+}
+
+#[derive(Debug)]
+struct FoundIntent {
+    tx: ManagedTx,
+    attempt: NewAttempt,
+    cost: Amount,
+    above_block: Option<u64>,
 }
 
 impl Recovered {
     /// Does it change slots that were there before?
     pub(super) fn changes_slots(&self) -> bool {
         !(self.attached.is_empty() && self.lost.is_empty() && self.adopted.is_empty())
+    }
+
+    /// Those who leave the line by it.
+    pub(super) fn taken_ids(&self) -> impl Iterator<Item = TxId> {
+        self.taken.iter().map(|candidate| candidate.tx.id)
+    }
+
+    pub(super) fn has_lost(&self, nonce: Nonce) -> bool {
+        self.lost.iter().any(|(lost, _)| *lost == nonce)
     }
 
     pub(super) fn concerns(&self, nonce: Nonce) -> bool {
@@ -69,6 +86,15 @@ impl Lane {
         writing: &mut Writing,
     ) -> Result<(), CommitError> {
         let Some(found) = self.surveys.take_found() else { return Ok(()) };
+        // Those who are at the signer, or signed and not written, are in line too: strangers may have done what they ask for.
+        if self.signing.iter().flatten().any(|item| item.candidate.is_some()) {
+            self.surveys.give_back(found);
+            return Ok(());
+        }
+        let (binds, others) = std::mem::take(&mut self.signed).into_iter().partition(|item| item.candidate.is_some());
+        self.signed = others;
+        let binds: Vec<SignedItem> = binds;
+        binds.into_iter().for_each(|item| self.unplan(item));
         let plan = self.recovery_plan(cursor, &found, at);
         let asked: Vec<Command> = self.commands.iter().filter(|command| found.is_for(command.id)).cloned().collect();
         let mut decided = false;
@@ -98,7 +124,7 @@ impl Lane {
     }
 
     fn unprotect(
-        &self,
+        &mut self,
         cursor: &Cursor,
         plan: &Plan,
         command: &Command,
@@ -116,6 +142,7 @@ impl Lane {
         if let Some(cause) = cause {
             return Ok(CommandResult::Refused(Report::new(&format!("the cause persists: {cause}"))));
         }
+        self.protect = None;
         commit.unprotect(cursor, !self.slots.is_empty(), command.issued_by.clone())?;
         Ok(CommandResult::Done(Report::new(&format!("no longer in PROTECT ({})", protection.code.as_str()))))
     }
@@ -156,8 +183,12 @@ impl Lane {
         self.apply(cursor, plan, rule, commit, writing)?;
         let summary = NodeText::new(&plan.summary());
         commit.lane_event(cursor, LaneEventKind::Resynced, summary.clone())?;
-        if cursor.is_protected() && !plan.more {
-            commit.unprotect(cursor, true, summary)?;
+        if !plan.more {
+            // Whatever was about to stop it is reconciled with it.
+            self.protect = None;
+            if cursor.is_protected() {
+                commit.unprotect(cursor, true, summary)?;
+            }
         }
         Ok(CommandResult::Done(Report::new(&lines)))
     }
@@ -224,21 +255,19 @@ impl Lane {
         let adopted: HashSet<TxId> = plan.adopt.iter().filter_map(|adoption| Some(adoption.of.as_ref()?.1)).collect();
         // Those that are found again at another nonce.
         let mut queued = Vec::new();
+        let may_end = !cursor.state.is_store_regressed();
         for Lost { nonce, tx, why } in plan.lost.iter().filter(|lost| stays(lost.nonce)) {
-            self.dirty.remove(nonce);
-            let Some(tx) = tx else {
-                recovered.lost.push((*nonce, None));
-                continue;
+            let again = match tx {
+                // It is needed once more below.
+                Some(tx) if adopted.contains(&tx.id) => {
+                    queued.extend(commit.lose_nonce(tx, LostRule::Requeue, false, NodeText::new(why))?);
+                    None
+                }
+                Some(tx) => commit.lose_nonce(tx, rule, may_end, NodeText::new(why))?,
+                None => None,
             };
-            let rule = if adopted.contains(&tx.id) { LostRule::Requeue } else { rule };
-            commit.lose_nonce(tx, rule, NodeText::new(why))?;
-            let mut again = tx.clone();
-            again.apply(&tx.change(Transition::LoseNonce)?, tx.updated_at);
-            let waits = rule == LostRule::Requeue && !adopted.contains(&tx.id);
-            if !waits {
-                queued.push(again.clone());
-            }
-            recovered.lost.push((*nonce, waits.then_some(again)));
+            self.dirty.remove(nonce);
+            recovered.lost.push((*nonce, again));
         }
         if let Some(start) = plan.start_at {
             commit.start_at(cursor, start)?;
@@ -258,15 +287,17 @@ impl Lane {
                 continue;
             };
             let attempt = attempt_of(sent, 0);
-            commit.adopt_for(cursor, tx, attempt.clone())?;
-            let of = Some((tx.clone(), attempt, sent.tx.plan.worst_cost()));
+            let above_block = sent.block.number.checked_sub(1);
+            commit.adopt_for(cursor, tx, attempt.clone(), above_block)?;
+            let (tx, cost) = (tx.clone(), sent.tx.plan.worst_cost());
+            let of = Some(FoundIntent { tx, attempt, cost, above_block });
             recovered.adopted.push(Adopted { nonce: *nonce, of });
         }
         Ok(())
     }
 
     /// The commit is durable.
-    pub(super) fn take_recovered(&mut self, recovered: Recovered, above_block: Option<u64>, at: Timestamp) {
+    pub(super) fn take_recovered(&mut self, recovered: Recovered, at: Timestamp, now: Tick) {
         let Recovered { attached, lost, adopted, .. } = recovered;
         let mut watched = Vec::new();
         let look_up = |hash| Watched { hash, known: None, look_up: true };
@@ -277,9 +308,11 @@ impl Lane {
         for (attempt, cost) in attached {
             self.by_hash.insert(attempt.hash, attempt.nonce);
             watched.push(look_up(attempt.hash));
+            // It was seen in a block, but not by the watcher: if that is orphaned before, nobody will say so.
+            let later = now.saturating_add(self.setup.limits.resend_longest);
             self.slots.update(attempt.nonce, |slot| {
                 slot.hold(&attempt, cost, at);
-                slot.sending = Sending::Rest;
+                slot.sending = Sending::Due { at: later, claim: false };
                 slot.lost_looks = None;
             });
         }
@@ -293,7 +326,7 @@ impl Lane {
             }
         }
         for Adopted { nonce, of } in adopted {
-            let Some((mut tx, attempt, cost)) = of else {
+            let Some(FoundIntent { mut tx, attempt, cost, above_block }) = of else {
                 self.slots.insert(OpenSlot::empty(nonce, SlotKind::Foreign));
                 continue;
             };

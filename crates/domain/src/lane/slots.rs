@@ -5,7 +5,6 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use crate::id::TxId;
 use crate::nonce::Nonce;
-use crate::slot::SlotKind;
 use crate::time::{Tick, Timestamp};
 
 use super::lending::Lending;
@@ -93,7 +92,7 @@ impl Slots {
         let (after, id_after) = (Standing::of(slot), id_of(slot));
         // What is lent changes hands.
         if id_after != id_before {
-            id_before.map(|id| self.ids.remove(&id));
+            id_before.into_iter().for_each(|id| forget_id(&mut self.ids, id, nonce));
             id_after.map(|id| self.ids.insert(id, nonce));
         }
         if after != before {
@@ -104,16 +103,13 @@ impl Slots {
 
     /// Its nonce is gone, and its intent, if there is one, is in line again or has failed.
     pub(super) fn lose(&mut self, nonce: Nonce) {
-        let id = self.update(nonce, |slot| {
+        self.update(nonce, |slot| {
             slot.lost = true;
             slot.sending = Sending::Rest;
             slot.remedy = Remedy::None;
             slot.lending = Lending::Ours;
-            id_of(slot).inspect(|_| slot.tx = None)
+            slot.tx = None;
         });
-        if let Some(Some(id)) = id {
-            self.ids.remove(&id);
-        }
     }
 
     /// Takes out all below this one.
@@ -122,9 +118,7 @@ impl Slots {
         let closed = std::mem::replace(&mut self.slots, still_open);
         for slot in closed.values() {
             self.move_to(slot.nonce, Standing::of(slot), Standing::NOWHERE);
-            if let Some(id) = id_of(slot).filter(|_| !slot.lost) {
-                self.ids.remove(&id);
-            }
+            id_of(slot).into_iter().for_each(|id| forget_id(&mut self.ids, id, slot.nonce));
         }
         closed.into_values().collect()
     }
@@ -223,10 +217,14 @@ impl Slots {
     }
 }
 
+/// Who holds it now; whoever has lost it may hold another.
 fn id_of(slot: &OpenSlot) -> Option<TxId> {
-    match slot.kind {
-        SlotKind::Intent(id) => Some(id),
-        _ => slot.tx.as_ref().map(|tx| tx.id),
+    slot.tx.as_ref().map(|tx| tx.id)
+}
+
+fn forget_id(ids: &mut HashMap<TxId, Nonce>, id: TxId, nonce: Nonce) {
+    if ids.get(&id) == Some(&nonce) {
+        ids.remove(&id);
     }
 }
 
@@ -264,6 +262,7 @@ mod tests {
     use crate::lane::MinedTx;
     use crate::payload::Fees;
     use crate::reservation::LockOwner;
+    use crate::slot::SlotKind;
     use crate::{Amount, B256, Bytes, Timestamp};
     use std::time::Duration;
 

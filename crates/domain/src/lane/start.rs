@@ -117,6 +117,12 @@ impl Lane {
         let finalized = account.finalized.unwrap_or_default();
         let used_up = self.slots.unmined().range(..account.latest.max(finalized)).copied();
         let used_up: Vec<Nonce> = used_up.take(LOST_SLOTS_AT_ONCE).collect();
+        // A reorg may have taken the count back: what was looked for before says nothing then.
+        let unused = self.slots.unmined().range(account.latest.max(finalized)..).copied();
+        let unused: Vec<Nonce> = unused.take(LOST_SLOTS_AT_ONCE).collect();
+        for nonce in unused {
+            self.slots.update(nonce, |slot| slot.lost_looks = None);
+        }
         for nonce in used_up {
             let looked = self.slots.update(nonce, |slot| {
                 if slot.seen != Seen::Nowhere {

@@ -21,15 +21,20 @@ use super::open_slot::{OpenSlot, Seen};
 /// Looks in a row at which all hashes of a slot must be missing, while its nonce is used up, before the blocks are read.
 const LOOKS_BEFORE_SURVEY: u32 = 2;
 
+/// Surveys in a row that brought no answer before those who wait for one are told so.
+const SURVEYS_BEFORE_REFUSAL: u32 = 5;
+
 #[derive(Debug, Default)]
 pub(super) struct Surveys {
     under_way: Option<Asked>,
     not_before: Tick,
     /// In a row, without anything that helped.
     fruitless: u32,
-    /// The last one brought no answer.
-    failed: bool,
+    /// In a row, without any answer.
+    failures: u32,
     found: Option<Found>,
+    /// Commands that no survey could be had for.
+    unanswered: HashSet<CommandId>,
     /// The queue was read far enough to compare it with what strangers sent.
     queue_is_known: bool,
 }
@@ -37,6 +42,7 @@ pub(super) struct Surveys {
 #[derive(Debug)]
 struct Asked {
     from: Nonce,
+    lowest: u64,
     commands: HashSet<CommandId>,
 }
 
@@ -46,6 +52,8 @@ pub(super) struct Found {
     pub(super) survey: Survey,
     /// What it was asked about: nonces from this one on.
     from: Nonce,
+    /// The lowest block that may have something of it.
+    lowest: u64,
     /// Those that were open before it began: it is new enough for them.
     commands: HashSet<CommandId>,
 }
@@ -82,6 +90,10 @@ impl Surveys {
         self.found.get_or_insert(found);
     }
 
+    pub(super) fn is_unanswered(&self, id: CommandId) -> bool {
+        self.unanswered.contains(&id)
+    }
+
     pub(super) fn queue_was_read(&mut self) {
         self.queue_is_known = true;
     }
@@ -95,6 +107,11 @@ impl Found {
     /// Is the nonce used up at a final block?
     pub(super) fn is_final(&self, nonce: Nonce) -> bool {
         self.survey.account.finalized.is_some_and(|finalized| finalized > nonce)
+    }
+
+    /// Were all blocks read that may have something of what was asked?
+    pub(super) fn is_whole(&self) -> bool {
+        self.survey.oldest <= self.lowest
     }
 
     pub(super) fn on_chain(&self, nonce: Nonce) -> Option<&OnChain> {
@@ -114,7 +131,7 @@ impl Found {
             None if self.survey.account.latest <= slot.nonce && !self.is_final(slot.nonce) => Trace::Unused,
             None => {
                 let asked = self.from <= slot.nonce;
-                let lowest = slot.above_block.map_or(0, |block| block.saturating_add(1));
+                let lowest = lowest_above(slot.above_block);
                 if asked && self.survey.oldest <= lowest { Trace::WithoutTransaction } else { Trace::Unread }
             }
         }
@@ -148,13 +165,14 @@ impl Lane {
         if !asked_for && (self.surveys.has_found() || !(ahead || suspicious)) {
             return;
         }
-        if (!asked_for || self.surveys.failed) && now < self.surveys.not_before {
+        if (!asked_for || self.surveys.failures > 0) && now < self.surveys.not_before {
             return step.wake(self.surveys.not_before);
         }
         let request = self.survey_request(&cursor);
         let commands = self.recovery_commands().collect();
         self.surveys.found = None;
-        self.surveys.under_way = Some(Asked { from: request.from, commands });
+        self.surveys.under_way =
+            Some(Asked { from: request.from, lowest: lowest_above(request.above_block), commands });
         self.surveys.queue_is_known = false;
         self.line.look = true;
         step.effects.push(Effect::Survey(request));
@@ -172,12 +190,15 @@ impl Lane {
     }
 
     pub(super) fn surveyed(&mut self, answer: Option<Survey>, now: Tick) {
-        let Some(Asked { from, commands }) = self.surveys.under_way.take() else { return };
+        let Some(Asked { from, lowest, commands }) = self.surveys.under_way.take() else { return };
         self.surveys.fruitless = self.surveys.fruitless.saturating_add(1);
         self.surveys.not_before = now.saturating_add(self.pace().after_failures(self.surveys.fruitless));
-        self.surveys.failed = answer.is_none();
+        self.surveys.failures = if answer.is_none() { self.surveys.failures.saturating_add(1) } else { 0 };
+        if self.surveys.failures >= SURVEYS_BEFORE_REFUSAL {
+            self.surveys.unanswered.extend(commands.iter().copied());
+        }
         let Some(survey) = answer else { return };
-        let found = Found { survey, from, commands };
+        let found = Found { survey, from, lowest, commands };
         let mut watched = Vec::new();
         let unmined: Vec<Nonce> = self.slots.unmined().range(from..).copied().collect();
         for nonce in unmined {
@@ -198,4 +219,8 @@ impl Lane {
         self.surveys.fruitless = 0;
         self.surveys.not_before = Tick::default();
     }
+}
+
+fn lowest_above(block: Option<u64>) -> u64 {
+    block.map_or(0, |block| block.saturating_add(1))
 }

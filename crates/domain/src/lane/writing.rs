@@ -67,7 +67,8 @@ impl Writing {
     pub(super) fn ids(&self) -> impl Iterator<Item = TxId> {
         let binds = self.items.iter().filter_map(|item| Some(item.candidate.as_ref()?.tx.id));
         let lent = self.loans.iter().map(|loan| &loan.candidate);
-        binds.chain(self.doomed.iter().chain(lent).map(|candidate| candidate.tx.id))
+        let adopted = self.recovered.taken_ids();
+        binds.chain(adopted).chain(self.doomed.iter().chain(lent).map(|candidate| candidate.tx.id))
     }
 }
 
@@ -286,7 +287,8 @@ impl Lane {
         ended.retain(|nonce| !writing.taken_back.contains(nonce));
         let mut open = cursor.open_nonce;
         for slot in self.slots.iter() {
-            if slot.nonce != open || !(slot.is_over() || ended.contains(&slot.nonce)) {
+            let is_over = slot.is_over() || ended.contains(&slot.nonce) || writing.recovered.has_lost(slot.nonce);
+            if slot.nonce != open || !is_over {
                 break;
             }
             open = slot.nonce.next()?;
@@ -362,7 +364,7 @@ impl Lane {
             });
             self.dirty.insert(nonce);
         }
-        self.take_recovered(writing.recovered, writing.above_block, at);
+        self.take_recovered(writing.recovered, at, now);
         for nonce in writing.claims {
             self.slots.update(nonce, |slot| {
                 if slot.sending == Sending::Claiming {

@@ -4,6 +4,8 @@
 
 mod bench;
 
+mod attacks;
+
 mod binding;
 mod canceling;
 mod ending;

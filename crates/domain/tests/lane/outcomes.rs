@@ -96,6 +96,8 @@ fn underpriced() -> Bench {
     let mut bench = Bench::busy(window(1), 1);
     bench.hold.insert(Hold::Prepare);
     bench.answer(SendOutcome::Underpriced);
+    assert!(bench.held.is_empty(), "not at once");
+    bench.pass_secs(1);
     bench
 }
 
@@ -121,7 +123,6 @@ fn underpriced_is_sent_again_as_it_is_if_the_market_does_not_ask_for_more() {
     let asked = bench.take_prepare();
     bench.prepared(vec![(asked[0].key, Ok(Prepared { gas_limit: GAS, fees: FEES }))]);
     assert_eq!(kinds(&bench, 0), [AttemptKind::Original]);
-    bench.pass_secs(1);
     assert_eq!(bench.sending(), [0]);
 }
 
@@ -157,12 +158,12 @@ fn a_price_is_not_raised_for_ever() {
     bench.hold.insert(Hold::Prepare);
     for round in 0..10_u128 {
         bench.answer(SendOutcome::Underpriced);
+        bench.pass_secs(70);
         if bench.held.iter().any(|effect| matches!(effect, gapless_domain::Effect::Prepare(_))) {
             let asked = bench.take_prepare();
             let fees = Fees::Eip1559 { max_fee: 1000 << round, max_priority_fee: 1000 << round };
             bench.prepared(vec![(asked[0].key, Ok(Prepared { gas_limit: GAS, fees }))]);
         }
-        bench.pass_secs(70);
     }
     assert_eq!(bench.ledger.attempts.len(), 4, "the original and three");
 }
@@ -173,6 +174,7 @@ fn a_filler_that_does_not_replace_is_made_dearer() {
     let mut bench = Bench::busy(window(1), 1);
     bench.answer(SendOutcome::Rejected);
     bench.answer(SendOutcome::ReplacementUnderpriced);
+    bench.pass_secs(2);
     assert_eq!(kinds(&bench, 0), [AttemptKind::Original, AttemptKind::Cancel, AttemptKind::Cancel]);
     let fees: Vec<u128> = bench.ledger.attempts.values().map(|attempt| attempt.fees.highest_price()).collect();
     assert_eq!(fees, [100, 113, 128]);

@@ -171,7 +171,7 @@ pub(super) async fn an_intent_that_lost_its_nonce_has_two_slots(h: &dyn Harness)
     let tx = bound(&a, &lane, "r").await;
     let old = a.attempts(tx.id).await.unwrap();
     commit_done(&a, &lane, |commit| {
-        commit.lose_nonce(&tx, LostRule::Requeue, text("not kept")).unwrap();
+        commit.lose_nonce(&tx, LostRule::Requeue, true, text("not kept")).unwrap();
     })
     .await;
     let queued = record(&a, tx.id).await;
@@ -198,7 +198,7 @@ pub(super) async fn an_intent_may_fail_with_the_nonce_that_it_lost(h: &dyn Harne
     let lane = lane(&a, 1).await;
     let tx = bound(&a, &lane, "r").await;
     commit_done(&a, &lane, |commit| {
-        commit.lose_nonce(&tx, LostRule::Fail, text("used by 0xabc")).unwrap();
+        commit.lose_nonce(&tx, LostRule::Fail, true, text("used by 0xabc")).unwrap();
         commit.audit(audit("resync", "one failed"));
     })
     .await;
@@ -214,6 +214,15 @@ pub(super) async fn an_intent_may_fail_with_the_nonce_that_it_lost(h: &dyn Harne
     })
     .await;
     assert_eq!(audits(&a, &lane).await.len(), 1);
+    // The slot may be closed by the commit that says that it is lost.
+    let next = bound(&a, &lane, "next").await;
+    let cursor = view(&a, &lane).await.cursor;
+    commit_done(&a, &lane, |commit| {
+        commit.lose_nonce(&next, LostRule::Requeue, true, text("gone")).unwrap();
+        commit.close_below(&cursor, nonce(2)).unwrap();
+    })
+    .await;
+    assert_eq!((outline(&a, &lane).await.len(), record(&a, next.id).await.state), (0, TxState::Queued));
 }
 
 /// What is used up is used up, also where nothing may be bound; and adopting it is what leads out of PROTECT.
@@ -234,7 +243,7 @@ pub(super) async fn a_used_nonce_is_adopted_in_protect_and_while_paused(h: &dyn 
     let on_chain = attempt(nonce(8), 0, "found on chain");
     commit_done(&a, &lane, |commit| {
         commit.bind_above(Some(99)).adopt_foreign(&seen.cursor, nonce(7), text("0xabc")).unwrap();
-        commit.adopt_for(&seen.cursor, &seen.queue[0], on_chain.clone()).unwrap();
+        commit.adopt_for(&seen.cursor, &seen.queue[0], on_chain.clone(), Some(6)).unwrap();
         commit.audit(audit("resync", "7 is foreign, 8 is ours"));
     })
     .await;
@@ -242,7 +251,7 @@ pub(super) async fn a_used_nonce_is_adopted_in_protect_and_while_paused(h: &dyn 
     assert_eq!((after.cursor.next_nonce, after.cursor.paused), (nonce(9), true));
     assert_eq!(after.cursor.state, seen.cursor.state);
     let slots: Vec<_> = after.lane.slots.iter().map(|slot| (slot.nonce.get(), slot.kind, slot.above_block)).collect();
-    assert_eq!(slots, [(7, SlotKind::Foreign, Some(99)), (8, SlotKind::Intent(id), Some(99))]);
+    assert_eq!(slots, [(7, SlotKind::Foreign, Some(99)), (8, SlotKind::Intent(id), Some(6))]);
     assert_eq!(a.attempts(id).await.unwrap()[0].hash, on_chain.hash);
     assert_eq!(record(&a, id).await.state.nonce(), Some(nonce(8)));
     assert_eq!((after.queue.len(), audits(&a, &lane).await.len()), (0, 1));

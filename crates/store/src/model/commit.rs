@@ -66,10 +66,9 @@ impl Tables {
     fn may_close(&self, lane: &Lane, commit: &LaneCommit) -> bool {
         let Some(change) = commit.cursor() else { return true };
         let holds = |tx: &ManagedTx| {
-            let ended =
-                commit.changes().iter().any(|change| change.tx_id() == tx.id && change.to().name().is_terminal());
-            let closed = tx.state.nonce().is_some_and(|nonce| nonce < change.to().open_nonce);
-            closed && !ended && !tx.state.name().is_terminal()
+            let mut changes = commit.changes().iter().rev();
+            let newest = changes.find(|change| change.tx_id() == tx.id).map_or(&tx.state, |change| change.to());
+            newest.bound().is_some_and(|bound| bound.nonce < change.to().open_nonce)
         };
         change.to().open_nonce <= lane.first_open()
             || !self.txs.values().any(|tx| tx.intent.submitter() == commit.lease().submitter() && holds(tx))

@@ -1,8 +1,12 @@
 //! What the account can pay for, and who is told when it cannot.
 
-use gapless_domain::{Amount, EvmCall, LaneEventKind, NoncePolicy, SendOutcome, StateName, SubStateName};
+use gapless_domain::{
+    Address, Amount, AttemptKind, Effect, EvmCall, Fact, Fees, LaneEventKind, NodeText, NoncePolicy, OnShortage,
+    PrepareFailure, PrepareKey, Prepared, SendOutcome, StateName, SubStateName,
+};
 
-use crate::bench::{Bench, account, block, window};
+use crate::bench::{Bench, GAS, Hold, account, block, kinds, window};
+use crate::doubted::sent;
 
 /// What one transfer can cost on the bench.
 const COST: u64 = 21_000 * 100;
@@ -110,4 +114,72 @@ fn a_delegated_account_has_a_window_of_its_own() {
     bench.queue(4);
     bench.run();
     assert_eq!(bench.nonces().iter().flatten().count(), 3);
+}
+
+/// proves S18
+#[test]
+fn a_dearer_attempt_is_taken_out_of_the_budget() {
+    let mut bench = Bench::new(window(2));
+    bench.account.balance = Amount::from(COST * 2);
+    bench.queue(1);
+    bench.run();
+    bench.hold.insert(Hold::Prepare);
+    bench.answer(SendOutcome::Underpriced);
+    bench.pass_secs(1);
+    let requests = bench.take_prepare();
+    let fees = Fees::Eip1559 { max_fee: 190, max_priority_fee: 20 };
+    let dearer = Ok(Prepared { gas_limit: GAS, fees });
+    bench.prepared(requests.iter().map(|request| (request.key, dearer.clone())).collect());
+    assert_eq!(kinds(&bench, 0), [AttemptKind::Original, AttemptKind::Bump]);
+    bench.hold.clear();
+    bench.queue(1);
+    bench.tell(Fact::Woken);
+    assert_eq!(bench.nonces(), [Some(0), None], "190 % and 100 % of {COST} are bound, and the account has 200 %");
+}
+
+/// What the first in line may cost is not known before it is prepared again.
+#[test]
+fn a_takeover_does_not_say_that_the_balance_is_restored() {
+    let mut bench = Bench::new(window(4));
+    bench.account.balance = Amount::from(COST / 2);
+    bench.queue(1);
+    (0..3).for_each(|_| bench.pass_secs(20));
+    assert_eq!(events(&bench), [LaneEventKind::LowBalance]);
+    bench.crash();
+    (0..3).for_each(|_| bench.pass_secs(20));
+    assert_eq!(events(&bench), [LaneEventKind::LowBalance]);
+}
+
+fn estimate_says_no_funds(bench: &mut Bench) {
+    let no = || Err(PrepareFailure::InsufficientFunds(NodeText::new("insufficient funds for transfer")));
+    while bench.held.iter().any(|effect| matches!(effect, Effect::Prepare(_))) {
+        let keys: Vec<PrepareKey> = bench.take_prepare().iter().map(|request| request.key).collect();
+        bench.prepared(keys.into_iter().map(|key| (key, no())).collect());
+    }
+}
+
+#[test]
+fn consumers_are_told_when_the_estimate_says_that_there_are_no_funds() {
+    let mut bench = Bench::new(window(4));
+    bench.hold.insert(Hold::Prepare);
+    bench.account.balance = Amount::from(1_u64);
+    bench.queue_call(EvmCall { to: Some(Address::ZERO), value: Amount::from(COST), ..EvmCall::default() }, None);
+    for _ in 0..10 {
+        bench.pass_secs(5);
+        estimate_says_no_funds(&mut bench);
+    }
+    assert_eq!(events(&bench), [LaneEventKind::LowBalance]);
+}
+
+/// proves S17
+#[test]
+fn a_shortage_fails_nothing_while_an_earlier_one_is_under_way() {
+    let mut setup = window(4);
+    setup.policy.funds.on_shortage = OnShortage::Fail;
+    let mut bench = sent(setup, 1);
+    bench.hold.insert(Hold::Prepare);
+    bench.queue(1);
+    bench.pass_secs(3);
+    estimate_says_no_funds(&mut bench);
+    assert_eq!(bench.state(2), StateName::Queued);
 }

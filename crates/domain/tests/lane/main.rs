@@ -3,11 +3,12 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "the helpers of a test fail like the test itself")]
 
 mod bench;
-
-mod attacks;
+mod doubted;
 
 mod binding;
+mod borrowers;
 mod canceling;
+mod doubts;
 mod ending;
 mod funds;
 mod lending;

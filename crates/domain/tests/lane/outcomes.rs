@@ -1,10 +1,12 @@
 //! What each outcome of a send leads to: a row of DESIGN §7 is a row here.
 
 use gapless_domain::{
-    AttemptKind, EvmCall, Fees, PrepareFailure, PrepareKey, Prepared, SendOutcome, StateName, SubStateName, Wish,
+    AttemptKind, EvmCall, Fees, PrepareFailure, PrepareKey, Prepared, SendOutcome, Sighting, StateName, SubStateName,
+    Wish,
 };
 
-use crate::bench::{Bench, FEES, GAS, Hold, block, kinds, window};
+use crate::bench::{Bench, FEES, GAS, Hold, block, kinds, mined, window};
+use crate::doubted::sent;
 
 /// How the only intent of a strict lane is after its first send was answered so: its state, when it is sent again with which
 /// bytes, and what was done beside.
@@ -179,4 +181,37 @@ fn a_filler_that_does_not_replace_is_made_dearer() {
     let fees: Vec<u128> = bench.ledger.attempts.values().map(|attempt| attempt.fees.highest_price()).collect();
     assert_eq!(fees, [100, 113, 128]);
     assert_eq!(bench.ledger.txs[&1].state.bound().unwrap().wish, Wish::Cancel(gapless_domain::CancelReason::Rejected));
+}
+
+#[test]
+fn all_tries_are_not_used_up_in_one_moment() {
+    let mut bench = sent(window(1), 1);
+    bench.cancel(1);
+    for _ in 0..40 {
+        if bench.broadcasts.is_empty() {
+            break;
+        }
+        bench.answer(SendOutcome::Underpriced);
+    }
+    assert!(kinds(&bench, 0).len() <= 4, "{} attempts without a second passing", kinds(&bench, 0).len());
+}
+
+#[test]
+fn a_late_rejection_of_what_is_mined_already_does_not_stop_the_lane() {
+    let mut bench = sent(window(1), 1);
+    bench.cancel(1);
+    assert_eq!(bench.sending(), [0]);
+    bench.see(mined(bench.hash(0, 0), block(3)));
+    bench.answer(SendOutcome::Rejected);
+    assert_eq!(bench.protect_code(), None);
+}
+
+#[test]
+fn a_late_rejection_of_what_is_mined_already_cancels_nothing_after_a_reorg() {
+    let mut bench = Bench::busy(window(1), 1);
+    bench.see(mined(bench.hash(0, 0), block(3)));
+    bench.answer(SendOutcome::Rejected);
+    bench.see(Sighting::Unmined { hash: bench.hash(0, 0), block: block(3) });
+    bench.pass_secs(1);
+    assert_eq!(kinds(&bench, 0), [AttemptKind::Original]);
 }

@@ -1,47 +1,14 @@
 //! Reconciling the ledger with the chain: unprotect, resync, adopt.
 
 use gapless_domain::{
-    AccountFacts, AttemptKind, ChainFacts, CommandKind, CommandResult, ExternalNoncePolicy, Fact, LaneSetup, LostRule,
-    NewAudit, ProtectCode, Protection, SendOutcome, Sighting, SlotKind, StateName, Tail,
+    AccountFacts, AttemptKind, ChainFacts, CommandKind, CommandResult, Fact, LostRule, NewAudit, ProtectCode,
+    Protection, SendOutcome, Sighting, SlotKind, StateName, Tail,
 };
 
 use crate::bench::{Bench, Hold, account, block, fork, nonce, stranger, text, window};
-
-fn resync(lost: LostRule) -> CommandKind {
-    CommandKind::Resync { lost, dry_run: false }
-}
+use crate::doubted::{adopting, final_count, missing, resync, sent};
 
 const DRY: CommandKind = CommandKind::Resync { lost: LostRule::Requeue, dry_run: true };
-
-fn adopting(max_in_flight: u16) -> LaneSetup {
-    let mut setup = window(max_in_flight);
-    setup.policy.nonce.on_external_nonce = ExternalNoncePolicy::Adopt;
-    setup
-}
-
-/// A final count up to block 50.
-fn final_count(count: u64) -> AccountFacts {
-    AccountFacts { final_block: Some(block(50)), ..account(count) }
-}
-
-fn sent(setup: LaneSetup, intents: u64) -> Bench {
-    let mut bench = Bench::busy(setup, intents);
-    bench.answer(SendOutcome::Accepted);
-    bench
-}
-
-/// Its first slot is used up by something, and nobody knows its hash.
-fn missing(bench: &mut Bench, account: AccountFacts) {
-    bench.account = account;
-    bench.pass_secs(20);
-    for _ in 0..6 {
-        bench.see(Sighting::NotFound { hash: bench.hash(0, 0) });
-        bench.pass_secs(1);
-        if !bench.broadcasts.is_empty() {
-            bench.answer(SendOutcome::NonceTooLow);
-        }
-    }
-}
 
 fn told(bench: &Bench) -> &str {
     match bench.ledger.results.last() {

@@ -23,5 +23,6 @@ mod reorgs;
 mod rolling;
 mod same_request;
 mod secrets;
+mod strangers;
 mod support;
 mod takeover;

@@ -1,7 +1,5 @@
 //! An owner that is stopped for longer than its lease, and wakes up late.
 
-use std::time::Duration;
-
 use gapless_testbed::Mining;
 use gapless_wire::{ListQuery, TxStateName};
 
@@ -57,7 +55,7 @@ async fn sleeps_with_a_full_window(
         (lost(&nodes[sleeper]).await > 0.0).then_some(())
     })
     .await;
-    mine_while(chain, wait_until_done(&nodes[sleeper].client, "s0")).await;
+    chain.mine_while(wait_until_done(&nodes[sleeper].client, "s0")).await;
     assert_eq!(nodes[sleeper].counter("gapless_tx_submit_total").await, sends, "it has sent something since");
     database.assert_nothing_written_since(token, &woken_at).await;
 }
@@ -75,12 +73,12 @@ async fn sleeps_in_the_middle_of_work(
     let lost_before = lost(&nodes[sleeper]).await;
     let some_are_done =
         eventually("some are done", async || (chain.balance(TO).await > (before + 3 * WINDOW) as u64).then_some(()));
-    mine_while(chain, some_are_done).await;
+    chain.mine_while(some_are_done).await;
     nodes[sleeper].signal("STOP");
-    mine_while(chain, taken_over(nodes, "s0", sleeper, token)).await;
+    chain.mine_while(taken_over(nodes, "s0", sleeper, token)).await;
     let woken_at = database.now().await;
     nodes[sleeper].signal("CONT");
-    mine_while(chain, wait_until_done(&nodes[(sleeper + 1) % nodes.len()].client, "s0")).await;
+    chain.mine_while(wait_until_done(&nodes[(sleeper + 1) % nodes.len()].client, "s0")).await;
     eventually("the old owner knows that it is not the owner", async || {
         (lost(&nodes[sleeper]).await > lost_before).then_some(())
     })
@@ -95,18 +93,4 @@ async fn with_state(node: &Node, state: TxStateName) -> usize {
 
 async fn lost(node: &Node) -> f64 {
     node.counter("gapless_lease_lost_total").await
-}
-
-/// A block every so often, until something has happened.
-async fn mine_while<T>(chain: &Chain, something: impl Future<Output = T>) -> T {
-    let blocks = async {
-        loop {
-            chain.mine(1).await;
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
-    };
-    tokio::select! {
-        never = blocks => never,
-        done = something => done,
-    }
 }

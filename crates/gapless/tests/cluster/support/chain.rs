@@ -99,6 +99,20 @@ impl Chain {
         }
     }
 
+    /// A block every so often, until something has happened.
+    pub(crate) async fn mine_while<T>(&self, something: impl Future<Output = T>) -> T {
+        let blocks = async {
+            loop {
+                self.mine(1).await;
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        };
+        tokio::select! {
+            never = blocks => never,
+            done = something => done,
+        }
+    }
+
     pub(crate) async fn balance(&self, address: &str) -> u64 {
         number(&self.call("eth_getBalance", json!([address, "latest"])).await)
     }

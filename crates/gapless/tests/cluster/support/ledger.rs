@@ -74,6 +74,31 @@ impl Ledger {
         assert_same("the chain has something else", &chain.mined_of(&self.address).await, &bound);
     }
 
+    /// For accounts that others send for too, with the same key:
+    ///
+    /// - every accepted request is CONFIRMED, by a transaction that the chain has at its nonce;
+    /// - on chain the nonces are 0, 1, 2, … without a gap, each used by one transaction.
+    ///
+    /// What else the chain has comes back, by nonce.
+    pub(crate) async fn assert_confirmed_among_others(
+        &self,
+        chain: &Chain,
+        accepted: &[Accepted],
+    ) -> BTreeMap<u64, String> {
+        let mut others = BTreeMap::new();
+        for ((nonce, mut hashes), place) in chain.mined_of(&self.address).await.into_iter().zip(0..) {
+            assert_eq!(nonce, place, "the nonces have a gap");
+            assert_eq!(hashes.len(), 1, "nonce {nonce} was used twice");
+            others.extend(hashes.pop().map(|hash| (nonce, hash)));
+        }
+        for accepted in accepted {
+            let tx = &self.txs[&accepted.request_id];
+            assert_eq!((tx.tx_id.as_str(), tx.state), (accepted.tx_id.as_str(), TxStateName::Confirmed), "{tx:?}");
+            assert_eq!(others.remove(&tx.nonce.unwrap()), tx.hash, "the chain has something else in place of {tx:?}");
+        }
+        others
+    }
+
     /// What was answered before something else was asked has the lower nonce.
     pub(crate) fn assert_in_order_of_acceptance(&self, accepted: &[Accepted]) {
         let nonce = |accepted: &Accepted| self.txs[&accepted.request_id].nonce.unwrap();

@@ -4,12 +4,13 @@
 //!   and its rows. `process`: what the first two have in common.
 //! - `roads`: how one node reaches its database and its chain, and how it does not.
 //! - `load`: callers, and what they were told. `ledger`: what must be true of a submitter when all is over. `follower`: who
-//!   reads nothing but events.
+//!   reads nothing but events. `key`: who signs by itself.
 
 mod chain;
 mod database;
 mod folder;
 mod follower;
+mod key;
 mod ledger;
 mod load;
 mod node;
@@ -20,6 +21,7 @@ pub(crate) use chain::Chain;
 pub(crate) use database::Database;
 pub(crate) use folder::Folder;
 pub(crate) use follower::Follower;
+pub(crate) use key::Key;
 pub(crate) use ledger::{Ledger, wait_until_done};
 pub(crate) use load::{Accepted, Doors, create, create_all, transfer};
 pub(crate) use node::{Node, NodeConfig, Secrets, owner, taken_over, three};

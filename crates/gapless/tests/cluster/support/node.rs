@@ -10,7 +10,7 @@ use gapless_wire::{Client, SubmitterExpand};
 
 use super::{Folder, Process, eventually};
 
-const MNEMONIC: &str = "test test test test test test test test test test test junk";
+pub(super) const MNEMONIC: &str = "test test test test test test test test test test test junk";
 /// How much of a log is shown when a test fails.
 const LOG_LINES: usize = 60;
 

@@ -1,0 +1,82 @@
+//! Somebody who has a key: another account, a caller who signs by itself, or a stranger with the key of a submitter.
+
+use alloy_consensus::{TxEip7702, TxLegacy};
+use alloy_eips::eip7702::{Authorization, SignedAuthorization};
+use gapless_chain_evm::{LocalSigner, MnemonicOptions, Secret, Signer as _, UnsignedTx};
+use gapless_domain::{Address, U256};
+use serde_json::json;
+
+use super::Chain;
+use super::node::MNEMONIC;
+
+const CHAIN_ID: u64 = 31_337;
+/// Above what a block on these chains ever costs.
+const GAS_PRICE: u128 = 10_000_000_000;
+
+#[derive(Debug)]
+pub(crate) struct Key(LocalSigner);
+
+impl Key {
+    /// Of one of the accounts that submitters have: number 3 is that of `s3`.
+    pub(crate) fn of(account: u32) -> Self {
+        let options = MnemonicOptions::account(Secret::new(MNEMONIC.to_owned()), account);
+        Key(LocalSigner::from_mnemonic(&options).unwrap())
+    }
+
+    pub(crate) fn address(&self) -> String {
+        self.0.address().to_string()
+    }
+
+    /// One wei for somebody, as bytes that a node takes.
+    pub(crate) async fn transfer(&self, nonce: u64, to: &str) -> Vec<u8> {
+        self.sign(UnsignedTx::Legacy(TxLegacy {
+            chain_id: Some(CHAIN_ID),
+            nonce,
+            gas_price: GAS_PRICE,
+            gas_limit: 21_000,
+            to: to.parse::<Address>().unwrap().into(),
+            value: U256::from(1),
+            input: Default::default(),
+        }))
+        .await
+    }
+
+    /// The account's code is that of `code` from now on (EIP-7702). This uses a nonce, and is no transaction.
+    pub(crate) async fn authorize(&self, nonce: u64, code: &str) -> SignedAuthorization {
+        let authorization = Authorization { chain_id: U256::from(CHAIN_ID), address: code.parse().unwrap(), nonce };
+        let signature = self.0.sign_hash(authorization.signature_hash()).await.unwrap();
+        authorization.into_signed(signature)
+    }
+
+    /// A transaction that does nothing but carry somebody's authorization.
+    pub(crate) async fn carry(&self, nonce: u64, authorization: SignedAuthorization) -> Vec<u8> {
+        self.sign(UnsignedTx::Eip7702(TxEip7702 {
+            chain_id: CHAIN_ID,
+            nonce,
+            gas_limit: 200_000,
+            max_fee_per_gas: GAS_PRICE,
+            max_priority_fee_per_gas: 1_000_000_000,
+            to: self.0.address(),
+            value: U256::ZERO,
+            access_list: Default::default(),
+            authorization_list: vec![authorization],
+            input: Default::default(),
+        }))
+        .await
+    }
+
+    async fn sign(&self, unsigned: UnsignedTx) -> Vec<u8> {
+        self.0.sign_transaction(&unsigned).await.unwrap().to_vec()
+    }
+}
+
+impl Chain {
+    /// Gives it signed bytes, past all of our nodes. Their hash comes back.
+    pub(crate) async fn send_raw(&self, raw: &[u8]) -> String {
+        self.call("eth_sendRawTransaction", json!([hex(raw)])).await.as_str().unwrap().to_owned()
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    format!("0x{}", bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>())
+}

@@ -77,6 +77,7 @@ pub(crate) struct Dispatcher {
     /// Lanes that were woken because their chain contradicts what was final.
     alarmed: HashSet<SubmitterId>,
     share: FairShare,
+    started_at: Tick,
 }
 
 /// Says how a run has ended, also if that was by a defect.
@@ -109,7 +110,8 @@ impl Dispatcher {
         let wakeups = store.wakeups();
         let (report_ending, endings) = mpsc::channel(options.lanes_max.max(1));
         let (roster, wanted, elsewhere) = (Arc::default(), HashMap::new(), HashMap::new());
-        let share = FairShare::new(options.share.clone(), tools.driver.now());
+        let started_at = tools.driver.now();
+        let share = FairShare::new(options.share.clone(), started_at);
         Dispatcher {
             store,
             tools,
@@ -126,6 +128,7 @@ impl Dispatcher {
             draining,
             alarmed: HashSet::new(),
             share,
+            started_at,
         }
     }
 
@@ -185,7 +188,7 @@ impl Dispatcher {
         if !self.roster.wake(&lane) && self.servable.contains_key(&lane) {
             let now = self.now();
             let here = self.roster.len() + self.wanted.len();
-            let not_before = self.share.not_before(&lane, here, now);
+            let not_before = self.share.not_before(&lane, here, self.is_away(&lane, now), now);
             let not_before = self.elsewhere.get(&lane).map_or(not_before, |until| not_before.max(*until));
             let at = self.wanted.entry(lane).or_insert(not_before);
             *at = (*at).min(not_before);
@@ -230,14 +233,22 @@ impl Dispatcher {
     /// Lets go what is above this node's share: those lanes finish what is under way, and are given back.
     async fn hand_over(&mut self) {
         let now = self.now();
-        if !self.share.look(self.roster.len(), now) {
+        let running = self.roster.lanes();
+        let away = running.iter().map(|(lane, _)| lane).filter(|lane| self.is_away(lane, now)).cloned();
+        let away: Vec<SubmitterId> = away.collect();
+        if !self.share.look(running.len(), now) && away.is_empty() {
             return;
         }
         let census = match self.store.census().await {
             Ok(census) => census,
             Err(error) => return tracing::warn!("cannot find out who shares the work: {error}"),
         };
-        let leaving = self.share.choose(self.roster.lanes(), census, now);
+        let away = self.share.choose_away(away, census);
+        if !away.is_empty() {
+            tracing::warn!(lanes = away.len(), nodes = census.nodes, "their chain cannot be read here; others may");
+        }
+        away.iter().for_each(|lane| self.roster.drain(lane));
+        let leaving = self.share.choose(running, census, now);
         if !leaving.is_empty() {
             let (lanes, nodes) = (census.lanes, census.nodes);
             tracing::info!(
@@ -249,6 +260,13 @@ impl Dispatcher {
             );
         }
         leaving.iter().for_each(|lane| self.roster.drain(lane));
+    }
+
+    /// Could its chain not be read for long?
+    fn is_away(&self, lane: &SubmitterId, now: Tick) -> bool {
+        let status = self.servable.get(lane).and_then(|servable| servable.desk.status());
+        let read_at = status.map_or(self.started_at, |status| status.read_at.max(self.started_at));
+        now.saturating_since(read_at) > self.share.away_after()
     }
 
     /// How many more lanes may run here.

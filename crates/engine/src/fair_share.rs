@@ -7,6 +7,9 @@
 //! Whoever has its share already lets the others be quicker when a lane wakes; else the one that is nearest to the database would
 //! take what another has just given back.
 //!
+//! A node that cannot read a chain is no use to its lanes, while others may: it gives them back too, and waits before it asks for
+//! them again.
+//!
 //! The ones that have been here longest go first. So each lane moves as seldom as can be: one that has just come was just loaded,
 //! and stood still for that.
 
@@ -32,6 +35,9 @@ pub struct ShareOptions {
     pub yield_pause: Duration,
     /// A lane that was handed over is not handed over again for so long; and after a round of which every lane has come back, none is.
     pub returned_pause: Duration,
+    /// A chain that could not be read for so long is away: its lanes are given to others, if there are any, and not asked for before as
+    /// long again.
+    pub away_after: Duration,
 }
 
 impl Default for ShareOptions {
@@ -44,6 +50,7 @@ impl Default for ShareOptions {
             pause: Duration::from_secs(3),
             yield_pause: Duration::from_millis(100),
             returned_pause: Duration::from_secs(3600),
+            away_after: Duration::from_secs(30),
         }
     }
 }
@@ -54,6 +61,8 @@ pub(crate) struct FairShare {
     next_look: Tick,
     /// By the last look; not known if there is nobody to share with.
     share: Option<usize>,
+    /// Others were alive at the last look.
+    has_company: bool,
     /// Told to finish, and not yet given back.
     leaving: HashSet<SubmitterId>,
     moved: HashMap<SubmitterId, Moved>,
@@ -74,7 +83,7 @@ impl FairShare {
     pub(crate) fn new(options: ShareOptions, now: Tick) -> Self {
         let next_look = now.saturating_add(options.interval);
         let (leaving, moved, round) = (HashSet::new(), HashMap::new(), Vec::new());
-        FairShare { options, next_look, share: None, leaving, moved, round }
+        FairShare { options, next_look, share: None, has_company: false, leaving, moved, round }
     }
 
     pub(crate) fn next_look(&self) -> Tick {
@@ -87,6 +96,18 @@ impl FairShare {
         self.moved.retain(|_, moved| moved.stays_until > now);
         self.share = self.share.filter(|_| running > self.options.slack);
         running > self.options.slack
+    }
+
+    pub(crate) fn away_after(&self) -> Duration {
+        self.options.away_after
+    }
+
+    /// Those of these lanes, whose chain is away, that others should try.
+    pub(crate) fn choose_away(&mut self, mut lanes: Vec<SubmitterId>, census: Census) -> Vec<SubmitterId> {
+        self.has_company = census.nodes > 1;
+        lanes.retain(|lane| self.has_company && !self.leaving.contains(lane));
+        self.leaving.extend(lanes.iter().cloned());
+        lanes
     }
 
     /// The lanes that should go, of those that run here, with since when.
@@ -138,9 +159,13 @@ impl FairShare {
     }
 
     /// When this node may ask for a lane, if it already has `running`.
-    pub(crate) fn not_before(&self, lane: &SubmitterId, running: usize, now: Tick) -> Tick {
+    pub(crate) fn not_before(&self, lane: &SubmitterId, running: usize, is_away: bool, now: Tick) -> Tick {
         let yields = self.share.is_some_and(|share| running > share);
-        let earliest = if yields { now.saturating_add(self.options.yield_pause) } else { now };
+        let earliest = match (is_away && self.has_company, yields) {
+            (true, _) => now.saturating_add(self.options.away_after),
+            (false, true) => now.saturating_add(self.options.yield_pause),
+            (false, false) => now,
+        };
         self.moved.get(lane).map_or(earliest, |moved| earliest.max(moved.not_before))
     }
 }
@@ -205,26 +230,37 @@ mod tests {
         let chosen = share.choose(lanes(100), census(2, 100), at(1));
         assert!(chosen.iter().all(|lane| share.has_left(lane, at(2))));
         assert!(!share.has_left(&chosen[0], at(2)), "only once");
-        assert_eq!(share.not_before(&chosen[0], 50, at(2)), at(5));
-        assert_eq!(share.not_before(&lane(0), 50, at(2)), at(2), "any other");
+        assert_eq!(share.not_before(&chosen[0], 50, false, at(2)), at(5));
+        assert_eq!(share.not_before(&lane(0), 50, false, at(2)), at(2), "any other");
         // Half of them have come back.
         let back: Vec<_> = lanes(75);
         let again = share.choose(back, census(2, 100), at(20));
         assert!(!again.is_empty() && again.iter().all(|lane| !chosen.contains(lane)));
         share.look(100, at(2 + 3600));
-        assert_eq!(share.not_before(&chosen[0], 0, at(2 + 3600)), at(2 + 3600));
+        assert_eq!(share.not_before(&chosen[0], 0, false, at(2 + 3600)), at(2 + 3600));
     }
 
     #[test]
     fn who_has_its_share_lets_others_be_quicker() {
         let mut share = share();
         let soon = at(10).saturating_add(Duration::from_millis(100));
-        assert_eq!(share.not_before(&lane(200), 1000, at(10)), at(10), "nobody knows of others");
+        assert_eq!(share.not_before(&lane(200), 1000, false, at(10)), at(10), "nobody knows of others");
         share.choose(lanes(50), census(2, 100), at(10));
-        assert_eq!(share.not_before(&lane(200), 50, at(10)), at(10));
-        assert_eq!(share.not_before(&lane(200), 51, at(10)), soon);
+        assert_eq!(share.not_before(&lane(200), 50, false, at(10)), at(10));
+        assert_eq!(share.not_before(&lane(200), 51, false, at(10)), soon);
         share.choose(lanes(50), census(1, 50), at(10));
-        assert_eq!(share.not_before(&lane(200), 1000, at(10)), at(10), "alone");
+        assert_eq!(share.not_before(&lane(200), 1000, false, at(10)), at(10), "alone");
+    }
+
+    #[test]
+    fn lanes_whose_chain_is_away_go_to_others_and_are_not_asked_for_soon() {
+        let mut share = share();
+        assert_eq!(share.choose_away(vec![lane(1)], census(1, 1)), [], "alone, it waits");
+        assert_eq!(share.not_before(&lane(1), 1, true, at(10)), at(10));
+        assert_eq!(share.choose_away(vec![lane(1)], census(2, 1)), [lane(1)]);
+        assert_eq!(share.choose_away(vec![lane(1)], census(2, 1)), [], "only once");
+        assert_eq!(share.not_before(&lane(2), 1, true, at(10)), at(40));
+        assert_eq!(share.not_before(&lane(2), 1, false, at(10)), at(10));
     }
 
     #[test]

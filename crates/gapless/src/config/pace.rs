@@ -65,6 +65,7 @@ fn share(section: &mut Section<'_>, base: ShareOptions) -> ShareOptions {
         pause: section.read_in("handed_over_pause", base.pause, SHORTEST..=LONGEST),
         yield_pause: section.read_in("yield_pause", base.yield_pause, Duration::ZERO..=LONGEST),
         returned_pause: section.read_in("returned_pause", base.returned_pause, SHORTEST..=LONGEST),
+        away_after: section.read_in("chain_away_after", base.away_after, SHORTEST..=LONGEST),
     }
 }
 

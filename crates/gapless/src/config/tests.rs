@@ -473,6 +473,7 @@ fn what_strangers_and_delegates_and_low_balances_lead_to_is_set_like_the_rest() 
 fn how_nodes_share_lanes_and_how_far_blocks_are_read_is_set() {
     let file = "[dispatch]\nrebalance_interval = \"3s\"\nrebalance_slack = 0\nrebalance_slack_percent = 5\n\
                 rebalance_max = 7\nhanded_over_pause = \"4s\"\nyield_pause = \"0s\"\nreturned_pause = \"2h\"\n\
+                chain_away_after = \"9s\"\n\
                 [watcher]\nsurvey_blocks = 99\n[lane]\nwindow_bytes = \"1KiB\"\nadopt = 5\n[rpc]\nblocks_max = 2\n";
     let config = good(&format!("{file}{CHAIN}[chain.watcher]\nsurvey_blocks = 5\n"), &[]).config;
     let seconds = Duration::from_secs;
@@ -484,6 +485,7 @@ fn how_nodes_share_lanes_and_how_far_blocks_are_read_is_set() {
         pause: seconds(4),
         yield_pause: Duration::ZERO,
         returned_pause: seconds(7200),
+        away_after: seconds(9),
     };
     assert_eq!(config.engine.dispatch.share, share);
     assert_eq!((config.lane.window_bytes, config.lane.adopt), (1024, 5));

@@ -77,6 +77,6 @@ impl Chain {
     }
 }
 
-fn hex(bytes: &[u8]) -> String {
+pub(crate) fn hex(bytes: &[u8]) -> String {
     format!("0x{}", bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>())
 }

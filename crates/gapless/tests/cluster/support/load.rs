@@ -79,7 +79,8 @@ async fn ask_in_turn(
     unreachable!("turns never end")
 }
 
-fn may_be_asked_again(error: &ClientError) -> bool {
+/// Not that it was refused, only that there is no answer now.
+pub(crate) fn may_be_asked_again(error: &ClientError) -> bool {
     match error {
         ClientError::Transport(_) => true,
         ClientError::Problem(problem) => problem.status == 503 || problem.status == 429,

@@ -25,6 +25,7 @@ mod reorgs;
 mod rolling;
 mod same_request;
 mod secrets;
+mod spread;
 mod strangers;
 mod support;
 mod takeover;

@@ -44,6 +44,10 @@ impl Doors {
         self.0.write().unwrap()[at] = node.client.clone();
     }
 
+    pub(crate) fn add(&self, node: &Node) {
+        self.0.write().unwrap().push(node.client.clone());
+    }
+
     pub(crate) fn client(&self, turn: usize) -> Client {
         let clients = self.0.read().unwrap();
         clients[turn % clients.len()].clone()

@@ -31,6 +31,11 @@ impl AttemptKind {
 }
 
 impl SendOutcome {
+    /// Is it refused for what it is, or for want of funds? Then it is in no pool of those who were asked.
+    pub fn is_refusal(self) -> bool {
+        matches!(self, SendOutcome::Rejected | SendOutcome::InsufficientFunds)
+    }
+
     /// Did a node take it, now or before?
     pub fn is_taken(self) -> bool {
         matches!(self, SendOutcome::Accepted | SendOutcome::AlreadyKnown)

@@ -221,6 +221,9 @@ impl Dispatcher {
     /// A lane that rests has to take notice too when its chain is no longer what it was: some of what it has ended may be undone.
     fn alarm(&mut self) {
         let is_broken = |desk: &ChainDesk| desk.status().is_some_and(|status| status.broken().is_some());
+        // Once an operator has accepted it, the next contradiction is news again.
+        let servable = &self.servable;
+        self.alarmed.retain(|lane| servable.get(lane).is_some_and(|servable| is_broken(&servable.desk)));
         let lanes = self.servable.iter().filter(|(lane, _)| !self.alarmed.contains(*lane));
         let lanes: Vec<SubmitterId> =
             lanes.filter(|(_, servable)| is_broken(&servable.desk)).map(|(lane, _)| lane.clone()).collect();

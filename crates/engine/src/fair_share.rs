@@ -117,7 +117,9 @@ impl FairShare {
         census: Census,
         now: Tick,
     ) -> Vec<SubmitterId> {
-        let round = std::mem::take(&mut self.round);
+        // Judged when all of it has left.
+        let is_leaving = self.round.iter().any(|lane| self.leaving.contains(lane));
+        let round = if is_leaving { Vec::new() } else { std::mem::take(&mut self.round) };
         let is_here = |lane: &SubmitterId| running.iter().any(|(here, _)| here == lane);
         if !round.is_empty() && round.iter().all(is_here) {
             tracing::info!(lanes = round.len(), "nobody else runs the lanes that were handed over; they stay here");
@@ -131,7 +133,7 @@ impl FairShare {
         let chosen: Vec<SubmitterId> =
             running.into_iter().map(|(lane, _)| lane).take(excess.min(self.options.round_max)).collect();
         self.leaving.extend(chosen.iter().cloned());
-        self.round.clone_from(&chosen);
+        self.round.extend(chosen.iter().cloned());
         chosen
     }
 
@@ -271,6 +273,15 @@ mod tests {
         assert!(share.look(100, at(20)));
         assert_eq!(share.choose(lanes(100), census(2, 100), at(20)), []);
         assert_eq!(share.next_look(), at(20 + 3600));
+    }
+
+    #[test]
+    fn those_that_are_still_leaving_have_not_come_back() {
+        let mut share = share();
+        assert_eq!(share.choose(lanes(100), census(2, 100), at(10)).len(), 50);
+        assert!(share.look(100, at(20)));
+        assert_eq!(share.choose(lanes(100), census(2, 100), at(20)), []);
+        assert_eq!(share.next_look(), at(30), "nobody had a chance to take them yet");
     }
 
     #[test]

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
-use gapless_chain::SentInBlock;
+use gapless_chain::{HeaderAt, SentInBlock};
 use gapless_domain::{AccountFacts, B256, BlockRef, Nonce, OnChain, SignedPlan, SubmitterId, Survey, SurveyRequest};
 
 use crate::chain_desk::ChainDesk;
@@ -75,7 +75,14 @@ impl ChainDesk {
         }
         // It took a while, and a branch that is no longer the chain proves nothing.
         let status = self.whole_status().ok_or(SurveyError::NoChain)?;
-        if status.facts.tail.contradicts(head) || status.head.number < head.number {
+        let tail = &status.facts.tail;
+        let is_canonical = if head.number >= tail.first_number() {
+            tail.contains(head)
+        } else {
+            let header = self.chain.header(HeaderAt::Number(head.number)).await?;
+            header.is_some_and(|header| header.block == head)
+        };
+        if !is_canonical {
             return Err(SurveyError::Reorged);
         }
         Ok(descent.survey())

@@ -225,7 +225,10 @@ impl Lane {
             lane.by_hash.insert(attempt.hash, attempt.nonce);
             if let Some(slot) = slots.get_mut(&attempt.nonce) {
                 let cost = cost_of(&attempt.raw);
-                slot.attempts.push(HeldAttempt { attempt, cost, missing: false });
+                // Whoever sent it may have died before it was written down, so only one refusal of one send is believed.
+                let refused = attempt.last_outcome.as_ref().is_some_and(|(outcome, _)| outcome.is_refusal());
+                let pooled = !(refused && attempt.sends == 1);
+                slot.attempts.push(HeldAttempt { attempt, cost, missing: false, pooled });
             }
         }
         for tx in snapshot.bound {

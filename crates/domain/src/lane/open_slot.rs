@@ -64,6 +64,8 @@ pub(super) struct HeldAttempt {
     pub(super) cost: Amount,
     /// Looked up, and nobody knew it.
     pub(super) missing: bool,
+    /// Some node may have it in its pool: all but those that were only ever refused as such, or for want of funds.
+    pub(super) pooled: bool,
 }
 
 /// What the chain shows of the slot, by any of its hashes.
@@ -150,6 +152,12 @@ impl OpenSlot {
         self.tx.as_ref().and_then(|tx| tx.state.bound()).map_or(Wish::Deliver, |bound| bound.wish)
     }
 
+    /// What another attempt has to outbid: whatever may be in a pool.
+    pub(super) fn to_outbid(&self) -> impl Iterator<Item = &Attempt> {
+        let under_way = self.sending == Sending::UnderWay;
+        self.attempts.iter().filter(move |held| held.pooled || under_way).map(|held| &held.attempt)
+    }
+
     /// Does it want to be consumed without effect?
     pub(super) fn wants_nothing(&self) -> bool {
         matches!(self.wish(), Wish::Cancel(_)) || self.kind == SlotKind::Fill || self.is_unclaimed()
@@ -198,7 +206,7 @@ impl OpenSlot {
             last_sent_at: None,
             last_outcome: None,
         };
-        self.attempts.push(HeldAttempt { attempt, cost, missing: false });
+        self.attempts.push(HeldAttempt { attempt, cost, missing: false, pooled: false });
         // What has a transaction is lent to nobody any more.
         self.lending = Lending::Ours;
     }
@@ -317,6 +325,11 @@ impl OpenSlot {
     /// What one send says about the slot, and when to send again.
     pub(super) fn sent(&mut self, hash: B256, outcome: SendOutcome, now: Tick, pace: &Pace) {
         let taken = outcome.is_taken();
+        if !outcome.is_refusal()
+            && let Some(held) = self.attempts.iter_mut().find(|held| held.attempt.hash == hash)
+        {
+            held.pooled = true;
+        }
         // What is said of an attempt that it no longer wants says nothing about the one that it does.
         let is_wanted = self.wanted().is_some_and(|wanted| wanted.hash == hash);
         // And what the chain has taken meanwhile needs nobody's verdict.

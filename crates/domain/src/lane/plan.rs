@@ -289,7 +289,7 @@ impl Lane {
             };
             let nothing = || EvmCall { to: self.lease.submitter().evm_address(), ..EvmCall::default() };
             let call = reprices.unwrap_or_else(nothing);
-            let fees = slot.attempts.iter().fold(prepared.fees, |fees, held| fees.to_replace(held.attempt.fees));
+            let fees = slot.to_outbid().fold(prepared.fees, |fees, attempt| fees.to_replace(attempt.fees));
             let cost = worst_cost(call.value, prepared.gas_limit, fees);
             let attempt = Unsigned { nonce, ordinal: slot.next_ordinal(), kind, fees, cost };
             // A filler is made in any case, and waits for funds like any other.

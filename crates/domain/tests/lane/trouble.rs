@@ -19,16 +19,30 @@ fn rejected_of(intents: u64) -> Bench {
 
 /// proves N14 N15
 #[test]
-fn what_is_rejected_for_good_is_canceled_in_its_own_slot_at_a_higher_price() {
+fn what_is_rejected_for_good_is_canceled_in_its_own_slot() {
     let mut bench = rejected();
     assert_eq!(kinds(&bench, 0), [AttemptKind::Original, AttemptKind::Cancel]);
     assert_eq!(bench.ledger.txs[&1].state.bound().unwrap().wish, Wish::Cancel(CancelReason::Rejected));
     let fees = bench.ledger.attempts.values().map(|attempt| attempt.fees).collect::<Vec<_>>();
-    let Fees::Eip1559 { max_fee, max_priority_fee } = fees[1] else { panic!() };
-    assert!(max_fee >= 113 && max_priority_fee >= 12, "{fees:?}");
+    assert_eq!(fees[1], crate::bench::FEES, "no pool has what it replaces");
     let sent = bench.answer(SendOutcome::Accepted);
     assert_eq!(sent[0].tx.hash, bench.hash(0, 1));
     assert_eq!(bench.nonces(), [Some(0), None]);
+}
+
+/// A node had taken it before the others refused it: then the cancel has to outbid it.
+#[test]
+fn what_may_be_in_a_pool_is_outbid() {
+    let mut bench = Bench::busy(window(1), 1);
+    bench.answer(SendOutcome::Unknown);
+    bench.pass_secs(1);
+    bench.answer(SendOutcome::Rejected);
+    let fees = bench.ledger.attempts.values().map(|attempt| attempt.fees).collect::<Vec<_>>();
+    let Fees::Eip1559 { max_fee, max_priority_fee } = fees[1] else { panic!() };
+    assert!(max_fee >= 113 && max_priority_fee >= 12, "{fees:?}");
+    bench.crash();
+    bench.run();
+    assert_eq!(kinds(&bench, 0), [AttemptKind::Original, AttemptKind::Cancel]);
 }
 
 /// proves S20

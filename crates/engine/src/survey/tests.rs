@@ -224,6 +224,30 @@ async fn a_branch_that_was_left_meanwhile_is_no_answer() {
     assert_eq!(survey.unwrap().head.number, 201);
 }
 
+/// A survey may take longer than the watcher's tail is long.
+#[tokio::test(start_paused = true)]
+async fn a_branch_that_was_left_is_no_answer_when_the_tail_has_moved_on() {
+    let bench = with_three().await;
+    bench.chain.trouble(|trouble| trouble.latency = Duration::from_secs(10));
+    let (survey, ()) = tokio::join!(bench.survey(0, None), async {
+        // The last of its blocks is under way.
+        tokio::time::sleep(Duration::from_secs(25)).await;
+        bench.chain.trouble(|trouble| trouble.latency = Duration::ZERO);
+        bench.chain.reorg(2, false);
+        bench.mine(100);
+        bench.look().await;
+        // As `Watcher::publish` does it: no more than it keeps.
+        bench.status.send_modify(|status| {
+            let status = status.as_mut().unwrap();
+            let tail = &status.facts.tail;
+            let last = tail.last().number;
+            let tail = Tail::of((last - 83..=last).filter_map(|number| tail.get(number))).unwrap();
+            status.facts = Arc::new(ChainFacts { tail, broken: None });
+        });
+    });
+    assert_eq!(survey.map(|survey| survey.head), None, "its head is no block of the chain");
+}
+
 #[tokio::test(start_paused = true)]
 async fn nothing_is_read_from_a_chain_that_contradicts_itself() {
     let bench = with_three().await;

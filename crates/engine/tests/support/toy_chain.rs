@@ -82,6 +82,8 @@ pub(crate) struct Trouble {
     pub(crate) blocks_from: Option<Arc<ToyChain>>,
     /// These accounts have delegated code.
     pub(crate) delegated: Vec<SubmitterId>,
+    /// Nodes look whether the account can pay for what is sent.
+    pub(crate) asks_for_funds: bool,
 }
 
 /// One answer to a send.
@@ -232,6 +234,12 @@ impl ToyChain {
         self.inner().pool.clear();
     }
 
+    /// Signed by whoever has the key, and sent nowhere.
+    #[allow(dead_code, reason = "not every test has borrowers")]
+    pub(crate) fn signed_outside(&self, plan: TxPlan) -> SignedTx {
+        self.make(plan)
+    }
+
     fn make(&self, plan: TxPlan) -> SignedTx {
         let raw = Bytes::from(format!("{plan:?}").into_bytes());
         let hash = keccak256(&raw);
@@ -302,6 +310,10 @@ impl ToyChain {
             return self.text(Method::Send, "invalid sender");
         };
         let (sender, nonce) = (plan.submitter.clone(), plan.nonce.get());
+        let balance = U256::from(inner.trouble.balance.unwrap_or(u64::MAX));
+        if inner.trouble.asks_for_funds && plan.worst_cost().get() > balance {
+            return self.text(Method::Send, "insufficient funds for gas * price + value");
+        }
         if nonce < inner.count(&sender) {
             return self.text(Method::Send, "nonce too low");
         }

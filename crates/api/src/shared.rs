@@ -1,6 +1,7 @@
 //! What all routes share: the app, and the counters that keep it within its limits.
 
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use gapless_domain::{LockOwner, SubmitterId, TxId};
 use gapless_engine::IntakeError;
@@ -24,6 +25,13 @@ pub(crate) struct Shared {
 #[derive(Clone, Debug)]
 pub(crate) struct InFlight(Arc<Mutex<Option<OwnedSemaphorePermit>>>);
 
+/// A place among those who wait for a change, for this long.
+#[derive(Debug)]
+pub(crate) struct Place {
+    pub(crate) time: Duration,
+    _permit: OwnedSemaphorePermit,
+}
+
 impl Shared {
     pub(crate) fn new(app: App) -> Self {
         let permits = |count: usize| Arc::new(Semaphore::new(count.min(Semaphore::MAX_PERMITS)));
@@ -42,12 +50,12 @@ impl Shared {
         }
     }
 
-    /// A place among those who wait for a change.
-    pub(crate) fn begin_to_wait(&self, in_flight: &InFlight) -> Result<OwnedSemaphorePermit, Refusal> {
+    /// A place among those who wait for a change. Whoever writes something and waits for what comes of it takes the place first:
+    /// a refusal must mean that nothing was written.
+    pub(crate) fn place_to_wait(&self, time: Duration) -> Result<Place, Refusal> {
         let permit = Arc::clone(&self.waiters).try_acquire_owned();
         let permit = permit.map_err(|_| Refusal::later(ProblemCode::TooManyWaiters, self.app.limits.retry_after))?;
-        in_flight.give_up();
-        Ok(permit)
+        Ok(Place { time, _permit: permit })
     }
 
     pub(crate) async fn resolve(&self, name: SubmitterRef) -> Result<SubmitterId, Refusal> {
@@ -77,7 +85,7 @@ impl Shared {
 }
 
 impl InFlight {
-    fn give_up(&self) {
+    pub(crate) fn give_up(&self) {
         // A panic while the lock is held leaves a permit that is either there or not.
         self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
     }

@@ -7,6 +7,7 @@ mod support;
 use std::sync::Arc;
 use std::time::Duration;
 
+use gapless_api::ApiLimits;
 use gapless_domain::{
     Bytes, Command, CommandKind, CommandResult, LaneCommit, LockOwner, NewAttempt, NodeText, Payload, ProtectCode,
     Protection, Report, ReservationStep, SubmitterId, TxId,
@@ -15,7 +16,7 @@ use gapless_store::Store;
 use gapless_store::conformance::fixtures::{self, beside, soon};
 use gapless_wire::{Client, CommandState, NonceFate, NonceOptions, ProblemCode, TxQuery, TxStateName, WithNonceError};
 use serde_json::{Value, json};
-use support::{Answer, House, OneChain, house, request, signed_by, treasury};
+use support::{Answer, House, OneChain, house, house_limited, request, signed_by, treasury};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
@@ -486,4 +487,33 @@ async fn what_is_lent_waits_in_line_like_everything_else() {
     house.bell.ring(&treasury());
     assert_eq!(soon("the loan", waiting).await.json()["nonce"], 1);
     house.post("/api/v1/tx", &request("a")).await.problem(409, "request_id_conflict");
+}
+
+/// Whoever follows `Retry-After` must not leave a loan behind each time.
+#[tokio::test]
+async fn what_gets_429_is_not_in_line() {
+    let house = house_limited(ApiLimits { waiters_max: 0, ..ApiLimits::default() }).await;
+    for _ in 0..3 {
+        house.post(NONCES, "{}").await.problem(429, "too_many_waiters");
+    }
+    assert_eq!(house.stored().await, 0, "loans that nobody knows of");
+}
+
+/// A call that failed for want of a place is not executed later.
+#[tokio::test]
+async fn a_hand_in_that_gets_429_is_not_written_down() {
+    let house = house().await;
+    lent(&house, "a").await;
+    let full = House {
+        router: gapless_api::router(gapless_api::App {
+            limits: ApiLimits { waiters_max: 0, ..ApiLimits::default() },
+            ..house.app.clone()
+        }),
+        ..house.on(OneChain::default())
+    };
+    let body = json!({"lockOwner": "me", "raw": signed_by(&treasury(), 0, "pay")}).to_string();
+    full.post(&format!("{NONCES}/0/submit"), &body).await.problem(429, "too_many_waiters");
+    full.post("/api/v1/submitters/treasury/pause?wait=1s", "").await.problem(429, "too_many_waiters");
+    let commands = fixtures::view(&house.store, &treasury()).await.lane.commands;
+    assert!(commands.is_empty(), "{:?}", commands.iter().map(|command| command.kind.as_str()).collect::<Vec<_>>());
 }

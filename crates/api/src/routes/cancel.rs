@@ -65,7 +65,8 @@ pub(super) async fn cancel_tx(
         _ => {}
     }
     let kind = CommandKind::Cancel { tx_id: id };
-    let (command, status) = tell(&shared, &in_flight, &caller, tx.intent.submitter(), kind, wait).await?;
+    let place = wait.map(|wait| shared.place_to_wait(wait)).transpose()?;
+    let (command, status) = tell(&shared, &in_flight, &caller, tx.intent.submitter(), kind, place).await?;
     // What became of it while the lane was waited for.
     let tx = if wait.is_some() { shared.find(id).await? } else { tx };
     match (&status, tx.state.name()) {
@@ -106,9 +107,10 @@ pub(super) async fn cancel_pending(
     let wait = query.wait(&shared.app.limits);
     query.finish()?;
     let (submitter, _) = submitters::find(&shared, &path).await?;
+    let place = wait.map(|wait| shared.place_to_wait(wait)).transpose()?;
     // First those in line: what the lane takes out of it meanwhile is what the command then finds.
     let (canceled_queued, more_queued) = cancel_line(&shared, &submitter).await?;
-    let (id, status) = tell(&shared, &in_flight, &caller, &submitter, CommandKind::CancelPending, wait).await?;
+    let (id, status) = tell(&shared, &in_flight, &caller, &submitter, CommandKind::CancelPending, place).await?;
     if let CommandStatus::Over(CommandResult::Refused(report)) = &status {
         return Err(refused(id, &format!("{canceled_queued} were canceled in the queue; of the rest: {report}")));
     }

@@ -1,7 +1,6 @@
 //! What operators tell lanes: pause, resume, unprotect, resync; and what became of a command.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -15,7 +14,7 @@ use super::{submitters, wait};
 use crate::auth::Caller;
 use crate::extract::{OptionalJsonBody, PathText, Query};
 use crate::problem::Refusal;
-use crate::shared::{InFlight, Shared};
+use crate::shared::{InFlight, Place, Shared};
 
 type Told = Result<(StatusCode, Json<CommandView>), Refusal>;
 
@@ -180,7 +179,8 @@ async fn put(
     let wait = query.wait(&shared.app.limits);
     query.finish()?;
     let (submitter, _) = submitters::find(shared, path).await?;
-    let (id, status) = tell(shared, in_flight, caller, &submitter, kind, wait).await?;
+    let place = wait.map(|wait| shared.place_to_wait(wait)).transpose()?;
+    let (id, status) = tell(shared, in_flight, caller, &submitter, kind, place).await?;
     if let CommandStatus::Over(CommandResult::Refused(report)) = &status {
         return Err(refused(id, report.as_str()));
     }
@@ -188,22 +188,22 @@ async fn put(
     Ok((code, Json(CommandView::new(id, &status))))
 }
 
-/// Writes a command down, and waits for the lane as long as is said.
+/// Writes a command down, and waits for the lane if there is a place to wait at.
 pub(super) async fn tell(
     shared: &Shared,
     in_flight: &InFlight,
     caller: &Caller,
     submitter: &SubmitterId,
     kind: CommandKind,
-    wait: Option<Duration>,
+    place: Option<Place>,
 ) -> Result<(CommandId, CommandStatus), Refusal> {
     let name = kind.as_str();
     let new = NewCommand { submitter: submitter.clone(), kind, issued_by: NodeText::new(caller.name()) };
     let put = shared.app.store.put_commands(&[new]).await.map_err(|error| shared.store_failed(&error))?;
     let id = put.first().copied().ok_or_else(|| Refusal::of(ProblemCode::Internal))?;
     tracing::info!(%submitter, command = name, id = id.0, issued_by = caller.name(), "a command was written down");
-    let status = match wait {
-        Some(wait) => wait::for_command(shared, in_flight, submitter, id, wait).await?,
+    let status = match place {
+        Some(place) => wait::for_command(shared, in_flight, submitter, id, place).await?,
         None => CommandStatus::Open,
     };
     Ok((id, status))

@@ -67,10 +67,11 @@ pub(super) async fn reserve(
     let submitter = shared.resolve(path.submitter()?).await?;
     let draft = parts.into_draft(submitter, shared.fresh_names()?);
     let intent = Intent::new(draft, &shared.app.intent_limits)?;
+    let place = shared.place_to_wait(wait)?;
     let id = accept(&shared, intent).await?;
     let mut tx = shared.find(id).await?;
     if tx.state == TxState::Queued {
-        tx = wait::for_change(&shared, &in_flight, tx, wait).await?;
+        tx = wait::for_change(&shared, &in_flight, tx, place).await?;
     }
     lent(&shared, &tx).await
 }
@@ -119,9 +120,10 @@ pub(super) async fn submit(
         return Ok(taken(tx_id, Some(hash)));
     }
     let tx_id = given.borrower().await?;
+    let place = shared.place_to_wait(wait)?;
     let (fees, cost) = (plan.fees, plan.worst_cost());
     let kind = CommandKind::UseReserved { nonce, lock_owner: lock_owner.clone(), signed, fees, cost };
-    let (id, status) = tell(&shared, &in_flight, &caller, &submitter, kind, Some(wait)).await?;
+    let (id, status) = tell(&shared, &in_flight, &caller, &submitter, kind, Some(place)).await?;
     match status {
         CommandStatus::Open => Ok(written_down(tx_id, Some(hash), id.0)),
         CommandStatus::Over(CommandResult::Done(_)) => Ok(taken(tx_id, Some(hash))),
@@ -169,8 +171,9 @@ pub(super) async fn release(
     let (submitter, _) = submitters::find(&shared, &name).await?;
     let given = Given { shared: &shared, submitter: &submitter, nonce, lock_owner: &lock_owner };
     let tx_id = given.borrower().await?;
+    let place = shared.place_to_wait(wait)?;
     let kind = CommandKind::ReleaseReserved { nonce, lock_owner: lock_owner.clone() };
-    let (id, status) = tell(&shared, &in_flight, &caller, &submitter, kind, Some(wait)).await?;
+    let (id, status) = tell(&shared, &in_flight, &caller, &submitter, kind, Some(place)).await?;
     match status {
         CommandStatus::Open => Ok(written_down(tx_id, None, id.0)),
         CommandStatus::Over(CommandResult::Done(_)) => Ok(taken(tx_id, None)),

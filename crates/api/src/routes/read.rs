@@ -110,7 +110,8 @@ impl Look {
         let seen = self.version.is_none_or(|version| version == tx.version);
         let tx = match self.wait {
             Some(wait) if seen && !tx.state.name().is_terminal() => {
-                wait::for_change(shared, in_flight, tx, wait).await?
+                let place = shared.place_to_wait(wait)?;
+                wait::for_change(shared, in_flight, tx, place).await?
             }
             _ => tx,
         };

@@ -12,18 +12,18 @@ use gapless_wire::ProblemCode;
 
 use crate::app::App;
 use crate::problem::Refusal;
-use crate::shared::{InFlight, Shared};
+use crate::shared::{InFlight, Place, Shared};
 
 /// The intent as soon as it differs from `tx`, or as it is at the deadline.
 pub(super) async fn for_change(
     shared: &Shared,
     in_flight: &InFlight,
     tx: ManagedTx,
-    wait: Duration,
+    place: Place,
 ) -> Result<ManagedTx, Refusal> {
-    let _place = shared.begin_to_wait(in_flight)?;
+    in_flight.give_up();
     let app = &shared.app;
-    let mut patience = Patience::new(app, wait);
+    let mut patience = Patience::new(app, place.time);
     loop {
         let changed = app.changes.changed(tx.intent.submitter(), tx.id, tx.version);
         let now = shared.find(tx.id).await?;
@@ -42,11 +42,11 @@ pub(super) async fn for_command(
     in_flight: &InFlight,
     submitter: &SubmitterId,
     id: CommandId,
-    wait: Duration,
+    place: Place,
 ) -> Result<CommandStatus, Refusal> {
-    let _place = shared.begin_to_wait(in_flight)?;
+    in_flight.give_up();
     let app = &shared.app;
-    let mut patience = Patience::new(app, wait);
+    let mut patience = Patience::new(app, place.time);
     loop {
         let changed = app.changes.lane_changed(submitter);
         let now = status(shared, id).await?;

@@ -30,7 +30,10 @@ async fn nodes_that_come_get_their_share_of_the_lanes_and_those_of_one_that_goes
     let accounts: Vec<u32> = (0..LANES).collect();
     let config = NodeConfig::new(&database.url, &chain.ws_url(), &accounts)
         .set("nonce.max_in_flight", "8")
-        .set("dispatch.rebalance_interval", "500ms")
+        .short_lease()
+        .set("dispatch.rebalance_interval", "1s")
+        // One that has gone is counted until its leases would have run out. What moves meanwhile must be free to move again.
+        .set("dispatch.returned_pause", "5s")
         .set("dispatch.rebalance_slack", &SLACK.to_string());
     let mut first = Node::start("a", &config).await;
     let (doors, over) = (Doors::of(std::slice::from_ref(&first)), AtomicBool::new(false));

@@ -20,9 +20,6 @@ pub(crate) const QUEUED_CANCELED_AT_ONCE: u32 = 500;
 /// How long a call about a lent nonce waits for the lane, if the caller does not say.
 pub(crate) const RESERVATION_WAIT: Duration = Duration::from_secs(5);
 
-/// How many of a submitter's newest intents are looked through for one whose nonce is closed already.
-pub(crate) const MAX_CLOSED_LOOKED_AT: u32 = 200;
-
 /// The defaults are the config's defaults. Limits on one intent are [`gapless_domain::Limits`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ApiLimits {

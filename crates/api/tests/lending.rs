@@ -16,7 +16,9 @@ use gapless_store::Store;
 use gapless_store::conformance::fixtures::{self, beside, soon};
 use gapless_wire::{Client, CommandState, NonceFate, NonceOptions, ProblemCode, TxQuery, TxStateName, WithNonceError};
 use serde_json::{Value, json};
-use support::{Answer, House, OneChain, house, house_limited, request, signed_by, treasury};
+use support::{
+    Answer, House, OneChain, Unplugged, house, house_limited, house_with, model, request, signed_by, treasury,
+};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
@@ -516,4 +518,103 @@ async fn a_hand_in_that_gets_429_is_not_written_down() {
     full.post("/api/v1/submitters/treasury/pause?wait=1s", "").await.problem(429, "too_many_waiters");
     let commands = fixtures::view(&house.store, &treasury()).await.lane.commands;
     assert!(commands.is_empty(), "{:?}", commands.iter().map(|command| command.kind.as_str()).collect::<Vec<_>>());
+}
+
+/// Confirms what was handed in, and closes its nonce.
+async fn settle(house: &House, tx_id: &str, next: u64) {
+    fixtures::confirm(&house.store, &treasury(), tx_id.parse().unwrap()).await;
+    let cursor = fixtures::view(&house.store, &treasury()).await.cursor;
+    fixtures::commit_done(&house.store, &treasury(), |commit| {
+        commit.close_below(&cursor, fixtures::nonce(next)).unwrap();
+    })
+    .await;
+}
+
+/// Blocks may be quicker than a caller who asks again, and others may come in between; taken is taken.
+///
+/// proves N18
+#[tokio::test]
+async fn the_same_bytes_are_the_same_on_a_busy_lane_too() {
+    let house = house().await;
+    let loan = lent(&house, "a").await;
+    let submit = format!("{NONCES}/0/submit");
+    let body = json!({"lockOwner": "me", "raw": signed_by(&treasury(), 0, "pay")});
+    let taken = ask(&house, &submit, body.clone()).await;
+    assert_eq!(taken.status, 200);
+    for number in 0..200 {
+        house.accept(&format!("behind {number}")).await;
+    }
+    settle(&house, loan["txId"].as_str().unwrap(), 1).await;
+    let again = house.post(&submit, &body.to_string()).await;
+    assert_eq!((again.status.as_u16(), again.json()), (200, taken.json()));
+    let thief = json!({"lockOwner": "thief", "raw": body["raw"]});
+    house.post(&submit, &thief.to_string()).await.problem(409, "reservation_lost");
+}
+
+/// What was written down may have been done before the next call was refused.
+///
+/// proves N18
+#[tokio::test]
+async fn with_a_nonce_a_refusal_after_a_hand_in_that_was_written_down_proves_nothing() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let client = Client::new(&format!("http://{}", listener.local_addr().unwrap())).unwrap();
+    let running = beside(async move {
+        let work = |nonce: gapless_wire::NonceContext| async move { Ok::<_, String>(raw(nonce.nonce(), "pay")) };
+        client.with_nonce("treasury", &NonceOptions::default(), work).await
+    });
+    let loan = json!({"txId": "t", "submitter": "s", "requestId": "r", "lockOwner": "me", "nonce": 4,
+        "lockedUntil": "2026-01-01T00:00:00Z"});
+    soon("the request", take_call(&listener, Some(&loan.to_string()))).await;
+    let open = json!({"txId": "t", "hash": "0x00", "state": "open", "commandId": "1"});
+    soon("the hand-in", take_call(&listener, Some(&open.to_string()))).await;
+    let lost = json!({"type": "urn:gapless:problem:reservation_lost", "title": "lost", "status": 409,
+        "code": "reservation_lost"})
+    .to_string();
+    let (mut stream, _) = soon("the second hand-in", listener.accept()).await.unwrap();
+    let mut part = [0; 4096];
+    let _ = stream.read(&mut part).await.unwrap();
+    let head = "HTTP/1.1 409 Conflict\r\nConnection: close\r\nContent-Type: application/problem+json\r\n";
+    stream.write_all(format!("{head}Content-Length: {}\r\n\r\n{lost}", lost.len()).as_bytes()).await.unwrap();
+    drop(stream);
+    match soon("the end", running).await.unwrap() {
+        Err(WithNonceError::Unknown { .. }) => {}
+        other => panic!("whether it was taken is not known, but it says {other:?}"),
+    }
+}
+
+/// The lane executes the first call between two reads of the second one.
+///
+/// proves N18
+#[tokio::test]
+async fn the_same_bytes_at_once_are_the_same() {
+    let store = Arc::new(Unplugged::new(model()));
+    let house = house_with(Arc::clone(&store) as Arc<dyn Store>, ApiLimits::default()).await;
+    lent(&house, "a").await;
+    let target = format!("{NONCES}/0/submit");
+    let body = json!({"lockOwner": "me", "raw": signed_by(&treasury(), 0, "pay")}).to_string();
+    let mut first = Box::pin(house.post(&target, &body));
+    while fixtures::view(&house.store, &treasury()).await.lane.commands.is_empty() {
+        assert!(futures_util::poll!(&mut first).is_pending());
+    }
+    store.slots_stop.store(true, std::sync::atomic::Ordering::SeqCst);
+    let mut second = Box::pin(house.post(&target, &body));
+    tokio::select! {
+        answer = &mut second => panic!("{answer:?}"),
+        () = store.stopped.notified() => {}
+    }
+    execute(&house.store, &treasury()).await;
+    let ringing = async {
+        loop {
+            house.bell.ring(&treasury());
+            tokio::task::yield_now().await;
+        }
+    };
+    let first = tokio::select! {
+        first = soon("the first", first) => first,
+        () = ringing => unreachable!(),
+    };
+    assert_eq!(first.status, 200, "{}", first.text);
+    store.go_on.notify_one();
+    let second = soon("the second", second).await;
+    assert_eq!((second.status.as_u16(), second.json()), (200, first.json()));
 }

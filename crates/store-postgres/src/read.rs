@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use gapless_domain::{Attempt, CommandId, CommandStatus, ManagedTx, RequestId, SubmitterId, TxId};
+use gapless_domain::{Attempt, CommandId, CommandStatus, ManagedTx, Nonce, RequestId, SubmitterId, TxId};
 use gapless_store::codec::{command_status, signed, submitter};
 use gapless_store::{NewSubmitter, StoreError, TxFilter};
 use tokio_postgres::types::ToSql;
@@ -44,6 +44,17 @@ pub(crate) async fn find_request(
         .with_session("looking up a request", async |session| {
             let sql = "SELECT tx_id FROM request_key WHERE submitter = $1 AND request_id = $2";
             session.client().query_opt(sql, &[&submitter.as_str(), &request.as_str()]).await
+        })
+        .await?;
+    Ok(row.map(|row| TxId::from_uuid(row.get(0))))
+}
+
+pub(crate) async fn used_for(store: &PgStore, lane: &SubmitterId, nonce: Nonce) -> Result<Option<TxId>, StoreError> {
+    let row = store
+        .with_session("looking up a lent nonce", async |session| {
+            let sql = "SELECT tx_id FROM submitter_nonce_allocation
+                       WHERE submitter = $1 AND nonce = $2 AND status = 'USED' AND tx_id IS NOT NULL";
+            session.client().query_opt(sql, &[&lane.as_str(), &signed(nonce.get())]).await
         })
         .await?;
     Ok(row.map(|row| TxId::from_uuid(row.get(0))))

@@ -223,6 +223,10 @@ impl Store for PgStore {
         read::find_request(self, submitter, request).await
     }
 
+    async fn used_for(&self, lane: &SubmitterId, nonce: Nonce) -> Result<Option<TxId>, StoreError> {
+        read::used_for(self, lane, nonce).await
+    }
+
     async fn list(&self, filter: &TxFilter) -> Result<Vec<ManagedTx>, StoreError> {
         read::list(self, filter).await
     }

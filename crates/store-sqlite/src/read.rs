@@ -1,6 +1,6 @@
 //! Reads of intents and queues.
 
-use gapless_domain::{Attempt, Command, CommandId, CommandStatus, ManagedTx, RequestId, SubmitterId, TxId};
+use gapless_domain::{Attempt, Command, CommandId, CommandStatus, ManagedTx, Nonce, RequestId, SubmitterId, TxId};
 use gapless_store::codec::{command_status, signed, submitter};
 use gapless_store::{MAX_OPEN_COMMANDS, TxFilter};
 
@@ -113,6 +113,14 @@ pub(crate) fn find_request(
     let statement =
         reading.sql.prepare_cached("SELECT tx_id FROM request_key WHERE submitter = ?1 AND request_id = ?2")?;
     rows::first(statement, (lane.as_str(), request.as_str()), |row| Ok(rows::tx_id(&rows::text(row, 0)?)?))
+}
+
+pub(crate) fn used_for(reading: &Reading<'_>, lane: &SubmitterId, nonce: Nonce) -> Result<Option<TxId>, Failure> {
+    let statement = reading.sql.prepare_cached(
+        "SELECT tx_id FROM submitter_nonce_allocation
+         WHERE submitter = ?1 AND nonce = ?2 AND status = 'USED' AND tx_id IS NOT NULL",
+    )?;
+    rows::first(statement, (lane.as_str(), signed(nonce.get())), |row| Ok(rows::tx_id(&rows::text(row, 0)?)?))
 }
 
 pub(crate) fn list(reading: &Reading<'_>, filter: &TxFilter) -> Result<Vec<ManagedTx>, Failure> {

@@ -197,6 +197,11 @@ impl Store for SqliteStore {
         self.room.read(move |reading| read::find_request(reading, &submitter, &request)).await
     }
 
+    async fn used_for(&self, lane: &SubmitterId, nonce: Nonce) -> Result<Option<TxId>, StoreError> {
+        let lane = lane.clone();
+        self.room.read(move |reading| read::used_for(reading, &lane, nonce)).await
+    }
+
     async fn list(&self, filter: &TxFilter) -> Result<Vec<ManagedTx>, StoreError> {
         let filter = filter.clone();
         self.room.read(move |reading| read::list(reading, &filter)).await

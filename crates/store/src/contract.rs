@@ -122,6 +122,10 @@ pub trait Store: Send + Sync + fmt::Debug {
 
     async fn find_request(&self, submitter: &SubmitterId, request: &RequestId) -> Result<Option<TxId>, StoreError>;
 
+    /// The intent that a lent nonce was used for, also when the nonce is long closed and retention has moved the intent out. `None`
+    /// while it is not used, and for one that was never lent.
+    async fn used_for(&self, lane: &SubmitterId, nonce: Nonce) -> Result<Option<TxId>, StoreError>;
+
     /// Newest first; what retention has moved out is not listed.
     async fn list(&self, filter: &TxFilter) -> Result<Vec<ManagedTx>, StoreError>;
 

@@ -14,7 +14,7 @@ use gapless_domain::{
     B256, Bytes, CommandKind, CommandResult, CommandStatus, Intent, LockOwner, ManagedTx, Nonce, Payload,
     ReservationStatus, SignedPlan, SubmitterId, TxId, TxState,
 };
-use gapless_store::{SlotStatus, TxFilter};
+use gapless_store::SlotStatus;
 use gapless_wire::{
     CommandState, FieldFault, Problem, ProblemCode, ReleaseRequest, ReservationResult, ReservationView, ReserveRequest,
     SubmitRequest, moment_to_text,
@@ -25,7 +25,7 @@ use super::create::{Asked, outcome};
 use super::{authorities, submitters, wait};
 use crate::auth::Caller;
 use crate::extract::{JsonBody, PathPair, PathText, Query};
-use crate::limits::{MAX_CLOSED_LOOKED_AT, RESERVATION_WAIT};
+use crate::limits::RESERVATION_WAIT;
 use crate::problem::Refusal;
 use crate::shared::{InFlight, Shared};
 
@@ -119,7 +119,11 @@ pub(super) async fn submit(
     if let Some(tx_id) = given.find(hash).await? {
         return Ok(taken(tx_id, Some(hash)));
     }
-    let tx_id = given.borrower().await?;
+    let tx_id = match given.borrower().await {
+        Ok(tx_id) => tx_id,
+        // The same call may have been made twice, and the lane come to the other one since the look above.
+        Err(refusal) => return given.find(hash).await?.map(|tx_id| taken(tx_id, Some(hash))).ok_or(refusal),
+    };
     let place = shared.place_to_wait(wait)?;
     let (fees, cost) = (plan.fees, plan.worst_cost());
     let kind = CommandKind::UseReserved { nonce, lock_owner: lock_owner.clone(), signed, fees, cost };
@@ -267,34 +271,20 @@ impl Given<'_> {
         }
     }
 
-    /// The intent of this owner that this transaction was given for already.
+    /// The intent of this owner that this transaction was given for already, whatever became of it since: blocks may be quicker than
+    /// a caller who asks again.
     async fn find(&self, hash: B256) -> Result<Option<TxId>, Refusal> {
-        match slot_at(self.shared, self.submitter, self.nonce).await? {
-            Some(SlotStatus { tx: Some(tx), attempts, .. }) if self.is_owners(&tx) => {
-                Ok(attempts.iter().any(|attempt| attempt.hash == hash).then_some(tx.id))
-            }
-            Some(_) => Ok(None),
-            None => self.find_closed(hash).await,
-        }
-    }
-
-    /// The same among those whose nonce is closed: blocks may be quicker than a caller who asks again.
-    async fn find_closed(&self, hash: B256) -> Result<Option<TxId>, Refusal> {
-        let submitter = Some(self.submitter.clone());
-        let filter = TxFilter { submitter, state: None, before_seq: None, limit: MAX_CLOSED_LOOKED_AT };
         let store = &self.shared.app.store;
-        let newest = store.list(&filter).await.map_err(|error| self.shared.store_failed(&error))?;
-        for tx in newest.iter().filter(|tx| tx.state.nonce() == Some(self.nonce) && self.is_owners(tx)) {
-            let attempts = store.attempts(tx.id).await.map_err(|error| self.shared.store_failed(&error))?;
-            if attempts.iter().any(|attempt| attempt.hash == hash) {
-                return Ok(Some(tx.id));
-            }
+        let used = store.used_for(self.submitter, self.nonce).await;
+        let Some(id) = used.map_err(|error| self.shared.store_failed(&error))? else { return Ok(None) };
+        let tx = self.shared.find(id).await?;
+        let is_owners =
+            matches!(tx.intent.payload(), Payload::External(external) if external.lock_owner == *self.lock_owner);
+        if !is_owners {
+            return Ok(None);
         }
-        Ok(None)
-    }
-
-    fn is_owners(&self, tx: &ManagedTx) -> bool {
-        matches!(tx.intent.payload(), Payload::External(external) if external.lock_owner == *self.lock_owner)
+        let attempts = store.attempts(id).await.map_err(|error| self.shared.store_failed(&error))?;
+        Ok(attempts.iter().any(|attempt| attempt.hash == hash).then_some(id))
     }
 }
 

@@ -12,11 +12,21 @@ use gapless_store::*;
 pub(crate) struct Unplugged {
     inner: Arc<dyn Store>,
     away: AtomicBool,
+    /// Whoever reads slots next says so, and waits before it until it may go on.
+    pub(crate) slots_stop: AtomicBool,
+    pub(crate) stopped: tokio::sync::Notify,
+    pub(crate) go_on: tokio::sync::Notify,
 }
 
 impl Unplugged {
     pub(crate) fn new(inner: Arc<dyn Store>) -> Self {
-        Unplugged { inner, away: AtomicBool::new(false) }
+        Unplugged {
+            inner,
+            away: AtomicBool::new(false),
+            slots_stop: AtomicBool::new(false),
+            stopped: tokio::sync::Notify::new(),
+            go_on: tokio::sync::Notify::new(),
+        }
     }
 
     pub(crate) fn set_away(&self, away: bool) {
@@ -108,6 +118,10 @@ impl Store for Unplugged {
         from: Option<Nonce>,
         limit: u32,
     ) -> Result<Vec<SlotStatus>, StoreError> {
+        if self.slots_stop.swap(false, Ordering::SeqCst) {
+            self.stopped.notify_one();
+            self.go_on.notified().await;
+        }
         self.up()?.open_slots(lane, from, limit).await
     }
 
@@ -125,6 +139,10 @@ impl Store for Unplugged {
 
     async fn find_request(&self, submitter: &SubmitterId, request: &RequestId) -> Result<Option<TxId>, StoreError> {
         self.up()?.find_request(submitter, request).await
+    }
+
+    async fn used_for(&self, lane: &SubmitterId, nonce: Nonce) -> Result<Option<TxId>, StoreError> {
+        self.up()?.used_for(lane, nonce).await
     }
 
     async fn list(&self, filter: &TxFilter) -> Result<Vec<ManagedTx>, StoreError> {

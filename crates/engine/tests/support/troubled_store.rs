@@ -146,6 +146,10 @@ impl Store for TroubledStore {
         self.up()?.find_request(submitter, request).await
     }
 
+    async fn used_for(&self, lane: &SubmitterId, nonce: Nonce) -> Result<Option<TxId>, StoreError> {
+        self.up()?.used_for(lane, nonce).await
+    }
+
     async fn list(&self, filter: &TxFilter) -> Result<Vec<ManagedTx>, StoreError> {
         self.up()?.list(filter).await
     }

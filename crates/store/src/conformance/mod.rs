@@ -126,6 +126,7 @@ macro_rules! for_each_case {
                 released_nonces_are_lent_again_smallest_first
                 steps_of_one_commit_see_each_other
                 what_was_used_is_not_lent_again
+                who_used_a_lent_nonce_is_known_for_ever
                 a_transaction_for_a_lent_nonce_needs_its_use
                 what_was_filled_is_not_lent_again
                 only_a_recyclable_nonce_is_filled

@@ -215,6 +215,41 @@ pub(super) async fn what_was_used_is_not_lent_again(h: &dyn Harness) {
     assert_eq!(lend(&a, &lane, "fresh", LONG).await.1, nonce(1));
 }
 
+/// proves N18: whoever hands the same bytes in again finds them, however late
+pub(super) async fn who_used_a_lent_nonce_is_known_for_ever(h: &dyn Harness) {
+    let a = h.node("a").await;
+    let (lane, other) = (lane(&a, 1).await, lane(&a, 2).await);
+    let (tx, at) = lend(&a, &lane, "alice", LONG).await;
+    assert_eq!(a.used_for(&lane, at).await.unwrap(), None, "it is only lent");
+    let signed = attempt(at, 0, "mine");
+    commit_done(&a, &lane, |commit| {
+        commit.reservation(use_of(at, "alice")).attempt(signed.clone());
+    })
+    .await;
+    assert_eq!(a.used_for(&lane, at).await.unwrap(), Some(tx.id));
+    let gone = recyclable(&a, &lane, "gone").await;
+    assert_eq!(a.used_for(&lane, gone).await.unwrap(), None);
+    commit_done(&a, &lane, |commit| {
+        commit.reservation(ReservationStep::Fill { nonce: gone }).attempt(attempt(gone, 0, "fill"));
+    })
+    .await;
+    assert_eq!(a.used_for(&lane, gone).await.unwrap(), None, "a filler is no intent's");
+    assert_eq!(a.used_for(&lane, nonce(7)).await.unwrap(), None);
+    assert_eq!(a.used_for(&other, at).await.unwrap(), None);
+
+    confirm(&a, &lane, tx.id).await;
+    let cursor = view(&a, &lane).await.cursor;
+    commit_done(&a, &lane, |commit| {
+        commit.close_below(&cursor, nonce(1)).unwrap();
+    })
+    .await;
+    h.pass(Duration::from_millis(5)).await;
+    assert_eq!(a.archive(Duration::ZERO, 10).await.unwrap(), 2, "with the one that let go");
+    assert_eq!(a.used_for(&lane, at).await.unwrap(), Some(tx.id));
+    let kept = a.attempts(tx.id).await.unwrap();
+    assert_eq!(kept.iter().map(|attempt| attempt.hash).collect::<Vec<_>>(), [signed.hash]);
+}
+
 /// Lends the next nonce and lets it go again.
 async fn recyclable(node: &Node, lane: &SubmitterId, request: &str) -> Nonce {
     let (tx, at) = lend(node, lane, request, LONG).await;

@@ -253,6 +253,10 @@ impl Store for ModelStore {
         Ok(self.run(|tables, _| tables.requests.get(&key).map(|known| known.tx_id)))
     }
 
+    async fn used_for(&self, lane: &SubmitterId, nonce: Nonce) -> Result<Option<TxId>, StoreError> {
+        Ok(self.run(|tables, _| tables.lanes.get(lane).and_then(|lane| lane.used_for(nonce))))
+    }
+
     async fn list(&self, filter: &TxFilter) -> Result<Vec<ManagedTx>, StoreError> {
         Ok(self.run(|tables, _| tables.list(filter)))
     }

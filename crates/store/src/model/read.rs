@@ -107,9 +107,16 @@ impl Lane {
 
     /// The intent whose attempts hang on a slot; a nonce that is only lent, or filled, has none.
     fn intent_at(&self, nonce: Nonce) -> Option<TxId> {
-        match (self.slots.get(&nonce)?.kind, self.reservations.get(&nonce)) {
-            (SlotKind::Intent(id), _) => Some(id),
-            (SlotKind::Reservation, Some(ReservationStatus::Used { tx_id })) => *tx_id,
+        match self.slots.get(&nonce)?.kind {
+            SlotKind::Intent(id) => Some(id),
+            SlotKind::Reservation => self.used_for(nonce),
+            _ => None,
+        }
+    }
+
+    pub(super) fn used_for(&self, nonce: Nonce) -> Option<TxId> {
+        match self.reservations.get(&nonce)? {
+            ReservationStatus::Used { tx_id } => *tx_id,
             _ => None,
         }
     }

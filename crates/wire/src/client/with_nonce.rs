@@ -197,8 +197,9 @@ impl NonceContext {
                 Err(error) => {
                     let lost = error.problem().and_then(|problem| problem.known_code());
                     let lost = lost == Some(ProblemCode::ReservationLost);
-                    // What an earlier call may have handed in is not undone by a refusal of this one.
-                    if matches!(before, Stage::Lent) && error.is_refusal() && (lost || hand_ins == 1) {
+                    // What an earlier call may have handed in is not undone by a refusal of this one; whatever it was, after a hand-in
+                    // that was written down nobody here knows whether the lane took it.
+                    if matches!(before, Stage::Lent) && error.is_refusal() && hand_ins == 1 {
                         loan.set(if lost { Stage::Over } else { Stage::Lent });
                     }
                     return Err(error);

@@ -220,7 +220,8 @@ async fn what_cannot_be_meant_is_told_where_it_is_wrong() {
         (json!({"hold": "0s"}), "/hold"),
         (json!({"hold": "11m"}), "/hold"),
         (json!({"lockOwner": ""}), "/lockOwner"),
-        (json!({"requestId": " a"}), "/requestId"),
+        (json!({"requestId": "a"}), "/lockOwner"),
+        (json!({"requestId": " a", "lockOwner": "me"}), "/requestId"),
         (json!({"nonce": 7}), "/nonce"),
     ] {
         let answer = house.post(NONCES, &body.to_string()).await;
@@ -617,4 +618,59 @@ async fn the_same_bytes_at_once_are_the_same() {
     store.go_on.notify_one();
     let second = soon("the second", second).await;
     assert_eq!((second.status.as_u16(), second.json()), (200, first.json()));
+}
+
+/// Nobody would be there to use the nonce.
+#[tokio::test]
+async fn who_gives_up_in_line_is_taken_out_of_it() {
+    let house = house().await;
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let client = Client::new(&format!("http://{}", listener.local_addr().unwrap())).unwrap();
+    let router = house.router.clone();
+    beside(async move { axum::serve(listener, router).await.unwrap() });
+    let running = beside(async move {
+        let work = |_: gapless_wire::NonceContext| async { Ok::<_, String>(Vec::new()) };
+        client
+            .with_nonce("treasury", &NonceOptions::default(), work)
+            .await
+            .map(|_| ())
+            .map_err(|error| error.to_string())
+    });
+    soon("the wait", house.bell.listened.notified()).await;
+    running.abort();
+    let _ = running.await;
+    // Whoever withdraws waits no longer than for an answer.
+    house.time.all_over();
+    let withdrawn = async {
+        while !fixtures::view(&house.store, &treasury()).await.queue.is_empty() {
+            tokio::task::yield_now().await;
+        }
+    };
+    soon("the withdrawal of a request that nobody waits for", withdrawn).await;
+}
+
+/// A transaction that waits for ever holds up everything behind it.
+///
+/// proves N18
+#[tokio::test]
+async fn what_no_node_would_take_or_nobody_can_pay_is_refused() {
+    let house = house().await;
+    lent(&house, "a").await;
+    let submit = format!("{NONCES}/0/submit");
+    let body = |what: &str| json!({"lockOwner": "me", "raw": signed_by(&treasury(), 0, what)});
+    let most_gas = house.app.intent_limits.gas_limit;
+    for what in
+        ["pays 7 8 21000".to_owned(), format!("pays 7 7 {}", most_gas + 1), "pays 1000000000000000 0 1001".to_owned()]
+    {
+        let answer = house.post(&submit, &body(&what).to_string()).await;
+        assert_eq!(answer.problem(422, "invalid_request"), ["/raw"], "{what}");
+    }
+    assert!(fixtures::view(&house.store, &treasury()).await.lane.commands.is_empty());
+    let taken = ask(&house, &submit, body("pays 1000000000000000 0 1000")).await;
+    assert_eq!(taken.status, 200, "{}", taken.text);
+    // By now it has cost what it may; the same bytes are still the same.
+    let mut chain = OneChain::default();
+    chain.account.as_mut().unwrap().balance = gapless_domain::Amount::ZERO;
+    let again = house.on(chain).post(&submit, &body("pays 1000000000000000 0 1000").to_string()).await;
+    assert_eq!((again.status.as_u16(), again.json()), (200, taken.json()));
 }

@@ -17,12 +17,13 @@ pub const MAX_RAW_BYTES: usize = 128 * 1024;
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ReserveRequest {
-    /// The caller's own name for it, unique per submitter for ever; made up if absent. The same id with the same `lockOwner` asks
-    /// again for the same nonce.
+    /// The caller's own name for it, unique per submitter for ever; made up if absent. The same id with the same `lockOwner`, which
+    /// it needs, asks again for the same nonce.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(min_length = 1))]
     pub request_id: Option<String>,
-    /// What proves later that the nonce is still lent to this caller; a secret, made up if absent.
+    /// What proves later that the nonce is still lent to this caller; a secret, best another one for each loan. Needed with a
+    /// `requestId`, made up if both are absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(min_length = 1, max_length = 128))]
     pub lock_owner: Option<String>,
@@ -105,6 +106,7 @@ impl ReserveRequest {
     /// Reads every field, and tells everything that is wrong at once. Whether the hold is within its limit is asked later.
     pub fn read(self) -> Result<ReserveParts, Vec<FieldFault>> {
         let mut faults = Vec::new();
+        let names_owner = self.lock_owner.is_some();
         let lock_owner = self.lock_owner.and_then(|text| read_lock_owner(&text, &mut faults));
         let hold_ms = self.hold.map_or(Self::DEFAULT_HOLD_MS, |text| match parse_wait(&text) {
             // More than fits is more than any limit.
@@ -115,6 +117,11 @@ impl ReserveRequest {
                 0
             }
         });
+        // Without it the same request again would be another one, and nobody could use, repeat or release the first.
+        if self.request_id.is_some() && !names_owner {
+            let message = "a request that can be repeated names both: a requestId needs a lockOwner";
+            faults.push(FieldFault::body("/lockOwner", message));
+        }
         if faults.is_empty() {
             Ok(ReserveParts { request_id: self.request_id, lock_owner, hold_ms })
         } else {
@@ -202,6 +209,8 @@ mod tests {
         let pointers = |faults: Vec<FieldFault>| faults.into_iter().map(|fault| fault.pointer).collect::<Vec<_>>();
         let bad = ReserveRequest { request_id: None, lock_owner: Some(String::new()), hold: Some("1h".to_owned()) };
         assert_eq!(pointers(bad.read().unwrap_err()), ["/lockOwner", "/hold"]);
+        let half = ReserveRequest { request_id: Some("a".to_owned()), ..ReserveRequest::default() };
+        assert_eq!(pointers(half.read().unwrap_err()), ["/lockOwner"]);
         let long = format!("0x{}", "00".repeat(MAX_RAW_BYTES + 1));
         for raw in ["", "0x1", "12", long.as_str()] {
             let bad = SubmitRequest { lock_owner: "a\nb".to_owned(), raw: raw.to_owned() };

@@ -11,8 +11,8 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::{Extension, Json};
 use gapless_domain::{
-    B256, Bytes, CommandKind, CommandResult, CommandStatus, Intent, LockOwner, ManagedTx, Nonce, Payload,
-    ReservationStatus, SignedPlan, SubmitterId, TxId, TxState,
+    B256, Bytes, CommandKind, CommandResult, CommandStatus, Fees, Intent, LockOwner, ManagedTx, Nonce, Payload,
+    ReservationStatus, SignedPlan, SubmitterId, TxId, TxPlan, TxState,
 };
 use gapless_store::SlotStatus;
 use gapless_wire::{
@@ -78,7 +78,8 @@ pub(super) async fn reserve(
 
 /// Give the signed transaction for a nonce that was borrowed.
 ///
-/// It is checked: it is signed by the submitter, for its chain and this nonce. From here on it is a transaction like any other,
+/// It is checked: it is signed by the submitter, for its chain and this nonce, its tip and gas limit are within their limits, and the
+/// account can pay for it. From here on it is a transaction like any other,
 /// and `GET /api/v1/tx/{txId}` follows it. The same bytes again are answered the same.
 #[utoipa::path(
     post,
@@ -124,6 +125,10 @@ pub(super) async fn submit(
         // The same call may have been made twice, and the lane come to the other one since the look above.
         Err(refusal) => return given.find(hash).await?.map(|tx_id| taken(tx_id, Some(hash))).ok_or(refusal),
     };
+    if let Err(refusal) = refuse_absurd(&shared, &plan).await {
+        // The balance may be lower just because the same bytes were taken and mined meanwhile.
+        return given.find(hash).await?.map(|tx_id| taken(tx_id, Some(hash))).ok_or(refusal);
+    }
     let place = shared.place_to_wait(wait)?;
     let (fees, cost) = (plan.fees, plan.worst_cost());
     let kind = CommandKind::UseReserved { nonce, lock_owner: lock_owner.clone(), signed, fees, cost };
@@ -249,6 +254,27 @@ async fn read_signed(
     }
     authorities::refuse_submitters(shared, &read.plan.call, |_| "/raw".to_owned()).await?;
     Ok(read)
+}
+
+/// What no node would take, or no account can pay, would hold up everything behind it: it is never signed anew.
+async fn refuse_absurd(shared: &Shared, plan: &TxPlan) -> Result<(), Refusal> {
+    let wrong = |message: String| Err(vec![FieldFault::body("/raw", message)].into());
+    if let Fees::Eip1559 { max_fee, max_priority_fee } = plan.fees
+        && max_priority_fee > max_fee
+    {
+        return wrong(format!("its tip of {max_priority_fee} is above its max fee of {max_fee}"));
+    }
+    let most_gas = shared.app.intent_limits.gas_limit;
+    if plan.gas_limit > most_gas {
+        return wrong(format!("its gas limit is {}, and {most_gas} is the most", plan.gas_limit));
+    }
+    let account = shared.app.chains.account(&plan.submitter).await;
+    match account.map(|account| account.balance) {
+        Some(balance) if plan.worst_cost() > balance => {
+            wrong(format!("it may cost {}, and the account has {balance}", plan.worst_cost()))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// A nonce that a caller speaks of.

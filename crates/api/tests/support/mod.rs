@@ -81,7 +81,8 @@ pub(crate) struct OneChain {
     pub(crate) policy: Option<NoncePolicy>,
 }
 
-/// Bytes that this chain reads as a transaction of the account at the nonce, carrying whatever else.
+/// Bytes that this chain reads as a transaction of the account at the nonce, carrying whatever else: `authorizes ADDRESS`, or
+/// `pays MAX_FEE TIP GAS_LIMIT`.
 pub(crate) fn signed_by(account: &SubmitterId, nonce: u64, what: &str) -> String {
     Bytes::from(format!("{account}/{nonce}/{what}").into_bytes()).to_string()
 }
@@ -93,9 +94,15 @@ fn read(chain: &ChainId, raw: &Bytes) -> Option<TxPlan> {
     let submitter: SubmitterId = account.parse().ok()?;
     let authorizations = what.strip_prefix("authorizes ").map(|address| authorization(address.parse().unwrap()));
     let call = EvmCall { authorizations: authorizations.into_iter().collect(), ..EvmCall::default() };
-    let fees = Fees::Legacy { gas_price: 7 };
+    let (mut fees, mut gas_limit) = (Fees::Legacy { gas_price: 7 }, 21_000);
+    if let Some([max_fee, tip, gas]) =
+        what.strip_prefix("pays ").map(|what| what.split(' ').collect::<Vec<_>>()).as_deref()
+    {
+        fees = Fees::Eip1559 { max_fee: max_fee.parse().ok()?, max_priority_fee: tip.parse().ok()? };
+        gas_limit = gas.parse().ok()?;
+    }
     let nonce = Nonce::new(nonce.parse().ok()?).ok()?;
-    (submitter.chain() == chain).then_some(TxPlan { submitter, nonce, call, gas_limit: 21_000, fees })
+    (submitter.chain() == chain).then_some(TxPlan { submitter, nonce, call, gas_limit, fees })
 }
 
 /// An authorization that this chain takes for one of this account.

@@ -3,6 +3,7 @@
 //! It repeats nothing by itself. Every request is safe to send again (a request id is accepted once), and the caller knows
 //! how long it may take.
 
+mod in_line;
 mod nonces;
 mod operate;
 mod query;

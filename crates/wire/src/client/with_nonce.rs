@@ -9,6 +9,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use super::in_line::InLine;
 use super::{Client, ClientError};
 use crate::command::CommandState;
 use crate::problem::ProblemCode;
@@ -46,7 +47,8 @@ pub enum NonceFate {
 
 #[derive(Debug, thiserror::Error)]
 pub enum WithNonceError<E: fmt::Debug + fmt::Display> {
-    /// No nonce was lent, as far as is known. If there was no answer, one may be: its hold runs out by itself.
+    /// No nonce was lent, as far as is known. If there was no answer, one may be. It is withdrawn in the background, unless the
+    /// caller gave both names and can ask again; if that fails too, its hold runs out by itself.
     #[error("no nonce: {0}")]
     Reserve(#[source] ClientError),
     /// It did not come to the head of the line in time, and was withdrawn.
@@ -92,6 +94,7 @@ struct Keeper(Arc<Loan>);
 impl Client {
     /// Lends a nonce, calls `work` with it, and hands in the signed bytes that it returns. If it fails, panics or is dropped before
     /// anything was handed in, the nonce is given back; on a drop by a task of its own on the current runtime, where there is one.
+    /// Whoever drops it while it is still in line is taken out of the line the same way. Names that are left out are made up here.
     pub async fn with_nonce<E, F>(
         &self,
         submitter: &str,
@@ -133,11 +136,9 @@ impl Client {
         E: fmt::Debug + fmt::Display,
     {
         let wait = options.wait.unwrap_or(DEFAULT_WAIT);
-        let lent =
-            self.reserve_nonce(submitter, &options.request, Some(wait)).await.map_err(WithNonceError::Reserve)?;
+        let in_line = InLine::new(self, submitter, &options.request);
+        let lent = in_line.wait(wait).await.map_err(WithNonceError::Reserve)?;
         let (Some(nonce), Some(locked_until)) = (lent.nonce, lent.locked_until) else {
-            // Nobody would be there to use it. If this comes too late, the hold runs out.
-            let _ = self.cancel_tx(&lent.tx_id, None).await;
             return Err(WithNonceError::NotBound { tx_id: lent.tx_id });
         };
         Ok(Loan {

@@ -8,6 +8,7 @@
     reason = "what tests need and cannot get is a failure"
 )]
 
+pub(crate) mod lending;
 mod unplugged;
 
 use std::collections::HashMap;

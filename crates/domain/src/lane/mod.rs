@@ -8,7 +8,7 @@
 //!
 //! - `line`: the queue side. Peek, prepare; nobody in it has a nonce.
 //! - `open_slot`: one bound nonce, its attempts, what the chain shows of it, when to send it.
-//! - `slots`: all of them, and which have something to do.
+//! - `slots`: all of them, and which have something to do. `restoring`: one as the ledger has it.
 //! - `purse`: what the account can pay for.
 //! - `survey`: what the blocks themselves say of a nonce. `reckoning`: what that means. `recovery`: what is done about it, by an
 //!   operator's word or the policy.
@@ -27,6 +27,7 @@ mod plan;
 mod purse;
 mod reckoning;
 mod recovery;
+mod restoring;
 mod setup;
 mod slots;
 mod start;
@@ -49,9 +50,8 @@ use crate::lease::Lease;
 use crate::nonce::Nonce;
 use crate::plan::SignedTx;
 use crate::policy::{OnShortage, ReleaseRule};
-use crate::slot::SlotKind;
 use crate::snapshot::LaneSnapshot;
-use crate::state::{FailReason, Mined, Progress, StateName};
+use crate::state::FailReason;
 use crate::time::{Tick, Timestamp};
 
 pub use effect::{Effect, Outgoing, PrepareRequest, SignRequest, Step, SurveyRequest, Watched};
@@ -61,7 +61,6 @@ pub use fact::{
 };
 pub use setup::{LaneLimits, LaneSetup};
 
-use lending::Lending;
 use line::{Candidate, Line, Stage};
 use open_slot::{HeldAttempt, OpenSlot, Pace, Remedy, Seen, Sending};
 use purse::Purse;
@@ -518,86 +517,5 @@ impl Lane {
     fn database_now(&self, now: Tick) -> Timestamp {
         let (then, tick) = self.database_time;
         then.saturating_add(now.saturating_since(tick))
-    }
-}
-
-impl OpenSlot {
-    fn empty(nonce: Nonce, kind: SlotKind) -> Self {
-        OpenSlot {
-            nonce,
-            kind,
-            lending: Lending::Ours,
-            attempts: Vec::new(),
-            tx: None,
-            seen: Seen::Nowhere,
-            sending: Sending::Rest,
-            failures: 0,
-            acknowledged: false,
-            short_of_funds: false,
-            rejected: false,
-            underpriced: false,
-            outbid: false,
-            remedy: Remedy::None,
-            lost_looks: None,
-            lost: false,
-            above_block: None,
-            inherited: false,
-            grows: false,
-            tell: false,
-            final_list: None,
-        }
-    }
-
-    fn restore_intent(&mut self, tx: crate::managed_tx::ManagedTx) {
-        if let Some(bound) = tx.state.bound() {
-            if let Progress::Mined(Mined { inclusion, .. }) = &bound.progress {
-                self.seen = Seen::Unverified(inclusion.block);
-            }
-            self.short_of_funds = bound.progress == Progress::AwaitingFunds;
-        }
-        self.acknowledged = tx.state.name() != StateName::Allocated;
-        self.tx = Some(tx);
-    }
-
-    /// What was never sent, or was not taken when it was sent last, goes out at once; what a node has taken waits for its
-    /// resubmit. Without resubmits it goes out once, since what the chain did meanwhile may have put it out of all pools.
-    fn restore_sending(&mut self, resubmit: Option<std::time::Duration>, database_now: Timestamp, now: Tick) {
-        let over = self.is_over();
-        let Some(wanted) = self.wanted() else {
-            self.sending = Sending::Rest;
-            return;
-        };
-        let taken = self.acknowledged && wanted.last_outcome.as_ref().is_some_and(|(outcome, _)| outcome.is_taken());
-        let last_sent = wanted.last_sent_at;
-        self.inherited = taken && self.seen == Seen::Nowhere;
-        self.sending = match (taken, resubmit, self.sending) {
-            _ if over || matches!(self.seen, Seen::Unverified(_)) => Sending::Rest,
-            (false, _, _) | (true, None, _) => Sending::Due { at: now, claim: false },
-            (true, Some(_), Sending::Due { at, claim: true }) => Sending::Due { at, claim: true },
-            (true, Some(interval), _) => {
-                let due = last_sent.unwrap_or(database_now).saturating_add(interval);
-                let wait = due.as_micros().saturating_sub(database_now.as_micros());
-                let wait = std::time::Duration::from_micros(u64::try_from(wait).unwrap_or(0));
-                Sending::Due { at: now.saturating_add(wait), claim: true }
-            }
-        };
-    }
-
-    /// All its hashes, to be looked for after the lane was loaded.
-    fn watched(&self) -> Vec<Watched> {
-        let known = if let Seen::Unverified(block) = self.seen { Some(block) } else { None };
-        let mined = self.tx.as_ref().and_then(|tx| match tx.state.bound().map(|bound| &bound.progress) {
-            Some(Progress::Mined(mined)) => Some(mined.inclusion.hash),
-            _ => None,
-        });
-        let watch = |hash| {
-            let known = known.filter(|_| mined == Some(hash));
-            Watched { hash, known, look_up: known.is_none() }
-        };
-        if self.is_over() { Vec::new() } else { self.hashes().map(watch).collect() }
-    }
-
-    fn hashes(&self) -> impl Iterator<Item = B256> {
-        self.attempts.iter().map(|held| held.attempt.hash)
     }
 }

@@ -184,8 +184,11 @@ async fn where_the_finalized_tag_decides_nothing_ends_before_it_and_all_of_it_en
     chain.call("gapless_setFinality", depths).await;
     chain.mine(1).await;
     wait_until_done(client, "s0").await;
-    let chain_view = client.chain(CHAIN).await.unwrap();
-    assert!(chain_view.final_block.unwrap().block_number >= own);
+    eventually("every node has seen the tag", async || {
+        let chain_view = client.chain(CHAIN).await.unwrap();
+        (chain_view.final_block?.block_number >= own).then_some(())
+    })
+    .await;
     Ledger::read(client, "s0").await.assert_exactly_once(&chain, &accepted).await;
     let expand = vec![TxExpand::Confirmations];
     let tx = client.tx(&last.tx_id, &TxQuery { expand, ..TxQuery::default() }).await.unwrap();

@@ -20,6 +20,7 @@ use crate::text::{NodeText, Report};
 use crate::time::{Tick, Timestamp};
 use crate::transition::Transition;
 
+use super::Lane;
 use super::effect::{Effect, Watched};
 use super::fact::OnChain;
 use super::line::{Candidate, Stage};
@@ -27,7 +28,6 @@ use super::open_slot::{OpenSlot, Sending};
 use super::reckoning::{Adoption, Attachment, Lost, Plan};
 use super::survey::Found;
 use super::writing::Writing;
-use super::{Lane, SignedItem};
 
 /// What a commit has recovered, to be taken for true once it is durable.
 #[derive(Debug, Default)]
@@ -72,7 +72,7 @@ impl Recovered {
 
     pub(super) fn concerns(&self, nonce: Nonce) -> bool {
         let attached = self.attached.iter().any(|(attempt, _)| attempt.nonce == nonce);
-        attached || self.lost.iter().any(|(lost, _)| *lost == nonce)
+        attached || self.has_lost(nonce)
     }
 }
 
@@ -91,9 +91,9 @@ impl Lane {
             self.surveys.give_back(found);
             return Ok(());
         }
-        let (binds, others) = std::mem::take(&mut self.signed).into_iter().partition(|item| item.candidate.is_some());
+        let signed = std::mem::take(&mut self.signed).into_iter();
+        let (binds, others): (Vec<_>, Vec<_>) = signed.partition(|item| item.candidate.is_some());
         self.signed = others;
-        let binds: Vec<SignedItem> = binds;
         binds.into_iter().for_each(|item| self.unplan(item));
         let plan = self.recovery_plan(cursor, &found, at);
         let asked: Vec<Command> = self.commands.iter().filter(|command| found.is_for(command.id)).cloned().collect();

@@ -178,6 +178,19 @@ fn a_lost_nonce_whose_orphaned_block_is_not_written_yet_does_not_stop_all_writin
     assert_eq!(bench.ledger.results.len(), 1, "notices: {:?}", bench.notices);
 }
 
+/// How often something is sent while so many seconds pass; every node takes it.
+fn sends_within(bench: &mut Bench, seconds: u64) -> usize {
+    let mut sends = 0;
+    for _ in 0..seconds {
+        bench.pass_secs(1);
+        if !bench.broadcasts.is_empty() {
+            sends += 1;
+            bench.answer(SendOutcome::Accepted);
+        }
+    }
+    sends
+}
+
 /// Nobody has seen it mined, so nobody says that it no longer is.
 ///
 /// proves N14
@@ -194,15 +207,7 @@ fn what_was_attached_and_is_orphaned_goes_out_again() {
     bench.account = AccountFacts { final_block: Some(block(50)), ..account(0) };
     bench.blocks = Some((1, Vec::new()));
     bench.see(Sighting::NotFound { hash: stranger(0, 1, 80).tx.signed.hash });
-    let mut sends = 0;
-    for _ in 0..600 {
-        bench.pass_secs(1);
-        if !bench.broadcasts.is_empty() {
-            sends += 1;
-            bench.answer(SendOutcome::Accepted);
-        }
-    }
-    assert!(sends > 0, "nothing was sent for ten minutes, with nonce 0 open");
+    assert!(sends_within(&mut bench, 600) > 0, "nothing was sent for ten minutes, with nonce 0 open");
 }
 
 /// The same for a lent nonce, without any command.
@@ -218,15 +223,7 @@ fn what_a_borrower_sent_by_itself_and_is_orphaned_goes_out_again() {
     bench.account = AccountFacts { final_block: Some(block(50)), ..account(0) };
     bench.blocks = Some((1, Vec::new()));
     bench.see(Sighting::NotFound { hash: stranger(0, 7, 80).tx.signed.hash });
-    let mut sends = 0;
-    for _ in 0..3600 {
-        bench.pass_secs(1);
-        if !bench.broadcasts.is_empty() {
-            sends += 1;
-            bench.answer(SendOutcome::Accepted);
-        }
-    }
-    assert!(sends > 0, "nothing was sent for an hour, with nonce 0 open");
+    assert!(sends_within(&mut bench, 3600) > 0, "nothing was sent for an hour, with nonce 0 open");
 }
 
 /// proves N15

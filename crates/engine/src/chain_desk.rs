@@ -10,10 +10,11 @@ use gapless_chain::{Chain, ChainError, FeeQuote, Verdict};
 use gapless_domain::{
     AccountFacts, B256, BlockRef, NodeText, PrepareFailure, PrepareKey, PrepareRequest, Prepared, SubmitterId, Tick,
 };
-use tokio::sync::{Mutex, watch};
+use tokio::sync::Mutex;
 
 use crate::driver::Driver;
 use crate::gathered::{AccountRead, AccountReader, Sender};
+use crate::published::Follower;
 use crate::watcher::{ChainStatus, WatchBook, WatcherOptions};
 
 /// Gas limit = estimate × factor + constant (F05).
@@ -41,7 +42,7 @@ pub(crate) struct ChainDesk {
     pub(crate) chain: Arc<dyn Chain>,
     pub(crate) book: Arc<WatchBook>,
     pub(crate) sender: Sender,
-    pub(crate) status: watch::Receiver<Option<ChainStatus>>,
+    pub(crate) status: Follower<Option<ChainStatus>>,
     accounts: AccountReader,
     gas: GasPolicy,
     /// One quote a head, for everybody. Whoever is first asks; the others wait for the answer.
@@ -82,7 +83,7 @@ impl ChainDesk {
         book: Arc<WatchBook>,
         sender: Sender,
         accounts: AccountReader,
-        status: watch::Receiver<Option<ChainStatus>>,
+        status: Follower<Option<ChainStatus>>,
         driver: Arc<dyn Driver>,
         (gas, watched_by): (GasPolicy, WatcherOptions),
     ) -> Self {
@@ -103,7 +104,7 @@ impl ChainDesk {
     }
 
     pub(crate) fn status(&self) -> Option<ChainStatus> {
-        self.status.borrow().clone()
+        self.status.read(Clone::clone)
     }
 
     pub(crate) async fn account(&self, submitter: &SubmitterId) -> Option<AccountFacts> {
@@ -131,6 +132,7 @@ impl ChainDesk {
             return Some(seen.facts);
         }
         let newer = tokio::select! {
+            biased;
             newer = self.account(submitter) => newer,
             () = self.driver.sleep_until(now.saturating_add(SHOWN_WITHIN)) => None,
         };

@@ -1,6 +1,6 @@
 //! Who waits for an intent to change: `?wait=`, and readers of events. Told at the change, not at a poll.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
@@ -11,7 +11,7 @@ use tokio::sync::Notify;
 /// Waiters by lane. A hint is enough: whoever is woken reads the row.
 #[derive(Default)]
 pub struct Changes {
-    lanes: Mutex<HashMap<SubmitterId, Weak<Notify>>>,
+    lanes: Mutex<BTreeMap<SubmitterId, Weak<Notify>>>,
 }
 
 /// One waiter. Made *before* the row is read, it cannot miss a change after that.
@@ -50,7 +50,7 @@ impl Changes {
         }
     }
 
-    fn lanes(&self) -> MutexGuard<'_, HashMap<SubmitterId, Weak<Notify>>> {
+    fn lanes(&self) -> MutexGuard<'_, BTreeMap<SubmitterId, Weak<Notify>>> {
         self.lanes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -2,13 +2,13 @@
 //!
 //! It is woken, and it sweeps; a wake-up says "look", never "what". Running it twice is harmless.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use gapless_domain::{LaneSetup, Lease, LeaseTerms, SubmitterId, Tick};
 use gapless_store::{Acquired, Loaded, Store, StoreError, Wakeup, Wakeups};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::mpsc;
 
 use crate::chain_desk::ChainDesk;
 use crate::driver::Crew;
@@ -16,6 +16,7 @@ use crate::fair_share::{FairShare, ShareOptions};
 use crate::fault_points::FaultPoint;
 use crate::lane_inbox::LaneInbox;
 use crate::lane_runner::{Ending, LaneRunner, Tools};
+use crate::published::Follower;
 use crate::roster::{Roster, Running};
 
 /// The paces of a node, by the names that the config gives them.
@@ -64,18 +65,18 @@ pub(crate) struct Dispatcher {
     crew: Crew,
     terms: LeaseTerms,
     options: DispatchOptions,
-    servable: HashMap<SubmitterId, Servable>,
+    servable: BTreeMap<SubmitterId, Servable>,
     roster: Arc<Roster>,
     /// To be asked for, not before this.
-    wanted: HashMap<SubmitterId, Tick>,
+    wanted: BTreeMap<SubmitterId, Tick>,
     /// Held by another node when last asked; not asked for again before this.
-    elsewhere: HashMap<SubmitterId, Tick>,
+    elsewhere: BTreeMap<SubmitterId, Tick>,
     report_ending: mpsc::Sender<(Lease, Ending)>,
     endings: mpsc::Receiver<(Lease, Ending)>,
     wakeups: Wakeups,
-    draining: watch::Receiver<bool>,
+    draining: Follower<bool>,
     /// Lanes that were woken because their chain contradicts what was final.
-    alarmed: HashSet<SubmitterId>,
+    alarmed: BTreeSet<SubmitterId>,
     share: FairShare,
     started_at: Tick,
 }
@@ -104,12 +105,12 @@ impl Dispatcher {
         crew: Crew,
         terms: LeaseTerms,
         options: DispatchOptions,
-        servable: HashMap<SubmitterId, Servable>,
-        draining: watch::Receiver<bool>,
+        servable: BTreeMap<SubmitterId, Servable>,
+        draining: Follower<bool>,
     ) -> Self {
         let wakeups = store.wakeups();
         let (report_ending, endings) = mpsc::channel(options.lanes_max.max(1));
-        let (roster, wanted, elsewhere) = (Arc::default(), HashMap::new(), HashMap::new());
+        let (roster, wanted, elsewhere) = (Arc::default(), BTreeMap::new(), BTreeMap::new());
         let started_at = tools.driver.now();
         let share = FairShare::new(options.share.clone(), started_at);
         Dispatcher {
@@ -126,7 +127,7 @@ impl Dispatcher {
             endings,
             wakeups,
             draining,
-            alarmed: HashSet::new(),
+            alarmed: BTreeSet::new(),
             share,
             started_at,
         }
@@ -138,7 +139,7 @@ impl Dispatcher {
         self.crew.spawn(Arc::clone(&self.roster).keep_leases(keeper, driver, self.terms, self.draining.clone()));
         let mut sweep_at = self.now();
         loop {
-            if *self.draining.borrow() {
+            if self.draining.read(|draining| *draining) {
                 return self.drain().await;
             }
             let now = self.now();
@@ -156,9 +157,12 @@ impl Dispatcher {
             let wake_at = due.unwrap_or(sweep_at).min(sweep_at).min(self.share.next_look());
             let sleep = self.tools.driver.sleep_until(wake_at);
             tokio::select! {
-                wakeup = self.wakeups.next() => self.woken(wakeup, &mut sweep_at),
+                // However often it is called, a drain and the ends of runs come first: there is one for each run. What is due by
+                // the clock needs no turn, it is looked at above each time.
+                biased;
+                _ = self.draining.find(|draining| draining.then_some(())) => return self.drain().await,
                 Some((lease, ending)) = self.endings.recv() => self.ended(lease, ending).await,
-                changed = self.draining.changed() => if changed.is_err() { return self.drain().await },
+                wakeup = self.wakeups.next() => self.woken(wakeup, &mut sweep_at),
                 () = sleep => {}
             }
         }
@@ -280,15 +284,11 @@ impl Dispatcher {
     /// Acquires, loads and starts everything that is wanted, in two round trips.
     async fn take_wanted(&mut self) {
         let now = self.now();
-        let lanes: Vec<SubmitterId> = self
-            .wanted
-            .iter()
-            .filter(|(lane, at)| **at <= now && !self.roster.contains(lane))
-            .map(|(lane, _)| lane.clone())
-            .take(self.room())
-            .collect::<BTreeSet<_>>()
-            .into_iter()
-            .collect();
+        let due = self.wanted.iter().filter(|(lane, at)| **at <= now && !self.roster.contains(lane));
+        // Who has waited longest comes first where there is no room for all.
+        let due: BTreeSet<(Tick, &SubmitterId)> = due.map(|(lane, at)| (*at, lane)).collect();
+        let lanes: BTreeSet<&SubmitterId> = due.into_iter().take(self.room()).map(|(_, lane)| lane).collect();
+        let lanes: Vec<SubmitterId> = lanes.into_iter().cloned().collect();
         if lanes.is_empty() {
             return;
         }
@@ -433,6 +433,7 @@ impl Dispatcher {
         while !self.roster.is_empty() {
             let look_again = self.tools.driver.sleep_until(self.now().saturating_add(self.terms.renew_interval));
             tokio::select! {
+                biased;
                 Some((lease, ending)) = self.endings.recv() => self.drained(lease, ending).await,
                 () = look_again => self.roster.lose_lapsed(&self.tools.keeper),
             }

@@ -6,9 +6,10 @@ use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 use gapless_domain::Tick;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::mpsc;
 
 use crate::clock::{Clock, SystemClock};
+use crate::published::Follower;
 
 /// The outside of the engine: a clock, a way to wait, a way to run something beside. The simulator brings its own, and so
 /// decides what happens when.
@@ -55,13 +56,13 @@ impl Driver for TokioDriver {
 pub(crate) struct Crew {
     driver: Arc<dyn Driver>,
     /// Its sender is dropped when everything is to stop.
-    stopped: watch::Receiver<()>,
+    stopped: Follower<()>,
     /// Each task holds one of these; when all are gone, the receiver hears of it.
     alive: mpsc::Sender<Infallible>,
 }
 
 impl Crew {
-    pub(crate) fn new(driver: Arc<dyn Driver>, stopped: watch::Receiver<()>) -> (Self, mpsc::Receiver<Infallible>) {
+    pub(crate) fn new(driver: Arc<dyn Driver>, stopped: Follower<()>) -> (Self, mpsc::Receiver<Infallible>) {
         let (alive, all_gone) = mpsc::channel(1);
         (Crew { driver, stopped, alive }, all_gone)
     }
@@ -71,11 +72,13 @@ impl Crew {
     }
 
     pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
-        let (alive, mut stopped) = (self.alive.clone(), self.stopped.clone());
+        let (alive, stopped) = (self.alive.clone(), self.stopped.clone());
         self.driver.spawn(Box::pin(async move {
             tokio::select! {
+                // First, so that nothing is done any more by what is told to stop.
+                biased;
+                () = stopped.gone() => {}
                 () = task => {}
-                _ = stopped.changed() => {}
             }
             drop(alive);
         }));

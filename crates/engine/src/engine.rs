@@ -1,6 +1,6 @@
 //! The engine of one node, put together: what is given in, what runs, and how it ends.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use std::time::Duration;
 use gapless_chain::{Chain, EndpointStatus};
 use gapless_domain::{AccountFacts, ChainId, LaneSetup, LeaseTerms, SubmitterId};
 use gapless_store::Store;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::mpsc;
 
 use crate::chain_desk::{ChainDesk, ChainLoad, GasPolicy};
 use crate::changes::Changes;
@@ -23,6 +23,7 @@ use crate::intake::{Intake, IntakeLimits};
 use crate::lane_runner::Tools;
 use crate::lane_writer::LaneWriter;
 use crate::lease_keeper::LeaseKeeper;
+use crate::published::{Publisher, published};
 use crate::watcher::{ChainStatus, Finality, WatchBook, Watcher, WatcherOptions};
 
 /// Everything that the engine needs from outside.
@@ -74,9 +75,9 @@ impl Default for EngineOptions {
 pub struct Engine {
     intake: Intake,
     view: Arc<EngineView>,
-    draining: watch::Sender<bool>,
+    draining: Publisher<bool>,
     /// Dropped when everything is to stop.
-    stop: watch::Sender<()>,
+    stop: Publisher<()>,
     lanes_over: mpsc::Receiver<Infallible>,
 }
 
@@ -100,8 +101,8 @@ impl Engine {
     pub fn start(parts: EngineParts) -> Result<Engine, UnknownChain> {
         let EngineParts { store, driver, ids, faults, chains, lanes, terms, options } = parts;
         let clock: Arc<dyn Clock> = Arc::new(DriverClock(Arc::clone(&driver)));
-        let (stop, stopped) = watch::channel(());
-        let (draining, drain_asked) = watch::channel(false);
+        let (stop, stopped) = published(());
+        let (draining, drain_asked) = published(false);
         // The loops live until the engine stops; the dispatcher and its lanes end when they have drained.
         let (background, _) = Crew::new(Arc::clone(&driver), stopped.clone());
         let (crew, lanes_over) = Crew::new(Arc::clone(&driver), stopped);
@@ -120,7 +121,7 @@ impl Engine {
             let desk = open_desk(&background, setup, &store, &clock, &options);
             desks.insert(desk.chain.id().clone(), desk);
         }
-        let mut servable = HashMap::new();
+        let mut servable = BTreeMap::new();
         for (submitter, setup) in lanes {
             let desk = desks.get(submitter.chain()).cloned();
             let desk = desk.ok_or_else(|| UnknownChain { submitter: submitter.clone() })?;
@@ -145,7 +146,7 @@ impl Engine {
     /// Waits until lanes have finished what is under way and all leases are given back; then everything stops. Whoever
     /// calls it has stopped taking requests before.
     pub async fn drain(mut self) {
-        self.draining.send_replace(true);
+        self.draining.publish(true);
         // Nothing is ever sent: it ends when the dispatcher and every lane have.
         let _ = self.lanes_over.recv().await;
         drop(self.stop);

@@ -10,7 +10,6 @@ use gapless_domain::{
     NodeText, Outgoing, SentTx, SignFailure, SignRequest, SignedTx, Step, SurveyRequest, Tick, TransitionName,
 };
 use gapless_store::{CommitVerdict, StoreError};
-use tokio::sync::watch;
 
 use crate::chain_desk::ChainDesk;
 use crate::driver::Driver;
@@ -19,6 +18,7 @@ use crate::gathered::Peeker;
 use crate::lane_inbox::{LaneInbox, Letter};
 use crate::lane_writer::{LaneWriter, WriteError};
 use crate::lease_keeper::LeaseKeeper;
+use crate::published::Follower;
 use crate::watcher::ChainStatus;
 
 /// What every lane of this node uses.
@@ -81,11 +81,13 @@ impl LaneRunner {
         // Before anything is begun: a chain that contradicts the ledger stops the lane.
         let mut fact = news.if_broken().map_or(Fact::Woken, Fact::Chain);
         loop {
+            let was_letter = matches!(fact, Fact::Woken | Fact::Drain | Fact::Seen(_));
             let Step { effects, wake_at } = lane.handle(fact, driver.now());
             if let Some(ending) = self.begin_all(effects, &mut under_way) {
                 return ending;
             }
-            fact = match self.next_fact(&mut under_way, wake_at, news.next(lane.follows_heads())).await {
+            let news = news.next(lane.follows_heads());
+            fact = match self.next_fact(&mut under_way, wake_at, news, was_letter).await {
                 Ok(fact) => fact,
                 Err(ending) => return ending,
             };
@@ -114,11 +116,14 @@ impl LaneRunner {
         None
     }
 
+    /// Letters first, but not two in a row while something else waits: whoever is called all the time still hears what came of its
+    /// own work.
     async fn next_fact(
         &self,
         under_way: &mut FuturesUnordered<Work>,
         wake_at: Option<Tick>,
         news: impl Future<Output = Arc<ChainFacts>>,
+        was_letter: bool,
     ) -> Result<Fact, Ending> {
         let tick = async {
             match wake_at {
@@ -128,12 +133,10 @@ impl LaneRunner {
         };
         tokio::select! {
             biased;
-            letter = self.inbox.next() => match letter {
-                Letter::Fact(fact) => Ok(fact),
-                Letter::Lost => Err(Ending::Lost),
-            },
+            letter = self.inbox.next(), if !was_letter => opened(letter),
             Some(done) = under_way.next(), if !under_way.is_empty() => done,
             chain = news => Ok(Fact::Chain(chain)),
+            letter = self.inbox.next(), if was_letter => opened(letter),
             () = tick => Ok(Fact::Tick),
         }
     }
@@ -267,14 +270,14 @@ impl LaneRunner {
 
 /// What the watcher publishes, as far as the lane needs it.
 struct ChainNews {
-    status: watch::Receiver<Option<ChainStatus>>,
+    status: Follower<Option<ChainStatus>>,
     told: Option<Arc<ChainFacts>>,
 }
 
 impl ChainNews {
     fn if_broken(&mut self) -> Option<Arc<ChainFacts>> {
-        self.told =
-            self.status.borrow().as_ref().map(|status| &status.facts).filter(|facts| facts.broken.is_some()).cloned();
+        let facts = self.status.read(|status| status.as_ref().map(|status| Arc::clone(&status.facts)));
+        self.told = facts.filter(|facts| facts.broken.is_some());
         self.told.clone()
     }
 
@@ -286,13 +289,10 @@ impl ChainNews {
         let was_broken = told.as_ref().is_some_and(|told| told.broken.is_some());
         let concerns = |facts: &Arc<ChainFacts>| follows || was_broken || facts.broken.is_some();
         let wanted = |status: &Option<ChainStatus>| {
-            status.as_ref().is_some_and(|status| concerns(&status.facts) && is_new(&status.facts))
+            let facts = status.as_ref().map(|status| &status.facts);
+            facts.filter(|facts| concerns(facts) && is_new(facts)).cloned()
         };
-        let facts = match self.status.wait_for(wanted).await {
-            Ok(status) => status.as_ref().map(|status| Arc::clone(&status.facts)),
-            Err(_) => None,
-        };
-        match facts {
+        match self.status.find(wanted).await {
             Some(facts) => {
                 self.told = Some(Arc::clone(&facts));
                 facts
@@ -300,6 +300,13 @@ impl ChainNews {
             // The watcher is gone; so will the lane be.
             None => std::future::pending().await,
         }
+    }
+}
+
+fn opened(letter: Letter) -> Result<Fact, Ending> {
+    match letter {
+        Letter::Fact(fact) => Ok(fact),
+        Letter::Lost => Err(Ending::Lost),
     }
 }
 

@@ -3,7 +3,7 @@
 //! A node stops trusting a lease before the database does: by its own monotonic clock, counted from the moment *before* it
 //! asked. Signing and sending need a [`Permit`], and there is no other way to get one.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use gapless_domain::{Lapsed, Lease, LeaseTerms, Permit, SubmitterId, Term, Tick};
@@ -21,14 +21,14 @@ pub struct LeaseKeeper {
 
 #[derive(Debug, Default)]
 struct Book {
-    held: HashMap<SubmitterId, Term>,
+    held: BTreeMap<SubmitterId, Term>,
     /// Acquisitions whose answer is under way, and how many there ever were: while there is one, the database may know of
     /// leases that we do not.
     acquiring: usize,
     acquisitions: u64,
     /// Lanes whose release is under way, or was never answered, until the store must have done with it. Acquiring one of
     /// them would be answered with the same token, and the late release would then take it away unnoticed.
-    releasing: HashMap<SubmitterId, Tick>,
+    releasing: BTreeMap<SubmitterId, Tick>,
 }
 
 impl LeaseKeeper {

@@ -28,6 +28,7 @@ mod lane_inbox;
 mod lane_runner;
 mod lane_writer;
 mod lease_keeper;
+mod published;
 mod roster;
 mod survey;
 mod watcher;

@@ -3,19 +3,19 @@
 //! Known to whoever starts and ends runs, and to whoever renews leases: a renewal waits for nothing else, since whatever the
 //! dispatcher asks the store for may take longer than a lease.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use gapless_domain::{Lease, LeaseTerms, SubmitterId, Tick};
-use tokio::sync::watch;
 
 use crate::driver::Driver;
 use crate::lane_inbox::LaneInbox;
 use crate::lease_keeper::LeaseKeeper;
+use crate::published::Follower;
 
 #[derive(Debug, Default)]
 pub(crate) struct Roster {
-    running: Mutex<HashMap<SubmitterId, Running>>,
+    running: Mutex<BTreeMap<SubmitterId, Running>>,
 }
 
 #[derive(Debug)]
@@ -77,7 +77,7 @@ impl Roster {
         keeper: Arc<LeaseKeeper>,
         driver: Arc<dyn Driver>,
         terms: LeaseTerms,
-        mut draining: watch::Receiver<bool>,
+        draining: Follower<bool>,
     ) {
         let renewing = async {
             let mut at = driver.now().saturating_add(terms.renew_interval);
@@ -89,8 +89,9 @@ impl Roster {
             }
         };
         tokio::select! {
+            biased;
+            _ = draining.find(|draining| draining.then_some(())) => {}
             () = renewing => {}
-            _ = draining.wait_for(|draining| *draining) => {}
         }
     }
 
@@ -122,7 +123,7 @@ impl Roster {
         }
     }
 
-    fn running(&self) -> MutexGuard<'_, HashMap<SubmitterId, Running>> {
+    fn running(&self) -> MutexGuard<'_, BTreeMap<SubmitterId, Running>> {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -8,7 +8,6 @@ use gapless_chain::Chain;
 use gapless_domain::{
     Amount, BlockLink, Bytes, ChainFacts, EvmCall, Fees, ProtectCode, Protection, SignedTx, Tail, Tick, TxPlan,
 };
-use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::*;
@@ -17,6 +16,7 @@ use crate::clock::Clock;
 use crate::driver::Driver;
 use crate::gathered::{AccountReader, Sender};
 use crate::group_commit::BatchLimits;
+use crate::published::{Publisher, published};
 use crate::watcher::{WatchBook, WatcherOptions};
 
 #[path = "../../tests/support/toy_chain.rs"]
@@ -48,7 +48,7 @@ impl Driver for TestDriver {
 struct Bench {
     chain: Arc<ToyChain>,
     desk: Arc<ChainDesk>,
-    status: watch::Sender<Option<ChainStatus>>,
+    status: Publisher<Option<ChainStatus>>,
     us: SubmitterId,
 }
 
@@ -68,7 +68,7 @@ impl Bench {
         let (sender, _) = Sender::new(shared(), Arc::clone(&driver) as Arc<dyn Clock>, limits);
         let (accounts, accounts_loop) = AccountReader::new(shared(), limits);
         tokio::spawn(accounts_loop.run());
-        let (status, seen) = watch::channel(None);
+        let (status, seen) = published(None);
         let options = WatcherOptions { survey_blocks, ..WatcherOptions::default() };
         let terms = (GasPolicy::default(), options);
         let desk = ChainDesk::new(shared(), Arc::new(WatchBook::default()), sender, accounts, seen, driver, terms);
@@ -87,7 +87,7 @@ impl Bench {
         let final_block = tail.get(head.number.saturating_sub(FINAL_DEPTH)).map(|link| link.block);
         let facts = Arc::new(ChainFacts { tail, broken: None });
         let read_at = Tick::default();
-        self.status.send_replace(Some(ChainStatus { head, final_block, read_at, block_time_ms: None, facts }));
+        self.status.publish(Some(ChainStatus { head, final_block, read_at, block_time_ms: None, facts }));
     }
 
     async fn survey(&self, from: u64, above_block: Option<u64>) -> Option<Survey> {
@@ -237,12 +237,13 @@ async fn a_branch_that_was_left_is_no_answer_when_the_tail_has_moved_on() {
         bench.mine(100);
         bench.look().await;
         // As `Watcher::publish` does it: no more than it keeps.
-        bench.status.send_modify(|status| {
+        bench.status.publish_if(|status| {
             let status = status.as_mut().unwrap();
             let tail = &status.facts.tail;
             let last = tail.last().number;
             let tail = Tail::of((last - 83..=last).filter_map(|number| tail.get(number))).unwrap();
             status.facts = Arc::new(ChainFacts { tail, broken: None });
+            true
         });
     });
     assert_eq!(survey.map(|survey| survey.head), None, "its head is no block of the chain");
@@ -251,13 +252,14 @@ async fn a_branch_that_was_left_is_no_answer_when_the_tail_has_moved_on() {
 #[tokio::test(start_paused = true)]
 async fn nothing_is_read_from_a_chain_that_contradicts_itself() {
     let bench = with_three().await;
-    bench.status.send_modify(|status| {
+    bench.status.publish_if(|status| {
         let status = status.as_mut().unwrap();
         let broken = Protection { code: ProtectCode::DeepReorg, detail: gapless_domain::NodeText::new("test") };
         status.facts = Arc::new(ChainFacts { tail: status.facts.tail.clone(), broken: Some(broken) });
+        true
     });
     assert_eq!(bench.survey(0, None).await, None);
-    bench.status.send_replace(None);
+    bench.status.publish(None);
     assert_eq!(bench.survey(0, None).await, None, "nothing has been read yet");
 }
 

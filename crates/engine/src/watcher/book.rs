@@ -101,7 +101,7 @@ impl WatchBook {
     /// Those that wait longest.
     pub(super) fn requests(&self, limit: usize) -> Vec<(B256, Option<BlockRef>)> {
         let mut all: Vec<(B256, Request)> = self.inner().requests.iter().map(|(hash, asked)| (*hash, *asked)).collect();
-        all.sort_unstable_by_key(|(_, asked)| asked.tried);
+        all.sort_unstable_by_key(|(hash, asked)| (asked.tried, *hash));
         all.into_iter().take(limit).map(|(hash, asked)| (hash, asked.known)).collect()
     }
 

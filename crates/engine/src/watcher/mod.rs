@@ -24,9 +24,9 @@ use gapless_domain::{
     B256, BlockLink, BlockRef, ChainFacts, Execution, MinedTx, ProtectCode, Protection, Sighting, Tick,
 };
 use gapless_store::{Store, StoreError};
-use tokio::sync::watch;
 
 use crate::driver::Driver;
+use crate::published::{Follower, Publisher, published};
 
 pub(crate) use book::WatchBook;
 use canon::Canon;
@@ -108,7 +108,7 @@ pub(crate) struct Watcher {
     store: Arc<dyn Store>,
     driver: Arc<dyn Driver>,
     book: Arc<WatchBook>,
-    status: watch::Sender<Option<ChainStatus>>,
+    status: Publisher<Option<ChainStatus>>,
     options: WatcherOptions,
     canon: Canon,
     /// The kept head was read.
@@ -162,8 +162,8 @@ impl Watcher {
         driver: Arc<dyn Driver>,
         book: Arc<WatchBook>,
         options: WatcherOptions,
-    ) -> (Self, watch::Receiver<Option<ChainStatus>>) {
-        let (status, seen) = watch::channel(None);
+    ) -> (Self, Follower<Option<ChainStatus>>) {
+        let (status, seen) = published(None);
         let look_up_size = options.look_ups;
         let watcher = Watcher {
             chain,
@@ -212,13 +212,15 @@ impl Watcher {
             asking = asking.or_else(|| self.begin_asking());
             let wait = self.driver.sleep_until(self.driver.now().saturating_add(self.pause()));
             tokio::select! {
-                () = wait => {}
-                () = self.chain.head_changed(), if self.failures == 0 => {}
-                () = self.book.asked(), if self.failures == 0 => {}
+                // All the others only begin the next round, so the one answer that is waited for comes before them.
+                biased;
                 answers = answered(&mut asking) => {
                     asking = None;
                     self.explain_reverts(answers).await;
                 }
+                () = self.chain.head_changed(), if self.failures == 0 => {}
+                () = self.book.asked(), if self.failures == 0 => {}
+                () = wait => {}
             }
         }
     }
@@ -287,7 +289,7 @@ impl Watcher {
 
     fn publish(&self, read: bool) {
         let Some(head) = self.canon.head() else { return };
-        let old = self.status.borrow().clone();
+        let old = self.status.read(Clone::clone);
         let same = |old: &ChainStatus| old.head == head && old.facts.broken == self.broken;
         let facts = match old.as_ref().filter(|old| same(old)) {
             Some(old) => Arc::clone(&old.facts),
@@ -304,7 +306,7 @@ impl Watcher {
         };
         let (final_block, block_time_ms) = (self.canon.final_block(), self.canon.block_time_ms());
         let news = ChainStatus { head, final_block, read_at, block_time_ms, facts };
-        self.status.send_if_modified(|status| {
+        self.status.publish_if(|status| {
             let is_new = status.as_ref().is_none_or(|old| !Arc::ptr_eq(&old.facts, &news.facts));
             *status = Some(news);
             is_new

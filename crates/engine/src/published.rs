@@ -1,0 +1,189 @@
+//! A value that one publishes and many follow, who are woken in the same order in every run.
+//!
+//! `tokio::sync::watch` is the same but for that: it wakes its receivers in an order that is drawn at random, and a run would not
+//! be repeatable.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::Notify;
+
+/// Followers wait at as many places, so that they do not all wait for one lock.
+const PLACES: usize = 8;
+
+/// Dropping it tells followers that nothing more will come.
+#[derive(Debug)]
+pub(crate) struct Publisher<T>(Arc<Shared<T>>);
+
+#[derive(Debug)]
+pub(crate) struct Follower<T> {
+    shared: Arc<Shared<T>>,
+    place: usize,
+}
+
+#[derive(Debug)]
+struct Shared<T> {
+    state: Mutex<State<T>>,
+    followers: AtomicUsize,
+    places: [Notify; PLACES],
+}
+
+#[derive(Debug)]
+struct State<T> {
+    value: T,
+    is_over: bool,
+}
+
+pub(crate) fn published<T>(value: T) -> (Publisher<T>, Follower<T>) {
+    let state = Mutex::new(State { value, is_over: false });
+    let shared = Arc::new(Shared { state, followers: AtomicUsize::new(0), places: Default::default() });
+    let follower = Follower::new(Arc::clone(&shared));
+    (Publisher(shared), follower)
+}
+
+impl<T> Publisher<T> {
+    pub(crate) fn publish(&self, value: T) {
+        self.publish_if(|current| {
+            *current = value;
+            true
+        });
+    }
+
+    /// Followers are woken if the change says so.
+    pub(crate) fn publish_if(&self, change: impl FnOnce(&mut T) -> bool) {
+        let is_news = change(&mut self.0.state().value);
+        if is_news {
+            self.0.wake();
+        }
+    }
+
+    pub(crate) fn read<R>(&self, look: impl FnOnce(&T) -> R) -> R {
+        look(&self.0.state().value)
+    }
+}
+
+impl<T> Drop for Publisher<T> {
+    fn drop(&mut self) {
+        self.0.state().is_over = true;
+        self.0.wake();
+    }
+}
+
+impl<T> Follower<T> {
+    fn new(shared: Arc<Shared<T>>) -> Self {
+        let place = shared.followers.fetch_add(1, Ordering::Relaxed) % PLACES;
+        Follower { shared, place }
+    }
+
+    pub(crate) fn read<R>(&self, look: impl FnOnce(&T) -> R) -> R {
+        look(&self.shared.state().value)
+    }
+
+    /// Waits until something is found in the value; `None` if the publisher is gone. Dropping the future loses nothing.
+    pub(crate) async fn find<R>(&self, mut look: impl FnMut(&T) -> Option<R>) -> Option<R> {
+        let Some(place) = self.shared.places.get(self.place) else { return None };
+        loop {
+            // Before looking: what is published after that is heard.
+            let mut told = std::pin::pin!(place.notified());
+            told.as_mut().enable();
+            {
+                let state = self.shared.state();
+                let found = look(&state.value);
+                if found.is_some() || state.is_over {
+                    return found;
+                }
+            }
+            told.await;
+        }
+    }
+
+    /// Waits until the publisher is gone.
+    pub(crate) async fn gone(&self) {
+        self.find(|_| None::<()>).await;
+    }
+}
+
+impl<T> Clone for Follower<T> {
+    fn clone(&self) -> Self {
+        Follower::new(Arc::clone(&self.shared))
+    }
+}
+
+impl<T> Shared<T> {
+    fn wake(&self) {
+        self.places.iter().for_each(Notify::notify_waiters);
+    }
+
+    /// A panic while it is held leaves the old value or the new one.
+    fn state(&self) -> MutexGuard<'_, State<T>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::task::{Context, Wake, Waker};
+
+    use super::*;
+
+    struct Bell(usize, Mutex<Vec<usize>>);
+
+    #[derive(Clone)]
+    struct Ring(Arc<Bell>, usize);
+
+    impl Wake for Ring {
+        fn wake(self: Arc<Self>) {
+            self.0.1.lock().unwrap().push(self.1);
+        }
+    }
+
+    /// Who is woken in which order, of twenty.
+    fn order_of_wakes() -> Vec<usize> {
+        let bell = Arc::new(Bell(20, Mutex::default()));
+        let (publisher, first) = published(0);
+        let followers: Vec<Follower<i32>> = (0..bell.0).map(|_| first.clone()).collect();
+        let mut waiting: Vec<_> =
+            followers.iter().map(|follower| Box::pin(follower.find(|value| (*value > 0).then_some(())))).collect();
+        for (number, one) in waiting.iter_mut().enumerate() {
+            let waker = Waker::from(Arc::new(Ring(Arc::clone(&bell), number)));
+            assert!(one.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+        }
+        publisher.publish(1);
+        let order = bell.1.lock().unwrap().clone();
+        assert_eq!(order.len(), 20);
+        order
+    }
+
+    #[test]
+    fn followers_are_woken_in_the_same_order_each_time() {
+        let order = order_of_wakes();
+        assert!((0..50).all(|_| order_of_wakes() == order));
+    }
+
+    #[tokio::test]
+    async fn what_is_there_is_found_at_once_and_what_comes_is_found_then() {
+        let (publisher, follower) = published(1);
+        assert_eq!(follower.find(|value| Some(*value)).await, Some(1));
+        let (found, ()) = tokio::join!(follower.find(|value| (*value == 3).then_some(*value)), async {
+            publisher.publish(2);
+            tokio::task::yield_now().await;
+            publisher.publish_if(|value| {
+                *value = 3;
+                true
+            });
+        });
+        assert_eq!((found, publisher.read(|value| *value), follower.read(|value| *value)), (Some(3), 3, 3));
+    }
+
+    #[tokio::test]
+    async fn who_waits_hears_that_nothing_more_will_come() {
+        let (publisher, follower) = published(1);
+        let (found, (), ()) =
+            tokio::join!(follower.find(|value| (*value == 3).then_some(())), follower.gone(), async {
+                tokio::task::yield_now().await;
+                drop(publisher);
+            });
+        assert_eq!(found, None);
+        assert_eq!(follower.find(|value| (*value == 1).then_some(())).await, Some(()), "the last value stays");
+    }
+}

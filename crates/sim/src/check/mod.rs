@@ -1,0 +1,69 @@
+//! What must hold, whatever happens: one file for each promise.
+//!
+//! A check sees every moment as it comes, and the end of the world. What the moments add up to, the ledger as the commits made it and the
+//! chain as the blocks did, is kept once for all of them in a [`Picture`].
+//!
+//! Architecture invariant: a check knows nothing of how the engine works; it goes by what was written and what was mined.
+
+use std::fmt;
+use std::time::Duration;
+
+use gapless_domain::SubmitterId;
+
+use crate::history::Moment;
+
+pub mod picture;
+
+pub use picture::Picture;
+
+/// A promise that was not kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Violation {
+    /// `P1`, `N12`, `liveness`.
+    pub promise: &'static str,
+    pub lane: Option<SubmitterId>,
+    pub what: String,
+    /// When, in true time.
+    pub at: Duration,
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.promise, self.what)?;
+        match &self.lane {
+            Some(lane) => write!(f, " (lane {lane})"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Why a check fails: in words, and of which lane.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Broken {
+    pub lane: Option<SubmitterId>,
+    pub what: String,
+}
+
+impl Broken {
+    pub fn new(what: impl Into<String>) -> Self {
+        Broken { lane: None, what: what.into() }
+    }
+
+    pub fn of(lane: &SubmitterId, what: impl Into<String>) -> Self {
+        Broken { lane: Some(lane.clone()), what: what.into() }
+    }
+}
+
+/// One promise.
+pub trait Check: fmt::Debug {
+    fn promise(&self) -> &'static str;
+
+    /// Called for every moment, in order; the picture has it in already.
+    fn see(&mut self, moment: &Moment, picture: &Picture) -> Result<(), Broken>;
+
+    /// Called once, after the calm: faults had stopped long ago.
+    fn end(&mut self, picture: &Picture) -> Result<(), Broken> {
+        let _ = picture;
+        Ok(())
+    }
+}

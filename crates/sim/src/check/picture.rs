@@ -1,0 +1,4 @@
+//! What the moments add up to.
+
+#[derive(Debug, Default)]
+pub struct Picture {}

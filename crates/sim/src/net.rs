@@ -1,0 +1,60 @@
+//! Requests that travel. What was asked arrives and is done, whatever becomes of who asked.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+
+use crate::dice::Dice;
+use crate::stage::{Home, Stage};
+
+/// The way between processes and a server. Clones share its dice.
+#[derive(Clone, Debug)]
+pub struct Net {
+    stage: Stage,
+    dice: Arc<Mutex<Dice>>,
+    usual: Duration,
+}
+
+/// How long a request is on its way, there and back.
+#[derive(Clone, Copy, Debug)]
+pub struct Way {
+    pub there: Duration,
+    pub back: Duration,
+}
+
+impl Net {
+    pub fn new(stage: Stage, dice: Dice, usual: Duration) -> Self {
+        Net { stage, dice: Arc::new(Mutex::new(dice)), usual }
+    }
+
+    pub fn stage(&self) -> &Stage {
+        &self.stage
+    }
+
+    pub fn roll<T>(&self, with: impl FnOnce(&mut Dice) -> T) -> T {
+        with(&mut self.dice.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    pub fn way(&self) -> Way {
+        let usual = self.usual;
+        self.roll(|dice| Way { there: dice.latency(usual), back: dice.latency(usual) })
+    }
+
+    /// `work` is done at the server when the request has arrived; its answer comes back, unless the asker is gone.
+    pub async fn ask<T: Send + 'static>(&self, way: Way, work: impl FnOnce() -> T + Send + 'static) -> T {
+        let (answer, answered) = oneshot::channel();
+        let stage = self.stage.clone();
+        self.stage.spawn(Home::World, async move {
+            stage.sleep(way.there).await;
+            let done = work();
+            stage.sleep(way.back).await;
+            let _ = answer.send(done);
+        });
+        match answered.await {
+            Ok(done) => done,
+            // The world's tasks are never dropped before they are done, but with the whole world.
+            Err(_) => std::future::pending().await,
+        }
+    }
+}

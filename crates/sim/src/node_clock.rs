@@ -1,0 +1,142 @@
+//! The outside of one process: its clock, which may run fast or slow and jump, and its tasks.
+
+use std::collections::BTreeMap;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use gapless_domain::Tick;
+use gapless_engine::{Clock, Driver};
+
+use crate::stage::{Home, Sleep, Stage};
+
+/// A monotonic clock as a machine has it: it never goes back, but it is not true time.
+#[derive(Debug)]
+pub(crate) struct NodeClock {
+    stage: Stage,
+    state: Mutex<Reading>,
+}
+
+#[derive(Debug)]
+struct Reading {
+    /// What it showed at a point of true time.
+    shown: Duration,
+    at: Duration,
+    /// How much it gains on true time, in millionths; it may be less than nothing.
+    drift: i64,
+    /// Woken when it jumps.
+    sleepers: BTreeMap<u64, Waker>,
+    born: u64,
+}
+
+impl NodeClock {
+    pub(crate) fn new(stage: Stage, drift: i64) -> Self {
+        let at = stage.now();
+        let reading = Reading { shown: Duration::ZERO, at, drift, sleepers: BTreeMap::new(), born: 0 };
+        NodeClock { stage, state: Mutex::new(reading) }
+    }
+
+    pub(crate) fn jump(&self, ahead: Duration) {
+        let mut state = self.state();
+        state.shown = state.shown.saturating_add(ahead);
+        let sleepers = std::mem::take(&mut state.sleepers);
+        drop(state);
+        sleepers.into_values().for_each(Waker::wake);
+    }
+
+    fn shows(&self) -> Duration {
+        let now = self.stage.now();
+        let state = self.state();
+        state.shown.saturating_add(scale(now.saturating_sub(state.at), state.drift))
+    }
+
+    /// The point of true time at which it will show this, if it does not jump.
+    fn true_time_of(&self, shown: Duration) -> Duration {
+        let wait = shown.saturating_sub(self.shows());
+        let drift = self.state().drift;
+        let micros = wait.as_micros() * 1_000_000 / u128::from((1_000_000 + drift).unsigned_abs().max(1));
+        // One more, so that rounding never wakes anybody too early, again and again.
+        let wait = Duration::from_micros(u64::try_from(micros).unwrap_or(u64::MAX / 2).saturating_add(1));
+        self.stage.now().saturating_add(wait)
+    }
+
+    fn state(&self) -> MutexGuard<'_, Reading> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn scale(span: Duration, drift: i64) -> Duration {
+    let micros = span.as_micros() * u128::from((1_000_000 + drift).unsigned_abs()) / 1_000_000;
+    Duration::from_micros(u64::try_from(micros).unwrap_or(u64::MAX))
+}
+
+/// The driver of one process.
+#[derive(Clone, Debug)]
+pub(crate) struct NodeDriver {
+    pub(crate) stage: Stage,
+    pub(crate) home: Home,
+    pub(crate) clock: Arc<NodeClock>,
+}
+
+impl Clock for NodeDriver {
+    fn now(&self) -> Tick {
+        Tick::since_start(self.clock.shows())
+    }
+}
+
+impl Driver for NodeDriver {
+    fn sleep_until(&self, at: Tick) -> BoxFuture<'static, ()> {
+        let clock = Arc::clone(&self.clock);
+        Box::pin(NodeSleep { clock, at: at.elapsed(), timer: None, listening: None })
+    }
+
+    fn spawn(&self, task: BoxFuture<'static, ()>) {
+        self.stage.spawn_boxed(self.home, task);
+    }
+}
+
+/// Ends when the node's clock shows a time.
+struct NodeSleep {
+    clock: Arc<NodeClock>,
+    at: Duration,
+    timer: Option<Sleep>,
+    listening: Option<u64>,
+}
+
+impl Future for NodeSleep {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        loop {
+            if self.clock.shows() >= self.at {
+                return Poll::Ready(());
+            }
+            let clock = Arc::clone(&self.clock);
+            let mut state = clock.state();
+            let key = self.listening.unwrap_or_else(|| {
+                state.born += 1;
+                state.born
+            });
+            state.sleepers.insert(key, context.waker().clone());
+            drop(state);
+            self.listening = Some(key);
+            // Counted anew each time: the clock may have jumped.
+            let mut timer = clock.stage.sleep_until(clock.true_time_of(self.at));
+            if Pin::new(&mut timer).poll(context).is_pending() {
+                self.timer = Some(timer);
+                return Poll::Pending;
+            }
+        }
+    }
+}
+
+impl Drop for NodeSleep {
+    fn drop(&mut self) {
+        if let Some(key) = self.listening {
+            let waker = self.clock.state().sleepers.remove(&key);
+            drop(waker);
+        }
+    }
+}

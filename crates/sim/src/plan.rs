@@ -1,0 +1,165 @@
+//! What a world is made of. The seed decides all of it; a shrunk world takes some of it away again.
+
+use std::time::Duration;
+
+use gapless_domain::{ExternalNoncePolicy, ReleaseRule};
+
+use crate::dice::Dice;
+use crate::fault::{Fault, Odds};
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Plan {
+    pub seed: u64,
+    pub nodes: u32,
+    pub lanes: u32,
+    pub store: StoreKind,
+    /// `max_in_flight` of every lane.
+    pub window: u16,
+    pub release: ReleaseRule,
+    pub on_external_nonce: ExternalNoncePolicy,
+    pub endpoints: u32,
+    pub block_time: Duration,
+    /// Confirmations, the block's own among them, that make a block final.
+    pub confirmations: u32,
+    /// Intents of all callers together.
+    pub intents: u32,
+    /// How long things go wrong.
+    pub storm: Duration,
+    pub odds: Odds,
+}
+
+gapless_domain::names! {
+    StoreKind {
+        Model = "model",
+        Sqlite = "sqlite",
+    }
+}
+
+impl Plan {
+    /// The world of a seed.
+    pub fn of(seed: u64) -> Plan {
+        let dice = &mut Dice::new(seed, "plan");
+        // Most worlds have a few nodes; some are alone.
+        let nodes = dice.pick(&[1, 2, 2, 3, 3, 4, 5]).unwrap_or(1);
+        let lanes = dice.pick(&[1, 1, 2, 3, 4, 6]).unwrap_or(1);
+        let kind = Kind::of(dice);
+        let store = match kind {
+            // A memory database has no standby.
+            Kind::Failover => StoreKind::Model,
+            _ if dice.permille(250) => StoreKind::Sqlite,
+            _ => StoreKind::Model,
+        };
+        Plan {
+            seed,
+            nodes,
+            lanes,
+            store,
+            window: dice.pick(&[1, 1, 2, 4, 8, 16]).unwrap_or(1),
+            release: dice.pick(&[ReleaseRule::Mined, ReleaseRule::Mined, ReleaseRule::Final]).unwrap_or(ReleaseRule::Mined),
+            on_external_nonce: dice
+                .pick(&[ExternalNoncePolicy::Adopt, ExternalNoncePolicy::Protect])
+                .unwrap_or(ExternalNoncePolicy::Protect),
+            endpoints: dice.pick(&[1, 2, 3, 3]).unwrap_or(1),
+            block_time: dice.pick(&[1, 2, 2, 5]).map_or(Duration::from_secs(1), Duration::from_secs),
+            confirmations: dice.pick(&[2, 3, 4, 6]).unwrap_or(2),
+            intents: dice.between(5, 40) as u32,
+            storm: Duration::from_secs(dice.between(30, 150)),
+            odds: odds(kind, dice),
+        }
+    }
+
+    pub fn without(mut self, fault: Fault) -> Plan {
+        self.odds.remove(&fault);
+        self
+    }
+
+    pub fn has(&self, fault: Fault) -> bool {
+        self.odds.get(&fault).is_some_and(|odds| *odds > 0)
+    }
+}
+
+/// What a world is about: some faults change what may be promised, and have worlds of their own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    /// Everything but the others.
+    Plain,
+    /// Somebody else uses the keys.
+    Strangers,
+    /// A stale standby is promoted.
+    Failover,
+    /// A reorg below what was final.
+    DeepReorg,
+    /// The chain begins anew.
+    Reset,
+}
+
+impl Kind {
+    fn of(dice: &mut Dice) -> Kind {
+        match dice.below(100) {
+            0..45 => Kind::Plain,
+            45..60 => Kind::Strangers,
+            60..75 => Kind::Failover,
+            75..88 => Kind::DeepReorg,
+            _ => Kind::Reset,
+        }
+    }
+
+    fn allows(self, fault: Fault) -> bool {
+        match fault {
+            Fault::Stranger => self == Kind::Strangers,
+            Fault::Failover => self == Kind::Failover,
+            Fault::DeepReorg => self == Kind::DeepReorg,
+            Fault::ChainReset => self == Kind::Reset,
+            _ => true,
+        }
+    }
+}
+
+/// Each fault is in about two of three worlds, so that faults also meet few others; what a world is about is always in it.
+fn odds(kind: Kind, dice: &mut Dice) -> Odds {
+    let mut odds = Odds::new();
+    for fault in Fault::ALL.iter().copied() {
+        let (usual, is_theme) = usual_odds(fault);
+        let is_in = is_theme || dice.permille(650);
+        let strength = dice.pick(&[1, 2, 4]).unwrap_or(2);
+        if is_in && kind.allows(fault) {
+            odds.insert(fault, usual * strength / 2);
+        }
+    }
+    odds
+}
+
+/// Of a thousand chances; and whether the fault is what a kind of world is about.
+fn usual_odds(fault: Fault) -> (u32, bool) {
+    match fault {
+        // A chance at every fault point that is passed.
+        Fault::CrashAtPoint => (4, false),
+        // A chance every second, for each process.
+        Fault::CrashAnywhere => (10, false),
+        Fault::Drain => (10, false),
+        Fault::Pause => (10, false),
+        Fault::NodeClockJump => (10, false),
+        // A chance every second.
+        Fault::DatabaseClockJump => (20, false),
+        Fault::Failover => (15, true),
+        Fault::EndpointLags | Fault::EndpointForked | Fault::EndpointDown => (20, false),
+        Fault::PoolForgets => (30, false),
+        Fault::FeeSpike => (20, false),
+        Fault::BalanceDrained => (15, false),
+        Fault::Stranger => (30, true),
+        Fault::ChainHalt => (10, false),
+        Fault::ChainReset => (10, true),
+        // A chance at every block.
+        Fault::Reorg => (80, false),
+        Fault::DeepReorg => (15, true),
+        // A chance at every wake-up, statement, request or transaction.
+        Fault::WakeupLost => (150, false),
+        Fault::WakeupDoubled => (100, false),
+        Fault::AnswerLost | Fault::CommitRefused | Fault::StatementTimeout => (10, false),
+        Fault::StoreSlow => (10, false),
+        Fault::RpcTimeoutBefore | Fault::RpcTimeoutAfter | Fault::RpcSlow => (20, false),
+        Fault::SendDropped | Fault::SendDoubled | Fault::SendDelayed | Fault::SendsReordered => (60, false),
+        Fault::NullReceipt => (50, false),
+        Fault::WrongText | Fault::UnknownText => (40, false),
+    }
+}

@@ -1,0 +1,353 @@
+//! Where everything happens: tasks, timers and true time, on one thread, in an order that only the seed decides.
+//!
+//! Nobody on the stage can tell true time. A node has a clock of its own (`node_clock`), the database has another.
+
+use std::any::Any;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Wake, Waker};
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+
+use crate::dice::Dice;
+
+/// Whose a task is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Home {
+    /// The network, the database, the chain, people.
+    World,
+    /// One process, from its start to its end. A node that is started again is another one.
+    Process(u32),
+}
+
+/// Thrown through a task to end its process at this very place.
+#[derive(Debug)]
+pub(crate) struct Crash;
+
+/// What one step was.
+#[derive(Debug)]
+pub enum Stepped {
+    /// Some task went on.
+    Polled,
+    /// Nobody had anything to do, and time went on to the next timer.
+    TimePassed,
+    /// The process ended itself, at a fault point.
+    Crashed(Home),
+    /// A task panicked: a defect, whatever it was.
+    Panicked(Home, String),
+    /// Nobody will ever do anything again.
+    Over,
+}
+
+#[derive(Clone)]
+pub struct Stage(Arc<Inner>);
+
+struct Inner {
+    /// Woken, in the order in which they were.
+    ready: Mutex<Vec<u64>>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    now: Duration,
+    tasks: BTreeMap<u64, Task>,
+    born: u64,
+    timers: BTreeMap<(Duration, u64), Waker>,
+    paused: BTreeSet<Home>,
+    /// Woken while their process was paused.
+    held: Vec<u64>,
+}
+
+struct Task {
+    home: Home,
+    /// None while it is being polled.
+    future: Option<BoxFuture<'static, ()>>,
+    bell: Arc<Bell>,
+}
+
+/// Wakes one task.
+struct Bell {
+    id: u64,
+    rung: AtomicBool,
+    stage: Arc<Inner>,
+}
+
+impl Wake for Bell {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        if !self.rung.swap(true, Ordering::Relaxed) {
+            lock(&self.stage.ready).push(self.id);
+        }
+    }
+}
+
+impl Stage {
+    pub fn new() -> Self {
+        Stage(Arc::new(Inner { ready: Mutex::default(), state: Mutex::default() }))
+    }
+
+    /// True time, since the beginning of the world.
+    pub fn now(&self) -> Duration {
+        self.state().now
+    }
+
+    pub fn spawn(&self, home: Home, task: impl Future<Output = ()> + Send + 'static) {
+        self.spawn_boxed(home, Box::pin(task));
+    }
+
+    pub fn spawn_boxed(&self, home: Home, future: BoxFuture<'static, ()>) {
+        let mut state = self.state();
+        let id = state.born;
+        state.born += 1;
+        let bell = Arc::new(Bell { id, rung: AtomicBool::new(true), stage: Arc::clone(&self.0) });
+        state.tasks.insert(id, Task { home, future: Some(future), bell });
+        lock(&self.0.ready).push(id);
+    }
+
+    /// Ends when so much true time has passed.
+    pub fn sleep(&self, span: Duration) -> Sleep {
+        self.sleep_until(self.now().saturating_add(span))
+    }
+
+    pub fn sleep_until(&self, at: Duration) -> Sleep {
+        Sleep { stage: self.clone(), at, timer: None }
+    }
+
+    /// Its tasks are gone in the middle of what they were doing.
+    pub fn kill(&self, home: Home) {
+        let mut state = self.state();
+        let ids: Vec<u64> = state.tasks.iter().filter(|(_, task)| task.home == home).map(|(id, _)| *id).collect();
+        let dropped: Vec<Task> = ids.iter().filter_map(|id| state.tasks.remove(id)).collect();
+        state.paused.remove(&home);
+        drop(state);
+        // Without the lock: whatever they hold may wake others when it is dropped.
+        drop(dropped);
+    }
+
+    /// Nothing of it goes on until it is resumed; what it asked for arrives meanwhile.
+    pub fn pause(&self, home: Home) {
+        self.state().paused.insert(home);
+    }
+
+    pub fn resume(&self, home: Home) {
+        let mut state = self.state();
+        state.paused.remove(&home);
+        let held = std::mem::take(&mut state.held);
+        drop(state);
+        lock(&self.0.ready).extend(held);
+    }
+
+    pub fn is_paused(&self, home: Home) -> bool {
+        self.state().paused.contains(&home)
+    }
+
+    /// One task goes on, whichever the dice say of those that can; if none can, time passes.
+    pub fn step(&self, dice: &mut Dice) -> Stepped {
+        loop {
+            let id = {
+                let mut ready = lock(&self.0.ready);
+                if ready.is_empty() {
+                    drop(ready);
+                    return if self.pass_time() { Stepped::TimePassed } else { Stepped::Over };
+                }
+                let index = dice.index(ready.len());
+                ready.swap_remove(index)
+            };
+            let mut state = self.state();
+            let Some(task) = state.tasks.get_mut(&id) else { continue };
+            let home = task.home;
+            if state.paused.contains(&home) {
+                state.held.push(id);
+                continue;
+            }
+            let Some(task) = state.tasks.get_mut(&id) else { continue };
+            let (Some(future), bell) = (task.future.take(), Arc::clone(&task.bell)) else { continue };
+            drop(state);
+            return self.poll(id, home, future, bell);
+        }
+    }
+
+    fn poll(&self, id: u64, home: Home, mut future: BoxFuture<'static, ()>, bell: Arc<Bell>) -> Stepped {
+        bell.rung.store(false, Ordering::Relaxed);
+        let waker = Waker::from(bell);
+        let polled = catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(&mut Context::from_waker(&waker))));
+        match polled {
+            Ok(Poll::Pending) => {
+                let mut state = self.state();
+                match state.tasks.get_mut(&id) {
+                    Some(task) => task.future = Some(future),
+                    None => {
+                        drop(state);
+                        drop(future);
+                    }
+                }
+                Stepped::Polled
+            }
+            Ok(Poll::Ready(())) => {
+                let task = self.state().tasks.remove(&id);
+                drop(task);
+                Stepped::Polled
+            }
+            Err(thrown) => {
+                drop(future);
+                let task = self.state().tasks.remove(&id);
+                drop(task);
+                if thrown.is::<Crash>() { Stepped::Crashed(home) } else { Stepped::Panicked(home, words_of(&*thrown)) }
+            }
+        }
+    }
+
+    /// On to the next timer; false if there is none.
+    fn pass_time(&self) -> bool {
+        let mut state = self.state();
+        let Some(((at, _), _)) = state.timers.first_key_value() else { return false };
+        state.now = state.now.max(*at);
+        let now = state.now;
+        let later = state.timers.split_off(&(now, u64::MAX));
+        let due = std::mem::replace(&mut state.timers, later);
+        drop(state);
+        due.into_values().for_each(Waker::wake);
+        true
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        lock(&self.0.state)
+    }
+}
+
+fn words_of(thrown: &(dyn Any + Send)) -> String {
+    let text = thrown.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    text.or_else(|| thrown.downcast_ref::<String>().cloned()).unwrap_or_else(|| "a panic without words".to_owned())
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl fmt::Debug for Stage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Stage").field("now", &self.now()).finish_non_exhaustive()
+    }
+}
+
+/// Ends at a point of true time.
+#[derive(Debug)]
+pub struct Sleep {
+    stage: Stage,
+    at: Duration,
+    timer: Option<(Duration, u64)>,
+}
+
+impl Future for Sleep {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        let at = self.at;
+        let known = self.timer;
+        let stage = self.stage.clone();
+        let mut state = stage.state();
+        if state.now >= at {
+            return Poll::Ready(());
+        }
+        let key = known.unwrap_or_else(|| {
+            state.born += 1;
+            (at, state.born)
+        });
+        state.timers.insert(key, context.waker().clone());
+        drop(state);
+        self.timer = Some(key);
+        Poll::Pending
+    }
+}
+
+impl Drop for Sleep {
+    fn drop(&mut self) {
+        if let Some(key) = self.timer {
+            let waker = self.stage.state().timers.remove(&key);
+            drop(waker);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(stage: &Stage, dice: &mut Dice) {
+        while !matches!(stage.step(dice), Stepped::Over) {}
+    }
+
+    /// Tasks that meet at the same moment go on in an order that only the seed decides.
+    #[test]
+    fn one_seed_is_one_order() {
+        let order = |seed: u64| {
+            let (stage, mut dice) = (Stage::new(), Dice::new(seed, "order"));
+            let seen = Arc::new(Mutex::new(Vec::new()));
+            for name in 0..20 {
+                let (seen, stage_) = (Arc::clone(&seen), stage.clone());
+                stage.spawn(Home::World, async move {
+                    stage_.sleep(Duration::from_secs(name % 3)).await;
+                    lock(&seen).push((stage_.now().as_secs(), name));
+                });
+            }
+            run(&stage, &mut dice);
+            let seen = lock(&seen).clone();
+            seen
+        };
+        assert_eq!(order(1), order(1));
+        assert_ne!(order(1), order(2));
+        assert!(order(3).is_sorted_by_key(|(at, _)| *at));
+    }
+
+    #[test]
+    fn a_paused_process_does_nothing_and_goes_on_later() {
+        let (stage, mut dice) = (Stage::new(), Dice::new(1, "pause"));
+        let (home, done) = (Home::Process(1), Arc::new(Mutex::new(None)));
+        let (stage_, done_) = (stage.clone(), Arc::clone(&done));
+        stage.spawn(home, async move {
+            stage_.sleep(Duration::from_secs(1)).await;
+            *lock(&done_) = Some(stage_.now().as_secs());
+        });
+        let other = stage.clone();
+        stage.spawn(Home::World, async move {
+            other.pause(home);
+            other.sleep(Duration::from_secs(9)).await;
+            other.resume(home);
+        });
+        run(&stage, &mut dice);
+        assert_eq!(*lock(&done), Some(9));
+    }
+
+    #[test]
+    fn what_is_killed_is_gone_and_what_throws_is_told() {
+        let (stage, mut dice) = (Stage::new(), Dice::new(1, "kill"));
+        let stage_ = stage.clone();
+        stage.spawn(Home::Process(1), async move {
+            stage_.sleep(Duration::from_secs(5)).await;
+            unreachable!("it was killed before");
+        });
+        stage.spawn(Home::Process(2), async { std::panic::resume_unwind(Box::new(Crash)) });
+        let mut crashed = Vec::new();
+        loop {
+            match stage.step(&mut dice) {
+                Stepped::Crashed(home) => {
+                    crashed.push(home);
+                    stage.kill(Home::Process(1));
+                }
+                Stepped::Over => break,
+                Stepped::Panicked(home, text) => unreachable!("{home:?}: {text}"),
+                _ => {}
+            }
+        }
+        assert_eq!(crashed, [Home::Process(2)]);
+    }
+}

@@ -22,6 +22,7 @@ mod lane_commit;
 mod lease;
 mod limits;
 mod managed_tx;
+pub mod mistakes;
 mod names;
 mod nonce;
 mod payload;

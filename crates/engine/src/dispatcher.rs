@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use gapless_domain::mistakes::{self, Mistake};
 use gapless_domain::{LaneSetup, Lease, LeaseTerms, SubmitterId, Tick};
 use gapless_store::{Acquired, Loaded, Store, StoreError, Wakeup, Wakeups};
 use tokio::sync::mpsc;
@@ -200,6 +201,9 @@ impl Dispatcher {
     }
 
     async fn sweep(&mut self) {
+        if mistakes::made(Mistake::LostWakeup) {
+            return;
+        }
         let now = self.now();
         self.elsewhere.retain(|_, until| *until > now);
         let mut after = None;

@@ -81,7 +81,7 @@ impl<T> Follower<T> {
 
     /// Waits until something is found in the value; `None` if the publisher is gone. Dropping the future loses nothing.
     pub(crate) async fn find<R>(&self, mut look: impl FnMut(&T) -> Option<R>) -> Option<R> {
-        let Some(place) = self.shared.places.get(self.place) else { return None };
+        let place = self.shared.places.get(self.place)?;
         loop {
             // Before looking: what is published after that is heard.
             let mut told = std::pin::pin!(place.notified());

@@ -22,6 +22,8 @@ mod effect;
 mod fact;
 mod lending;
 mod line;
+#[cfg(feature = "mistakes")]
+mod mistaken;
 mod open_slot;
 mod plan;
 mod purse;
@@ -47,6 +49,7 @@ use crate::command::{Command, CommandId};
 use crate::cursor::{Cursor, ProtectCode, Protection};
 use crate::id::TxId;
 use crate::lease::Lease;
+use crate::mistakes::{self, Mistake};
 use crate::nonce::Nonce;
 use crate::plan::SignedTx;
 use crate::policy::{OnShortage, ReleaseRule};
@@ -154,6 +157,11 @@ impl Signing {
 }
 
 impl SignedItem {
+    fn outgoing(&self) -> Outgoing {
+        let NewAttempt { nonce, hash, raw, .. } = &self.attempt;
+        Outgoing { nonce: *nonce, tx: SignedTx { hash: *hash, raw: raw.clone() } }
+    }
+
     fn is_of(&self, id: TxId) -> bool {
         self.candidate.as_ref().is_some_and(|candidate| candidate.tx.id == id)
     }
@@ -391,6 +399,10 @@ impl Lane {
             return;
         }
         self.dirty.insert(sent.nonce);
+        #[cfg(feature = "mistakes")]
+        if mistakes::made(Mistake::NonceTooLowIsSuccess) && sent.outcome == SendOutcome::NonceTooLow {
+            self.believe_too_low(&sent);
+        }
         let Some(slot) = self.slots.get(sent.nonce) else { return };
         let was_filler = slot.kind_of(sent.hash).is_some_and(|kind| !kind.carries_payload());
         match sent.outcome {
@@ -416,6 +428,9 @@ impl Lane {
     /// A price is asked for anew, at the pace of resends, unless it is the caller's own, or there were enough tries. What is to be
     /// consumed without effect is priced again for as long as it takes, but only where the market wants more.
     fn wants_more(&mut self, nonce: Nonce, outbid: bool, now: Tick) {
+        if mistakes::made(Mistake::UnderpricedIsSuccess) {
+            return;
+        }
         let (most, pace) = (self.setup.policy.bump.max_attempts, self.pace());
         self.slots.update(nonce, |slot| {
             let has_tries = slot.next_ordinal() <= most;
@@ -448,6 +463,9 @@ impl Lane {
         | Sighting::NotFound { hash }
         | Sighting::Mined(MinedTx { hash, .. })) = &sighting;
         let Some(nonce) = self.by_hash.get(hash).copied() else { return };
+        if mistakes::made(Mistake::ReorgIgnored) && matches!(sighting, Sighting::Unmined { .. }) {
+            return;
+        }
         let answer = self.slots.update(nonce, |slot| {
             let changed = match sighting {
                 Sighting::Mined(mined) => slot.mined(mined),

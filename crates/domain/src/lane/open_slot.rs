@@ -10,6 +10,7 @@ use crate::attempt::{Attempt, AttemptKind, NewAttempt, SendOutcome};
 use crate::block::{BlockLink, BlockRef, Inclusion};
 use crate::confirmation::ConfirmationNotice;
 use crate::managed_tx::ManagedTx;
+use crate::mistakes::{self, Mistake};
 use crate::nonce::Nonce;
 use crate::payload::{EvmCall, Payload};
 use crate::slot::SlotKind;
@@ -181,7 +182,8 @@ impl OpenSlot {
         let carries = !self.wants_nothing();
         let has_it = self.attempts.iter().any(|held| held.attempt.kind.carries_payload() == carries);
         let lacks_it = !self.is_mined() && !has_it && !self.is_lent() && self.kind != SlotKind::Foreign;
-        lacks_it || self.needs_price()
+        let is_forgotten = mistakes::made(Mistake::NoFillForHole) && self.wants_nothing();
+        (lacks_it && !is_forgotten) || self.needs_price()
     }
 
     /// To be sent now. What it no longer wants is not sent again while what it wants is being made.
@@ -212,6 +214,9 @@ impl OpenSlot {
     }
 
     pub(super) fn kind_of(&self, hash: B256) -> Option<AttemptKind> {
+        if mistakes::made(Mistake::OnlyLastHash) {
+            return self.attempts.last().filter(|held| held.attempt.hash == hash).map(|held| held.attempt.kind);
+        }
         let held = self.attempts.iter().find(|held| held.attempt.hash == hash)?;
         Some(held.attempt.kind)
     }
@@ -237,6 +242,9 @@ impl OpenSlot {
         self.rejected = false;
         self.underpriced = false;
         self.lost_looks = None;
+        if let (true, Seen::Mined(inclusion)) = (mistakes::made(Mistake::MinedIsFinal), &self.seen) {
+            self.seen = Seen::Final(inclusion.clone());
+        }
         changed
     }
 
@@ -324,7 +332,9 @@ impl OpenSlot {
 
     /// What one send says about the slot, and when to send again.
     pub(super) fn sent(&mut self, hash: B256, outcome: SendOutcome, now: Tick, pace: &Pace) {
-        let taken = outcome.is_taken();
+        let is_mistaken = mistakes::made(Mistake::UnderpricedIsSuccess)
+            && matches!(outcome, SendOutcome::Underpriced | SendOutcome::ReplacementUnderpriced);
+        let taken = outcome.is_taken() || is_mistaken;
         if !outcome.is_refusal()
             && let Some(held) = self.attempts.iter_mut().find(|held| held.attempt.hash == hash)
         {
@@ -345,7 +355,7 @@ impl OpenSlot {
         } else if self.is_mined() {
             self.sending = Sending::Rest;
         } else if taken {
-            self.sending = match pace.resubmit {
+            self.sending = match pace.resubmit.filter(|_| !is_mistaken) {
                 Some(interval) => Sending::Due { at: now.saturating_add(interval), claim: true },
                 None => Sending::Rest,
             };

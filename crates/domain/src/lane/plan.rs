@@ -1,12 +1,14 @@
 //! What to begin next: everything that is possible now and not under way.
 
 use std::collections::HashSet;
+use std::time::Duration;
 
 use crate::amount::Amount;
 use crate::attempt::AttemptKind;
 use crate::command::CommandKind;
 use crate::cursor::Cursor;
 use crate::id::TxId;
+use crate::mistakes::{self, Mistake};
 use crate::nonce::Nonce;
 use crate::payload::EvmCall;
 use crate::plan::{SignedTx, TxPlan, worst_cost};
@@ -73,6 +75,9 @@ impl Lane {
     }
 
     fn window(&self) -> usize {
+        if mistakes::made(Mistake::WindowIgnored) {
+            return usize::MAX;
+        }
         let policy = &self.setup.policy.nonce;
         let delegated = self.purse.account.is_some_and(|account| account.delegated);
         let most =
@@ -126,7 +131,9 @@ impl Lane {
         if self.line.peeking || self.draining {
             return;
         }
-        let again_at = self.line.looked_at.saturating_add(self.setup.limits.look_interval);
+        let never = Duration::from_secs(365 * 86_400);
+        let pause = if mistakes::made(Mistake::LostWakeup) { never } else { self.setup.limits.look_interval };
+        let again_at = self.line.looked_at.saturating_add(pause);
         let batch = self.setup.limits.batch.max(8);
         let ahead = usize::from(self.setup.policy.nonce.max_in_flight).saturating_mul(2).clamp(8, batch);
         // To be compared with what strangers have sent.

@@ -318,6 +318,8 @@ impl Lane {
         }
         for (nonce, tx) in lost {
             self.slots.lose(nonce);
+            #[cfg(feature = "mistakes")]
+            self.reuse_by_mistake(nonce);
             if let Some(mut tx) = tx {
                 tx.updated_at = at;
                 // A look that began before does not know that it is in line again.

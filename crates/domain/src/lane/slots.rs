@@ -112,6 +112,13 @@ impl Slots {
         });
     }
 
+    #[cfg(feature = "mistakes")]
+    pub(super) fn remove(&mut self, nonce: Nonce) {
+        if let Some(slot) = self.slots.remove(&nonce) {
+            self.move_to(nonce, Standing::of(&slot), Standing::NOWHERE);
+        }
+    }
+
     /// Takes out all below this one.
     pub(super) fn close_below(&mut self, open: Nonce) -> Vec<OpenSlot> {
         let still_open = self.slots.split_off(&open);

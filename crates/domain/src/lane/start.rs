@@ -85,6 +85,10 @@ impl Lane {
     }
 
     fn compare(&mut self, cursor: &Cursor, account: AccountFacts, now: Tick) {
+        #[cfg(feature = "mistakes")]
+        if crate::mistakes::made(crate::mistakes::Mistake::JumpToChain) {
+            return self.jump_to_chain(account);
+        }
         let next = cursor.next_nonce;
         if let Some(finalized) = account.finalized {
             if finalized > next && !self.adopts() {

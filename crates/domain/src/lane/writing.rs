@@ -9,6 +9,7 @@ use crate::cursor::{Cursor, ProtectCode, Protection};
 use crate::id::TxId;
 use crate::lane_commit::{CommitError, LaneCommit};
 use crate::managed_tx::ManagedTx;
+use crate::mistakes::{self, Mistake};
 use crate::nonce::Nonce;
 use crate::reservation::ReservationStep;
 use crate::slot::SlotKind;
@@ -100,6 +101,9 @@ impl Lane {
             self.give_back(writing);
             return;
         }
+        if mistakes::made(Mistake::SendBeforeCommit) && !writing.items.is_empty() {
+            step.effects.push(Effect::Broadcast(writing.items.iter().map(SignedItem::outgoing).collect()));
+        }
         writing.cursor = commit.cursor().map(|change| change.to().clone());
         self.writing = Some(writing);
         step.effects.push(Effect::Commit(Box::new(commit)));
@@ -126,6 +130,8 @@ impl Lane {
         self.write_ended_loans(now, commit, writing)?;
         if let Some(cursor) = self.cursor.clone() {
             self.write_recovery(&cursor, self.database_now(now), commit, writing)?;
+            #[cfg(feature = "mistakes")]
+            self.lose_by_mistake(commit, writing)?;
             self.settle_loans(commit, writing);
         }
         self.write_changes(commit, writing)?;

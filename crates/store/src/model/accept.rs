@@ -1,5 +1,6 @@
 //! What any node may write without a lease.
 
+use gapless_domain::mistakes::{self, Mistake};
 use gapless_domain::{
     CancelReason, Command, CommandId, EventKind, LaneState, ManagedTx, Metadata, NewCommand, Protection, SubmitterId,
     Transition, TxId, TxState,
@@ -66,7 +67,9 @@ impl Tables {
         if self.get(new.id).is_some() {
             return Accepted::Refused(format!("the transaction id {} is taken", new.id));
         }
-        self.requests.insert(key, RequestKey { tx_id: new.id, fingerprint });
+        if !mistakes::made(Mistake::ForgetRequest) {
+            self.requests.insert(key, RequestKey { tx_id: new.id, fingerprint });
+        }
         self.last_seq += 1;
         let tx = ManagedTx {
             id: new.id,

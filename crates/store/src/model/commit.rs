@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use gapless_domain::mistakes::{self, Mistake};
 use gapless_domain::{
     Attempt, EventBody, LaneCommit, ManagedTx, NewAttempt, NewSlot, Nonce, ReservationStatus, Slot, SubmitterId,
     Timestamp,
@@ -40,10 +41,11 @@ impl Tables {
     /// In this order, so that a commit with several faults gets the same answer from every store.
     fn check(&self, call: &Call<'_>, commit: &LaneCommit) -> Result<(), CommitVerdict> {
         let submitter = commit.lease().submitter();
-        let lane = self.lanes.get(submitter).filter(|_| self.holds(call, commit.lease()));
+        let unfenced = mistakes::made(Mistake::ExistsFence);
+        let lane = self.lanes.get(submitter).filter(|_| unfenced || self.holds(call, commit.lease()));
         let lane = lane.ok_or(CommitVerdict::Fenced)?;
         // Cannot be with a lease that holds; the SQL stores ask it of every row, as a second fence.
-        if lane.written_by > Some(commit.lease().token()) {
+        if lane.written_by > Some(commit.lease().token()) && !unfenced {
             return Err(CommitVerdict::Fenced);
         }
         let stopped = self.is_regressed(submitter) && !commit.acknowledges_regression();
@@ -124,7 +126,7 @@ impl Lane {
     fn check_slots(&self, commit: &LaneCommit) -> Result<(), Conflict> {
         let mut new = BTreeSet::new();
         for slot in commit.slots() {
-            if self.slots.contains_key(&slot.nonce) || !new.insert(slot.nonce) {
+            if (self.slots.contains_key(&slot.nonce) && !reuses_nonces()) || !new.insert(slot.nonce) {
                 return Err(Conflict::Slot(slot.nonce));
             }
         }
@@ -142,7 +144,8 @@ impl Lane {
         let (mut places, mut hashes) = (BTreeSet::new(), BTreeSet::new());
         for attempt in commit.attempts() {
             let place = (attempt.nonce, attempt.ordinal);
-            let exists = self.attempts.contains_key(&place) || self.hashes.contains_key(&attempt.hash);
+            let is_taken = self.attempts.contains_key(&place) && !reuses_nonces();
+            let exists = is_taken || self.hashes.contains_key(&attempt.hash);
             if exists || !places.insert(place) || !hashes.insert(attempt.hash) {
                 return Err(Conflict::Slot(attempt.nonce));
             }
@@ -192,6 +195,11 @@ impl Lane {
             }
         }
     }
+}
+
+/// A store that knows nothing of slots would not mind.
+fn reuses_nonces() -> bool {
+    mistakes::made(Mistake::RecycleAfterTimeout) || mistakes::made(Mistake::RejectedFreesNonce)
 }
 
 fn bound(new: &NewSlot, now: Timestamp) -> Slot {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use gapless_domain::mistakes::{self, Mistake};
 use gapless_domain::{
     Attempt, AuditEntry, B256, ChainId, Command, CommandId, CommandResult, ConfirmationNotice, Cursor, Event,
     EventBody, EventKind, EventPosition, FencingToken, Head, LeaseTerms, ManagedTx, Nonce, OwnerId, PayloadFingerprint,
@@ -139,6 +140,9 @@ impl Tables {
             (TxState::Queued, _) => drop(lane.queue.insert(tx.seq, tx.id)),
             (_, Some(bound)) => drop(lane.bound.insert(bound.nonce, tx.id)),
             _ => {}
+        }
+        if mistakes::made(Mistake::EventApart) && self.last_position.commit.is_multiple_of(7) {
+            return;
         }
         let body = EventBody::Tx { tx_id: tx.id, seq: tx.version, kind, state: tx.state, notice: notice.cloned() };
         self.record_event(&submitter, tx.updated_at, body);

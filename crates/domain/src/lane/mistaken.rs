@@ -1,0 +1,94 @@
+//! What a lane does wrong when it is told to (see [`crate::mistakes`]): only what takes more than a line where it is done.
+
+use crate::attempt::SendOutcome;
+use crate::block::{Execution, Inclusion};
+use crate::command::LostRule;
+use crate::lane_commit::{CommitError, LaneCommit};
+use crate::mistakes::{Mistake, made};
+use crate::nonce::Nonce;
+use crate::state::Progress;
+use crate::text::NodeText;
+
+use super::Lane;
+use super::fact::{AccountFacts, SentTx};
+use super::open_slot::{OpenSlot, Seen};
+use super::writing::Writing;
+
+impl Lane {
+    /// Takes nonces for free that are not.
+    pub(super) fn lose_by_mistake(
+        &mut self,
+        commit: &mut LaneCommit,
+        writing: &mut Writing,
+    ) -> Result<(), CommitError> {
+        let rule = if made(Mistake::RejectedFreesNonce) { LostRule::Fail } else { LostRule::Requeue };
+        for nonce in self.freed_by_mistake() {
+            let slot = self.slots.get(nonce).filter(|slot| slot.seen == Seen::Nowhere && !slot.is_lent());
+            let Some(tx) = slot.and_then(|slot| slot.tx.clone()) else { continue };
+            let is_mined = tx.state.bound().is_some_and(|bound| matches!(bound.progress, Progress::Mined(_)));
+            if is_mined || writing.recovered.concerns(nonce) || !self.may_end() {
+                continue;
+            }
+            let again = commit.lose_nonce(&tx, rule, true, NodeText::new("its nonce is taken for free"))?;
+            self.dirty.remove(&nonce);
+            writing.recovered.lost.push((nonce, again));
+        }
+        Ok(())
+    }
+
+    fn freed_by_mistake(&self) -> Vec<Nonce> {
+        let timed_out = |outcome| matches!(outcome, SendOutcome::Unknown | SendOutcome::Unavailable);
+        let frees = |outcome| {
+            (made(Mistake::RecycleAfterTimeout) && timed_out(outcome))
+                || (made(Mistake::RejectedFreesNonce) && outcome == SendOutcome::Rejected)
+        };
+        let by_answer = self.reports.iter().filter(|report| frees(report.outcome)).map(|report| report.nonce);
+        let is_missing = |slot: &OpenSlot| slot.attempts.iter().any(|held| held.missing);
+        let by_receipt =
+            |nonce: &Nonce| made(Mistake::RequeueOnNullReceipt) && self.slots.get(*nonce).is_some_and(is_missing);
+        by_answer.chain(self.dirty.iter().copied().filter(by_receipt)).collect()
+    }
+
+    /// The newest nonce that was taken for free is given to the next one in line.
+    pub(super) fn reuse_by_mistake(&mut self, nonce: Nonce) {
+        let reuses = made(Mistake::RecycleAfterTimeout) || made(Mistake::RejectedFreesNonce);
+        let is_free = reuses && self.binds_under_way() == 0;
+        if let Some(cursor) = self.cursor.as_mut().filter(|_| is_free)
+            && nonce.next() == Ok(cursor.next_nonce)
+            && nonce >= cursor.open_nonce
+        {
+            cursor.next_nonce = nonce;
+            self.slots.remove(nonce);
+        }
+    }
+
+    /// Takes it for mined and final, wherever that may be.
+    pub(super) fn believe_too_low(&mut self, sent: &SentTx) {
+        let Some(tail) = self.chain.as_ref().map(|chain| &chain.tail) else { return };
+        let Some(link) = tail.get(tail.last().number) else { return };
+        self.slots.update(sent.nonce, |slot| {
+            if let Some(kind) = slot.kind_of(sent.hash).filter(|_| slot.seen == Seen::Nowhere) {
+                slot.seen = Seen::Final(Inclusion {
+                    hash: sent.hash,
+                    kind,
+                    block: link.block,
+                    parent_hash: link.parent_hash,
+                    execution: Execution::Success,
+                    gas_used: 0,
+                    effective_gas_price: crate::amount::Amount::ZERO,
+                });
+            }
+        });
+    }
+
+    /// Goes on from the chain's count.
+    pub(super) fn jump_to_chain(&mut self, account: AccountFacts) {
+        self.purse.ahead = 0;
+        if let Some(cursor) = &mut self.cursor {
+            cursor.next_nonce = cursor.next_nonce.max(account.latest).max(account.pending);
+            if self.slots.is_empty() {
+                cursor.open_nonce = cursor.next_nonce;
+            }
+        }
+    }
+}

@@ -1,4 +1,4 @@
-//! A TCP road to one server, which a test can cut, close and slow down.
+//! A TCP road to a server, which a test can cut, close, slow down, and lead to another server.
 //!
 //! Whoever is to lose its server is pointed to the proxy instead. A cut is what a network does that drops every packet: nobody is
 //! told, nothing is refused, and what was under way arrives when the road is open again, perhaps long after its sender has given
@@ -32,13 +32,14 @@ pub struct FaultProxy {
 
 #[derive(Debug)]
 struct Shared {
-    server: SocketAddr,
     state: Mutex<State>,
     changed: Condvar,
 }
 
 #[derive(Debug)]
 struct State {
+    /// Where new connections lead to.
+    server: SocketAddr,
     road: Road,
     delay: Duration,
     /// Both ends of each connection, or only the client's while there is no other yet. One that is not in here any more is over.
@@ -61,9 +62,9 @@ impl FaultProxy {
     pub fn start(server_port: u16) -> Result<Self, Error> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(Error::io("listening for a proxy"))?;
         let port = listener.local_addr().map_err(Error::io("asking for a proxy's port"))?.port();
-        let state = State { road: Road::Open, delay: Duration::ZERO, connections: HashMap::new(), opened: 0 };
-        let server = SocketAddr::from((Ipv4Addr::LOCALHOST, server_port));
-        let shared = Arc::new(Shared { server, state: Mutex::new(state), changed: Condvar::new() });
+        let (server, connections) = (loopback(server_port), HashMap::new());
+        let state = State { server, road: Road::Open, delay: Duration::ZERO, connections, opened: 0 };
+        let shared = Arc::new(Shared { state: Mutex::new(state), changed: Condvar::new() });
         let accepting = Arc::clone(&shared);
         let acceptor = Builder::new().name(format!("proxy-{port}")).spawn(move || accept_all(&accepting, &listener));
         let acceptor = acceptor.map_err(Error::io("starting a proxy's thread"))?;
@@ -78,6 +79,11 @@ impl FaultProxy {
     /// How many connections there are, those that wait for the road to be open again among them.
     pub fn connections(&self) -> usize {
         self.shared.state().connections.len()
+    }
+
+    /// New connections lead to another loopback port from now on, as after a failover; those that there are stay where they are.
+    pub fn lead_to(&self, server_port: u16) {
+        self.shared.state().server = loopback(server_port);
     }
 
     /// Not a byte is carried any more, in either direction, and nobody is told. New connections are taken and hang.
@@ -169,6 +175,10 @@ impl Shared {
     }
 }
 
+fn loopback(port: u16) -> SocketAddr {
+    SocketAddr::from((Ipv4Addr::LOCALHOST, port))
+}
+
 fn accept_all(shared: &Arc<Shared>, listener: &TcpListener) {
     let mut carriers: Vec<JoinHandle<()>> = Vec::new();
     for client in listener.incoming() {
@@ -202,7 +212,8 @@ fn carry(shared: &Arc<Shared>, id: u64, client: &TcpStream) -> io::Result<()> {
     if !shared.wait_until_open(id) {
         return Ok(());
     }
-    let server = TcpStream::connect_timeout(&shared.server, CONNECT_TIMEOUT)?;
+    let server = shared.state().server;
+    let server = TcpStream::connect_timeout(&server, CONNECT_TIMEOUT)?;
     if !shared.add_end(id, &server) {
         return Ok(());
     }

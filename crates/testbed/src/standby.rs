@@ -11,9 +11,15 @@ impl Postgres {
     /// Needs `pg_basebackup`, which the system's packages have and the npm package does not
     /// ([`Error::MissingTool`]).
     pub fn standby_of(primary: &Self) -> Result<Self, Error> {
+        Self::standby_through(primary, primary.port())
+    }
+
+    /// The same, and the standby reaches the primary at another port: that of a [`FaultProxy`](crate::FaultProxy) which leads to it. While
+    /// that is cut the primary goes on, and the standby falls behind.
+    pub fn standby_through(primary: &Self, port: u16) -> Result<Self, Error> {
         let standby = Self::prepare(primary.bin_dir().to_owned(), primary.options().clone())?;
         let mut copy = standby.tool("pg_basebackup")?;
-        copy.args(["-h", "127.0.0.1", "-U", SUPERUSER, "-p", &primary.port().to_string()]);
+        copy.args(["-h", "127.0.0.1", "-U", SUPERUSER, "-p", &port.to_string()]);
         copy.args(["--write-recovery-conf", "--wal-method=stream", "--checkpoint=fast", "--no-password"]);
         if !primary.options().durable {
             copy.arg("--no-sync");

@@ -164,6 +164,24 @@ fn a_connection_ends_as_it_would_without_a_proxy_and_is_forgotten() {
 }
 
 #[test]
+fn led_elsewhere_new_connections_go_there_and_old_ones_stay() {
+    let proxy = FaultProxy::start(echo()).unwrap();
+    let mut old = connect(&proxy);
+    old.write_all(b"before").unwrap();
+    assert_eq!(heard(&mut old, 6), "before");
+
+    let elsewhere = TcpListener::bind("127.0.0.1:0").unwrap();
+    proxy.lead_to(elsewhere.local_addr().unwrap().port());
+    let mut new = connect(&proxy);
+    let (mut taken, _) = elsewhere.accept().unwrap();
+    new.write_all(b"new").unwrap();
+    taken.set_read_timeout(Some(LONG)).unwrap();
+    assert_eq!(heard(&mut taken, 3), "new");
+    old.write_all(b"after").unwrap();
+    assert_eq!(heard(&mut old, 5), "after");
+}
+
+#[test]
 fn where_no_server_listens_connections_end() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let proxy = FaultProxy::start(listener.local_addr().unwrap().port()).unwrap();

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use gapless_testbed::{Error, Options, Postgres};
+use gapless_testbed::{Error, FaultProxy, Options, Postgres};
 
 /// Set for the copy of this test program that starts a server and then waits to be killed.
 const VICTIM_ENV: &str = "GAPLESS_TESTBED_VICTIM";
@@ -53,6 +53,25 @@ fn a_promoted_standby_has_the_primarys_data() {
     standby.promote().unwrap();
     query(standby.port(), "INSERT INTO followed VALUES (3)");
     assert_eq!(query(standby.port(), "SELECT count(*) FROM followed"), "3");
+}
+
+#[test]
+fn a_standby_whose_road_was_cut_is_promoted_without_what_came_after() {
+    let primary = Postgres::start(Options::default()).unwrap();
+    query(primary.port(), "CREATE TABLE followed AS SELECT 1 AS n");
+    let road = FaultProxy::start(primary.port()).unwrap();
+    let standby = match Postgres::standby_through(&primary, road.port()) {
+        Err(Error::MissingTool { tool }) if tool.ends_with("pg_basebackup") => return,
+        standby => standby.unwrap(),
+    };
+    query(primary.port(), "INSERT INTO followed VALUES (2)");
+    assert!(eventually(|| query(standby.port(), "SELECT count(*) FROM followed") == "2"), "the standby did not follow");
+
+    road.cut();
+    query(primary.port(), "INSERT INTO followed VALUES (3)");
+    primary.stop_immediate().unwrap();
+    standby.promote().unwrap();
+    assert_eq!(query(standby.port(), "SELECT count(*) FROM followed"), "2");
 }
 
 /// Not a test of its own: the victim of the next one, which runs this program again with only this test.

@@ -8,7 +8,9 @@ use serde_json::json;
 
 use crate::callers::LANES;
 use crate::dice::Dice;
+use crate::operator;
 use crate::rules::Rules;
+use crate::scan::newest;
 use crate::support::eventually;
 use crate::world::{Held, NODES, REQUIRED, World};
 
@@ -32,9 +34,12 @@ enum Fault {
     Reorganise,
     /// An operator pauses a lane, and resumes it.
     Pause,
+    /// PostgreSQL dies for good, and the standby that takes its place lacks its last commits.
+    Promote,
 }
 
-const ALL: [Fault; 9] = [
+/// These strike again and again; a promotion less often.
+const COMMON: [Fault; 9] = [
     Fault::Kill,
     Fault::Restart,
     Fault::Sleep,
@@ -49,6 +54,10 @@ const ALL: [Fault; 9] = [
 const AT_ONCE: usize = NODES - 1;
 /// An expired lease, the skew, a sweep; and a machine that is busy.
 const TAKEOVER_LIMIT: Duration = Duration::from_secs(12);
+/// A failover that loses commits takes an operator, and stops all lanes until that is done.
+const BETWEEN_PROMOTIONS: Duration = Duration::from_secs(110);
+/// How it is counted.
+pub(crate) const PROMOTED: &str = "promotion of a standby that lacks commits";
 /// Longer than a lease and the skew.
 const LEASE_OVER: Duration = Duration::from_millis(4500);
 const CALM_BETWEEN: Duration = Duration::from_millis(800);
@@ -58,14 +67,27 @@ const REORGS: u64 = 4;
 /// again, until the time is over.
 pub(crate) async fn strike_all(world: &Arc<World>, rules: &Rules, mut dice: Dice) {
     let start = Instant::now();
+    let has_standby = world.servers.make_standby().await;
+    if !has_standby {
+        println!("chaos: this PostgreSQL comes without pg_basebackup, so no standby is promoted");
+    }
+    let mut promoted: Option<Instant> = None;
     loop {
-        let mut deck = ALL;
+        let mut deck = COMMON.to_vec();
+        if has_standby && promoted.is_none_or(|promoted| promoted.elapsed() >= BETWEEN_PROMOTIONS) {
+            deck.push(Fault::Promote);
+            promoted = Some(Instant::now());
+        }
         dice.shuffle(&mut deck);
         for faults in deck.chunks(AT_ONCE) {
             let first =
                 world.owner_or(dice.below(LANES.len() as u64) as usize, dice.below(NODES as u64) as usize).await;
             let struck = faults.iter().zip(first..);
             join_all(struck.map(|(fault, victim)| strike(world, *fault, victim % NODES, dice.fork()))).await;
+            if let Some(loss) = world.take_loss() {
+                operator::reconcile(world, rules, loss).await;
+                world.servers.make_standby().await;
+            }
             tokio::time::sleep(dice.up_to(CALM_BETWEEN)).await;
             if rules.span.is_some_and(|span| start.elapsed() >= span) {
                 return;
@@ -95,20 +117,22 @@ async fn strike(world: &Arc<World>, fault: Fault, victim: usize, mut dice: Dice)
             wait(dice.up_to(Duration::from_secs(1))).await;
             roads.heal();
         }
-        Fault::CrashDatabase => crash_database(world, &mut dice).await,
+        Fault::CrashDatabase => world.servers.crash(dice.up_to(Duration::from_secs(2))).await,
         Fault::Reorganise => reorganise(world, &mut dice).await,
         Fault::Pause => pause(world, victim, &mut dice).await,
+        Fault::Promote => world.fail_over(dice.up_to(Duration::from_secs(2))).await,
     }
     world.figures().count(match fault {
         Fault::Kill => "kill -9",
-        Fault::Restart => "restart",
-        Fault::Sleep => "SIGSTOP",
+        Fault::Restart => "restart (SIGTERM)",
+        Fault::Sleep => "pause past the lease (SIGSTOP)",
         Fault::CutDatabase => "cut from the database",
         Fault::CutChain => "cut from the chain",
         Fault::DropConnections => "dropped connections",
         Fault::CrashDatabase => "PostgreSQL crash",
-        Fault::Reorganise => "reorganised chain",
-        Fault::Pause => "pause",
+        Fault::Reorganise => "round of reorganisations",
+        Fault::Pause => "lane paused by an operator",
+        Fault::Promote => PROMOTED,
     });
 }
 
@@ -164,24 +188,16 @@ async fn outlast_lease(world: &World, victim: usize, held: Vec<Held>, since: Ins
     wait(LEASE_OVER.saturating_sub(since.elapsed()) + dice.up_to(Duration::from_secs(1))).await;
 }
 
-async fn crash_database(world: &Arc<World>, dice: &mut Dice) {
-    let (world, away) = (Arc::clone(world), dice.up_to(Duration::from_secs(2)));
-    let crash = move || {
-        let server = world.database.server.as_ref().unwrap();
-        server.stop_immediate().unwrap();
-        std::thread::sleep(away);
-        server.start_again().unwrap();
-    };
-    tokio::task::spawn_blocking(crash).await.unwrap();
-}
-
 async fn reorganise(world: &World, dice: &mut Dice) {
     const WAYS: [&str; 4] = ["same", "toPool", "shuffle", "drop"];
     for _ in 0..REORGS {
         let (head, blocks) = (world.chain.head().await, 1 + dice.below(3));
         eventually("there are new blocks", async || (world.chain.head().await >= head + blocks).then_some(())).await;
         let (depth, way) = (1 + dice.below(REQUIRED - 1), WAYS[dice.below(4) as usize]);
+        world.see(newest(&world.chain, depth).await);
         world.chain.call("gapless_reorg", json!([depth, way])).await;
+        world.figures().count("reorganisation");
+        world.figures().add("block taken back", depth as usize);
     }
 }
 

@@ -8,12 +8,15 @@ use crate::support::unique;
 
 const MINUTES: &str = "GAPLESS_CHAOS_MINUTES";
 const SEED: &str = "GAPLESS_CHAOS_SEED";
+const BLINDLY: &str = "GAPLESS_CHAOS_RESEND_BLINDLY";
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rules {
     /// Without one, everything goes wrong once.
     pub(crate) span: Option<Duration>,
     pub(crate) seed: u64,
+    /// Callers whose answers were lost ask again without having looked at what the operator has found on chain.
+    pub(crate) resend_blindly: bool,
 }
 
 impl Rules {
@@ -23,6 +26,7 @@ impl Rules {
         Rules {
             span: number(MINUTES).map(|minutes| Duration::from_secs(60 * minutes)),
             seed: number(SEED).unwrap_or_else(fresh),
+            resend_blindly: env::var_os(BLINDLY).is_some(),
         }
     }
 }

@@ -1,6 +1,7 @@
-//! The nodes, their roads, the database, the chain.
+//! The nodes, their roads, the chain.
 
 use std::fs;
+use std::sync::Mutex as StdMutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
@@ -10,9 +11,14 @@ use tokio::sync::{Mutex, MutexGuard};
 
 use crate::callers::LANES;
 use crate::figures::Figures;
+use crate::ledger::Ledger;
+use crate::register::Register;
+use crate::scan::{Block, Scan};
+use crate::servers::{Loss, Servers};
 use crate::support::{
-    Chain, Database, Doors, Folder, LONG, Node, NodeConfig, Roads, eventually, three_on_roads, wait_until_done, within,
+    Chain, Database, Doors, Folder, LONG, Node, NodeConfig, Roads, eventually, three_on_roads, within,
 };
+use crate::violations::Violations;
 
 pub(crate) const NODES: usize = 3;
 /// Confirmations that make a transaction final; no reorganisation goes so deep.
@@ -23,14 +29,20 @@ const PATIENCE: Duration = Duration::from_secs(2);
 
 #[derive(Debug)]
 pub(crate) struct World {
-    pub(crate) database: Database,
+    pub(crate) servers: Servers,
     pub(crate) chain: Chain,
     roads: [Roads; NODES],
     config: NodeConfig,
     names: [String; NODES],
     nodes: [Mutex<Node>; NODES],
     doors: Doors,
+    register: Register,
     figures: Figures,
+    violations: Violations,
+    /// Commits that were lost and that nobody has reconciled yet.
+    loss: StdMutex<Option<Loss>>,
+    /// Blocks that may have been taken back.
+    seen: StdMutex<Vec<Block>>,
     /// The logs of processes that are no more, for whoever looks into a failure.
     graveyard: Folder,
     buried: AtomicUsize,
@@ -64,14 +76,18 @@ impl World {
         let names = nodes.each_ref().map(|node| node.name.clone());
         let nodes = nodes.map(Mutex::new);
         World {
-            database,
+            servers: Servers::new(database),
             chain,
             roads,
             config,
             names,
             nodes,
             doors,
+            register: Register::default(),
             figures: Figures::default(),
+            violations: Violations::default(),
+            loss: StdMutex::new(None),
+            seen: StdMutex::new(Vec::new()),
             graveyard: Folder::new("graveyard"),
             buried: AtomicUsize::new(0),
         }
@@ -85,8 +101,35 @@ impl World {
         &self.figures
     }
 
+    pub(crate) fn register(&self) -> &Register {
+        &self.register
+    }
+
+    pub(crate) fn violations(&self) -> &Violations {
+        &self.violations
+    }
+
     pub(crate) fn roads(&self, of: usize) -> &Roads {
         &self.roads[of]
+    }
+
+    /// The standby takes the primary's place, without its last commits.
+    pub(crate) async fn fail_over(&self, behind: Duration) {
+        let loss = self.servers.fail_over(behind, &self.roads).await;
+        *self.loss.lock().unwrap() = Some(loss);
+    }
+
+    /// For whoever is to reconcile it.
+    pub(crate) fn take_loss(&self) -> Option<Loss> {
+        self.loss.lock().unwrap().take()
+    }
+
+    pub(crate) fn see(&self, blocks: Vec<Block>) {
+        self.seen.lock().unwrap().extend(blocks);
+    }
+
+    pub(crate) fn seen(&self) -> Vec<Block> {
+        self.seen.lock().unwrap().clone()
     }
 
     /// Whoever has it decides what happens to the node.
@@ -177,7 +220,23 @@ impl World {
                 (!client.submitter(&submitter, &[]).await.ok()?.paused).then_some(())
             })
             .await;
-            wait_until_done(&client, &submitter).await;
+            let done = within(LONG, async || {
+                let view = client.submitter(&submitter, &[]).await.ok()?;
+                (view.protect.is_some() || (view.queued == 0 && view.open == 0)).then_some(())
+            });
+            if done.await.is_none() {
+                self.violations.add("P1", format!("{submitter} has not come to an end"));
+            }
+        }
+    }
+
+    /// What the blocks say is what the state says: each transaction has given one wei.
+    pub(crate) async fn check_balances(&self, scan: &Scan, ledger: &Ledger) {
+        for (lane, rows) in LANES.iter().zip(&ledger.lanes) {
+            let (received, sent) = (self.chain.balance(&lane.to()).await, scan.of(&rows.address).count() as u64);
+            if received != sent {
+                self.violations.add("P1", format!("{} received {received} wei by {sent} transactions", lane.to()));
+            }
         }
     }
 }

@@ -1,0 +1,480 @@
+//! The chain as one process reaches it: which endpoint is asked, and what can happen to the question.
+
+use std::fmt;
+use std::future::pending;
+use std::ops::RangeInclusive;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use futures_util::future::join_all;
+use gapless_chain::{
+    AccountView, Chain, ChainError, Classified, EndpointStanding, EndpointStatus, FeeQuote, Header, HeaderAt, Method,
+    Receipt, Revert, SentInBlock, SignError, UnreadableTx, Wanted,
+};
+use gapless_domain::{
+    Amount, B256, BlockRef, Bytes, ChainId, EvmCall, Fees, NodeText, Nonce, OwnerId, Permit, SignedPlan, SignedTx,
+    SubmitterId, TxPlan,
+};
+
+use super::endpoint::Stand;
+use super::ledger::BlockId;
+use super::signed::{self, gas_of, narrow};
+use super::state::State;
+use super::texts::Trouble;
+use super::{ChainWorld, lock};
+use crate::fault::{Fault, Faults};
+use crate::history::{History, Moment};
+use crate::net::Net;
+
+/// No request is waited for longer than this.
+const TIME_OUT: Duration = Duration::from_secs(5);
+/// How long a slow request is on its way; it arrives all the same.
+const SLOW: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(20));
+/// How long an endpoint is left alone that has not answered.
+const LEFT_ALONE: Duration = Duration::from_secs(3);
+/// Hints of a new head that are lost, of a thousand; and processes that never get one.
+const HINT_LOST: u32 = 100;
+const NO_HINTS: u32 = 200;
+
+/// Tips for each speed.
+const TIPS: [u128; 4] = [100_000_000, 200_000_000, 300_000_000, 500_000_000];
+
+pub(super) type Answer<T> = Result<T, Trouble>;
+
+pub(super) struct Gate {
+    pub(super) world: Arc<ChainWorld>,
+    pub(super) net: Net,
+    pub(super) faults: Faults,
+    pub(super) history: History,
+    pub(super) owner: OwnerId,
+    gets_hints: bool,
+    beliefs: Mutex<Vec<Belief>>,
+}
+
+/// What this process thinks of an endpoint.
+#[derive(Clone, Copy, Debug, Default)]
+struct Belief {
+    head: Option<BlockRef>,
+    head_since: Duration,
+    left_alone_until: Duration,
+    asked: u32,
+    failed: u32,
+}
+
+/// What an endpoint is asked with: the state, which endpoint it is, its head, and the time.
+struct Desk<'a> {
+    state: &'a mut State,
+    endpoint: usize,
+    head: BlockId,
+    faults: Faults,
+    history: History,
+}
+
+impl Gate {
+    pub(super) fn new(world: Arc<ChainWorld>, net: Net, faults: Faults, history: History, owner: OwnerId) -> Self {
+        let count = world.enter(|state, _| state.endpoints.len());
+        let gets_hints = !net.roll(|dice| dice.permille(NO_HINTS));
+        Gate { world, net, faults, history, owner, gets_hints, beliefs: Mutex::new(vec![Belief::default(); count]) }
+    }
+
+    pub(super) fn endpoint_count(&self) -> usize {
+        lock(&self.beliefs).len()
+    }
+
+    /// One request to one endpoint. It arrives whatever becomes of this process, unless it is lost on the way.
+    pub(super) async fn call<T: Send + 'static>(
+        &self,
+        endpoint: usize,
+        work: impl FnOnce(&mut State, Duration) -> Answer<T> + Send + 'static,
+    ) -> Answer<T> {
+        let stage = self.net.stage();
+        let mut way = self.net.way();
+        if self.strikes(Fault::RpcTimeoutBefore, endpoint) {
+            stage.sleep(TIME_OUT).await;
+            return Err(Trouble::TimedOut);
+        }
+        if self.strikes(Fault::RpcTimeoutAfter, endpoint) {
+            way.back = TIME_OUT;
+        } else if self.strikes(Fault::RpcSlow, endpoint) {
+            way.there = self.net.roll(|dice| dice.duration(SLOW.0, SLOW.1));
+        }
+        let world = Arc::clone(&self.world);
+        let served = move || {
+            world.enter(|state, now| match state.endpoints.get(endpoint).map(|endpoint| endpoint.stand(now)) {
+                None | Some(Stand::Down { gateway: false, .. }) => Err(Trouble::Away),
+                Some(Stand::Down { gateway: true, .. }) => Err(Trouble::Gateway),
+                Some(_) => work(state, now),
+            })
+        };
+        tokio::select! {
+            biased;
+            answer = self.net.ask(way, served) => answer,
+            () = stage.sleep(TIME_OUT) => Err(Trouble::TimedOut),
+        }
+    }
+
+    fn strikes(&self, fault: Fault, endpoint: usize) -> bool {
+        let strikes = self.faults.strikes(fault);
+        if strikes {
+            let what = format!("a request of {} to endpoint {endpoint}", self.owner);
+            self.history.tell(Moment::Struck { fault, what });
+        }
+        strikes
+    }
+
+    /// Asks one endpoint for something that it shows of the chain.
+    async fn ask<T: Send + 'static>(
+        &self,
+        endpoint: usize,
+        work: impl FnOnce(Desk<'_>) -> Answer<T> + Send + 'static,
+    ) -> Answer<T> {
+        let (faults, history) = (self.faults.clone(), self.history.clone());
+        let answer = self
+            .call(endpoint, move |state, now| {
+                let head = state.view(endpoint, now);
+                let shown = state.ledger.header(head).map(|header| header.block);
+                work(Desk { state, endpoint, head, faults, history }).map(|answer| (shown, answer))
+            })
+            .await;
+        let now = self.net.stage().now();
+        match answer {
+            Ok((shown, answer)) => {
+                self.believe(endpoint, |belief| belief.shown(shown, now));
+                Ok(answer)
+            }
+            Err(trouble) => {
+                let is_away = !matches!(trouble, Trouble::Said { .. });
+                self.believe(endpoint, |belief| belief.failed(is_away, now));
+                Err(trouble)
+            }
+        }
+    }
+
+    /// Asks the one that is believed to be the freshest, and the next one if that fails.
+    async fn read<T: Send + 'static>(
+        &self,
+        method: Method,
+        work: impl FnOnce(Desk<'_>) -> Answer<T> + Clone + Send + 'static,
+    ) -> Result<T, ChainError> {
+        let mut last = (0, Trouble::Away);
+        for endpoint in self.order() {
+            match self.ask(endpoint, work.clone()).await {
+                Ok(answer) => return Ok(answer),
+                Err(trouble) => last = (endpoint, trouble),
+            }
+        }
+        Err(self.error(method, last))
+    }
+
+    /// The same for what one endpoint may not have, and another has.
+    async fn find<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(Desk<'_>) -> Answer<Option<T>> + Clone + Send + 'static,
+    ) -> Result<Option<T>, ChainError> {
+        let (mut last, mut answered) = ((0, Trouble::Away), false);
+        for endpoint in self.order() {
+            match self.ask(endpoint, work.clone()).await {
+                Ok(Some(found)) => return Ok(Some(found)),
+                Ok(None) => answered = true,
+                Err(trouble) => last = (endpoint, trouble),
+            }
+        }
+        if answered { Ok(None) } else { Err(self.error(Method::Other, last)) }
+    }
+
+    fn error(&self, method: Method, (endpoint, trouble): (usize, Trouble)) -> ChainError {
+        let family = self.world.enter(|state, _| state.family(endpoint));
+        ChainError { classified: trouble.classified(family, method) }
+    }
+
+    /// The freshest first, without those that are left alone; if that is everybody, the one that has been for the longest.
+    fn order(&self) -> Vec<usize> {
+        let now = self.net.stage().now();
+        let beliefs = lock(&self.beliefs);
+        let mut order: Vec<(usize, Belief)> = beliefs.iter().copied().enumerate().collect();
+        order.sort_by_key(|(_, belief)| std::cmp::Reverse(belief.head.map(|head| head.number)));
+        let well = order.iter().filter(|(_, belief)| belief.left_alone_until <= now).map(|(at, _)| *at);
+        let well: Vec<usize> = well.collect();
+        match well.is_empty() {
+            false => well,
+            true => {
+                order.iter().min_by_key(|(_, belief)| belief.left_alone_until).map(|(at, _)| *at).into_iter().collect()
+            }
+        }
+    }
+
+    fn believe(&self, endpoint: usize, change: impl FnOnce(&mut Belief)) {
+        if let Some(belief) = lock(&self.beliefs).get_mut(endpoint) {
+            change(belief);
+        }
+    }
+}
+
+impl Belief {
+    fn shown(&mut self, head: Option<BlockRef>, now: Duration) {
+        self.asked += 1;
+        if self.head != head {
+            (self.head, self.head_since) = (head, now);
+        }
+    }
+
+    fn failed(&mut self, is_away: bool, now: Duration) {
+        self.asked += 1;
+        self.failed += 1;
+        if is_away {
+            self.left_alone_until = now.saturating_add(LEFT_ALONE);
+        }
+    }
+}
+
+impl Desk<'_> {
+    fn head_header(&self) -> Answer<Header> {
+        self.state.ledger.header(self.head).ok_or(Trouble::Away)
+    }
+
+    fn header(&self, at: HeaderAt) -> Option<Header> {
+        let ledger = &self.state.ledger;
+        let number = match at {
+            HeaderAt::Hash(hash) => return ledger.by_hash(hash, self.endpoint).map(|block| block.header),
+            HeaderAt::Number(number) => number,
+            HeaderAt::Safe | HeaderAt::Finalized => {
+                (ledger.header(self.head)?.block.number + 1).checked_sub(self.state.confirmations)?
+            }
+        };
+        ledger.at(self.head, number).and_then(|id| ledger.header(id))
+    }
+
+    fn estimate(&self, from: &SubmitterId, call: &EvmCall, at: BlockRef) -> Answer<u64> {
+        let state = &self.state;
+        let id = state.ledger.find(self.head, at).ok_or_else(|| Trouble::said("header not found"))?;
+        let account = state.account(from).ok_or_else(|| Trouble::said("unknown account"))?;
+        let balance = state.ledger.accounts(id).get(account).map_or(0, |account| account.balance);
+        if narrow(call.value.get()) > balance {
+            return Err(Trouble::said("insufficient funds for gas * price + value"));
+        }
+        let effect = crate::history::effect_of(&call.data);
+        if let Some(effect) = effect.filter(|effect| effect % 11 == 5) {
+            // It needs what an earlier one does, and that has not been mined yet.
+            let pool = state.endpoints.get(self.endpoint).map(|endpoint| &endpoint.pool);
+            let mut pooled = pool.into_iter().flat_map(|pool| pool.of(account));
+            if pooled.any(|tx| tx.effect().is_some_and(|other| other < effect)) {
+                return Err(Trouble::Said { code: 3, text: "execution reverted: too early".to_owned() });
+            }
+        }
+        Ok(gas_of(call))
+    }
+
+    fn account_view(&self, lane: &SubmitterId, final_at: Option<BlockRef>) -> AccountView {
+        let state = &self.state;
+        let at = state.account(lane);
+        let of = |id: BlockId| at.and_then(|at| state.ledger.accounts(id).get(at).copied());
+        let latest = of(self.head);
+        let count = latest.map_or(0, |account| account.count);
+        let pool = state.endpoints.get(self.endpoint).map(|endpoint| &endpoint.pool);
+        let pending = pool.zip(at).map_or(count, |(pool, at)| pool.pending(at, count));
+        let finalized = final_at.and_then(|block| state.ledger.find(self.head, block)).and_then(of);
+        AccountView {
+            latest: nonce(count),
+            pending: nonce(pending),
+            finalized: finalized.map(|account| nonce(account.count)),
+            balance: Amount::from(latest.map_or(0, |account| account.balance)),
+            delegated: false,
+        }
+    }
+
+    fn receipt(&self, hash: B256) -> Option<Receipt> {
+        let (id, tx) = self.state.ledger.place(self.head, hash)?;
+        let receipt = self.state.ledger.block(id)?.receipt(tx);
+        self.is_shown(|| format!("the receipt of {hash}")).then_some(receipt)
+    }
+
+    fn block_receipts(&self, block: BlockRef) -> Option<Vec<Receipt>> {
+        let ledger = &self.state.ledger;
+        let block = ledger.block(ledger.find(self.head, block)?)?;
+        let receipts = block.txs.iter().map(|tx| block.receipt(tx)).collect();
+        self.is_shown(|| format!("the receipts of block {}", block.header.block.number)).then_some(receipts)
+    }
+
+    fn is_shown(&self, what: impl FnOnce() -> String) -> bool {
+        let strikes = self.faults.strikes(Fault::NullReceipt);
+        if strikes {
+            let what = format!("{}, by endpoint {}", what(), self.endpoint);
+            self.history.tell(Moment::Struck { fault: Fault::NullReceipt, what });
+        }
+        !strikes
+    }
+
+    fn revert(&self, hash: B256) -> Option<Revert> {
+        let (_, tx) = self.state.ledger.place(self.head, hash)?;
+        let effect = tx.effect().filter(|_| !tx.succeeds)?;
+        Some(Revert { reason: Some(NodeText::new(&format!("effect {effect} reverts"))), data: Bytes::new() })
+    }
+
+    fn sent_in(&self, number: u64, account: &SubmitterId) -> Option<SentInBlock> {
+        let ledger = &self.state.ledger;
+        let block = ledger.block(ledger.at(self.head, number)?)?;
+        let sent = block.txs.iter().filter(|tx| tx.read.plan.submitter == *account).map(|tx| tx.read.clone());
+        Some(SentInBlock { link: block.link(), sent: sent.collect() })
+    }
+}
+
+fn nonce(count: u64) -> Nonce {
+    Nonce::new(count).unwrap_or(Nonce::MAX)
+}
+
+#[async_trait]
+impl Chain for Gate {
+    fn id(&self) -> &ChainId {
+        &self.world.id
+    }
+
+    async fn estimate_gas(&self, from: &SubmitterId, call: &EvmCall, at: BlockRef) -> Result<u64, ChainError> {
+        let (from, call) = (from.clone(), call.clone());
+        self.read(Method::Call, move |desk| desk.estimate(&from, &call, at)).await
+    }
+
+    async fn quote(&self) -> Result<FeeQuote, ChainError> {
+        let head = self.read(Method::Other, |desk| desk.head_header()).await?;
+        let base_fee = head.base_fee.unwrap_or_default();
+        let [slow, standard, fast, instant] =
+            TIPS.map(|tip| Fees::Eip1559 { max_fee: base_fee.saturating_mul(2) + tip, max_priority_fee: tip });
+        Ok(FeeQuote { slow, standard, fast, instant })
+    }
+
+    async fn sign(&self, permit: &Permit, plan: &TxPlan) -> Result<SignedTx, SignError> {
+        if permit.lease().submitter() != &plan.submitter {
+            return Err(SignError::Refused(format!("a permit for {}", permit.lease().submitter())));
+        }
+        if !plan.call.access_list.is_empty() || !plan.call.authorizations.is_empty() {
+            return Err(SignError::Refused("made-up bytes have neither access lists nor authorizations".to_owned()));
+        }
+        let signed = signed::sign(plan);
+        match self.world.enter(|state, _| state.learn(&signed.raw)) {
+            Some(_) => Ok(signed),
+            None => Err(SignError::NoKey(plan.submitter.clone())),
+        }
+    }
+
+    fn read_signed(&self, raw: &Bytes) -> Result<SignedPlan, UnreadableTx> {
+        let read = signed::read_signed(raw)?;
+        if read.plan.submitter.chain() != &self.world.id {
+            return Err(UnreadableTx(NodeText::new("of another chain")));
+        }
+        Ok(read)
+    }
+
+    async fn broadcast(&self, txs: &[SignedTx]) -> Vec<Classified> {
+        super::sends::broadcast(self, txs).await
+    }
+
+    async fn head(&self) -> Result<Header, ChainError> {
+        let order = self.order();
+        let answers = join_all(order.iter().map(|endpoint| self.ask(*endpoint, |desk| desk.head_header()))).await;
+        let mut best: Option<Header> = None;
+        let mut last = (0, Trouble::Away);
+        for (endpoint, answer) in order.into_iter().zip(answers) {
+            match answer {
+                Ok(header) if best.is_none_or(|best| header.block.number > best.block.number) => best = Some(header),
+                Ok(_) => {}
+                Err(trouble) => last = (endpoint, trouble),
+            }
+        }
+        best.ok_or_else(|| self.error(Method::Other, last))
+    }
+
+    async fn header(&self, at: HeaderAt) -> Result<Option<Header>, ChainError> {
+        match at {
+            HeaderAt::Hash(_) => self.find(move |desk| Ok(desk.header(at))).await,
+            _ => self.read(Method::Other, move |desk| Ok(desk.header(at))).await,
+        }
+    }
+
+    async fn headers(&self, numbers: RangeInclusive<u64>) -> Result<Vec<Option<Header>>, ChainError> {
+        self.read(Method::Other, move |desk| Ok(numbers.map(|number| desk.header(HeaderAt::Number(number))).collect()))
+            .await
+    }
+
+    async fn block_receipts(&self, block: BlockRef, _: &Wanted<'_>) -> Result<Option<Vec<Receipt>>, ChainError> {
+        self.find(move |desk| Ok(desk.block_receipts(block))).await
+    }
+
+    async fn receipts(&self, hashes: &[B256]) -> Result<Vec<Option<Receipt>>, ChainError> {
+        let hashes = hashes.to_vec();
+        self.read(Method::Other, move |desk| Ok(hashes.iter().map(|hash| desk.receipt(*hash)).collect())).await
+    }
+
+    async fn reverts(&self, hashes: &[B256]) -> Result<Vec<Option<Revert>>, ChainError> {
+        let hashes = hashes.to_vec();
+        self.read(Method::Other, move |desk| Ok(hashes.iter().map(|hash| desk.revert(*hash)).collect())).await
+    }
+
+    async fn sent_by(
+        &self,
+        account: &SubmitterId,
+        numbers: RangeInclusive<u64>,
+    ) -> Result<Vec<Option<SentInBlock>>, ChainError> {
+        let account = account.clone();
+        self.read(Method::Other, move |desk| Ok(numbers.map(|number| desk.sent_in(number, &account)).collect())).await
+    }
+
+    async fn accounts(
+        &self,
+        accounts: &[SubmitterId],
+        final_at: Option<BlockRef>,
+    ) -> Result<Vec<AccountView>, ChainError> {
+        let accounts = accounts.to_vec();
+        self.read(Method::Other, move |desk| {
+            Ok(accounts.iter().map(|lane| desk.account_view(lane, final_at)).collect())
+        })
+        .await
+    }
+
+    async fn head_changed(&self) {
+        if !self.gets_hints {
+            pending::<()>().await;
+        }
+        loop {
+            self.world.bell.notified().await;
+            if !self.net.roll(|dice| dice.permille(HINT_LOST)) {
+                let way = self.net.way();
+                return self.net.stage().sleep(way.back).await;
+            }
+        }
+    }
+
+    fn endpoints(&self) -> Vec<EndpointStatus> {
+        let now = self.net.stage().now();
+        let beliefs = lock(&self.beliefs);
+        let newest = beliefs.iter().filter_map(|belief| belief.head).map(|head| head.number).max();
+        let status = |(at, belief): (usize, &Belief)| {
+            let head = belief.head.map(|head| head.number);
+            let lag = newest.zip(head).map(|(newest, head)| newest - head);
+            let standing = match lag {
+                _ if belief.left_alone_until > now => EndpointStanding::Down,
+                None => EndpointStanding::Unchecked,
+                Some(0..=2) => EndpointStanding::Good,
+                Some(_) => EndpointStanding::Lagging,
+            };
+            EndpointStatus {
+                name: format!("endpoint-{at}"),
+                weight: 1,
+                standing,
+                head,
+                head_age: head.map(|_| now.saturating_sub(belief.head_since)),
+                lag,
+                errors_permille: (belief.failed * 1000).checked_div(belief.asked),
+                latency: None,
+                in_flight: 0,
+                trouble: (standing == EndpointStanding::Down).then(|| "it has not answered".to_owned()),
+            }
+        };
+        beliefs.iter().enumerate().map(status).collect()
+    }
+}
+
+impl fmt::Debug for Gate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Gate").field("owner", &self.owner).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,237 @@
+//! All blocks that there ever were, orphaned and private ones too, and which of them are canonical.
+//!
+//! Every block carries what every account has after it, so that a count or a balance at any block is one look.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use gapless_chain::{Header, Receipt};
+use gapless_domain::{Amount, B256, BlockLink, BlockRef, keccak256};
+
+use super::signed::Tx;
+use crate::history::{ChainBlock, ChainTx};
+
+/// What every account has at the beginning, and again whenever it has been drained for long enough: a thousand ether.
+const RICH: u128 = 1_000_000_000_000_000_000_000;
+/// What a drained account has left: it pays for nothing.
+const POOR: u128 = 1_000;
+
+/// When the world began, by the chain's own word.
+const EPOCH_S: u64 = 1_700_000_000;
+
+/// A block's place among all of them.
+pub(super) type BlockId = usize;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Account {
+    pub(super) count: u64,
+    pub(super) balance: u128,
+}
+
+#[derive(Debug)]
+pub(super) struct Block {
+    pub(super) header: Header,
+    parent: Option<BlockId>,
+    pub(super) txs: Vec<Arc<Tx>>,
+    /// After the block.
+    pub(super) accounts: Vec<Account>,
+    /// Only this endpoint has ever seen it.
+    private_to: Option<usize>,
+}
+
+/// What a block is made from.
+#[derive(Debug)]
+pub(super) struct Making<'a> {
+    pub(super) at: Duration,
+    pub(super) base_fee: u128,
+    pub(super) txs: Vec<Arc<Tx>>,
+    /// Whose money is gone for now.
+    pub(super) drained: &'a [bool],
+    pub(super) private_to: Option<usize>,
+}
+
+#[derive(Debug)]
+pub(super) struct Ledger {
+    all: Vec<Block>,
+    /// By number.
+    canonical: Vec<BlockId>,
+    by_hash: BTreeMap<B256, BlockId>,
+    /// Every block that has the transaction.
+    places: BTreeMap<B256, Vec<BlockId>>,
+}
+
+impl Ledger {
+    pub(super) fn new(accounts: usize, at: Duration, base_fee: u128) -> Self {
+        let mut ledger =
+            Ledger { all: Vec::new(), canonical: Vec::new(), by_hash: BTreeMap::new(), places: BTreeMap::new() };
+        ledger.begin(accounts, at, base_fee);
+        ledger
+    }
+
+    /// Another genesis, and nothing on it. What was before is no longer canonical.
+    pub(super) fn begin(&mut self, accounts: usize, at: Duration, base_fee: u128) -> BlockId {
+        self.canonical.clear();
+        let accounts = vec![Account { count: 0, balance: RICH }; accounts];
+        let id = self.put(None, at, base_fee, Vec::new(), accounts, None);
+        self.canonical.push(id);
+        id
+    }
+
+    pub(super) fn head(&self) -> BlockId {
+        self.canonical.last().copied().unwrap_or_default()
+    }
+
+    pub(super) fn head_number(&self) -> u64 {
+        (self.canonical.len() as u64).saturating_sub(1)
+    }
+
+    pub(super) fn block(&self, id: BlockId) -> Option<&Block> {
+        self.all.get(id)
+    }
+
+    pub(super) fn header(&self, id: BlockId) -> Option<Header> {
+        self.block(id).map(|block| block.header)
+    }
+
+    pub(super) fn accounts(&self, id: BlockId) -> &[Account] {
+        self.block(id).map_or(&[], |block| &block.accounts)
+    }
+
+    pub(super) fn canonical_at(&self, number: u64) -> Option<BlockId> {
+        self.canonical.get(usize::try_from(number).ok()?).copied()
+    }
+
+    /// A block on top of another one. It is not canonical by that.
+    pub(super) fn build(&mut self, parent: BlockId, making: Making<'_>) -> BlockId {
+        let Making { at, base_fee, txs, drained, private_to } = making;
+        let mut accounts = self.accounts(parent).to_vec();
+        for tx in &txs {
+            if let Some(account) = accounts.get_mut(tx.account) {
+                account.count += 1;
+                account.balance = account.balance.saturating_sub(tx.cost(base_fee));
+            }
+        }
+        for (account, is_drained) in accounts.iter_mut().zip(drained) {
+            if *is_drained {
+                account.balance = account.balance.min(POOR);
+            } else if account.balance < RICH / 2 {
+                account.balance = RICH;
+            }
+        }
+        self.put(Some(parent), at, base_fee, txs, accounts, private_to)
+    }
+
+    fn put(
+        &mut self,
+        parent: Option<BlockId>,
+        at: Duration,
+        base_fee: u128,
+        txs: Vec<Arc<Tx>>,
+        accounts: Vec<Account>,
+        private_to: Option<usize>,
+    ) -> BlockId {
+        let id = self.all.len();
+        let below = parent.and_then(|parent| self.header(parent));
+        let number = below.map_or(0, |below| below.block.number + 1);
+        let parent_hash = below.map_or(B256::ZERO, |below| below.block.hash);
+        let block = BlockRef { number, hash: keccak256(format!("block {id} at {number} on {parent_hash}")) };
+        let header = Header { block, parent_hash, timestamp: EPOCH_S + at.as_secs(), base_fee: Some(base_fee) };
+        for tx in &txs {
+            self.places.entry(tx.hash()).or_default().push(id);
+        }
+        self.by_hash.insert(block.hash, id);
+        self.all.push(Block { header, parent, txs, accounts, private_to });
+        id
+    }
+
+    /// It is the new head.
+    pub(super) fn extend(&mut self, id: BlockId) {
+        self.canonical.push(id);
+    }
+
+    /// Takes the newest blocks off the chain, but never the genesis. Newest first.
+    pub(super) fn cut(&mut self, depth: u64) -> Vec<BlockId> {
+        let mut orphaned = Vec::new();
+        while self.canonical.len() > 1 && (orphaned.len() as u64) < depth {
+            orphaned.extend(self.canonical.pop());
+        }
+        orphaned
+    }
+
+    /// The block at a height, for whoever stands on `head`.
+    pub(super) fn at(&self, head: BlockId, number: u64) -> Option<BlockId> {
+        let mut id = head;
+        loop {
+            let block = self.block(id)?;
+            let own = block.header.block.number;
+            if own == number {
+                return Some(id);
+            }
+            if own < number {
+                return None;
+            }
+            if self.canonical_at(own) == Some(id) {
+                return self.canonical_at(number);
+            }
+            id = block.parent?;
+        }
+    }
+
+    /// The block, if it is on the chain of whoever stands on `head`.
+    pub(super) fn find(&self, head: BlockId, block: BlockRef) -> Option<BlockId> {
+        let id = self.at(head, block.number)?;
+        (self.header(id)?.block == block).then_some(id)
+    }
+
+    /// The block, as far as an endpoint has ever heard of it.
+    pub(super) fn by_hash(&self, hash: B256, endpoint: usize) -> Option<&Block> {
+        let block = self.block(*self.by_hash.get(&hash)?)?;
+        block.private_to.is_none_or(|owner| owner == endpoint).then_some(block)
+    }
+
+    /// Where a transaction stands on the chain of `head`.
+    pub(super) fn place(&self, head: BlockId, hash: B256) -> Option<(BlockId, &Arc<Tx>)> {
+        let places = self.places.get(&hash)?;
+        let is_there = |id: &BlockId| {
+            let number = self.block(*id).map(|block| block.header.block.number);
+            number.and_then(|number| self.at(head, number)) == Some(*id)
+        };
+        let id = places.iter().copied().find(is_there)?;
+        let tx = self.block(id)?.txs.iter().find(|tx| tx.hash() == hash)?;
+        Some((id, tx))
+    }
+}
+
+impl Block {
+    pub(super) fn link(&self) -> BlockLink {
+        BlockLink { block: self.header.block, parent_hash: self.header.parent_hash }
+    }
+
+    pub(super) fn base_fee(&self) -> u128 {
+        self.header.base_fee.unwrap_or_default()
+    }
+
+    pub(super) fn receipt(&self, tx: &Tx) -> Receipt {
+        Receipt {
+            hash: tx.hash(),
+            block: self.header.block,
+            from: tx.read.plan.submitter.evm_address().unwrap_or_default(),
+            succeeded: tx.succeeds,
+            gas_used: tx.gas_used,
+            effective_gas_price: Amount::from(tx.price(self.base_fee())),
+            contract_address: None,
+        }
+    }
+
+    /// As the history tells it.
+    pub(super) fn told(&self) -> ChainBlock {
+        let told =
+            |tx: &Arc<Tx>| ChainTx { read: tx.read.clone(), succeeded: tx.succeeds, by_stranger: tx.by_stranger };
+        ChainBlock {
+            block: self.header.block,
+            parent: self.header.parent_hash,
+            txs: self.txs.iter().map(told).collect(),
+        }
+    }
+}

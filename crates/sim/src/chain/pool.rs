@@ -1,0 +1,186 @@
+//! One node's pool, by geth's rules.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::ledger::Account;
+use super::signed::Tx;
+use crate::dice::Dice;
+
+/// By how much a replacement has to pay more, both fees, in hundredths.
+const BUMP_PERCENT: u128 = 10;
+/// The least tip.
+const MIN_TIP: u128 = 1;
+/// Nobody keeps what is further ahead of the count than this.
+const FAR_AHEAD: u64 = 64;
+
+/// Why a pool does not take a transaction. Each client family has its own words for it (`texts`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Refusal {
+    AlreadyKnown,
+    NonceTooLow {
+        next: u64,
+        nonce: u64,
+    },
+    /// Of a pool that takes no gaps.
+    NonceGap {
+        next: u64,
+        nonce: u64,
+    },
+    NonceTooFar,
+    ReplacementUnderpriced,
+    Underpriced,
+    InsufficientFunds {
+        balance: u128,
+        cost: u128,
+    },
+    Full,
+    GasTooLow,
+    TipAboveMax,
+    /// Not readable, or of no account that there is.
+    Unreadable,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Pool {
+    /// By account and nonce.
+    txs: Vec<BTreeMap<u64, Arc<Tx>>>,
+    /// Transactions of one account.
+    limit: usize,
+    takes_gaps: bool,
+}
+
+/// The state that a pool judges by: of the block on which its node stands.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ground<'a> {
+    pub(super) accounts: &'a [Account],
+    pub(super) base_fee: u128,
+}
+
+impl Pool {
+    pub(super) fn new(accounts: usize, limit: usize, takes_gaps: bool) -> Self {
+        Pool { txs: vec![BTreeMap::new(); accounts], limit, takes_gaps }
+    }
+
+    pub(super) fn add(&mut self, tx: &Arc<Tx>, ground: Ground<'_>) -> Result<(), Refusal> {
+        self.settle(ground.accounts);
+        let (Some(held), Some(account)) = (self.txs.get_mut(tx.account), ground.accounts.get(tx.account)) else {
+            return Err(Refusal::Unreadable);
+        };
+        let old = held.get(&tx.nonce);
+        if old.is_some_and(|old| old.hash() == tx.hash()) {
+            return Err(Refusal::AlreadyKnown);
+        }
+        if tx.read.plan.gas_limit < tx.gas_used {
+            return Err(Refusal::GasTooLow);
+        }
+        if tx.tip > tx.max_fee {
+            return Err(Refusal::TipAboveMax);
+        }
+        let (next, nonce) = (account.count, tx.nonce);
+        if nonce < next {
+            return Err(Refusal::NonceTooLow { next, nonce });
+        }
+        if nonce > next + FAR_AHEAD {
+            return Err(Refusal::NonceTooFar);
+        }
+        if !self.takes_gaps && (next..nonce).any(|lower| !held.contains_key(&lower)) {
+            return Err(Refusal::NonceGap { next, nonce });
+        }
+        if tx.tip < MIN_TIP || tx.max_fee < ground.base_fee / 2 {
+            return Err(Refusal::Underpriced);
+        }
+        let others = held.values().filter(|other| other.nonce != nonce).map(|other| other.worst_cost);
+        let cost = others.fold(tx.worst_cost, u128::saturating_add);
+        if cost > account.balance {
+            return Err(Refusal::InsufficientFunds { balance: account.balance, cost });
+        }
+        match old {
+            Some(old) if !outbids(tx, old) => return Err(Refusal::ReplacementUnderpriced),
+            None if held.len() >= self.limit => return Err(Refusal::Full),
+            _ => {}
+        }
+        held.insert(nonce, Arc::clone(tx));
+        Ok(())
+    }
+
+    /// What was mined and is not any more; whatever has taken its place meanwhile stays.
+    pub(super) fn put_back(&mut self, tx: &Arc<Tx>) {
+        if let Some(held) = self.txs.get_mut(tx.account) {
+            held.entry(tx.nonce).or_insert_with(|| Arc::clone(tx));
+        }
+    }
+
+    /// What can never be mined any more leaves, and what its account cannot pay for.
+    pub(super) fn settle(&mut self, accounts: &[Account]) {
+        for (held, account) in self.txs.iter_mut().zip(accounts) {
+            held.retain(|nonce, tx| *nonce >= account.count && tx.worst_cost <= account.balance);
+        }
+    }
+
+    pub(super) fn remove(&mut self, tx: &Tx) {
+        if let Some(held) = self.txs.get_mut(tx.account)
+            && held.get(&tx.nonce).is_some_and(|other| other.hash() == tx.hash())
+        {
+            held.remove(&tx.nonce);
+        }
+    }
+
+    /// Each transaction with a chance of a half; how many are gone.
+    pub(super) fn forget_some(&mut self, dice: &mut Dice) -> usize {
+        let before = self.len();
+        self.txs.iter_mut().for_each(|held| held.retain(|_, _| dice.permille(500)));
+        before - self.len()
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.txs.iter_mut().for_each(BTreeMap::clear);
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.txs.iter().map(BTreeMap::len).sum()
+    }
+
+    pub(super) fn all(&self) -> impl Iterator<Item = &Arc<Tx>> {
+        self.txs.iter().flat_map(BTreeMap::values)
+    }
+
+    pub(super) fn of(&self, account: usize) -> impl Iterator<Item = &Arc<Tx>> {
+        self.txs.get(account).into_iter().flat_map(BTreeMap::values)
+    }
+
+    /// The first nonce from `count` on that is not pooled.
+    pub(super) fn pending(&self, account: usize, count: u64) -> u64 {
+        let held = self.txs.get(account);
+        let is_held = |nonce: &u64| held.is_some_and(|held| held.contains_key(nonce));
+        (count..).find(|nonce| !is_held(nonce)).unwrap_or(count)
+    }
+
+    /// What a block on this ground takes: the best tips first, every account's nonces in order.
+    pub(super) fn choose(&self, ground: Ground<'_>, room: u64, dice: &mut Dice) -> Vec<Arc<Tx>> {
+        let mut accounts = ground.accounts.to_vec();
+        let mut chosen: Vec<Arc<Tx>> = Vec::new();
+        while (chosen.len() as u64) < room {
+            let next = |(at, account): (usize, &Account)| {
+                let tx = self.txs.get(at)?.get(&account.count)?;
+                (tx.max_fee >= ground.base_fee && tx.worst_cost <= account.balance).then_some(tx)
+            };
+            let mut candidates: Vec<&Arc<Tx>> = accounts.iter().enumerate().filter_map(next).collect();
+            let tip = |tx: &Arc<Tx>| tx.price(ground.base_fee).saturating_sub(ground.base_fee);
+            let best = candidates.iter().map(|tx| tip(tx)).max();
+            candidates.retain(|tx| Some(tip(tx)) == best);
+            let Some(tx) = dice.pick(&candidates) else { break };
+            if let Some(account) = accounts.get_mut(tx.account) {
+                account.count += 1;
+                account.balance = account.balance.saturating_sub(tx.cost(ground.base_fee));
+            }
+            chosen.push(Arc::clone(tx));
+        }
+        chosen
+    }
+}
+
+fn outbids(new: &Tx, old: &Tx) -> bool {
+    let enough = |new: u128, old: u128| new.saturating_mul(100) >= old.saturating_mul(100 + BUMP_PERCENT);
+    enough(new.max_fee, old.max_fee) && enough(new.tip, old.tip)
+}

@@ -1,0 +1,183 @@
+//! Signed bytes of a made-up kind: everything that a plan says, in words, and a mark that says who signed it.
+
+use std::str::FromStr;
+
+use gapless_chain::UnreadableTx;
+use gapless_domain::{
+    Bytes, EvmCall, Fees, NodeText, Nonce, SignedPlan, SignedTx, SubmitterId, TxPlan, U256, keccak256,
+};
+
+use crate::history::effect_of;
+
+const BY_NODE: &str = "node";
+const BY_STRANGER: &str = "stranger";
+
+/// Gas of a transfer, and of one byte of calldata.
+const TRANSFER_GAS: u64 = 21_000;
+const BYTE_GAS: u64 = 16;
+
+/// Signs with the submitter's key, as a node does it or whoever has borrowed a nonce. The same plan gives the same bytes.
+///
+/// What only a caller's payload has (its wishes for gas and fees) is not in them; access lists and authorizations cannot be.
+pub fn sign(plan: &TxPlan) -> SignedTx {
+    encode(plan, BY_NODE)
+}
+
+/// The same by somebody else who has the key.
+pub fn sign_as_stranger(plan: &TxPlan) -> SignedTx {
+    encode(plan, BY_STRANGER)
+}
+
+/// What signed bytes say.
+pub fn read_signed(raw: &Bytes) -> Result<SignedPlan, UnreadableTx> {
+    decode(raw).map(|(read, _)| read).ok_or_else(|| UnreadableTx(NodeText::new("not of this made-up kind")))
+}
+
+fn encode(plan: &TxPlan, by: &str) -> SignedTx {
+    let TxPlan { submitter, nonce, call, gas_limit, fees } = plan;
+    let to = call.to.map_or_else(|| "-".to_owned(), |to| to.to_string());
+    let fees = match fees {
+        Fees::Legacy { gas_price } => format!("{gas_price}"),
+        Fees::Eip1559 { max_fee, max_priority_fee } => format!("{max_fee}+{max_priority_fee}"),
+    };
+    let (value, data) = (call.value, &call.data);
+    let text =
+        format!("by={by} from={submitter} nonce={nonce} to={to} value={value} data={data} gas={gas_limit} fees={fees}");
+    SignedTx { hash: keccak256(&text), raw: Bytes::from(text.into_bytes()) }
+}
+
+fn decode(raw: &Bytes) -> Option<(SignedPlan, bool)> {
+    let mut fields = std::str::from_utf8(raw).ok()?.split(' ');
+    let mut field = |name: &str| fields.next()?.strip_prefix(name)?.strip_prefix('=');
+    let by_stranger = match field("by")? {
+        BY_NODE => false,
+        BY_STRANGER => true,
+        _ => return None,
+    };
+    let submitter: SubmitterId = parsed(field("from")?)?;
+    let nonce = Nonce::new(parsed(field("nonce")?)?).ok()?;
+    let to = match field("to")? {
+        "-" => None,
+        address => Some(parsed(address)?),
+    };
+    let value = parsed(field("value")?)?;
+    let data = parsed(field("data")?)?;
+    let gas_limit = parsed(field("gas")?)?;
+    let fees = field("fees")?;
+    let fees = match fees.split_once('+') {
+        Some((max, tip)) => Fees::Eip1559 { max_fee: parsed(max)?, max_priority_fee: parsed(tip)? },
+        None => Fees::Legacy { gas_price: parsed(fees)? },
+    };
+    let call = EvmCall { to, value, data, ..EvmCall::default() };
+    let plan = TxPlan { submitter, nonce, call, gas_limit, fees };
+    let signed = SignedTx { hash: keccak256(raw), raw: raw.clone() };
+    Some((SignedPlan { plan, signed }, by_stranger))
+}
+
+fn parsed<T: FromStr>(text: &str) -> Option<T> {
+    text.parse().ok()
+}
+
+/// Signed bytes as pools and blocks hold them: read once.
+#[derive(Debug)]
+pub(super) struct Tx {
+    pub(super) read: SignedPlan,
+    pub(super) by_stranger: bool,
+    /// Whose it is, by its place among the world's accounts.
+    pub(super) account: usize,
+    pub(super) nonce: u64,
+    pub(super) max_fee: u128,
+    pub(super) tip: u128,
+    pub(super) worst_cost: u128,
+    pub(super) gas_used: u64,
+    pub(super) succeeds: bool,
+}
+
+impl Tx {
+    /// `account` says whose place it is; none if it is of nobody here, or cannot be read.
+    pub(super) fn read(raw: &Bytes, account: impl FnOnce(&SubmitterId) -> Option<usize>) -> Option<Tx> {
+        let (read, by_stranger) = decode(raw)?;
+        let (max_fee, tip) = match read.plan.fees {
+            Fees::Legacy { gas_price } => (gas_price, gas_price),
+            Fees::Eip1559 { max_fee, max_priority_fee } => (max_fee, max_priority_fee),
+        };
+        let effect = if by_stranger { None } else { effect_of(&read.plan.call.data) };
+        Some(Tx {
+            by_stranger,
+            account: account(&read.plan.submitter)?,
+            nonce: read.plan.nonce.get(),
+            max_fee,
+            tip,
+            worst_cost: narrow(read.plan.worst_cost().get()),
+            gas_used: gas_of(&read.plan.call),
+            // Although the estimate said nothing of it.
+            succeeds: effect.is_none_or(|effect| effect % 7 != 3),
+            read,
+        })
+    }
+
+    pub(super) fn hash(&self) -> gapless_domain::B256 {
+        self.read.signed.hash
+    }
+
+    pub(super) fn effect(&self) -> Option<u64> {
+        if self.by_stranger { None } else { effect_of(&self.read.plan.call.data) }
+    }
+
+    pub(super) fn price(&self, base_fee: u128) -> u128 {
+        self.max_fee.min(base_fee.saturating_add(self.tip))
+    }
+
+    /// What it takes from its account in a block of this base fee.
+    pub(super) fn cost(&self, base_fee: u128) -> u128 {
+        let value = if self.succeeds { narrow(self.read.plan.call.value.get()) } else { 0 };
+        value.saturating_add(self.price(base_fee).saturating_mul(u128::from(self.gas_used)))
+    }
+}
+
+/// What a call uses, always.
+pub(super) fn gas_of(call: &EvmCall) -> u64 {
+    TRANSFER_GAS + BYTE_GAS * call.data.len() as u64
+}
+
+pub(super) fn narrow(value: U256) -> u128 {
+    u128::try_from(value).unwrap_or(u128::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gapless_domain::{Address, Amount};
+
+    fn plan(fees: Fees) -> TxPlan {
+        TxPlan {
+            submitter: "eip155:31337:0xf39Fd6e51aad88F6F4ce6aB8827279cffFb92266".parse().unwrap(),
+            nonce: Nonce::new(7).unwrap(),
+            call: EvmCall {
+                to: Some(Address::repeat_byte(3)),
+                value: Amount::from(5_u64),
+                data: Bytes::from(9_u64.to_be_bytes().to_vec()),
+                ..EvmCall::default()
+            },
+            gas_limit: 30_000,
+            fees,
+        }
+    }
+
+    #[test]
+    fn what_was_signed_is_read_again() {
+        let dynamic = plan(Fees::Eip1559 { max_fee: 30, max_priority_fee: 2 });
+        let mut bare = plan(Fees::Legacy { gas_price: 11 });
+        bare.call.to = None;
+        bare.call.data = Bytes::new();
+        for plan in [dynamic, bare] {
+            for signed in [sign(&plan), sign_as_stranger(&plan)] {
+                let read = read_signed(&signed.raw).unwrap();
+                assert_eq!((&read.plan, &read.signed), (&plan, &signed));
+            }
+            assert_ne!(sign(&plan), sign_as_stranger(&plan));
+            assert!(Tx::read(&sign_as_stranger(&plan).raw, |_| Some(0)).unwrap().by_stranger);
+        }
+        assert!(read_signed(&Bytes::from_static(b"by=node from=")).is_err());
+    }
+}

@@ -1,0 +1,350 @@
+//! The chain as it is at one moment: blocks, pools, endpoints, and what is on its way between pools.
+//!
+//! Whatever is on its way is delivered when somebody next looks, in the order in which it was due: nothing else changes in between.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use gapless_chain::Family;
+use gapless_domain::{B256, BlockRef, Bytes, SubmitterId};
+
+use super::endpoint::{Endpoint, Stand};
+use super::ledger::{BlockId, Ledger, Making};
+use super::pool::{Ground, Pool, Refusal};
+use super::signed::Tx;
+use crate::dice::Dice;
+use crate::history::{History, Moment};
+use crate::plan::Plan;
+
+/// Wei per gas.
+const BASE_FEE: u128 = 1_000_000_000;
+const SPIKE: u128 = 20;
+
+/// How long gossip takes, and how much of it never comes while the storm lasts, of a thousand.
+const GOSSIP: (Duration, Duration) = (Duration::from_millis(30), Duration::from_millis(1500));
+const GOSSIP_LOST: u32 = 80;
+
+/// Now and then somebody else builds a block, from another pool; of a thousand.
+const OTHER_BUILDER: u32 = 120;
+/// Blocks that have nothing in them.
+const EMPTY_BLOCK: u32 = 100;
+
+/// How much an orphaned transaction is lost for everybody, and for each pool, of a thousand.
+const LOST_BY_REORG: u32 = 120;
+const LOST_BY_POOL: u32 = 100;
+
+#[derive(Debug)]
+pub(super) struct State {
+    pub(super) lanes: Vec<SubmitterId>,
+    pub(super) ledger: Ledger,
+    /// Every head that the chain has had, and since when.
+    tips: Vec<(Duration, BlockId)>,
+    pub(super) endpoints: Vec<Endpoint>,
+    pub(super) miner: Pool,
+    /// On their way, by when they are due.
+    parcels: BTreeMap<(Duration, u64), Parcel>,
+    posted: u64,
+    /// All that was ever signed or sent here.
+    known: BTreeMap<B256, Arc<Tx>>,
+    pub(super) confirmations: u64,
+    final_told: Option<u64>,
+    /// Until when; also of the rest.
+    pub(super) drained: Vec<Duration>,
+    pub(super) halted_until: Duration,
+    pub(super) spike_until: Duration,
+    pub(super) calm: bool,
+    pub(super) dice: Dice,
+    history: History,
+}
+
+#[derive(Clone, Debug)]
+struct Parcel {
+    tx: Arc<Tx>,
+    to: Place,
+}
+
+/// Whose pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    Endpoint(usize),
+    Miner,
+}
+
+impl State {
+    pub(super) fn new(plan: &Plan, lanes: &[SubmitterId], now: Duration, history: History) -> Self {
+        let mut dice = Dice::new(plan.seed, "endpoints");
+        let ledger = Ledger::new(lanes.len(), now, BASE_FEE);
+        let mut state = State {
+            lanes: lanes.to_vec(),
+            tips: vec![(now, ledger.head())],
+            ledger,
+            endpoints: (0..plan.endpoints.max(1)).map(|_| Endpoint::new(lanes.len(), &mut dice)).collect(),
+            miner: Pool::new(lanes.len(), usize::MAX, true),
+            parcels: BTreeMap::new(),
+            posted: 0,
+            known: BTreeMap::new(),
+            confirmations: u64::from(plan.confirmations.max(1)),
+            final_told: None,
+            drained: vec![Duration::ZERO; lanes.len()],
+            halted_until: Duration::ZERO,
+            spike_until: Duration::ZERO,
+            calm: false,
+            dice: Dice::new(plan.seed, "chain"),
+            history,
+        };
+        state.tell_mined(state.ledger.head());
+        state.tell_final();
+        state
+    }
+
+    pub(super) fn account(&self, lane: &SubmitterId) -> Option<usize> {
+        self.lanes.iter().position(|known| known == lane)
+    }
+
+    /// The head of an endpoint.
+    pub(super) fn view(&self, endpoint: usize, now: Duration) -> BlockId {
+        let Some(endpoint) = self.endpoints.get(endpoint) else { return self.ledger.head() };
+        let (behind, delay) = match endpoint.stand(now) {
+            Stand::Stuck { on, .. } => return on,
+            Stand::Lags { blocks, .. } => (blocks, endpoint.delay),
+            Stand::Healthy | Stand::Down { .. } => (0, endpoint.delay),
+        };
+        let come = |(at, _): &&(Duration, BlockId)| at.saturating_add(delay) <= now;
+        let tips = self.tips.iter().rev().skip(behind);
+        let first = self.tips.first().map(|(_, id)| *id);
+        tips.clone().find(come).map(|(_, id)| *id).or(first).unwrap_or_else(|| self.ledger.head())
+    }
+
+    pub(super) fn final_number(&self) -> Option<u64> {
+        (self.ledger.head_number() + 1).checked_sub(self.confirmations)
+    }
+
+    // --- Transactions on their way. ---
+
+    pub(super) fn known(&self, hash: B256) -> Option<&Arc<Tx>> {
+        self.known.get(&hash)
+    }
+
+    pub(super) fn learn(&mut self, raw: &Bytes) -> Option<Arc<Tx>> {
+        let tx = Tx::read(raw, |lane| self.account(lane))?;
+        Some(Arc::clone(self.known.entry(tx.hash()).or_insert_with(|| Arc::new(tx))))
+    }
+
+    /// Somebody gives it to this pool; what is taken goes on to the others.
+    pub(super) fn submit(&mut self, to: Place, raw: &Bytes, now: Duration) -> Result<B256, Refusal> {
+        let tx = self.learn(raw).ok_or(Refusal::Unreadable)?;
+        self.take(to, &tx, now)?;
+        for other in self.places().filter(|other| *other != to) {
+            if self.calm || !self.dice.permille(GOSSIP_LOST) {
+                let after = self.dice.duration(GOSSIP.0, GOSSIP.1);
+                self.post(&tx, other, now.saturating_add(after));
+            }
+        }
+        Ok(tx.hash())
+    }
+
+    /// It comes there at that time, and goes on to the others then.
+    pub(super) fn post_late(&mut self, endpoint: usize, raw: &Bytes, at: Duration) {
+        if let Some(tx) = self.learn(raw) {
+            self.post(&tx, Place::Endpoint(endpoint), at);
+            self.post(&tx, Place::Miner, at.saturating_add(GOSSIP.1));
+        }
+    }
+
+    fn post(&mut self, tx: &Arc<Tx>, to: Place, at: Duration) {
+        self.posted += 1;
+        self.parcels.insert((at, self.posted), Parcel { tx: Arc::clone(tx), to });
+    }
+
+    /// Whatever is due by now has come.
+    pub(super) fn catch_up(&mut self, now: Duration) {
+        while let Some(due) = self.parcels.first_entry().filter(|first| first.key().0 <= now) {
+            let ((at, _), Parcel { tx, to }) = due.remove_entry();
+            // Whoever has it already, or does not want it, says so to nobody.
+            let _ = self.take(to, &tx, at);
+        }
+    }
+
+    fn take(&mut self, to: Place, tx: &Arc<Tx>, now: Duration) -> Result<(), Refusal> {
+        let head = match to {
+            Place::Endpoint(at) => self.view(at, now),
+            Place::Miner => self.ledger.head(),
+        };
+        let State { ledger, endpoints, miner, .. } = self;
+        let pool = match to {
+            Place::Miner => miner,
+            Place::Endpoint(at) => &mut endpoints.get_mut(at).ok_or(Refusal::Unreadable)?.pool,
+        };
+        pool.add(tx, ground(ledger, head))
+    }
+
+    fn places(&self) -> impl Iterator<Item = Place> + use<> {
+        (0..self.endpoints.len()).map(Place::Endpoint).chain([Place::Miner])
+    }
+
+    pub(super) fn pools(&mut self) -> impl Iterator<Item = &mut Pool> {
+        let State { endpoints, miner, .. } = self;
+        endpoints.iter_mut().map(|endpoint| &mut endpoint.pool).chain([miner])
+    }
+
+    pub(super) fn family(&self, endpoint: usize) -> Family {
+        self.endpoints.get(endpoint).map_or(Family::Geth, |endpoint| endpoint.family)
+    }
+
+    /// Is any of it pooled, or on its way?
+    pub(super) fn is_quiet(&mut self, account: usize, now: Duration) -> bool {
+        self.settle_all(now);
+        self.pools().all(|pool| pool.of(account).next().is_none())
+            && !self.parcels.values().any(|parcel| parcel.tx.account == account)
+    }
+
+    fn settle_all(&mut self, now: Duration) {
+        let views: Vec<BlockId> = (0..self.endpoints.len()).map(|at| self.view(at, now)).collect();
+        let State { ledger, endpoints, miner, .. } = self;
+        for (endpoint, view) in endpoints.iter_mut().zip(views) {
+            endpoint.pool.settle(ledger.accounts(view));
+        }
+        miner.settle(ledger.accounts(ledger.head()));
+    }
+
+    // --- Blocks. ---
+
+    fn base_fee(&mut self, now: Duration) -> u128 {
+        let wobble = u128::from(self.dice.between(900, 1100));
+        let factor = if now < self.spike_until { SPIKE } else { 1 };
+        BASE_FEE * factor * wobble / 1000
+    }
+
+    pub(super) fn mine(&mut self, now: Duration) {
+        let room = match self.dice.permille(EMPTY_BLOCK) {
+            true => 0,
+            false => self.dice.between(2, 30),
+        };
+        self.mine_some(room, now);
+    }
+
+    fn mine_some(&mut self, room: u64, now: Duration) {
+        let (parent, base_fee) = (self.ledger.head(), self.base_fee(now));
+        let other = (!self.calm && self.dice.permille(OTHER_BUILDER)).then(|| self.dice.index(self.endpoints.len()));
+        let State { ledger, endpoints, miner, dice, .. } = self;
+        let pool = other.and_then(|at| endpoints.get(at)).map_or(&*miner, |endpoint| &endpoint.pool);
+        let txs = pool.choose(Ground { base_fee, ..ground(ledger, parent) }, room, dice);
+        let drained = self.drained_now(now);
+        let making = Making { at: now, base_fee, txs, drained: &drained, private_to: None };
+        let id = self.ledger.build(parent, making);
+        self.ledger.extend(id);
+        self.tips.push((now, id));
+        self.miner.settle(self.ledger.accounts(id));
+        self.tell_mined(id);
+        self.tell_final();
+    }
+
+    fn drained_now(&self, now: Duration) -> Vec<bool> {
+        self.drained.iter().map(|until| now < *until).collect()
+    }
+
+    /// Another branch, longer by `more`, takes the place of the newest blocks. Which were orphaned, newest first.
+    pub(super) fn reorg(&mut self, depth: u64, more: u64, now: Duration) -> Vec<BlockRef> {
+        let ids = self.ledger.cut(depth);
+        let orphaned: Vec<BlockRef> = ids.iter().filter_map(|id| self.ledger.header(*id)).map(|h| h.block).collect();
+        orphaned.iter().for_each(|block| self.history.tell(Moment::Orphaned { block: *block }));
+        if let Some(lowest) = orphaned.last() {
+            self.final_told = self.final_told.map(|told| told.min(lowest.number.saturating_sub(1)));
+        }
+        let txs = |id: &BlockId| self.ledger.block(*id).map(|block| block.txs.clone()).unwrap_or_default();
+        for tx in ids.iter().rev().flat_map(txs).collect::<Vec<_>>() {
+            let is_lost = !self.calm && self.dice.permille(LOST_BY_REORG);
+            let State { endpoints, miner, dice, .. } = self;
+            for pool in endpoints.iter_mut().map(|endpoint| &mut endpoint.pool).chain([miner]) {
+                if is_lost {
+                    pool.remove(&tx);
+                } else if !dice.permille(LOST_BY_POOL) {
+                    pool.put_back(&tx);
+                }
+            }
+        }
+        for _ in 0..orphaned.len() as u64 + more {
+            let room = self.dice.below(5);
+            self.mine_some(room, now);
+        }
+        orphaned
+    }
+
+    /// Blocks at the heights of the newest `depth` ones that only this endpoint has; gives the last of them.
+    pub(super) fn private_fork(&mut self, endpoint: usize, depth: u64, now: Duration) -> Option<BlockId> {
+        let head = self.ledger.head();
+        let fork = self.ledger.head_number().checked_sub(depth)?;
+        let mut top = self.ledger.at(head, fork)?;
+        let mut pool = self.endpoints.get(endpoint)?.pool.clone();
+        for number in fork + 1..=fork + depth {
+            let block = self.ledger.block(self.ledger.canonical_at(number)?)?;
+            block.txs.iter().for_each(|tx| pool.put_back(tx));
+        }
+        let drained = self.drained_now(now);
+        for _ in 0..depth {
+            let (base_fee, room) = (self.base_fee(now), self.dice.below(5));
+            let State { ledger, dice, .. } = self;
+            let txs = pool.choose(Ground { base_fee, ..ground(ledger, top) }, room, dice);
+            let making = Making { at: now, base_fee, txs, drained: &drained, private_to: Some(endpoint) };
+            top = self.ledger.build(top, making);
+        }
+        Some(top)
+    }
+
+    /// Another genesis. Nobody remembers anything.
+    pub(super) fn reset(&mut self, now: Duration) {
+        let genesis = self.ledger.begin(self.lanes.len(), now, BASE_FEE);
+        self.tips = vec![(now, genesis)];
+        self.parcels.clear();
+        self.pools().for_each(Pool::clear);
+        self.heal_endpoints();
+        self.final_told = None;
+        if let Some(header) = self.ledger.header(genesis) {
+            self.history.tell(Moment::ChainReset { genesis: header.block });
+        }
+        self.tell_final();
+    }
+
+    pub(super) fn heal_endpoints(&mut self) {
+        self.endpoints.iter_mut().for_each(|endpoint| endpoint.put(Stand::Healthy));
+    }
+
+    /// From now on nothing goes wrong: everybody is well, and everybody has what anybody has.
+    pub(super) fn calm_down(&mut self, now: Duration) {
+        self.calm = true;
+        self.heal_endpoints();
+        self.drained.iter_mut().for_each(|until| *until = Duration::ZERO);
+        (self.halted_until, self.spike_until) = (Duration::ZERO, Duration::ZERO);
+        let pooled: Vec<Arc<Tx>> = self.pools().flat_map(|pool| pool.all().cloned().collect::<Vec<_>>()).collect();
+        for tx in pooled {
+            for place in self.places() {
+                let _ = self.take(place, &tx, now);
+            }
+        }
+    }
+
+    fn tell_mined(&self, id: BlockId) {
+        if let Some(block) = self.ledger.block(id) {
+            self.history.tell(Moment::Mined { block: block.told() });
+        }
+    }
+
+    fn tell_final(&mut self) {
+        let Some(number) = self.final_number().filter(|number| self.final_told.is_none_or(|told| *number > told))
+        else {
+            return;
+        };
+        self.final_told = Some(number);
+        if let Some(header) = self.ledger.canonical_at(number).and_then(|id| self.ledger.header(id)) {
+            self.history.tell(Moment::Final { block: header.block });
+        }
+    }
+}
+
+fn ground(ledger: &Ledger, head: BlockId) -> Ground<'_> {
+    Ground {
+        accounts: ledger.accounts(head),
+        base_fee: ledger.block(head).map(super::ledger::Block::base_fee).unwrap_or_default(),
+    }
+}

@@ -11,9 +11,19 @@ use std::time::Duration;
 use gapless_domain::SubmitterId;
 
 use crate::history::Moment;
+use crate::plan::Plan;
 
-pub mod picture;
+mod blocks;
+mod end_state;
+mod ledger;
+mod p1_exactly_once;
+mod p2_no_gap;
+mod p3_write_before_send;
+mod picture;
 
+pub use blocks::{Account, Blocks, TxPlace};
+pub use end_state::{EndState, EndTx, Scan, check_end_state, read_end_state};
+pub use ledger::{Before, Entry, Held, LaneBook, Ledger};
 pub use picture::Picture;
 
 /// A promise that was not kept.
@@ -66,4 +76,14 @@ pub trait Check: fmt::Debug {
         let _ = picture;
         Ok(())
     }
+}
+
+/// All of them.
+pub fn all(plan: &Plan) -> Vec<Box<dyn Check>> {
+    let _ = plan;
+    vec![
+        Box::new(p1_exactly_once::ExactlyOnce),
+        Box::new(p2_no_gap::NoGap),
+        Box::new(p3_write_before_send::WriteBeforeSend),
+    ]
 }

@@ -1,4 +1,188 @@
-//! What the moments add up to.
+//! What the moments add up to, kept once for all checks.
 
-#[derive(Debug, Default)]
-pub struct Picture {}
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use gapless_domain::{B256, Bytes, RequestId, SubmitterId, TxId};
+
+use crate::history::{ChainBlock, Moment};
+use crate::plan::Plan;
+
+use super::Broken;
+use super::blocks::Blocks;
+use super::end_state::{self, EndState};
+use super::ledger::{Before, Ledger, mined_at};
+
+#[derive(Debug)]
+pub struct Picture {
+    pub plan: Plan,
+    /// When the newest moment was, in true time.
+    pub now: Duration,
+    pub ledger: Ledger,
+    pub blocks: Blocks,
+    /// What the ledger was before the newest moment, as far as that has changed it.
+    pub before: Before,
+    /// What callers were told, the oldest first.
+    pub acknowledged: Vec<(SubmitterId, RequestId, TxId)>,
+    /// Since when nothing goes wrong any more.
+    pub calm_since: Option<Duration>,
+    /// How often commits were lost.
+    pub losses: u32,
+    /// The block that the newest moment has orphaned although it was final.
+    pub final_orphaned: Option<ChainBlock>,
+    /// Lanes that lost commits with the newest moment.
+    pub lanes_hurt: BTreeSet<SubmitterId>,
+    /// Every attempt that was ever durable, also what was lost since.
+    durable: BTreeMap<B256, Bytes>,
+    /// Intents that were accepted, and are gone with a loss of commits.
+    gone: BTreeSet<TxId>,
+    /// Nonces that some node has seen in a block and said so, whether or not the chain's own history knows it.
+    seen_mined: BTreeSet<(SubmitterId, u64)>,
+    /// What the store has written, to be written again up to the moment of a loss.
+    written: Vec<(usize, Moment)>,
+    lanes: Vec<SubmitterId>,
+    end: Option<End>,
+}
+
+#[derive(Debug)]
+struct End {
+    state: EndState,
+    findings: Vec<(&'static str, Broken)>,
+}
+
+impl Picture {
+    pub fn new(lanes: &[SubmitterId], plan: &Plan) -> Self {
+        Picture {
+            plan: plan.clone(),
+            now: Duration::ZERO,
+            ledger: Ledger::new(lanes),
+            blocks: Blocks::default(),
+            before: Before::default(),
+            acknowledged: Vec::new(),
+            calm_since: None,
+            losses: 0,
+            final_orphaned: None,
+            lanes_hurt: BTreeSet::new(),
+            durable: BTreeMap::new(),
+            gone: BTreeSet::new(),
+            seen_mined: BTreeSet::new(),
+            written: Vec::new(),
+            lanes: lanes.to_vec(),
+            end: None,
+        }
+    }
+
+    /// Every moment, in order, with its index in the history.
+    pub fn apply(&mut self, index: usize, at: Duration, moment: &Moment) {
+        self.now = at;
+        self.before = Before::default();
+        self.final_orphaned = None;
+        self.lanes_hurt.clear();
+        match moment {
+            Moment::Accepted { .. }
+            | Moment::Leased { .. }
+            | Moment::Released { .. }
+            | Moment::Committed { .. }
+            | Moment::CanceledInQueue { .. } => {
+                self.before = self.ledger.apply(moment);
+                self.written.push((index, moment.clone()));
+                self.remember(moment);
+            }
+            Moment::StoreLost { since } => self.lose(*since),
+            Moment::Acknowledged { id, lane, request } => {
+                self.acknowledged.push((lane.clone(), request.clone(), *id));
+            }
+            Moment::Mined { block } => self.blocks.mine(block),
+            Moment::Orphaned { block } => self.final_orphaned = self.blocks.orphan(*block),
+            Moment::Final { block } => self.blocks.finalize(*block),
+            Moment::ChainReset { genesis } => self.blocks.reset(*genesis),
+            Moment::Calm => self.calm_since = Some(at),
+            Moment::NotCommitted { .. }
+            | Moment::CommandPut { .. }
+            | Moment::HeadForgotten { .. }
+            | Moment::Operator { .. }
+            | Moment::Sent { .. }
+            | Moment::Started { .. }
+            | Moment::Ended { .. }
+            | Moment::Struck { .. } => {}
+        }
+    }
+
+    /// What was not lost with the ledger.
+    fn remember(&mut self, moment: &Moment) {
+        let Moment::Committed { commit, .. } = moment else { return };
+        for attempt in commit.attempts() {
+            self.durable.insert(attempt.hash, attempt.raw.clone());
+        }
+        let lane = commit.lease().submitter();
+        let mined = commit.changes().iter().filter_map(|change| mined_at(change.to()));
+        self.seen_mined.extend(mined.map(|(nonce, _)| (lane.clone(), nonce)));
+    }
+
+    /// The ledger is again what it was at that moment.
+    fn lose(&mut self, since: usize) {
+        let kept = self.written.partition_point(|(index, _)| *index < since);
+        for (_, moment) in self.written.split_off(kept) {
+            match &moment {
+                Moment::Accepted { id, .. } => drop(self.gone.insert(*id)),
+                Moment::Committed { commit, .. } => drop(self.lanes_hurt.insert(commit.lease().submitter().clone())),
+                _ => {}
+            }
+        }
+        self.ledger = Ledger::new(&self.lanes);
+        for (_, moment) in &self.written {
+            self.ledger.apply(moment);
+        }
+        self.losses += 1;
+    }
+
+    /// The bytes of this hash, if they were ever durable.
+    pub fn durable(&self, hash: &B256) -> Option<&Bytes> {
+        self.durable.get(hash)
+    }
+
+    /// Was it accepted, and lost with commits that were told to be lost?
+    pub fn is_gone(&self, id: TxId) -> bool {
+        self.gone.contains(&id)
+    }
+
+    /// Did some node write that it saw this nonce in a block?
+    pub fn is_seen_mined(&self, lane: &SubmitterId, nonce: u64) -> bool {
+        self.seen_mined.contains(&(lane.clone(), nonce))
+    }
+
+    pub fn lanes(&self) -> &[SubmitterId] {
+        &self.lanes
+    }
+
+    /// Acknowledged, and not lost since.
+    pub fn demanded(&self) -> Vec<(SubmitterId, RequestId, TxId)> {
+        self.acknowledged.iter().filter(|(_, _, id)| !self.is_gone(*id)).cloned().collect()
+    }
+
+    /// Lanes whose ledger cannot be held against the chain as it is at the end: it is another one, or took back what was final. That
+    /// is all of them or none, since they have one chain.
+    pub fn excused(&self) -> Vec<SubmitterId> {
+        self.lanes.iter().filter(|_| self.chain_is_broken()).cloned().collect()
+    }
+
+    pub fn chain_is_broken(&self) -> bool {
+        self.blocks.resets > 0 || self.blocks.finals_orphaned > 0
+    }
+
+    /// The world is over: this is what the store holds. To be called before the checks are asked for their end.
+    pub fn close(&mut self, state: EndState) {
+        let findings = end_state::check_end_state(&state, &self.blocks.scan());
+        self.end = Some(End { state, findings });
+    }
+
+    pub fn end(&self) -> Option<&EndState> {
+        self.end.as_ref().map(|end| &end.state)
+    }
+
+    /// What the end state says against a promise.
+    pub(super) fn finding(&self, promise: &str) -> Result<(), Broken> {
+        let mut findings = self.end.iter().flat_map(|end| &end.findings);
+        findings.find(|(name, _)| *name == promise).map_or(Ok(()), |(_, broken)| Err(broken.clone()))
+    }
+}

@@ -1,0 +1,174 @@
+//! The chain as its blocks made it: what is canonical, what is final, and what ever was.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use gapless_domain::{B256, BlockRef, SubmitterId};
+
+use crate::history::{ChainBlock, ChainTx};
+
+use super::end_state::Scan;
+
+#[derive(Clone, Debug, Default)]
+pub struct Blocks {
+    /// All that were ever mined, also those that were orphaned.
+    all: BTreeMap<B256, ChainBlock>,
+    canonical: BTreeMap<u64, B256>,
+    txs: BTreeMap<B256, TxPlace>,
+    accounts: BTreeMap<SubmitterId, Account>,
+    /// Which canonical transactions carry an effect.
+    effects: BTreeMap<u64, BTreeSet<B256>>,
+    final_number: Option<u64>,
+    /// How often another chain took its place.
+    pub resets: u32,
+    /// Final blocks that were orphaned.
+    pub finals_orphaned: u32,
+}
+
+/// Where a transaction is and was.
+#[derive(Clone, Debug)]
+pub struct TxPlace {
+    pub tx: ChainTx,
+    pub canonical: Option<BlockRef>,
+    /// The blocks that it was in when they became final. Without a reorg below what is final there is one at the most.
+    pub was_final: Vec<BlockRef>,
+}
+
+/// What the chain knows of one account.
+#[derive(Clone, Debug, Default)]
+pub struct Account {
+    /// Nonces that canonical transactions have used.
+    pub used: BTreeMap<u64, B256>,
+    /// The same over all that was ever mined.
+    pub ever_used: BTreeSet<u64>,
+    /// By what a nonce was used, finally, at any time.
+    pub ever_final: BTreeMap<u64, BTreeSet<B256>>,
+}
+
+impl Blocks {
+    pub fn tx(&self, hash: &B256) -> Option<&TxPlace> {
+        self.txs.get(hash)
+    }
+
+    pub fn block(&self, hash: &B256) -> Option<&ChainBlock> {
+        self.all.get(hash)
+    }
+
+    pub fn account(&self, lane: &SubmitterId) -> Option<&Account> {
+        self.accounts.get(lane)
+    }
+
+    /// Canonical transactions that carry this effect.
+    pub fn carriers(&self, effect: u64) -> impl Iterator<Item = &B256> {
+        self.effects.get(&effect).into_iter().flatten()
+    }
+
+    pub fn head(&self) -> Option<BlockRef> {
+        self.canonical.last_key_value().map(|(number, hash)| BlockRef { number: *number, hash: *hash })
+    }
+
+    pub fn final_number(&self) -> Option<u64> {
+        self.final_number
+    }
+
+    pub fn is_canonical(&self, block: BlockRef) -> bool {
+        self.canonical.get(&block.number) == Some(&block.hash)
+    }
+
+    /// Is it used by a canonical transaction?
+    pub fn is_used(&self, lane: &SubmitterId, nonce: u64) -> bool {
+        self.account(lane).is_some_and(|account| account.used.contains_key(&nonce))
+    }
+
+    /// Was it ever, in any block?
+    pub fn was_used(&self, lane: &SubmitterId, nonce: u64) -> bool {
+        self.account(lane).is_some_and(|account| account.ever_used.contains(&nonce))
+    }
+
+    /// By what it was ever used, finally.
+    pub fn final_uses(&self, lane: &SubmitterId, nonce: u64) -> impl Iterator<Item = &B256> {
+        self.account(lane).and_then(|account| account.ever_final.get(&nonce)).into_iter().flatten()
+    }
+
+    /// What is canonical now, as plain data.
+    pub fn scan(&self) -> Scan {
+        let canonical = self.canonical.values().filter_map(|hash| self.all.get(hash)).cloned().collect();
+        Scan { canonical, final_number: self.final_number.unwrap_or(0) }
+    }
+
+    pub(super) fn mine(&mut self, block: &ChainBlock) {
+        self.all.insert(block.block.hash, block.clone());
+        self.canonical.insert(block.block.number, block.block.hash);
+        for tx in &block.txs {
+            let (hash, plan) = (tx.hash(), &tx.read.plan);
+            let account = self.accounts.entry(plan.submitter.clone()).or_default();
+            account.used.insert(plan.nonce.get(), hash);
+            account.ever_used.insert(plan.nonce.get());
+            if let Some(effect) = tx.effect() {
+                self.effects.entry(effect).or_default().insert(hash);
+            }
+            let place = TxPlace { tx: tx.clone(), canonical: None, was_final: Vec::new() };
+            let place = self.txs.entry(hash).or_insert(place);
+            // The same bytes may do something else in another block.
+            place.tx = tx.clone();
+            place.canonical = Some(block.block);
+        }
+    }
+
+    /// Gives the block if it had been final.
+    pub(super) fn orphan(&mut self, block: BlockRef) -> Option<ChainBlock> {
+        if !self.is_canonical(block) {
+            return None;
+        }
+        self.canonical.remove(&block.number);
+        let block = self.all.get(&block.hash)?.clone();
+        for tx in &block.txs {
+            self.take_out(tx);
+        }
+        let number = block.block.number;
+        if self.final_number.is_none_or(|last| number > last) {
+            return None;
+        }
+        self.final_number = number.checked_sub(1);
+        self.finals_orphaned += 1;
+        Some(block)
+    }
+
+    pub(super) fn finalize(&mut self, upto: BlockRef) {
+        let first = self.final_number.map_or(0, |last| last.saturating_add(1));
+        for number in first..=upto.number {
+            let Some(block) = self.canonical.get(&number).and_then(|hash| self.all.get(hash)) else { continue };
+            for tx in &block.txs {
+                let plan = &tx.read.plan;
+                let account = self.accounts.entry(plan.submitter.clone()).or_default();
+                account.ever_final.entry(plan.nonce.get()).or_default().insert(tx.hash());
+                if let Some(place) = self.txs.get_mut(&tx.hash()) {
+                    place.was_final.push(block.block);
+                }
+            }
+        }
+        self.final_number = self.final_number.max(Some(upto.number));
+    }
+
+    pub(super) fn reset(&mut self, genesis: BlockRef) {
+        let gone: Vec<B256> = std::mem::take(&mut self.canonical).into_values().collect();
+        for block in gone.iter().filter_map(|hash| self.all.get(hash).cloned()).collect::<Vec<_>>() {
+            block.txs.iter().for_each(|tx| self.take_out(tx));
+        }
+        self.final_number = None;
+        self.resets += 1;
+        self.mine(&ChainBlock { block: genesis, parent: B256::ZERO, txs: Vec::new() });
+    }
+
+    fn take_out(&mut self, tx: &ChainTx) {
+        let (hash, plan) = (tx.hash(), &tx.read.plan);
+        if let Some(account) = self.accounts.get_mut(&plan.submitter) {
+            account.used.remove(&plan.nonce.get());
+        }
+        if let Some(carriers) = tx.effect().and_then(|effect| self.effects.get_mut(&effect)) {
+            carriers.remove(&hash);
+        }
+        if let Some(place) = self.txs.get_mut(&hash) {
+            place.canonical = None;
+        }
+    }
+}

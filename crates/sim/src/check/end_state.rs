@@ -1,0 +1,374 @@
+//! The end of a run as plain data, and what must hold of it: what the store has, compared with what the chain has.
+//!
+//! The simulator fills it, and so does whoever runs real processes; both are judged by the same words.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use gapless_domain::{
+    Attempt, B256, BlockRef, Bytes, Cursor, Event, EventBody, EventKind, EventPosition, LaneEventKind, ManagedTx,
+    Payload, RequestId, StateName, SubmitterId, TxId, TxState, targets,
+};
+use gapless_store::{Store, StoreError, TxFilter};
+
+use crate::history::{ChainBlock, ChainTx};
+
+use super::Broken;
+use super::ledger::settled;
+
+/// Rows or events that are read at once.
+const PAGE: u32 = 500;
+
+/// What the store has.
+#[derive(Clone, Debug, Default)]
+pub struct EndState {
+    pub txs: Vec<EndTx>,
+    /// What callers were told is accepted, and no told loss of commits has taken.
+    pub acknowledged: Vec<(SubmitterId, RequestId, TxId)>,
+    /// The whole stream; empty if it is not known.
+    pub events: Vec<Event>,
+    /// Their cursors; empty if they are not known.
+    pub lanes: Vec<(SubmitterId, Option<Cursor>)>,
+    /// Lanes whose ledger cannot be held against this chain: it is another one, or took back what was final. What they wrote is still
+    /// looked at, but not compared with blocks.
+    pub excused: Vec<SubmitterId>,
+}
+
+/// An intent with all that hangs on it.
+#[derive(Clone, Debug)]
+pub struct EndTx {
+    pub tx: ManagedTx,
+    pub attempts: Vec<Attempt>,
+    pub events: Vec<Event>,
+}
+
+/// What the chain has.
+#[derive(Clone, Debug, Default)]
+pub struct Scan {
+    /// In order.
+    pub canonical: Vec<ChainBlock>,
+    pub final_number: u64,
+}
+
+/// Reads it all, page by page.
+pub async fn read_end_state(
+    store: &dyn Store,
+    lanes: &[SubmitterId],
+    acknowledged: Vec<(SubmitterId, RequestId, TxId)>,
+    excused: Vec<SubmitterId>,
+) -> Result<EndState, StoreError> {
+    let mut rows = Vec::new();
+    for lane in lanes {
+        let mut before_seq = None;
+        loop {
+            let filter = TxFilter { submitter: Some(lane.clone()), state: None, before_seq, limit: PAGE };
+            let page = store.list(&filter).await?;
+            let Some(last) = page.last() else { break };
+            before_seq = Some(last.seq);
+            rows.extend(page);
+        }
+    }
+    let mut txs = Vec::with_capacity(rows.len());
+    for tx in rows {
+        let attempts = store.attempts(tx.id).await?;
+        // One more than there should be, to see if there is one.
+        let events = store.events_of(tx.id, tx.version.saturating_add(1)).await?;
+        txs.push(EndTx { tx, attempts, events });
+    }
+    let mut events: Vec<Event> = Vec::new();
+    loop {
+        let after = events.last().map_or(EventPosition::default(), |event| event.position);
+        let page = store.read_events(after, PAGE).await?;
+        if page.is_empty() {
+            break;
+        }
+        events.extend(page);
+    }
+    let status = store.lane_status(lanes).await?;
+    let cursors = status.into_iter().map(|status| status.and_then(|status| status.cursor));
+    let lanes = lanes.iter().cloned().zip(cursors).collect();
+    Ok(EndState { txs, acknowledged, events, lanes, excused })
+}
+
+/// Every promise that the end shows broken, by its name.
+pub fn check_end_state(end: &EndState, scan: &Scan) -> Vec<(&'static str, Broken)> {
+    let chain = Chain::of(scan);
+    let mut found = Vec::new();
+    exactly_once(end, &chain, &mut Findings("P1", &mut found));
+    no_gap(end, &chain, &mut Findings("P2", &mut found));
+    durable(end, &mut Findings("P6", &mut found));
+    events_of_each(end, &mut Findings("P8", &mut found));
+    event_stream(end, &mut Findings("P8", &mut found));
+    chain_decides(end, &chain, &mut Findings("P9", &mut found));
+    liveness(end, &mut Findings("liveness", &mut found));
+    found
+}
+
+struct Findings<'a>(&'static str, &'a mut Vec<(&'static str, Broken)>);
+
+impl Findings<'_> {
+    fn add(&mut self, lane: &SubmitterId, what: String) {
+        self.1.push((self.0, Broken::of(lane, what)));
+    }
+}
+
+/// The canonical chain, to be looked up.
+struct Chain<'a> {
+    txs: BTreeMap<B256, (BlockRef, &'a ChainTx)>,
+    /// Of our own transactions: what they do, in order.
+    effects: Vec<(&'a SubmitterId, &'a Bytes, B256)>,
+    used: BTreeSet<(&'a SubmitterId, u64)>,
+    final_number: u64,
+}
+
+impl<'a> Chain<'a> {
+    fn of(scan: &'a Scan) -> Self {
+        let mut chain =
+            Chain { txs: BTreeMap::new(), effects: Vec::new(), used: BTreeSet::new(), final_number: scan.final_number };
+        for block in &scan.canonical {
+            for tx in &block.txs {
+                let plan = &tx.read.plan;
+                chain.txs.insert(tx.hash(), (block.block, tx));
+                chain.used.insert((&plan.submitter, plan.nonce.get()));
+                // What carries nothing is a filler or a cancel.
+                if !tx.by_stranger && !plan.call.data.is_empty() {
+                    chain.effects.push((&plan.submitter, &plan.call.data, tx.hash()));
+                }
+            }
+        }
+        chain
+    }
+}
+
+/// No two requests of a run carry the same data, so that what is on the chain tells whose it is.
+fn exactly_once(end: &EndState, chain: &Chain<'_>, found: &mut Findings<'_>) {
+    let mut effects = BTreeMap::new();
+    for (lane, data, hash) in &chain.effects {
+        if let Some(other) = effects.insert((*lane, *data), *hash) {
+            found.add(lane, format!("{other} and {hash} are both on the chain and do the same: {data}"));
+        }
+    }
+    let mut requests = BTreeMap::new();
+    for EndTx { tx, .. } in &end.txs {
+        let lane = tx.intent.submitter();
+        if let Some(other) = requests.insert((lane, tx.intent.request_id()), tx.id) {
+            let request = tx.intent.request_id();
+            found.add(lane, format!("request {request} stands for {other} and for {}", tx.id));
+        }
+        let Payload::Evm(call) = tx.intent.payload() else { continue };
+        let ended_elsewhere = |hash: &B256| {
+            tx.state.name().is_terminal() && settled(&tx.state).is_none_or(|settled| settled.inclusion.hash != *hash)
+        };
+        if let Some(hash) = effects.get(&(lane, &call.data)).filter(|hash| ended_elsewhere(hash))
+            && !end.excused.contains(lane)
+        {
+            let state = tx.state.name().as_str();
+            found.add(lane, format!("{} ended as {state}, but {hash} on the chain does what it asked for", tx.id));
+        }
+    }
+}
+
+/// A chain uses nonces in order, so if each bound one is used there is no gap.
+fn no_gap(end: &EndState, chain: &Chain<'_>, found: &mut Findings<'_>) {
+    let mut holders = BTreeMap::new();
+    for EndTx { tx, attempts, .. } in &end.txs {
+        let lane = tx.intent.submitter();
+        let held = tx.state.nonce().map(|nonce| nonce.get());
+        if let Some(nonce) = held
+            && let Some(other) = holders.insert((lane, nonce), tx.id)
+        {
+            found.add(lane, format!("nonce {nonce} is held by {other} and by {}", tx.id));
+        }
+        if end.excused.contains(lane) {
+            continue;
+        }
+        let bound: BTreeSet<u64> = attempts.iter().map(|attempt| attempt.nonce.get()).chain(held).collect();
+        for nonce in bound.into_iter().filter(|nonce| !chain.used.contains(&(lane, *nonce))) {
+            found.add(lane, format!("nonce {nonce} was bound for {}, and nothing has used it", tx.id));
+        }
+    }
+}
+
+fn durable(end: &EndState, found: &mut Findings<'_>) {
+    let rows: BTreeMap<TxId, &ManagedTx> = end.txs.iter().map(|end| (end.tx.id, &end.tx)).collect();
+    for (lane, request, id) in &end.acknowledged {
+        match rows.get(id) {
+            None => {
+                found.add(lane, format!("request {request} was acknowledged as {id}, and the store has no such intent"))
+            }
+            Some(tx) if tx.intent.request_id() != request || tx.intent.submitter() != lane => {
+                let other = tx.intent.request_id();
+                found.add(lane, format!("request {request} was acknowledged as {id}, which is request {other}"));
+            }
+            Some(_) => {}
+        }
+    }
+}
+
+/// The state of each intent is what its events say, and no event is missing.
+fn events_of_each(end: &EndState, found: &mut Findings<'_>) {
+    for EndTx { tx, events, .. } in &end.txs {
+        if let Err(what) = rebuild(tx, events.iter()) {
+            found.add(tx.intent.submitter(), format!("{}: {what}", tx.id));
+        }
+    }
+}
+
+fn rebuild<'a>(tx: &ManagedTx, events: impl Iterator<Item = &'a Event>) -> Result<(), String> {
+    let mut state: Option<&TxState> = None;
+    let mut version = 0;
+    for event in events {
+        let EventBody::Tx { tx_id, seq, kind, state: now, .. } = &event.body else {
+            return Err("an event of the lane is among its own".to_owned());
+        };
+        if *tx_id != tx.id || event.submitter != *tx.intent.submitter() {
+            return Err(format!("an event of {tx_id} is among its own"));
+        }
+        version += 1;
+        if *seq != version {
+            return Err(format!("event {version} is missing, {seq} is next"));
+        }
+        let fits = match (state, kind) {
+            (None, EventKind::Accepted) => now.name() == StateName::Queued,
+            (Some(from), EventKind::Tx(name)) => targets(from.name(), *name).contains(&now.name()),
+            _ => false,
+        };
+        if !fits {
+            let from = state.map_or("nothing", |state| state.name().as_str());
+            return Err(format!("event {seq} ({}) leads from {from} to {}", kind.as_str(), now.name().as_str()));
+        }
+        state = Some(now);
+    }
+    if version != tx.version || state != Some(&tx.state) {
+        let told = state.map_or("nothing", |state| state.name().as_str());
+        let (row, at) = (tx.state.name().as_str(), tx.version);
+        return Err(format!("its {version} events lead to {told}, and the row is {row} at version {at}"));
+    }
+    Ok(())
+}
+
+/// Whoever reads the stream alone knows every intent and every lane.
+fn event_stream(end: &EndState, found: &mut Findings<'_>) {
+    if end.events.is_empty() {
+        return;
+    }
+    for pair in end.events.windows(2) {
+        if let [one, next] = pair
+            && one.position >= next.position
+        {
+            found.add(&next.submitter, format!("{:?} comes before {:?} in the stream", one.position, next.position));
+        }
+    }
+    let mut by_intent: BTreeMap<TxId, Vec<&Event>> = BTreeMap::new();
+    let mut by_lane: BTreeMap<&SubmitterId, LaneStory> = BTreeMap::new();
+    for event in &end.events {
+        match &event.body {
+            EventBody::Tx { tx_id, .. } => by_intent.entry(*tx_id).or_default().push(event),
+            EventBody::Lane { seq, kind, .. } => {
+                let story = by_lane.entry(&event.submitter).or_default();
+                if *seq != story.seq + 1 {
+                    found.add(&event.submitter, format!("the lane's event {seq} comes after {}", story.seq));
+                }
+                story.take(*seq, *kind);
+            }
+        }
+    }
+    for EndTx { tx, .. } in &end.txs {
+        let events = by_intent.remove(&tx.id).unwrap_or_default();
+        if let Err(what) = rebuild(tx, events.into_iter()) {
+            found.add(tx.intent.submitter(), format!("in the stream, {}: {what}", tx.id));
+        }
+    }
+    for (id, events) in by_intent {
+        if let Some(event) = events.first() {
+            found.add(&event.submitter, format!("the stream tells of {id}, which the store does not have"));
+        }
+    }
+    for (lane, cursor) in &end.lanes {
+        let (story, cursor) = (by_lane.remove(lane).unwrap_or_default(), cursor.as_ref());
+        let row = LaneStory {
+            seq: cursor.map_or(0, |cursor| cursor.event_seq),
+            protected: cursor.is_some_and(Cursor::is_protected),
+            paused: cursor.is_some_and(|cursor| cursor.paused),
+            low_balance: cursor.is_some_and(|cursor| cursor.low_balance),
+        };
+        if story != row {
+            found.add(lane, format!("its events say {story:?}, and its row {row:?}"));
+        }
+    }
+}
+
+/// What the events of a lane say of it.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct LaneStory {
+    seq: u64,
+    protected: bool,
+    paused: bool,
+    low_balance: bool,
+}
+
+impl LaneStory {
+    fn take(&mut self, seq: u64, kind: LaneEventKind) {
+        self.seq = seq;
+        match kind {
+            LaneEventKind::Protected => self.protected = true,
+            LaneEventKind::Unprotected => self.protected = false,
+            LaneEventKind::Paused => self.paused = true,
+            LaneEventKind::Resumed => self.paused = false,
+            LaneEventKind::LowBalance => self.low_balance = true,
+            LaneEventKind::BalanceRestored => self.low_balance = false,
+            LaneEventKind::Resynced => {}
+        }
+    }
+}
+
+/// An end that the chain has decided names one of our hashes, in the block that it says, which is final.
+fn chain_decides(end: &EndState, chain: &Chain<'_>, found: &mut Findings<'_>) {
+    for EndTx { tx, attempts, .. } in &end.txs {
+        let lane = tx.intent.submitter();
+        let Some(settled) = settled(&tx.state) else { continue };
+        let (hash, nonce, block) = (settled.inclusion.hash, settled.nonce, settled.inclusion.block);
+        let ended = tx.state.name().as_str();
+        let Some(attempt) = attempts.iter().find(|attempt| attempt.hash == hash && attempt.nonce == nonce) else {
+            found.add(lane, format!("{} is {ended} by {hash} at nonce {nonce}, which is none of its attempts", tx.id));
+            continue;
+        };
+        if end.excused.contains(lane) {
+            continue;
+        }
+        let wants_success = match &tx.state {
+            TxState::Confirmed(_) => Some(true),
+            TxState::FailedFinal(_) => Some(false),
+            _ => None,
+        };
+        let what = match chain.txs.get(&hash) {
+            None => "which is on no canonical block".to_owned(),
+            Some((at, _)) if *at != block => format!("in block {}, but it is in {}", block.number, at.number),
+            Some((at, _)) if at.number > chain.final_number => {
+                format!("in block {}, and only {} is final", at.number, chain.final_number)
+            }
+            Some((_, on_chain)) if wants_success.is_some_and(|success| success != on_chain.succeeded) => {
+                format!("which {} on the chain", if on_chain.succeeded { "succeeded" } else { "reverted" })
+            }
+            Some(_) if attempt.kind.carries_payload() != wants_success.is_some() => {
+                format!("which is its {}", attempt.kind.as_str())
+            }
+            Some(_) => continue,
+        };
+        found.add(lane, format!("{} is {ended} by {hash}, {what}", tx.id));
+    }
+}
+
+fn liveness(end: &EndState, found: &mut Findings<'_>) {
+    for EndTx { tx, .. } in &end.txs {
+        let lane = tx.intent.submitter();
+        if !tx.state.name().is_terminal() && !end.excused.contains(lane) {
+            found.add(lane, format!("{} is still {}", tx.id, in_words(&tx.state)));
+        }
+    }
+}
+
+fn in_words(state: &TxState) -> String {
+    let sub_state = state.sub_state().map(|name| format!("/{}", name.as_str())).unwrap_or_default();
+    let nonce = state.nonce().map(|nonce| format!(" at nonce {nonce}")).unwrap_or_default();
+    format!("{}{sub_state}{nonce}", state.name().as_str())
+}

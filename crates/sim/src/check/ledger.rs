@@ -1,0 +1,255 @@
+//! The ledger once more, as the commits made it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use gapless_domain::{
+    AttemptKind, B256, Bytes, CancelReason, Cancellation, Change, Cursor, Fees, FencingToken, Intent, LaneCommit,
+    Lease, Payload, Progress, RequestId, SlotKind, SubmitterId, TxId, TxState,
+};
+
+use crate::history::{Moment, effect_of};
+
+/// Every row that matters for a promise.
+#[derive(Clone, Debug, Default)]
+pub struct Ledger {
+    pub lanes: BTreeMap<SubmitterId, LaneBook>,
+    pub intents: BTreeMap<TxId, Entry>,
+    pub requests: BTreeMap<(SubmitterId, RequestId), TxId>,
+}
+
+/// The rows of one lane.
+#[derive(Clone, Debug, Default)]
+pub struct LaneBook {
+    pub cursor: Option<Cursor>,
+    pub slots: BTreeMap<u64, SlotKind>,
+    pub attempts: BTreeMap<B256, Held>,
+    /// The newest lease, and whether its holder has given it back.
+    pub lease: Option<Lease>,
+    pub released: bool,
+    pub written_by: Option<FencingToken>,
+    /// Who holds a nonce now.
+    pub holders: BTreeMap<u64, TxId>,
+    /// All slots that an intent was ever given, the oldest first.
+    pub given: BTreeMap<TxId, Vec<u64>>,
+}
+
+/// An attempt.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Held {
+    pub nonce: u64,
+    pub kind: AttemptKind,
+    pub fees: Fees,
+    pub raw: Bytes,
+}
+
+/// An intent.
+#[derive(Clone, Debug)]
+pub struct Entry {
+    pub intent: Arc<Intent>,
+    pub state: TxState,
+    pub version: u32,
+    /// The number in its calldata.
+    pub effect: Option<u64>,
+}
+
+/// What the rows were before the newest moment, for those who compare.
+#[derive(Clone, Debug, Default)]
+pub struct Before {
+    /// For each change of the commit, in order: the row before that change. None if there was none.
+    pub rows: Vec<Option<(TxState, u32)>>,
+    pub cursor: Option<Cursor>,
+    pub last_slot: Option<u64>,
+    /// Slots of the commit that were bound already, by this or an earlier commit.
+    pub taken: Vec<u64>,
+    /// Nonces that got a second holder: the nonce, who had it, who has it now.
+    pub clashes: Vec<(u64, TxId, TxId)>,
+    /// The newest lease, and whether it was given back.
+    pub lease: Option<Lease>,
+    pub released: bool,
+    pub written_by: Option<FencingToken>,
+    /// Another intent that stood for the same request.
+    pub same_request: Option<TxId>,
+}
+
+impl Ledger {
+    pub fn new(lanes: &[SubmitterId]) -> Self {
+        let lanes = lanes.iter().map(|lane| (lane.clone(), LaneBook::default())).collect();
+        Ledger { lanes, ..Ledger::default() }
+    }
+
+    pub fn lane(&self, lane: &SubmitterId) -> Option<&LaneBook> {
+        self.lanes.get(lane)
+    }
+
+    /// Writes what the store wrote, and tells what was there before.
+    pub(super) fn apply(&mut self, moment: &Moment) -> Before {
+        match moment {
+            Moment::Accepted { id, intent } => self.accept(*id, intent),
+            Moment::CanceledInQueue { id } => self.cancel(*id),
+            Moment::Leased { lease } => self.lane_mut(lease.submitter()).grant(lease),
+            Moment::Released { lease } => self.lane_mut(lease.submitter()).give_back(lease),
+            Moment::Committed { commit, .. } => self.commit(commit),
+            _ => Before::default(),
+        }
+    }
+
+    fn lane_mut(&mut self, lane: &SubmitterId) -> &mut LaneBook {
+        self.lanes.entry(lane.clone()).or_default()
+    }
+
+    fn accept(&mut self, id: TxId, intent: &Arc<Intent>) -> Before {
+        let effect = match intent.payload() {
+            Payload::Evm(call) => effect_of(&call.data),
+            Payload::External(_) => None,
+        };
+        let key = (intent.submitter().clone(), intent.request_id().clone());
+        let same_request = self.requests.insert(key, id).filter(|other| *other != id);
+        let entry = Entry { intent: Arc::clone(intent), state: TxState::Queued, version: 1, effect };
+        self.intents.insert(id, entry);
+        Before { same_request, ..Before::default() }
+    }
+
+    fn cancel(&mut self, id: TxId) -> Before {
+        let Some(entry) = self.intents.get_mut(&id) else {
+            return Before { rows: vec![None], ..Before::default() };
+        };
+        let row = (entry.state.clone(), entry.version);
+        entry.state = TxState::Canceled(Cancellation::InQueue(CancelReason::User));
+        entry.version += 1;
+        Before { rows: vec![Some(row)], ..Before::default() }
+    }
+
+    fn commit(&mut self, commit: &LaneCommit) -> Before {
+        let lane = commit.lease().submitter();
+        let mut before = self.lane_mut(lane).write(commit);
+        for change in commit.changes() {
+            let row = self.intents.get_mut(&change.tx_id()).map(|entry| {
+                let row = (entry.state.clone(), entry.version);
+                entry.state = change.to().clone();
+                entry.version = change.to_version();
+                row
+            });
+            let held = row.as_ref().and_then(|(state, _)| state.bound()).map(|bound| bound.nonce.get());
+            before.clashes.extend(self.lane_mut(lane).hold(change, held));
+            before.rows.push(row);
+        }
+        before
+    }
+}
+
+impl LaneBook {
+    fn before(&self) -> Before {
+        Before {
+            cursor: self.cursor.clone(),
+            last_slot: self.last_slot(),
+            lease: self.lease.clone(),
+            released: self.released,
+            written_by: self.written_by,
+            ..Before::default()
+        }
+    }
+
+    pub fn last_slot(&self) -> Option<u64> {
+        self.slots.keys().next_back().copied()
+    }
+
+    pub fn is_protected(&self) -> bool {
+        self.cursor.as_ref().is_some_and(Cursor::is_protected)
+    }
+
+    /// Is it one of our transactions for this nonce?
+    pub fn has_attempt(&self, nonce: u64, hash: &B256) -> bool {
+        self.attempts.get(hash).is_some_and(|held| held.nonce == nonce)
+    }
+
+    fn grant(&mut self, lease: &Lease) -> Before {
+        let before = self.before();
+        self.lease = Some(lease.clone());
+        self.released = false;
+        before
+    }
+
+    /// What is no longer held is passed over.
+    fn give_back(&mut self, lease: &Lease) -> Before {
+        let before = self.before();
+        self.released |= self.lease.as_ref() == Some(lease);
+        before
+    }
+
+    fn write(&mut self, commit: &LaneCommit) -> Before {
+        let mut before = self.before();
+        self.written_by = self.written_by.max(Some(commit.lease().token()));
+        for slot in commit.slots() {
+            let nonce = slot.nonce.get();
+            if self.slots.insert(nonce, slot.kind).is_some() {
+                before.taken.push(nonce);
+            }
+            if let SlotKind::Intent(id) = slot.kind {
+                self.given.entry(id).or_default().push(nonce);
+            }
+        }
+        for new in commit.attempts() {
+            let held = Held { nonce: new.nonce.get(), kind: new.kind, fees: new.fees, raw: new.raw.clone() };
+            self.attempts.insert(new.hash, held);
+        }
+        if let Some(change) = commit.cursor() {
+            self.cursor = Some(change.to().clone());
+        }
+        before
+    }
+
+    /// Keeps who holds which nonce, by one change of an intent that held `held`. Gives the clash, if there is one.
+    fn hold(&mut self, change: &Change, held: Option<u64>) -> Option<(u64, TxId, TxId)> {
+        let id = change.tx_id();
+        let now = change.to().bound().map(|bound| bound.nonce.get());
+        if let Some(nonce) = held.filter(|nonce| Some(*nonce) != now)
+            && self.holders.get(&nonce) == Some(&id)
+        {
+            self.holders.remove(&nonce);
+        }
+        let nonce = now?;
+        let other = self.holders.insert(nonce, id).filter(|other| *other != id)?;
+        Some((nonce, other, id))
+    }
+}
+
+impl Entry {
+    pub fn lane(&self) -> &SubmitterId {
+        self.intent.submitter()
+    }
+
+    pub fn is_over(&self) -> bool {
+        self.state.name().is_terminal()
+    }
+
+    /// The data that it wants on chain; none for one who signs by itself.
+    pub fn data(&self) -> Option<&Bytes> {
+        match self.intent.payload() {
+            Payload::Evm(call) => Some(&call.data),
+            Payload::External(_) => None,
+        }
+    }
+}
+
+/// Where the ledger says that something was mined: the nonce and the hash, also of what has ended.
+pub(super) fn mined_at(state: &TxState) -> Option<(u64, B256)> {
+    if let Some(bound) = state.bound() {
+        return match &bound.progress {
+            Progress::Mined(mined) => Some((bound.nonce.get(), mined.inclusion.hash)),
+            Progress::Pending | Progress::AwaitingFunds => None,
+        };
+    }
+    settled(state).map(|settled| (settled.nonce.get(), settled.inclusion.hash))
+}
+
+/// The end of an intent that the chain has decided.
+pub(super) fn settled(state: &TxState) -> Option<&gapless_domain::Settled> {
+    use gapless_domain::Failure;
+    match state {
+        TxState::Confirmed(settled)
+        | TxState::FailedFinal(Failure::Reverted(settled))
+        | TxState::Canceled(Cancellation::OnChain(_, settled)) => Some(settled),
+        _ => None,
+    }
+}

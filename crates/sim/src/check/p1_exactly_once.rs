@@ -1,0 +1,61 @@
+//! P1: an intent takes effect at most once, and its end is one and never changes.
+
+use gapless_domain::{StateName, TxId};
+
+use crate::history::Moment;
+
+use super::{Broken, Check, Picture};
+
+#[derive(Debug, Default)]
+pub(super) struct ExactlyOnce;
+
+impl Check for ExactlyOnce {
+    fn promise(&self) -> &'static str {
+        "P1"
+    }
+
+    fn see(&mut self, moment: &Moment, picture: &Picture) -> Result<(), Broken> {
+        match moment {
+            // Also of what is not final yet: both could become so.
+            Moment::Mined { block } => block.txs.iter().try_for_each(|tx| {
+                let Some(effect) = tx.effect() else { return Ok(()) };
+                let hash = tx.hash();
+                let mut others = picture.blocks.carriers(effect).filter(|other| **other != hash);
+                others.next().map_or(Ok(()), |other| {
+                    let what = format!("effect {effect} is on the chain twice: by {other} and by {hash}");
+                    Err(Broken::of(&tx.read.plan.submitter, what))
+                })
+            }),
+            Moment::Accepted { id, intent } => picture.before.same_request.map_or(Ok(()), |other| {
+                let what = format!("request {} was accepted as {other}, and again as {id}", intent.request_id());
+                Err(Broken::of(intent.submitter(), what))
+            }),
+            Moment::Committed { commit, .. } => {
+                let rows = commit.changes().iter().zip(&picture.before.rows);
+                rows.map(|(change, row)| (change.tx_id(), row, change.to().name())).try_for_each(|(id, row, to)| {
+                    let from = row.as_ref().map(|(state, _)| state.name());
+                    has_not_ended(id, from, to).map_err(|what| Broken::of(commit.lease().submitter(), what))
+                })
+            }
+            Moment::CanceledInQueue { id } => {
+                let from = picture.before.rows.first().and_then(|row| Some(row.as_ref()?.0.name()));
+                let lane = picture.ledger.intents.get(id).map(|entry| entry.lane().clone());
+                has_not_ended(*id, from, StateName::Canceled).map_err(|what| Broken { lane, what })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn end(&mut self, picture: &Picture) -> Result<(), Broken> {
+        picture.finding("P1")
+    }
+}
+
+fn has_not_ended(id: TxId, from: Option<StateName>, to: StateName) -> Result<(), String> {
+    match from {
+        Some(from) if from.is_terminal() => {
+            Err(format!("{id} had ended as {}, and is {} now", from.as_str(), to.as_str()))
+        }
+        _ => Ok(()),
+    }
+}

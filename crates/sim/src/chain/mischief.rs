@@ -1,5 +1,6 @@
 //! What goes wrong with the chain itself: rolled for once a block or once a second, and told when it is done.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use gapless_domain::{Address, Amount, Bytes, EvmCall, Fees, Nonce, SignedTx, TxPlan};
@@ -7,6 +8,7 @@ use gapless_domain::{Address, Amount, Bytes, EvmCall, Fees, Nonce, SignedTx, TxP
 use super::endpoint::Stand;
 use super::signed::sign_as_stranger;
 use super::state::{Place, State};
+use crate::dice::Dice;
 use crate::fault::{Fault, Faults};
 use crate::history::{History, Moment};
 
@@ -18,24 +20,32 @@ const DEEPEST_BEYOND: u64 = 5;
 /// A chain is not reset before it has begun.
 const RESET_ABOVE: u64 = 5;
 
+/// When all is calm, everybody is offered what anybody has, every so many seconds.
+const SHARE_TICKS: u64 = 10;
+
 const STRANGER_GAS: u64 = 50_000;
 const GWEI: u128 = 1_000_000_000;
 
-/// Does it, if it can be done, and says what it did.
-type Work = fn(&mut Mischief, &mut State, Duration) -> Option<String>;
+/// Does it, if it can be done, and tells of it; false if it cannot.
+type Work = fn(&mut Mischief, &mut State, &mut Dice, Duration) -> bool;
 
 #[derive(Debug)]
 pub(super) struct Mischief {
     pub(super) faults: Faults,
     pub(super) history: History,
+    /// Each fault has its own, so that one less changes nothing for the others.
+    dice: BTreeMap<Fault, Dice>,
+    ticks: u64,
     strangers: u32,
     deep_reorgs: u32,
     is_reset: bool,
 }
 
 impl Mischief {
-    pub(super) fn new(faults: Faults, history: History) -> Self {
-        Mischief { faults, history, strangers: 0, deep_reorgs: 0, is_reset: false }
+    pub(super) fn new(seed: u64, faults: Faults, history: History) -> Self {
+        let dice = |fault: &Fault| (*fault, Dice::new(seed, &format!("chain {}", fault.as_str())));
+        let dice = Fault::ALL.iter().map(dice).collect();
+        Mischief { faults, history, dice, ticks: 0, strangers: 0, deep_reorgs: 0, is_reset: false }
     }
 
     /// When a block is due. True if there is a new head.
@@ -44,36 +54,55 @@ impl Mischief {
         if now < state.halted_until {
             return false;
         }
-        if self.faults.rolls(Fault::DeepReorg) && self.deep_reorg(state, now) {
-            return true;
+        let is_done = self.attempt(Fault::DeepReorg, Self::deep_reorg, state, now)
+            || self.attempt(Fault::Reorg, Self::reorg, state, now);
+        if !is_done {
+            state.mine(now);
         }
-        if self.faults.rolls(Fault::Reorg) && self.reorg(state, now) {
-            return true;
-        }
-        state.mine(now);
         true
     }
 
     pub(super) fn second_passed(&mut self, state: &mut State, now: Duration) {
         self.see_calm(state, now);
+        self.ticks += 1;
+        if state.calm && self.ticks.is_multiple_of(SHARE_TICKS) {
+            state.share(now);
+        }
         let all: [(Fault, Work); 9] = [
-            (Fault::EndpointLags, |_, state, now| lag(state, now)),
-            (Fault::EndpointForked, |_, state, now| fork(state, now)),
-            (Fault::EndpointDown, |_, state, now| down(state, now)),
-            (Fault::PoolForgets, |_, state, _| forget(state)),
-            (Fault::FeeSpike, |_, state, now| spike(state, now)),
-            (Fault::BalanceDrained, |_, state, now| drain(state, now)),
+            (Fault::EndpointLags, |us, state, dice, now| us.done(Fault::EndpointLags, lag(state, dice, now))),
+            (Fault::EndpointForked, |us, state, dice, now| us.done(Fault::EndpointForked, fork(state, dice, now))),
+            (Fault::EndpointDown, |us, state, dice, now| us.done(Fault::EndpointDown, down(state, dice, now))),
+            (Fault::PoolForgets, |us, state, dice, _| us.done(Fault::PoolForgets, forget(state, dice))),
+            (Fault::FeeSpike, |us, state, dice, now| us.done(Fault::FeeSpike, spike(state, dice, now))),
+            (Fault::BalanceDrained, |us, state, dice, now| us.done(Fault::BalanceDrained, drain(state, dice, now))),
             (Fault::Stranger, Self::stranger),
-            (Fault::ChainHalt, |_, state, now| halt(state, now)),
+            (Fault::ChainHalt, |us, state, dice, now| us.done(Fault::ChainHalt, halt(state, dice, now))),
             (Fault::ChainReset, Self::reset),
         ];
         for (fault, work) in all {
-            if self.faults.rolls(fault)
-                && let Some(what) = work(self, state, now)
-            {
-                self.struck(fault, what);
-            }
+            self.attempt(fault, work, state, now);
         }
+    }
+
+    /// True if it struck, and could be done.
+    fn attempt(&mut self, fault: Fault, work: Work, state: &mut State, now: Duration) -> bool {
+        if !self.faults.rolls(fault) {
+            return false;
+        }
+        let Some(mut dice) = self.dice.remove(&fault) else { return false };
+        let is_done = work(self, state, &mut dice, now);
+        self.dice.insert(fault, dice);
+        is_done
+    }
+
+    /// Counts and tells it, if there is anything to tell.
+    fn done(&self, fault: Fault, what: Option<String>) -> bool {
+        let is_done = what.is_some();
+        if let Some(what) = what {
+            self.faults.count(fault);
+            self.history.tell(Moment::Struck { fault, what });
+        }
+        is_done
     }
 
     fn see_calm(&mut self, state: &mut State, now: Duration) {
@@ -82,51 +111,58 @@ impl Mischief {
         }
     }
 
-    fn struck(&self, fault: Fault, what: String) {
-        self.faults.count(fault);
-        self.history.tell(Moment::Struck { fault, what });
-    }
-
     /// Never a final block: the deepest that goes is the one above it.
-    fn reorg(&mut self, state: &mut State, now: Duration) -> bool {
+    fn reorg(&mut self, state: &mut State, dice: &mut Dice, now: Duration) -> bool {
         let deepest = state.confirmations.saturating_sub(1).min(state.ledger.head_number());
         if deepest == 0 {
             return false;
         }
-        let (depth, more) = (state.dice.between(1, deepest), state.dice.between(1, 2));
-        self.struck(Fault::Reorg, format!("the newest {depth} blocks"));
-        state.reorg(depth, more, now);
+        let (depth, more) = (dice.between(1, deepest), dice.between(1, 2));
+        self.done(Fault::Reorg, Some(format!("the newest {depth} blocks")));
+        state.reorg(depth, more, dice, now);
         true
     }
 
-    fn deep_reorg(&mut self, state: &mut State, now: Duration) -> bool {
+    fn deep_reorg(&mut self, state: &mut State, dice: &mut Dice, now: Duration) -> bool {
         let (least, head) = (state.confirmations, state.ledger.head_number());
         if self.deep_reorgs >= MOST_DEEP_REORGS || head <= least {
             return false;
         }
-        let depth = state.dice.between(least, (least + DEEPEST_BEYOND).min(head));
         self.deep_reorgs += 1;
-        self.struck(Fault::DeepReorg, format!("the newest {depth} blocks, final ones among them"));
+        let depth = dice.between(least, (least + DEEPEST_BEYOND).min(head));
+        self.done(Fault::DeepReorg, Some(format!("the newest {depth} blocks, final ones among them")));
         state.heal_endpoints();
-        state.reorg(depth, 1, now);
+        state.reorg(depth, 1, dice, now);
         true
     }
 
-    fn stranger(&mut self, state: &mut State, now: Duration) -> Option<String> {
-        if self.strangers >= MOST_STRANGERS {
-            return None;
+    fn reset(&mut self, state: &mut State, _: &mut Dice, now: Duration) -> bool {
+        if self.is_reset || state.ledger.head_number() < RESET_ABOVE {
+            return false;
         }
-        let account = state.dice.index(state.lanes.len());
+        self.is_reset = true;
+        self.done(Fault::ChainReset, Some("another genesis".to_owned()));
+        state.reset(now);
+        true
+    }
+
+    fn stranger(&mut self, state: &mut State, dice: &mut Dice, now: Duration) -> bool {
+        let what = if self.strangers < MOST_STRANGERS { self.send_as_stranger(state, dice, now) } else { None };
+        self.done(Fault::Stranger, what)
+    }
+
+    fn send_as_stranger(&mut self, state: &mut State, dice: &mut Dice, now: Duration) -> Option<String> {
+        let account = dice.index(state.lanes.len());
         let lane = state.lanes.get(account)?.clone();
         let count = state.ledger.accounts(state.ledger.head()).get(account)?.count;
         let pending = state.miner.pending(account, count);
-        let nonce = match state.dice.below(4) {
+        let nonce = match dice.below(4) {
             0 => count,
-            1 => state.dice.between(count, pending),
+            1 => dice.between(count, pending),
             2 => pending,
-            _ => pending + state.dice.between(1, 2),
+            _ => pending + dice.between(1, 2),
         };
-        let generous = state.dice.permille(800);
+        let generous = dice.permille(800);
         let fees = match generous {
             true => Fees::Eip1559 { max_fee: 100 * GWEI, max_priority_fee: 9 * GWEI },
             false => Fees::Eip1559 { max_fee: 3 * GWEI, max_priority_fee: 1000 },
@@ -141,9 +177,9 @@ impl Mischief {
         let plan =
             TxPlan { submitter: lane.clone(), nonce: Nonce::new(nonce).ok()?, call, gas_limit: STRANGER_GAS, fees };
         let SignedTx { raw, hash } = sign_as_stranger(&plan);
-        let to = match state.dice.permille(400) {
+        let to = match dice.permille(400) {
             true => Place::Miner,
-            false => Place::Endpoint(state.dice.index(state.endpoints.len())),
+            false => Place::Endpoint(dice.index(state.endpoints.len())),
         };
         let taken = match state.submit(to, &raw, now) {
             Ok(_) => "taken".to_owned(),
@@ -151,27 +187,18 @@ impl Mischief {
         };
         Some(format!("{lane} nonce {nonce} by {hash}, {taken}"))
     }
-
-    fn reset(&mut self, state: &mut State, now: Duration) -> Option<String> {
-        if self.is_reset || state.ledger.head_number() < RESET_ABOVE {
-            return None;
-        }
-        self.is_reset = true;
-        state.reset(now);
-        Some("another genesis".to_owned())
-    }
 }
 
-fn until(state: &mut State, now: Duration, least_s: u64, most_s: u64) -> Duration {
-    now + Duration::from_secs(state.dice.between(least_s, most_s))
+fn until(dice: &mut Dice, now: Duration, least_s: u64, most_s: u64) -> Duration {
+    now + Duration::from_secs(dice.between(least_s, most_s))
 }
 
 /// One that has no trouble yet.
-fn healthy(state: &mut State, now: Duration) -> Option<usize> {
+fn healthy(state: &State, dice: &mut Dice, now: Duration) -> Option<usize> {
     let well: Vec<usize> = (0..state.endpoints.len())
         .filter(|at| state.endpoints.get(*at).is_some_and(|endpoint| endpoint.is_healthy(now)))
         .collect();
-    state.dice.pick(&well)
+    dice.pick(&well)
 }
 
 fn put(state: &mut State, at: usize, stand: Stand) {
@@ -181,16 +208,16 @@ fn put(state: &mut State, at: usize, stand: Stand) {
 }
 
 /// Either it follows behind the others, or it stands still where it was some blocks ago.
-fn lag(state: &mut State, now: Duration) -> Option<String> {
-    let at = healthy(state, now)?;
-    let blocks = match state.dice.permille(700) {
-        true => state.dice.between(1, 5),
-        false => state.dice.between(6, 30),
+fn lag(state: &mut State, dice: &mut Dice, now: Duration) -> Option<String> {
+    let at = healthy(state, dice, now)?;
+    let blocks = match dice.permille(700) {
+        true => dice.between(1, 5),
+        false => dice.between(6, 30),
     };
-    let until = until(state, now, 5, 40);
+    let until = until(dice, now, 5, 40);
     let head = state.view(at, now);
     let number = state.ledger.header(head)?.block.number.saturating_sub(blocks);
-    let how = match state.dice.permille(500) {
+    let how = match dice.permille(500) {
         true => {
             put(state, at, Stand::Lags { blocks: blocks as usize, until });
             "follows behind"
@@ -205,57 +232,54 @@ fn lag(state: &mut State, now: Duration) -> Option<String> {
 }
 
 /// As deep as a reorg may be at the most, and never above the true head: so nothing that it shows can be taken for final that is not.
-fn fork(state: &mut State, now: Duration) -> Option<String> {
+fn fork(state: &mut State, dice: &mut Dice, now: Duration) -> Option<String> {
     let deepest = state.confirmations.saturating_sub(1).min(state.ledger.head_number());
-    let at = healthy(state, now).filter(|_| deepest > 0)?;
-    let depth = state.dice.between(1, deepest);
-    let on = state.private_fork(at, depth, now)?;
-    let until = until(state, now, 3, 25);
+    let at = healthy(state, dice, now).filter(|_| deepest > 0)?;
+    let depth = dice.between(1, deepest);
+    let on = state.private_fork(at, depth, dice, now)?;
+    let until = until(dice, now, 3, 25);
     put(state, at, Stand::Stuck { on, until });
     let block = state.ledger.header(on)?.block;
     Some(format!("endpoint {at} has {depth} blocks of its own up to {} {}, until {until:?}", block.number, block.hash))
 }
 
-fn down(state: &mut State, now: Duration) -> Option<String> {
-    let at = healthy(state, now)?;
-    let gateway = state.dice.permille(300);
-    let until = until(state, now, 3, 40);
+fn down(state: &mut State, dice: &mut Dice, now: Duration) -> Option<String> {
+    let at = healthy(state, dice, now)?;
+    let gateway = dice.permille(300);
+    let until = until(dice, now, 3, 40);
     put(state, at, Stand::Down { gateway, until });
     Some(format!("endpoint {at} until {until:?}"))
 }
 
-fn forget(state: &mut State) -> Option<String> {
-    let all = state.dice.permille(400);
-    let one = state.dice.index(state.endpoints.len() + 1);
-    let mut dice = state.dice.clone();
+fn forget(state: &mut State, dice: &mut Dice) -> Option<String> {
+    let (all, one) = (dice.permille(400), dice.index(state.endpoints.len() + 1));
     let pools = state.pools().enumerate().filter(|(at, _)| all || *at == one);
-    let gone: usize = pools.map(|(_, pool)| pool.forget_some(&mut dice)).sum();
-    state.dice = dice;
+    let gone: usize = pools.map(|(_, pool)| pool.forget_some(dice)).sum();
     let whose = if all { "all pools" } else { "one pool" };
     (gone > 0).then(|| format!("{gone} transactions, {whose}"))
 }
 
-fn spike(state: &mut State, now: Duration) -> Option<String> {
+fn spike(state: &mut State, dice: &mut Dice, now: Duration) -> Option<String> {
     if now < state.spike_until {
         return None;
     }
-    state.spike_until = until(state, now, 10, 30);
+    state.spike_until = until(dice, now, 10, 30);
     Some(format!("until {:?}", state.spike_until))
 }
 
-fn drain(state: &mut State, now: Duration) -> Option<String> {
-    let account = state.dice.index(state.lanes.len());
-    let until = until(state, now, 20, 60);
+fn drain(state: &mut State, dice: &mut Dice, now: Duration) -> Option<String> {
+    let account = dice.index(state.lanes.len());
+    let until = until(dice, now, 20, 60);
     let drained = state.drained.get_mut(account).filter(|drained| **drained <= now)?;
     *drained = until;
     let lane = state.lanes.get(account)?;
     Some(format!("{lane} until {until:?}"))
 }
 
-fn halt(state: &mut State, now: Duration) -> Option<String> {
+fn halt(state: &mut State, dice: &mut Dice, now: Duration) -> Option<String> {
     if now < state.halted_until {
         return None;
     }
-    state.halted_until = until(state, now, 10, 40);
+    state.halted_until = until(dice, now, 10, 40);
     Some(format!("until {:?}", state.halted_until))
 }

@@ -54,6 +54,8 @@ pub struct ChainWorld {
     stage: Stage,
     history: History,
     state: Mutex<State>,
+    /// To whom outsiders send.
+    outside: Mutex<Dice>,
     /// Rung at every new head.
     bell: Notify,
 }
@@ -70,13 +72,14 @@ impl ChainWorld {
             stage,
             history,
             state: Mutex::new(state),
+            outside: Mutex::new(Dice::new(plan.seed, "outsiders")),
             bell: Notify::new(),
         })
     }
 
     /// From here on there are blocks, and whatever goes wrong with them.
     pub fn run(self: &Arc<Self>, faults: &Faults) {
-        let mischief = Arc::new(Mutex::new(Mischief::new(faults.clone(), self.history.clone())));
+        let mischief = Arc::new(Mutex::new(Mischief::new(self.seed, faults.clone(), self.history.clone())));
         let (world, shared) = (Arc::clone(self), Arc::clone(&mischief));
         let mut dice = Dice::new(self.seed, "block times");
         self.stage.spawn(Home::World, async move {
@@ -105,7 +108,7 @@ impl ChainWorld {
     /// Somebody who is none of our processes sends bytes, to some endpoint. Was it taken?
     pub fn submit_outside(&self, raw: &Bytes) -> bool {
         self.enter(|state, now| {
-            let endpoint = state.dice.index(state.endpoints.len());
+            let endpoint = lock(&self.outside).index(state.endpoints.len());
             state.submit(Place::Endpoint(endpoint), raw, now).is_ok()
         })
     }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::ledger::Account;
 use super::signed::Tx;
@@ -13,6 +14,8 @@ const BUMP_PERCENT: u128 = 10;
 const MIN_TIP: u128 = 1;
 /// Nobody keeps what is further ahead of the count than this.
 const FAR_AHEAD: u64 = 64;
+/// How long a transaction is kept that waits for a nonce before it.
+const QUEUED_FOR: Duration = Duration::from_secs(90);
 
 /// Why a pool does not take a transaction. Each client family has its own words for it (`texts`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,15 +47,23 @@ pub(super) enum Refusal {
 #[derive(Clone, Debug)]
 pub(super) struct Pool {
     /// By account and nonce.
-    txs: Vec<BTreeMap<u64, Arc<Tx>>>,
+    txs: Vec<BTreeMap<u64, Held>>,
     /// Transactions of one account.
     limit: usize,
     takes_gaps: bool,
 }
 
+/// A transaction, and since when it is there.
+#[derive(Clone, Debug)]
+struct Held {
+    tx: Arc<Tx>,
+    since: Duration,
+}
+
 /// The state that a pool judges by: of the block on which its node stands.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ground<'a> {
+    pub(super) now: Duration,
     pub(super) accounts: &'a [Account],
     pub(super) base_fee: u128,
 }
@@ -63,11 +74,11 @@ impl Pool {
     }
 
     pub(super) fn add(&mut self, tx: &Arc<Tx>, ground: Ground<'_>) -> Result<(), Refusal> {
-        self.settle(ground.accounts);
+        self.settle(ground);
         let (Some(held), Some(account)) = (self.txs.get_mut(tx.account), ground.accounts.get(tx.account)) else {
             return Err(Refusal::Unreadable);
         };
-        let old = held.get(&tx.nonce);
+        let old = held.get(&tx.nonce).map(|old| &old.tx);
         if old.is_some_and(|old| old.hash() == tx.hash()) {
             return Err(Refusal::AlreadyKnown);
         }
@@ -90,7 +101,7 @@ impl Pool {
         if tx.tip < MIN_TIP || tx.max_fee < ground.base_fee / 2 {
             return Err(Refusal::Underpriced);
         }
-        let others = held.values().filter(|other| other.nonce != nonce).map(|other| other.worst_cost);
+        let others = held.values().filter(|other| other.tx.nonce != nonce).map(|other| other.tx.worst_cost);
         let cost = others.fold(tx.worst_cost, u128::saturating_add);
         if cost > account.balance {
             return Err(Refusal::InsufficientFunds { balance: account.balance, cost });
@@ -100,27 +111,35 @@ impl Pool {
             None if held.len() >= self.limit => return Err(Refusal::Full),
             _ => {}
         }
-        held.insert(nonce, Arc::clone(tx));
+        held.insert(nonce, Held { tx: Arc::clone(tx), since: ground.now });
         Ok(())
     }
 
     /// What was mined and is not any more; whatever has taken its place meanwhile stays.
-    pub(super) fn put_back(&mut self, tx: &Arc<Tx>) {
+    pub(super) fn put_back(&mut self, tx: &Arc<Tx>, now: Duration) {
         if let Some(held) = self.txs.get_mut(tx.account) {
-            held.entry(tx.nonce).or_insert_with(|| Arc::clone(tx));
+            held.entry(tx.nonce).or_insert_with(|| Held { tx: Arc::clone(tx), since: now });
         }
     }
 
-    /// What can never be mined any more leaves, and what its account cannot pay for.
-    pub(super) fn settle(&mut self, accounts: &[Account]) {
-        for (held, account) in self.txs.iter_mut().zip(accounts) {
-            held.retain(|nonce, tx| *nonce >= account.count && tx.worst_cost <= account.balance);
+    /// What can never be mined any more leaves, what its account cannot pay for, and what has waited too long for a nonce before it.
+    pub(super) fn settle(&mut self, ground: Ground<'_>) {
+        for (held, account) in self.txs.iter_mut().zip(ground.accounts) {
+            let mut next = account.count;
+            held.retain(|nonce, Held { tx, since }| {
+                let stays = *nonce >= account.count && tx.worst_cost <= account.balance;
+                if stays && *nonce == next {
+                    next += 1;
+                    return true;
+                }
+                stays && ground.now < since.saturating_add(QUEUED_FOR)
+            });
         }
     }
 
     pub(super) fn remove(&mut self, tx: &Tx) {
         if let Some(held) = self.txs.get_mut(tx.account)
-            && held.get(&tx.nonce).is_some_and(|other| other.hash() == tx.hash())
+            && held.get(&tx.nonce).is_some_and(|other| other.tx.hash() == tx.hash())
         {
             held.remove(&tx.nonce);
         }
@@ -142,11 +161,11 @@ impl Pool {
     }
 
     pub(super) fn all(&self) -> impl Iterator<Item = &Arc<Tx>> {
-        self.txs.iter().flat_map(BTreeMap::values)
+        self.txs.iter().flat_map(BTreeMap::values).map(|held| &held.tx)
     }
 
     pub(super) fn of(&self, account: usize) -> impl Iterator<Item = &Arc<Tx>> {
-        self.txs.get(account).into_iter().flat_map(BTreeMap::values)
+        self.txs.get(account).into_iter().flat_map(BTreeMap::values).map(|held| &held.tx)
     }
 
     /// The first nonce from `count` on that is not pooled.
@@ -162,7 +181,7 @@ impl Pool {
         let mut chosen: Vec<Arc<Tx>> = Vec::new();
         while (chosen.len() as u64) < room {
             let next = |(at, account): (usize, &Account)| {
-                let tx = self.txs.get(at)?.get(&account.count)?;
+                let tx = &self.txs.get(at)?.get(&account.count)?.tx;
                 (tx.max_fee >= ground.base_fee && tx.worst_cost <= account.balance).then_some(tx)
             };
             let mut candidates: Vec<&Arc<Tx>> = accounts.iter().enumerate().filter_map(next).collect();

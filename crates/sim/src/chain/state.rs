@@ -54,7 +54,8 @@ pub(super) struct State {
     pub(super) halted_until: Duration,
     pub(super) spike_until: Duration,
     pub(super) calm: bool,
-    pub(super) dice: Dice,
+    gossip: Dice,
+    blocks: Dice,
     history: History,
 }
 
@@ -90,7 +91,8 @@ impl State {
             halted_until: Duration::ZERO,
             spike_until: Duration::ZERO,
             calm: false,
-            dice: Dice::new(plan.seed, "chain"),
+            gossip: Dice::new(plan.seed, "gossip"),
+            blocks: Dice::new(plan.seed, "blocks"),
             history,
         };
         state.tell_mined(state.ledger.head());
@@ -131,17 +133,20 @@ impl State {
         Some(Arc::clone(self.known.entry(tx.hash()).or_insert_with(|| Arc::new(tx))))
     }
 
-    /// Somebody gives it to this pool; what is taken goes on to the others.
+    /// Somebody gives it to this pool; what that has goes on to the others.
     pub(super) fn submit(&mut self, to: Place, raw: &Bytes, now: Duration) -> Result<B256, Refusal> {
         let tx = self.learn(raw).ok_or(Refusal::Unreadable)?;
-        self.take(to, &tx, now)?;
-        for other in self.places().filter(|other| *other != to) {
-            if self.calm || !self.dice.permille(GOSSIP_LOST) {
-                let after = self.dice.duration(GOSSIP.0, GOSSIP.1);
-                self.post(&tx, other, now.saturating_add(after));
+        let taken = self.take(to, &tx, now);
+        if matches!(taken, Ok(()) | Err(Refusal::AlreadyKnown)) {
+            for other in self.places().filter(|other| *other != to) {
+                let is_lost = self.gossip.permille(GOSSIP_LOST) && !self.calm;
+                let after = self.gossip.duration(GOSSIP.0, GOSSIP.1);
+                if !is_lost {
+                    self.post(&tx, other, now.saturating_add(after));
+                }
             }
         }
-        Ok(tx.hash())
+        taken.map(|()| tx.hash())
     }
 
     /// It comes there at that time, and goes on to the others then.
@@ -176,7 +181,7 @@ impl State {
             Place::Miner => miner,
             Place::Endpoint(at) => &mut endpoints.get_mut(at).ok_or(Refusal::Unreadable)?.pool,
         };
-        pool.add(tx, ground(ledger, head))
+        pool.add(tx, ground(ledger, head, now))
     }
 
     fn places(&self) -> impl Iterator<Item = Place> + use<> {
@@ -203,39 +208,36 @@ impl State {
         let views: Vec<BlockId> = (0..self.endpoints.len()).map(|at| self.view(at, now)).collect();
         let State { ledger, endpoints, miner, .. } = self;
         for (endpoint, view) in endpoints.iter_mut().zip(views) {
-            endpoint.pool.settle(ledger.accounts(view));
+            endpoint.pool.settle(ground(ledger, view, now));
         }
-        miner.settle(ledger.accounts(ledger.head()));
+        miner.settle(ground(ledger, ledger.head(), now));
     }
 
     // --- Blocks. ---
 
     fn base_fee(&mut self, now: Duration) -> u128 {
-        let wobble = u128::from(self.dice.between(900, 1100));
+        let wobble = u128::from(self.blocks.between(900, 1100));
         let factor = if now < self.spike_until { SPIKE } else { 1 };
         BASE_FEE * factor * wobble / 1000
     }
 
     pub(super) fn mine(&mut self, now: Duration) {
-        let room = match self.dice.permille(EMPTY_BLOCK) {
-            true => 0,
-            false => self.dice.between(2, 30),
-        };
-        self.mine_some(room, now);
+        let (is_empty, room) = (self.blocks.permille(EMPTY_BLOCK), self.blocks.between(2, 30));
+        self.mine_some(if is_empty { 0 } else { room }, now);
     }
 
     fn mine_some(&mut self, room: u64, now: Duration) {
         let (parent, base_fee) = (self.ledger.head(), self.base_fee(now));
-        let other = (!self.calm && self.dice.permille(OTHER_BUILDER)).then(|| self.dice.index(self.endpoints.len()));
-        let State { ledger, endpoints, miner, dice, .. } = self;
-        let pool = other.and_then(|at| endpoints.get(at)).map_or(&*miner, |endpoint| &endpoint.pool);
-        let txs = pool.choose(Ground { base_fee, ..ground(ledger, parent) }, room, dice);
+        let (by_other, other) = (self.blocks.permille(OTHER_BUILDER), self.blocks.index(self.endpoints.len()));
+        let other = self.endpoints.get(other).filter(|_| by_other && !self.calm);
+        let pool = other.map_or(&self.miner, |endpoint| &endpoint.pool);
+        let txs = pool.choose(Ground { base_fee, ..ground(&self.ledger, parent, now) }, room, &mut self.blocks);
         let drained = self.drained_now(now);
         let making = Making { at: now, base_fee, txs, drained: &drained, private_to: None };
         let id = self.ledger.build(parent, making);
         self.ledger.extend(id);
         self.tips.push((now, id));
-        self.miner.settle(self.ledger.accounts(id));
+        self.miner.settle(ground(&self.ledger, id, now));
         self.tell_mined(id);
         self.tell_final();
     }
@@ -244,8 +246,8 @@ impl State {
         self.drained.iter().map(|until| now < *until).collect()
     }
 
-    /// Another branch, longer by `more`, takes the place of the newest blocks. Which were orphaned, newest first.
-    pub(super) fn reorg(&mut self, depth: u64, more: u64, now: Duration) -> Vec<BlockRef> {
+    /// Another branch, longer by `more`, takes the place of the newest blocks.
+    pub(super) fn reorg(&mut self, depth: u64, more: u64, dice: &mut Dice, now: Duration) {
         let ids = self.ledger.cut(depth);
         let orphaned: Vec<BlockRef> = ids.iter().filter_map(|id| self.ledger.header(*id)).map(|h| h.block).collect();
         orphaned.iter().for_each(|block| self.history.tell(Moment::Orphaned { block: *block }));
@@ -254,38 +256,41 @@ impl State {
         }
         let txs = |id: &BlockId| self.ledger.block(*id).map(|block| block.txs.clone()).unwrap_or_default();
         for tx in ids.iter().rev().flat_map(txs).collect::<Vec<_>>() {
-            let is_lost = !self.calm && self.dice.permille(LOST_BY_REORG);
-            let State { endpoints, miner, dice, .. } = self;
-            for pool in endpoints.iter_mut().map(|endpoint| &mut endpoint.pool).chain([miner]) {
+            let is_lost = dice.permille(LOST_BY_REORG);
+            for pool in self.pools() {
                 if is_lost {
                     pool.remove(&tx);
                 } else if !dice.permille(LOST_BY_POOL) {
-                    pool.put_back(&tx);
+                    pool.put_back(&tx, now);
                 }
             }
         }
         for _ in 0..orphaned.len() as u64 + more {
-            let room = self.dice.below(5);
+            let room = dice.below(5);
             self.mine_some(room, now);
         }
-        orphaned
     }
 
     /// Blocks at the heights of the newest `depth` ones that only this endpoint has; gives the last of them.
-    pub(super) fn private_fork(&mut self, endpoint: usize, depth: u64, now: Duration) -> Option<BlockId> {
-        let head = self.ledger.head();
+    pub(super) fn private_fork(
+        &mut self,
+        endpoint: usize,
+        depth: u64,
+        dice: &mut Dice,
+        now: Duration,
+    ) -> Option<BlockId> {
         let fork = self.ledger.head_number().checked_sub(depth)?;
-        let mut top = self.ledger.at(head, fork)?;
+        let mut top = self.ledger.canonical_at(fork)?;
         let mut pool = self.endpoints.get(endpoint)?.pool.clone();
         for number in fork + 1..=fork + depth {
             let block = self.ledger.block(self.ledger.canonical_at(number)?)?;
-            block.txs.iter().for_each(|tx| pool.put_back(tx));
+            block.txs.iter().for_each(|tx| pool.put_back(tx, now));
         }
         let drained = self.drained_now(now);
         for _ in 0..depth {
-            let (base_fee, room) = (self.base_fee(now), self.dice.below(5));
-            let State { ledger, dice, .. } = self;
-            let txs = pool.choose(Ground { base_fee, ..ground(ledger, top) }, room, dice);
+            let ground = ground(&self.ledger, top, now);
+            let (base_fee, room) = (ground.base_fee, dice.below(5));
+            let txs = pool.choose(ground, room, dice);
             let making = Making { at: now, base_fee, txs, drained: &drained, private_to: Some(endpoint) };
             top = self.ledger.build(top, making);
         }
@@ -316,6 +321,11 @@ impl State {
         self.heal_endpoints();
         self.drained.iter_mut().for_each(|until| *until = Duration::ZERO);
         (self.halted_until, self.spike_until) = (Duration::ZERO, Duration::ZERO);
+        self.share(now);
+    }
+
+    /// Everybody is offered what anybody has.
+    pub(super) fn share(&mut self, now: Duration) {
         let pooled: Vec<Arc<Tx>> = self.pools().flat_map(|pool| pool.all().cloned().collect::<Vec<_>>()).collect();
         for tx in pooled {
             for place in self.places() {
@@ -342,8 +352,9 @@ impl State {
     }
 }
 
-fn ground(ledger: &Ledger, head: BlockId) -> Ground<'_> {
+fn ground(ledger: &Ledger, head: BlockId, now: Duration) -> Ground<'_> {
     Ground {
+        now,
         accounts: ledger.accounts(head),
         base_fee: ledger.block(head).map(super::ledger::Block::base_fee).unwrap_or_default(),
     }

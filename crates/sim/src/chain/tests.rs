@@ -1,1 +1,344 @@
-//! tests
+//! The chain by itself.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use gapless_chain::Verdict;
+use gapless_domain::{
+    Address, Amount, Bytes, EvmCall, ExternalNoncePolicy, Fees, Nonce, OwnerId, SignedTx, SubmitterId, TxPlan,
+};
+
+use super::*;
+use crate::fault::{Fault, Odds};
+use crate::history::{ChainBlock, Moment};
+use crate::stage::Stepped;
+
+const LANES: [&str; 2] = [
+    "eip155:31337:0x00000000000000000000000000000000000000a1",
+    "eip155:31337:0x00000000000000000000000000000000000000a2",
+];
+
+struct Scene {
+    stage: Stage,
+    dice: Dice,
+    history: History,
+    faults: Faults,
+    world: Arc<ChainWorld>,
+    lanes: Vec<SubmitterId>,
+    plan: Plan,
+}
+
+fn scene(seed: u64, odds: &[(Fault, u32)], change: impl FnOnce(&mut Plan)) -> Scene {
+    let mut plan = Plan::of(seed);
+    plan.odds = Odds::from_iter(odds.iter().copied());
+    plan.on_external_nonce = ExternalNoncePolicy::Adopt;
+    change(&mut plan);
+    let stage = Stage::new();
+    let history = History::new(stage.clone());
+    let faults = Faults::new(seed, &plan.odds);
+    let lanes: Vec<SubmitterId> = LANES.iter().map(|lane| lane.parse().unwrap()).collect();
+    let world = ChainWorld::new(&plan, &lanes, stage.clone(), history.clone());
+    Scene { stage, dice: Dice::new(seed, "order"), history, faults, world, lanes, plan }
+}
+
+fn signed(lane: &SubmitterId, nonce: u64, effect: u64, gwei: u128) -> SignedTx {
+    let call = EvmCall {
+        to: Some(Address::repeat_byte(1)),
+        value: Amount::from(1_u64),
+        data: Bytes::from(effect.to_be_bytes().to_vec()),
+        ..EvmCall::default()
+    };
+    let price = gwei * 1_000_000_000;
+    let fees = Fees::Eip1559 { max_fee: price, max_priority_fee: price / 10 };
+    sign(&TxPlan { submitter: lane.clone(), nonce: Nonce::new(nonce).unwrap(), call, gas_limit: 60_000, fees })
+}
+
+impl Scene {
+    fn gate(&self, name: &str) -> Arc<dyn Chain> {
+        let net = Net::new(self.stage.clone(), Dice::new(self.plan.seed, name), Duration::from_millis(20));
+        self.world.gate(net, self.faults.clone(), self.history.clone(), OwnerId::new(name, 1))
+    }
+
+    fn until(&mut self, at: Duration) {
+        while self.stage.now() < at {
+            match self.stage.step(&mut self.dice) {
+                Stepped::Over => return,
+                Stepped::Panicked(home, text) => unreachable!("{home:?}: {text}"),
+                _ => {}
+            }
+        }
+    }
+
+    fn secs(&mut self, secs: u64) {
+        let at = self.stage.now() + Duration::from_secs(secs);
+        self.until(at);
+    }
+
+    /// What a future gives, however long it takes.
+    fn wait<T: Send + 'static>(&mut self, future: impl Future<Output = T> + Send + 'static) -> T {
+        let done = Arc::new(Mutex::new(None));
+        let given = Arc::clone(&done);
+        self.stage.spawn(Home::World, async move {
+            let value = future.await;
+            *lock(&given) = Some(value);
+        });
+        for _ in 0..1_000_000 {
+            if let Some(value) = lock(&done).take() {
+                return value;
+            }
+            self.stage.step(&mut self.dice);
+        }
+        unreachable!("it never ends")
+    }
+
+    fn broadcast(&mut self, gate: &Arc<dyn Chain>, txs: Vec<SignedTx>) -> Vec<Verdict> {
+        let gate = Arc::clone(gate);
+        self.wait(async move { gate.broadcast(&txs).await.into_iter().map(|answer| answer.verdict).collect() })
+    }
+
+    /// The chain as the history tells it, with all that a checker may rely on.
+    fn replay(&self) -> Replay {
+        let mut replay = Replay::default();
+        for (_, moment) in self.history.since(0) {
+            replay.see(&moment, &self.plan);
+        }
+        replay
+    }
+}
+
+#[derive(Default)]
+struct Replay {
+    blocks: Vec<ChainBlock>,
+    final_number: Option<u64>,
+    orphaned: usize,
+    finals_orphaned: usize,
+    struck: BTreeMap<Fault, u64>,
+}
+
+impl Replay {
+    fn see(&mut self, moment: &Moment, plan: &Plan) {
+        match moment {
+            Moment::Mined { block } => {
+                let head = self.blocks.last().map(|head| head.block);
+                assert_eq!(block.block.number, head.map_or(0, |head| head.number + 1));
+                assert_eq!(block.parent, head.map_or(B256::ZERO, |head| head.hash));
+                let mut next = BTreeMap::new();
+                for tx in &block.txs {
+                    let lane = &tx.read.plan.submitter;
+                    let next = next.entry(lane).or_insert_with(|| self.count(lane, u64::MAX));
+                    assert_eq!(tx.read.plan.nonce.get(), *next, "nonces are used in order");
+                    *next += 1;
+                }
+                self.blocks.push(block.clone());
+            }
+            Moment::Orphaned { block } => {
+                assert_eq!(self.blocks.pop().map(|head| head.block), Some(*block), "newest first");
+                self.orphaned += 1;
+                if self.final_number >= Some(block.number) {
+                    self.finals_orphaned += 1;
+                    self.final_number = block.number.checked_sub(1);
+                }
+            }
+            Moment::Final { block } => {
+                assert!(self.final_number.is_none_or(|last| block.number > last));
+                let head = self.blocks.last().unwrap().block.number;
+                assert_eq!(head, block.number + u64::from(plan.confirmations) - 1);
+                assert_eq!(self.blocks[block.number as usize].block, *block);
+                self.final_number = Some(block.number);
+            }
+            Moment::ChainReset { genesis } => {
+                self.blocks = vec![ChainBlock { block: *genesis, parent: B256::ZERO, txs: Vec::new() }];
+                self.final_number = None;
+            }
+            Moment::Struck { fault, .. } => *self.struck.entry(*fault).or_default() += 1,
+            _ => {}
+        }
+    }
+
+    fn count(&self, lane: &SubmitterId, up_to: u64) -> u64 {
+        let blocks = self.blocks.iter().filter(|block| block.block.number <= up_to);
+        blocks.flat_map(|block| &block.txs).filter(|tx| tx.read.plan.submitter == *lane).count() as u64
+    }
+}
+
+#[test]
+fn a_replacement_pays_a_tenth_more_and_the_chain_uses_each_nonce_once() {
+    let mut scene = scene(1, &[], |plan| plan.endpoints = 1);
+    let gate = scene.gate("a");
+    let lane = scene.lanes[0].clone();
+    let tx = |nonce, effect, gwei| signed(&lane, nonce, effect, gwei);
+    assert_eq!(scene.broadcast(&gate, vec![tx(0, 1, 20)]), [Verdict::Accepted]);
+    assert_eq!(scene.broadcast(&gate, vec![tx(0, 1, 20)]), [Verdict::AlreadyKnown]);
+    assert_eq!(scene.broadcast(&gate, vec![tx(0, 2, 21)]), [Verdict::ReplacementUnderpriced]);
+    assert_eq!(scene.broadcast(&gate, vec![tx(0, 2, 22)]), [Verdict::Accepted]);
+    assert_eq!(scene.broadcast(&gate, vec![tx(1, 3, 0)]), [Verdict::Underpriced]);
+    assert_eq!(scene.broadcast(&gate, vec![tx(99, 3, 20)]), [Verdict::Wait]);
+    let sent = scene.history.since(0).iter().filter(|(_, moment)| matches!(moment, Moment::Sent { .. })).count();
+    assert_eq!(sent, 6);
+
+    scene.world.run(&scene.faults.clone());
+    scene.secs(30);
+    assert_eq!(scene.world.count(&lane), 1);
+    assert!(scene.world.is_quiet(&lane));
+    let mined: Vec<_> = scene.replay().blocks.iter().flat_map(|block| block.txs.clone()).collect();
+    assert_eq!(mined.iter().map(crate::history::ChainTx::hash).collect::<Vec<_>>(), [tx(0, 2, 22).hash]);
+    assert_eq!(scene.broadcast(&gate, vec![tx(0, 4, 50)]), [Verdict::NonceTooLow]);
+    assert_eq!(scene.world.known_raw(tx(0, 4, 50).hash), Some(tx(0, 4, 50)));
+}
+
+/// What a reorg takes away is mined again, mostly, and the counts are those of the branch that stands.
+#[test]
+fn a_reorg_gives_transactions_back_and_counts_are_right() {
+    let mut mined_again = 0;
+    for seed in 0..30 {
+        let mut scene = scene(seed, &[(Fault::Reorg, 300)], |plan| {
+            plan.confirmations = 4;
+            plan.block_time = Duration::from_secs(1);
+        });
+        scene.world.run(&scene.faults.clone());
+        let lanes = scene.lanes.clone();
+        for nonce in 0..20 {
+            for (lane, first) in lanes.iter().zip([100, 200]) {
+                scene.world.submit_outside(&signed(lane, nonce, first + nonce, 20).raw);
+            }
+            scene.secs(2);
+            let replay = scene.replay();
+            let now_final = replay.final_number.unwrap_or(0);
+            for lane in &lanes {
+                assert_eq!(scene.world.count(lane), replay.count(lane, u64::MAX));
+                assert_eq!(scene.world.final_count(lane), replay.count(lane, now_final));
+            }
+            assert_eq!(Some(scene.world.head()), replay.blocks.last().map(|head| head.block));
+        }
+        let replay = scene.replay();
+        assert_eq!(replay.finals_orphaned, 0, "a reorg never takes a final block");
+        assert!(replay.struck.get(&Fault::Reorg).is_some_and(|struck| *struck > 0 && replay.orphaned > 0));
+        mined_again += lanes.iter().map(|lane| scene.world.count(lane)).sum::<u64>();
+    }
+    assert!(mined_again > 600, "{mined_again} of 1200");
+}
+
+#[test]
+fn a_deep_reorg_takes_final_blocks() {
+    let mut scene = scene(5, &[(Fault::DeepReorg, 500)], |_| {});
+    scene.world.run(&scene.faults.clone());
+    scene.secs(120);
+    let replay = scene.replay();
+    assert_eq!(replay.struck[&Fault::DeepReorg], 2);
+    assert!(replay.finals_orphaned > 0);
+}
+
+#[test]
+fn another_genesis_has_nothing_of_the_old_one() {
+    let mut scene = scene(6, &[(Fault::ChainReset, 100)], |_| {});
+    let lane = scene.lanes[0].clone();
+    scene.world.submit_outside(&signed(&lane, 0, 1, 20).raw);
+    scene.world.run(&scene.faults.clone());
+    scene.secs(200);
+    let replay = scene.replay();
+    assert_eq!(replay.struck[&Fault::ChainReset], 1);
+    assert_eq!(scene.world.count(&lane), 0);
+    assert!(scene.world.submit_outside(&signed(&lane, 0, 1, 20).raw), "the same bytes are good again");
+}
+
+/// Everything that a world can do at once, with processes that send and read. Twice the same seed is twice the same history, and what
+/// any process was shown as final was never taken back.
+#[test]
+fn one_seed_is_one_history() {
+    let run = |seed: u64| {
+        let odds: Vec<(Fault, u32)> = Fault::ALL
+            .iter()
+            .filter(|fault| !matches!(fault, Fault::DeepReorg | Fault::ChainReset))
+            .map(|fault| (*fault, 60))
+            .collect();
+        let mut scene = scene(seed, &odds, |plan| plan.endpoints = 3);
+        scene.world.run(&scene.faults.clone());
+        let seen = Arc::new(Mutex::new(Vec::new()));
+        for name in ["a", "b"] {
+            let (gate, lanes) = (scene.gate(name), scene.lanes.clone());
+            let (seen, stage, confirmations) = (Arc::clone(&seen), scene.stage.clone(), scene.plan.confirmations);
+            scene.stage.spawn(Home::Process(1), async move {
+                let mut next = vec![0; lanes.len()];
+                for round in 0..60 {
+                    let each = |(lane, next): (&SubmitterId, &u64)| {
+                        [0, 1].map(|more| signed(lane, next + more, 100 * round + next, 30))
+                    };
+                    let txs: Vec<SignedTx> = lanes.iter().zip(&next).flat_map(each).collect();
+                    gate.broadcast(&txs).await;
+                    if let Ok(head) = gate.head().await
+                        && let Some(number) = (head.block.number + 1).checked_sub(u64::from(confirmations))
+                        && let Ok(headers) = gate.headers(number..=head.block.number).await
+                        && let [Some(first), .., Some(last)] = headers.as_slice()
+                        && last.block == head.block
+                    {
+                        lock(&seen).push(first.block);
+                    }
+                    let hashes: Vec<B256> = txs.iter().map(|tx| tx.hash).collect();
+                    let _ = gate.receipts(&hashes).await;
+                    if let Ok(views) = gate.accounts(&lanes, None).await {
+                        next = views.iter().map(|view| view.latest.get()).collect();
+                    }
+                    tokio::select! {
+                        biased;
+                        () = gate.head_changed() => {}
+                        () = stage.sleep(Duration::from_secs(3)) => {}
+                    }
+                }
+            });
+        }
+        scene.secs(150);
+        scene.faults.calm_down();
+        scene.secs(30);
+        let replay = scene.replay();
+        assert_eq!(replay.finals_orphaned, 0);
+        for block in lock(&seen).iter() {
+            assert_eq!(replay.blocks[block.number as usize].block, *block, "shown as final, and never was");
+        }
+        let shown = lock(&seen).len();
+        let mined: usize = replay.blocks.iter().map(|block| block.txs.len()).sum();
+        let strangers = replay.blocks.iter().flat_map(|block| &block.txs).filter(|tx| tx.by_stranger).count();
+        (format!("{:?}", scene.history.since(0)), shown, mined, strangers, replay.struck)
+    };
+    let mut strangers = 0;
+    let mut struck = BTreeMap::<Fault, u64>::new();
+    for seed in 0..8 {
+        let (first, second) = (run(seed), run(seed));
+        assert!(first.0 == second.0, "seed {seed}");
+        assert!(first.1 > 20 && first.2 > 10, "{:?}", (first.1, first.2));
+        strangers += first.3;
+        for (fault, count) in first.4 {
+            *struck.entry(fault).or_default() += count;
+        }
+    }
+    assert!(strangers > 3);
+    let ours = Fault::ALL.iter().filter(|fault| **fault >= Fault::RpcTimeoutBefore);
+    let missing: Vec<_> = ours.filter(|fault| !struck.contains_key(fault)).collect();
+    assert_eq!(missing, [&Fault::DeepReorg, &Fault::ChainReset]);
+}
+
+/// When nothing goes wrong any more, whatever is sent is mined.
+#[test]
+fn after_the_storm_everything_is_mined() {
+    for seed in 0..10 {
+        let odds: Vec<(Fault, u32)> = Fault::ALL.iter().map(|fault| (*fault, 100)).collect();
+        let mut scene = scene(seed, &odds, |_| {});
+        scene.world.run(&scene.faults.clone());
+        scene.secs(100);
+        scene.faults.calm_down();
+        scene.secs(10);
+        let gate = scene.gate("a");
+        let lane = scene.lanes[0].clone();
+        for _ in 0..8 {
+            let next = scene.world.count(&lane);
+            if next >= 12 {
+                break;
+            }
+            let txs = (next..next + 8).map(|nonce| signed(&lane, nonce, 1000 + nonce, 500)).collect();
+            scene.broadcast(&gate, txs);
+            scene.secs(30);
+        }
+        assert!(scene.world.count(&lane) >= 12, "seed {seed}: {}", scene.world.count(&lane));
+        assert!(scene.world.balance(&lane).get() > gapless_domain::U256::from(1_000_000_000_u64));
+    }
+}

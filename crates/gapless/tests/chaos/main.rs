@@ -5,7 +5,7 @@
 //!   roads, the chain. `servers`: PostgreSQL and its standby. `callers`: who hands in work. `operator`: who reconciles lanes after commits
 //!   were lost. `figures`: what is counted.
 //! - `register`: what callers were told. `ledger`: what the nodes and their database say in the end. `scan`: what the chain says.
-//!   `verdict`: what must be true of these three. `violations`: what is not.
+//!   `verdict`: what must be true of these three. `violations`: what is not. `planted`: whether the verdict would see it.
 //!
 //! `cargo test` runs every fault once, which takes less than a minute; `cargo xtask chaos --minutes N` goes on for so long.
 #![allow(
@@ -23,6 +23,7 @@ mod faults;
 mod figures;
 mod ledger;
 mod operator;
+mod planted;
 mod register;
 mod rules;
 mod scan;

@@ -1,9 +1,206 @@
-//! Moments in words, for whoever reads a trace.
+//! Moments in words, one short line each, for whoever reads a trace.
 
 use std::fmt;
 
-use crate::history::Moment;
+use gapless_domain::{
+    B256, BlockRef, Change, CommandKind, CommandResult, EventKind, LaneCommit, LaneState, OwnerId, Payload, Progress,
+    ReservationStep, SlotKind, SubmitterId, TransitionName, TxId, TxState,
+};
+
+use crate::history::{ChainBlock, ChainTx, Moment, effect_of};
 
 pub(crate) fn moment(moment: &Moment, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-    write!(f, "{moment:?}")
+    match moment {
+        Moment::Accepted { id, intent } => {
+            let what = match intent.payload() {
+                Payload::Evm(call) => effect(&call.data),
+                Payload::External(external) => format!("a nonce for {}", external.lock_owner),
+            };
+            let (request, lane) = (intent.request_id(), account(intent.submitter()));
+            write!(f, "store: {} accepted for {lane}: {what}, request {request}", intent_name(*id))
+        }
+        Moment::Leased { lease } => {
+            let (lane, owner, token) = (account(lease.submitter()), process(lease.owner()), lease.token());
+            write!(f, "{owner} holds {lane} with token {token}")
+        }
+        Moment::Released { lease } => {
+            let (lane, owner, token) = (account(lease.submitter()), process(lease.owner()), lease.token());
+            write!(f, "{owner} gave {lane} back (token {token})")
+        }
+        Moment::Committed { commit, .. } => {
+            let (lane, owner) = (account(commit.lease().submitter()), process(commit.lease().owner()));
+            write!(f, "{owner} committed for {lane}: {}", contents(commit))
+        }
+        Moment::NotCommitted { commit, verdict } => {
+            let (lane, owner) = (account(commit.lease().submitter()), process(commit.lease().owner()));
+            write!(f, "{owner} could not commit for {lane} ({verdict:?}): {}", contents(commit))
+        }
+        Moment::CanceledInQueue { id } => write!(f, "store: {} canceled in the queue", intent_name(*id)),
+        Moment::CommandPut { id, lane, kind } => {
+            write!(f, "command {} for {}: {}", id.0, account(lane), command(kind))
+        }
+        Moment::HeadForgotten { chain } => write!(f, "store: what was known of {chain} is forgotten"),
+        Moment::StoreLost { since } => write!(f, "store: everything since moment {since} is lost"),
+        Moment::Acknowledged { id, lane, request } => {
+            write!(f, "a caller of {} knows that {request} is accepted as {}", account(lane), intent_name(*id))
+        }
+        Moment::Operator { what } => write!(f, "operator: {what}"),
+        Moment::Sent { by, tx } => write!(f, "{} sent {}", process(by), short(&tx.hash)),
+        Moment::Mined { block } => mined(block, f),
+        Moment::Orphaned { block } => write!(f, "chain: {} orphaned", block_name(block)),
+        Moment::Final { block } => write!(f, "chain: final up to {}", block_name(block)),
+        Moment::ChainReset { genesis } => write!(f, "chain: begins anew with {}", block_name(genesis)),
+        Moment::Started { owner } => write!(f, "{} started", process(owner)),
+        Moment::Ended { owner, how } => write!(f, "{} ended: {how}", process(owner)),
+        Moment::Struck { fault, what } => write!(f, "fault {}: {what}", fault.as_str()),
+        Moment::Calm => f.write_str("calm: nothing goes wrong from here on"),
+    }
+}
+
+/// Everything in a commit, in the order in which a reader wants it.
+fn contents(commit: &LaneCommit) -> String {
+    let mut parts = Vec::new();
+    for slot in commit.slots() {
+        let nonce = slot.nonce;
+        parts.push(match slot.kind {
+            SlotKind::Intent(id) => format!("nonce {nonce} bound for {}", intent_name(id)),
+            SlotKind::Fill => format!("nonce {nonce} bound to be filled"),
+            SlotKind::Reservation => format!("nonce {nonce} bound to be lent"),
+            SlotKind::Foreign => format!("nonce {nonce} adopted as somebody else's"),
+        });
+    }
+    for new in commit.attempts() {
+        parts.push(format!("{} {} for nonce {}", new.kind.as_str(), short(&new.hash), new.nonce));
+    }
+    parts.extend(commit.changes().iter().map(change));
+    parts.extend(commit.reservations().iter().map(reservation));
+    for report in commit.reports() {
+        parts.push(format!("send of {}: {}", short(&report.hash), report.outcome.as_str()));
+    }
+    for (nonce, _) in commit.claims() {
+        parts.push(format!("nonce {nonce} claimed to be sent again"));
+    }
+    for (id, result) in commit.commands_done() {
+        let refused = if matches!(result, CommandResult::Refused(_)) { "refused" } else { "done" };
+        parts.push(format!("command {} {refused}", id.0));
+    }
+    parts.extend(commit.lane_events().map(|(_, kind, text)| format!("lane {}: {text}", kind.as_str())));
+    if let Some(cursor) = commit.cursor().map(|change| change.to()) {
+        let protect = match &cursor.state {
+            LaneState::Protect(protection) => format!(" PROTECT {}", protection.code.as_str()),
+            LaneState::Idle | LaneState::InFlight => String::new(),
+        };
+        let (next, open, last) = (cursor.next_nonce, cursor.open_nonce, cursor.final_nonce);
+        parts.push(format!("cursor next {next} open {open} final {last}{protect}"));
+    }
+    if parts.is_empty() { "nothing".to_owned() } else { parts.join(", ") }
+}
+
+fn change(change: &Change) -> String {
+    let id = intent_name(change.tx_id());
+    match (change.event(), change.to()) {
+        (EventKind::Tx(TransitionName::LoseNonce), _) => format!("{id} lost its nonce and is in line again"),
+        (EventKind::Tx(TransitionName::Bind), TxState::Allocated(bound)) => format!("{id} has nonce {}", bound.nonce),
+        (event, to) => format!("{id} {} -> {}", event.as_str(), state(to)),
+    }
+}
+
+fn state(state: &TxState) -> String {
+    let name = state.name().as_str();
+    match state.bound() {
+        Some(bound) => match &bound.progress {
+            Progress::Mined(mined) => {
+                let (hash, block) = (short(&mined.inclusion.hash), block_name(&mined.inclusion.block));
+                format!("{name}/MINED by {hash} in {block}, told up to {}", mined.told.number)
+            }
+            Progress::Pending | Progress::AwaitingFunds => format!("{name}/{}", bound.sub_state().as_str()),
+        },
+        None => match state.nonce() {
+            Some(nonce) => format!("{name} at nonce {nonce}"),
+            None => name.to_owned(),
+        },
+    }
+}
+
+fn reservation(step: &ReservationStep) -> String {
+    let nonce = step.nonce();
+    match step {
+        ReservationStep::Reserve { lock_owner, .. } => format!("nonce {nonce} lent to {lock_owner}"),
+        ReservationStep::Use { lock_owner, .. } => format!("nonce {nonce} used by {lock_owner}"),
+        ReservationStep::Release { lock_owner, .. } => format!("nonce {nonce} let go by {lock_owner}"),
+        ReservationStep::Expire { .. } => format!("the loan of nonce {nonce} is over"),
+        ReservationStep::Fill { .. } => format!("nonce {nonce} is filled, nobody wants it"),
+    }
+}
+
+fn command(kind: &CommandKind) -> String {
+    let name = kind.as_str();
+    match kind {
+        CommandKind::Cancel { tx_id } | CommandKind::Replace { tx_id, .. } | CommandKind::Resubmit { tx_id, .. } => {
+            format!("{name} {}", intent_name(*tx_id))
+        }
+        CommandKind::Resync { lost, dry_run } => {
+            format!("{name} ({}{})", lost.as_str(), if *dry_run { ", only to see" } else { "" })
+        }
+        CommandKind::UseReserved { nonce, lock_owner, signed, .. } => {
+            format!("{name} nonce {nonce} of {lock_owner} with {}", short(&signed.hash))
+        }
+        CommandKind::ReleaseReserved { nonce, lock_owner } => format!("{name} nonce {nonce} of {lock_owner}"),
+        CommandKind::CancelPending | CommandKind::Pause | CommandKind::Resume | CommandKind::Unprotect => {
+            name.to_owned()
+        }
+    }
+}
+
+fn mined(block: &ChainBlock, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    write!(f, "chain: {}", block_name(&block.block))?;
+    let txs: Vec<String> = block.txs.iter().map(chain_tx).collect();
+    if txs.is_empty() { f.write_str(", empty") } else { write!(f, " with {}", txs.join(", ")) }
+}
+
+fn chain_tx(tx: &ChainTx) -> String {
+    let plan = &tx.read.plan;
+    let whose = if tx.by_stranger { "a stranger's " } else { "" };
+    let how = if tx.succeeded { "" } else { ", reverted" };
+    let (lane, hash) = (account(&plan.submitter), short(&tx.hash()));
+    format!("{whose}{hash} ({lane} nonce {}, {}{how})", plan.nonce, effect(&plan.call.data))
+}
+
+fn effect(data: &[u8]) -> String {
+    match effect_of(data) {
+        Some(number) => format!("effect {number}"),
+        None if data.is_empty() => "no effect".to_owned(),
+        None => format!("{} bytes", data.len()),
+    }
+}
+
+/// Ids begin with a time, so that their ends tell them apart.
+fn intent_name(id: TxId) -> String {
+    let text = id.to_string();
+    format!("intent …{}", text.get(text.len().saturating_sub(6)..).unwrap_or(&text))
+}
+
+/// The name of the process without all that makes it unique; its first digits tell one start from the next.
+fn process(owner: &OwnerId) -> String {
+    match owner.as_str().split_once('/') {
+        Some((name, unique)) => {
+            let unique = unique.trim_start_matches('0');
+            format!("{name}/{}", unique.get(..4).unwrap_or(unique))
+        }
+        None => owner.to_string(),
+    }
+}
+
+fn account(lane: &SubmitterId) -> String {
+    let address = lane.address();
+    format!("{}…", address.get(..6).unwrap_or(address))
+}
+
+fn short(hash: &B256) -> String {
+    let text = hash.to_string();
+    format!("{}…", text.get(..8).unwrap_or(&text))
+}
+
+fn block_name(block: &BlockRef) -> String {
+    format!("block {} ({})", block.number, short(&block.hash))
 }

@@ -133,7 +133,9 @@ impl Blocks {
         Some(block)
     }
 
-    pub(super) fn finalize(&mut self, upto: BlockRef) {
+    /// Gives the transactions that became final.
+    pub(super) fn finalize(&mut self, upto: BlockRef) -> Vec<B256> {
+        let mut newly = Vec::new();
         let first = self.final_number.map_or(0, |last| last.saturating_add(1));
         for number in first..=upto.number {
             let Some(block) = self.canonical.get(&number).and_then(|hash| self.all.get(hash)) else { continue };
@@ -141,12 +143,14 @@ impl Blocks {
                 let plan = &tx.read.plan;
                 let account = self.accounts.entry(plan.submitter.clone()).or_default();
                 account.ever_final.entry(plan.nonce.get()).or_default().insert(tx.hash());
+                newly.push(tx.hash());
                 if let Some(place) = self.txs.get_mut(&tx.hash()) {
                     place.was_final.push(block.block);
                 }
             }
         }
         self.final_number = self.final_number.max(Some(upto.number));
+        newly
     }
 
     pub(super) fn reset(&mut self, genesis: BlockRef) {

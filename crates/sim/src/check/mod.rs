@@ -16,10 +16,19 @@ use crate::plan::Plan;
 mod blocks;
 mod end_state;
 mod ledger;
+mod liveness;
 mod p1_exactly_once;
 mod p2_no_gap;
 mod p3_write_before_send;
+mod p4_sticky_nonce;
+mod p5_fenced;
+mod p6_durable;
+mod p7_no_silent_jump;
+mod p8_events;
+mod p9_chain_decides;
 mod picture;
+mod spending;
+mod windows;
 
 pub use blocks::{Account, Blocks, TxPlace};
 pub use end_state::{EndState, EndTx, Scan, check_end_state, read_end_state};
@@ -79,11 +88,19 @@ pub trait Check: fmt::Debug {
 }
 
 /// All of them.
-pub fn all(plan: &Plan) -> Vec<Box<dyn Check>> {
-    let _ = plan;
+pub fn all(_plan: &Plan) -> Vec<Box<dyn Check>> {
     vec![
         Box::new(p1_exactly_once::ExactlyOnce),
         Box::new(p2_no_gap::NoGap),
         Box::new(p3_write_before_send::WriteBeforeSend),
+        Box::new(p4_sticky_nonce::StickyNonce),
+        Box::new(p5_fenced::Fenced),
+        Box::new(p6_durable::Durable),
+        Box::new(p7_no_silent_jump::NoSilentJump::default()),
+        Box::new(p8_events::Events),
+        Box::new(p9_chain_decides::ChainDecides),
+        Box::new(windows::Windows),
+        Box::new(spending::Spending::default()),
+        Box::new(liveness::Liveness),
     ]
 }

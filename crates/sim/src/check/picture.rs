@@ -1,9 +1,9 @@
 //! What the moments add up to, kept once for all checks.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
-use gapless_domain::{B256, Bytes, RequestId, SubmitterId, TxId};
+use gapless_domain::{Amount, B256, Bytes, RequestId, SubmitterId, TxId};
 
 use crate::history::{ChainBlock, Moment};
 use crate::plan::Plan;
@@ -12,6 +12,9 @@ use super::Broken;
 use super::blocks::Blocks;
 use super::end_state::{self, EndState};
 use super::ledger::{Before, Ledger, mined_at};
+
+/// How long a balance is remembered: whoever spends has read it some time before.
+const BALANCE_MEMORY: Duration = Duration::from_secs(180);
 
 #[derive(Debug)]
 pub struct Picture {
@@ -30,6 +33,8 @@ pub struct Picture {
     pub losses: u32,
     /// The block that the newest moment has orphaned although it was final.
     pub final_orphaned: Option<ChainBlock>,
+    /// The transactions that became final with the newest moment.
+    pub newly_final: Vec<B256>,
     /// Lanes that lost commits with the newest moment.
     pub lanes_hurt: BTreeSet<SubmitterId>,
     /// Every attempt that was ever durable, also what was lost since.
@@ -38,6 +43,8 @@ pub struct Picture {
     gone: BTreeSet<TxId>,
     /// Nonces that some node has seen in a block and said so, whether or not the chain's own history knows it.
     seen_mined: BTreeSet<(SubmitterId, u64)>,
+    /// What the accounts had, lately.
+    balances: BTreeMap<SubmitterId, VecDeque<(Duration, Amount)>>,
     /// What the store has written, to be written again up to the moment of a loss.
     written: Vec<(usize, Moment)>,
     lanes: Vec<SubmitterId>,
@@ -62,10 +69,12 @@ impl Picture {
             calm_since: None,
             losses: 0,
             final_orphaned: None,
+            newly_final: Vec::new(),
             lanes_hurt: BTreeSet::new(),
             durable: BTreeMap::new(),
             gone: BTreeSet::new(),
             seen_mined: BTreeSet::new(),
+            balances: BTreeMap::new(),
             written: Vec::new(),
             lanes: lanes.to_vec(),
             end: None,
@@ -77,6 +86,7 @@ impl Picture {
         self.now = at;
         self.before = Before::default();
         self.final_orphaned = None;
+        self.newly_final.clear();
         self.lanes_hurt.clear();
         match moment {
             Moment::Accepted { .. }
@@ -94,7 +104,7 @@ impl Picture {
             }
             Moment::Mined { block } => self.blocks.mine(block),
             Moment::Orphaned { block } => self.final_orphaned = self.blocks.orphan(*block),
-            Moment::Final { block } => self.blocks.finalize(*block),
+            Moment::Final { block } => self.newly_final = self.blocks.finalize(*block),
             Moment::ChainReset { genesis } => self.blocks.reset(*genesis),
             Moment::Calm => self.calm_since = Some(at),
             Moment::NotCommitted { .. }
@@ -149,6 +159,25 @@ impl Picture {
     /// Did some node write that it saw this nonce in a block?
     pub fn is_seen_mined(&self, lane: &SubmitterId, nonce: u64) -> bool {
         self.seen_mined.contains(&(lane.clone(), nonce))
+    }
+
+    /// What the chain says that an account has. To be told whenever it may have changed: nothing else here knows what gas has cost, or
+    /// who has emptied an account.
+    pub fn see_balance(&mut self, lane: &SubmitterId, balance: Amount) {
+        let seen = self.balances.entry(lane.clone()).or_default();
+        if seen.back().is_none_or(|(_, last)| *last != balance) {
+            seen.push_back((self.now, balance));
+        }
+        // The one before the oldest that counts was still true at its beginning.
+        let from = self.now.saturating_sub(BALANCE_MEMORY);
+        while seen.get(1).is_some_and(|(at, _)| *at <= from) {
+            seen.pop_front();
+        }
+    }
+
+    /// The most that the account had, of late. None if nobody told.
+    pub fn highest_balance(&self, lane: &SubmitterId) -> Option<Amount> {
+        self.balances.get(lane)?.iter().map(|(_, balance)| *balance).max()
     }
 
     pub fn lanes(&self) -> &[SubmitterId] {

@@ -1,0 +1,38 @@
+//! Liveness: once nothing goes wrong any more, everything comes to its end.
+
+use gapless_domain::LaneState;
+
+use crate::history::Moment;
+
+use super::{Broken, Check, Picture};
+
+#[derive(Debug, Default)]
+pub(super) struct Liveness;
+
+impl Check for Liveness {
+    fn promise(&self) -> &'static str {
+        "liveness"
+    }
+
+    fn see(&mut self, _moment: &Moment, _picture: &Picture) -> Result<(), Broken> {
+        Ok(())
+    }
+
+    /// A lane that is stopped needs somebody who decides, and there was one; only a chain that contradicts itself cannot be decided on.
+    fn end(&mut self, picture: &Picture) -> Result<(), Broken> {
+        if picture.chain_is_broken() {
+            return Ok(());
+        }
+        for (lane, book) in &picture.ledger.lanes {
+            let Some(cursor) = &book.cursor else { continue };
+            if let LaneState::Protect(protection) = &cursor.state {
+                let code = protection.code.as_str();
+                return Err(Broken::of(lane, format!("is still in PROTECT ({code}): {}", protection.detail)));
+            }
+            if cursor.paused {
+                return Err(Broken::of(lane, "is still paused"));
+            }
+        }
+        picture.finding("liveness")
+    }
+}

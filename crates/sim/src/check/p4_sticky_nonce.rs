@@ -1,0 +1,89 @@
+//! P4: an intent keeps its nonce until that is consumed, finally, by something that is none of its hashes.
+
+use gapless_domain::{B256, EventKind, LaneCommit, SlotKind, SubmitterId, TransitionName, Wish};
+
+use crate::history::{ChainTx, Moment};
+
+use super::{Broken, Check, Picture};
+
+#[derive(Debug, Default)]
+pub(super) struct StickyNonce;
+
+impl Check for StickyNonce {
+    fn promise(&self) -> &'static str {
+        "P4"
+    }
+
+    fn see(&mut self, moment: &Moment, picture: &Picture) -> Result<(), Broken> {
+        match moment {
+            Moment::Committed { commit, .. } => {
+                let lane = commit.lease().submitter();
+                loses_rightly(commit, picture)
+                    .and_then(|()| has_one_slot(commit, picture))
+                    .map_err(|what| Broken::of(lane, what))
+            }
+            Moment::Mined { block } => block.txs.iter().try_for_each(|tx| {
+                stands_for_its_holder(tx, picture).map_err(|what| Broken::of(&tx.read.plan.submitter, what))
+            }),
+            _ => Ok(()),
+        }
+    }
+}
+
+fn loses_rightly(commit: &LaneCommit, picture: &Picture) -> Result<(), String> {
+    let lane = commit.lease().submitter();
+    for (change, row) in commit.changes().iter().zip(&picture.before.rows) {
+        if change.event() != EventKind::Tx(TransitionName::LoseNonce) {
+            continue;
+        }
+        let held = row.as_ref().and_then(|(state, _)| state.bound());
+        let Some(nonce) = held.map(|bound| bound.nonce.get()) else {
+            return Err(format!("{} loses a nonce that it does not have", change.tx_id()));
+        };
+        is_gone(lane, nonce, picture).map_err(|what| format!("{} loses nonce {nonce}, {what}", change.tx_id()))?;
+    }
+    Ok(())
+}
+
+/// Nodes see later than the chain what is final, and never before; so at some moment up to now it must have been.
+fn is_gone(lane: &SubmitterId, nonce: u64, picture: &Picture) -> Result<(), String> {
+    let ours = |hash: &B256| picture.ledger.lane(lane).is_some_and(|book| book.has_attempt(nonce, hash));
+    let mut uses = picture.blocks.final_uses(lane, nonce).peekable();
+    if uses.peek().is_none() {
+        return Err("which nothing has used, finally".to_owned());
+    }
+    match uses.find(|hash| !ours(hash)) {
+        Some(_) => Ok(()),
+        None => Err("which its own transaction has used".to_owned()),
+    }
+}
+
+/// An intent that gets another slot has lost all that it had.
+fn has_one_slot(commit: &LaneCommit, picture: &Picture) -> Result<(), String> {
+    let lane = commit.lease().submitter();
+    let Some(book) = picture.ledger.lane(lane) else { return Ok(()) };
+    for slot in commit.slots() {
+        let SlotKind::Intent(id) = slot.kind else { continue };
+        let given = book.given.get(&id).into_iter().flatten();
+        for other in given.filter(|other| **other != slot.nonce.get()) {
+            let nonce = slot.nonce;
+            is_gone(lane, *other, picture)
+                .map_err(|what| format!("{id} gets nonce {nonce} and has {other}, {what}"))?;
+        }
+    }
+    Ok(())
+}
+
+/// What is mined at a nonce does what its holder asked for, or nothing. After a loss of commits the ledger does not know all holders.
+fn stands_for_its_holder(tx: &ChainTx, picture: &Picture) -> Result<(), String> {
+    let (Some(effect), 0) = (tx.effect(), picture.losses) else { return Ok(()) };
+    let plan = &tx.read.plan;
+    let slot = picture.ledger.lane(&plan.submitter).and_then(|book| book.slots.get(&plan.nonce.get()));
+    let Some(SlotKind::Intent(id)) = slot else { return Ok(()) };
+    let Some(entry) = picture.ledger.intents.get(id) else { return Ok(()) };
+    let replaced = entry.state.bound().is_some_and(|bound| bound.wish == Wish::Replace);
+    if entry.effect == Some(effect) || replaced || entry.is_over() {
+        return Ok(());
+    }
+    Err(format!("nonce {} is {id}'s, and {} does effect {effect} there, which is another's", plan.nonce, tx.hash()))
+}

@@ -1,0 +1,56 @@
+//! P5: who lost its lease changes no row of the lane.
+
+use gapless_domain::Lease;
+
+use crate::history::Moment;
+
+use super::{Broken, Check, Picture};
+
+#[derive(Debug, Default)]
+pub(super) struct Fenced;
+
+impl Check for Fenced {
+    fn promise(&self) -> &'static str {
+        "P5"
+    }
+
+    fn see(&mut self, moment: &Moment, picture: &Picture) -> Result<(), Broken> {
+        let (lease, verdict) = match moment {
+            Moment::Leased { lease } => (lease, granted(lease, picture)),
+            Moment::Committed { commit, .. } => (commit.lease(), may_write(commit.lease(), picture)),
+            _ => return Ok(()),
+        };
+        verdict.map_err(|what| Broken::of(lease.submitter(), what))
+    }
+}
+
+/// A token grows with every new holder, so that no two of them share one.
+fn granted(lease: &Lease, picture: &Picture) -> Result<(), String> {
+    let Some(newest) = &picture.before.lease else { return Ok(()) };
+    let (token, owner) = (lease.token(), lease.owner());
+    if token < newest.token() {
+        return Err(format!("{owner} was granted token {token}, after {}", newest.token()));
+    }
+    if token == newest.token() && owner != newest.owner() {
+        return Err(format!("{owner} was granted token {token}, which is {}'s", newest.owner()));
+    }
+    if token == newest.token() && picture.before.released {
+        return Err(format!("{owner} was granted token {token} again, which it had given back"));
+    }
+    Ok(())
+}
+
+fn may_write(lease: &Lease, picture: &Picture) -> Result<(), String> {
+    let (token, owner) = (lease.token(), lease.owner());
+    match &picture.before.lease {
+        None => Err(format!("{owner} wrote with token {token}, and the lane was never leased")),
+        Some(newest) if newest != lease => {
+            Err(format!("{owner} wrote with token {token}, and {} has {}", newest.owner(), newest.token()))
+        }
+        Some(_) if picture.before.released => Err(format!("{owner} wrote with token {token}, which it had given back")),
+        Some(_) if picture.before.written_by > Some(token) => {
+            Err(format!("{owner} wrote with token {token} after a newer one"))
+        }
+        Some(_) => Ok(()),
+    }
+}

@@ -1,0 +1,85 @@
+//! P9: what ends an intent that had a nonce is one of our hashes, in a canonical block that is final.
+
+use gapless_domain::{Change, LaneCommit, Settled, TxState, Wish};
+
+use crate::history::Moment;
+
+use super::ledger::{mined_at, settled};
+use super::{Broken, Check, Picture};
+
+#[derive(Debug, Default)]
+pub(super) struct ChainDecides;
+
+impl Check for ChainDecides {
+    fn promise(&self) -> &'static str {
+        "P9"
+    }
+
+    fn see(&mut self, moment: &Moment, picture: &Picture) -> Result<(), Broken> {
+        let Moment::Committed { commit, .. } = moment else { return Ok(()) };
+        let lane = commit.lease().submitter();
+        commit.changes().iter().enumerate().try_for_each(|(index, change)| {
+            let row = picture.before.rows.get(index).and_then(|row| row.as_ref()).map(|(state, _)| state);
+            decided(commit, change, row, picture).map_err(|what| {
+                Broken::of(lane, format!("{} is {}, {what}", change.tx_id(), change.to().name().as_str()))
+            })
+        })
+    }
+
+    fn end(&mut self, picture: &Picture) -> Result<(), Broken> {
+        picture.finding("P9")
+    }
+}
+
+fn decided(commit: &LaneCommit, change: &Change, row: Option<&TxState>, picture: &Picture) -> Result<(), String> {
+    let lane = commit.lease().submitter();
+    if let Some((nonce, hash)) = mined_at(change.to()) {
+        let ours = picture.ledger.lane(lane).is_some_and(|book| book.has_attempt(nonce, &hash));
+        if !ours {
+            return Err(format!("by {hash} at nonce {nonce}, which is none of ours"));
+        }
+    }
+    match settled(change.to()) {
+        Some(settled) => is_final(commit, change, row, settled, picture),
+        None => Ok(()),
+    }
+}
+
+/// A node hears later than the chain what is final, and never before. A block that was final and is no more (then lanes stop) may still
+/// be in what is just being written.
+fn is_final(
+    commit: &LaneCommit,
+    change: &Change,
+    row: Option<&TxState>,
+    settled: &Settled,
+    picture: &Picture,
+) -> Result<(), String> {
+    let (hash, at) = (settled.inclusion.hash, settled.inclusion.block);
+    let Some(place) = picture.blocks.tx(&hash) else { return Err(format!("by {hash}, which no block has")) };
+    if !place.was_final.contains(&at) {
+        return Err(match place.canonical {
+            Some(block) if block == at => format!("by {hash} in block {}, which is not final", at.number),
+            Some(block) => format!("by {hash} in block {}, and it is in {}", at.number, block.number),
+            None => format!("by {hash} in block {}, which is not canonical", at.number),
+        });
+    }
+    if place.tx.read.plan.submitter != *commit.lease().submitter() || place.tx.read.plan.nonce != settled.nonce {
+        return Err(format!("by {hash} at nonce {}, which is for {}", settled.nonce, place.tx.read.plan.nonce));
+    }
+    let carries = settled.inclusion.kind.carries_payload();
+    let fits = match change.to() {
+        TxState::Confirmed(_) => carries && place.tx.succeeded,
+        TxState::FailedFinal(_) => carries && !place.tx.succeeded,
+        _ => !carries,
+    };
+    if !fits {
+        let did = if place.tx.succeeded { "succeeded" } else { "reverted" };
+        return Err(format!("by {hash}, a {} that {did}", settled.inclusion.kind.as_str()));
+    }
+    let replaced = row.and_then(|state| state.bound()).is_some_and(|bound| bound.wish == Wish::Replace);
+    let data = picture.ledger.intents.get(&change.tx_id()).and_then(|entry| entry.data());
+    match data.filter(|_| carries && !replaced) {
+        Some(data) if *data != place.tx.read.plan.call.data => Err(format!("by {hash}, which does something else")),
+        _ => Ok(()),
+    }
+}

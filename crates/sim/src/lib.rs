@@ -3,7 +3,11 @@
 //!
 //! - `dice`, `fault`, `plan`: what the seed decides
 //! - `stage`, `node_clock`, `net`: tasks, time, and requests that travel
-//! - `chain`: blocks, pools and endpoints
+//! - `store`, `chain`: the database, and blocks, pools and endpoints
+//! - `process`, `trouble`: nodes, and what happens to them
+//! - `people`: callers, borrowers, operators
+//! - `world`, `outcome`: all of it together, and what became of it
+//! - `run`, `replay`, `shrink`: one world or many, the same one again, and the smallest one that still fails
 //! - `history`, `words`: what happened, and in words
 //! - `check`: the promises, one file each
 //!
@@ -17,12 +21,25 @@ mod fault;
 pub mod history;
 mod net;
 mod node_clock;
+mod outcome;
+mod people;
 mod plan;
+mod process;
+mod replay;
+mod run;
+mod shrink;
 mod stage;
+mod store;
+mod trouble;
 mod words;
+mod world;
 
 pub use dice::Dice;
 pub use fault::{Fault, Faults, Odds};
 pub use net::{Net, Way};
+pub use outcome::{Figures, Outcome};
 pub use plan::{Plan, StoreKind};
+pub use replay::{Changes, command};
+pub use run::{Batch, Summary, can_make_mistakes, make, run, run_batch, run_traced};
+pub use shrink::shrink;
 pub use stage::{Home, Stage};

@@ -23,6 +23,8 @@ pub struct Plan {
     pub confirmations: u32,
     /// Intents of all callers together.
     pub intents: u32,
+    /// Callers cancel and borrow nonces, operators pause lanes.
+    pub people: bool,
     /// How long things go wrong.
     pub storm: Duration,
     pub odds: Odds,
@@ -63,6 +65,7 @@ impl Plan {
             block_time: dice.pick(&[1, 2, 2, 5]).map_or(Duration::from_secs(1), Duration::from_secs),
             confirmations: dice.pick(&[2, 3, 4, 6]).unwrap_or(2),
             intents: dice.between(5, 40) as u32,
+            people: dice.permille(700),
             storm: Duration::from_secs(dice.between(30, 150)),
             odds: odds(kind, dice),
         }

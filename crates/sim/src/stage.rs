@@ -133,6 +133,20 @@ impl Stage {
         drop(dropped);
     }
 
+    /// The end of the world.
+    pub fn clear(&self) {
+        loop {
+            let mut state = self.state();
+            let (tasks, timers) = (std::mem::take(&mut state.tasks), std::mem::take(&mut state.timers));
+            drop(state);
+            // What is dropped may set others going.
+            if tasks.is_empty() && timers.is_empty() {
+                return;
+            }
+            drop((tasks, timers));
+        }
+    }
+
     /// Nothing of it goes on until it is resumed; what it asked for arrives meanwhile.
     pub fn pause(&self, home: Home) {
         self.state().paused.insert(home);

@@ -1,0 +1,70 @@
+//! What became of a world, and of many.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use crate::check::Violation;
+use crate::fault::Fault;
+use crate::history::{History, Moment};
+use crate::plan::Plan;
+
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    pub plan: Plan,
+    pub violation: Option<Violation>,
+    /// The last steps before the violation, in words.
+    pub tail: Vec<String>,
+    pub struck: BTreeMap<Fault, u64>,
+    pub figures: Figures,
+    /// In the world's own time.
+    pub simulated: Duration,
+    pub steps: u64,
+}
+
+/// What went on in a world, or in many.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Figures {
+    pub worlds: u64,
+    pub intents: u64,
+    pub commits: u64,
+    /// Commits that the fence refused.
+    pub fenced: u64,
+    pub takeovers: u64,
+    pub sends: u64,
+    pub blocks: u64,
+    pub orphaned: u64,
+    pub processes: u64,
+}
+
+impl Figures {
+    pub(crate) fn of(history: &History) -> Figures {
+        let mut figures = Figures { worlds: 1, ..Figures::default() };
+        for (_, moment) in history.since(0) {
+            match moment {
+                Moment::Accepted { .. } => figures.intents += 1,
+                Moment::Committed { .. } => figures.commits += 1,
+                Moment::NotCommitted { verdict: gapless_store::CommitVerdict::Fenced, .. } => figures.fenced += 1,
+                Moment::Leased { lease } if lease.token().get() > 1 => figures.takeovers += 1,
+                Moment::Sent { .. } => figures.sends += 1,
+                Moment::Mined { .. } => figures.blocks += 1,
+                Moment::Orphaned { .. } => figures.orphaned += 1,
+                Moment::Started { .. } => figures.processes += 1,
+                _ => {}
+            }
+        }
+        figures
+    }
+
+    pub fn add(&mut self, other: &Figures) {
+        let Figures { worlds, intents, commits, fenced, takeovers, sends, blocks, orphaned, processes } = other;
+        self.worlds += worlds;
+        self.intents += intents;
+        self.commits += commits;
+        self.fenced += fenced;
+        self.takeovers += takeovers;
+        self.sends += sends;
+        self.blocks += blocks;
+        self.orphaned += orphaned;
+        self.processes += processes;
+    }
+}

@@ -1,0 +1,63 @@
+//! Somebody who signs by itself, and borrows nonces for that.
+
+use std::time::Duration;
+
+use gapless_domain::{
+    CommandKind, ExternalNonce, Fees, LockOwner, Nonce, Payload, SubmitterId, TxId, TxPlan,
+};
+
+use super::{PATIENCE, caller, command, within};
+use crate::chain;
+use crate::dice::Dice;
+use crate::world::Scene;
+
+const HOLD: Duration = Duration::from_secs(20);
+const FEES: Fees = Fees::Eip1559 { max_fee: 400_000_000_000, max_priority_fee: 2_000_000_000 };
+const GAS: u64 = 60_000;
+
+pub(super) fn payload(number: u64) -> Payload {
+    // A name that is too long or empty would be refused; this one is neither.
+    let lock_owner = LockOwner::new(&format!("borrower {number}"));
+    let hold_ms = u32::try_from(HOLD.as_millis()).unwrap_or(u32::MAX);
+    match lock_owner {
+        Some(lock_owner) => Payload::External(ExternalNonce { lock_owner, hold_ms }),
+        None => Payload::Evm(caller::payload(number)),
+    }
+}
+
+/// Waits for its nonce, and uses it, gives it back, forgets it, or goes behind our back.
+pub(super) async fn borrow(scene: &Scene, lane: &SubmitterId, id: TxId, number: u64, dice: &mut Dice) {
+    let Some(nonce) = lent(scene, id, dice).await else { return };
+    let Payload::External(ExternalNonce { lock_owner, .. }) = payload(number) else { return };
+    scene.stage().sleep(dice.latency(Duration::from_secs(2))).await;
+    let plan = plan(lane, nonce, number);
+    let (signed, cost) = (chain::sign(&plan), plan.worst_cost());
+    let by_command = CommandKind::UseReserved { nonce, lock_owner: lock_owner.clone(), signed: signed.clone(), fees: FEES, cost };
+    match dice.below(10) {
+        0..=5 => command(scene, dice, lane, by_command, "borrower").await,
+        6..=7 => command(scene, dice, lane, CommandKind::ReleaseReserved { nonce, lock_owner }, "borrower").await,
+        8 => drop(scene.blueprint.chain.submit_outside(&signed.raw)),
+        _ => {}
+    }
+}
+
+fn plan(lane: &SubmitterId, nonce: Nonce, number: u64) -> TxPlan {
+    TxPlan { submitter: lane.clone(), nonce, call: caller::payload(number), gas_limit: GAS, fees: FEES }
+}
+
+/// The nonce that it was lent, if that happens while anybody waits for it.
+async fn lent(scene: &Scene, id: TxId, dice: &mut Dice) -> Option<Nonce> {
+    for _ in 0..60 {
+        scene.stage().sleep(dice.duration(Duration::from_millis(200), Duration::from_secs(2))).await;
+        let Some((_, store)) = scene.entrance(dice) else { continue };
+        let Some(Ok(rows)) = within(scene.stage(), PATIENCE, store.get(&[id])).await else { continue };
+        let Some(Some(tx)) = rows.into_iter().next() else { continue };
+        if tx.state.name().is_terminal() {
+            return None;
+        }
+        if let Some(bound) = tx.state.bound() {
+            return Some(bound.nonce);
+        }
+    }
+    None
+}

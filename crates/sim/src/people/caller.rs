@@ -1,0 +1,103 @@
+//! A caller: one request, repeated under the same id until it is answered, and whatever comes into the caller's mind after that.
+
+use std::time::Duration;
+
+use gapless_domain::{
+    Address, Amount, CommandKind, EvmCall, Intent, IntentDraft, Limits, Payload, Speed, SubmitterId, TxId,
+};
+use gapless_engine::IntakeError;
+use gapless_store::{Accepted, CancelVerdict};
+
+use super::{PATIENCE, borrower, command, within};
+use crate::dice::Dice;
+use crate::history::Moment;
+use crate::world::Scene;
+
+/// After the storm, nobody asks for longer than this.
+const GIVES_UP: Duration = Duration::from_secs(240);
+
+pub(super) async fn call(scene: &Scene, number: u64, mut dice: Dice) {
+    let plan = &scene.blueprint.plan;
+    scene.stage().sleep(dice.duration(Duration::ZERO, plan.storm * 4 / 5)).await;
+    let Some(lane) = scene.blueprint.lanes.get(dice.index(scene.blueprint.lanes.len())).cloned() else { return };
+    let borrows = plan.people && dice.permille(120);
+    let Some(intent) = intent(scene, &lane, number, borrows, &mut dice) else { return };
+    let Some(id) = submit(scene, &intent, &mut dice).await else { return };
+    if !plan.people {
+        return;
+    }
+    if borrows {
+        return borrower::borrow(scene, &lane, id, number, &mut dice).await;
+    }
+    scene.stage().sleep(dice.latency(Duration::from_secs(3))).await;
+    match dice.below(20) {
+        // A retry of somebody who never saw the answer.
+        0..=3 => drop(submit(scene, &intent, &mut dice).await),
+        4..=6 => cancel(scene, &lane, id, &mut dice).await,
+        7 => {
+            let payload = Payload::Evm(payload(number));
+            command(scene, &mut dice, &lane, CommandKind::Replace { tx_id: id, payload }, "caller").await;
+        }
+        8 => command(scene, &mut dice, &lane, CommandKind::Resubmit { tx_id: id, fees: None }, "caller").await,
+        _ => {}
+    }
+}
+
+/// What the intent with this number does.
+pub(super) fn payload(number: u64) -> EvmCall {
+    EvmCall {
+        to: Some(Address::repeat_byte(1)),
+        value: Amount::from(1_u64),
+        data: number.to_be_bytes().to_vec().into(),
+        ..EvmCall::default()
+    }
+}
+
+fn intent(scene: &Scene, lane: &SubmitterId, number: u64, borrows: bool, dice: &mut Dice) -> Option<Intent> {
+    let expires = scene.blueprint.plan.people && dice.permille(80);
+    let life = dice.duration(Duration::from_secs(1), Duration::from_secs(60));
+    let draft = IntentDraft {
+        submitter: lane.clone(),
+        request_id: format!("request-{number}"),
+        payload: if borrows { borrower::payload(number) } else { Payload::Evm(payload(number)) },
+        speed: dice.pick(Speed::ALL).unwrap_or(Speed::Standard),
+        valid_until: expires.then(|| scene.blueprint.database.now().saturating_add(life)),
+        metadata: None,
+    };
+    Intent::new(draft, &Limits::default()).ok()
+}
+
+/// By one node after the other, until one says that it is accepted.
+async fn submit(scene: &Scene, intent: &Intent, dice: &mut Dice) -> Option<TxId> {
+    let gives_up = scene.blueprint.plan.storm + GIVES_UP;
+    while scene.stage().now() < gives_up {
+        if let Some((intake, _)) = scene.entrance(dice) {
+            let answer = within(scene.stage(), PATIENCE, intake.accept(vec![intent.clone()])).await;
+            if let Some(id) = answer.and_then(accepted) {
+                let (lane, request) = (intent.submitter().clone(), intent.request_id().clone());
+                scene.tell(Moment::Acknowledged { id, lane, request });
+                return Some(id);
+            }
+        }
+        scene.stage().sleep(dice.duration(Duration::from_millis(100), Duration::from_secs(3))).await;
+    }
+    None
+}
+
+fn accepted(answer: Result<Vec<(TxId, Accepted)>, IntakeError>) -> Option<TxId> {
+    match answer.ok()?.into_iter().next()? {
+        (id, Accepted::New | Accepted::Existing(_)) => Some(id),
+        _ => None,
+    }
+}
+
+/// As the API does it: in the queue if it is still there, else by a command.
+async fn cancel(scene: &Scene, lane: &SubmitterId, id: TxId, dice: &mut Dice) {
+    let Some((_, store)) = scene.entrance(dice) else { return };
+    let verdict = within(scene.stage(), PATIENCE, store.cancel_queued(&[id])).await;
+    if let Some(Ok(verdicts)) = verdict
+        && verdicts == [CancelVerdict::NotQueued]
+    {
+        command(scene, dice, lane, CommandKind::Cancel { tx_id: id }, "caller").await;
+    }
+}

@@ -1,0 +1,52 @@
+//! Who uses the system: callers with their requests, borrowers of nonces, operators.
+
+mod borrower;
+mod caller;
+mod operator;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use gapless_domain::{CommandKind, NewCommand, NodeText, SubmitterId};
+
+use crate::dice::Dice;
+use crate::stage::{Home, Stage};
+use crate::world::Scene;
+
+/// Everybody comes, each at a time of its own.
+pub(crate) fn arrive(scene: &Arc<Scene>) {
+    let seed = scene.blueprint.plan.seed;
+    for number in 0..scene.blueprint.plan.intents {
+        scene.caller_begins();
+        let dice = Dice::new(seed, &format!("caller {number}"));
+        let task = Arc::clone(scene);
+        scene.stage().spawn(Home::World, async move {
+            caller::call(&task, u64::from(number), dice).await;
+            task.caller_ends();
+        });
+    }
+    for lane in &scene.blueprint.lanes {
+        let dice = Dice::new(seed, &format!("operator of {lane}"));
+        let (task, lane) = (Arc::clone(scene), lane.clone());
+        scene.stage().spawn(Home::World, async move { operator::watch(&task, &lane, dice).await });
+    }
+}
+
+/// Asks for so long, and no longer.
+async fn within<T>(stage: &Stage, span: Duration, asked: impl Future<Output = T>) -> Option<T> {
+    tokio::select! {
+        biased;
+        answer = asked => Some(answer),
+        () = stage.sleep(span) => None,
+    }
+}
+
+/// Writes a command down, by some node; whether that worked is not told.
+async fn command(scene: &Scene, dice: &mut Dice, lane: &SubmitterId, kind: CommandKind, by: &str) {
+    let Some((_, store)) = scene.entrance(dice) else { return };
+    let command = NewCommand { submitter: lane.clone(), kind, issued_by: NodeText::new(by) };
+    let _ = within(scene.stage(), PATIENCE, store.put_commands(&[command])).await;
+}
+
+/// How long anybody waits for an answer.
+const PATIENCE: Duration = Duration::from_secs(8);

@@ -1,0 +1,78 @@
+//! An operator: looks at a lane from time to time, and does what the handbook (docs/nonces.md) says.
+
+use std::time::Duration;
+
+use gapless_domain::{CommandKind, LaneState, LostRule, NodeText, ProtectCode, Protection, SubmitterId};
+
+use super::{PATIENCE, command, within};
+use crate::dice::Dice;
+use crate::history::Moment;
+use crate::world::Scene;
+
+pub(super) async fn watch(scene: &Scene, lane: &SubmitterId, mut dice: Dice) {
+    loop {
+        scene.stage().sleep(dice.duration(Duration::from_secs(5), Duration::from_secs(20))).await;
+        if scene.blueprint.plan.people && !scene.faults().is_calm() && dice.permille(50) {
+            pause(scene, lane, &mut dice).await;
+        }
+        if let Some(protection) = protection(scene, lane, &mut dice).await {
+            handle(scene, lane, &protection, &mut dice).await;
+        }
+    }
+}
+
+/// Stops a lane for a while.
+async fn pause(scene: &Scene, lane: &SubmitterId, dice: &mut Dice) {
+    command(scene, dice, lane, CommandKind::Pause, "operator").await;
+    scene.stage().sleep(dice.duration(Duration::from_secs(1), Duration::from_secs(20))).await;
+    // Nobody goes home before it runs again, also if a command is lost.
+    for _ in 0..20 {
+        command(scene, dice, lane, CommandKind::Resume, "operator").await;
+        scene.stage().sleep(Duration::from_secs(5)).await;
+        let status = scene.status(lane);
+        if status.is_none_or(|status| status.cursor.is_none_or(|cursor| !cursor.paused)) {
+            return;
+        }
+    }
+}
+
+async fn protection(scene: &Scene, lane: &SubmitterId, dice: &mut Dice) -> Option<Protection> {
+    let (_, store) = scene.entrance(dice)?;
+    let status = within(scene.stage(), PATIENCE, store.lane_status(std::slice::from_ref(lane))).await?;
+    match status.ok()?.into_iter().flatten().next()?.cursor?.state {
+        LaneState::Protect(protection) => Some(protection),
+        LaneState::Idle | LaneState::InFlight => None,
+    }
+}
+
+async fn handle(scene: &Scene, lane: &SubmitterId, protection: &Protection, dice: &mut Dice) {
+    let resync = CommandKind::Resync { lost: LostRule::Requeue, dry_run: false };
+    match protection.code {
+        // Its ledger does not fit the new chain; the handbook says: a new database.
+        ProtectCode::OtherChain => return,
+        ProtectCode::ChainRegressed | ProtectCode::DeepReorg => {
+            if let Some((_, store)) = scene.entrance(dice) {
+                let (chain, by) = (lane.chain(), NodeText::new("operator"));
+                let _ = within(scene.stage(), PATIENCE, store.forget_head(chain, &by, "the chain is right")).await;
+            }
+        }
+        ProtectCode::StoreRegressed => {
+            // What was sent before the loss has to show itself.
+            while !scene.blueprint.chain.is_quiet(lane) {
+                scene.stage().sleep(Duration::from_secs(2)).await;
+            }
+            if let Some((_, store)) = scene.entrance(dice) {
+                let _ = within(scene.stage(), PATIENCE, store.declare_reconciled("looked for")).await;
+            }
+        }
+        _ => {}
+    }
+    if dice.permille(300) {
+        let look = CommandKind::Resync { lost: LostRule::Requeue, dry_run: true };
+        command(scene, dice, lane, look, "operator").await;
+    }
+    scene.tell(Moment::Operator { what: format!("{lane} is in PROTECT ({}): resync", protection.code.as_str()) });
+    command(scene, dice, lane, resync, "operator").await;
+    scene.stage().sleep(dice.duration(Duration::from_secs(1), Duration::from_secs(5))).await;
+    command(scene, dice, lane, CommandKind::Unprotect, "operator").await;
+}

@@ -1,0 +1,136 @@
+//! One process: a real engine on a driver, a store and a chain of this world; from its start to its end.
+
+use std::panic::resume_unwind;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use gapless_domain::{LaneSetup, LeaseTerms, OwnerId, SubmitterId, TxId};
+use gapless_engine::{
+    ChainSetup, Driver, Engine, EngineOptions, EngineParts, FaultPoint, FaultPoints, Finality, GasPolicy, Ids, Intake,
+    UnknownChain, WatcherOptions,
+};
+use gapless_store::Store;
+use uuid::Uuid;
+
+use crate::chain::ChainWorld;
+use crate::fault::{Fault, Faults};
+use crate::history::{History, Moment};
+use crate::net::Net;
+use crate::node_clock::{NodeClock, NodeDriver};
+use crate::plan::Plan;
+use crate::stage::{Crash, Home, Stage};
+use crate::store::{Database, Handle};
+
+/// What every process of a world is made of.
+#[derive(Debug)]
+pub(crate) struct Blueprint {
+    pub(crate) plan: Plan,
+    pub(crate) lanes: Vec<SubmitterId>,
+    pub(crate) stage: Stage,
+    pub(crate) history: History,
+    pub(crate) faults: Faults,
+    pub(crate) database: Database,
+    pub(crate) chain: Arc<ChainWorld>,
+    pub(crate) to_database: Net,
+    pub(crate) to_chain: Net,
+    pub(crate) ids: Arc<CountedIds>,
+}
+
+/// Ids of transactions, in the order of asking.
+#[derive(Debug, Default)]
+pub(crate) struct CountedIds(AtomicU64);
+
+impl Ids for CountedIds {
+    fn next_tx(&self) -> TxId {
+        TxId::from_uuid(Uuid::from_u128(u128::from(self.0.fetch_add(1, Ordering::Relaxed)) + 1))
+    }
+}
+
+/// Any fault point may be the last one that a process passes.
+#[derive(Debug)]
+struct CrashPoints {
+    faults: Faults,
+    history: History,
+    owner: OwnerId,
+}
+
+impl FaultPoints for CrashPoints {
+    fn reach(&self, point: FaultPoint) {
+        if self.faults.strikes(Fault::CrashAtPoint) {
+            let what = format!("{} ends at {}", self.owner, point.as_str());
+            self.history.tell(Moment::Struck { fault: Fault::CrashAtPoint, what });
+            resume_unwind(Box::new(Crash));
+        }
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Process {
+    pub(crate) home: Home,
+    pub(crate) owner: OwnerId,
+    pub(crate) intake: Intake,
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) clock: Arc<NodeClock>,
+    /// None while it drains: then its own task has it.
+    pub(crate) engine: Option<Engine>,
+}
+
+impl Blueprint {
+    pub(crate) fn terms() -> LeaseTerms {
+        LeaseTerms::default()
+    }
+
+    /// The `born`th process of this world, on this node.
+    pub(crate) fn start(&self, node: u32, born: u32) -> Result<Process, UnknownChain> {
+        let home = Home::Process(born);
+        let owner = OwnerId::new(&format!("node-{}", node + 1), u128::from(born));
+        // Machines' clocks are off by some millionths; this one's may be off by a lot.
+        let drift = self.to_database.roll(|dice| match dice.below(4) {
+            0 => dice.between(0, 400_000) as i64 - 200_000,
+            _ => dice.between(0, 200) as i64 - 100,
+        });
+        let clock = Arc::new(NodeClock::new(self.stage.clone(), drift));
+        let (faults, history) = (self.faults.clone(), self.history.clone());
+        let to_database = self.to_database.clone();
+        let store: Arc<dyn Store> =
+            Handle::open(&self.database, owner.clone(), to_database, faults.clone(), history.clone(), home);
+        let chain = self.chain.gate(self.to_chain.clone(), faults.clone(), history.clone(), owner.clone());
+        let driver = NodeDriver { stage: self.stage.clone(), home, clock: Arc::clone(&clock) };
+        history.tell(Moment::Started { owner: owner.clone() });
+        let setup = self.lane_setup();
+        let engine = Engine::start(EngineParts {
+            store: Arc::clone(&store),
+            driver: Arc::new(driver) as Arc<dyn Driver>,
+            ids: Arc::clone(&self.ids) as Arc<dyn Ids>,
+            faults: Arc::new(CrashPoints { faults, history, owner: owner.clone() }),
+            chains: vec![ChainSetup { chain, watcher: self.watcher(), gas: GasPolicy::default() }],
+            lanes: self.lanes.iter().map(|lane| (lane.clone(), setup.clone())).collect(),
+            terms: Self::terms(),
+            options: EngineOptions::default(),
+        })?;
+        Ok(Process { home, owner, intake: engine.intake().clone(), store, clock, engine: Some(engine) })
+    }
+
+    fn lane_setup(&self) -> LaneSetup {
+        let plan = &self.plan;
+        let mut setup = LaneSetup::default();
+        setup.policy.nonce.max_in_flight = plan.window;
+        setup.policy.nonce.release = plan.release;
+        setup.policy.nonce.on_external_nonce = plan.on_external_nonce;
+        setup.policy.confirmations.required = plan.confirmations;
+        setup.policy.resubmit.interval = Duration::from_secs(10);
+        setup.limits.resend_longest = Duration::from_secs(8);
+        setup
+    }
+
+    fn watcher(&self) -> WatcherOptions {
+        WatcherOptions {
+            confirmations: self.plan.confirmations,
+            finality: Finality::Depth,
+            stale_receipt_timeout: Duration::from_secs(20),
+            poll_min: Duration::from_millis(250),
+            ..WatcherOptions::default()
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! How a world is named: its seed, and what was taken away from it.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::time::Duration;
+
+use crate::fault::Fault;
+use crate::plan::{Plan, StoreKind};
+
+/// What a world has less of than its seed would give it; `None` leaves it as it is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Changes {
+    pub nodes: Option<u32>,
+    pub lanes: Option<u32>,
+    pub endpoints: Option<u32>,
+    pub intents: Option<u32>,
+    pub storm: Option<Duration>,
+    pub people: Option<bool>,
+    pub store: Option<StoreKind>,
+    /// Only these faults, of those that the seed has.
+    pub only: Option<BTreeSet<Fault>>,
+}
+
+impl Changes {
+    pub fn apply(&self, mut plan: Plan) -> Plan {
+        plan.nodes = self.nodes.unwrap_or(plan.nodes);
+        plan.lanes = self.lanes.unwrap_or(plan.lanes);
+        plan.endpoints = self.endpoints.unwrap_or(plan.endpoints);
+        plan.intents = self.intents.unwrap_or(plan.intents);
+        plan.storm = self.storm.unwrap_or(plan.storm);
+        plan.people = self.people.unwrap_or(plan.people);
+        plan.store = self.store.unwrap_or(plan.store);
+        if let Some(only) = &self.only {
+            plan.odds.retain(|fault, _| only.contains(fault));
+        }
+        plan
+    }
+
+    /// What makes this plan of the plan of its seed.
+    pub fn of(plan: &Plan) -> Changes {
+        let whole = Plan::of(plan.seed);
+        fn differs<T: PartialEq>(here: T, there: T) -> Option<T> {
+            (here != there).then_some(here)
+        }
+        let faults = |plan: &Plan| plan.odds.keys().copied().collect::<BTreeSet<_>>();
+        Changes {
+            nodes: differs(plan.nodes, whole.nodes),
+            lanes: differs(plan.lanes, whole.lanes),
+            endpoints: differs(plan.endpoints, whole.endpoints),
+            intents: differs(plan.intents, whole.intents),
+            storm: differs(plan.storm, whole.storm),
+            people: differs(plan.people, whole.people),
+            store: differs(plan.store, whole.store),
+            only: differs(faults(plan), faults(&whole)),
+        }
+    }
+}
+
+/// As options of `gapless sim`.
+impl fmt::Display for Changes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let numbers = [
+            ("nodes", self.nodes.map(u64::from)),
+            ("lanes", self.lanes.map(u64::from)),
+            ("endpoints", self.endpoints.map(u64::from)),
+            ("intents", self.intents.map(u64::from)),
+            ("storm", self.storm.map(|storm| storm.as_secs())),
+        ];
+        for (name, value) in numbers {
+            if let Some(value) = value {
+                write!(f, " --{name} {value}")?;
+            }
+        }
+        if let Some(people) = self.people {
+            write!(f, " --people {people}")?;
+        }
+        if let Some(store) = self.store {
+            write!(f, " --store {}", store.as_str())?;
+        }
+        if let Some(only) = &self.only {
+            let names: Vec<&str> = only.iter().map(|fault| fault.as_str()).collect();
+            write!(f, " --only {}", if names.is_empty() { "none".to_owned() } else { names.join(",") })?;
+        }
+        Ok(())
+    }
+}
+
+/// The command that shows this world again.
+pub fn command(plan: &Plan) -> String {
+    format!("gapless sim --seed {}{}", plan.seed, Changes::of(plan))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_world_is_found_again_by_its_command() {
+        let mut plan = Plan::of(7);
+        assert_eq!(command(&plan), "gapless sim --seed 7");
+        plan.nodes = 1;
+        plan.odds.retain(|fault, _| matches!(fault, Fault::Reorg | Fault::AnswerLost));
+        let changes = Changes::of(&plan);
+        assert_eq!(changes.apply(Plan::of(7)), plan);
+    }
+}

@@ -1,0 +1,128 @@
+//! Running worlds: one, or many on several threads.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use gapless_domain::mistakes::Mistake;
+
+use crate::check::Violation;
+use crate::fault::Fault;
+use crate::history::Moment;
+use crate::outcome::{Figures, Outcome};
+use crate::plan::Plan;
+use crate::replay::Changes;
+use crate::world::{World, line};
+
+/// Runs one world to its end.
+pub fn run(plan: &Plan) -> Outcome {
+    run_traced(plan, |_| {})
+}
+
+/// The same, and every moment is told in words.
+pub fn run_traced(plan: &Plan, mut tell: impl FnMut(String)) -> Outcome {
+    let mut trace = |at: Duration, moment: &Moment| tell(line(at, moment));
+    run_watched(plan, &mut trace)
+}
+
+fn run_watched(plan: &Plan, trace: &mut dyn FnMut(Duration, &Moment)) -> Outcome {
+    match World::new(plan, trace) {
+        Ok(world) => world.run(),
+        Err(error) => Outcome {
+            plan: plan.clone(),
+            violation: Some(Violation {
+                promise: "defect",
+                lane: None,
+                what: format!("the database cannot be opened: {error}"),
+                at: Duration::ZERO,
+            }),
+            tail: Vec::new(),
+            struck: BTreeMap::new(),
+            figures: Figures::default(),
+            simulated: Duration::ZERO,
+            steps: 0,
+        },
+    }
+}
+
+/// Which worlds are run, and how.
+#[derive(Clone, Debug)]
+pub struct Batch {
+    pub seeds: Range<u64>,
+    pub threads: usize,
+    pub changes: Changes,
+    /// Stop when so many have failed.
+    pub failures_max: usize,
+    /// Made on purpose, in builds that can.
+    pub mistake: Option<Mistake>,
+}
+
+/// What became of many worlds.
+#[derive(Clone, Debug, Default)]
+pub struct Summary {
+    pub figures: Figures,
+    pub struck: BTreeMap<Fault, u64>,
+    pub simulated: Duration,
+    pub steps: u64,
+    /// By seed.
+    pub failures: Vec<Outcome>,
+}
+
+/// Runs them all; `each` is told of every world as it ends.
+pub fn run_batch(batch: &Batch, each: impl Fn(&Outcome) + Sync) -> Summary {
+    let (next, stop) = (AtomicU64::new(batch.seeds.start), AtomicBool::new(false));
+    let summary = Mutex::new(Summary::default());
+    std::thread::scope(|scope| {
+        for _ in 0..batch.threads.max(1) {
+            scope.spawn(|| {
+                make(batch.mistake);
+                while !stop.load(Ordering::Relaxed) {
+                    let seed = next.fetch_add(1, Ordering::Relaxed);
+                    if seed >= batch.seeds.end {
+                        return;
+                    }
+                    let outcome = run(&batch.changes.apply(Plan::of(seed)));
+                    each(&outcome);
+                    let mut summary = summary.lock().unwrap_or_else(PoisonError::into_inner);
+                    summary.add(outcome);
+                    if summary.failures.len() >= batch.failures_max {
+                        stop.store(true, Ordering::Relaxed);
+                    }
+                }
+            });
+        }
+    });
+    let mut summary = summary.into_inner().unwrap_or_else(PoisonError::into_inner);
+    summary.failures.sort_by_key(|outcome| outcome.plan.seed);
+    summary
+}
+
+impl Summary {
+    fn add(&mut self, outcome: Outcome) {
+        self.figures.add(&outcome.figures);
+        for (fault, count) in &outcome.struck {
+            *self.struck.entry(*fault).or_default() += count;
+        }
+        self.simulated += outcome.simulated;
+        self.steps += outcome.steps;
+        if outcome.violation.is_some() {
+            self.failures.push(outcome);
+        }
+    }
+}
+
+/// From here on, on this thread.
+#[cfg(feature = "mistakes")]
+pub fn make(mistake: Option<Mistake>) {
+    gapless_domain::mistakes::make(mistake);
+}
+
+#[cfg(not(feature = "mistakes"))]
+pub fn make(_: Option<Mistake>) {}
+
+/// Can this build make mistakes on purpose?
+pub const fn can_make_mistakes() -> bool {
+    cfg!(feature = "mistakes")
+}

@@ -1,0 +1,78 @@
+//! The smallest world that still fails in the same way: fewer faults, nodes, lanes, callers, and a shorter storm.
+
+use std::time::Duration;
+
+use crate::outcome::Outcome;
+use crate::plan::Plan;
+use crate::run::run;
+
+/// Worlds that are tried at the most.
+const TRIES: u32 = 400;
+
+/// The smallest failing world that was found, and how many were tried.
+pub fn shrink(failed: &Outcome) -> (Outcome, u32) {
+    let mut search = Search { best: failed.clone(), tries: 0 };
+    let mut before = 0;
+    // Taking one thing away may make another one unnecessary.
+    while search.tries < TRIES && search.tries != before && search.round() {
+        before = search.tries;
+    }
+    (search.best, search.tries)
+}
+
+struct Search {
+    best: Outcome,
+    tries: u32,
+}
+
+impl Search {
+    /// True if anything could be taken away.
+    fn round(&mut self) -> bool {
+        let mut smaller = false;
+        for fault in self.best.plan.odds.keys().copied().collect::<Vec<_>>() {
+            smaller |= self.attempt(|plan| drop(plan.odds.remove(&fault)));
+        }
+        smaller |= self.attempt(|plan| plan.people = false);
+        smaller |= self.less(|plan| &mut plan.nodes);
+        smaller |= self.less(|plan| &mut plan.lanes);
+        smaller |= self.less(|plan| &mut plan.endpoints);
+        smaller |= self.less(|plan| &mut plan.intents);
+        // Nothing after the violation matters, if it came during the storm.
+        if let Some(at) = self.best.violation.as_ref().map(|violation| violation.at) {
+            let storm = Duration::from_secs(at.as_secs() + 1);
+            smaller |= self.attempt(|plan| plan.storm = plan.storm.min(storm));
+        }
+        for parts in [2, 3, 4] {
+            smaller |= self.attempt(|plan| plan.storm = Duration::from_secs((plan.storm * (parts - 1) / parts).as_secs().max(1)));
+        }
+        smaller
+    }
+
+    /// By half first, then one by one.
+    fn less(&mut self, part: impl Fn(&mut Plan) -> &mut u32) -> bool {
+        let mut smaller = false;
+        loop {
+            let halved = self.attempt(|plan| *part(plan) = (*part(plan) / 2).max(1));
+            if !halved && !self.attempt(|plan| *part(plan) = (*part(plan) - 1).max(1)) {
+                return smaller;
+            }
+            smaller = true;
+        }
+    }
+
+    fn attempt(&mut self, change: impl FnOnce(&mut Plan)) -> bool {
+        let mut plan = self.best.plan.clone();
+        change(&mut plan);
+        if plan == self.best.plan || self.tries >= TRIES {
+            return false;
+        }
+        self.tries += 1;
+        let outcome = run(&plan);
+        let promise = |outcome: &Outcome| outcome.violation.as_ref().map(|violation| violation.promise);
+        let same = promise(&outcome) == promise(&self.best);
+        if same {
+            self.best = outcome;
+        }
+        same
+    }
+}

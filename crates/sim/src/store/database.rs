@@ -1,0 +1,159 @@
+//! One database: the real model or the real SQLite store, in memory.
+
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::{self, Thread};
+use std::time::Duration;
+
+use gapless_domain::{LeaseTerms, OwnerId, Timestamp};
+use gapless_store::{DatabaseClock, Model, Snapshot, Store, StoreError};
+use gapless_store_sqlite::{Location, SqliteOptions, SqliteStore};
+
+use crate::history::{History, Moment};
+use crate::plan::StoreKind;
+use crate::stage::Stage;
+
+/// Clones share it.
+#[derive(Clone, Debug)]
+pub(crate) struct Database(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    engine: Engine,
+    clock: Arc<SkewedClock>,
+    standby: Mutex<Standby>,
+    history: History,
+}
+
+#[derive(Debug)]
+enum Engine {
+    Model(Model),
+    Sqlite(SqliteStore),
+}
+
+/// What the standby has got so far, and how often it has taken over.
+#[derive(Debug, Default)]
+struct Standby {
+    /// With the length of the history at that moment.
+    behind: Option<(Snapshot, usize)>,
+    takeovers: u32,
+    /// Takeovers that some process has noticed by the server's identity.
+    noticed: u32,
+}
+
+/// The database's own clock: true time, and whatever somebody has set it to.
+#[derive(Debug)]
+pub(crate) struct SkewedClock {
+    stage: Stage,
+    offset: AtomicI64,
+}
+
+impl DatabaseClock for SkewedClock {
+    fn now(&self) -> Timestamp {
+        let micros = i64::try_from(self.stage.now().as_micros()).unwrap_or(i64::MAX);
+        Timestamp::from_micros(micros.saturating_add(self.offset.load(Ordering::Relaxed)))
+    }
+}
+
+impl Database {
+    pub(crate) fn new(
+        kind: StoreKind,
+        terms: LeaseTerms,
+        stage: &Stage,
+        history: &History,
+    ) -> Result<Database, StoreError> {
+        /// Some day in this century.
+        const START: i64 = 1_900_000_000_000_000;
+        let clock = Arc::new(SkewedClock { stage: stage.clone(), offset: AtomicI64::new(START) });
+        let as_clock = Arc::clone(&clock) as Arc<dyn DatabaseClock>;
+        let engine = match kind {
+            StoreKind::Model => Engine::Model(Model::new(terms, as_clock)),
+            StoreKind::Sqlite => {
+                let options = SqliteOptions { lease: terms, clock: as_clock, ..SqliteOptions::default() };
+                Engine::Sqlite(SqliteStore::open(Location::Memory, OwnerId::new("nobody", 0), options)?)
+            }
+        };
+        Ok(Database(Arc::new(Inner { engine, clock, standby: Mutex::default(), history: history.clone() })))
+    }
+
+    /// Straight to it, for a process that starts now.
+    pub(crate) fn open(&self, owner: OwnerId) -> Arc<dyn Store> {
+        match &self.0.engine {
+            Engine::Model(model) => Arc::new(model.node(owner)),
+            Engine::Sqlite(store) => Arc::new(store.for_owner(owner)),
+        }
+    }
+
+    pub(crate) fn now(&self) -> Timestamp {
+        self.0.clock.now()
+    }
+
+    /// Somebody has set the clock.
+    pub(crate) fn jump(&self, by: Duration, ahead: bool) {
+        let micros = i64::try_from(by.as_micros()).unwrap_or(0);
+        self.0.clock.offset.fetch_add(if ahead { micros } else { -micros }, Ordering::Relaxed);
+    }
+
+    /// The standby has got everything up to now.
+    pub(crate) fn replicate(&self) {
+        if let Engine::Model(model) = &self.0.engine {
+            self.standby().behind = Some((model.snapshot(), self.0.history.len()));
+        }
+    }
+
+    /// The standby takes over, with what it has. False if there is none.
+    pub(crate) fn fail_over(&self) -> bool {
+        let mut standby = self.standby();
+        let (Engine::Model(model), Some((snapshot, since))) = (&self.0.engine, standby.behind.take()) else {
+            return false;
+        };
+        standby.takeovers += 1;
+        model.restore(snapshot);
+        self.0.history.tell(Moment::StoreLost { since });
+        true
+    }
+
+    /// How often another server has taken over: a connection does not outlive it.
+    pub(crate) fn server(&self) -> u32 {
+        self.standby().takeovers
+    }
+
+    /// Somebody connects to this server, and sees whether it is the one that the ledger was written on.
+    pub(crate) fn greet(&self, inner: &dyn Store) {
+        let is_news = {
+            let mut standby = self.standby();
+            let is_news = standby.noticed < standby.takeovers;
+            standby.noticed = standby.takeovers;
+            is_news
+        };
+        if is_news && !gapless_domain::mistakes::made(gapless_domain::mistakes::Mistake::NoEpoch) {
+            // The model cannot fail at this.
+            let _ = wait_for(inner.declare_regressed("another server than before"));
+        }
+    }
+
+    fn standby(&self) -> MutexGuard<'_, Standby> {
+        self.0.standby.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The thread that waits; SQLite works in one of its own, and answers before anything else happens in this world.
+struct Waiting(Thread);
+
+impl Wake for Waiting {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+pub(crate) fn wait_for<T>(verb: impl Future<Output = T>) -> T {
+    let mut verb = std::pin::pin!(verb);
+    let waker = Waker::from(Arc::new(Waiting(thread::current())));
+    loop {
+        match verb.as_mut().poll(&mut Context::from_waker(&waker)) {
+            Poll::Ready(done) => return done,
+            Poll::Pending => thread::park(),
+        }
+    }
+}

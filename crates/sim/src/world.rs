@@ -1,0 +1,339 @@
+//! One world: put together, set going, and watched until everything in it has come to rest.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use gapless_domain::{OwnerId, SubmitterId};
+use gapless_store::{LaneStatus, NewSubmitter, Store, StoreError};
+
+use crate::chain::ChainWorld;
+use crate::check::{self, Broken, Check, Picture, Violation, read_end_state};
+use crate::dice::Dice;
+use crate::fault::{Fault, Faults};
+use crate::history::{History, Moment};
+use crate::net::Net;
+use crate::people;
+use crate::plan::Plan;
+use crate::process::{Blueprint, Process};
+use crate::outcome::{Figures, Outcome};
+use crate::stage::{Home, Stage, Stepped};
+use crate::store::{Database, wait_for};
+use crate::trouble;
+
+/// When nothing goes wrong any more, everything must have ended within this much time.
+const CALM: Duration = Duration::from_secs(900);
+/// Polls without any time passing: more than this is somebody who never stops.
+const BUSY: u64 = 200_000;
+
+/// What the tasks of a world share.
+#[derive(Debug)]
+pub(crate) struct Scene {
+    pub(crate) blueprint: Blueprint,
+    /// The process of each node, while one runs there.
+    nodes: Mutex<Vec<Option<Process>>>,
+    /// Processes that were ever started.
+    born: AtomicU32,
+    /// Callers who still want something.
+    callers: AtomicU32,
+    /// Straight to the database, for whoever looks from outside of the world.
+    inspector: Arc<dyn Store>,
+}
+
+impl Scene {
+    pub(crate) fn stage(&self) -> &Stage {
+        &self.blueprint.stage
+    }
+
+    pub(crate) fn faults(&self) -> &Faults {
+        &self.blueprint.faults
+    }
+
+    pub(crate) fn tell(&self, moment: Moment) {
+        self.blueprint.history.tell(moment);
+    }
+
+    pub(crate) fn strike(&self, fault: Fault, what: impl Into<String>) {
+        self.tell(Moment::Struck { fault, what: what.into() });
+    }
+
+    pub(crate) fn node_count(&self) -> usize {
+        self.nodes().len()
+    }
+
+    /// Looks at the process of a node, if one runs there.
+    pub(crate) fn with_process<T>(&self, node: usize, look: impl FnOnce(&mut Process) -> T) -> Option<T> {
+        self.nodes().get_mut(node).and_then(Option::as_mut).map(look)
+    }
+
+    /// The ways in that are open to callers: intake and store of a process that runs.
+    pub(crate) fn entrance(&self, dice: &mut Dice) -> Option<(gapless_engine::Intake, Arc<dyn Store>)> {
+        let nodes = self.nodes();
+        let open: Vec<&Process> = nodes.iter().flatten().collect();
+        let process = open.get(dice.index(open.len()))?;
+        Some((process.intake.clone(), Arc::clone(&process.store)))
+    }
+
+    pub(crate) fn start(&self, node: usize) {
+        let born = self.born.fetch_add(1, Ordering::Relaxed);
+        // Every lane is on the one chain that there is.
+        if let Ok(process) = self.blueprint.start(node as u32, born)
+            && let Some(place) = self.nodes().get_mut(node)
+        {
+            *place = Some(process);
+        }
+    }
+
+    /// Ends the process of a node where it stands.
+    pub(crate) fn end(&self, node: usize, how: &'static str) {
+        let process = self.nodes().get_mut(node).and_then(Option::take);
+        if let Some(process) = process {
+            self.stage().kill(process.home);
+            self.tell(Moment::Ended { owner: process.owner.clone(), how });
+            drop(process);
+        }
+    }
+
+    /// The node on which this process runs.
+    fn node_of(&self, home: Home) -> Option<usize> {
+        self.nodes().iter().position(|process| process.as_ref().is_some_and(|process| process.home == home))
+    }
+
+    /// What the database says of a lane, without asking a node.
+    pub(crate) fn status(&self, lane: &SubmitterId) -> Option<LaneStatus> {
+        let status = wait_for(self.inspector.lane_status(std::slice::from_ref(lane)));
+        status.ok()?.into_iter().flatten().next()
+    }
+
+    pub(crate) fn is_empty(&self, node: usize) -> bool {
+        self.nodes().get(node).is_some_and(Option::is_none)
+    }
+
+    pub(crate) fn caller_begins(&self) {
+        self.callers.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn caller_ends(&self) {
+        self.callers.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    fn nodes(&self) -> MutexGuard<'_, Vec<Option<Process>>> {
+        self.nodes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A world that runs.
+pub(crate) struct World<'a> {
+    scene: Arc<Scene>,
+    picture: Picture,
+    checks: Vec<Box<dyn Check>>,
+    seen: usize,
+    steps: u64,
+    /// Polls since time last passed.
+    busy: u64,
+    dice: Dice,
+    trace: &'a mut dyn FnMut(Duration, &Moment),
+}
+
+impl<'a> World<'a> {
+    pub(crate) fn new(plan: &Plan, trace: &'a mut dyn FnMut(Duration, &Moment)) -> Result<World<'a>, StoreError> {
+        let stage = Stage::new();
+        let history = History::new(stage.clone());
+        let faults = Faults::new(plan.seed, &plan.odds);
+        let lanes = lanes(plan.lanes);
+        let database = Database::new(plan.store, Blueprint::terms(), &stage, &history)?;
+        let inspector = database.open(OwnerId::new("inspector", 0));
+        let submitters: Vec<_> = lanes.iter().map(|id| NewSubmitter { id: id.clone(), alias: None }).collect();
+        wait_for(inspector.register_submitters(&submitters))?;
+        let chain = ChainWorld::new(plan, &lanes, stage.clone(), history.clone());
+        let net = |name, millis| {
+            Net::new(stage.clone(), Dice::new(plan.seed, name), Duration::from_millis(millis))
+        };
+        let picture = Picture::new(&lanes, plan);
+        let blueprint = Blueprint {
+            plan: plan.clone(),
+            lanes,
+            to_database: net("way to the database", 2),
+            to_chain: net("way to the chain", 20),
+            stage,
+            history,
+            faults,
+            database,
+            chain,
+            ids: Arc::default(),
+        };
+        let nodes = (0..plan.nodes).map(|_| None).collect();
+        let (born, callers) = (AtomicU32::new(0), AtomicU32::new(0));
+        let scene = Arc::new(Scene { blueprint, nodes: Mutex::new(nodes), born, callers, inspector });
+        let (checks, dice) = (check::all(plan), Dice::new(plan.seed, "order"));
+        Ok(World { scene, picture, checks, seen: 0, steps: 0, busy: 0, dice, trace })
+    }
+
+    /// Until everything has come to rest, or something is wrong.
+    pub(crate) fn run(mut self) -> Outcome {
+        let violation = self.live().err();
+        let scene = &self.scene;
+        let plan = scene.blueprint.plan.clone();
+        let tail = violation.as_ref().map(|violation| self.tail(violation)).unwrap_or_default();
+        let outcome = Outcome {
+            simulated: scene.stage().now(),
+            steps: self.steps,
+            struck: scene.faults().struck(),
+            figures: Figures::of(&scene.blueprint.history),
+            plan,
+            violation,
+            tail,
+        };
+        // Tasks hold the stage, and the stage holds the tasks.
+        self.scene.stage().clear();
+        outcome
+    }
+
+    fn live(&mut self) -> Result<(), Violation> {
+        let plan = self.scene.blueprint.plan.clone();
+        for node in 0..self.scene.node_count() {
+            self.scene.start(node);
+        }
+        self.scene.blueprint.chain.run(self.scene.faults());
+        trouble::begin(&self.scene);
+        people::arrive(&self.scene);
+        while self.now() < plan.storm {
+            self.step()?;
+        }
+        self.calm_down();
+        let deadline = self.now() + CALM;
+        let mut look_at = self.now();
+        while self.now() < deadline {
+            self.step()?;
+            if self.now() >= look_at {
+                look_at = self.now() + Duration::from_secs(1);
+                if self.is_at_rest(plan.storm) {
+                    break;
+                }
+            }
+        }
+        self.end()
+    }
+
+    fn now(&self) -> Duration {
+        self.scene.stage().now()
+    }
+
+    fn calm_down(&mut self) {
+        self.scene.faults().calm_down();
+        self.scene.tell(Moment::Calm);
+        for node in 0..self.scene.node_count() {
+            match self.scene.with_process(node, |process| process.home) {
+                Some(home) => self.scene.stage().resume(home),
+                None => self.scene.start(node),
+            }
+        }
+    }
+
+    fn step(&mut self) -> Result<(), Violation> {
+        self.steps += 1;
+        self.busy += 1;
+        match self.scene.stage().step(&mut self.dice) {
+            Stepped::Polled => {}
+            Stepped::TimePassed => self.busy = 0,
+            Stepped::Crashed(home) => {
+                if let Some(node) = self.scene.node_of(home) {
+                    self.scene.end(node, "crash");
+                    trouble::start_again(&self.scene, node);
+                }
+            }
+            Stepped::Panicked(home, text) => return Err(self.defect(format!("a task of {home:?} panicked: {text}"))),
+            Stepped::Over => return Err(self.defect("nothing will ever happen again".to_owned())),
+        }
+        if self.busy > BUSY {
+            return Err(self.defect("somebody is busy without end, and no time passes".to_owned()));
+        }
+        self.look()
+    }
+
+    /// Shows the checks what has happened.
+    fn look(&mut self) -> Result<(), Violation> {
+        let news = self.scene.blueprint.history.since(self.seen);
+        for (at, moment) in news {
+            (self.trace)(at, &moment);
+            self.picture.apply(self.seen, at, &moment);
+            self.seen += 1;
+            for check in &mut self.checks {
+                if let Err(broken) = check.see(&moment, &self.picture) {
+                    return Err(violation(check.promise(), broken, at));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn end(&mut self) -> Result<(), Violation> {
+        let (at, picture) = (self.now(), &mut self.picture);
+        let reading =
+            read_end_state(&*self.scene.inspector, &self.scene.blueprint.lanes, picture.demanded(), picture.excused());
+        match wait_for(reading) {
+            Ok(state) => picture.close(state),
+            Err(error) => return Err(self.defect(format!("the store cannot be read: {error}"))),
+        }
+        for check in &mut self.checks {
+            if let Err(broken) = check.end(&self.picture) {
+                return Err(violation(check.promise(), broken, at));
+            }
+        }
+        Ok(())
+    }
+
+    fn defect(&self, what: String) -> Violation {
+        Violation { promise: "defect", lane: None, what, at: self.now() }
+    }
+
+    /// Callers have gone home, and no lane has anything left to do. A world whose chain began anew does not come to rest by
+    /// itself: its lanes wait for somebody who is not there.
+    fn is_at_rest(&self, storm: Duration) -> bool {
+        let beyond_repair = !self.picture.excused().is_empty();
+        let gives_up = beyond_repair && self.now() > storm + Duration::from_secs(90);
+        gives_up || (self.scene.callers.load(Ordering::Relaxed) == 0 && self.lanes_rest())
+    }
+
+    fn lanes_rest(&self) -> bool {
+        let rests = |status: &LaneStatus| {
+            let closed = status.cursor.as_ref().is_none_or(|cursor| cursor.open_nonce == cursor.next_nonce);
+            status.queued == 0 && status.open == 0 && closed
+        };
+        let status = wait_for(self.scene.inspector.lane_status(&self.scene.blueprint.lanes));
+        status.is_ok_and(|lanes| lanes.iter().flatten().all(rests))
+    }
+
+    /// The last steps before a violation, of its lane and of the world, in words.
+    fn tail(&self, violation: &Violation) -> Vec<String> {
+        const STEPS: usize = 60;
+        let all = self.scene.blueprint.history.since(0);
+        let concerns = |moment: &Moment| match (&violation.lane, moment.lane()) {
+            (Some(ours), Some(its)) => ours == its,
+            _ => !matches!(moment, Moment::Final { .. }),
+        };
+        let mut tail: Vec<String> = all
+            .iter()
+            .rev()
+            .filter(|(_, moment)| concerns(moment))
+            .take(STEPS)
+            .map(|(at, moment)| line(*at, moment))
+            .collect();
+        tail.reverse();
+        tail
+    }
+}
+
+/// One line of a trace.
+pub(crate) fn line(at: Duration, moment: &Moment) -> String {
+    format!("{:>9.3} s  {moment}", at.as_secs_f64())
+}
+
+fn violation(promise: &'static str, broken: Broken, at: Duration) -> Violation {
+    Violation { promise, lane: broken.lane, what: broken.what, at }
+}
+
+fn lanes(count: u32) -> Vec<SubmitterId> {
+    let id = |number: u32| format!("eip155:31337:0x{:040x}", 0xA0_0000 + number).parse().ok();
+    (1..=count).filter_map(id).collect()
+}

@@ -81,6 +81,23 @@ impl Lane {
         });
     }
 
+    /// Counts confirmations by height alone.
+    pub(super) fn end_by_height(&mut self) {
+        let Some(chain) = self.chain.clone() else { return };
+        let most = self.setup.policy.confirmations.required;
+        for nonce in &self.growing {
+            self.slots.update(*nonce, |slot| {
+                if let Seen::Mined(inclusion) = &slot.seen
+                    && inclusion.block.number.saturating_add(u64::from(most)) <= chain.tail.last().number + 1
+                {
+                    slot.final_list = Some(chain.tail.list_from(inclusion.block, most).into());
+                    slot.seen = Seen::Final(inclusion.clone());
+                }
+            });
+            self.dirty.insert(*nonce);
+        }
+    }
+
     /// Goes on from the chain's count.
     pub(super) fn jump_to_chain(&mut self, account: AccountFacts) {
         self.purse.ahead = 0;

@@ -463,7 +463,10 @@ impl Lane {
         | Sighting::NotFound { hash }
         | Sighting::Mined(MinedTx { hash, .. })) = &sighting;
         let Some(nonce) = self.by_hash.get(hash).copied() else { return };
-        if mistakes::made(Mistake::ReorgIgnored) && matches!(sighting, Sighting::Unmined { .. }) {
+        let is_matched = |slot: &OpenSlot| slot.kind_of(*hash).is_some();
+        if (mistakes::made(Mistake::ReorgIgnored) && matches!(sighting, Sighting::Unmined { .. }))
+            || (mistakes::made(Mistake::OnlyLastHash) && !self.slots.get(nonce).is_some_and(is_matched))
+        {
             return;
         }
         let answer = self.slots.update(nonce, |slot| {

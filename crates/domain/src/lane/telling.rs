@@ -26,6 +26,10 @@ impl Lane {
             self.want_protect(broken.code, broken.detail.as_str());
         }
         self.chain = Some(chain);
+        #[cfg(feature = "mistakes")]
+        if crate::mistakes::made(crate::mistakes::Mistake::ReorgIgnored) {
+            self.end_by_height();
+        }
         let mut room = self.setup.limits.notices_per_head;
         for _ in 0..self.growing.len() {
             if room == 0 {

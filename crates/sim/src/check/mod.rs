@@ -28,6 +28,10 @@ mod p8_events;
 mod p9_chain_decides;
 mod picture;
 mod spending;
+#[cfg(test)]
+mod story;
+#[cfg(test)]
+mod tests;
 mod windows;
 
 pub use blocks::{Account, Blocks, TxPlace};

@@ -169,7 +169,7 @@ impl Picture {
             seen.push_back((self.now, balance));
         }
         // The one before the oldest that counts was still true at its beginning.
-        let from = self.now.saturating_sub(BALANCE_MEMORY);
+        let Some(from) = self.now.checked_sub(BALANCE_MEMORY) else { return };
         while seen.get(1).is_some_and(|(at, _)| *at <= from) {
             seen.pop_front();
         }

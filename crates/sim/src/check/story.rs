@@ -1,0 +1,285 @@
+//! A made-up world for the tests of the checks: its store is the model, its chain and everybody's deeds are written by hand.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use gapless_domain::{
+    Amount, AttemptKind, B256, BlockRef, Bytes, Change, Command, CommandId, CommandKind, CommandResult, Cursor,
+    EvmCall, Execution, ExternalNoncePolicy, Fees, FencingToken, Inclusion, Intent, LaneCommit, Lease, LeaseTerms,
+    LostRule, ManagedTx, NewAttempt, NodeText, Nonce, OwnerId, Payload, Protection, ReleaseRule, Report, RequestId,
+    SignedTx, Speed, SubmitterId, Timestamp, Transition, TxId, TxPlan, TxState,
+};
+use gapless_store::{
+    Acquired, CommitVerdict, ManualClock, Model, ModelStore, NewIntent, NewSubmitter, Snapshot, Store,
+};
+
+use crate::chain::{read_signed, sign, sign_as_stranger};
+use crate::history::{ChainBlock, ChainTx, Moment};
+use crate::plan::Plan;
+use crate::store::wait_for;
+
+use super::{Check, Picture, all, read_end_state};
+
+/// The promises that a moment broke.
+pub(super) type BrokenPromises = Vec<&'static str>;
+
+#[derive(Debug)]
+pub(super) struct Story {
+    pub(super) picture: Picture,
+    checks: Vec<Box<dyn Check>>,
+    model: Model,
+    store: ModelStore,
+    pub(super) lane: SubmitterId,
+    pub(super) lease: Lease,
+    pub(super) cursor: Cursor,
+    index: usize,
+    pub(super) now: Duration,
+    blocks: Vec<ChainBlock>,
+}
+
+pub(super) fn strict() -> Plan {
+    Plan { window: 1, release: ReleaseRule::Mined, on_external_nonce: ExternalNoncePolicy::Protect, ..Plan::of(1) }
+}
+
+pub(super) fn wide() -> Plan {
+    Plan { window: 8, ..strict() }
+}
+
+impl Story {
+    pub(super) fn new(plan: &Plan) -> Story {
+        let lane: SubmitterId = "eip155:31337:0xf39fd6e51aad88f6f4ce6ab8827279cfffb92266".parse().unwrap();
+        let clock = Arc::new(ManualClock::starting_at(Timestamp::from_micros(1_000_000)));
+        let model = Model::new(LeaseTerms::default(), clock);
+        let owner = OwnerId::new("a", 1);
+        let store = model.node(owner.clone());
+        wait_for(store.register_submitters(&[NewSubmitter { id: lane.clone(), alias: None }])).unwrap();
+        let lease = Lease::granted(lane.clone(), owner, FencingToken::new(1));
+        let mut story = Story {
+            picture: Picture::new(std::slice::from_ref(&lane), plan),
+            checks: all(plan),
+            model,
+            store,
+            lane: lane.clone(),
+            lease: lease.clone(),
+            cursor: Cursor::starting_at(Nonce::ZERO),
+            index: 0,
+            now: Duration::ZERO,
+            blocks: Vec::new(),
+        };
+        assert_eq!(story.mine(&[]), NOTHING);
+        let acquired = wait_for(story.store.acquire(&[lane])).unwrap();
+        assert_eq!(acquired, [Acquired::Held(lease.clone())]);
+        assert_eq!(story.tell(Moment::Leased { lease }), NOTHING);
+        story
+    }
+
+    /// Shows it to all checks.
+    pub(super) fn tell(&mut self, moment: Moment) -> BrokenPromises {
+        assert!(!moment.to_string().is_empty() && !moment.to_string().contains('\n'), "{moment}");
+        self.picture.apply(self.index, self.now, &moment);
+        self.index += 1;
+        let (picture, checks) = (&self.picture, self.checks.iter_mut());
+        checks.filter_map(|check| check.see(&moment, picture).err().map(|_| check.promise())).collect()
+    }
+
+    pub(super) fn end(&mut self) -> BrokenPromises {
+        let (demanded, excused) = (self.picture.demanded(), self.picture.excused());
+        let end = wait_for(read_end_state(&self.store, std::slice::from_ref(&self.lane), demanded, excused)).unwrap();
+        self.picture.close(end);
+        let (picture, checks) = (&self.picture, self.checks.iter_mut());
+        checks.filter_map(|check| check.end(picture).err().map(|_| check.promise())).collect()
+    }
+
+    pub(super) fn store(&self) -> &ModelStore {
+        &self.store
+    }
+
+    pub(super) fn index(&self) -> usize {
+        self.index
+    }
+
+    pub(super) fn pass(&mut self, seconds: u64) {
+        self.now += Duration::from_secs(seconds);
+    }
+
+    // --- The store. ---
+
+    pub(super) fn snapshot(&self) -> (Snapshot, usize) {
+        (self.model.snapshot(), self.index)
+    }
+
+    pub(super) fn lose(&mut self, (snapshot, since): (Snapshot, usize)) -> BrokenPromises {
+        self.model.restore(snapshot);
+        wait_for(self.store.declare_regressed("a test")).unwrap();
+        self.tell(Moment::StoreLost { since })
+    }
+
+    /// In the store, and told.
+    pub(super) fn accept(&mut self, number: u64) -> ManagedTx {
+        let tx = self.intent(number);
+        let new = NewIntent { id: tx.id, intent: tx.intent.clone() };
+        wait_for(self.store.accept(&[new])).unwrap();
+        assert_eq!(self.tell(Moment::Accepted { id: tx.id, intent: Arc::new(tx.intent.clone()) }), NOTHING);
+        let (id, lane, request) = (tx.id, self.lane.clone(), tx.intent.request_id().clone());
+        assert_eq!(self.tell(Moment::Acknowledged { id, lane, request }), NOTHING);
+        tx
+    }
+
+    pub(super) fn intent(&self, number: u64) -> ManagedTx {
+        let call = EvmCall { to: self.lane.evm_address(), data: data(number), ..EvmCall::default() };
+        let request = RequestId::restore(&format!("request-{number}"));
+        let intent = Intent::restore(self.lane.clone(), request, Payload::Evm(call), Speed::Standard, None, None);
+        let now = Timestamp::from_micros(1_000_000);
+        let id = TxId::from_uuid(uuid::Uuid::from_u128(u128::from(number)));
+        ManagedTx { id, seq: number, intent, state: TxState::Queued, version: 1, created_at: now, updated_at: now }
+    }
+
+    /// Takes a commit into the store, and tells of it.
+    pub(super) fn commit(&mut self, commit: LaneCommit) -> BrokenPromises {
+        let write = || wait_for(self.store.commit(std::slice::from_ref(&commit)));
+        // After a loss the first answer is that there was one.
+        let done = write().or_else(|_| write()).unwrap();
+        assert_eq!(done.verdicts, [CommitVerdict::Done]);
+        self.say(commit)
+    }
+
+    /// Tells of a commit that no store would take.
+    pub(super) fn say(&mut self, commit: LaneCommit) -> BrokenPromises {
+        if let Some(change) = commit.cursor() {
+            self.cursor = change.to().clone();
+        }
+        self.tell(Moment::Committed { commit: Arc::new(commit), at: Timestamp::from_micros(1_000_000) })
+    }
+
+    pub(super) fn new_commit(&self) -> LaneCommit {
+        LaneCommit::new(&self.lease)
+    }
+
+    pub(super) fn attempt(&self, nonce: u64, number: u64) -> NewAttempt {
+        let signed = sign(&self.plan(nonce, number));
+        let (nonce, fees) = (Nonce::new(nonce).unwrap(), FEES);
+        NewAttempt { nonce, ordinal: 0, kind: AttemptKind::Original, hash: signed.hash, raw: signed.raw, fees }
+    }
+
+    pub(super) fn plan(&self, nonce: u64, number: u64) -> TxPlan {
+        let call = EvmCall { to: self.lane.evm_address(), data: data(number), ..EvmCall::default() };
+        TxPlan { submitter: self.lane.clone(), nonce: Nonce::new(nonce).unwrap(), call, gas_limit: 50_000, fees: FEES }
+    }
+
+    pub(super) fn bind_commit(&self, tx: &ManagedTx, number: u64) -> (LaneCommit, NewAttempt) {
+        let attempt = self.attempt(self.cursor.next_nonce.get(), number);
+        let mut commit = self.new_commit();
+        commit.bind(&self.cursor, tx, attempt.clone()).unwrap();
+        (commit, attempt)
+    }
+
+    /// Binds the next nonce, in the store.
+    pub(super) fn bind(&mut self, tx: &mut ManagedTx, number: u64) -> (NewAttempt, BrokenPromises) {
+        let (commit, attempt) = self.bind_commit(tx, number);
+        follow(tx, &commit);
+        let broken = self.commit(commit);
+        (attempt, broken)
+    }
+
+    /// One more change of an intent, in the store.
+    pub(super) fn change(&mut self, tx: &mut ManagedTx, transition: Transition) -> BrokenPromises {
+        let mut commit = self.new_commit();
+        commit.change(tx.change(transition).unwrap());
+        follow(tx, &commit);
+        self.commit(commit)
+    }
+
+    /// The whole way of an intent that all goes well with.
+    pub(super) fn deliver(&mut self, number: u64) -> ManagedTx {
+        let mut tx = self.accept(number);
+        let (attempt, broken) = self.bind(&mut tx, number);
+        assert_eq!(broken, NOTHING);
+        assert_eq!(self.send(&attempt), NOTHING);
+        assert_eq!(self.mine(&[self.ours(&attempt)]), NOTHING);
+        let mined = Transition::Mine(self.inclusion(&attempt));
+        assert_eq!(self.change(&mut tx, mined), NOTHING);
+        assert_eq!(self.finalize(), NOTHING);
+        assert_eq!(self.change(&mut tx, Transition::Settle(None)), NOTHING);
+        tx
+    }
+
+    pub(super) fn protect(&mut self, protection: Protection) -> BrokenPromises {
+        let mut commit = self.new_commit();
+        commit.protect(&self.cursor, protection).unwrap();
+        self.commit(commit)
+    }
+
+    pub(super) fn resync(&self) -> (Command, CommandResult) {
+        let kind = CommandKind::Resync { lost: LostRule::Requeue, dry_run: false };
+        let by = NodeText::new("operator");
+        let at = Timestamp::from_micros(1_000_000);
+        let command = Command { id: CommandId(1), submitter: self.lane.clone(), kind, issued_by: by, issued_at: at };
+        (command, CommandResult::Done(Report::new("done")))
+    }
+
+    // --- The chain. ---
+
+    pub(super) fn send(&mut self, attempt: &NewAttempt) -> BrokenPromises {
+        let tx = SignedTx { hash: attempt.hash, raw: attempt.raw.clone() };
+        self.tell(Moment::Sent { by: self.lease.owner().clone(), tx })
+    }
+
+    pub(super) fn ours(&self, attempt: &NewAttempt) -> ChainTx {
+        ChainTx { read: read_signed(&attempt.raw).unwrap(), succeeded: true, by_stranger: false }
+    }
+
+    pub(super) fn strangers(&self, nonce: u64) -> ChainTx {
+        let read = read_signed(&sign_as_stranger(&self.plan(nonce, 4711)).raw).unwrap();
+        ChainTx { read, succeeded: true, by_stranger: true }
+    }
+
+    pub(super) fn mine(&mut self, txs: &[ChainTx]) -> BrokenPromises {
+        let number = self.blocks.len() as u64;
+        let parent = self.blocks.last().map_or(B256::ZERO, |block| block.block.hash);
+        let block = BlockRef { number, hash: B256::repeat_byte(self.index as u8) };
+        let block = ChainBlock { block, parent, txs: txs.to_vec() };
+        self.blocks.push(block.clone());
+        self.tell(Moment::Mined { block })
+    }
+
+    pub(super) fn orphan(&mut self) -> BrokenPromises {
+        let block = self.blocks.pop().unwrap().block;
+        self.tell(Moment::Orphaned { block })
+    }
+
+    pub(super) fn finalize(&mut self) -> BrokenPromises {
+        self.tell(Moment::Final { block: self.head() })
+    }
+
+    pub(super) fn head(&self) -> BlockRef {
+        self.blocks.last().unwrap().block
+    }
+
+    pub(super) fn inclusion(&self, attempt: &NewAttempt) -> Inclusion {
+        let head = self.blocks.last().unwrap();
+        Inclusion {
+            hash: attempt.hash,
+            kind: attempt.kind,
+            block: head.block,
+            parent_hash: head.parent,
+            execution: Execution::Success,
+            gas_used: 21_000,
+            effective_gas_price: Amount::from(1_u64),
+        }
+    }
+}
+
+pub(super) const NOTHING: &[&str] = &[];
+
+const FEES: Fees = Fees::Eip1559 { max_fee: 100, max_priority_fee: 1 };
+
+fn data(number: u64) -> Bytes {
+    Bytes::from(number.to_be_bytes().to_vec())
+}
+
+/// The row as the commit leaves it.
+pub(super) fn follow(tx: &mut ManagedTx, commit: &LaneCommit) {
+    let at = tx.updated_at;
+    let changes: Vec<&Change> = commit.changes().iter().filter(|change| change.tx_id() == tx.id).collect();
+    changes.into_iter().for_each(|change| tx.apply(change, at));
+}

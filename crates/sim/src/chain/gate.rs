@@ -286,23 +286,18 @@ impl Desk<'_> {
     fn receipt(&self, hash: B256) -> Option<Receipt> {
         let (id, tx) = self.state.ledger.place(self.head, hash)?;
         let receipt = self.state.ledger.block(id)?.receipt(tx);
-        self.is_shown(|| format!("the receipt of {hash}")).then_some(receipt)
+        let is_hidden = self.faults.strikes(Fault::NullReceipt);
+        if is_hidden {
+            let what = format!("the receipt of {hash}, by endpoint {}", self.endpoint);
+            self.history.tell(Moment::Struck { fault: Fault::NullReceipt, what });
+        }
+        (!is_hidden).then_some(receipt)
     }
 
     fn block_receipts(&self, block: BlockRef) -> Option<Vec<Receipt>> {
         let ledger = &self.state.ledger;
         let block = ledger.block(ledger.find(self.head, block)?)?;
-        let receipts = block.txs.iter().map(|tx| block.receipt(tx)).collect();
-        self.is_shown(|| format!("the receipts of block {}", block.header.block.number)).then_some(receipts)
-    }
-
-    fn is_shown(&self, what: impl FnOnce() -> String) -> bool {
-        let strikes = self.faults.strikes(Fault::NullReceipt);
-        if strikes {
-            let what = format!("{}, by endpoint {}", what(), self.endpoint);
-            self.history.tell(Moment::Struck { fault: Fault::NullReceipt, what });
-        }
-        !strikes
+        Some(block.txs.iter().map(|tx| block.receipt(tx)).collect())
     }
 
     fn revert(&self, hash: B256) -> Option<Revert> {
@@ -396,7 +391,14 @@ impl Chain for Gate {
     }
 
     async fn block_receipts(&self, block: BlockRef, _: &Wanted<'_>) -> Result<Option<Vec<Receipt>>, ChainError> {
-        self.find(move |desk| Ok(desk.block_receipts(block))).await
+        let receipts = self.find(move |desk| Ok(desk.block_receipts(block))).await?;
+        // By all of them at once: one alone would be made up for by the next.
+        let is_hidden = receipts.is_some() && self.faults.strikes(Fault::NullReceipt);
+        if is_hidden {
+            let what = format!("the receipts of block {} {}, by all endpoints", block.number, block.hash);
+            self.history.tell(Moment::Struck { fault: Fault::NullReceipt, what });
+        }
+        Ok(receipts.filter(|_| !is_hidden))
     }
 
     async fn receipts(&self, hashes: &[B256]) -> Result<Vec<Option<Receipt>>, ChainError> {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gapless_chain::Family;
-use gapless_domain::{B256, BlockRef, Bytes, SubmitterId};
+use gapless_domain::{B256, BlockRef, Bytes, SubmitterId, keccak256};
 
 use super::endpoint::{Endpoint, Stand};
 use super::ledger::{BlockId, Ledger, Making};
@@ -129,6 +129,9 @@ impl State {
     }
 
     pub(super) fn learn(&mut self, raw: &Bytes) -> Option<Arc<Tx>> {
+        if let Some(tx) = self.known.get(&keccak256(raw)) {
+            return Some(Arc::clone(tx));
+        }
         let tx = Tx::read(raw, |lane| self.account(lane))?;
         Some(Arc::clone(self.known.entry(tx.hash()).or_insert_with(|| Arc::new(tx))))
     }

@@ -144,17 +144,17 @@ fn usual_odds(fault: Fault) -> (u32, bool) {
         Fault::NodeClockJump => (10, false),
         // A chance every second.
         Fault::DatabaseClockJump => (20, false),
-        Fault::Failover => (15, true),
+        Fault::Failover => (35, true),
         Fault::EndpointLags | Fault::EndpointForked | Fault::EndpointDown => (20, false),
         Fault::PoolForgets => (30, false),
         Fault::FeeSpike => (20, false),
         Fault::BalanceDrained => (15, false),
         Fault::Stranger => (30, true),
         Fault::ChainHalt => (10, false),
-        Fault::ChainReset => (10, true),
+        Fault::ChainReset => (60, true),
         // A chance at every block.
         Fault::Reorg => (80, false),
-        Fault::DeepReorg => (15, true),
+        Fault::DeepReorg => (40, true),
         // A chance at every wake-up, statement, request or transaction.
         Fault::WakeupLost => (150, false),
         Fault::WakeupDoubled => (100, false),

@@ -1,10 +1,11 @@
 //! One world: put together, set going, and watched until everything in it has come to rest.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use gapless_domain::{OwnerId, SubmitterId};
+use gapless_domain::{B256, OwnerId, SubmitterId};
 use gapless_store::{LaneStatus, NewSubmitter, Store, StoreError};
 
 use crate::chain::ChainWorld;
@@ -21,8 +22,8 @@ use crate::stage::{Home, Stage, Stepped};
 use crate::store::{Database, wait_for};
 use crate::trouble;
 
-/// When nothing goes wrong any more, everything must have ended within this much time.
-const CALM: Duration = Duration::from_secs(900);
+/// When nothing goes wrong any more, everything must have ended within this much time, and what the chain itself needs for it.
+const CALM: Duration = Duration::from_secs(300);
 /// Polls without any time passing: more than this is somebody who never stops.
 const BUSY: u64 = 200_000;
 
@@ -99,10 +100,19 @@ impl Scene {
         self.nodes().iter().position(|process| process.as_ref().is_some_and(|process| process.home == home))
     }
 
-    /// What the database says of a lane, without asking a node.
-    pub(crate) fn status(&self, lane: &SubmitterId) -> Option<LaneStatus> {
+    /// By what the database says, without asking a node.
+    pub(crate) fn is_paused(&self, lane: &SubmitterId) -> bool {
         let status = wait_for(self.inspector.lane_status(std::slice::from_ref(lane)));
-        status.ok()?.into_iter().flatten().next()
+        let is_paused = |status: LaneStatus| status.cursor.is_some_and(|cursor| cursor.paused);
+        status.is_ok_and(|lanes| lanes.into_iter().flatten().any(is_paused))
+    }
+
+    /// Does any pool have something of this lane that its ledger does not know?
+    pub(crate) fn has_unknown_pending(&self, lane: &SubmitterId) -> bool {
+        let slots = wait_for(self.inspector.open_slots(lane, None, u32::MAX)).unwrap_or_default();
+        let known: BTreeSet<B256> =
+            slots.iter().flat_map(|slot| slot.attempts.iter().map(|attempt| attempt.hash)).collect();
+        self.blueprint.chain.waiting(lane).iter().any(|hash| !known.contains(hash))
     }
 
     pub(crate) fn is_empty(&self, node: usize) -> bool {
@@ -201,7 +211,9 @@ impl<'a> World<'a> {
             self.step()?;
         }
         self.calm_down();
-        let deadline = self.now() + CALM;
+        // One after the other, in the worst case, each until it is final.
+        let one = plan.block_time * (plan.confirmations + 5);
+        let deadline = self.now() + CALM + one * plan.intents;
         let mut look_at = self.now();
         while self.now() < deadline {
             self.step()?;
@@ -297,7 +309,8 @@ impl<'a> World<'a> {
 
     fn lanes_rest(&self) -> bool {
         let rests = |status: &LaneStatus| {
-            let closed = status.cursor.as_ref().is_none_or(|cursor| cursor.open_nonce == cursor.next_nonce);
+            let closed =
+                status.cursor.as_ref().is_none_or(|cursor| cursor.open_nonce == cursor.next_nonce && !cursor.paused);
             status.queued == 0 && status.open == 0 && closed
         };
         let status = wait_for(self.scene.inspector.lane_status(&self.scene.blueprint.lanes));

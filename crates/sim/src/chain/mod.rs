@@ -22,6 +22,7 @@ mod state;
 mod tests;
 mod texts;
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -150,13 +151,17 @@ impl ChainWorld {
         })
     }
 
-    /// Nothing of the lane is in any pool, or on its way to one.
-    pub fn is_quiet(&self, lane: &SubmitterId) -> bool {
-        self.enter(|state, now| state.account(lane).is_none_or(|account| state.is_quiet(account, now)))
+    /// What of the lane is in any pool, or on its way to one.
+    pub fn waiting(&self, lane: &SubmitterId) -> BTreeSet<B256> {
+        self.enter(|state, now| state.account(lane).map(|account| state.waiting(account, now)).unwrap_or_default())
     }
 
-    pub fn pools_are_empty(&self) -> bool {
-        self.enter(|state, now| (0..state.lanes.len()).all(|account| state.is_quiet(account, now)))
+    /// Is the effect of the intent with this number in a canonical block?
+    pub fn has_effect(&self, number: u64) -> bool {
+        self.enter(|state, _| {
+            let blocks = (0..=state.ledger.head_number()).filter_map(|at| state.ledger.block(state.ledger.canonical_at(at)?));
+            blocks.flat_map(|block| block.told().txs).any(|tx| tx.effect() == Some(number))
+        })
     }
 
     /// What a hash is the hash of, if it was ever signed by a gate here or sent to an endpoint.

@@ -2,7 +2,7 @@
 //!
 //! Whatever is on its way is delivered when somebody next looks, in the order in which it was due: nothing else changes in between.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -200,11 +200,13 @@ impl State {
         self.endpoints.get(endpoint).map_or(Family::Geth, |endpoint| endpoint.family)
     }
 
-    /// Is any of it pooled, or on its way?
-    pub(super) fn is_quiet(&mut self, account: usize, now: Duration) -> bool {
+    /// Whatever of it is pooled, or on its way.
+    pub(super) fn waiting(&mut self, account: usize, now: Duration) -> BTreeSet<B256> {
         self.settle_all(now);
-        self.pools().all(|pool| pool.of(account).next().is_none())
-            && !self.parcels.values().any(|parcel| parcel.tx.account == account)
+        let on_their_way: Vec<B256> =
+            self.parcels.values().filter(|parcel| parcel.tx.account == account).map(|parcel| parcel.tx.hash()).collect();
+        let pooled = self.pools().flat_map(|pool| pool.of(account).map(|tx| tx.hash()).collect::<Vec<_>>());
+        pooled.chain(on_their_way).collect()
     }
 
     fn settle_all(&mut self, now: Duration) {

@@ -180,7 +180,7 @@ fn a_replacement_pays_a_tenth_more_and_the_chain_uses_each_nonce_once() {
     scene.world.run(&scene.faults.clone());
     scene.secs(30);
     assert_eq!(scene.world.count(&lane), 1);
-    assert!(scene.world.is_quiet(&lane));
+    assert!(scene.world.waiting(&lane).is_empty());
     let mined: Vec<_> = scene.replay().blocks.iter().flat_map(|block| block.txs.clone()).collect();
     assert_eq!(mined.iter().map(crate::history::ChainTx::hash).collect::<Vec<_>>(), [tx(0, 2, 22).hash]);
     assert_eq!(scene.broadcast(&gate, vec![tx(0, 4, 50)]), [Verdict::NonceTooLow]);

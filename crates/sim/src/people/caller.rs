@@ -22,7 +22,7 @@ pub(super) async fn call(scene: &Scene, number: u64, mut dice: Dice) {
     let Some(lane) = scene.blueprint.lanes.get(dice.index(scene.blueprint.lanes.len())).cloned() else { return };
     let borrows = plan.people && dice.permille(120);
     let Some(intent) = intent(scene, &lane, number, borrows, &mut dice) else { return };
-    let Some(id) = submit(scene, &intent, &mut dice).await else { return };
+    let Some(id) = submit(scene, &intent, number, &mut dice).await else { return };
     if !plan.people {
         return;
     }
@@ -32,7 +32,7 @@ pub(super) async fn call(scene: &Scene, number: u64, mut dice: Dice) {
     scene.stage().sleep(dice.latency(Duration::from_secs(3))).await;
     match dice.below(20) {
         // A retry of somebody who never saw the answer.
-        0..=3 => drop(submit(scene, &intent, &mut dice).await),
+        0..=3 => drop(submit(scene, &intent, number, &mut dice).await),
         4..=6 => cancel(scene, &lane, id, &mut dice).await,
         7 => {
             let payload = Payload::Evm(payload(number));
@@ -68,9 +68,13 @@ fn intent(scene: &Scene, lane: &SubmitterId, number: u64, borrows: bool, dice: &
 }
 
 /// By one node after the other, until one says that it is accepted.
-async fn submit(scene: &Scene, intent: &Intent, dice: &mut Dice) -> Option<TxId> {
+async fn submit(scene: &Scene, intent: &Intent, number: u64, dice: &mut Dice) -> Option<TxId> {
     let gives_up = scene.blueprint.plan.storm + GIVES_UP;
     while scene.stage().now() < gives_up {
+        // The ledger has lost it, and it has happened: the operator tells (docs/nonces.md), and nobody asks again.
+        if scene.blueprint.database.server() > 0 && scene.blueprint.chain.has_effect(number) {
+            return None;
+        }
         if let Some((intake, _)) = scene.entrance(dice) {
             let answer = within(scene.stage(), PATIENCE, intake.accept(vec![intent.clone()])).await;
             if let Some(id) = answer.and_then(accepted) {

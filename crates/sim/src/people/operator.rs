@@ -12,26 +12,13 @@ use crate::world::Scene;
 pub(super) async fn watch(scene: &Scene, lane: &SubmitterId, mut dice: Dice) {
     loop {
         scene.stage().sleep(dice.duration(Duration::from_secs(5), Duration::from_secs(20))).await;
-        if scene.blueprint.plan.people && !scene.faults().is_calm() && dice.permille(50) {
-            pause(scene, lane, &mut dice).await;
+        if scene.is_paused(lane) {
+            command(scene, &mut dice, lane, CommandKind::Resume, "operator").await;
+        } else if scene.blueprint.plan.people && !scene.faults().is_calm() && dice.permille(50) {
+            command(scene, &mut dice, lane, CommandKind::Pause, "operator").await;
         }
         if let Some(protection) = protection(scene, lane, &mut dice).await {
             handle(scene, lane, &protection, &mut dice).await;
-        }
-    }
-}
-
-/// Stops a lane for a while.
-async fn pause(scene: &Scene, lane: &SubmitterId, dice: &mut Dice) {
-    command(scene, dice, lane, CommandKind::Pause, "operator").await;
-    scene.stage().sleep(dice.duration(Duration::from_secs(1), Duration::from_secs(20))).await;
-    // Nobody goes home before it runs again, also if a command is lost.
-    for _ in 0..20 {
-        command(scene, dice, lane, CommandKind::Resume, "operator").await;
-        scene.stage().sleep(Duration::from_secs(5)).await;
-        let status = scene.status(lane);
-        if status.is_none_or(|status| status.cursor.is_none_or(|cursor| !cursor.paused)) {
-            return;
         }
     }
 }
@@ -58,7 +45,7 @@ async fn handle(scene: &Scene, lane: &SubmitterId, protection: &Protection, dice
         }
         ProtectCode::StoreRegressed => {
             // What was sent before the loss has to show itself.
-            while !scene.blueprint.chain.is_quiet(lane) {
+            while scene.has_unknown_pending(lane) {
                 scene.stage().sleep(Duration::from_secs(2)).await;
             }
             if let Some((_, store)) = scene.entrance(dice) {

@@ -15,6 +15,7 @@ use crate::plan::Plan;
 
 mod blocks;
 mod end_state;
+mod late_sends;
 mod ledger;
 mod liveness;
 mod p1_exactly_once;
@@ -104,6 +105,7 @@ pub fn all(_plan: &Plan) -> Vec<Box<dyn Check>> {
         Box::new(p8_events::Events),
         Box::new(p9_chain_decides::ChainDecides),
         Box::new(windows::Windows),
+        Box::new(late_sends::LateSends),
         Box::new(spending::Spending::default()),
         Box::new(liveness::Liveness),
     ]

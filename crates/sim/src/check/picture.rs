@@ -38,7 +38,7 @@ pub struct Picture {
     /// Lanes that lost commits with the newest moment.
     pub lanes_hurt: BTreeSet<SubmitterId>,
     /// Every attempt that was ever durable, also what was lost since.
-    durable: BTreeMap<B256, Bytes>,
+    durable: BTreeMap<B256, (SubmitterId, Bytes)>,
     /// Intents that were accepted, and are gone with a loss of commits.
     gone: BTreeSet<TxId>,
     /// Nonces that some node has seen in a block and said so, whether or not the chain's own history knows it.
@@ -121,10 +121,10 @@ impl Picture {
     /// What was not lost with the ledger.
     fn remember(&mut self, moment: &Moment) {
         let Moment::Committed { commit, .. } = moment else { return };
-        for attempt in commit.attempts() {
-            self.durable.insert(attempt.hash, attempt.raw.clone());
-        }
         let lane = commit.lease().submitter();
+        for attempt in commit.attempts() {
+            self.durable.insert(attempt.hash, (lane.clone(), attempt.raw.clone()));
+        }
         let mined = commit.changes().iter().filter_map(|change| mined_at(change.to()));
         self.seen_mined.extend(mined.map(|(nonce, _)| (lane.clone(), nonce)));
     }
@@ -148,7 +148,12 @@ impl Picture {
 
     /// The bytes of this hash, if they were ever durable.
     pub fn durable(&self, hash: &B256) -> Option<&Bytes> {
-        self.durable.get(hash)
+        self.durable.get(hash).map(|(_, raw)| raw)
+    }
+
+    /// Whose transaction it is, if it was ever durable.
+    pub fn lane_of(&self, hash: &B256) -> Option<&SubmitterId> {
+        self.durable.get(hash).map(|(lane, _)| lane)
     }
 
     /// Was it accepted, and lost with commits that were told to be lost?

@@ -10,6 +10,7 @@ use gapless_domain::{
 
 use super::story::{NOTHING, Story, follow, strict, wide};
 use super::{EndState, Scan, check_end_state, read_end_state};
+use crate::fault::Fault;
 use crate::history::Moment;
 use crate::plan::Plan;
 
@@ -363,6 +364,27 @@ fn windows_are_kept() {
         story.mine(&[story.ours(&attempt)]);
         assert_eq!(story.bind(&mut two, 2).1, seen);
         assert_eq!(story.bind(&mut three, 3).1, ["N12"]);
+    }
+}
+
+#[test]
+fn who_has_lost_a_lane_sends_nothing_more() {
+    let calm = |has_jumps: bool| {
+        let mut plan = wide();
+        plan.odds.clear();
+        plan.odds.extend(has_jumps.then_some((Fault::NodeClockJump, 1)));
+        plan
+    };
+    for (has_jumps, late) in [(false, &["N06"][..]), (true, NOTHING)] {
+        let mut story = Story::new(&calm(has_jumps));
+        let mut tx = story.accept(1);
+        let (attempt, _) = story.bind(&mut tx, 1);
+        assert_eq!(story.send(&attempt), NOTHING);
+        let lease = Lease::granted(story.lane.clone(), OwnerId::new("b", 2), FencingToken::new(2));
+        assert_eq!(story.tell(Moment::Leased { lease: lease.clone() }), NOTHING);
+        assert_eq!(story.send(&attempt), late);
+        story.lease = lease;
+        assert_eq!(story.send(&attempt), NOTHING);
     }
 }
 

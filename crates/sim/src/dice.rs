@@ -10,9 +10,9 @@ pub struct Dice(u64);
 impl Dice {
     pub fn new(seed: u64, what_for: &str) -> Self {
         // FNV-1a, so that the name of a stream decides it, and not its place in a list.
-        let name = what_for.bytes().fold(0xCBF2_9CE4_8422_2325_u64, |hash, byte| {
-            (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01B3)
-        });
+        let name = what_for
+            .bytes()
+            .fold(0xCBF2_9CE4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01B3));
         let mut dice = Dice(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ name);
         dice.next();
         dice

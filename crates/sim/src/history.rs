@@ -20,43 +20,91 @@ use crate::stage::Stage;
 pub enum Moment {
     // --- The store: at the moment at which it was written. ---
     /// A row in QUEUED. Whether the caller hears of it is another matter.
-    Accepted { id: TxId, intent: Arc<Intent> },
-    Leased { lease: Lease },
-    Released { lease: Lease },
+    Accepted {
+        id: TxId,
+        intent: Arc<Intent>,
+    },
+    Leased {
+        lease: Lease,
+    },
+    Released {
+        lease: Lease,
+    },
     /// All of it is durable.
-    Committed { commit: Arc<LaneCommit>, at: Timestamp },
+    Committed {
+        commit: Arc<LaneCommit>,
+        at: Timestamp,
+    },
     /// A commit that the store did not take, in its own words.
-    NotCommitted { commit: Arc<LaneCommit>, verdict: CommitVerdict },
-    CanceledInQueue { id: TxId },
-    CommandPut { id: CommandId, lane: SubmitterId, kind: CommandKind },
+    NotCommitted {
+        commit: Arc<LaneCommit>,
+        verdict: CommitVerdict,
+    },
+    CanceledInQueue {
+        id: TxId,
+    },
+    CommandPut {
+        id: CommandId,
+        lane: SubmitterId,
+        kind: CommandKind,
+    },
     /// An operator accepted that the chain is another one.
-    HeadForgotten { chain: ChainId },
+    HeadForgotten {
+        chain: ChainId,
+    },
     /// Everything that the store wrote since that moment (an index into the history) is gone.
-    StoreLost { since: usize },
+    StoreLost {
+        since: usize,
+    },
 
     // --- People. ---
     /// A caller has seen that it is accepted (P6).
-    Acknowledged { id: TxId, lane: SubmitterId, request: RequestId },
+    Acknowledged {
+        id: TxId,
+        lane: SubmitterId,
+        request: RequestId,
+    },
     /// What an operator did, in words.
-    Operator { what: String },
+    Operator {
+        what: String,
+    },
 
     // --- Between nodes and the chain. ---
     /// Bytes left a process for the chain's endpoints.
-    Sent { by: OwnerId, tx: SignedTx },
+    Sent {
+        by: OwnerId,
+        tx: SignedTx,
+    },
 
     // --- The chain. ---
-    Mined { block: ChainBlock },
+    Mined {
+        block: ChainBlock,
+    },
     /// No longer canonical. Newest first, where several go at once.
-    Orphaned { block: BlockRef },
+    Orphaned {
+        block: BlockRef,
+    },
     /// Blocks up to this one are final by the chain's rule.
-    Final { block: BlockRef },
+    Final {
+        block: BlockRef,
+    },
     /// A chain of another genesis stands in its place. Nothing that was mined before is on it.
-    ChainReset { genesis: BlockRef },
+    ChainReset {
+        genesis: BlockRef,
+    },
 
     // --- The world. ---
-    Started { owner: OwnerId },
-    Ended { owner: OwnerId, how: &'static str },
-    Struck { fault: Fault, what: String },
+    Started {
+        owner: OwnerId,
+    },
+    Ended {
+        owner: OwnerId,
+        how: &'static str,
+    },
+    Struck {
+        fault: Fault,
+        what: String,
+    },
     /// From here on nothing goes wrong any more.
     Calm,
 }

@@ -57,7 +57,9 @@ impl Plan {
             lanes,
             store,
             window: dice.pick(&[1, 1, 2, 4, 8, 16]).unwrap_or(1),
-            release: dice.pick(&[ReleaseRule::Mined, ReleaseRule::Mined, ReleaseRule::Final]).unwrap_or(ReleaseRule::Mined),
+            release: dice
+                .pick(&[ReleaseRule::Mined, ReleaseRule::Mined, ReleaseRule::Final])
+                .unwrap_or(ReleaseRule::Mined),
             on_external_nonce: dice
                 .pick(&[ExternalNoncePolicy::Adopt, ExternalNoncePolicy::Protect])
                 .unwrap_or(ExternalNoncePolicy::Protect),

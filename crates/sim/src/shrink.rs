@@ -40,7 +40,8 @@ impl Search {
             smaller |= self.attempt(|plan| plan.storm = plan.storm.min(storm));
         }
         for parts in [2, 3, 4] {
-            smaller |= self.attempt(|plan| plan.storm = Duration::from_secs((plan.storm * (parts - 1) / parts).as_secs().max(1)));
+            smaller |= self
+                .attempt(|plan| plan.storm = Duration::from_secs((plan.storm * (parts - 1) / parts).as_secs().max(1)));
         }
         smaller
     }

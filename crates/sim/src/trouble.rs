@@ -54,7 +54,10 @@ async fn processes(scene: Arc<Scene>, mut dice: Dice) {
                 pause(&scene, home, span);
             } else if scene.faults().strikes(Fault::NodeClockJump) {
                 let ahead = dice.duration(SECOND / 10, SECOND * 30);
-                scene.strike(Fault::NodeClockJump, format!("the clock of {owner} jumps by {:.1} s", ahead.as_secs_f64()));
+                scene.strike(
+                    Fault::NodeClockJump,
+                    format!("the clock of {owner} jumps by {:.1} s", ahead.as_secs_f64()),
+                );
                 scene.with_process(node, |process| process.clock.jump(ahead));
             }
         }
@@ -93,7 +96,10 @@ async fn database_clock(scene: Arc<Scene>, mut dice: Dice) {
         if scene.faults().strikes(Fault::DatabaseClockJump) {
             let (by, ahead) = (dice.duration(SECOND / 10, SECOND * 40), dice.permille(500));
             let words = if ahead { "ahead" } else { "back" };
-            scene.strike(Fault::DatabaseClockJump, format!("the database's clock is set {words} by {:.1} s", by.as_secs_f64()));
+            scene.strike(
+                Fault::DatabaseClockJump,
+                format!("the database's clock is set {words} by {:.1} s", by.as_secs_f64()),
+            );
             scene.blueprint.database.jump(by, ahead);
         }
     }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use gapless_domain::{B256, OwnerId, SubmitterId};
+use gapless_domain::{B256, Cursor, LaneState, OwnerId, SubmitterId};
 use gapless_store::{LaneStatus, NewSubmitter, Store, StoreError};
 
 use crate::chain::ChainWorld;
@@ -14,10 +14,10 @@ use crate::dice::Dice;
 use crate::fault::{Fault, Faults};
 use crate::history::{History, Moment};
 use crate::net::Net;
+use crate::outcome::{Figures, Outcome};
 use crate::people;
 use crate::plan::Plan;
 use crate::process::{Blueprint, Process};
-use crate::outcome::{Figures, Outcome};
 use crate::stage::{Home, Stage, Stepped};
 use crate::store::{Database, wait_for};
 use crate::trouble;
@@ -156,9 +156,7 @@ impl<'a> World<'a> {
         let submitters: Vec<_> = lanes.iter().map(|id| NewSubmitter { id: id.clone(), alias: None }).collect();
         wait_for(inspector.register_submitters(&submitters))?;
         let chain = ChainWorld::new(plan, &lanes, stage.clone(), history.clone());
-        let net = |name, millis| {
-            Net::new(stage.clone(), Dice::new(plan.seed, name), Duration::from_millis(millis))
-        };
+        let net = |name, millis| Net::new(stage.clone(), Dice::new(plan.seed, name), Duration::from_millis(millis));
         let picture = Picture::new(&lanes, plan);
         let blueprint = Blueprint {
             plan: plan.clone(),
@@ -308,10 +306,12 @@ impl<'a> World<'a> {
     }
 
     fn lanes_rest(&self) -> bool {
+        let is_open = |cursor: &Cursor| {
+            let stopped = cursor.paused || matches!(cursor.state, LaneState::Protect(_));
+            stopped || cursor.open_nonce < cursor.next_nonce
+        };
         let rests = |status: &LaneStatus| {
-            let closed =
-                status.cursor.as_ref().is_none_or(|cursor| cursor.open_nonce == cursor.next_nonce && !cursor.paused);
-            status.queued == 0 && status.open == 0 && closed
+            status.queued == 0 && status.open == 0 && !status.cursor.as_ref().is_some_and(is_open)
         };
         let status = wait_for(self.scene.inspector.lane_status(&self.scene.blueprint.lanes));
         status.is_ok_and(|lanes| lanes.iter().flatten().all(rests))

@@ -167,6 +167,14 @@ impl Watcher {
         self.reach.map_or(wanted, |reach| reach.min(wanted))
     }
 
+    /// The same, and nothing is let go that was linked for a revert whose reason is still being asked for: whoever stands there
+    /// would be looked for anew, and asked about anew, without end.
+    pub(super) fn oldest_kept(&self) -> u64 {
+        let linked = |number: &u64| self.canon.first_number().is_some_and(|first| first <= *number);
+        let unexplained = self.oldest_unexplained().filter(linked);
+        unexplained.map_or(self.oldest_wanted(), |number| number.min(self.oldest_wanted()))
+    }
+
     /// Keeps the head for whoever comes next. An error if nothing may become final by it.
     async fn keep(&mut self, finalized: BlockRef) -> Result<(), WatchError> {
         let Some(tail) = self.canon.tail(SAVED_AT_MOST) else { return Ok(()) };

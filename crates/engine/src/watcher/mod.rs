@@ -129,6 +129,8 @@ pub(crate) struct Watcher {
     /// Headers that link to what is kept and were not taken on yet.
     ahead: VecDeque<Header>,
     reverted: VecDeque<Unexplained>,
+    /// The oldest block that somebody stands in who is being asked about.
+    explaining: Option<u64>,
     ask_why_at: Tick,
     receipt_failures: ReceiptFailures,
     /// Rounds in a row in which the chain could not be followed, and in which something could not be done.
@@ -185,6 +187,7 @@ impl Watcher {
             ask_why_at: Tick::default(),
             ahead: VecDeque::new(),
             reverted: VecDeque::new(),
+            explaining: None,
             receipt_failures: ReceiptFailures::default(),
             failures: 0,
             troubles: 0,
@@ -256,7 +259,7 @@ impl Watcher {
         self.unpark_due();
         self.reach = None;
         let answered = self.answer_requests().await;
-        for linked in self.canon.trim(self.oldest_wanted()) {
+        for linked in self.canon.trim(self.oldest_kept()) {
             linked.ours.iter().for_each(|hash| self.park(*hash, linked.link.block));
         }
         self.publish(followed.is_ok());

@@ -47,6 +47,11 @@ impl Watcher {
         }
     }
 
+    /// The lowest block that somebody stands in who has not been told why.
+    pub(super) fn oldest_unexplained(&self) -> Option<u64> {
+        self.reverted.iter().map(|one| one.receipt.block.number).chain(self.explaining).min()
+    }
+
     /// Asks, beside the rounds.
     pub(super) fn begin_asking(&mut self) -> Option<Asking> {
         let count = self.reverted.len().min(AT_ONCE);
@@ -54,6 +59,7 @@ impl Watcher {
             return None;
         }
         let asked: Vec<Unexplained> = self.reverted.drain(..count).collect();
+        self.explaining = asked.iter().map(|one| one.receipt.block.number).min();
         let hashes: Vec<B256> = asked.iter().map(|one| one.receipt.hash).collect();
         let chain = Arc::clone(&self.chain);
         Some(Box::pin(async move { (asked, chain.reverts(&hashes).await) }))
@@ -67,6 +73,7 @@ impl Watcher {
                 vec![None; asked.len()]
             }
         };
+        self.explaining = None;
         self.ask_why_at = self.driver.now().saturating_add(AGAIN);
         let mut old = OldBlocks::default();
         for (one, answer) in asked.into_iter().zip(answers) {

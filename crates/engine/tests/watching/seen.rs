@@ -120,6 +120,22 @@ async fn a_revert_that_nobody_can_explain_ends_all_the_same() {
     until_all(&node.store, &reverts, StateName::FailedFinal, A_WHILE).await;
 }
 
+/// It was mined, and reverted, while nobody looked, and longer ago than headers are kept: they are linked once more, and stay so until it is
+/// known why. (Seed 2178 of the simulator: it was looked for and asked about again and again, and never told.)
+/// proves R08
+#[tokio::test(start_paused = true)]
+async fn a_revert_that_is_older_than_what_is_kept_ends() {
+    let mut world = World::without_blocks(1).await;
+    world.watcher.margin = 4;
+    world.chain.trouble(|trouble| trouble.reverting = Some(world.lanes[0].clone()));
+    let (node, ids) = one_sent(&world).await;
+    drop(node);
+    (0..40).for_each(|_| world.chain.mine());
+    world.chain.mine_every(Duration::from_secs(1));
+    let other = world.node("b");
+    until_all(&other.store, &ids, StateName::FailedFinal, A_WHILE).await;
+}
+
 /// proves R02
 #[tokio::test(start_paused = true)]
 async fn a_block_whose_receipts_never_come_stops_nothing() {

@@ -159,7 +159,8 @@ impl ChainWorld {
     /// Is the effect of the intent with this number in a canonical block?
     pub fn has_effect(&self, number: u64) -> bool {
         self.enter(|state, _| {
-            let blocks = (0..=state.ledger.head_number()).filter_map(|at| state.ledger.block(state.ledger.canonical_at(at)?));
+            let blocks =
+                (0..=state.ledger.head_number()).filter_map(|at| state.ledger.block(state.ledger.canonical_at(at)?));
             blocks.flat_map(|block| block.told().txs).any(|tx| tx.effect() == Some(number))
         })
     }

@@ -108,7 +108,11 @@ impl Pool {
         }
         match old {
             Some(old) if !outbids(tx, old) => return Err(Refusal::ReplacementUnderpriced),
-            None if held.len() >= self.limit => return Err(Refusal::Full),
+            // What can be mined sooner takes the place of what can be mined last.
+            None if held.len() >= self.limit => match held.last_entry().filter(|last| *last.key() > nonce) {
+                Some(last) => drop(last.remove()),
+                None => return Err(Refusal::Full),
+            },
             _ => {}
         }
         held.insert(nonce, Held { tx: Arc::clone(tx), since: ground.now });

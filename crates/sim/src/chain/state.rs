@@ -203,8 +203,12 @@ impl State {
     /// Whatever of it is pooled, or on its way.
     pub(super) fn waiting(&mut self, account: usize, now: Duration) -> BTreeSet<B256> {
         self.settle_all(now);
-        let on_their_way: Vec<B256> =
-            self.parcels.values().filter(|parcel| parcel.tx.account == account).map(|parcel| parcel.tx.hash()).collect();
+        let on_their_way: Vec<B256> = self
+            .parcels
+            .values()
+            .filter(|parcel| parcel.tx.account == account)
+            .map(|parcel| parcel.tx.hash())
+            .collect();
         let pooled = self.pools().flat_map(|pool| pool.of(account).map(|tx| tx.hash()).collect::<Vec<_>>());
         pooled.chain(on_their_way).collect()
     }

@@ -2,9 +2,7 @@
 
 use std::time::Duration;
 
-use gapless_domain::{
-    CommandKind, ExternalNonce, Fees, LockOwner, Nonce, Payload, SubmitterId, TxId, TxPlan,
-};
+use gapless_domain::{CommandKind, ExternalNonce, Fees, LockOwner, Nonce, Payload, SubmitterId, TxId, TxPlan};
 
 use super::{PATIENCE, caller, command, within};
 use crate::chain;
@@ -32,7 +30,8 @@ pub(super) async fn borrow(scene: &Scene, lane: &SubmitterId, id: TxId, number: 
     scene.stage().sleep(dice.latency(Duration::from_secs(2))).await;
     let plan = plan(lane, nonce, number);
     let (signed, cost) = (chain::sign(&plan), plan.worst_cost());
-    let by_command = CommandKind::UseReserved { nonce, lock_owner: lock_owner.clone(), signed: signed.clone(), fees: FEES, cost };
+    let by_command =
+        CommandKind::UseReserved { nonce, lock_owner: lock_owner.clone(), signed: signed.clone(), fees: FEES, cost };
     match dice.below(10) {
         0..=5 => command(scene, dice, lane, by_command, "borrower").await,
         6..=7 => command(scene, dice, lane, CommandKind::ReleaseReserved { nonce, lock_owner }, "borrower").await,

@@ -14,11 +14,11 @@ impl Dice {
             .bytes()
             .fold(0xCBF2_9CE4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01B3));
         let mut dice = Dice(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ name);
-        dice.next();
+        dice.roll();
         dice
     }
 
-    pub fn next(&mut self) -> u64 {
+    fn roll(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -28,7 +28,7 @@ impl Dice {
 
     /// 0 up to `end`, without it; 0 if there is nothing below it.
     pub fn below(&mut self, end: u64) -> u64 {
-        self.next() % end.max(1)
+        self.roll() % end.max(1)
     }
 
     pub fn index(&mut self, len: usize) -> usize {

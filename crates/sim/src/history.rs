@@ -80,6 +80,10 @@ pub enum Moment {
     Mined {
         block: ChainBlock,
     },
+    /// A block that only one endpoint has, and shows for a while as if it were canonical.
+    MinedAside {
+        block: ChainBlock,
+    },
     /// No longer canonical. Newest first, where several go at once.
     Orphaned {
         block: BlockRef,

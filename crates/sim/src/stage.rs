@@ -44,9 +44,10 @@ pub enum Stepped {
     Over,
 }
 
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub struct Stage(Arc<Inner>);
 
+#[derive(Default)]
 struct Inner {
     /// Woken, in the order in which they were.
     ready: Mutex<Vec<u64>>,
@@ -91,10 +92,6 @@ impl Wake for Bell {
 }
 
 impl Stage {
-    pub fn new() -> Self {
-        Stage(Arc::new(Inner { ready: Mutex::default(), state: Mutex::default() }))
-    }
-
     /// True time, since the beginning of the world.
     pub fn now(&self) -> Duration {
         self.state().now
@@ -304,7 +301,7 @@ mod tests {
     #[test]
     fn one_seed_is_one_order() {
         let order = |seed: u64| {
-            let (stage, mut dice) = (Stage::new(), Dice::new(seed, "order"));
+            let (stage, mut dice) = (Stage::default(), Dice::new(seed, "order"));
             let seen = Arc::new(Mutex::new(Vec::new()));
             for name in 0..20 {
                 let (seen, stage_) = (Arc::clone(&seen), stage.clone());
@@ -314,17 +311,16 @@ mod tests {
                 });
             }
             run(&stage, &mut dice);
-            let seen = lock(&seen).clone();
-            seen
+            Arc::into_inner(seen).and_then(|seen| seen.into_inner().ok())
         };
         assert_eq!(order(1), order(1));
         assert_ne!(order(1), order(2));
-        assert!(order(3).is_sorted_by_key(|(at, _)| *at));
+        assert!(order(3).is_some_and(|seen| seen.is_sorted_by_key(|(at, _): &(u64, u64)| *at)));
     }
 
     #[test]
     fn a_paused_process_does_nothing_and_goes_on_later() {
-        let (stage, mut dice) = (Stage::new(), Dice::new(1, "pause"));
+        let (stage, mut dice) = (Stage::default(), Dice::new(1, "pause"));
         let (home, done) = (Home::Process(1), Arc::new(Mutex::new(None)));
         let (stage_, done_) = (stage.clone(), Arc::clone(&done));
         stage.spawn(home, async move {
@@ -343,7 +339,7 @@ mod tests {
 
     #[test]
     fn what_is_killed_is_gone_and_what_throws_is_told() {
-        let (stage, mut dice) = (Stage::new(), Dice::new(1, "kill"));
+        let (stage, mut dice) = (Stage::default(), Dice::new(1, "kill"));
         let stage_ = stage.clone();
         stage.spawn(Home::Process(1), async move {
             stage_.sleep(Duration::from_secs(5)).await;

@@ -47,6 +47,10 @@ pub(crate) fn moment(moment: &Moment, f: &mut fmt::Formatter<'_>) -> fmt::Result
         Moment::Operator { what } => write!(f, "operator: {what}"),
         Moment::Sent { by, tx } => write!(f, "{} sent {}", process(by), short(&tx.hash)),
         Moment::Mined { block } => mined(block, f),
+        Moment::MinedAside { block } => {
+            f.write_str("one endpoint alone has: ")?;
+            mined(block, f)
+        }
         Moment::Orphaned { block } => write!(f, "chain: {} orphaned", block_name(block)),
         Moment::Final { block } => write!(f, "chain: final up to {}", block_name(block)),
         Moment::ChainReset { genesis } => write!(f, "chain: begins anew with {}", block_name(genesis)),

@@ -147,7 +147,7 @@ pub(crate) struct World<'a> {
 
 impl<'a> World<'a> {
     pub(crate) fn new(plan: &Plan, trace: &'a mut dyn FnMut(Duration, &Moment)) -> Result<World<'a>, StoreError> {
-        let stage = Stage::new();
+        let stage = Stage::default();
         let history = History::new(stage.clone());
         let faults = Faults::new(plan.seed, &plan.odds);
         let lanes = lanes(plan.lanes);
@@ -267,6 +267,11 @@ impl<'a> World<'a> {
         for (at, moment) in news {
             (self.trace)(at, &moment);
             self.picture.apply(self.seen, at, &moment);
+            if matches!(moment, Moment::Mined { .. } | Moment::Orphaned { .. } | Moment::Struck { .. }) {
+                for lane in &self.scene.blueprint.lanes {
+                    self.picture.see_balance(lane, self.scene.blueprint.chain.balance(lane));
+                }
+            }
             self.seen += 1;
             for check in &mut self.checks {
                 if let Err(broken) = check.see(&moment, &self.picture) {

@@ -74,6 +74,8 @@ pub(crate) enum CliError {
     UnknownFamily(String),
     #[error("a password is needed: --password-file FILE, or --password-var NAME")]
     NoPassword,
+    #[error("this build makes no mistakes on purpose; build it with `--features gapless-sim/mistakes`")]
+    NoMistakes,
     #[error("cannot start: {0}")]
     Runtime(io::Error),
     #[error("the classifier's own tables are wrong: {0}")]
@@ -90,6 +92,7 @@ impl CliError {
             CliError::Row { .. } | CliError::UnknownFamily(_) | CliError::NoPassword | CliError::Override(_) => {
                 Exit::Refused
             }
+            CliError::NoMistakes => Exit::Refused,
             CliError::Key(_) | CliError::Request { .. } => Exit::Refused,
             CliError::Client(error) => exit_of(error),
             CliError::Store(error) if is_refusal(error) => Exit::Refused,
@@ -117,6 +120,7 @@ impl CliError {
             CliError::Lost { .. } => "lost",
             CliError::Request { .. } => "request",
             CliError::UnknownFamily(_) => "unknown_family",
+            CliError::NoMistakes => "no_mistakes",
             CliError::Runtime(_) | CliError::Tables(_) => "internal",
             CliError::Override(_) => "config_invalid",
         }

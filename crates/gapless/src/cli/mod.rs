@@ -11,6 +11,7 @@ mod keys;
 mod migrate;
 mod serve;
 mod server;
+mod sim;
 mod submitter;
 mod table;
 mod tx;
@@ -73,6 +74,8 @@ enum Command {
     Chain(chain::ChainCommand),
     /// Run the dev chain alone
     Devchain(devchain::DevchainArgs),
+    /// Prove it: seeded worlds in which everything goes wrong, and whether every promise holds
+    Sim(sim::SimArgs),
     /// Print a completion script for a shell
     Completions(completions::CompletionsArgs),
 }
@@ -119,6 +122,7 @@ impl Command {
             Command::Migrate(args) => args.run(output),
             Command::Keys(command) => command.run(output),
             Command::Chain(command) => command.run(output),
+            Command::Sim(args) => args.run(output),
             Command::Completions(args) => args.run(output),
         }
     }

@@ -302,6 +302,9 @@ impl State {
             let txs = pool.choose(ground, room, dice);
             let making = Making { at: now, base_fee, txs, drained: &drained, private_to: Some(endpoint) };
             top = self.ledger.build(top, making);
+            if let Some(block) = self.ledger.block(top) {
+                self.history.tell(Moment::MinedAside { block: block.told() });
+            }
         }
         Some(top)
     }
@@ -333,9 +336,17 @@ impl State {
         self.share(now);
     }
 
-    /// Everybody is offered what anybody has.
+    /// Everybody is offered what anybody has. What has waited too long for a nonce before it is not kept alive by that.
     pub(super) fn share(&mut self, now: Duration) {
-        let pooled: Vec<Arc<Tx>> = self.pools().flat_map(|pool| pool.all().cloned().collect::<Vec<_>>()).collect();
+        let counts: Vec<u64> = self.ledger.accounts(self.ledger.head()).iter().map(|account| account.count).collect();
+        let pooled: Vec<Arc<Tx>> = self
+            .pools()
+            .flat_map(|pool| {
+                let next: Vec<u64> = counts.iter().enumerate().map(|(at, count)| pool.pending(at, *count)).collect();
+                let is_ready = |tx: &&Arc<Tx>| next.get(tx.account).is_some_and(|next| tx.nonce < *next);
+                pool.all().filter(is_ready).cloned().collect::<Vec<_>>()
+            })
+            .collect();
         for tx in pooled {
             for place in self.places() {
                 let _ = self.take(place, &tx, now);

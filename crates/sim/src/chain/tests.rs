@@ -34,7 +34,7 @@ fn scene(seed: u64, odds: &[(Fault, u32)], change: impl FnOnce(&mut Plan)) -> Sc
     plan.odds = Odds::from_iter(odds.iter().copied());
     plan.on_external_nonce = ExternalNoncePolicy::Adopt;
     change(&mut plan);
-    let stage = Stage::new();
+    let stage = Stage::default();
     let history = History::new(stage.clone());
     let faults = Faults::new(seed, &plan.odds);
     let lanes: Vec<SubmitterId> = LANES.iter().map(|lane| lane.parse().unwrap()).collect();

@@ -114,6 +114,14 @@ impl Blocks {
         }
     }
 
+    /// Somebody may have seen these nonces used, though they are not.
+    pub(super) fn mine_aside(&mut self, block: &ChainBlock) {
+        for tx in &block.txs {
+            let plan = &tx.read.plan;
+            self.accounts.entry(plan.submitter.clone()).or_default().ever_used.insert(plan.nonce.get());
+        }
+    }
+
     /// Gives the block if it had been final.
     pub(super) fn orphan(&mut self, block: BlockRef) -> Option<ChainBlock> {
         if !self.is_canonical(block) {

@@ -103,6 +103,7 @@ impl Picture {
                 self.acknowledged.push((lane.clone(), request.clone(), *id));
             }
             Moment::Mined { block } => self.blocks.mine(block),
+            Moment::MinedAside { block } => self.blocks.mine_aside(block),
             Moment::Orphaned { block } => self.final_orphaned = self.blocks.orphan(*block),
             Moment::Final { block } => self.newly_final = self.blocks.finalize(*block),
             Moment::ChainReset { genesis } => self.blocks.reset(*genesis),

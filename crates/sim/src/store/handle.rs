@@ -110,13 +110,17 @@ impl Handle {
             self.stage().sleep(way.there + way.back).await;
             return Err(StoreError::Unavailable(Trouble("could not serialize access").into()));
         }
-        let answer_lost = verb != Verb::Reads && self.faults.strikes(Fault::AnswerLost);
-        let done = self.travel(way, verb, work).await;
-        if answer_lost && done.is_ok() {
-            self.struck(Fault::AnswerLost, name);
-            return Err(verb.interrupted("connection reset by peer"));
+        if verb == Verb::Reads || !self.faults.strikes(Fault::AnswerLost) {
+            return self.travel(way, verb, work).await;
         }
-        done
+        // Nobody can tell whether it arrived.
+        self.struck(Fault::AnswerLost, name);
+        if self.net.roll(|dice| dice.permille(700)) {
+            drop(self.travel(way, verb, work).await?);
+        } else {
+            self.stage().sleep(way.there + way.back).await;
+        }
+        Err(verb.interrupted("connection reset by peer"))
     }
 
     async fn travel<T: Send + 'static>(

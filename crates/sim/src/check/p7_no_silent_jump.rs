@@ -121,6 +121,12 @@ impl NoSilentJump {
     fn stopped(&mut self, commit: &LaneCommit, picture: &Picture) -> Result<(), String> {
         let lane = commit.lease().submitter();
         let Some(doubt) = self.doubts.get_mut(lane) else { return Ok(()) };
+        // It was lent meanwhile, by a node that had not seen it yet; then it is the borrower's.
+        let kind_of = |nonce| picture.ledger.lane(lane).and_then(|book| book.slots.get(&nonce));
+        if matches!(doubt.cause, Cause::Stranger(nonce) if kind_of(nonce) == Some(&SlotKind::Reservation)) {
+            self.doubts.remove(lane);
+            return Ok(());
+        }
         let lost = doubt.cause == Cause::StoreLost;
         if lost && commit.ends_an_intent() {
             return Err("an intent ends, and nobody has reconciled what was lost".to_owned());

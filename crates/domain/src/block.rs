@@ -19,6 +19,13 @@ pub struct BlockLink {
     pub parent_hash: B256,
 }
 
+impl BlockLink {
+    /// The one that it stands on; the first block of a chain stands on none.
+    pub fn parent(&self) -> Option<BlockRef> {
+        Some(BlockRef { number: self.block.number.checked_sub(1)?, hash: self.parent_hash })
+    }
+}
+
 /// One of our hashes in a canonical block: the only thing that decides which attempt counts (P9).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Inclusion {

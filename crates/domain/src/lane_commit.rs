@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::attempt::{NewAttempt, SendReport};
 use crate::audit::NewAudit;
+use crate::block::BlockRef;
 use crate::command::{Command, CommandId, CommandKind, CommandResult, LostRule};
 use crate::cursor::{Cursor, CursorChange, LaneState, ProtectCode, Protection};
 use crate::event::LaneEventKind;
@@ -36,7 +37,7 @@ pub struct LaneCommit {
     lane_events: Vec<(LaneEventKind, NodeText)>,
     audits: Vec<NewAudit>,
     /// What its slots are bound above.
-    above_block: Option<u64>,
+    above: Option<BlockRef>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -73,13 +74,14 @@ impl LaneCommit {
             commands_done: Vec::new(),
             lane_events: Vec::new(),
             audits: Vec::new(),
-            above_block: None,
+            above: None,
         }
     }
 
-    /// The newest final block that is known before anything is sent: whatever this commit binds from here on is consumed above it.
-    pub fn bind_above(&mut self, block: Option<u64>) -> &mut Self {
-        self.above_block = block;
+    /// The newest final block that is known before anything is sent: whatever this commit binds from here on is consumed above it,
+    /// on every chain that has this block.
+    pub fn bind_above(&mut self, block: Option<BlockRef>) -> &mut Self {
+        self.above = block;
         self
     }
 
@@ -95,20 +97,20 @@ impl LaneCommit {
     }
 
     /// The cursor's next nonce was used for this intent already, by a transaction that is on chain and that the ledger had lost: it
-    /// becomes the intent's attempt. It stands above `above_block`, which is not the newest final one: it may be final itself. Also in
+    /// becomes the intent's attempt. It stands on `above`, which is not the newest final one: it may be final itself. Also in
     /// PROTECT, which this helps to leave.
     pub fn adopt_for(
         &mut self,
         cursor: &Cursor,
         tx: &ManagedTx,
         attempt: NewAttempt,
-        above_block: Option<u64>,
+        above: Option<BlockRef>,
     ) -> Result<&mut Self, CommitError> {
         self.check_submitter(tx)?;
         let change = tx.change_with_slot(Transition::Bind(attempt.nonce))?;
         self.take_used_nonce(cursor, attempt.nonce)?;
         let kind = SlotKind::Intent(tx.id);
-        self.slots.push(NewSlot { nonce: attempt.nonce, kind, above_block, evidence: None });
+        self.slots.push(NewSlot { nonce: attempt.nonce, kind, above, evidence: None });
         self.changes.push(change);
         self.attempts.push(attempt);
         Ok(self)
@@ -165,8 +167,8 @@ impl LaneCommit {
         evidence: NodeText,
     ) -> Result<&mut Self, CommitError> {
         self.take_used_nonce(cursor, nonce)?;
-        let above_block = self.above_block;
-        self.slots.push(NewSlot { nonce, kind: SlotKind::Foreign, above_block, evidence: Some(evidence) });
+        let above = self.above;
+        self.slots.push(NewSlot { nonce, kind: SlotKind::Foreign, above, evidence: Some(evidence) });
         Ok(self)
     }
 
@@ -344,7 +346,7 @@ impl LaneCommit {
 
     /// Is there nothing to write?
     pub fn is_empty(&self) -> bool {
-        *self == LaneCommit { above_block: self.above_block, ..LaneCommit::new(&self.lease) }
+        *self == LaneCommit { above: self.above, ..LaneCommit::new(&self.lease) }
     }
 
     /// Does some intent end by it?
@@ -410,7 +412,7 @@ impl LaneCommit {
     }
 
     fn new_slot(&mut self, nonce: Nonce, kind: SlotKind) {
-        self.slots.push(NewSlot { nonce, kind, above_block: self.above_block, evidence: None });
+        self.slots.push(NewSlot { nonce, kind, above: self.above, evidence: None });
     }
 
     fn take_next_nonce(&mut self, cursor: &Cursor, nonce: Nonce) -> Result<(), CommitError> {

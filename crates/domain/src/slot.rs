@@ -1,5 +1,6 @@
 //! Slots: the bound nonces of a lane.
 
+use crate::block::BlockRef;
 use crate::id::TxId;
 use crate::nonce::Nonce;
 use crate::text::NodeText;
@@ -21,8 +22,9 @@ pub enum SlotKind {
 pub struct NewSlot {
     pub nonce: Nonce,
     pub kind: SlotKind,
-    /// This block was final before anything could be sent for the slot: what consumes it lies above (P4). `None` if nobody knew.
-    pub above_block: Option<u64>,
+    /// This block was final before anything could be sent for the slot: on a chain that has it, what consumes the slot lies above
+    /// (P4). On a chain that does not, it says nothing, also about heights. `None` if nobody knew.
+    pub above: Option<BlockRef>,
     /// What shows that it was used by somebody else.
     pub evidence: Option<NodeText>,
 }
@@ -31,7 +33,7 @@ pub struct NewSlot {
 pub struct Slot {
     pub nonce: Nonce,
     pub kind: SlotKind,
-    pub above_block: Option<u64>,
+    pub above: Option<BlockRef>,
     pub evidence: Option<NodeText>,
     pub bound_at: Timestamp,
     /// The claim of whoever sends it again: nobody else does before this.

@@ -3,12 +3,17 @@
 //! A count says that a nonce is gone, and nothing about what has used it. The blocks do: they are read from the watcher's head down,
 //! each by the hash that the one above it names, so that all of them are of one chain and none is left out (P4). Whatever does not
 //! fit ends the survey without an answer: the lane asks again, and decides nothing meanwhile.
+//!
+//! The request names a block below which nothing can be. It is believed when it is reached, by its hash: after a reorg below what was
+//! final another block may have its number, and then the survey goes on down to its limit.
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
 use gapless_chain::{HeaderAt, SentInBlock};
-use gapless_domain::{AccountFacts, B256, BlockRef, Nonce, OnChain, SignedPlan, SubmitterId, Survey, SurveyRequest};
+use gapless_domain::{
+    AccountFacts, BlockLink, BlockRef, Nonce, OnChain, SignedPlan, SubmitterId, Survey, SurveyRequest,
+};
 
 use crate::chain_desk::ChainDesk;
 use crate::watcher::ChainStatus;
@@ -45,7 +50,7 @@ impl ChainDesk {
         let _turn = self.surveying.lock().await;
         match self.read_blocks(submitter, request).await {
             Ok(survey) => {
-                tracing::info!(%submitter, head = survey.head.number, oldest = survey.oldest, found = survey.sent.len(), "read blocks for what the account has sent");
+                tracing::info!(%submitter, head = survey.head.number, oldest = survey.oldest, whole = survey.is_whole, found = survey.sent.len(), "read blocks for what the account has sent");
                 Some(survey)
             }
             Err(error) => {
@@ -64,14 +69,10 @@ impl ChainDesk {
         let account = AccountFacts { latest, ..account };
         let mut descent = Descent::begin(request, account, head)?;
         let most = u64::from(self.watched_by.survey_blocks).max(1);
-        let lowest = request.above_block.map_or(0, |above| above.saturating_add(1));
-        let lowest = lowest.max(head.number.saturating_sub(most - 1)).min(head.number);
-        let mut next = Some(head.number);
-        while let Some(top) = next.filter(|top| *top >= lowest && !descent.is_over()) {
-            let bottom = top.saturating_sub(CHUNK_BLOCKS - 1).max(lowest);
-            let blocks = self.chain.sent_by(submitter, bottom..=top).await?;
-            descent.read(bottom..=top, blocks)?;
-            next = bottom.checked_sub(1);
+        let lowest = head.number.saturating_sub(most - 1);
+        while let Some(numbers) = descent.next_chunk(lowest) {
+            let blocks = self.chain.sent_by(submitter, numbers.clone()).await?;
+            descent.read(numbers, blocks)?;
         }
         // It took a while, and a branch that is no longer the chain proves nothing.
         let status = self.whole_status().ok_or(SurveyError::NoChain)?;
@@ -99,10 +100,14 @@ struct Descent {
     /// Which nonces are looked for: from one on, and below the account's count at the head.
     from: Nonce,
     below: Nonce,
+    /// Nothing of them lies in this block or below.
+    above: Option<BlockRef>,
     account: AccountFacts,
     head: BlockRef,
-    /// The hash that the next block down has to have.
-    expected: B256,
+    /// The next block down; `None` below the first of all.
+    next: Option<BlockRef>,
+    /// The block that the request names is on this chain.
+    is_grounded: bool,
     oldest: u64,
     found: BTreeMap<Nonce, OnChain>,
     found_bytes: usize,
@@ -114,9 +119,18 @@ impl Descent {
         if account.final_block.is_some_and(is_above) || account.finalized > Some(account.latest) {
             return Err(SurveyError::Behind);
         }
-        let (expected, oldest) = (head.hash, head.number);
-        let (from, below) = (request.from, account.latest);
-        Ok(Descent { from, below, account, head, expected, oldest, found: BTreeMap::new(), found_bytes: 0 })
+        let (next, oldest) = (Some(head), head.number);
+        let (from, below, above) = (request.from, account.latest, request.above);
+        let (is_grounded, found) = (above == Some(head), BTreeMap::new());
+        Ok(Descent { from, below, above, account, head, next, is_grounded, oldest, found, found_bytes: 0 })
+    }
+
+    /// What is to be read next, if anything is. Not beyond the number at which the way may end.
+    fn next_chunk(&self, lowest: u64) -> Option<RangeInclusive<u64>> {
+        let top = self.next.filter(|next| next.number >= lowest && !self.is_over())?.number;
+        let above = self.above.map(|above| above.number).filter(|above| *above < top);
+        let bottom = top.saturating_sub(CHUNK_BLOCKS - 1).max(lowest);
+        Some(above.map_or(bottom, |above| bottom.max(above.saturating_add(1)))..=top)
     }
 
     /// The blocks at these heights, lowest first. They are walked from the top, and no further than needed.
@@ -133,41 +147,50 @@ impl Descent {
     }
 
     fn step(&mut self, number: u64, block: SentInBlock) -> Result<(), SurveyError> {
-        let at = BlockRef { number, hash: self.expected };
-        if block.link.block != at {
+        let at = block.link.block;
+        if self.next != Some(at) || at.number != number {
             return Err(SurveyError::Unlinked(number));
         }
         if self.account.final_block.is_some_and(|known| known.number == number && known != at) {
             return Err(SurveyError::NotFinal(number));
         }
         for tx in block.sent {
-            self.note(tx, at)?;
+            self.note(tx, block.link)?;
         }
-        (self.expected, self.oldest) = (block.link.parent_hash, number);
+        (self.next, self.oldest) = (block.link.parent(), number);
+        self.is_grounded |= self.above.is_some() && self.above == self.next;
         Ok(())
     }
 
-    fn note(&mut self, tx: SignedPlan, block: BlockRef) -> Result<(), SurveyError> {
+    fn note(&mut self, tx: SignedPlan, BlockLink { block, parent_hash }: BlockLink) -> Result<(), SurveyError> {
         let nonce = tx.plan.nonce;
         if nonce < self.from || nonce >= self.below {
             return Ok(());
         }
         self.found_bytes = self.found_bytes.saturating_add(tx.signed.raw.len());
-        match self.found.insert(nonce, OnChain { tx, block }) {
+        match self.found.insert(nonce, OnChain { tx, block, parent_hash }) {
             None => Ok(()),
             Some(_) => Err(SurveyError::TwoOfOneNonce(nonce)),
         }
     }
 
-    /// Everything was found, or no more of it can be kept.
+    /// Everything was found, or there is nothing below, or no more of it can be kept.
     fn is_over(&self) -> bool {
         let asked = self.below.get().saturating_sub(self.from.get());
-        self.found.len() as u64 >= asked || self.found_bytes > MAX_FOUND_BYTES
+        self.found.len() as u64 >= asked || self.is_whole() || self.found_bytes > MAX_FOUND_BYTES
+    }
+
+    /// Is there nothing of it further down? Not before it is seen that the final block is on the way.
+    fn is_whole(&self) -> bool {
+        let Some(next) = self.next else { return true };
+        let is_past = |known: BlockRef| known.number > next.number || known == next;
+        self.is_grounded && self.account.final_block.is_none_or(is_past)
     }
 
     fn survey(self) -> Survey {
+        let is_whole = self.is_whole();
         let Descent { account, head, oldest, found, .. } = self;
-        Survey { account, head, oldest, sent: found.into_values().collect() }
+        Survey { account, head, oldest, is_whole, sent: found.into_values().collect() }
     }
 }
 

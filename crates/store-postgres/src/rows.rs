@@ -8,7 +8,8 @@ use gapless_domain::{
     Timestamp, TxId,
 };
 use gapless_store::codec::{
-    RowError, command_from_json, fees_from_json, nonce, payload_from_json, state_from_row, submitter, unsigned, word,
+    RowError, above, command_from_json, fees_from_json, nonce, payload_from_json, state_from_row, submitter, unsigned,
+    word,
 };
 use tokio_postgres::Row;
 use uuid::Uuid;
@@ -21,7 +22,7 @@ pub(crate) const ATTEMPT_COLUMNS: &str = "submitter, nonce, ordinal, kind, hash,
      last_sent_at, last_outcome, last_text";
 
 pub(crate) const SLOT_COLUMNS: &str =
-    "submitter, nonce, kind, tx_id, bound_at, next_resubmit_at, above_block, evidence";
+    "submitter, nonce, kind, tx_id, bound_at, next_resubmit_at, above_block, above_hash, evidence";
 
 pub(crate) fn managed_tx(row: &Row) -> Result<ManagedTx, RowError> {
     let metadata: Option<String> = get(row, "metadata")?;
@@ -109,7 +110,7 @@ pub(crate) fn slot(row: &Row) -> Result<Slot, RowError> {
     Ok(Slot {
         nonce: nonce(get(row, "nonce")?)?,
         kind,
-        above_block: get::<Option<i64>>(row, "above_block")?.map(|block| unsigned("above_block", block)).transpose()?,
+        above: above(get(row, "above_block")?, get::<Option<&[u8]>>(row, "above_hash")?.map(hash).transpose()?)?,
         evidence: get::<Option<&str>>(row, "evidence")?.map(NodeText::new),
         bound_at: timestamp(get(row, "bound_at")?),
         next_resubmit_at: get::<Option<SystemTime>>(row, "next_resubmit_at")?.map(timestamp),

@@ -10,6 +10,7 @@ pub(crate) const MIGRATIONS: &[Migration] = &[
     Migration { version: 2, name: "open_cursors", sql: include_str!("../migrations/0002_open_cursors.sql") },
     Migration { version: 3, name: "confirmations", sql: include_str!("../migrations/0003_confirmations.sql") },
     Migration { version: 4, name: "reconciling", sql: include_str!("../migrations/0004_reconciling.sql") },
+    Migration { version: 5, name: "floors", sql: include_str!("../migrations/0005_floors.sql") },
 ];
 
 /// Any number that no other program is likely to lock: only one node migrates at a time.

@@ -29,7 +29,7 @@ async fn many_nodes_may_start_on_an_empty_database_at_once() {
         start.await.unwrap();
     }
     let count = db.raw().await.query_one("SELECT count(*) FROM schema_migration", &[]).await.unwrap();
-    assert_eq!(count.get::<_, i64>(0), 4);
+    assert_eq!(count.get::<_, i64>(0), 5);
 }
 
 #[tokio::test]
@@ -40,13 +40,13 @@ async fn a_schema_that_is_not_ours_is_refused_with_a_reason() {
         let url = db.url.clone();
         async move { PgStore::open(&url, OwnerId::new("a", uuid::Uuid::new_v4().as_u128()), options).await }
     };
-    assert!(matches!(open(false).await, Err(StoreError::SchemaIsOlder { found: 0, known: 4 })));
+    assert!(matches!(open(false).await, Err(StoreError::SchemaIsOlder { found: 0, known: 5 })));
     open(true).await.unwrap();
     open(false).await.unwrap();
     let raw = db.raw().await;
-    raw.batch_execute("INSERT INTO schema_migration VALUES (5, 'from the future', 0)").await.unwrap();
-    assert!(matches!(open(true).await, Err(StoreError::SchemaIsNewer { found: 5, known: 4 })));
-    raw.batch_execute("DELETE FROM schema_migration WHERE version = 5; UPDATE schema_migration SET checksum = 0")
+    raw.batch_execute("INSERT INTO schema_migration VALUES (6, 'from the future', 0)").await.unwrap();
+    assert!(matches!(open(true).await, Err(StoreError::SchemaIsNewer { found: 6, known: 5 })));
+    raw.batch_execute("DELETE FROM schema_migration WHERE version = 6; UPDATE schema_migration SET checksum = 0")
         .await
         .unwrap();
     assert!(matches!(open(true).await, Err(StoreError::MigrationDiffers { version: 1 })));
@@ -131,7 +131,7 @@ async fn a_database_without_confirmations_is_brought_up_to_date_with_what_it_hol
 /// Back to where slots have no evidence, nobody is audited, and what is done was not refused.
 const WITHOUT_RECONCILING: &str = "
     DROP TABLE audit_log;
-    ALTER TABLE slot DROP COLUMN above_block, DROP COLUMN evidence;
+    ALTER TABLE slot DROP COLUMN above_hash, DROP COLUMN above_block, DROP COLUMN evidence;
     ALTER TABLE submitter_nonce_cursor DROP COLUMN low_balance;
     ALTER TABLE lane_command DROP COLUMN refused";
 
@@ -147,7 +147,7 @@ async fn a_database_without_an_audit_log_is_brought_up_to_date_with_what_it_hold
     let ids = node.put_commands(&put).await.unwrap();
     let seen = f::view(&node, &lane).await;
     f::commit_done(&node, &lane, |commit| {
-        commit.bind_above(Some(7)).adopt_foreign(&seen.cursor, f::nonce(1), f::text("forgotten")).unwrap();
+        commit.bind_above(Some(f::block(7))).adopt_foreign(&seen.cursor, f::nonce(1), f::text("forgotten")).unwrap();
         commit.set_paused(&seen.cursor, true, f::text("asked")).unwrap();
         commit.command_done(&seen.lane.commands[0], f::done("paused"));
     })
@@ -165,24 +165,54 @@ async fn a_database_without_an_audit_log_is_brought_up_to_date_with_what_it_hold
         slots.iter().map(|status| status.slot.kind).collect::<Vec<_>>(),
         [SlotKind::Intent(open), SlotKind::Foreign]
     );
-    assert!(slots.iter().all(|status| status.slot.above_block.is_none() && status.slot.evidence.is_none()));
+    assert!(slots.iter().all(|status| status.slot.above.is_none() && status.slot.evidence.is_none()));
     assert_eq!((slots[0].tx.as_ref().map(|tx| tx.id), slots[0].attempts.len()), (Some(open), 1));
     let status = [CommandStatus::Over(f::done("paused")), CommandStatus::Open].map(Some);
     assert_eq!(node.commands(&ids).await.unwrap(), status);
     assert_eq!(f::audits(&node, &lane).await, []);
     // And it goes on from there.
     f::commit_done(&node, &lane, |commit| {
-        commit.bind_above(Some(9)).adopt_foreign(&seen.cursor, f::nonce(2), f::text("0xabc")).unwrap();
+        commit.bind_above(Some(f::block(9))).adopt_foreign(&seen.cursor, f::nonce(2), f::text("0xabc")).unwrap();
         commit.set_low_balance(&seen.cursor, true, f::text("3 wei")).unwrap();
         commit.command_done(&seen.lane.commands[0], f::refused("the cause persists"));
     })
     .await;
     let newest = node.open_slots(&lane, Some(f::nonce(2)), 10).await.unwrap().remove(0).slot;
-    assert_eq!((newest.above_block, newest.evidence), (Some(9), Some(f::text("0xabc"))));
+    assert_eq!((newest.above, newest.evidence), (Some(f::block(9)), Some(f::text("0xabc"))));
     assert!(f::view(&node, &lane).await.cursor.low_balance);
     let over = CommandStatus::Over(f::refused("the cause persists"));
     assert_eq!(node.commands(&ids).await.unwrap()[1], Some(over));
     assert_eq!(f::audits(&node, &lane).await.len(), 1);
+}
+
+/// A number without a hash cannot be checked, and is no floor.
+///
+/// proves O04
+#[tokio::test]
+async fn a_slot_that_knows_only_the_number_of_its_floor_has_none() {
+    let db = Database::shared().await;
+    let node: f::Node = db.open("a").await;
+    let lane = f::lane(&node, 1).await;
+    let start = Cursor::starting_at(f::nonce(0));
+    f::commit_done(&node, &lane, |commit| {
+        commit.bind_above(Some(f::block(7))).bind_fill(&start, f::nonce(0)).unwrap();
+    })
+    .await;
+    node.release(&[f::acquire(&node, &lane).await]).await.unwrap();
+    drop(node);
+    let back = "ALTER TABLE slot DROP COLUMN above_hash; DELETE FROM schema_migration WHERE version >= 5";
+    db.raw().await.batch_execute(back).await.unwrap();
+
+    let node: f::Node = db.open("b").await;
+    let number = db.raw().await.query_one("SELECT above_block FROM slot", &[]).await.unwrap();
+    assert_eq!(number.get::<_, Option<i64>>(0), Some(7));
+    let seen = f::view(&node, &lane).await;
+    f::commit_done(&node, &lane, |commit| {
+        commit.bind_above(Some(f::block(9))).bind_fill(&seen.cursor, f::nonce(1)).unwrap();
+    })
+    .await;
+    let above: Vec<_> = f::view(&node, &lane).await.lane.slots.iter().map(|slot| slot.above).collect();
+    assert_eq!(above, [None, Some(f::block(9))]);
 }
 
 /// While a release is rolled out, nodes of the one before write cursors, slots and results as they know them.
@@ -199,12 +229,13 @@ async fn what_an_older_node_writes_is_no_damage() {
     })
     .await;
     let older = "
-        INSERT INTO slot (submitter, nonce, kind, fencing_token) SELECT submitter, 0, 'foreign', 1 FROM submitter;
+        INSERT INTO slot (submitter, nonce, kind, fencing_token, above_block) SELECT submitter, 0, 'foreign', 1, 7 FROM submitter;
         UPDATE submitter_nonce_cursor SET next_nonce = 1, version = version + 1;
         UPDATE lane_command SET done_at = clock_timestamp(), result = 'paused'";
     db.raw().await.batch_execute(older).await.unwrap();
     let seen = f::view(&node, &lane).await;
     assert_eq!((seen.cursor.low_balance, seen.lane.slots.len(), &seen.lane.slots[0].evidence), (true, 1, &None));
+    assert_eq!(seen.lane.slots[0].above, None, "by its number alone nobody can tell which block it was");
     assert_eq!(node.commands(&[id]).await.unwrap(), [Some(CommandStatus::Over(f::done("paused")))]);
 }
 
@@ -269,6 +300,8 @@ async fn the_database_refuses_what_the_code_would_never_write() {
         "UPDATE submitter_nonce_cursor SET next_nonce = -1",
         "UPDATE submitter_nonce_cursor SET low_balance = NULL",
         "UPDATE slot SET above_block = -1",
+        "UPDATE slot SET above_block = NULL, above_hash = decode(repeat('00', 32), 'hex')",
+        "UPDATE slot SET above_block = 1, above_hash = '\\x00'",
         "UPDATE slot SET evidence = 'not foreign'",
         "INSERT INTO lane_command (submitter, kind, body, issued_by, refused) VALUES ('s', 'pause', '{}', 'me', TRUE)",
         "INSERT INTO audit_log (subject, actor, action) VALUES ('s', 'me', 'pause')",

@@ -226,8 +226,8 @@ impl LaneWrite<'_> {
 
     fn write_slots(&self) -> Result<(), Stop> {
         let mut statement = self.writing.sql.prepare_cached(
-            "INSERT INTO slot (submitter, nonce, kind, tx_id, fencing_token, bound_at, above_block, evidence)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)
+            "INSERT INTO slot (submitter, nonce, kind, tx_id, fencing_token, bound_at, above_block, above_hash, evidence)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)
              ON CONFLICT (submitter, nonce) DO NOTHING",
         )?;
         for new in self.commit.slots() {
@@ -239,7 +239,8 @@ impl LaneWrite<'_> {
                 tx_id,
                 self.token,
                 self.writing.now.as_micros(),
-                new.above_block.map(signed),
+                new.above.map(|block| signed(block.number)),
+                new.above.map(|block| block.hash.0),
                 new.evidence.as_ref().map(NodeText::as_str),
             );
             if statement.execute(row)? == 0 {

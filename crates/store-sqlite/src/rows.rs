@@ -6,8 +6,8 @@ use gapless_domain::{
     Reservation, ReservationStatus, SendOutcome, Slot, SlotKind, Speed, Timestamp, TxId,
 };
 use gapless_store::codec::{
-    RowError, command_from_json, fees_from_json, nonce, notice_from_json, payload_from_json, state_from_row, submitter,
-    unsigned, word,
+    RowError, above, command_from_json, fees_from_json, nonce, notice_from_json, payload_from_json, state_from_row,
+    submitter, unsigned, word,
 };
 use rusqlite::types::FromSql;
 use rusqlite::{CachedStatement, Params, Row};
@@ -26,7 +26,8 @@ pub(crate) const EVENT_COLUMNS: &str =
 pub(crate) const CURSOR_COLUMNS: &str = "next_nonce, chain_nonce, final_nonce, open_nonce, state, protect_code, protect_detail, paused, version, event_seq, \
      low_balance";
 
-pub(crate) const SLOT_COLUMNS: &str = "nonce, kind, tx_id, bound_at, next_resubmit_at, above_block, evidence";
+pub(crate) const SLOT_COLUMNS: &str =
+    "nonce, kind, tx_id, bound_at, next_resubmit_at, above_block, above_hash, evidence";
 
 pub(crate) const RESERVATION_COLUMNS: &str = "nonce, status, tx_id, lock_owner, locked_until";
 
@@ -140,8 +141,8 @@ pub(crate) fn slot(row: &Row<'_>) -> Result<Slot, Failure> {
     Ok(Slot {
         nonce: nonce(row.get(0)?)?,
         kind,
-        above_block: row.get::<_, Option<i64>>(5)?.map(|block| unsigned("above_block", block)).transpose()?,
-        evidence: row.get::<_, Option<String>>(6)?.as_deref().map(NodeText::new),
+        above: above(row.get(5)?, row.get::<_, Option<[u8; 32]>>(6)?.map(B256::from))?,
+        evidence: row.get::<_, Option<String>>(7)?.as_deref().map(NodeText::new),
         bound_at: time(row, 3)?,
         next_resubmit_at: row.get::<_, Option<i64>>(4)?.map(Timestamp::from_micros),
     })

@@ -5,11 +5,12 @@ use gapless_store::{Migration, StoreError, pending};
 use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior};
 
 /// Every step since the first release. Steps are added, never changed.
-pub(crate) const MIGRATIONS: [Migration; 4] = [
+pub(crate) const MIGRATIONS: [Migration; 5] = [
     Migration { version: 1, name: "ledger", sql: include_str!("../migrations/0001_ledger.sql") },
     Migration { version: 2, name: "open_cursors", sql: include_str!("../migrations/0002_open_cursors.sql") },
     Migration { version: 3, name: "confirmations", sql: include_str!("../migrations/0003_confirmations.sql") },
     Migration { version: 4, name: "reconciling", sql: include_str!("../migrations/0004_reconciling.sql") },
+    Migration { version: 5, name: "floors", sql: include_str!("../migrations/0005_floors.sql") },
 ];
 
 const HISTORY: &str = "CREATE TABLE IF NOT EXISTS schema_migration (
@@ -125,6 +126,8 @@ mod tests {
             "INSERT INTO slot (submitter, nonce, kind, bound_at) VALUES ('s', 1, 'intent', 0)",
             "INSERT INTO slot (submitter, nonce, kind, bound_at) VALUES ('s', 1, 'gift', 0)",
             "UPDATE slot SET above_block = -1",
+            "UPDATE slot SET above_hash = zeroblob(32)",
+            "UPDATE slot SET above_block = 1, above_hash = zeroblob(31)",
             "UPDATE slot SET evidence = 'not foreign'",
             "DELETE FROM slot",
             "UPDATE managed_tx SET state = 'LOST'",

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gapless_domain::{
-    AttemptKind, B256, CommandKind, CommandStatus, Event, EventBody, EventPosition, Head, Inclusion, Mined, NewCommand,
-    OwnerId, Progress, SlotKind, Timestamp, Transition,
+    AttemptKind, B256, CommandKind, CommandStatus, Cursor, Event, EventBody, EventPosition, Head, Inclusion, Mined,
+    NewCommand, OwnerId, Progress, SlotKind, Timestamp, Transition,
 };
 use gapless_store::conformance::fixtures as f;
 use gapless_store::{Accepted, Acquired, CommitVerdict, ManualClock, NewSubmitter, Store, StoreError};
@@ -34,9 +34,9 @@ fn open_without_migrating(folder: &Folder) -> Result<SqliteStore, StoreError> {
 async fn a_newer_schema_is_refused_and_left_alone() {
     let folder = Folder::new();
     with_a_lane(&folder).await;
-    tamper(&folder, "INSERT INTO schema_migration VALUES (5, 'from the future', 0, 0)");
-    assert!(matches!(try_open(&folder.database()), Err(StoreError::SchemaIsNewer { found: 5, known: 4 })));
-    tamper(&folder, "DELETE FROM schema_migration WHERE version = 5");
+    tamper(&folder, "INSERT INTO schema_migration VALUES (6, 'from the future', 0, 0)");
+    assert!(matches!(try_open(&folder.database()), Err(StoreError::SchemaIsNewer { found: 6, known: 5 })));
+    tamper(&folder, "DELETE FROM schema_migration WHERE version = 6");
     assert!(is_there(&open(&folder.database()), "before").await);
 }
 
@@ -57,7 +57,7 @@ async fn a_database_of_the_first_schema_is_brought_up_to_date_with_what_it_holds
         "{WITHOUT_RECONCILING} {WITHOUT_CONFIRMATIONS} DROP INDEX submitter_nonce_cursor_open; DELETE FROM schema_migration WHERE version >= 2"
     );
     tamper(&folder, &back);
-    assert!(matches!(open_without_migrating(&folder), Err(StoreError::SchemaIsOlder { found: 1, known: 4 })));
+    assert!(matches!(open_without_migrating(&folder), Err(StoreError::SchemaIsOlder { found: 1, known: 5 })));
 
     let store = open(&folder.database());
     assert!(is_there(&store, "before").await);
@@ -95,7 +95,7 @@ async fn a_database_without_confirmations_is_brought_up_to_date_with_what_it_hol
     assert_eq!(node().archive(Duration::ZERO, 10).await.unwrap(), 1);
     let back = format!("{WITHOUT_RECONCILING} {WITHOUT_CONFIRMATIONS} DELETE FROM schema_migration WHERE version >= 3");
     tamper(&folder, &back);
-    assert!(matches!(open_without_migrating(&folder), Err(StoreError::SchemaIsOlder { found: 2, known: 4 })));
+    assert!(matches!(open_without_migrating(&folder), Err(StoreError::SchemaIsOlder { found: 2, known: 5 })));
 
     let node = node();
     let kept = Head { tail: f::tail(9..=9), finalized: Some(f::block(4)), genesis: None };
@@ -118,6 +118,7 @@ async fn a_database_without_confirmations_is_brought_up_to_date_with_what_it_hol
 /// Back to where slots have no evidence, nobody is audited, and what is done was not refused.
 const WITHOUT_RECONCILING: &str = "
     DROP TABLE audit_log;
+    ALTER TABLE slot DROP COLUMN above_hash;
     ALTER TABLE slot DROP COLUMN above_block;
     ALTER TABLE slot DROP COLUMN evidence;
     ALTER TABLE submitter_nonce_cursor DROP COLUMN low_balance;
@@ -136,14 +137,14 @@ async fn a_database_without_an_audit_log_is_brought_up_to_date_with_what_it_hold
     let ids = first.put_commands(&put).await.unwrap();
     let seen = f::view(&first, &lane).await;
     f::commit_done(&first, &lane, |commit| {
-        commit.bind_above(Some(7)).adopt_foreign(&seen.cursor, f::nonce(1), f::text("forgotten")).unwrap();
+        commit.bind_above(Some(f::block(7))).adopt_foreign(&seen.cursor, f::nonce(1), f::text("forgotten")).unwrap();
         commit.set_paused(&seen.cursor, true, f::text("asked")).unwrap();
         commit.command_done(&seen.lane.commands[0], f::done("paused"));
     })
     .await;
     drop(first);
     tamper(&folder, &format!("{WITHOUT_RECONCILING} DELETE FROM schema_migration WHERE version >= 4"));
-    assert!(matches!(open_without_migrating(&folder), Err(StoreError::SchemaIsOlder { found: 3, known: 4 })));
+    assert!(matches!(open_without_migrating(&folder), Err(StoreError::SchemaIsOlder { found: 3, known: 5 })));
 
     let node = node();
     let seen = f::view(&node, &lane).await;
@@ -153,33 +154,65 @@ async fn a_database_without_an_audit_log_is_brought_up_to_date_with_what_it_hold
         slots.iter().map(|status| status.slot.kind).collect::<Vec<_>>(),
         [SlotKind::Intent(bound), SlotKind::Foreign]
     );
-    assert!(slots.iter().all(|status| status.slot.above_block.is_none() && status.slot.evidence.is_none()));
+    assert!(slots.iter().all(|status| status.slot.above.is_none() && status.slot.evidence.is_none()));
     assert_eq!((slots[0].tx.as_ref().map(|tx| tx.id), slots[0].attempts.len()), (Some(bound), 1));
     let status = [CommandStatus::Over(f::done("paused")), CommandStatus::Open].map(Some);
     assert_eq!(node.commands(&ids).await.unwrap(), status);
     assert_eq!(f::audits(&node, &lane).await, []);
     // And it goes on from there.
     f::commit_done(&node, &lane, |commit| {
-        commit.bind_above(Some(9)).adopt_foreign(&seen.cursor, f::nonce(2), f::text("0xabc")).unwrap();
+        commit.bind_above(Some(f::block(9))).adopt_foreign(&seen.cursor, f::nonce(2), f::text("0xabc")).unwrap();
         commit.set_low_balance(&seen.cursor, true, f::text("3 wei")).unwrap();
         commit.command_done(&seen.lane.commands[0], f::refused("the cause persists"));
     })
     .await;
     let newest = node.open_slots(&lane, Some(f::nonce(2)), 10).await.unwrap().remove(0).slot;
-    assert_eq!((newest.above_block, newest.evidence), (Some(9), Some(f::text("0xabc"))));
+    assert_eq!((newest.above, newest.evidence), (Some(f::block(9)), Some(f::text("0xabc"))));
     assert!(f::view(&node, &lane).await.cursor.low_balance);
     let over = CommandStatus::Over(f::refused("the cause persists"));
     assert_eq!(node.commands(&ids).await.unwrap()[1], Some(over));
     assert_eq!(f::audits(&node, &lane).await.len(), 1);
 }
 
+/// A number without a hash cannot be checked, and is no floor.
+///
+/// proves O04
+#[tokio::test]
+async fn a_slot_that_knows_only_the_number_of_its_floor_has_none() {
+    let folder = Folder::new();
+    let node = || Arc::new(open(&folder.database())) as f::Node;
+    let first = node();
+    let lane = f::lane(&first, 1).await;
+    let start = Cursor::starting_at(f::nonce(0));
+    f::commit_done(&first, &lane, |commit| {
+        commit.bind_above(Some(f::block(7))).bind_fill(&start, f::nonce(0)).unwrap();
+    })
+    .await;
+    drop(first);
+    tamper(
+        &folder,
+        "ALTER TABLE slot DROP COLUMN above_hash; DELETE FROM schema_migration WHERE version >= 5;
+         UPDATE slot SET above_block = above_block + 1",
+    );
+    assert!(matches!(open_without_migrating(&folder), Err(StoreError::SchemaIsOlder { found: 4, known: 5 })));
+
+    let node = node();
+    let seen = f::view(&node, &lane).await;
+    f::commit_done(&node, &lane, |commit| {
+        commit.bind_above(Some(f::block(9))).bind_fill(&seen.cursor, f::nonce(1)).unwrap();
+    })
+    .await;
+    let above: Vec<_> = f::view(&node, &lane).await.lane.slots.iter().map(|slot| slot.above).collect();
+    assert_eq!(above, [None, Some(f::block(9))]);
+}
+
 #[tokio::test]
 async fn without_leave_to_migrate_nothing_is_made() {
     let folder = Folder::new();
-    assert!(matches!(open_without_migrating(&folder), Err(StoreError::SchemaIsOlder { found: 0, known: 4 })));
+    assert!(matches!(open_without_migrating(&folder), Err(StoreError::SchemaIsOlder { found: 0, known: 5 })));
     assert!(!folder.database().exists() && !folder.sidecar().exists());
     fs::write(folder.database(), "").unwrap();
-    assert!(matches!(open_without_migrating(&folder), Err(StoreError::SchemaIsOlder { found: 0, known: 4 })));
+    assert!(matches!(open_without_migrating(&folder), Err(StoreError::SchemaIsOlder { found: 0, known: 5 })));
 
     with_a_lane(&folder).await;
     assert!(is_there(&open_without_migrating(&folder).unwrap(), "before").await);

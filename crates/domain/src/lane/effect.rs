@@ -67,8 +67,9 @@ pub struct PrepareRequest {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SurveyRequest {
     pub from: Nonce,
-    /// Blocks up to this one need not be read. `None`: as far down as a limit allows.
-    pub above_block: Option<u64>,
+    /// Nothing of it lies in this block or below, on a chain that has this block: it need not be read there. On another chain, or if
+    /// it is `None`: as far down as a limit allows.
+    pub above: Option<BlockRef>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

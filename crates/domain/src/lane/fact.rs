@@ -162,6 +162,8 @@ pub struct Survey {
     pub head: BlockRef,
     /// The oldest one. There is no hole in between.
     pub oldest: u64,
+    /// Nothing of what was asked for lies below: the oldest one stands on the block that the request named, or is the first of all.
+    pub is_whole: bool,
     /// What it sent with the nonces that were asked for, lowest first.
     pub sent: Vec<OnChain>,
 }
@@ -171,4 +173,11 @@ pub struct Survey {
 pub struct OnChain {
     pub tx: SignedPlan,
     pub block: BlockRef,
+    pub parent_hash: B256,
+}
+
+impl OnChain {
+    pub fn link(&self) -> BlockLink {
+        BlockLink { block: self.block, parent_hash: self.parent_hash }
+    }
 }

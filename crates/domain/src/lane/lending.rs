@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use crate::amount::Amount;
 use crate::attempt::NewAttempt;
+use crate::block::BlockRef;
 use crate::command::CommandResult;
 use crate::cursor::Cursor;
 use crate::lane_commit::{CommitError, LaneCommit};
@@ -164,13 +165,13 @@ impl Lane {
     }
 
     /// The store holds it from its own time on; so do we, within [`GRACE`].
-    pub(super) fn take_loan_for_true(&mut self, loan: Loan, above_block: Option<u64>, at: Timestamp) {
+    pub(super) fn take_loan_for_true(&mut self, loan: Loan, above: Option<BlockRef>, at: Timestamp) {
         let Loan { candidate: Candidate { mut tx, .. }, nonce, is_fresh, to, hold } = loan;
         if let Ok(state) = tx.state.apply(Transition::Bind(nonce)) {
             tx = ManagedTx { state, version: tx.version.saturating_add(1), updated_at: at, ..tx };
         }
         if is_fresh {
-            self.slots.insert(OpenSlot { above_block, ..OpenSlot::empty(nonce, SlotKind::Reservation) });
+            self.slots.insert(OpenSlot { above, ..OpenSlot::empty(nonce, SlotKind::Reservation) });
         }
         self.slots.update(nonce, |slot| slot.lend(tx, to, at.saturating_add(hold)));
     }

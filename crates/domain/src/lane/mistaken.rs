@@ -40,7 +40,7 @@ impl Lane {
         let timed_out = |outcome| matches!(outcome, SendOutcome::Unknown | SendOutcome::Unavailable);
         let frees = |outcome| {
             (made(Mistake::RecycleAfterTimeout) && timed_out(outcome))
-                || (made(Mistake::RejectedFreesNonce) && outcome == SendOutcome::Rejected)
+                || (made(Mistake::RejectedFreesNonce) && outcome.is_refusal())
         };
         let by_answer = self.reports.iter().filter(|report| frees(report.outcome)).map(|report| report.nonce);
         let is_missing = |slot: &OpenSlot| slot.attempts.iter().any(|held| held.missing);

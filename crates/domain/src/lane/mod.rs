@@ -44,7 +44,7 @@ use alloy_primitives::{B256, Bytes};
 
 use crate::amount::Amount;
 use crate::attempt::{NewAttempt, SendOutcome, SendReport};
-use crate::block::BlockRef;
+use crate::block::{BlockLink, BlockRef};
 use crate::command::{Command, CommandId};
 use crate::cursor::{Cursor, ProtectCode, Protection};
 use crate::id::TxId;
@@ -88,7 +88,7 @@ pub struct Lane {
     /// The chain as the watcher last showed it.
     chain: Option<Arc<ChainFacts>>,
     /// The newest block in which one stood that is closed since.
-    newest_closed: Option<u64>,
+    newest_closed: Option<BlockLink>,
     line: Line,
     peek_limit: u32,
     commands: Vec<Command>,
@@ -116,6 +116,10 @@ pub struct Lane {
     over: bool,
     /// Begun outside of `decide`, to be handed out with it.
     effects: Vec<Effect>,
+}
+
+fn newest(links: impl Iterator<Item = BlockLink>) -> Option<BlockLink> {
+    links.max_by_key(|link| link.block.number)
 }
 
 /// A sighting that does not fit what is known of the slot.
@@ -221,7 +225,7 @@ impl Lane {
         for slot in snapshot.slots {
             let resubmit_at = slot.next_resubmit_at;
             let mut open = OpenSlot::empty(slot.nonce, slot.kind);
-            open.above_block = slot.above_block;
+            open.above = slot.above;
             open.sending = match resubmit_at {
                 Some(at) => Sending::Due { at: lane.tick_of(at), claim: true },
                 None => Sending::Due { at: now, claim: false },
@@ -341,7 +345,7 @@ impl Lane {
         // An earlier transaction of ours may be what it needs, also one that has no nonce yet (S19).
         let is_next = self.line.first().is_some_and(|candidate| candidate.tx.id == id);
         let alone = is_next && self.slots.unmined().is_empty() && self.binds_under_way() == 0;
-        let last_block = if answer.is_err() { self.newest_inclusion() } else { None };
+        let last_block = if answer.is_err() { self.newest_inclusion() } else { None }.map(|link| link.block.number);
         let (retry, funds) = (now.saturating_add(self.setup.limits.prepare_retry), self.setup.policy.funds.on_shortage);
         // What failed meanwhile, or went away and came back, is not what was asked for.
         let asked = |candidate: &&mut Candidate| matches!(candidate.stage, Stage::Asked);
@@ -366,8 +370,8 @@ impl Lane {
         };
     }
 
-    fn newest_inclusion(&self) -> Option<u64> {
-        self.slots.iter().filter_map(OpenSlot::mined_in).max().max(self.newest_closed)
+    fn newest_inclusion(&self) -> Option<BlockLink> {
+        newest(self.slots.iter().filter_map(OpenSlot::mined_in).chain(self.newest_closed))
     }
 
     fn prepared_remedy(&mut self, nonce: Nonce, answer: Result<Prepared, PrepareFailure>, now: Tick) {

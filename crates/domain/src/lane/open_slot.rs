@@ -47,8 +47,8 @@ pub(super) struct OpenSlot {
     pub(super) lost_looks: Option<u32>,
     /// Its nonce was used by something else, finally: there is nothing left to do for it.
     pub(super) lost: bool,
-    /// What consumes it lies above this block.
-    pub(super) above_block: Option<u64>,
+    /// What consumes it lies above this block, on a chain that has it.
+    pub(super) above: Option<BlockRef>,
     /// Sent by an owner before this one, and not seen since.
     pub(super) inherited: bool,
     /// It is in the row of those whose confirmations grow.
@@ -113,9 +113,9 @@ impl OpenSlot {
         matches!(self.seen, Seen::Mined(_) | Seen::Final(_))
     }
 
-    pub(super) fn mined_in(&self) -> Option<u64> {
+    pub(super) fn mined_in(&self) -> Option<BlockLink> {
         match &self.seen {
-            Seen::Mined(inclusion) | Seen::Final(inclusion) => Some(inclusion.block.number),
+            Seen::Mined(inclusion) | Seen::Final(inclusion) => Some(inclusion.link()),
             Seen::Nowhere | Seen::Unverified(_) => None,
         }
     }

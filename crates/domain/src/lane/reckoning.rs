@@ -82,8 +82,9 @@ impl Lane {
         } else {
             self.plan_adoptions(cursor.next_nonce, finalized, found, &mut plan);
             // What a store that lost commits does not know may be ours: it is not taken for a stranger's unseen.
-            let unseen = plan.adopt.iter().find(|adoption| found.on_chain(adoption.nonce).is_none());
-            if let Some(unseen) = unseen.filter(|_| cursor.state.is_store_regressed() && !found.is_whole()) {
+            let is_unread = |nonce| found.on_chain(nonce).is_none() && !found.has_read_all_of(nonce);
+            let unseen = plan.adopt.iter().find(|adoption| is_unread(adoption.nonce));
+            if let Some(unseen) = unseen.filter(|_| cursor.state.is_store_regressed()) {
                 let text = unread(unseen.nonce, found);
                 plan.hinder(ProtectCode::StoreRegressed, text);
             }

@@ -8,6 +8,7 @@ use std::collections::HashSet;
 use crate::amount::Amount;
 use crate::attempt::{AttemptKind, NewAttempt};
 use crate::audit::NewAudit;
+use crate::block::BlockRef;
 use crate::command::{Command, CommandKind, CommandResult, LostRule};
 use crate::cursor::{Cursor, LaneState, ProtectCode};
 use crate::event::LaneEventKind;
@@ -52,7 +53,7 @@ struct FoundIntent {
     tx: ManagedTx,
     attempt: NewAttempt,
     cost: Amount,
-    above_block: Option<u64>,
+    above: Option<BlockRef>,
 }
 
 impl Recovered {
@@ -287,10 +288,10 @@ impl Lane {
                 continue;
             };
             let attempt = attempt_of(sent, 0);
-            let above_block = sent.block.number.checked_sub(1);
-            commit.adopt_for(cursor, tx, attempt.clone(), above_block)?;
+            let above = sent.link().parent();
+            commit.adopt_for(cursor, tx, attempt.clone(), above)?;
             let (tx, cost) = (tx.clone(), sent.tx.plan.worst_cost());
-            let of = Some(FoundIntent { tx, attempt, cost, above_block });
+            let of = Some(FoundIntent { tx, attempt, cost, above });
             recovered.adopted.push(Adopted { nonce: *nonce, of });
         }
         Ok(())
@@ -328,7 +329,7 @@ impl Lane {
             }
         }
         for Adopted { nonce, of } in adopted {
-            let Some(FoundIntent { mut tx, attempt, cost, above_block }) = of else {
+            let Some(FoundIntent { mut tx, attempt, cost, above }) = of else {
                 self.slots.insert(OpenSlot::empty(nonce, SlotKind::Foreign));
                 continue;
             };
@@ -337,7 +338,7 @@ impl Lane {
                 tx = ManagedTx { state, version: tx.version.saturating_add(1), updated_at: at, ..tx };
             }
             slot.tx = Some(tx);
-            slot.above_block = above_block;
+            slot.above = above;
             slot.hold(&attempt, cost, at);
             self.by_hash.insert(attempt.hash, nonce);
             watched.push(look_up(attempt.hash));

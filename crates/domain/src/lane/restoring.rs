@@ -33,7 +33,7 @@ impl OpenSlot {
             remedy: Remedy::None,
             lost_looks: None,
             lost: false,
-            above_block: None,
+            above: None,
             inherited: false,
             grows: false,
             tell: false,

@@ -2,8 +2,8 @@
 //! any, has used a nonce (P4, P7).
 //!
 //! A count that moved on, a missing receipt, "nonce too low": none of these says by what a nonce was used. So the blocks are read
-//! from the head down, each linked to the one above, until the transaction is found, or until the block is reached that was
-//! final before the nonce was bound. A nonce is used once: whoever finds its transaction in a canonical block has found all.
+//! from the head down, each linked to the one above, until the transaction is found, or until the very block is reached that was
+//! final before the nonce was bound. Not its height: on a chain that has another block there, ours may lie below. A nonce is used once: whoever finds its transaction in a canonical block has found all.
 
 use std::collections::HashSet;
 
@@ -42,7 +42,6 @@ pub(super) struct Surveys {
 #[derive(Debug)]
 struct Asked {
     from: Nonce,
-    lowest: u64,
     commands: HashSet<CommandId>,
 }
 
@@ -52,8 +51,6 @@ pub(super) struct Found {
     pub(super) survey: Survey,
     /// What it was asked about: nonces from this one on.
     from: Nonce,
-    /// The lowest block that may have something of it.
-    lowest: u64,
     /// Those that were open before it began: it is new enough for them.
     commands: HashSet<CommandId>,
 }
@@ -109,9 +106,11 @@ impl Found {
         self.survey.account.finalized.is_some_and(|finalized| finalized > nonce)
     }
 
-    /// Were all blocks read that may have something of what was asked?
-    pub(super) fn is_whole(&self) -> bool {
-        self.survey.oldest <= self.lowest
+    /// Were all blocks read that may have its transaction? Nonces are used in order: below one that was used before it there is
+    /// nothing of it either.
+    pub(super) fn has_read_all_of(&self, nonce: Nonce) -> bool {
+        let used_before = |sent: &OnChain| sent.tx.plan.nonce < nonce;
+        self.from <= nonce && (self.survey.is_whole || self.survey.sent.iter().any(used_before))
     }
 
     pub(super) fn on_chain(&self, nonce: Nonce) -> Option<&OnChain> {
@@ -129,11 +128,8 @@ impl Found {
             Some(sent) if slot.kind_of(sent.tx.signed.hash).is_some() => Trace::Ours,
             Some(sent) => Trace::Foreign(sent),
             None if self.survey.account.latest <= slot.nonce && !self.is_final(slot.nonce) => Trace::Unused,
-            None => {
-                let asked = self.from <= slot.nonce;
-                let lowest = lowest_above(slot.above_block);
-                if asked && self.survey.oldest <= lowest { Trace::WithoutTransaction } else { Trace::Unread }
-            }
+            None if self.has_read_all_of(slot.nonce) => Trace::WithoutTransaction,
+            None => Trace::Unread,
         }
     }
 }
@@ -171,8 +167,7 @@ impl Lane {
         let request = self.survey_request(&cursor);
         let commands = self.recovery_commands().collect();
         self.surveys.found = None;
-        self.surveys.under_way =
-            Some(Asked { from: request.from, lowest: lowest_above(request.above_block), commands });
+        self.surveys.under_way = Some(Asked { from: request.from, commands });
         self.surveys.queue_is_known = false;
         self.line.look = true;
         step.effects.push(Effect::Survey(request));
@@ -182,15 +177,15 @@ impl Lane {
     fn survey_request(&self, cursor: &Cursor) -> SurveyRequest {
         let from = self.slots.unmined().first().copied().unwrap_or(cursor.next_nonce).min(cursor.next_nonce);
         // Nonces are used in order: what was used later lies in the same block or above.
-        let above_block = match self.slots.get(from) {
-            Some(slot) => slot.above_block,
-            None => self.newest_inclusion().and_then(|block| block.checked_sub(1)),
+        let above = match self.slots.get(from) {
+            Some(slot) => slot.above,
+            None => self.newest_inclusion().and_then(|link| link.parent()),
         };
-        SurveyRequest { from, above_block }
+        SurveyRequest { from, above }
     }
 
     pub(super) fn surveyed(&mut self, answer: Option<Survey>, now: Tick) {
-        let Some(Asked { from, lowest, commands }) = self.surveys.under_way.take() else { return };
+        let Some(Asked { from, commands }) = self.surveys.under_way.take() else { return };
         self.surveys.fruitless = self.surveys.fruitless.saturating_add(1);
         self.surveys.not_before = now.saturating_add(self.pace().after_failures(self.surveys.fruitless));
         self.surveys.failures = if answer.is_none() { self.surveys.failures.saturating_add(1) } else { 0 };
@@ -198,7 +193,7 @@ impl Lane {
             self.surveys.unanswered.extend(commands.iter().copied());
         }
         let Some(survey) = answer else { return };
-        let found = Found { survey, from, lowest, commands };
+        let found = Found { survey, from, commands };
         let mut watched = Vec::new();
         let unmined: Vec<Nonce> = self.slots.unmined().range(from..).copied().collect();
         for nonce in unmined {
@@ -219,8 +214,4 @@ impl Lane {
         self.surveys.fruitless = 0;
         self.surveys.not_before = Tick::default();
     }
-}
-
-fn lowest_above(block: Option<u64>) -> u64 {
-    block.map_or(0, |block| block.saturating_add(1))
 }

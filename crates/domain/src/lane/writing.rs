@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use crate::amount::Amount;
 use crate::attempt::{NewAttempt, SendReport};
+use crate::block::BlockRef;
 use crate::command::CommandId;
 use crate::cursor::{Cursor, ProtectCode, Protection};
 use crate::id::TxId;
@@ -24,14 +25,14 @@ use super::line::{Candidate, Stage};
 use super::open_slot::{OpenSlot, Remedy, Sending};
 use super::recovery::Recovered;
 use super::start::never_begun;
-use super::{Lane, SignedItem};
+use super::{Lane, SignedItem, newest};
 
 /// What was handed to the store, kept until it has answered: to be taken for true, or to be planned again.
 #[derive(Debug, Default)]
 pub(super) struct Writing {
     cursor: Option<Cursor>,
     /// What its slots are bound above.
-    above_block: Option<u64>,
+    above: Option<BlockRef>,
     /// Intents of slots, as they will be.
     pub(super) changed: BTreeMap<Nonce, ManagedTx>,
     pub(super) doomed: Vec<Candidate>,
@@ -125,8 +126,8 @@ impl Lane {
         writing: &mut Writing,
         step: &mut Step,
     ) -> Result<(), CommitError> {
-        writing.above_block = self.purse.account.and_then(|account| account.final_block).map(|block| block.number);
-        commit.bind_above(writing.above_block);
+        writing.above = self.purse.account.and_then(|account| account.final_block);
+        commit.bind_above(writing.above);
         self.write_ended_loans(now, commit, writing)?;
         if let Some(cursor) = self.cursor.clone() {
             self.write_recovery(&cursor, self.database_now(now), commit, writing)?;
@@ -345,7 +346,7 @@ impl Lane {
         }
         let mut watched = Vec::new();
         for loan in writing.loans {
-            self.take_loan_for_true(loan, writing.above_block, at);
+            self.take_loan_for_true(loan, writing.above, at);
         }
         let given = writing.given.into_iter().map(|(attempt, cost)| SignedItem { candidate: None, attempt, cost });
         for SignedItem { candidate, attempt, cost } in writing.items.into_iter().chain(given) {
@@ -358,7 +359,7 @@ impl Lane {
                     tx = ManagedTx { state, version: tx.version.saturating_add(1), updated_at: at, ..tx };
                 }
                 slot.tx = Some(tx);
-                slot.above_block = writing.above_block;
+                slot.above = writing.above;
                 self.slots.insert(slot);
             }
             self.slots.update(nonce, |slot| {
@@ -388,7 +389,7 @@ impl Lane {
     fn close(&mut self) {
         let Some(open) = self.cursor.as_ref().map(|cursor| cursor.open_nonce) else { return };
         let closed = self.slots.close_below(open);
-        self.newest_closed = closed.iter().filter_map(OpenSlot::mined_in).max().max(self.newest_closed);
+        self.newest_closed = newest(closed.iter().filter_map(OpenSlot::mined_in).chain(self.newest_closed));
         let hashes: Vec<_> = closed.iter().flat_map(OpenSlot::hashes).collect();
         for hash in &hashes {
             self.by_hash.remove(hash);

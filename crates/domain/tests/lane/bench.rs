@@ -278,7 +278,10 @@ impl Bench {
         let (oldest, sent) = self.blocks.clone()?;
         let asked = |sent: &OnChain| sent.tx.plan.nonce >= request.from;
         let sent = sent.into_iter().filter(asked).collect();
-        Some(Survey { account: self.account, head: block(100), oldest, sent })
+        // The chain is the one that all of `block` belong to.
+        let is_reached = |above: BlockRef| above == block(above.number) && oldest <= above.number + 1;
+        let is_whole = oldest == 0 || request.above.is_some_and(is_reached);
+        Some(Survey { account: self.account, head: block(100), oldest, is_whole, sent })
     }
 
     fn take_note(&mut self, effect: Effect) {
@@ -463,8 +466,8 @@ impl Ledger {
             self.cursor = Some(change.to().clone());
         }
         for new in commit.slots() {
-            let NewSlot { nonce, kind, above_block, evidence } = new.clone();
-            let slot = Slot { nonce, kind, above_block, evidence, bound_at: at, next_resubmit_at: None };
+            let NewSlot { nonce, kind, above, evidence } = new.clone();
+            let slot = Slot { nonce, kind, above, evidence, bound_at: at, next_resubmit_at: None };
             assert!(self.slots.insert(new.nonce, slot).is_none(), "a nonce is bound once");
         }
         let fresh: BTreeSet<Nonce> = commit.slots().iter().map(|slot| slot.nonce).collect();
@@ -557,7 +560,7 @@ pub(crate) fn stranger(at: u64, to: u8, number: u64) -> OnChain {
     let plan = TxPlan { submitter: submitter(), nonce: nonce(at), call, gas_limit: GAS, fees: FEES };
     let raw = format!("stranger {at} {to} 0");
     let signed = SignedTx { hash: keccak256(&raw), raw: Bytes::from(raw.into_bytes()) };
-    OnChain { tx: SignedPlan { plan, signed }, block: block(number) }
+    OnChain { tx: SignedPlan { plan, signed }, block: block(number), parent_hash: block(number - 1).hash }
 }
 
 pub(crate) fn price() -> Result<Prepared, PrepareFailure> {

@@ -80,7 +80,7 @@ fn what_is_found_when_the_time_is_over_is_explained_once_it_is_back() {
     bench.now = bench.now.saturating_add(HOLD);
     bench.ledger.now_micros += i64::try_from(HOLD.as_micros()).unwrap();
     let (account, head, sent) = (bench.account, block(100), vec![theirs.clone()]);
-    bench.tell(Fact::Surveyed(Some(gapless_domain::Survey { account, head, oldest: 2, sent })));
+    bench.tell(Fact::Surveyed(Some(gapless_domain::Survey { account, head, oldest: 2, is_whole: true, sent })));
     assert_eq!(bench.ledger.txs[&1].state, TxState::Canceled(Cancellation::Released));
     blocks_show(&mut bench, 1, vec![theirs.clone()]);
     assert_eq!(bench.protect_code(), None);

@@ -350,7 +350,7 @@ fn what_has_lost_its_nonce_is_canceled_in_the_queue() {
     bench.command(CommandKind::Resume);
     bench.cancel(1);
     let (account, head, sent) = (bench.account, block(100), vec![stranger(0, 7, 20)]);
-    bench.tell(Fact::Surveyed(Some(gapless_domain::Survey { account, head, oldest: 2, sent })));
+    bench.tell(Fact::Surveyed(Some(gapless_domain::Survey { account, head, oldest: 2, is_whole: true, sent })));
     bench.hold.clear();
     bench.commit_done(true);
     assert_eq!((bench.state(1), reason(&bench, 1)), (StateName::Canceled, CancelReason::User));

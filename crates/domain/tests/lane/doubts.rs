@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use gapless_domain::{
-    AccountFacts, Address, AttemptKind, CommandResult, Effect, EvmCall, Fact, LostRule, SendOutcome, Sighting,
-    StateName,
+    AccountFacts, Address, AttemptKind, CommandResult, Effect, EvmCall, Fact, LaneSetup, LostRule, SendOutcome,
+    Sighting, StateName,
 };
 
-use crate::bench::{Bench, Hold, account, block, kinds, mined, nonce, sign, stranger, window};
+use crate::bench::{Bench, Hold, account, block, fork, kinds, mined, nonce, sign, stranger, window};
 use crate::doubted::{adopting, answer_all, final_count, missing, resync, sent};
 
 fn refusals(bench: &Bench) -> Vec<&str> {
@@ -29,13 +29,73 @@ fn an_intent_that_was_found_on_chain_is_not_lost_by_looking_only_above_it() {
     bench.pass_secs(1);
     assert_eq!((bench.nonces(), bench.protect_code()), (vec![Some(0)], None));
     // The operator says it once more, before the watcher has found the receipt. The engine reads down to the block that it is told.
-    let above = bench.ledger.slots[&nonce(0)].above_block.unwrap();
-    let found = if above < 20 { vec![stranger(0, 1, 20)] } else { Vec::new() };
-    bench.blocks = Some((above + 1, found));
+    let above = bench.ledger.slots[&nonce(0)].above.unwrap();
+    assert_eq!(above, block(above.number), "a block of this chain");
+    let found = if above.number < 20 { vec![stranger(0, 1, 20)] } else { Vec::new() };
+    bench.blocks = Some((above.number + 1, found));
     bench.command(resync(LostRule::Requeue));
     bench.pass_secs(1);
     assert_eq!(bench.nonces(), [Some(0)], "it took effect at nonce 0, and is sent again: {:?}", bench.result());
     assert!(bench.sending().is_empty());
+}
+
+/// A lane that binds above a block that is final, until a reorg below it is accepted by an operator.
+fn bound_above(number: u64, setup: LaneSetup) -> Bench {
+    let mut bench = Bench::new(setup);
+    bench.account.final_block = Some(fork(number, "once final"));
+    bench.queue(1);
+    bench.run();
+    answer_all(&mut bench, SendOutcome::Accepted);
+    assert_eq!(bench.ledger.slots[&nonce(0)].above, Some(fork(number, "once final")));
+    bench
+}
+
+/// Our transaction stands in block 20 of the new branch, below the number of what was final on the old one (P1, P4).
+#[test]
+fn a_floor_that_is_no_longer_on_the_chain_proves_nothing_lost() {
+    for setup in [window(1), adopting(1)] {
+        let mut bench = bound_above(40, setup);
+        // All blocks down to that number were read, and nobody finds the receipt.
+        bench.blocks = Some((41, Vec::new()));
+        missing(&mut bench, final_count(1));
+        bench.command(resync(LostRule::Requeue));
+        bench.pass_secs(1);
+        assert!(refusals(&bench)[0].contains("blocks below 41 were not read"), "{:?}", bench.result());
+        assert_eq!((bench.state(1), bench.nonces()), (StateName::Tracking, vec![Some(0)]), "it would be sent twice");
+        bench.crash();
+        bench.run();
+        let mut ours = stranger(0, 1, 20);
+        ours.tx.signed.hash = bench.hash(0, 0);
+        bench.blocks = Some((20, vec![ours]));
+        bench.command(resync(LostRule::Requeue));
+        bench.pass_secs(1);
+        assert_eq!((bench.protect_code(), bench.nonces()), (None, vec![Some(0)]), "{:?}", bench.result());
+        bench.finish(bench.hash(0, 0), block(20));
+        assert_eq!(bench.state(1), StateName::Confirmed);
+    }
+}
+
+/// The floor of the lowest nonce is still there, but was not reached; that of the next one was bound to the other branch.
+#[test]
+fn what_was_not_read_down_to_a_floor_of_this_chain_is_not_lost() {
+    let mut bench = sent(window(2), 1);
+    bench.account.final_block = Some(fork(40, "once final"));
+    bench.pass_secs(20);
+    bench.queue(1);
+    bench.tell(Fact::Woken);
+    answer_all(&mut bench, SendOutcome::Accepted);
+    let above: Vec<_> = bench.ledger.slots.values().map(|slot| slot.above.unwrap()).collect();
+    assert_eq!(above, [block(1), fork(40, "once final")]);
+    bench.blocks = Some((30, Vec::new()));
+    missing(&mut bench, final_count(2));
+    bench.command(resync(LostRule::Requeue));
+    bench.pass_secs(1);
+    assert_eq!(bench.nonces(), [Some(0), Some(1)], "{:?}", bench.result());
+    // Nonces are used in order: below the one there can be nothing of the other.
+    bench.blocks = Some((30, vec![stranger(0, 7, 30)]));
+    bench.command(resync(LostRule::Requeue));
+    bench.pass_secs(1);
+    assert_eq!(bench.nonces(), [Some(2), Some(3)], "{:?}", bench.result());
 }
 
 /// In a store that lost commits, what the count alone says may be our own transaction (P1).
@@ -108,6 +168,7 @@ fn a_lane_rests_after_a_survey_that_nobody_needs_any_more() {
         account: bench.account,
         head: block(100),
         oldest: 2,
+        is_whole: true,
         sent: Vec::new(),
     })));
     bench.held.clear();
@@ -150,6 +211,7 @@ fn a_loan_in_its_grace_is_not_used_any_more() {
         account: bench.account,
         head: block(100),
         oldest: 2,
+        is_whole: true,
         sent: vec![stranger(0, 7, 20)],
     })));
 }

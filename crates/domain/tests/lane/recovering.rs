@@ -152,7 +152,7 @@ fn a_lost_nonce_fails_its_intent_if_the_operator_says_so() {
 #[test]
 fn a_nonce_used_without_a_transaction_is_lost_only_after_all_blocks_since_the_bind_were_read() {
     let mut bench = sent(window(1), 1);
-    assert_eq!(bench.ledger.slots[&nonce(0)].above_block, Some(1));
+    assert_eq!(bench.ledger.slots[&nonce(0)].above, Some(block(1)));
     bench.blocks = Some((30, Vec::new()));
     missing(&mut bench, final_count(1));
     assert_eq!(bench.protect_code(), Some("foreign_transaction"));
@@ -164,7 +164,7 @@ fn a_nonce_used_without_a_transaction_is_lost_only_after_all_blocks_since_the_bi
     assert!(told(&bench).contains("used without a transaction of the account"), "{}", told(&bench));
     command(&mut bench, resync(LostRule::Requeue));
     assert_eq!((bench.protect_code(), bench.nonces()), (None, vec![Some(1)]));
-    assert_eq!(bench.surveys.last().unwrap().above_block, Some(1));
+    assert_eq!(bench.surveys.last().unwrap().above, Some(block(1)));
 }
 
 /// Used up at the newest block, and not at a final one.

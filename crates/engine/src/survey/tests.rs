@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use gapless_chain::Chain;
 use gapless_domain::{
-    Amount, BlockLink, Bytes, ChainFacts, EvmCall, Fees, ProtectCode, Protection, SignedTx, Tail, Tick, TxPlan,
+    Amount, B256, Bytes, ChainFacts, EvmCall, Fees, ProtectCode, Protection, SignedTx, Tail, Tick, TxPlan,
 };
 use tokio::time::Instant;
 
@@ -90,8 +90,13 @@ impl Bench {
         self.status.publish(Some(ChainStatus { head, final_block, read_at, block_time_ms: None, facts }));
     }
 
-    async fn survey(&self, from: u64, above_block: Option<u64>) -> Option<Survey> {
-        self.desk.survey(&self.us, request(from, above_block)).await
+    async fn survey(&self, from: u64, above: Option<BlockRef>) -> Option<Survey> {
+        self.desk.survey(&self.us, request(from, above)).await
+    }
+
+    /// The block of that number, as it is now.
+    async fn block(&self, number: u64) -> BlockRef {
+        self.chain.header(HeaderAt::Number(number)).await.unwrap().unwrap().block
     }
 }
 
@@ -99,8 +104,8 @@ fn nonce(value: u64) -> Nonce {
     Nonce::new(value).unwrap()
 }
 
-fn request(from: u64, above_block: Option<u64>) -> SurveyRequest {
-    SurveyRequest { from: nonce(from), above_block }
+fn request(from: u64, above: Option<BlockRef>) -> SurveyRequest {
+    SurveyRequest { from: nonce(from), above }
 }
 
 /// Nonces and the blocks they were found in.
@@ -152,15 +157,19 @@ async fn the_count_is_of_the_head_that_is_surveyed() {
 #[tokio::test(start_paused = true)]
 async fn it_ends_at_the_block_below_which_nothing_can_be() {
     let bench = with_three().await;
-    let bounded = bench.survey(1, Some(120)).await.unwrap();
-    assert_eq!((found(&bounded), bounded.oldest), (vec![(2, 151)], 121));
+    let bounded = bench.survey(1, Some(bench.block(120).await)).await.unwrap();
+    assert_eq!((found(&bounded), bounded.oldest, bounded.is_whole), (vec![(2, 151)], 121, true));
+    // What was found on the way is on the way, and no proof of anything else.
+    let found_all = bench.survey(1, Some(bench.block(50).await)).await.unwrap();
+    assert_eq!((found(&found_all), found_all.oldest, found_all.is_whole), (vec![(1, 100), (2, 151)], 100, false));
     // Nothing lies above it.
-    let none = bench.survey(0, Some(500)).await.unwrap();
-    assert_eq!((none.sent.len(), none.oldest), (0, 200));
+    let none = bench.survey(0, Some(bench.block(199).await)).await.unwrap();
+    assert_eq!((none.sent.len(), none.oldest, none.is_whole), (0, 198, true), "down to the final block all the same");
     // One was used that no block has: down to the first block of all.
     bench.chain.use_without_transaction(&bench.us);
     let whole = bench.survey(0, None).await.unwrap();
     assert_eq!((whole.sent.len(), whole.oldest, whole.account.latest), (3, 0, nonce(4)));
+    assert!(whole.is_whole);
 }
 
 #[tokio::test(start_paused = true)]
@@ -171,7 +180,7 @@ async fn it_ends_at_its_limit() {
     bench.look().await;
     let asked = bench.chain.calls("sent_by");
     let survey = bench.survey(0, None).await.unwrap();
-    assert_eq!((survey.sent.len(), survey.oldest), (0, 131));
+    assert_eq!((survey.sent.len(), survey.oldest, survey.is_whole), (0, 131, false));
     assert_eq!(bench.chain.calls("sent_by") - asked, 2, "64 and 6");
 }
 
@@ -182,8 +191,33 @@ async fn a_nonce_that_was_used_without_a_transaction_is_found_nowhere() {
     bench.chain.use_without_transaction(&bench.us);
     bench.mine(10);
     bench.look().await;
-    let survey = bench.survey(0, Some(1)).await.unwrap();
+    let survey = bench.survey(0, Some(bench.block(1).await)).await.unwrap();
     assert_eq!((survey.sent.len(), survey.oldest, survey.account.finalized), (0, 2, Some(nonce(1))));
+    assert!(survey.is_whole);
+}
+
+/// After a reorg below what was final, which somebody has accepted, ours may lie below the number of what was final once.
+#[tokio::test(start_paused = true)]
+async fn a_block_of_another_branch_bounds_nothing() {
+    let bench = Bench::new(150);
+    bench.mine(164);
+    bench.chain.foreign(&bench.us, 0);
+    bench.mine(6);
+    let (once_final, still_there) = (bench.block(160).await, bench.block(110).await);
+    bench.chain.reorg_keeping(50);
+    bench.mine(29);
+    bench.look().await;
+    assert_ne!(bench.block(160).await, once_final);
+    let survey = bench.survey(0, Some(once_final)).await.unwrap();
+    assert_eq!((found(&survey), survey.oldest), (vec![(0, 121)], 121));
+    // Neither does it say that there is nothing.
+    bench.chain.use_without_transaction(&bench.us);
+    let survey = bench.survey(0, Some(once_final)).await.unwrap();
+    assert_eq!((found(&survey), survey.oldest, survey.is_whole), (vec![(0, 121)], 51, false));
+    let survey = bench.survey(0, Some(BlockRef { number: 500, ..once_final })).await.unwrap();
+    assert_eq!((found(&survey), survey.oldest, survey.is_whole), (vec![(0, 121)], 51, false), "above the head");
+    let survey = bench.survey(0, Some(still_there)).await.unwrap();
+    assert_eq!((found(&survey), survey.oldest, survey.is_whole), (vec![(0, 121)], 111, true));
 }
 
 #[tokio::test(start_paused = true)]
@@ -327,6 +361,26 @@ fn the_final_block_is_on_the_way() {
     assert!(matches!(way.read(9..=10, blocks), Err(SurveyError::NotFinal(9))));
     let account = descent(0).account;
     assert!(matches!(Descent::begin(request(0, None), account, link(7, 0).block), Err(SurveyError::Behind)));
+}
+
+/// The block that was named is one thing, the final one another.
+#[test]
+fn nothing_is_whole_before_the_final_block_was_seen() {
+    let blocks =
+        || vec![block(link(7, 0), &[]), block(link(8, 0), &[]), block(link(9, 0), &[]), block(link(10, 0), &[])];
+    let whole = |final_block, read: std::ops::RangeInclusive<u64>| {
+        let account = AccountFacts { final_block: Some(final_block), ..descent(0).account };
+        let mut way = Descent::begin(request(0, Some(link(8, 0).block)), account, link(10, 0).block).unwrap();
+        let count = read.clone().count();
+        let skip = blocks().len() - count;
+        way.read(read, blocks().split_off(skip)).map(|()| (way.oldest, way.is_whole()))
+    };
+    assert_eq!(whole(link(9, 0).block, 9..=10).unwrap(), (9, true));
+    assert_eq!(whole(link(8, 0).block, 9..=10).unwrap(), (9, true), "it is the one that was named");
+    assert_eq!(whole(link(7, 0).block, 9..=10).unwrap(), (9, false));
+    assert_eq!(whole(link(7, 0).block, 7..=10).unwrap(), (8, true), "it is the next one");
+    assert_eq!(whole(link(8, 7).block, 9..=10).unwrap(), (9, false));
+    assert!(matches!(whole(link(8, 7).block, 7..=10), Err(SurveyError::NotFinal(8))));
 }
 
 #[test]

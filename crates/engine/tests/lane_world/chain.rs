@@ -157,19 +157,23 @@ impl Chain {
         let account = self.account(lag);
         let asked = request.from..account.latest.max(account.finalized.unwrap_or_default());
         let (mut oldest, mut sent) = (head, Vec::new());
-        let lowest = request.above_block.map_or(0, |above| above + 1).min(head);
+        let is_there =
+            |above: &BlockRef| self.blocks.get(above.number as usize).is_some_and(|block| block.at == *above);
+        let above = request.above.filter(is_there);
+        let lowest = above.map_or(0, |above| above.number + 1);
         for number in (lowest..=head).rev() {
             oldest = number;
             let block = &self.blocks[number as usize];
-            let of_block =
-                block.txs.iter().filter(|tx| !tx.ghost).map(|tx| OnChain { tx: tx.read(lane), block: block.at });
+            let BlockLink { block: at, parent_hash } = self.link(number as usize);
+            let read = |tx: &Tx| OnChain { tx: tx.read(lane), block: at, parent_hash };
+            let of_block = block.txs.iter().filter(|tx| !tx.ghost).map(read);
             sent.extend(of_block.filter(|found| asked.contains(&found.tx.plan.nonce)));
             if sent.len() as u64 >= asked.end.get().saturating_sub(asked.start.get()) {
                 break;
             }
         }
         sent.sort_by_key(|found| found.tx.plan.nonce);
-        Survey { account, head: self.blocks[head as usize].at, oldest, sent }
+        Survey { account, head: self.blocks[head as usize].at, oldest, is_whole: oldest <= lowest, sent }
     }
 
     /// An honest node.

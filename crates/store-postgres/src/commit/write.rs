@@ -46,9 +46,9 @@ const WRITE_CURSORS: &str = "
     ) SELECT 1 / (count(*) = $16::bigint)::int FROM w";
 
 const BIND_SLOTS: &str = "
-    INSERT INTO slot (submitter, nonce, kind, tx_id, fencing_token, above_block, evidence, bound_at)
-    SELECT i.*, $8::timestamptz
-    FROM unnest($1::text[], $2::bigint[], $3::text[], $4::uuid[], $5::bigint[], $6::bigint[], $7::text[]) AS i";
+    INSERT INTO slot (submitter, nonce, kind, tx_id, fencing_token, above_block, above_hash, evidence, bound_at)
+    SELECT i.*, $9::timestamptz
+    FROM unnest($1::text[], $2::bigint[], $3::text[], $4::uuid[], $5::bigint[], $6::bigint[], $7::bytea[], $8::text[]) AS i";
 
 const CHANGE_TXS: &str = "
     WITH w AS (
@@ -247,7 +247,7 @@ fn write_cursors(plan: &[Planned<'_>], at: SystemTime) -> Option<Write> {
 
 fn bind_slots(plan: &[Planned<'_>], at: SystemTime) -> Option<Write> {
     let (mut lanes, mut nonces, mut kinds, mut txs, mut tokens) = (vec![], vec![], vec![], vec![], vec![]);
-    let (mut above, mut evidence) = (vec![], vec![]);
+    let (mut above, mut above_hashes, mut evidence) = (vec![], vec![], vec![]);
     for planned in plan {
         for slot in planned.commit.slots() {
             let (kind, tx_id) = slot_kind(&slot.kind);
@@ -255,13 +255,14 @@ fn bind_slots(plan: &[Planned<'_>], at: SystemTime) -> Option<Write> {
             nonces.push(signed(slot.nonce.get()));
             kinds.push(kind);
             txs.push(tx_id);
-            above.push(slot.above_block.map(signed));
+            above.push(slot.above.map(|block| signed(block.number)));
+            above_hashes.push(slot.above.map(|block| block.hash.to_vec()));
             evidence.push(slot.evidence.as_ref().map(ToString::to_string));
             tokens.push(token(planned.commit));
         }
     }
     count(&lanes)?;
-    Some(write!(BIND_SLOTS, lanes, nonces, kinds, txs, tokens, above, evidence, at))
+    Some(write!(BIND_SLOTS, lanes, nonces, kinds, txs, tokens, above, above_hashes, evidence, at))
 }
 
 fn change_txs(plan: &[Planned<'_>], at: SystemTime) -> Option<Write> {

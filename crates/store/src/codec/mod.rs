@@ -9,7 +9,7 @@ mod notice;
 mod payload;
 mod state;
 
-use gapless_domain::{FencingToken, Nonce, SubmitterId};
+use gapless_domain::{B256, BlockRef, FencingToken, Nonce, SubmitterId};
 
 pub use command::{command_from_json, command_status, command_to_json};
 pub use head::{HeadRow, head_from_row, head_to_row};
@@ -53,6 +53,16 @@ pub fn submitter(text: &str) -> Result<SubmitterId, RowError> {
     text.parse().map_err(|error| RowError::new("submitter", error))
 }
 
+/// The block that a slot is bound above. Rows of older releases have its number only, which is worth nothing on a chain that has
+/// another block of that number: they have none.
+pub fn above(number: Option<i64>, hash: Option<B256>) -> Result<Option<BlockRef>, RowError> {
+    match (number, hash) {
+        (Some(number), Some(hash)) => Ok(Some(BlockRef { number: unsigned("above_block", number)?, hash })),
+        (_, None) => Ok(None),
+        (None, Some(_)) => Err(RowError::new("above_block", "a hash without a number")),
+    }
+}
+
 /// Parses one of the domain's fixed words.
 pub fn word<T>(what: &'static str, text: &str, parse: impl FnOnce(&str) -> Option<T>) -> Result<T, RowError> {
     parse(text).ok_or_else(|| RowError::new(what, format!("unknown word {text:?}")))
@@ -72,4 +82,18 @@ where
     T::Err: ToString,
 {
     text.parse().map_err(|error: T::Err| RowError::new(what, error.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slot_is_bound_above_a_block_or_above_nothing() {
+        let block = BlockRef { number: 7, hash: B256::repeat_byte(1) };
+        assert_eq!(above(Some(7), Some(block.hash)), Ok(Some(block)));
+        assert_eq!(above(Some(7), None), Ok(None), "as older releases wrote it");
+        assert_eq!(above(None, None), Ok(None));
+        assert!(above(None, Some(block.hash)).is_err() && above(Some(-1), Some(block.hash)).is_err());
+    }
 }

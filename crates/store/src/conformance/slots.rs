@@ -47,9 +47,9 @@ pub(super) async fn open_slots_show_what_hangs_on_each(h: &dyn Harness) {
     let lend = ReservationStep::Reserve { nonce: nonce(3), tx_id: lent.id, lock_owner: lock_owner.clone(), hold: LONG };
     commit_done(&a, &lane, |commit| {
         commit.bind(cursor, &seen.queue[0], first.clone()).unwrap();
-        commit.bind_above(Some(41)).bind_fill(cursor, nonce(1)).unwrap();
+        commit.bind_above(Some(block(41))).bind_fill(cursor, nonce(1)).unwrap();
         commit.adopt_foreign(cursor, nonce(2), text("0xabc in block 42")).unwrap();
-        commit.bind_above(Some(0)).bind_reserved(cursor, &lent, lend.clone()).unwrap();
+        commit.bind_above(Some(block(0))).bind_reserved(cursor, &lent, lend.clone()).unwrap();
         commit.attempt(attempt(nonce(1), 0, "fill"));
     })
     .await;
@@ -64,8 +64,8 @@ pub(super) async fn open_slots_show_what_hangs_on_each(h: &dyn Harness) {
     assert_eq!(found.iter().map(|status| status.slot.clone()).collect::<Vec<_>>(), loaded.slots);
     let kinds = [SlotKind::Intent(id), SlotKind::Fill, SlotKind::Foreign, SlotKind::Reservation];
     assert_eq!(loaded.slots.iter().map(|slot| slot.kind).collect::<Vec<_>>(), kinds);
-    let above = [None, Some(41), Some(41), Some(0)];
-    assert_eq!(loaded.slots.iter().map(|slot| slot.above_block).collect::<Vec<_>>(), above);
+    let above = [None, Some(block(41)), Some(block(41)), Some(block(0))];
+    assert_eq!(loaded.slots.iter().map(|slot| slot.above).collect::<Vec<_>>(), above);
     let evidence = [None, None, Some(text("0xabc in block 42")), None];
     assert_eq!(loaded.slots.iter().map(|slot| slot.evidence.clone()).collect::<Vec<_>>(), evidence);
     assert!(loaded.slots[0].next_resubmit_at.is_some());
@@ -242,16 +242,16 @@ pub(super) async fn a_used_nonce_is_adopted_in_protect_and_while_paused(h: &dyn 
     assert_eq!(refused.bind_fill(&seen.cursor, nonce(7)).err(), Some(CommitError::BindsNothing));
     let on_chain = attempt(nonce(8), 0, "found on chain");
     commit_done(&a, &lane, |commit| {
-        commit.bind_above(Some(99)).adopt_foreign(&seen.cursor, nonce(7), text("0xabc")).unwrap();
-        commit.adopt_for(&seen.cursor, &seen.queue[0], on_chain.clone(), Some(6)).unwrap();
+        commit.bind_above(Some(block(99))).adopt_foreign(&seen.cursor, nonce(7), text("0xabc")).unwrap();
+        commit.adopt_for(&seen.cursor, &seen.queue[0], on_chain.clone(), Some(block(6))).unwrap();
         commit.audit(audit("resync", "7 is foreign, 8 is ours"));
     })
     .await;
     let after = view(&a, &lane).await;
     assert_eq!((after.cursor.next_nonce, after.cursor.paused), (nonce(9), true));
     assert_eq!(after.cursor.state, seen.cursor.state);
-    let slots: Vec<_> = after.lane.slots.iter().map(|slot| (slot.nonce.get(), slot.kind, slot.above_block)).collect();
-    assert_eq!(slots, [(7, SlotKind::Foreign, Some(99)), (8, SlotKind::Intent(id), Some(6))]);
+    let slots: Vec<_> = after.lane.slots.iter().map(|slot| (slot.nonce.get(), slot.kind, slot.above)).collect();
+    assert_eq!(slots, [(7, SlotKind::Foreign, Some(block(99))), (8, SlotKind::Intent(id), Some(block(6)))]);
     assert_eq!(a.attempts(id).await.unwrap()[0].hash, on_chain.hash);
     assert_eq!(record(&a, id).await.state.nonce(), Some(nonce(8)));
     assert_eq!((after.queue.len(), audits(&a, &lane).await.len()), (0, 1));

@@ -206,7 +206,7 @@ fn bound(new: &NewSlot, now: Timestamp) -> Slot {
     Slot {
         nonce: new.nonce,
         kind: new.kind,
-        above_block: new.above_block,
+        above: new.above,
         evidence: new.evidence.clone(),
         bound_at: now,
         next_resubmit_at: None,

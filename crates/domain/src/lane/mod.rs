@@ -481,6 +481,7 @@ impl Lane {
                     false
                 }
                 Sighting::Unmined { hash, block } if slot.is_final_in(hash, block) => {
+                    slot.no_longer_final(now);
                     return Err(Unexpected::Orphaned(block));
                 }
                 Sighting::Unmined { hash, block } => {

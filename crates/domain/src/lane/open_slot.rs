@@ -274,6 +274,27 @@ impl OpenSlot {
         matches!(&self.seen, Seen::Final(inclusion) if inclusion.hash == hash && inclusion.block == block)
     }
 
+    /// A reorg below what was final. What has ended by it stays so (R09); what was only about to ends by the chain as it is, if it
+    /// ends at all.
+    pub(super) fn no_longer_final(&mut self, now: Tick) {
+        let has_ended = match self.kind {
+            SlotKind::Intent(_) => self.tx.is_none(),
+            SlotKind::Reservation => self.tx.is_none() && !self.is_unclaimed(),
+            SlotKind::Fill => false,
+            SlotKind::Foreign => true,
+        };
+        if !has_ended && !self.lost {
+            self.final_list = None;
+            self.go_back(now);
+        }
+    }
+
+    fn go_back(&mut self, now: Tick) {
+        self.seen = Seen::Nowhere;
+        self.forget_missing();
+        self.sending = Sending::Due { at: now, claim: false };
+    }
+
     /// True if it was in that block: then what it wants goes out again.
     pub(super) fn unmined(&mut self, hash: B256, block: BlockRef, now: Tick) -> bool {
         let was_there = match &self.seen {
@@ -282,9 +303,7 @@ impl OpenSlot {
             Seen::Nowhere | Seen::Final(_) => false,
         };
         if was_there {
-            self.seen = Seen::Nowhere;
-            self.forget_missing();
-            self.sending = Sending::Due { at: now, claim: false };
+            self.go_back(now);
         }
         was_there
     }

@@ -1,10 +1,11 @@
 //! What a lane cannot explain stops it.
 
 use gapless_domain::{
-    AccountFacts, CommandKind, Fact, LaneState, ProtectCode, Protection, SendOutcome, Sighting, StateName,
+    AccountFacts, CommandKind, Fact, LaneState, LostRule, ProtectCode, Protection, SendOutcome, Sighting, StateName,
+    TxState,
 };
 
-use crate::bench::{Bench, Hold, account, block, mined, nonce, text, window};
+use crate::bench::{Bench, Hold, account, block, fork, mined, nonce, text, window};
 
 fn tracked() -> Bench {
     let mut bench = Bench::busy(window(2), 1);
@@ -180,6 +181,43 @@ fn a_final_block_that_is_orphaned_stops_the_lane_and_changes_no_end() {
     bench.see(Sighting::Unmined { hash, block: block(1) });
     assert_eq!(bench.protect_code(), Some("deep_reorg"));
     assert_eq!(bench.state(2), StateName::Confirmed);
+}
+
+/// Nothing of a store that lost commits ends before it is reconciled; until then, a reorg below what was final takes it back.
+#[test]
+fn what_was_final_and_did_not_end_ends_by_the_chain_as_it_is() {
+    let mut bench = tracked();
+    bench.ledger.regressed = true;
+    bench.crash();
+    bench.run();
+    let hash = bench.hash(0, 0);
+    bench.finish(hash, block(1));
+    assert_eq!((bench.protect_code(), bench.state(1)), (Some("store_regressed"), StateName::Tracking));
+    bench.see(Sighting::Unmined { hash, block: block(1) });
+    assert_eq!(bench.sending(), [0], "it goes out again");
+    bench.answer(SendOutcome::Accepted);
+    bench.blocks = Some((0, Vec::new()));
+    bench.command(CommandKind::Resync { lost: LostRule::Requeue, dry_run: false });
+    bench.pass_secs(1);
+    assert_eq!((bench.protect_code(), bench.state(1)), (None, StateName::Tracking), "its block is orphaned");
+    bench.finish(hash, fork(2, "new"));
+    let TxState::Confirmed(settled) = &bench.ledger.txs[&1].state else { panic!("{:?}", bench.state(1)) };
+    assert_eq!(settled.inclusion.block, fork(2, "new"));
+}
+
+/// Its commit was not written yet.
+#[test]
+fn what_is_no_longer_final_when_it_is_to_be_written_does_not_end() {
+    let mut bench = tracked();
+    let hash = bench.hash(0, 0);
+    bench.hold.insert(Hold::Commit);
+    bench.finish(hash, block(1));
+    bench.commit_not_written();
+    bench.see(Sighting::Unmined { hash, block: block(1) });
+    bench.hold.clear();
+    bench.pass_secs(30);
+    assert_eq!((bench.protect_code(), bench.state(1)), (Some("deep_reorg"), StateName::Tracking));
+    assert!(bench.sending().contains(&0));
 }
 
 #[test]

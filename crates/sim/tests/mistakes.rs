@@ -1,0 +1,163 @@
+//! The simulator is worth what it finds: each mistake that this kind of system is known to make is made on purpose, and has to be
+//! noticed within a few seeds, by the check of the promise that it breaks.
+//!
+//! The worlds are small, and full of what the mistake is bad at, so that all of it is quick. Worlds of a seed as they are find the same,
+//! after more seeds: `gapless sim --mistake NAME`. That there is nothing to be found without a mistake, `seeds.rs` says for those; here
+//! it is seen for the very world in which one was found.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use gapless_domain::mistakes::Mistake;
+use gapless_sim::check::Violation;
+use gapless_sim::{Changes, Fault, Plan, StoreKind, make, run};
+
+/// A world in which a mistake matters: one node and one lane, a few intents, nobody who changes their mind, unless it says otherwise.
+struct Ground {
+    nodes: u32,
+    lanes: u32,
+    intents: u32,
+    storm_s: u64,
+    people: bool,
+    endpoints: Option<u32>,
+    /// Only these, this often of a thousand chances.
+    faults: &'static [(Fault, u32)],
+}
+
+const SMALL: Ground =
+    Ground { nodes: 1, lanes: 1, intents: 5, storm_s: 30, people: false, endpoints: None, faults: &[] };
+
+impl Ground {
+    fn plan(&self, seed: u64) -> Plan {
+        let changes = Changes {
+            nodes: Some(self.nodes),
+            lanes: Some(self.lanes),
+            endpoints: self.endpoints,
+            intents: Some(self.intents),
+            storm: Some(Duration::from_secs(self.storm_s)),
+            people: Some(self.people),
+            // Where a mistake is the store's, it is the model that makes it.
+            store: Some(StoreKind::Model),
+            only: Some(BTreeSet::new()),
+        };
+        Plan { odds: BTreeMap::from_iter(self.faults.iter().copied()), ..changes.apply(Plan::of(seed)) }
+    }
+}
+
+#[expect(clippy::print_stdout, reason = "what was found where is worth reading, with --nocapture")]
+fn show(mistake: Mistake, seed: u64, violation: &Violation) {
+    println!("{}: seed {seed}, {violation}", mistake.name());
+}
+
+/// The first of these promises is the one that the mistake is about: some world among those of the first `within` seeds must break it.
+/// Others may break one of the others, and none may break anything else.
+fn is_found(mistake: Mistake, promises: &[&str], within: u64, ground: &Ground) {
+    let name = mistake.name();
+    for seed in 0..within {
+        make(Some(mistake));
+        let violation = run(&ground.plan(seed)).violation;
+        make(None);
+        let Some(violation) = violation else { continue };
+        show(mistake, seed, &violation);
+        assert!(promises.contains(&violation.promise), "{name}: {violation}, but {promises:?} was expected");
+        assert_eq!(run(&ground.plan(seed)).violation, None, "{name}: the same world without the mistake");
+        if promises.first() == Some(&violation.promise) {
+            return;
+        }
+    }
+    panic!("{name}: {} Nobody has noticed in {within} worlds.", mistake.describe());
+}
+
+macro_rules! mistakes {
+    ($($name:ident = $mistake:ident breaks $promises:expr, within $within:literal: $ground:expr;)+) => {
+        $(
+            #[test]
+            fn $name() {
+                assert_eq!(stringify!($name), Mistake::$mistake.name());
+                is_found(Mistake::$mistake, &$promises, $within, &$ground);
+            }
+        )+
+
+        const SOUGHT: &[Mistake] = &[$(Mistake::$mistake),+];
+    };
+}
+
+mistakes! {
+    // --- Nonces ---
+    recycle_after_timeout = RecycleAfterTimeout breaks ["P4"], within 30:
+        Ground { faults: &[(Fault::RpcTimeoutAfter, 200)], ..SMALL };
+    requeue_on_null_receipt = RequeueOnNullReceipt breaks ["P4"], within 20:
+        Ground { faults: &[(Fault::NullReceipt, 500)], ..SMALL };
+    rejected_frees_nonce = RejectedFreesNonce breaks ["P4"], within 20:
+        Ground { intents: 10, endpoints: Some(1), faults: &[(Fault::WrongText, 800)], ..SMALL };
+    no_fill_for_hole = NoFillForHole breaks ["P2"], within 40:
+        Ground { intents: 8, storm_s: 20, people: true, ..SMALL };
+    jump_to_chain = JumpToChain breaks ["P7", "P2", "liveness"], within 40:
+        Ground { intents: 10, storm_s: 40, faults: &[(Fault::Stranger, 200)], ..SMALL };
+    window_ignored = WindowIgnored breaks ["N12"], within 15:
+        Ground { intents: 8, storm_s: 20, ..SMALL };
+
+    // --- What the chain and its endpoints say ---
+    only_last_hash = OnlyLastHash breaks ["liveness"], within 60:
+        Ground {
+            intents: 10,
+            storm_s: 40,
+            people: true,
+            faults: &[(Fault::ChainHalt, 100), (Fault::WrongText, 400)],
+            ..SMALL
+        };
+    nonce_too_low_is_success = NonceTooLowIsSuccess breaks ["P9"], within 30:
+        Ground { faults: &[(Fault::WrongText, 500)], ..SMALL };
+    underpriced_is_success = UnderpricedIsSuccess breaks ["P2", "liveness"], within 40:
+        Ground { storm_s: 40, faults: &[(Fault::FeeSpike, 100), (Fault::BalanceDrained, 100)], ..SMALL };
+    mined_is_final = MinedIsFinal breaks ["P9"], within 5:
+        SMALL;
+    reorg_ignored = ReorgIgnored breaks ["P9"], within 30:
+        Ground { faults: &[(Fault::Reorg, 300)], ..SMALL };
+
+    // --- Durability ---
+    send_before_commit = SendBeforeCommit breaks ["P3"], within 5:
+        SMALL;
+    unknown_is_done = UnknownIsDone breaks ["P3"], within 30:
+        Ground { intents: 8, faults: &[(Fault::AnswerLost, 300)], ..SMALL };
+    ack_before_commit = AckBeforeCommit breaks ["P6"], within 5:
+        SMALL;
+    forget_request = ForgetRequest breaks ["P1"], within 15:
+        Ground { storm_s: 10, faults: &[(Fault::AnswerLost, 300)], ..SMALL };
+    event_apart = EventApart breaks ["P8"], within 15:
+        Ground { storm_s: 10, ..SMALL };
+    no_epoch = NoEpoch breaks ["P7"], within 10:
+        Ground { intents: 8, storm_s: 40, faults: &[(Fault::Failover, 300)], ..SMALL };
+    lost_wakeup = LostWakeup breaks ["liveness"], within 20:
+        Ground { intents: 3, storm_s: 10, faults: &[(Fault::WakeupLost, 700)], ..SMALL };
+
+    // --- Several nodes ---
+    exists_fence = ExistsFence breaks ["P5"], within 30:
+        Ground {
+            nodes: 3,
+            lanes: 2,
+            intents: 15,
+            storm_s: 40,
+            faults: &[(Fault::Pause, 150), (Fault::RpcTimeoutBefore, 200)],
+            ..SMALL
+        };
+    keep_token = KeepToken breaks ["P5"], within 15:
+        Ground { nodes: 2, faults: &[(Fault::CrashAnywhere, 100)], ..SMALL };
+    // It harms nobody, which is what P5 is for: sends are harmless, whoever sends. N06 has a check of its own.
+    send_without_permit = SendWithoutPermit breaks ["N06"], within 30:
+        Ground {
+            nodes: 3,
+            lanes: 2,
+            intents: 20,
+            storm_s: 60,
+            faults: &[(Fault::Pause, 100), (Fault::UnknownText, 800)],
+            ..SMALL
+        };
+}
+
+/// Whoever adds a mistake says here what finds it.
+#[test]
+fn no_mistake_is_left_out() {
+    let all = |mistakes: &[Mistake]| mistakes.iter().map(|mistake| mistake.name()).collect::<BTreeSet<_>>();
+    assert_eq!(all(SOUGHT), all(Mistake::ALL));
+}

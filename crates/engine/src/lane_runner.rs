@@ -256,7 +256,10 @@ impl LaneRunner {
                     }
                 },
                 Err(WriteError::NotWritten(error)) => match *error {
-                    StoreError::Regressed(_) => Err(Ending::Reload),
+                    StoreError::Regressed(_) => {
+                        tools.keeper.distrust_all();
+                        Err(Ending::Reload)
+                    }
                     _ => Ok(Fact::Committed(CommitOutcome::NotWritten)),
                 },
                 // What is durable decides, and only the store knows it (S12).

@@ -64,7 +64,11 @@ impl LeaseKeeper {
             let known: Vec<Lease> = book.held.values().map(|term| term.lease().clone()).collect();
             (known, book.acquiring == 0, book.acquisitions)
         };
-        let renewal = self.store.renew().await?;
+        let renewal = self.store.renew().await.inspect_err(|error| {
+            if matches!(error, StoreError::Regressed(_)) {
+                self.distrust_all();
+            }
+        })?;
         let orphans = {
             let mut book = self.book();
             let mut orphans = book.extend_all(&renewal.extended, asked_at, &self.terms);
@@ -122,6 +126,12 @@ impl LeaseKeeper {
             book.held.remove(lease.submitter());
         }
         is_held
+    }
+
+    /// The database has lost what it acknowledged to this process: what our lanes know may never have happened. None of them is trusted any
+    /// more, also one that has nothing to write and would never notice; all are taken and loaded anew.
+    pub fn distrust_all(&self) {
+        self.book().held.clear();
     }
 
     /// The right to sign and send for a lane, for as long as it says.

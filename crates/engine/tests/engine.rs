@@ -4,11 +4,13 @@
 
 mod support;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use gapless_domain::{
-    Cancellation, CommandKind, FailReason, Failure, LaneState, NewCommand, ProtectCode, StateName, TxState,
+    Cancellation, CommandKind, FailReason, Failure, LaneState, NewCommand, ProtectCode, StateName, SubmitterId, TxState,
 };
+use gapless_store::Store;
 use gapless_store::conformance::fixtures::{intent, text};
 use support::toy_chain::Answer;
 use support::{World, get, nonces, until_all};
@@ -333,4 +335,40 @@ async fn a_send_is_all_that_an_intent_costs() {
     assert!(world.chain.calls("quote") <= blocks + 2, "one price a head");
     assert!(world.chain.calls("block_receipts") <= blocks + 2, "the receipts of a block are read once");
     assert!(world.chain.calls("accounts") <= 2 + blocks / 10, "counts and balance are read from time to time");
+}
+
+/// Why the lane is in PROTECT, by what the store says.
+async fn protected(store: &Arc<dyn Store>, lane: &SubmitterId) -> Option<&'static str> {
+    let status = store.lane_status(std::slice::from_ref(lane)).await.unwrap().remove(0).unwrap();
+    match status.cursor?.state {
+        LaneState::Protect(protection) => Some(protection.code.as_str()),
+        LaneState::Idle | LaneState::InFlight => None,
+    }
+}
+
+/// The PROTECT of a first loss is lost by a second one. Its owner still knows of it, has nothing to write, and must all the same notice that the
+/// database does not. (Seed 14222 of the simulator: the lane was stopped for ever, and nobody could see why.)
+///
+/// proves O07
+#[tokio::test(start_paused = true)]
+async fn a_lane_that_has_nothing_to_write_notices_a_loss() {
+    let world = World::new(1).await;
+    let node = world.node("a");
+    let lane = world.lanes[0].clone();
+    let tell = async |kind| {
+        let command = NewCommand { submitter: lane.clone(), kind, issued_by: text("operator") };
+        node.store.put_commands(&[command]).await.unwrap();
+        tokio::time::sleep(Duration::from_secs(5)).await;
+    };
+    tell(CommandKind::Pause).await;
+    node.submit(&lane, 0..1).await;
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    let before = world.model.snapshot();
+    node.store.declare_regressed("a first loss").await.unwrap();
+    tell(CommandKind::Resume).await;
+    assert_eq!(protected(&node.store, &lane).await, Some("store_regressed"));
+    world.model.restore(before);
+    assert_eq!(protected(&node.store, &lane).await, None);
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert_eq!(protected(&node.store, &lane).await, Some("store_regressed"));
 }

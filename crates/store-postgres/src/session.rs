@@ -14,6 +14,7 @@ use tokio_postgres::error::Severity;
 use tokio_postgres::{AsyncMessage, Client, Config, NoTls, Notification, Statement};
 
 use crate::error::{timed_out, unavailable};
+use crate::identity::Identity;
 use crate::options::PgOptions;
 
 /// One connection, with its settings made and its statements prepared as they are first used.
@@ -158,9 +159,17 @@ impl Pool {
         let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
         let session = match idle {
             Some(session) if !session.client.is_closed() => session,
-            _ => Session::open(&self.config, &self.options).await?,
+            _ => self.open_session().await?,
         };
         Ok(Lent { pool: self, session, _place: place })
+    }
+
+    /// A server that is not the one we knew may have lost commits: that is noticed before anything is accepted or canceled there.
+    async fn open_session(&self) -> Result<Session, StoreError> {
+        let session = Session::open(&self.config, &self.options).await?;
+        let check = async { Identity::of(&session.client).await?.ensure_known(&session.client).await };
+        within(self.options.call_timeout, "asking the server who it is", check).await?;
+        Ok(session)
     }
 }
 

@@ -9,9 +9,11 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
-use gapless_domain::{Cursor, FailReason, LaneCommit, NodeText, Nonce, OwnerId, ProtectCode, Protection, Transition};
+use gapless_domain::{
+    Cursor, FailReason, LaneCommit, NodeText, Nonce, OwnerId, ProtectCode, Protection, StateName, Transition,
+};
 use gapless_store::conformance::fixtures as f;
-use gapless_store::{CancelVerdict, CommitVerdict, Store, StoreError};
+use gapless_store::{CancelVerdict, CommitVerdict, Store, StoreError, TxFilter};
 use gapless_store_postgres::PgStore;
 use gapless_testbed::{Error, Options, Postgres};
 use support::{Database, Scene, take_over};
@@ -146,6 +148,41 @@ async fn a_commit_that_was_not_replicated_is_told_until_one_is() {
     admin.batch_execute("SELECT pg_reload_conf()").await.unwrap();
     tokio::time::sleep(Duration::from_millis(300)).await;
     assert!(scene.store.commit(&[]).await.unwrap().replicated);
+}
+
+/// A running node is led to a promoted standby that missed a bind. What was bound, and may have been sent, is QUEUED there; nobody
+/// cancels it before the loss is noticed.
+///
+/// proves O07
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_is_canceled_on_a_promoted_standby_before_the_loss_is_noticed() {
+    let primary = Postgres::start(Options::default()).unwrap();
+    let db = Database::on(&primary.base_url()).await;
+    let (road, url) = db.proxied().await;
+    let scene = Scene::on(db.open_at(&url, "a").await, &["one", "two"]).await;
+    let standby = match Postgres::standby_of(&primary) {
+        Err(Error::MissingTool { .. }) => {
+            return eprintln!("this PostgreSQL comes without pg_basebackup, so there is no standby to promote");
+        }
+        standby => standby.unwrap(),
+    };
+    standby.stop_immediate().unwrap();
+    assert_eq!(scene.write(scene.bind().await).await.unwrap().unwrap().verdicts, [CommitVerdict::Done]);
+    primary.stop_immediate().unwrap();
+    standby.start_again().unwrap();
+    standby.promote().unwrap();
+    road.lead_to(standby.port());
+
+    let all = TxFilter { submitter: Some(scene.lane.clone()), limit: 10, ..TxFilter::default() };
+    let queued = loop {
+        // Connections to the old server fail first.
+        if let Ok(queued) = scene.store.list(&all).await {
+            break queued;
+        }
+    };
+    assert!(queued.iter().all(|tx| tx.state.name() == StateName::Queued));
+    let ids: Vec<_> = queued.iter().map(|tx| tx.id).collect();
+    assert_eq!(scene.store.cancel_queued(&ids).await.unwrap(), [CancelVerdict::Regressed; 2]);
 }
 
 async fn epoch(db: &Database) -> i64 {

@@ -21,6 +21,13 @@ pub struct Plan {
     pub block_time: Duration,
     /// Confirmations, the block's own among them, that make a block final.
     pub confirmations: u32,
+    /// Whether nodes go by the chain's `finalized` tag, which says the same.
+    pub by_tag: bool,
+    /// Intents that a lane signs, writes or sends in one go, and slots that may be open.
+    pub batch: usize,
+    pub open_slots: usize,
+    /// Gaps of more blocks than this are not walked.
+    pub walk_max: u32,
     /// Intents of all callers together.
     pub intents: u32,
     /// Callers cancel and borrow nonces, operators pause lanes.
@@ -66,9 +73,13 @@ impl Plan {
             endpoints: dice.pick(&[1, 2, 3, 3]).unwrap_or(1),
             block_time: dice.pick(&[1, 2, 2, 5]).map_or(Duration::from_secs(1), Duration::from_secs),
             confirmations: dice.pick(&[2, 3, 4, 6]).unwrap_or(2),
-            intents: dice.between(5, 40) as u32,
+            by_tag: dice.permille(250),
+            batch: dice.pick(&[2, 4, 256]).unwrap_or(256),
+            open_slots: dice.pick(&[3, 9, 1000, 1000]).unwrap_or(1000),
+            walk_max: dice.pick(&[5, 50, 1000]).unwrap_or(1000),
+            intents: dice.between(5, 60) as u32,
             people: dice.permille(700),
-            storm: Duration::from_secs(dice.between(30, 150)),
+            storm: Duration::from_secs(dice.between(30, 180)),
             odds: odds(kind, dice),
         }
     }
@@ -126,7 +137,7 @@ fn odds(kind: Kind, dice: &mut Dice) -> Odds {
     for fault in Fault::ALL.iter().copied() {
         let (usual, is_theme) = usual_odds(fault);
         let is_in = is_theme || dice.permille(650);
-        let strength = dice.pick(&[1, 2, 4]).unwrap_or(2);
+        let strength = dice.pick(&[1, 2, 2, 4, 8]).unwrap_or(2);
         if is_in && kind.allows(fault) {
             odds.insert(fault, usual * strength / 2);
         }

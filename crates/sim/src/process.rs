@@ -121,13 +121,16 @@ impl Blueprint {
         setup.policy.confirmations.required = plan.confirmations;
         setup.policy.resubmit.interval = Duration::from_secs(10);
         setup.limits.resend_longest = Duration::from_secs(8);
+        setup.limits.batch = plan.batch;
+        setup.limits.open_slots = plan.open_slots;
         setup
     }
 
     fn watcher(&self) -> WatcherOptions {
         WatcherOptions {
             confirmations: self.plan.confirmations,
-            finality: Finality::Depth,
+            finality: if self.plan.by_tag { Finality::Finalized } else { Finality::Depth },
+            walk_max: self.plan.walk_max,
             stale_receipt_timeout: Duration::from_secs(20),
             poll_min: Duration::from_millis(250),
             ..WatcherOptions::default()

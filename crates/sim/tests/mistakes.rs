@@ -52,20 +52,20 @@ fn show(mistake: Mistake, seed: u64, violation: &Violation) {
 /// The first of these promises is the one that the mistake is about: some world among those of the first `within` seeds must break it.
 /// Others may break one of the others, and none may break anything else.
 fn is_found(mistake: Mistake, promises: &[&str], within: u64, ground: &Ground) {
-    let name = mistake.name();
-    for seed in 0..within {
-        make(Some(mistake));
-        let violation = run(&ground.plan(seed)).violation;
-        make(None);
-        let Some(violation) = violation else { continue };
-        show(mistake, seed, &violation);
-        assert!(promises.contains(&violation.promise), "{name}: {violation}, but {promises:?} was expected");
-        assert_eq!(run(&ground.plan(seed)).violation, None, "{name}: the same world without the mistake");
-        if promises.first() == Some(&violation.promise) {
-            return;
-        }
-    }
-    panic!("{name}: {} Nobody has noticed in {within} worlds.", mistake.describe());
+    let mut broken = (0..within).filter_map(|seed| broken_promise(mistake, promises, &ground.plan(seed)));
+    let found = broken.any(|promise| promises.first() == Some(&promise));
+    assert!(found, "{}: {} Nobody has noticed in {within} worlds.", mistake.name(), mistake.describe());
+}
+
+fn broken_promise(mistake: Mistake, promises: &[&str], plan: &Plan) -> Option<&'static str> {
+    make(Some(mistake));
+    let violation = run(plan).violation;
+    make(None);
+    let (name, violation) = (mistake.name(), violation?);
+    show(mistake, plan.seed, &violation);
+    assert!(promises.contains(&violation.promise), "{name}: {violation}, but {promises:?} was expected");
+    assert_eq!(run(plan).violation, None, "{name}: the same world without the mistake, {plan:?}");
+    Some(violation.promise)
 }
 
 macro_rules! mistakes {

@@ -16,7 +16,7 @@ const TEST_THREADS: &str = "8";
 type Step<'a> = (&'a str, &'a dyn Fn() -> Result<()>);
 
 pub(crate) fn run(cargo_test: &[String]) -> Result<ExitCode> {
-    let steps: [Step<'_>; 4] = [
+    let steps: [Step<'_>; 5] = [
         ("formatting", &|| run_command(cargo().args(["fmt", "--all", "--check"]))),
         ("clippy", &|| run_command(cargo().args(["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]))),
         ("tidy", &|| {
@@ -25,6 +25,10 @@ pub(crate) fn run(cargo_test: &[String]) -> Result<ExitCode> {
             Ok(())
         }),
         ("tests", &|| tests(cargo_test)),
+        // Apart from the others, so that nothing else is built with mistakes in it.
+        ("mistakes", &|| {
+            run_command(cargo().args(["test", "--package", "gapless-sim", "--features", "mistakes", "--test", "mistakes"]))
+        }),
     ];
     for (number, (name, step)) in steps.iter().enumerate() {
         println!("\n== {}/{} {name}", number + 1, steps.len());

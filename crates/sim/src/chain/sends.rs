@@ -18,13 +18,14 @@ use crate::history::{History, Moment};
 const LATE: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(40));
 
 /// What a wrong text says. Each of them is something that an honest node may also say of a transaction that it, or another one, has.
-const WRONG: [Refusal; 6] = [
+const WRONG: [Refusal; 7] = [
     Refusal::AlreadyKnown,
     Refusal::NonceTooLow { next: 0, nonce: 0 },
     Refusal::ReplacementUnderpriced,
     Refusal::Underpriced,
     Refusal::Full,
     Refusal::InsufficientFunds { balance: 0, cost: 1 },
+    Refusal::GasTooLow,
 ];
 
 /// What happens to one transaction, at all endpoints or at one of them.

@@ -55,11 +55,17 @@ pub(super) fn payload(number: u64) -> EvmCall {
 
 fn intent(scene: &Scene, lane: &SubmitterId, number: u64, borrows: bool, dice: &mut Dice) -> Option<Intent> {
     let expires = scene.blueprint.plan.people && dice.permille(80);
+    // Some give it less gas than it needs, and no node will ever take it.
+    let gas_limit = (scene.blueprint.plan.people && dice.permille(40)).then_some(21_000);
     let life = dice.duration(Duration::from_secs(1), Duration::from_secs(60));
     let draft = IntentDraft {
         submitter: lane.clone(),
         request_id: format!("request-{number}"),
-        payload: if borrows { borrower::payload(number) } else { Payload::Evm(payload(number)) },
+        payload: if borrows {
+            borrower::payload(number)
+        } else {
+            Payload::Evm(EvmCall { gas_limit, ..payload(number) })
+        },
         speed: dice.pick(Speed::ALL).unwrap_or(Speed::Standard),
         valid_until: expires.then(|| scene.blueprint.database.now().saturating_add(life)),
         metadata: None,

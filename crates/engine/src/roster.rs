@@ -96,6 +96,8 @@ impl Roster {
     }
 
     async fn renew(&self, keeper: &LeaseKeeper) {
+        // Before: a renewal gives back whatever nobody is known to hold, and whoever still runs should have been told by then.
+        self.lose_lapsed(keeper);
         match keeper.renew().await {
             Ok(lost) => lost.iter().for_each(|lease| self.lose(lease)),
             Err(error) => tracing::warn!("cannot renew leases: {error}"),

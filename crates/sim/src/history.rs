@@ -48,6 +48,10 @@ pub enum Moment {
         lane: SubmitterId,
         kind: CommandKind,
     },
+    /// A final block of the chain is kept, for whoever follows it next.
+    FinalKept {
+        block: BlockRef,
+    },
     /// An operator accepted that the chain is another one.
     HeadForgotten {
         chain: ChainId,
@@ -63,6 +67,11 @@ pub enum Moment {
         id: TxId,
         lane: SubmitterId,
         request: RequestId,
+    },
+    /// A caller has asked for long, and was never told that it is accepted.
+    GaveUp {
+        lane: SubmitterId,
+        number: u64,
     },
     /// What an operator did, in words.
     Operator {
@@ -188,7 +197,9 @@ impl Moment {
             Moment::Accepted { intent, .. } => Some(intent.submitter()),
             Moment::Leased { lease } | Moment::Released { lease } => Some(lease.submitter()),
             Moment::Committed { commit, .. } | Moment::NotCommitted { commit, .. } => Some(commit.lease().submitter()),
-            Moment::CommandPut { lane, .. } | Moment::Acknowledged { lane, .. } => Some(lane),
+            Moment::CommandPut { lane, .. } | Moment::Acknowledged { lane, .. } | Moment::GaveUp { lane, .. } => {
+                Some(lane)
+            }
             _ => None,
         }
     }

@@ -39,12 +39,16 @@ pub struct Figures {
 impl Figures {
     pub(crate) fn of(history: &History) -> Figures {
         let mut figures = Figures { worlds: 1, ..Figures::default() };
+        let mut owners = BTreeMap::new();
         for (_, moment) in history.since(0) {
             match moment {
                 Moment::Accepted { .. } => figures.intents += 1,
                 Moment::Committed { .. } => figures.commits += 1,
                 Moment::NotCommitted { verdict: gapless_store::CommitVerdict::Fenced, .. } => figures.fenced += 1,
-                Moment::Leased { lease } if lease.token().get() > 1 => figures.takeovers += 1,
+                Moment::Leased { lease } => {
+                    let before = owners.insert(lease.submitter().clone(), lease.owner().clone());
+                    figures.takeovers += u64::from(before.is_some_and(|owner| owner != *lease.owner()));
+                }
                 Moment::Sent { .. } => figures.sends += 1,
                 Moment::Mined { .. } => figures.blocks += 1,
                 Moment::Orphaned { .. } => figures.orphaned += 1,

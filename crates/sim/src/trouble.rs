@@ -45,9 +45,9 @@ async fn processes(scene: Arc<Scene>, mut dice: Dice) {
                 scene.strike(Fault::CrashAnywhere, format!("{owner} is killed"));
                 scene.end(node, "kill -9");
                 start_again(&scene, node);
-            } else if scene.faults().strikes(Fault::Drain) {
+            } else if scene.faults().rolls(Fault::Drain) && drain(&scene, node, home) {
+                scene.faults().count(Fault::Drain);
                 scene.strike(Fault::Drain, format!("{owner} is told to stop"));
-                drain(&scene, node, home);
             } else if !scene.stage().is_paused(home) && scene.faults().strikes(Fault::Pause) {
                 let span = dice.duration(SECOND, SECOND * 30);
                 scene.strike(Fault::Pause, format!("{owner} stands still for {:.1} s", span.as_secs_f64()));
@@ -64,9 +64,9 @@ async fn processes(scene: Arc<Scene>, mut dice: Dice) {
     }
 }
 
-/// SIGTERM: lanes finish what is under way, leases are given back, and another process takes its place.
-fn drain(scene: &Arc<Scene>, node: usize, home: Home) {
-    let Some(Some(engine)) = scene.with_process(node, |process| process.engine.take()) else { return };
+/// SIGTERM: lanes finish what is under way, leases are given back, and another process takes its place. False if it was told before.
+fn drain(scene: &Arc<Scene>, node: usize, home: Home) -> bool {
+    let Some(Some(engine)) = scene.with_process(node, |process| process.engine.take()) else { return false };
     let task = Arc::clone(scene);
     scene.stage().spawn(home, async move {
         engine.drain().await;
@@ -79,6 +79,7 @@ fn drain(scene: &Arc<Scene>, node: usize, home: Home) {
             }
         });
     });
+    true
 }
 
 fn pause(scene: &Arc<Scene>, home: Home, span: Duration) {

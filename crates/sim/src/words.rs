@@ -39,11 +39,13 @@ pub(crate) fn moment(moment: &Moment, f: &mut fmt::Formatter<'_>) -> fmt::Result
         Moment::CommandPut { id, lane, kind } => {
             write!(f, "command {} for {}: {}", id.0, account(lane), command(kind))
         }
+        Moment::FinalKept { block } => write!(f, "store: {} is kept as final", block_name(block)),
         Moment::HeadForgotten { chain } => write!(f, "store: what was known of {chain} is forgotten"),
         Moment::StoreLost { since } => write!(f, "store: everything since moment {since} is lost"),
         Moment::Acknowledged { id, lane, request } => {
             write!(f, "a caller of {} knows that {request} is accepted as {}", account(lane), intent_name(*id))
         }
+        Moment::GaveUp { lane, number } => write!(f, "a caller of {} gave up on request-{number}", account(lane)),
         Moment::Operator { what } => write!(f, "operator: {what}"),
         Moment::Sent { by, tx } => write!(f, "{} sent {}", process(by), short(&tx.hash)),
         Moment::Mined { block } => mined(block, f),
@@ -188,8 +190,8 @@ fn intent_name(id: TxId) -> String {
 fn process(owner: &OwnerId) -> String {
     match owner.as_str().split_once('/') {
         Some((name, unique)) => {
-            let unique = unique.trim_start_matches('0');
-            format!("{name}/{}", unique.get(..4).unwrap_or(unique))
+            let unique = unique.get(unique.len().saturating_sub(4)..).unwrap_or(unique);
+            format!("{name}/{unique}")
         }
         None => owner.to_string(),
     }

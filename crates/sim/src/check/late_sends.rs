@@ -8,7 +8,10 @@ use crate::history::Moment;
 use super::{Broken, Check, Picture};
 
 #[derive(Debug, Default)]
-pub(super) struct LateSends;
+pub(super) struct LateSends {
+    /// One of them has struck.
+    apart: bool,
+}
 
 /// An owner trusts its lease by its own clock, and the database ends it by another. Where these jump apart, or where a lease itself is
 /// lost, the one cannot know of the other.
@@ -20,8 +23,11 @@ impl Check for LateSends {
     }
 
     fn see(&mut self, moment: &Moment, picture: &Picture) -> Result<(), Broken> {
+        if let Moment::Struck { fault, .. } = moment {
+            self.apart |= CLOCKS_APART.contains(fault);
+        }
         let Moment::Sent { by, tx } = moment else { return Ok(()) };
-        if CLOCKS_APART.iter().any(|fault| picture.plan.has(*fault)) {
+        if self.apart {
             return Ok(());
         }
         let Some(lane) = picture.lane_of(&tx.hash) else { return Ok(()) };

@@ -7,14 +7,19 @@ use crate::history::Moment;
 use super::{Broken, Check, Picture};
 
 #[derive(Debug, Default)]
-pub(super) struct Liveness;
+pub(super) struct Liveness {
+    gave_up: Option<Broken>,
+}
 
 impl Check for Liveness {
     fn promise(&self) -> &'static str {
         "liveness"
     }
 
-    fn see(&mut self, _moment: &Moment, _picture: &Picture) -> Result<(), Broken> {
+    fn see(&mut self, moment: &Moment, _picture: &Picture) -> Result<(), Broken> {
+        if let Moment::GaveUp { lane, number } = moment {
+            self.gave_up = Some(Broken::of(lane, format!("request-{number} was never accepted")));
+        }
         Ok(())
     }
 
@@ -22,6 +27,9 @@ impl Check for Liveness {
     fn end(&mut self, picture: &Picture) -> Result<(), Broken> {
         if picture.chain_is_broken() {
             return Ok(());
+        }
+        if let Some(broken) = self.gave_up.take() {
+            return Err(broken);
         }
         for (lane, book) in &picture.ledger.lanes {
             let Some(cursor) = &book.cursor else { continue };

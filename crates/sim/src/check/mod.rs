@@ -105,8 +105,8 @@ pub fn all(_plan: &Plan) -> Vec<Box<dyn Check>> {
         Box::new(p8_events::Events),
         Box::new(p9_chain_decides::ChainDecides),
         Box::new(windows::Windows),
-        Box::new(late_sends::LateSends),
+        Box::new(late_sends::LateSends::default()),
         Box::new(spending::Spending::default()),
-        Box::new(liveness::Liveness),
+        Box::new(liveness::Liveness::default()),
     ]
 }

@@ -20,6 +20,8 @@ const BLIND_IN_CALM: Duration = Duration::from_secs(60);
 
 #[derive(Debug, Default)]
 pub(super) struct NoSilentJump {
+    /// Somebody may know what was final.
+    final_kept: bool,
     doubts: BTreeMap<SubmitterId, Doubt>,
 }
 
@@ -51,6 +53,9 @@ impl Check for NoSilentJump {
             Moment::StoreLost { .. } => {
                 picture.lanes_hurt.iter().for_each(|lane| self.doubt(lane, Cause::StoreLost, picture));
             }
+            Moment::FinalKept { .. } => self.final_kept = true,
+            // Before anything is known to be final, another chain is a reorg like any other.
+            Moment::ChainReset { .. } if !self.final_kept => {}
             Moment::ChainReset { .. } => {
                 let relies =
                     |lane: &&SubmitterId| picture.ledger.lane(lane).is_some_and(|book| book.last_slot().is_some());

@@ -110,6 +110,8 @@ impl Picture {
             Moment::Calm => self.calm_since = Some(at),
             Moment::NotCommitted { .. }
             | Moment::CommandPut { .. }
+            | Moment::FinalKept { .. }
+            | Moment::GaveUp { .. }
             | Moment::HeadForgotten { .. }
             | Moment::Operator { .. }
             | Moment::Sent { .. }

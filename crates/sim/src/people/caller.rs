@@ -91,6 +91,7 @@ async fn submit(scene: &Scene, intent: &Intent, number: u64, dice: &mut Dice) ->
         }
         scene.stage().sleep(dice.duration(Duration::from_millis(100), Duration::from_secs(3))).await;
     }
+    scene.tell(Moment::GaveUp { lane: intent.submitter().clone(), number });
     None
 }
 

@@ -26,7 +26,12 @@ pub(super) async fn watch(scene: &Scene, lane: &SubmitterId, mut dice: Dice) {
 async fn protection(scene: &Scene, lane: &SubmitterId, dice: &mut Dice) -> Option<Protection> {
     let (_, store) = scene.entrance(dice)?;
     let status = within(scene.stage(), PATIENCE, store.lane_status(std::slice::from_ref(lane))).await?;
-    match status.ok()?.into_iter().flatten().next()?.cursor?.state {
+    let status = status.ok()?.into_iter().flatten().next()?;
+    // Nobody runs it, so nobody has put it into PROTECT yet; the API shows it so.
+    if status.regressed && !status.lease.is_some_and(|lease| lease.valid) {
+        return Some(Protection::store_regressed());
+    }
+    match status.cursor?.state {
         LaneState::Protect(protection) => Some(protection),
         LaneState::Idle | LaneState::InFlight => None,
     }

@@ -1,7 +1,6 @@
 //! One process's way to the database.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -16,7 +15,7 @@ use gapless_store::{
 };
 
 use super::database::{Database, wait_for};
-use crate::fault::{Fault, Faults};
+use crate::fault::{Fault, Faults, Odds};
 use crate::history::{History, Moment};
 use crate::net::{Net, Way};
 use crate::stage::{Home, Stage};
@@ -31,8 +30,6 @@ pub(crate) struct Handle {
     net: Net,
     faults: Faults,
     history: History,
-    /// The server that the connections lead to.
-    connected: AtomicU32,
     wakes: Arc<WakeBoard>,
     changes: Arc<WakeBoard>,
 }
@@ -73,10 +70,10 @@ impl Handle {
         let (wakes, changes): (Arc<WakeBoard>, Arc<WakeBoard>) = (Arc::default(), Arc::default());
         let stage = net.stage();
         stage.spawn(home, pass_on(inner.wakeups(), Arc::clone(&wakes), net.clone(), faults.clone()));
-        stage.spawn(home, pass_on(inner.changes(), Arc::clone(&changes), net.clone(), faults.clone()));
-        // It connects when it first asks something.
-        let connected = AtomicU32::new(u32::MAX);
-        Arc::new(Handle { inner, database: database.clone(), net, faults, history, connected, wakes, changes })
+        // Nobody in a world waits for these, so no fault is spent on them.
+        let quiet = Faults::new(0, &Odds::new());
+        stage.spawn(home, pass_on(inner.changes(), Arc::clone(&changes), net.clone(), quiet));
+        Arc::new(Handle { inner, database: database.clone(), net, faults, history, wakes, changes })
     }
 
     fn stage(&self) -> &Stage {
@@ -115,8 +112,18 @@ impl Handle {
         }
         // Nobody can tell whether it arrived.
         self.struck(Fault::AnswerLost, name);
-        if self.net.roll(|dice| dice.permille(700)) {
+        let (arrives, late) = self.net.roll(|dice| (dice.permille(700), dice.latency(Duration::from_millis(300))));
+        if arrives && verb == Verb::Commits {
+            // Whoever loads the lane next waits for it, so it may as well be waited for here.
             drop(self.travel(way, verb, work).await?);
+        } else if arrives {
+            // It may be done long after who asked has heard that the connection is gone.
+            let way = Way { there: way.there + late, ..way };
+            tokio::select! {
+                biased;
+                done = self.travel(way, verb, work) => drop(done?),
+                () = self.stage().sleep(way.there / 2) => {}
+            }
         } else {
             self.stage().sleep(way.there + way.back).await;
         }
@@ -130,15 +137,12 @@ impl Handle {
         work: impl FnOnce(&dyn Store, &History) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
         let server = self.database.server();
-        let is_new = self.connected.swap(server, Ordering::Relaxed) != server;
         let (inner, database, history) = (Arc::clone(&self.inner), self.database.clone(), self.history.clone());
         let done = self.net.ask(way, move || {
             if database.server() != server {
                 return Err(StoreError::Unavailable(Trouble("terminating connection").into()));
             }
-            if is_new {
-                database.greet(&*inner);
-            }
+            database.greet(&*inner);
             work(&*inner, &history)
         });
         let done = done.await;
@@ -407,7 +411,14 @@ impl Store for Handle {
 
     async fn save_head(&self, chain: &ChainId, head: &Head) -> Result<HeadVerdict, StoreError> {
         let (chain, head) = (chain.clone(), head.clone());
-        self.write("save head", move |store, _| wait_for(store.save_head(&chain, &head))).await
+        self.write("save head", move |store, history| {
+            let verdict = wait_for(store.save_head(&chain, &head))?;
+            if let (HeadVerdict::Saved, Some(block)) = (&verdict, head.finalized.filter(|block| block.number > 0)) {
+                history.tell(Moment::FinalKept { block });
+            }
+            Ok(verdict)
+        })
+        .await
     }
 
     async fn head(&self, chain: &ChainId) -> Result<Option<Head>, StoreError> {

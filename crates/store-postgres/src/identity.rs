@@ -1,10 +1,19 @@
 //! Which server this is, and whether it still is the one that holds our commits.
 
+use std::sync::Once;
+
 use gapless_store::StoreError;
-use tokio_postgres::Client;
 use tokio_postgres::error::SqlState;
+use tokio_postgres::{Client, Row};
 
 use crate::error::{text, unavailable};
+
+/// Any number that no other program is likely to lock: one connection at a time notices that the server is another, whatever
+/// process it belongs to.
+const NOTICE_LOCK: i64 = 0x67_6170_6c65_7374;
+
+/// Every new connection asks, and the answer would be the same each time.
+static DOES_NOT_TELL: Once = Once::new();
 
 /// A primary on one timeline. After a failover or a restore at least one of the two is another.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,36 +44,57 @@ impl Identity {
         match asked {
             Ok(row) => Ok(Identity::Known { system_identifier: row.get(0), timeline: row.get(1) }),
             Err(error) if does_not_tell(&error) => {
-                tracing::warn!("the server does not tell its identity: {}", text(&error));
+                DOES_NOT_TELL.call_once(|| tracing::warn!("the server does not tell its identity: {}", text(&error)));
                 Ok(Identity::Unknown)
             }
             Err(error) => Err(unavailable(error)),
         }
     }
 
-    /// Begins a new epoch if the database was last written by another server. The first one begins the first epoch. What
-    /// is not known is not compared.
+    /// Is this the server that the newest epoch was begun on? What is not known is not compared. One cheap read, for every
+    /// new connection.
+    pub(crate) async fn is_known(&self, client: &Client) -> Result<bool, StoreError> {
+        let newest = newest_epoch(client).await?;
+        Ok(newest.is_some_and(|(_, before)| before.may_be(self)))
+    }
+
+    /// Begins a new epoch if the database was last written by another server. The first one begins the first epoch.
+    ///
+    /// Whoever notices it too waits, and then finds it known. It takes as long as the events are many, so nobody may cut it
+    /// off: the next one would begin anew. After an error the session must not be used again, as its transaction is open.
     pub(crate) async fn ensure_known(&self, client: &Client) -> Result<(), StoreError> {
-        let newest = client
-            .query_opt("SELECT epoch, system_identifier, timeline FROM store_epoch ORDER BY epoch DESC LIMIT 1", &[])
-            .await
-            .map_err(unavailable)?;
-        let Some(row) = newest else {
-            return self.begin_epoch(client, 1, "first start").await;
-        };
-        let known = match (row.get(1), row.get(2)) {
-            (Some(system_identifier), Some(timeline)) => Identity::Known { system_identifier, timeline },
-            _ => Identity::Unknown,
-        };
-        if known == *self || known == Identity::Unknown || *self == Identity::Unknown {
+        if self.is_known(client).await? {
             return Ok(());
         }
-        let why = format!("served by {self:?}, before by {known:?}");
+        let lock = format!(
+            "BEGIN; SET LOCAL lock_timeout = 0; SET LOCAL statement_timeout = 0; \
+             SELECT pg_advisory_xact_lock({NOTICE_LOCK})"
+        );
+        client.batch_execute(&lock).await.map_err(unavailable)?;
+        self.notice(client).await?;
+        client.batch_execute("COMMIT").await.map_err(unavailable)
+    }
+
+    /// Under the lock. Another connection may have been quicker, so the epoch is read again, in a statement of its own that
+    /// sees what the holder before has written. The events and the epoch are one transaction: nobody writes an event on this
+    /// server before its epoch is there, so none that belongs to it is moved.
+    async fn notice(&self, client: &Client) -> Result<(), StoreError> {
+        let Some((epoch, before)) = newest_epoch(client).await? else {
+            return self.begin_epoch(client, 1, "first start").await;
+        };
+        if before.may_be(self) {
+            return Ok(());
+        }
+        let why = format!("served by {self:?}, before by {before:?}");
         tracing::error!("the database is served by another server than before: {why}");
-        if self.system_identifier() != known.system_identifier() {
+        if self.system_identifier() != before.system_identifier() {
             start_events_over(client).await?;
         }
-        self.begin_epoch(client, row.get::<_, i64>(0) + 1, &why).await
+        self.begin_epoch(client, epoch + 1, &why).await
+    }
+
+    fn may_be(&self, other: &Identity) -> bool {
+        self == other || *self == Identity::Unknown || *other == Identity::Unknown
     }
 
     /// Every lane is regressed after this, until it takes notice. Several nodes may notice at once; one of them writes it.
@@ -98,16 +128,24 @@ fn does_not_tell(error: &tokio_postgres::Error) -> bool {
     matches!(error.code(), Some(code) if [&SqlState::INSUFFICIENT_PRIVILEGE, &SqlState::UNDEFINED_FUNCTION].contains(&code))
 }
 
+async fn newest_epoch(client: &Client) -> Result<Option<(i64, Identity)>, StoreError> {
+    let newest = client
+        .query_opt("SELECT epoch, system_identifier, timeline FROM store_epoch ORDER BY epoch DESC LIMIT 1", &[])
+        .await
+        .map_err(unavailable)?;
+    let identity = |row: &Row| match (row.get(1), row.get(2)) {
+        (Some(system_identifier), Some(timeline)) => Identity::Known { system_identifier, timeline },
+        _ => Identity::Unknown,
+    };
+    Ok(newest.map(|row| (row.get(0), identity(&row))))
+}
+
 /// On another server, transaction ids begin anew, and events carry those of the old one: new ones would sort before them,
 /// and readers would pass them by. So the old ones go to the very beginning, in their order of writing, and every consumer
 /// hears all of them again; delivery is at least once.
 async fn start_events_over(client: &Client) -> Result<(), StoreError> {
     client
-        .batch_execute(
-            "BEGIN; SET LOCAL statement_timeout = 0;
-             UPDATE tx_event SET xid = '1' WHERE xid <> '1';
-             UPDATE event_consumer SET xid = '0', id = 0; COMMIT",
-        )
+        .batch_execute("UPDATE tx_event SET xid = '1' WHERE xid <> '1'; UPDATE event_consumer SET xid = '0', id = 0")
         .await
         .map_err(unavailable)
 }

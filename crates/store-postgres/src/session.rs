@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use futures_util::future::poll_fn;
 use gapless_store::StoreError;
-use tokio::sync::{Semaphore, SemaphorePermit, mpsc};
+use tokio::sync::{Mutex as AsyncMutex, Semaphore, SemaphorePermit, mpsc};
 use tokio::task::JoinHandle;
 use tokio_postgres::error::Severity;
 use tokio_postgres::{AsyncMessage, Client, Config, NoTls, Notification, Statement};
@@ -29,6 +29,26 @@ pub(crate) struct Session {
 impl Session {
     pub(crate) async fn open(config: &Config, options: &PgOptions) -> Result<Self, StoreError> {
         Self::open_listening(config, options).await.map(|(session, _)| session)
+    }
+
+    /// A connection to a server that is known. One that is not may have lost commits: that is noticed before anything is
+    /// accepted or canceled there.
+    pub(crate) async fn open_known(
+        config: &Config,
+        options: &PgOptions,
+        notices: &Notices,
+    ) -> Result<Self, StoreError> {
+        let session = Self::open(config, options).await?;
+        let asked = within(options.call_timeout, "asking the server who it is", async {
+            let identity = Identity::of(&session.client).await?;
+            let known = identity.is_known(&session.client).await?;
+            Ok((identity, known))
+        });
+        let (identity, known) = asked.await?;
+        if known {
+            return Ok(session);
+        }
+        within(options.call_timeout, "noticing that the server is another", notices.notice(session, identity)).await
     }
 
     /// Also gives the notifications that come in on it. A server that takes the connection and then says nothing is as away
@@ -131,6 +151,39 @@ impl Drop for Session {
     }
 }
 
+/// Whose turn it is to notice that the server is another than before. One session at a time does, and goes on when its caller
+/// has given up waiting: it may take longer than any call, and a second one could only wait behind it.
+#[derive(Debug, Default)]
+pub(crate) struct Notices {
+    /// Of the server that was met last. One that does not answer any more must not keep us from its successor.
+    turn: Mutex<Option<(Identity, Arc<AsyncMutex<()>>)>>,
+}
+
+impl Notices {
+    async fn notice(&self, session: Session, identity: Identity) -> Result<Session, StoreError> {
+        let turn = self.turn_at(&identity).lock_owned().await;
+        let notice = async move {
+            let noticed = identity.ensure_known(&session.client).await;
+            drop(turn);
+            noticed.map(|()| session)
+        };
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "a caller that gives up must not undo it; it ends with its statements"
+        )]
+        let noticed = tokio::spawn(notice).await;
+        noticed.unwrap_or_else(|error| Err(StoreError::Unavailable(Box::new(error))))
+    }
+
+    fn turn_at(&self, identity: &Identity) -> Arc<AsyncMutex<()>> {
+        let mut turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*turn {
+            Some((server, turn)) if server == identity => Arc::clone(turn),
+            _ => Arc::clone(&turn.insert((identity.clone(), Arc::default())).1),
+        }
+    }
+}
+
 /// A bounded set of sessions. One that was used goes back only if its user says that it is in order; any other is closed,
 /// and with it whatever transaction was open on it.
 #[derive(Debug)]
@@ -139,6 +192,7 @@ pub(crate) struct Pool {
     options: PgOptions,
     idle: Mutex<Vec<Session>>,
     places: Semaphore,
+    pub(crate) notices: Notices,
 }
 
 #[derive(Debug)]
@@ -151,7 +205,7 @@ pub(crate) struct Lent<'a> {
 impl Pool {
     pub(crate) fn new(config: Config, options: PgOptions, size: usize) -> Self {
         let places = Semaphore::new(size.max(1));
-        Pool { config, options, idle: Mutex::default(), places }
+        Pool { config, options, idle: Mutex::default(), places, notices: Notices::default() }
     }
 
     pub(crate) async fn lend(&self) -> Result<Lent<'_>, StoreError> {
@@ -159,17 +213,9 @@ impl Pool {
         let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
         let session = match idle {
             Some(session) if !session.client.is_closed() => session,
-            _ => self.open_session().await?,
+            _ => Session::open_known(&self.config, &self.options, &self.notices).await?,
         };
         Ok(Lent { pool: self, session, _place: place })
-    }
-
-    /// A server that is not the one we knew may have lost commits: that is noticed before anything is accepted or canceled there.
-    async fn open_session(&self) -> Result<Session, StoreError> {
-        let session = Session::open(&self.config, &self.options).await?;
-        let check = async { Identity::of(&session.client).await?.ensure_known(&session.client).await };
-        within(self.options.call_timeout, "asking the server who it is", check).await?;
-        Ok(session)
     }
 }
 

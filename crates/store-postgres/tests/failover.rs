@@ -16,7 +16,9 @@ use gapless_store::conformance::fixtures as f;
 use gapless_store::{CancelVerdict, CommitVerdict, Store, StoreError, TxFilter};
 use gapless_store_postgres::PgStore;
 use gapless_testbed::{Error, Options, Postgres};
+use support::proxy::Action;
 use support::{Database, Scene, take_over};
+use tokio_postgres::Client;
 
 /// Every lane of a database that lost commits must go into PROTECT before it writes anything else.
 async fn assert_takes_notice(store: &Arc<PgStore>, scene: &Scene) {
@@ -182,7 +184,107 @@ async fn nothing_is_canceled_on_a_promoted_standby_before_the_loss_is_noticed() 
     };
     assert!(queued.iter().all(|tx| tx.state.name() == StateName::Queued));
     let ids: Vec<_> = queued.iter().map(|tx| tx.id).collect();
-    assert_eq!(scene.store.cancel_queued(&ids).await.unwrap(), [CancelVerdict::Regressed; 2]);
+    assert_eq!(scene.store.cancel_queued(&ids).await.unwrap(), [CancelVerdict::Regressed, CancelVerdict::Regressed]);
+}
+
+/// As after a logical restore: what the database knows of its server is another one, and every new connection finds out.
+async fn another_server_takes_over(db: &Database) {
+    db.raw().await.batch_execute("UPDATE store_epoch SET system_identifier = 'the old server'").await.unwrap();
+}
+
+/// The server processes that wait for a lock of this kind, in the order of their beginning.
+async fn waiting_for(watcher: &Client, kind: &str) -> Vec<i32> {
+    let waiting = "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'
+                       AND wait_event = $1 ORDER BY backend_start";
+    watcher.query(waiting, &[&kind]).await.unwrap().iter().map(|row| row.get(0)).collect()
+}
+
+/// All of them have read the old epoch before the first can begin the new one.
+///
+/// proves O07
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_connections_of_many_nodes_begin_one_epoch() {
+    let db = Database::shared().await;
+    let nodes = [db.open("a").await, db.open("b").await, db.open("c").await];
+    another_server_takes_over(&db).await;
+    let (gate, watcher) = (db.raw().await, db.raw().await);
+    gate.batch_execute("BEGIN; LOCK TABLE tx_event IN SHARE MODE").await.unwrap();
+    let calls: Vec<_> = (0..8)
+        .map(|call| {
+            let node = Arc::clone(&nodes[call % nodes.len()]);
+            tokio::spawn(async move { node.lanes_with_work(None, 10).await })
+        })
+        .collect();
+    // One of them is at work; of each other node, one waits for it, and not all of its connections.
+    while (waiting_for(&watcher, "relation").await.len(), waiting_for(&watcher, "advisory").await.len()) != (1, 2) {
+        f::pause().await;
+    }
+    assert_eq!(epoch(&db).await, 1);
+    gate.batch_execute("COMMIT").await.unwrap();
+    for call in calls {
+        call.await.unwrap().unwrap();
+    }
+    assert_eq!(epoch(&db).await, 2);
+}
+
+/// A connection read the old epoch and was then held up. Meanwhile another noticed, and life went on: the events of the new
+/// epoch stay where their readers look for them.
+///
+/// proves W07
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whoever_notices_late_moves_no_event() {
+    let db = Database::shared().await;
+    let (proxy, url) = db.proxied().await;
+    let (slow, quick) = (db.open_at(&url, "slow").await, db.open("quick").await);
+    let node: f::Node = Arc::clone(&quick) as f::Node;
+    let lane = f::lane(&node, 1).await;
+    f::accept(&node, &lane, &["old"]).await;
+    another_server_takes_over(&db).await;
+    let held = proxy.arm(b"pg_advisory_xact_lock", Action::HoldBefore);
+    let late = tokio::spawn(async move { slow.lanes_with_work(None, 10).await });
+    held.wait_until_seen().await;
+
+    db.open("quicker").await;
+    assert_eq!(epoch(&db).await, 2);
+    let raw = db.raw().await;
+    let insert =
+        "INSERT INTO tx_event (submitter, seq, kind, text) VALUES ($1, 1, 'paused', 'new') RETURNING xid::text";
+    let written: String = raw.query_one(insert, &[&lane.as_str()]).await.unwrap().get(0);
+    held.release();
+    late.await.unwrap().unwrap();
+
+    let events = "SELECT xid::text FROM tx_event ORDER BY xid, id";
+    let places: Vec<String> = raw.query(events, &[]).await.unwrap().iter().map(|row| row.get(0)).collect();
+    assert_eq!(places, ["1".to_owned(), written]);
+    assert_eq!(epoch(&db).await, 2);
+}
+
+/// With many events it takes longer than any call may. Calls give up, the work goes on, and the next ones do not begin it anew.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn noticing_outlives_the_call_that_began_it() {
+    let mut db = Database::shared().await;
+    db.options.call_timeout = Duration::from_secs(2);
+    db.options.lock_timeout = Duration::from_millis(500);
+    db.options.statement_timeout = Duration::from_secs(1);
+    db.options.connection_check_interval = Duration::from_millis(50);
+    let store = db.open("a").await;
+    another_server_takes_over(&db).await;
+    let (gate, watcher) = (db.raw().await, db.raw().await);
+    gate.batch_execute("BEGIN; LOCK TABLE tx_event IN SHARE MODE").await.unwrap();
+    assert!(matches!(store.lanes_with_work(None, 10).await, Err(StoreError::Unavailable(_))));
+    let at_work = waiting_for(&watcher, "relation").await;
+    assert_eq!(at_work.len(), 1);
+    let (read, written) = tokio::join!(store.lanes_with_work(None, 10), store.commit(&[]));
+    assert!(matches!(read, Err(StoreError::Unavailable(_))), "{read:?}");
+    assert!(matches!(written, Err(StoreError::Unavailable(_))), "{written:?}");
+    assert_eq!(waiting_for(&watcher, "relation").await, at_work);
+    assert!(waiting_for(&watcher, "advisory").await.is_empty(), "they wait inside their process, not on the server");
+    gate.batch_execute("COMMIT").await.unwrap();
+    // Calls of a busy machine may still be too slow.
+    while let Err(error) = store.lanes_with_work(None, 10).await {
+        assert!(matches!(error, StoreError::Unavailable(_)), "{error:?}");
+    }
+    assert_eq!(epoch(&db).await, 2);
 }
 
 async fn epoch(db: &Database) -> i64 {

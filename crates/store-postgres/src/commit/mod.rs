@@ -20,7 +20,6 @@ use tokio_postgres::Config;
 
 use crate::canary;
 use crate::error::{Blame, TimedOut, blame, text, unavailable};
-use crate::identity::Identity;
 use crate::rows::timestamp;
 use crate::session::{Session, within};
 use crate::store::PgStore;
@@ -155,12 +154,7 @@ impl Writer {
 
     /// Every new connection may lead to another server.
     async fn open(&self, store: &PgStore) -> Result<Session, StoreError> {
-        let session = Session::open(&self.config, &store.options).await?;
-        within(store.options.call_timeout, "asking the server who it is", async {
-            Identity::of(session.client()).await?.ensure_known(session.client()).await
-        })
-        .await?;
-        Ok(session)
+        Session::open_known(&self.config, &store.options, &store.pool.notices).await
     }
 
     /// The server raised our counter by one. If it is now lower than what we have seen acknowledged, commits were lost; a

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use gapless_domain::{LaneSetup, LeaseTerms, OwnerId, SubmitterId, TxId};
 use gapless_engine::{
-    ChainSetup, Driver, Engine, EngineOptions, EngineParts, FaultPoint, FaultPoints, Finality, GasPolicy, Ids, Intake,
-    UnknownChain, WatcherOptions,
+    ChainSetup, Driver, Engine, EngineOptions, EngineParts, EngineView, FaultPoint, FaultPoints, Finality, GasPolicy,
+    Ids, Intake, UnknownChain, WatcherOptions,
 };
 use gapless_store::Store;
 use uuid::Uuid;
@@ -72,6 +72,8 @@ pub(crate) struct Process {
     pub(crate) intake: Intake,
     pub(crate) store: Arc<dyn Store>,
     pub(crate) clock: Arc<NodeClock>,
+    /// What it shows to people.
+    pub(crate) view: Arc<EngineView>,
     /// None while it drains: then its own task has it.
     pub(crate) engine: Option<Engine>,
 }
@@ -109,7 +111,8 @@ impl Blueprint {
             terms: Self::terms(),
             options: EngineOptions::default(),
         })?;
-        Ok(Process { home, owner, intake: engine.intake().clone(), store, clock, engine: Some(engine) })
+        let (intake, view) = (engine.intake().clone(), Arc::clone(engine.view()));
+        Ok(Process { home, owner, intake, store, clock, view, engine: Some(engine) })
     }
 
     fn lane_setup(&self) -> LaneSetup {

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use gapless_domain::{B256, Cursor, LaneState, OwnerId, SubmitterId};
+use gapless_domain::{B256, Cursor, LaneState, OwnerId, ProtectCode, SubmitterId};
 use gapless_store::{LaneStatus, NewSubmitter, Store, StoreError};
 
 use crate::chain::ChainWorld;
@@ -73,6 +73,14 @@ impl Scene {
         let open: Vec<&Process> = nodes.iter().flatten().collect();
         let process = open.get(dice.index(open.len()))?;
         Some((process.intake.clone(), Arc::clone(&process.store)))
+    }
+
+    /// What some process shows as wrong with the chain.
+    pub(crate) fn chain_trouble(&self) -> Option<ProtectCode> {
+        let chain = self.blueprint.chain.id();
+        let nodes = self.nodes();
+        let mut shown = nodes.iter().flatten().filter_map(|process| process.view.chain_status(chain));
+        shown.find_map(|status| status.broken().map(|broken| broken.code))
     }
 
     pub(crate) fn start(&self, node: usize) {
@@ -305,12 +313,17 @@ impl<'a> World<'a> {
     /// Callers have gone home, and no lane has anything left to do. A world whose chain began anew does not come to rest by
     /// itself: its lanes wait for somebody who is not there.
     fn is_at_rest(&self, storm: Duration) -> bool {
-        let beyond_repair = !self.picture.excused().is_empty();
-        let gives_up = beyond_repair && self.now() > storm + Duration::from_secs(90);
-        gives_up || (self.scene.callers.load(Ordering::Relaxed) == 0 && self.lanes_rest())
+        let excused = self.picture.excused();
+        if !excused.is_empty() && self.now() < storm + Duration::from_secs(90) {
+            return false;
+        }
+        let waits_for = |lane: &&SubmitterId| !excused.contains(lane);
+        let lanes: Vec<SubmitterId> = self.scene.blueprint.lanes.iter().filter(waits_for).cloned().collect();
+        let has_callers = self.scene.callers.load(Ordering::Relaxed) > 0 && !lanes.is_empty();
+        !has_callers && self.rest(&lanes)
     }
 
-    fn lanes_rest(&self) -> bool {
+    fn rest(&self, lanes: &[SubmitterId]) -> bool {
         let is_open = |cursor: &Cursor| {
             let stopped = cursor.paused || matches!(cursor.state, LaneState::Protect(_));
             stopped || cursor.open_nonce < cursor.next_nonce
@@ -318,7 +331,7 @@ impl<'a> World<'a> {
         let rests = |status: &LaneStatus| {
             status.queued == 0 && status.open == 0 && !status.cursor.as_ref().is_some_and(is_open)
         };
-        let status = wait_for(self.scene.inspector.lane_status(&self.scene.blueprint.lanes));
+        let status = wait_for(self.scene.inspector.lane_status(lanes));
         status.is_ok_and(|lanes| lanes.iter().flatten().all(rests))
     }
 

@@ -269,7 +269,7 @@ fn spike(state: &mut State, dice: &mut Dice, now: Duration) -> Option<String> {
 
 fn drain(state: &mut State, dice: &mut Dice, now: Duration) -> Option<String> {
     let account = dice.index(state.lanes.len());
-    let until = until(dice, now, 20, 60);
+    let until = until(dice, now, 20, 260);
     let drained = state.drained.get_mut(account).filter(|drained| **drained <= now)?;
     *drained = until;
     let lane = state.lanes.get(account)?;

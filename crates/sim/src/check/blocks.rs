@@ -20,8 +20,8 @@ pub struct Blocks {
     final_number: Option<u64>,
     /// How often another chain took its place.
     pub resets: u32,
-    /// Final blocks that were orphaned.
-    pub finals_orphaned: u32,
+    /// Whose transactions were in final blocks that were orphaned.
+    pub deeply_hurt: BTreeSet<SubmitterId>,
 }
 
 /// Where a transaction is and was.
@@ -137,7 +137,7 @@ impl Blocks {
             return None;
         }
         self.final_number = number.checked_sub(1);
-        self.finals_orphaned += 1;
+        self.deeply_hurt.extend(block.txs.iter().map(|tx| tx.read.plan.submitter.clone()));
         Some(block)
     }
 

@@ -1,6 +1,6 @@
 //! Liveness: once nothing goes wrong any more, everything comes to its end.
 
-use gapless_domain::LaneState;
+use gapless_domain::{LaneState, SubmitterId};
 
 use crate::history::Moment;
 
@@ -25,13 +25,11 @@ impl Check for Liveness {
 
     /// A lane that is stopped needs somebody who decides, and there was one; only a chain that contradicts itself cannot be decided on.
     fn end(&mut self, picture: &Picture) -> Result<(), Broken> {
-        if picture.chain_is_broken() {
-            return Ok(());
-        }
-        if let Some(broken) = self.gave_up.take() {
+        let excused = |lane: &SubmitterId| picture.is_excused(lane);
+        if let Some(broken) = self.gave_up.take().filter(|broken| !broken.lane.as_ref().is_some_and(excused)) {
             return Err(broken);
         }
-        for (lane, book) in &picture.ledger.lanes {
+        for (lane, book) in picture.ledger.lanes.iter().filter(|(lane, _)| !excused(lane)) {
             let Some(cursor) = &book.cursor else { continue };
             if let LaneState::Protect(protection) = &cursor.state {
                 let code = protection.code.as_str();

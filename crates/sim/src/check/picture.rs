@@ -14,7 +14,7 @@ use super::end_state::{self, EndState};
 use super::ledger::{Before, Ledger, mined_at};
 
 /// How long a balance is remembered: whoever spends has read it some time before.
-const BALANCE_MEMORY: Duration = Duration::from_secs(180);
+const BALANCE_MEMORY: Duration = Duration::from_secs(200);
 
 #[derive(Debug)]
 pub struct Picture {
@@ -200,11 +200,11 @@ impl Picture {
     /// Lanes whose ledger cannot be held against the chain as it is at the end: it is another one, or took back what was final. That
     /// is all of them or none, since they have one chain.
     pub fn excused(&self) -> Vec<SubmitterId> {
-        self.lanes.iter().filter(|_| self.chain_is_broken()).cloned().collect()
+        self.lanes.iter().filter(|lane| self.is_excused(lane)).cloned().collect()
     }
 
-    pub fn chain_is_broken(&self) -> bool {
-        self.blocks.resets > 0 || self.blocks.finals_orphaned > 0
+    pub fn is_excused(&self, lane: &SubmitterId) -> bool {
+        self.blocks.resets > 0 || self.blocks.deeply_hurt.contains(lane)
     }
 
     /// The world is over: this is what the store holds. To be called before the checks are asked for their end.

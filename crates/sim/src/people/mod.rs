@@ -25,6 +25,8 @@ pub(crate) fn arrive(scene: &Arc<Scene>) {
             task.caller_ends();
         });
     }
+    let (task, dice) = (Arc::clone(scene), Dice::new(seed, "operator of the chain"));
+    scene.stage().spawn(Home::World, async move { operator::watch_chain(&task, dice).await });
     for lane in &scene.blueprint.lanes {
         let dice = Dice::new(seed, &format!("operator of {lane}"));
         let (task, lane) = (Arc::clone(scene), lane.clone());

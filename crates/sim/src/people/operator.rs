@@ -23,6 +23,23 @@ pub(super) async fn watch(scene: &Scene, lane: &SubmitterId, mut dice: Dice) {
     }
 }
 
+/// Looks at the chain as nodes show it: a lane that has nothing to lose by it waits without a word.
+pub(super) async fn watch_chain(scene: &Scene, mut dice: Dice) {
+    loop {
+        scene.stage().sleep(dice.duration(Duration::from_secs(20), Duration::from_secs(60))).await;
+        if let Some(ProtectCode::ChainRegressed | ProtectCode::DeepReorg) = scene.chain_trouble() {
+            scene.tell(Moment::Operator { what: "the chain is accepted as it is".to_owned() });
+            accept_chain(scene, &mut dice).await;
+        }
+    }
+}
+
+async fn accept_chain(scene: &Scene, dice: &mut Dice) {
+    let Some((_, store)) = scene.entrance(dice) else { return };
+    let (chain, by) = (scene.blueprint.chain.id(), NodeText::new("operator"));
+    let _ = within(scene.stage(), PATIENCE, store.forget_head(chain, &by, "the chain is right")).await;
+}
+
 async fn protection(scene: &Scene, lane: &SubmitterId, dice: &mut Dice) -> Option<Protection> {
     let (_, store) = scene.entrance(dice)?;
     let status = within(scene.stage(), PATIENCE, store.lane_status(std::slice::from_ref(lane))).await?;
@@ -43,10 +60,7 @@ async fn handle(scene: &Scene, lane: &SubmitterId, protection: &Protection, dice
         // Its ledger does not fit the new chain; the handbook says: a new database.
         ProtectCode::OtherChain => return,
         ProtectCode::ChainRegressed | ProtectCode::DeepReorg => {
-            if let Some((_, store)) = scene.entrance(dice) {
-                let (chain, by) = (lane.chain(), NodeText::new("operator"));
-                let _ = within(scene.stage(), PATIENCE, store.forget_head(chain, &by, "the chain is right")).await;
-            }
+            accept_chain(scene, dice).await;
         }
         ProtectCode::StoreRegressed => {
             // What was sent before the loss has to show itself.

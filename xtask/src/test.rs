@@ -27,7 +27,15 @@ pub(crate) fn run(cargo_test: &[String]) -> Result<ExitCode> {
         ("tests", &|| tests(cargo_test)),
         // Apart from the others, so that nothing else is built with mistakes in it.
         ("mistakes", &|| {
-            run_command(cargo().args(["test", "--package", "gapless-sim", "--features", "mistakes", "--test", "mistakes"]))
+            run_command(cargo().args([
+                "test",
+                "--package",
+                "gapless-sim",
+                "--features",
+                "mistakes",
+                "--test",
+                "mistakes",
+            ]))
         }),
     ];
     for (number, (name, step)) in steps.iter().enumerate() {

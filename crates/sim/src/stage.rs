@@ -329,8 +329,10 @@ mod tests {
         });
         let other = stage.clone();
         stage.spawn(Home::World, async move {
+            // It sleeps by then, whoever was first.
+            other.sleep(Duration::from_millis(500)).await;
             other.pause(home);
-            other.sleep(Duration::from_secs(9)).await;
+            other.sleep(Duration::from_millis(8500)).await;
             other.resume(home);
         });
         run(&stage, &mut dice);

@@ -186,30 +186,8 @@ fn is_taken(classified: &Classified) -> bool {
 
 fn better(first: Option<Classified>, second: Classified) -> Classified {
     match first {
-        Some(first) if rank(first.verdict) <= rank(second.verdict) => first,
+        Some(first) if first.verdict.rank() <= second.verdict.rank() => first,
         _ => second,
-    }
-}
-
-/// The one order of answers, the one that counts first: taken by somebody; no verdict, since whoever gave none may have taken
-/// it; then the refusals, the least final first. What only has to wait is less final than what has to be paid better, that
-/// less than what says that the nonce is gone, and nothing is more final than bytes that no node will ever take.
-fn rank(verdict: Verdict) -> u8 {
-    match verdict {
-        Verdict::Accepted => 0,
-        Verdict::AlreadyKnown => 1,
-        Verdict::Unknown => 2,
-        Verdict::Unavailable => 3,
-        Verdict::RateLimited => 4,
-        Verdict::PoolFull => 5,
-        Verdict::Wait => 6,
-        Verdict::Reverted => 7,
-        Verdict::NonceTooHigh => 8,
-        Verdict::InsufficientFunds => 9,
-        Verdict::Underpriced => 10,
-        Verdict::ReplacementUnderpriced => 11,
-        Verdict::NonceTooLow => 12,
-        Verdict::Rejected => 13,
     }
 }
 
@@ -231,7 +209,7 @@ mod tests {
 
     #[test]
     fn the_order_is_total() {
-        let ranks: BTreeSet<u8> = Verdict::ALL.iter().map(|verdict| rank(*verdict)).collect();
+        let ranks: BTreeSet<u8> = Verdict::ALL.iter().map(|verdict| verdict.rank()).collect();
         assert_eq!(ranks.len(), Verdict::ALL.len());
     }
 

@@ -181,7 +181,7 @@ impl Tally {
             Err(trouble) => trouble.classified(family, Method::Send),
         };
         let kept = if had_no_part { &mut self.aside } else { &mut self.best };
-        if kept.as_ref().is_none_or(|kept| rank(classified.verdict) < rank(kept.verdict)) {
+        if kept.as_ref().is_none_or(|kept| classified.verdict.rank() < kept.verdict.rank()) {
             *kept = Some(classified);
         }
     }
@@ -194,25 +194,5 @@ impl Tally {
             (None, Some(aside)) => aside,
             (None, None) => Trouble::Away.classified(Family::Geth, Method::Send),
         }
-    }
-}
-
-/// Taken by somebody; no verdict; then refusals, the least final first.
-fn rank(verdict: Verdict) -> u8 {
-    match verdict {
-        Verdict::Accepted => 0,
-        Verdict::AlreadyKnown => 1,
-        Verdict::Unknown => 2,
-        Verdict::Unavailable => 3,
-        Verdict::RateLimited => 4,
-        Verdict::PoolFull => 5,
-        Verdict::Wait => 6,
-        Verdict::Reverted => 7,
-        Verdict::NonceTooHigh => 8,
-        Verdict::InsufficientFunds => 9,
-        Verdict::Underpriced => 10,
-        Verdict::ReplacementUnderpriced => 11,
-        Verdict::NonceTooLow => 12,
-        Verdict::Rejected => 13,
     }
 }

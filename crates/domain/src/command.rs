@@ -99,6 +99,18 @@ impl CommandResult {
 }
 
 impl CommandKind {
+    /// An operator's answers to a lane in doubt. They are about what stood in the ledger when they were asked for, so an open one
+    /// means nothing any more once commits were lost: whatever begins a new epoch of a store refuses them.
+    pub const DECISIONS: [&'static str; 2] = ["unprotect", "resync"];
+
+    /// What such a decision comes back with.
+    pub const OVERTAKEN: &'static str =
+        "asked for before the database was found to have lost commits; look again, then decide";
+
+    pub fn is_decision(&self) -> bool {
+        Self::DECISIONS.contains(&self.as_str())
+    }
+
     pub fn as_str(&self) -> &'static str {
         match self {
             CommandKind::Cancel { .. } => "cancel",

@@ -36,3 +36,10 @@ fn a_second_loss_is_noticed() {
         assert_clean(&plan);
     }
 }
+
+/// A second loss also forgot that an operator's `resync` was done; the lane executed it again, after a loss that it was never meant for, and went on
+/// before what was sent had shown itself: one intent was FAILED_FINAL while its transaction was on chain.
+#[test]
+fn a_decision_from_before_a_loss_is_not_executed() {
+    assert_clean(&Plan::of(6806));
+}

@@ -2,6 +2,7 @@
 
 use std::sync::Once;
 
+use gapless_domain::CommandKind;
 use gapless_store::StoreError;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::{Client, Row};
@@ -14,6 +15,20 @@ const NOTICE_LOCK: i64 = 0x67_6170_6c65_7374;
 
 /// Every new connection asks, and the answer would be the same each time.
 static DOES_NOT_TELL: Once = Once::new();
+
+/// What operators asked for before was about the ledger as it was before the loss, so it is refused in the same statement.
+const BEGIN_EPOCH: &str = "
+    WITH begun AS (
+        INSERT INTO store_epoch (epoch, system_identifier, timeline, why, reconciled_at)
+        VALUES ($1, $2, $3, $4, CASE WHEN $1::bigint = 1 THEN clock_timestamp() END)
+        ON CONFLICT (epoch) DO NOTHING
+        RETURNING epoch
+    ), overtaken AS (
+        SELECT c.id FROM lane_command c, begun WHERE c.done_at IS NULL AND c.kind = ANY($5)
+        ORDER BY c.submitter, c.id FOR NO KEY UPDATE OF c
+    )
+    UPDATE lane_command c SET done_at = clock_timestamp(), result = $6, refused = TRUE
+    FROM overtaken o WHERE c.id = o.id AND c.done_at IS NULL";
 
 /// A primary on one timeline. After a failover or a restore at least one of the two is another.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -103,12 +118,11 @@ impl Identity {
             Identity::Known { timeline, .. } => Some(*timeline),
             Identity::Unknown => None,
         };
+        let decisions = CommandKind::DECISIONS.as_slice();
         client
             .execute(
-                "INSERT INTO store_epoch (epoch, system_identifier, timeline, why, reconciled_at)
-                 VALUES ($1, $2, $3, $4, CASE WHEN $1::bigint = 1 THEN clock_timestamp() END)
-                 ON CONFLICT (epoch) DO NOTHING",
-                &[&epoch, &self.system_identifier(), &timeline, &why],
+                BEGIN_EPOCH,
+                &[&epoch, &self.system_identifier(), &timeline, &why, &decisions, &CommandKind::OVERTAKEN],
             )
             .await
             .map_err(unavailable)?;

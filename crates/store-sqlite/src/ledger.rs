@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::ops::Deref;
 use std::sync::Arc;
 
-use gapless_domain::{LeaseTerms, Timestamp};
+use gapless_domain::{CommandKind, LeaseTerms, Timestamp};
 use gapless_store::codec::signed;
 use gapless_store::{DatabaseClock, StoreError};
 use rusqlite::{Connection, Row, Transaction, TransactionBehavior};
@@ -210,6 +210,18 @@ impl Writing<'_> {
             self.now.as_micros(),
             why,
         ))?;
+        self.refuse_decisions()
+    }
+
+    /// What an operator asked for was about the ledger as it was before the loss.
+    fn refuse_decisions(&self) -> Result<(), rusqlite::Error> {
+        let [unprotect, resync] = CommandKind::DECISIONS;
+        self.sql
+            .prepare_cached(
+                "UPDATE lane_command INDEXED BY lane_command_open SET done_at = ?1, result = ?2, refused = 1
+                 WHERE done_at IS NULL AND kind IN (?3, ?4)",
+            )?
+            .execute((self.now.as_micros(), CommandKind::OVERTAKEN, unprotect, resync))?;
         Ok(())
     }
 }

@@ -244,6 +244,7 @@ macro_rules! for_each_case {
                 a_lane_without_a_cursor_takes_notice_too
                 a_submitter_registered_after_the_loss_takes_notice_until_all_is_reconciled
                 a_regressed_lane_takes_nothing_new
+                what_an_operator_decided_before_a_loss_is_refused
                 every_declared_regression_is_noticed_anew
                 nothing_ends_before_the_lane_is_reconciled
                 a_second_loss_is_noticed_in_protect_too

@@ -2,7 +2,10 @@
 
 use std::slice::from_ref;
 
-use gapless_domain::{FailReason, LaneEventKind, LaneState, ProtectCode, Protection, SubmitterId, Transition};
+use gapless_domain::{
+    CommandKind, CommandResult, CommandStatus, FailReason, LaneEventKind, LaneState, LostRule, NewCommand, ProtectCode,
+    Protection, Report, SubmitterId, Transition,
+};
 
 use super::Harness;
 use super::fixtures::*;
@@ -208,6 +211,31 @@ pub(super) async fn a_second_loss_is_noticed_in_protect_too(h: &dyn Harness) {
     assert!(view(&a, &lane).await.lane.regressed);
     acknowledge(&a, &lane).await;
     assert!(!view(&a, &lane).await.lane.regressed);
+}
+
+/// A `resync` that was done may come back as open with the commits that are lost, and it was never meant for this loss.
+pub(super) async fn what_an_operator_decided_before_a_loss_is_refused(h: &dyn Harness) {
+    let (a, b) = (h.node("a").await, h.node("b").await);
+    let (one, two) = (lane(&a, 1).await, lane(&a, 2).await);
+    let put = |lane: &SubmitterId, kind| NewCommand { submitter: lane.clone(), kind, issued_by: text("operator") };
+    let resync = CommandKind::Resync { lost: LostRule::Requeue, dry_run: false };
+    let decisions = [put(&one, resync.clone()), put(&two, CommandKind::Unprotect)];
+    let others = [put(&one, CommandKind::Pause), put(&two, CommandKind::Cancel { tx_id: fresh_id() })];
+    let decided = a.put_commands(&decisions).await.unwrap();
+    let wanted = a.put_commands(&others).await.unwrap();
+    commit_done(&a, &two, |_| {}).await;
+
+    b.declare_regressed("restored").await.unwrap();
+    let overtaken = CommandStatus::Over(CommandResult::Refused(Report::new(CommandKind::OVERTAKEN)));
+    assert_eq!(a.commands(&decided).await.unwrap(), [Some(overtaken.clone()), Some(overtaken)]);
+    assert_eq!(a.commands(&wanted).await.unwrap(), [Some(CommandStatus::Open), Some(CommandStatus::Open)]);
+    for (lane, kept) in [(&one, wanted[0]), (&two, wanted[1])] {
+        let open = view(&a, lane).await.lane.commands;
+        assert_eq!(open.iter().map(|command| command.id).collect::<Vec<_>>(), [kept]);
+    }
+    // What is decided now is about this loss.
+    let again = b.put_commands(&[put(&one, resync)]).await.unwrap();
+    assert_eq!(a.commands(&again).await.unwrap(), [Some(CommandStatus::Open)]);
 }
 
 pub(super) async fn every_declared_regression_is_noticed_anew(h: &dyn Harness) {

@@ -123,7 +123,7 @@ impl ModelStore {
         let expected = self.canary.load(Ordering::SeqCst);
         let found = tables.canaries.get(&self.owner).copied().unwrap_or(0);
         if found != expected && !mistakes::made(Mistake::NoEpoch) {
-            tables.epoch += 1;
+            tables.begin_epoch();
             self.canary.store(found, Ordering::SeqCst);
             return Err(StoreError::Regressed(format!("{} wrote {expected}, the database has {found}", self.owner)));
         }
@@ -308,7 +308,7 @@ impl Store for ModelStore {
 
     async fn declare_regressed(&self, why: &str) -> Result<(), StoreError> {
         self.run(|tables, call| {
-            tables.epoch += 1;
+            tables.begin_epoch();
             tables.audit(call, AuditRow::regressed(why));
         });
         Ok(())

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use gapless_domain::mistakes::{self, Mistake};
 use gapless_domain::{
-    Attempt, AuditEntry, B256, ChainId, Command, CommandId, CommandResult, ConfirmationNotice, Cursor, Event,
-    EventBody, EventKind, EventPosition, FencingToken, Head, LeaseTerms, ManagedTx, Nonce, OwnerId, PayloadFingerprint,
-    RequestId, ReservationStatus, Slot, SubmitterId, Timestamp, TxId, TxState,
+    Attempt, AuditEntry, B256, ChainId, Command, CommandId, CommandKind, CommandResult, ConfirmationNotice, Cursor,
+    Event, EventBody, EventKind, EventPosition, FencingToken, Head, LeaseTerms, ManagedTx, Nonce, OwnerId,
+    PayloadFingerprint, Report, RequestId, ReservationStatus, Slot, SubmitterId, Timestamp, TxId, TxState,
 };
 
 /// Who calls, and when by the database's clock.
@@ -109,6 +109,16 @@ impl Tables {
         let cursor = self.lanes.get(submitter).and_then(|lane| lane.cursor.as_ref()).map(|row| row.epoch);
         let registered = self.submitters.get(submitter).map(|row| row.epoch);
         cursor.or(registered).is_some_and(|epoch| epoch < self.epoch)
+    }
+
+    /// Every lane is regressed after this, until it takes notice.
+    pub(super) fn begin_epoch(&mut self) {
+        self.epoch += 1;
+        for lane in self.lanes.values_mut() {
+            for (id, _) in lane.commands.extract_if(.., |_, command| command.kind.is_decision()) {
+                lane.commands_done.insert(id, CommandResult::Refused(Report::new(CommandKind::OVERTAKEN)));
+            }
+        }
     }
 
     pub(super) fn get(&self, id: TxId) -> Option<&ManagedTx> {

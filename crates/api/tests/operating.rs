@@ -247,8 +247,13 @@ async fn see(house: &House, query: &str) -> Value {
 
 async fn sent(house: &House, tx: &ManagedTx, outcome: SendOutcome, said: &str) {
     let attempt = house.store.attempts(tx.id).await.unwrap()[0].clone();
-    let report =
-        gapless_domain::SendReport { nonce: attempt.nonce, hash: attempt.hash, outcome, text: NodeText::new(said) };
+    let report = gapless_domain::SendReport {
+        nonce: attempt.nonce,
+        hash: attempt.hash,
+        outcome,
+        text: NodeText::new(said),
+        heard: Vec::new(),
+    };
     fixtures::commit_done(&house.store, &treasury(), |commit| {
         commit.report(report.clone());
     })

@@ -9,10 +9,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use alloy_primitives::{Address, B256, Bytes};
 use async_trait::async_trait;
 use gapless_chain::{
-    AccountView, Chain, ChainError, Classified, Classifier, EndpointStatus, FeeQuote, Header, HeaderAt, Receipt,
-    Revert, SentInBlock, SignError, UnreadableTx, Wanted,
+    AccountView, Chain, ChainError, Classifier, EndpointStatus, FeeQuote, Header, HeaderAt, Receipt,
+    Revert, SendAnswer, SentInBlock, SignError, UnreadableTx, Wanted,
 };
-use gapless_domain::{Amount, BlockRef, ChainId, EvmCall, Permit, SignedPlan, SignedTx, SubmitterId, TxPlan};
+use gapless_domain::{
+    Amount, BlockRef, ChainId, DiagnoseRequest, EvmCall, MempoolSignal, Permit, SignedPlan, SignedTx, SubmitterId,
+    TxPlan,
+};
 use tokio::sync::watch;
 
 use crate::broadcast::{SendTerms, broadcast};
@@ -175,8 +178,13 @@ impl Chain for EvmChain {
         transaction::worst_cost_of(raw)
     }
 
-    async fn broadcast(&self, txs: &[SignedTx]) -> Vec<Classified> {
-        broadcast(&self.endpoints, &self.id, txs, self.sending).await
+    async fn broadcast(&self, txs: &[SignedTx]) -> Vec<SendAnswer> {
+        let answers = broadcast(&self.endpoints, &self.id, txs, self.sending).await;
+        answers.into_iter().map(SendAnswer::from).collect()
+    }
+
+    async fn diagnose(&self, _: &SubmitterId, asked: &[DiagnoseRequest]) -> Vec<MempoolSignal> {
+        vec![MempoolSignal::Unknown; asked.len()]
     }
 
     async fn head(&self) -> Result<Header, ChainError> {

@@ -60,13 +60,13 @@ fn eip1559(market: &Market, base_fee: u128) -> FeeQuote {
         least = tip.max(least).max(1);
         Fees::Eip1559 { max_fee: next.saturating_mul(BASE_FEE_FACTOR).saturating_add(least), max_priority_fee: least }
     };
-    FeeQuote { slow: tier(0), standard: tier(1), fast: tier(2), instant: tier(3) }
+    FeeQuote { slow: tier(0), standard: tier(1), fast: tier(2), instant: tier(3), base_fee: next }
 }
 
 fn legacy(gas_price: u128) -> FeeQuote {
     let [slow, standard, fast, instant] =
         LEGACY_PERCENT.map(|percent| Fees::Legacy { gas_price: gas_price.saturating_mul(percent).div_ceil(100) });
-    FeeQuote { slow, standard, fast, instant }
+    FeeQuote { slow, standard, fast, instant, base_fee: 0 }
 }
 
 /// What was paid in the blocks that had transactions; an empty block reports zero.

@@ -7,8 +7,8 @@ use std::time::Duration;
 use alloy_primitives::{Address, B256, Bytes};
 use async_trait::async_trait;
 use gapless_domain::{
-    Amount, BlockLink, BlockRef, ChainId, EvmCall, Fees, NodeText, Nonce, Permit, SignedPlan, SignedTx, Speed,
-    SubmitterId, TxPlan,
+    Amount, BlockLink, BlockRef, ChainId, DiagnoseRequest, EvmCall, Fees, Heard, MempoolSignal, NodeText, Nonce,
+    Permit, SignedPlan, SignedTx, Speed, SubmitterId, TxPlan,
 };
 
 use crate::classified::Classified;
@@ -32,6 +32,11 @@ pub trait Chain: Send + Sync + fmt::Debug {
     /// What inclusion costs as of the newest block. Asked for once a head, and shared by all lanes.
     async fn quote(&self) -> Result<FeeQuote, ChainError>;
 
+    /// What the chain takes for a transaction beside its gas, at the most: the fee for its data on a rollup that bills it apart.
+    async fn surcharge(&self, _call: &EvmCall) -> Result<Amount, ChainError> {
+        Ok(Amount::ZERO)
+    }
+
     // --- Signing and sending. ---
 
     /// Signs a plan with the submitter's key. What comes back was checked: it recovers to the submitter, and it carries
@@ -49,7 +54,11 @@ pub trait Chain: Send + Sync + fmt::Debug {
     /// Gives signed bytes to the endpoints, in the order given. One transaction has one answer, whoever was asked: accepted
     /// if any endpoint accepted; else unknown if any gave no verdict; else the least final verdict (S10). It never fails as a
     /// whole: whatever went wrong is in the answers.
-    async fn broadcast(&self, txs: &[SignedTx]) -> Vec<Classified>;
+    async fn broadcast(&self, txs: &[SignedTx]) -> Vec<SendAnswer>;
+
+    /// What all endpoints' pools show of nonces of one account. It guides, and proves nothing (P9): whatever goes wrong is
+    /// [`MempoolSignal::Unknown`].
+    async fn diagnose(&self, account: &SubmitterId, asked: &[DiagnoseRequest]) -> Vec<MempoolSignal>;
 
     // --- Reading. ---
 
@@ -106,6 +115,21 @@ pub enum HeaderAt {
     Finalized,
 }
 
+/// What came of one send.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SendAnswer {
+    /// Of all endpoints together.
+    pub classified: Classified,
+    /// Of each that was heard.
+    pub heard: Vec<Heard>,
+}
+
+impl From<Classified> for SendAnswer {
+    fn from(classified: Classified) -> Self {
+        SendAnswer { classified, heard: Vec::new() }
+    }
+}
+
 /// Which hashes somebody waits for.
 pub type Wanted<'a> = dyn Fn(B256) -> bool + Send + Sync + 'a;
 
@@ -145,6 +169,8 @@ pub struct FeeQuote {
     pub standard: Fees,
     pub fast: Fees,
     pub instant: Fees,
+    /// Of the next block; zero where blocks have none.
+    pub base_fee: u128,
 }
 
 impl FeeQuote {

@@ -35,7 +35,7 @@ pub use classified::{Classified, Source};
 pub use classifier::Classifier;
 pub use contract::{
     AccountView, Chain, ChainError, EndpointStanding, EndpointStatus, FeeQuote, Header, HeaderAt, Receipt, Revert,
-    SentInBlock, SignError, UnreadableTx, Wanted,
+    SendAnswer, SentInBlock, SignError, UnreadableTx, Wanted,
 };
 pub use failure::{Failure, Method};
 pub use family::Family;

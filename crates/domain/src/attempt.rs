@@ -68,6 +68,30 @@ pub struct Attempt {
     pub sends: u32,
     pub last_sent_at: Option<Timestamp>,
     pub last_outcome: Option<(SendOutcome, NodeText)>,
+    /// The newest sends, oldest first, at most [`Attempt::HISTORY`] of them. For people: a lane is loaded without it.
+    pub history: Vec<SendRecord>,
+}
+
+impl Attempt {
+    pub const HISTORY: usize = 20;
+}
+
+/// One time that an attempt was given to nodes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SendRecord {
+    pub at: Timestamp,
+    pub outcome: SendOutcome,
+    pub text: NodeText,
+    pub heard: Vec<Heard>,
+}
+
+/// What one endpoint said to one send.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Heard {
+    /// Its name, which holds no secret.
+    pub endpoint: NodeText,
+    pub outcome: SendOutcome,
+    pub text: NodeText,
 }
 
 /// What came of one send, to be kept with its attempt.
@@ -77,6 +101,20 @@ pub struct SendReport {
     pub hash: B256,
     pub outcome: SendOutcome,
     pub text: NodeText,
+    pub heard: Vec<Heard>,
+}
+
+names! {
+    /// What nodes' pools show of a slot. It guides; it proves nothing (P9).
+    MempoolSignal {
+        /// Some node has one of ours.
+        InMempool = "in_mempool",
+        /// Every node was heard, and none has one, nor counts its nonce as taken.
+        LikelyDropped = "likely_dropped",
+        /// None has one, and some node counts its nonce as taken.
+        LikelyReplaced = "likely_replaced",
+        Unknown = "unknown",
+    }
 }
 
 names! {

@@ -53,6 +53,14 @@ names! {
         LowBalance = "low_balance",
         /// It is not any more.
         BalanceRestored = "balance_restored",
+        /// What the market asks is above the most that may be offered: nothing new is sent, and nothing is raised.
+        FeesAboveCap = "fees_above_cap",
+        /// It is not any more.
+        FeesBelowCap = "fees_below_cap",
+        /// Nodes' pools show something else of a nonce than before.
+        Diagnosed = "diagnosed",
+        /// Something needs a decision that nobody here may take.
+        Escalated = "escalated",
     }
 }
 

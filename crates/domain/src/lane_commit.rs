@@ -1,7 +1,5 @@
 //! What a lane wants written, all of it or nothing.
 
-use std::time::Duration;
-
 use crate::attempt::{NewAttempt, SendReport};
 use crate::audit::NewAudit;
 use crate::block::BlockRef;
@@ -13,7 +11,7 @@ use crate::managed_tx::{Change, ManagedTx};
 use crate::nonce::{Nonce, NonceError};
 use crate::payload::Payload;
 use crate::reservation::ReservationStep;
-use crate::slot::{NewSlot, SlotKind};
+use crate::slot::{Claim, NewSlot, SlotKind};
 use crate::state::{FailReason, Wish};
 use crate::text::{NodeText, Report};
 use crate::transition::{IllegalTransition, Transition};
@@ -31,7 +29,7 @@ pub struct LaneCommit {
     changes: Vec<Change>,
     attempts: Vec<NewAttempt>,
     reports: Vec<SendReport>,
-    claims: Vec<(Nonce, Duration)>,
+    claims: Vec<Claim>,
     reservations: Vec<ReservationStep>,
     commands_done: Vec<(CommandId, CommandResult)>,
     lane_events: Vec<(LaneEventKind, NodeText)>,
@@ -224,9 +222,8 @@ impl LaneCommit {
         self
     }
 
-    /// Nobody sends this slot again before `pause` is over, by the database's clock.
-    pub fn claim_resubmit(&mut self, nonce: Nonce, pause: Duration) -> &mut Self {
-        self.claims.push((nonce, pause));
+    pub fn claim_resubmit(&mut self, claim: Claim) -> &mut Self {
+        self.claims.push(claim);
         self
     }
 
@@ -378,7 +375,7 @@ impl LaneCommit {
         &self.reports
     }
 
-    pub fn claims(&self) -> &[(Nonce, Duration)] {
+    pub fn claims(&self) -> &[Claim] {
         &self.claims
     }
 

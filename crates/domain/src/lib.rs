@@ -32,6 +32,7 @@ mod reservation;
 mod slot;
 mod snapshot;
 mod state;
+mod stuck;
 mod tail;
 mod text;
 mod time;
@@ -40,7 +41,7 @@ mod transition;
 pub use alloy_primitives::{Address, B256, Bytes, U256, keccak256};
 
 pub use amount::{Amount, AmountError};
-pub use attempt::{Attempt, AttemptKind, NewAttempt, SendOutcome, SendReport};
+pub use attempt::{Attempt, AttemptKind, Heard, MempoolSignal, NewAttempt, SendOutcome, SendRecord, SendReport};
 pub use audit::{AuditEntry, NewAudit};
 pub use block::{BlockLink, BlockRef, Execution, Inclusion};
 pub use command::{Command, CommandId, CommandKind, CommandResult, CommandStatus, LostRule, NewCommand};
@@ -50,9 +51,9 @@ pub use event::{Event, EventBody, EventKind, EventPosition, LaneEventKind};
 pub use id::{ChainId, IdError, RequestId, SubmitterId, TxId};
 pub use intent::{FieldError, Intent, IntentDraft, InvalidIntent, Metadata, Speed};
 pub use lane::{
-    AccountFacts, ChainFacts, CommitOutcome, Effect, Fact, Lane, LaneLimits, LaneSetup, MinedTx, OnChain, Outgoing,
-    Peeked, PrepareFailure, PrepareKey, PrepareRequest, Prepared, SentTx, Sighting, SignFailure, SignRequest, Step,
-    Survey, SurveyRequest, Watched,
+    AccountFacts, ChainFacts, CommitOutcome, DiagnoseRequest, Effect, Fact, Lane, LaneLimits, LaneSetup, MinedTx,
+    OnChain, Outgoing, Peeked, PrepareFailure, PrepareKey, PrepareRequest, Prepared, SentTx, Sighting, SignFailure,
+    SignRequest, Step, Survey, SurveyRequest, Watched,
 };
 pub use lane_commit::{CommitError, LaneCommit};
 pub use lease::{FencingToken, Lapsed, Lease, LeaseTerms, OwnerId, Permit, Term};
@@ -62,16 +63,17 @@ pub use nonce::{Nonce, NonceError};
 pub use payload::{AccessListItem, Authorization, EvmCall, ExternalNonce, Fees, Payload, PayloadFingerprint};
 pub use plan::{SignedPlan, SignedTx, TxPlan, worst_cost};
 pub use policy::{
-    BumpPolicy, ConfirmationPolicy, ExternalNoncePolicy, FundsPolicy, NoncePolicy, OnShortage, PolicyError,
-    ReleaseRule, ResubmitPolicy, StartFrom, SubmitterPolicy,
+    BumpPolicy, ConfirmationPolicy, ExternalNoncePolicy, FeePolicy, FundsPolicy, MempoolPolicy, NoncePolicy,
+    OnShortage, PolicyError, ReleaseRule, ResubmitPolicy, StartFrom, StuckRule, SubmitterPolicy,
 };
 pub use reservation::{LockOwner, Reservation, ReservationStatus, ReservationStep};
-pub use slot::{NewSlot, Slot, SlotKind};
+pub use slot::{Claim, NewSlot, Slot, SlotKind};
 pub use snapshot::LaneSnapshot;
 pub use state::{
     Bound, CancelReason, Cancellation, FailReason, Failure, Mined, Progress, Settled, StateName, StuckReason,
     SubStateName, TxState, Wish,
 };
+pub use stuck::{Decision, StuckAttempt, StuckCase};
 pub use tail::{Head, Tail};
 pub use text::{NodeText, Report};
 pub use time::{Tick, Timestamp};

@@ -4,6 +4,7 @@ use crate::confirmation::ConfirmationNotice;
 use crate::event::EventKind;
 use crate::id::TxId;
 use crate::intent::Intent;
+use crate::payload::Payload;
 use crate::state::{StateName, TxState};
 use crate::time::Timestamp;
 use crate::transition::{IllegalTransition, Transition, TransitionName};
@@ -14,6 +15,8 @@ pub struct ManagedTx {
     /// Place in line. Given by the database once, and kept also when the intent comes back to the queue.
     pub seq: u64,
     pub intent: Intent,
+    /// What is wanted instead of what the intent asked for first. The request id stands for the first one all the same.
+    pub replacement: Option<Payload>,
     pub state: TxState,
     /// Counts the state changes from 1 (accepted). It is also the sequence number of the intent's newest event, so a
     /// change that names it can neither be lost under another nor leave a hole in the events.
@@ -30,11 +33,17 @@ pub struct Change {
     from_version: u32,
     from: StateName,
     to: TxState,
+    replacement: Option<Payload>,
     event: EventKind,
     notice: Option<ConfirmationNotice>,
 }
 
 impl ManagedTx {
+    /// What is wanted on chain now.
+    pub fn payload(&self) -> &Payload {
+        self.replacement.as_ref().unwrap_or(self.intent.payload())
+    }
+
     /// A change of the intent alone. Binding it, and letting a reserved nonce go, change its slot as well, and are made by
     /// [`LaneCommit`](crate::LaneCommit) only.
     pub fn change(&self, transition: Transition) -> Result<Change, IllegalTransition> {
@@ -48,13 +57,18 @@ impl ManagedTx {
     pub(crate) fn change_with_slot(&self, transition: Transition) -> Result<Change, IllegalTransition> {
         let event = EventKind::Tx(transition.name());
         let notice = transition.notice();
+        let replacement = if let Transition::WantReplace(payload) = &transition { Some(payload.clone()) } else { None };
         let to = self.state.apply(transition)?;
-        Ok(Change { tx_id: self.id, from_version: self.version, from: self.state.name(), to, event, notice })
+        let (tx_id, from_version, from) = (self.id, self.version, self.state.name());
+        Ok(Change { tx_id, from_version, from, to, replacement, event, notice })
     }
 
     /// The record after `change`, which the store has said is durable.
     pub fn apply(&mut self, change: &Change, at: Timestamp) {
         self.state = change.to.clone();
+        if let Some(replacement) = &change.replacement {
+            self.replacement = Some(replacement.clone());
+        }
         self.version = change.to_version();
         self.updated_at = at;
     }
@@ -79,6 +93,11 @@ impl Change {
 
     pub fn to(&self) -> &TxState {
         &self.to
+    }
+
+    /// The payload that takes the place of the one before; `None` leaves it as it is.
+    pub fn replacement(&self) -> Option<&Payload> {
+        self.replacement.as_ref()
     }
 
     pub fn event(&self) -> EventKind {

@@ -12,6 +12,9 @@ pub struct SubmitterPolicy {
     pub bump: BumpPolicy,
     pub confirmations: ConfirmationPolicy,
     pub funds: FundsPolicy,
+    pub fees: FeePolicy,
+    pub stuck: StuckRule,
+    pub mempool: MempoolPolicy,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -58,6 +61,33 @@ pub struct BumpPolicy {
     pub max_attempts: u16,
     /// In thousandths: 1125 is a factor of 1.125. Money is not multiplied with floating point numbers.
     pub multiplier_permille: u32,
+    /// Blocks that must have come since the last attempt went out: a chain that stands still is no matter of price.
+    pub min_blocks: u32,
+    /// The most that is offered, in thousandths of what the market asks.
+    pub max_market_permille: u32,
+    /// Only the lowest unmined nonce is raised; the others wait for it anyway.
+    pub only_lowest: bool,
+}
+
+/// What may be offered. A caller's own fees are the caller's to say.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FeePolicy {
+    /// The most for one unit of gas, in wei; zero is no limit. What consumes a nonce without effect may pass it by one step.
+    pub max_price: u128,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StuckRule {
+    /// Tries after which a decision is needed.
+    pub after_tries: u16,
+    /// How long it is before whoever said "wait" is asked again.
+    pub ask_interval: Duration,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MempoolPolicy {
+    /// Nodes' pools are looked into before anything is sent again.
+    pub diagnose: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -91,6 +121,12 @@ pub enum PolicyError {
     NoConfirmations,
     #[error("resubmit.interval is at least a second")]
     BusyResubmit,
+    #[error("gas_bump.max_market is at least 1")]
+    BelowMarket,
+    #[error("stuck.after_tries is at least 1")]
+    StuckAtOnce,
+    #[error("stuck.ask_interval is at least a second")]
+    BusyAsking,
 }
 
 impl Default for NoncePolicy {
@@ -118,7 +154,16 @@ impl Default for BumpPolicy {
             min_interval: Duration::from_secs(60),
             max_attempts: 10,
             multiplier_permille: 1125,
+            min_blocks: 2,
+            max_market_permille: 3000,
+            only_lowest: true,
         }
+    }
+}
+
+impl Default for StuckRule {
+    fn default() -> Self {
+        StuckRule { after_tries: 10, ask_interval: Duration::from_secs(300) }
     }
 }
 
@@ -141,6 +186,15 @@ impl SubmitterPolicy {
         }
         if self.resubmit.interval < Duration::from_secs(1) {
             return Err(PolicyError::BusyResubmit);
+        }
+        if self.bump.max_market_permille < 1000 {
+            return Err(PolicyError::BelowMarket);
+        }
+        if self.stuck.after_tries == 0 {
+            return Err(PolicyError::StuckAtOnce);
+        }
+        if self.stuck.ask_interval < Duration::from_secs(1) {
+            return Err(PolicyError::BusyAsking);
         }
         Ok(())
     }

@@ -1,5 +1,8 @@
 //! Slots: the bound nonces of a lane.
 
+use std::time::Duration;
+
+use crate::attempt::MempoolSignal;
 use crate::block::BlockRef;
 use crate::id::TxId;
 use crate::nonce::Nonce;
@@ -38,4 +41,20 @@ pub struct Slot {
     pub bound_at: Timestamp,
     /// The claim of whoever sends it again: nobody else does before this.
     pub next_resubmit_at: Option<Timestamp>,
+    /// How often it was sent again, or raised, since it was bound or somebody decided about it.
+    pub tries: u16,
+    /// What nodes' pools showed of it before it was last sent again.
+    pub signal: Option<MempoolSignal>,
+}
+
+/// The right to send a slot again, or to raise it, written down before that is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Claim {
+    pub nonce: Nonce,
+    /// Nobody else does before this is over, by the database's clock.
+    pub pause: Duration,
+    /// How many tries there are with this one.
+    pub tries: u16,
+    /// Kept with the slot; `None` leaves what is there.
+    pub signal: Option<MempoolSignal>,
 }

@@ -7,6 +7,7 @@ use crate::block::Inclusion;
 use crate::confirmation::ConfirmationNotice;
 use crate::names::names;
 use crate::nonce::Nonce;
+use crate::payload::Payload;
 use crate::state::{
     Bound, CancelReason, Cancellation, FailReason, Failure, Mined, Progress, Settled, StateName, StuckReason, TxState,
     Wish,
@@ -32,7 +33,8 @@ pub enum Transition {
     /// The chain moved, or somebody decided: no longer stuck.
     Revive,
     WantCancel(CancelReason),
-    WantReplace,
+    /// Another payload is wanted at the same nonce, or in the same place in line.
+    WantReplace(Payload),
     /// P4 has proven the nonce consumed by something else: back to the original place in line.
     LoseNonce,
     /// The mined block is final; with the confirmations that were not told yet.
@@ -79,6 +81,7 @@ pub const fn targets(from: StateName, transition: TransitionName) -> &'static [S
         (S::Queued, T::Bind) => &[S::Allocated],
         (S::Queued, T::FailInQueue) => &[S::FailedFinal],
         (S::Queued, T::CancelInQueue) => &[S::Canceled],
+        (S::Queued, T::WantReplace) => &[S::Queued],
 
         (S::Allocated, T::Acknowledge) => &[S::Tracking],
         (S::Allocated, T::ReleaseReserved) => &[S::Canceled],
@@ -113,7 +116,7 @@ impl Transition {
             Transition::GiveUp(_) => TransitionName::GiveUp,
             Transition::Revive => TransitionName::Revive,
             Transition::WantCancel(_) => TransitionName::WantCancel,
-            Transition::WantReplace => TransitionName::WantReplace,
+            Transition::WantReplace(_) => TransitionName::WantReplace,
             Transition::LoseNonce => TransitionName::LoseNonce,
             Transition::Settle(_) => TransitionName::Settle,
             Transition::FailInQueue(..) => TransitionName::FailInQueue,
@@ -142,7 +145,7 @@ impl TxState {
             return Err(illegal);
         }
         match (self, self.bound()) {
-            (TxState::Queued, _) => leave_queue(transition),
+            (TxState::Queued, _) => from_queue(transition),
             (_, Some(bound)) => self.move_bound(bound, transition),
             _ => None,
         }
@@ -175,7 +178,7 @@ impl TxState {
                 let already = matches!(bound.wish, Wish::Cancel(_));
                 (!already).then(|| self.same_state(with_wish(Wish::Cancel(reason))))
             }
-            Transition::WantReplace => {
+            Transition::WantReplace(_) => {
                 let canceling = matches!(bound.wish, Wish::Cancel(_));
                 (!canceling).then(|| self.same_state(with_wish(Wish::Replace)))
             }
@@ -200,12 +203,13 @@ impl TxState {
     }
 }
 
-fn leave_queue(transition: Transition) -> Option<TxState> {
+fn from_queue(transition: Transition) -> Option<TxState> {
     match transition {
         Transition::Bind(nonce) => {
             Some(TxState::Allocated(Bound { nonce, wish: Wish::Deliver, progress: Progress::Pending }))
         }
         Transition::FailInQueue(reason, text) => Some(TxState::FailedFinal(Failure::Unbound(reason, text))),
+        Transition::WantReplace(_) => Some(TxState::Queued),
         Transition::CancelInQueue(reason) => Some(TxState::Canceled(Cancellation::InQueue(reason))),
         _ => None,
     }

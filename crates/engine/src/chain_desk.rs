@@ -180,7 +180,7 @@ impl ChainDesk {
             Some(fees) => fees,
             None => self.quote(head).await.map_err(|error| prepare_failure(error, head))?.at(request.speed),
         };
-        Ok(Prepared { gas_limit, fees })
+        Ok(Prepared::new(gas_limit, fees))
     }
 
     /// A revert on top of a block that was orphaned meanwhile says nothing.

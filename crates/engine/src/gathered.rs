@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use gapless_chain::{AccountView, Chain, ChainError, Classified};
+use gapless_chain::{AccountView, Chain, ChainError, SendAnswer};
 use gapless_domain::{BlockRef, Peeked, SignedTx, SubmitterId, Tick};
 use gapless_store::{Store, StoreError};
 
@@ -129,11 +129,11 @@ impl AccountReaderLoop {
 
 /// Sends of many lanes of one chain in one batch. What a lane hands in stays together and in order.
 #[derive(Clone, Debug)]
-pub(crate) struct Sender(Entrance<Parcel, Option<Vec<Classified>>>);
+pub(crate) struct Sender(Entrance<Parcel, Option<Vec<SendAnswer>>>);
 
 #[derive(Debug)]
 pub(crate) struct SenderLoop {
-    gathering: Gathering<Parcel, Option<Vec<Classified>>>,
+    gathering: Gathering<Parcel, Option<Vec<SendAnswer>>>,
     chain: Arc<dyn Chain>,
     clock: Arc<dyn Clock>,
 }
@@ -152,7 +152,7 @@ impl Sender {
     }
 
     /// `None` if nothing was sent, because the lease had lapsed by the time it was their turn.
-    pub(crate) async fn send(&self, txs: Vec<SignedTx>, until: Tick) -> Option<Vec<Classified>> {
+    pub(crate) async fn send(&self, txs: Vec<SignedTx>, until: Tick) -> Option<Vec<SendAnswer>> {
         self.0.submit(Parcel { txs, until }).await.ok().flatten()
     }
 }
@@ -160,7 +160,7 @@ impl Sender {
 impl SenderLoop {
     pub(crate) async fn run(self) {
         let (chain, clock) = (self.chain.as_ref(), self.clock.as_ref());
-        let flush = async |batch: Vec<Job<Parcel, Option<Vec<Classified>>>>| {
+        let flush = async |batch: Vec<Job<Parcel, Option<Vec<SendAnswer>>>>| {
             let now = clock.now();
             // A lane that is gone meanwhile has lost its lease, or is loaded anew: nothing is sent in its name (N06).
             let may_go = |job: &Job<Parcel, _>| now < job.op.until && !job.is_abandoned();

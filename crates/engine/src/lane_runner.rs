@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use futures_util::stream::{FuturesUnordered, StreamExt};
-use gapless_chain::{SignError, Verdict};
+use gapless_chain::{SendAnswer, SignError, Verdict};
 use gapless_domain::mistakes::{self, Mistake};
 use gapless_domain::{
     Amount, ChainFacts, CommitOutcome, Effect, EventKind, Fact, Lane, LaneCommit, LaneSetup, LaneSnapshot, Lease,
@@ -113,6 +113,7 @@ impl LaneRunner {
                 Effect::Broadcast(outgoing) => under_way.push(self.broadcast(outgoing)),
                 Effect::ReadAccount => under_way.push(self.read_account()),
                 Effect::Survey(request) => under_way.push(self.survey(request)),
+                Effect::Diagnose(_) | Effect::Decide(_) => {}
             }
         }
         None
@@ -200,14 +201,14 @@ impl LaneRunner {
             let txs = outgoing.iter().map(|outgoing| outgoing.tx.clone()).collect();
             let answers = desk.sender.send(txs, until).await.ok_or_else(|| lapsed(&tools, &lease))?;
             tools.faults.reach(FaultPoint::AfterBroadcast);
-            let sent = outgoing.into_iter().zip(answers).map(|(outgoing, answer)| {
+            let sent = outgoing.into_iter().zip(answers).map(|(outgoing, SendAnswer { classified: answer, heard })| {
                 let outcome = answer.send_outcome();
                 metrics::counter!("gapless_tx_submit_total", "result" => outcome.as_str()).increment(1);
                 let (nonce, hash) = (outgoing.nonce, outgoing.tx.hash);
                 if !matches!(answer.verdict, Verdict::Accepted | Verdict::AlreadyKnown) {
                     tracing::warn!(submitter = %lease.submitter(), node_id = %lease.owner(), fencing_token = %lease.token(), nonce = nonce.get(), %hash, outcome = outcome.as_str(), reason = answer.reason.as_str(), "not taken: {}", answer.text);
                 }
-                SentTx { nonce, hash, outcome, text: answer.text }
+                SentTx { nonce, hash, outcome, text: answer.text, heard }
             });
             Ok(Fact::Sent(sent.collect()))
         })

@@ -3,8 +3,8 @@
 use std::fmt;
 
 use gapless_domain::{
-    B256, BlockRef, Change, CommandKind, CommandResult, EventKind, LaneCommit, LaneState, OwnerId, Payload, Progress,
-    ReservationStep, SlotKind, SubmitterId, TransitionName, TxId, TxState,
+    B256, BlockRef, Change, Claim, CommandKind, CommandResult, EventKind, LaneCommit, LaneState, OwnerId, Payload,
+    Progress, ReservationStep, SlotKind, SubmitterId, TransitionName, TxId, TxState,
 };
 
 use crate::history::{ChainBlock, ChainTx, Moment, effect_of};
@@ -83,7 +83,7 @@ fn contents(commit: &LaneCommit) -> String {
     for report in commit.reports() {
         parts.push(format!("send of {}: {}", short(&report.hash), report.outcome.as_str()));
     }
-    for (nonce, _) in commit.claims() {
+    for Claim { nonce, .. } in commit.claims() {
         parts.push(format!("nonce {nonce} claimed to be sent again"));
     }
     for (id, result) in commit.commands_done() {

@@ -39,6 +39,7 @@ pub(crate) fn managed_tx(row: &Row) -> Result<ManagedTx, RowError> {
         id: TxId::from_uuid(get(row, "tx_id")?),
         seq: unsigned("seq", get(row, "seq")?)?,
         intent,
+        replacement: None,
         state: state_from_row(get(row, "state")?, get(row, "nonce")?, get(row, "detail")?)?,
         version: version(get(row, "version")?)?,
         created_at: timestamp(get(row, "created_at")?),
@@ -65,6 +66,7 @@ pub(crate) fn attempt(row: &Row) -> Result<Attempt, RowError> {
         sends: version(get(row, "sends")?)?,
         last_sent_at: get::<Option<SystemTime>>(row, "last_sent_at")?.map(timestamp),
         last_outcome,
+        history: Vec::new(),
     })
 }
 
@@ -114,6 +116,8 @@ pub(crate) fn slot(row: &Row) -> Result<Slot, RowError> {
         evidence: get::<Option<&str>>(row, "evidence")?.map(NodeText::new),
         bound_at: timestamp(get(row, "bound_at")?),
         next_resubmit_at: get::<Option<SystemTime>>(row, "next_resubmit_at")?.map(timestamp),
+        tries: 0,
+        signal: None,
     })
 }
 

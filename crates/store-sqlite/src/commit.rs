@@ -6,7 +6,8 @@
 use std::collections::BTreeSet;
 
 use gapless_domain::{
-    CommandResult, CursorChange, LaneCommit, LaneState, NewAttempt, NodeText, Nonce, OwnerId, SendReport, SubmitterId,
+    Claim, CommandResult, CursorChange, LaneCommit, LaneState, NewAttempt, NodeText, Nonce, OwnerId, SendReport,
+    SubmitterId,
 };
 use gapless_store::codec::{fees_to_json, signed};
 use gapless_store::{AuditRow, CommitVerdict, Committed, Conflict};
@@ -248,7 +249,7 @@ impl LaneWrite<'_> {
             }
         }
         let attempts = self.commit.attempts().iter().map(|attempt| attempt.nonce);
-        let claims = self.commit.claims().iter().map(|(nonce, _)| *nonce);
+        let claims = self.commit.claims().iter().map(|claim| claim.nonce);
         for nonce in attempts.chain(claims) {
             if !self.is_bound(nonce)? {
                 return Err(Conflict::Slot(nonce).into());
@@ -340,7 +341,7 @@ impl LaneWrite<'_> {
             "UPDATE slot SET next_resubmit_at = ?3, fencing_token = ?4
              WHERE submitter = ?1 AND nonce = ?2 AND fencing_token <= ?4",
         )?;
-        for (nonce, pause) in self.commit.claims() {
+        for Claim { nonce, pause, .. } in self.commit.claims() {
             let until = self.writing.now.saturating_add(*pause).as_micros();
             if statement.execute((self.lane, signed(nonce.get()), until, self.token))? == 0 {
                 return Err(Conflict::Slot(*nonce).into());

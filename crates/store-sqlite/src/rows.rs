@@ -72,6 +72,7 @@ pub(crate) fn managed_tx(row: &Row<'_>) -> Result<ManagedTx, Failure> {
         id: tx_id(&text(row, 0)?)?,
         seq: unsigned("seq", row.get(1)?)?,
         intent,
+        replacement: None,
         state: state_from_row(&text(row, 8)?, row.get(9)?, &text(row, 10)?)?,
         version: row.get(11)?,
         created_at: time(row, 12)?,
@@ -100,6 +101,7 @@ pub(crate) fn attempt(row: &Row<'_>) -> Result<Attempt, Failure> {
         sends: row.get(7)?,
         last_sent_at: row.get::<_, Option<i64>>(8)?.map(Timestamp::from_micros),
         last_outcome,
+        history: Vec::new(),
     })
 }
 
@@ -145,6 +147,8 @@ pub(crate) fn slot(row: &Row<'_>) -> Result<Slot, Failure> {
         evidence: row.get::<_, Option<String>>(7)?.as_deref().map(NodeText::new),
         bound_at: time(row, 3)?,
         next_resubmit_at: row.get::<_, Option<i64>>(4)?.map(Timestamp::from_micros),
+        tries: 0,
+        signal: None,
     })
 }
 

@@ -9,6 +9,7 @@ use crate::lane_commit::LaneCommit;
 use crate::nonce::Nonce;
 use crate::payload::EvmCall;
 use crate::plan::{SignedTx, TxPlan};
+use crate::stuck::StuckCase;
 use crate::text::NodeText;
 use crate::time::Tick;
 
@@ -41,6 +42,10 @@ pub enum Effect {
     ReadAccount,
     /// Read blocks for what the account has sent. Answer: [`Fact::Surveyed`](super::Fact::Surveyed).
     Survey(SurveyRequest),
+    /// Look into nodes' pools. Answer: [`Fact::Diagnosed`](super::Fact::Diagnosed), for all of them.
+    Diagnose(Vec<DiagnoseRequest>),
+    /// Ask whoever decides what is to be done. Answer: [`Fact::Decided`](super::Fact::Decided).
+    Decide(Box<StuckCase>),
     /// Look out for these hashes from now on, before anything that follows is begun. Answers come as
     /// [`Fact::Seen`](super::Fact::Seen), for as long as they are watched. One that is watched already may be asked for again;
     /// then what is known of it is told again, also that it is final.
@@ -60,6 +65,13 @@ pub struct PrepareRequest {
     pub key: PrepareKey,
     pub call: EvmCall,
     pub speed: Speed,
+}
+
+/// Does any node have one of these, all of one nonce, in its pool?
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DiagnoseRequest {
+    pub nonce: Nonce,
+    pub hashes: Vec<B256>,
 }
 
 /// Which nonces were used by what? Those from `from` on, up to the account's count (the latest, or the final one if that is higher)

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use alloy_primitives::B256;
 
 use crate::amount::Amount;
-use crate::attempt::SendOutcome;
+use crate::attempt::{Heard, MempoolSignal, SendOutcome};
 use crate::block::{BlockLink, BlockRef, Execution};
 use crate::command::Command;
 use crate::cursor::Protection;
@@ -14,6 +14,7 @@ use crate::managed_tx::ManagedTx;
 use crate::nonce::Nonce;
 use crate::payload::Fees;
 use crate::plan::{SignedPlan, SignedTx};
+use crate::stuck::Decision;
 use crate::tail::Tail;
 use crate::text::NodeText;
 use crate::time::Timestamp;
@@ -41,6 +42,10 @@ pub enum Fact {
     Account(Option<AccountFacts>),
     /// The same.
     Surveyed(Option<Survey>),
+    /// What nodes' pools show, for all that was asked.
+    Diagnosed(Vec<(Nonce, MempoolSignal)>),
+    /// What is to be done about a nonce that is stuck.
+    Decided(Nonce, Decision),
 }
 
 /// The first in line, and the commands that are open.
@@ -60,7 +65,19 @@ pub enum PrepareKey {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Prepared {
     pub gas_limit: u64,
+    /// What the market asks for the speed that was wanted, or the caller's own.
     pub fees: Fees,
+    /// Of the next block, as far as it is known; zero where blocks have none.
+    pub base_fee: u128,
+    /// What the chain takes beside the gas, at the most (an L1 data fee).
+    pub surcharge: Amount,
+}
+
+impl Prepared {
+    /// Where only this is known of the market.
+    pub fn new(gas_limit: u64, fees: Fees) -> Self {
+        Prepared { gas_limit, fees, base_fee: 0, surcharge: Amount::ZERO }
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -103,6 +120,8 @@ pub struct SentTx {
     pub hash: B256,
     pub outcome: SendOutcome,
     pub text: NodeText,
+    /// What each endpoint said.
+    pub heard: Vec<Heard>,
 }
 
 /// What a watcher says of one of our hashes.

@@ -60,7 +60,7 @@ impl Candidate {
     /// Does pricing it need nobody's answer?
     pub(super) fn decided(&self) -> Option<Prepared> {
         let call = self.call()?;
-        Some(Prepared { gas_limit: call.gas_limit?, fees: call.fees? })
+        Some(Prepared::new(call.gas_limit?, call.fees?))
     }
 }
 

@@ -57,7 +57,7 @@ use crate::snapshot::LaneSnapshot;
 use crate::state::FailReason;
 use crate::time::{Tick, Timestamp};
 
-pub use effect::{Effect, Outgoing, PrepareRequest, SignRequest, Step, SurveyRequest, Watched};
+pub use effect::{DiagnoseRequest, Effect, Outgoing, PrepareRequest, SignRequest, Step, SurveyRequest, Watched};
 pub use fact::{
     AccountFacts, ChainFacts, CommitOutcome, Fact, MinedTx, OnChain, Peeked, PrepareFailure, PrepareKey, Prepared,
     SentTx, Sighting, SignFailure, Survey,
@@ -298,6 +298,7 @@ impl Lane {
             Fact::Chain(chain) => self.chain_moved(chain),
             Fact::Account(account) => self.account(account, now),
             Fact::Surveyed(survey) => self.surveyed(survey, now),
+            Fact::Diagnosed(_) | Fact::Decided(..) => {}
         }
         self.decide(now)
     }
@@ -426,7 +427,8 @@ impl Lane {
             }
             _ => {}
         }
-        self.reports.push(SendReport { nonce: sent.nonce, hash: sent.hash, outcome: sent.outcome, text: sent.text });
+        let SentTx { nonce, hash, outcome, text, heard } = sent;
+        self.reports.push(SendReport { nonce, hash, outcome, text, heard });
     }
 
     /// A price is asked for anew, at the pace of resends, unless it is the caller's own, or there were enough tries. What is to be

@@ -207,6 +207,7 @@ impl OpenSlot {
             sends: 0,
             last_sent_at: None,
             last_outcome: None,
+            history: Vec::new(),
         };
         self.attempts.push(HeldAttempt { attempt, cost, missing: false, pooled: false });
         // What has a transaction is lent to nobody any more.

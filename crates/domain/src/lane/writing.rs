@@ -13,7 +13,7 @@ use crate::managed_tx::ManagedTx;
 use crate::mistakes::{self, Mistake};
 use crate::nonce::Nonce;
 use crate::reservation::ReservationStep;
-use crate::slot::SlotKind;
+use crate::slot::{Claim, SlotKind};
 use crate::text::NodeText;
 use crate::time::{Tick, Timestamp};
 use crate::transition::{IllegalTransition, Transition};
@@ -279,7 +279,7 @@ impl Lane {
             return;
         }
         for nonce in self.slots.to_claim(now) {
-            commit.claim_resubmit(nonce, interval);
+            commit.claim_resubmit(Claim { nonce, pause: interval, tries: 0, signal: None });
             self.slots.update(nonce, |slot| slot.sending = Sending::Claiming);
             writing.claims.push(nonce);
         }

@@ -564,7 +564,7 @@ pub(crate) fn stranger(at: u64, to: u8, number: u64) -> OnChain {
 }
 
 pub(crate) fn price() -> Result<Prepared, PrepareFailure> {
-    Ok(Prepared { gas_limit: GAS, fees: FEES })
+    Ok(Prepared::new(GAS, FEES))
 }
 
 /// Signed bytes that say what they are, and end with what they can cost.

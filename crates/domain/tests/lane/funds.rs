@@ -128,7 +128,7 @@ fn a_dearer_attempt_is_taken_out_of_the_budget() {
     bench.pass_secs(1);
     let requests = bench.take_prepare();
     let fees = Fees::Eip1559 { max_fee: 190, max_priority_fee: 20 };
-    let dearer = Ok(Prepared { gas_limit: GAS, fees });
+    let dearer = Ok(Prepared::new(GAS, fees));
     bench.prepared(requests.iter().map(|request| (request.key, dearer.clone())).collect());
     assert_eq!(kinds(&bench, 0), [AttemptKind::Original, AttemptKind::Bump]);
     bench.hold.clear();

@@ -109,7 +109,7 @@ fn underpriced_is_priced_again_and_bumped_if_the_market_asks_for_more() {
     let asked = bench.take_prepare();
     assert_eq!(asked[0].call.gas_limit, Some(GAS), "the gas was decided before");
     let fees = Fees::Eip1559 { max_fee: 105, max_priority_fee: 40 };
-    bench.prepared(vec![(asked[0].key, Ok(Prepared { gas_limit: GAS, fees }))]);
+    bench.prepared(vec![(asked[0].key, Ok(Prepared::new(GAS, fees)))]);
     assert_eq!(kinds(&bench, 0), [AttemptKind::Original, AttemptKind::Bump]);
     let bump = bench.ledger.attempts.values().last().cloned().unwrap();
     // Each field is at least what a node takes for a replacement.
@@ -123,7 +123,7 @@ fn underpriced_is_priced_again_and_bumped_if_the_market_asks_for_more() {
 fn underpriced_is_sent_again_as_it_is_if_the_market_does_not_ask_for_more() {
     let mut bench = underpriced();
     let asked = bench.take_prepare();
-    bench.prepared(vec![(asked[0].key, Ok(Prepared { gas_limit: GAS, fees: FEES }))]);
+    bench.prepared(vec![(asked[0].key, Ok(Prepared::new(GAS, FEES)))]);
     assert_eq!(kinds(&bench, 0), [AttemptKind::Original]);
     assert_eq!(bench.sending(), [0]);
 }
@@ -164,7 +164,7 @@ fn a_price_is_not_raised_for_ever() {
         if bench.held.iter().any(|effect| matches!(effect, gapless_domain::Effect::Prepare(_))) {
             let asked = bench.take_prepare();
             let fees = Fees::Eip1559 { max_fee: 1000 << round, max_priority_fee: 1000 << round };
-            bench.prepared(vec![(asked[0].key, Ok(Prepared { gas_limit: GAS, fees }))]);
+            bench.prepared(vec![(asked[0].key, Ok(Prepared::new(GAS, fees)))]);
         }
     }
     assert_eq!(bench.ledger.attempts.len(), 4, "the original and three");

@@ -452,7 +452,7 @@ impl World {
             }
         }
         let max_fee = 100 + self.dice.below(20) as u128;
-        Ok(Prepared { gas_limit: 21_000, fees: Fees::Eip1559 { max_fee, max_priority_fee: 2 } })
+        Ok(Prepared::new(21_000, Fees::Eip1559 { max_fee, max_priority_fee: 2 }))
     }
 
     fn sign(&mut self, requests: &[SignRequest]) -> Fact {
@@ -497,7 +497,7 @@ impl World {
         self.checks.sends(outgoing);
         let sent = outgoing.iter().map(|out| {
             let outcome = self.send(out);
-            SentTx { nonce: out.nonce, hash: out.tx.hash, outcome, text: NodeText::new("said so") }
+            SentTx { nonce: out.nonce, hash: out.tx.hash, outcome, text: NodeText::new("said so"), heard: Vec::new() }
         });
         Fact::Sent(sent.collect::<Vec<_>>())
     }

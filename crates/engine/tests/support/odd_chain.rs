@@ -7,10 +7,11 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use async_trait::async_trait;
 use gapless_chain::{
     AccountView, Chain, ChainError, Classified, Classifier, EndpointStatus, Failure, FeeQuote, Header, HeaderAt,
-    Method, Overrides, Receipt, Revert, SentInBlock, SignError, UnreadableTx, Wanted,
+    Method, Overrides, Receipt, Revert, SendAnswer, SentInBlock, SignError, UnreadableTx, Wanted,
 };
 use gapless_domain::{
-    Amount, B256, BlockRef, Bytes, ChainId, EvmCall, Permit, SignedPlan, SignedTx, SubmitterId, TxPlan,
+    Amount, B256, BlockRef, Bytes, ChainId, DiagnoseRequest, EvmCall, MempoolSignal, Permit, SignedPlan, SignedTx,
+    SubmitterId, TxPlan,
 };
 
 use super::support::ToyChain;
@@ -85,8 +86,12 @@ impl Chain for OddChain {
         self.inner.worst_cost(raw)
     }
 
-    async fn broadcast(&self, txs: &[SignedTx]) -> Vec<Classified> {
+    async fn broadcast(&self, txs: &[SignedTx]) -> Vec<SendAnswer> {
         self.inner.broadcast(txs).await
+    }
+
+    async fn diagnose(&self, account: &SubmitterId, asked: &[DiagnoseRequest]) -> Vec<MempoolSignal> {
+        self.inner.diagnose(account, asked).await
     }
 
     async fn head(&self) -> Result<Header, ChainError> {

@@ -9,11 +9,11 @@ use std::time::Duration;
 use async_trait::async_trait;
 use gapless_chain::{
     AccountView, Chain, ChainError, Classified, Classifier, EndpointStatus, Failure, FeeQuote, Header, HeaderAt,
-    Method, Overrides, Receipt, Revert, SentInBlock, SignError, UnreadableTx, Wanted,
+    Method, Overrides, Receipt, Revert, SendAnswer, SentInBlock, SignError, UnreadableTx, Wanted,
 };
 use gapless_domain::{
-    Amount, B256, BlockLink, BlockRef, Bytes, ChainId, EvmCall, Fees, NodeText, Nonce, Permit, SignedPlan, SignedTx,
-    SubmitterId, TxPlan, U256, keccak256,
+    Amount, B256, BlockLink, BlockRef, Bytes, ChainId, DiagnoseRequest, EvmCall, Fees, MempoolSignal, NodeText, Nonce,
+    Permit, SignedPlan, SignedTx, SubmitterId, TxPlan, U256, keccak256,
 };
 use tokio::sync::Notify;
 
@@ -396,7 +396,7 @@ impl Chain for ToyChain {
     async fn quote(&self) -> Result<FeeQuote, ChainError> {
         drop(self.enter("quote")?);
         let fees = Fees::Eip1559 { max_fee: 3, max_priority_fee: 1 };
-        Ok(FeeQuote { slow: fees, standard: fees, fast: fees, instant: fees })
+        Ok(FeeQuote { slow: fees, standard: fees, fast: fees, instant: fees, base_fee: 0 })
     }
 
     async fn sign(&self, permit: &Permit, plan: &TxPlan) -> Result<SignedTx, SignError> {
@@ -415,15 +415,19 @@ impl Chain for ToyChain {
         Some(Amount::from(100_000_u64))
     }
 
-    async fn broadcast(&self, txs: &[SignedTx]) -> Vec<Classified> {
+    async fn diagnose(&self, _: &SubmitterId, asked: &[DiagnoseRequest]) -> Vec<MempoolSignal> {
+        vec![MempoolSignal::Unknown; asked.len()]
+    }
+
+    async fn broadcast(&self, txs: &[SignedTx]) -> Vec<SendAnswer> {
         let away = |text| self.classifier.classify(None, Method::Send, &Failure::Unreachable { text });
         match self.enter("broadcast") {
-            Err(_) => txs.iter().map(|_| away("connection refused")).collect(),
+            Err(_) => txs.iter().map(|_| away("connection refused").into()).collect(),
             Ok(mut inner) => txs
                 .iter()
                 .map(|tx| {
                     inner.sends.push(tx.clone());
-                    match inner.trouble.answers.pop_front() {
+                    let answer = match inner.trouble.answers.pop_front() {
                         None => self.take(&mut inner, tx),
                         Some(Answer::TimeOut) => self.classifier.classify(None, Method::Send, &Failure::TimedOut),
                         Some(Answer::TimeOutAfterAccepting) => {
@@ -435,7 +439,8 @@ impl Chain for ToyChain {
                             self.text(Method::Send, text)
                         }
                         Some(Answer::Text(text)) => self.text(Method::Send, text),
-                    }
+                    };
+                    answer.into()
                 })
                 .collect(),
         }

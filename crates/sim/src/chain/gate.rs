@@ -9,12 +9,12 @@ use std::time::Duration;
 use async_trait::async_trait;
 use futures_util::future::join_all;
 use gapless_chain::{
-    AccountView, Chain, ChainError, Classified, EndpointStanding, EndpointStatus, FeeQuote, Header, HeaderAt, Method,
-    Receipt, Revert, SentInBlock, SignError, UnreadableTx, Wanted,
+    AccountView, Chain, ChainError, EndpointStanding, EndpointStatus, FeeQuote, Header, HeaderAt, Method,
+    Receipt, Revert, SendAnswer, SentInBlock, SignError, UnreadableTx, Wanted,
 };
 use gapless_domain::{
-    Amount, B256, BlockRef, Bytes, ChainId, EvmCall, Fees, NodeText, Nonce, OwnerId, Permit, SignedPlan, SignedTx,
-    SubmitterId, TxPlan,
+    Amount, B256, BlockRef, Bytes, ChainId, DiagnoseRequest, EvmCall, Fees, MempoolSignal, NodeText, Nonce, OwnerId,
+    Permit, SignedPlan, SignedTx, SubmitterId, TxPlan,
 };
 
 use super::endpoint::Stand;
@@ -334,7 +334,7 @@ impl Chain for Gate {
         let base_fee = head.base_fee.unwrap_or_default();
         let [slow, standard, fast, instant] =
             TIPS.map(|tip| Fees::Eip1559 { max_fee: base_fee.saturating_mul(2) + tip, max_priority_fee: tip });
-        Ok(FeeQuote { slow, standard, fast, instant })
+        Ok(FeeQuote { slow, standard, fast, instant, base_fee })
     }
 
     async fn sign(&self, permit: &Permit, plan: &TxPlan) -> Result<SignedTx, SignError> {
@@ -359,8 +359,12 @@ impl Chain for Gate {
         Ok(read)
     }
 
-    async fn broadcast(&self, txs: &[SignedTx]) -> Vec<Classified> {
-        super::sends::broadcast(self, txs).await
+    async fn broadcast(&self, txs: &[SignedTx]) -> Vec<SendAnswer> {
+        super::sends::broadcast(self, txs).await.into_iter().map(SendAnswer::from).collect()
+    }
+
+    async fn diagnose(&self, _: &SubmitterId, asked: &[DiagnoseRequest]) -> Vec<MempoolSignal> {
+        vec![MempoolSignal::Unknown; asked.len()]
     }
 
     async fn head(&self) -> Result<Header, ChainError> {

@@ -316,7 +316,11 @@ impl LaneStory {
             LaneEventKind::Resumed => self.paused = false,
             LaneEventKind::LowBalance => self.low_balance = true,
             LaneEventKind::BalanceRestored => self.low_balance = false,
-            LaneEventKind::Resynced => {}
+            LaneEventKind::Resynced
+            | LaneEventKind::FeesAboveCap
+            | LaneEventKind::FeesBelowCap
+            | LaneEventKind::Diagnosed
+            | LaneEventKind::Escalated => {}
         }
     }
 }

@@ -131,7 +131,16 @@ impl Story {
         let intent = Intent::restore(self.lane.clone(), request, Payload::Evm(call), Speed::Standard, None, None);
         let now = Timestamp::from_micros(1_000_000);
         let id = TxId::from_uuid(uuid::Uuid::from_u128(u128::from(number)));
-        ManagedTx { id, seq: number, intent, state: TxState::Queued, version: 1, created_at: now, updated_at: now }
+        ManagedTx {
+            id,
+            seq: number,
+            intent,
+            replacement: None,
+            state: TxState::Queued,
+            version: 1,
+            created_at: now,
+            updated_at: now,
+        }
     }
 
     /// Takes a commit into the store, and tells of it.

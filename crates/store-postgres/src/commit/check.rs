@@ -144,8 +144,8 @@ fn check_slots<'a>(commit: &'a LaneCommit, facts: &Facts) -> Result<HashMap<i64,
             return Err(conflict(report.nonce));
         }
     }
-    match commit.claims().iter().find(|(nonce, _)| !bound(*nonce)) {
-        Some((nonce, _)) => Err(conflict(*nonce)),
+    match commit.claims().iter().find(|claim| !bound(claim.nonce)) {
+        Some(claim) => Err(conflict(claim.nonce)),
         None => Ok(fresh),
     }
 }

@@ -133,7 +133,7 @@ impl<'a> Keys<'a> {
             let nonces = (commit.slots().iter().map(|slot| slot.nonce))
                 .chain(commit.attempts().iter().map(|attempt| attempt.nonce))
                 .chain(commit.reports().iter().map(|report| report.nonce))
-                .chain(commit.claims().iter().map(|(nonce, _)| *nonce))
+                .chain(commit.claims().iter().map(|claim| claim.nonce))
                 .chain(commit.reservations().iter().map(|step| step.nonce()));
             for nonce in nonces {
                 keys.slots.0.push(lane);

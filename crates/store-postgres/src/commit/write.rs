@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::SystemTime;
 
 use futures_util::future::join_all;
-use gapless_domain::{Change, CommandResult, LaneState, ReservationStatus, SendReport};
+use gapless_domain::{Change, Claim, CommandResult, LaneState, ReservationStatus, SendReport};
 use gapless_store::codec::{fees_to_json, notice_to_json, signed, state_to_row};
 use tokio_postgres::Error;
 use tokio_postgres::types::ToSql;
@@ -337,11 +337,11 @@ fn report_sends(plan: &[Planned<'_>], at: SystemTime) -> Option<Write> {
 fn claim_resubmits(plan: &[Planned<'_>], at: SystemTime) -> Option<Write> {
     let (mut lanes, mut nonces, mut pauses, mut tokens) = (vec![], vec![], vec![], vec![]);
     for planned in plan {
-        let claims: BTreeMap<_, _> = planned.commit.claims().iter().copied().collect();
-        for (nonce, pause) in claims {
+        let claims: BTreeMap<_, _> = planned.commit.claims().iter().map(|claim| (claim.nonce, claim)).collect();
+        for Claim { nonce, pause, .. } in claims.into_values() {
             lanes.push(lane(planned));
             nonces.push(signed(nonce.get()));
-            pauses.push(micros(pause));
+            pauses.push(micros(*pause));
             tokens.push(token(planned.commit));
         }
     }

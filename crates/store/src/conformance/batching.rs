@@ -205,7 +205,7 @@ fn any_transition(tx: &ManagedTx, dice: &mut Dice) -> Transition {
         TransitionName::GiveUp => Transition::GiveUp(StuckReason::Contradiction),
         TransitionName::Revive => Transition::Revive,
         TransitionName::WantCancel => Transition::WantCancel(CancelReason::User),
-        TransitionName::WantReplace => Transition::WantReplace,
+        TransitionName::WantReplace => Transition::WantReplace(transfer(7)),
         TransitionName::LoseNonce => Transition::LoseNonce,
         TransitionName::Confirm => Transition::Confirm(notice(false, 5..=6)),
         TransitionName::Settle => Transition::Settle(None),

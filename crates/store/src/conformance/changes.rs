@@ -81,7 +81,9 @@ pub(super) async fn what_changes_nothing_is_told_to_nobody(h: &dyn Harness) {
 
     let made = attempt(nonce(0), 0, "bind");
     commit_done(&a, &lane, |commit| {
-        commit.report(report(&made, SendOutcome::Accepted, "sent")).claim_resubmit(nonce(0), Duration::from_secs(60));
+        commit
+            .report(report(&made, SendOutcome::Accepted, "sent"))
+            .claim_resubmit(claim(nonce(0), Duration::from_secs(60)));
     })
     .await;
     commit_done(&a, &lane, |commit| {

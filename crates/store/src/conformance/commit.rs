@@ -75,7 +75,7 @@ pub(super) async fn reports_and_claims_are_kept_with_their_rows(h: &dyn Harness)
         commit.report(report(&first, SendOutcome::Unknown, "time-out"));
         commit.report(report(&first, SendOutcome::Underpriced, "fee too low"));
         commit.attempt(second.clone());
-        commit.claim_resubmit(nonce(0), Duration::from_secs(3600));
+        commit.claim_resubmit(claim(nonce(0), Duration::from_secs(3600)));
     })
     .await;
     let seen = view(&a, &lane).await.lane;

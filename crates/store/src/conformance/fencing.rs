@@ -43,7 +43,7 @@ fn every_kind_of_write(lease: &Lease, seen: &View) -> Vec<LaneCommit> {
     writes[1].change(holder.change(Transition::Acknowledge).unwrap());
     writes[2].attempt(attempt(sent.nonce, 1, "bump"));
     writes[3].report(report(&sent, SendOutcome::Accepted, "ok"));
-    writes[4].claim_resubmit(sent.nonce, Duration::from_secs(60));
+    writes[4].claim_resubmit(claim(sent.nonce, Duration::from_secs(60)));
     writes[5].command_done(&seen.lane.commands[0], done("done"));
     writes[6].lane_event(cursor, LaneEventKind::LowBalance, text("low")).unwrap();
     writes[7].observe_counts(cursor, nonce(1), nonce(1)).unwrap();

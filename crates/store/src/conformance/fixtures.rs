@@ -7,10 +7,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use gapless_domain::{
-    Address, Amount, AttemptKind, AuditEntry, B256, BlockLink, BlockRef, Bytes, Command, CommandId, CommandResult,
-    ConfirmationNotice, Cursor, Event, EventBody, EventPosition, EvmCall, Execution, Fees, Inclusion, Intent,
-    IntentDraft, LaneCommit, LaneEventKind, LaneSnapshot, Lease, Limits, ManagedTx, NewAttempt, NewAudit, NodeText,
-    Nonce, Payload, Report, SendOutcome, SendReport, Speed, SubmitterId, Tail, Timestamp, Transition, TxId, keccak256,
+    Address, Amount, AttemptKind, AuditEntry, B256, BlockLink, BlockRef, Bytes, Claim, Command, CommandId,
+    CommandResult, ConfirmationNotice, Cursor, Event, EventBody, EventPosition, EvmCall, Execution, Fees, Inclusion,
+    Intent, IntentDraft, LaneCommit, LaneEventKind, LaneSnapshot, Lease, Limits, ManagedTx, NewAttempt, NewAudit,
+    NodeText, Nonce, Payload, Report, SendOutcome, SendReport, Speed, SubmitterId, Tail, Timestamp, Transition, TxId,
+    keccak256,
 };
 use uuid::Uuid;
 
@@ -96,7 +97,7 @@ pub fn attempt(at: Nonce, ordinal: u16, seed: &str) -> NewAttempt {
 }
 
 pub fn report(attempt: &NewAttempt, outcome: SendOutcome, said: &str) -> SendReport {
-    SendReport { nonce: attempt.nonce, hash: attempt.hash, outcome, text: text(said) }
+    SendReport { nonce: attempt.nonce, hash: attempt.hash, outcome, text: text(said), heard: Vec::new() }
 }
 
 pub fn block(number: u64) -> BlockRef {
@@ -226,6 +227,10 @@ pub async fn commit_done(node: &Node, lane: &SubmitterId, build: impl Fn(&mut La
 }
 
 /// Binds the first in line to the next nonce, and gives back the intent as it is then.
+pub fn claim(nonce: Nonce, pause: Duration) -> Claim {
+    Claim { nonce, pause, tries: 1, signal: None }
+}
+
 pub async fn bind_next(node: &Node, lane: &SubmitterId) -> ManagedTx {
     let view = view(node, lane).await;
     let first = &view.queue[0];

@@ -210,7 +210,9 @@ pub(super) async fn a_claim_without_a_slot_leaves_no_trace(h: &dyn Harness) {
     let a = h.node("a").await;
     let lane = busy_lane(&a).await;
     assert_refused(&a, &lane, Conflict::Slot(nonce(2)), |commit| {
-        commit.claim_resubmit(nonce(0), Duration::from_secs(1)).claim_resubmit(nonce(2), Duration::from_secs(1));
+        commit
+            .claim_resubmit(claim(nonce(0), Duration::from_secs(1)))
+            .claim_resubmit(claim(nonce(2), Duration::from_secs(1)));
     })
     .await;
     assert_goes_on(&a, &lane).await;

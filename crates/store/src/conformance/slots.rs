@@ -54,7 +54,7 @@ pub(super) async fn open_slots_show_what_hangs_on_each(h: &dyn Harness) {
     })
     .await;
     commit_done(&a, &lane, |commit| {
-        commit.report(report(&first, SendOutcome::Accepted, "taken")).claim_resubmit(nonce(0), LONG);
+        commit.report(report(&first, SendOutcome::Accepted, "taken")).claim_resubmit(claim(nonce(0), LONG));
         commit.attempt(attempt(nonce(0), 1, "bump"));
     })
     .await;

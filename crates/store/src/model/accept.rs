@@ -75,6 +75,7 @@ impl Tables {
             id: new.id,
             seq: self.last_seq,
             intent: new.intent.clone(),
+            replacement: None,
             state: TxState::Queued,
             version: 1,
             created_at: call.now,

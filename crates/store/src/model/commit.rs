@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use gapless_domain::mistakes::{self, Mistake};
 use gapless_domain::{
-    Attempt, EventBody, LaneCommit, ManagedTx, NewAttempt, NewSlot, Nonce, ReservationStatus, Slot, SubmitterId,
-    Timestamp,
+    Attempt, EventBody, LaneCommit, ManagedTx, NewAttempt, NewSlot, Nonce, ReservationStatus, SendRecord, SendReport,
+    Slot, SubmitterId, Timestamp,
 };
 
 use super::tables::{Call, CursorRow, Lane, Tables};
@@ -132,7 +132,7 @@ impl Lane {
         }
         let is_bound = |nonce: &Nonce| self.slots.contains_key(nonce) || new.contains(nonce);
         let attempts = commit.attempts().iter().map(|attempt| attempt.nonce);
-        let claims = commit.claims().iter().map(|(nonce, _)| *nonce);
+        let claims = commit.claims().iter().map(|claim| claim.nonce);
         match attempts.chain(claims).find(|nonce| !is_bound(nonce)) {
             Some(nonce) => Err(Conflict::Slot(nonce)),
             None => Ok(()),
@@ -182,11 +182,17 @@ impl Lane {
                 attempt.sends += 1;
                 attempt.last_sent_at = Some(call.now);
                 attempt.last_outcome = Some((report.outcome, report.text.clone()));
+                let SendReport { outcome, text, heard, .. } = report.clone();
+                attempt.history.push(SendRecord { at: call.now, outcome, text, heard });
+                let over = attempt.history.len().saturating_sub(Attempt::HISTORY);
+                attempt.history.drain(..over);
             }
         }
-        for (nonce, pause) in commit.claims() {
-            if let Some(slot) = self.slots.get_mut(nonce) {
-                slot.next_resubmit_at = Some(call.now.saturating_add(*pause));
+        for claim in commit.claims() {
+            if let Some(slot) = self.slots.get_mut(&claim.nonce) {
+                slot.next_resubmit_at = Some(call.now.saturating_add(claim.pause));
+                slot.tries = claim.tries;
+                slot.signal = claim.signal.or(slot.signal);
             }
         }
         for (id, result) in commit.commands_done() {
@@ -210,6 +216,8 @@ fn bound(new: &NewSlot, now: Timestamp) -> Slot {
         evidence: new.evidence.clone(),
         bound_at: now,
         next_resubmit_at: None,
+        tries: 0,
+        signal: None,
     }
 }
 
@@ -225,5 +233,6 @@ fn durable(new: &NewAttempt, now: Timestamp) -> Attempt {
         sends: 0,
         last_sent_at: None,
         last_outcome: None,
+        history: Vec::new(),
     }
 }

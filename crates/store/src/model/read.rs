@@ -26,7 +26,7 @@ impl Tables {
         LaneSnapshot {
             cursor: lane.cursor.as_ref().map(|row| row.cursor.clone()),
             slots: lane.slots.range(first_open..).map(|(_, slot)| slot.clone()).collect(),
-            attempts: lane.attempts.range((first_open, 0)..).map(|(_, attempt)| attempt.clone()).collect(),
+            attempts: lane.attempts.range((first_open, 0)..).map(|(_, attempt)| without_history(attempt)).collect(),
             bound: lane.bound.range(first_open..).filter_map(|(_, id)| self.txs.get(id)).cloned().collect(),
             reservations: lane
                 .reservations
@@ -120,4 +120,9 @@ impl Lane {
             _ => None,
         }
     }
+}
+
+/// As a lane is loaded.
+fn without_history(attempt: &Attempt) -> Attempt {
+    Attempt { history: Vec::new(), ..attempt.clone() }
 }

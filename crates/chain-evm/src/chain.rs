@@ -9,12 +9,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use alloy_primitives::{Address, B256, Bytes};
 use async_trait::async_trait;
 use gapless_chain::{
-    AccountView, Chain, ChainError, Classifier, EndpointStatus, FeeQuote, Header, HeaderAt, Receipt,
-    Revert, SendAnswer, SentInBlock, SignError, UnreadableTx, Wanted,
+    AccountView, Chain, ChainError, Classifier, EndpointStatus, FeeQuote, Header, HeaderAt, Receipt, Revert,
+    SendAnswer, SentInBlock, SignError, UnreadableTx, Wanted,
 };
 use gapless_domain::{
-    Amount, BlockRef, ChainId, DiagnoseRequest, EvmCall, MempoolSignal, Permit, SignedPlan, SignedTx, SubmitterId,
-    TxPlan,
+    Amount, BlockRef, ChainId, DiagnoseRequest, EvmCall, MempoolSignal, Outline, Permit, SignedPlan, SignedTx,
+    SubmitterId, TxPlan,
 };
 use tokio::sync::watch;
 
@@ -174,8 +174,8 @@ impl Chain for EvmChain {
         transaction::read_signed(raw, &self.id)
     }
 
-    fn worst_cost(&self, raw: &Bytes) -> Option<Amount> {
-        transaction::worst_cost_of(raw)
+    fn outline(&self, raw: &Bytes) -> Option<Outline> {
+        transaction::outline_of(raw)
     }
 
     async fn broadcast(&self, txs: &[SignedTx]) -> Vec<SendAnswer> {

@@ -17,7 +17,7 @@ use alloy_primitives::{B256, Bytes, Signature, TxKind, U256, keccak256};
 use gapless_chain::SignError;
 use gapless_domain::{EvmCall, Fees, SignedTx, TxPlan};
 
-pub(crate) use reading::{read_mined, read_signed, worst_cost_of};
+pub(crate) use reading::{outline_of, read_mined, read_signed};
 
 /// A transaction without its signature, as it is handed to a signer.
 pub type UnsignedTx = EthereumTypedTransaction<TxEip4844>;

@@ -8,7 +8,7 @@ use alloy_primitives::{Address, B256, Bytes};
 use async_trait::async_trait;
 use gapless_domain::{
     Amount, BlockLink, BlockRef, ChainId, DiagnoseRequest, EvmCall, Fees, Heard, MempoolSignal, NodeText, Nonce,
-    Permit, SignedPlan, SignedTx, Speed, SubmitterId, TxPlan,
+    Outline, Permit, SignedPlan, SignedTx, Speed, SubmitterId, TxPlan,
 };
 
 use crate::classified::Classified;
@@ -46,9 +46,9 @@ pub trait Chain: Send + Sync + fmt::Debug {
     /// What signed bytes say, whoever signed them: the hash is computed and the sender recovered from the bytes themselves.
     fn read_signed(&self, raw: &Bytes) -> Result<SignedPlan, UnreadableTx>;
 
-    /// The most that signed bytes can take from their account; `None` if they cannot be read.
-    fn worst_cost(&self, raw: &Bytes) -> Option<Amount> {
-        self.read_signed(raw).ok().map(|read| read.plan.worst_cost())
+    /// What signed bytes of ours do, without asking who signed them; `None` if they cannot be read.
+    fn outline(&self, raw: &Bytes) -> Option<Outline> {
+        self.read_signed(raw).ok().map(|read| Outline::of(&read.plan))
     }
 
     /// Gives signed bytes to the endpoints, in the order given. One transaction has one answer, whoever was asked: accepted

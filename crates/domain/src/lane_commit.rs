@@ -447,6 +447,8 @@ fn is_external(tx: &ManagedTx) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
     use crate::{
         AttemptKind, B256, Bytes, EvmCall, Fees, FencingToken, Intent, LockOwner, OwnerId, Payload, ProtectCode,
@@ -468,6 +470,7 @@ mod tests {
             id: TxId::from_uuid(uuid::Uuid::from_u128(u128::from(seq))),
             seq,
             intent,
+            replacement: None,
             state: TxState::Queued,
             version: 1,
             created_at: Timestamp::EPOCH,

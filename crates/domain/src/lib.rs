@@ -10,6 +10,7 @@
 mod amount;
 mod attempt;
 mod audit;
+mod bidding;
 mod block;
 mod command;
 mod confirmation;
@@ -43,6 +44,7 @@ pub use alloy_primitives::{Address, B256, Bytes, U256, keccak256};
 pub use amount::{Amount, AmountError};
 pub use attempt::{Attempt, AttemptKind, Heard, MempoolSignal, NewAttempt, SendOutcome, SendRecord, SendReport};
 pub use audit::{AuditEntry, NewAudit};
+pub use bidding::{Market, NODE_STEP_PERMILLE, Offer, enough};
 pub use block::{BlockLink, BlockRef, Execution, Inclusion};
 pub use command::{Command, CommandId, CommandKind, CommandResult, CommandStatus, LostRule, NewCommand};
 pub use confirmation::ConfirmationNotice;
@@ -61,7 +63,7 @@ pub use limits::Limits;
 pub use managed_tx::{Change, ManagedTx};
 pub use nonce::{Nonce, NonceError};
 pub use payload::{AccessListItem, Authorization, EvmCall, ExternalNonce, Fees, Payload, PayloadFingerprint};
-pub use plan::{SignedPlan, SignedTx, TxPlan, worst_cost};
+pub use plan::{Outline, SignedPlan, SignedTx, TxPlan, worst_cost};
 pub use policy::{
     BumpPolicy, ConfirmationPolicy, ExternalNoncePolicy, FeePolicy, FundsPolicy, MempoolPolicy, NoncePolicy,
     OnShortage, PolicyError, ReleaseRule, ResubmitPolicy, StartFrom, StuckRule, SubmitterPolicy,

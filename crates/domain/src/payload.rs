@@ -1,5 +1,7 @@
 //! What an intent wants done on chain.
 
+use std::fmt;
+
 use alloy_primitives::{Address, B256, Bytes, Keccak256, U256};
 
 use crate::amount::Amount;
@@ -22,6 +24,15 @@ pub struct EvmCall {
     pub fees: Option<Fees>,
     pub access_list: Vec<AccessListItem>,
     pub authorizations: Vec<Authorization>,
+}
+
+impl EvmCall {
+    /// Is its effect the same, whatever it costs?
+    pub fn does_the_same(&self, other: &EvmCall) -> bool {
+        (self.to, self.value, &self.data) == (other.to, other.value, &other.data)
+            && self.access_list == other.access_list
+            && self.authorizations == other.authorizations
+    }
 }
 
 /// A reservation in the queue: the lane binds a nonce for it like for any other intent, and the caller signs by itself.
@@ -49,7 +60,7 @@ impl Fees {
     }
 
     /// What the block's producer gets of it, at the most.
-    fn tip(self) -> u128 {
+    pub(crate) fn tip(self) -> u128 {
         match self {
             Fees::Legacy { gas_price } => gas_price,
             Fees::Eip1559 { max_priority_fee, .. } => max_priority_fee,
@@ -60,18 +71,14 @@ impl Fees {
     pub fn offers_more_than(self, other: Fees) -> bool {
         self.highest_price() > other.highest_price() || self.tip() > other.tip()
     }
+}
 
-    /// At least this, and by enough above `sent` that every node takes it for a replacement: an eighth more, rounded up. The kind of
-    /// price stays the same.
-    pub fn to_replace(self, sent: Fees) -> Fees {
-        let above = |price: u128| price.saturating_add(price.div_ceil(8)).max(price.saturating_add(1));
-        let (sent_max, sent_tip) = (sent.highest_price(), sent.tip());
+/// In wei for one unit of gas.
+impl fmt::Display for Fees {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Fees::Legacy { gas_price } => Fees::Legacy { gas_price: gas_price.max(above(sent_max)) },
-            Fees::Eip1559 { max_fee, max_priority_fee } => {
-                let max_priority_fee = max_priority_fee.max(above(sent_tip));
-                Fees::Eip1559 { max_fee: max_fee.max(above(sent_max)).max(max_priority_fee), max_priority_fee }
-            }
+            Fees::Legacy { gas_price } => write!(f, "{gas_price}"),
+            Fees::Eip1559 { max_fee, max_priority_fee } => write!(f, "{max_fee} with a tip of {max_priority_fee}"),
         }
     }
 }

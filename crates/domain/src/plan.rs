@@ -32,6 +32,21 @@ pub struct SignedPlan {
     pub signed: SignedTx,
 }
 
+/// What signed bytes do, and what they can cost, whoever has signed them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Outline {
+    pub call: EvmCall,
+    pub gas_limit: u64,
+    /// The most that it can take from the account.
+    pub cost: Amount,
+}
+
+impl Outline {
+    pub fn of(plan: &TxPlan) -> Self {
+        Outline { call: plan.call.clone(), gas_limit: plan.gas_limit, cost: plan.worst_cost() }
+    }
+}
+
 impl TxPlan {
     /// The most that it can take from the account.
     pub fn worst_cost(&self) -> Amount {

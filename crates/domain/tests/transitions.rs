@@ -4,9 +4,9 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use gapless_domain::{
-    Amount, AttemptKind, B256, BlockRef, Bound, CancelReason, Cancellation, ConfirmationNotice, Execution, FailReason,
-    Failure, Inclusion, Mined, NodeText, Nonce, Progress, Settled, StateName, StuckReason, Transition, TransitionName,
-    TxState, Wish, targets,
+    Amount, AttemptKind, B256, BlockRef, Bound, CancelReason, Cancellation, ConfirmationNotice, EvmCall, Execution,
+    FailReason, Failure, Inclusion, Mined, NodeText, Nonce, Payload, Progress, Settled, StateName, StuckReason,
+    Transition, TransitionName, TxState, Wish, targets,
 };
 
 /// The table once more, as a person would write it on paper: a row for each transition, a column for each state that is
@@ -23,7 +23,7 @@ funded            .             ALLOCATED  TRACKING                         STUC
 give_up           .             STUCK      STUCK                            .
 revive            .             .          .                                TRACKING
 want_cancel       .             ALLOCATED  TRACKING                         STUCK
-want_replace      .             ALLOCATED  TRACKING                         STUCK
+want_replace      QUEUED        ALLOCATED  TRACKING                         STUCK
 lose_nonce        .             QUEUED     QUEUED                           QUEUED
 settle            .             .          CONFIRMED|FAILED_FINAL|CANCELED  .
 fail_in_queue     FAILED_FINAL  .          .                                .
@@ -106,7 +106,11 @@ fn data_can_forbid_what_the_table_allows() {
     assert!(tracking(Wish::Deliver, Progress::Pending).apply(Transition::Settle(None)).is_err());
     assert!(tracking(Wish::Deliver, in_block()).apply(Transition::LoseNonce).is_err());
     assert!(tracking(Wish::Deliver, in_block()).apply(Transition::GiveUp(StuckReason::OutOfTries)).is_err());
-    assert!(tracking(Wish::Cancel(CancelReason::User), Progress::Pending).apply(Transition::WantReplace).is_err());
+    assert!(
+        tracking(Wish::Cancel(CancelReason::User), Progress::Pending)
+            .apply(Transition::WantReplace(payload()))
+            .is_err()
+    );
 }
 
 /// `GAPLESS_UPDATE=1 cargo test -p gapless-domain` draws it anew.
@@ -181,6 +185,10 @@ fn samples() -> Vec<TxState> {
     states
 }
 
+fn payload() -> Payload {
+    Payload::Evm(EvmCall::default())
+}
+
 fn transitions() -> Vec<Transition> {
     let all = vec![
         Transition::Bind(Nonce::ZERO),
@@ -193,7 +201,7 @@ fn transitions() -> Vec<Transition> {
         Transition::GiveUp(StuckReason::OutOfTries),
         Transition::Revive,
         Transition::WantCancel(CancelReason::User),
-        Transition::WantReplace,
+        Transition::WantReplace(payload()),
         Transition::LoseNonce,
         Transition::Settle(None),
         Transition::FailInQueue(FailReason::Expired, NodeText::default()),

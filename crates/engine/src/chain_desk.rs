@@ -111,6 +111,7 @@ impl ChainDesk {
         let status = self.status()?;
         let AccountRead { view, final_at } = self.accounts.read(submitter.clone(), status.final_block).await?;
         let facts = AccountFacts {
+            head: status.head.number,
             latest: view.latest,
             pending: view.pending,
             finalized: view.finalized,
@@ -176,11 +177,16 @@ impl ChainDesk {
                 self.gas.limit(estimate.map_err(|error| self.estimate_failure(error, head))?)
             }
         };
-        let fees = match request.call.fees {
-            Some(fees) => fees,
-            None => self.quote(head).await.map_err(|error| prepare_failure(error, head))?.at(request.speed),
+        let failed = |error| prepare_failure(error, head);
+        let (fees, base_fee) = match request.call.fees {
+            Some(fees) => (fees, 0),
+            None => {
+                let quote = self.quote(head).await.map_err(failed)?;
+                (quote.at(request.speed), quote.base_fee)
+            }
         };
-        Ok(Prepared::new(gas_limit, fees))
+        let surcharge = self.chain.surcharge(&request.call).await.map_err(failed)?;
+        Ok(Prepared { gas_limit, fees, base_fee, surcharge })
     }
 
     /// A revert on top of a block that was orphaned meanwhile says nothing.

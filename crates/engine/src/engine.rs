@@ -24,6 +24,7 @@ use crate::lane_runner::Tools;
 use crate::lane_writer::LaneWriter;
 use crate::lease_keeper::LeaseKeeper;
 use crate::published::{Publisher, published};
+use crate::stuck_policy::StuckPolicy;
 use crate::watcher::{ChainStatus, Finality, WatchBook, Watcher, WatcherOptions};
 
 /// Everything that the engine needs from outside.
@@ -33,6 +34,7 @@ pub struct EngineParts {
     pub driver: Arc<dyn Driver>,
     pub ids: Arc<dyn Ids>,
     pub faults: Arc<dyn FaultPoints>,
+    pub stuck: Arc<dyn StuckPolicy>,
     pub chains: Vec<ChainSetup>,
     /// The lanes that this node can run: it has their keys.
     pub lanes: Vec<(SubmitterId, LaneSetup)>,
@@ -99,7 +101,7 @@ pub struct UnknownChain {
 impl Engine {
     /// Starts everything on the driver.
     pub fn start(parts: EngineParts) -> Result<Engine, UnknownChain> {
-        let EngineParts { store, driver, ids, faults, chains, lanes, terms, options } = parts;
+        let EngineParts { store, driver, ids, faults, stuck, chains, lanes, terms, options } = parts;
         let clock: Arc<dyn Clock> = Arc::new(DriverClock(Arc::clone(&driver)));
         let (stop, stopped) = published(());
         let (draining, drain_asked) = published(false);
@@ -128,7 +130,7 @@ impl Engine {
             servable.insert(submitter, Servable { setup, desk });
         }
         let keeper = Arc::new(LeaseKeeper::new(Arc::clone(&store), Arc::clone(&clock), terms));
-        let tools = Tools { driver: Arc::clone(&driver), keeper, writer, peeker, faults };
+        let tools = Tools { driver: Arc::clone(&driver), keeper, writer, peeker, faults, stuck };
         let dispatcher = Dispatcher::new(store, tools, crew.clone(), terms, options.dispatch, servable, drain_asked);
         crew.spawn(dispatcher.run());
         let view = Arc::new(EngineView { driver, changes, desks });

@@ -8,8 +8,9 @@ use futures_util::stream::{FuturesUnordered, StreamExt};
 use gapless_chain::{SendAnswer, SignError, Verdict};
 use gapless_domain::mistakes::{self, Mistake};
 use gapless_domain::{
-    Amount, ChainFacts, CommitOutcome, Effect, EventKind, Fact, Lane, LaneCommit, LaneSetup, LaneSnapshot, Lease,
-    NodeText, Outgoing, SentTx, SignFailure, SignRequest, SignedTx, Step, SurveyRequest, Tick, TransitionName,
+    ChainFacts, CommitOutcome, DiagnoseRequest, Effect, EventKind, Fact, Lane, LaneCommit, LaneSetup, LaneSnapshot,
+    Lease, MempoolSignal, NodeText, Outgoing, SentTx, SignFailure, SignRequest, SignedTx, Step, StuckCase,
+    SurveyRequest, Tick, TransitionName,
 };
 use gapless_store::{CommitVerdict, StoreError};
 
@@ -21,6 +22,7 @@ use crate::lane_inbox::{LaneInbox, Letter};
 use crate::lane_writer::{LaneWriter, WriteError};
 use crate::lease_keeper::LeaseKeeper;
 use crate::published::Follower;
+use crate::stuck_policy::StuckPolicy;
 use crate::watcher::ChainStatus;
 
 /// What every lane of this node uses.
@@ -31,6 +33,7 @@ pub(crate) struct Tools {
     pub(crate) writer: LaneWriter,
     pub(crate) peeker: Peeker,
     pub(crate) faults: Arc<dyn FaultPoints>,
+    pub(crate) stuck: Arc<dyn StuckPolicy>,
 }
 
 /// How a run of a lane ended.
@@ -75,9 +78,7 @@ impl LaneRunner {
     pub(crate) async fn run(self, snapshot: LaneSnapshot, setup: LaneSetup) -> Ending {
         let driver = Arc::clone(&self.tools.driver);
         let chain = Arc::clone(&self.desk.chain);
-        // Bytes of ours that cannot be read cost the most: nothing more is bound until they are explained.
-        let cost_of = |raw: &_| chain.worst_cost(raw).unwrap_or(Amount::new(gapless_domain::U256::MAX));
-        let mut lane = Lane::restore(&self.lease, snapshot, setup, cost_of, driver.now());
+        let mut lane = Lane::restore(&self.lease, snapshot, setup, |raw| chain.outline(raw), driver.now());
         let mut under_way: FuturesUnordered<Work> = FuturesUnordered::new();
         let mut news = ChainNews { status: self.desk.status.clone(), told: None };
         // Before anything is begun: a chain that contradicts the ledger stops the lane.
@@ -113,7 +114,8 @@ impl LaneRunner {
                 Effect::Broadcast(outgoing) => under_way.push(self.broadcast(outgoing)),
                 Effect::ReadAccount => under_way.push(self.read_account()),
                 Effect::Survey(request) => under_way.push(self.survey(request)),
-                Effect::Diagnose(_) | Effect::Decide(_) => {}
+                Effect::Diagnose(asked) => under_way.push(self.diagnose(asked)),
+                Effect::Decide(case) => under_way.push(self.decide(*case)),
             }
         }
         None
@@ -222,6 +224,24 @@ impl LaneRunner {
     fn survey(&self, request: SurveyRequest) -> Work {
         let (desk, lane) = (Arc::clone(&self.desk), self.lease.submitter().clone());
         Box::pin(async move { Ok(Fact::Surveyed(desk.survey(&lane, request).await)) })
+    }
+
+    fn diagnose(&self, asked: Vec<DiagnoseRequest>) -> Work {
+        let (desk, lane) = (Arc::clone(&self.desk), self.lease.submitter().clone());
+        Box::pin(async move {
+            let signals = desk.chain.diagnose(&lane, &asked).await.into_iter();
+            let signals = signals.chain(std::iter::repeat(MempoolSignal::Unknown));
+            Ok(Fact::Diagnosed(asked.iter().map(|asked| asked.nonce).zip(signals).collect()))
+        })
+    }
+
+    fn decide(&self, case: StuckCase) -> Work {
+        let policy = Arc::clone(&self.tools.stuck);
+        Box::pin(async move {
+            let decision = policy.decide(&case).await;
+            metrics::counter!("gapless_stuck_decisions_total", "decision" => decision.as_str()).increment(1);
+            Ok(Fact::Decided(case.nonce, decision))
+        })
     }
 
     fn commit(&self, commit: LaneCommit) -> Work {

@@ -6,6 +6,7 @@
 //! - `watcher`: one for each chain; follows heads and tells lanes what became of their hashes.
 //! - `chain_desk`, `gathered`: what lanes share: prices, sends, reads, many in one round trip. `survey`: what an account has sent,
 //!   by the blocks themselves.
+//! - [`StuckPolicy`]: who decides about what is stuck.
 //! - [`Changes`]: who waits for an intent to change. [`FaultPoint`]: named places on a transaction's way.
 //!
 //! Architecture invariant: no loop in here sleeps, spawns or reads a clock by itself. Loops are plain futures that a
@@ -30,6 +31,7 @@ mod lane_writer;
 mod lease_keeper;
 mod published;
 mod roster;
+mod stuck_policy;
 mod survey;
 mod watcher;
 
@@ -46,4 +48,5 @@ pub use ids::{Ids, TimeOrderedIds};
 pub use intake::{Intake, IntakeError, IntakeLimits, IntakeLoop};
 pub use lane_writer::{LaneWriter, LaneWriterLoop, WriteError, Written};
 pub use lease_keeper::LeaseKeeper;
+pub use stuck_policy::{Patient, StuckPolicy};
 pub use watcher::{ChainStatus, Finality, WatcherOptions};

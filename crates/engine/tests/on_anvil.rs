@@ -11,7 +11,8 @@ use gapless_domain::{
     ConfirmationPolicy, LaneSetup, LeaseTerms, NoncePolicy, OwnerId, StateName, SubmitterId, SubmitterPolicy,
 };
 use gapless_engine::{
-    ChainSetup, Engine, EngineOptions, EngineParts, GasPolicy, NoFaults, TimeOrderedIds, TokioDriver, WatcherOptions,
+    ChainSetup, Engine, EngineOptions, EngineParts, GasPolicy, NoFaults, Patient, TimeOrderedIds, TokioDriver,
+    WatcherOptions,
 };
 use gapless_store::conformance::fixtures::intent;
 use gapless_store::{NewSubmitter, Store};
@@ -40,6 +41,7 @@ async fn confirm_all(rpc: &str, window: u16, intents: u64) -> Duration {
         driver: Arc::new(TokioDriver::start()),
         ids: Arc::new(TimeOrderedIds),
         faults: Arc::new(NoFaults),
+        stuck: Arc::new(Patient),
         chains: vec![ChainSetup {
             chain,
             watcher: WatcherOptions { confirmations: 2, ..WatcherOptions::default() },

@@ -8,7 +8,7 @@ use std::time::Duration;
 use gapless_domain::{LaneSetup, LeaseTerms, OwnerId, SubmitterId, TxId};
 use gapless_engine::{
     ChainSetup, Driver, Engine, EngineOptions, EngineParts, EngineView, FaultPoint, FaultPoints, Finality, GasPolicy,
-    Ids, Intake, UnknownChain, WatcherOptions,
+    Ids, Intake, Patient, UnknownChain, WatcherOptions,
 };
 use gapless_store::Store;
 use uuid::Uuid;
@@ -106,6 +106,7 @@ impl Blueprint {
             driver: Arc::new(driver) as Arc<dyn Driver>,
             ids: Arc::clone(&self.ids) as Arc<dyn Ids>,
             faults: Arc::new(CrashPoints { faults, history, owner: owner.clone() }),
+            stuck: Arc::new(Patient),
             chains: vec![ChainSetup { chain, watcher: self.watcher(), gas: GasPolicy::default() }],
             lanes: self.lanes.iter().map(|lane| (lane.clone(), setup.clone())).collect(),
             terms: Self::terms(),

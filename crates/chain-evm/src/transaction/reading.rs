@@ -8,8 +8,8 @@ use alloy_eips::eip2718::Encodable2718 as _;
 use alloy_primitives::{Address, B256, Bytes, keccak256};
 use gapless_chain::UnreadableTx;
 use gapless_domain::{
-    AccessListItem, Amount, Authorization, ChainId, EvmCall, Fees, NodeText, Nonce, SignedPlan, SignedTx, TxPlan,
-    worst_cost,
+    AccessListItem, Amount, Authorization, ChainId, EvmCall, Fees, NodeText, Nonce, Outline, SignedPlan, SignedTx,
+    TxPlan, worst_cost,
 };
 
 use super::{Envelope, decode};
@@ -43,20 +43,19 @@ pub(crate) fn read_mined(fields: &str, hash: B256, sender: Address, chain: &Chai
     (read.signed.hash == hash && read.plan.submitter.evm_address() == Some(sender)).then_some(read)
 }
 
-/// The most that signed bytes can take from their account. Who signed them is not looked at: they are our own, and there may be
-/// thousands.
-pub(crate) fn worst_cost_of(raw: &Bytes) -> Option<Amount> {
+/// What signed bytes do. Who signed them is not looked at: they are our own, and there may be thousands.
+pub(crate) fn outline_of(raw: &Bytes) -> Option<Outline> {
     let envelope = decode(raw)?;
     // Blobs cost more than gas, and there are none in this house.
-    (!envelope.is_eip4844()).then(|| worst_cost(Amount::new(envelope.value()), envelope.gas_limit(), fees(&envelope)))
+    if envelope.is_eip4844() {
+        return None;
+    }
+    let cost = worst_cost(Amount::new(envelope.value()), envelope.gas_limit(), fees(&envelope));
+    Some(Outline { call: call_of(&envelope), gas_limit: envelope.gas_limit(), cost })
 }
 
-fn plan_of(envelope: &Envelope, raw: Bytes, chain: &ChainId) -> Result<SignedPlan, UnreadableTx> {
-    // Also refuses an s in the upper half, which nodes do not take (EIP-2).
-    let sender = envelope.recover_signer().map_err(|_| unreadable("nobody can have signed it"))?;
-    let submitter = format!("{chain}:{sender}").parse().map_err(|_| unreadable("its sender has no name"))?;
-    let nonce = Nonce::new(envelope.nonce()).map_err(|_| unreadable("no account can have its nonce"))?;
-    let call = EvmCall {
+fn call_of(envelope: &Envelope) -> EvmCall {
+    EvmCall {
         to: envelope.kind().to().copied(),
         value: Amount::new(envelope.value()),
         data: envelope.input().clone(),
@@ -64,7 +63,15 @@ fn plan_of(envelope: &Envelope, raw: Bytes, chain: &ChainId) -> Result<SignedPla
         fees: None,
         access_list: access_list(envelope),
         authorizations: authorizations(envelope),
-    };
+    }
+}
+
+fn plan_of(envelope: &Envelope, raw: Bytes, chain: &ChainId) -> Result<SignedPlan, UnreadableTx> {
+    // Also refuses an s in the upper half, which nodes do not take (EIP-2).
+    let sender = envelope.recover_signer().map_err(|_| unreadable("nobody can have signed it"))?;
+    let submitter = format!("{chain}:{sender}").parse().map_err(|_| unreadable("its sender has no name"))?;
+    let nonce = Nonce::new(envelope.nonce()).map_err(|_| unreadable("no account can have its nonce"))?;
+    let call = call_of(envelope);
     let plan = TxPlan { submitter, nonce, call, gas_limit: envelope.gas_limit(), fees: fees(envelope) };
     Ok(SignedPlan { plan, signed: SignedTx { hash: keccak256(&raw), raw } })
 }

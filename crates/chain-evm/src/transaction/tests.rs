@@ -69,7 +69,7 @@ async fn every_kind_of_transaction_is_signed_and_read_back() {
         let envelope = decode(&signed.raw).unwrap();
         kinds.push(envelope.ty());
         assert_eq!(signed.hash, *envelope.tx_hash());
-        assert_eq!(worst_cost_of(&signed.raw), Some(plan.worst_cost()));
+        assert_eq!(outline_of(&signed.raw).map(|outline| outline.cost), Some(plan.worst_cost()));
     }
     assert_eq!(kinds, [0, 1, 2, 4, 2]);
 }
@@ -103,7 +103,7 @@ async fn what_plans_cannot_say_is_not_read() {
     assert_eq!(why(&anywhere), "it names no chain");
     let blobs = local(KEY).sign_transaction(&UnsignedTx::Eip4844(blob())).await.unwrap();
     assert_eq!(why(&blobs), "it has blobs");
-    assert_eq!(worst_cost_of(&blobs), None);
+    assert_eq!(outline_of(&blobs), None);
     let [.., delegated, _] = plans();
     let mut odd = build(&delegated, CHAIN).unwrap();
     let UnsignedTx::Eip7702(tx) = &mut odd else { panic!("delegated") };
@@ -312,7 +312,7 @@ async fn another_key_and_a_bent_signature_are_found_out() {
         let raw = with_signature(&unsigned, good);
         for bent in [Bytes::new(), raw.slice(..raw.len() - 1), [raw.as_ref(), &[0]].concat().into()] {
             assert_eq!(verify(&plan, &unsigned, bent.clone()), Err(SignError::Mismatch("encoding")));
-            assert_eq!(worst_cost_of(&bent), None);
+            assert_eq!(outline_of(&bent), None);
         }
     }
 }
@@ -344,6 +344,6 @@ fn an_estimate_names_everything_but_a_price() {
 proptest! {
     #[test]
     fn no_bytes_make_the_reader_stumble(raw in proptest::collection::vec(any::<u8>(), 0..300)) {
-        let _ = worst_cost_of(&raw.into());
+        let _ = outline_of(&raw.into());
     }
 }

@@ -8,16 +8,17 @@ use crate::managed_tx::ManagedTx;
 use crate::nonce::Nonce;
 use crate::state::{Bound, CancelReason, Wish};
 use crate::time::{Tick, Timestamp};
-use crate::transition::{IllegalTransition, Transition};
+use crate::transition::Transition;
 
 use super::Lane;
 use super::commands::{done, refused};
 use super::effect::Step;
 use super::open_slot::{OpenSlot, Seen};
+use super::orders::Whereabouts;
 use super::writing::{Writing, apply};
 
 pub(super) const UNRECONCILED: &str = "the store lost commits: nothing ends before that is reconciled";
-const NOT_OPEN: &str = "it is not open in this lane";
+pub(super) const NOT_OPEN: &str = "it is not open in this lane";
 
 impl Lane {
     /// `None` while it cannot be said yet where the intent is.
@@ -27,22 +28,12 @@ impl Lane {
         commit: &mut LaneCommit,
         writing: &mut Writing,
     ) -> Result<Option<CommandResult>, CommitError> {
-        if let Some(nonce) = self.slots.find(id) {
-            return Ok(Some(self.cancel_bound(nonce, commit, writing)?));
+        match self.find(id) {
+            Whereabouts::Slot(nonce) => self.cancel_bound(nonce, commit, writing).map(Some),
+            Whereabouts::Line(at) => self.cancel_in_line(at, commit, writing).map(Some),
+            Whereabouts::Unknown => Ok(None),
+            Whereabouts::NotOpen => Ok(Some(refused(NOT_OPEN))),
         }
-        // What is signed and not written has no nonce yet: it is in line. Those signed behind it are planned anew.
-        if let Some(at) = self.signed.iter().position(|item| item.is_of(id)) {
-            let item = self.signed.remove(at);
-            self.unplan(item);
-        }
-        if let Some(at) = self.line.waiting.iter().position(|candidate| candidate.tx.id == id) {
-            return Ok(Some(self.cancel_in_line(at, commit, writing)?));
-        }
-        let at_the_signer = self.signing.iter().flatten().any(|item| item.is_of(id));
-        if at_the_signer || !self.line.known {
-            return Ok(None);
-        }
-        Ok(Some(refused(NOT_OPEN)))
     }
 
     fn cancel_bound(
@@ -125,13 +116,14 @@ impl Lane {
         Ok(())
     }
 
-    fn want_cancel(
+    pub(super) fn want_cancel(
         &self,
         nonce: Nonce,
         reason: CancelReason,
         commit: &mut LaneCommit,
         writing: &mut Writing,
-    ) -> Result<(), IllegalTransition> {
+    ) -> Result<(), CommitError> {
+        self.revive(nonce, commit, writing)?;
         let Some(mut tx) = self.intent_at(nonce, writing).cloned() else { return Ok(()) };
         apply(&mut tx, Transition::WantCancel(reason), commit)?;
         writing.changed.insert(nonce, tx);
@@ -143,7 +135,7 @@ impl Lane {
         writing.changed.get(&nonce).or_else(|| self.slots.get(nonce)?.tx.as_ref())
     }
 
-    fn bound_at<'a>(&'a self, nonce: Nonce, writing: &'a Writing) -> Option<(&'a OpenSlot, &'a Bound)> {
+    pub(super) fn bound_at<'a>(&'a self, nonce: Nonce, writing: &'a Writing) -> Option<(&'a OpenSlot, &'a Bound)> {
         Some((self.slots.get(nonce)?, self.intent_at(nonce, writing)?.state.bound()?))
     }
 

@@ -56,6 +56,8 @@ impl Lane {
             // What a survey has explained in this very commit is looked at when it is written.
             CommandKind::Cancel { .. }
             | CommandKind::CancelPending
+            | CommandKind::Replace { .. }
+            | CommandKind::Resubmit { .. }
             | CommandKind::UseReserved { .. }
             | CommandKind::ReleaseReserved { .. }
                 if writing.recovered.changes_slots() =>
@@ -81,13 +83,13 @@ impl Lane {
                 let unread = self.surveys.is_unanswered(command.id).then(|| refused(UNREAD));
                 Ok(broken.map(|broken| refused(&contradicted(broken))).or(unread))
             }
-            CommandKind::Replace { .. } | CommandKind::Resubmit { .. } => Ok(Some(refused(NOT_SERVED))),
+            CommandKind::Replace { tx_id, payload } => self.replace(command, *tx_id, payload, commit, writing),
+            CommandKind::Resubmit { tx_id, fees } => self.resubmit(command, *tx_id, *fees, commit, writing),
         }
     }
 }
 
 const UNREAD: &str = "no endpoint could show the blocks that would tell; nothing was changed";
-const NOT_SERVED: &str = "not served by this version";
 
 /// Asked of the cursor as this commit leaves it: one command may follow another.
 fn set_paused(

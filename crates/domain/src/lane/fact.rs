@@ -160,6 +160,8 @@ pub struct ChainFacts {
 /// What the chain says of the account.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AccountFacts {
+    /// The newest block when it was read.
+    pub head: u64,
     pub latest: Nonce,
     pub pending: Nonce,
     /// The count at the newest final block; `None` while there is none.

@@ -106,7 +106,7 @@ impl OpenSlot {
 
 impl Candidate {
     pub(super) fn external(&self) -> Option<&ExternalNonce> {
-        match self.tx.intent.payload() {
+        match self.tx.payload() {
             Payload::External(external) => Some(external),
             Payload::Evm(_) => None,
         }

@@ -51,7 +51,7 @@ pub(super) enum Stage {
 
 impl Candidate {
     pub(super) fn call(&self) -> Option<&EvmCall> {
-        match self.tx.intent.payload() {
+        match self.tx.payload() {
             Payload::Evm(call) => Some(call),
             Payload::External(_) => None,
         }

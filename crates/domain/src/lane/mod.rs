@@ -13,7 +13,8 @@
 //! - `survey`: what the blocks themselves say of a nonce. `reckoning`: what that means. `recovery`: what is done about it, by an
 //!   operator's word or the policy.
 //! - `telling`: who is told of new confirmations.
-//! - `commands`: what callers and operators ask for. `canceling` and `lending` are what they ask for most.
+//! - `commands`: what callers and operators ask for. `canceling`, `orders` and `lending` are what they ask for most.
+//! - `raising`: sending again, or for more, what waits too long. `stuck`: what somebody has to decide about.
 //! - `plan`: what to begin next. `writing`: the one commit under way. `start`: where a new lane begins, and what stops one.
 
 mod canceling;
@@ -25,14 +26,17 @@ mod line;
 #[cfg(feature = "mistakes")]
 mod mistaken;
 mod open_slot;
+mod orders;
 mod plan;
 mod purse;
+mod raising;
 mod reckoning;
 mod recovery;
 mod restoring;
 mod setup;
 mod slots;
 mod start;
+mod stuck;
 mod survey;
 mod telling;
 mod writing;
@@ -44,6 +48,7 @@ use alloy_primitives::{B256, Bytes};
 
 use crate::amount::Amount;
 use crate::attempt::{NewAttempt, SendOutcome, SendReport};
+use crate::bidding::{Market, Offer};
 use crate::block::{BlockLink, BlockRef};
 use crate::command::{Command, CommandId};
 use crate::cursor::{Cursor, ProtectCode, Protection};
@@ -51,7 +56,7 @@ use crate::id::TxId;
 use crate::lease::Lease;
 use crate::mistakes::{self, Mistake};
 use crate::nonce::Nonce;
-use crate::plan::SignedTx;
+use crate::plan::{Outline, SignedTx};
 use crate::policy::{OnShortage, ReleaseRule};
 use crate::snapshot::LaneSnapshot;
 use crate::state::FailReason;
@@ -65,7 +70,7 @@ pub use fact::{
 pub use setup::{LaneLimits, LaneSetup};
 
 use line::{Candidate, Line, Stage};
-use open_slot::{HeldAttempt, OpenSlot, Pace, Remedy, Seen, Sending};
+use open_slot::{HeldAttempt, OpenSlot, Pace, Pressure, Remedy, Seen, Sending};
 use purse::Purse;
 use slots::Slots;
 use survey::Surveys;
@@ -104,6 +109,11 @@ pub struct Lane {
     write_after: Tick,
     write_failures: u32,
     reports: Vec<SendReport>,
+    /// An order was taken up by the commit that was planned last: there is something to prepare.
+    orders_begun: bool,
+    /// The market is too dear for the policy, in words; and whether consumers know.
+    above_cap: Option<String>,
+    told_above_cap: bool,
     protect: Option<Protection>,
     broadcasting: bool,
     /// What the store has may not have reached its standby: nothing is sent until a later commit has. So it is when a
@@ -141,7 +151,10 @@ struct SignedItem {
     /// `None` for another attempt of a slot.
     candidate: Option<Candidate>,
     attempt: NewAttempt,
+    gas_limit: u64,
     cost: Amount,
+    /// The command that it was made for.
+    ordered_by: Option<CommandId>,
 }
 
 /// An attempt but for hash and bytes.
@@ -151,7 +164,9 @@ struct Unsigned {
     ordinal: u16,
     kind: crate::attempt::AttemptKind,
     fees: crate::payload::Fees,
+    gas_limit: u64,
     cost: Amount,
+    ordered_by: Option<CommandId>,
 }
 
 impl Signing {
@@ -179,12 +194,12 @@ impl Unsigned {
 }
 
 impl Lane {
-    /// A lane as the store has it. `cost_of` reads from signed bytes what they can take from the account.
+    /// A lane as the store has it. `outline_of` reads from signed bytes what they do and what they can cost.
     pub fn restore(
         lease: &Lease,
         snapshot: LaneSnapshot,
         setup: LaneSetup,
-        cost_of: impl Fn(&Bytes) -> Amount,
+        outline_of: impl Fn(&Bytes) -> Option<Outline>,
         now: Tick,
     ) -> Self {
         let mut lane = Lane {
@@ -212,6 +227,9 @@ impl Lane {
             write_after: Tick::default(),
             write_failures: 0,
             reports: Vec::new(),
+            orders_begun: false,
+            above_cap: None,
+            told_above_cap: false,
             protect: None,
             broadcasting: false,
             unreplicated: true,
@@ -225,7 +243,7 @@ impl Lane {
         for slot in snapshot.slots {
             let resubmit_at = slot.next_resubmit_at;
             let mut open = OpenSlot::empty(slot.nonce, slot.kind);
-            open.above = slot.above;
+            (open.above, open.tries, open.signal) = (slot.above, slot.tries, slot.signal);
             open.sending = match resubmit_at {
                 Some(at) => Sending::Due { at: lane.tick_of(at), claim: true },
                 None => Sending::Due { at: now, claim: false },
@@ -235,16 +253,15 @@ impl Lane {
         for attempt in snapshot.attempts {
             lane.by_hash.insert(attempt.hash, attempt.nonce);
             if let Some(slot) = slots.get_mut(&attempt.nonce) {
-                let cost = cost_of(&attempt.raw);
                 // Whoever sent it may have died before it was written down, so only one refusal of one send is believed.
                 let refused = attempt.last_outcome.as_ref().is_some_and(|(outcome, _)| outcome.is_refusal());
                 let pooled = !(refused && attempt.sends == 1);
-                slot.attempts.push(HeldAttempt { attempt, cost, missing: false, pooled });
+                slot.attempts.push(HeldAttempt::restore(attempt, pooled, &outline_of));
             }
         }
         for tx in snapshot.bound {
             if let Some(slot) = tx.state.nonce().and_then(|nonce| slots.get_mut(&nonce)) {
-                slot.restore_intent(tx);
+                slot.restore_intent(tx, now, &outline_of);
             }
         }
         for reservation in snapshot.reservations {
@@ -298,7 +315,8 @@ impl Lane {
             Fact::Chain(chain) => self.chain_moved(chain),
             Fact::Account(account) => self.account(account, now),
             Fact::Surveyed(survey) => self.surveyed(survey, now),
-            Fact::Diagnosed(_) | Fact::Decided(..) => {}
+            Fact::Diagnosed(signals) => self.diagnosed(signals),
+            Fact::Decided(nonce, decision) => self.decided(nonce, decision),
         }
         self.decide(now)
     }
@@ -332,6 +350,7 @@ impl Lane {
         let slots = &self.slots;
         self.line.merge(queue, self.peek_limit as usize, |id| slots.holds(id) || leaving.contains(&id));
         self.commands = commands.into_iter().filter(|command| !self.commands_done.contains(&command.id)).collect();
+        self.forget_orders();
     }
 
     /// Intents that are about to leave the queue, and that the store may still show in it.
@@ -351,8 +370,23 @@ impl Lane {
         // What failed meanwhile, or went away and came back, is not what was asked for.
         let asked = |candidate: &&mut Candidate| matches!(candidate.stage, Stage::Asked);
         let Some(candidate) = self.line.find(id).filter(asked) else { return };
+        let has_own_price = candidate.call().is_some_and(|call| call.fees.is_some());
         candidate.stage = match answer {
-            Ok(prepared) => Stage::Ready { prepared, at: now },
+            Ok(prepared) if has_own_price => Stage::Ready { prepared, at: now },
+            Ok(prepared) => {
+                let market = Market { asks: prepared.fees, base_fee: prepared.base_fee };
+                match market.first_offer(&self.setup.policy.fees) {
+                    Offer::At(fees) => {
+                        self.above_cap = None;
+                        Stage::Ready { prepared: Prepared { fees, ..prepared }, at: now }
+                    }
+                    // It goes on when that is over (F06).
+                    Offer::AboveCap(cap) => {
+                        self.above_cap = Some(raising::above_cap(prepared.fees.highest_price(), cap));
+                        Stage::Later(retry)
+                    }
+                }
+            }
             Err(PrepareFailure::Reverted { at, text }) if alone && Some(at.number) >= last_block => {
                 Stage::Doomed(FailReason::SimulationReverted, text)
             }
@@ -377,6 +411,10 @@ impl Lane {
 
     fn prepared_remedy(&mut self, nonce: Nonce, answer: Result<Prepared, PrepareFailure>, now: Tick) {
         let retry = now.saturating_add(self.setup.limits.prepare_retry);
+        if let Some(why) = answer.as_ref().err().and_then(|failure| self.order_failure(nonce, failure)) {
+            self.no_attempt(nonce, why, retry);
+            return;
+        }
         self.slots.update(nonce, |slot| {
             // What is lent since it was asked for needs none.
             if slot.remedy != Remedy::Asked {
@@ -386,11 +424,12 @@ impl Lane {
             let is_enough = |prepared: &Prepared| {
                 let offered = slot.wanted().map(|wanted| wanted.fees);
                 slot.needs_price()
-                    && !slot.outbid
+                    && slot.order.is_none()
+                    && slot.pressure == Some(Pressure::Market)
                     && offered.is_some_and(|offered| !prepared.fees.offers_more_than(offered))
             };
             if answer.as_ref().is_ok_and(is_enough) {
-                slot.underpriced = false;
+                slot.pressure = None;
                 slot.remedy = Remedy::None;
             } else {
                 slot.remedy = answer.map_or(Remedy::Later(retry), Remedy::Ready);
@@ -399,8 +438,12 @@ impl Lane {
     }
 
     fn sent(&mut self, sent: SentTx, now: Tick) {
-        let pace = self.pace();
-        if self.slots.update(sent.nonce, |slot| slot.sent(sent.hash, sent.outcome, now, &pace)).is_none() {
+        let (pace, head) = (self.pace(), self.head());
+        let told = self.slots.update(sent.nonce, |slot| {
+            slot.sent_at = head.or(slot.sent_at);
+            slot.sent(sent.hash, sent.outcome, now, &pace);
+        });
+        if told.is_none() {
             return;
         }
         self.dirty.insert(sent.nonce);
@@ -440,10 +483,13 @@ impl Lane {
         let (most, pace) = (self.setup.policy.bump.max_attempts, self.pace());
         self.slots.update(nonce, |slot| {
             let has_tries = slot.next_ordinal() <= most;
-            let ours =
-                if slot.wants_nothing() { has_tries || !outbid } else { slot.call_to_reprice().is_some() && has_tries };
+            let ours = if slot.wants_nothing() {
+                has_tries || !outbid
+            } else {
+                slot.call_again().is_some() && !slot.has_own_price() && has_tries
+            };
             if ours && !slot.is_mined() && slot.remedy == Remedy::None {
-                (slot.underpriced, slot.outbid) = (true, outbid);
+                slot.pressure = Some(if outbid { Pressure::Outbid } else { Pressure::Market });
                 slot.remedy = Remedy::Later(now.saturating_add(pace.after_failures(slot.failures)));
             }
         });

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use alloy_primitives::{B256, U256};
+use alloy_primitives::B256;
 
 use crate::amount::Amount;
-use crate::attempt::{Attempt, AttemptKind, NewAttempt, SendOutcome};
+use crate::attempt::{Attempt, AttemptKind, MempoolSignal, NewAttempt, SendOutcome};
 use crate::block::{BlockLink, BlockRef, Inclusion};
 use crate::confirmation::ConfirmationNotice;
 use crate::managed_tx::ManagedTx;
@@ -21,6 +21,9 @@ use crate::transition::Transition;
 
 use super::fact::{MinedTx, Prepared};
 use super::lending::Lending;
+use super::orders::Order;
+use super::raising::Diagnosis;
+use super::stuck::Deciding;
 
 #[derive(Debug)]
 pub(super) struct OpenSlot {
@@ -38,11 +41,19 @@ pub(super) struct OpenSlot {
     pub(super) short_of_funds: bool,
     /// What it wants is refused for good, on every node.
     pub(super) rejected: bool,
-    /// Nodes want more for it than it offers.
-    pub(super) underpriced: bool,
-    /// By something else that is pooled at its nonce, so that the market's price does not help.
-    pub(super) outbid: bool,
+    /// Why more is to be offered for what it wants.
+    pub(super) pressure: Option<Pressure>,
+    /// What somebody has asked for, and waits for the next attempt.
+    pub(super) order: Option<Order>,
     pub(super) remedy: Remedy,
+    /// How often it was sent again since it was bound, or since somebody decided about it.
+    pub(super) tries: u16,
+    /// What nodes' pools showed of it.
+    pub(super) signal: Option<MempoolSignal>,
+    pub(super) diagnosis: Diagnosis,
+    /// The head when it was last sent; `None` if that was before the lane was loaded.
+    pub(super) sent_at: Option<u64>,
+    pub(super) decision: Deciding,
     /// How often all its hashes were missing while its nonce was used up, finally; `None` while it is not.
     pub(super) lost_looks: Option<u32>,
     /// Its nonce was used by something else, finally: there is nothing left to do for it.
@@ -63,10 +74,24 @@ pub(super) struct OpenSlot {
 pub(super) struct HeldAttempt {
     pub(super) attempt: Attempt,
     pub(super) cost: Amount,
+    pub(super) gas_limit: u64,
     /// Looked up, and nobody knew it.
     pub(super) missing: bool,
     /// Some node may have it in its pool: all but those that were only ever refused as such, or for want of funds.
     pub(super) pooled: bool,
+    /// It carries a payload that was replaced since.
+    pub(super) stale: bool,
+}
+
+/// Why more is to be offered for the same thing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Pressure {
+    /// Nodes want more.
+    Market,
+    /// By something else that is pooled at its nonce, so that the market's price does not help.
+    Outbid,
+    /// It has waited long enough.
+    Waiting,
 }
 
 /// What the chain shows of the slot, by any of its hashes.
@@ -130,23 +155,32 @@ impl OpenSlot {
         self.attempts.iter().map(|held| held.attempt.raw.len()).max().unwrap_or(0)
     }
 
-    /// What its intent calls, with the gas limit that it was signed with; `None` if there is nothing to call, or the price is the
-    /// caller's own.
-    pub(super) fn call_to_reprice(&self) -> Option<EvmCall> {
-        let Payload::Evm(call) = self.tx.as_ref()?.intent.payload() else { return None };
-        let held = self.attempts.iter().rev().find(|held| held.attempt.kind.carries_payload())?;
-        // The worst case is the value and all of the gas, so what is not value is gas.
-        let gas = held.cost.get().checked_sub(call.value.get())?;
-        let gas_limit = gas.checked_div(U256::from(held.attempt.fees.highest_price()))?;
-        let gas_limit = u64::try_from(gas_limit).ok()?;
-        call.fees.is_none().then(|| EvmCall { gas_limit: Some(gas_limit), ..call.clone() })
+    /// What its intent calls, at a price that is still to be found; `None` if there is nothing to call.
+    pub(super) fn call_again(&self) -> Option<EvmCall> {
+        let Payload::Evm(call) = self.tx.as_ref()?.payload() else { return None };
+        let held = self.attempts.iter().rev().find(|held| held.attempt.kind.carries_payload() && !held.stale)?;
+        let gas_limit = Some(held.gas_limit).filter(|limit| *limit > 0);
+        Some(EvmCall { gas_limit, fees: None, ..call.clone() })
+    }
+
+    /// Is its price the caller's own, so that nobody else changes it?
+    pub(super) fn has_own_price(&self) -> bool {
+        let payload = self.tx.as_ref().map(ManagedTx::payload);
+        !self.wants_nothing() && !matches!(payload, Some(Payload::Evm(call)) if call.fees.is_none())
     }
 
     /// Does it have an attempt for what it wants, which only offers too little?
     pub(super) fn needs_price(&self) -> bool {
-        let carries = !self.wants_nothing();
-        let has_it = self.attempts.iter().any(|held| held.attempt.kind.carries_payload() == carries);
-        has_it && self.underpriced && !self.short_of_funds && !self.is_mined()
+        self.pressure.is_some() && self.has_what_it_wants() && !self.short_of_funds && !self.is_mined()
+    }
+
+    fn has_what_it_wants(&self) -> bool {
+        self.attempts.iter().any(|held| self.fits(held))
+    }
+
+    /// Does it do what the slot wants now?
+    fn fits(&self, held: &HeldAttempt) -> bool {
+        held.attempt.kind.carries_payload() != self.wants_nothing() && !held.stale
     }
 
     pub(super) fn wish(&self) -> Wish {
@@ -166,9 +200,7 @@ impl OpenSlot {
 
     /// What it wants on chain now, in its newest and so dearest form.
     pub(super) fn wanted(&self) -> Option<&Attempt> {
-        let carries = !self.wants_nothing();
-        let fits = |held: &&HeldAttempt| held.attempt.kind.carries_payload() == carries;
-        let newest = self.attempts.iter().rev().find(fits);
+        let newest = self.attempts.iter().rev().find(|held| self.fits(held));
         newest.or(self.attempts.last()).map(|held| &held.attempt)
     }
 
@@ -179,23 +211,28 @@ impl OpenSlot {
 
     /// Is there an attempt for what it wants, or must one be made?
     pub(super) fn needs_another(&self) -> bool {
-        let carries = !self.wants_nothing();
-        let has_it = self.attempts.iter().any(|held| held.attempt.kind.carries_payload() == carries);
+        let has_it = self.has_what_it_wants();
         let lacks_it = !self.is_mined() && !has_it && !self.is_lent() && self.kind != SlotKind::Foreign;
         let is_forgotten = mistakes::made(Mistake::NoFillForHole) && self.wants_nothing();
-        (lacks_it && !is_forgotten) || self.needs_price()
+        (lacks_it && !is_forgotten) || self.needs_price() || self.has_order()
+    }
+
+    /// Does somebody wait for another attempt, which may still come to something?
+    fn has_order(&self) -> bool {
+        self.order.as_ref().is_some_and(|order| order.failed.is_none()) && !self.is_mined()
     }
 
     /// To be sent now. What it no longer wants is not sent again while what it wants is being made.
     pub(super) fn is_due(&self, now: Tick) -> bool {
-        matches!(self.sending, Sending::Due { at, claim: false } if at <= now) && !self.needs_another()
+        let waits = !self.has_order() && self.needs_another();
+        matches!(self.sending, Sending::Due { at, claim: false } if at <= now) && !waits
     }
 
     pub(super) fn next_ordinal(&self) -> u16 {
         self.attempts.last().map_or(0, |held| held.attempt.ordinal.saturating_add(1))
     }
 
-    pub(super) fn hold(&mut self, new: &NewAttempt, cost: Amount, at: Timestamp) {
+    pub(super) fn hold(&mut self, new: &NewAttempt, cost: Amount, gas_limit: u64, at: Timestamp) {
         let attempt = Attempt {
             nonce: new.nonce,
             ordinal: new.ordinal,
@@ -209,7 +246,7 @@ impl OpenSlot {
             last_outcome: None,
             history: Vec::new(),
         };
-        self.attempts.push(HeldAttempt { attempt, cost, missing: false, pooled: false });
+        self.attempts.push(HeldAttempt { attempt, cost, gas_limit, missing: false, pooled: false, stale: false });
         // What has a transaction is lent to nobody any more.
         self.lending = Lending::Ours;
     }
@@ -241,7 +278,7 @@ impl OpenSlot {
         // Whatever nodes had against it, the chain has taken it.
         self.short_of_funds = false;
         self.rejected = false;
-        self.underpriced = false;
+        self.pressure = None;
         self.lost_looks = None;
         if let (true, Seen::Mined(inclusion)) = (mistakes::made(Mistake::MinedIsFinal), &self.seen) {
             self.seen = Seen::Final(inclusion.clone());
@@ -368,7 +405,10 @@ impl OpenSlot {
         // An answer that is no verdict takes none back.
         self.short_of_funds = !taken && (self.short_of_funds || (counts && outcome == SendOutcome::InsufficientFunds));
         self.rejected = !taken && (self.rejected || (counts && outcome == SendOutcome::Rejected));
-        self.underpriced &= !taken;
+        // A node that has it may still be asked to wait for more.
+        if taken && self.pressure == Some(Pressure::Market) {
+            self.pressure = None;
+        }
         self.failures = if taken { 0 } else { self.failures.saturating_add(1) };
         if self.sending != Sending::UnderWay {
             // Something else became due while it was under way.

@@ -13,15 +13,16 @@ use crate::nonce::Nonce;
 use crate::payload::EvmCall;
 use crate::plan::{SignedTx, TxPlan, worst_cost};
 use crate::policy::OnShortage;
-use crate::slot::SlotKind;
 use crate::state::FailReason;
 use crate::text::NodeText;
 use crate::time::Tick;
 
 use super::effect::{Effect, Outgoing, PrepareRequest, SignRequest, Step};
-use super::fact::{PrepareKey, SignFailure};
+use super::fact::{PrepareKey, Prepared, SignFailure};
 use super::line::{Candidate, Stage};
 use super::open_slot::{OpenSlot, Remedy, Sending};
+use super::orders::{NoOffer, too_little};
+use super::raising::above_cap;
 use super::writing::Writing;
 use super::{Lane, SignedItem, Signing, Unsigned};
 
@@ -37,7 +38,11 @@ impl Lane {
         self.plan_prepare(now, &mut step);
         self.plan_sign(now, &mut step);
         self.plan_commit(now, &mut step);
+        if std::mem::take(&mut self.orders_begun) {
+            self.plan_prepare(now, &mut step);
+        }
         self.plan_broadcast(now, &mut step);
+        self.plan_decisions(now, &mut step);
         self.plan_end(now, &mut step);
         step
     }
@@ -191,8 +196,7 @@ impl Lane {
                 Remedy::Asked | Remedy::Ready(_) | Remedy::UnderWay => false,
             };
             if due {
-                let nothing = || EvmCall { to: self.lease.submitter().evm_address(), ..EvmCall::default() };
-                let call = slot.call_to_reprice().filter(|_| !slot.wants_nothing()).unwrap_or_else(nothing);
+                let (call, _) = self.next_attempt(slot);
                 let speed = slot.tx.as_ref().map_or(crate::intent::Speed::Standard, |tx| tx.intent.speed());
                 requests.push(PrepareRequest { key: PrepareKey::Slot(nonce), call, speed });
                 self.slots.update(nonce, |slot| slot.remedy = Remedy::Asked);
@@ -255,7 +259,7 @@ impl Lane {
             if in_window > self.setup.limits.window_bytes && !is_first {
                 return;
             }
-            let cost = worst_cost(call.value, prepared.gas_limit, prepared.fees);
+            let cost = with(prepared.surcharge, worst_cost(call.value, prepared.gas_limit, prepared.fees));
             if !self.purse.spend(cost) {
                 let alone = self.slots.unmined().is_empty() && under_way == 0;
                 if self.setup.policy.funds.on_shortage == OnShortage::Fail && self.purse.is_fresh && alone {
@@ -269,7 +273,10 @@ impl Lane {
                 return;
             }
             let Some(candidate) = self.line.take(index) else { return };
-            let attempt = Unsigned { nonce, ordinal: 0, kind: AttemptKind::Original, fees: prepared.fees, cost };
+            let is_replaced = candidate.tx.replacement.is_some();
+            let kind = if is_replaced { AttemptKind::Replace } else { AttemptKind::Original };
+            let Prepared { gas_limit, fees, .. } = prepared;
+            let attempt = Unsigned { nonce, ordinal: 0, kind, fees, gas_limit, cost, ordered_by: None };
             let request = self.request(attempt, call, prepared.gas_limit);
             items.push((Signing { candidate: Some(candidate), attempt }, request));
             next = nonce.next().ok();
@@ -287,23 +294,33 @@ impl Lane {
             }
             let Some(slot) = self.slots.get(nonce).filter(|slot| !(lends && slot.is_recyclable())) else { continue };
             let Remedy::Ready(prepared) = slot.remedy else { continue };
-            let reprices = slot.call_to_reprice().filter(|_| slot.needs_price() && !slot.wants_nothing());
-            let kind = match slot.kind {
-                _ if reprices.is_some() => AttemptKind::Bump,
-                SlotKind::Fill => AttemptKind::Fill,
-                _ if slot.is_unclaimed() => AttemptKind::Fill,
-                _ => AttemptKind::Cancel,
+            let (call, kind) = self.next_attempt(slot);
+            let fees = match self.offer(slot, &call, kind, &prepared) {
+                Ok(fees) => fees,
+                Err(NoOffer::TooLittle(least)) => {
+                    self.no_attempt(nonce, too_little(least), retry);
+                    continue;
+                }
+                Err(NoOffer::AboveCap(cap)) => {
+                    let text = above_cap(prepared.fees.highest_price(), cap);
+                    self.above_cap = Some(text.clone());
+                    self.no_attempt(nonce, text, retry);
+                    continue;
+                }
             };
-            let nothing = || EvmCall { to: self.lease.submitter().evm_address(), ..EvmCall::default() };
-            let call = reprices.unwrap_or_else(nothing);
-            let fees = slot.to_outbid().fold(prepared.fees, |fees, attempt| fees.to_replace(attempt.fees));
-            let cost = worst_cost(call.value, prepared.gas_limit, fees);
-            let attempt = Unsigned { nonce, ordinal: slot.next_ordinal(), kind, fees, cost };
+            let cost = with(prepared.surcharge, worst_cost(call.value, prepared.gas_limit, fees));
+            let ordered_by = slot.order.as_ref().map(|order| order.by);
+            let (ordinal, gas_limit) = (slot.next_ordinal(), prepared.gas_limit);
+            let attempt = Unsigned { nonce, ordinal, kind, fees, gas_limit, cost, ordered_by };
             // A filler is made in any case, and waits for funds like any other.
             let more = Amount::new(cost.get().saturating_sub(slot.cost().get()));
-            if kind == AttemptKind::Bump && more > self.purse.budget {
-                self.slots.update(nonce, |slot| slot.remedy = Remedy::Later(retry));
+            if kind.carries_payload() && more > self.purse.budget {
+                let text = format!("it may cost {more} more, and the account has {} left", self.purse.budget);
+                self.no_attempt(nonce, text, retry);
                 continue;
+            }
+            if kind.carries_payload() {
+                self.above_cap = None;
             }
             self.purse.owe(more);
             let request = self.request(attempt, call, prepared.gas_limit);
@@ -335,7 +352,14 @@ impl Lane {
             match (candidate, answer) {
                 (Some(candidate), Ok(_)) if failed => back.push(candidate),
                 (candidate, Ok(signed)) => {
-                    self.signed.push(SignedItem { candidate, attempt: attempt.with(signed), cost: attempt.cost });
+                    let Unsigned { gas_limit, cost, ordered_by, .. } = attempt;
+                    self.signed.push(SignedItem {
+                        candidate,
+                        attempt: attempt.with(signed),
+                        gas_limit,
+                        cost,
+                        ordered_by,
+                    });
                 }
                 (None, Err(_)) => {
                     let retry = now.saturating_add(self.setup.limits.resend_first);
@@ -430,6 +454,10 @@ impl Step {
     pub(super) fn wake(&mut self, at: Tick) {
         self.wake_at = Some(self.wake_at.map_or(at, |other| other.min(at)));
     }
+}
+
+fn with(surcharge: Amount, cost: Amount) -> Amount {
+    Amount::new(cost.get().saturating_add(surcharge.get()))
 }
 
 /// The first stage of a candidate: decided by the caller, or asked for.

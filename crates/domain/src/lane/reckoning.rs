@@ -7,7 +7,7 @@ use crate::cursor::{Cursor, LaneState, ProtectCode};
 use crate::id::TxId;
 use crate::managed_tx::ManagedTx;
 use crate::nonce::Nonce;
-use crate::payload::Payload;
+use crate::payload::{EvmCall, Payload};
 use crate::slot::SlotKind;
 use crate::state::Progress;
 use crate::time::Timestamp;
@@ -276,7 +276,12 @@ fn unread(nonce: Nonce, found: &Found) -> String {
 
 /// Does it do what the intent asks for?
 fn does(sent: &OnChain, tx: &ManagedTx) -> bool {
-    let Payload::Evm(call) = tx.intent.payload() else { return false };
+    let asked = [Some(tx.intent.payload()), tx.replacement.as_ref()];
+    asked.into_iter().flatten().any(|payload| matches!(payload, Payload::Evm(call) if carries(sent, call)))
+}
+
+/// Access lists and authorizations are left out: they do not say what it is about.
+pub(super) fn carries(sent: &OnChain, call: &EvmCall) -> bool {
     let theirs = &sent.tx.plan.call;
     call.to == theirs.to && call.value == theirs.value && call.data == theirs.data
 }

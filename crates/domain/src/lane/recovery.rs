@@ -5,7 +5,6 @@
 
 use std::collections::HashSet;
 
-use crate::amount::Amount;
 use crate::attempt::{AttemptKind, NewAttempt};
 use crate::audit::NewAudit;
 use crate::block::BlockRef;
@@ -16,6 +15,8 @@ use crate::id::TxId;
 use crate::lane_commit::{CommitError, LaneCommit};
 use crate::managed_tx::ManagedTx;
 use crate::nonce::Nonce;
+use crate::payload::Payload;
+use crate::plan::Outline;
 use crate::slot::SlotKind;
 use crate::text::{NodeText, Report};
 use crate::time::{Tick, Timestamp};
@@ -26,7 +27,7 @@ use super::effect::{Effect, Watched};
 use super::fact::OnChain;
 use super::line::{Candidate, Stage};
 use super::open_slot::{OpenSlot, Sending};
-use super::reckoning::{Adoption, Attachment, Lost, Plan};
+use super::reckoning::{Adoption, Attachment, Lost, Plan, carries};
 use super::survey::Found;
 use super::writing::Writing;
 
@@ -34,7 +35,7 @@ use super::writing::Writing;
 #[derive(Debug, Default)]
 pub(super) struct Recovered {
     found: Option<Found>,
-    pub(super) attached: Vec<(NewAttempt, Amount)>,
+    pub(super) attached: Vec<(NewAttempt, Outline)>,
     pub(super) lost: Vec<(Nonce, Option<ManagedTx>)>,
     adopted: Vec<Adopted>,
     /// Out of the line, for what was adopted as theirs.
@@ -52,7 +53,7 @@ struct Adopted {
 struct FoundIntent {
     tx: ManagedTx,
     attempt: NewAttempt,
-    cost: Amount,
+    outline: Outline,
     above: Option<BlockRef>,
 }
 
@@ -247,11 +248,11 @@ impl Lane {
         for Attachment { sent, ordinal, .. } in plan.attach.iter().filter(|found| stays(found.sent.tx.plan.nonce)) {
             let slot = self.slots.get(sent.tx.plan.nonce);
             // Where there is no intent, it fills the nonce as well as a filler of ours.
-            let is_an_intents = slot.is_some_and(|slot| slot.tx.is_some());
-            let kind = if is_an_intents { AttemptKind::Original } else { AttemptKind::Fill };
+            let tx = slot.and_then(|slot| slot.tx.as_ref());
+            let kind = tx.map_or(AttemptKind::Fill, |tx| kind_for(sent, tx));
             let attempt = NewAttempt { kind, ..attempt_of(sent, *ordinal) };
             commit.attempt(attempt.clone());
-            recovered.attached.push((attempt, sent.tx.plan.worst_cost()));
+            recovered.attached.push((attempt, Outline::of(&sent.tx.plan)));
         }
         let adopted: HashSet<TxId> = plan.adopt.iter().filter_map(|adoption| Some(adoption.of.as_ref()?.1)).collect();
         // Those that are found again at another nonce.
@@ -287,11 +288,11 @@ impl Lane {
                 recovered.adopted.push(Adopted { nonce: *nonce, of: None });
                 continue;
             };
-            let attempt = attempt_of(sent, 0);
+            let attempt = NewAttempt { kind: kind_for(sent, tx), ..attempt_of(sent, 0) };
             let above = sent.link().parent();
             commit.adopt_for(cursor, tx, attempt.clone(), above)?;
-            let (tx, cost) = (tx.clone(), sent.tx.plan.worst_cost());
-            let of = Some(FoundIntent { tx, attempt, cost, above });
+            let (tx, outline) = (tx.clone(), Outline::of(&sent.tx.plan));
+            let of = Some(FoundIntent { tx, attempt, outline, above });
             recovered.adopted.push(Adopted { nonce: *nonce, of });
         }
         Ok(())
@@ -306,13 +307,13 @@ impl Lane {
             self.survey_helped();
             self.purse.read_soon();
         }
-        for (attempt, cost) in attached {
+        for (attempt, outline) in attached {
             self.by_hash.insert(attempt.hash, attempt.nonce);
             watched.push(look_up(attempt.hash));
             // It was seen in a block, but not by the watcher: if that is orphaned before, nobody will say so.
             let later = now.saturating_add(self.setup.limits.resend_longest);
             self.slots.update(attempt.nonce, |slot| {
-                slot.hold(&attempt, cost, at);
+                slot.hold(&attempt, outline.cost, outline.gas_limit, at);
                 slot.sending = Sending::Due { at: later, claim: false };
                 slot.lost_looks = None;
             });
@@ -329,7 +330,7 @@ impl Lane {
             }
         }
         for Adopted { nonce, of } in adopted {
-            let Some(FoundIntent { mut tx, attempt, cost, above }) = of else {
+            let Some(FoundIntent { mut tx, attempt, outline, above }) = of else {
                 self.slots.insert(OpenSlot::empty(nonce, SlotKind::Foreign));
                 continue;
             };
@@ -339,7 +340,7 @@ impl Lane {
             }
             slot.tx = Some(tx);
             slot.above = above;
-            slot.hold(&attempt, cost, at);
+            slot.hold(&attempt, outline.cost, outline.gas_limit, at);
             self.by_hash.insert(attempt.hash, nonce);
             watched.push(look_up(attempt.hash));
             self.slots.insert(slot);
@@ -359,6 +360,12 @@ impl Lane {
             self.surveys.give_back(found);
         }
     }
+}
+
+/// What a transaction that is found on chain was to an intent.
+fn kind_for(sent: &OnChain, tx: &ManagedTx) -> AttemptKind {
+    let is_replaced = matches!(&tx.replacement, Some(Payload::Evm(call)) if carries(sent, call));
+    if is_replaced { AttemptKind::Replace } else { AttemptKind::Original }
 }
 
 fn attempt_of(sent: &OnChain, ordinal: u16) -> NewAttempt {

@@ -2,17 +2,32 @@
 
 use std::time::Duration;
 
-use alloy_primitives::B256;
+use alloy_primitives::{B256, Bytes, U256};
 
+use crate::amount::Amount;
+use crate::attempt::Attempt;
 use crate::managed_tx::ManagedTx;
 use crate::nonce::Nonce;
+use crate::payload::Payload;
+use crate::plan::Outline;
 use crate::slot::SlotKind;
-use crate::state::{Mined, Progress, StateName};
+use crate::state::{Mined, Progress, StateName, TxState};
 use crate::time::{Tick, Timestamp};
 
 use super::effect::Watched;
 use super::lending::Lending;
-use super::open_slot::{OpenSlot, Remedy, Seen, Sending};
+use super::open_slot::{HeldAttempt, OpenSlot, Remedy, Seen, Sending};
+use super::raising::Diagnosis;
+use super::stuck::Deciding;
+
+impl HeldAttempt {
+    /// Bytes of ours that cannot be read cost the most: nothing more is bound until they are explained.
+    pub(super) fn restore(attempt: Attempt, pooled: bool, outline_of: &impl Fn(&Bytes) -> Option<Outline>) -> Self {
+        let (cost, gas_limit) =
+            outline_of(&attempt.raw).map_or((Amount::new(U256::MAX), 0), |outline| (outline.cost, outline.gas_limit));
+        HeldAttempt { attempt, cost, gas_limit, missing: false, pooled, stale: false }
+    }
+}
 
 impl OpenSlot {
     pub(super) fn empty(nonce: Nonce, kind: SlotKind) -> Self {
@@ -28,9 +43,14 @@ impl OpenSlot {
             acknowledged: false,
             short_of_funds: false,
             rejected: false,
-            underpriced: false,
-            outbid: false,
+            pressure: None,
+            order: None,
             remedy: Remedy::None,
+            tries: 0,
+            signal: None,
+            diagnosis: Diagnosis::None,
+            sent_at: None,
+            decision: Deciding::Nothing,
             lost_looks: None,
             lost: false,
             above: None,
@@ -41,7 +61,16 @@ impl OpenSlot {
         }
     }
 
-    pub(super) fn restore_intent(&mut self, tx: ManagedTx) {
+    pub(super) fn restore_intent(&mut self, tx: ManagedTx, now: Tick, outline_of: &impl Fn(&Bytes) -> Option<Outline>) {
+        // Which of its attempts carry what is wanted now, only their bytes tell.
+        if let Some(Payload::Evm(wanted)) = &tx.replacement {
+            for held in self.attempts.iter_mut().filter(|held| held.attempt.kind.carries_payload()) {
+                held.stale = outline_of(&held.attempt.raw).is_some_and(|outline| !outline.call.does_the_same(wanted));
+            }
+        }
+        if let TxState::Stuck(..) = tx.state {
+            self.decision = Deciding::Ask(now);
+        }
         if let Some(bound) = tx.state.bound() {
             if let Progress::Mined(Mined { inclusion, .. }) = &bound.progress {
                 self.seen = Seen::Unverified(inclusion.block);

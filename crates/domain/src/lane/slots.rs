@@ -9,6 +9,7 @@ use crate::time::{Tick, Timestamp};
 
 use super::lending::Lending;
 use super::open_slot::{OpenSlot, Remedy, Sending};
+use super::stuck::Deciding;
 
 #[derive(Debug, Default)]
 pub(super) struct Slots {
@@ -26,6 +27,8 @@ pub(super) struct Slots {
     recyclable: BTreeSet<Nonce>,
     /// Those that nodes say the account cannot pay for.
     short: BTreeSet<Nonce>,
+    /// Those that somebody has to decide about.
+    deciding: BTreeSet<Nonce>,
     /// Signed bytes of those that are unmined.
     unmined_bytes: usize,
     /// Those that are not final and not over.
@@ -43,6 +46,7 @@ struct Standing {
     deadline: Option<Timestamp>,
     recyclable: bool,
     short: bool,
+    deciding: bool,
     bytes: usize,
     unsettled: bool,
 }
@@ -59,7 +63,8 @@ impl Standing {
         let (deadline, recyclable) = (slot.deadline().filter(|_| unmined), unmined && slot.is_recyclable());
         let bytes = if unmined { slot.bytes() } else { 0 };
         let (short, unsettled) = (unmined && slot.short_of_funds, !slot.is_final() && !slot.is_over());
-        Standing { unmined, send_at, claim_at, remedial, deadline, recyclable, short, bytes, unsettled }
+        let deciding = unmined && slot.decision != Deciding::Nothing;
+        Standing { unmined, send_at, claim_at, remedial, deadline, recyclable, short, deciding, bytes, unsettled }
     }
 
     const NOWHERE: Standing = Standing {
@@ -70,6 +75,7 @@ impl Standing {
         deadline: None,
         recyclable: false,
         short: false,
+        deciding: false,
         bytes: 0,
         unsettled: false,
     };
@@ -165,6 +171,10 @@ impl Slots {
 
     pub(super) fn short(&self) -> &BTreeSet<Nonce> {
         &self.short
+    }
+
+    pub(super) fn deciding(&self) -> Vec<Nonce> {
+        self.deciding.iter().copied().collect()
     }
 
     pub(super) fn unmined_bytes(&self) -> usize {
@@ -287,7 +297,7 @@ mod tests {
             raw: Bytes::from(vec![0; nonce as usize]),
             fees: Fees::Legacy { gas_price: 1 },
         };
-        slot.hold(&attempt, Amount::ZERO, Timestamp::EPOCH);
+        slot.hold(&attempt, Amount::ZERO, 21_000, Timestamp::EPOCH);
         slot
     }
 

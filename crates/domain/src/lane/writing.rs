@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use crate::amount::Amount;
-use crate::attempt::{NewAttempt, SendReport};
+use crate::attempt::{AttemptKind, NewAttempt, SendReport};
 use crate::block::BlockRef;
 use crate::command::CommandId;
 use crate::cursor::{Cursor, ProtectCode, Protection};
@@ -13,7 +13,7 @@ use crate::managed_tx::ManagedTx;
 use crate::mistakes::{self, Mistake};
 use crate::nonce::Nonce;
 use crate::reservation::ReservationStep;
-use crate::slot::{Claim, SlotKind};
+use crate::slot::SlotKind;
 use crate::text::NodeText;
 use crate::time::{Tick, Timestamp};
 use crate::transition::{IllegalTransition, Transition};
@@ -23,8 +23,10 @@ use super::fact::CommitOutcome;
 use super::lending::{Lending, Loan};
 use super::line::{Candidate, Stage};
 use super::open_slot::{OpenSlot, Remedy, Sending};
+use super::raising::Claimed;
 use super::recovery::Recovered;
 use super::start::never_begun;
+use super::stuck::Deciding;
 use super::{Lane, SignedItem, newest};
 
 /// What was handed to the store, kept until it has answered: to be taken for true, or to be planned again.
@@ -44,7 +46,11 @@ pub(super) struct Writing {
     /// Lent nonces that come back without one.
     pub(super) taken_back: Vec<Nonce>,
     reports: Vec<SendReport>,
-    claims: Vec<Nonce>,
+    pub(super) claims: Vec<Claimed>,
+    /// Those in line that ask for something else now: as they were, and as they will be.
+    pub(super) replaced: Vec<(Candidate, ManagedTx)>,
+    pub(super) decided: Vec<(Nonce, Deciding)>,
+    pub(super) told_above_cap: Option<bool>,
     pub(super) commands: Vec<CommandId>,
     pub(super) recovered: Recovered,
     protect: Option<Protection>,
@@ -70,7 +76,9 @@ impl Writing {
         let binds = self.items.iter().filter_map(|item| Some(item.candidate.as_ref()?.tx.id));
         let lent = self.loans.iter().map(|loan| &loan.candidate);
         let adopted = self.recovered.taken_ids();
-        binds.chain(adopted).chain(self.doomed.iter().chain(lent).map(|candidate| candidate.tx.id))
+        let replaced = self.replaced.iter().map(|(candidate, _)| candidate);
+        let others = self.doomed.iter().chain(lent).chain(replaced);
+        binds.chain(adopted).chain(others.map(|candidate| candidate.tx.id))
     }
 }
 
@@ -153,7 +161,9 @@ impl Lane {
         }
         self.write_signed(&cursor, commit, writing)?;
         self.write_loans(&cursor, commit, writing)?;
-        self.write_claims(now, commit, writing, step);
+        self.write_decisions(now, &cursor, commit, writing)?;
+        self.write_claims(now, &cursor, commit, writing, step)?;
+        self.write_fee_news(&cursor, commit, writing)?;
         self.write_closed(&cursor, commit, writing)?;
         if commit.is_empty() && self.unreplicated && self.has_something_to_send(now) {
             // Nothing to say; but only a commit that is replicated lets the sends go out.
@@ -240,11 +250,12 @@ impl Lane {
                 Some(_) => self.unplan(item),
                 // One attempt for a slot at a time.
                 None if !remedied.insert(item.attempt.nonce) => {}
-                None if self.still_needs(&item.attempt, writing) => {
+                None if self.still_needs(&item, writing) => {
                     let nonce = item.attempt.nonce;
                     if self.slots.get(nonce).is_some_and(OpenSlot::is_recyclable) {
                         commit.reservation(ReservationStep::Fill { nonce });
                     }
+                    self.write_order(&item, commit, writing)?;
                     commit.attempt(item.attempt.clone());
                     writing.items.push(item);
                 }
@@ -257,10 +268,15 @@ impl Lane {
     }
 
     /// False if it ended while this was signed, or was explained by something else, or went to a caller, or is about to.
-    fn still_needs(&self, attempt: &NewAttempt, writing: &Writing) -> bool {
-        let lends = self.borrower_is_next();
+    fn still_needs(&self, item: &SignedItem, writing: &Writing) -> bool {
+        let (attempt, lends) = (&item.attempt, self.borrower_is_next());
+        let is_ordered = |slot: &OpenSlot| {
+            let by = slot.order.as_ref().map(|order| order.by);
+            // What was made for nobody's order does not do for this one, and what was ordered is not made for anybody else.
+            by == item.ordered_by && by.is_none_or(|by| self.commands.iter().any(|command| command.id == by))
+        };
         let needs = |slot: &OpenSlot| slot.needs_another() && !slot.is_over() && !(lends && slot.is_recyclable());
-        let fits = |slot: &OpenSlot| slot.next_ordinal() == attempt.ordinal && needs(slot);
+        let fits = |slot: &OpenSlot| slot.next_ordinal() == attempt.ordinal && needs(slot) && is_ordered(slot);
         self.slots.get(attempt.nonce).is_some_and(fits) && !writing.recovered.concerns(attempt.nonce)
     }
 
@@ -271,19 +287,6 @@ impl Lane {
             self.line.put_back(candidate);
         }
         self.purse.read_soon();
-    }
-
-    fn write_claims(&mut self, now: Tick, commit: &mut LaneCommit, writing: &mut Writing, step: &mut Step) {
-        let Some(interval) = self.setup.resubmit_interval() else { return };
-        if self.draining {
-            return;
-        }
-        for nonce in self.slots.to_claim(now) {
-            commit.claim_resubmit(Claim { nonce, pause: interval, tries: 0, signal: None });
-            self.slots.update(nonce, |slot| slot.sending = Sending::Claiming);
-            writing.claims.push(nonce);
-        }
-        self.slots.next_after(now).into_iter().for_each(|at| step.wake(at));
     }
 
     /// Closes the lowest slots that have ended, or end with this commit.
@@ -341,15 +344,25 @@ impl Lane {
         }
         for (nonce, mut tx) in writing.changed {
             tx.updated_at = at;
-            self.slots.update(nonce, |slot| slot.tx = Some(tx).filter(|tx| !tx.state.name().is_terminal()));
+            self.slots.update(nonce, |slot| {
+                slot.tx = Some(tx).filter(|tx| !tx.state.name().is_terminal());
+                slot.follow_state(now);
+            });
             self.dirty.insert(nonce);
         }
         let mut watched = Vec::new();
         for loan in writing.loans {
             self.take_loan_for_true(loan, writing.above, at);
         }
-        let given = writing.given.into_iter().map(|(attempt, cost)| SignedItem { candidate: None, attempt, cost });
-        for SignedItem { candidate, attempt, cost } in writing.items.into_iter().chain(given) {
+        for (candidate, mut tx) in writing.replaced {
+            tx.updated_at = at;
+            self.line.distrust();
+            self.line.put_back(Candidate { tx, stage: Stage::Waiting });
+            drop(candidate);
+        }
+        let of_given = |(attempt, cost)| SignedItem { candidate: None, attempt, gas_limit: 0, cost, ordered_by: None };
+        let given = writing.given.into_iter().map(of_given);
+        for SignedItem { candidate, attempt, gas_limit, cost, ordered_by } in writing.items.into_iter().chain(given) {
             let nonce = attempt.nonce;
             watched.push(Watched { hash: attempt.hash, known: None, look_up: false });
             self.by_hash.insert(attempt.hash, nonce);
@@ -363,22 +376,24 @@ impl Lane {
                 self.slots.insert(slot);
             }
             self.slots.update(nonce, |slot| {
-                slot.hold(&attempt, cost, at);
+                if ordered_by.is_some() && attempt.kind == AttemptKind::Replace {
+                    slot.payload_was_replaced();
+                }
+                slot.hold(&attempt, cost, gas_limit, at);
                 slot.remedy = Remedy::None;
                 // What nodes have said of the one before is not said of this one.
-                (slot.underpriced, slot.rejected) = (false, false);
+                (slot.pressure, slot.rejected) = (None, false);
+                slot.order = slot.order.take().filter(|order| Some(order.by) != ordered_by);
                 slot.sending = Sending::Due { at: now, claim: false };
             });
             self.dirty.insert(nonce);
         }
         self.take_recovered(writing.recovered, at, now);
-        for nonce in writing.claims {
-            self.slots.update(nonce, |slot| {
-                if slot.sending == Sending::Claiming {
-                    slot.sending = Sending::Due { at: now, claim: false };
-                }
-            });
+        self.take_claims(writing.claims, now);
+        for (nonce, deciding) in writing.decided {
+            self.slots.update(nonce, |slot| slot.decision = deciding);
         }
+        self.told_above_cap = writing.told_above_cap.unwrap_or(self.told_above_cap);
         // Registered before the first send, which is planned after this.
         if !watched.is_empty() {
             self.effects.push(Effect::Watch(watched));
@@ -419,7 +434,10 @@ impl Lane {
         let mut reports = writing.reports;
         reports.append(&mut self.reports);
         self.reports = reports;
-        for nonce in writing.claims {
+        for (candidate, _) in writing.replaced {
+            self.line.put_back(candidate);
+        }
+        for Claimed { nonce, .. } in writing.claims {
             self.slots.update(nonce, |slot| {
                 if slot.sending == Sending::Claiming {
                     slot.sending = Sending::Due { at: Tick::default(), claim: true };

@@ -7,12 +7,13 @@ use std::time::Duration;
 
 use gapless_domain::{
     AccountFacts, Address, Amount, Attempt, AttemptKind, B256, BlockLink, BlockRef, Bytes, Command, CommandId,
-    CommandKind, CommandResult, CommitOutcome, Cursor, Effect, EvmCall, Execution, ExternalNonce, Fact, Fees,
-    FencingToken, Intent, Lane, LaneCommit, LaneSetup, LaneSnapshot, Lease, LockOwner, ManagedTx, MinedTx, NewAudit,
-    NewSlot, NodeText, Nonce, NoncePolicy, OnChain, Outgoing, OwnerId, Payload, Peeked, PrepareFailure, PrepareKey,
-    PrepareRequest, Prepared, ReleaseRule, RequestId, Reservation, ReservationStatus, ReservationStep, SendOutcome,
-    SentTx, Sighting, SignRequest, SignedPlan, SignedTx, Slot, Speed, StateName, SubmitterId, SubmitterPolicy, Survey,
-    SurveyRequest, Tick, Timestamp, TxId, TxPlan, TxState, Watched, keccak256,
+    CommandKind, CommandResult, CommitOutcome, Cursor, Decision, Effect, EvmCall, Execution, ExternalNonce, Fact, Fees,
+    FencingToken, Intent, Lane, LaneCommit, LaneSetup, LaneSnapshot, Lease, LockOwner, ManagedTx, MempoolSignal,
+    MinedTx, NewAudit, NewSlot, NodeText, Nonce, NoncePolicy, OnChain, Outgoing, Outline, OwnerId, Payload, Peeked,
+    PrepareFailure, PrepareKey, PrepareRequest, Prepared, ReleaseRule, RequestId, Reservation, ReservationStatus,
+    ReservationStep, SendOutcome, SentTx, Sighting, SignRequest, SignedPlan, SignedTx, Slot, Speed, StateName,
+    StuckCase, SubmitterId, SubmitterPolicy, Survey, SurveyRequest, Tick, Timestamp, TxId, TxPlan, TxState, Watched,
+    keccak256,
 };
 use uuid::Uuid;
 
@@ -47,6 +48,7 @@ pub(crate) fn fork(number: u64, branch: &str) -> BlockRef {
 pub(crate) fn account(count: u64) -> AccountFacts {
     let count = nonce(count);
     AccountFacts {
+        head: 10,
         latest: count,
         pending: count,
         finalized: Some(count),
@@ -94,6 +96,8 @@ pub(crate) enum Hold {
     Commit,
     Account,
     Survey,
+    Diagnose,
+    Decide,
 }
 
 #[derive(Debug)]
@@ -118,6 +122,13 @@ pub(crate) struct Bench {
     pub(crate) notices: Vec<NodeText>,
     pub(crate) released: bool,
     pub(crate) wake_at: Option<Tick>,
+    /// What the market asks, and the base fee of the next block.
+    pub(crate) market: (Fees, u128),
+    /// What pools show.
+    pub(crate) signal: MempoolSignal,
+    /// What is decided about whatever is stuck, and what was asked.
+    pub(crate) decision: Decision,
+    pub(crate) cases: Vec<StuckCase>,
 }
 
 /// As much of a store as a lane needs.
@@ -142,7 +153,7 @@ impl Bench {
 
     pub(crate) fn with(setup: LaneSetup, ledger: Ledger) -> Self {
         let now = Tick::since_start(Duration::from_secs(100));
-        let lane = Lane::restore(&lease(), ledger.snapshot(), setup.clone(), cost_of, now);
+        let lane = Lane::restore(&lease(), ledger.snapshot(), setup.clone(), outline_of, now);
         Bench {
             lane,
             ledger,
@@ -160,7 +171,23 @@ impl Bench {
             notices: Vec::new(),
             released: false,
             wake_at: None,
+            market: (FEES, 0),
+            signal: MempoolSignal::Unknown,
+            decision: Decision::Wait,
+            cases: Vec::new(),
         }
+    }
+
+    fn price_of(&self, request: &PrepareRequest) -> Result<Prepared, PrepareFailure> {
+        let (asks, base_fee) = self.market;
+        let fees = request.call.fees.unwrap_or(asks);
+        Ok(Prepared { base_fee, ..Prepared::new(request.call.gas_limit.unwrap_or(GAS), fees) })
+    }
+
+    /// So many blocks, and the time that they take; the lane looks at its account meanwhile.
+    pub(crate) fn pass_blocks(&mut self, blocks: u64, seconds: u64) {
+        self.account.head += blocks;
+        self.pass_secs(seconds);
     }
 
     /// A lane with so many intents in its queue, run as far as it goes.
@@ -173,7 +200,7 @@ impl Bench {
 
     /// The owner dies, and another one goes on from the ledger.
     pub(crate) fn crash(&mut self) {
-        self.lane = Lane::restore(&lease(), self.ledger.snapshot(), self.setup.clone(), cost_of, self.now);
+        self.lane = Lane::restore(&lease(), self.ledger.snapshot(), self.setup.clone(), outline_of, self.now);
         self.held.clear();
         self.broadcasts.clear();
         self.watched.clear();
@@ -205,7 +232,16 @@ impl Bench {
         let intent = Intent::restore(submitter(), request, payload, Speed::Standard, valid_until, None);
         let at = self.ledger.now();
         let id = TxId::from_uuid(Uuid::from_u128(u128::from(seq)));
-        let tx = ManagedTx { id, seq, intent, state: TxState::Queued, version: 1, created_at: at, updated_at: at };
+        let tx = ManagedTx {
+            id,
+            seq,
+            intent,
+            replacement: None,
+            state: TxState::Queued,
+            version: 1,
+            created_at: at,
+            updated_at: at,
+        };
         self.ledger.txs.insert(seq, tx);
     }
 
@@ -250,6 +286,8 @@ impl Bench {
             Effect::Commit(_) => Hold::Commit,
             Effect::ReadAccount => Hold::Account,
             Effect::Survey(_) => Hold::Survey,
+            Effect::Diagnose(_) => Hold::Diagnose,
+            Effect::Decide(_) => Hold::Decide,
             Effect::Broadcast(_) | Effect::Watch(_) | Effect::Unwatch(_) | Effect::Notice { .. } | Effect::Release => {
                 self.take_note(effect);
                 return None;
@@ -261,11 +299,17 @@ impl Bench {
         }
         Some(match effect {
             Effect::Prepare(requests) => {
-                Fact::Prepared(requests.iter().map(|request| (request.key, price())).collect())
+                Fact::Prepared(requests.iter().map(|request| (request.key, self.price_of(request))).collect())
             }
             Effect::Sign(requests) => Fact::Signed(requests.iter().map(|request| Ok(sign(request))).collect()),
             Effect::Commit(commit) => self.write(*commit, true),
             Effect::Peek { limit } => self.peek(limit),
+            Effect::Diagnose(asked) => Fact::Diagnosed(asked.iter().map(|asked| (asked.nonce, self.signal)).collect()),
+            Effect::Decide(case) => {
+                let answer = Fact::Decided(case.nonce, self.decision);
+                self.cases.push(*case);
+                answer
+            }
             Effect::Survey(request) => {
                 self.surveys.push(request);
                 Fact::Surveyed(self.survey(request))
@@ -380,6 +424,7 @@ impl Bench {
             hash: out.tx.hash,
             outcome: *outcome,
             text: text("said so"),
+            heard: Vec::new(),
         });
         self.tell(Fact::Sent(answers.collect()));
     }
@@ -467,7 +512,8 @@ impl Ledger {
         }
         for new in commit.slots() {
             let NewSlot { nonce, kind, above, evidence } = new.clone();
-            let slot = Slot { nonce, kind, above, evidence, bound_at: at, next_resubmit_at: None };
+            let slot =
+                Slot { nonce, kind, above, evidence, bound_at: at, next_resubmit_at: None, tries: 0, signal: None };
             assert!(self.slots.insert(new.nonce, slot).is_none(), "a nonce is bound once");
         }
         let fresh: BTreeSet<Nonce> = commit.slots().iter().map(|slot| slot.nonce).collect();
@@ -498,13 +544,17 @@ impl Ledger {
                 sends: 0,
                 last_sent_at: None,
                 last_outcome: None,
+                history: Vec::new(),
             };
             assert!(self.attempts.insert((new.nonce, new.ordinal), attempt).is_none());
             let is_used = matches!(self.reservations.get(&new.nonce), None | Some(ReservationStatus::Used { .. }));
             assert!(is_used, "a nonce that is lent, or may be, has no transaction");
         }
-        for (nonce, pause) in commit.claims() {
-            self.slots.get_mut(nonce).unwrap().next_resubmit_at = Some(at.saturating_add(*pause));
+        for claim in commit.claims() {
+            let slot = self.slots.get_mut(&claim.nonce).unwrap();
+            slot.next_resubmit_at = Some(at.saturating_add(claim.pause));
+            slot.tries = claim.tries;
+            slot.signal = claim.signal.or(slot.signal);
         }
         let done: Vec<CommandId> = commit.commands_done().iter().map(|(id, _)| *id).collect();
         self.commands.retain(|command| !done.contains(&command.id));
@@ -571,21 +621,25 @@ pub(crate) fn price() -> Result<Prepared, PrepareFailure> {
 pub(crate) fn sign(request: &SignRequest) -> SignedTx {
     let plan = &request.plan;
     let cost = plan.worst_cost();
+    let to = plan.call.to.map(|to| to.to_string()).unwrap_or_default();
     let raw = format!(
-        "{} {} {:?} {} {:?} {} {cost}",
+        "{} {} {:?}|{to}|{}|{}|{}|{cost}",
         plan.nonce,
         request.kind.as_str(),
-        plan.call.to,
-        plan.call.value,
         plan.fees,
-        plan.call.data
+        plan.call.value,
+        plan.call.data,
+        plan.gas_limit,
     );
     SignedTx { hash: keccak256(&raw), raw: Bytes::from(raw.into_bytes()) }
 }
 
-fn cost_of(raw: &Bytes) -> Amount {
+fn outline_of(raw: &Bytes) -> Option<Outline> {
     let text = std::str::from_utf8(raw).unwrap();
-    text.rsplit(' ').next().unwrap().parse().unwrap()
+    let [_, to, value, data, gas_limit, cost] = text.split('|').collect::<Vec<_>>().try_into().ok()?;
+    let (value, data) = (value.parse().unwrap(), data.parse().unwrap());
+    let call = EvmCall { to: to.parse().ok(), value, data, ..EvmCall::default() };
+    Some(Outline { call, gas_limit: gas_limit.parse().unwrap(), cost: cost.parse().unwrap() })
 }
 
 fn lease() -> Lease {

@@ -12,7 +12,7 @@ use gapless_domain::{
 };
 use gapless_engine::{
     ChainSetup, Clock, DispatchOptions, Driver, Engine, EngineOptions, EngineParts, FaultPoints, GasPolicy, NoFaults,
-    TimeOrderedIds, WatcherOptions,
+    Patient, TimeOrderedIds, WatcherOptions,
 };
 use gapless_store::conformance::fixtures;
 use gapless_store::{Accepted, DatabaseClock, Model, NewSubmitter, Store};
@@ -124,6 +124,7 @@ impl World {
             driver: Arc::clone(&self.driver) as Arc<dyn Driver>,
             ids: Arc::new(TimeOrderedIds),
             faults,
+            stuck: Arc::new(Patient),
             chains: vec![ChainSetup { chain, watcher, gas: GasPolicy::default() }],
             lanes: self.lanes.iter().map(|lane| (lane.clone(), setup.clone())).collect(),
             terms: LeaseTerms::default(),

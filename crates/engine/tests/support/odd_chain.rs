@@ -10,8 +10,8 @@ use gapless_chain::{
     Method, Overrides, Receipt, Revert, SendAnswer, SentInBlock, SignError, UnreadableTx, Wanted,
 };
 use gapless_domain::{
-    Amount, B256, BlockRef, Bytes, ChainId, DiagnoseRequest, EvmCall, MempoolSignal, Permit, SignedPlan, SignedTx,
-    SubmitterId, TxPlan,
+    Amount, B256, BlockRef, Bytes, ChainId, DiagnoseRequest, EvmCall, MempoolSignal, Outline, Permit, SignedPlan,
+    SignedTx, SubmitterId, TxPlan,
 };
 
 use super::support::ToyChain;
@@ -82,8 +82,8 @@ impl Chain for OddChain {
         self.inner.read_signed(raw)
     }
 
-    fn worst_cost(&self, raw: &Bytes) -> Option<Amount> {
-        self.inner.worst_cost(raw)
+    fn outline(&self, raw: &Bytes) -> Option<Outline> {
+        self.inner.outline(raw)
     }
 
     async fn broadcast(&self, txs: &[SignedTx]) -> Vec<SendAnswer> {

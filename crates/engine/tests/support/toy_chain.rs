@@ -13,7 +13,7 @@ use gapless_chain::{
 };
 use gapless_domain::{
     Amount, B256, BlockLink, BlockRef, Bytes, ChainId, DiagnoseRequest, EvmCall, Fees, MempoolSignal, NodeText, Nonce,
-    Permit, SignedPlan, SignedTx, SubmitterId, TxPlan, U256, keccak256,
+    Outline, Permit, SignedPlan, SignedTx, SubmitterId, TxPlan, U256, keccak256,
 };
 use tokio::sync::Notify;
 
@@ -411,8 +411,9 @@ impl Chain for ToyChain {
         Ok(SignedPlan { plan, signed: SignedTx { hash, raw: raw.clone() } })
     }
 
-    fn worst_cost(&self, _: &Bytes) -> Option<Amount> {
-        Some(Amount::from(100_000_u64))
+    fn outline(&self, raw: &Bytes) -> Option<Outline> {
+        let plan = self.inner().signed.get(&keccak256(raw)).cloned()?;
+        Some(Outline { cost: Amount::from(100_000_u64), ..Outline::of(&plan) })
     }
 
     async fn diagnose(&self, _: &SubmitterId, asked: &[DiagnoseRequest]) -> Vec<MempoolSignal> {

@@ -11,7 +11,7 @@ use futures_util::FutureExt;
 use futures_util::future::FusedFuture;
 use gapless_api::{AllowedHosts, App, Drain, SystemTimer, router};
 use gapless_domain::{LaneSetup, OwnerId};
-use gapless_engine::{Clock, Driver, Engine, EngineParts, Ids, TimeOrderedIds, TokioDriver};
+use gapless_engine::{Clock, Driver, Engine, EngineParts, Ids, Patient, TimeOrderedIds, TokioDriver};
 use gapless_store::NewSubmitter;
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
@@ -76,6 +76,7 @@ impl Node {
             driver: Arc::clone(&driver) as Arc<dyn Driver>,
             ids: Arc::clone(&ids),
             faults: fault_points()?,
+            stuck: Arc::new(Patient),
             chains,
             lanes: accounts.iter().map(|account| (account.id.clone(), setup(account))).collect(),
             terms: config.lease,

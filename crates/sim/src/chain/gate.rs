@@ -9,8 +9,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use futures_util::future::join_all;
 use gapless_chain::{
-    AccountView, Chain, ChainError, EndpointStanding, EndpointStatus, FeeQuote, Header, HeaderAt, Method,
-    Receipt, Revert, SendAnswer, SentInBlock, SignError, UnreadableTx, Wanted,
+    AccountView, Chain, ChainError, EndpointStanding, EndpointStatus, FeeQuote, Header, HeaderAt, Method, Receipt,
+    Revert, SendAnswer, SentInBlock, SignError, UnreadableTx, Wanted,
 };
 use gapless_domain::{
     Amount, B256, BlockRef, Bytes, ChainId, DiagnoseRequest, EvmCall, Fees, MempoolSignal, NodeText, Nonce, OwnerId,

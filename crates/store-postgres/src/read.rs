@@ -8,7 +8,7 @@ use gapless_store::{NewSubmitter, StoreError, TxFilter};
 use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 
-use crate::rows::{ATTEMPT_COLUMNS, TX_COLUMNS, attempt, get as column, managed_tx};
+use crate::rows::{TOLD_ATTEMPT_COLUMNS, TX_COLUMNS, get as column, managed_tx, told_attempt};
 use crate::store::PgStore;
 
 pub(crate) async fn submitters(store: &PgStore) -> Result<Vec<NewSubmitter>, StoreError> {
@@ -103,11 +103,11 @@ pub(crate) async fn commands(store: &PgStore, ids: &[CommandId]) -> Result<Vec<O
 
 pub(crate) async fn attempts(store: &PgStore, id: TxId) -> Result<Vec<Attempt>, StoreError> {
     let sql = format!(
-        "SELECT {ATTEMPT_COLUMNS} FROM tx_attempt WHERE tx_id = $1
-         UNION ALL SELECT {ATTEMPT_COLUMNS} FROM archived_attempt WHERE tx_id = $1 ORDER BY created_at, nonce, ordinal"
+        "SELECT {TOLD_ATTEMPT_COLUMNS} FROM tx_attempt WHERE tx_id = $1
+         UNION ALL SELECT {TOLD_ATTEMPT_COLUMNS} FROM archived_attempt WHERE tx_id = $1 ORDER BY created_at, nonce, ordinal"
     );
     let rows = store
         .with_session("reading attempts", async |session| session.client().query(&sql, &[&id.uuid()]).await)
         .await?;
-    rows.iter().map(|row| attempt(row).map_err(StoreError::from)).collect()
+    rows.iter().map(|row| told_attempt(row).map_err(StoreError::from)).collect()
 }

@@ -3,26 +3,31 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use gapless_domain::{
-    Attempt, AttemptKind, B256, Bytes, Command, CommandId, Cursor, Intent, LaneState, LockOwner, ManagedTx, Metadata,
-    NodeText, ProtectCode, Protection, RequestId, Reservation, ReservationStatus, SendOutcome, Slot, SlotKind, Speed,
-    Timestamp, TxId,
+    Attempt, AttemptKind, B256, Bytes, Command, CommandId, Cursor, Intent, LaneState, LockOwner, ManagedTx,
+    MempoolSignal, Metadata, NodeText, ProtectCode, Protection, RequestId, Reservation, ReservationStatus, SendOutcome,
+    Slot, SlotKind, Speed, Timestamp, TxId,
 };
 use gapless_store::codec::{
-    RowError, above, command_from_json, fees_from_json, nonce, payload_from_json, state_from_row, submitter, unsigned,
-    word,
+    RowError, above, command_from_json, fees_from_json, nonce, payload_from_json, sends_from_json, state_from_row,
+    submitter, tries, unsigned, word,
 };
 use tokio_postgres::Row;
 use uuid::Uuid;
 
 /// The columns that [`managed_tx`] reads, for `SELECT … FROM managed_tx` and its archive alike.
 pub(crate) const TX_COLUMNS: &str = "tx_id, seq, submitter, request_id, payload::text AS payload, speed, valid_until, \
-     metadata::text AS metadata, state, nonce, detail::text AS detail, version, created_at, updated_at";
+     metadata::text AS metadata, state, nonce, detail::text AS detail, version, created_at, updated_at, \
+     replacement::text AS replacement";
 
+/// As a lane is loaded: without the history of its sends, which only people read.
 pub(crate) const ATTEMPT_COLUMNS: &str = "submitter, nonce, ordinal, kind, hash, raw, fees::text AS fees, created_at, sends, \
      last_sent_at, last_outcome, last_text";
 
+pub(crate) const TOLD_ATTEMPT_COLUMNS: &str = "submitter, nonce, ordinal, kind, hash, raw, fees::text AS fees, created_at, sends, \
+     last_sent_at, last_outcome, last_text, history::text AS history";
+
 pub(crate) const SLOT_COLUMNS: &str =
-    "submitter, nonce, kind, tx_id, bound_at, next_resubmit_at, above_block, above_hash, evidence";
+    "submitter, nonce, kind, tx_id, bound_at, next_resubmit_at, above_block, above_hash, evidence, tries, signal";
 
 pub(crate) fn managed_tx(row: &Row) -> Result<ManagedTx, RowError> {
     let metadata: Option<String> = get(row, "metadata")?;
@@ -39,7 +44,7 @@ pub(crate) fn managed_tx(row: &Row) -> Result<ManagedTx, RowError> {
         id: TxId::from_uuid(get(row, "tx_id")?),
         seq: unsigned("seq", get(row, "seq")?)?,
         intent,
-        replacement: None,
+        replacement: get::<Option<&str>>(row, "replacement")?.map(payload_from_json).transpose()?,
         state: state_from_row(get(row, "state")?, get(row, "nonce")?, get(row, "detail")?)?,
         version: version(get(row, "version")?)?,
         created_at: timestamp(get(row, "created_at")?),
@@ -68,6 +73,11 @@ pub(crate) fn attempt(row: &Row) -> Result<Attempt, RowError> {
         last_outcome,
         history: Vec::new(),
     })
+}
+
+/// Reads [`TOLD_ATTEMPT_COLUMNS`].
+pub(crate) fn told_attempt(row: &Row) -> Result<Attempt, RowError> {
+    Ok(Attempt { history: sends_from_json(get(row, "history")?)?, ..attempt(row)? })
 }
 
 pub(crate) fn cursor(row: &Row) -> Result<Cursor, RowError> {
@@ -109,6 +119,7 @@ pub(crate) fn slot(row: &Row) -> Result<Slot, RowError> {
         ("foreign", None) => SlotKind::Foreign,
         (kind, _) => return Err(RowError::new("slot kind", kind)),
     };
+    let signal: Option<&str> = get(row, "signal")?;
     Ok(Slot {
         nonce: nonce(get(row, "nonce")?)?,
         kind,
@@ -116,8 +127,8 @@ pub(crate) fn slot(row: &Row) -> Result<Slot, RowError> {
         evidence: get::<Option<&str>>(row, "evidence")?.map(NodeText::new),
         bound_at: timestamp(get(row, "bound_at")?),
         next_resubmit_at: get::<Option<SystemTime>>(row, "next_resubmit_at")?.map(timestamp),
-        tries: 0,
-        signal: None,
+        tries: tries(i64::from(get::<i32>(row, "tries")?))?,
+        signal: signal.map(|signal| word("signal", signal, MempoolSignal::parse)).transpose()?,
     })
 }
 

@@ -11,6 +11,7 @@ pub(crate) const MIGRATIONS: &[Migration] = &[
     Migration { version: 3, name: "confirmations", sql: include_str!("../migrations/0003_confirmations.sql") },
     Migration { version: 4, name: "reconciling", sql: include_str!("../migrations/0004_reconciling.sql") },
     Migration { version: 5, name: "floors", sql: include_str!("../migrations/0005_floors.sql") },
+    Migration { version: 7, name: "control", sql: include_str!("../migrations/0007_control.sql") },
 ];
 
 /// Any number that no other program is likely to lock: only one node migrates at a time.
@@ -18,13 +19,11 @@ const MIGRATION_LOCK: i64 = 0x67_6170_6c65_7373;
 
 /// Brings the schema up to date, or, if that is not wanted, says what is missing.
 pub(crate) async fn ensure(client: &Client, migrate: bool) -> Result<(), StoreError> {
-    let missing = pending(MIGRATIONS, &applied(client).await?)?.steps;
-    if missing.is_empty() {
-        return Ok(());
-    }
+    let applied = applied(client).await?;
+    let missing = pending(MIGRATIONS, &applied)?.steps;
+    let Some(newest) = missing.last() else { return Ok(()) };
     if !migrate {
-        let known = MIGRATIONS.last().map_or(0, |migration| migration.version);
-        let found = missing.first().map_or(known, |first| first.version - 1);
+        let (found, known) = (applied.last().map_or(0, |(version, _)| *version), newest.version);
         return Err(StoreError::SchemaIsOlder { found, known });
     }
     // Another node may be migrating, and a migration may take as long as the data is large. The session is not used again.

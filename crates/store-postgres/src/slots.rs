@@ -8,7 +8,7 @@ use gapless_store::{SlotStatus, StoreError};
 use tokio_postgres::Row;
 use uuid::Uuid;
 
-use crate::rows::{ATTEMPT_COLUMNS, SLOT_COLUMNS, TX_COLUMNS, attempt, managed_tx, reservation, slot};
+use crate::rows::{SLOT_COLUMNS, TOLD_ATTEMPT_COLUMNS, TX_COLUMNS, managed_tx, reservation, slot, told_attempt};
 use crate::store::PgStore;
 
 /// Nothing is written, so a snapshot costs nobody anything; it keeps the statements from seeing different states of a lane.
@@ -39,8 +39,8 @@ pub(crate) async fn open_slots(
     );
     // Also what retention has moved out: an intent may have ended long before its slot is closed.
     let attempts_sql = format!(
-        "SELECT {ATTEMPT_COLUMNS} FROM tx_attempt WHERE submitter = $1 AND nonce = ANY($2)
-         UNION ALL SELECT {ATTEMPT_COLUMNS} FROM archived_attempt WHERE submitter = $1 AND nonce = ANY($2)
+        "SELECT {TOLD_ATTEMPT_COLUMNS} FROM tx_attempt WHERE submitter = $1 AND nonce = ANY($2)
+         UNION ALL SELECT {TOLD_ATTEMPT_COLUMNS} FROM archived_attempt WHERE submitter = $1 AND nonce = ANY($2)
          ORDER BY nonce, ordinal"
     );
     let txs_sql = format!(
@@ -74,7 +74,7 @@ impl Read {
         }
         let mut attempts: HashMap<Nonce, Vec<Attempt>> = HashMap::new();
         for row in &self.attempts {
-            let made = attempt(row)?;
+            let made = told_attempt(row)?;
             attempts.entry(made.nonce).or_default().push(made);
         }
         let txs: HashMap<TxId, ManagedTx> =

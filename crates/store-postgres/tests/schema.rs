@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gapless_domain::{
-    AttemptKind, B256, CommandKind, CommandStatus, ConfirmationNotice, Cursor, EventBody, Head, Inclusion, Mined,
-    NewCommand, OwnerId, Progress, SlotKind, Transition,
+    AttemptKind, B256, Claim, CommandKind, CommandStatus, ConfirmationNotice, Cursor, EventBody, Head, Inclusion,
+    MempoolSignal, Mined, NewCommand, OwnerId, Progress, SendOutcome, SlotKind, Transition,
 };
 use gapless_store::conformance::fixtures as f;
 use gapless_store::{Accepted, NewIntent, Store, StoreError, Wakeup};
@@ -29,7 +29,7 @@ async fn many_nodes_may_start_on_an_empty_database_at_once() {
         start.await.unwrap();
     }
     let count = db.raw().await.query_one("SELECT count(*) FROM schema_migration", &[]).await.unwrap();
-    assert_eq!(count.get::<_, i64>(0), 5);
+    assert_eq!(count.get::<_, i64>(0), 6);
 }
 
 #[tokio::test]
@@ -40,13 +40,13 @@ async fn a_schema_that_is_not_ours_is_refused_with_a_reason() {
         let url = db.url.clone();
         async move { PgStore::open(&url, OwnerId::new("a", uuid::Uuid::new_v4().as_u128()), options).await }
     };
-    assert!(matches!(open(false).await, Err(StoreError::SchemaIsOlder { found: 0, known: 5 })));
+    assert!(matches!(open(false).await, Err(StoreError::SchemaIsOlder { found: 0, known: 7 })));
     open(true).await.unwrap();
     open(false).await.unwrap();
     let raw = db.raw().await;
-    raw.batch_execute("INSERT INTO schema_migration VALUES (6, 'from the future', 0)").await.unwrap();
-    assert!(matches!(open(true).await, Err(StoreError::SchemaIsNewer { found: 6, known: 5 })));
-    raw.batch_execute("DELETE FROM schema_migration WHERE version = 6; UPDATE schema_migration SET checksum = 0")
+    raw.batch_execute("INSERT INTO schema_migration VALUES (8, 'from the future', 0)").await.unwrap();
+    assert!(matches!(open(true).await, Err(StoreError::SchemaIsNewer { found: 8, known: 7 })));
+    raw.batch_execute("DELETE FROM schema_migration WHERE version = 8; UPDATE schema_migration SET checksum = 0")
         .await
         .unwrap();
     assert!(matches!(open(true).await, Err(StoreError::MigrationDiffers { version: 1 })));
@@ -66,7 +66,7 @@ async fn a_database_of_the_first_schema_is_brought_up_to_date_with_what_it_holds
     node.release(&[f::acquire(&node, &lane).await]).await.unwrap();
     drop(node);
     let back = format!(
-        "{WITHOUT_RECONCILING}; {WITHOUT_CONFIRMATIONS}; ALTER TABLE submitter_nonce_cursor DROP COLUMN has_open;
+        "{WITHOUT_CONTROL}; {WITHOUT_RECONCILING}; {WITHOUT_CONFIRMATIONS}; ALTER TABLE submitter_nonce_cursor DROP COLUMN has_open;
          DELETE FROM schema_migration WHERE version >= 2"
     );
     db.raw().await.batch_execute(&back).await.unwrap();
@@ -102,8 +102,9 @@ async fn a_database_without_confirmations_is_brought_up_to_date_with_what_it_hol
     node.save_head(&chain, &saved).await.unwrap();
     node.release(&[f::acquire(&node, &lane).await]).await.unwrap();
     drop(node);
-    let back =
-        format!("{WITHOUT_RECONCILING}; {WITHOUT_CONFIRMATIONS}; DELETE FROM schema_migration WHERE version >= 3");
+    let back = format!(
+        "{WITHOUT_CONTROL}; {WITHOUT_RECONCILING}; {WITHOUT_CONFIRMATIONS}; DELETE FROM schema_migration WHERE version >= 3"
+    );
     db.raw().await.batch_execute(&back).await.unwrap();
 
     let node: f::Node = db.open("b").await;
@@ -154,7 +155,7 @@ async fn a_database_without_an_audit_log_is_brought_up_to_date_with_what_it_hold
     .await;
     node.release(&[f::acquire(&node, &lane).await]).await.unwrap();
     drop(node);
-    let back = format!("{WITHOUT_RECONCILING}; DELETE FROM schema_migration WHERE version >= 4");
+    let back = format!("{WITHOUT_CONTROL}; {WITHOUT_RECONCILING}; DELETE FROM schema_migration WHERE version >= 4");
     db.raw().await.batch_execute(&back).await.unwrap();
 
     let node: f::Node = db.open("b").await;
@@ -200,8 +201,10 @@ async fn a_slot_that_knows_only_the_number_of_its_floor_has_none() {
     .await;
     node.release(&[f::acquire(&node, &lane).await]).await.unwrap();
     drop(node);
-    let back = "ALTER TABLE slot DROP COLUMN above_hash; DELETE FROM schema_migration WHERE version >= 5";
-    db.raw().await.batch_execute(back).await.unwrap();
+    let back = format!(
+        "{WITHOUT_CONTROL}; ALTER TABLE slot DROP COLUMN above_hash; DELETE FROM schema_migration WHERE version >= 5"
+    );
+    db.raw().await.batch_execute(&back).await.unwrap();
 
     let node: f::Node = db.open("b").await;
     let number = db.raw().await.query_one("SELECT above_block FROM slot", &[]).await.unwrap();
@@ -213,6 +216,70 @@ async fn a_slot_that_knows_only_the_number_of_its_floor_has_none() {
     .await;
     let above: Vec<_> = f::view(&node, &lane).await.lane.slots.iter().map(|slot| slot.above).collect();
     assert_eq!(above, [None, Some(f::block(9))]);
+}
+
+/// Back to where nothing is replaced, no send is history, and slots count no tries.
+const WITHOUT_CONTROL: &str = "
+    ALTER TABLE managed_tx DROP COLUMN replacement;
+    ALTER TABLE archived_tx DROP COLUMN replacement;
+    ALTER TABLE tx_attempt DROP COLUMN history;
+    ALTER TABLE archived_attempt DROP COLUMN history;
+    ALTER TABLE slot DROP COLUMN tries, DROP COLUMN signal";
+
+/// proves O04
+#[tokio::test]
+async fn a_database_without_replacements_and_history_is_brought_up_to_date_with_what_it_holds() {
+    let db = Database::shared().await;
+    let node: f::Node = db.open("a").await;
+    let lane = f::lane(&node, 1).await;
+    let (ended, open) = (f::bound(&node, &lane, "ended").await.id, f::bound(&node, &lane, "open").await.id);
+    let queued = f::accept(&node, &lane, &["queued"]).await[0];
+    let made = [0, 1].map(|at| f::attempt(f::nonce(at), 0, "bind"));
+    let send = |at: usize| f::report(&made[at], SendOutcome::Accepted, "taken");
+    f::commit_done(&node, &lane, |commit| {
+        commit.report(send(0)).report(send(1)).claim_resubmit(f::claim(f::nonce(1), Duration::from_secs(60)));
+    })
+    .await;
+    f::confirm(&node, &lane, ended).await;
+    f::pause().await;
+    assert_eq!(node.archive(Duration::ZERO, 10).await.unwrap(), 1);
+    let claimed = f::view(&node, &lane).await.lane.slots[1].next_resubmit_at;
+    node.release(&[f::acquire(&node, &lane).await]).await.unwrap();
+    drop(node);
+    let back = format!("{WITHOUT_CONTROL}; DELETE FROM schema_migration WHERE version >= 7");
+    db.raw().await.batch_execute(&back).await.unwrap();
+    let options = PgOptions { migrate: false, ..db.options.clone() };
+    let older = PgStore::open(&db.url, OwnerId::new("b", 1), options).await;
+    assert!(matches!(older, Err(StoreError::SchemaIsOlder { found: 5, known: 7 })));
+
+    let node: f::Node = db.open("b").await;
+    for id in [ended, open, queued] {
+        assert_eq!(f::record(&node, id).await.replacement, None);
+    }
+    for id in [ended, open] {
+        let attempt = node.attempts(id).await.unwrap().remove(0);
+        assert_eq!((attempt.sends, attempt.history.len()), (1, 0), "that it was sent is known, and no more");
+    }
+    let slot = f::view(&node, &lane).await.lane.slots.remove(1);
+    assert_eq!((slot.tries, slot.signal, slot.next_resubmit_at), (0, None, claimed));
+    // And it goes on from there, up to what retention moves out beside what it moved before.
+    let dropped = Some(MempoolSignal::LikelyDropped);
+    f::commit_done(&node, &lane, |commit| {
+        let claim = f::claim(f::nonce(1), Duration::from_secs(60));
+        commit.report(send(1)).claim_resubmit(Claim { signal: dropped, ..claim });
+    })
+    .await;
+    for id in [open, queued] {
+        let tx = f::change(&node, &lane, id, Transition::WantReplace(f::transfer(7))).await;
+        assert_eq!(tx.payload(), &f::transfer(7));
+    }
+    let status = node.open_slots(&lane, Some(f::nonce(1)), 10).await.unwrap().remove(0);
+    assert_eq!((status.slot.tries, status.slot.signal), (1, dropped));
+    assert_eq!((status.attempts[0].sends, status.attempts[0].history.len()), (2, 1));
+    let before = f::confirm(&node, &lane, open).await;
+    f::pause().await;
+    assert_eq!(node.archive(Duration::ZERO, 10).await.unwrap(), 1);
+    assert_eq!((f::record(&node, open).await, node.attempts(open).await.unwrap()), (before, status.attempts));
 }
 
 /// While a release is rolled out, nodes of the one before write cursors, slots and results as they know them.
@@ -231,10 +298,16 @@ async fn what_an_older_node_writes_is_no_damage() {
     let older = "
         INSERT INTO slot (submitter, nonce, kind, fencing_token, above_block) SELECT submitter, 0, 'foreign', 1, 7 FROM submitter;
         UPDATE submitter_nonce_cursor SET next_nonce = 1, version = version + 1;
+        INSERT INTO tx_attempt (submitter, nonce, ordinal, kind, hash, raw, fees, fencing_token, sends, last_sent_at, last_outcome, last_text)
+        SELECT submitter, 0, 0, 'fill', decode(repeat('00', 32), 'hex'), '', '{\"gas_price\":\"1\"}', 1, 1, clock_timestamp(), 'accepted', ''
+        FROM submitter;
         UPDATE lane_command SET done_at = clock_timestamp(), result = 'paused'";
     db.raw().await.batch_execute(older).await.unwrap();
     let seen = f::view(&node, &lane).await;
     assert_eq!((seen.cursor.low_balance, seen.lane.slots.len(), &seen.lane.slots[0].evidence), (true, 1, &None));
+    assert_eq!((seen.lane.slots[0].tries, seen.lane.slots[0].signal), (0, None));
+    let attempts = node.open_slots(&lane, None, 10).await.unwrap().remove(0).attempts;
+    assert_eq!((attempts[0].sends, attempts[0].history.len()), (1, 0));
     assert_eq!(seen.lane.slots[0].above, None, "by its number alone nobody can tell which block it was");
     assert_eq!(node.commands(&[id]).await.unwrap(), [Some(CommandStatus::Over(f::done("paused")))]);
 }
@@ -303,6 +376,12 @@ async fn the_database_refuses_what_the_code_would_never_write() {
         "UPDATE slot SET above_block = NULL, above_hash = decode(repeat('00', 32), 'hex')",
         "UPDATE slot SET above_block = 1, above_hash = '\\x00'",
         "UPDATE slot SET evidence = 'not foreign'",
+        "UPDATE slot SET tries = -1",
+        "UPDATE slot SET tries = 65536",
+        "UPDATE slot SET tries = NULL",
+        "UPDATE slot SET signal = 'lost'",
+        "UPDATE tx_attempt SET history = NULL",
+        "UPDATE tx_attempt SET history = '{}'",
         "INSERT INTO lane_command (submitter, kind, body, issued_by, refused) VALUES ('s', 'pause', '{}', 'me', TRUE)",
         "INSERT INTO audit_log (subject, actor, action) VALUES ('s', 'me', 'pause')",
         "UPDATE submitter_lease SET fencing_token = 0",

@@ -25,20 +25,23 @@ pub(crate) fn get(reading: &Reading<'_>, id: TxId) -> Result<Option<ManagedTx>, 
     let statement = reading.sql.prepare_cached(
         "SELECT tx_id, doc ->> '$.tx.seq', submitter, request_id, doc ->> '$.tx.payload', doc ->> '$.tx.speed',
              doc ->> '$.tx.valid_until', doc ->> '$.tx.metadata', doc ->> '$.tx.state', doc ->> '$.tx.nonce',
-             doc ->> '$.tx.detail', doc ->> '$.tx.version', doc ->> '$.tx.created_at', doc ->> '$.tx.updated_at'
+             doc ->> '$.tx.detail', doc ->> '$.tx.version', doc ->> '$.tx.created_at', doc ->> '$.tx.updated_at',
+             doc ->> '$.tx.replacement'
          FROM archived_tx WHERE tx_id = ?1",
     )?;
     rows::first(statement, [id.to_string()], rows::managed_tx)
 }
 
+/// Documents of older releases have no history of sends.
 pub(crate) fn attempts(reading: &Reading<'_>, id: TxId) -> Result<Vec<Attempt>, Failure> {
     let statement = reading.sql.prepare_cached(
         "SELECT a.value ->> 'nonce', a.value ->> 'ordinal', a.value ->> 'kind', unhex(a.value ->> 'hash'),
              unhex(a.value ->> 'raw'), a.value ->> 'fees', a.value ->> 'created_at', a.value ->> 'sends',
-             a.value ->> 'last_sent_at', a.value ->> 'last_outcome', a.value ->> 'last_text'
+             a.value ->> 'last_sent_at', a.value ->> 'last_outcome', a.value ->> 'last_text',
+             coalesce(a.value ->> 'history', '[]')
          FROM archived_tx, json_each(doc, '$.attempts') AS a WHERE tx_id = ?1 ORDER BY 1, 2",
     )?;
-    rows::all(statement, [id.to_string()], rows::attempt)
+    rows::all(statement, [id.to_string()], rows::told_attempt)
 }
 
 /// The first documents were written without the positions of their events, which are read as 0, and without notices.
@@ -68,10 +71,11 @@ const DOCUMENT: &str = "
     SELECT tx.tx_id, tx.submitter, tx.request_id, ?2, json_object(
         'tx', json_object('seq', tx.seq, 'payload', tx.payload, 'speed', tx.speed, 'valid_until', tx.valid_until,
             'metadata', tx.metadata, 'state', tx.state, 'nonce', tx.nonce, 'detail', tx.detail, 'version', tx.version,
-            'created_at', tx.created_at, 'updated_at', tx.updated_at),
+            'created_at', tx.created_at, 'updated_at', tx.updated_at, 'replacement', tx.replacement),
         'attempts', json((SELECT json_group_array(json_object('nonce', nonce, 'ordinal', ordinal, 'kind', kind,
                 'hash', hex(hash), 'raw', hex(raw), 'fees', fees, 'created_at', created_at, 'sends', sends,
-                'last_sent_at', last_sent_at, 'last_outcome', last_outcome, 'last_text', last_text))
+                'last_sent_at', last_sent_at, 'last_outcome', last_outcome, 'last_text', last_text,
+                'history', history))
             FROM (SELECT * FROM tx_attempt WHERE tx_id = ?1 ORDER BY nonce, ordinal))),
         'events', json((SELECT json_group_array(json_object('commit_no', commit_no, 'idx', idx,
                 'seq', seq, 'kind', kind, 'state', state, 'sub_state', sub_state, 'nonce', nonce, 'detail', detail,

@@ -1,7 +1,7 @@
 //! One state change of an intent, with its event: the only way in which a state changes.
 
 use gapless_domain::{Change, ConfirmationNotice, EventKind, SubmitterId};
-use gapless_store::codec::{StateRow, notice_to_json, state_to_row};
+use gapless_store::codec::{StateRow, notice_to_json, payload_to_json, state_to_row};
 
 use crate::error::Failure;
 use crate::ledger::Writing;
@@ -19,7 +19,7 @@ pub(crate) fn write_change(
         .sql
         .prepare_cached(
             "UPDATE managed_tx SET state = ?4, sub_state = ?5, nonce = ?6, detail = ?7, version = ?8, updated_at = ?9,
-                 fencing_token = coalesce(?10, fencing_token)
+                 fencing_token = coalesce(?10, fencing_token), replacement = coalesce(?11, replacement)
              WHERE tx_id = ?1 AND submitter = ?2 AND version = ?3 AND fencing_token <= coalesce(?10, fencing_token)",
         )?
         .execute((
@@ -33,6 +33,7 @@ pub(crate) fn write_change(
             change.to_version(),
             writing.now.as_micros(),
             token,
+            change.replacement().map(payload_to_json),
         ))?;
     if changed == 0 {
         return Ok(false);

@@ -6,10 +6,10 @@
 use std::collections::BTreeSet;
 
 use gapless_domain::{
-    Claim, CommandResult, CursorChange, LaneCommit, LaneState, NewAttempt, NodeText, Nonce, OwnerId, SendReport,
-    SubmitterId,
+    Attempt, Claim, CommandResult, CursorChange, LaneCommit, LaneState, NewAttempt, NodeText, Nonce, OwnerId,
+    SendReport, SubmitterId,
 };
-use gapless_store::codec::{fees_to_json, signed};
+use gapless_store::codec::{fees_to_json, sends_to_json, signed};
 use gapless_store::{AuditRow, CommitVerdict, Committed, Conflict};
 
 use crate::audit;
@@ -321,7 +321,10 @@ impl LaneWrite<'_> {
             .sql
             .prepare_cached(
                 "UPDATE tx_attempt SET sends = sends + 1, last_sent_at = ?4, last_outcome = ?5, last_text = ?6,
-                     fencing_token = ?7
+                     fencing_token = ?7,
+                     history = json_insert(
+                         CASE WHEN json_array_length(history) < ?9 THEN history ELSE json_remove(history, '$[0]') END,
+                         '$[#]', json_extract(?8, '$[0]'))
                  WHERE submitter = ?1 AND nonce = ?2 AND hash = ?3 AND fencing_token <= ?7",
             )?
             .execute((
@@ -332,18 +335,21 @@ impl LaneWrite<'_> {
                 report.outcome.as_str(),
                 report.text.as_str(),
                 self.token,
+                sends_to_json(self.writing.now, &[report]),
+                signed(Attempt::HISTORY as u64),
             ))?;
         Ok(written == 1)
     }
 
     fn write_claims(&self) -> Result<(), Stop> {
         let mut statement = self.writing.sql.prepare_cached(
-            "UPDATE slot SET next_resubmit_at = ?3, fencing_token = ?4
+            "UPDATE slot SET next_resubmit_at = ?3, fencing_token = ?4, tries = ?5, signal = coalesce(?6, signal)
              WHERE submitter = ?1 AND nonce = ?2 AND fencing_token <= ?4",
         )?;
-        for Claim { nonce, pause, .. } in self.commit.claims() {
+        for Claim { nonce, pause, tries, signal } in self.commit.claims() {
             let until = self.writing.now.saturating_add(*pause).as_micros();
-            if statement.execute((self.lane, signed(nonce.get()), until, self.token))? == 0 {
+            let signal = signal.map(|signal| signal.as_str());
+            if statement.execute((self.lane, signed(nonce.get()), until, self.token, tries, signal))? == 0 {
                 return Err(Conflict::Slot(*nonce).into());
             }
         }

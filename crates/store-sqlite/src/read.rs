@@ -7,7 +7,7 @@ use gapless_store::{MAX_OPEN_COMMANDS, TxFilter};
 use crate::archive;
 use crate::error::Failure;
 use crate::ledger::Reading;
-use crate::rows::{self, ATTEMPT_COLUMNS, TX_COLUMNS};
+use crate::rows::{self, TOLD_ATTEMPT_COLUMNS, TX_COLUMNS};
 
 pub(crate) fn peek_queues(reading: &Reading<'_>, lanes: &[(SubmitterId, u32)]) -> Result<Vec<Vec<ManagedTx>>, Failure> {
     let sql =
@@ -152,8 +152,8 @@ pub(crate) fn list(reading: &Reading<'_>, filter: &TxFilter) -> Result<Vec<Manag
 
 /// Of all slots that were ever its own, oldest first: nonces only rise, also when an intent lost one.
 pub(crate) fn attempts(reading: &Reading<'_>, id: TxId) -> Result<Vec<Attempt>, Failure> {
-    let sql = format!("SELECT {ATTEMPT_COLUMNS} FROM tx_attempt WHERE tx_id = ?1 ORDER BY nonce, ordinal");
-    let found = rows::all(reading.sql.prepare_cached(&sql)?, [id.to_string()], rows::attempt)?;
+    let sql = format!("SELECT {TOLD_ATTEMPT_COLUMNS} FROM tx_attempt WHERE tx_id = ?1 ORDER BY nonce, ordinal");
+    let found = rows::all(reading.sql.prepare_cached(&sql)?, [id.to_string()], rows::told_attempt)?;
     if found.is_empty() { archive::attempts(reading, id) } else { Ok(found) }
 }
 

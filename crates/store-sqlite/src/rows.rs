@@ -2,12 +2,12 @@
 
 use gapless_domain::{
     Attempt, AttemptKind, B256, Bytes, Command, CommandId, Cursor, Event, EventBody, EventKind, EventPosition, Intent,
-    LaneEventKind, LaneState, LockOwner, ManagedTx, Metadata, NodeText, ProtectCode, Protection, RequestId,
-    Reservation, ReservationStatus, SendOutcome, Slot, SlotKind, Speed, Timestamp, TxId,
+    LaneEventKind, LaneState, LockOwner, ManagedTx, MempoolSignal, Metadata, NodeText, ProtectCode, Protection,
+    RequestId, Reservation, ReservationStatus, SendOutcome, Slot, SlotKind, Speed, Timestamp, TxId,
 };
 use gapless_store::codec::{
-    RowError, above, command_from_json, fees_from_json, nonce, notice_from_json, payload_from_json, state_from_row,
-    submitter, unsigned, word,
+    RowError, above, command_from_json, fees_from_json, nonce, notice_from_json, payload_from_json, sends_from_json,
+    state_from_row, submitter, tries, unsigned, word,
 };
 use rusqlite::types::FromSql;
 use rusqlite::{CachedStatement, Params, Row};
@@ -15,10 +15,14 @@ use rusqlite::{CachedStatement, Params, Row};
 use crate::error::Failure;
 
 pub(crate) const TX_COLUMNS: &str = "tx_id, seq, submitter, request_id, payload, speed, valid_until, metadata, state, nonce, detail, version, \
-     created_at, updated_at";
+     created_at, updated_at, replacement";
 
+/// As a lane is loaded: without the history of its sends, which only people read.
 pub(crate) const ATTEMPT_COLUMNS: &str =
     "nonce, ordinal, kind, hash, raw, fees, created_at, sends, last_sent_at, last_outcome, last_text";
+
+pub(crate) const TOLD_ATTEMPT_COLUMNS: &str =
+    "nonce, ordinal, kind, hash, raw, fees, created_at, sends, last_sent_at, last_outcome, last_text, history";
 
 pub(crate) const EVENT_COLUMNS: &str =
     "commit_no, idx, submitter, tx_id, seq, kind, state, nonce, detail, text, at, notice";
@@ -27,7 +31,7 @@ pub(crate) const CURSOR_COLUMNS: &str = "next_nonce, chain_nonce, final_nonce, o
      low_balance";
 
 pub(crate) const SLOT_COLUMNS: &str =
-    "nonce, kind, tx_id, bound_at, next_resubmit_at, above_block, above_hash, evidence";
+    "nonce, kind, tx_id, bound_at, next_resubmit_at, above_block, above_hash, evidence, tries, signal";
 
 pub(crate) const RESERVATION_COLUMNS: &str = "nonce, status, tx_id, lock_owner, locked_until";
 
@@ -72,7 +76,7 @@ pub(crate) fn managed_tx(row: &Row<'_>) -> Result<ManagedTx, Failure> {
         id: tx_id(&text(row, 0)?)?,
         seq: unsigned("seq", row.get(1)?)?,
         intent,
-        replacement: None,
+        replacement: row.get::<_, Option<String>>(14)?.as_deref().map(payload_from_json).transpose()?,
         state: state_from_row(&text(row, 8)?, row.get(9)?, &text(row, 10)?)?,
         version: row.get(11)?,
         created_at: time(row, 12)?,
@@ -103,6 +107,11 @@ pub(crate) fn attempt(row: &Row<'_>) -> Result<Attempt, Failure> {
         last_outcome,
         history: Vec::new(),
     })
+}
+
+/// Reads [`TOLD_ATTEMPT_COLUMNS`].
+pub(crate) fn told_attempt(row: &Row<'_>) -> Result<Attempt, Failure> {
+    Ok(Attempt { history: sends_from_json(&text(row, 11)?)?, ..attempt(row)? })
 }
 
 /// Reads [`EVENT_COLUMNS`].
@@ -147,8 +156,11 @@ pub(crate) fn slot(row: &Row<'_>) -> Result<Slot, Failure> {
         evidence: row.get::<_, Option<String>>(7)?.as_deref().map(NodeText::new),
         bound_at: time(row, 3)?,
         next_resubmit_at: row.get::<_, Option<i64>>(4)?.map(Timestamp::from_micros),
-        tries: 0,
-        signal: None,
+        tries: tries(row.get(8)?)?,
+        signal: row
+            .get::<_, Option<String>>(9)?
+            .map(|signal| word("signal", &signal, MempoolSignal::parse))
+            .transpose()?,
     })
 }
 

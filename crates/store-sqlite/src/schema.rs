@@ -5,12 +5,13 @@ use gapless_store::{Migration, StoreError, pending};
 use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior};
 
 /// Every step since the first release. Steps are added, never changed.
-pub(crate) const MIGRATIONS: [Migration; 5] = [
+pub(crate) const MIGRATIONS: [Migration; 6] = [
     Migration { version: 1, name: "ledger", sql: include_str!("../migrations/0001_ledger.sql") },
     Migration { version: 2, name: "open_cursors", sql: include_str!("../migrations/0002_open_cursors.sql") },
     Migration { version: 3, name: "confirmations", sql: include_str!("../migrations/0003_confirmations.sql") },
     Migration { version: 4, name: "reconciling", sql: include_str!("../migrations/0004_reconciling.sql") },
     Migration { version: 5, name: "floors", sql: include_str!("../migrations/0005_floors.sql") },
+    Migration { version: 7, name: "control", sql: include_str!("../migrations/0007_control.sql") },
 ];
 
 const HISTORY: &str = "CREATE TABLE IF NOT EXISTS schema_migration (
@@ -129,6 +130,10 @@ mod tests {
             "UPDATE slot SET above_hash = zeroblob(32)",
             "UPDATE slot SET above_block = 1, above_hash = zeroblob(31)",
             "UPDATE slot SET evidence = 'not foreign'",
+            "UPDATE slot SET tries = -1",
+            "UPDATE slot SET tries = NULL",
+            "UPDATE slot SET tries = 65536",
+            "UPDATE slot SET signal = 'lost'",
             "DELETE FROM slot",
             "UPDATE managed_tx SET state = 'LOST'",
             "UPDATE managed_tx SET nonce = 0",
@@ -139,6 +144,7 @@ mod tests {
             "UPDATE managed_tx SET state = 'CONFIRMED', nonce = 0, sub_state = 'MINED'",
             "UPDATE managed_tx SET version = 0",
             "UPDATE managed_tx SET payload = 'no json'",
+            "UPDATE managed_tx SET replacement = 'no json'",
             "UPDATE managed_tx SET metadata = '{'",
             "UPDATE managed_tx SET seq = 'first'",
             "DELETE FROM request_key",
@@ -147,6 +153,9 @@ mod tests {
             "INSERT INTO tx_attempt (submitter, nonce, ordinal, kind, hash, raw, fees, created_at)
              VALUES ('s', 0, 1, 'fill', zeroblob(32), x'01', '{}', 0)",
             "UPDATE tx_attempt SET sends = 1",
+            "UPDATE tx_attempt SET history = NULL",
+            "UPDATE tx_attempt SET history = '['",
+            "UPDATE tx_attempt SET history = '{}'",
             "UPDATE submitter_nonce_cursor SET state = 'PROTECT'",
             "UPDATE submitter_nonce_cursor SET protect_code = 'cannot_fill'",
             "UPDATE submitter_nonce_cursor SET next_nonce = -1",

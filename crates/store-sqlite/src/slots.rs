@@ -8,7 +8,7 @@ use crate::archive;
 use crate::error::Failure;
 use crate::ledger::Reading;
 use crate::read::get_one;
-use crate::rows::{self, ATTEMPT_COLUMNS, RESERVATION_COLUMNS, SLOT_COLUMNS};
+use crate::rows::{self, RESERVATION_COLUMNS, SLOT_COLUMNS, TOLD_ATTEMPT_COLUMNS};
 
 /// Some statements for each slot of a page: there is no way to a server that they would have to go.
 pub(crate) fn open_slots(
@@ -48,8 +48,9 @@ fn attempts(
     nonce: Nonce,
     intent: Option<TxId>,
 ) -> Result<Vec<Attempt>, Failure> {
-    let sql = format!("SELECT {ATTEMPT_COLUMNS} FROM tx_attempt WHERE submitter = ?1 AND nonce = ?2 ORDER BY ordinal");
-    let found = rows::all(reading.sql.prepare_cached(&sql)?, (lane.as_str(), signed(nonce.get())), rows::attempt)?;
+    let sql =
+        format!("SELECT {TOLD_ATTEMPT_COLUMNS} FROM tx_attempt WHERE submitter = ?1 AND nonce = ?2 ORDER BY ordinal");
+    let found = rows::all(reading.sql.prepare_cached(&sql)?, (lane.as_str(), signed(nonce.get())), rows::told_attempt)?;
     match intent {
         Some(id) if found.is_empty() => {
             let mut moved = archive::attempts(reading, id)?;

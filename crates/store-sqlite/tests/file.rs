@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gapless_domain::{
-    AttemptKind, B256, CommandKind, CommandStatus, Cursor, Event, EventBody, EventPosition, Head, Inclusion, Mined,
-    NewCommand, OwnerId, Progress, SlotKind, Timestamp, Transition,
+    AttemptKind, B256, Claim, CommandKind, CommandStatus, Cursor, Event, EventBody, EventPosition, Head, Inclusion,
+    MempoolSignal, Mined, NewCommand, OwnerId, Progress, SendOutcome, SlotKind, Timestamp, Transition,
 };
 use gapless_store::conformance::fixtures as f;
 use gapless_store::{Accepted, Acquired, CommitVerdict, ManualClock, NewSubmitter, Store, StoreError};
@@ -34,9 +34,9 @@ fn open_without_migrating(folder: &Folder) -> Result<SqliteStore, StoreError> {
 async fn a_newer_schema_is_refused_and_left_alone() {
     let folder = Folder::new();
     with_a_lane(&folder).await;
-    tamper(&folder, "INSERT INTO schema_migration VALUES (6, 'from the future', 0, 0)");
-    assert!(matches!(try_open(&folder.database()), Err(StoreError::SchemaIsNewer { found: 6, known: 5 })));
-    tamper(&folder, "DELETE FROM schema_migration WHERE version = 6");
+    tamper(&folder, "INSERT INTO schema_migration VALUES (8, 'from the future', 0, 0)");
+    assert!(matches!(try_open(&folder.database()), Err(StoreError::SchemaIsNewer { found: 8, known: 7 })));
+    tamper(&folder, "DELETE FROM schema_migration WHERE version = 8");
     assert!(is_there(&open(&folder.database()), "before").await);
 }
 
@@ -54,10 +54,10 @@ async fn a_database_of_the_first_schema_is_brought_up_to_date_with_what_it_holds
     let folder = Folder::new();
     with_a_lane(&folder).await;
     let back = format!(
-        "{WITHOUT_RECONCILING} {WITHOUT_CONFIRMATIONS} DROP INDEX submitter_nonce_cursor_open; DELETE FROM schema_migration WHERE version >= 2"
+        "{WITHOUT_CONTROL} {WITHOUT_RECONCILING} {WITHOUT_CONFIRMATIONS} DROP INDEX submitter_nonce_cursor_open; DELETE FROM schema_migration WHERE version >= 2"
     );
     tamper(&folder, &back);
-    assert!(matches!(open_without_migrating(&folder), Err(StoreError::SchemaIsOlder { found: 1, known: 5 })));
+    assert!(matches!(open_without_migrating(&folder), Err(StoreError::SchemaIsOlder { found: 1, known: 7 })));
 
     let store = open(&folder.database());
     assert!(is_there(&store, "before").await);
@@ -93,9 +93,11 @@ async fn a_database_without_confirmations_is_brought_up_to_date_with_what_it_hol
     drop(first);
     tamper(&folder, "UPDATE managed_tx SET updated_at = 0");
     assert_eq!(node().archive(Duration::ZERO, 10).await.unwrap(), 1);
-    let back = format!("{WITHOUT_RECONCILING} {WITHOUT_CONFIRMATIONS} DELETE FROM schema_migration WHERE version >= 3");
+    let back = format!(
+        "{WITHOUT_CONTROL} {WITHOUT_RECONCILING} {WITHOUT_CONFIRMATIONS} DELETE FROM schema_migration WHERE version >= 3"
+    );
     tamper(&folder, &back);
-    assert!(matches!(open_without_migrating(&folder), Err(StoreError::SchemaIsOlder { found: 2, known: 5 })));
+    assert!(matches!(open_without_migrating(&folder), Err(StoreError::SchemaIsOlder { found: 2, known: 7 })));
 
     let node = node();
     let kept = Head { tail: f::tail(9..=9), finalized: Some(f::block(4)), genesis: None };
@@ -143,8 +145,11 @@ async fn a_database_without_an_audit_log_is_brought_up_to_date_with_what_it_hold
     })
     .await;
     drop(first);
-    tamper(&folder, &format!("{WITHOUT_RECONCILING} DELETE FROM schema_migration WHERE version >= 4"));
-    assert!(matches!(open_without_migrating(&folder), Err(StoreError::SchemaIsOlder { found: 3, known: 5 })));
+    tamper(
+        &folder,
+        &format!("{WITHOUT_CONTROL} {WITHOUT_RECONCILING} DELETE FROM schema_migration WHERE version >= 4"),
+    );
+    assert!(matches!(open_without_migrating(&folder), Err(StoreError::SchemaIsOlder { found: 3, known: 7 })));
 
     let node = node();
     let seen = f::view(&node, &lane).await;
@@ -189,12 +194,12 @@ async fn a_slot_that_knows_only_the_number_of_its_floor_has_none() {
     })
     .await;
     drop(first);
-    tamper(
-        &folder,
-        "ALTER TABLE slot DROP COLUMN above_hash; DELETE FROM schema_migration WHERE version >= 5;
-         UPDATE slot SET above_block = above_block + 1",
+    let back = format!(
+        "{WITHOUT_CONTROL} ALTER TABLE slot DROP COLUMN above_hash; DELETE FROM schema_migration WHERE version >= 5;
+         UPDATE slot SET above_block = above_block + 1"
     );
-    assert!(matches!(open_without_migrating(&folder), Err(StoreError::SchemaIsOlder { found: 4, known: 5 })));
+    tamper(&folder, &back);
+    assert!(matches!(open_without_migrating(&folder), Err(StoreError::SchemaIsOlder { found: 4, known: 7 })));
 
     let node = node();
     let seen = f::view(&node, &lane).await;
@@ -206,13 +211,70 @@ async fn a_slot_that_knows_only_the_number_of_its_floor_has_none() {
     assert_eq!(above, [None, Some(f::block(9))]);
 }
 
+/// Back to where nothing is replaced, no send is history, and slots count no tries.
+const WITHOUT_CONTROL: &str = "
+    ALTER TABLE managed_tx DROP COLUMN replacement;
+    ALTER TABLE tx_attempt DROP COLUMN history;
+    ALTER TABLE slot DROP COLUMN tries;
+    ALTER TABLE slot DROP COLUMN signal;
+    UPDATE archived_tx SET doc = json_remove(doc, '$.tx.replacement', '$.attempts[0].history');";
+
+/// proves O04
+#[tokio::test]
+async fn a_database_without_replacements_and_history_is_brought_up_to_date_with_what_it_holds() {
+    let folder = Folder::new();
+    let node = || Arc::new(open(&folder.database())) as f::Node;
+    let first = node();
+    let lane = f::lane(&first, 1).await;
+    let (ended, waiting) = (f::bound(&first, &lane, "ended").await.id, f::bound(&first, &lane, "open").await.id);
+    let queued = f::accept(&first, &lane, &["queued"]).await[0];
+    let made = [0, 1].map(|at| f::attempt(f::nonce(at), 0, "bind"));
+    let send = |at: usize| f::report(&made[at], SendOutcome::Accepted, "taken");
+    f::commit_done(&first, &lane, |commit| {
+        commit.report(send(0)).report(send(1)).claim_resubmit(f::claim(f::nonce(1), Duration::from_secs(60)));
+    })
+    .await;
+    f::confirm(&first, &lane, ended).await;
+    let claimed = f::view(&first, &lane).await.lane.slots[1].next_resubmit_at;
+    drop(first);
+    tamper(&folder, &format!("UPDATE managed_tx SET updated_at = 0 WHERE tx_id = '{ended}'"));
+    assert_eq!(node().archive(Duration::ZERO, 10).await.unwrap(), 1);
+    tamper(&folder, &format!("{WITHOUT_CONTROL} DELETE FROM schema_migration WHERE version >= 7"));
+    assert!(matches!(open_without_migrating(&folder), Err(StoreError::SchemaIsOlder { found: 5, known: 7 })));
+
+    let node = node();
+    for id in [ended, waiting, queued] {
+        assert_eq!(f::record(&node, id).await.replacement, None);
+    }
+    for id in [ended, waiting] {
+        let attempt = node.attempts(id).await.unwrap().remove(0);
+        assert_eq!((attempt.sends, attempt.history.len()), (1, 0), "that it was sent is known, and no more");
+    }
+    let slot = f::view(&node, &lane).await.lane.slots.remove(1);
+    assert_eq!((slot.tries, slot.signal, slot.next_resubmit_at), (0, None, claimed));
+    // And it goes on from there.
+    let dropped = Some(MempoolSignal::LikelyDropped);
+    f::commit_done(&node, &lane, |commit| {
+        let claim = f::claim(f::nonce(1), Duration::from_secs(60));
+        commit.report(send(1)).claim_resubmit(Claim { signal: dropped, ..claim });
+    })
+    .await;
+    for id in [waiting, queued] {
+        let tx = f::change(&node, &lane, id, Transition::WantReplace(f::transfer(7))).await;
+        assert_eq!(tx.payload(), &f::transfer(7));
+    }
+    let status = node.open_slots(&lane, Some(f::nonce(1)), 10).await.unwrap().remove(0);
+    assert_eq!((status.slot.tries, status.slot.signal), (1, dropped));
+    assert_eq!((status.attempts[0].sends, status.attempts[0].history.len()), (2, 1));
+}
+
 #[tokio::test]
 async fn without_leave_to_migrate_nothing_is_made() {
     let folder = Folder::new();
-    assert!(matches!(open_without_migrating(&folder), Err(StoreError::SchemaIsOlder { found: 0, known: 5 })));
+    assert!(matches!(open_without_migrating(&folder), Err(StoreError::SchemaIsOlder { found: 0, known: 7 })));
     assert!(!folder.database().exists() && !folder.sidecar().exists());
     fs::write(folder.database(), "").unwrap();
-    assert!(matches!(open_without_migrating(&folder), Err(StoreError::SchemaIsOlder { found: 0, known: 5 })));
+    assert!(matches!(open_without_migrating(&folder), Err(StoreError::SchemaIsOlder { found: 0, known: 7 })));
 
     with_a_lane(&folder).await;
     assert!(is_there(&open_without_migrating(&folder).unwrap(), "before").await);

@@ -4,15 +4,17 @@ use std::collections::BTreeMap;
 use std::time::SystemTime;
 
 use futures_util::future::join_all;
-use gapless_domain::{Change, Claim, CommandResult, LaneState, ReservationStatus, SendReport};
-use gapless_store::codec::{fees_to_json, notice_to_json, signed, state_to_row};
+use gapless_domain::{
+    Attempt, Change, Claim, CommandResult, LaneCommit, LaneState, Nonce, Payload, ReservationStatus, SendReport,
+};
+use gapless_store::codec::{fees_to_json, notice_to_json, payload_to_json, sends_to_json, signed, state_to_row};
 use tokio_postgres::Error;
 use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 
 use super::check::Planned;
 use super::token;
-use crate::rows::{micros, slot_kind, system_time};
+use crate::rows::{micros, slot_kind, system_time, timestamp};
 use crate::session::Session;
 use crate::store::PgStore;
 
@@ -55,12 +57,13 @@ const CHANGE_TXS: &str = "
         UPDATE managed_tx t
         SET state = i.state, sub_state = i.sub_state, nonce = i.nonce, detail = i.detail::jsonb, version = i.to_version,
             fencing_token = i.token, updated_at = $10::timestamptz,
-            ended_at = CASE WHEN i.ended THEN $10::timestamptz END
+            ended_at = CASE WHEN i.ended THEN $10::timestamptz END, replacement = coalesce(i.replacement::jsonb, t.replacement)
         FROM unnest($1::uuid[], $2::integer[], $3::integer[], $4::text[], $5::text[], $6::bigint[], $7::text[], $8::boolean[],
-            $9::bigint[]) AS i (tx_id, from_version, to_version, state, sub_state, nonce, detail, ended, token)
+            $9::bigint[], $11::text[])
+            AS i (tx_id, from_version, to_version, state, sub_state, nonce, detail, ended, token, replacement)
         WHERE t.tx_id = i.tx_id AND t.version = i.from_version AND t.fencing_token <= i.token AND t.ended_at IS NULL
         RETURNING 1
-    ) SELECT 1 / (count(*) = $11::bigint)::int FROM w";
+    ) SELECT 1 / (count(*) = $12::bigint)::int FROM w";
 
 const ADD_ATTEMPTS: &str = "
     WITH w AS (
@@ -74,24 +77,29 @@ const ADD_ATTEMPTS: &str = "
         RETURNING 1
     ) SELECT 1 / (count(*) = $10::bigint)::int FROM w";
 
+/// Of the history the newest $8 are kept. A path is lax: a list that is shorter is taken whole.
 const REPORT_SENDS: &str = "
     WITH w AS (
         UPDATE tx_attempt a
-        SET sends = a.sends + i.times, last_sent_at = $7::timestamptz, last_outcome = i.outcome, last_text = i.text, fencing_token = i.token
-        FROM unnest($1::text[], $2::bytea[], $3::integer[], $4::text[], $5::text[], $6::bigint[])
-            AS i (submitter, hash, times, outcome, text, token)
+        SET sends = a.sends + i.times, last_sent_at = $9::timestamptz, last_outcome = i.outcome, last_text = i.text, fencing_token = i.token,
+            history = jsonb_path_query_array(
+                a.history || i.sent::jsonb, '$[last - $kept + 1 to last]', jsonb_build_object('kept', $8::bigint))
+        FROM unnest($1::text[], $2::bytea[], $3::integer[], $4::text[], $5::text[], $6::bigint[], $7::text[])
+            AS i (submitter, hash, times, outcome, text, token, sent)
         WHERE (a.submitter, a.hash) = (i.submitter, i.hash) AND a.fencing_token <= i.token
         RETURNING 1
-    ) SELECT 1 / (count(*) = $8::bigint)::int FROM w";
+    ) SELECT 1 / (count(*) = $10::bigint)::int FROM w";
 
 const CLAIM_RESUBMITS: &str = "
     WITH w AS (
         UPDATE slot s
-        SET next_resubmit_at = $5::timestamptz + i.pause * interval '1 microsecond', fencing_token = i.token
-        FROM unnest($1::text[], $2::bigint[], $3::bigint[], $4::bigint[]) AS i (submitter, nonce, pause, token)
+        SET next_resubmit_at = $7::timestamptz + i.pause * interval '1 microsecond', fencing_token = i.token, tries = i.tries,
+            signal = coalesce(i.signal, s.signal)
+        FROM unnest($1::text[], $2::bigint[], $3::bigint[], $4::bigint[], $5::integer[], $6::text[])
+            AS i (submitter, nonce, pause, token, tries, signal)
         WHERE (s.submitter, s.nonce) = (i.submitter, i.nonce) AND s.fencing_token <= i.token
         RETURNING 1
-    ) SELECT 1 / (count(*) = $6::bigint)::int FROM w";
+    ) SELECT 1 / (count(*) = $8::bigint)::int FROM w";
 
 const WRITE_RESERVATIONS: &str = "
     WITH w AS (
@@ -268,28 +276,43 @@ fn bind_slots(plan: &[Planned<'_>], at: SystemTime) -> Option<Write> {
 fn change_txs(plan: &[Planned<'_>], at: SystemTime) -> Option<Write> {
     let (mut ids, mut from, mut to): (Vec<Uuid>, Vec<i32>, Vec<i32>) = (vec![], vec![], vec![]);
     let (mut states, mut subs, mut nonces, mut details) = (vec![], vec![], vec![], vec![]);
-    let (mut ended, mut tokens) = (vec![], vec![]);
+    let (mut ended, mut tokens, mut replacements) = (vec![], vec![], vec![]);
     for planned in plan {
-        // Several changes of one intent are one step of its row, from the first to the last; each is an event of its own.
-        let mut steps: BTreeMap<Uuid, (u32, &Change)> = BTreeMap::new();
-        for change in planned.commit.changes() {
-            steps.entry(change.tx_id().uuid()).or_insert((change.from_version(), change)).1 = change;
-        }
-        for (id, (first, last)) in steps {
-            let row = state_to_row(last.to());
+        for (id, step) in steps(planned.commit) {
+            let row = state_to_row(step.last.to());
             ids.push(id);
-            from.push(int(first));
-            to.push(int(last.to_version()));
+            from.push(int(step.from_version));
+            to.push(int(step.last.to_version()));
             states.push(row.state.as_str());
             subs.push(row.sub_state.map(|sub| sub.as_str()));
             nonces.push(row.nonce);
             details.push(row.detail);
             ended.push(row.state.is_terminal());
             tokens.push(token(planned.commit));
+            replacements.push(step.replacement.map(payload_to_json));
         }
     }
     let wanted = count(&ids)?;
-    Some(write!(CHANGE_TXS, ids, from, to, states, subs, nonces, details, ended, tokens, at, wanted))
+    Some(write!(CHANGE_TXS, ids, from, to, states, subs, nonces, details, ended, tokens, at, replacements, wanted))
+}
+
+/// Several changes of one intent are one step of its row, from the first to the last; each is an event of its own.
+struct Step<'a> {
+    from_version: u32,
+    last: &'a Change,
+    /// The newest, if there is one.
+    replacement: Option<&'a Payload>,
+}
+
+fn steps(commit: &LaneCommit) -> BTreeMap<Uuid, Step<'_>> {
+    let mut steps: BTreeMap<Uuid, Step<'_>> = BTreeMap::new();
+    for change in commit.changes() {
+        let first = Step { from_version: change.from_version(), last: change, replacement: None };
+        let step = steps.entry(change.tx_id().uuid()).or_insert(first);
+        step.last = change;
+        step.replacement = change.replacement().or(step.replacement);
+    }
+    steps
 }
 
 fn add_attempts(plan: &[Planned<'_>], at: SystemTime) -> Option<Write> {
@@ -313,40 +336,49 @@ fn add_attempts(plan: &[Planned<'_>], at: SystemTime) -> Option<Write> {
 
 fn report_sends(plan: &[Planned<'_>], at: SystemTime) -> Option<Write> {
     let (mut lanes, mut hashes, mut times) = (vec![], vec![], vec![]);
-    let (mut outcomes, mut texts, mut tokens) = (vec![], vec![], vec![]);
+    let (mut outcomes, mut texts, mut tokens, mut sent) = (vec![], vec![], vec![], vec![]);
     for planned in plan {
-        // The same bytes may have been sent several times; the last outcome is the one that is kept.
-        let mut sends: BTreeMap<Vec<u8>, (i32, &SendReport)> = BTreeMap::new();
+        // The same bytes may have been sent several times: all of them are history, and the last outcome is the one that counts.
+        let mut sends: BTreeMap<Vec<u8>, Vec<&SendReport>> = BTreeMap::new();
         for report in planned.commit.reports() {
-            let send = sends.entry(report.hash.to_vec()).or_insert((0, report));
-            *send = (send.0 + 1, report);
+            sends.entry(report.hash.to_vec()).or_default().push(report);
         }
-        for (hash, (count, last)) in sends {
+        for (hash, reports) in sends {
+            let Some(last) = reports.last() else { continue };
             lanes.push(lane(planned));
             hashes.push(hash);
-            times.push(count);
+            times.push(i32::try_from(reports.len()).unwrap_or(i32::MAX));
             outcomes.push(last.outcome.as_str());
             texts.push(last.text.to_string());
             tokens.push(token(planned.commit));
+            sent.push(sends_to_json(timestamp(at), &reports));
         }
     }
     let wanted = count(&lanes)?;
-    Some(write!(REPORT_SENDS, lanes, hashes, times, outcomes, texts, tokens, at, wanted))
+    let kept = signed(Attempt::HISTORY as u64);
+    Some(write!(REPORT_SENDS, lanes, hashes, times, outcomes, texts, tokens, sent, kept, at, wanted))
 }
 
 fn claim_resubmits(plan: &[Planned<'_>], at: SystemTime) -> Option<Write> {
     let (mut lanes, mut nonces, mut pauses, mut tokens) = (vec![], vec![], vec![], vec![]);
+    let (mut tries, mut signals) = (vec![], vec![]);
     for planned in plan {
-        let claims: BTreeMap<_, _> = planned.commit.claims().iter().map(|claim| (claim.nonce, claim)).collect();
-        for Claim { nonce, pause, .. } in claims.into_values() {
+        let mut claims: BTreeMap<Nonce, Claim> = BTreeMap::new();
+        for claim in planned.commit.claims() {
+            let before = claims.get(&claim.nonce).and_then(|before| before.signal);
+            claims.insert(claim.nonce, Claim { signal: claim.signal.or(before), ..*claim });
+        }
+        for claim in claims.into_values() {
             lanes.push(lane(planned));
-            nonces.push(signed(nonce.get()));
-            pauses.push(micros(*pause));
+            nonces.push(signed(claim.nonce.get()));
+            pauses.push(micros(claim.pause));
             tokens.push(token(planned.commit));
+            tries.push(i32::from(claim.tries));
+            signals.push(claim.signal.map(|signal| signal.as_str()));
         }
     }
     let wanted = count(&lanes)?;
-    Some(write!(CLAIM_RESUBMITS, lanes, nonces, pauses, tokens, at, wanted))
+    Some(write!(CLAIM_RESUBMITS, lanes, nonces, pauses, tokens, tries, signals, at, wanted))
 }
 
 fn write_reservations(plan: &[Planned<'_>]) -> Option<Write> {

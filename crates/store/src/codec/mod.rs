@@ -5,6 +5,7 @@
 
 mod command;
 mod head;
+mod history;
 mod notice;
 mod payload;
 mod state;
@@ -13,6 +14,7 @@ use gapless_domain::{B256, BlockRef, FencingToken, Nonce, SubmitterId};
 
 pub use command::{command_from_json, command_status, command_to_json};
 pub use head::{HeadRow, head_from_row, head_to_row};
+pub use history::{sends_from_json, sends_to_json};
 pub use notice::{notice_from_json, notice_to_json};
 pub use payload::{fees_from_json, fees_to_json, payload_from_json, payload_to_json};
 pub use state::{StateRow, state_from_row, state_to_row};
@@ -61,6 +63,11 @@ pub fn above(number: Option<i64>, hash: Option<B256>) -> Result<Option<BlockRef>
         (_, None) => Ok(None),
         (None, Some(_)) => Err(RowError::new("above_block", "a hash without a number")),
     }
+}
+
+/// How often a slot was sent again.
+pub fn tries(value: i64) -> Result<u16, RowError> {
+    u16::try_from(value).map_err(|error| RowError::new("tries", error))
 }
 
 /// Parses one of the domain's fixed words.

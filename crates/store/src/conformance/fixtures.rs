@@ -100,6 +100,10 @@ pub fn report(attempt: &NewAttempt, outcome: SendOutcome, said: &str) -> SendRep
     SendReport { nonce: attempt.nonce, hash: attempt.hash, outcome, text: text(said), heard: Vec::new() }
 }
 
+pub fn claim(nonce: Nonce, pause: Duration) -> Claim {
+    Claim { nonce, pause, tries: 1, signal: None }
+}
+
 pub fn block(number: u64) -> BlockRef {
     BlockRef { number, hash: keccak256(number.to_be_bytes()) }
 }
@@ -227,10 +231,6 @@ pub async fn commit_done(node: &Node, lane: &SubmitterId, build: impl Fn(&mut La
 }
 
 /// Binds the first in line to the next nonce, and gives back the intent as it is then.
-pub fn claim(nonce: Nonce, pause: Duration) -> Claim {
-    Claim { nonce, pause, tries: 1, signal: None }
-}
-
 pub async fn bind_next(node: &Node, lane: &SubmitterId) -> ManagedTx {
     let view = view(node, lane).await;
     let first = &view.queue[0];

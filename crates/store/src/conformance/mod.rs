@@ -25,6 +25,7 @@ mod changes;
 mod commands;
 mod commit;
 mod concurrency;
+mod control;
 mod events;
 mod fencing;
 pub mod fixtures;
@@ -215,6 +216,15 @@ macro_rules! for_each_case {
                 an_intent_may_fail_with_the_nonce_that_it_lost
                 a_used_nonce_is_adopted_in_protect_and_while_paused
                 a_low_balance_is_kept_with_the_cursor
+            }
+            control {
+                a_replacement_in_the_queue_keeps_the_place_in_line
+                a_replacement_of_what_is_bound_keeps_the_nonce
+                replacements_of_one_commit_leave_the_last
+                a_request_stands_for_its_first_payload
+                sends_are_kept_in_order_for_people_only
+                the_newest_sends_are_kept
+                claims_keep_tries_and_signal
             }
             census {
                 the_census_counts_leases_that_hold

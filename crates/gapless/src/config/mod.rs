@@ -3,7 +3,7 @@
 //! - `config.default.toml` documents every key and is the only place where a default is written for people; a test compares
 //!   it with the defaults that the rooms themselves have.
 //! - `tree`, `file`, `environment`: values with their origins. `section`, `value`: reading them into types.
-//! - `parts`, `pace`, `policy`, `chain`, `submitter`: what there is to set.
+//! - `parts`, `pace`, `policy`, `webhook`, `chain`, `submitter`: what there is to set.
 //! - `secret`: URLs that are never shown whole (X03).
 //!
 //! Architecture invariant: a value that may be a secret has no way into a message. Problems name keys, origins and what is
@@ -23,6 +23,7 @@ mod submitter;
 mod tests;
 mod tree;
 mod value;
+mod webhook;
 
 use std::ffi::OsString;
 use std::io::Read;
@@ -39,6 +40,7 @@ pub(crate) use problem::{ConfigError, Problem};
 pub(crate) use section::Shown;
 pub(crate) use submitter::{Password, SignerConfig, SubmitterConfig};
 pub(crate) use value::{parse_duration, show_duration};
+pub(crate) use webhook::WebhookConfig;
 
 use chain::ChainDefaults;
 use file::{MAX_FILE_BYTES, Text};
@@ -68,6 +70,8 @@ pub(crate) struct Config {
     pub(crate) lane: LaneLimits,
     pub(crate) log: LogConfig,
     pub(crate) policy: SubmitterPolicy,
+    /// Whom to ask about what is stuck.
+    pub(crate) stuck_webhook: WebhookConfig,
     pub(crate) classify: Vec<OverrideRule>,
     /// What every chain has unless it says otherwise.
     chain_defaults: ChainDefaults,
@@ -164,8 +168,7 @@ fn read(file: &mut Section<'_>) -> Config {
     let auth = parts::auth(file, node.listen);
     let lease = file.within("lease", parts::lease);
     let store = file.within("store", |section| parts::store(section, lease));
-    let (policy, finality) = policy::policy(file, SubmitterPolicy::default());
-    file.within("mempool", parts::mempool);
+    let (policy, finality, stuck_webhook) = policy::policy(file, SubmitterPolicy::default());
     file.within("events", |section| section.find::<EventsMode>("mode"));
     let (limits, calls) = file.within("limits", |section| (parts::limits(section), parts::call_limits(section)));
     let engine = pace::engine(file);
@@ -186,6 +189,7 @@ fn read(file: &mut Section<'_>) -> Config {
         lane,
         log,
         policy,
+        stuck_webhook,
         classify,
         chain_defaults,
         chains,

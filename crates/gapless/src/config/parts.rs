@@ -194,12 +194,6 @@ pub(crate) fn log(section: &mut Section<'_>) -> LogConfig {
     LogConfig { format: section.read("format", base.format), filter }
 }
 
-pub(crate) fn mempool(section: &mut Section<'_>) {
-    if section.read("diagnose", false) {
-        section.refuse("diagnose", ProblemKind::NotYet { what: "the inspector of mempools".to_owned() });
-    }
-}
-
 impl Setting for EventsMode {
     fn wanted() -> String {
         "\"poll\"".to_owned()

@@ -2,8 +2,8 @@
 //! submitter's over its chain's. It is the same code each time.
 
 use gapless_domain::{
-    Amount, BumpPolicy, ConfirmationPolicy, ExternalNoncePolicy, FundsPolicy, Nonce, NoncePolicy, OnShortage,
-    ReleaseRule, ResubmitPolicy, StartFrom, SubmitterPolicy,
+    Amount, BumpPolicy, ConfirmationPolicy, ExternalNoncePolicy, FeePolicy, FundsPolicy, MempoolPolicy, Nonce,
+    NoncePolicy, OnShortage, ReleaseRule, ResubmitPolicy, StartFrom, StuckRule, SubmitterPolicy,
 };
 
 use gapless_engine::Finality;
@@ -12,6 +12,7 @@ use super::problem::ProblemKind;
 use super::section::{Section, words};
 use super::tree::Value;
 use super::value::{Permille, Setting, number_of, text_of};
+use super::webhook::{self, WebhookConfig};
 
 words!(ReleaseRule { ReleaseRule::Mined => "mined", ReleaseRule::Final => "final" });
 words!(ExternalNoncePolicy { ExternalNoncePolicy::Protect => "protect", ExternalNoncePolicy::Adopt => "adopt" });
@@ -26,6 +27,9 @@ words!(OnShortage { OnShortage::Wait => "wait", OnShortage::Fail => "fail" });
 /// `EvmChain::MAX_HEADERS` at once.
 const MAX_CONFIRMATIONS: u32 = 10_000;
 
+/// A raise that waits for more blocks than this is one that never comes.
+const MAX_BUMP_BLOCKS: u32 = 10_000;
+
 impl Setting for Amount {
     fn wanted() -> String {
         "an amount of wei as text: digits, or 0x and hex digits".to_owned()
@@ -38,6 +42,23 @@ impl Setting for Amount {
 
     fn show(&self) -> String {
         format!("\"{self}\"")
+    }
+}
+
+/// A price for one unit of gas. What an amount can be and a price cannot is refused, not cut.
+struct Price(u128);
+
+impl Setting for Price {
+    fn wanted() -> String {
+        "a price in wei for one unit of gas, as text: digits, or 0x and hex digits".to_owned()
+    }
+
+    fn read(value: &Value) -> Option<Self> {
+        u128::try_from(Amount::read(value)?.get()).ok().map(Price)
+    }
+
+    fn show(&self) -> String {
+        format!("\"{}\"", self.0)
     }
 }
 
@@ -61,19 +82,24 @@ impl Setting for StartFrom {
     }
 }
 
-/// The sections of the file itself. What is final is told beside the policy: it is a chain's and no submitter's.
-pub(crate) fn policy(file: &mut Section<'_>, base: SubmitterPolicy) -> (SubmitterPolicy, Finality) {
+/// The sections of the file itself. What is told beside the policy is no submitter's: what is final is a chain's, and whoever decides
+/// about what is stuck is asked by the whole node.
+pub(crate) fn policy(file: &mut Section<'_>, base: SubmitterPolicy) -> (SubmitterPolicy, Finality, WebhookConfig) {
     let (confirmations, finality) =
         file.within("confirmations", |section| confirmations(section, base.confirmations, Finality::default()));
+    let (stuck, webhook) = file.within("stuck", |section| (stuck(section, base.stuck), webhook::webhook(section)));
     let policy = SubmitterPolicy {
         nonce: file.within("nonce", |section| nonce(section, base.nonce)),
         resubmit: file.within("resubmit", |section| resubmit(section, base.resubmit)),
         bump: file.within("gas_bump", |section| bump(section, base.bump)),
         confirmations,
         funds: file.within("funds", |section| funds(section, base.funds)),
+        fees: file.within("fees", |section| fees(section, base.fees)),
+        stuck,
+        mempool: file.within("mempool", |section| mempool(section, base.mempool)),
     };
     check(file, &policy);
-    (policy, finality)
+    (policy, finality, webhook)
 }
 
 /// What a `[[chain]]` or a `[[submitter]]` has of its own: the same sections within it. For the ones that are set most there
@@ -101,6 +127,9 @@ pub(crate) fn overrides(
         bump: item.within("gas_bump", |section| bump(section, base.bump)),
         confirmations,
         funds: item.within("funds", |section| funds(section, base.funds)),
+        fees: item.within("fees", |section| fees(section, base.fees)),
+        stuck: item.within("stuck", |section| stuck(section, base.stuck)),
+        mempool: item.within("mempool", |section| mempool(section, base.mempool)),
     };
     check(item, &policy);
     (policy, finality)
@@ -141,16 +170,30 @@ fn resubmit(section: &mut Section<'_>, base: ResubmitPolicy) -> ResubmitPolicy {
 }
 
 fn bump(section: &mut Section<'_>, base: BumpPolicy) -> BumpPolicy {
-    let policy = BumpPolicy {
+    BumpPolicy {
         enabled: section.read("enabled", base.enabled),
         min_interval: section.read("min_interval", base.min_interval),
         max_attempts: section.read("max_attempts", base.max_attempts),
         multiplier_permille: section.read("multiplier", Permille(base.multiplier_permille)).0,
-    };
-    if policy.enabled {
-        section.refuse("enabled", ProblemKind::NotYet { what: "raising fees".to_owned() });
+        min_blocks: section.read_in("min_blocks", base.min_blocks, 0..=MAX_BUMP_BLOCKS),
+        max_market_permille: section.read("max_market", Permille(base.max_market_permille)).0,
+        only_lowest: section.read("only_lowest", base.only_lowest),
     }
-    policy
+}
+
+fn fees(section: &mut Section<'_>, base: FeePolicy) -> FeePolicy {
+    FeePolicy { max_price: section.read("max_price", Price(base.max_price)).0 }
+}
+
+fn stuck(section: &mut Section<'_>, base: StuckRule) -> StuckRule {
+    StuckRule {
+        after_tries: section.read("after_tries", base.after_tries),
+        ask_interval: section.read("ask_interval", base.ask_interval),
+    }
+}
+
+fn mempool(section: &mut Section<'_>, base: MempoolPolicy) -> MempoolPolicy {
+    MempoolPolicy { diagnose: section.read("diagnose", base.diagnose) }
 }
 
 fn confirmations(

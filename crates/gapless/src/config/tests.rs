@@ -61,6 +61,7 @@ fn the_default_file_says_what_the_rooms_have_as_defaults() {
     assert_eq!(config.node, NodeConfig::default());
     assert_eq!(config.lease, LeaseTerms::default());
     assert_eq!(config.policy, SubmitterPolicy::default());
+    assert_eq!(config.stuck_webhook, WebhookConfig::default());
     assert_eq!(config.limits, Limits::default());
     assert_eq!(config.calls, ApiLimits::default());
     assert_eq!(config.lane, LaneLimits::default());
@@ -212,7 +213,7 @@ fn the_environment_wins_over_the_file_and_the_file_over_the_default() {
 fn the_environment_can_set_everything_that_a_file_can() {
     let environment = [
         ("GAPLESS__NONCE__START_FROM", "chain"),
-        ("GAPLESS__GAS_BUMP__ENABLED", "false"),
+        ("GAPLESS__GAS_BUMP__ENABLED", "true"),
         ("GAPLESS__GAS_BUMP__MULTIPLIER", "1.3"),
         ("GAPLESS__CHAIN__0__ID", "eip155:1"),
         ("GAPLESS__CHAIN__0__RPC", "http://a:1"),
@@ -290,8 +291,23 @@ fn what_the_rules_refuse_is_refused_here() {
             "auth.mode: \"none\" needs node.listen on a loopback",
         ),
         ("[events]\nmode = \"kafka\"", "events.mode: sending events by kafka is not built yet"),
-        ("[gas_bump]\nenabled = true", "gas_bump.enabled: raising fees is not built yet"),
-        ("[mempool]\ndiagnose = true", "mempool.diagnose: the inspector of mempools is not built yet"),
+        ("[gas_bump]\nmax_market = 0.9", "gas_bump.max_market is at least 1"),
+        ("[gas_bump]\nmax_market = 1.0001", "gas_bump.max_market: it has to be a factor"),
+        ("[gas_bump]\nmin_blocks = 10001", "gas_bump.min_blocks: it has to be from 0 to 10000"),
+        ("[gas_bump]\nonly_lowest = \"yes\"", "gas_bump.only_lowest: it has to be true or false"),
+        ("[fees]\nmax_price = \"-1\"", "fees.max_price: it has to be a price in wei"),
+        (
+            "[fees]\nmax_price = \"0x100000000000000000000000000000000\"",
+            "fees.max_price: it has to be a price in wei for one unit of gas",
+        ),
+        ("[fees]\nmin_price = \"1\"", "fees.min_price: there is no such key; the nearest is `fees.max_price`"),
+        ("[stuck]\nafter_tries = 0", "stuck.after_tries is at least 1"),
+        ("[stuck]\nask_interval = \"999ms\"", "stuck.ask_interval is at least a second"),
+        ("[stuck]\nwebhook = \"ftp://s3cret\"", "stuck.webhook: it has to be a URL"),
+        ("[stuck]\nwebhook = \"http://h:99999/s3cret\"", "stuck.webhook: it has to be a URL"),
+        ("[stuck]\nwebhook_timeout = \"0s\"", "stuck.webhook_timeout: it has to be from \"1ms\" to \"1m\""),
+        ("[stuck]\nwebhook_timeout = \"61s\"", "stuck.webhook_timeout: it has to be from \"1ms\" to \"1m\""),
+        ("[mempool]\ndiagnose = 1", "mempool.diagnose: it has to be true or false"),
         ("[store]\nurl = \"sqlite::memory:\"", "store.url: it has to be"),
         ("[store]\nurl = 1979-05-27", "store.url: it has to be"),
         ("[[classify]]\npattern = \"* #\"\nverdict = \"wait\"", "classify: override 0"),
@@ -366,6 +382,19 @@ fn chains_and_submitters_are_checked() {
         (
             format!("{CHAIN}finality = \"safe\"\nconfirmations = {{ finality = \"safe\" }}"),
             "chain.0.finality: it is set twice, also by the table `confirmations`",
+        ),
+        (
+            format!("{CHAIN}stuck = {{ webhook = \"http://s3cr3t\" }}"),
+            "chain.0.stuck.webhook: there is no such key; the nearest is",
+        ),
+        (
+            format!("{CHAIN}{submitter}{signer}stuck = {{ webhook_timeout = \"1s\" }}"),
+            "submitter.0.stuck.webhook_timeout: there is no such key; the nearest is",
+        ),
+        (format!("{CHAIN}gas_bump = {{ max_market = 0.5 }}"), "chain.0: gas_bump.max_market is at least 1"),
+        (
+            format!("{CHAIN}{submitter}{signer}stuck = {{ after_tries = 0 }}"),
+            "submitter.0: stuck.after_tries is at least 1",
         ),
         (
             format!("{CHAIN}finality = \"latest\""),
@@ -470,6 +499,43 @@ fn what_strangers_and_delegates_and_low_balances_lead_to_is_set_like_the_rest() 
 }
 
 #[test]
+fn fees_and_what_becomes_of_what_is_stuck_are_set_like_the_rest() {
+    let file = format!(
+        "[gas_bump]\nenabled = true\nmax_market = 2.5\n[fees]\nmax_price = \"0x10\"\n[stuck]\nafter_tries = 3\n[mempool]\ndiagnose = true\n\
+         {CHAIN}gas_bump = {{ min_blocks = 5, only_lowest = false }}\nfees = {{ max_price = \"340282366920938463463374607431768211455\" }}\n\
+         mempool = {{ diagnose = false }}\n\
+         [[submitter]]\nchain = \"eip155:31337\"\nsigner = {{ type = \"env\", var = \"A\" }}\n\
+         gas_bump = {{ enabled = false }}\nfees = {{ max_price = 7 }}\nstuck = {{ ask_interval = \"9s\" }}\nmempool = {{ diagnose = true }}\n\
+         [[submitter]]\nchain = \"eip155:31337\"\nsigner = {{ type = \"env\", var = \"B\" }}"
+    );
+    let environment = [
+        ("GAPLESS__STUCK__WEBHOOK", "https://u:s3cr3t@decide/s3cr3t?k=s3cr3t"),
+        ("GAPLESS__STUCK__WEBHOOK_TIMEOUT", "2s"),
+    ];
+    let checked = good(&file, &environment);
+    let config = &checked.config;
+    let [first, second] = &config.submitters[..] else { panic!("two submitters") };
+    let bump = |policy: &SubmitterPolicy| {
+        let bump = &policy.bump;
+        (bump.enabled, bump.min_blocks, bump.max_market_permille, bump.only_lowest)
+    };
+    assert_eq!(bump(&config.policy), (true, 2, 2500, true));
+    assert_eq!((bump(&first.policy), bump(&second.policy)), ((false, 5, 2500, false), (true, 5, 2500, false)));
+    let prices = [&config.policy, &first.policy, &second.policy].map(|policy| policy.fees.max_price);
+    assert_eq!(prices, [16, 7, u128::MAX]);
+    let stuck = |policy: &SubmitterPolicy| (policy.stuck.after_tries, policy.stuck.ask_interval.as_secs());
+    assert_eq!((stuck(&first.policy), stuck(&second.policy)), ((3, 9), (3, 300)));
+    assert_eq!([&first.policy, &second.policy].map(|policy| policy.mempool.diagnose), [true, false]);
+
+    let webhook = &config.stuck_webhook;
+    assert_eq!(webhook.timeout, Duration::from_secs(2));
+    assert_eq!(webhook.url.as_ref().unwrap().expose(), environment[0].1);
+    assert_eq!(origin(&checked, "stuck.webhook"), "\"https://***@decide/***\" (GAPLESS__STUCK__WEBHOOK)");
+    let shown = format!("{:?} {:?}", checked.shown, checked.config);
+    assert!(!shown.contains("s3cr3t"), "{shown}");
+}
+
+#[test]
 fn how_nodes_share_lanes_and_how_far_blocks_are_read_is_set() {
     let file = "[dispatch]\nrebalance_interval = \"3s\"\nrebalance_slack = 0\nrebalance_slack_percent = 5\n\
                 rebalance_max = 7\nhanded_over_pause = \"4s\"\nyield_pause = \"0s\"\nreturned_pause = \"2h\"\n\
@@ -511,6 +577,7 @@ fn secrets_are_never_shown() {
     let environment = [
         ("GAPLESS__STORE__URL", "postgres://u:s3cret@db/g?password=s3cret"),
         ("GAPLESS__CHAIN__0__RPC", "[\"https://s3cret:s3cret@host/v2/s3cret?k=s3cret\", \"wss://host/s3cret\"]"),
+        ("GAPLESS__STUCK__WEBHOOK", "https://u:s3cret@host/s3cret"),
         ("GAPLESS__LEASE__DURATION", "s3cret"),
         ("GAPLESS__LOG__FORMAT", "s3cret"),
         ("GAPLESS__NODE__LISTEN", "s3cret"),
@@ -520,6 +587,7 @@ fn secrets_are_never_shown() {
     let bad_urls = [
         ("GAPLESS__STORE__URL", "host=db password=s3cret"),
         ("GAPLESS__CHAIN__0__RPC", "[\"host/s3cret\", \"http://u:s3cret/x@h\"]"),
+        ("GAPLESS__STUCK__WEBHOOK", "host/s3cret"),
     ];
     let broken = "[store]\nurl = \"postgres://u:s3cret@db/g\ns3cret";
     let mut told = String::new();

@@ -1,0 +1,58 @@
+//! Whom to ask about what is stuck. It is asked by the node, so it stands once in the file, beside the rule of when to ask.
+
+use std::time::Duration;
+
+use super::secret::SecretUrl;
+use super::section::Section;
+use super::tree::Value;
+use super::value::{Setting, text_of};
+
+const SCHEMES: [&str; 2] = ["http", "https"];
+/// While somebody is asked, nothing is decided about that transaction.
+const LONGEST: Duration = Duration::from_secs(60);
+const SHORTEST: Duration = Duration::from_millis(1);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct WebhookConfig {
+    /// Nobody is asked without one: what is stuck waits.
+    pub(crate) url: Option<SecretUrl>,
+    pub(crate) timeout: Duration,
+}
+
+impl Default for WebhookConfig {
+    fn default() -> Self {
+        WebhookConfig { url: None, timeout: Duration::from_secs(5) }
+    }
+}
+
+/// The keys of `[stuck]` that are about asking.
+pub(crate) fn webhook(section: &mut Section<'_>) -> WebhookConfig {
+    let base = WebhookConfig::default();
+    WebhookConfig {
+        url: section.read("webhook", WebhookUrl(base.url)).0,
+        timeout: section.read_in("webhook_timeout", base.timeout, SHORTEST..=LONGEST),
+    }
+}
+
+/// Text that is empty for none.
+struct WebhookUrl(Option<SecretUrl>);
+
+impl Setting for WebhookUrl {
+    fn wanted() -> String {
+        "a URL such as \"https://decide.example.com/stuck\" (http or https), or \"\" for none".to_owned()
+    }
+
+    /// The client reads it too, so that nothing is found wrong only when it is needed.
+    fn read(value: &Value) -> Option<Self> {
+        let text = text_of(value)?;
+        if text.is_empty() {
+            return Some(WebhookUrl(None));
+        }
+        text.parse::<reqwest::Url>().ok()?;
+        SecretUrl::rpc(text, &SCHEMES).map(|url| WebhookUrl(Some(url)))
+    }
+
+    fn show(&self) -> String {
+        self.0.as_ref().map_or_else(|| "\"\"".to_owned(), |url| format!("\"{url}\""))
+    }
+}

@@ -7,6 +7,7 @@
 //!   each reason means. So "fee above the node's cap is a wait" is decided in one line and not in forty tables.
 //! - [`Overrides`] are the operator's own patterns; they come before the tables.
 //! - [`Revert::decode`] puts what a reverted transaction returned into words.
+//! - [`mempool_signal`] makes one signal of what several endpoints' pools show.
 //! - [`UnknownTexts`] counts the texts that nobody has a pattern for.
 //!
 //! Three rules decide every doubtful row. A text is never a success: only [`Classified::answered`] gives `Accepted`, from the
@@ -21,6 +22,7 @@ mod classifier;
 mod contract;
 mod failure;
 mod family;
+mod mempool;
 mod overrides;
 mod pattern;
 mod reason;
@@ -39,6 +41,7 @@ pub use contract::{
 };
 pub use failure::{Failure, Method};
 pub use family::Family;
+pub use mempool::{PoolSight, mempool_signal};
 pub use overrides::{OverrideError, OverrideRule, Overrides};
 pub use pattern::PatternError;
 pub use reason::Reason;

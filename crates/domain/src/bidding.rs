@@ -116,3 +116,122 @@ fn times(price: u128, permille: u32) -> u128 {
     let part = rest.saturating_mul(u128::from(permille)).div_ceil(1000);
     whole.checked_mul(u128::from(permille)).map_or(u128::MAX, |whole| whole.saturating_add(part))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn eip1559(max_fee: u128, max_priority_fee: u128) -> Fees {
+        Fees::Eip1559 { max_fee, max_priority_fee }
+    }
+
+    fn market(max_fee: u128, tip: u128, base_fee: u128) -> Market {
+        Market { asks: eip1559(max_fee, tip), base_fee }
+    }
+
+    fn capped(max_price: u128) -> FeePolicy {
+        FeePolicy { max_price }
+    }
+
+    fn bumps() -> BumpPolicy {
+        BumpPolicy { enabled: true, multiplier_permille: 1250, max_market_permille: 3000, ..BumpPolicy::default() }
+    }
+
+    #[test]
+    fn every_field_is_raised_and_rounded_up() {
+        let offer = market(100, 2, 40).raised_offer([eip1559(101, 1)].into_iter(), &capped(0), &bumps());
+        assert_eq!(offer, Offer::At(eip1559(127, 2)));
+        let legacy = Market { asks: Fees::Legacy { gas_price: 1 }, base_fee: 0 };
+        let offer = legacy.raised_offer([Fees::Legacy { gas_price: 1 }].into_iter(), &capped(0), &bumps());
+        assert_eq!(offer, Offer::At(Fees::Legacy { gas_price: 2 }), "at least one wei more");
+    }
+
+    /// proves F02
+    #[test]
+    fn near_the_cap_it_is_the_smallest_step_and_above_it_nothing() {
+        let sent = [eip1559(100, 10)];
+        let at = |cap| market(100, 10, 40).raised_offer(sent.into_iter(), &capped(cap), &bumps());
+        assert_eq!(at(0), Offer::At(eip1559(125, 13)));
+        assert_eq!(at(120), Offer::At(eip1559(120, 13)));
+        assert_eq!(at(113), Offer::At(eip1559(113, 13)));
+        assert_eq!(at(112), Offer::AboveCap(112));
+        // Three times what the market asks.
+        let offer = market(30, 3, 10).raised_offer(sent.into_iter(), &capped(0), &bumps());
+        assert_eq!(offer, Offer::AboveCap(90));
+        // What the next block wants is above the cap, so more would not help.
+        assert_eq!(market(1000, 10, 490).raised_offer(sent.into_iter(), &capped(400), &bumps()), Offer::AboveCap(400));
+    }
+
+    /// proves F06
+    #[test]
+    fn a_spike_above_the_cap_is_waited_out() {
+        assert_eq!(market(210, 10, 100).first_offer(&capped(150)), Offer::At(eip1559(150, 10)));
+        assert_eq!(market(2010, 10, 1000).first_offer(&capped(150)), Offer::AboveCap(150));
+        assert_eq!(market(2010, 10, 1000).first_offer(&capped(0)), Offer::At(eip1559(2010, 10)));
+    }
+
+    #[test]
+    fn what_fills_a_nonce_may_pass_the_cap_by_one_step() {
+        let fees = market(2010, 10, 1000).filler_offer([eip1559(150, 10)].into_iter(), &capped(150));
+        assert_eq!(fees, eip1559(169, 12));
+        assert_eq!(market(2010, 10, 1000).filler_offer(std::iter::empty(), &capped(150)), eip1559(150, 10));
+    }
+
+    #[test]
+    fn a_named_price_is_enough_or_says_what_would_be() {
+        let sent = [eip1559(100, 10), eip1559(80, 20)];
+        assert_eq!(enough(eip1559(113, 23), sent.into_iter()), Ok(()));
+        assert_eq!(enough(eip1559(113, 22), sent.into_iter()), Err(eip1559(113, 23)));
+        assert_eq!(enough(eip1559(1, 1), std::iter::empty()), Ok(()));
+    }
+
+    fn any_fees() -> impl Strategy<Value = Fees> {
+        let price = || prop_oneof![0..1000_u128, any::<u128>()];
+        prop_oneof![
+            price().prop_map(|gas_price| Fees::Legacy { gas_price }),
+            (price(), price()).prop_map(|(a, b)| eip1559(a.max(b), a.min(b))),
+        ]
+    }
+
+    proptest! {
+        /// proves F01, F02, F07
+        #[test]
+        fn a_raise_outbids_everything_and_stays_below_the_cap(
+            asks in any_fees(), base_fee in 0..2000_u128, max_price in prop_oneof![Just(0), 1..5000_u128, any::<u128>()],
+            sent in proptest::collection::vec(any_fees(), 0..5), multiplier in 1100..3000_u32, max_market in 1000..10_000_u32,
+        ) {
+            let bump = BumpPolicy { multiplier_permille: multiplier, max_market_permille: max_market, ..bumps() };
+            let (market, fees) = (Market { asks, base_fee }, capped(max_price));
+            let offer = market.raised_offer(sent.iter().copied(), &fees, &bump);
+            prop_assert_eq!(offer, market.raised_offer(sent.iter().copied(), &fees, &bump));
+            if let Offer::At(offer) = offer {
+                prop_assert!(offer.highest_price() <= fees.cap());
+                prop_assert!(offer.tip() <= offer.highest_price());
+                for sent in &sent {
+                    for (new, old) in [(offer.highest_price(), sent.highest_price()), (offer.tip(), sent.tip())] {
+                        prop_assert!(new > old || old == u128::MAX);
+                        // A tenth, and a bit: what every node takes.
+                        prop_assert!(new >= old.saturating_add(old.div_ceil(10)) || new == u128::MAX);
+                    }
+                }
+            }
+        }
+
+        #[test]
+        fn a_filler_outbids_everything(
+            asks in any_fees(), sent in proptest::collection::vec(any_fees(), 1..5), max_price in any::<u128>(),
+        ) {
+            let offer = Market { asks, base_fee: 0 }.filler_offer(sent.iter().copied(), &capped(max_price));
+            let is_above = |sent: &Fees| offer.highest_price() > sent.highest_price() || sent.highest_price() == u128::MAX;
+            prop_assert!(sent.iter().all(is_above));
+        }
+
+        #[test]
+        fn what_is_named_as_enough_is_enough(named in any_fees(), sent in proptest::collection::vec(any_fees(), 0..5)) {
+            if let Err(least) = enough(named, sent.iter().copied()) {
+                prop_assert_eq!(enough(named.at_least(least), sent.iter().copied()), Ok(()));
+            }
+        }
+    }
+}

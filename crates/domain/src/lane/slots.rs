@@ -224,6 +224,7 @@ impl Slots {
         put(&mut self.unmined, nonce, before.unmined, after.unmined);
         put(&mut self.remedial, nonce, before.remedial, after.remedial);
         put(&mut self.short, nonce, before.short, after.short);
+        put(&mut self.deciding, nonce, before.deciding, after.deciding);
         self.unmined_bytes = self.unmined_bytes.saturating_sub(before.bytes).saturating_add(after.bytes);
         move_time(&mut self.sends, nonce, before.send_at, after.send_at);
         move_time(&mut self.claims, nonce, before.claim_at, after.claim_at);
@@ -324,7 +325,7 @@ mod tests {
         };
         let mut lowest = 0;
         for _ in 0..5000 {
-            let (nonce, what, at) = (Nonce::new(dice(40)).unwrap(), dice(12), tick(dice(50)));
+            let (nonce, what, at) = (Nonce::new(dice(40)).unwrap(), dice(14), tick(dice(50)));
             let until = Timestamp::EPOCH.saturating_add(at.elapsed());
             slots.update(nonce, |slot| match what {
                 0 => slot.sending = Sending::Rest,
@@ -338,6 +339,8 @@ mod tests {
                 8 => slot.lending = Lending::Recyclable,
                 9 => slot.lending = Lending::Ours,
                 10 => slot.short_of_funds = !slot.short_of_funds,
+                11 => slot.decision = Deciding::Ask(at),
+                12 => slot.decision = Deciding::Nothing,
                 _ => drop(slot.unmined(mined(nonce.get()).hash, mined(0).block, at)),
             });
             if dice(500) == 0 {
@@ -367,6 +370,7 @@ mod tests {
         assert_eq!(slots.next_deadline(database_now), later.min());
         assert_eq!(slots.recyclable().collect::<Vec<_>>(), of(&OpenSlot::is_recyclable));
         assert_eq!(slots.remedial(), of(&|slot| slot.remedy != Remedy::None || slot.needs_another()));
+        assert_eq!(slots.deciding(), of(&|slot| slot.decision != Deciding::Nothing));
         assert_eq!(slots.short().iter().copied().collect::<Vec<_>>(), of(&|slot| slot.short_of_funds));
         let bytes = slots.iter().filter(|slot| !slot.is_mined()).map(OpenSlot::bytes).sum::<usize>();
         assert_eq!(slots.unmined_bytes(), bytes);

@@ -187,7 +187,8 @@ impl Bench {
     /// So many blocks, and the time that they take; the lane looks at its account meanwhile.
     pub(crate) fn pass_blocks(&mut self, blocks: u64, seconds: u64) {
         self.account.head += blocks;
-        self.pass_secs(seconds);
+        self.pass_secs(seconds / 2);
+        self.pass_secs(seconds - seconds / 2);
     }
 
     /// A lane with so many intents in its queue, run as far as it goes.

@@ -141,6 +141,7 @@ impl Chain {
         }
         let nonce = |count| Nonce::new(count).unwrap();
         AccountFacts {
+            head: self.head().saturating_sub(lag),
             latest: nonce(latest),
             pending: nonce(pending),
             finalized: Some(nonce(self.count_at(self.final_number()))),

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 
 use gapless_domain::{
-    B256, BlockLink, BlockRef, ChainFacts, CommitOutcome, Effect, Fact, Lane, LaneSetup, LaneSnapshot, Lease, MinedTx,
-    Sighting, Step, Tail, Tick, Watched,
+    Amount, B256, BlockLink, BlockRef, Bytes, ChainFacts, CommitOutcome, Effect, EvmCall, Fact, Lane, LaneSetup,
+    LaneSnapshot, Lease, MinedTx, Outline, Sighting, Step, Tail, Tick, Watched,
 };
 use gapless_store::ModelStore;
 
@@ -58,9 +58,14 @@ pub(crate) enum Answer {
     Lost,
 }
 
+/// Nothing costs anything here.
+fn free(_: &Bytes) -> Option<Outline> {
+    Some(Outline { call: EvmCall::default(), gas_limit: 21_000, cost: Amount::ZERO })
+}
+
 impl Owner {
     pub(crate) fn new(store: ModelStore, lease: Lease, snapshot: LaneSnapshot, setup: &LaneSetup, now: Tick) -> Self {
-        let lane = Lane::restore(&lease, snapshot, setup.clone(), |_| gapless_domain::Amount::ZERO, now);
+        let lane = Lane::restore(&lease, snapshot, setup.clone(), free, now);
         Owner {
             store,
             lease,
@@ -82,7 +87,7 @@ impl Owner {
 
     /// The same lease, but what was believed is forgotten. What was on its way to the lane still arrives.
     pub(crate) fn reload(&mut self, snapshot: LaneSnapshot, setup: &LaneSetup, now: Tick) {
-        self.lane = Lane::restore(&self.lease, snapshot, setup.clone(), |_| gapless_domain::Amount::ZERO, now);
+        self.lane = Lane::restore(&self.lease, snapshot, setup.clone(), free, now);
         self.under_way.clear();
         self.unreplicated = true;
         self.watched.clear();

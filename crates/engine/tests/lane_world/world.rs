@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use gapless_domain::{
-    Address, Amount, CommandKind, CommitOutcome, Effect, EventPosition, EvmCall, ExternalNoncePolicy, Fact, Fees,
+    Address, Amount, CommandKind, CommitOutcome, Decision, Effect, EventPosition, EvmCall, ExternalNoncePolicy, Fact, Fees,
     Intent, IntentDraft, LaneCommit, LaneSetup, LeaseTerms, Limits, NewCommand, NodeText, Outgoing, OwnerId, Payload,
     Peeked, PrepareFailure, PrepareKey, PrepareRequest, Prepared, ReleaseRule, SendOutcome, SentTx, SignFailure,
     SignRequest, Speed, Step, SubmitterId, Tick, Timestamp, TxId,
@@ -409,6 +409,7 @@ impl World {
                 let survey = self.chain.survey(&self.lane, request, lag);
                 Answer::Fact(Fact::Surveyed((!self.dice.percent(self.trouble)).then_some(survey)))
             }
+            Effect::Decide(case) => Answer::Fact(Fact::Decided(case.nonce, Decision::Wait)),
             other => panic!("{other:?}"),
         };
         let at = which.min(self.owners[index].under_way.len());

@@ -6,11 +6,11 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use async_trait::async_trait;
 use gapless_chain::{
-    AccountView, Chain, ChainError, Classified, Classifier, EndpointStatus, Failure, FeeQuote, Header, HeaderAt,
+    AccountView, Chain, ChainError, Classifier, EndpointStatus, Failure, FeeQuote, Header, HeaderAt,
     Method, Overrides, Receipt, Revert, SendAnswer, SentInBlock, SignError, UnreadableTx, Wanted,
 };
 use gapless_domain::{
-    Amount, B256, BlockRef, Bytes, ChainId, DiagnoseRequest, EvmCall, MempoolSignal, Outline, Permit, SignedPlan,
+    B256, BlockRef, Bytes, ChainId, DiagnoseRequest, EvmCall, MempoolSignal, Outline, Permit, SignedPlan,
     SignedTx, SubmitterId, TxPlan,
 };
 

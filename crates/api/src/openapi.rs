@@ -15,7 +15,7 @@ use utoipa::{PartialSchema, ToSchema};
 use crate::limits::ApiLimits;
 
 /// Operations that may be called without a body.
-const OPTIONAL_BODIES: [&str; 1] = ["resyncSubmitter"];
+const OPTIONAL_BODIES: [&str; 2] = ["resyncSubmitter", "resubmitTx"];
 
 pub(crate) fn frame() -> OpenApi {
     let info = InfoBuilder::new()
@@ -59,7 +59,7 @@ fn describe(operation: &mut Operation, is_api: bool, limits: &ApiLimits) {
     }
     add(operation, &[ProblemCode::MalformedJson, ProblemCode::MalformedRequest]);
     add(operation, &[ProblemCode::ForeignOrigin]);
-    add(operation, &[ProblemCode::InvalidRequest, ProblemCode::TooManyItems]);
+    add(operation, &[ProblemCode::InvalidRequest, ProblemCode::BlobsUnsupported, ProblemCode::TooManyItems]);
     add(operation, &[ProblemCode::TooManyRequests, ProblemCode::TooManyWaiters]);
     add(operation, &[ProblemCode::HeadersTooLarge]);
     add(operation, &[ProblemCode::StoreUnavailable, ProblemCode::ShuttingDown]);

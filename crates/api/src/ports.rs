@@ -6,8 +6,8 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use gapless_chain::{EndpointStatus, UnreadableTx};
 use gapless_domain::{
-    AccountFacts, Address, Authorization, BlockRef, Bytes, ChainId, NoncePolicy, Protection, SignedPlan, SubmitterId,
-    TxId,
+    AccountFacts, Address, Authorization, BlockRef, Bytes, ChainId, NoncePolicy, Outline, Protection, SignedPlan,
+    SubmitterId, TxId,
 };
 use gapless_wire::FinalityName;
 
@@ -42,6 +42,9 @@ pub trait Chains: Send + Sync + fmt::Debug {
 
     /// What signed bytes say, whoever signed them; `None` if the chain is not in the config.
     fn read_signed(&self, chain: &ChainId, raw: &Bytes) -> Option<Result<SignedPlan, UnreadableTx>>;
+
+    /// What signed bytes of ours do and can cost; `None` if the chain is not in the config, or cannot read them.
+    fn outline(&self, chain: &ChainId, raw: &Bytes) -> Option<Outline>;
 
     /// Whose account an authorization (EIP-7702) is for; `None` if its signature is nobody's.
     fn authority(&self, authorization: &Authorization) -> Option<Address>;

@@ -79,7 +79,7 @@ impl From<JsonError> for Refusal {
     fn from(error: JsonError) -> Self {
         match error {
             JsonError::Malformed(why) => Refusal::from(Problem::new(ProblemCode::MalformedJson).detail(why)),
-            JsonError::Shape(fault) => Refusal::from(Problem::invalid(vec![fault])),
+            JsonError::Shape(fault) => Refusal::from(Problem::shape(fault)),
         }
     }
 }

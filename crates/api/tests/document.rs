@@ -50,6 +50,8 @@ async fn every_route_of_this_floor_is_documented_and_no_other() {
         "post /api/v1/tx",
         "post /api/v1/tx/batch",
         "post /api/v1/tx/{txId}/cancel",
+        "post /api/v1/tx/{txId}/replace",
+        "post /api/v1/tx/{txId}/resubmit",
     ];
     assert_eq!(found.into_iter().collect::<Vec<_>>(), expected);
 }
@@ -83,6 +85,8 @@ async fn words_stand_in_the_document_as_they_are_answered() {
     assert_eq!(words("FieldPlace"), json!(["body", "query", "path", "header"]));
     assert_eq!(words("TxStateName")[0], "QUEUED");
     assert_eq!(words("TxEventName")[0], "accepted");
+    assert_eq!(words("MempoolSignalName"), json!(["in_mempool", "likely_dropped", "likely_replaced", "unknown"]));
+    assert_eq!(words("TxCommandName"), json!(["replace", "resubmit"]));
     assert_eq!(words("Speed"), json!(["slow", "standard", "fast", "instant"]));
     assert_eq!(words("FinalityName"), json!(["depth", "safe", "finalized"]));
     assert!(words("EndpointStandingName").as_array().unwrap().contains(&json!("rate_limited")));
@@ -98,6 +102,8 @@ async fn fields_that_are_unknown_are_refused_by_the_schema_too() {
         "FeesPayload",
         "BatchRequest",
         "ResyncRequest",
+        "ReplaceRequest",
+        "ResubmitRequest",
         "ReserveRequest",
         "SubmitRequest",
         "ReleaseRequest",
@@ -175,7 +181,8 @@ fn requests(path: &str, method: &str, operation: &Value, values: &[&str]) -> Vec
     let mut requests = Vec::new();
     for target in targets {
         // Every body goes to the targets that have something there, and some go everywhere.
-        let is_good = [fill(path, "treasury"), fill(path, support::CHAIN)].contains(&target)
+        let is_good = values.iter().any(|value| value.len() == 36 && fill(path, value) == target)
+            || [fill(path, "treasury"), fill(path, support::CHAIN)].contains(&target)
             || target.starts_with("/api/v1/submitters/treasury/nonces/0/");
         let bodies = if is_good && !target.contains('?') { &bodies[..] } else { &bodies[..bodies.len().min(4)] };
         for body in bodies {
@@ -217,8 +224,14 @@ fn bodies() -> Vec<String> {
             let mut body = good.clone();
             body["payload"][field] = value.clone();
             bodies.push(body.to_string());
+            bodies.push(json!({ "payload": body["payload"] }).to_string());
+            bodies.push(json!({ "fees": { field: value } }).to_string());
         }
     }
+    for fees in [json!({"gasPrice": "1"}), json!({"maxFeePerGas": "1", "maxPriorityFeePerGas": "2"})] {
+        bodies.push(json!({ "fees": fees }).to_string());
+    }
+    bodies.push(json!({ "payload": good["payload"] }).to_string());
     for (field, value) in [("lockOwner", "me"), ("raw", "0x00"), ("hold", "1s"), ("reason", "why"), ("lost", "fail")] {
         bodies.extend(odd.iter().map(|odd| json!({ field: odd }).to_string()));
         bodies.push(json!({ field: value }).to_string());

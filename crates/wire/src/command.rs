@@ -1,9 +1,11 @@
 //! What operators and callers tell a lane, and what became of it.
 
-use gapless_domain::{CommandId, CommandResult, CommandStatus};
+use gapless_domain::{CommandId, CommandResult, CommandStatus, Fees, ManagedTx, Payload};
 use serde::{Deserialize, Serialize};
 
 use crate::names::{LostRuleName, SubStateName, TxStateName, words};
+use crate::payload::{CallPayload, FeesPayload, Reader};
+use crate::problem::FieldFault;
 
 words! {
     CommandState {
@@ -38,6 +40,57 @@ pub struct ResyncRequest {
     /// Change nothing, only say what would be done.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dry_run: Option<bool>,
+}
+
+/// Another payload in the place of the one that was asked for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ReplaceRequest {
+    pub payload: CallPayload,
+}
+
+/// At what price a transaction is sent again. An empty body leaves that to the config.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ResubmitRequest {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fees: Option<FeesPayload>,
+}
+
+words! {
+    /// What a lane was told to do with a transaction.
+    TxCommandName {
+        Replace = "replace",
+        Resubmit = "resubmit",
+    }
+}
+
+/// What came of the wish for another transaction in the place of one.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct TxCommandView {
+    #[cfg_attr(feature = "schema", schema(format = "uuid"))]
+    pub tx_id: String,
+    /// CAIP-10.
+    pub submitter: String,
+    pub request_id: String,
+    /// The transaction's own state.
+    pub state: TxStateName,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sub_state: Option<SubStateName>,
+    pub command: TxCommandName,
+    /// The command to its lane, for asking later.
+    pub command_id: String,
+    /// How far the lane is with the command.
+    pub command_state: CommandState,
+    /// What the lane said of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub result: Option<String>,
+    /// What this means, for people.
+    pub note: String,
 }
 
 /// What came of the wish to cancel a transaction.
@@ -90,6 +143,53 @@ impl CommandView {
             CommandStatus::Over(result) => (CommandState::of(result), Some(result.report().as_str().to_owned())),
         };
         CommandView { command_id: id.0.to_string(), state, result }
+    }
+}
+
+impl ReplaceRequest {
+    /// The payload that is meant. Limits are asked later, as with a new request.
+    pub fn read(&self) -> Result<Payload, Vec<FieldFault>> {
+        let mut faults = Vec::new();
+        let payload = Payload::Evm(self.payload.read("/payload", &mut faults));
+        if faults.is_empty() { Ok(payload) } else { Err(faults) }
+    }
+}
+
+impl ResubmitRequest {
+    pub fn read(&self) -> Result<Option<Fees>, Vec<FieldFault>> {
+        let mut faults = Vec::new();
+        let fees = self.fees.as_ref().and_then(|fees| Reader { faults: &mut faults }.fees("/fees", fees));
+        if faults.is_empty() { Ok(fees) } else { Err(faults) }
+    }
+}
+
+impl TxCommandName {
+    const fn note(self) -> &'static str {
+        match self {
+            TxCommandName::Replace => {
+                "what waits in line asks for the new payload in the same place; what has a nonce gets another transaction at it, \
+                 and the chain decides which of them counts: `receipt.minedPayload` tells"
+            }
+            TxCommandName::Resubmit => "which of its transactions counts, the chain decides; the nonce stays the same",
+        }
+    }
+}
+
+impl TxCommandView {
+    pub fn new(tx: &ManagedTx, command: TxCommandName, id: CommandId, status: &CommandStatus) -> Self {
+        let CommandView { command_id, state, result } = CommandView::new(id, status);
+        TxCommandView {
+            tx_id: tx.id.to_string(),
+            submitter: tx.intent.submitter().to_string(),
+            request_id: tx.intent.request_id().to_string(),
+            state: tx.state.name().into(),
+            sub_state: tx.state.sub_state().map(SubStateName::from),
+            command,
+            command_id,
+            command_state: state,
+            result,
+            note: command.note().to_owned(),
+        }
     }
 }
 

@@ -12,6 +12,7 @@
 //! Architecture invariant: nothing in here decides anything about a transaction or keeps state, and no type carries a
 //! nonce unless it was asked for. The domain has no serde; this is one of the edges where values are converted.
 
+mod attempt;
 mod audit;
 mod batch;
 mod chain;
@@ -34,6 +35,7 @@ mod submitter;
 mod tx;
 mod wait;
 
+pub use attempt::{AttemptView, HeardView, OutcomeView, SendView};
 pub use audit::AuditView;
 pub use batch::{BatchItem, BatchRequest, BatchResult};
 pub use chain::{AcceptChainRequest, BlockView, ChainAccepted, ChainTroubleView, ChainView, EndpointView, HeadView};
@@ -42,14 +44,17 @@ pub use client::{
     AuditQuery, Client, ClientError, ListQuery, NonceContext, NonceFate, NonceOptions, PageQuery, TxQuery,
     WithNonceError,
 };
-pub use command::{CancelPendingView, CancelView, CommandState, CommandView, ResyncRequest};
+pub use command::{
+    CancelPendingView, CancelView, CommandState, CommandView, ReplaceRequest, ResubmitRequest, ResyncRequest,
+    TxCommandName, TxCommandView,
+};
 pub use confirmation::{ConfirmationNoticeView, ConfirmationView};
 pub use health::HealthView;
 pub use json::{JsonError, from_json};
 pub use moment::{moment_from_text, moment_to_text};
 pub use names::{
-    AttemptKindName, EndpointStandingName, FinalityName, LaneStateName, LostRuleName, ReceiptStatus, Speed,
-    SubStateName, TxEventName, TxStateName,
+    AttemptKindName, EndpointStandingName, FinalityName, LaneStateName, LostRuleName, MempoolSignalName, ReceiptStatus,
+    Speed, SubStateName, TxEventName, TxStateName,
 };
 pub use page::Page;
 pub use payload::{AccessListItem, Authorization, CallPayload, FeesPayload};
@@ -63,7 +68,5 @@ pub use slot::{ReservationState, SlotKindName, SlotReservationView, SlotView};
 pub use submitter::{
     LeaseView, LowestUnminedView, NoncesView, ProtectView, SubmitterExpand, SubmitterView, WindowView, protect_message,
 };
-pub use tx::{
-    AttemptView, OutcomeView, ReasonView, ReceiptView, RevertView, TxAccepted, TxEventView, TxExpand, TxView,
-};
+pub use tx::{ReasonView, ReceiptView, RevertView, TxAccepted, TxEventView, TxExpand, TxView};
 pub use wait::{WaitError, parse_wait};

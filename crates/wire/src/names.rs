@@ -170,6 +170,17 @@ words! {
 }
 
 words! {
+    /// What nodes' pools show of a transaction that is not mined. It guides what is sent; it proves nothing. `likely_dropped`: every node
+    /// was heard, and none has it. `likely_replaced`: none has it, and some node counts its nonce as taken.
+    MempoolSignalName = gapless_domain::MempoolSignal {
+        InMempool = "in_mempool",
+        LikelyDropped = "likely_dropped",
+        LikelyReplaced = "likely_replaced",
+        Unknown = "unknown",
+    }
+}
+
+words! {
     /// What becomes of transactions whose nonce was finally used by something else.
     LostRuleName = gapless_domain::LostRule {
         Requeue = "requeue",

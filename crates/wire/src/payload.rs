@@ -172,7 +172,7 @@ impl Reader<'_> {
         }
     }
 
-    fn fees(&mut self, pointer: &str, fees: &FeesPayload) -> Option<Fees> {
+    pub(crate) fn fees(&mut self, pointer: &str, fees: &FeesPayload) -> Option<Fees> {
         match (&fees.gas_price, &fees.max_fee_per_gas, &fees.max_priority_fee_per_gas) {
             (Some(price), None, None) => {
                 self.price(&format!("{pointer}/gasPrice"), price).map(|gas_price| Fees::Legacy { gas_price })

@@ -13,6 +13,8 @@ words! {
         MalformedRequest = "malformed_request",
         /// One or more fields cannot be accepted; `errors` names them.
         InvalidRequest = "invalid_request",
+        /// Transactions with blobs (EIP-4844) are not sent.
+        BlobsUnsupported = "blobs_unsupported",
         /// More items than one call may have.
         TooManyItems = "too_many_items",
         /// The call came by a name that is not this server's, or from a web page of another origin.
@@ -35,6 +37,10 @@ words! {
         Refused = "refused",
         /// The transaction has ended, and that never changes.
         AlreadyFinal = "already_final",
+        /// The transaction is being canceled, and is not replaced any more.
+        Canceling = "canceling",
+        /// Its nonce is lent to somebody who signs by itself, so nobody else can sign another transaction for it.
+        SignedByBorrower = "signed_by_borrower",
         /// The nonce is not, or no longer, lent to this lock owner.
         ReservationLost = "reservation_lost",
         BodyTooLarge = "body_too_large",
@@ -67,10 +73,12 @@ impl ProblemCode {
             | ProblemCode::SubmitterProtected
             | ProblemCode::Refused
             | ProblemCode::AlreadyFinal
+            | ProblemCode::Canceling
+            | ProblemCode::SignedByBorrower
             | ProblemCode::ReservationLost => 409,
             ProblemCode::BodyTooLarge => 413,
             ProblemCode::UnsupportedMediaType => 415,
-            ProblemCode::InvalidRequest | ProblemCode::TooManyItems => 422,
+            ProblemCode::InvalidRequest | ProblemCode::BlobsUnsupported | ProblemCode::TooManyItems => 422,
             ProblemCode::TooManyRequests | ProblemCode::TooManyWaiters => 429,
             ProblemCode::HeadersTooLarge => 431,
             ProblemCode::Internal => 500,
@@ -83,6 +91,7 @@ impl ProblemCode {
             ProblemCode::MalformedJson => "The body is not JSON",
             ProblemCode::MalformedRequest => "The request is malformed",
             ProblemCode::InvalidRequest => "The request cannot be accepted as it is",
+            ProblemCode::BlobsUnsupported => "Transactions with blobs are not sent",
             ProblemCode::TooManyItems => "Too many items in one call",
             ProblemCode::ForeignOrigin => "Calls by this host name or from this origin are not taken",
             ProblemCode::NotFound => "There is nothing at this path",
@@ -96,6 +105,8 @@ impl ProblemCode {
             ProblemCode::SubmitterProtected => "The submitter is in PROTECT and takes nothing new",
             ProblemCode::Refused => "The lane has refused",
             ProblemCode::AlreadyFinal => "The transaction has ended already",
+            ProblemCode::Canceling => "The transaction is being canceled",
+            ProblemCode::SignedByBorrower => "The transaction is signed by whoever borrowed its nonce",
             ProblemCode::ReservationLost => "The nonce is not lent to this lock owner",
             ProblemCode::BodyTooLarge => "The body is too large",
             ProblemCode::UnsupportedMediaType => "The body must be application/json",
@@ -136,6 +147,10 @@ pub struct Problem {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command_id: Option<String>,
 }
+
+/// As the JSON-RPC of Ethereum and the usual libraries write them.
+const BLOB_FIELDS: [&str; 7] =
+    ["blobs", "blobVersionedHashes", "maxFeePerBlobGas", "sidecar", "sidecars", "commitments", "proofs"];
 
 words! {
     /// Which part of the request a pointer points into.
@@ -190,6 +205,15 @@ impl Problem {
             tx_id: None,
             command_id: None,
         }
+    }
+
+    /// A body of another shape than was asked for. Fields of blobs (EIP-4844) have a code of their own: whoever sends one wants to
+    /// know that this is no slip of the pen.
+    pub fn shape(fault: FieldFault) -> Self {
+        let field = fault.pointer.rsplit('/').next().unwrap_or_default();
+        let is_blob = BLOB_FIELDS.contains(&field);
+        let code = if is_blob { ProblemCode::BlobsUnsupported } else { ProblemCode::InvalidRequest };
+        Problem { errors: vec![fault], ..Problem::new(code) }
     }
 
     pub fn invalid(errors: Vec<FieldFault>) -> Self {

@@ -1,11 +1,11 @@
 //! The bound nonces of a lane, for operators.
 
-use gapless_domain::{Attempt, ManagedTx, Reservation, ReservationStatus, Slot, SlotKind};
+use gapless_domain::{Attempt, ManagedTx, Outline, Reservation, ReservationStatus, Slot, SlotKind};
 use serde::{Deserialize, Serialize};
 
+use crate::attempt::AttemptView;
 use crate::moment::moment_to_text;
-use crate::names::{SubStateName, TxStateName, words};
-use crate::tx::AttemptView;
+use crate::names::{MempoolSignalName, SubStateName, TxStateName, words};
 
 words! {
     /// Whose a bound nonce is.
@@ -60,6 +60,13 @@ pub struct SlotView {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(format = "date-time"))]
     pub next_resubmit_at: Option<String>,
+    /// How often it was sent again, or raised, since it was bound or somebody decided about it. Enough of them make its transaction
+    /// STUCK.
+    #[serde(default)]
+    pub tries: u16,
+    /// What nodes' pools showed of it before it was last sent again, if they were looked into. It proves nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub signal: Option<MempoolSignalName>,
     /// Every signed transaction for it, oldest first.
     pub attempts: Vec<AttemptView>,
 }
@@ -76,7 +83,14 @@ pub struct SlotReservationView {
 }
 
 impl SlotView {
-    pub fn new(slot: &Slot, tx: Option<&ManagedTx>, reservation: Option<&Reservation>, attempts: &[Attempt]) -> Self {
+    /// `outline` reads the bytes of its attempts, if somebody can.
+    pub fn new(
+        slot: &Slot,
+        tx: Option<&ManagedTx>,
+        reservation: Option<&Reservation>,
+        attempts: &[Attempt],
+        outline: impl Fn(&Attempt) -> Option<Outline>,
+    ) -> Self {
         SlotView {
             nonce: slot.nonce.get(),
             kind: slot.kind.into(),
@@ -88,7 +102,9 @@ impl SlotView {
             reservation: reservation.map(|reservation| SlotReservationView::from(&reservation.status)),
             evidence: slot.evidence.as_ref().map(|text| text.as_str().to_owned()),
             next_resubmit_at: slot.next_resubmit_at.map(moment_to_text),
-            attempts: attempts.iter().map(AttemptView::from).collect(),
+            tries: slot.tries,
+            signal: slot.signal.map(MempoolSignalName::from),
+            attempts: attempts.iter().map(|attempt| AttemptView::new(attempt, outline(attempt).as_ref())).collect(),
         }
     }
 }

@@ -1,16 +1,19 @@
 //! What a caller sees of an intent.
 
 use gapless_domain::{
-    Attempt, Cancellation, Event, EventBody, Execution, Failure, Inclusion, ManagedTx, NodeText, Payload, Progress,
-    TxState,
+    Attempt, Cancellation, Event, EventBody, EvmCall, Execution, Failure, Fees, Inclusion, ManagedTx, NodeText,
+    Outline, Payload, Progress, Slot, StuckReason, TxState, U256,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
+use crate::attempt::AttemptView;
 use crate::confirmation::{ConfirmationNoticeView, ConfirmationView, list_at};
 use crate::moment::moment_to_text;
-use crate::names::{AttemptKindName, ReceiptStatus, Speed, SubStateName, TxEventName, TxStateName, words};
-use crate::payload::{CallPayload, FeesPayload};
+use crate::names::{
+    AttemptKindName, MempoolSignalName, ReceiptStatus, Speed, SubStateName, TxEventName, TxStateName, words,
+};
+use crate::payload::CallPayload;
 
 /// The answer to a request that was accepted, now or before.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -56,9 +59,13 @@ pub struct TxView {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(format = "date-time"))]
     pub valid_until: Option<String>,
-    /// What was asked for. Left out of lists.
+    /// What was asked for first; the request id stands for this. Left out of lists.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub payload: Option<CallPayload>,
+    /// What is wanted now, if that was replaced since. Which of them counts, the chain decides: `receipt.minedPayload`. Left out of
+    /// lists.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replacement: Option<CallPayload>,
     /// The transaction on chain, or while there is none the newest one that was signed. In lists only what is on chain.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hash: Option<String>,
@@ -83,6 +90,14 @@ pub struct TxView {
     /// Only with `expand=attempts`, oldest first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attempts: Option<Vec<AttemptView>>,
+    /// Only with `expand=attempts`, while its nonce is not closed: how often it was sent again, or raised, since it was bound or
+    /// somebody decided about it. Enough of them make it STUCK.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tries: Option<u16>,
+    /// Only with `expand=attempts`, while its nonce is not closed, and only if pools are looked into: what they showed before it was last
+    /// sent again. It proves nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub signal: Option<MempoolSignalName>,
     /// Only with `expand=events`, oldest first. If there are more than the server shows, the last `seq` is below `version`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub events: Option<Vec<TxEventView>>,
@@ -103,6 +118,23 @@ pub struct ReceiptView {
     pub gas_used: u64,
     /// Wei per gas, a decimal string.
     pub effective_gas_price: String,
+    /// What was paid for gas: `gasUsed` times `effectiveGasPrice`, wei, a decimal string. What a rollup takes for its parent chain is
+    /// not in it.
+    pub fee_paid: String,
+    /// Whose effect the mined transaction has: `cancel` and `fill` have none.
+    pub attempt_kind: AttemptKindName,
+    /// If the payload was replaced: the one that was mined, read from the signed bytes. Left out of lists, and where nothing with a
+    /// payload was mined.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mined_payload: Option<CallPayload>,
+    /// How many transactions were signed for its nonce after the first one, whatever for. Left out of lists.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bumps: Option<u32>,
+    /// What was paid beyond the most that the first transaction could have cost for the same gas, wei, a decimal string: the least that
+    /// offering more has cost, since in this block the first one might have paid less than its most. `0` if what was paid is not
+    /// above that. Left out of lists.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bump_cost: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub revert: Option<RevertView>,
 }
@@ -127,27 +159,6 @@ pub struct ReasonView {
     pub text: Option<String>,
 }
 
-/// One signed transaction.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
-#[serde(rename_all = "camelCase")]
-pub struct AttemptView {
-    pub nonce: u64,
-    pub ordinal: u16,
-    pub kind: AttemptKindName,
-    pub hash: String,
-    pub fees: FeesPayload,
-    #[cfg_attr(feature = "schema", schema(format = "date-time"))]
-    pub created_at: String,
-    /// How often it was given to a node, as far as is known.
-    pub sends: u32,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "schema", schema(format = "date-time"))]
-    pub last_sent_at: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub last_outcome: Option<OutcomeView>,
-}
-
 /// One change of a transaction.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
@@ -167,16 +178,6 @@ pub struct TxEventView {
     pub at: String,
 }
 
-/// What came of the last send.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
-#[serde(rename_all = "camelCase")]
-pub struct OutcomeView {
-    pub code: String,
-    /// What the node said.
-    pub text: String,
-}
-
 impl TxView {
     /// What a list shows: everything that stands in the row itself, but for the payload.
     pub fn summary(tx: &ManagedTx) -> Self {
@@ -192,6 +193,7 @@ impl TxView {
             speed: intent.speed().into(),
             valid_until: intent.valid_until().map(moment_to_text),
             payload: None,
+            replacement: None,
             hash: inclusion.map(|inclusion| inclusion.hash.to_string()),
             receipt: inclusion.map(ReceiptView::from),
             confirmations: None,
@@ -202,6 +204,8 @@ impl TxView {
             updated_at: moment_to_text(tx.updated_at),
             nonce: None,
             attempts: None,
+            tries: None,
+            signal: None,
             events: None,
             confirmation_list: None,
         }
@@ -209,11 +213,8 @@ impl TxView {
 
     /// What one transaction's own page shows.
     pub fn whole(tx: &ManagedTx) -> Self {
-        let payload = match tx.intent.payload() {
-            Payload::Evm(call) => Some(CallPayload::from(call)),
-            Payload::External(_) => None,
-        };
-        TxView { payload, ..Self::summary(tx) }
+        let payload = payload_view(tx.intent.payload());
+        TxView { payload, replacement: tx.replacement.as_ref().and_then(payload_view), ..Self::summary(tx) }
     }
 
     /// How deep the transaction is under this block, if it is on chain and the block is not older.
@@ -236,11 +237,40 @@ impl TxView {
         self
     }
 
-    /// What operators may see: the nonce and all attempts.
+    /// Which of these it was that was mined, what it carried, and what raising has cost. `outline` reads signed bytes, if somebody can.
     #[must_use]
-    pub fn with_attempts(mut self, tx: &ManagedTx, attempts: &[Attempt]) -> Self {
+    pub fn with_mined(
+        mut self,
+        tx: &ManagedTx,
+        attempts: &[Attempt],
+        outline: impl Fn(&Attempt) -> Option<Outline>,
+    ) -> Self {
+        let Some((receipt, inclusion)) = self.receipt.as_mut().zip(inclusion(&tx.state)) else { return self };
+        let own: Vec<&Attempt> = attempts.iter().filter(|attempt| Some(attempt.nonce) == tx.state.nonce()).collect();
+        let Some(first) = own.iter().min_by_key(|attempt| attempt.ordinal) else { return self };
+        receipt.bumps = Some(u32::try_from(own.len() - 1).unwrap_or(u32::MAX));
+        receipt.bump_cost = Some(beyond(inclusion, first.fees).to_string());
+        let mined = own.iter().find(|attempt| attempt.hash == inclusion.hash);
+        if let Some(mined) = mined.filter(|_| tx.replacement.is_some() && inclusion.kind.carries_payload()) {
+            receipt.mined_payload = outline(mined).map(|outline| carried(tx, outline.call));
+        }
+        self
+    }
+
+    /// What operators may see: the nonce and all attempts; and the slot, while it is not closed.
+    #[must_use]
+    pub fn with_attempts(
+        mut self,
+        tx: &ManagedTx,
+        attempts: &[Attempt],
+        slot: Option<&Slot>,
+        outline: impl Fn(&Attempt) -> Option<Outline>,
+    ) -> Self {
         self.nonce = tx.state.nonce().map(gapless_domain::Nonce::get);
-        self.attempts = Some(attempts.iter().map(AttemptView::from).collect());
+        let view = |attempt: &Attempt| AttemptView::new(attempt, outline(attempt).as_ref());
+        self.attempts = Some(attempts.iter().map(view).collect());
+        self.tries = slot.map(|slot| slot.tries);
+        self.signal = slot.and_then(|slot| slot.signal).map(MempoolSignalName::from);
         self
     }
 
@@ -259,6 +289,32 @@ impl TxView {
         self.confirmation_list = list_at(self.version, events);
         self
     }
+}
+
+fn payload_view(payload: &Payload) -> Option<CallPayload> {
+    match payload {
+        Payload::Evm(call) => Some(CallPayload::from(call)),
+        Payload::External(_) => None,
+    }
+}
+
+/// What was paid above the most that the same gas could have cost at `first`.
+fn beyond(inclusion: &Inclusion, first: Fees) -> U256 {
+    let most = U256::from(inclusion.gas_used).saturating_mul(U256::from(first.highest_price()));
+    paid(inclusion).saturating_sub(most)
+}
+
+fn paid(inclusion: &Inclusion) -> U256 {
+    U256::from(inclusion.gas_used).saturating_mul(inclusion.effective_gas_price.get())
+}
+
+/// What signed bytes do, in the words of whoever asked for it if they are the same: bytes also say what nobody asked for, a gas limit
+/// and a price.
+fn carried(tx: &ManagedTx, call: EvmCall) -> CallPayload {
+    let asked = [Some(tx.intent.payload()), tx.replacement.as_ref()].into_iter().flatten();
+    let asked = asked.filter_map(|payload| if let Payload::Evm(asked) = payload { Some(asked) } else { None });
+    let same = asked.into_iter().find(|asked| asked.does_the_same(&call));
+    same.map_or_else(|| CallPayload::from(&EvmCall { fees: None, ..call.clone() }), CallPayload::from)
 }
 
 fn inclusion(state: &TxState) -> Option<&Inclusion> {
@@ -280,7 +336,9 @@ fn reason(state: &TxState) -> Option<ReasonView> {
     match state {
         // What reverted in a block that is not final may go better in another one (R08).
         TxState::Queued | TxState::Allocated(_) | TxState::Tracking(_) | TxState::Confirmed(_) => None,
-        TxState::Stuck(_, reason) => Some(ReasonView::new(reason.as_str(), None)),
+        TxState::Stuck(_, reason) => {
+            Some(ReasonView { code: reason.as_str().to_owned(), text: Some(stuck(*reason).to_owned()) })
+        }
         TxState::FailedFinal(Failure::Unbound(reason, text)) => Some(ReasonView::new(reason.as_str(), Some(text))),
         TxState::FailedFinal(Failure::Reverted(settled)) => {
             Some(ReasonView::new("reverted", revert_reason(&settled.inclusion)))
@@ -289,6 +347,13 @@ fn reason(state: &TxState) -> Option<ReasonView> {
             Some(ReasonView::new(reason.as_str(), None))
         }
         TxState::Canceled(Cancellation::Released) => Some(ReasonView::new("released", None)),
+    }
+}
+
+fn stuck(reason: StuckReason) -> &'static str {
+    match reason {
+        StuckReason::OutOfTries => "it was sent again as often as the config allows, and no block has it",
+        StuckReason::Contradiction => "what nodes say of it contradicts itself",
     }
 }
 
@@ -321,6 +386,11 @@ impl From<&Inclusion> for ReceiptView {
             status,
             gas_used: inclusion.gas_used,
             effective_gas_price: inclusion.effective_gas_price.to_string(),
+            fee_paid: paid(inclusion).to_string(),
+            attempt_kind: inclusion.kind.into(),
+            mined_payload: None,
+            bumps: None,
+            bump_cost: None,
             revert,
         }
     }
@@ -339,25 +409,6 @@ impl TxEventView {
                 at: moment_to_text(event.at),
             }),
             EventBody::Lane { .. } => None,
-        }
-    }
-}
-
-impl From<&Attempt> for AttemptView {
-    fn from(attempt: &Attempt) -> Self {
-        AttemptView {
-            nonce: attempt.nonce.get(),
-            ordinal: attempt.ordinal,
-            kind: attempt.kind.into(),
-            hash: attempt.hash.to_string(),
-            fees: attempt.fees.into(),
-            created_at: moment_to_text(attempt.created_at),
-            sends: attempt.sends,
-            last_sent_at: attempt.last_sent_at.map(moment_to_text),
-            last_outcome: attempt.last_outcome.as_ref().map(|(outcome, text)| OutcomeView {
-                code: outcome.as_str().to_owned(),
-                text: text.as_str().to_owned(),
-            }),
         }
     }
 }

@@ -179,7 +179,7 @@ fn view(tx: &ManagedTx, command: Option<CommandView>) -> CancelView {
     }
 }
 
-fn already_final(tx: &ManagedTx) -> Refusal {
+pub(super) fn already_final(tx: &ManagedTx) -> Refusal {
     let mut problem = Problem::new(ProblemCode::AlreadyFinal);
     problem.detail = Some(format!("it is {}", tx.state.name().as_str()));
     problem.tx_id = Some(tx.id.to_string());

@@ -11,6 +11,7 @@ mod docs;
 mod health;
 mod list;
 mod nonces;
+mod orders;
 mod read;
 mod slots;
 mod submitters;
@@ -59,6 +60,8 @@ fn documented(shared: &Arc<Shared>) -> (Router<Arc<Shared>>, utoipa::openapi::Op
         .routes(routes!(commands::command))
         .routes(routes!(cancel::cancel_tx))
         .routes(routes!(cancel::cancel_pending))
+        .routes(routes!(orders::replace_tx))
+        .routes(routes!(orders::resubmit_tx))
         .routes(routes!(nonces::reserve))
         .routes(routes!(nonces::submit))
         .routes(routes!(nonces::release))

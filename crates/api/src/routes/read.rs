@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use axum::extract::State;
 use axum::{Extension, Json};
-use gapless_domain::{ManagedTx, RequestId};
+use gapless_domain::{Attempt, ManagedTx, RequestId};
 use gapless_wire::{Problem, ProblemCode, SubmitterRef, TxExpand, TxView};
 
-use super::wait;
+use super::{slots, wait};
 use crate::extract::{PathText, Query, expand, whole_number};
 use crate::limits::{MAX_EVENTS_FOLDED, MAX_EVENTS_SHOWN};
 use crate::problem::Refusal;
@@ -28,7 +28,7 @@ use crate::shared::{InFlight, Shared};
         ("txId" = String, Path, format = "uuid", description = "The id that was given when it was accepted"),
         ("wait" = Option<String>, Query, pattern = "^[0-9]{1,6}(ms|s|m)$", description = "Wait this long for the next change: 500ms, 30s, 1m. Longer than the server grants is cut"),
         ("version" = Option<u32>, Query, description = "The version that the caller knows"),
-        ("expand" = Option<String>, Query, pattern = "^(attempts|events|confirmations)(,(attempts|events|confirmations))*$", description = "`attempts`: the nonce and every signed transaction. `events`: what happened to it, the first 1000. `confirmations`: the blocks from its own on, as its events tell of them"),
+        ("expand" = Option<String>, Query, pattern = "^(attempts|events|confirmations)(,(attempts|events|confirmations))*$", description = "`attempts`: the nonce and every signed transaction, with what each endpoint said to it. `events`: what happened to it, the first 1000. `confirmations`: the blocks from its own on, as its events tell of them"),
     ),
     responses(
         (status = 200, description = "As it stands", body = TxView),
@@ -58,7 +58,7 @@ pub(super) async fn tx(
         ("requestId" = String, Query, min_length = 1, description = "The request id that it was handed in with"),
         ("wait" = Option<String>, Query, pattern = "^[0-9]{1,6}(ms|s|m)$", description = "Wait this long for the next change"),
         ("version" = Option<u32>, Query, description = "The version that the caller knows"),
-        ("expand" = Option<String>, Query, pattern = "^(attempts|events|confirmations)(,(attempts|events|confirmations))*$", description = "`attempts`: the nonce and every signed transaction. `events`: what happened to it, the first 1000. `confirmations`: the blocks from its own on, as its events tell of them"),
+        ("expand" = Option<String>, Query, pattern = "^(attempts|events|confirmations)(,(attempts|events|confirmations))*$", description = "`attempts`: the nonce and every signed transaction, with what each endpoint said to it. `events`: what happened to it, the first 1000. `confirmations`: the blocks from its own on, as its events tell of them"),
     ),
     responses(
         (status = 200, description = "As it stands", body = TxView),
@@ -122,12 +122,14 @@ impl Look {
         let head = shared.app.chains.head(tx.intent.submitter().chain());
         let mut view = TxView::whole(tx).with_head(head.map(|head| head.block.number));
         let wanted = |word| self.expand.contains(&word);
-        let pending = view.hash.is_none() && tx.state.name().is_bound();
-        if pending || wanted(TxExpand::Attempts) {
+        // Without a nonce nothing was signed, unless one was lost.
+        if tx.state.nonce().is_some() || wanted(TxExpand::Attempts) {
             let attempts = shared.app.store.attempts(tx.id).await.map_err(|error| shared.store_failed(&error))?;
-            view = view.with_pending_hash(tx, &attempts);
+            let outline = |attempt: &Attempt| shared.app.chains.outline(tx.intent.submitter().chain(), &attempt.raw);
+            view = view.with_pending_hash(tx, &attempts).with_mined(tx, &attempts, outline);
             if wanted(TxExpand::Attempts) {
-                view = view.with_attempts(tx, &attempts);
+                let slot = slots::of(shared, tx).await?;
+                view = view.with_attempts(tx, &attempts, slot.as_ref(), outline);
             }
         }
         let (listed, folded) = (wanted(TxExpand::Events), wanted(TxExpand::Confirmations));

@@ -1,6 +1,8 @@
 //! The bound nonces of a lane, for whoever looks at a submitter.
 
-use gapless_domain::{Attempt, ManagedTx, Nonce, Progress, SlotKind, SubStateName, SubmitterId, Timestamp, TxState};
+use gapless_domain::{
+    Attempt, ManagedTx, Nonce, Progress, Slot, SlotKind, SubStateName, SubmitterId, Timestamp, TxState,
+};
 use gapless_store::{LaneStatus, SlotStatus};
 use gapless_wire::{LowestUnminedView, SlotView, moment_to_text};
 
@@ -17,11 +19,19 @@ pub(super) async fn page(
     // One more than is shown tells whether there is a next page.
     let mut found = read(shared, lane, from, MAX_SLOTS_SHOWN + 1).await?;
     let more = found.split_off(found.len().min(MAX_SLOTS_SHOWN as usize));
+    let outline = |attempt: &Attempt| shared.app.chains.outline(lane.chain(), &attempt.raw);
     let view = |status: &SlotStatus| {
         let reservation = status.reservation.as_ref();
-        SlotView::new(&status.slot, status.tx.as_ref(), reservation, &status.attempts)
+        SlotView::new(&status.slot, status.tx.as_ref(), reservation, &status.attempts, outline)
     };
     Ok((found.iter().map(view).collect(), more.first().map(|status| status.slot.nonce)))
+}
+
+/// The slot of an intent, while it is not closed.
+pub(super) async fn of(shared: &Shared, tx: &ManagedTx) -> Result<Option<Slot>, Refusal> {
+    let Some(nonce) = tx.state.nonce() else { return Ok(None) };
+    let found = read(shared, tx.intent.submitter(), Some(nonce), 1).await?;
+    Ok(found.into_iter().map(|status| status.slot).find(|slot| slot.nonce == nonce))
 }
 
 /// The lowest slot that nothing of ours is mined for: what everything behind it waits for.

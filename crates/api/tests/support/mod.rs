@@ -24,7 +24,7 @@ use gapless_api::{AllowedHosts, ApiLimits, App, ChainInfo, Chains, Changes, Drai
 use gapless_chain::{EndpointStanding, EndpointStatus, UnreadableTx};
 use gapless_domain::{
     AccountFacts, Address, Amount, Authorization, BlockLink, Bytes, ChainId, EvmCall, Fees, LeaseTerms, Limits,
-    NodeText, Nonce, NoncePolicy, OwnerId, Protection, SignedPlan, SignedTx, SubmitterId, Tick, TxId, TxPlan,
+    NodeText, Nonce, NoncePolicy, Outline, OwnerId, Protection, SignedPlan, SignedTx, SubmitterId, Tick, TxId, TxPlan,
     keccak256,
 };
 use gapless_engine::{BatchLimits, Clock, Intake, TimeOrderedIds};
@@ -82,8 +82,8 @@ pub(crate) struct OneChain {
     pub(crate) policy: Option<NoncePolicy>,
 }
 
-/// Bytes that this chain reads as a transaction of the account at the nonce, carrying whatever else: `authorizes ADDRESS`, or
-/// `pays MAX_FEE TIP GAS_LIMIT`.
+/// Bytes that this chain reads as a transaction of the account at the nonce, carrying whatever else: `authorizes ADDRESS`,
+/// `pays MAX_FEE TIP GAS_LIMIT`, or `gives VALUE ADDRESS`.
 pub(crate) fn signed_by(account: &SubmitterId, nonce: u64, what: &str) -> String {
     Bytes::from(format!("{account}/{nonce}/{what}").into_bytes()).to_string()
 }
@@ -94,7 +94,10 @@ fn read(chain: &ChainId, raw: &Bytes) -> Option<TxPlan> {
     let (nonce, what) = rest.split_once('/')?;
     let submitter: SubmitterId = account.parse().ok()?;
     let authorizations = what.strip_prefix("authorizes ").map(|address| authorization(address.parse().unwrap()));
-    let call = EvmCall { authorizations: authorizations.into_iter().collect(), ..EvmCall::default() };
+    let mut call = EvmCall { authorizations: authorizations.into_iter().collect(), ..EvmCall::default() };
+    if let Some((value, to)) = what.strip_prefix("gives ").and_then(|what| what.split_once(' ')) {
+        call = EvmCall { to: Some(to.parse().ok()?), value: value.parse().ok()?, ..call };
+    }
     let (mut fees, mut gas_limit) = (Fees::Legacy { gas_price: 7 }, 21_000);
     if let Some([max_fee, tip, gas]) =
         what.strip_prefix("pays ").map(|what| what.split(' ').collect::<Vec<_>>()).as_deref()
@@ -195,6 +198,10 @@ impl Chains for OneChain {
         let plan = read(chain, raw).ok_or_else(|| UnreadableTx(NodeText::new("it is none")));
         let signed = SignedTx { hash: keccak256(raw), raw: raw.clone() };
         self.one(chain).map(|_| plan.map(|plan| SignedPlan { plan, signed }))
+    }
+
+    fn outline(&self, chain: &ChainId, raw: &Bytes) -> Option<Outline> {
+        read(chain, raw).map(|plan| Outline::of(&plan))
     }
 
     fn authority(&self, authorization: &Authorization) -> Option<Address> {

@@ -9,7 +9,8 @@ use gapless_api::{ChainInfo, Chains, Changes, HeadInfo};
 use gapless_chain::{Chain, UnreadableTx};
 use gapless_chain_evm::authority;
 use gapless_domain::{
-    AccountFacts, Address, Authorization, Bytes, ChainId, NoncePolicy, Protection, SignedPlan, SubmitterId, TxId,
+    AccountFacts, Address, Authorization, Bytes, ChainId, NoncePolicy, Outline, Protection, SignedPlan, SubmitterId,
+    TxId,
 };
 use gapless_engine::{ChainStatus, EngineView, Finality};
 use gapless_wire::FinalityName;
@@ -72,6 +73,10 @@ impl Chains for EnginePorts {
 
     fn read_signed(&self, chain: &ChainId, raw: &Bytes) -> Option<Result<SignedPlan, UnreadableTx>> {
         self.chains.iter().find(|known| known.id() == chain).map(|known| known.read_signed(raw))
+    }
+
+    fn outline(&self, chain: &ChainId, raw: &Bytes) -> Option<Outline> {
+        self.chains.iter().find(|known| known.id() == chain)?.outline(raw)
     }
 
     fn authority(&self, authorization: &Authorization) -> Option<Address> {

@@ -18,7 +18,7 @@ use serde::de::DeserializeOwned;
 
 use crate::batch::{BatchRequest, BatchResult};
 use crate::chain::ChainView;
-use crate::command::{CancelView, CommandView};
+use crate::command::{CancelView, CommandView, ReplaceRequest, ResubmitRequest, TxCommandView};
 use crate::health::HealthView;
 use crate::page::Page;
 use crate::problem::Problem;
@@ -117,6 +117,27 @@ impl Client {
     /// when its lane has begun that race.
     pub async fn cancel_tx(&self, tx_id: &str, wait: Option<Duration>) -> Result<CancelView, ClientError> {
         self.post(&["api", "v1", "tx", tx_id, "cancel"], None::<&()>, wait).await
+    }
+
+    /// Another payload in its place: at once in line, later by another transaction at the same nonce. Which of them counts, the chain
+    /// decides. With `wait`, the answer comes when its lane has signed it, and a refusal is a problem (`refused`).
+    pub async fn replace_tx(
+        &self,
+        tx_id: &str,
+        request: &ReplaceRequest,
+        wait: Option<Duration>,
+    ) -> Result<TxCommandView, ClientError> {
+        self.post(&["api", "v1", "tx", tx_id, "replace"], Some(request), wait).await
+    }
+
+    /// Sends it again now: at this price, or as the config says. With `wait`, a refusal is a problem (`refused`).
+    pub async fn resubmit_tx(
+        &self,
+        tx_id: &str,
+        request: &ResubmitRequest,
+        wait: Option<Duration>,
+    ) -> Result<TxCommandView, ClientError> {
+        self.post(&["api", "v1", "tx", tx_id, "resubmit"], Some(request), wait).await
     }
 
     pub async fn tx_by_request(

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use alloy_primitives::B256;
-use gapless_chain::{Classified, Reason, Verdict};
-use gapless_domain::{ChainId, SignedTx};
+use gapless_chain::{Classified, Reason, SendAnswer, Verdict};
+use gapless_domain::{ChainId, Heard, NodeText, SendOutcome, SignedTx};
 use serde_json::json;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
@@ -23,6 +23,9 @@ pub(crate) struct SendTerms {
     pub(crate) patience: Duration,
 }
 
+/// So much of each endpoint's words is kept for people; whatever decides is kept whole.
+const HEARD_CHARS: usize = 300;
+
 /// What an endpoint made of the transactions; nothing if it was not asked after all, because it is not well.
 struct Report {
     recipient: Recipient,
@@ -36,6 +39,8 @@ struct Tally<'a> {
     best: Vec<Option<Classified>>,
     /// The answer of one that had no part in it: told if nobody else says anything.
     aside: Vec<Option<Classified>>,
+    /// What each endpoint said, in the order in which they answered: one word of each at the most.
+    heard: Vec<Vec<Heard>>,
     refusals: Vec<(usize, Recipient, Classified)>,
     unheard: Vec<Recipient>,
 }
@@ -48,14 +53,15 @@ pub(crate) async fn broadcast(
     chain: &ChainId,
     txs: &[SignedTx],
     terms: SendTerms,
-) -> Vec<Classified> {
+) -> Vec<SendAnswer> {
     if txs.is_empty() {
         return Vec::new();
     }
     let deadline = now() + terms.patience;
     let Recipients { asked, missed } = endpoints.for_sending(terms.most);
     let none = || vec![None; txs.len()];
-    let mut tally = Tally { chain, txs, best: none(), aside: none(), refusals: Vec::new(), unheard: missed };
+    let heard = vec![Vec::new(); txs.len()];
+    let mut tally = Tally { chain, txs, best: none(), aside: none(), heard, refusals: Vec::new(), unheard: missed };
     for few in asked.chunks(terms.most.max(1)) {
         let open = tally.open();
         if open.is_empty() || now() >= deadline {
@@ -122,6 +128,9 @@ impl Tally<'_> {
             if answer.verdict == Verdict::Rejected {
                 self.refusals.push((*at, recipient.clone(), answer.clone()));
             }
+            if let Some(heard) = self.heard.get_mut(*at) {
+                heard.extend(heard_of(&recipient, &answer));
+            }
             self.count(*at, answer);
         }
     }
@@ -133,7 +142,7 @@ impl Tally<'_> {
         }
     }
 
-    fn conclude(self, endpoints: &Endpoints) -> Vec<Classified> {
+    fn conclude(self, endpoints: &Endpoints) -> Vec<SendAnswer> {
         for (at, recipient, refusal) in self.refusals {
             let taken = self.best.get(at).and_then(Option::as_ref).is_some_and(is_taken);
             if let Some(tx) = self.txs.get(at).filter(|_| taken) {
@@ -147,8 +156,24 @@ impl Tally<'_> {
             Some(refused) if refused.verdict == Verdict::Rejected && !all_were_heard => not_yet(refused),
             Some(best) => best,
         };
-        self.best.into_iter().zip(self.aside).map(conclude).collect()
+        let classified = self.best.into_iter().zip(self.aside).map(conclude);
+        classified.zip(self.heard).map(|(classified, heard)| SendAnswer { classified, heard }).collect()
     }
+}
+
+/// An endpoint's word on one transaction, for people. Whoever takes no transactions, or was not reached or not asked, has said nothing
+/// on it; one that gave no answer in its time may have the transaction, and that is worth knowing.
+fn heard_of(recipient: &Recipient, answer: &Classified) -> Option<Heard> {
+    if had_no_part(answer) || answer.reason == Reason::Unreachable {
+        return None;
+    }
+    let outcome = answer.send_outcome();
+    let text = match outcome {
+        // The hash that we sent: nothing that anybody has to read or keep.
+        SendOutcome::Accepted => NodeText::default(),
+        _ => NodeText::new(&answer.text.as_str().chars().take(HEARD_CHARS).collect::<String>()),
+    };
+    Some(Heard { endpoint: NodeText::new(recipient.endpoint.name()), outcome, text })
 }
 
 /// A final refusal while somebody is away who may have the transaction, from before or from elsewhere, or may take it: it is

@@ -21,9 +21,12 @@ use tokio::sync::watch;
 use crate::broadcast::{SendTerms, broadcast};
 use crate::endpoint::{Endpoint, EndpointState, Parts, Terms};
 use crate::endpoints::{Endpoints, LagTerms, failed};
+use crate::fees::{FeeOptions, Rollup};
+use crate::mempool;
 use crate::options::{ConnectError, EndpointOptions, EvmChainOptions, SendTo};
 use crate::rpc::{self, HeadNews, HttpRoad, Road, WebSocketRoad};
 use crate::signer::{Signer, SignerError};
+use crate::surcharge::DataFees;
 use crate::{fees, read, transaction};
 
 /// Time-outs that a whole broadcast may take: one to find out who an endpoint is, one for it, one for whoever stands in for it.
@@ -35,6 +38,8 @@ pub struct EvmChain {
     number: u64,
     sending: SendTerms,
     endpoints: Endpoints,
+    pricing: FeeOptions,
+    data_fees: DataFees,
     signers: HashMap<Address, Arc<dyn Signer>>,
     heads: Heads,
 }
@@ -105,6 +110,8 @@ impl EvmChain {
             number,
             sending,
             endpoints: Endpoints::new(list, lag),
+            pricing: options.fees,
+            data_fees: DataFees::default(),
             signers: by_address,
             heads: Heads { told, seen: AtomicU64::new(0), has_source },
         })
@@ -152,7 +159,18 @@ impl Chain for EvmChain {
 
     async fn quote(&self) -> Result<FeeQuote, ChainError> {
         let market = self.endpoints.read(|endpoint| async move { read::market(&endpoint).await }).await?;
-        fees::quote(&market).ok_or_else(|| failed("the chain has no base fee and its node names no price"))
+        let quote = fees::quote(&market, &self.pricing);
+        quote.ok_or_else(|| failed("the chain has no base fee and its node names no price"))
+    }
+
+    async fn surcharge(&self, call: &EvmCall) -> Result<Amount, ChainError> {
+        match self.pricing.rollup {
+            Rollup::None | Rollup::Arbitrum => Ok(Amount::ZERO),
+            Rollup::Optimism => {
+                let size = transaction::unsigned_size(call, self.number);
+                self.data_fees.of(&self.endpoints, size).await.map(Amount::new)
+            }
+        }
     }
 
     async fn sign(&self, permit: &Permit, plan: &TxPlan) -> Result<SignedTx, SignError> {
@@ -179,12 +197,14 @@ impl Chain for EvmChain {
     }
 
     async fn broadcast(&self, txs: &[SignedTx]) -> Vec<SendAnswer> {
-        let answers = broadcast(&self.endpoints, &self.id, txs, self.sending).await;
-        answers.into_iter().map(SendAnswer::from).collect()
+        broadcast(&self.endpoints, &self.id, txs, self.sending).await
     }
 
-    async fn diagnose(&self, _: &SubmitterId, asked: &[DiagnoseRequest]) -> Vec<MempoolSignal> {
-        vec![MempoolSignal::Unknown; asked.len()]
+    async fn diagnose(&self, account: &SubmitterId, asked: &[DiagnoseRequest]) -> Vec<MempoolSignal> {
+        match self.address_of(account) {
+            Ok(account) => mempool::diagnose(&self.endpoints, account, asked).await,
+            Err(_) => vec![MempoolSignal::Unknown; asked.len()],
+        }
     }
 
     async fn head(&self) -> Result<Header, ChainError> {

@@ -231,6 +231,20 @@ impl Endpoints {
         if answered { Ok(found) } else { Err(ChainError { classified: last.unwrap_or_else(|| self.nobody()) }) }
     }
 
+    /// Everybody who is asked and believed, for what only all together can tell.
+    pub(crate) async fn good(&self) -> Vec<Arc<Endpoint>> {
+        self.ensure_checked().await;
+        let outlook = self.outlook();
+        let is_good = |place: usize| outlook.is_usable(place) && outlook.standing(place) == EndpointStanding::Good;
+        let good = self.list.iter().enumerate().filter(|(place, _)| is_good(*place));
+        good.map(|(_, member)| Arc::clone(&member.endpoint)).collect()
+    }
+
+    /// The head that was told last, if any was.
+    pub(crate) fn told(&self) -> Option<B256> {
+        locked(&self.told).map(|told| told.block.hash)
+    }
+
     /// The newest head. All are asked, so that everybody's place is known for the reads that follow.
     pub(crate) async fn head(&self) -> Result<Header, ChainError> {
         self.ensure_checked().await;
@@ -374,12 +388,7 @@ impl Endpoints {
             overtaken_at: locked(&member.watch).overtaken_at,
             takes_sends: !member.sends.is_paused(),
         };
-        Outlook {
-            now: now(),
-            terms: self.terms,
-            all: self.list.iter().map(seen).collect(),
-            told: locked(&self.told).map(|told| told.block.hash),
-        }
+        Outlook { now: now(), terms: self.terms, all: self.list.iter().map(seen).collect(), told: self.told() }
     }
 
     /// A ranked list with the one in front whose turn it is among the best.

@@ -1,7 +1,7 @@
-//! A quote from what the chain's last blocks paid.
+//! A quote from what the chain's last blocks paid, within the operator's floors.
 
 use gapless_chain::FeeQuote;
-use gapless_domain::Fees;
+use gapless_domain::{Fees, names};
 use serde::Deserialize;
 
 use alloy_primitives::U256;
@@ -10,10 +10,63 @@ use alloy_primitives::U256;
 pub(crate) const BLOCKS: u64 = 10;
 pub(crate) const PERCENTILES: [u8; 4] = [10, 30, 60, 90];
 
-/// Blocks may rise by an eighth each; double the base fee stays enough for six full blocks in a row.
-const BASE_FEE_FACTOR: u128 = 2;
 /// Where there is one price for all, speed is paid by a part of it, in hundredths.
 const LEGACY_PERCENT: [u128; 4] = [100, 100, 110, 125];
+
+/// How prices are made of what a chain says. What nobody may go above is a policy of the lane's, not of these.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FeeOptions {
+    /// No tip is less, in wei for one gas. Without any tip transactions wait for ever in many pools; on Arbitrum there is none.
+    pub min_priority_fee: u128,
+    /// Nothing offers less than this in all, in wei for one gas: the highest fee, or the price where there is no base fee.
+    pub min_fee: u128,
+    /// How far the base fee may rise before a transaction has to wait, in thousandths.
+    pub base_fee_factor: u32,
+    pub rollup: Rollup,
+}
+
+names! {
+    /// Which rollup's rules a chain has. It is configured: a chain id does not tell.
+    Rollup {
+        None = "none",
+        /// Of the OP stack: a transaction's data is paid for apart from its gas.
+        Optimism = "optimism",
+        /// The sequencer goes by the order of arrival and takes no tip; the gas of an estimate holds the part for data.
+        Arbitrum = "arbitrum",
+    }
+}
+
+impl FeeOptions {
+    /// Blocks may rise by an eighth each; double the base fee stays enough for six full blocks in a row.
+    pub const DEFAULT_FACTOR: u32 = 2_000;
+    /// Less than the base fee is in no block.
+    pub const MIN_FACTOR: u32 = 1_000;
+    pub const MAX_FACTOR: u32 = 100_000;
+    /// One ether for one gas: whoever means that has forgotten a unit.
+    pub const MAX_FLOOR: u128 = 1_000_000_000_000_000_000;
+
+    /// No tip is less.
+    fn least_tip(&self) -> u128 {
+        match self.rollup {
+            Rollup::None | Rollup::Optimism => self.min_priority_fee,
+            Rollup::Arbitrum => 0,
+        }
+    }
+
+    /// What the base fee may have become when the transaction is taken.
+    fn risen(&self, base_fee: u128) -> u128 {
+        let factor = u128::from(self.base_fee_factor);
+        // In two parts, so that only what is really too much for a price stops at its end.
+        let (whole, rest) = (base_fee / 1000, base_fee % 1000);
+        whole.saturating_mul(factor).saturating_add((rest * factor).div_ceil(1000))
+    }
+}
+
+impl Default for FeeOptions {
+    fn default() -> Self {
+        FeeOptions { min_priority_fee: 1, min_fee: 0, base_fee_factor: Self::DEFAULT_FACTOR, rollup: Rollup::None }
+    }
+}
 
 /// The answer of `eth_feeHistory`.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -40,32 +93,37 @@ pub(crate) struct Market {
 }
 
 /// `None` when it says too little to price anything.
-pub(crate) fn quote(market: &Market) -> Option<FeeQuote> {
+pub(crate) fn quote(market: &Market, options: &FeeOptions) -> Option<FeeQuote> {
     match market.base_fee {
-        Some(base_fee) => Some(eip1559(market, base_fee)),
-        None => market.gas_price.map(legacy),
+        Some(base_fee) => Some(eip1559(market, base_fee, options)),
+        None => market.gas_price.map(|price| legacy(price, options)),
     }
 }
 
-fn eip1559(market: &Market, base_fee: u128) -> FeeQuote {
+fn eip1559(market: &Market, base_fee: u128, options: &FeeOptions) -> FeeQuote {
     let next = market.history.base_fee_per_gas.last().map_or(0, |fee| narrow(*fee)).max(base_fee);
     let fallback = || {
         let over_base = market.gas_price.map(|price| price.saturating_sub(next));
         market.suggested_tip.or(over_base).unwrap_or_default()
     };
-    let mut least = 0;
+    let paid = |place| match options.rollup {
+        Rollup::None | Rollup::Optimism => median(tips(&market.history, place)).unwrap_or_else(fallback),
+        Rollup::Arbitrum => 0,
+    };
+    let mut least = options.least_tip();
     let mut tier = |place: usize| {
-        let tip = median(tips(&market.history, place)).unwrap_or_else(fallback);
-        // Nobody pays less for more speed, and no tip at all waits for ever in many pools.
-        least = tip.max(least).max(1);
-        Fees::Eip1559 { max_fee: next.saturating_mul(BASE_FEE_FACTOR).saturating_add(least), max_priority_fee: least }
+        // Nobody pays less for more speed.
+        least = paid(place).max(least);
+        let max_fee = options.risen(next).saturating_add(least).max(options.min_fee);
+        Fees::Eip1559 { max_fee, max_priority_fee: least }
     };
     FeeQuote { slow: tier(0), standard: tier(1), fast: tier(2), instant: tier(3), base_fee: next }
 }
 
-fn legacy(gas_price: u128) -> FeeQuote {
-    let [slow, standard, fast, instant] =
-        LEGACY_PERCENT.map(|percent| Fees::Legacy { gas_price: gas_price.saturating_mul(percent).div_ceil(100) });
+/// One price, which is not split: the floor of tips is none of it, and chains that cost nothing stay so.
+fn legacy(gas_price: u128, options: &FeeOptions) -> FeeQuote {
+    let price = |percent| gas_price.saturating_mul(percent).div_ceil(100).max(options.min_fee);
+    let [slow, standard, fast, instant] = LEGACY_PERCENT.map(|percent| Fees::Legacy { gas_price: price(percent) });
     FeeQuote { slow, standard, fast, instant, base_fee: 0 }
 }
 
@@ -92,67 +150,4 @@ pub(crate) fn narrow(value: U256) -> u128 {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    fn market(json: &str) -> Market {
-        let history = serde_json::from_str(json).unwrap();
-        Market { base_fee: Some(100), history, suggested_tip: Some(7), gas_price: Some(1000) }
-    }
-
-    fn fees(max_fee: u128, max_priority_fee: u128) -> Fees {
-        Fees::Eip1559 { max_fee, max_priority_fee }
-    }
-
-    #[test]
-    fn tiers_are_medians_over_the_blocks_with_transactions() {
-        let market = market(
-            r#"{"oldestBlock":"0x1","baseFeePerGas":["0x50","0x60","0x64","0x70"],"gasUsedRatio":[0.5,0,0.9],
-            "reward":[["0x1","0x2","0x3","0x4"],["0x0","0x0","0x0","0x0"],["0x5","0x6","0x7","0x8"]]}"#,
-        );
-        let quote = quote(&market).unwrap();
-        assert_eq!(quote.slow, fees(2 * 0x70 + 5, 5));
-        assert_eq!(quote.instant, fees(2 * 0x70 + 8, 8));
-    }
-
-    #[test]
-    fn empty_blocks_leave_the_nodes_suggestion() {
-        let mut market =
-            market(r#"{"baseFeePerGas":["0x64","0x58"],"gasUsedRatio":[0],"reward":[["0x0","0x0","0x0","0x0"]]}"#);
-        assert_eq!(quote(&market).unwrap().fast, fees(207, 7));
-        market.suggested_tip = None;
-        assert_eq!(quote(&market).unwrap().fast, fees(200 + 900, 900));
-        market.gas_price = Some(1);
-        assert_eq!(quote(&market).unwrap().fast, fees(201, 1));
-    }
-
-    /// proves F04
-    #[test]
-    fn without_a_base_fee_there_is_one_price() {
-        let market = Market { base_fee: None, ..market("{}") };
-        let quote = quote(&market).unwrap();
-        assert_eq!((quote.slow, quote.instant), (Fees::Legacy { gas_price: 1000 }, Fees::Legacy { gas_price: 1250 }));
-        assert_eq!(super::quote(&Market { gas_price: None, ..market }), None);
-    }
-
-    proptest! {
-        #[test]
-        fn speed_never_gets_cheaper_and_every_price_can_be_signed(
-            base in any::<u128>(),
-            tips in proptest::collection::vec(proptest::collection::vec(any::<u128>(), 0..5), 0..12),
-            suggested in any::<Option<u128>>(),
-        ) {
-            let reward = tips.iter().map(|tips| tips.iter().map(|tip| U256::from(*tip)).collect()).collect();
-            let history = FeeHistory { reward: Some(reward), ..FeeHistory::default() };
-            let market = Market { base_fee: Some(base), history, suggested_tip: suggested, gas_price: None };
-            let quote = quote(&market).unwrap();
-            let mut last = 0;
-            for fees in [quote.slow, quote.standard, quote.fast, quote.instant] {
-                let Fees::Eip1559 { max_fee, max_priority_fee } = fees else { panic!() };
-                prop_assert!(max_priority_fee <= max_fee && max_priority_fee >= last.max(1));
-                last = max_priority_fee;
-            }
-        }
-    }
-}
+mod tests;

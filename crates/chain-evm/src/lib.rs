@@ -6,8 +6,8 @@
 //! - `rpc` carries JSON-RPC over HTTP and WebSocket: batches, time-outs, bounds. It judges nothing.
 //! - `endpoint` knows one node: whether it is of this chain, how it is, which forks it shows, what it can do. `endpoints` chooses
 //!   among them and decides who is believed. `read` has the questions.
-//! - `broadcast` makes one answer of many. `fees` makes a quote of a fee history. `transaction` encodes plans and checks what
-//!   came back from a signer.
+//! - `broadcast` makes one answer of many, `mempool` one signal of many pools. `fees` makes a quote of a fee history, and
+//!   `surcharge` keeps what a rollup takes beside gas. `transaction` encodes plans and checks what came back from a signer.
 //! - [`authority`] tells whose nonce an EIP-7702 authorization uses.
 //! - `signer` has the keys: [`LocalSigner`] from memory, the environment, a mnemonic or a [`Keystore`] file.
 //!
@@ -21,16 +21,19 @@ mod endpoint;
 mod endpoints;
 mod family;
 mod fees;
+mod mempool;
 mod meter;
 mod options;
 mod read;
 mod rpc;
 mod signer;
+mod surcharge;
 mod transaction;
 mod url;
 
 pub use authority::authority;
 pub use chain::EvmChain;
+pub use fees::{FeeOptions, Rollup};
 pub use options::{ConnectError, EndpointOptions, EvmChainOptions, SendTo};
 pub use signer::{
     KeyError, Keystore, KeystoreEntry, KeystoreError, LocalSigner, MnemonicOptions, Secret, SecretError, Signer,

@@ -5,9 +5,10 @@ use std::time::Duration;
 use gapless_chain::Overrides;
 use gapless_domain::{Address, ChainId};
 
+use crate::fees::FeeOptions;
 use crate::url::{EndpointUrl, UrlError};
 
-/// How to reach a chain. Prices and gas factors are policies and stand elsewhere.
+/// How to reach a chain, and how its prices are read. Caps, bumps and gas factors are policies and stand elsewhere.
 #[derive(Clone, Debug)]
 pub struct EvmChainOptions {
     pub id: ChainId,
@@ -26,6 +27,7 @@ pub struct EvmChainOptions {
     pub lag_max: u64,
     /// And so is one whose head has not moved for so long while another's has.
     pub head_age_max: Duration,
+    pub fees: FeeOptions,
     /// The operator's own patterns for error texts.
     pub overrides: Overrides,
 }
@@ -84,6 +86,7 @@ impl EvmChainOptions {
             batch_max: 100,
             blocks_max: Self::DEFAULT_BLOCKS,
             send_to: SendTo::All,
+            fees: FeeOptions::default(),
             overrides: Overrides::default(),
         }
     }
@@ -120,6 +123,12 @@ impl EvmChainOptions {
         if self.send_to == SendTo::Best(0) {
             return Err(ConnectError::SendToNobody);
         }
+        if !(FeeOptions::MIN_FACTOR..=FeeOptions::MAX_FACTOR).contains(&self.fees.base_fee_factor) {
+            return Err(ConnectError::FeeFactor);
+        }
+        if self.fees.min_fee.max(self.fees.min_priority_fee) > FeeOptions::MAX_FLOOR {
+            return Err(ConnectError::FeeFloor);
+        }
         Ok(())
     }
 }
@@ -147,6 +156,10 @@ pub enum ConnectError {
     HeadAge,
     #[error("send_to names at least one endpoint")]
     SendToNobody,
+    #[error("base_fee_factor is from {} to {} thousandths", FeeOptions::MIN_FACTOR, FeeOptions::MAX_FACTOR)]
+    FeeFactor,
+    #[error("min_fee and min_priority_fee are at most {} wei for one gas", FeeOptions::MAX_FLOOR)]
+    FeeFloor,
     #[error("two signers have the key of {0}")]
     TwoSigners(Address),
     /// An `https` or `wss` endpoint is configured, and this system has no certificates to check it by.

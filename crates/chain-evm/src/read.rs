@@ -3,6 +3,8 @@
 //! Only the fields that are needed are read: chains add fields and transaction types of their own, and none of that is a
 //! reason not to see a receipt.
 
+mod oracle;
+mod pool;
 mod receipts;
 mod reverts;
 mod sent;
@@ -16,6 +18,8 @@ use gapless_domain::{Amount, BlockRef, EvmCall, Nonce};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+pub(crate) use oracle::data_fee;
+pub(crate) use pool::{PoolAnswers, pool};
 pub(crate) use receipts::{block_receipts, receipts};
 pub(crate) use reverts::{Way, reverts};
 pub(crate) use sent::sent_by;

@@ -73,6 +73,42 @@ pub(crate) fn build(plan: &TxPlan, chain_id: u64) -> Result<UnsignedTx, SignErro
     }
 }
 
+/// How many bytes a transaction for this call has without its signature, at the most. What the call says is counted as it is; what is
+/// not known before there is a plan, its nonce, gas limit and prices, is counted at its widest, and it is taken for the longest of
+/// the kinds that it may become.
+pub(crate) fn unsigned_size(call: &EvmCall, chain_id: u64) -> usize {
+    let (nonce, gas_limit, price) = (u64::MAX, u64::MAX, u128::MAX);
+    let (value, input, access_list) = (call.value.get(), call.data.clone(), access_list(call));
+    let to = call.to.unwrap_or_default();
+    let unsigned = if call.authorizations.is_empty() {
+        UnsignedTx::Eip1559(TxEip1559 {
+            chain_id,
+            nonce,
+            gas_limit,
+            max_fee_per_gas: price,
+            max_priority_fee_per_gas: price,
+            to: TxKind::Call(to),
+            value,
+            access_list,
+            input,
+        })
+    } else {
+        UnsignedTx::Eip7702(TxEip7702 {
+            chain_id,
+            nonce,
+            gas_limit,
+            max_fee_per_gas: price,
+            max_priority_fee_per_gas: price,
+            to,
+            value,
+            access_list,
+            authorization_list: authorizations(call),
+            input,
+        })
+    };
+    unsigned.payload_len_for_signature()
+}
+
 pub(crate) fn signing_hash(unsigned: &UnsignedTx) -> B256 {
     unsigned.signature_hash()
 }

@@ -10,7 +10,7 @@ use gapless_devchain::rpc::{Clock, RpcLimits, RpcServer, serve};
 use gapless_devchain::{DevChain, Fault, Genesis, On};
 use gapless_domain::{AccessListItem, Address, B256, Bytes, EvmCall, Fees, Speed, TxPlan, U256};
 use gapless_testbed::{Anvil, AnvilOptions};
-use support::{CHAIN, plan, signed, signer, submitter};
+use support::{CHAIN, plan, send, signed, signer, submitter};
 
 fn connect(urls: &[String]) -> EvmChain {
     let rpc = urls.iter().map(|url| url.parse().unwrap()).collect();
@@ -44,9 +44,9 @@ async fn goes_through(chain: &EvmChain) {
     for plan in &plans {
         txs.push(signed(chain, plan).await);
     }
-    let verdicts: Vec<Verdict> = chain.broadcast(&txs).await.iter().map(|answer| answer.verdict).collect();
+    let verdicts: Vec<Verdict> = send(&chain, &txs).await.iter().map(|answer| answer.verdict).collect();
     assert_eq!(verdicts, [Verdict::Accepted; 4]);
-    let again = chain.broadcast(&txs[..1]).await.remove(0);
+    let again = send(&chain, &txs[..1]).await.remove(0);
     assert!(matches!(again.verdict, Verdict::NonceTooLow | Verdict::AlreadyKnown), "{again:?}");
 
     let hashes: Vec<B256> = txs.iter().map(|tx| tx.hash).chain([B256::repeat_byte(1)]).collect();
@@ -148,7 +148,7 @@ async fn explains(chain: &EvmChain) {
         let call = EvmCall { to: None, data, ..EvmCall::default() };
         txs.push(signed(chain, &TxPlan { call, gas_limit: 200_000, ..plan(nonce) }).await);
     }
-    assert!(chain.broadcast(&txs).await.iter().all(|answer| answer.verdict == Verdict::Accepted));
+    assert!(send(&chain, &txs).await.iter().all(|answer| answer.verdict == Verdict::Accepted));
     let hashes: Vec<B256> = txs.iter().map(|tx| tx.hash).chain([B256::repeat_byte(1)]).collect();
     while chain.receipts(&hashes).await.unwrap().iter().flatten().count() < txs.len() {}
     let told = chain.reverts(&hashes).await.unwrap();
@@ -199,11 +199,11 @@ async fn a_node_that_dies_and_comes_back_is_found_again() {
     let chain = connect(&[first.url(), second.url()]);
     let tx = signed(&chain, &plan(0)).await;
     first.stop().unwrap();
-    assert_eq!(chain.broadcast(std::slice::from_ref(&tx)).await[0].verdict, Verdict::Accepted);
+    assert_eq!(send(&chain, std::slice::from_ref(&tx)).await[0].verdict, Verdict::Accepted);
     second.stop().unwrap();
-    assert_eq!(chain.broadcast(std::slice::from_ref(&tx)).await[0].verdict, Verdict::Unavailable);
+    assert_eq!(send(&chain, std::slice::from_ref(&tx)).await[0].verdict, Verdict::Unavailable);
     first.start_again().unwrap();
-    assert_eq!(chain.broadcast(&[tx]).await[0].verdict, Verdict::Accepted);
+    assert_eq!(send(&chain, &[tx]).await[0].verdict, Verdict::Accepted);
     assert!(chain.endpoints()[0].is_healthy() && !chain.endpoints()[1].is_healthy());
 }
 
@@ -215,7 +215,7 @@ async fn new_heads_are_told_where_there_is_a_websocket() {
     // The first word comes when the subscription stands.
     chain.head_changed().await;
     let tx = signed(&chain, &plan(0)).await;
-    chain.broadcast(&[tx]).await;
+    send(&chain, &[tx]).await;
     chain.head_changed().await;
     assert!(chain.head().await.unwrap().block.number > before.block.number);
 

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use gapless_chain::{Chain as _, EndpointStanding, Reason, Verdict};
 use gapless_chain_evm::{EvmChain, SendTo};
-use support::{FakeNode, Sending, chain, later, options, plan, signed, signer, submitter};
+use support::{FakeNode, Sending, chain, later, options, plan, send, signed, signer, submitter};
 
 /// proves S10
 #[tokio::test]
@@ -28,7 +28,7 @@ async fn what_reached_nobody_is_not_judged_by_what_strangers_say() {
         let body = format!(r#"{{"jsonrpc":"2.0","id":0,"error":{{"code":-32000,"message":"{words}"}}}}"#);
         node.change(|script| script.http = Some((500, "", Box::leak(body.into_boxed_str()))));
         for _ in 0..3 {
-            let answer = chain.broadcast(&tx).await.remove(0);
+            let answer = send(&chain, &tx).await.remove(0);
             assert_eq!((answer.verdict, answer.reason), (Verdict::Unavailable, Reason::Unreachable), "{answer:?}");
             assert!(answer.text.as_str().contains(words), "what they say is still told: {answer:?}");
             assert_eq!(chain.head().await.unwrap_err().classified.verdict, Verdict::Unavailable);
@@ -46,7 +46,7 @@ async fn a_refusal_of_one_transaction_is_not_told_of_another_that_reached_nobody
     let body = r#"{"error":{"code":-32000,"message":"intrinsic gas too low"}}"#;
     node.change(|script| script.http = Some((500, "", body)));
     for _ in 0..3 {
-        chain.broadcast(&first).await;
+        send(&chain, &first).await;
     }
     node.change(|script| {
         script.http = None;
@@ -55,7 +55,7 @@ async fn a_refusal_of_one_transaction_is_not_told_of_another_that_reached_nobody
     later(Duration::from_secs(9)).await;
     let second = [signed(&chain, &plan(1)).await];
     let sends = node.count("eth_sendRawTransaction");
-    let answer = chain.broadcast(&second).await.remove(0);
+    let answer = send(&chain, &second).await.remove(0);
     assert_eq!(node.count("eth_sendRawTransaction"), sends, "it went to nobody");
     assert_eq!(answer.verdict, Verdict::Unavailable, "{answer:?}");
 }
@@ -137,10 +137,10 @@ async fn one_that_may_be_back_does_not_take_the_place_of_one_that_is_only_busy()
     let tx = [signed(&chain, &plan(0)).await];
     later(Duration::from_secs(10)).await;
     good.change(|script| script.http = Some((429, "", "slow down")));
-    assert_eq!(chain.broadcast(&tx).await[0].verdict, Verdict::RateLimited);
+    assert_eq!(send(&chain, &tx).await[0].verdict, Verdict::RateLimited);
     good.change(|script| script.http = None);
     later(Duration::from_millis(600)).await;
-    assert_eq!(chain.broadcast(&tx).await[0].verdict, Verdict::Accepted);
+    assert_eq!(send(&chain, &tx).await[0].verdict, Verdict::Accepted);
 }
 
 #[expect(clippy::disallowed_methods, reason = "the test measures")]
@@ -163,15 +163,15 @@ async fn one_that_takes_no_transactions_hides_no_refusal() {
     let chain = chain(&[&refuses, &reads_only]);
     chain.head().await.unwrap();
     let tx = [signed(&chain, &plan(0)).await];
-    assert_eq!(chain.broadcast(&tx).await[0].verdict, Verdict::InsufficientFunds);
+    assert_eq!(send(&chain, &tx).await[0].verdict, Verdict::InsufficientFunds);
     // It may have the transaction from elsewhere, and is asked less and less often, and not missed for ever.
     refuses.change(|script| script.send = Sending::Refuse(-32000, "intrinsic gas too low"));
     for _ in 0..5 {
-        assert_eq!(chain.broadcast(&tx).await[0].verdict, Verdict::Unavailable);
+        assert_eq!(send(&chain, &tx).await[0].verdict, Verdict::Unavailable);
     }
     assert_eq!(reads_only.count("eth_sendRawTransaction"), 3);
     later(Duration::from_secs(10 * 60)).await;
-    assert_eq!(chain.broadcast(&tx).await[0].verdict, Verdict::Rejected);
+    assert_eq!(send(&chain, &tx).await[0].verdict, Verdict::Rejected);
     assert_eq!(reads_only.count("eth_sendRawTransaction"), 4);
     assert_eq!(chain.endpoints()[1].standing, EndpointStanding::Good);
 }
@@ -182,7 +182,7 @@ async fn what_nobody_takes_transactions_for_is_told_with_its_reason() {
     let chain = chain(&[&reads_only]);
     let tx = [signed(&chain, &plan(0)).await];
     for _ in 0..5 {
-        assert_eq!(chain.broadcast(&tx).await[0].reason, Reason::MethodMissing);
+        assert_eq!(send(&chain, &tx).await[0].reason, Reason::MethodMissing);
     }
 }
 
@@ -194,13 +194,13 @@ async fn the_next_ones_stand_in_for_those_that_give_no_verdict() {
     let chain = EvmChain::connect(options, vec![signer(0)]).unwrap();
     chain.head().await.unwrap();
     let txs = [signed(&chain, &plan(0)).await, signed(&chain, &plan(1)).await];
-    let verdicts: Vec<_> = chain.broadcast(&txs).await.into_iter().map(|answer| answer.verdict).collect();
+    let verdicts: Vec<_> = send(&chain, &txs).await.into_iter().map(|answer| answer.verdict).collect();
     assert_eq!(verdicts, [Verdict::Accepted; 2]);
     let sends = [&reads_only, &good, &third].map(|node| node.count("eth_sendRawTransaction"));
     assert_eq!(sends, [2, 2, 0]);
     // A verdict is a verdict: nobody is asked for a better one.
     good.change(|script| script.send = Sending::Refuse(-32000, "transaction underpriced"));
-    assert_eq!(chain.broadcast(&txs).await[0].verdict, Verdict::Underpriced);
+    assert_eq!(send(&chain, &txs).await[0].verdict, Verdict::Underpriced);
     assert_eq!(third.count("eth_sendRawTransaction"), 0);
 }
 
@@ -216,10 +216,10 @@ async fn a_broadcast_has_one_deadline() {
     for nonce in 0..20 {
         txs.push(signed(&chain, &plan(nonce)).await);
     }
-    chain.broadcast(&txs).await;
+    send(&chain, &txs).await;
     hangs.change(|script| script.hang.insert("eth_sendRawTransaction"));
     let begin = started();
-    for answer in chain.broadcast(&txs).await {
+    for answer in send(&chain, &txs).await {
         assert_eq!(answer.verdict, Verdict::Unavailable, "it may have taken it: {answer:?}");
     }
     assert!(begin.elapsed() < Duration::from_secs(3), "{:?}", begin.elapsed());
@@ -240,7 +240,7 @@ async fn one_that_hangs_on_transactions_only_is_given_none_for_a_while() {
             hangs.change(|script| script.head += 1);
             chain.head().await.unwrap();
         }
-        verdicts.push(chain.broadcast(&tx).await.remove(0).verdict);
+        verdicts.push(send(&chain, &tx).await.remove(0).verdict);
     }
     use Verdict::{Unavailable, Underpriced};
     assert_eq!(verdicts, [Unavailable, Unavailable, Unavailable, Underpriced, Underpriced, Underpriced]);
@@ -257,7 +257,7 @@ async fn a_hung_endpoint_takes_no_place_from_the_others() {
     chain.head().await.unwrap();
     let tx = [signed(&chain, &plan(0)).await];
     for _ in 0..12 {
-        let all = futures_util::future::join_all((0..400).map(|_| chain.broadcast(&tx))).await;
+        let all = futures_util::future::join_all((0..400).map(|_| send(&chain, &tx))).await;
         assert!(all.iter().all(|answer| answer[0].verdict == Verdict::Accepted));
     }
 }

@@ -11,7 +11,7 @@ use gapless_chain::{Chain as _, EndpointStanding, Reason, Verdict};
 use gapless_chain_evm::{EvmChain, EvmChainOptions, SendTo};
 use gapless_devchain::rpc::{Clock, RpcLimits, RpcServer, serve};
 use gapless_devchain::{DevChain, Fault, Genesis, On};
-use support::{CHAIN, FakeNode, Sending, chain, counted, later, options, plan, signed, signer, submitter};
+use support::{CHAIN, FakeNode, Sending, chain, counted, later, options, plan, send, signed, signer, submitter};
 use tokio::task::JoinSet;
 
 fn standings(chain: &EvmChain) -> Vec<EndpointStanding> {
@@ -57,7 +57,7 @@ async fn one_dead_one_lagging_one_of_another_chain_and_one_healthy() {
     server.endpoint("foreign").unwrap().faults().lie_about_chain_id(Some(1));
     for nonce in 0..3 {
         let tx = signed(&chain, &plan(nonce)).await;
-        assert_eq!(chain.broadcast(std::slice::from_ref(&tx)).await[0].verdict, Verdict::Accepted);
+        assert_eq!(send(&chain, std::slice::from_ref(&tx)).await[0].verdict, Verdict::Accepted);
         dev.mine_now().unwrap();
         let head = chain.head().await.unwrap();
         assert_eq!(head.block.number, 31 + nonce);
@@ -99,14 +99,14 @@ async fn who_names_a_time_is_not_asked_before_even_if_it_is_the_only_one() {
     let tx = [signed(&chain, &plan(0)).await];
     for _ in 0..3 {
         assert_eq!(chain.head().await.unwrap_err().classified.verdict, Verdict::RateLimited);
-        assert_eq!(chain.broadcast(&tx).await[0].verdict, Verdict::RateLimited);
+        assert_eq!(send(&chain, &tx).await[0].verdict, Verdict::RateLimited);
     }
     assert_eq!(faults.faults().struck(), 1, "nobody came before the time");
     faults.faults().clear();
     later(Duration::from_secs(19)).await;
     assert_eq!(standings(&chain), [RateLimited]);
     later(Duration::from_secs(1)).await;
-    assert_eq!(chain.broadcast(&tx).await[0].verdict, Verdict::Accepted);
+    assert_eq!(send(&chain, &tx).await[0].verdict, Verdict::Accepted);
     assert_eq!(standings(&chain), [Good]);
 }
 
@@ -135,7 +135,7 @@ async fn one_without_a_weight_helps_when_no_other_is_good() {
     let chain = connect(weighted(&[&first, &spare], &[1, 0]));
     let tx = [signed(&chain, &plan(0)).await];
     chain.head().await.unwrap();
-    assert_eq!(chain.broadcast(&tx).await[0].verdict, Verdict::Accepted);
+    assert_eq!(send(&chain, &tx).await[0].verdict, Verdict::Accepted);
     assert_eq!(chain.head().await.unwrap().block.number, 100, "what it knows more puts the other not into the past");
     assert_eq!(chain.accounts(&[submitter(0)], None).await.unwrap()[0].latest.get(), 100);
     assert_eq!((spare.count("eth_getBalance"), spare.count("eth_sendRawTransaction")), (0, 0));
@@ -143,7 +143,7 @@ async fn one_without_a_weight_helps_when_no_other_is_good() {
     drop(first);
     while chain.accounts(&[submitter(0)], None).await.is_err() {}
     assert_eq!(chain.head().await.unwrap().block.number, 101);
-    assert_eq!(chain.broadcast(&tx).await[0].verdict, Verdict::Accepted);
+    assert_eq!(send(&chain, &tx).await[0].verdict, Verdict::Accepted);
     assert!(spare.count("eth_sendRawTransaction") == 1 && spare.count("eth_getBalance") > 0);
     assert_eq!(standings(&chain), [Down, Good]);
 }
@@ -157,7 +157,7 @@ async fn sends_to_some_go_to_the_freshest_and_among_them_to_the_heaviest() {
     let chain = connect(options);
     chain.head().await.unwrap();
     let tx = [signed(&chain, &plan(0)).await];
-    assert_eq!(chain.broadcast(&tx).await[0].verdict, Verdict::Accepted);
+    assert_eq!(send(&chain, &tx).await[0].verdict, Verdict::Accepted);
     assert_eq!(nodes.each_ref().map(|node| node.count("eth_sendRawTransaction")), [0, 1, 1, 0]);
 }
 
@@ -190,7 +190,7 @@ fn one_that_flips_between_two_forks_is_left_out_for_a_while_and_reported() {
         }
         assert_eq!(flipping.count("eth_getBalance"), asked);
         let tx = [signed(&chain, &plan(0)).await];
-        assert_eq!(chain.broadcast(&tx).await[0].verdict, Verdict::Accepted);
+        assert_eq!(send(&chain, &tx).await[0].verdict, Verdict::Accepted);
         assert_eq!(flipping.count("eth_sendRawTransaction"), 1, "it may still pass on a transaction");
 
         later(Duration::from_secs(31)).await;
@@ -259,7 +259,7 @@ async fn the_circuit_opens_after_failures_and_one_trial_closes_it() {
     node.change(|script| script.http = None);
     later(Duration::from_millis(250)).await;
     let tx = [signed(&chain, &plan(0)).await];
-    futures_util::future::join_all((0..8).map(|_| chain.broadcast(&tx))).await;
+    futures_util::future::join_all((0..8).map(|_| send(&chain, &tx))).await;
     assert_eq!(node.count("eth_chainId"), 2, "once at the beginning, and once now");
     assert_eq!(standings(&chain), [Good, Good]);
 }
@@ -272,7 +272,7 @@ async fn a_place_is_waited_for_as_long_as_an_answer_and_is_not_the_endpoints_fau
     let chain = connect(options);
     chain.head().await.unwrap();
     let txs = [[signed(&chain, &plan(0)).await], [signed(&chain, &plan(1)).await]];
-    let answers = futures_util::future::join_all(txs.iter().map(|tx| chain.broadcast(tx))).await;
+    let answers = futures_util::future::join_all(txs.iter().map(|tx| send(&chain, tx))).await;
     let mut reasons: Vec<Reason> = answers.iter().map(|answer| answer[0].reason).collect();
     reasons.sort_unstable_by_key(|reason| reason.as_str());
     assert_eq!(reasons, [Reason::TimedOut, Reason::Unreachable]);
@@ -310,6 +310,6 @@ async fn endpoints_that_lag_still_get_transactions_and_any_success_wins() {
     chain.head().await.unwrap();
     assert_eq!(standings(&chain), [Good, Lagging]);
     let tx = [signed(&chain, &plan(0)).await];
-    assert_eq!(chain.broadcast(&tx).await[0].verdict, Verdict::Accepted);
+    assert_eq!(send(&chain, &tx).await[0].verdict, Verdict::Accepted);
     assert_eq!(lagging.count("eth_sendRawTransaction"), 1);
 }

@@ -10,7 +10,7 @@ use gapless_chain::{Chain as _, Reason, Verdict};
 use gapless_chain_evm::{EvmChain, SendTo};
 use gapless_domain::{B256, BlockRef};
 use serde_json::json;
-use support::{CHAIN, FakeNode, Sending, chain, counted, later, options, plan, signed, signer, submitter};
+use support::{CHAIN, FakeNode, Sending, chain, counted, later, options, plan, send, signed, signer, submitter};
 
 fn at(number: u64) -> BlockRef {
     BlockRef { number, hash: B256::from(gapless_domain::U256::from(number)) }
@@ -28,11 +28,11 @@ fn another_hash_than_ours_is_no_acceptance_and_is_counted() {
         let liar = FakeNode::start(|script| script.send = Sending::Returns(format!("0x{:064x}", 7))).await;
         let chain = chain(&[&liar]);
         let tx = signed(&chain, &plan(0)).await;
-        let answer = chain.broadcast(&[tx]).await.remove(0);
+        let answer = send(&chain, &[tx]).await.remove(0);
         assert_eq!((answer.verdict, answer.reason), (Verdict::Unknown, Reason::HashMismatch));
         liar.change(|script| script.send = Sending::Returns("thanks".to_owned()));
         let tx = signed(&chain, &plan(1)).await;
-        assert_eq!(chain.broadcast(&[tx]).await[0].verdict, Verdict::Unknown, "no hash at all proves as little");
+        assert_eq!(send(&chain, &[tx]).await[0].verdict, Verdict::Unknown, "no hash at all proves as little");
     });
     assert_eq!(counts.of("gapless_rpc_hash_mismatch_total"), 1);
     assert!(counts.of("gapless_rpc_requests_total") >= 5);
@@ -47,7 +47,7 @@ fn any_success_wins_and_a_contradiction_is_counted() {
         let busy = FakeNode::start(|script| script.send = Sending::Refuse(-32000, "txpool is full")).await;
         let chain = chain(&[&refuses, &busy, &good]);
         let txs = [signed(&chain, &plan(0)).await, signed(&chain, &plan(1)).await];
-        let answers = chain.broadcast(&txs).await;
+        let answers = send(&chain, &txs).await;
         assert_eq!(answers.iter().map(|answer| answer.verdict).collect::<Vec<_>>(), [Verdict::Accepted; 2]);
         let sent = good.change(|script| {
             script
@@ -59,7 +59,7 @@ fn any_success_wins_and_a_contradiction_is_counted() {
         });
         assert_eq!(sent, [json!(txs[0].raw), json!(txs[1].raw)], "in the order given");
         good.change(|script| script.send = Sending::Refuse(-32000, "intrinsic gas too low"));
-        assert_eq!(chain.broadcast(&txs).await[0].verdict, Verdict::PoolFull, "the least final refusal");
+        assert_eq!(send(&chain, &txs).await[0].verdict, Verdict::PoolFull, "the least final refusal");
     });
     assert_eq!(counts.of("gapless_rpc_contradiction_total"), 2);
 }
@@ -78,7 +78,7 @@ async fn dead_hung_and_foreign_endpoints_cost_no_transaction_and_little_time() {
     for nonce in 0..3 {
         let tx = signed(&chain, &plan(nonce)).await;
         let begin = started();
-        assert_eq!(chain.broadcast(&[tx]).await[0].verdict, Verdict::Accepted);
+        assert_eq!(send(&chain, &[tx]).await[0].verdict, Verdict::Accepted);
         assert!(begin.elapsed() < Duration::from_secs(10), "nobody waits for the hung one's time-out");
     }
     assert_eq!(good.count("eth_sendRawTransaction"), 3);
@@ -97,7 +97,7 @@ async fn verdicts_of_the_healthy_are_not_hidden_by_an_endpoint_that_is_known_to_
     drop(dead);
     let chain = EvmChain::connect(options, vec![signer(0)]).unwrap();
     let tx = signed(&chain, &plan(0)).await;
-    assert_eq!(chain.broadcast(&[tx]).await[0].verdict, Verdict::Underpriced);
+    assert_eq!(send(&chain, &[tx]).await[0].verdict, Verdict::Underpriced);
 }
 
 #[tokio::test]
@@ -110,16 +110,16 @@ async fn a_final_refusal_waits_for_endpoints_that_were_not_heard() {
     let tx = [signed(&chain, &plan(0)).await];
 
     other.change(|script| script.http = Some((429, "retry-after: 3600\r\n", "slow down")));
-    assert_eq!(chain.broadcast(&tx).await[0].verdict, Verdict::RateLimited);
-    let answer = chain.broadcast(&tx).await.remove(0);
+    assert_eq!(send(&chain, &tx).await[0].verdict, Verdict::RateLimited);
+    let answer = send(&chain, &tx).await.remove(0);
     assert_eq!(other.count("eth_sendRawTransaction"), 1, "it is left alone");
     assert_eq!(answer.verdict, Verdict::Unavailable, "and missed: {}", answer.text);
     assert!(answer.text.as_str().contains("intrinsic gas too low"));
 
     refuses.change(|script| script.send = Sending::Refuse(-32000, "transaction underpriced"));
-    assert_eq!(chain.broadcast(&tx).await[0].verdict, Verdict::Underpriced, "what decides nothing is told at once");
+    assert_eq!(send(&chain, &tx).await[0].verdict, Verdict::Underpriced, "what decides nothing is told at once");
     refuses.change(|script| script.send = Sending::Accept);
-    assert_eq!(chain.broadcast(&tx).await[0].verdict, Verdict::Accepted);
+    assert_eq!(send(&chain, &tx).await[0].verdict, Verdict::Accepted);
 }
 
 #[tokio::test]
@@ -131,12 +131,12 @@ async fn a_final_refusal_does_not_wait_for_ever() {
     let chain = EvmChain::connect(options, vec![signer(0)]).unwrap();
     let tx = [signed(&chain, &plan(0)).await];
     for _ in 0..3 {
-        assert_eq!(chain.broadcast(&tx).await[0].verdict, Verdict::Unavailable, "it may be back in a moment");
+        assert_eq!(send(&chain, &tx).await[0].verdict, Verdict::Unavailable, "it may be back in a moment");
     }
     later(Duration::from_secs(9 * 60)).await;
-    assert_eq!(chain.broadcast(&tx).await[0].verdict, Verdict::Unavailable, "asked again and still away");
+    assert_eq!(send(&chain, &tx).await[0].verdict, Verdict::Unavailable, "asked again and still away");
     later(Duration::from_secs(2 * 60)).await;
-    assert_eq!(chain.broadcast(&tx).await[0].verdict, Verdict::Rejected);
+    assert_eq!(send(&chain, &tx).await[0].verdict, Verdict::Rejected);
 }
 
 #[tokio::test]
@@ -149,12 +149,12 @@ async fn who_is_of_another_chain_or_not_chosen_is_not_missed() {
     let (foreign, other) = (FakeNode::start(|script| script.chain_id = 1).await, FakeNode::start(|_| {}).await);
     let of_two = chain(&[&foreign, &refuses]);
     let tx = [signed(&of_two, &plan(0)).await];
-    assert_eq!(of_two.broadcast(&tx).await[0].verdict, Verdict::Rejected);
+    assert_eq!(send(&of_two, &tx).await[0].verdict, Verdict::Rejected);
     let mut options = options(&[&other, &refuses]);
     options.send_to = SendTo::Best(1);
     let best = EvmChain::connect(options, vec![signer(0)]).unwrap();
     best.head().await.unwrap();
-    assert_eq!(best.broadcast(&tx).await[0].verdict, Verdict::Rejected);
+    assert_eq!(send(&best, &tx).await[0].verdict, Verdict::Rejected);
     assert_eq!(other.count("eth_sendRawTransaction"), 0);
 }
 
@@ -164,11 +164,11 @@ async fn a_chain_is_made_without_nodes_and_finds_them_later() {
     let node = FakeNode::start(|script| script.http = Some((503, "", "down for maintenance"))).await;
     let chain = chain(&[&node]);
     let tx = signed(&chain, &plan(0)).await;
-    assert_eq!(chain.broadcast(std::slice::from_ref(&tx)).await[0].verdict, Verdict::Unavailable);
+    assert_eq!(send(&chain, std::slice::from_ref(&tx)).await[0].verdict, Verdict::Unavailable);
     assert_eq!(chain.head().await.unwrap_err().classified.verdict, Verdict::Unavailable);
     assert!(!chain.endpoints()[0].is_healthy());
     node.change(|script| script.http = None);
-    assert_eq!(chain.broadcast(&[tx]).await[0].verdict, Verdict::Accepted);
+    assert_eq!(send(&chain, &[tx]).await[0].verdict, Verdict::Accepted);
     assert_eq!(chain.head().await.unwrap().block, at(100));
     assert!(chain.endpoints()[0].is_healthy());
 }
@@ -180,7 +180,7 @@ async fn a_time_out_is_no_verdict() {
     options.rpc_timeout = Duration::from_millis(200);
     let chain = EvmChain::connect(options, vec![signer(0)]).unwrap();
     let tx = signed(&chain, &plan(0)).await;
-    let answer = chain.broadcast(&[tx]).await.remove(0);
+    let answer = send(&chain, &[tx]).await.remove(0);
     assert_eq!((answer.verdict, answer.reason), (Verdict::Unavailable, Reason::TimedOut));
 }
 
@@ -199,7 +199,7 @@ async fn who_asks_to_be_left_alone_is_left_alone() {
     for _ in 0..3 {
         chain.accounts(&account, None).await.unwrap();
         let tx = signed(&chain, &plan(0)).await;
-        assert_eq!(chain.broadcast(&[tx]).await[0].verdict, Verdict::Accepted);
+        assert_eq!(send(&chain, &[tx]).await[0].verdict, Verdict::Accepted);
     }
     assert_eq!(limited.change(|script| script.asked.len()), asked);
 }
@@ -297,16 +297,16 @@ async fn one_error_for_a_whole_batch_is_no_verdict_on_any_transaction() {
     for text in texts {
         // Some of these count as a node that is away: it has to be well before it is sent to again.
         node.change(|script| script.batch_max = usize::MAX);
-        assert_eq!(chain.broadcast(&txs).await[0].verdict, Verdict::Accepted, "{text}");
+        assert_eq!(send(&chain, &txs).await[0].verdict, Verdict::Accepted, "{text}");
         node.change(|script| (script.batch_max, script.batch_refusal) = (1, text.clone()));
-        let verdicts: Vec<_> = chain.broadcast(&txs).await.into_iter().map(|answer| answer.verdict).collect();
+        let verdicts: Vec<_> = send(&chain, &txs).await.into_iter().map(|answer| answer.verdict).collect();
         assert_eq!(verdicts, [Verdict::Unavailable; 2], "{text}");
     }
     node.change(|script| {
         script.batch_max = usize::MAX;
         (script.send, script.ids_as_texts) = (Sending::Refuse(-32000, "intrinsic gas too low"), true);
     });
-    let verdicts: Vec<_> = chain.broadcast(&txs).await.into_iter().map(|answer| answer.verdict).collect();
+    let verdicts: Vec<_> = send(&chain, &txs).await.into_iter().map(|answer| answer.verdict).collect();
     assert_eq!(verdicts, [Verdict::Rejected; 2], "each has its own answer, its number is only a text");
 }
 
@@ -318,7 +318,7 @@ async fn only_the_best_are_sent_to_when_so_many_are_asked_for() {
     let chain = EvmChain::connect(options, vec![signer(0)]).unwrap();
     chain.head().await.unwrap();
     let tx = signed(&chain, &plan(0)).await;
-    assert_eq!(chain.broadcast(&[tx]).await[0].verdict, Verdict::Accepted);
+    assert_eq!(send(&chain, &[tx]).await[0].verdict, Verdict::Accepted);
     assert_eq!((first.count("eth_sendRawTransaction"), newer.count("eth_sendRawTransaction")), (0, 1));
 }
 
@@ -329,7 +329,7 @@ async fn no_secret_of_a_url_or_a_key_is_shown_by_a_chain() {
     let chain = chain(&[&node]);
     let error = chain.head().await.unwrap_err();
     let tx = signed(&chain, &plan(0)).await;
-    let answer = chain.broadcast(&[tx]).await;
+    let answer = send(&chain, &[tx]).await;
     let shown =
         format!("{chain:?} {chain:#?} {error} {error:?} {answer:?} {:?} {:?}", chain.endpoints(), options(&[&node]));
     assert!(shown.contains("127.0.0.1") && shown.contains("[redacted]"), "{shown}");

@@ -5,7 +5,7 @@ mod support;
 use std::time::Duration;
 
 use gapless_chain::{Chain as _, EndpointStanding};
-use support::{FakeNode, chain, counted, later, plan, signed, submitter};
+use support::{FakeNode, chain, counted, later, plan, send, signed, submitter};
 
 /// proves X03
 #[test]
@@ -20,7 +20,7 @@ fn no_secret_of_a_url_is_in_a_log_line_or_a_metric() {
             for (status, body) in [(403, "key s3cr3ts3cr3t is not allowed"), (413, "s3cr3ts3cr3t: batch too large")] {
                 node.change(|script| script.http = Some((status, "", body)));
                 for _ in 0..4 {
-                    chain.broadcast(&tx).await;
+                    send(&chain, &tx).await;
                     chain.accounts(&[submitter(0)], None).await.unwrap_err();
                 }
             }

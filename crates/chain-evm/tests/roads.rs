@@ -13,7 +13,7 @@ use gapless_chain_evm::{EvmChain, EvmChainOptions};
 use gapless_domain::{B256, BlockRef};
 use serde_json::{Value, json};
 use support::{
-    CHAIN, FakeNode, Sending, block, chain, counted, later, options, plan, receipt, signed, signer, submitter,
+    CHAIN, FakeNode, Sending, block, chain, counted, later, options, plan, receipt, send, signed, signer, submitter,
 };
 use tokio::io::AsyncReadExt as _;
 use tokio::net::{TcpListener, TcpStream};
@@ -128,7 +128,7 @@ async fn a_result_that_is_no_hash_does_not_repeat_the_key() {
     let node = FakeNode::start(|script| script.send = Sending::Returns("key s3cr3ts3cr3t is blocked".into())).await;
     let chain = chain(&[&node]);
     let tx = [signed(&chain, &plan(0)).await];
-    let answer = chain.broadcast(&tx).await.remove(0);
+    let answer = send(&chain, &tx).await.remove(0);
     assert!(answer.text.as_str().contains("is blocked") && !answer.text.as_str().contains("s3cr3t"), "{}", answer.text);
 }
 
@@ -144,10 +144,10 @@ async fn time_outs_do_not_add_up() {
     for nonce in 0..20 {
         txs.push(signed(&chain, &plan(nonce)).await);
     }
-    assert!(chain.broadcast(&txs).await.iter().all(|answer| answer.verdict == Verdict::Accepted));
+    assert!(send(&chain, &txs).await.iter().all(|answer| answer.verdict == Verdict::Accepted));
     let before = node.count("eth_sendRawTransaction");
     node.change(|script| script.hang.insert("eth_sendRawTransaction"));
-    let answers = chain.broadcast(&txs).await;
+    let answers = send(&chain, &txs).await;
     assert_eq!(node.count("eth_sendRawTransaction"), before + 1);
     assert_eq!(answers.len(), 20);
     assert!(answers.iter().all(|answer| answer.verdict == Verdict::Unavailable), "{answers:?}");

@@ -55,7 +55,7 @@ fn plans() -> [TxPlan; 5] {
 
 async fn send(chain: &EvmChain, plan: &TxPlan) -> SignedTx {
     let tx = signed(chain, plan).await;
-    let answer = chain.broadcast(std::slice::from_ref(&tx)).await.remove(0);
+    let answer = support::send(chain, std::slice::from_ref(&tx)).await.remove(0);
     assert_eq!(answer.verdict, Verdict::Accepted, "{answer:?}");
     while chain.receipts(&[tx.hash]).await.unwrap()[0].is_none() {}
     tx
@@ -80,7 +80,7 @@ async fn is_found_again(chain: &EvmChain) {
     for (found, plan) in found.iter().zip(plans()) {
         assert_eq!(found.plan, plan);
         assert_eq!(&&chain.read_signed(&found.signed.raw).unwrap(), found);
-        assert_eq!(chain.worst_cost(&found.signed.raw), Some(plan.worst_cost()));
+        assert_eq!(chain.outline(&found.signed.raw).map(|outline| outline.cost), Some(plan.worst_cost()));
     }
     // An authorization has used a nonce of this one; it has sent nothing, and has somebody else's code now.
     let views = chain.accounts(&[submitter(0), submitter(2)], None).await.unwrap();

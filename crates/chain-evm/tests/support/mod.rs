@@ -270,6 +270,12 @@ pub(crate) async fn signed(chain: &EvmChain, plan: &TxPlan) -> SignedTx {
     chain.sign(&permit(plan.submitter.clone()), plan).await.unwrap()
 }
 
+/// What became of each, of all endpoints together.
+pub(crate) async fn send(chain: &EvmChain, txs: &[SignedTx]) -> Vec<gapless_chain::Classified> {
+    use gapless_chain::Chain as _;
+    chain.broadcast(txs).await.into_iter().map(|answer| answer.classified).collect()
+}
+
 /// Keeps counters by name.
 #[derive(Default)]
 pub(crate) struct Counts(Mutex<BTreeMap<String, Arc<AtomicU64>>>, Mutex<Vec<Key>>);

@@ -21,6 +21,7 @@ struct Letters {
 
 /// What a lane is told from outside.
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "nearly every letter is a fact")]
 pub(crate) enum Letter {
     Fact(Fact),
     /// The lease is lost: stop at once.

@@ -152,7 +152,7 @@ impl ChainTx {
 
 /// Every intent of a world carries a number in its calldata, and no two the same.
 pub fn effect_of(data: &[u8]) -> Option<u64> {
-    data.try_into().ok().map(u64::from_be_bytes)
+    data.first_chunk().copied().map(u64::from_be_bytes)
 }
 
 /// Grows as the world goes on. Clones share it.

@@ -35,7 +35,40 @@ pub struct Plan {
     /// How long things go wrong.
     pub storm: Duration,
     pub odds: Odds,
+    pub fees: FeeSettings,
 }
+
+/// What lanes may do about prices, and who decides.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FeeSettings {
+    /// Raises: the factor in thousandths, and how many of them.
+    pub raises: Option<(u32, u16)>,
+    /// The most for one unit of gas; zero is no limit.
+    pub max_price: u128,
+    pub diagnoses: bool,
+    /// Tries until something is stuck; somebody throws dice then.
+    pub tries: u16,
+    /// How long it is until something is sent again.
+    pub resubmits: Duration,
+}
+
+impl FeeSettings {
+    fn of(seed: u64) -> FeeSettings {
+        let dice = &mut Dice::new(seed, "fees");
+        FeeSettings {
+            raises: dice
+                .permille(500)
+                .then(|| (dice.pick(&[1100, 1125, 1500, 2500]).unwrap_or(1125), dice.between(1, 6) as u16)),
+            max_price: dice.pick(&[0, 0, MAX_PRICE, 3 * MAX_PRICE]).unwrap_or(0),
+            diagnoses: dice.permille(300),
+            tries: dice.pick(&[1, 2, 5]).unwrap_or(5),
+            resubmits: dice.pick(&[4, 10]).map_or(Duration::from_secs(10), Duration::from_secs),
+        }
+    }
+}
+
+/// Enough while there is no spike.
+const MAX_PRICE: u128 = 5_000_000_000;
 
 gapless_domain::names! {
     StoreKind {
@@ -81,6 +114,7 @@ impl Plan {
             people: dice.permille(700),
             storm: Duration::from_secs(dice.between(30, 180)),
             odds: odds(kind, dice),
+            fees: FeeSettings::of(seed),
         }
     }
 

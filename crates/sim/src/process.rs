@@ -5,10 +5,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use gapless_domain::{LaneSetup, LeaseTerms, OwnerId, SubmitterId, TxId};
+use async_trait::async_trait;
+use gapless_domain::{BumpPolicy, Decision, LaneSetup, LeaseTerms, OwnerId, StuckCase, StuckRule, SubmitterId, TxId};
 use gapless_engine::{
     ChainSetup, Driver, Engine, EngineOptions, EngineParts, EngineView, FaultPoint, FaultPoints, Finality, GasPolicy,
-    Ids, Intake, Patient, UnknownChain, WatcherOptions,
+    Ids, Intake, StuckPolicy, UnknownChain, WatcherOptions,
 };
 use gapless_store::Store;
 use uuid::Uuid;
@@ -34,6 +35,7 @@ pub(crate) struct Blueprint {
     pub(crate) chain: Arc<ChainWorld>,
     pub(crate) to_database: Net,
     pub(crate) to_chain: Net,
+    pub(crate) to_people: Net,
     pub(crate) ids: Arc<CountedIds>,
 }
 
@@ -44,6 +46,20 @@ pub(crate) struct CountedIds(AtomicU64);
 impl Ids for CountedIds {
     fn next_tx(&self) -> TxId {
         TxId::from_uuid(Uuid::from_u128(u128::from(self.0.fetch_add(1, Ordering::Relaxed)) + 1))
+    }
+}
+
+/// Whoever is asked throws dice, and takes its time.
+#[derive(Debug)]
+struct Undecided {
+    way: Net,
+}
+
+#[async_trait]
+impl StuckPolicy for Undecided {
+    async fn decide(&self, _: &StuckCase) -> Decision {
+        let decision = self.way.roll(|dice| dice.pick(Decision::ALL).unwrap_or(Decision::Wait));
+        self.way.ask(self.way.way(), move || decision).await
     }
 }
 
@@ -106,7 +122,7 @@ impl Blueprint {
             driver: Arc::new(driver) as Arc<dyn Driver>,
             ids: Arc::clone(&self.ids) as Arc<dyn Ids>,
             faults: Arc::new(CrashPoints { faults, history, owner: owner.clone() }),
-            stuck: Arc::new(Patient),
+            stuck: Arc::new(Undecided { way: self.to_people.clone() }),
             chains: vec![ChainSetup { chain, watcher: self.watcher(), gas: GasPolicy::default() }],
             lanes: self.lanes.iter().map(|lane| (lane.clone(), setup.clone())).collect(),
             terms: Self::terms(),
@@ -123,7 +139,16 @@ impl Blueprint {
         setup.policy.nonce.release = plan.release;
         setup.policy.nonce.on_external_nonce = plan.on_external_nonce;
         setup.policy.confirmations.required = plan.confirmations;
-        setup.policy.resubmit.interval = Duration::from_secs(10);
+        let fees = plan.fees;
+        setup.policy.resubmit.interval = fees.resubmits;
+        if let Some((multiplier, most)) = fees.raises {
+            let min_interval = fees.resubmits;
+            let bump = BumpPolicy { enabled: true, min_interval, max_attempts: most, ..BumpPolicy::default() };
+            setup.policy.bump = BumpPolicy { multiplier_permille: multiplier, ..bump };
+        }
+        setup.policy.fees.max_price = fees.max_price;
+        setup.policy.mempool.diagnose = fees.diagnoses;
+        setup.policy.stuck = StuckRule { after_tries: fees.tries, ask_interval: Duration::from_secs(20) };
         setup.limits.resend_longest = Duration::from_secs(8);
         setup.limits.batch = plan.batch;
         setup.limits.open_slots = plan.open_slots;

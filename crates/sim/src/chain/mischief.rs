@@ -263,7 +263,7 @@ fn spike(state: &mut State, dice: &mut Dice, now: Duration) -> Option<String> {
     if now < state.spike_until {
         return None;
     }
-    state.spike_until = until(dice, now, 10, 30);
+    state.spike_until = until(dice, now, 10, 60);
     Some(format!("until {:?}", state.spike_until))
 }
 

@@ -94,7 +94,9 @@ impl Scene {
 
     fn broadcast(&mut self, gate: &Arc<dyn Chain>, txs: Vec<SignedTx>) -> Vec<Verdict> {
         let gate = Arc::clone(gate);
-        self.wait(async move { gate.broadcast(&txs).await.into_iter().map(|answer| answer.verdict).collect() })
+        self.wait(
+            async move { gate.broadcast(&txs).await.into_iter().map(|answer| answer.classified.verdict).collect() },
+        )
     }
 
     /// The chain as the history tells it, with all that a checker may rely on.

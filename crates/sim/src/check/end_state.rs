@@ -154,11 +154,13 @@ fn exactly_once(end: &EndState, chain: &Chain<'_>, found: &mut Findings<'_>) {
             let request = tx.intent.request_id();
             found.add(lane, format!("request {request} stands for {other} and for {}", tx.id));
         }
-        let Payload::Evm(call) = tx.intent.payload() else { continue };
+        let asked = [Some(tx.intent.payload()), tx.replacement.as_ref()].into_iter().flatten();
+        let data = asked.filter_map(|payload| if let Payload::Evm(call) = payload { Some(&call.data) } else { None });
         let ended_elsewhere = |hash: &B256| {
             tx.state.name().is_terminal() && settled(&tx.state).is_none_or(|settled| settled.inclusion.hash != *hash)
         };
-        if let Some(hash) = effects.get(&(lane, &call.data)).filter(|hash| ended_elsewhere(hash))
+        let mut done = data.filter_map(|data| effects.get(&(lane, data)));
+        if let Some(hash) = done.find(|hash| ended_elsewhere(hash))
             && !end.excused.contains(lane)
         {
             let state = tx.state.name().as_str();

@@ -51,6 +51,8 @@ pub struct Entry {
     pub version: u32,
     /// The number in its calldata.
     pub effect: Option<u64>,
+    /// What took the place of what it asked for first, each with the attempt that is the first to carry it.
+    pub replacements: Vec<Bytes>,
 }
 
 /// What the rows were before the newest moment, for those who compare.
@@ -105,7 +107,8 @@ impl Ledger {
         };
         let key = (intent.submitter().clone(), intent.request_id().clone());
         let same_request = self.requests.insert(key, id).filter(|other| *other != id);
-        let entry = Entry { intent: Arc::clone(intent), state: TxState::Queued, version: 1, effect };
+        let entry =
+            Entry { intent: Arc::clone(intent), state: TxState::Queued, version: 1, effect, replacements: Vec::new() };
         self.intents.insert(id, entry);
         Before { same_request, ..Before::default() }
     }
@@ -128,6 +131,9 @@ impl Ledger {
                 let row = (entry.state.clone(), entry.version);
                 entry.state = change.to().clone();
                 entry.version = change.to_version();
+                if let Some(Payload::Evm(call)) = change.replacement() {
+                    entry.replacements.push(call.data.clone());
+                }
                 row
             });
             let held = row.as_ref().and_then(|(state, _)| state.bound()).map(|bound| bound.nonce.get());
@@ -223,11 +229,13 @@ impl Entry {
         self.state.name().is_terminal()
     }
 
-    /// The data that it wants on chain; none for one who signs by itself.
-    pub fn data(&self) -> Option<&Bytes> {
-        match self.intent.payload() {
-            Payload::Evm(call) => Some(&call.data),
-            Payload::External(_) => None,
+    /// May an attempt of this kind carry this data? One who signs by itself may send what it likes.
+    pub fn may_carry(&self, kind: AttemptKind, data: &Bytes) -> bool {
+        let Payload::Evm(call) = self.intent.payload() else { return true };
+        match kind {
+            AttemptKind::Original | AttemptKind::Bump => *data == call.data,
+            AttemptKind::Replace => self.replacements.contains(data),
+            AttemptKind::Cancel | AttemptKind::Fill => data.is_empty(),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! P4: an intent keeps its nonce until that is consumed, finally, by something that is none of its hashes.
 
-use gapless_domain::{B256, EventKind, LaneCommit, SlotKind, SubmitterId, TransitionName, Wish};
+use gapless_domain::{B256, EventKind, LaneCommit, SlotKind, SubmitterId, TransitionName};
 
 use crate::history::{ChainTx, Moment};
 
@@ -81,8 +81,7 @@ fn stands_for_its_holder(tx: &ChainTx, picture: &Picture) -> Result<(), String> 
     let slot = picture.ledger.lane(&plan.submitter).and_then(|book| book.slots.get(&plan.nonce.get()));
     let Some(SlotKind::Intent(id)) = slot else { return Ok(()) };
     let Some(entry) = picture.ledger.intents.get(id) else { return Ok(()) };
-    let replaced = entry.state.bound().is_some_and(|bound| bound.wish == Wish::Replace);
-    if entry.effect == Some(effect) || replaced || entry.is_over() {
+    if entry.effect == Some(effect) || entry.is_over() {
         return Ok(());
     }
     Err(format!("nonce {} is {id}'s, and {} does effect {effect} there, which is another's", plan.nonce, tx.hash()))

@@ -1,6 +1,6 @@
 //! P9: what ends an intent that had a nonce is one of our hashes, in a canonical block that is final.
 
-use gapless_domain::{Change, LaneCommit, Settled, TxState, Wish};
+use gapless_domain::{Change, LaneCommit, Settled, TxState};
 
 use crate::history::Moment;
 
@@ -18,9 +18,8 @@ impl Check for ChainDecides {
     fn see(&mut self, moment: &Moment, picture: &Picture) -> Result<(), Broken> {
         let Moment::Committed { commit, .. } = moment else { return Ok(()) };
         let lane = commit.lease().submitter();
-        commit.changes().iter().enumerate().try_for_each(|(index, change)| {
-            let row = picture.before.rows.get(index).and_then(|row| row.as_ref()).map(|(state, _)| state);
-            decided(commit, change, row, picture).map_err(|what| {
+        commit.changes().iter().try_for_each(|change| {
+            decided(commit, change, picture).map_err(|what| {
                 Broken::of(lane, format!("{} is {}, {what}", change.tx_id(), change.to().name().as_str()))
             })
         })
@@ -31,7 +30,7 @@ impl Check for ChainDecides {
     }
 }
 
-fn decided(commit: &LaneCommit, change: &Change, row: Option<&TxState>, picture: &Picture) -> Result<(), String> {
+fn decided(commit: &LaneCommit, change: &Change, picture: &Picture) -> Result<(), String> {
     let lane = commit.lease().submitter();
     if let Some((nonce, hash)) = mined_at(change.to()) {
         let ours = picture.ledger.lane(lane).is_some_and(|book| book.has_attempt(nonce, &hash));
@@ -40,20 +39,14 @@ fn decided(commit: &LaneCommit, change: &Change, row: Option<&TxState>, picture:
         }
     }
     match settled(change.to()) {
-        Some(settled) => is_final(commit, change, row, settled, picture),
+        Some(settled) => is_final(commit, change, settled, picture),
         None => Ok(()),
     }
 }
 
 /// A node hears later than the chain what is final, and never before. A block that was final and is no more (then lanes stop) may still
 /// be in what is just being written.
-fn is_final(
-    commit: &LaneCommit,
-    change: &Change,
-    row: Option<&TxState>,
-    settled: &Settled,
-    picture: &Picture,
-) -> Result<(), String> {
+fn is_final(commit: &LaneCommit, change: &Change, settled: &Settled, picture: &Picture) -> Result<(), String> {
     let (hash, at) = (settled.inclusion.hash, settled.inclusion.block);
     let Some(place) = picture.blocks.tx(&hash) else { return Err(format!("by {hash}, which no block has")) };
     if !place.was_final.contains(&at) {
@@ -76,10 +69,11 @@ fn is_final(
         let did = if place.tx.succeeded { "succeeded" } else { "reverted" };
         return Err(format!("by {hash}, a {} that {did}", settled.inclusion.kind.as_str()));
     }
-    let replaced = row.and_then(|state| state.bound()).is_some_and(|bound| bound.wish == Wish::Replace);
-    let data = picture.ledger.intents.get(&change.tx_id()).and_then(|entry| entry.data());
-    match data.filter(|_| carries && !replaced) {
-        Some(data) if *data != place.tx.read.plan.call.data => Err(format!("by {hash}, which does something else")),
+    let (kind, data) = (settled.inclusion.kind, &place.tx.read.plan.call.data);
+    match picture.ledger.intents.get(&change.tx_id()) {
+        Some(entry) if !entry.may_carry(kind, data) => {
+            Err(format!("by {hash}, a {} that does something else", kind.as_str()))
+        }
         _ => Ok(()),
     }
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use gapless_domain::{
-    Address, Amount, CommandKind, EvmCall, Intent, IntentDraft, Limits, Payload, Speed, SubmitterId, TxId,
+    Address, Amount, CommandKind, EvmCall, Fees, Intent, IntentDraft, Limits, Payload, Speed, SubmitterId, TxId,
 };
 use gapless_engine::IntakeError;
 use gapless_store::{Accepted, CancelVerdict};
@@ -34,13 +34,39 @@ pub(super) async fn call(scene: &Scene, number: u64, mut dice: Dice) {
         // A retry of somebody who never saw the answer.
         0..=3 => drop(submit(scene, &intent, number, &mut dice).await),
         4..=6 => cancel(scene, &lane, id, &mut dice).await,
-        7 => {
-            let payload = Payload::Evm(payload(number));
-            command(scene, &mut dice, &lane, CommandKind::Replace { tx_id: id, payload }, "caller").await;
+        7..=9 => replace(scene, &lane, id, number, &mut dice).await,
+        10..=11 => {
+            let fees = dice.permille(500).then(|| named_price(&mut dice));
+            command(scene, &mut dice, &lane, CommandKind::Resubmit { tx_id: id, fees }, "caller").await;
         }
-        8 => command(scene, &mut dice, &lane, CommandKind::Resubmit { tx_id: id, fees: None }, "caller").await,
         _ => {}
     }
+}
+
+/// Something else instead, once or twice. All of it stands for the same request, so only one of it may ever happen.
+async fn replace(scene: &Scene, lane: &SubmitterId, id: TxId, number: u64, dice: &mut Dice) {
+    for version in 1..=dice.between(1, 2) as u8 {
+        let fees = dice.permille(200).then(|| named_price(dice));
+        let payload = Payload::Evm(EvmCall { fees, ..version_of(number, version) });
+        command(scene, dice, lane, CommandKind::Replace { tx_id: id, payload }, "caller").await;
+        scene.stage().sleep(dice.latency(Duration::from_secs(5))).await;
+    }
+    if dice.permille(300) {
+        cancel(scene, lane, id, dice).await;
+    }
+}
+
+/// Enough, or not.
+fn named_price(dice: &mut Dice) -> Fees {
+    let gwei = |count: u64| u128::from(count) * 1_000_000_000;
+    Fees::Eip1559 { max_fee: gwei(dice.between(1, 60)), max_priority_fee: gwei(1) }
+}
+
+/// The same request, in other words.
+fn version_of(number: u64, version: u8) -> EvmCall {
+    let mut data = number.to_be_bytes().to_vec();
+    data.push(version);
+    EvmCall { data: data.into(), ..payload(number) }
 }
 
 /// What the intent with this number does.

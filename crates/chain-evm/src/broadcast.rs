@@ -171,6 +171,8 @@ fn heard_of(recipient: &Recipient, answer: &Classified) -> Option<Heard> {
     let text = match outcome {
         // The hash that we sent: nothing that anybody has to read or keep.
         SendOutcome::Accepted => NodeText::default(),
+        // The road's own failures come without words.
+        _ if answer.text.as_str().is_empty() => NodeText::new(answer.reason.as_str()),
         _ => NodeText::new(&answer.text.as_str().chars().take(HEARD_CHARS).collect::<String>()),
     };
     Some(Heard { endpoint: NodeText::new(recipient.endpoint.name()), outcome, text })

@@ -331,6 +331,23 @@ fn plans_that_no_transaction_can_carry_are_refused() {
 }
 
 #[test]
+fn a_size_before_there_is_a_plan_is_never_less_than_with_it() {
+    let widest = |plan: &TxPlan| {
+        let fees = match plan.fees {
+            Fees::Legacy { .. } => Fees::Legacy { gas_price: u128::MAX },
+            Fees::Eip1559 { .. } => Fees::Eip1559 { max_fee: u128::MAX, max_priority_fee: u128::MAX },
+        };
+        TxPlan { nonce: Nonce::MAX, gas_limit: u64::MAX, fees, ..plan.clone() }
+    };
+    for plan in plans() {
+        let size = |plan: &TxPlan| build(plan, CHAIN).unwrap().encoded_for_signing().len();
+        let estimate = unsigned_size(&plan.call, CHAIN);
+        assert!(size(&widest(&plan)) <= estimate, "{plan:?}");
+        assert!(estimate <= size(&plan) + 80, "{plan:?}: {estimate} for {}", size(&plan));
+    }
+}
+
+#[test]
 fn an_estimate_names_everything_but_a_price() {
     let [.., delegated, _] = plans();
     let object = call_object(Address::ZERO, &delegated.call);

@@ -86,7 +86,7 @@ impl Default for Script {
 pub(crate) struct FakeNode {
     pub(crate) url: String,
     script: Arc<Mutex<Script>>,
-    _task: JoinSet<()>,
+    task: JoinSet<()>,
 }
 
 impl FakeNode {
@@ -105,11 +105,16 @@ impl FakeNode {
                 connections.spawn(serve(stream, Arc::clone(&shared)));
             }
         });
-        FakeNode { url, script, _task: task }
+        FakeNode { url, script, task }
     }
 
     pub(crate) fn change<T>(&self, change: impl FnOnce(&mut Script) -> T) -> T {
         change(&mut self.script.lock().unwrap())
+    }
+
+    /// Nobody is there any more.
+    pub(crate) async fn stop(&mut self) {
+        self.task.shutdown().await;
     }
 
     pub(crate) fn count(&self, method: &str) -> usize {
@@ -274,6 +279,22 @@ pub(crate) async fn signed(chain: &EvmChain, plan: &TxPlan) -> SignedTx {
 pub(crate) async fn send(chain: &EvmChain, txs: &[SignedTx]) -> Vec<gapless_chain::Classified> {
     use gapless_chain::Chain as _;
     chain.broadcast(txs).await.into_iter().map(|answer| answer.classified).collect()
+}
+
+/// One question to a node, past everything that is tested here.
+pub(crate) async fn ask_node(url: &str, method: &str, params: Value) -> Value {
+    let (host, path) =
+        url.strip_prefix("http://").unwrap().split_once('/').unwrap_or((url.trim_start_matches("http://"), ""));
+    let body = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params }).to_string();
+    let mut stream = TcpStream::connect(host).await.unwrap();
+    let head = format!("POST /{path} HTTP/1.0\r\nhost: {host}\r\ncontent-type: application/json\r\n");
+    let request = format!("{head}content-length: {}\r\n\r\n{body}", body.len());
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.unwrap();
+    let answer: Value = serde_json::from_str(answer.split_once("\r\n\r\n").unwrap().1.trim()).unwrap();
+    assert!(answer.get("error").is_none(), "{method}: {answer}");
+    answer["result"].clone()
 }
 
 /// Keeps counters by name.

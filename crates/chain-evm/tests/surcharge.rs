@@ -1,0 +1,126 @@
+//! What a rollup takes beside gas.
+
+#![allow(clippy::unwrap_used, reason = "all of this is for tests, though not all of it is inside one")]
+
+mod support;
+
+use gapless_chain::{Chain as _, Verdict};
+use gapless_chain_evm::{ConnectError, EvmChain, EvmChainOptions, FeeOptions, Rollup};
+use gapless_domain::{Amount, Bytes, EvmCall, Fees, U256};
+use gapless_testbed::{Anvil, AnvilOptions};
+use serde_json::json;
+use support::{CHAIN, FakeNode, ask_node, options, plan};
+
+const ORACLE: &str = "0x420000000000000000000000000000000000000F";
+/// Its answer is the word after the selector: the size that it was asked for.
+const SINCE_FJORD: &str = "0x60043560005260206000f3";
+/// It reverts for `getL1FeeUpperBound`, and answers anything else with its third word: the length of the bytes.
+const OLDER: &str = "0x60003560e01c63f1c7a58b14601a5760243560005260206000f35b60006000fd";
+const REVERTS: &str = "0x60006000fd";
+
+fn rollup(mut options: EvmChainOptions, rollup: Rollup) -> EvmChain {
+    options.fees = FeeOptions { rollup, ..FeeOptions::default() };
+    EvmChain::connect(options, vec![]).unwrap()
+}
+
+fn with_data(bytes: usize) -> EvmCall {
+    EvmCall { data: Bytes::from(vec![0; bytes]), ..plan(0).call }
+}
+
+#[tokio::test]
+async fn an_oracle_is_asked_by_size_whatever_its_age() {
+    let anvil = Anvil::start(AnvilOptions::default()).unwrap();
+    let chain = |kind| {
+        let rpc = vec![anvil.url().parse().unwrap()];
+        rollup(EvmChainOptions::new(format!("eip155:{CHAIN}").parse().unwrap(), rpc), kind)
+    };
+    let optimism = chain(Rollup::Optimism);
+    for nobody in [None, Some(REVERTS)] {
+        if let Some(code) = nobody {
+            ask_node(&anvil.url(), "anvil_setCode", json!([ORACLE, code])).await;
+        }
+        let error = optimism.surcharge(&with_data(0)).await.unwrap_err().classified;
+        assert_eq!(error.verdict, Verdict::Unavailable, "it is no word on the call: {error:?}");
+    }
+    for code in [SINCE_FJORD, OLDER] {
+        ask_node(&anvil.url(), "anvil_setCode", json!([ORACLE, code])).await;
+        for bytes in [0, 1, 100, 10_000] {
+            let asked_for = optimism.surcharge(&with_data(bytes)).await.unwrap().get();
+            // A transfer has about 45 bytes besides what is widened and rounded up.
+            let range = U256::from(bytes + 45)..=U256::from(bytes + bytes / 8 + 45 + 64 + 64);
+            assert!(range.contains(&asked_for), "{asked_for} for {bytes} with {code}");
+        }
+    }
+    for kind in [Rollup::None, Rollup::Arbitrum] {
+        assert_eq!(chain(kind).surcharge(&with_data(100)).await.unwrap(), Amount::ZERO);
+    }
+}
+
+#[tokio::test]
+async fn it_is_asked_for_once_a_head_and_size() {
+    let node = FakeNode::start(|script| drop(script.answers.insert("eth_call", json!(format!("0x{:064x}", 1))))).await;
+    let chain = rollup(options(&[&node]), Rollup::Optimism);
+    let asked = || node.count("eth_call");
+    let ask = async |bytes| assert_eq!(chain.surcharge(&with_data(bytes)).await.unwrap(), Amount::from(1_u64));
+    ask(0).await;
+    ask(0).await;
+    assert_eq!(asked(), 2, "before a head is known nothing is kept");
+
+    chain.head().await.unwrap();
+    futures_util::future::join_all((0..50).map(|_| ask(0))).await;
+    assert_eq!(asked(), 3);
+    ask(5_000).await;
+    ask(5_001).await;
+    assert_eq!(asked(), 4, "nearly the same size is the same");
+    node.change(|script| script.head += 1);
+    ask(0).await;
+    assert_eq!(asked(), 4);
+    chain.head().await.unwrap();
+    ask(0).await;
+    assert_eq!(asked(), 5);
+
+    node.change(|script| {
+        script.head += 1;
+        script.errors.insert("eth_call", (-32000, "header not found"));
+    });
+    chain.head().await.unwrap();
+    assert!(chain.surcharge(&with_data(0)).await.is_err());
+    node.change(|script| script.errors.clear());
+    ask(0).await;
+}
+
+#[tokio::test]
+async fn a_chain_is_not_made_with_prices_that_make_no_sense() {
+    let node = FakeNode::start(|_| {}).await;
+    let with = |fees: FeeOptions| {
+        let options = EvmChainOptions { fees, ..options(&[&node]) };
+        EvmChain::connect(options, vec![]).err()
+    };
+    let base = FeeOptions::default();
+    assert_eq!(with(base), None);
+    for base_fee_factor in [0, 999, 100_001] {
+        assert_eq!(with(FeeOptions { base_fee_factor, ..base }), Some(ConnectError::FeeFactor));
+    }
+    assert_eq!(with(FeeOptions { min_fee: FeeOptions::MAX_FLOOR + 1, ..base }), Some(ConnectError::FeeFloor));
+    assert_eq!(with(FeeOptions { min_priority_fee: u128::MAX, ..base }), Some(ConnectError::FeeFloor));
+    let names = Rollup::ALL.iter().map(|rollup| rollup.as_str()).collect::<Vec<_>>();
+    assert_eq!(names, ["none", "optimism", "arbitrum"]);
+}
+
+#[tokio::test]
+async fn the_options_reach_the_quote() {
+    let anvil = Anvil::start(AnvilOptions::default()).unwrap();
+    let with = |fees: FeeOptions| {
+        let rpc = vec![anvil.url().parse().unwrap()];
+        let options = EvmChainOptions::new(format!("eip155:{CHAIN}").parse().unwrap(), rpc);
+        EvmChain::connect(EvmChainOptions { fees, ..options }, vec![]).unwrap()
+    };
+    let base = FeeOptions::default();
+    let floor = 7_000_000_000_000;
+    let quote = with(FeeOptions { min_priority_fee: floor, ..base }).quote().await.unwrap();
+    let Fees::Eip1559 { max_fee, max_priority_fee } = quote.slow else { panic!("{quote:?}") };
+    assert_eq!((max_fee, max_priority_fee), (2 * quote.base_fee + floor, floor));
+    assert!(quote.base_fee > 0);
+    let quote = with(FeeOptions { rollup: Rollup::Arbitrum, base_fee_factor: 3_000, ..base }).quote().await.unwrap();
+    assert_eq!(quote.instant, Fees::Eip1559 { max_fee: 3 * quote.base_fee, max_priority_fee: 0 });
+}

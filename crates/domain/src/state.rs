@@ -171,6 +171,16 @@ impl TxState {
         }
     }
 
+    /// What has ended it on chain.
+    pub fn inclusion(&self) -> Option<&Inclusion> {
+        match self {
+            TxState::Confirmed(settled)
+            | TxState::FailedFinal(Failure::Reverted(settled))
+            | TxState::Canceled(Cancellation::OnChain(_, settled)) => Some(&settled.inclusion),
+            _ => None,
+        }
+    }
+
     pub fn sub_state(&self) -> Option<SubStateName> {
         self.bound().map(Bound::sub_state)
     }

@@ -8,9 +8,9 @@ use futures_util::stream::{FuturesUnordered, StreamExt};
 use gapless_chain::{SendAnswer, SignError, Verdict};
 use gapless_domain::mistakes::{self, Mistake};
 use gapless_domain::{
-    ChainFacts, CommitOutcome, DiagnoseRequest, Effect, EventKind, Fact, Lane, LaneCommit, LaneSetup, LaneSnapshot,
-    Lease, MempoolSignal, NodeText, Outgoing, SentTx, SignFailure, SignRequest, SignedTx, Step, StuckCase,
-    SurveyRequest, Tick, TransitionName,
+    ChainFacts, CommitOutcome, DiagnoseRequest, Effect, EventKind, Fact, Inclusion, Lane, LaneCommit, LaneSetup,
+    LaneSnapshot, Lease, MempoolSignal, NodeText, Outgoing, SentTx, SignFailure, SignRequest, SignedTx, Step,
+    StuckCase, SurveyRequest, Tick, TransitionName, U256,
 };
 use gapless_store::{CommitVerdict, StoreError};
 
@@ -347,11 +347,22 @@ fn lapsed(tools: &Tools, lease: &Lease) -> Ending {
     Ending::Lost
 }
 
+/// What a transaction that is final has paid for its gas.
+fn paid(inclusion: &Inclusion) -> (&'static str, u64) {
+    let wei = inclusion.effective_gas_price.get().saturating_mul(U256::from(inclusion.gas_used));
+    (inclusion.kind.as_str(), u64::try_from(wei / U256::from(GWEI)).unwrap_or(u64::MAX))
+}
+
+const GWEI: u64 = 1_000_000_000;
+
 /// What a commit changes, for the log: told only when it is durable.
 struct Story {
     changes: Vec<(gapless_domain::TxId, &'static str, gapless_domain::StateName)>,
     /// Lists of confirmations that no longer continue what was told before.
     new_forks: u64,
+    /// Attempts that are new, and what those that are final have paid, in gwei: both by kind, so that it shows what raising costs.
+    attempts: Vec<&'static str>,
+    paid: Vec<(&'static str, u64)>,
 }
 
 impl Story {
@@ -363,12 +374,23 @@ impl Story {
         };
         let unmined = |change: &&gapless_domain::Change| change.event() == EventKind::Tx(TransitionName::Unmine);
         let new_forks = commit.changes().iter().filter(|change| forks(change) || unmined(change)).count() as u64;
-        Story { changes: commit.changes().iter().map(line).collect(), new_forks }
+        Story {
+            changes: commit.changes().iter().map(line).collect(),
+            new_forks,
+            attempts: commit.attempts().iter().map(|attempt| attempt.kind.as_str()).collect(),
+            paid: commit.changes().iter().filter_map(|change| change.to().inclusion().map(paid)).collect(),
+        }
     }
 
     fn tell(&self, lease: &Lease) {
         if self.new_forks > 0 {
             metrics::counter!("gapless_confirmations_new_fork_total").increment(self.new_forks);
+        }
+        for kind in &self.attempts {
+            metrics::counter!("gapless_tx_attempts_total", "kind" => *kind).increment(1);
+        }
+        for (kind, gwei) in &self.paid {
+            metrics::counter!("gapless_fees_paid_gwei_total", "kind" => *kind).increment(*gwei);
         }
         for (tx_id, event, state) in &self.changes {
             tracing::info!(submitter = %lease.submitter(), %tx_id, node_id = %lease.owner(), fencing_token = %lease.token(), event, state = state.as_str(), "changed");

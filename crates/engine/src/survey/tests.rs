@@ -324,6 +324,7 @@ fn block(link: BlockLink, sent: &[u64]) -> Option<SentInBlock> {
 
 fn descent(from: u64) -> Descent {
     let account = AccountFacts {
+        head: 0,
         latest: nonce(9),
         pending: nonce(9),
         finalized: Some(nonce(9)),

@@ -51,6 +51,7 @@ pub(crate) enum Work {
 }
 
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "nearly every answer is a fact")]
 pub(crate) enum Answer {
     Fact(Fact),
     /// The lane has to be loaded anew.

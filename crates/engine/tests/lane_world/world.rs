@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use gapless_domain::{
-    Address, Amount, CommandKind, CommitOutcome, Decision, Effect, EventPosition, EvmCall, ExternalNoncePolicy, Fact, Fees,
-    Intent, IntentDraft, LaneCommit, LaneSetup, LeaseTerms, Limits, NewCommand, NodeText, Outgoing, OwnerId, Payload,
-    Peeked, PrepareFailure, PrepareKey, PrepareRequest, Prepared, ReleaseRule, SendOutcome, SentTx, SignFailure,
-    SignRequest, Speed, Step, SubmitterId, Tick, Timestamp, TxId,
+    Address, Amount, CommandKind, CommitOutcome, Decision, Effect, EventPosition, EvmCall, ExternalNoncePolicy, Fact,
+    Fees, Intent, IntentDraft, LaneCommit, LaneSetup, LeaseTerms, Limits, NewCommand, NodeText, Outgoing, OwnerId,
+    Payload, Peeked, PrepareFailure, PrepareKey, PrepareRequest, Prepared, ReleaseRule, SendOutcome, SentTx,
+    SignFailure, SignRequest, Speed, Step, SubmitterId, Tick, Timestamp, TxId,
 };
 use gapless_store::{
     Accepted, Acquired, CommitVerdict, Loaded, ManualClock, Model, NewIntent, NewSubmitter, Store, TxFilter,

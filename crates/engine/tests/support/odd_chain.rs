@@ -6,12 +6,12 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use async_trait::async_trait;
 use gapless_chain::{
-    AccountView, Chain, ChainError, Classifier, EndpointStatus, Failure, FeeQuote, Header, HeaderAt,
-    Method, Overrides, Receipt, Revert, SendAnswer, SentInBlock, SignError, UnreadableTx, Wanted,
+    AccountView, Chain, ChainError, Classifier, EndpointStatus, Failure, FeeQuote, Header, HeaderAt, Method, Overrides,
+    Receipt, Revert, SendAnswer, SentInBlock, SignError, UnreadableTx, Wanted,
 };
 use gapless_domain::{
-    B256, BlockRef, Bytes, ChainId, DiagnoseRequest, EvmCall, MempoolSignal, Outline, Permit, SignedPlan,
-    SignedTx, SubmitterId, TxPlan,
+    B256, BlockRef, Bytes, ChainId, DiagnoseRequest, EvmCall, MempoolSignal, Outline, Permit, SignedPlan, SignedTx,
+    SubmitterId, TxPlan,
 };
 
 use super::support::ToyChain;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use alloy_primitives::B256;
 use gapless_chain::{Classified, Reason, SendAnswer, Verdict};
-use gapless_domain::{ChainId, Heard, NodeText, SendOutcome, SignedTx};
+use gapless_domain::{ChainId, Heard, SignedTx};
 use serde_json::json;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
@@ -22,9 +22,6 @@ pub(crate) struct SendTerms {
     /// The whole broadcast takes no longer than this, however many requests it needs: everybody waits for it.
     pub(crate) patience: Duration,
 }
-
-/// So much of each endpoint's words is kept for people; whatever decides is kept whole.
-const HEARD_CHARS: usize = 300;
 
 /// What an endpoint made of the transactions; nothing if it was not asked after all, because it is not well.
 struct Report {
@@ -161,21 +158,11 @@ impl Tally<'_> {
     }
 }
 
-/// An endpoint's word on one transaction, for people. Whoever takes no transactions, or was not reached or not asked, has said nothing
-/// on it; one that gave no answer in its time may have the transaction, and that is worth knowing.
+/// Whoever takes no transactions, or was not reached or not asked, has said nothing on it. One that gave no answer in its time may
+/// have the transaction, and that is worth knowing.
 fn heard_of(recipient: &Recipient, answer: &Classified) -> Option<Heard> {
-    if had_no_part(answer) || answer.reason == Reason::Unreachable {
-        return None;
-    }
-    let outcome = answer.send_outcome();
-    let text = match outcome {
-        // The hash that we sent: nothing that anybody has to read or keep.
-        SendOutcome::Accepted => NodeText::default(),
-        // The road's own failures come without words.
-        _ if answer.text.as_str().is_empty() => NodeText::new(answer.reason.as_str()),
-        _ => NodeText::new(&answer.text.as_str().chars().take(HEARD_CHARS).collect::<String>()),
-    };
-    Some(Heard { endpoint: NodeText::new(recipient.endpoint.name()), outcome, text })
+    let is_heard = !had_no_part(answer) && answer.reason != Reason::Unreachable;
+    is_heard.then(|| answer.heard_from(recipient.endpoint.name()))
 }
 
 /// A final refusal while somebody is away who may have the transaction, from before or from elsewhere, or may take it: it is

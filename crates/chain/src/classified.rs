@@ -1,7 +1,7 @@
 //! The classifier's answer.
 
 use alloy_primitives::{B256, Bytes};
-use gapless_domain::{NodeText, SendOutcome};
+use gapless_domain::{Heard, NodeText, SendOutcome};
 
 use crate::failure::Failure;
 use crate::reason::Reason;
@@ -49,6 +49,22 @@ impl Classified {
     pub(crate) fn of(reason: Reason, source: Source, failure: &Failure<'_>) -> Self {
         let text = NodeText::new(failure.text());
         Classified { verdict: reason.verdict(), reason, source, text, revert_data: None }
+    }
+
+    /// So much of one endpoint's words is kept for people. What decides is kept whole, once for all of them.
+    pub const HEARD_CHARS: usize = 300;
+
+    /// The answer to a send as one endpoint's word on it, to be kept with the attempt.
+    pub fn heard_from(&self, endpoint: &str) -> Heard {
+        let outcome = self.send_outcome();
+        let text = match outcome {
+            // The hash that we sent: nothing that anybody has to read or keep.
+            SendOutcome::Accepted => NodeText::default(),
+            // The road's own failures come without words.
+            _ if self.text.as_str().is_empty() => NodeText::new(self.reason.as_str()),
+            _ => NodeText::new(&self.text.as_str().chars().take(Self::HEARD_CHARS).collect::<String>()),
+        };
+        Heard { endpoint: NodeText::new(endpoint), outcome, text }
     }
 
     pub fn send_outcome(&self) -> SendOutcome {

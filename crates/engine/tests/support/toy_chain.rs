@@ -1,6 +1,6 @@
 //! A chain in memory with the rules that nonces go by: a pool, blocks, forks; and whatever trouble a test makes.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::fmt;
 use std::ops::RangeInclusive;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -417,7 +417,14 @@ impl Chain for ToyChain {
     }
 
     async fn diagnose(&self, _: &SubmitterId, asked: &[DiagnoseRequest]) -> Vec<MempoolSignal> {
-        vec![MempoolSignal::Unknown; asked.len()]
+        let Ok(inner) = self.enter("diagnose") else { return vec![MempoolSignal::Unknown; asked.len()] };
+        let known: HashSet<B256> =
+            inner.pool.values().chain(inner.blocks.iter().flat_map(|block| &block.txs)).map(|tx| tx.hash).collect();
+        let signal = |request: &DiagnoseRequest| match request.hashes.iter().any(|hash| known.contains(hash)) {
+            true => MempoolSignal::InMempool,
+            false => MempoolSignal::LikelyDropped,
+        };
+        asked.iter().map(signal).collect()
     }
 
     async fn broadcast(&self, txs: &[SignedTx]) -> Vec<SendAnswer> {

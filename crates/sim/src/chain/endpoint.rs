@@ -35,6 +35,11 @@ pub(super) enum Stand {
     },
 }
 
+/// What an endpoint is called.
+pub(super) fn name_of(endpoint: usize) -> String {
+    format!("endpoint-{endpoint}")
+}
+
 #[derive(Debug)]
 pub(super) struct Endpoint {
     pub(super) family: Family,

@@ -17,7 +17,7 @@ use gapless_domain::{
     Permit, SignedPlan, SignedTx, SubmitterId, TxPlan,
 };
 
-use super::endpoint::Stand;
+use super::endpoint::{Stand, name_of};
 use super::ledger::BlockId;
 use super::signed::{self, gas_of, narrow};
 use super::state::State;
@@ -63,10 +63,10 @@ struct Belief {
 }
 
 /// What an endpoint is asked with: the state, which endpoint it is, its head, and the time.
-struct Desk<'a> {
-    state: &'a mut State,
-    endpoint: usize,
-    head: BlockId,
+pub(super) struct Desk<'a> {
+    pub(super) state: &'a mut State,
+    pub(super) endpoint: usize,
+    pub(super) head: BlockId,
     faults: Faults,
     history: History,
 }
@@ -124,7 +124,7 @@ impl Gate {
     }
 
     /// Asks one endpoint for something that it shows of the chain.
-    async fn ask<T: Send + 'static>(
+    pub(super) async fn ask<T: Send + 'static>(
         &self,
         endpoint: usize,
         work: impl FnOnce(Desk<'_>) -> Answer<T> + Send + 'static,
@@ -189,7 +189,7 @@ impl Gate {
     }
 
     /// The freshest first, without those that are left alone; if that is everybody, the one that has been for the longest.
-    fn order(&self) -> Vec<usize> {
+    pub(super) fn order(&self) -> Vec<usize> {
         let now = self.net.stage().now();
         let beliefs = lock(&self.beliefs);
         let mut order: Vec<(usize, Belief)> = beliefs.iter().copied().enumerate().collect();
@@ -265,7 +265,7 @@ impl Desk<'_> {
         Ok(gas_of(call))
     }
 
-    fn account_view(&self, lane: &SubmitterId, final_at: Option<BlockRef>) -> AccountView {
+    pub(super) fn account_view(&self, lane: &SubmitterId, final_at: Option<BlockRef>) -> AccountView {
         let state = &self.state;
         let at = state.account(lane);
         let of = |id: BlockId| at.and_then(|at| state.ledger.accounts(id).get(at).copied());
@@ -360,11 +360,11 @@ impl Chain for Gate {
     }
 
     async fn broadcast(&self, txs: &[SignedTx]) -> Vec<SendAnswer> {
-        super::sends::broadcast(self, txs).await.into_iter().map(SendAnswer::from).collect()
+        super::sends::broadcast(self, txs).await
     }
 
-    async fn diagnose(&self, _: &SubmitterId, asked: &[DiagnoseRequest]) -> Vec<MempoolSignal> {
-        vec![MempoolSignal::Unknown; asked.len()]
+    async fn diagnose(&self, account: &SubmitterId, asked: &[DiagnoseRequest]) -> Vec<MempoolSignal> {
+        super::diagnose::diagnose(self, account, asked).await
     }
 
     async fn head(&self) -> Result<Header, ChainError> {
@@ -463,7 +463,7 @@ impl Chain for Gate {
                 Some(_) => EndpointStanding::Lagging,
             };
             EndpointStatus {
-                name: format!("endpoint-{at}"),
+                name: name_of(at),
                 weight: 1,
                 standing,
                 head,

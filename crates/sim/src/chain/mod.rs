@@ -6,10 +6,11 @@
 //! - `endpoint`, `texts`: what a node shows of the chain, and in which words it refuses
 //! - `state`: all of it together, and what travels between pools
 //! - `mischief`: reorgs, strangers, spikes and whatever else the world does by itself
-//! - `gate`, `sends`: the `Chain` of one process, with everything that can happen to a request
+//! - `gate`, `sends`, `diagnose`: the `Chain` of one process, with everything that can happen to a request
 //!
 //! Architecture invariant: the state is looked at under one lock, which nobody holds while waiting.
 
+mod diagnose;
 mod endpoint;
 mod gate;
 mod ledger;

@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use gapless_chain::{Classified, Family, Method, Verdict};
-use gapless_domain::{B256, SignedTx};
+use gapless_chain::{Classified, Family, Method, SendAnswer, Verdict};
+use gapless_domain::{B256, Heard, SignedTx};
 
+use super::endpoint::name_of;
 use super::gate::{Answer, Gate};
 use super::pool::Refusal;
 use super::state::{Place, State};
@@ -46,7 +47,7 @@ struct Travelling {
     fate: Option<Fate>,
 }
 
-pub(super) async fn broadcast(gate: &Gate, txs: &[SignedTx]) -> Vec<Classified> {
+pub(super) async fn broadcast(gate: &Gate, txs: &[SignedTx]) -> Vec<SendAnswer> {
     for tx in txs {
         gate.history.tell(Moment::Sent { by: gate.owner.clone(), tx: tx.clone() });
     }
@@ -83,10 +84,10 @@ pub(super) async fn broadcast(gate: &Gate, txs: &[SignedTx]) -> Vec<Classified> 
         gate.world.enter(|state, _| (0..endpoints).map(|endpoint| state.family(endpoint)).collect());
     let of = |place: usize, tx: &SignedTx| {
         let mut tally = Tally::default();
-        for (family, answer) in families.iter().zip(&answers) {
+        for (endpoint, (family, answer)) in families.iter().zip(&answers).enumerate() {
             let answer = answer.as_ref().map_err(Clone::clone);
             let answer = answer.and_then(|all| all.get(place).cloned().unwrap_or(Err(Trouble::Away)));
-            tally.count(tx, *family, answer);
+            tally.count(tx, endpoint, *family, answer);
         }
         tally.conclude()
     };
@@ -171,28 +172,34 @@ struct Tally {
     best: Option<Classified>,
     /// Of one that was never reached: it counts only if nobody else says anything.
     aside: Option<Classified>,
+    /// Of each that was reached.
+    heard: Vec<Heard>,
 }
 
 impl Tally {
-    fn count(&mut self, tx: &SignedTx, family: Family, answer: Answer<B256>) {
+    fn count(&mut self, tx: &SignedTx, endpoint: usize, family: Family, answer: Answer<B256>) {
         let had_no_part = answer == Err(Trouble::Away);
         let classified = match answer {
             Ok(hash) => Classified::answered(tx.hash, hash),
             Err(trouble) => trouble.classified(family, Method::Send),
         };
+        if !had_no_part {
+            self.heard.push(classified.heard_from(&name_of(endpoint)));
+        }
         let kept = if had_no_part { &mut self.aside } else { &mut self.best };
         if kept.as_ref().is_none_or(|kept| classified.verdict.rank() < kept.verdict.rank()) {
             *kept = Some(classified);
         }
     }
 
-    fn conclude(self) -> Classified {
-        match (self.best, self.aside) {
+    fn conclude(self) -> SendAnswer {
+        let classified = match (self.best, self.aside) {
             // Whoever is away may take what the others never will.
             (Some(best), Some(aside)) if best.verdict == Verdict::Rejected => aside,
             (Some(best), _) => best,
             (None, Some(aside)) => aside,
             (None, None) => Trouble::Away.classified(Family::Geth, Method::Send),
-        }
+        };
+        SendAnswer { classified, heard: self.heard }
     }
 }

@@ -6,9 +6,11 @@ use std::time::Duration;
 
 use gapless_chain::Verdict;
 use gapless_domain::{
-    Address, Amount, Bytes, EvmCall, ExternalNoncePolicy, Fees, Nonce, OwnerId, SignedTx, SubmitterId, TxPlan,
+    Address, Amount, Bytes, DiagnoseRequest, EvmCall, ExternalNoncePolicy, Fees, MempoolSignal, Nonce, OwnerId,
+    SendOutcome, SignedTx, SubmitterId, TxPlan,
 };
 
+use super::endpoint::Stand;
 use super::*;
 use crate::fault::{Fault, Odds};
 use crate::history::{ChainBlock, Moment};
@@ -99,6 +101,11 @@ impl Scene {
         )
     }
 
+    fn diagnose(&mut self, gate: &Arc<dyn Chain>, asked: Vec<DiagnoseRequest>) -> Vec<MempoolSignal> {
+        let (gate, lane) = (Arc::clone(gate), self.lanes[0].clone());
+        self.wait(async move { gate.diagnose(&lane, &asked).await })
+    }
+
     /// The chain as the history tells it, with all that a checker may rely on.
     fn replay(&self) -> Replay {
         let mut replay = Replay::default();
@@ -187,6 +194,65 @@ fn a_replacement_pays_a_tenth_more_and_the_chain_uses_each_nonce_once() {
     assert_eq!(mined.iter().map(crate::history::ChainTx::hash).collect::<Vec<_>>(), [tx(0, 2, 22).hash]);
     assert_eq!(scene.broadcast(&gate, vec![tx(0, 4, 50)]), [Verdict::NonceTooLow]);
     assert_eq!(scene.world.known_raw(tx(0, 4, 50).hash), Some(tx(0, 4, 50)));
+}
+
+#[test]
+fn each_endpoint_that_was_reached_is_heard_by_its_name() {
+    let mut scene = scene(1, &[], |plan| plan.endpoints = 3);
+    let gate = scene.gate("a");
+    let until = Duration::from_secs(60);
+    scene.world.enter(|state, _| state.endpoints[1].put(Stand::Down { gateway: false, until }));
+    scene.world.enter(|state, _| state.endpoints[2].put(Stand::Down { gateway: true, until }));
+    let (sends, tx) = (Arc::clone(&gate), signed(&scene.lanes[0], 0, 1, 20));
+    let answer = scene.wait(async move { sends.broadcast(&[tx]).await.remove(0) });
+    let said = |heard: &gapless_domain::Heard| (heard.endpoint.to_string(), heard.outcome, heard.text.to_string());
+    let gateway = "503 Service Temporarily Unavailable".to_owned();
+    let expected = [
+        ("endpoint-0".to_owned(), SendOutcome::Accepted, String::new()),
+        ("endpoint-2".to_owned(), SendOutcome::Unavailable, gateway),
+    ];
+    assert_eq!(answer.heard.iter().map(said).collect::<Vec<_>>(), expected);
+    let names: Vec<String> = gate.endpoints().into_iter().map(|status| status.name).collect();
+    assert!(answer.heard.iter().all(|heard| names.contains(&heard.endpoint.to_string())));
+}
+
+#[test]
+fn pools_show_what_is_there_what_is_gone_and_what_was_replaced() {
+    use MempoolSignal::{InMempool, LikelyDropped, LikelyReplaced, Unknown};
+    let mut scene = scene(1, &[], |plan| plan.endpoints = 2);
+    let gate = scene.gate("a");
+    let lane = scene.lanes[0].clone();
+    let (first, better) = (signed(&lane, 0, 1, 20), signed(&lane, 0, 2, 30));
+    let about = |nonce, hashes: &[B256]| DiagnoseRequest { nonce: Nonce::new(nonce).unwrap(), hashes: hashes.to_vec() };
+    let asked = vec![about(0, &[first.hash]), about(0, &[better.hash, first.hash]), about(1, &[B256::ZERO])];
+
+    assert_eq!(scene.diagnose(&gate, asked.clone()), [LikelyDropped; 3]);
+    scene.broadcast(&gate, vec![first]);
+    assert_eq!(scene.diagnose(&gate, asked.clone()), [InMempool, InMempool, LikelyDropped]);
+    scene.world.enter(|state, _| state.endpoints[0].pool.clear());
+    assert_eq!(scene.diagnose(&gate, asked.clone()), [InMempool, InMempool, LikelyDropped], "the other one has it");
+    scene.broadcast(&gate, vec![better]);
+    assert_eq!(scene.diagnose(&gate, asked.clone()), [LikelyReplaced, InMempool, LikelyDropped]);
+    let until = scene.stage.now() + Duration::from_secs(2);
+    scene.world.enter(|state, _| state.endpoints[1].put(Stand::Down { gateway: false, until }));
+    assert_eq!(scene.diagnose(&gate, asked.clone()), [Unknown, InMempool, Unknown], "the silent one may have it");
+
+    scene.world.run(&scene.faults.clone());
+    scene.secs(60);
+    assert_eq!(scene.world.count(&lane), 1);
+    assert_eq!(scene.diagnose(&gate, asked), [LikelyReplaced, InMempool, LikelyDropped], "mined is known too");
+    let stranger = "eip155:31337:0x00000000000000000000000000000000000000ff".parse().unwrap();
+    let asks = Arc::clone(&gate);
+    let of_nobody = scene.wait(async move { asks.diagnose(&stranger, &[about(0, &[])]).await });
+    assert_eq!(of_nobody, [Unknown]);
+}
+
+#[test]
+fn a_look_into_pools_that_is_lost_on_the_way_shows_nothing() {
+    let mut scene = scene(1, &[(Fault::RpcTimeoutBefore, 1000)], |plan| plan.endpoints = 1);
+    let gate = scene.gate("a");
+    let asked = vec![DiagnoseRequest { nonce: Nonce::ZERO, hashes: vec![B256::ZERO] }];
+    assert_eq!(scene.diagnose(&gate, asked), [MempoolSignal::Unknown]);
 }
 
 /// What a reorg takes away is mined again, mostly, and the counts are those of the branch that stands.

@@ -144,7 +144,8 @@ async fn a_revert_is_in_the_receipt_at_once_and_the_reason_when_it_is_final() {
     let mined = house.get(&target).await.json();
     let receipt = json!({
         "blockNumber": 118, "blockHash": fixtures::block(118).hash.to_string(), "status": "reverted", "gasUsed": 21_000,
-        "effectiveGasPrice": "7", "revert": {"reason": "too poor", "data": "0x08"},
+        "effectiveGasPrice": "7", "feePaid": "147000", "attemptKind": "original", "bumps": 0, "bumpCost": "0",
+        "revert": {"reason": "too poor", "data": "0x08"},
     });
     assert_eq!((&mined["state"], &mined["receipt"], mined.get("reason")), (&"TRACKING".into(), &receipt, None));
     change(&house, id, Transition::Unmine).await;

@@ -118,6 +118,7 @@ pub(crate) fn authorization(authority: Address) -> Authorization {
 impl Default for OneChain {
     fn default() -> Self {
         let account = AccountFacts {
+            head: 120,
             latest: fixtures::nonce(5),
             pending: fixtures::nonce(9),
             finalized: Some(fixtures::nonce(3)),

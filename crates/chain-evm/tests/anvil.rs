@@ -44,9 +44,9 @@ async fn goes_through(chain: &EvmChain) {
     for plan in &plans {
         txs.push(signed(chain, plan).await);
     }
-    let verdicts: Vec<Verdict> = send(&chain, &txs).await.iter().map(|answer| answer.verdict).collect();
+    let verdicts: Vec<Verdict> = send(chain, &txs).await.iter().map(|answer| answer.verdict).collect();
     assert_eq!(verdicts, [Verdict::Accepted; 4]);
-    let again = send(&chain, &txs[..1]).await.remove(0);
+    let again = send(chain, &txs[..1]).await.remove(0);
     assert!(matches!(again.verdict, Verdict::NonceTooLow | Verdict::AlreadyKnown), "{again:?}");
 
     let hashes: Vec<B256> = txs.iter().map(|tx| tx.hash).chain([B256::repeat_byte(1)]).collect();
@@ -148,7 +148,7 @@ async fn explains(chain: &EvmChain) {
         let call = EvmCall { to: None, data, ..EvmCall::default() };
         txs.push(signed(chain, &TxPlan { call, gas_limit: 200_000, ..plan(nonce) }).await);
     }
-    assert!(send(&chain, &txs).await.iter().all(|answer| answer.verdict == Verdict::Accepted));
+    assert!(send(chain, &txs).await.iter().all(|answer| answer.verdict == Verdict::Accepted));
     let hashes: Vec<B256> = txs.iter().map(|tx| tx.hash).chain([B256::repeat_byte(1)]).collect();
     while chain.receipts(&hashes).await.unwrap().iter().flatten().count() < txs.len() {}
     let told = chain.reverts(&hashes).await.unwrap();

@@ -4,6 +4,7 @@
 //!   wrong with it at once, each fault with its JSON pointer.
 //! - [`TxView`], [`SubmitterView`], [`ChainView`], [`CommandView`], [`AuditView`] are what a caller gets to see.
 //! - [`ReserveRequest`] and its neighbours are the low-level API: nonces for callers who sign by themselves.
+//! - [`StuckCaseView`] is what a webhook is asked that decides about what is stuck, and [`StuckAnswer`] what it says.
 //! - [`Problem`] is every answer that is not a success (RFC 9457), with a stable [`ProblemCode`].
 //! - `Client` (feature `client`) calls every route; `Client::with_nonce` is the safe way to a nonce of one's own.
 //!
@@ -31,6 +32,7 @@ mod quantity;
 mod request;
 mod reservation;
 mod slot;
+mod stuck;
 mod submitter;
 mod tx;
 mod wait;
@@ -65,6 +67,7 @@ pub use reservation::{
     MAX_RAW_BYTES, ReleaseRequest, ReservationResult, ReservationView, ReserveParts, ReserveRequest, SubmitRequest,
 };
 pub use slot::{ReservationState, SlotKindName, SlotReservationView, SlotView};
+pub use stuck::{StuckAnswer, StuckAttemptView, StuckCaseView};
 pub use submitter::{
     LeaseView, LowestUnminedView, NoncesView, ProtectView, SubmitterExpand, SubmitterView, WindowView, protect_message,
 };

@@ -37,6 +37,8 @@ pub(crate) enum ComposeError {
          keep node.listen on a loopback address"
     )]
     NoApiKeys,
+    #[error("stuck.webhook cannot be used: {0}")]
+    Webhook(reqwest::Error),
     #[error("logs cannot be written: {0}")]
     Logging(String),
     #[error("metrics cannot be kept: {0}")]

@@ -2,6 +2,7 @@
 //!
 //! - `accounts`: keys, from wherever the config says they are. `chains`, `store`: the adapters.
 //! - `node`: one node, from its start to the end of its drain. `ports`: what the API asks of the engine.
+//! - `stuck_webhook`: whom the business has decide about what is stuck.
 //! - `dev_net`: a dev chain and its server. `telemetry`: logs and metrics. `stop`: signals. `faults`: for tests of crashes.
 //!
 //! Architecture invariant: this is the only place that knows every room, and it knows them only to introduce them.
@@ -15,6 +16,7 @@ mod node;
 mod ports;
 mod stop;
 mod store;
+mod stuck_webhook;
 mod telemetry;
 
 pub(crate) use accounts::{Account, accounts};

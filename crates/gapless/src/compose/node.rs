@@ -11,7 +11,7 @@ use futures_util::FutureExt;
 use futures_util::future::FusedFuture;
 use gapless_api::{AllowedHosts, App, Drain, SystemTimer, router};
 use gapless_domain::{LaneSetup, OwnerId};
-use gapless_engine::{Clock, Driver, Engine, EngineParts, Ids, Patient, TimeOrderedIds, TokioDriver};
+use gapless_engine::{Clock, Driver, Engine, EngineParts, Ids, Patient, StuckPolicy, TimeOrderedIds, TokioDriver};
 use gapless_store::NewSubmitter;
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
@@ -19,9 +19,10 @@ use tokio::sync::oneshot;
 use super::accounts::Account;
 use super::faults::fault_points;
 use super::ports::EnginePorts;
+use super::stuck_webhook::StuckWebhook;
 use super::telemetry::Metrics;
 use super::{ComposeError, Stop, chains, open_store, unique};
-use crate::config::Config;
+use crate::config::{Config, WebhookConfig};
 
 /// How long a node that drains still takes calls: `/readyz` says 503 by then, and a balancer has time to see it before it
 /// finds the door closed.
@@ -76,7 +77,7 @@ impl Node {
             driver: Arc::clone(&driver) as Arc<dyn Driver>,
             ids: Arc::clone(&ids),
             faults: fault_points()?,
-            stuck: Arc::new(Patient),
+            stuck: stuck_policy(&config.stuck_webhook)?,
             chains,
             lanes: accounts.iter().map(|account| (account.id.clone(), setup(account))).collect(),
             terms: config.lease,
@@ -161,6 +162,14 @@ impl Node {
         }
         tracing::info!("drained");
         Ok(())
+    }
+}
+
+/// Who decides about what is stuck: whom the config names, or nobody.
+fn stuck_policy(webhook: &WebhookConfig) -> Result<Arc<dyn StuckPolicy>, ComposeError> {
+    match &webhook.url {
+        Some(url) => Ok(Arc::new(StuckWebhook::new(url.clone(), webhook.timeout)?)),
+        None => Ok(Arc::new(Patient)),
     }
 }
 

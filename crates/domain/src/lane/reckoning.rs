@@ -197,6 +197,11 @@ impl Plan {
         self.attach.is_empty() && self.lost.is_empty() && self.adopt.is_empty() && self.start_at.is_none()
     }
 
+    /// Is there something on chain that no intent of ours has asked for, as far as the ledger knows?
+    pub(super) fn is_unexplained(&self) -> bool {
+        self.lost.iter().any(|lost| lost.tx.is_some()) || self.adopt.iter().any(|adoption| adoption.of.is_none())
+    }
+
     fn hinder(&mut self, code: ProtectCode, text: String) {
         self.obstacle.get_or_insert((code, text));
     }

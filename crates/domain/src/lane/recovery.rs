@@ -181,8 +181,13 @@ impl Lane {
         if let Some(hindrance) = self.hindrance(cursor, plan, rule) {
             return Ok(CommandResult::Refused(Report::new(&hindrance)));
         }
-        let lines = plan.lines(rule);
+        let mut lines = plan.lines(rule);
         self.apply(cursor, plan, rule, commit, writing)?;
+        if cursor.state.is_store_regressed() && plan.is_unexplained() {
+            // It may be the replacement of an intent that is in line, and that is forgotten: nothing is sent before people have looked.
+            commit.set_paused(cursor, true, NodeText::new(MAY_BE_OURS))?;
+            lines.push_str(MAY_BE_OURS);
+        }
         let summary = NodeText::new(&plan.summary());
         commit.lane_event(cursor, LaneEventKind::Resynced, summary.clone())?;
         if !plan.more {
@@ -203,7 +208,8 @@ impl Lane {
         commit: &mut LaneCommit,
         writing: &mut Writing,
     ) -> Result<(), CommitError> {
-        let adopts = self.adopts() && plan.obstacle.is_none();
+        // After a loss of commits, what looks like a stranger's may be ours: people look at it first.
+        let adopts = self.adopts() && plan.obstacle.is_none() && !cursor.state.is_store_regressed();
         if !adopts {
             if !self.adopts()
                 && let Some((code, text)) = plan.accusation()
@@ -367,6 +373,9 @@ fn kind_for(sent: &OnChain, tx: &ManagedTx) -> AttemptKind {
     let is_replaced = matches!(&tx.replacement, Some(Payload::Evm(call)) if carries(sent, call));
     if is_replaced { AttemptKind::Replace } else { AttemptKind::Original }
 }
+
+const MAY_BE_OURS: &str = "the lane is paused: what the chain has, and the ledger cannot explain, may be of requests that the database has \
+    lost, or replacements of what is in line; cancel what has happened, then resume\n";
 
 fn attempt_of(sent: &OnChain, ordinal: u16) -> NewAttempt {
     let (plan, signed) = (&sent.tx.plan, &sent.tx.signed);

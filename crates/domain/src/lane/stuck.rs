@@ -6,7 +6,7 @@ use crate::event::LaneEventKind;
 use crate::lane_commit::{CommitError, LaneCommit};
 use crate::managed_tx::ManagedTx;
 use crate::nonce::Nonce;
-use crate::state::{CancelReason, TxState};
+use crate::state::{CancelReason, TxState, Wish};
 use crate::stuck::{Decision, StuckAttempt, StuckCase};
 use crate::text::{NodeText, Report};
 use crate::time::Tick;
@@ -106,6 +106,12 @@ impl Lane {
                     commit.lane_event(cursor, LaneEventKind::Escalated, NodeText::new(&text))?;
                     again
                 }
+                // Its cancel is what is stuck.
+                Decision::Cancel if self.is_canceled(nonce, writing) => {
+                    self.revive(nonce, commit, writing)?;
+                    self.claim_by_hand(nonce, false, commit, writing);
+                    Deciding::Nothing
+                }
                 Decision::Resend | Decision::Bump => {
                     self.revive(nonce, commit, writing)?;
                     self.claim_by_hand(nonce, decision == Decision::Bump, commit, writing);
@@ -119,6 +125,12 @@ impl Lane {
             writing.decided.push((nonce, next));
         }
         Ok(())
+    }
+}
+
+impl Lane {
+    fn is_canceled(&self, nonce: Nonce, writing: &Writing) -> bool {
+        self.bound_at(nonce, writing).is_some_and(|(_, bound)| matches!(bound.wish, Wish::Cancel(_)))
     }
 }
 

@@ -289,6 +289,23 @@ fn what_is_decided_is_written_first_and_then_done() {
     assert_eq!((bench.state(1), told(&bench)), (StateName::Stuck, vec![LaneEventKind::Escalated]));
 }
 
+/// Found by seed 2730 of the simulator: a second cancel is no change that can be written, and the lane wrote nothing ever after.
+#[test]
+fn a_cancel_that_is_stuck_and_canceled_is_sent_again() {
+    let mut setup = window(1);
+    setup.policy.stuck.after_tries = 1;
+    let mut bench = waiting(setup, 1);
+    bench.cancel(1);
+    bench.answer(SendOutcome::Accepted);
+    bench.decision = Decision::Cancel;
+    bench.pass_blocks(5, 60);
+    bench.answer(SendOutcome::AlreadyKnown);
+    assert_eq!((bench.state(1), kinds(&bench, 0).len()), (StateName::Tracking, 2));
+    assert!(bench.notices.is_empty(), "{:?}", bench.notices);
+    bench.finish(bench.hash(0, 1), block(9));
+    assert_eq!(bench.state(1), StateName::Canceled);
+}
+
 /// What was decided, and not written, is not done.
 #[test]
 fn a_decision_that_comes_after_the_chains_is_dropped() {

@@ -262,7 +262,24 @@ fn after_a_loss_of_commits_nothing_ends_by_a_resync() {
     command(&mut bench, resync(LostRule::Fail));
     assert!(refused(&bench).contains("nothing may end"), "{}", refused(&bench));
     command(&mut bench, resync(LostRule::Requeue));
-    assert_eq!((bench.protect_code(), bench.nonces()), (None, vec![Some(1)]));
+    // What has used its nonce may be a replacement of it that the database has lost: nothing is sent before people have looked.
+    assert!(told(&bench).contains("the lane is paused"), "{}", told(&bench));
+    assert_eq!((bench.protect_code(), bench.nonces()), (None, vec![None]));
+    command(&mut bench, CommandKind::Resume);
+    assert_eq!(bench.nonces(), [Some(1)]);
+}
+
+/// After a loss of commits, what looks like a stranger's may be ours (seed 1957 of the simulator).
+#[test]
+fn after_a_loss_of_commits_nothing_is_adopted_without_an_operator() {
+    let mut bench = sent(adopting(1), 1);
+    bench.ledger.regressed = true;
+    bench.crash();
+    bench.blocks = Some((1, vec![stranger(0, 7, 20)]));
+    bench.account = final_count(1);
+    bench.run();
+    bench.pass_secs(120);
+    assert_eq!((bench.protect_code(), bench.nonces()), (Some("store_regressed"), vec![Some(0)]));
 }
 
 /// A lost intent whose transaction stands at another nonce.

@@ -2,17 +2,22 @@
 
 use std::time::Duration;
 
-use gapless_domain::{CommandKind, LaneState, LostRule, NodeText, ProtectCode, Protection, SubmitterId};
+use gapless_domain::{
+    CommandKind, LaneState, LostRule, ManagedTx, NodeText, Payload, ProtectCode, Protection, StateName, SubmitterId,
+    TxId,
+};
+use gapless_store::TxFilter;
 
 use super::{PATIENCE, command, within};
 use crate::dice::Dice;
-use crate::history::Moment;
+use crate::history::{Moment, effect_of};
 use crate::world::Scene;
 
 pub(super) async fn watch(scene: &Scene, lane: &SubmitterId, mut dice: Dice) {
     loop {
         scene.stage().sleep(dice.duration(Duration::from_secs(5), Duration::from_secs(20))).await;
         if scene.is_paused(lane) {
+            cancel_what_has_happened(scene, lane, &mut dice).await;
             command(scene, &mut dice, lane, CommandKind::Resume, "operator").await;
         } else if scene.blueprint.plan.people && !scene.faults().is_calm() && dice.permille(50) {
             command(scene, &mut dice, lane, CommandKind::Pause, "operator").await;
@@ -21,6 +26,23 @@ pub(super) async fn watch(scene: &Scene, lane: &SubmitterId, mut dice: Dice) {
             handle(scene, lane, &protection, &mut dice).await;
         }
     }
+}
+
+/// What is in line, and has happened by a transaction that the database has lost.
+async fn cancel_what_has_happened(scene: &Scene, lane: &SubmitterId, dice: &mut Dice) {
+    if scene.blueprint.database.server() == 0 {
+        return;
+    }
+    let Some((_, store)) = scene.entrance(dice) else { return };
+    let in_line =
+        TxFilter { submitter: Some(lane.clone()), state: Some(StateName::Queued), limit: 1000, before_seq: None };
+    let Some(Ok(in_line)) = within(scene.stage(), PATIENCE, store.list(&in_line)).await else { return };
+    let has_happened = |tx: &ManagedTx| match tx.intent.payload() {
+        Payload::Evm(call) => effect_of(&call.data).is_some_and(|effect| scene.blueprint.chain.has_effect(effect)),
+        Payload::External(_) => false,
+    };
+    let done: Vec<TxId> = in_line.iter().filter(|tx| has_happened(tx)).map(|tx| tx.id).collect();
+    let _ = within(scene.stage(), PATIENCE, store.cancel_queued(&done)).await;
 }
 
 /// Looks at the chain as nodes show it: a lane that has nothing to lose by it waits without a word.

@@ -41,6 +41,11 @@ fn exit_codes_tell_success_usage_failure_and_refusal_apart() {
         (&["submitter", "resync"], USAGE),
         (&["chain", "accept", "eip155:1"], USAGE),
         (&["tx", "cancel"], USAGE),
+        (&["tx", "replace"], USAGE),
+        (&["tx", "replace", "x", "--max-fee", "1gwei"], USAGE),
+        (&["tx", "resubmit", "x", "--gas-price", "1", "--max-fee", "2", "--max-priority-fee", "1"], USAGE),
+        (&["tx", "resubmit", "x", "--gas-price", "much"], USAGE),
+        (&["tx", "resubmit", "x", "--api", "http://127.0.0.1:1"], FAILED),
     ] {
         let said = run(&folder, arguments);
         assert_eq!(said.code, code, "{arguments:?} {said:#?}");
@@ -78,6 +83,8 @@ fn with_json_everything_is_json_errors_too() {
         (&["tx", "send", "-s", "a", "--to", "0x", "--api", "http://127.0.0.1:1"], FAILED),
         (&["submitter", "show", "a", "--api", "http://127.0.0.1:1"], FAILED),
         (&["submitter", "pause", "a", "--api", "http://127.0.0.1:1"], FAILED),
+        (&["tx", "replace", "x", "--to", "0x", "--api", "http://127.0.0.1:1"], FAILED),
+        (&["tx", "resubmit", "x", "--api", "http://127.0.0.1:1"], FAILED),
         (&["submitter", "resume", "a", "--api", "http://127.0.0.1:1"], FAILED),
         (&["submitter", "unprotect", "a", "--api", "http://127.0.0.1:1"], FAILED),
         (&["submitter", "resync", "a", "--dry-run", "--api", "http://127.0.0.1:1"], FAILED),

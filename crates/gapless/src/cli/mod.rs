@@ -1,5 +1,6 @@
 //! What people type. One file a command; the exit codes are in `exit`.
 
+mod attempts;
 mod audit;
 mod chain;
 mod completions;

@@ -35,7 +35,7 @@ pub(crate) fn chain(
         },
         lag_max: config.rpc.lag_max,
         head_age_max: config.rpc.head_age_max,
-        fees: gapless_chain_evm::FeeOptions::default(),
+        fees: config.oracle,
         overrides: Overrides::new(classify)?,
     };
     let ours = accounts.iter().filter(|account| *account.id.chain() == config.id);

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use gapless_chain::{OverrideRule, Overrides};
-use gapless_chain_evm::{EndpointOptions, EndpointUrl, EvmChainOptions};
+use gapless_chain_evm::{EndpointOptions, EndpointUrl, EvmChainOptions, FeeOptions};
 use gapless_domain::{ChainId, SubmitterPolicy};
 use gapless_engine::{Finality, GasPolicy, WatcherOptions};
 
@@ -53,6 +53,7 @@ pub(crate) struct ChainConfig {
     pub(crate) rpc: RpcConfig,
     pub(crate) watcher: WatcherOptions,
     pub(crate) gas: GasPolicy,
+    pub(crate) oracle: FeeOptions,
     /// For its submitters, unless they say otherwise.
     pub(crate) policy: SubmitterPolicy,
 }
@@ -68,6 +69,7 @@ impl ChainConfig {
             rpc: base.rpc,
             watcher: by_policy(base.watcher.clone(), &policy, base.watcher.finality),
             gas: base.gas,
+            oracle: base.oracle,
             policy,
         })
     }
@@ -93,6 +95,7 @@ pub(crate) struct ChainDefaults {
     rpc: RpcConfig,
     watcher: WatcherOptions,
     gas: GasPolicy,
+    oracle: FeeOptions,
     policy: SubmitterPolicy,
 }
 
@@ -103,6 +106,7 @@ impl ChainDefaults {
             rpc: file.within("rpc", |section| rpc(section, RpcConfig::default())),
             watcher: by_policy(watcher, &policy, finality),
             gas: file.within("gas", |section| pace::gas(section, GasPolicy::default())),
+            oracle: file.within("oracle", |section| pace::oracle(section, FeeOptions::default())),
             policy,
         }
     }
@@ -162,6 +166,7 @@ fn chain(item: &mut Section<'_>, base: &ChainDefaults) -> Option<ChainConfig> {
         head_age_max: item.read_in("rpc_head_age_max", base.rpc.head_age_max, SHORTEST..=EvmChainOptions::MAX_HEAD_AGE),
     };
     let gas = item.within("gas", |section| pace::gas(section, base.gas));
+    let oracle = item.within("oracle", |section| pace::oracle(section, base.oracle));
     let watcher = item.within("watcher", |section| pace::watcher(section, base.watcher.clone()));
     let (policy, finality) = policy::overrides(item, base.policy.clone(), base.watcher.finality);
     if item.has("finality") && item.has_within("confirmations", "finality") {
@@ -169,7 +174,7 @@ fn chain(item: &mut Section<'_>, base: &ChainDefaults) -> Option<ChainConfig> {
     }
     let finality = item.read("finality", finality);
     let watcher = by_policy(watcher, &policy, finality);
-    Some(ChainConfig { id: id?, endpoints, rpc, watcher, gas, policy })
+    Some(ChainConfig { id: id?, endpoints, rpc, watcher, gas, oracle, policy })
 }
 
 /// The operator's own patterns for what nodes say.

@@ -2,12 +2,20 @@
 
 use std::time::Duration;
 
+use gapless_chain_evm::{FeeOptions, Rollup};
 use gapless_domain::LaneLimits;
 use gapless_engine::{BatchLimits, DispatchOptions, EngineOptions, GasPolicy, ShareOptions, WatcherOptions};
 
+use super::policy::Price;
 use super::problem::ProblemKind;
-use super::section::Section;
+use super::section::{Section, words};
 use super::value::{ByteSize, Permille};
+
+words!(Rollup {
+    Rollup::None => "none",
+    Rollup::Optimism => "optimism",
+    Rollup::Arbitrum => "arbitrum",
+});
 
 const SHORTEST: Duration = Duration::from_millis(1);
 const LONGEST: Duration = Duration::from_secs(24 * 3600);
@@ -108,6 +116,30 @@ pub(crate) fn watcher(section: &mut Section<'_>, base: WatcherOptions) -> Watche
         section.refuse("poll_min", ProblemKind::Polls);
     }
     options
+}
+
+/// `[oracle]`, and a chain's own.
+pub(crate) fn oracle(section: &mut Section<'_>, base: FeeOptions) -> FeeOptions {
+    let factor = section.read("base_fee_factor", Permille(base.base_fee_factor)).0;
+    if !(FeeOptions::MIN_FACTOR..=FeeOptions::MAX_FACTOR).contains(&factor) {
+        let (min, max) = ("1.0".to_owned(), "100.0".to_owned());
+        section.refuse("base_fee_factor", ProblemKind::Range { min, max });
+    }
+    FeeOptions {
+        min_priority_fee: floor(section, "min_priority_fee", base.min_priority_fee),
+        min_fee: floor(section, "min_fee", base.min_fee),
+        base_fee_factor: factor,
+        rollup: section.read("rollup", base.rollup),
+    }
+}
+
+fn floor(section: &mut Section<'_>, key: &'static str, base: u128) -> u128 {
+    let price = section.read(key, Price(base)).0;
+    if price > FeeOptions::MAX_FLOOR {
+        let (min, max) = ("0".to_owned(), FeeOptions::MAX_FLOOR.to_string());
+        section.refuse(key, ProblemKind::Range { min, max });
+    }
+    price
 }
 
 /// `[gas]`, and a chain's own.

@@ -46,7 +46,7 @@ impl Setting for Amount {
 }
 
 /// A price for one unit of gas. What an amount can be and a price cannot is refused, not cut.
-struct Price(u128);
+pub(super) struct Price(pub(super) u128);
 
 impl Setting for Price {
     fn wanted() -> String {

@@ -5,6 +5,7 @@ use gapless_wire::{
     AttemptView, ChainView, LowestUnminedView, NoncesView, ProtectView, SlotKindName, SlotView, SubmitterView,
 };
 
+use crate::cli::attempts::{price, words};
 use crate::cli::table::{columns, span};
 
 /// One line: how its lane stands.
@@ -161,17 +162,14 @@ fn slot_row(slot: &SlotView) -> [String; 5] {
         SlotKindName::Foreign => slot.evidence.clone(),
         _ => slot.tx_id.clone(),
     };
-    let what: Vec<String> = whose.into_iter().chain(lent).collect();
+    let tries = (slot.tries > 0).then(|| format!("tries {}", slot.tries));
+    let signal = slot.signal.map(|signal| format!("pools show {}", words(signal.as_str())));
+    let what: Vec<String> = whose.into_iter().chain(lent).chain(tries).chain(signal).collect();
     [slot.nonce.to_string(), slot.kind.to_string(), state, slot.bound_at.clone(), what.join(", ")]
 }
 
 fn attempt_row(attempt: &AttemptView) -> [String; 5] {
-    let fees = &attempt.fees;
-    let price = match (&fees.gas_price, &fees.max_fee_per_gas, &fees.max_priority_fee_per_gas) {
-        (Some(price), _, _) => format!("{price} wei/gas"),
-        (None, Some(max), Some(tip)) => format!("{max}/{tip} wei/gas"),
-        _ => String::new(),
-    };
+    let price = price(&attempt.fees);
     let outcome = attempt.last_outcome.as_ref().map_or("not answered".to_owned(), |outcome| {
         if outcome.text.is_empty() { outcome.code.clone() } else { format!("{} ({})", outcome.code, outcome.text) }
     });
@@ -202,7 +200,7 @@ mod tests {
             "slots": [
                 {"nonce": 6, "kind": "foreign", "boundAt": "t1", "evidence": "0xbb in block 5", "attempts": []},
                 {"nonce": 7, "kind": "intent", "boundAt": "t1", "txId": "id", "requestId": "r", "state": "TRACKING",
-                    "subState": "AWAITING_FUNDS", "attempts": [attempt]},
+                    "subState": "AWAITING_FUNDS", "tries": 3, "signal": "in_mempool", "attempts": [attempt]},
                 {"nonce": 8, "kind": "reservation", "boundAt": "t1", "txId": "id2", "state": "ALLOCATED", "subState": "PENDING",
                     "reservation": {"status": "reserved", "lockedUntil": "t3"}, "attempts": []},
             ],
@@ -246,7 +244,7 @@ chain counts    latest 9, preconfirmed 9, final unknown
 
 nonce  kind         state                    since  what
 6      foreign      -                        t1     0xbb in block 5
-7      intent       TRACKING AWAITING_FUNDS  t1     id
+7      intent       TRACKING AWAITING_FUNDS  t1     id, tries 3, pools show in mempool
          original                            t2     0xaa 20/1 wei/gas, sent 4 times, underpriced (fee too low)
 8      reservation  ALLOCATED PENDING        t1     id2, reserved until t3
 ";

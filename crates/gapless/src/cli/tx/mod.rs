@@ -3,6 +3,8 @@
 mod cancel;
 mod get;
 mod list;
+mod orders;
+mod payload;
 mod send;
 mod show;
 mod watch;
@@ -24,6 +26,10 @@ pub(crate) enum TxCommand {
     Watch(watch::WatchArgs),
     /// Cancel a transaction: at once in the queue, later by a race that the chain decides
     Cancel(cancel::CancelArgs),
+    /// Ask for another payload in its place: at once in the queue, later at the same nonce, where the chain decides
+    Replace(Box<orders::ReplaceArgs>),
+    /// Send a transaction again now, at a price of your own or as the config says
+    Resubmit(orders::ResubmitArgs),
 }
 
 impl TxCommand {
@@ -35,6 +41,8 @@ impl TxCommand {
                 TxCommand::List(args) => args.run(output).await,
                 TxCommand::Watch(args) => args.run(output).await,
                 TxCommand::Cancel(args) => args.run(output).await,
+                TxCommand::Replace(args) => args.run(output).await,
+                TxCommand::Resubmit(args) => args.run(output).await,
             }
         })
     }

@@ -1,7 +1,8 @@
 //! A transaction for people.
 
-use gapless_wire::{AttemptView, ConfirmationNoticeView, ReceiptStatus, TxEventName, TxEventView, TxView};
+use gapless_wire::{CallPayload, ConfirmationNoticeView, ReceiptStatus, ReceiptView, TxEventName, TxEventView, TxView};
 
+use crate::cli::attempts::{attempt_rows, words};
 use crate::cli::table::columns;
 
 /// One line: where it stands.
@@ -57,30 +58,50 @@ pub(super) fn whole(view: &TxView) -> String {
         rows.push(row("block", &format!("{} {}", receipt.block_number, receipt.block_hash)));
         rows.extend(view.confirmations.map(|count| row("confirmations", &count.to_string())));
         rows.push(row("gas used", &format!("{} at {} wei", receipt.gas_used, receipt.effective_gas_price)));
+        rows.push(row("paid", &paid(receipt)));
+        rows.push(row("mined was", receipt.attempt_kind.as_str()));
         if let Some(revert) = &receipt.revert {
             let data = if revert.data == "0x" { "without a reason" } else { &revert.data };
             rows.push(row("reverted", revert.reason.as_deref().unwrap_or(data)));
         }
     }
-    if let Some(payload) = &view.payload {
-        rows.push(row("to", payload.to.as_deref().unwrap_or("(creates a contract)")));
-        rows.extend(payload.value.as_deref().map(|value| row("value", &format!("{value} wei"))));
-        rows.extend(payload.data.as_deref().filter(|data| *data != "0x").map(|data| row("data", data)));
-    }
+    rows.extend(view.payload.iter().flat_map(|payload| payload_rows(payload, "")));
+    rows.extend(view.replacement.iter().flat_map(|payload| payload_rows(payload, "now ")));
+    let mined = view.receipt.as_ref().and_then(|receipt| receipt.mined_payload.as_ref());
+    rows.extend(mined.into_iter().flat_map(|payload| payload_rows(payload, "mined ")));
+    rows.extend(view.tries.map(|tries| row("tries", &tries.to_string())));
+    rows.extend(view.signal.map(|signal| row("pools show", &words(signal.as_str()))));
     rows.extend(view.valid_until.as_deref().map(|until| row("valid until", until)));
     rows.extend(view.metadata.as_ref().map(|metadata| row("metadata", metadata.get())));
     rows.push(row("created", &view.created_at));
     rows.push(row("changed", &view.updated_at));
-    rows.extend(view.attempts.iter().flatten().map(|attempt| row("attempt", &one_attempt(attempt))));
     rows.extend(view.events.iter().flatten().map(|event| row("event", &one_event(event))));
     let blocks = view.confirmation_list.iter().flatten();
     rows.extend(blocks.map(|block| row("confirmed by", &format!("{} {}", block.block_number, block.block_hash))));
-    columns(&rows)
+    let attempts = match view.attempts.as_deref() {
+        None | Some([]) => String::new(),
+        Some(attempts) => format!("\n{}", columns(&attempt_rows(attempts))),
+    };
+    format!("{}{attempts}", columns(&rows))
 }
 
-fn one_attempt(attempt: &AttemptView) -> String {
-    let outcome = attempt.last_outcome.as_ref().map_or("not answered", |outcome| outcome.code.as_str());
-    format!("{} {} {}, sent {} times, {outcome}", attempt.nonce, attempt.kind, attempt.hash, attempt.sends)
+/// What it does, each line under this name.
+fn payload_rows(payload: &CallPayload, name: &str) -> Vec<[String; 2]> {
+    let mut rows = vec![row(&format!("{name}to"), payload.to.as_deref().unwrap_or("(creates a contract)"))];
+    rows.extend(payload.value.as_deref().map(|value| row(&format!("{name}value"), &format!("{value} wei"))));
+    rows.extend(payload.data.as_deref().filter(|data| *data != "0x").map(|data| row(&format!("{name}data"), data)));
+    rows
+}
+
+fn paid(receipt: &ReceiptView) -> String {
+    let again = match receipt.bumps {
+        None | Some(0) => String::new(),
+        Some(1) => ", after another one was signed".to_owned(),
+        Some(bumps) => format!(", after {bumps} more were signed"),
+    };
+    let raised = receipt.bump_cost.as_deref().filter(|cost| *cost != "0");
+    let raised = raised.map(|cost| format!(", {cost} wei of it beyond the first offer")).unwrap_or_default();
+    format!("{} wei{again}{raised}", receipt.fee_paid)
 }
 
 fn one_event(event: &TxEventView) -> String {
@@ -121,18 +142,33 @@ mod tests {
             json!({"seq": seq, "event": name, "state": "TRACKING", "subState": "MINED", "at": format!("00:0{seq}"),
                 "confirmations": notice})
         };
+        let attempts = json!([
+            {"nonce": 7, "ordinal": 0, "kind": "original", "hash": "0xaa", "fees": {"gasPrice": "5"}, "createdAt": "00:01",
+                "sends": 1, "lastSentAt": "00:02", "lastOutcome": {"code": "nonce_too_high", "text": "too high"}},
+            {"nonce": 7, "ordinal": 1, "kind": "bump", "hash": "0xbb",
+                "fees": {"maxFeePerGas": "20", "maxPriorityFeePerGas": "2"}, "maxCost": "420000", "createdAt": "00:03",
+                "sends": 2, "lastSentAt": "00:04", "history": [{"at": "00:04", "outcome": "accepted", "heard": [
+                    {"endpoint": "a:8545", "outcome": "accepted"},
+                    {"endpoint": "b:8545", "outcome": "replacement_underpriced", "text": "underpriced"}]}]},
+            {"nonce": 7, "ordinal": 2, "kind": "cancel", "hash": "0xff", "fees": {"gasPrice": "30"}, "createdAt": "00:05",
+                "sends": 0},
+        ]);
         let tx = json!({
             "txId": "id", "submitter": "eip155:1:0x1", "requestId": "r", "state": "TRACKING", "subState": "MINED",
             "version": version, "speed": "standard", "createdAt": "00:00", "updatedAt": "00:09", "confirmations": 3,
             "reason": reason,
             "receipt": {"blockNumber": 7, "blockHash": "0x7", "status": "reverted", "gasUsed": 1,
-                "effectiveGasPrice": "2", "revert": {"reason": "too poor", "data": "0x08"}},
+                "effectiveGasPrice": "2", "feePaid": "2", "attemptKind": "bump", "bumps": 2, "bumpCost": "1",
+                "minedPayload": {"to": "0xee", "value": "9"}, "revert": {"reason": "too poor", "data": "0x08"}},
             "events": [
                 event(3, "mine", json!({"newFork": true, "blocks": [block(7)]})),
                 event(4, "confirm", json!({"newFork": false, "blocks": [block(8), block(9)]})),
                 event(5, "confirm", json!({"newFork": true, "blocks": [block(7), block(8)]})),
             ],
             "confirmationList": [block(7), block(8)],
+            "payload": {"to": "0xcc", "value": "8"}, "replacement": {"to": "0xdd", "value": "9", "data": "0x01"},
+            "tries": 3, "signal": "likely_dropped",
+            "attempts": attempts,
         });
         serde_json::from_value(tx).unwrap()
     }
@@ -148,6 +184,34 @@ mod tests {
         assert_eq!(changes(&without), "00:09  TRACKING MINED (3 confirmations): reverted (too poor)");
         // The server shows the first events only; the state is of now all the same.
         assert!(changes(&view(2000, json!(null))).ends_with("\n00:09  TRACKING MINED (3 confirmations), reverted"));
+    }
+
+    #[test]
+    fn every_attempt_is_a_table_of_what_was_sent_where_and_what_each_said() {
+        let text = whole(&view(5, json!(null)));
+        let (facts, attempts) = text.split_once("\n\n").unwrap();
+        let expected = "\
+original  0xaa    5 wei/gas                                nonce 7, signed 00:01, sent once
+  sent    00:02   nonce too high                           too high
+bump      0xbb    20/2 wei/gas, at most 420000 wei in all  nonce 7, signed 00:03, sent 2 times, of which the newest 1 are shown
+  sent    00:04   accepted
+    said  a:8545  accepted
+    said  b:8545  replacement underpriced                  underpriced
+cancel    0xff    30 wei/gas                               nonce 7, signed 00:05, never sent
+";
+        assert_eq!(attempts, expected);
+        for line in [
+            "to             0xcc",
+            "now to         0xdd",
+            "now data       0x01",
+            "mined value    9 wei",
+            "paid           2 wei, after 2 more were signed, 1 wei of it beyond the first offer",
+            "mined was      bump",
+            "tries          3",
+            "pools show     likely dropped",
+        ] {
+            assert!(facts.contains(line), "{line}: {facts}");
+        }
     }
 
     #[test]

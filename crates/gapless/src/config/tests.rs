@@ -5,6 +5,7 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::time::Duration;
 
+use gapless_chain_evm::{FeeOptions, Rollup};
 use gapless_domain::{
     Amount, ExternalNoncePolicy, FundsPolicy, Limits, OnShortage, ReleaseRule, StartFrom, SubmitterPolicy,
 };
@@ -73,6 +74,7 @@ fn the_default_file_says_what_the_rooms_have_as_defaults() {
     let chain = &good(CHAIN, &[]).config.chains[0];
     assert_eq!((chain.gas, &chain.watcher), (GasPolicy::default(), &WatcherOptions::default()));
     assert_eq!((chain.rpc, &chain.policy), (RpcConfig::default(), &SubmitterPolicy::default()));
+    assert_eq!(chain.oracle, FeeOptions::default());
     assert!(config.chains.is_empty() && config.submitters.is_empty() && config.classify.is_empty());
 }
 
@@ -300,6 +302,10 @@ fn what_the_rules_refuse_is_refused_here() {
             "[fees]\nmax_price = \"0x100000000000000000000000000000000\"",
             "fees.max_price: it has to be a price in wei for one unit of gas",
         ),
+        ("[oracle]\nmin_fee = \"1000000000000000001\"", "oracle.min_fee: it has to be from 0 to 1000000000000000000"),
+        ("[oracle]\nmin_priority_fee = \"x\"", "oracle.min_priority_fee: it has to be a price in wei"),
+        ("[oracle]\nbase_fee_factor = 0.9", "oracle.base_fee_factor: it has to be from 1.0 to 100.0"),
+        ("[oracle]\nrollup = \"zksync\"", "oracle.rollup: it has to be \"none\" or \"optimism\" or \"arbitrum\""),
         ("[fees]\nmin_price = \"1\"", "fees.min_price: there is no such key; the nearest is `fees.max_price`"),
         ("[stuck]\nafter_tries = 0", "stuck.after_tries is at least 1"),
         ("[stuck]\nask_interval = \"999ms\"", "stuck.ask_interval is at least a second"),
@@ -390,6 +396,10 @@ fn chains_and_submitters_are_checked() {
         (
             format!("{CHAIN}{submitter}{signer}stuck = {{ webhook_timeout = \"1s\" }}"),
             "submitter.0.stuck.webhook_timeout: there is no such key; the nearest is",
+        ),
+        (
+            format!("{CHAIN}{submitter}{signer}oracle = {{ min_fee = \"7\" }}"),
+            "submitter.0.oracle: there is no such key; the nearest is",
         ),
         (format!("{CHAIN}gas_bump = {{ max_market = 0.5 }}"), "chain.0: gas_bump.max_market is at least 1"),
         (
@@ -558,6 +568,19 @@ fn how_nodes_share_lanes_and_how_far_blocks_are_read_is_set() {
     assert_eq!((config.chains[0].watcher.survey_blocks, config.chains[0].rpc.blocks_max), (5, 2));
     let other = ChainConfig::at(&"eip155:5".parse().unwrap(), "http://127.0.0.1:1", &config.chain_defaults).unwrap();
     assert_eq!(other.watcher.survey_blocks, 99);
+}
+
+#[test]
+fn how_a_price_is_made_is_the_chains_to_say() {
+    let file = format!(
+        "[oracle]\nmin_fee = \"9\"\nbase_fee_factor = 1.5\n\
+         {CHAIN}oracle = {{ rollup = \"optimism\", min_priority_fee = \"0\" }}\n"
+    );
+    let config = good(&file, &[]).config;
+    let expected = FeeOptions { min_priority_fee: 0, min_fee: 9, base_fee_factor: 1500, rollup: Rollup::Optimism };
+    assert_eq!(config.chains[0].oracle, expected);
+    let other = ChainConfig::at(&"eip155:5".parse().unwrap(), "http://127.0.0.1:1", &config.chain_defaults).unwrap();
+    assert_eq!(other.oracle, FeeOptions { min_priority_fee: 1, rollup: Rollup::None, ..expected });
 }
 
 /// Whatever is wrong or right: nothing that may be a secret is in what is shown, told or formatted for debugging.

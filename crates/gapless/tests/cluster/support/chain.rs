@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::process::Command;
 use std::time::Duration;
 
-use gapless_testbed::{Anvil, AnvilOptions, Mining};
+use gapless_testbed::{Anvil, AnvilOptions, HardhatNode, HardhatOptions, Mining};
 use gapless_wire::ConfirmationView;
 use serde_json::{Value, json};
 
@@ -23,6 +23,7 @@ pub(crate) struct Chain {
 #[derive(Debug)]
 enum Server {
     Anvil(Anvil),
+    Hardhat(HardhatNode),
     Dev(Process),
 }
 
@@ -34,6 +35,11 @@ impl Chain {
     pub(crate) fn with_accounts(mining: Mining, accounts: u32) -> Self {
         let anvil = Anvil::start(AnvilOptions { mining, accounts, ..AnvilOptions::default() }).unwrap();
         Chain { port: anvil.port(), server: Server::Anvil(anvil), http: super::http() }
+    }
+
+    pub(crate) fn hardhat(mining: Mining) -> Self {
+        let hardhat = HardhatNode::start(HardhatOptions { mining, ..HardhatOptions::default() }).unwrap();
+        Chain { port: hardhat.port(), server: Server::Hardhat(hardhat), http: super::http() }
     }
 
     /// `gapless devchain`, which can be made to do what chains and nodes should not do.
@@ -71,13 +77,13 @@ impl Chain {
 
     /// `STOP` or `CONT`.
     pub(crate) fn signal(&self, signal: &str) {
-        match &self.server {
-            Server::Dev(process) => process.signal(signal),
-            Server::Anvil(anvil) => {
-                let pid = anvil.pid().unwrap().to_string();
-                assert!(Command::new("kill").arg(format!("-{signal}")).arg(pid).status().unwrap().success());
-            }
-        }
+        let pid = match &self.server {
+            Server::Dev(process) => return process.signal(signal),
+            Server::Anvil(anvil) => anvil.pid(),
+            Server::Hardhat(hardhat) => hardhat.pid(),
+        };
+        let pid = pid.unwrap().to_string();
+        assert!(Command::new("kill").arg(format!("-{signal}")).arg(pid).status().unwrap().success());
     }
 
     pub(crate) async fn call(&self, method: &str, params: Value) -> Value {

@@ -70,6 +70,10 @@ pub fn enough(named: Fees, sent: impl Iterator<Item = Fees>) -> Result<(), Fees>
 }
 
 impl FeePolicy {
+    pub fn is_above_cap(&self, fees: Fees) -> bool {
+        fees.highest_price() > self.cap()
+    }
+
     fn cap(&self) -> u128 {
         if self.max_price == 0 { u128::MAX } else { self.max_price }
     }

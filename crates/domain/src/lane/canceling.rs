@@ -28,7 +28,7 @@ impl Lane {
         commit: &mut LaneCommit,
         writing: &mut Writing,
     ) -> Result<Option<CommandResult>, CommitError> {
-        match self.find(id) {
+        match self.find(id, writing) {
             Whereabouts::Slot(nonce) => self.cancel_bound(nonce, commit, writing).map(Some),
             Whereabouts::Line(at) => self.cancel_in_line(at, commit, writing).map(Some),
             Whereabouts::Unknown => Ok(None),

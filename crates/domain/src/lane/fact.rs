@@ -58,8 +58,10 @@ pub struct Peeked {
 /// What is being prepared: an intent in the queue, or another attempt for a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum PrepareKey {
-    Intent(TxId),
-    Slot(Nonce),
+    /// As of this version of it: what it asks for may change meanwhile.
+    Intent(TxId, u32),
+    /// The so many-th time that something was asked for it.
+    Slot(Nonce, u32),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -109,8 +109,8 @@ pub struct Lane {
     write_after: Tick,
     write_failures: u32,
     reports: Vec<SendReport>,
-    /// An order was taken up by the commit that was planned last: there is something to prepare.
-    orders_begun: bool,
+    /// The commit that was planned last has left something to be priced.
+    asks_again: bool,
     /// The market is too dear for the policy, in words; and whether consumers know.
     above_cap: Option<String>,
     told_above_cap: bool,
@@ -227,7 +227,7 @@ impl Lane {
             write_after: Tick::default(),
             write_failures: 0,
             reports: Vec::new(),
-            orders_begun: false,
+            asks_again: false,
             above_cap: None,
             told_above_cap: false,
             protect: None,
@@ -294,8 +294,8 @@ impl Lane {
             Fact::Prepared(answers) => {
                 for (key, answer) in answers {
                     match key {
-                        PrepareKey::Intent(id) => self.prepared(id, answer, now),
-                        PrepareKey::Slot(nonce) => self.prepared_remedy(nonce, answer, now),
+                        PrepareKey::Intent(id, version) => self.prepared(id, version, answer, now),
+                        PrepareKey::Slot(nonce, ticket) => self.prepared_remedy(nonce, ticket, answer, now),
                     }
                 }
             }
@@ -361,14 +361,15 @@ impl Lane {
         signing.chain(signed).chain(writing)
     }
 
-    fn prepared(&mut self, id: TxId, answer: Result<Prepared, PrepareFailure>, now: Tick) {
+    fn prepared(&mut self, id: TxId, version: u32, answer: Result<Prepared, PrepareFailure>, now: Tick) {
         // An earlier transaction of ours may be what it needs, also one that has no nonce yet (S19).
         let is_next = self.line.first().is_some_and(|candidate| candidate.tx.id == id);
         let alone = is_next && self.slots.unmined().is_empty() && self.binds_under_way() == 0;
         let last_block = if answer.is_err() { self.newest_inclusion() } else { None }.map(|link| link.block.number);
         let (retry, funds) = (now.saturating_add(self.setup.limits.prepare_retry), self.setup.policy.funds.on_shortage);
         // What failed meanwhile, or went away and came back, is not what was asked for.
-        let asked = |candidate: &&mut Candidate| matches!(candidate.stage, Stage::Asked);
+        let asked =
+            |candidate: &&mut Candidate| matches!(candidate.stage, Stage::Asked) && candidate.tx.version == version;
         let Some(candidate) = self.line.find(id).filter(asked) else { return };
         let has_own_price = candidate.call().is_some_and(|call| call.fees.is_some());
         candidate.stage = match answer {
@@ -409,24 +410,32 @@ impl Lane {
         newest(self.slots.iter().filter_map(OpenSlot::mined_in).chain(self.newest_closed))
     }
 
-    fn prepared_remedy(&mut self, nonce: Nonce, answer: Result<Prepared, PrepareFailure>, now: Tick) {
+    fn prepared_remedy(&mut self, nonce: Nonce, ticket: u32, answer: Result<Prepared, PrepareFailure>, now: Tick) {
         let retry = now.saturating_add(self.setup.limits.prepare_retry);
+        // What is lent since it was asked for needs none; and what was asked for something else says nothing.
+        let is_awaited = |slot: &&OpenSlot| slot.remedy == Remedy::Asked && slot.ticket == ticket;
+        let Some(slot) = self.slots.get(nonce).filter(is_awaited) else { return };
+        if let (Err(PrepareFailure::Unavailable(text)), true) = (&answer, slot.is_only_raised()) {
+            let why = text.to_string();
+            self.no_attempt(nonce, why, retry);
+            return;
+        }
         if let Some(why) = answer.as_ref().err().and_then(|failure| self.order_failure(nonce, failure)) {
             self.no_attempt(nonce, why, retry);
             return;
         }
+        let fees = self.setup.policy.fees;
         self.slots.update(nonce, |slot| {
-            // What is lent since it was asked for needs none.
-            if slot.remedy != Remedy::Asked {
-                return;
-            }
             // The market does not want more than it offers: the same bytes are sent again, at their pace.
             let is_enough = |prepared: &Prepared| {
                 let offered = slot.wanted().map(|wanted| wanted.fees);
+                let market = Market { asks: prepared.fees, base_fee: prepared.base_fee };
+                // Whoever is new would offer no more.
+                let Offer::At(asks) = market.first_offer(&fees) else { return false };
                 slot.needs_price()
                     && slot.order.is_none()
                     && slot.pressure == Some(Pressure::Market)
-                    && offered.is_some_and(|offered| !prepared.fees.offers_more_than(offered))
+                    && offered.is_some_and(|offered| !asks.offers_more_than(offered))
             };
             if answer.as_ref().is_ok_and(is_enough) {
                 slot.pressure = None;
@@ -441,6 +450,8 @@ impl Lane {
         let (pace, head) = (self.pace(), self.head());
         let told = self.slots.update(sent.nonce, |slot| {
             slot.sent_at = head.or(slot.sent_at);
+            let is_newest = slot.attempts.last().is_some_and(|held| held.attempt.hash == sent.hash);
+            slot.offered_at = slot.offered_at.or(head.filter(|_| is_newest));
             slot.sent(sent.hash, sent.outcome, now, &pace);
         });
         if told.is_none() {
@@ -463,7 +474,10 @@ impl Lane {
             SendOutcome::NonceTooHigh => self.send_those_below(sent.nonce, now),
             SendOutcome::InsufficientFunds => self.purse.read_soon(),
             SendOutcome::Underpriced => self.wants_more(sent.nonce, false, now),
-            SendOutcome::ReplacementUnderpriced if was_filler => self.wants_more(sent.nonce, true, now),
+            // By an attempt of ours, or of whoever else has the key.
+            SendOutcome::ReplacementUnderpriced if was_filler || slot.attempts.len() > 1 => {
+                self.wants_more(sent.nonce, true, now);
+            }
             // What came too late to be said decides nothing.
             SendOutcome::Rejected if was_filler && slot.seen == Seen::Nowhere && !slot.is_over() => {
                 self.cannot_fill(&sent);

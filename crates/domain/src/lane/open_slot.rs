@@ -46,13 +46,16 @@ pub(super) struct OpenSlot {
     /// What somebody has asked for, and waits for the next attempt.
     pub(super) order: Option<Order>,
     pub(super) remedy: Remedy,
+    /// How often a price was asked for.
+    pub(super) ticket: u32,
     /// How often it was sent again since it was bound, or since somebody decided about it.
     pub(super) tries: u16,
     /// What nodes' pools showed of it.
     pub(super) signal: Option<MempoolSignal>,
     pub(super) diagnosis: Diagnosis,
-    /// The head when it was last sent; `None` if that was before the lane was loaded.
+    /// The head when it was last sent, and when its newest attempt was first; `None` if that was before the lane was loaded.
     pub(super) sent_at: Option<u64>,
+    pub(super) offered_at: Option<u64>,
     pub(super) decision: Deciding,
     /// How often all its hashes were missing while its nonce was used up, finally; `None` while it is not.
     pub(super) lost_looks: Option<u32>,
@@ -79,6 +82,8 @@ pub(super) struct HeldAttempt {
     pub(super) missing: bool,
     /// Some node may have it in its pool: all but those that were only ever refused as such, or for want of funds.
     pub(super) pooled: bool,
+    /// It is being given to nodes.
+    pub(super) under_way: bool,
     /// It carries a payload that was replaced since.
     pub(super) stale: bool,
 }
@@ -174,7 +179,18 @@ impl OpenSlot {
         self.pressure.is_some() && self.has_what_it_wants() && !self.short_of_funds && !self.is_mined()
     }
 
-    fn has_what_it_wants(&self) -> bool {
+    fn lacks_what_it_wants(&self) -> bool {
+        let lacks = !self.is_mined() && !self.has_what_it_wants() && !self.is_lent() && self.kind != SlotKind::Foreign;
+        let is_forgotten = mistakes::made(Mistake::NoFillForHole) && self.wants_nothing();
+        lacks && !is_forgotten
+    }
+
+    /// Is the next attempt for nothing but a better price, so that it may as well be sent as it is?
+    pub(super) fn is_only_raised(&self) -> bool {
+        self.pressure == Some(Pressure::Waiting) && !self.has_order() && self.has_what_it_wants()
+    }
+
+    pub(super) fn has_what_it_wants(&self) -> bool {
         self.attempts.iter().any(|held| self.fits(held))
     }
 
@@ -189,8 +205,13 @@ impl OpenSlot {
 
     /// What another attempt has to outbid: whatever may be in a pool.
     pub(super) fn to_outbid(&self) -> impl Iterator<Item = &Attempt> {
-        let under_way = self.sending == Sending::UnderWay;
-        self.attempts.iter().filter(move |held| held.pooled || under_way).map(|held| &held.attempt)
+        self.attempts.iter().filter(move |held| held.pooled || held.under_way).map(|held| &held.attempt)
+    }
+
+    /// Its attempt is on its way to nodes.
+    pub(super) fn goes_out(&mut self, hash: B256) {
+        self.sending = Sending::UnderWay;
+        self.attempts.iter_mut().filter(|held| held.attempt.hash == hash).for_each(|held| held.under_way = true);
     }
 
     /// Does it want to be consumed without effect?
@@ -211,10 +232,7 @@ impl OpenSlot {
 
     /// Is there an attempt for what it wants, or must one be made?
     pub(super) fn needs_another(&self) -> bool {
-        let has_it = self.has_what_it_wants();
-        let lacks_it = !self.is_mined() && !has_it && !self.is_lent() && self.kind != SlotKind::Foreign;
-        let is_forgotten = mistakes::made(Mistake::NoFillForHole) && self.wants_nothing();
-        (lacks_it && !is_forgotten) || self.needs_price() || self.has_order()
+        self.lacks_what_it_wants() || self.needs_price() || self.has_order()
     }
 
     /// Does somebody wait for another attempt, which may still come to something?
@@ -224,7 +242,7 @@ impl OpenSlot {
 
     /// To be sent now. What it no longer wants is not sent again while what it wants is being made.
     pub(super) fn is_due(&self, now: Tick) -> bool {
-        let waits = !self.has_order() && self.needs_another();
+        let waits = self.lacks_what_it_wants() || self.needs_price();
         matches!(self.sending, Sending::Due { at, claim: false } if at <= now) && !waits
     }
 
@@ -246,7 +264,16 @@ impl OpenSlot {
             last_outcome: None,
             history: Vec::new(),
         };
-        self.attempts.push(HeldAttempt { attempt, cost, gas_limit, missing: false, pooled: false, stale: false });
+        self.attempts.push(HeldAttempt {
+            attempt,
+            cost,
+            gas_limit,
+            missing: false,
+            pooled: false,
+            under_way: false,
+            stale: false,
+        });
+        self.offered_at = None;
         // What has a transaction is lent to nobody any more.
         self.lending = Lending::Ours;
     }
@@ -392,10 +419,9 @@ impl OpenSlot {
         let is_mistaken = mistakes::made(Mistake::UnderpricedIsSuccess)
             && matches!(outcome, SendOutcome::Underpriced | SendOutcome::ReplacementUnderpriced);
         let taken = outcome.is_taken() || is_mistaken;
-        if !outcome.is_refusal()
-            && let Some(held) = self.attempts.iter_mut().find(|held| held.attempt.hash == hash)
-        {
-            held.pooled = true;
+        if let Some(held) = self.attempts.iter_mut().find(|held| held.attempt.hash == hash) {
+            held.under_way = false;
+            held.pooled |= !outcome.is_refusal();
         }
         // What is said of an attempt that it no longer wants says nothing about the one that it does.
         let is_wanted = self.wanted().is_some_and(|wanted| wanted.hash == hash);

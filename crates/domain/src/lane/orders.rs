@@ -15,7 +15,7 @@ use crate::state::{StateName, Wish};
 use crate::time::Tick;
 use crate::transition::Transition;
 
-use super::canceling::NOT_OPEN;
+use super::canceling::{NOT_OPEN, UNRECONCILED};
 use super::commands::{done, refused};
 use super::fact::{PrepareFailure, Prepared};
 use super::open_slot::{OpenSlot, Remedy, Seen, Sending};
@@ -57,7 +57,11 @@ pub(super) enum NoOffer {
 
 impl Lane {
     /// What is signed and not written has no nonce yet: it is in line again after this. Those signed behind it are planned anew.
-    pub(super) fn find(&mut self, id: TxId) -> Whereabouts {
+    pub(super) fn find(&mut self, id: TxId, writing: &Writing) -> Whereabouts {
+        // Something else was asked of it in the very commit that is being made.
+        if writing.replaced.iter().any(|(candidate, _)| candidate.tx.id == id) {
+            return Whereabouts::Unknown;
+        }
         if let Some(nonce) = self.slots.find(id) {
             return Whereabouts::Slot(nonce);
         }
@@ -69,7 +73,9 @@ impl Lane {
             return Whereabouts::Line(at);
         }
         let at_the_signer = self.signing.iter().flatten().any(|item| item.is_of(id));
-        if at_the_signer || !self.line.known { Whereabouts::Unknown } else { Whereabouts::NotOpen }
+        // It may be further back than anybody has looked.
+        let is_unseen = !self.line.known || self.line.more;
+        if at_the_signer || is_unseen { Whereabouts::Unknown } else { Whereabouts::NotOpen }
     }
 
     /// `None` while it is under way.
@@ -82,7 +88,11 @@ impl Lane {
         writing: &mut Writing,
     ) -> Result<Option<CommandResult>, CommitError> {
         let Payload::Evm(call) = payload else { return Ok(Some(refused(BORROWED))) };
-        match self.find(id) {
+        if !self.may_end() {
+            // What was asked for before must still be recognised on chain.
+            return Ok(Some(refused(UNRECONCILED)));
+        }
+        match self.find(id, writing) {
             Whereabouts::Slot(nonce) => Ok(self.order(nonce, command.id, Ordered::Payload(call.clone()), writing)),
             Whereabouts::Line(at) => self.replace_in_line(at, payload, commit, writing).map(Some),
             Whereabouts::Unknown => Ok(None),
@@ -119,7 +129,7 @@ impl Lane {
         commit: &mut LaneCommit,
         writing: &mut Writing,
     ) -> Result<Option<CommandResult>, CommitError> {
-        match self.find(id) {
+        match self.find(id, writing) {
             Whereabouts::Slot(nonce) if named.is_none() && !self.setup.policy.bump.enabled => {
                 self.send_again(nonce, commit, writing).map(Some)
             }
@@ -214,7 +224,7 @@ impl Lane {
             slot.order = Some(Order { by, what, failed: None });
             slot.remedy = Remedy::None;
         });
-        self.orders_begun = true;
+        self.asks_again = true;
         None
     }
 
@@ -257,7 +267,13 @@ impl Lane {
             return enough(prepared.fees, sent).map(|()| prepared.fees).map_err(NoOffer::TooLittle);
         }
         if !kind.carries_payload() {
-            return Ok(market.filler_offer(sent, &policy.fees));
+            let offer = market.filler_offer(sent, &policy.fees);
+            // It has passed the cap by its one step.
+            let is_beyond = |held: &super::HeldAttempt| {
+                !held.attempt.kind.carries_payload() && policy.fees.is_above_cap(held.attempt.fees)
+            };
+            let cap = policy.fees.max_price;
+            return if slot.attempts.iter().any(is_beyond) { Err(NoOffer::AboveCap(cap)) } else { Ok(offer) };
         }
         match market.raised_offer(sent, &policy.fees, &policy.bump) {
             Offer::At(fees) => Ok(fees),
@@ -305,13 +321,24 @@ impl Lane {
         }
     }
 
+    /// Do these very bytes exist already? Then they are sent again.
+    pub(super) fn exists(slot: &OpenSlot, kind: AttemptKind, fees: Fees, gas_limit: u64) -> bool {
+        let is_same = |held: &super::HeldAttempt| {
+            let attempt = &held.attempt;
+            let does_the_same = attempt.kind.carries_payload() == kind.carries_payload() && !held.stale;
+            does_the_same && attempt.fees == fees && held.gas_limit == gas_limit
+        };
+        let is_new_payload = matches!(slot.order, Some(Order { what: Ordered::Payload(_), .. }));
+        !is_new_payload && slot.attempts.iter().any(is_same)
+    }
+
     /// The attempt cannot be made: an order fails; what was only to be raised is sent as it is; what nodes want more for waits.
     pub(super) fn no_attempt(&mut self, nonce: Nonce, why: String, retry: Tick) {
         self.slots.update(nonce, |slot| {
             if let Some(order) = &mut slot.order {
                 order.failed = Some(why);
                 slot.remedy = Remedy::None;
-            } else if slot.pressure == Some(super::open_slot::Pressure::Waiting) {
+            } else if slot.is_only_raised() || (slot.wants_nothing() && slot.has_what_it_wants()) {
                 slot.pressure = None;
                 slot.remedy = Remedy::None;
             } else {

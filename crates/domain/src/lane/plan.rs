@@ -38,7 +38,7 @@ impl Lane {
         self.plan_prepare(now, &mut step);
         self.plan_sign(now, &mut step);
         self.plan_commit(now, &mut step);
-        if std::mem::take(&mut self.orders_begun) {
+        if std::mem::take(&mut self.asks_again) {
             self.plan_prepare(now, &mut step);
         }
         self.plan_broadcast(now, &mut step);
@@ -198,8 +198,9 @@ impl Lane {
             if due {
                 let (call, _) = self.next_attempt(slot);
                 let speed = slot.tx.as_ref().map_or(crate::intent::Speed::Standard, |tx| tx.intent.speed());
-                requests.push(PrepareRequest { key: PrepareKey::Slot(nonce), call, speed });
-                self.slots.update(nonce, |slot| slot.remedy = Remedy::Asked);
+                let ticket = slot.ticket.wrapping_add(1);
+                requests.push(PrepareRequest { key: PrepareKey::Slot(nonce, ticket), call, speed });
+                self.slots.update(nonce, |slot| (slot.remedy, slot.ticket) = (Remedy::Asked, ticket));
             }
         }
         if let Some(at) = next_try {
@@ -308,18 +309,34 @@ impl Lane {
                     continue;
                 }
             };
+            if Self::exists(slot, kind, fees, prepared.gas_limit) {
+                self.no_attempt(nonce, "this is what it offers already, and it is sent again".to_owned(), retry);
+                self.slots.update(nonce, |slot| {
+                    slot.pressure = None;
+                    if matches!(slot.sending, Sending::Due { .. } | Sending::Rest) {
+                        slot.sending = Sending::Due { at: now, claim: false };
+                    }
+                });
+                continue;
+            }
             let cost = with(prepared.surcharge, worst_cost(call.value, prepared.gas_limit, fees));
             let ordered_by = slot.order.as_ref().map(|order| order.by);
             let (ordinal, gas_limit) = (slot.next_ordinal(), prepared.gas_limit);
             let attempt = Unsigned { nonce, ordinal, kind, fees, gas_limit, cost, ordered_by };
             // A filler is made in any case, and waits for funds like any other.
             let more = Amount::new(cost.get().saturating_sub(slot.cost().get()));
+            let can_tell = self.purse.account.is_some() && self.purse.is_fresh;
+            if kind.carries_payload() && more > self.purse.budget && ordered_by.is_some() && !can_tell {
+                self.purse.read_soon();
+                self.slots.update(nonce, |slot| slot.remedy = Remedy::Later(retry));
+                continue;
+            }
             if kind.carries_payload() && more > self.purse.budget {
                 let text = format!("it may cost {more} more, and the account has {} left", self.purse.budget);
                 self.no_attempt(nonce, text, retry);
                 continue;
             }
-            if kind.carries_payload() {
+            if kind.carries_payload() && call.fees.is_none() {
                 self.above_cap = None;
             }
             self.purse.owe(more);
@@ -361,9 +378,18 @@ impl Lane {
                         ordered_by,
                     });
                 }
-                (None, Err(_)) => {
+                (None, Err(failure)) => {
                     let retry = now.saturating_add(self.setup.limits.resend_first);
-                    self.slots.update(attempt.nonce, |slot| slot.remedy = Remedy::Later(retry));
+                    let is_only_raised = self.slots.get(attempt.nonce).is_some_and(OpenSlot::is_only_raised);
+                    match failure {
+                        SignFailure::Refused(text) => self.no_attempt(attempt.nonce, text.to_string(), retry),
+                        SignFailure::Unavailable(text) if is_only_raised => {
+                            self.no_attempt(attempt.nonce, text.to_string(), retry);
+                        }
+                        SignFailure::Unavailable(_) => {
+                            self.slots.update(attempt.nonce, |slot| slot.remedy = Remedy::Later(retry));
+                        }
+                    }
                 }
                 (Some(mut candidate), Err(failure)) => {
                     failed = true;
@@ -395,8 +421,8 @@ impl Lane {
             let Some(slot) = self.slots.get(nonce).filter(goes_out) else { continue };
             let Some(wanted) = slot.wanted().filter(|_| !self.unreplicated) else { continue };
             let tx = SignedTx { hash: wanted.hash, raw: wanted.raw.clone() };
+            self.slots.update(nonce, |slot| slot.goes_out(tx.hash));
             outgoing.push(Outgoing { nonce, tx });
-            self.slots.update(nonce, |slot| slot.sending = Sending::UnderWay);
             if outgoing.len() >= self.setup.limits.batch {
                 break;
             }
@@ -467,7 +493,7 @@ fn prepare(candidate: &Candidate, now: Tick, requests: &mut Vec<PrepareRequest>)
     }
     // Who signs by itself only waits for its turn.
     let Some(call) = candidate.call() else { return Stage::Waiting };
-    let key = PrepareKey::Intent(candidate.tx.id);
+    let key = PrepareKey::Intent(candidate.tx.id, candidate.tx.version);
     requests.push(PrepareRequest { key, call: call.clone(), speed: candidate.tx.intent.speed() });
     Stage::Asked
 }

@@ -109,7 +109,9 @@ impl Lane {
             .attempts
             .last()
             .is_some_and(|held| held.attempt.created_at.saturating_add(policy.min_interval) <= self.database_now(now));
-        let moved = self.blocks_since_sent(slot).is_some_and(|blocks| blocks >= u64::from(policy.min_blocks));
+        let moved = slot
+            .offered_at
+            .is_some_and(|at| self.head().is_some_and(|head| head.saturating_sub(at) >= u64::from(policy.min_blocks)));
         let is_stuck = slot.tx.as_ref().is_some_and(|tx| tx.state.name() == StateName::Stuck);
         policy.enabled
             && (is_lowest || !policy.only_lowest)
@@ -157,10 +159,12 @@ impl Lane {
                 slot.tries = tries;
                 slot.signal = signal.or(slot.signal);
                 slot.diagnosis = Diagnosis::None;
+                // Another attempt was written in the same commit: it is due already.
+                let is_offered = matches!(slot.sending, Sending::Due { .. });
                 if slot.sending == Sending::Claiming {
                     slot.sending = Sending::Due { at: now, claim: false };
                 }
-                if raises && slot.pressure.is_none() && slot.remedy == Remedy::None {
+                if raises && !is_offered && slot.pressure.is_none() && slot.remedy == Remedy::None {
                     slot.pressure = Some(Pressure::Waiting);
                 }
             });
@@ -174,6 +178,10 @@ impl Lane {
         commit: &mut LaneCommit,
         writing: &mut Writing,
     ) -> Result<(), CommitError> {
+        if self.line.is_known_empty() && self.slots.unmined().is_empty() {
+            // Nobody waits for it any more.
+            self.above_cap = None;
+        }
         if self.above_cap.is_some() == self.told_above_cap {
             return Ok(());
         }

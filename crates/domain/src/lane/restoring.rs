@@ -25,7 +25,7 @@ impl HeldAttempt {
     pub(super) fn restore(attempt: Attempt, pooled: bool, outline_of: &impl Fn(&Bytes) -> Option<Outline>) -> Self {
         let (cost, gas_limit) =
             outline_of(&attempt.raw).map_or((Amount::new(U256::MAX), 0), |outline| (outline.cost, outline.gas_limit));
-        HeldAttempt { attempt, cost, gas_limit, missing: false, pooled, stale: false }
+        HeldAttempt { attempt, cost, gas_limit, missing: false, pooled, under_way: false, stale: false }
     }
 }
 
@@ -46,10 +46,12 @@ impl OpenSlot {
             pressure: None,
             order: None,
             remedy: Remedy::None,
+            ticket: 0,
             tries: 0,
             signal: None,
             diagnosis: Diagnosis::None,
             sent_at: None,
+            offered_at: None,
             decision: Deciding::Nothing,
             lost_looks: None,
             lost: false,

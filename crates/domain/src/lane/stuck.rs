@@ -84,6 +84,7 @@ impl Lane {
         for nonce in self.slots.deciding() {
             let Some(slot) = self.slots.get(nonce) else { continue };
             let Deciding::Decided(decision) = slot.decision else { continue };
+            let has_own_price = slot.has_own_price();
             let is_stuck = |tx: &ManagedTx| matches!(tx.state, TxState::Stuck(..));
             if slot.seen != Seen::Nowhere || !self.intent_at(nonce, writing).is_some_and(is_stuck) {
                 // The chain, or somebody else, was quicker.
@@ -114,7 +115,9 @@ impl Lane {
                 }
                 Decision::Resend | Decision::Bump => {
                     self.revive(nonce, commit, writing)?;
-                    self.claim_by_hand(nonce, decision == Decision::Bump, commit, writing);
+                    // A price that is the caller's own, or a borrower's, is not ours to raise.
+                    let raises = decision == Decision::Bump && !has_own_price;
+                    self.claim_by_hand(nonce, raises, commit, writing);
                     Deciding::Nothing
                 }
                 Decision::Cancel => {

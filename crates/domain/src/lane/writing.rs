@@ -1,9 +1,10 @@
 //! The one commit under way: what goes into it, and what becomes of it.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
 
 use crate::amount::Amount;
 use crate::attempt::{AttemptKind, NewAttempt, SendReport};
+use crate::bidding::enough;
 use crate::block::BlockRef;
 use crate::command::CommandId;
 use crate::cursor::{Cursor, ProtectCode, Protection};
@@ -14,6 +15,7 @@ use crate::mistakes::{self, Mistake};
 use crate::nonce::Nonce;
 use crate::reservation::ReservationStep;
 use crate::slot::SlotKind;
+use crate::state::Wish;
 use crate::text::NodeText;
 use crate::time::{Tick, Timestamp};
 use crate::transition::{IllegalTransition, Transition};
@@ -237,12 +239,17 @@ impl Lane {
             (!to.is_protected() && !to.paused && self.may_bind(), to.next_nonce)
         };
         let mut remedied = BTreeSet::new();
-        for item in std::mem::take(&mut self.signed) {
+        let mut signed = VecDeque::from(std::mem::take(&mut self.signed));
+        while let Some(item) = signed.pop_front() {
             let is_next = |candidate: &Candidate| self.line.first().is_none_or(|first| candidate.tx.seq < first.tx.seq);
             match &item.candidate {
                 // What was signed behind one that is in line again has the wrong nonce (N11).
                 Some(candidate) if binds && room > 0 && item.attempt.nonce == next && is_next(candidate) => {
-                    commit.bind(cursor, &candidate.tx, item.attempt.clone())?;
+                    if let Err(error) = commit.bind(cursor, &candidate.tx, item.attempt.clone()) {
+                        self.unplan(item);
+                        self.signed.extend(signed);
+                        return Err(error);
+                    }
                     room -= 1;
                     next = next.next()?;
                     writing.items.push(item);
@@ -255,12 +262,20 @@ impl Lane {
                     if self.slots.get(nonce).is_some_and(OpenSlot::is_recyclable) {
                         commit.reservation(ReservationStep::Fill { nonce });
                     }
-                    self.write_order(&item, commit, writing)?;
+                    if let Err(error) = self.write_order(&item, commit, writing) {
+                        self.slots.update(nonce, |slot| slot.remedy = Remedy::None);
+                        self.signed.extend(signed);
+                        return Err(error);
+                    }
                     commit.attempt(item.attempt.clone());
                     writing.items.push(item);
                 }
                 None => {
-                    self.slots.update(item.attempt.nonce, |slot| slot.remedy = Remedy::None);
+                    let again = self.slots.update(item.attempt.nonce, |slot| {
+                        slot.remedy = Remedy::None;
+                        slot.needs_another()
+                    });
+                    self.asks_again |= again == Some(true);
                 }
             }
         }
@@ -276,8 +291,16 @@ impl Lane {
             by == item.ordered_by && by.is_none_or(|by| self.commands.iter().any(|command| command.id == by))
         };
         let needs = |slot: &OpenSlot| slot.needs_another() && !slot.is_over() && !(lends && slot.is_recyclable());
+        // What went out since it was priced has to be outbid as well.
+        let outbids = |slot: &OpenSlot| enough(attempt.fees, slot.to_outbid().map(|sent| sent.fees)).is_ok();
         let fits = |slot: &OpenSlot| slot.next_ordinal() == attempt.ordinal && needs(slot) && is_ordered(slot);
-        self.slots.get(attempt.nonce).is_some_and(fits) && !writing.recovered.concerns(attempt.nonce)
+        // A cancel may have come before it, in this very commit.
+        let is_canceled = self.bound_at(attempt.nonce, writing).is_some_and(|(_, bound)| {
+            item.ordered_by.is_some() && attempt.kind.carries_payload() && matches!(bound.wish, Wish::Cancel(_))
+        });
+        self.slots.get(attempt.nonce).is_some_and(|slot| fits(slot) && outbids(slot))
+            && !writing.recovered.concerns(attempt.nonce)
+            && !is_canceled
     }
 
     /// Signed bytes are dropped unsent, and no nonce was used: the intent is in line again.
@@ -384,6 +407,10 @@ impl Lane {
                 // What nodes have said of the one before is not said of this one.
                 (slot.pressure, slot.rejected) = (None, false);
                 slot.order = slot.order.take().filter(|order| Some(order.by) != ordered_by);
+                if ordered_by.is_some() || !attempt.kind.carries_payload() {
+                    // Somebody has decided: it is tried anew.
+                    slot.tries = 0;
+                }
                 slot.sending = Sending::Due { at: now, claim: false };
             });
             self.dirty.insert(nonce);

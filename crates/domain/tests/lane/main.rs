@@ -8,6 +8,7 @@ mod doubted;
 mod binding;
 mod borrowers;
 mod canceling;
+mod contested;
 mod doubts;
 mod ending;
 mod funds;

@@ -159,6 +159,7 @@ fn more_than_the_account_has_is_refused() {
     bench.run();
     bench.answer(SendOutcome::Accepted);
     replace(&mut bench, 1, EvmCall { value: Amount::from(u64::MAX), ..call(7) });
+    bench.pass_secs(1);
     assert!(!bench.result().0, "{:?}", bench.result());
     assert!(bench.result().1.starts_with("it may cost"), "{:?}", bench.result());
 }

@@ -135,7 +135,7 @@ fn underpriced_waits_for_a_price_that_nobody_can_tell() {
     let nobody = PrepareFailure::Unavailable(crate::bench::text("away"));
     bench.prepared(vec![(asked[0].key, Err(nobody))]);
     bench.pass_secs(1);
-    assert_eq!(bench.take_prepare()[0].key, PrepareKey::Slot(crate::bench::nonce(0)));
+    assert!(matches!(bench.take_prepare()[0].key, PrepareKey::Slot(at, _) if at == crate::bench::nonce(0)));
 }
 
 /// proves F03

@@ -437,7 +437,7 @@ impl World {
         if self.dice.percent(self.trouble) {
             return Err(unavailable());
         }
-        if let PrepareKey::Intent(id) = request.key {
+        if let PrepareKey::Intent(id, _) = request.key {
             let number = self.checks.number_of(id);
             if is_invalid(number) {
                 return Err(PrepareFailure::Invalid(NodeText::new("never")));

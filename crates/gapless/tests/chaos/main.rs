@@ -5,7 +5,8 @@
 //!   roads, the chain. `servers`: PostgreSQL and its standby. `callers`: who hands in work. `operator`: who reconciles lanes after commits
 //!   were lost. `figures`: what is counted.
 //! - `register`: what callers were told. `ledger`: what the nodes and their database say in the end. `scan`: what the chain says.
-//!   `verdict`: what must be true of these three. `violations`: what is not. `planted`: whether the verdict would see it.
+//!   `verdict`: what must be true of these three. `end_state`: the same by the simulator's own check. `violations`: what is not.
+//!   `planted`: whether the verdict would see it.
 //!
 //! `cargo test` runs every fault once, which takes less than a minute; `cargo xtask chaos --minutes N` goes on for so long.
 #![allow(
@@ -19,6 +20,7 @@
 
 mod callers;
 mod dice;
+mod end_state;
 mod faults;
 mod figures;
 mod ledger;
@@ -73,6 +75,7 @@ async fn whatever_goes_wrong_in_whatever_order_every_accepted_intent_happens_exa
     let has_lost = world.figures().of(PROMOTED) > 0;
     let effects = verdict::check(&told, &ledger, &scan, has_lost, world.violations());
     world.check_balances(&scan, &ledger).await;
+    end_state::check(&world, &told, &ledger).await;
     let (intents, violations) = (told.len(), world.violations().read());
     world.figures().print(Total { intents, effects, violations: violations.len(), troubled, settled });
     for violation in violations.iter().take(SHOWN) {

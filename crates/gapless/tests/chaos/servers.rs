@@ -5,6 +5,7 @@ use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
 use gapless_domain::OwnerId;
+use gapless_store::StoreError;
 use gapless_store_postgres::{PgOptions, PgStore};
 use gapless_testbed::{Error, FaultProxy, Postgres};
 use tokio::sync::Mutex;
@@ -154,9 +155,9 @@ impl Servers {
     }
 
     /// The store as a process sees it that owns no lane.
-    pub(crate) async fn store(&self) -> PgStore {
+    pub(crate) async fn store(&self) -> Result<PgStore, StoreError> {
         let owner = OwnerId::new("verdict", Uuid::new_v4().as_u128());
-        PgStore::open(&self.url(), owner, PgOptions { migrate: false, ..PgOptions::default() }).await.unwrap()
+        PgStore::open(&self.url(), owner, PgOptions { migrate: false, ..PgOptions::default() }).await
     }
 
     /// Readers of the stream stop below the oldest transaction that is under way, whoever has it: they may be late, but never wrong.

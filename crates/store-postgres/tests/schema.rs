@@ -29,7 +29,7 @@ async fn many_nodes_may_start_on_an_empty_database_at_once() {
         start.await.unwrap();
     }
     let count = db.raw().await.query_one("SELECT count(*) FROM schema_migration", &[]).await.unwrap();
-    assert_eq!(count.get::<_, i64>(0), 5);
+    assert_eq!(count.get::<_, i64>(0), 6);
 }
 
 #[tokio::test]
@@ -40,13 +40,13 @@ async fn a_schema_that_is_not_ours_is_refused_with_a_reason() {
         let url = db.url.clone();
         async move { PgStore::open(&url, OwnerId::new("a", uuid::Uuid::new_v4().as_u128()), options).await }
     };
-    assert!(matches!(open(false).await, Err(StoreError::SchemaIsOlder { found: 0, known: 5 })));
+    assert!(matches!(open(false).await, Err(StoreError::SchemaIsOlder { found: 0, known: 6 })));
     open(true).await.unwrap();
     open(false).await.unwrap();
     let raw = db.raw().await;
-    raw.batch_execute("INSERT INTO schema_migration VALUES (6, 'from the future', 0)").await.unwrap();
-    assert!(matches!(open(true).await, Err(StoreError::SchemaIsNewer { found: 6, known: 5 })));
-    raw.batch_execute("DELETE FROM schema_migration WHERE version = 6; UPDATE schema_migration SET checksum = 0")
+    raw.batch_execute("INSERT INTO schema_migration VALUES (7, 'from the future', 0)").await.unwrap();
+    assert!(matches!(open(true).await, Err(StoreError::SchemaIsNewer { found: 7, known: 6 })));
+    raw.batch_execute("DELETE FROM schema_migration WHERE version = 7; UPDATE schema_migration SET checksum = 0")
         .await
         .unwrap();
     assert!(matches!(open(true).await, Err(StoreError::MigrationDiffers { version: 1 })));
@@ -130,6 +130,7 @@ async fn a_database_without_confirmations_is_brought_up_to_date_with_what_it_hol
 
 /// Back to where slots have no evidence, nobody is audited, and what is done was not refused.
 const WITHOUT_RECONCILING: &str = "
+    DROP INDEX managed_tx_queue;
     DROP TABLE audit_log;
     ALTER TABLE slot DROP COLUMN above_hash, DROP COLUMN above_block, DROP COLUMN evidence;
     ALTER TABLE submitter_nonce_cursor DROP COLUMN low_balance;
@@ -200,7 +201,7 @@ async fn a_slot_that_knows_only_the_number_of_its_floor_has_none() {
     .await;
     node.release(&[f::acquire(&node, &lane).await]).await.unwrap();
     drop(node);
-    let back = "ALTER TABLE slot DROP COLUMN above_hash; DELETE FROM schema_migration WHERE version >= 5";
+    let back = "DROP INDEX managed_tx_queue; ALTER TABLE slot DROP COLUMN above_hash; DELETE FROM schema_migration WHERE version >= 5";
     db.raw().await.batch_execute(back).await.unwrap();
 
     let node: f::Node = db.open("b").await;

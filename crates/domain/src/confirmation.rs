@@ -5,6 +5,7 @@
 //! one is made by comparing that with the chain, so a fork in between is never lost.
 
 use crate::block::{BlockLink, BlockRef};
+use crate::mistakes::{Mistake, made};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfirmationNotice {
@@ -24,7 +25,9 @@ impl ConfirmationNotice {
     ///
     /// Blocks are linked, so the last one that was told stands for all of them.
     pub fn between(told: BlockRef, list: &[BlockLink]) -> Option<Self> {
-        let known = list.iter().position(|link| link.block == told);
+        let continues =
+            |link: &BlockLink| link.block == told || (made(Mistake::ForkContinues) && link.block.number == told.number);
+        let known = list.iter().position(continues);
         let links = list.get(known.map_or(0, |known| known.saturating_add(1))..).unwrap_or_default();
         let notice = ConfirmationNotice { new_fork: known.is_none(), links: links.to_vec() };
         (!notice.links.is_empty()).then_some(notice)

@@ -41,6 +41,7 @@ mistakes! {
     UnderpricedIsSuccess = "underpriced_is_success": "A refusal as underpriced is taken for acceptance, and what was refused is neither priced nor sent again.";
     MinedIsFinal = "mined_is_final": "The first receipt ends the intent.";
     ReorgIgnored = "reorg_ignored": "Nobody hears that the block of a transaction was orphaned, and confirmations are counted by height alone.";
+    ForkContinues = "fork_continues": "Where blocks that were told of are gone, only what is higher than they were is told, as if it continued them.";
     RejectedFreesNonce = "rejected_frees_nonce": "A refusal, for what it is or for want of funds, ends the intent and frees its nonce for the next one, though the bytes may be out.";
     NoFillForHole = "no_fill_for_hole": "A nonce whose intent was released, rejected, expired or canceled is never filled.";
     WindowIgnored = "window_ignored": "Nonces are bound without regard to how many are in flight.";

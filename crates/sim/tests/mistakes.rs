@@ -114,6 +114,8 @@ mistakes! {
         SMALL;
     reorg_ignored = ReorgIgnored breaks ["P9"], within 30:
         Ground { faults: &[(Fault::Reorg, 300)], ..SMALL };
+    fork_continues = ForkContinues breaks ["R03"], within 30:
+        Ground { faults: &[(Fault::Reorg, 300)], ..SMALL };
 
     // --- Durability ---
     send_before_commit = SendBeforeCommit breaks ["P3"], within 5:

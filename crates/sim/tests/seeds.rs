@@ -2,6 +2,8 @@
 
 use gapless_sim::{Batch, Changes, Plan, command, run, run_batch, run_traced};
 
+/// Among them: a consumer that only reads notices has the list of the chain, under random forks and whatever was left out.
+/// proves R03, R04
 #[test]
 fn promises_hold_in_every_world() {
     let batch = Batch { seeds: 0..200, threads: 2, changes: Changes::default(), failures_max: 1, mistake: None };

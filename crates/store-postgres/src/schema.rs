@@ -11,6 +11,7 @@ pub(crate) const MIGRATIONS: &[Migration] = &[
     Migration { version: 3, name: "confirmations", sql: include_str!("../migrations/0003_confirmations.sql") },
     Migration { version: 4, name: "reconciling", sql: include_str!("../migrations/0004_reconciling.sql") },
     Migration { version: 5, name: "floors", sql: include_str!("../migrations/0005_floors.sql") },
+    Migration { version: 6, name: "queue", sql: include_str!("../migrations/0006_queue.sql") },
     Migration { version: 7, name: "control", sql: include_str!("../migrations/0007_control.sql") },
 ];
 

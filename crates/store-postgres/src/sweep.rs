@@ -63,19 +63,24 @@ pub(crate) async fn peek_queues(
     store: &PgStore,
     lanes: &[(SubmitterId, u32)],
 ) -> Result<Vec<Vec<ManagedTx>>, StoreError> {
-    let sql = format!(
-        "SELECT w.place, t.* FROM unnest($1::text[], $2::bigint[]) WITH ORDINALITY AS w (submitter, wanted, place)
-         CROSS JOIN LATERAL (
-             SELECT {TX_COLUMNS} FROM managed_tx q
-             WHERE q.submitter = w.submitter AND q.ended_at IS NULL AND q.state = 'QUEUED'
-             ORDER BY q.seq LIMIT w.wanted
-         ) AS t ORDER BY w.place, t.seq"
-    );
+    let sql = queues();
     let ids: Vec<&str> = lanes.iter().map(|(lane, _)| lane.as_str()).collect();
     let wanted: Vec<i64> = lanes.iter().map(|(_, wanted)| i64::from(*wanted)).collect();
     let rows =
         store.with_session("peeking", async |session| session.client().query(&sql, &[&ids, &wanted]).await).await?;
     by_place(&rows, lanes.len(), |row| Ok(managed_tx(row)?))
+}
+
+/// No nonce, and not ended: that is what its index holds (`managed_tx_queue`), and nothing else is looked at.
+fn queues() -> String {
+    format!(
+        "SELECT w.place, t.* FROM unnest($1::text[], $2::bigint[]) WITH ORDINALITY AS w (submitter, wanted, place)
+         CROSS JOIN LATERAL (
+             SELECT {TX_COLUMNS} FROM managed_tx q
+             WHERE q.submitter = w.submitter AND q.nonce IS NULL AND q.ended_at IS NULL AND q.state = 'QUEUED'
+             ORDER BY q.seq LIMIT w.wanted
+         ) AS t ORDER BY w.place, t.seq"
+    )
 }
 
 pub(crate) async fn open_commands(store: &PgStore, lanes: &[SubmitterId]) -> Result<Vec<Vec<Command>>, StoreError> {
@@ -100,4 +105,64 @@ fn by_place<T>(
         found.entry(get(row, "place")?).or_default().push(read(row)?);
     }
     Ok((1..).take(places).map(|place| found.remove(&place).unwrap_or_default()).collect())
+}
+
+#[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "a test owns its own names and tasks")]
+mod tests {
+    use gapless_testbed::Postgres;
+    use tokio_postgres::{Client, NoTls};
+
+    use super::*;
+    use crate::schema::MIGRATIONS;
+
+    /// Of one lane, before its queue.
+    const BOUND: i64 = 20_000;
+
+    /// However much of a lane is under way, and whether or not the server has counted: a look reads what it gives, through its index.
+    #[tokio::test]
+    async fn a_look_at_a_queue_passes_over_nothing_that_is_bound() {
+        let base = Postgres::shared_url().unwrap();
+        let name = format!("t_{}", uuid::Uuid::new_v4().simple());
+        connect(&format!("{base}/postgres")).await.batch_execute(&format!("CREATE DATABASE {name}")).await.unwrap();
+        let client = connect(&format!("{base}/{name}")).await;
+        for step in MIGRATIONS {
+            client.batch_execute(step.sql).await.unwrap();
+        }
+        client.batch_execute("ALTER TABLE managed_tx SET (autovacuum_enabled = off)").await.unwrap();
+        let rows = format!(
+            "INSERT INTO managed_tx (tx_id, submitter, request_id, payload, speed, state, sub_state, nonce, detail, version, fencing_token)
+             SELECT gen_random_uuid(), 'a', n::text, '{{}}', 'fast', 'TRACKING', 'MINED', n, '{{}}', 3, 1 FROM generate_series(1, {BOUND}) n;
+             INSERT INTO managed_tx (tx_id, submitter, request_id, payload, speed, state, detail, version)
+             SELECT gen_random_uuid(), lane, 'q' || n, '{{}}', 'fast', 'QUEUED', '{{}}', 1
+             FROM generate_series(1, 5) n, (VALUES ('a'), ('b')) AS of (lane)"
+        );
+        client.batch_execute(&rows).await.unwrap();
+        assert_looked_through_its_index(&client).await;
+        client.batch_execute("ANALYZE managed_tx").await.unwrap();
+        assert_looked_through_its_index(&client).await;
+        client.batch_execute("DELETE FROM managed_tx WHERE submitter = 'a' AND nonce IS NULL").await.unwrap();
+        assert_looked_through_its_index(&client).await;
+        client.batch_execute("DROP INDEX managed_tx_queue").await.unwrap();
+        assert!(plan(&client).await.contains("Rows Removed"), "this shows nothing");
+    }
+
+    async fn assert_looked_through_its_index(client: &Client) {
+        let plan = plan(client).await;
+        assert!(plan.contains("using managed_tx_queue"), "{plan}");
+        assert!(!plan.contains("Rows Removed"), "{plan}");
+    }
+
+    /// What the server did for at most ten of one lane and two of another, a step in each line.
+    async fn plan(client: &Client) -> String {
+        let sql = queues().replace("$1::text[]", "'{a,b}'::text[]").replace("$2::bigint[]", "'{10,2}'::bigint[]");
+        let steps = client.query(&format!("EXPLAIN (ANALYZE) {sql}"), &[]).await.unwrap();
+        steps.iter().map(|step| format!("{}\n", step.get::<_, String>(0))).collect()
+    }
+
+    async fn connect(url: &str) -> Client {
+        let (client, connection) = tokio_postgres::connect(url, NoTls).await.unwrap();
+        tokio::spawn(connection);
+        client
+    }
 }

@@ -10,12 +10,19 @@ use crate::ledger::Reading;
 use crate::rows::{self, TOLD_ATTEMPT_COLUMNS, TX_COLUMNS};
 
 pub(crate) fn peek_queues(reading: &Reading<'_>, lanes: &[(SubmitterId, u32)]) -> Result<Vec<Vec<ManagedTx>>, Failure> {
-    let sql =
-        format!("SELECT {TX_COLUMNS} FROM managed_tx WHERE submitter = ?1 AND state = 'QUEUED' ORDER BY seq LIMIT ?2");
+    let sql = queue();
     let peek = |(lane, limit): &(SubmitterId, u32)| {
         rows::all(reading.sql.prepare_cached(&sql)?, (lane.as_str(), limit), rows::managed_tx)
     };
     lanes.iter().map(peek).collect()
+}
+
+/// The index is named: by itself the planner takes that of all rows of a lane, and passes over those that are under way or have ended.
+fn queue() -> String {
+    format!(
+        "SELECT {TX_COLUMNS} FROM managed_tx INDEXED BY managed_tx_queue
+         WHERE submitter = ?1 AND state = 'QUEUED' ORDER BY seq LIMIT ?2"
+    )
 }
 
 /// A statement for each lane: there is no way to a server that several would have to go.
@@ -164,16 +171,26 @@ mod tests {
     use super::*;
     use crate::schema::MIGRATIONS;
 
-    /// The sweep jumps: every step of its plan is a search in an index, but for the walk over its own few rows.
-    #[test]
-    fn the_sweep_scans_no_table() {
+    fn plan(question: &str, params: impl rusqlite::Params) -> Vec<String> {
         let sql = Connection::open_in_memory().unwrap();
         for step in MIGRATIONS {
             sql.execute_batch(step.sql).unwrap();
         }
-        let mut statement = sql.prepare(&format!("EXPLAIN QUERY PLAN {LANES_WITH_WORK}")).unwrap();
-        let plan: Vec<String> =
-            statement.query_map(("", 0, 0, 10), |row| row.get(3)).unwrap().map(Result::unwrap).collect();
+        let mut statement = sql.prepare(&format!("EXPLAIN QUERY PLAN {question}")).unwrap();
+        statement.query_map(params, |row| row.get(3)).unwrap().map(Result::unwrap).collect()
+    }
+
+    /// However many transactions of the lane are under way or have ended.
+    #[test]
+    fn a_look_at_a_queue_passes_over_nothing_else() {
+        let plan = plan(&queue(), ("s", 10));
+        assert_eq!(plan, ["SEARCH managed_tx USING INDEX managed_tx_queue (submitter=?)"]);
+    }
+
+    /// The sweep jumps: every step of its plan is a search in an index, but for the walk over its own few rows.
+    #[test]
+    fn the_sweep_scans_no_table() {
+        let plan = plan(LANES_WITH_WORK, ("", 0, 0, 10));
         for used in [
             "managed_tx_queue (submitter>?)",
             "managed_tx_bound (submitter>?)",

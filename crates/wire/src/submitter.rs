@@ -165,7 +165,8 @@ pub struct NoncesView {
     /// The account's count at the newest block.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latest: Option<u64>,
-    /// The count with what a node has in its pool, or in a block that is being built. A hint: nothing is decided by it.
+    /// The count with what a node has in its pool, or in a block that is being built. A hint: nothing goes on or ends by it. Where it is
+    /// ahead of the ledger at two looks in a row, the lane stops.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub preconfirmed: Option<u64>,
     /// The account's count at the newest final block.

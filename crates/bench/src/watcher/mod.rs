@@ -3,7 +3,7 @@
 //! A whole engine with the EVM adapter and SQLite, against the dev chain in a process of its own, so that only the engine's time is
 //! counted. It is brought to so many open transactions; then a block without transactions comes every second, and nothing else
 //! happens. The number of lanes is the same in all rows, and nothing is sent again while it is measured, so what differs is what
-//! the open transactions cost.
+//! the open transactions cost. What goes by the clock and not by blocks is on in some rows only.
 //!
 //! - `chain_process`: the dev chain, and what it is told. `node`: the engine on it. `cpu`: this process's time. `table`: the result.
 
@@ -34,16 +34,19 @@ pub(crate) enum Kind {
     Stale,
     /// In a block, and not final.
     Mined,
+    /// As those that are sent, with all that lanes and nodes do by the clock, as often as they do it.
+    ByTheClock,
 }
 
 impl Kind {
-    const ALL: [Kind; 3] = [Kind::Sent, Kind::Stale, Kind::Mined];
+    const ALL: [Kind; 4] = [Kind::Sent, Kind::Stale, Kind::Mined, Kind::ByTheClock];
 
     fn name(self) -> &'static str {
         match self {
             Kind::Sent => "sent",
             Kind::Stale => "sent long ago",
             Kind::Mined => "mined, not final",
+            Kind::ByTheClock => "sent, with the clock",
         }
     }
 }

@@ -62,8 +62,10 @@ impl Node {
         let watcher =
             WatcherOptions { confirmations: CONFIRMATIONS, stale_receipt_timeout, ..WatcherOptions::default() };
         // Nor is what goes by the clock and not by blocks: looks at the queue, at accounts, for lanes without an owner.
-        let limits = LaneLimits { look_interval: NEVER, account_interval: NEVER, ..LaneLimits::default() };
-        let dispatch = DispatchOptions { sweep_interval: NEVER, ..DispatchOptions::default() };
+        let (mut limits, mut dispatch) = (LaneLimits::default(), DispatchOptions::default());
+        if kind != Kind::ByTheClock {
+            (limits.look_interval, limits.account_interval, dispatch.sweep_interval) = (NEVER, NEVER, NEVER);
+        }
         let engine = Engine::start(EngineParts {
             store: Arc::clone(&store),
             driver: Arc::new(TokioDriver::start()),

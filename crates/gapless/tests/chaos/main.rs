@@ -5,7 +5,8 @@
 //!   roads, the chain. `servers`: PostgreSQL and its standby. `callers`: who hands in work. `operator`: who reconciles lanes after commits
 //!   were lost. `figures`: what is counted.
 //! - `register`: what callers were told. `ledger`: what the nodes and their database say in the end. `scan`: what the chain says.
-//!   `verdict`: what must be true of these three. `violations`: what is not. `planted`: whether the verdict would see it.
+//!   `verdict`: what must be true of these three. `end_state`: the same by the simulator's own check. `violations`: what is not.
+//!   `planted`: whether the verdict would see it.
 //!
 //! `cargo test` runs every fault once, which takes less than a minute; `cargo xtask chaos --minutes N` goes on for so long.
 #![allow(
@@ -19,6 +20,7 @@
 
 mod callers;
 mod dice;
+mod end_state;
 mod faults;
 mod figures;
 mod ledger;
@@ -47,9 +49,6 @@ use rules::Rules;
 use scan::Scan;
 use world::World;
 
-/// So many violations are shown; more of them say nothing more.
-const SHOWN: usize = 20;
-
 /// proves S02, S04, N11, N14, W02, O07
 #[tokio::test(flavor = "multi_thread")]
 async fn whatever_goes_wrong_in_whatever_order_every_accepted_intent_happens_exactly_once() {
@@ -73,10 +72,16 @@ async fn whatever_goes_wrong_in_whatever_order_every_accepted_intent_happens_exa
     let has_lost = world.figures().of(PROMOTED) > 0;
     let effects = verdict::check(&told, &ledger, &scan, has_lost, world.violations());
     world.check_balances(&scan, &ledger).await;
+    end_state::check(&world, &told, &ledger).await;
     let (intents, violations) = (told.len(), world.violations().read());
     world.figures().print(Total { intents, effects, violations: violations.len(), troubled, settled });
-    for violation in violations.iter().take(SHOWN) {
+    for violation in &violations {
         println!("chaos: VIOLATION of {violation}");
+    }
+    if !violations.is_empty() {
+        world.keep("told", &told);
+        world.keep("ledger", &ledger.lanes);
+        world.keep("orphaned", &scan.orphaned);
     }
     assert!(violations.is_empty(), "{} promises were not kept; {rules}", violations.len());
 }

@@ -4,9 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
+use gapless_domain::OwnerId;
+use gapless_store::StoreError;
+use gapless_store_postgres::{PgOptions, PgStore};
 use gapless_testbed::{Error, FaultProxy, Postgres};
 use tokio::sync::Mutex;
 use tokio_postgres::{Client, NoTls};
+use uuid::Uuid;
 
 use crate::support::{Database, Roads, within};
 
@@ -58,6 +62,7 @@ const STANDING: &str = "
            (SELECT count(*) FROM managed_tx t WHERE t.submitter = s.submitter AND t.ended_at IS NOT NULL)
     FROM submitter s LEFT JOIN submitter_nonce_cursor c USING (submitter)";
 const REQUESTS: &str = "SELECT request_id FROM managed_tx JOIN submitter USING (submitter) WHERE alias = $1";
+const HELD_BACK: &str = "SELECT count(*) FROM tx_event WHERE xid >= pg_snapshot_xmin(pg_current_snapshot())";
 /// There is always a node that is well, and callers do not rest.
 const A_COMMIT: Duration = Duration::from_secs(20);
 
@@ -147,6 +152,17 @@ impl Servers {
         let (client, connection) = tokio_postgres::connect(&self.url(), NoTls).await.unwrap();
         tokio::spawn(connection);
         client
+    }
+
+    /// The store as a process sees it that owns no lane.
+    pub(crate) async fn store(&self) -> Result<PgStore, StoreError> {
+        let owner = OwnerId::new("verdict", Uuid::new_v4().as_u128());
+        PgStore::open(&self.url(), owner, PgOptions { migrate: false, ..PgOptions::default() }).await
+    }
+
+    /// Readers of the stream stop below the oldest transaction that is under way, whoever has it: they may be late, but never wrong.
+    pub(crate) async fn stream_is_whole(&self) -> bool {
+        self.count(HELD_BACK).await == 0
     }
 
     async fn count(&self, query: &str) -> i64 {

@@ -1,5 +1,6 @@
 //! The nodes, their roads, the chain.
 
+use std::fmt;
 use std::fs;
 use std::sync::Mutex as StdMutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -43,7 +44,7 @@ pub(crate) struct World {
     loss: StdMutex<Option<Loss>>,
     /// Blocks that may have been taken back.
     seen: StdMutex<Vec<Block>>,
-    /// The logs of processes that are no more, for whoever looks into a failure.
+    /// The logs of processes that are no more, and what was kept when all was over, for whoever looks into a failure.
     graveyard: Folder,
     buried: AtomicUsize,
 }
@@ -152,6 +153,12 @@ impl World {
         self.doors.replace(at, node);
     }
 
+    /// For whoever looks into a failure, one line each: the database and the chain do not outlive the run.
+    pub(crate) fn keep(&self, name: &str, items: impl IntoIterator<Item: fmt::Debug>) {
+        let lines: Vec<String> = items.into_iter().map(|item| format!("{item:?}\n")).collect();
+        fs::write(self.graveyard.path().join(format!("{name}.txt")), lines.concat()).unwrap();
+    }
+
     /// Which node owns a lane; or another, if nobody does, or nobody says so.
     pub(crate) async fn owner_or(&self, lane: usize, another: usize) -> usize {
         match self.owner_of(&LANES[lane].submitter(), another).await {
@@ -238,5 +245,21 @@ impl World {
                 self.violations.add("P1", format!("{} received {received} wei by {sent} transactions", lane.to()));
             }
         }
+    }
+}
+
+/// A run that fails leaves all its logs in one place, and says where.
+impl Drop for World {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            return;
+        }
+        for node in self.nodes.each_mut().map(Mutex::get_mut) {
+            let _ = fs::write(self.graveyard.path().join(format!("{}-last.log", node.name)), node.log());
+        }
+        println!(
+            "chaos: the logs of all processes, and what was read in the end, are in {}",
+            self.graveyard.path().display()
+        );
     }
 }

@@ -111,10 +111,20 @@ pub(crate) fn wei(value: &Value) -> u128 {
 
 /// Blocks with this base fee, until something has happened.
 pub(crate) async fn blocks_at<T>(chain: &Chain, base_fee: u128, something: impl Future<Output = T>) -> T {
+    blocks_every(PACE, chain, base_fee, something).await
+}
+
+/// The same at another pace.
+pub(crate) async fn blocks_every<T>(
+    pace: Duration,
+    chain: &Chain,
+    base_fee: u128,
+    something: impl Future<Output = T>,
+) -> T {
     let blocks = async {
         loop {
             block_at(chain, base_fee).await;
-            tokio::time::sleep(PACE).await;
+            tokio::time::sleep(pace).await;
         }
     };
     tokio::select! {

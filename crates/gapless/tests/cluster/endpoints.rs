@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use gapless_testbed::Mining;
-use gapless_wire::{Client, EndpointStandingName, TxExpand, TxQuery, TxStateName, TxView};
+use gapless_wire::{
+    Client, EndpointStandingName, SubStateName, SubmitterExpand, TxExpand, TxQuery, TxStateName, TxView,
+};
 use serde_json::{Value, json};
 
 use crate::support::{
@@ -158,7 +160,7 @@ async fn bound(client: &Client, accepted: &[Accepted]) -> Option<Vec<(u64, Strin
     Some(bound)
 }
 
-/// proves S05
+/// proves S05, R02
 #[tokio::test(flavor = "multi_thread")]
 async fn receipts_that_are_hidden_or_cannot_be_read_never_bring_a_transaction_back_into_the_queue() {
     const TROUBLES: [&str; 3] = ["null", "error", "nothing"];
@@ -201,9 +203,53 @@ async fn receipts_that_are_hidden_or_cannot_be_read_never_bring_a_transaction_ba
 }
 
 async fn receipt_calls(chain: &Chain) -> u64 {
-    let calls = chain.call("gapless_calls", json!(["only"])).await;
-    let count = |method: &str| calls.get(method).and_then(Value::as_u64).unwrap_or(0);
-    count("eth_getBlockReceipts") + count("eth_getTransactionReceipt")
+    calls(chain, "only", "eth_getBlockReceipts").await + calls(chain, "only", "eth_getTransactionReceipt").await
+}
+
+/// How often an endpoint of the dev chain was asked for something.
+async fn calls(chain: &Chain, endpoint: &str, method: &str) -> u64 {
+    let calls = chain.call("gapless_calls", json!([endpoint])).await;
+    calls.get(method).and_then(Value::as_u64).unwrap_or(0)
+}
+
+/// An endpoint shows what it expects in the next block as if it were there, and the next block is another.
+/// proves R10
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_preconfirmed_is_shown_and_nothing_is_mined_by_it() {
+    const HASTY: &str = "hasty";
+    let (database, chain) = (Database::shared().await, Chain::dev(Mining::OnDemand).await);
+    chain.faults(HASTY, json!({ "preconfirm": true })).await;
+    let nodes = nodes_with(&chain, &database, &[HASTY], &[0]).await;
+    let accepted = create_all(&nodes, "s0", "r", TO, 3, 3).await;
+    let client = &nodes[0].client;
+    let before = eventually("all are on their way", async || bound(client, &accepted).await).await;
+    let counts = async || {
+        let nonces = client.submitter("s0", &[SubmitterExpand::Nonces]).await.ok()?.nonces?;
+        assert_eq!((nonces.next, nonces.latest.unwrap_or(0)), (Some(3), 0), "{nonces:?}");
+        (nonces.preconfirmed == Some(3) && nonces.latest == Some(0)).then_some(())
+    };
+    eventually("the counts are apart", counts).await;
+    for _ in 0..3 {
+        // A receipt in a block that there is not is what it answers to whoever asks by hash.
+        let promised = chain.call_at(HASTY, "eth_getTransactionReceipt", json!([before[0].1])).await;
+        assert_eq!(promised["blockNumber"], format!("{:#x}", chain.head().await + 1), "this shows nothing");
+        let asked = calls(&chain, HASTY, "eth_getTransactionReceipt").await;
+        eventually("everybody has asked for receipts", async || {
+            // And each block breaks the promise.
+            chain.call("gapless_mineEmpty", json!([1])).await;
+            (calls(&chain, HASTY, "eth_getTransactionReceipt").await >= asked + 2 * nodes.len() as u64).then_some(())
+        })
+        .await;
+        eventually("the counts are still apart", counts).await;
+        for tx in &accepted {
+            let view = look(client, tx).await;
+            let stands = (view.sub_state, view.receipt.is_some(), view.confirmations);
+            assert_eq!(stands, (Some(SubStateName::Pending), false, None));
+        }
+    }
+    assert_eq!(bound(client, &accepted).await.as_ref(), Some(&before));
+    chain.mine(2).await;
+    assert_exactly_once(&chain, client, "s0", &accepted).await;
 }
 
 /// proves S06

@@ -17,7 +17,17 @@ const INTENTS: usize = 4;
 /// proves R09, R06
 #[tokio::test(flavor = "multi_thread")]
 async fn a_reorganisation_below_what_was_final_stops_every_lane_and_changes_nothing_that_has_ended() {
-    let scene = Scene::settled().await;
+    stops_and_changes_nothing(Chain::dev(Mining::OnDemand).await).await;
+}
+
+/// proves R09, R06
+#[tokio::test(flavor = "multi_thread")]
+async fn on_anvil_it_is_the_same() {
+    stops_and_changes_nothing(Chain::start(Mining::OnDemand)).await;
+}
+
+async fn stops_and_changes_nothing(chain: Chain) {
+    let scene = Scene::settled_on(chain).await;
     let before = scene.ended_rows().await;
     // One that is under way is not ended by it either.
     let open = create(&[&scene.nodes[0].client], 0, &transfer("s0", "open", TO)).await;
@@ -37,7 +47,7 @@ async fn a_reorganisation_below_what_was_final_stops_every_lane_and_changes_noth
 /// proves R09, R06
 #[tokio::test(flavor = "multi_thread")]
 async fn nodes_that_were_down_while_it_happened_find_out_when_they_start() {
-    let mut scene = Scene::settled().await;
+    let mut scene = Scene::settled_on(Chain::dev(Mining::OnDemand).await).await;
     let before = scene.ended_rows().await;
     for node in &mut scene.nodes {
         node.signal("TERM");
@@ -59,8 +69,8 @@ struct Scene {
 }
 
 impl Scene {
-    async fn settled() -> Self {
-        let (database, chain) = (Database::shared().await, Chain::dev(Mining::OnDemand).await);
+    async fn settled_on(chain: Chain) -> Self {
+        let database = Database::shared().await;
         let config = NodeConfig::new(&database.url, &chain.ws_url(), &SUBMITTERS)
             .set("nonce.max_in_flight", "8")
             .set("confirmations.required", "3")
@@ -102,7 +112,10 @@ impl Scene {
     /// All that we ever did is gone, and the chain is longer than before.
     async fn reorganise_deeply(&self) {
         let head = self.chain.head().await;
-        self.chain.call("gapless_reorg", json!([head, "drop"])).await;
+        self.chain.reorganise(head).await;
+        while self.chain.head().await <= head {
+            self.chain.mine(1).await;
+        }
         assert_eq!(self.chain.balance(TO).await, 0);
     }
 

@@ -26,10 +26,10 @@ struct Scene {
 
 impl Scene {
     /// One strict submitter, on a chain without blocks.
-    async fn set() -> Self {
-        let (database, chain) = (Database::shared().await, Chain::dev(Mining::OnDemand).await);
+    async fn on(chain: Chain) -> Self {
+        let database = Database::shared().await;
         chain.mine(1).await;
-        let config = NodeConfig::new(&database.url, &chain.ws_url(), &[0]).set("resubmit.interval", NEVER);
+        let config = NodeConfig::new(&database.url, &chain.url(), &[0]).set("resubmit.interval", NEVER);
         Scene { node: Node::start("a", &config).await, chain, database }
     }
 
@@ -57,11 +57,6 @@ impl Scene {
     async fn has_sent(&self, tx_id: &str, ordinal: usize, sends: u32) {
         eventually("it is sent", async || (self.attempts(tx_id).await.get(ordinal)?.sends == sends).then_some(()))
             .await;
-    }
-
-    /// How often the chain's node was given a transaction, whichever.
-    async fn sends(&self) -> u64 {
-        self.chain.call("gapless_calls", json!([])).await["eth_sendRawTransaction"].as_u64().unwrap()
     }
 
     /// The bytes of all that was signed, in order.
@@ -95,17 +90,51 @@ fn offer(attempt: &AttemptView) -> (u128, u128) {
 
 /// proves F08, F01
 #[tokio::test(flavor = "multi_thread")]
-async fn a_resubmit_sends_the_same_bytes_and_at_a_price_it_sends_others_that_nodes_take() {
-    let scene = Scene::set().await;
+async fn a_resubmit_sends_the_same_bytes_and_at_a_price_it_sends_others_that_the_dev_chain_takes() {
+    resubmits(Chain::dev(Mining::OnDemand).await).await;
+}
+
+/// proves F08, F01
+#[tokio::test(flavor = "multi_thread")]
+async fn a_resubmit_sends_the_same_bytes_and_at_a_price_it_sends_others_that_anvil_takes() {
+    resubmits(Chain::start(Mining::OnDemand)).await;
+}
+
+/// proves F08, F01
+#[tokio::test(flavor = "multi_thread")]
+async fn a_resubmit_sends_the_same_bytes_and_at_a_price_it_sends_others_that_hardhat_takes() {
+    resubmits(Chain::hardhat(Mining::OnDemand)).await;
+}
+
+/// proves S16, S15
+#[tokio::test(flavor = "multi_thread")]
+async fn what_expires_in_the_queue_fails_and_on_the_dev_chain_it_is_canceled() {
+    expires(Chain::dev(Mining::OnDemand).await).await;
+}
+
+/// proves S16, S15
+#[tokio::test(flavor = "multi_thread")]
+async fn what_expires_in_the_queue_fails_and_on_anvil_it_is_canceled() {
+    expires(Chain::start(Mining::OnDemand)).await;
+}
+
+/// proves S16, S15
+#[tokio::test(flavor = "multi_thread")]
+async fn what_expires_in_the_queue_fails_and_on_hardhat_it_is_canceled() {
+    expires(Chain::hardhat(Mining::OnDemand)).await;
+}
+
+async fn resubmits(chain: Chain) {
+    let scene = Scene::on(chain).await;
     let client = scene.client();
     let tx_id = scene.in_flight(&transfer("s0", "r", TO)).await;
-    let (signed, sends) = (scene.signed().await, scene.sends().await);
+    let signed = scene.signed().await;
     // The pool forgets it: that it is there again can only come from the same bytes.
     let first = scene.attempts(&tx_id).await.remove(0);
-    scene.chain.call("anvil_dropTransaction", json!([first.hash])).await;
+    scene.chain.call("hardhat_dropTransaction", json!([first.hash])).await;
     client.resubmit_tx(&tx_id, &ResubmitRequest::default(), WAIT).await.unwrap();
     scene.has_sent(&tx_id, 0, 2).await;
-    assert_eq!((scene.sends().await, scene.signed().await), (sends + 1, signed.clone()));
+    assert_eq!(scene.signed().await, signed);
     let pooled = scene.chain.call("eth_getTransactionByHash", json!([first.hash])).await;
     assert_eq!(pooled["hash"].as_str(), Some(first.hash.as_str()), "it is not there again");
 
@@ -135,10 +164,9 @@ async fn a_resubmit_sends_the_same_bytes_and_at_a_price_it_sends_others_that_nod
     assert_eq!(scene.chain.balance(TO).await, 1);
 }
 
-/// proves S16, S15
-#[tokio::test(flavor = "multi_thread")]
-async fn what_expires_in_the_queue_fails_and_in_flight_it_is_canceled_and_those_behind_go_on() {
-    let scene = Scene::set().await;
+/// What waits in line fails by itself, what is in flight is canceled by the chain, and the one behind them goes on.
+async fn expires(chain: Chain) {
+    let scene = Scene::on(chain).await;
     let until = async |request_id: &str, seconds| {
         let valid_until = Some(scene.time_in(seconds).await);
         TxRequest { valid_until, ..transfer("s0", request_id, TO) }

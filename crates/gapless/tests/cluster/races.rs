@@ -10,14 +10,18 @@ use gapless_wire::{
 };
 use serde_json::json;
 
-use crate::control::{Dice, Tally, mined_attempt, tell};
+use crate::control::{Dice, Tally, blocks_every, mined_attempt, tell};
 use crate::support::{
     Accepted, Chain, Database, Ledger, Node, NodeConfig, create, create_all, eventually, transfer, wait_until_done,
 };
 
+/// `GAPLESS_RACE_SEED` names another.
 const SEED: u64 = 7;
-const ACCOUNTS: [u32; 4] = [0, 1, 2, 3];
+/// A hundred intents in all.
+const FOUR: &[u32] = &[0, 1, 2, 3];
+const ONE: &[u32] = &[0];
 const WINDOW: usize = 8;
+const BASE_FEE: u128 = 1_000_000_000;
 const BLOCK_TIME: Duration = Duration::from_millis(300);
 /// Handed in before there are blocks: a full window, and some in line.
 const FIRST: usize = WINDOW + 4;
@@ -28,7 +32,6 @@ const RANDOM: usize = 9;
 /// Whose caller is too late for sure.
 const LATE: usize = 4;
 const EACH: usize = FIRST + RANDOM + LATE;
-const INTENTS: usize = EACH * ACCOUNTS.len();
 /// What is handed in at any moment is so within this time.
 const SPAN: Duration = Duration::from_secs(2);
 const TO: &str = "0x00000000000000000000000000000000000a0121";
@@ -72,9 +75,15 @@ fn replacement() -> ReplaceRequest {
     ReplaceRequest { payload }
 }
 
-/// A hundred intents of which everyone's caller changes its mind, all ended, as their ledgers say.
+fn seed() -> u64 {
+    std::env::var("GAPLESS_RACE_SEED").map_or(SEED, |seed| seed.parse().unwrap())
+}
+
+/// Intents of which everyone's caller changes its mind, all ended, as their ledgers say.
 struct Scene {
     chain: Chain,
+    lanes: usize,
+    intents: usize,
     nodes: Vec<Node>,
     ledgers: Vec<Ledger>,
     /// Ids of those whose callers were quicker than the chain.
@@ -84,38 +93,45 @@ struct Scene {
 }
 
 impl Scene {
-    async fn played(deed: Deed) -> Self {
-        let (database, chain) = (Database::shared().await, Chain::dev(Mining::OnDemand).await);
+    async fn played(deed: Deed, chain: Chain, accounts: &[u32]) -> Self {
+        let database = Database::shared().await;
         chain.mine(1).await;
-        let config = NodeConfig::new(&database.url, &chain.ws_url(), &ACCOUNTS)
+        let config = NodeConfig::new(&database.url, &chain.url(), accounts)
             .set("nonce.max_in_flight", &WINDOW.to_string())
             .set("confirmations.required", "2");
         let (a, b) = join(Node::start("a", &config), Node::start("b", &config)).await;
         let nodes = vec![a, b];
         let (early, rest): (Vec<_>, Vec<_>) =
-            join_all(ACCOUNTS.map(|account| before_there_are_blocks(deed, &nodes, account))).await.into_iter().unzip();
-        chain.call("evm_setIntervalMining", json!([BLOCK_TIME.as_millis() as u64])).await;
-        let mut dice = Dice(SEED);
-        let mut callers = Vec::new();
-        for id in rest.into_iter().flatten() {
-            callers.push(caller(deed, &nodes, Err(id), Duration::ZERO, dice.up_to(2 * BLOCK_TIME), dice.0));
-        }
-        for (account, n) in ACCOUNTS.into_iter().flat_map(|account| (0..RANDOM).map(move |n| (account, n))) {
-            let request = transfer(&format!("s{account}"), &format!("random-{n}"), TO);
-            callers.push(caller(deed, &nodes, Ok(request), dice.up_to(SPAN), dice.up_to(2 * BLOCK_TIME), dice.0));
-        }
-        let mut too_late: Vec<String> = join_all(callers).await.into_iter().flatten().collect();
-        too_late.extend(
-            join_all(ACCOUNTS.map(|account| when_it_is_done(deed, &nodes, account))).await.into_iter().flatten(),
-        );
+            join_all(accounts.iter().map(|account| before_there_are_blocks(deed, &nodes, *account)))
+                .await
+                .into_iter()
+                .unzip();
+        let later = async {
+            let mut dice = Dice(seed());
+            let mut callers = Vec::new();
+            for id in rest.into_iter().flatten() {
+                callers.push(caller(deed, &nodes, Err(id), Duration::ZERO, dice.up_to(2 * BLOCK_TIME), dice.0));
+            }
+            for (account, n) in accounts.iter().flat_map(|account| (0..RANDOM).map(move |n| (account, n))) {
+                let request = transfer(&format!("s{account}"), &format!("random-{n}"), TO);
+                callers.push(caller(deed, &nodes, Ok(request), dice.up_to(SPAN), dice.up_to(2 * BLOCK_TIME), dice.0));
+            }
+            let mut too_late: Vec<String> = join_all(callers).await.into_iter().flatten().collect();
+            let late = accounts.iter().map(|account| when_it_is_done(deed, &nodes, *account));
+            too_late.extend(join_all(late).await.into_iter().flatten());
+            for account in accounts {
+                wait_until_done(&nodes[0].client, &format!("s{account}")).await;
+            }
+            too_late
+        };
+        let too_late = blocks_every(BLOCK_TIME, &chain, BASE_FEE, later).await;
         let mut ledgers = Vec::new();
-        for account in ACCOUNTS {
-            let submitter = format!("s{account}");
-            wait_until_done(&nodes[0].client, &submitter).await;
-            ledgers.push(Ledger::read(&nodes[1].client, &submitter).await);
+        for account in accounts {
+            ledgers.push(Ledger::read(&nodes[1].client, &format!("s{account}")).await);
         }
-        assert_eq!(ledgers.iter().map(|ledger| ledger.txs.len()).sum::<usize>(), INTENTS);
-        Scene { chain, nodes, ledgers, early: early.into_iter().flatten().collect(), too_late }
+        let (lanes, intents) = (accounts.len(), EACH * accounts.len());
+        assert_eq!(ledgers.iter().map(|ledger| ledger.txs.len()).sum::<usize>(), intents);
+        Scene { chain, lanes, intents, nodes, ledgers, early: early.into_iter().flatten().collect(), too_late }
     }
 
     /// With all of them compared with the chain.
@@ -216,10 +232,44 @@ async fn when_it_is_done(deed: Deed, nodes: &[Node], account: u32) -> Vec<String
 /// proves S13, S15
 #[tokio::test(flavor = "multi_thread")]
 async fn of_a_hundred_cancels_at_any_moment_each_ends_as_the_chain_has_decided() {
-    let scene = Scene::played(Deed::Cancel).await;
+    cancels_end_as_the_chain_says("dev chain", Chain::dev(Mining::OnDemand).await, FOUR).await;
+}
+
+/// proves S13, S15
+#[tokio::test(flavor = "multi_thread")]
+async fn cancels_at_any_moment_end_as_anvil_has_decided() {
+    cancels_end_as_the_chain_says("anvil", Chain::start(Mining::OnDemand), ONE).await;
+}
+
+/// proves S13, S15
+#[tokio::test(flavor = "multi_thread")]
+async fn cancels_at_any_moment_end_as_hardhat_has_decided() {
+    cancels_end_as_the_chain_says("Hardhat", Chain::hardhat(Mining::OnDemand), ONE).await;
+}
+
+/// proves S14, S15
+#[tokio::test(flavor = "multi_thread")]
+async fn of_a_hundred_replacements_at_any_moment_one_payload_is_on_chain_and_it_is_the_one_reported() {
+    the_payload_on_chain_is_reported("dev chain", Chain::dev(Mining::OnDemand).await, FOUR).await;
+}
+
+/// proves S14, S15
+#[tokio::test(flavor = "multi_thread")]
+async fn of_two_payloads_the_one_that_is_on_anvil_is_reported() {
+    the_payload_on_chain_is_reported("anvil", Chain::start(Mining::OnDemand), ONE).await;
+}
+
+/// proves S14, S15
+#[tokio::test(flavor = "multi_thread")]
+async fn of_two_payloads_the_one_that_is_on_hardhat_is_reported() {
+    the_payload_on_chain_is_reported("Hardhat", Chain::hardhat(Mining::OnDemand), ONE).await;
+}
+
+async fn cancels_end_as_the_chain_says(name: &str, chain: Chain, accounts: &[u32]) {
+    let scene = Scene::played(Deed::Cancel, chain, accounts).await;
     let tally = scene.tally().await;
     let Tally { confirmed, canceled, canceled_in_queue, paid } = tally;
-    assert_eq!(confirmed + canceled + canceled_in_queue, INTENTS);
+    assert_eq!(confirmed + canceled + canceled_in_queue, scene.intents);
     assert_eq!(scene.chain.balance(TO).await, confirmed as u64, "something happened twice, or though it was canceled");
     let mut raced = 0;
     for tx in scene.txs() {
@@ -232,21 +282,20 @@ async fn of_a_hundred_cancels_at_any_moment_each_ends_as_the_chain_has_decided()
         let attempts = tx.attempts.as_deref().unwrap();
         raced += usize::from(attempts.len() > 1 && tx.state == TxStateName::Confirmed);
     }
-    assert!(canceled >= EARLY * ACCOUNTS.len() && canceled_in_queue >= EARLY * ACCOUNTS.len(), "{tally:?}");
-    assert!(confirmed >= LATE * ACCOUNTS.len(), "{tally:?}");
-    let too_late = scene.too_late.len();
+    assert!(canceled >= EARLY * scene.lanes && canceled_in_queue >= EARLY * scene.lanes, "{tally:?}");
+    assert!(confirmed >= LATE * scene.lanes, "{tally:?}");
+    let (too_late, intents) = (scene.too_late.len(), scene.intents);
     tell(&format!(
-        "seed {SEED}: {INTENTS} cancels: {confirmed} CONFIRMED ({too_late} told that it is too late, {raced} with a cancel that \
-         lost), {canceled} CANCELED on chain, {canceled_in_queue} in the queue; {paid} wei paid"
+        "{name}, seed {}: {intents} cancels: {confirmed} CONFIRMED ({too_late} told that it is too late, {raced} with a cancel that \
+         lost), {canceled} CANCELED on chain, {canceled_in_queue} in the queue; {paid} wei paid",
+        seed()
     ));
 }
 
-/// proves S14, S15
-#[tokio::test(flavor = "multi_thread")]
-async fn of_a_hundred_replacements_at_any_moment_one_payload_is_on_chain_and_it_is_the_one_reported() {
-    let scene = Scene::played(Deed::Replace).await;
+async fn the_payload_on_chain_is_reported(name: &str, chain: Chain, accounts: &[u32]) {
+    let scene = Scene::played(Deed::Replace, chain, accounts).await;
     let tally = scene.tally().await;
-    assert_eq!((tally.confirmed, tally.canceled, tally.canceled_in_queue), (INTENTS, 0, 0));
+    assert_eq!((tally.confirmed, tally.canceled, tally.canceled_in_queue), (scene.intents, 0, 0));
     let (mut first, mut second, mut in_line, mut lost) = (0, 0, 0, 0);
     for tx in scene.txs() {
         let on_chain = scene.chain.call("eth_getTransactionByHash", json!([tx.hash])).await;
@@ -271,15 +320,16 @@ async fn of_a_hundred_replacements_at_any_moment_one_payload_is_on_chain_and_it_
         in_line += usize::from(is_second && attempts.len() == 1);
         lost += usize::from(!is_second && tx.replacement.is_some());
     }
-    assert!(first >= LATE * ACCOUNTS.len() && second >= 2 * EARLY * ACCOUNTS.len(), "{first} and {second}");
-    assert!(in_line >= EARLY * ACCOUNTS.len(), "{in_line}");
+    assert!(first >= LATE * scene.lanes && second >= 2 * EARLY * scene.lanes, "{first} and {second}");
+    assert!(in_line >= EARLY * scene.lanes, "{in_line}");
     assert_eq!(scene.chain.balance(TO).await, first as u64);
     assert_eq!(scene.chain.balance(ELSEWHERE).await, second as u64);
     the_request_id_stands_for_the_first_payload(&scene).await;
-    let too_late = scene.too_late.len();
+    let (too_late, intents) = (scene.too_late.len(), scene.intents);
     tell(&format!(
-        "seed {SEED}: {INTENTS} replacements: {first} have the first payload on chain ({too_late} told that it is too late, {lost} \
+        "{name}, seed {}: {intents} replacements: {first} have the first payload on chain ({too_late} told that it is too late, {lost} \
          with a replacement that lost), {second} the second ({in_line} replaced in the queue); {} wei paid",
+        seed(),
         tally.paid
     ));
 }

@@ -5,7 +5,9 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use futures_util::{StreamExt as _, stream};
 use gapless_testbed::Mining;
-use gapless_wire::{Client, SubStateName, TxExpand, TxQuery, TxStateName, TxView};
+use gapless_wire::{
+    AttemptKindName, Client, ConfirmationNoticeView, SubStateName, TxEventName, TxExpand, TxQuery, TxStateName, TxView,
+};
 use serde_json::json;
 
 use crate::support::{
@@ -19,6 +21,7 @@ const INTENTS: usize = 30;
 /// Confirmations that make a transaction final; no reorganisation goes so deep.
 const REQUIRED: u64 = 4;
 const REORGS: usize = 12;
+const DEFAULT_NOTICES: u32 = 100;
 const BLOCK_TIME: Duration = Duration::from_millis(150);
 
 /// proves R03, R05, R07
@@ -26,26 +29,35 @@ const BLOCK_TIME: Duration = Duration::from_millis(150);
 async fn with_anvil_reorganised_again_and_again_everything_is_confirmed_once_and_followers_know_each_block() {
     // anvil forgets the transactions of the blocks that it takes back: whoever wants them on the chain sends them again.
     let chain = Chain::start(Mining::Every(BLOCK_TIME));
-    survives(&chain, async |depth, _| drop(chain.call("anvil_reorg", json!([depth, []])).await)).await;
+    survives(&chain, DEFAULT_NOTICES, async |depth, _| drop(chain.call("anvil_reorg", json!([depth, []])).await)).await;
 }
 
-/// proves R03, R05, R07
+/// One intent of a lane is told of at a head, and the others wait for their turn: no fork is lost by it.
+/// proves R03, R04, R05, R07
 #[tokio::test(flavor = "multi_thread")]
 async fn with_blocks_that_come_back_as_they_were_or_in_another_order_or_not_at_all_it_is_the_same() {
     const WAYS: [&str; 4] = ["same", "toPool", "shuffle", "drop"];
     let chain = Chain::dev(Mining::Every(BLOCK_TIME)).await;
     let reorg = async |depth, n: usize| drop(chain.call("gapless_reorg", json!([depth, WAYS[n % WAYS.len()]])).await);
-    survives(&chain, reorg).await;
+    let told = survives(&chain, 1, reorg).await;
+    // Blocks come one at a time, and to whoever has waited several are told at once.
+    let at_once = told.iter().filter(|notice| !notice.new_fork && notice.blocks.len() > 1).count();
+    assert!(at_once > told.len() / 20, "of {} notices only {at_once} stand for several", told.len());
 }
 
 /// Hands in work while blocks are taken back and a node crashes. How often somebody sees it depends on the moment; those below
-/// make sure of it.
-async fn survives(chain: &Chain, reorg: impl AsyncFn(u64, usize)) {
+/// make sure of it. Gives what was told of confirmations.
+async fn survives(
+    chain: &Chain,
+    notices_per_head: u32,
+    reorg: impl AsyncFn(u64, usize),
+) -> Vec<ConfirmationNoticeView> {
     let database = Database::shared().await;
     let config = NodeConfig::new(&database.url, &chain.ws_url(), &SUBMITTERS)
         .short_lease()
         .set("nonce.max_in_flight", "8")
         .set("confirmations.required", &REQUIRED.to_string())
+        .set("lane.notices_per_head", &notices_per_head.to_string())
         .set("lane.resend_longest", "2s")
         // What a chain loses without a word is only sent again when this is over.
         .set("resubmit.interval", "2s");
@@ -67,6 +79,7 @@ async fn survives(chain: &Chain, reorg: impl AsyncFn(u64, usize)) {
     for (account, accepted) in SUBMITTERS.into_iter().zip(&mut accepted) {
         accepted.push(create(&[&nodes[0].client], 0, &transfer(&format!("s{account}"), "last", TO)).await);
     }
+    let mut told = Vec::new();
     for (account, accepted) in SUBMITTERS.into_iter().zip(accepted) {
         let submitter = format!("s{account}");
         let client = &nodes[account as usize].client;
@@ -75,9 +88,17 @@ async fn survives(chain: &Chain, reorg: impl AsyncFn(u64, usize)) {
         ledger.assert_exactly_once(chain, &accepted).await;
         for tx in ledger.txs.values() {
             assert_followed(client, &database, chain, &tx.tx_id, calm_from).await;
+            told.extend(notices(&look(client, &tx.tx_id).await).into_iter().map(|(_, notice)| notice));
         }
     }
     assert_eq!(chain.balance(TO).await, (SUBMITTERS.len() * (INTENTS + 1)) as u64);
+    told
+}
+
+/// What was told of its confirmations, in order, and with which change.
+fn notices(tx: &TxView) -> Vec<(TxEventName, ConfirmationNoticeView)> {
+    let events = tx.events.iter().flatten();
+    events.filter_map(|event| Some((event.event, event.confirmations.clone()?))).collect()
 }
 
 /// A few at a time, for as long as blocks are taken back.
@@ -112,16 +133,28 @@ fn random(below: u64) -> u64 {
 /// and are the chain's blocks. Once a transaction is final its own block stays; those on top of it may still be replaced, except
 /// by a chain that has been calm from some block on.
 async fn assert_followed(client: &Client, database: &Database, chain: &Chain, tx_id: &str, calm_from: u64) -> Follower {
+    let (own, followed) = followed(client, database, tx_id).await;
+    let list = followed.list.as_slice();
+    assert_eq!(list.len() as u64, REQUIRED);
+    let stays = if own + REQUIRED > calm_from + 1 { REQUIRED } else { 1 };
+    assert_eq!(list[..stays as usize], chain.links(own, stays).await);
+    followed
+}
+
+/// The same of a chain that has been calm since, where so many confirmations are asked for.
+async fn assert_followed_for(client: &Client, database: &Database, chain: &Chain, tx_id: &str, required: u64) {
+    let (own, followed) = followed(client, database, tx_id).await;
+    assert_eq!(followed.list, chain.links(own, required).await);
+}
+
+/// The number of its block, and who has followed it.
+async fn followed(client: &Client, database: &Database, tx_id: &str) -> (u64, Follower) {
     let tx = look(client, tx_id).await;
     assert_eq!(tx.state, TxStateName::Confirmed);
     let followed = Follower::of(tx.events.as_deref().unwrap());
     assert_eq!(Some(&followed.list), tx.confirmation_list.as_ref());
     assert_eq!(followed.list, Follower::of_rows(database, tx_id).await.list);
-    let (own, list) = (tx.receipt.unwrap().block_number, followed.list.as_slice());
-    assert_eq!(list.len() as u64, REQUIRED);
-    let stays = if own + REQUIRED > calm_from + 1 { REQUIRED } else { 1 };
-    assert_eq!(list[..stays as usize], chain.links(own, stays).await);
-    followed
+    (tx.receipt.unwrap().block_number, followed)
 }
 
 async fn look(client: &Client, tx_id: &str) -> TxView {
@@ -200,6 +233,184 @@ async fn is_in_the_pool(chain: &Chain, client: &Client, count: u64) {
     let view = client.submitter("s0", &[]).await.unwrap();
     let (_, address) = view.submitter.rsplit_once(':').unwrap();
     eventually("all is in the pool", async || (chain.pending_count(address).await == count).then_some(())).await;
+}
+
+/// Five are mined in one block, and one of them is told of at each head. The blocks on top are replaced when two were told: those two hear
+/// of a fork, whenever their turn comes, and the others never knew what is gone.
+/// proves R03, R04
+#[tokio::test(flavor = "multi_thread")]
+async fn who_had_to_wait_for_a_notice_has_lost_no_fork() {
+    const MANY: usize = 5;
+    const TOLD: usize = 2;
+    let (database, chain) = (Database::shared().await, Chain::dev(Mining::OnDemand).await);
+    let config = NodeConfig::new(&database.url, &chain.ws_url(), &[0])
+        .set("nonce.max_in_flight", "8")
+        .set("confirmations.required", "6")
+        .set("lane.notices_per_head", "1");
+    let nodes = three(&config).await;
+    let client = &nodes[1].client;
+    let mut accepted = Vec::new();
+    for n in 0..MANY {
+        accepted.push(create(&[client], 0, &transfer("s0", &format!("r{n}"), TO)).await);
+    }
+    is_in_the_pool(&chain, client, MANY as u64).await;
+    let all_told = async || {
+        let mut told = Vec::new();
+        for tx in &accepted {
+            told.push(notices(&look(client, &tx.tx_id).await));
+        }
+        told
+    };
+    let so_many = async |count: usize| {
+        eventually(&format!("{count} notices"), async || {
+            let told: usize = all_told().await.iter().map(Vec::len).sum();
+            assert!(told <= count, "more than one at a head");
+            (told == count).then_some(())
+        })
+        .await;
+    };
+    chain.mine(1).await;
+    so_many(MANY).await;
+    for n in 1..=TOLD {
+        chain.mine(1).await;
+        so_many(MANY + n).await;
+    }
+    // The second was told of two blocks at once.
+    let longest = all_told().await.into_iter().flatten().map(|(_, notice)| notice.blocks.len()).max();
+    assert_eq!(longest, Some(TOLD));
+    chain.call("gapless_reorg", json!([TOLD, "same"])).await;
+    chain.mine(6).await;
+    wait_until_done(client, "s0").await;
+    for tx in &accepted {
+        assert_followed_for(client, &database, &chain, &tx.tx_id, 6).await;
+    }
+    let told = all_told().await;
+    let forks = |told: &&Vec<(TxEventName, ConfirmationNoticeView)>| {
+        told.iter().any(|(event, notice)| *event != TxEventName::Mine && notice.new_fork)
+    };
+    assert_eq!(told.iter().filter(forks).count(), TOLD, "{told:?}");
+    Ledger::read(client, "s0").await.assert_exactly_once(&chain, &accepted).await;
+}
+
+/// Nodes that have only this endpoint of the chain, so that what they send can be kept from it.
+async fn nodes_of(database: &Database, chain: &Chain) -> Vec<Node> {
+    let config = NodeConfig::with_endpoints(&database.url, &[chain.endpoint(ENDPOINT)], &[0])
+        .set("confirmations.required", "3")
+        .set("lane.resend_longest", "2s");
+    three(&config).await
+}
+
+const ENDPOINT: &str = "only";
+
+/// Nothing that is sent reaches the chain from now on, and nobody is told what is wrong with it.
+async fn keep_sends_away(chain: &Chain) {
+    let fault = json!({ "kind": "refuse", "code": -32603, "message": "internal error" });
+    chain.faults(ENDPOINT, json!({ "rules": [{ "on": "sends", "fault": fault }] })).await;
+}
+
+async fn becomes(client: &Client, tx: &Accepted, sub_state: SubStateName) -> TxView {
+    eventually(&format!("it is {sub_state}"), async || {
+        let tx = look(client, &tx.tx_id).await;
+        assert!(!tx.state.is_terminal(), "{tx:?}");
+        (tx.sub_state == Some(sub_state)).then_some(tx)
+    })
+    .await
+}
+
+/// Asks for a cancel, and waits until its attempt was sent. Gives the hashes of the original and of the cancel.
+async fn cancel(client: &Client, tx: &Accepted) -> (String, String) {
+    client.cancel_tx(&tx.tx_id, Some(Duration::from_secs(10))).await.unwrap();
+    eventually("the cancel was sent", async || {
+        let view = look(client, &tx.tx_id).await;
+        assert!(!view.state.is_terminal(), "{view:?}");
+        let attempts = view.attempts.unwrap();
+        let cancel = attempts.iter().find(|attempt| attempt.kind == AttemptKindName::Cancel && attempt.sends > 0)?;
+        Some((attempts[0].hash.clone(), cancel.hash.clone()))
+    })
+    .await
+}
+
+/// It has ended as this, by the transaction of this hash, which is all that the chain has of the account.
+async fn assert_ended(chain: &Chain, client: &Client, tx: &Accepted, state: TxStateName, hash: &str) {
+    wait_until_done(client, "s0").await;
+    let view = look(client, &tx.tx_id).await;
+    assert_eq!((view.state, view.hash.as_deref()), (state, Some(hash)), "{view:?}");
+    let ledger = Ledger::read(client, "s0").await;
+    assert_eq!(chain.mined_of(&ledger.address).await, [(0, vec![hash.to_owned()])].into());
+    let paid = u64::from(state == TxStateName::Confirmed);
+    assert_eq!(chain.balance(TO).await, paid);
+}
+
+/// proves S07, R05, S13
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_mined_and_taken_back_can_be_canceled_and_the_cancel_is_what_counts() {
+    let (database, chain) = (Database::shared().await, Chain::dev(Mining::OnDemand).await);
+    let nodes = nodes_of(&database, &chain).await;
+    let client = &nodes[1].client;
+    let tx = create(&[client], 0, &transfer("s0", "r", TO)).await;
+    is_in_the_pool(&chain, client, 1).await;
+    chain.mine(1).await;
+    becomes(client, &tx, SubStateName::Mined).await;
+    chain.call("gapless_reorg", json!([1, "drop"])).await;
+    becomes(client, &tx, SubStateName::Pending).await;
+    let (original, cancel) = cancel(client, &tx).await;
+    is_known(&chain, &cancel).await;
+    chain.mine(3).await;
+    assert_ended(&chain, client, &tx, TxStateName::Canceled, &cancel).await;
+    assert_ne!(original, cancel);
+}
+
+/// proves S07, S13
+#[tokio::test(flavor = "multi_thread")]
+async fn an_original_that_is_mined_after_its_cancel_was_accepted_confirms_it() {
+    let (database, chain) = (Database::shared().await, Chain::dev(Mining::OnDemand).await);
+    let nodes = nodes_of(&database, &chain).await;
+    let client = &nodes[1].client;
+    let tx = create(&[client], 0, &transfer("s0", "r", TO)).await;
+    is_in_the_pool(&chain, client, 1).await;
+    keep_sends_away(&chain).await;
+    let (original, _) = cancel(client, &tx).await;
+    chain.mine(3).await;
+    assert_ended(&chain, client, &tx, TxStateName::Confirmed, &original).await;
+}
+
+/// The cancel was mined; after the fork it is the original, which somebody still had.
+/// proves S07, R05
+#[tokio::test(flavor = "multi_thread")]
+async fn after_a_fork_another_attempt_of_the_nonce_may_be_the_one_that_counts() {
+    let (database, chain) = (Database::shared().await, Chain::dev(Mining::OnDemand).await);
+    let nodes = nodes_of(&database, &chain).await;
+    let client = &nodes[1].client;
+    let tx = create(&[client], 0, &transfer("s0", "r", TO)).await;
+    is_in_the_pool(&chain, client, 1).await;
+    let (original, cancel) = cancel(client, &tx).await;
+    is_known(&chain, &cancel).await;
+    chain.mine(1).await;
+    let mined = eventually("the cancel is mined", async || look(client, &tx.tx_id).await.receipt).await;
+    assert_eq!(look(client, &tx.tx_id).await.hash, Some(cancel));
+
+    keep_sends_away(&chain).await;
+    chain.call("gapless_reorg", json!([1, "drop"])).await;
+    let query = "SELECT raw FROM tx_attempt WHERE kind = 'original'";
+    let raw: Vec<u8> = database.raw().await.query_one(query, &[]).await.unwrap().get(0);
+    assert_eq!(chain.send_raw(&raw).await, original);
+    chain.mine(1).await;
+    let again = eventually("the original is mined", async || {
+        let view = look(client, &tx.tx_id).await;
+        (view.hash.as_deref() == Some(original.as_str())).then_some(view.receipt?)
+    })
+    .await;
+    assert_ne!(again.block_hash, mined.block_hash);
+    chain.mine(2).await;
+    assert_ended(&chain, client, &tx, TxStateName::Confirmed, &original).await;
+}
+
+/// The chain has this transaction, in a block or not.
+async fn is_known(chain: &Chain, hash: &str) {
+    eventually("the chain knows it", async || {
+        (!chain.call("eth_getTransactionByHash", json!([hash])).await.is_null()).then_some(())
+    })
+    .await;
 }
 
 /// proves R07

@@ -18,6 +18,7 @@ mod end_state;
 mod late_sends;
 mod ledger;
 mod liveness;
+mod notices;
 mod p1_exactly_once;
 mod p2_no_gap;
 mod p3_write_before_send;
@@ -104,6 +105,7 @@ pub fn all(_plan: &Plan) -> Vec<Box<dyn Check>> {
         Box::new(p7_no_silent_jump::NoSilentJump::default()),
         Box::new(p8_events::Events),
         Box::new(p9_chain_decides::ChainDecides),
+        Box::new(notices::Notices::default()),
         Box::new(windows::Windows),
         Box::new(late_sends::LateSends::default()),
         Box::new(spending::Spending::default()),

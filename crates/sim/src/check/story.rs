@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gapless_domain::{
-    Amount, AttemptKind, B256, BlockRef, Bytes, Change, Command, CommandId, CommandKind, CommandResult, Cursor,
-    EvmCall, Execution, ExternalNoncePolicy, Fees, FencingToken, Inclusion, Intent, LaneCommit, Lease, LeaseTerms,
-    LostRule, ManagedTx, NewAttempt, NodeText, Nonce, OwnerId, Payload, Protection, ReleaseRule, Report, RequestId,
-    SignedTx, Speed, SubmitterId, Timestamp, Transition, TxId, TxPlan, TxState,
+    Amount, AttemptKind, B256, BlockLink, BlockRef, Bytes, Change, Command, CommandId, CommandKind, CommandResult,
+    Cursor, EvmCall, Execution, ExternalNoncePolicy, Fees, FencingToken, Inclusion, Intent, LaneCommit, Lease,
+    LeaseTerms, LostRule, ManagedTx, NewAttempt, NodeText, Nonce, OwnerId, Payload, Protection, ReleaseRule, Report,
+    RequestId, SignedTx, Speed, SubmitterId, Timestamp, Transition, TxId, TxPlan, TxState,
 };
 use gapless_store::{
     Acquired, CommitVerdict, ManualClock, Model, ModelStore, NewIntent, NewSubmitter, Snapshot, Store,
@@ -38,7 +38,8 @@ pub(super) struct Story {
 }
 
 pub(super) fn strict() -> Plan {
-    Plan { window: 1, release: ReleaseRule::Mined, on_external_nonce: ExternalNoncePolicy::Protect, ..Plan::of(1) }
+    let on_external_nonce = ExternalNoncePolicy::Protect;
+    Plan { window: 1, release: ReleaseRule::Mined, on_external_nonce, confirmations: 1, by_tag: false, ..Plan::of(1) }
 }
 
 pub(super) fn wide() -> Plan {
@@ -262,6 +263,12 @@ impl Story {
 
     pub(super) fn head(&self) -> BlockRef {
         self.blocks.last().unwrap().block
+    }
+
+    /// The blocks from this number on, linked.
+    pub(super) fn links(&self, from: usize) -> Vec<BlockLink> {
+        let link = |block: &ChainBlock| BlockLink { block: block.block, parent_hash: block.parent };
+        self.blocks[from..].iter().map(link).collect()
     }
 
     pub(super) fn inclusion(&self, attempt: &NewAttempt) -> Inclusion {

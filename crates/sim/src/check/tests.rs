@@ -1,11 +1,13 @@
 //! Each check finds what it is for, and lets pass what is right.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use gapless_domain::{
-    Amount, B256, Bytes, CancelReason, Cancellation, Cursor, EventBody, FencingToken, LaneEventKind, Lease, LostRule,
-    NodeText, Nonce, OwnerId, ProtectCode, Protection, ReleaseRule, SignedTx, Transition, TxState,
+    Amount, B256, BlockLink, Bytes, CancelReason, Cancellation, ConfirmationNotice, Cursor, EventBody, FencingToken,
+    LaneEventKind, Lease, LostRule, ManagedTx, NodeText, Nonce, OwnerId, ProtectCode, Protection, ReleaseRule,
+    SignedTx, Transition, TxState,
 };
 
 use super::story::{NOTHING, Story, follow, strict, wide};
@@ -352,6 +354,81 @@ fn p9_an_end_by_what_is_not_ours_or_in_no_block() {
     story.bind(&mut tx, 1);
     assert_eq!(story.change(&mut tx, Transition::Mine(elsewhere)), NOTHING, "a fork that only one endpoint has");
     assert_eq!(story.change(&mut tx, Transition::Settle(None)), ["P9"]);
+}
+
+/// In block 1, with block 2 on top; both are told.
+fn told_of_two() -> (Story, ManagedTx) {
+    let mut story = Story::new(&Plan { confirmations: 3, odds: BTreeMap::new(), ..strict() });
+    let mut tx = story.accept(1);
+    let (attempt, _) = story.bind(&mut tx, 1);
+    story.mine(&[story.ours(&attempt)]);
+    assert_eq!(story.change(&mut tx, Transition::Mine(story.inclusion(&attempt))), NOTHING);
+    story.mine(&[]);
+    assert_eq!(story.change(&mut tx, Transition::Confirm(notice(false, story.links(2)))), NOTHING);
+    (story, tx)
+}
+
+fn notice(new_fork: bool, links: Vec<BlockLink>) -> ConfirmationNotice {
+    ConfirmationNotice { new_fork, links }
+}
+
+#[test]
+fn r03_notices_add_up_to_a_list_of_the_chain() {
+    let fork = || {
+        let (mut story, tx) = told_of_two();
+        story.orphan();
+        story.mine(&[]);
+        story.mine(&[]);
+        (story, tx)
+    };
+    let (mut story, mut tx) = fork();
+    let whole = notice(true, story.links(1));
+    assert_eq!(story.change(&mut tx, Transition::Confirm(whole)), NOTHING);
+    story.finalize();
+    assert_eq!(story.change(&mut tx, Transition::Settle(None)), NOTHING);
+
+    let (mut story, mut tx) = fork();
+    let lost = notice(false, story.links(3));
+    assert_eq!(story.change(&mut tx, Transition::Confirm(lost)), ["R03"], "a fork is told as if it continued");
+
+    let (mut story, mut tx) = fork();
+    let rest = notice(true, story.links(2));
+    assert_eq!(story.change(&mut tx, Transition::Confirm(rest)), ["R03"], "it does not begin with its own block");
+
+    let (mut story, mut tx) = told_of_two();
+    let mut unknown = story.links(2)[0];
+    (unknown.block.number, unknown.parent_hash) = (3, unknown.block.hash);
+    unknown.block.hash = B256::repeat_byte(0xee);
+    assert_eq!(story.change(&mut tx, Transition::Confirm(notice(false, vec![unknown]))), ["R03"]);
+}
+
+#[test]
+fn r03_who_has_ended_has_all_confirmations_and_who_is_in_no_block_has_none() {
+    let (mut story, mut tx) = told_of_two();
+    story.finalize();
+    assert_eq!(story.change(&mut tx, Transition::Settle(None)), ["R03"], "two of three");
+
+    let (mut story, mut tx) = told_of_two();
+    story.mine(&[]);
+    story.finalize();
+    assert_eq!(story.change(&mut tx, Transition::Settle(Some(notice(false, story.links(3))))), NOTHING);
+
+    let (mut story, mut tx) = told_of_two();
+    assert_eq!(story.change(&mut tx, Transition::Unmine), NOTHING);
+    assert_eq!(story.change(&mut tx, Transition::WantCancel(CancelReason::User)), NOTHING);
+}
+
+/// What was told and lost is told once more, and continues what was kept.
+#[test]
+fn r03_after_a_loss_it_goes_on_from_what_was_kept() {
+    let (mut story, mut tx) = told_of_two();
+    let (snapshot, kept) = (story.snapshot(), tx.clone());
+    story.mine(&[]);
+    assert_eq!(story.change(&mut tx, Transition::Confirm(notice(false, story.links(3)))), NOTHING);
+    assert_eq!(story.lose(snapshot), NOTHING);
+    let mut again = story.new_commit();
+    again.change(kept.change(Transition::Confirm(notice(false, story.links(3)))).unwrap());
+    assert_eq!(story.say(again), NOTHING);
 }
 
 #[test]

@@ -87,14 +87,23 @@ impl Chain {
     }
 
     pub(crate) async fn call(&self, method: &str, params: Value) -> Value {
+        self.call_to(&self.url(), method, params).await
+    }
+
+    /// Asks another endpoint of the dev chain.
+    pub(crate) async fn call_at(&self, endpoint: &str, method: &str, params: Value) -> Value {
+        self.call_to(&self.endpoint(endpoint), method, params).await
+    }
+
+    async fn call_to(&self, url: &str, method: &str, params: Value) -> Value {
         let body = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params });
-        let answer = self.post(&body).await;
+        let answer = self.post(url, &body).await;
         assert!(answer.get("error").is_none(), "{method}: {answer}");
         answer["result"].clone()
     }
 
-    async fn post(&self, body: &Value) -> Value {
-        let request = self.http.post(self.url()).header("content-type", "application/json").body(body.to_string());
+    async fn post(&self, url: &str, body: &Value) -> Value {
+        let request = self.http.post(url).header("content-type", "application/json").body(body.to_string());
         let text = request.timeout(Duration::from_secs(30)).send().await.unwrap().text().await.unwrap();
         serde_json::from_str(&text).unwrap()
     }
@@ -133,6 +142,14 @@ impl Chain {
         self.call("gapless_faults", json!([endpoint, changes])).await["struck"].as_u64().unwrap()
     }
 
+    /// Replaces so many blocks by others that have nothing in them, and forgets what was in those.
+    pub(crate) async fn reorganise(&self, depth: u64) {
+        match self.server {
+            Server::Anvil(_) => self.call("anvil_reorg", json!([depth, []])).await,
+            Server::Dev(_) => self.call("gapless_reorg", json!([depth, "drop"])).await,
+        };
+    }
+
     pub(crate) async fn head(&self) -> u64 {
         number(&self.call("eth_blockNumber", json!([])).await)
     }
@@ -161,7 +178,7 @@ impl Chain {
             let calls = numbers.clone().map(|block| {
                 json!({ "jsonrpc": "2.0", "id": block, "method": "eth_getBlockByNumber", "params": [format!("{block:#x}"), true] })
             });
-            let answers = self.post(&Value::Array(calls.collect())).await;
+            let answers = self.post(&self.url(), &Value::Array(calls.collect())).await;
             let answers = answers.as_array().unwrap();
             assert_eq!(answers.len(), numbers.count());
             for tx in answers.iter().flat_map(|answer| answer["result"]["transactions"].as_array().unwrap()) {

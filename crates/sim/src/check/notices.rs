@@ -1,0 +1,137 @@
+//! R03 and R04: whoever reads nothing but notices has a true list of confirmations, whatever the chain did and whatever was left out.
+//!
+//! The list is kept here as a consumer keeps it: thrown away at a new fork, continued by every other notice, empty when the block of the
+//! transaction is gone. It begins with that block, each block stands on the one before, and all of them are blocks that the chain had, on
+//! one branch: then the last one stands for the whole list, and nothing between two notices is lost.
+
+use std::collections::BTreeMap;
+
+use gapless_domain::{
+    B256, BlockLink, BlockRef, Change, EventKind, Inclusion, Progress, TransitionName, TxId, TxState,
+};
+
+use crate::fault::Fault;
+use crate::history::Moment;
+use crate::plan::Plan;
+
+use super::ledger::settled;
+use super::{Broken, Check, Picture};
+
+#[derive(Debug, Default)]
+pub(super) struct Notices {
+    /// How many moments there were before this one, which is its index in the history.
+    moments: usize,
+    /// The list of an intent after each change of it, with the index of the moment; older ones are for when commits are lost.
+    lists: BTreeMap<TxId, Vec<(usize, Vec<BlockLink>)>>,
+    /// Every block that the chain had, also where only one endpoint had it, and what it stands on.
+    parents: BTreeMap<B256, (u64, B256)>,
+}
+
+impl Check for Notices {
+    fn promise(&self) -> &'static str {
+        "R03"
+    }
+
+    fn see(&mut self, moment: &Moment, picture: &Picture) -> Result<(), Broken> {
+        let index = self.moments;
+        self.moments += 1;
+        match moment {
+            Moment::Mined { block } | Moment::MinedAside { block } => {
+                self.parents.insert(block.block.hash, (block.block.number, block.parent));
+            }
+            Moment::StoreLost { since } => {
+                for lists in self.lists.values_mut() {
+                    lists.retain(|(at, _)| at < since);
+                }
+            }
+            Moment::Committed { commit, .. } => {
+                let required = required(&picture.plan);
+                for change in commit.changes() {
+                    let told = self.tell(index, change, required);
+                    let lane = commit.lease().submitter();
+                    told.map_err(|what| Broken::of(lane, format!("{}: {what}", change.tx_id())))?;
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+/// How many confirmations an intent has at least when it has ended. Where a tag says what is final, it may come before so many blocks; and
+/// where endpoints show forks of their own, what is final stays so when they go back to a shorter branch.
+fn required(plan: &Plan) -> usize {
+    let is_exact = !plan.by_tag && !plan.has(Fault::EndpointForked);
+    if is_exact { plan.confirmations as usize } else { 1 }
+}
+
+impl Notices {
+    fn tell(&mut self, index: usize, change: &Change, required: usize) -> Result<(), String> {
+        let lists = self.lists.entry(change.tx_id()).or_default();
+        let before = lists.last().map(|(_, list)| list.clone()).unwrap_or_default();
+        let mut list = before.clone();
+        if change.event() == EventKind::Tx(TransitionName::Unmine) {
+            list.clear();
+        }
+        if let Some(notice) = change.notice() {
+            if notice.new_fork {
+                list.clear();
+            }
+            list.extend_from_slice(&notice.links);
+        }
+        if list != before {
+            lists.push((index, list.clone()));
+        }
+        match standing(change.to()) {
+            Some((inclusion, told)) => self.is_true(&list, inclusion, told, required),
+            None if list.is_empty() => Ok(()),
+            None => Err(format!("it is in no block, and consumers have {} confirmations", list.len())),
+        }
+    }
+
+    /// `told` is where the ledger says that the list ends; once it has ended, it has to be as long as was asked for.
+    fn is_true(
+        &self,
+        list: &[BlockLink],
+        inclusion: &Inclusion,
+        told: Option<BlockRef>,
+        required: usize,
+    ) -> Result<(), String> {
+        if list.first() != Some(&inclusion.link()) {
+            let first = list.first().map(|link| link.block.number);
+            return Err(format!("it is in block {}, and its list begins with {first:?}", inclusion.block.number));
+        }
+        let gap = list.windows(2).find(|pair| match pair {
+            [below, above] => above.parent() != Some(below.block),
+            _ => false,
+        });
+        if let Some(number) = gap.and_then(|pair| pair.last()).map(|link| link.block.number) {
+            return Err(format!("in its list block {number} does not stand on the one before"));
+        }
+        let unreal =
+            |link: &&BlockLink| self.parents.get(&link.block.hash) != Some(&(link.block.number, link.parent_hash));
+        if let Some(link) = list.iter().find(unreal) {
+            return Err(format!("its list has block {}, which the chain never had", link.block.number));
+        }
+        let tip = list.last().map(|link| link.block);
+        match told {
+            Some(told) if tip != Some(told) => {
+                let tip = tip.map(|block| block.number);
+                Err(format!("consumers were told up to {}, and have up to {tip:?}", told.number))
+            }
+            None if list.len() < required => {
+                Err(format!("it has ended with {} confirmations of {required}", list.len()))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Where the transaction is, and up to where consumers were told; of what has ended the ledger does not keep that.
+fn standing(state: &TxState) -> Option<(&Inclusion, Option<BlockRef>)> {
+    match state.bound().map(|bound| &bound.progress) {
+        Some(Progress::Mined(mined)) => Some((&mined.inclusion, Some(mined.told))),
+        Some(Progress::Pending | Progress::AwaitingFunds) => None,
+        None => settled(state).map(|settled| (&settled.inclusion, None)),
+    }
+}

@@ -147,6 +147,7 @@ impl Chain {
         match self.server {
             Server::Anvil(_) => self.call("anvil_reorg", json!([depth, []])).await,
             Server::Dev(_) => self.call("gapless_reorg", json!([depth, "drop"])).await,
+            Server::Hardhat(_) => panic!("Hardhat has no reorgs"),
         };
     }
 

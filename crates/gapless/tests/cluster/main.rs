@@ -24,6 +24,7 @@ mod lending;
 mod many_creates;
 mod orders;
 mod outages;
+mod prices;
 mod races;
 mod reorgs;
 mod rolling;

@@ -22,7 +22,7 @@ const FOUR: &[u32] = &[0, 1, 2, 3];
 const ONE: &[u32] = &[0];
 const WINDOW: usize = 8;
 const BASE_FEE: u128 = 1_000_000_000;
-const BLOCK_TIME: Duration = Duration::from_millis(300);
+const BLOCK_TIME: Duration = Duration::from_millis(500);
 /// Handed in before there are blocks: a full window, and some in line.
 const FIRST: usize = WINDOW + 4;
 /// Of those, whose caller is quicker than the chain for sure: so many in flight, and so many in line.
@@ -110,11 +110,11 @@ impl Scene {
             let mut dice = Dice(seed());
             let mut callers = Vec::new();
             for id in rest.into_iter().flatten() {
-                callers.push(caller(deed, &nodes, Err(id), Duration::ZERO, dice.up_to(2 * BLOCK_TIME), dice.0));
+                callers.push(caller(deed, &nodes, Err(id), Duration::ZERO, dice.up_to(BLOCK_TIME), dice.0));
             }
             for (account, n) in accounts.iter().flat_map(|account| (0..RANDOM).map(move |n| (account, n))) {
                 let request = transfer(&format!("s{account}"), &format!("random-{n}"), TO);
-                callers.push(caller(deed, &nodes, Ok(request), dice.up_to(SPAN), dice.up_to(2 * BLOCK_TIME), dice.0));
+                callers.push(caller(deed, &nodes, Ok(request), dice.up_to(SPAN), dice.up_to(BLOCK_TIME), dice.0));
             }
             let mut too_late: Vec<String> = join_all(callers).await.into_iter().flatten().collect();
             let late = accounts.iter().map(|account| when_it_is_done(deed, &nodes, *account));

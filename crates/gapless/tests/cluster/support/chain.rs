@@ -37,6 +37,13 @@ impl Chain {
         Chain { port: anvil.port(), server: Server::Anvil(anvil), http: super::http() }
     }
 
+    /// An anvil from before EIP-1559: its blocks have no base fee.
+    pub(crate) fn without_base_fee(mining: Mining) -> Self {
+        let arguments = ["--hardfork", "berlin"].map(str::to_owned).to_vec();
+        let anvil = Anvil::start(AnvilOptions { mining, arguments, ..AnvilOptions::default() }).unwrap();
+        Chain { port: anvil.port(), server: Server::Anvil(anvil), http: super::http() }
+    }
+
     pub(crate) fn hardhat(mining: Mining) -> Self {
         let hardhat = HardhatNode::start(HardhatOptions { mining, ..HardhatOptions::default() }).unwrap();
         Chain { port: hardhat.port(), server: Server::Hardhat(hardhat), http: super::http() }

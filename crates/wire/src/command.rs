@@ -201,3 +201,29 @@ impl CommandState {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::json::from_json;
+    use gapless_domain::EvmCall;
+    use serde_json::json;
+
+    #[test]
+    fn orders_survive_the_wire_and_tell_what_is_wrong_with_them() {
+        let call = EvmCall { data: vec![1].into(), fees: Some(Fees::Legacy { gas_price: 7 }), ..EvmCall::default() };
+        let replace = ReplaceRequest { payload: CallPayload::from(&call) };
+        let read: ReplaceRequest = from_json(&serde_json::to_vec(&replace).unwrap()).unwrap();
+        assert_eq!(read.read(), Ok(Payload::Evm(call)));
+        let bad: ReplaceRequest = from_json(br#"{"payload":{"to":"0x","value":"x"}}"#).unwrap();
+        let pointers: Vec<String> = bad.read().unwrap_err().into_iter().map(|fault| fault.pointer).collect();
+        assert_eq!(pointers, ["/payload/to", "/payload/value"]);
+
+        assert_eq!(serde_json::to_value(ResubmitRequest::default()).unwrap(), json!({}));
+        for fees in [None, Some(Fees::Eip1559 { max_fee: 9, max_priority_fee: 1 })] {
+            let resubmit = ResubmitRequest { fees: fees.map(FeesPayload::from) };
+            let read: ResubmitRequest = from_json(&serde_json::to_vec(&resubmit).unwrap()).unwrap();
+            assert_eq!(read.read(), Ok(fees));
+        }
+    }
+}

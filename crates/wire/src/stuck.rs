@@ -72,3 +72,19 @@ impl From<&StuckCase> for StuckCaseView {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_decision_has_its_word_and_others_have_none() {
+        for decision in Decision::ALL {
+            let json = format!(r#"{{"decision":"{}","note":"anything"}}"#, decision.as_str());
+            assert_eq!(serde_json::from_str::<StuckAnswer>(&json).unwrap().decision(), Some(*decision));
+        }
+        for word in ["Cancel", "", "replace"] {
+            assert_eq!(StuckAnswer { decision: word.to_owned() }.decision(), None);
+        }
+    }
+}

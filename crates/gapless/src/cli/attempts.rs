@@ -13,7 +13,9 @@ pub(crate) fn attempt_rows(attempts: &[AttemptView]) -> Vec<[String; 4]> {
             rows.extend(last_send(attempt));
         }
         for send in &attempt.history {
-            rows.push(["  sent".to_owned(), send.at.clone(), words(&send.outcome), send.text.clone()]);
+            // Nodes answer with the hash, which is told already.
+            let text = Some(&send.text).filter(|text| **text != attempt.hash).cloned().unwrap_or_default();
+            rows.push(["  sent".to_owned(), send.at.clone(), words(&send.outcome), text]);
             rows.extend(heard_rows(send));
         }
     }

@@ -147,7 +147,7 @@ mod tests {
                 "sends": 1, "lastSentAt": "00:02", "lastOutcome": {"code": "nonce_too_high", "text": "too high"}},
             {"nonce": 7, "ordinal": 1, "kind": "bump", "hash": "0xbb",
                 "fees": {"maxFeePerGas": "20", "maxPriorityFeePerGas": "2"}, "maxCost": "420000", "createdAt": "00:03",
-                "sends": 2, "lastSentAt": "00:04", "history": [{"at": "00:04", "outcome": "accepted", "heard": [
+                "sends": 2, "lastSentAt": "00:04", "history": [{"at": "00:04", "outcome": "accepted", "text": "0xbb", "heard": [
                     {"endpoint": "a:8545", "outcome": "accepted"},
                     {"endpoint": "b:8545", "outcome": "replacement_underpriced", "text": "underpriced"}]}]},
             {"nonce": 7, "ordinal": 2, "kind": "cancel", "hash": "0xff", "fees": {"gasPrice": "30"}, "createdAt": "00:05",

@@ -171,8 +171,8 @@ async fn expires(chain: Chain) {
         let valid_until = Some(scene.time_in(seconds).await);
         TxRequest { valid_until, ..transfer("s0", request_id, TO) }
     };
-    let flying = scene.in_flight(&until("flying", 3).await).await;
-    let waiting = create(&[scene.client()], 0, &until("waiting", 2).await).await.tx_id;
+    let flying = scene.in_flight(&until("flying", 5).await).await;
+    let waiting = create(&[scene.client()], 0, &until("waiting", 3).await).await.tx_id;
     let last = create(&[scene.client()], 0, &until("last", 600).await).await.tx_id;
     let failed = eventually("it fails in the queue", async || {
         let tx = scene.tx(&waiting).await;

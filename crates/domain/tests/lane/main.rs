@@ -4,6 +4,7 @@
 
 mod bench;
 mod doubted;
+mod ledger;
 
 mod binding;
 mod borrowers;
@@ -15,6 +16,7 @@ mod funds;
 mod lending;
 mod mining;
 mod orders;
+mod outbidding;
 mod outcomes;
 mod protecting;
 mod raising;

@@ -59,9 +59,11 @@ impl Check for Notices {
 }
 
 /// How many confirmations an intent has at least when it has ended. Where a tag says what is final, it may come before so many blocks; and
-/// where endpoints show forks of their own, what is final stays so when they go back to a shorter branch.
+/// what is final stays so when the branch above it becomes a shorter one, by a reorg or by an endpoint that is behind or on a fork of its own.
+/// That the block itself was final is P9's to check.
 fn required(plan: &Plan) -> usize {
-    let is_exact = !plan.by_tag && !plan.has(Fault::EndpointForked);
+    let shortens = [Fault::EndpointForked, Fault::EndpointLags, Fault::EndpointDown, Fault::Reorg, Fault::DeepReorg];
+    let is_exact = !plan.by_tag && !shortens.into_iter().any(|fault| plan.has(fault));
     if is_exact { plan.confirmations as usize } else { 1 }
 }
 

@@ -6,7 +6,7 @@ use gapless_domain::{
     CommandKind, LaneState, LostRule, ManagedTx, NodeText, Payload, ProtectCode, Protection, StateName, SubmitterId,
     TxId,
 };
-use gapless_store::TxFilter;
+use gapless_store::{CancelVerdict, TxFilter};
 
 use super::{PATIENCE, command, within};
 use crate::dice::Dice;
@@ -17,8 +17,9 @@ pub(super) async fn watch(scene: &Scene, lane: &SubmitterId, mut dice: Dice) {
     loop {
         scene.stage().sleep(dice.duration(Duration::from_secs(5), Duration::from_secs(20))).await;
         if scene.is_paused(lane) {
-            cancel_what_has_happened(scene, lane, &mut dice).await;
-            command(scene, &mut dice, lane, CommandKind::Resume, "operator").await;
+            if cancel_what_has_happened(scene, lane, &mut dice).await {
+                command(scene, &mut dice, lane, CommandKind::Resume, "operator").await;
+            }
         } else if scene.blueprint.plan.people && !scene.faults().is_calm() && dice.permille(50) {
             command(scene, &mut dice, lane, CommandKind::Pause, "operator").await;
         }
@@ -28,21 +29,31 @@ pub(super) async fn watch(scene: &Scene, lane: &SubmitterId, mut dice: Dice) {
     }
 }
 
-/// What is in line, and has happened by a transaction that the database has lost.
-async fn cancel_what_has_happened(scene: &Scene, lane: &SubmitterId, dice: &mut Dice) {
+/// What is in line, and has happened by a transaction that the database has lost. False if that could not be done: it cannot before the
+/// loss is reconciled, and nobody resumes the lane before it is.
+async fn cancel_what_has_happened(scene: &Scene, lane: &SubmitterId, dice: &mut Dice) -> bool {
     if scene.blueprint.database.server() == 0 {
-        return;
+        return true;
     }
-    let Some((_, store)) = scene.entrance(dice) else { return };
+    let Some((_, store)) = scene.entrance(dice) else { return false };
+    let status = within(scene.stage(), PATIENCE, store.lane_status(std::slice::from_ref(lane))).await;
+    let Some(Some(status)) = status.and_then(Result::ok).and_then(|lanes| lanes.into_iter().next()) else {
+        return false;
+    };
+    if status.regressed || status.cursor.is_some_and(|cursor| cursor.state.is_store_regressed()) {
+        return false;
+    }
     let in_line =
         TxFilter { submitter: Some(lane.clone()), state: Some(StateName::Queued), limit: 1000, before_seq: None };
-    let Some(Ok(in_line)) = within(scene.stage(), PATIENCE, store.list(&in_line)).await else { return };
+    let Some(Ok(in_line)) = within(scene.stage(), PATIENCE, store.list(&in_line)).await else { return false };
     let has_happened = |tx: &ManagedTx| match tx.intent.payload() {
         Payload::Evm(call) => effect_of(&call.data).is_some_and(|effect| scene.blueprint.chain.has_effect(effect)),
         Payload::External(_) => false,
     };
     let done: Vec<TxId> = in_line.iter().filter(|tx| has_happened(tx)).map(|tx| tx.id).collect();
-    let _ = within(scene.stage(), PATIENCE, store.cancel_queued(&done)).await;
+    let canceled = within(scene.stage(), PATIENCE, store.cancel_queued(&done)).await;
+    let is_there = |verdict: &CancelVerdict| matches!(verdict, CancelVerdict::Regressed);
+    canceled.and_then(Result::ok).is_some_and(|verdicts| !verdicts.iter().any(is_there))
 }
 
 /// Looks at the chain as nodes show it: a lane that has nothing to lose by it waits without a word.

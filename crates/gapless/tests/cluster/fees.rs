@@ -23,6 +23,9 @@ const HIGH_CAP: u128 = 100 * GWEI;
 const LOW_CAP: u128 = 10 * GWEI;
 const WINDOW: usize = 4;
 const INTENTS: usize = 12;
+/// Those of the capped submitter that are in the pool before the spike; the others come in it.
+const EARLY: usize = 2;
+const MORE_BLOCKS: u64 = 25;
 /// What waits is sent again in the spike: some nodes take that, and others (anvil) say that it is too little, and are left alone until it
 /// is enough.
 const SENDS: i64 = 2;
@@ -38,8 +41,8 @@ struct House {
 }
 
 impl House {
-    /// With a full window at the normal price, and more in line.
-    async fn built(chain: &Chain, account: u32, cap: u128) -> Self {
+    /// With a price that it may not pass, and so many intents handed in at the normal one: a window of them is in the pool.
+    async fn built(chain: &Chain, account: u32, cap: u128, intents: usize) -> Self {
         let (database, submitter, address) =
             (Database::shared().await, format!("s{account}"), Key::of(account).address());
         let config = NodeConfig::new(&database.url, &chain.url(), &[account])
@@ -54,13 +57,19 @@ impl House {
             .set("gas_bump.max_market", "30");
         let node = Node::start(&submitter, &config).await;
         let balance = balance(chain, &address).await;
-        let accepted = create_all(std::slice::from_ref(&node), &submitter, "r", TO, INTENTS, INTENTS).await;
-        let house = House { database, node, submitter, address, balance, accepted };
+        let mut house = House { database, node, submitter, address, balance, accepted: Vec::new() };
+        house.hand_in("early", intents).await;
+        let pooled = WINDOW.min(intents) as i64;
         eventually("a window is in the pool", async || {
-            (house.rows("tx_attempt WHERE sends > 0").await == WINDOW as i64).then_some(())
+            (house.rows("tx_attempt WHERE sends > 0").await == pooled).then_some(())
         })
         .await;
         house
+    }
+
+    async fn hand_in(&mut self, prefix: &str, intents: usize) {
+        let nodes = std::slice::from_ref(&self.node);
+        self.accepted.extend(create_all(nodes, &self.submitter, prefix, TO, intents, intents).await);
     }
 
     async fn rows(&self, of: &str) -> i64 {
@@ -129,12 +138,17 @@ async fn balance(chain: &Chain, address: &str) -> u128 {
 
 async fn lives_through_a_spike(name: &str, chain: Chain) {
     block_at(&chain, NORMAL).await;
-    let (raising, capped) = join(House::built(&chain, 0, HIGH_CAP), House::built(&chain, 1, LOW_CAP)).await;
+    let (raising, mut capped) =
+        join(House::built(&chain, 0, HIGH_CAP, INTENTS), House::built(&chain, 1, LOW_CAP, EARLY)).await;
     let before = chain.head().await;
     blocks_at(&chain, SPIKE, join(raising.is_done(), capped.has_waited())).await;
+    // There is room for some of these, and it is not the window that they wait for.
+    capped.hand_in("late", INTENTS - EARLY).await;
+    let goes_on = chain.head().await + MORE_BLOCKS;
+    blocks_at(&chain, SPIKE, eventually("it goes on", async || (chain.head().await >= goes_on).then_some(()))).await;
     let spike = chain.head().await - before;
     assert!(chain.mined_of(&capped.address).await.is_empty(), "it has paid more than it may");
-    assert_eq!(capped.rows("tx_attempt").await, WINDOW as i64, "what cannot be mined was signed all the same");
+    assert_eq!(capped.rows("tx_attempt").await, EARLY as i64, "what cannot be mined was signed all the same");
     blocks_at(&chain, NORMAL, capped.is_done()).await;
 
     let (high, raises) = raising.assert_paid(&chain, HIGH_CAP).await;

@@ -103,7 +103,16 @@ impl House {
         let raises = ledger.txs.values().map(|tx| assert_offers(tx, cap)).sum();
         let gone = self.balance - balance(chain, &self.address).await;
         assert_eq!(gone, tally.paid + INTENTS as u128, "what has left the account is not what was told");
+        self.assert_counted(tally.paid, INTENTS + raises).await;
         (tally, raises)
+    }
+
+    /// The metrics say the same: whole gwei of each, and every attempt.
+    async fn assert_counted(&self, paid: u128, attempts: usize) {
+        let gwei = self.node.counter("gapless_fees_paid_gwei_total").await;
+        let wanted = (paid / GWEI) as f64;
+        assert!((gwei - wanted).abs() <= INTENTS as f64, "{gwei} gwei are counted, and {wanted} were paid");
+        assert_eq!(self.node.counter("gapless_tx_attempts_total").await, attempts as f64);
     }
 }
 

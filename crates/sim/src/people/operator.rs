@@ -77,8 +77,8 @@ async fn protection(scene: &Scene, lane: &SubmitterId, dice: &mut Dice) -> Optio
     let (_, store) = scene.entrance(dice)?;
     let status = within(scene.stage(), PATIENCE, store.lane_status(std::slice::from_ref(lane))).await?;
     let status = status.ok()?.into_iter().flatten().next()?;
-    // Nobody runs it, so nobody has put it into PROTECT yet; the API shows it so.
-    if status.regressed && !status.lease.is_some_and(|lease| lease.valid) {
+    // Nobody runs it, or whoever does has nothing to write, so nobody has put it into PROTECT yet; the API shows it so.
+    if status.regressed {
         return Some(Protection::store_regressed());
     }
     match status.cursor?.state {

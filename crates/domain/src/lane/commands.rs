@@ -1,6 +1,8 @@
 //! Commands: each is executed in the commit that says so. Executing one again is harmless; a commit that was not written leaves
 //! them where they were.
 
+use std::time::Duration;
+
 use crate::attempt::{AttemptKind, NewAttempt};
 use crate::command::{Command, CommandKind, CommandResult};
 use crate::cursor::Cursor;
@@ -25,7 +27,12 @@ impl Lane {
             if writing.commands.contains(&command.id) {
                 continue;
             }
-            match self.execute(command, now, cursor, commit, writing) {
+            let waiting = commands.len().saturating_sub(writing.commands.len());
+            let answer = match self.execute(command, now, cursor, commit, writing) {
+                Ok(None) if self.has_waited_enough(command, waiting, now) => Ok(Some(refused(NOT_SEEN))),
+                answer => answer,
+            };
+            match answer {
                 Ok(Some(result)) => {
                     commit.command_done(command, result);
                     writing.commands.push(command.id);
@@ -40,6 +47,20 @@ impl Lane {
         }
         self.commands = commands;
         written
+    }
+
+    /// What is asked of an intent that is further back in line than anybody looks waits for it to come nearer. But it must not keep other
+    /// commands from being seen, nor wait for one that has ended meanwhile.
+    fn has_waited_enough(&self, command: &Command, waiting: usize, now: Tick) -> bool {
+        let (CommandKind::Cancel { tx_id } | CommandKind::Replace { tx_id, .. } | CommandKind::Resubmit { tx_id, .. }) =
+            &command.kind
+        else {
+            return false;
+        };
+        let at_the_signer = self.signing.iter().flatten().any(|item| item.is_of(*tx_id));
+        let is_unseen = self.line.known && self.slots.find(*tx_id).is_none() && !at_the_signer;
+        let is_old = self.database_now(now) > command.issued_at.saturating_add(LONGEST_WAIT);
+        is_unseen && (waiting > MOST_WAITING || is_old)
     }
 
     /// `None` if it has to wait.
@@ -89,6 +110,10 @@ impl Lane {
     }
 }
 
+/// A store hands out twice as many at once.
+const MOST_WAITING: usize = 50;
+const LONGEST_WAIT: Duration = Duration::from_secs(600);
+const NOT_SEEN: &str = "it is too far back in line, or has ended; ask again later";
 const UNREAD: &str = "no endpoint could show the blocks that would tell; nothing was changed";
 
 /// Asked of the cursor as this commit leaves it: one command may follow another.

@@ -213,6 +213,23 @@ fn a_replace_far_back_in_the_queue_waits_until_it_is_seen() {
     assert!(refused.is_none(), "{:?}", refused);
 }
 
+/// A store hands out a hundred commands at once: those that wait must not keep the others from being seen.
+///
+/// proves S15
+#[test]
+fn commands_that_wait_for_their_turn_are_few_and_do_not_wait_for_ever() {
+    let mut bench = tracked(1, 200);
+    let far = |bench: &Bench, seq| CommandKind::Replace { tx_id: bench.id(seq), payload: Payload::Evm(call(7)) };
+    let many = (100..170).map(|seq| far(&bench, seq)).collect();
+    commands(&mut bench, many);
+    assert!((40..60).contains(&bench.ledger.commands.len()), "{}", bench.ledger.commands.len());
+    bench.command(CommandKind::Pause);
+    assert!(bench.ledger.cursor.as_ref().unwrap().paused);
+    bench.pass_secs(601);
+    bench.tell(Fact::Woken);
+    assert_eq!(bench.ledger.commands.len(), 0);
+}
+
 #[test]
 fn a_cancel_beside_a_replace_in_the_queue_is_done() {
     let mut bench = tracked(1, 2);

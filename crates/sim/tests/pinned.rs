@@ -43,3 +43,15 @@ fn a_second_loss_is_noticed() {
 fn a_decision_from_before_a_loss_is_not_executed() {
     assert_clean(&Plan::of(6806));
 }
+
+/// What had used a nonce was our own replacement, and the database had lost that there was one: the intent was taken for lost, and sent again.
+#[test]
+fn a_replacement_that_the_database_has_lost_is_not_sent_again() {
+    [1957, 2630].map(Plan::of).iter().for_each(assert_clean);
+}
+
+/// Somebody decided to cancel a cancel that was stuck; no such change can be written, and the lane wrote nothing ever after.
+#[test]
+fn a_stuck_cancel_that_is_canceled_ends() {
+    assert_clean(&Plan::of(2730));
+}

@@ -107,7 +107,7 @@ async fn what_is_stuck_is_raised_if_somebody_says_so_and_waits_until_the_chain_m
     let (_, stuck) = blocks_at(&chain, SPIKE, join(asking.is_done(), waiting.is_stuck())).await;
 
     let asked = desk.asked();
-    // It is asked again after it has said `wait`; once more only if the raise, too, has waited for long.
+    // It is asked again after it has said `wait`; once more only if the raise, too, has waited for long. Each `bump` is a raise.
     assert!(asked.len() >= 2, "{asked:?}");
     asking.assert_confirmed(&chain, AttemptKindName::Bump, asked.len()).await;
     for case in &asked[..2] {

@@ -1,5 +1,6 @@
 //! Sending again, or for more, what waits too long: the claim first, then the send.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use crate::attempt::MempoolSignal;
@@ -153,18 +154,17 @@ impl Lane {
         Ok(())
     }
 
-    pub(super) fn take_claims(&mut self, claims: Vec<Claimed>, now: Tick) {
+    /// `offered` are those that got another attempt in the same commit.
+    pub(super) fn take_claims(&mut self, claims: Vec<Claimed>, offered: &BTreeSet<Nonce>, now: Tick) {
         for Claimed { nonce, tries, signal, raises } in claims {
             self.slots.update(nonce, |slot| {
                 slot.tries = tries;
                 slot.signal = signal.or(slot.signal);
                 slot.diagnosis = Diagnosis::None;
-                // Another attempt was written in the same commit: it is due already.
-                let is_offered = matches!(slot.sending, Sending::Due { .. });
                 if slot.sending == Sending::Claiming {
                     slot.sending = Sending::Due { at: now, claim: false };
                 }
-                if raises && !is_offered && slot.pressure.is_none() && slot.remedy == Remedy::None {
+                if raises && !offered.contains(&nonce) && slot.pressure.is_none() && slot.remedy == Remedy::None {
                     slot.pressure = Some(Pressure::Waiting);
                 }
             });

@@ -385,6 +385,7 @@ impl Lane {
         }
         let of_given = |(attempt, cost)| SignedItem { candidate: None, attempt, gas_limit: 0, cost, ordered_by: None };
         let given = writing.given.into_iter().map(of_given);
+        let offered: BTreeSet<Nonce> = writing.items.iter().map(|item| item.attempt.nonce).collect();
         for SignedItem { candidate, attempt, gas_limit, cost, ordered_by } in writing.items.into_iter().chain(given) {
             let nonce = attempt.nonce;
             watched.push(Watched { hash: attempt.hash, known: None, look_up: false });
@@ -416,7 +417,7 @@ impl Lane {
             self.dirty.insert(nonce);
         }
         self.take_recovered(writing.recovered, at, now);
-        self.take_claims(writing.claims, now);
+        self.take_claims(writing.claims, &offered, now);
         for (nonce, deciding) in writing.decided {
             self.slots.update(nonce, |slot| slot.decision = deciding);
         }

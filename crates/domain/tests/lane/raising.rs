@@ -337,3 +337,26 @@ fn a_resubmit_revives_what_is_stuck() {
     bench.command(CommandKind::Resubmit { tx_id: bench.id(1), fees: None });
     assert_eq!((bench.state(1), bench.ledger.slots[&nonce(0)].tries), (StateName::Tracking, 0));
 }
+
+/// The answer to that resend comes while the decision is being written.
+#[test]
+fn a_bump_that_is_decided_while_a_resend_is_under_way_is_done() {
+    let mut bench = stuck(Decision::Wait);
+    bench.hold.insert(Hold::Decide);
+    for _ in 0..4 {
+        bench.pass_blocks(5, 60);
+        bench.answer(SendOutcome::AlreadyKnown);
+    }
+    bench.pass_blocks(5, 60);
+    let sent = bench.take_broadcast();
+    bench.hold.insert(Hold::Commit);
+    bench.tell(gapless_domain::Fact::Decided(nonce(0), Decision::Bump));
+    bench.held_commit();
+    bench.answer_each(&sent, &vec![SendOutcome::AlreadyKnown; sent.len()]);
+    bench.hold.clear();
+    bench.commit_done(false);
+    bench.run();
+    assert_eq!(bench.ledger.audits.last().map(|entry| entry.detail.as_str()), Some("nonce 0 is stuck: bump"));
+    bench.pass_blocks(1, 5);
+    assert_eq!(kinds(&bench, 0), [AttemptKind::Original, AttemptKind::Bump]);
+}

@@ -55,3 +55,9 @@ fn a_replacement_that_the_database_has_lost_is_not_sent_again() {
 fn a_stuck_cancel_that_is_canceled_ends() {
     assert_clean(&Plan::of(2730));
 }
+
+/// A raise was told that it is outbid when the spike was over; more could not be offered, and it was never sent again.
+#[test]
+fn what_is_said_to_be_outbid_is_sent_again() {
+    assert_clean(&Plan::of(7952));
+}

@@ -190,6 +190,13 @@ impl OpenSlot {
         self.pressure == Some(Pressure::Waiting) && !self.has_order() && self.has_what_it_wants()
     }
 
+    /// If more cannot be offered, is there something that may be sent again? Who was told that it is outbid need not believe it: the text
+    /// may be wrong, or what outbids it may go away.
+    pub(super) fn may_go_as_it_is(&self) -> bool {
+        let is_outbid = self.pressure == Some(Pressure::Outbid);
+        self.is_only_raised() || (self.has_what_it_wants() && (self.wants_nothing() || is_outbid))
+    }
+
     pub(super) fn has_what_it_wants(&self) -> bool {
         self.attempts.iter().any(|held| self.fits(held))
     }

@@ -338,7 +338,7 @@ impl Lane {
             if let Some(order) = &mut slot.order {
                 order.failed = Some(why);
                 slot.remedy = Remedy::None;
-            } else if slot.is_only_raised() || (slot.wants_nothing() && slot.has_what_it_wants()) {
+            } else if slot.may_go_as_it_is() {
                 slot.pressure = None;
                 slot.remedy = Remedy::None;
             } else {

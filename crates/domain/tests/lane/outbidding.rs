@@ -312,3 +312,23 @@ fn a_cancel_in_the_commit_that_has_the_replacement_is_made() {
     assert!(what.0.len() > 1, "an hour later: {what:?}, {:?}, {:?}", bench.notices, bench.ledger.results);
     assert!(bench.notices.is_empty(), "{:?}", bench.notices);
 }
+
+/// Found by seed 7952 of the simulator: a raise of a spike is told that it is outbid when the spike is over; more may not be offered, and it was never
+/// sent again.
+#[test]
+fn what_is_said_to_be_outbid_and_may_not_offer_more_is_sent_as_it_is() {
+    let mut setup = bumping(1);
+    setup.policy.bump.max_market_permille = 1000;
+    let mut bench = Bench::busy(setup, 1);
+    bench.answer(SendOutcome::Accepted);
+    bench.market = (fees(1000, 100), 400);
+    bench.pass_blocks(5, 60);
+    bench.answer(SendOutcome::Unknown);
+    bench.market = (FEES, 40);
+    bench.pass_secs(1);
+    assert_eq!(bench.answer(SendOutcome::ReplacementUnderpriced)[0].tx.hash, bench.hash(0, 1));
+    bench.pass_secs(60);
+    bench.pass_secs(60);
+    assert_eq!(bench.answer(SendOutcome::Accepted)[0].tx.hash, bench.hash(0, 1));
+    assert_eq!(kinds(&bench, 0).len(), 2);
+}

@@ -6,18 +6,18 @@ use crate::payload::Fees;
 use crate::policy::{BumpPolicy, FeePolicy};
 
 /// Every node takes a replacement that offers an eighth more in every field; some want only a tenth.
-pub const NODE_STEP_PERMILLE: u32 = 1125;
+pub(crate) const NODE_STEP_PERMILLE: u32 = 1125;
 
 /// What the chain asks now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Market {
-    pub asks: Fees,
+pub(crate) struct Market {
+    pub(crate) asks: Fees,
     /// Of the next block; zero where blocks have none.
-    pub base_fee: u128,
+    pub(crate) base_fee: u128,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Offer {
+pub(crate) enum Offer {
     At(Fees),
     /// More would be needed than may be offered, which is this for one unit of gas.
     AboveCap(u128),
@@ -33,14 +33,19 @@ impl Market {
     }
 
     /// For what was never sent.
-    pub fn first_offer(self, fees: &FeePolicy) -> Offer {
+    pub(crate) fn first_offer(self, fees: &FeePolicy) -> Offer {
         let cap = fees.cap();
         if self.least() > cap { Offer::AboveCap(cap) } else { Offer::At(self.asks.at_most(cap)) }
     }
 
     /// For the same once more, or for something else in its place: above everything that was sent, by the step of the policy or, near
     /// the cap, by what nodes want at the least (F01, F02).
-    pub fn raised_offer(self, sent: impl Iterator<Item = Fees> + Clone, fees: &FeePolicy, bump: &BumpPolicy) -> Offer {
+    pub(crate) fn raised_offer(
+        self,
+        sent: impl Iterator<Item = Fees> + Clone,
+        fees: &FeePolicy,
+        bump: &BumpPolicy,
+    ) -> Offer {
         let of_market = times(self.asks.highest_price(), bump.max_market_permille);
         let cap = fees.cap().min(of_market);
         let least = self.least_above(sent.clone());
@@ -52,7 +57,7 @@ impl Market {
     }
 
     /// For what consumes a nonce without effect, which may pass the cap by one step: somebody waits for the nonces behind it.
-    pub fn filler_offer(self, sent: impl Iterator<Item = Fees>, fees: &FeePolicy) -> Fees {
+    pub(crate) fn filler_offer(self, sent: impl Iterator<Item = Fees>, fees: &FeePolicy) -> Fees {
         let least = self.least_above(sent);
         self.asks.at_most(fees.cap()).at_least(least)
     }
@@ -64,13 +69,13 @@ impl Market {
 }
 
 /// Is a price that somebody named enough to take the place of everything that was sent? If not, this would be.
-pub fn enough(named: Fees, sent: impl Iterator<Item = Fees>) -> Result<(), Fees> {
+pub(crate) fn enough(named: Fees, sent: impl Iterator<Item = Fees>) -> Result<(), Fees> {
     let least = Market { asks: named, base_fee: 0 }.least_above(sent);
     if named.at_least(least) == named { Ok(()) } else { Err(least) }
 }
 
 impl FeePolicy {
-    pub fn is_above_cap(&self, fees: Fees) -> bool {
+    pub(crate) fn is_above_cap(&self, fees: Fees) -> bool {
         fees.highest_price() > self.cap()
     }
 
@@ -82,7 +87,7 @@ impl FeePolicy {
 impl Fees {
     /// At least this, and above `sent` by a factor in every field, rounded up, and by one wei at the least. The kind of price stays
     /// the same.
-    pub fn to_replace(self, sent: Fees, step_permille: u32) -> Fees {
+    pub(crate) fn to_replace(self, sent: Fees, step_permille: u32) -> Fees {
         let above = |price: u128| times(price, step_permille).max(price.saturating_add(1));
         self.at_least(match self {
             Fees::Legacy { .. } => Fees::Legacy { gas_price: above(sent.highest_price()) },

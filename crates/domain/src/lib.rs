@@ -44,7 +44,6 @@ pub use alloy_primitives::{Address, B256, Bytes, U256, keccak256};
 pub use amount::{Amount, AmountError};
 pub use attempt::{Attempt, AttemptKind, Heard, MempoolSignal, NewAttempt, SendOutcome, SendRecord, SendReport};
 pub use audit::{AuditEntry, NewAudit};
-pub use bidding::{Market, NODE_STEP_PERMILLE, Offer, enough};
 pub use block::{BlockLink, BlockRef, Execution, Inclusion};
 pub use command::{Command, CommandId, CommandKind, CommandResult, CommandStatus, LostRule, NewCommand};
 pub use confirmation::ConfirmationNotice;

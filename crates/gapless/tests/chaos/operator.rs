@@ -21,6 +21,12 @@ const REGRESSED: &str = "store_regressed";
 /// Nothing else is wrong while this is done: nobody reconciles while there are nodes that nobody can reach, with who knows what in their
 /// hands.
 pub(crate) async fn reconcile(world: &World, rules: &Rules, loss: Loss) {
+    // Each node that misses commits of its own declares the loss once more, and what was decided before that is void.
+    let called = world.servers.now().await;
+    eventually("every node has looked for its own commits", async || {
+        (world.servers.looked_since(called).await == NODES).then_some(())
+    })
+    .await;
     for lane in &LANES {
         eventually("a lane has noticed that commits were lost", async || is_regressed(world, lane).await).await;
     }

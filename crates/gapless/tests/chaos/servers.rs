@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, RwLock};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use gapless_domain::OwnerId;
 use gapless_store::StoreError;
@@ -63,6 +63,9 @@ const STANDING: &str = "
     FROM submitter s LEFT JOIN submitter_nonce_cursor c USING (submitter)";
 const REQUESTS: &str = "SELECT request_id FROM managed_tx JOIN submitter USING (submitter) WHERE alias = $1";
 const HELD_BACK: &str = "SELECT count(*) FROM tx_event WHERE xid >= pg_snapshot_xmin(pg_current_snapshot())";
+const NOW: &str = "SELECT clock_timestamp()";
+/// A process writes this down whenever it has found its own commits where they were.
+const LOOKED_SINCE: &str = "SELECT count(DISTINCT split_part(owner_node, '/', 1)) FROM node WHERE seen_at > $1";
 /// There is always a node that is well, and callers do not rest.
 const A_COMMIT: Duration = Duration::from_secs(20);
 
@@ -139,6 +142,17 @@ impl Servers {
             ended: row.get(4),
         };
         rows.iter().map(|row| (row.get(0), standing(row))).collect()
+    }
+
+    /// What the database's clock says.
+    pub(crate) async fn now(&self) -> SystemTime {
+        self.raw().await.query_one(NOW, &[]).await.unwrap().get(0)
+    }
+
+    /// How many nodes have looked since then whether the database holds all that they have written.
+    pub(crate) async fn looked_since(&self, then: SystemTime) -> usize {
+        let nodes: i64 = self.raw().await.query_one(LOOKED_SINCE, &[&then]).await.unwrap().get(0);
+        usize::try_from(nodes).unwrap()
     }
 
     /// The ids of all requests of a submitter that the database knows.

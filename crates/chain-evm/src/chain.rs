@@ -185,7 +185,11 @@ impl Chain for EvmChain {
             SignerError::Unavailable(text) => SignError::Unavailable(text),
             SignerError::Refused(text) => SignError::Refused(text),
         })?;
-        transaction::verify(plan, &unsigned, raw)
+        if signer.is_in_memory() {
+            transaction::verify_own(plan, &unsigned, raw)
+        } else {
+            transaction::verify(plan, &unsigned, raw)
+        }
     }
 
     fn read_signed(&self, raw: &Bytes) -> Result<SignedPlan, UnreadableTx> {

@@ -1,7 +1,7 @@
 //! Plans as bytes, and the check of what a signer made of them.
 //!
 //! A signer is not trusted (S09). Whatever it returns is decoded again from the final bytes, compared field by field with the
-//! plan, and its sender is recovered from the signature; only then it is a [`SignedTx`].
+//! plan, and its sender is recovered from the signature, unless the key is in our own memory; only then it is a [`SignedTx`].
 
 mod reading;
 
@@ -120,8 +120,21 @@ pub(crate) fn with_signature(unsigned: &UnsignedTx, signature: Signature) -> Byt
 
 /// Is this the plan, the whole plan, and signed by the right key?
 pub(crate) fn verify(plan: &TxPlan, asked: &UnsignedTx, raw: Bytes) -> Result<SignedTx, SignError> {
-    let envelope = decode(&raw).ok_or(SignError::Mismatch("encoding"))?;
+    let (signed, envelope) = verify_plan(plan, asked, raw)?;
     let sender = plan.submitter.evm_address().ok_or_else(|| SignError::NoKey(plan.submitter.clone()))?;
+    // Also refuses an s in the upper half, which nodes do not take (EIP-2).
+    let signed_by = envelope.recover_signer().map_err(|_| SignError::Mismatch("signature"))?;
+    if signed_by == sender { Ok(signed) } else { Err(SignError::Mismatch("sender")) }
+}
+
+/// The same of a key in our own memory, whose address we have made of it: that it signs with itself needs no proof, and recovering
+/// the sender costs more than signing.
+pub(crate) fn verify_own(plan: &TxPlan, asked: &UnsignedTx, raw: Bytes) -> Result<SignedTx, SignError> {
+    verify_plan(plan, asked, raw).map(|(signed, _)| signed)
+}
+
+fn verify_plan(plan: &TxPlan, asked: &UnsignedTx, raw: Bytes) -> Result<(SignedTx, Envelope), SignError> {
+    let envelope = decode(&raw).ok_or(SignError::Mismatch("encoding"))?;
     let price = |tx: &dyn alloy_consensus::Transaction| {
         (tx.gas_price(), tx.max_fee_per_gas(), tx.max_priority_fee_per_gas(), tx.max_fee_per_blob_gas())
     };
@@ -140,12 +153,7 @@ pub(crate) fn verify(plan: &TxPlan, asked: &UnsignedTx, raw: Bytes) -> Result<Si
     if let Some((field, _)) = fields.iter().find(|(_, same)| !same) {
         return Err(SignError::Mismatch(field));
     }
-    // Also refuses an s in the upper half, which nodes do not take (EIP-2).
-    let signed_by = envelope.recover_signer().map_err(|_| SignError::Mismatch("signature"))?;
-    if signed_by != sender {
-        return Err(SignError::Mismatch("sender"));
-    }
-    Ok(SignedTx { hash: keccak256(&raw), raw })
+    Ok((SignedTx { hash: keccak256(&raw), raw }, envelope))
 }
 
 /// Only what encodes to the very same bytes again: a second spelling of a transaction would have a second hash.

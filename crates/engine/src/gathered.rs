@@ -65,8 +65,13 @@ impl PeekerLoop {
 
 async fn look(store: &dyn Store, lanes: &[(SubmitterId, u32)]) -> Result<Vec<Peeked>, StoreError> {
     let names: Vec<SubmitterId> = lanes.iter().map(|(lane, _)| lane.clone()).collect();
-    let (queues, commands) = tokio::try_join!(store.peek_queues(lanes), store.open_commands(&names))?;
-    Ok(queues.into_iter().zip(commands).map(|(queue, commands)| Peeked { queue, commands }).collect())
+    let asked: Vec<_> = lanes.iter().filter(|(_, limit)| *limit > 0).cloned().collect();
+    let queues = async { if asked.is_empty() { Ok(Vec::new()) } else { store.peek_queues(&asked).await } };
+    let (queues, commands) = tokio::try_join!(queues, store.open_commands(&names))?;
+    let mut queues = queues.into_iter();
+    let queue_of = |limit: u32| if limit > 0 { queues.next().unwrap_or_default() } else { Vec::new() };
+    let queues = lanes.iter().map(|(_, limit)| *limit).map(queue_of);
+    Ok(queues.zip(commands).map(|(queue, commands)| Peeked { queue, commands }).collect())
 }
 
 /// Reads counts and balances of many accounts of one chain at once.

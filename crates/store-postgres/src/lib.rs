@@ -16,6 +16,7 @@ mod archive;
 mod audit;
 mod canary;
 mod commit;
+mod counted;
 mod error;
 mod events;
 mod heads;

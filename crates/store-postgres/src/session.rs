@@ -11,8 +11,9 @@ use gapless_store::StoreError;
 use tokio::sync::{Mutex as AsyncMutex, Semaphore, SemaphorePermit, mpsc};
 use tokio::task::JoinHandle;
 use tokio_postgres::error::Severity;
-use tokio_postgres::{AsyncMessage, Client, Config, NoTls, Notification, Statement};
+use tokio_postgres::{AsyncMessage, Config, NoTls, Notification, Statement};
 
+use crate::counted::Counted;
 use crate::error::{timed_out, unavailable};
 use crate::identity::Identity;
 use crate::options::PgOptions;
@@ -20,7 +21,7 @@ use crate::options::PgOptions;
 /// One connection, with its settings made and its statements prepared as they are first used.
 #[derive(Debug)]
 pub(crate) struct Session {
-    client: Client,
+    client: Counted,
     driver: JoinHandle<()>,
     statements: Mutex<HashMap<&'static str, Statement>>,
     warned: Arc<AtomicBool>,
@@ -88,7 +89,7 @@ impl Session {
             reason = "a connection needs somebody to drive it; it ends with its session"
         )]
         let driver = tokio::spawn(drive);
-        let session = Session { client, driver, statements: Mutex::default(), warned };
+        let session = Session { client: Counted::new(client), driver, statements: Mutex::default(), warned };
         session.set_up(options).await?;
         // What the server had to say about the connection itself is nobody's commit.
         session.take_warning();
@@ -122,7 +123,7 @@ impl Session {
         Ok(())
     }
 
-    pub(crate) fn client(&self) -> &Client {
+    pub(crate) fn client(&self) -> &Counted {
         &self.client
     }
 

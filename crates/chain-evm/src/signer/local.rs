@@ -85,6 +85,10 @@ impl Signer for LocalSigner {
         self.address
     }
 
+    fn is_in_memory(&self) -> bool {
+        true
+    }
+
     async fn sign_hash(&self, hash: B256) -> Result<Signature, SignerError> {
         // RFC 6979: the same hash gives the same signature, and s is in the lower half as EIP-2 wants it.
         let signed = SECP256K1.sign_ecdsa_recoverable(Message::from_digest(hash.0), &self.key);

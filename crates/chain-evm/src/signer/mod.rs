@@ -22,6 +22,11 @@ use crate::transaction::{self, UnsignedTx};
 pub trait Signer: Send + Sync + fmt::Debug {
     fn address(&self) -> Address;
 
+    /// Is the key in this process's memory, and the address made of it? Then the sender of what it signs is not recovered again.
+    fn is_in_memory(&self) -> bool {
+        false
+    }
+
     /// Signs the hash as it is.
     async fn sign_hash(&self, hash: B256) -> Result<Signature, SignerError>;
 

@@ -25,7 +25,7 @@ pub struct Step {
 
 #[derive(Debug)]
 pub enum Effect {
-    /// Read the first `limit` of the queue, and the commands. Answer: [`Fact::Peeked`](super::Fact::Peeked).
+    /// Read the first `limit` of the queue, and the commands; with 0 only the commands. Answer: [`Fact::Peeked`](super::Fact::Peeked).
     Peek {
         limit: u32,
     },

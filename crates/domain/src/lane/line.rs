@@ -17,9 +17,11 @@ pub(super) struct Line {
     pub(super) peeking: bool,
     /// Something may be new since the last look began.
     pub(super) look: bool,
-    /// The last look brought as many as it had asked for.
+    /// There may be more behind these: the last look brought as many as it had asked for, or passed the line by.
     pub(super) more: bool,
     pub(super) looked_at: Tick,
+    /// When the last look began, also one at the commands alone.
+    pub(super) began_at: Tick,
     /// The last look brought no answer.
     pub(super) failed: bool,
     /// Somebody has looked, since the lane was loaded.
@@ -75,8 +77,23 @@ impl Line {
         self.peeking = true;
         self.distrusted = false;
         self.look = false;
-        self.looked_at = now;
+        (self.began_at, self.looked_at) = (now, now);
         self.taken = leaving;
+    }
+
+    /// A look at the commands alone: whoever is new is further back.
+    pub(super) fn begin_look_past(&mut self, now: Tick) {
+        self.began_at = now;
+        self.peeking = true;
+        self.distrusted = false;
+        self.look = false;
+        self.more = true;
+    }
+
+    pub(super) fn looked_past(&mut self) {
+        self.peeking = false;
+        self.failed = false;
+        self.distrusted = false;
     }
 
     /// What the queue was when it was looked at. Those who are known keep their stage; those who are gone are forgotten.

@@ -42,6 +42,7 @@ mod survey;
 mod telling;
 mod writing;
 
+use crate::managed_tx::ManagedTx;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
@@ -342,14 +343,22 @@ impl Lane {
             self.line.look_failed();
             return;
         };
+        if self.peek_limit == 0 {
+            self.line.looked_past();
+        } else {
+            self.merge(queue);
+        }
+        self.commands = commands.into_iter().filter(|command| !self.commands_done.contains(&command.id)).collect();
+        self.forget_orders();
+    }
+
+    fn merge(&mut self, queue: Vec<ManagedTx>) {
         if self.peek_limit as usize >= self.setup.limits.adopt && !self.line.is_distrusted() {
             self.surveys.queue_was_read();
         }
         let leaving: HashSet<TxId> = self.ids_leaving().collect();
         let slots = &self.slots;
         self.line.merge(queue, self.peek_limit as usize, |id| slots.holds(id) || leaving.contains(&id));
-        self.commands = commands.into_iter().filter(|command| !self.commands_done.contains(&command.id)).collect();
-        self.forget_orders();
     }
 
     /// Intents that are about to leave the queue, and that the store may still show in it.

@@ -144,19 +144,29 @@ impl Lane {
         // To be compared with what strangers have sent.
         let ahead = if self.compares_queue() { ahead.max(self.setup.limits.adopt) } else { ahead };
         let low = self.line.more && self.line.waiting.len() < self.free().clamp(1, ahead);
-        let retry_at = self.line.looked_at.saturating_add(self.setup.limits.retry);
         // A look that failed is repeated, but not at once.
-        let wanted = self.line.look && (!self.line.failed || now >= retry_at);
-        if wanted || low || now >= again_at {
+        let retry_at = self.line.began_at.saturating_add(self.setup.limits.retry);
+        let rested = !self.line.failed || now >= retry_at;
+        if now >= again_at || (rested && (low || (self.line.look && !self.is_fed(ahead)))) {
             // Those who are leaving the queue may still be first in it.
             let leaving: HashSet<TxId> = self.ids_leaving().collect();
             self.peek_limit = u32::try_from(ahead.saturating_add(leaving.len())).unwrap_or(u32::MAX);
             self.line.begin_look(now, leaving);
-            self.commands_done.clear();
-            step.effects.push(Effect::Peek { limit: self.peek_limit });
+        } else if rested && self.line.look {
+            self.peek_limit = 0;
+            self.line.begin_look_past(now);
         } else {
-            step.wake(if self.line.look { retry_at.min(again_at) } else { again_at });
+            step.wake(if self.line.look || low { retry_at.min(again_at) } else { again_at });
+            return;
         }
+        self.commands_done.clear();
+        step.effects.push(Effect::Peek { limit: self.peek_limit });
+    }
+
+    /// Is everybody in line for whom there is room? Then who is new waits behind them, and only commands are news: a lane that works at its
+    /// limit is called for every intent that comes in, and must not read its whole line each time.
+    fn is_fed(&self, ahead: usize) -> bool {
+        self.line.known && !self.compares_queue() && self.line.waiting.len() >= self.free().clamp(1, ahead)
     }
 
     fn plan_prepare(&mut self, now: Tick, step: &mut Step) {

@@ -376,6 +376,15 @@ impl Bench {
     }
 
     /// What is asked to be prepared, and not answered.
+    /// How many it wants to read.
+    pub(crate) fn take_peek(&mut self) -> u32 {
+        let at = self.held.iter().position(|effect| matches!(effect, Effect::Peek { .. })).unwrap();
+        match self.held.remove(at) {
+            Effect::Peek { limit } => limit,
+            _ => unreachable!(),
+        }
+    }
+
     pub(crate) fn take_prepare(&mut self) -> Vec<PrepareRequest> {
         let at = self.held.iter().position(|effect| matches!(effect, Effect::Prepare(_))).unwrap();
         match self.held.remove(at) {

@@ -320,16 +320,62 @@ fn a_full_queue_is_not_read_in_circles() {
     for _ in 0..50 {
         bench.hold.insert(Hold::Peek);
         bench.run();
-        let Some(at) = bench.held.iter().position(|effect| matches!(effect, gapless_domain::Effect::Peek { .. }))
-        else {
+        if !bench.held.iter().any(|effect| matches!(effect, gapless_domain::Effect::Peek { .. })) {
             break;
-        };
-        let gapless_domain::Effect::Peek { limit } = bench.held.remove(at) else { panic!() };
+        }
+        let limit = bench.take_peek();
         looks += 1;
         let queue: Vec<_> = bench.ledger.txs.values().take(limit as usize).cloned().collect();
         bench.tell(Fact::Peeked(Some(gapless_domain::Peeked { queue, commands: Vec::new() })));
     }
     assert!(looks < 5, "{looks} looks");
+}
+
+/// Each intent that comes in calls the lane. What is new then, while there is no room for more than is in line, are commands.
+#[test]
+fn a_lane_at_its_limit_reads_commands_and_not_its_queue() {
+    let mut bench = Bench::busy(window(2), 20);
+    bench.answer(SendOutcome::Accepted);
+    bench.hold.insert(Hold::Peek);
+    bench.queue(1);
+    bench.tell(Fact::Woken);
+    assert_eq!(bench.take_peek(), 0, "everybody in line waits for room");
+    bench.tell(Fact::Peeked(Some(gapless_domain::Peeked { queue: Vec::new(), commands: Vec::new() })));
+    assert_eq!(bench.held.len(), 0);
+    bench.hold.clear();
+    bench.command(CommandKind::Pause);
+    assert_eq!(bench.result(), (true, "done"));
+    bench.command(CommandKind::Resume);
+    for at in 0..21 {
+        bench.see(mined(bench.hash(at, 0), block(at + 1)));
+        if !bench.sending().is_empty() {
+            bench.answer(SendOutcome::Accepted);
+        }
+    }
+    assert_eq!(bench.nonces().last(), Some(&Some(20)), "who came meanwhile was found when there was room");
+}
+
+/// The store is away: nobody asks it again and again.
+#[test]
+fn a_look_that_fails_is_not_repeated_at_once() {
+    for (in_line, room) in [(20, 2), (0, 2), (300, 1000)] {
+        let mut bench = Bench::new(window(room));
+        bench.queue(in_line);
+        bench.hold.extend([Hold::Prepare]);
+        bench.run();
+        bench.hold.insert(Hold::Peek);
+        for _ in 0..3 {
+            bench.tell(Fact::Woken);
+            if bench.held.iter().any(|effect| matches!(effect, gapless_domain::Effect::Peek { .. })) {
+                bench.take_peek();
+                bench.tell(Fact::Peeked(None));
+            }
+        }
+        let looks = bench.held.iter().filter(|effect| matches!(effect, gapless_domain::Effect::Peek { .. }));
+        assert_eq!(looks.count(), 0, "{in_line} in line");
+        bench.pass_secs(1);
+        bench.take_peek();
+    }
 }
 
 /// Its answer was read before the commit that is done by now.

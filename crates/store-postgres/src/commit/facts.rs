@@ -7,10 +7,11 @@ use gapless_domain::{LaneCommit, ProtectCode, Reservation};
 use gapless_store::StoreError;
 use gapless_store::codec::signed;
 use tokio_postgres::types::ToSql;
-use tokio_postgres::{Client, Error, Row, Statement};
+use tokio_postgres::{Error, Row, Statement};
 use uuid::Uuid;
 
 use super::token;
+use crate::counted::Counted;
 use crate::error::unavailable;
 use crate::rows::{get, micros, reservation};
 use crate::session::Session;
@@ -282,6 +283,6 @@ fn new_lanes<'a>(lanes: &[&'a str], cursors: &[Row]) -> Vec<&'a str> {
 
 type Params<'a> = &'a [&'a (dyn ToSql + Sync)];
 
-async fn ask(client: &Client, statement: &Statement, wanted: bool, params: Params<'_>) -> Result<Vec<Row>, Error> {
+async fn ask(client: &Counted, statement: &Statement, wanted: bool, params: Params<'_>) -> Result<Vec<Row>, Error> {
     if wanted { client.query(statement, params).await } else { Ok(Vec::new()) }
 }

@@ -1,4 +1,4 @@
-//! The room that owns the database: one thread, one connection, one job after the other.
+//! The room that owns the database: one thread, one connection, one job after the other, and one COMMIT for all the writes that wait.
 //!
 //! SQLite writes one transaction at a time anyway, and every call of it may wait for the disk, which would block an
 //! executor. So calls are sent to a thread as closures, through a channel of bounded length, and their answers are awaited.
@@ -11,13 +11,29 @@ use std::thread::{self, JoinHandle};
 use gapless_store::StoreError;
 use tokio::sync::{mpsc, oneshot};
 
-use crate::error::Failure;
+use crate::error::{Failure, same};
 use crate::ledger::{Ledger, Reading, Writing};
 
 /// More calls than this wait at the door, where dropping them costs nothing.
 const MAX_WAITING: usize = 256;
 
-type Job = Box<dyn FnOnce(&mut Ledger) + Send>;
+/// So many jobs become durable with one COMMIT at the most.
+const MAX_TOGETHER: usize = 64;
+
+enum Job {
+    Read(Box<dyn FnOnce(Result<&Reading<'_>, StoreError>) -> Answer + Send>),
+    Write(Box<dyn FnOnce(Result<&Writing<'_>, StoreError>) -> Written + Send>),
+    /// Whatever is not one transaction.
+    Alone(Box<dyn FnOnce(&mut Ledger) + Send>),
+}
+
+/// Tells the caller what came of it, when it is known whether what it saw and did is durable.
+type Answer = Box<dyn FnOnce(Result<(), &StoreError>)>;
+
+struct Written {
+    keep: bool,
+    answer: Answer,
+}
 
 pub(crate) struct Room {
     /// None only while the room is being closed.
@@ -35,14 +51,9 @@ impl Room {
     /// file is free afterwards.
     pub(crate) fn open(mut ledger: Ledger) -> Result<Room, StoreError> {
         let (sender, mut jobs) = mpsc::channel::<Job>(MAX_WAITING);
-        let work = move || {
-            while let Some(job) = jobs.blocking_recv() {
-                job(&mut ledger);
-            }
-        };
         let thread = thread::Builder::new()
             .name("gapless-sqlite".to_owned())
-            .spawn(work)
+            .spawn(move || work_off(&mut ledger, &mut jobs))
             .map_err(|error| StoreError::Unavailable(error.into()))?;
         Ok(Room { jobs: Some(sender), thread: Mutex::new(Some(thread)) })
     }
@@ -51,29 +62,124 @@ impl Room {
         &self,
         work: impl FnOnce(&Reading<'_>) -> Result<T, Failure> + Send + 'static,
     ) -> Result<T, StoreError> {
-        self.call(|ledger| ledger.read(work)).await
+        let (reply, answered) = oneshot::channel();
+        let read = move |reading: Result<&Reading<'_>, StoreError>| {
+            let result = reading.and_then(|reading| Ok(work(reading)?));
+            answer(reply, result)
+        };
+        self.send(Job::Read(Box::new(read)), answered).await
     }
 
     pub(crate) async fn write<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Writing<'_>) -> Result<T, Failure> + Send + 'static,
     ) -> Result<T, StoreError> {
-        self.call(|ledger| ledger.write(work)).await
+        let (reply, answered) = oneshot::channel();
+        let write = move |writing: Result<&Writing<'_>, StoreError>| {
+            let result = writing.and_then(|writing| Ok(work(writing)?));
+            Written { keep: result.is_ok(), answer: answer(reply, result) }
+        };
+        self.send(Job::Write(Box::new(write)), answered).await
     }
 
     pub(crate) async fn call<T: Send + 'static>(
         &self,
         work: impl FnOnce(&mut Ledger) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
-        let (answer, answered) = oneshot::channel();
-        let job: Job = Box::new(move |ledger| {
+        let (reply, answered) = oneshot::channel();
+        let alone = move |ledger: &mut Ledger| {
             // Nobody may be waiting any more.
-            let _ = answer.send(work(ledger));
-        });
+            let _ = reply.send(work(ledger));
+        };
+        self.send(Job::Alone(Box::new(alone)), answered).await
+    }
+
+    async fn send<T>(&self, job: Job, answered: oneshot::Receiver<Result<T, StoreError>>) -> Result<T, StoreError> {
         let jobs = self.jobs.as_ref().ok_or_else(|| StoreError::Unavailable(ThreadEnded.into()))?;
         jobs.send(job).await.map_err(|_| StoreError::Unavailable(ThreadEnded.into()))?;
         // The job may have got as far as its COMMIT before the thread ended.
         answered.await.map_err(|_| StoreError::OutcomeUnknown(ThreadEnded.into()))?
+    }
+}
+
+/// What failed by itself says why; what did not has failed with the others, if they did.
+fn answer<T: 'static>(reply: oneshot::Sender<Result<T, StoreError>>, result: Result<T, StoreError>) -> Answer {
+    Box::new(move |durable| {
+        let _ = reply.send(result.and_then(|value| durable.map(|()| value).map_err(same)));
+    })
+}
+
+fn work_off(ledger: &mut Ledger, jobs: &mut mpsc::Receiver<Job>) {
+    while let Some(job) = jobs.blocking_recv() {
+        match job {
+            Job::Read(read) => {
+                let answer = match ledger.look() {
+                    Ok(reading) => read(Ok(&reading)),
+                    Err(error) => read(Err(error)),
+                };
+                answer(Ok(()));
+            }
+            Job::Write(_) => {
+                let (group, alone) = gather(job, ledger, jobs);
+                write_together(ledger, group);
+                if let Some(alone) = alone {
+                    alone(ledger);
+                }
+            }
+            Job::Alone(alone) => alone(ledger),
+        }
+    }
+}
+
+type Alone = Box<dyn FnOnce(&mut Ledger) + Send>;
+
+/// All that waits behind a write, to be done with it: the disk is waited for once. In memory there is no disk, and one thing after the
+/// other is the same run every time.
+fn gather(first: Job, ledger: &Ledger, jobs: &mut mpsc::Receiver<Job>) -> (Vec<Job>, Option<Alone>) {
+    let mut group = vec![first];
+    while ledger.is_on_disk() && group.len() < MAX_TOGETHER {
+        match jobs.try_recv() {
+            Ok(Job::Alone(alone)) => return (group, Some(alone)),
+            Ok(job) => group.push(job),
+            Err(_) => break,
+        }
+    }
+    (group, None)
+}
+
+/// One transaction for all of them, and what one of them does wrong is undone alone. Nobody is answered before the COMMIT: those behind
+/// have seen what those before have written.
+fn write_together(ledger: &mut Ledger, group: Vec<Job>) {
+    let mut answers = Vec::with_capacity(group.len());
+    let mut left = group.into_iter();
+    let durable = ledger.transact(|group| {
+        for job in left.by_ref() {
+            match job {
+                Job::Read(read) => answers.push(read(Ok(&group.writing()))),
+                Job::Write(write) => group.undoably(|writing| {
+                    let Written { keep, answer } = write(Ok(writing));
+                    answers.push(answer);
+                    keep
+                })?,
+                // None is ever gathered.
+                Job::Alone(_) => {}
+            }
+        }
+        Ok(())
+    });
+    let durable = durable.as_ref().map(|()| ());
+    for answer in answers {
+        answer(durable);
+    }
+    if let Err(error) = durable {
+        for job in left {
+            let answer = match job {
+                Job::Read(read) => read(Err(same(error))),
+                Job::Write(write) => write(Err(same(error))).answer,
+                Job::Alone(_) => continue,
+            };
+            answer(Ok(()));
+        }
     }
 }
 
@@ -91,5 +197,100 @@ impl Drop for Room {
 impl fmt::Debug for Room {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Room").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ledger::mark_of;
+    use crate::open::{Location, SqliteOptions, open};
+    use crate::sidecar::Sidecar;
+
+    async fn note(room: &Room, why: &'static str) -> Result<(), StoreError> {
+        let insert = "INSERT INTO audit_log (subject, actor, action, detail, at) VALUES ('x', 'test', 'note', ?1, 1)";
+        room.write(move |writing| {
+            writing.sql.execute(insert, [why])?;
+            if why == "wrong" { Err(rusqlite::Error::QueryReturnedNoRows.into()) } else { Ok(()) }
+        })
+        .await
+    }
+
+    async fn writes(room: &Room) -> u64 {
+        room.call(|ledger| mark_of(&ledger.sql).map_err(crate::error::from_sql)).await.unwrap().writes
+    }
+
+    #[tokio::test]
+    async fn what_waits_is_written_with_one_commit_and_what_is_wrong_is_undone_alone() {
+        let path = std::env::temp_dir().join(format!("gapless-sqlite-together-{}.db", std::process::id()));
+        let ledger = open(&Location::File(path.clone()), SqliteOptions::default()).unwrap();
+        let room = Room::open(ledger).unwrap();
+        let before = writes(&room).await;
+        let (open_the_door, door) = std::sync::mpsc::channel::<()>();
+        let busy = room.call(move |_| {
+            door.recv().unwrap();
+            Ok(())
+        });
+        let seen = room.read(|reading| {
+            Ok(reading.sql.query_one("SELECT count(*) FROM audit_log", [], |row| row.get::<_, i64>(0))?)
+        });
+        let begin = async {
+            // Everybody has been polled once, in order, and so stands in line.
+            open_the_door.send(()).unwrap();
+        };
+        let (.., first, wrong, seen, second, ()) = tokio::join!(
+            biased;
+            busy,
+            note(&room, "first"),
+            note(&room, "wrong"),
+            seen,
+            note(&room, "second"),
+            begin,
+        );
+        assert!(first.is_ok() && second.is_ok());
+        assert!(matches!(wrong, Err(StoreError::Row(_))), "{wrong:?}");
+        assert_eq!(seen.unwrap(), 1, "what stands before it, without what was undone");
+        assert_eq!(writes(&room).await, before + 1, "one commit");
+        let kept = room.read(|reading| {
+            Ok(reading.sql.query_one("SELECT count(*) FROM audit_log", [], |row| row.get::<_, i64>(0))?)
+        });
+        assert_eq!(kept.await.unwrap(), 2);
+        drop(room);
+        std::fs::remove_file(Sidecar::path_for(&path)).unwrap();
+        std::fs::remove_file(path).unwrap();
+    }
+
+    /// The one whose write ends the transaction takes the others along, and everybody hears of it.
+    #[tokio::test]
+    async fn a_full_disk_fails_all_that_were_to_be_written_with_it() {
+        let path = std::env::temp_dir().join(format!("gapless-sqlite-together-full-{}.db", std::process::id()));
+        let ledger = open(&Location::File(path.clone()), SqliteOptions::default()).unwrap();
+        let room = Room::open(ledger).unwrap();
+        let (open_the_door, door) = std::sync::mpsc::channel::<()>();
+        let busy = room.call(move |ledger| {
+            let pages: u32 = ledger.sql.pragma_query_value(None, "page_count", |row| row.get(0)).unwrap();
+            ledger.sql.pragma_update(None, "max_page_count", pages).unwrap();
+            door.recv().unwrap();
+            Ok(())
+        });
+        let big = room.write(|writing| {
+            let insert =
+                "INSERT INTO audit_log (subject, actor, action, detail, at) VALUES ('x', 'test', 'note', ?1, 1)";
+            writing.sql.execute(insert, ["x".repeat(1 << 20)])?;
+            Ok(())
+        });
+        let begin = async { open_the_door.send(()).unwrap() };
+        let (.., first, big, last, ()) =
+            tokio::join!(biased; busy, note(&room, "first"), big, note(&room, "last"), begin);
+        assert!(matches!(big, Err(StoreError::Full(_))), "{big:?}");
+        assert!(first.is_err(), "it was undone with the others");
+        assert!(last.is_err());
+        let kept = room.read(|reading| {
+            Ok(reading.sql.query_one("SELECT count(*) FROM audit_log", [], |row| row.get::<_, i64>(0))?)
+        });
+        assert_eq!(kept.await.unwrap(), 0);
+        drop(room);
+        std::fs::remove_file(Sidecar::path_for(&path)).unwrap();
+        std::fs::remove_file(path).unwrap();
     }
 }

@@ -69,6 +69,17 @@ pub(crate) fn from_sql_at_open(error: rusqlite::Error, path: &Path) -> StoreErro
     }
 }
 
+/// The same once more, for another caller that it concerns.
+pub(crate) fn same(error: &StoreError) -> StoreError {
+    match error {
+        StoreError::Full(text) => StoreError::Full(text.clone()),
+        StoreError::ReadOnly(text) => StoreError::ReadOnly(text.clone()),
+        StoreError::Damaged(text) => StoreError::Damaged(text.clone()),
+        StoreError::OutcomeUnknown(source) => StoreError::OutcomeUnknown(source.to_string().into()),
+        other => StoreError::Unavailable(other.to_string().into()),
+    }
+}
+
 pub(crate) fn from_io(error: io::Error, path: &Path) -> StoreError {
     let text = format!("{}: {error}", path.display());
     match error.kind() {

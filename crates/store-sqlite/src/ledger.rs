@@ -45,31 +45,79 @@ pub(crate) struct Writing<'a> {
     reading: Reading<'a>,
     /// The number of this write transaction, which its events carry.
     pub(crate) commit_no: i64,
+    next_event: &'a Cell<i64>,
+}
+
+/// Works that are written with one COMMIT.
+pub(crate) struct Group<'a> {
+    ledger: &'a Ledger,
+    commit_no: i64,
     next_event: Cell<i64>,
+    changed: Cell<bool>,
+}
+
+impl Group<'_> {
+    /// The clock is read inside the transaction, so that a lease cannot run out between its check and its use.
+    pub(crate) fn writing(&self) -> Writing<'_> {
+        Writing { reading: self.ledger.reading(), commit_no: self.commit_no, next_event: &self.next_event }
+    }
+
+    /// One work, which says whether it is to stay. One that is not leaves the rest of the transaction as it was, unless SQLite has ended
+    /// all of it (a full disk).
+    pub(crate) fn undoably(&self, work: impl FnOnce(&Writing<'_>) -> bool) -> Result<(), StoreError> {
+        let sql = &self.ledger.sql;
+        let run = |statement: &str| sql.prepare_cached(statement)?.execute([]);
+        run("SAVEPOINT work").map_err(from_sql)?;
+        let before = sql.total_changes();
+        let keep = work(&self.writing());
+        if sql.is_autocommit() {
+            return Err(StoreError::Unavailable("what another one wrote has ended the transaction".into()));
+        }
+        if keep {
+            self.changed.set(self.changed.get() || sql.total_changes() != before);
+        } else {
+            run("ROLLBACK TO work").map_err(from_sql)?;
+        }
+        run("RELEASE work").map_err(from_sql)?;
+        Ok(())
+    }
 }
 
 impl Ledger {
-    pub(crate) fn read<T>(&mut self, work: impl FnOnce(&Reading<'_>) -> Result<T, Failure>) -> Result<T, StoreError> {
+    /// The database as it is now, for reading.
+    pub(crate) fn look(&mut self) -> Result<Reading<'_>, StoreError> {
         self.catch_up()?;
-        Ok(work(&self.reading())?)
+        Ok(self.reading())
     }
 
     /// Runs `work` in one transaction. An error rolls all of it back.
+    pub(crate) fn write<T>(&mut self, work: impl FnOnce(&Writing<'_>) -> Result<T, Failure>) -> Result<T, StoreError> {
+        let mut answer = None;
+        let written = self.transact(|group| group.undoably(|writing| answer.insert(work(writing)).is_ok()));
+        match answer {
+            Some(Err(failure)) => Err(failure.into()),
+            Some(Ok(answer)) => written.map(|()| answer),
+            None => Err(written.err().unwrap_or_else(|| StoreError::Unavailable("nothing was done".into()))),
+        }
+    }
+
+    /// One transaction for everything that `work` does in its group.
     ///
     /// After the COMMIT the count of writes goes to the sidecar, and only then is the work done. If that fails, the rows are
     /// durable all the same and cannot be taken back, so the answer is "unknown"; and every later call tries the sidecar
     /// first, so that nobody can act upon a commit that the sidecar does not know of.
-    pub(crate) fn write<T>(&mut self, work: impl FnOnce(&Writing<'_>) -> Result<T, Failure>) -> Result<T, StoreError> {
+    pub(crate) fn transact(
+        &mut self,
+        work: impl FnOnce(&Group<'_>) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
         self.catch_up()?;
         let transaction = Transaction::new_unchecked(&self.sql, TransactionBehavior::Immediate).map_err(from_sql)?;
         let commit_no = next_commit_no(&self.sql).map_err(from_sql)?;
-        let changes_before = self.sql.total_changes();
-        // The clock is read inside the transaction, so that a lease cannot run out between its check and its use.
-        let writing = Writing { reading: self.reading(), commit_no, next_event: Cell::new(1) };
-        let answer = work(&writing)?;
-        if self.sql.total_changes() == changes_before {
+        let group = Group { ledger: self, commit_no, next_event: Cell::new(1), changed: Cell::new(false) };
+        work(&group)?;
+        if !group.changed.get() {
             // Nothing to make durable, so nothing to wait for.
-            return Ok(answer);
+            return Ok(());
         }
         let writes = count_write(&self.sql, commit_no).map_err(from_sql)?;
         if let Err(error) = transaction.commit() {
@@ -77,7 +125,11 @@ impl Ledger {
         }
         self.mark(writes).map_err(|error| StoreError::OutcomeUnknown(error.into()))?;
         self.checkpoint_when_due(writes);
-        Ok(answer)
+        Ok(())
+    }
+
+    pub(crate) fn is_on_disk(&self) -> bool {
+        self.sidecar.is_some()
     }
 
     /// Brings a long log into the file. SQLite does not do so by itself here: the commit after a checkpoint begins the log
@@ -295,11 +347,11 @@ mod tests {
         let sound = ledger.sidecar.take().unwrap();
         ledger.sidecar = Some(sound.that_cannot_be_written());
         assert!(matches!(add_epoch(&mut ledger), Err(StoreError::OutcomeUnknown(_))));
-        assert!(ledger.read(|reading| Ok(reading.epoch()?)).is_err());
+        assert!(ledger.look().and_then(|reading| reading.epoch().map_err(from_sql)).is_err());
         assert!(add_epoch(&mut ledger).is_err());
 
         ledger.sidecar = Some(sound);
-        let epoch = ledger.read(|reading| Ok(reading.epoch()?)).unwrap();
+        let epoch = ledger.look().and_then(|reading| reading.epoch().map_err(from_sql)).unwrap();
         assert_eq!(epoch, 2, "the one that failed is durable, and the one after it was not begun");
         let known = ledger.sidecar.as_ref().unwrap().read().unwrap();
         assert_eq!(known.map(|known| known.mark), Some(mark_of(&ledger.sql).unwrap()));

@@ -1,5 +1,7 @@
 //! What any node may write without a lease: submitters, intents, cancellations of what is still in line, commands.
 
+use std::collections::HashMap;
+
 use gapless_domain::{CancelReason, CommandId, NewCommand, Protection, SubmitterId, Transition, TxId, TxState};
 use gapless_store::codec::{command_to_json, payload_to_json, state_to_row, submitter, unsigned};
 use gapless_store::{Accepted, CancelVerdict, NewIntent, NewSubmitter};
@@ -43,18 +45,46 @@ pub(crate) fn submitters(reading: &Reading<'_>) -> Result<Vec<NewSubmitter>, Fai
     rows::all(statement, [], |row| Ok(NewSubmitter { id: submitter(&rows::text(row, 0)?)?, alias: row.get(1)? }))
 }
 
+/// All at once. If there is one among them that the tables cannot hold, that is undone, and each is taken by itself.
 pub(crate) fn accept(writing: &Writing<'_>, intents: &[NewIntent]) -> Result<Vec<Accepted>, Failure> {
-    intents.iter().map(|new| accept_one(writing, new)).collect()
+    let mut doors = Doors::default();
+    let all = |doors: &mut Doors| intents.iter().map(|new| accept_one(writing, new, doors)).collect();
+    match writing.alone(|| all(&mut doors)) {
+        Err(failure) if refusal(&failure).is_some() => {}
+        verdicts => return verdicts,
+    }
+    let alone = |new| match writing.alone(|| accept_one(writing, new, &mut doors)) {
+        Err(failure) => refusal(&failure).map(Accepted::Refused).ok_or(failure),
+        verdict => verdict,
+    };
+    intents.iter().map(alone).collect()
 }
 
-fn accept_one(writing: &Writing<'_>, new: &NewIntent) -> Result<Accepted, Failure> {
-    let lane = new.intent.submitter();
-    if !is_known(writing, lane)? {
-        return Ok(Accepted::UnknownSubmitter);
+/// What each lane says to new intents. It says the same to all of one transaction.
+#[derive(Default)]
+struct Doors(HashMap<SubmitterId, Door>);
+
+#[derive(Clone)]
+enum Door {
+    Open,
+    Unknown,
+    Protected(Protection),
+}
+
+impl Doors {
+    fn of(&mut self, writing: &Writing<'_>, lane: &SubmitterId) -> Result<Door, Failure> {
+        if let Some(door) = self.0.get(lane) {
+            return Ok(door.clone());
+        }
+        let door = look_at_door(writing, lane)?;
+        self.0.insert(lane.clone(), door.clone());
+        Ok(door)
     }
-    // What was accepted once is answered for ever, also in PROTECT.
-    if let Some(verdict) = known_request(writing, new)? {
-        return Ok(verdict);
+}
+
+fn look_at_door(writing: &Writing<'_>, lane: &SubmitterId) -> Result<Door, Failure> {
+    if !is_known(writing, lane)? {
+        return Ok(Door::Unknown);
     }
     let protected = writing.sql.prepare_cached(
         "SELECT protect_code, protect_detail FROM submitter_nonce_cursor WHERE submitter = ?1 AND state = 'PROTECT'",
@@ -63,20 +93,28 @@ fn accept_one(writing: &Writing<'_>, new: &NewIntent) -> Result<Accepted, Failur
         Ok(rows::protection(&rows::text(row, 0)?, &rows::text(row, 1)?)?)
     })?;
     if let Some(protection) = protection {
-        return Ok(Accepted::Protected(protection));
+        return Ok(Door::Protected(protection));
     }
     let seen = cursor_row(writing, lane.as_str())?.map(|row| row.epoch);
-    if writing.is_regressed(lane.as_str(), seen)? {
-        return Ok(Accepted::Protected(Protection::store_regressed()));
+    let is_regressed = writing.is_regressed(lane.as_str(), seen)?;
+    Ok(if is_regressed { Door::Protected(Protection::store_regressed()) } else { Door::Open })
+}
+
+/// The CHECKs and unique keys of the tables say what cannot be held.
+fn accept_one(writing: &Writing<'_>, new: &NewIntent, doors: &mut Doors) -> Result<Accepted, Failure> {
+    let door = doors.of(writing, new.intent.submitter())?;
+    if matches!(door, Door::Unknown) {
+        return Ok(Accepted::UnknownSubmitter);
     }
-    // The CHECKs and unique keys of the tables say what cannot be held, for this row alone.
-    match writing.alone(|| insert(writing, new)) {
-        Ok(()) => Ok(Accepted::New),
-        Err(failure) => match refusal(&failure) {
-            Some(text) => Ok(Accepted::Refused(text)),
-            None => Err(failure),
-        },
+    // What was accepted once is answered for ever, also in PROTECT.
+    if let Some(verdict) = known_request(writing, new)? {
+        return Ok(verdict);
     }
+    if let Door::Protected(protection) = door {
+        return Ok(Accepted::Protected(protection));
+    }
+    insert(writing, new)?;
+    Ok(Accepted::New)
 }
 
 fn is_known(reading: &Reading<'_>, lane: &SubmitterId) -> Result<bool, Failure> {

@@ -59,7 +59,7 @@ pub(crate) fn record_event(
              VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
         )?
         .execute((
-            writing.commit_no,
+            writing.commit_no(),
             writing.next_event_index(),
             lane,
             id,

@@ -14,7 +14,7 @@ use gapless_store::{AuditRow, CommitVerdict, Committed, Conflict};
 
 use crate::audit;
 use crate::change::write_change;
-use crate::error::{Failure, refusal};
+use crate::error::{Failure, is_taken, refusal};
 use crate::lease;
 use crate::ledger::Writing;
 use crate::reservation::take_steps;
@@ -275,33 +275,39 @@ impl LaneWrite<'_> {
         Ok(())
     }
 
-    /// An attempt belongs to the intent of its slot. One at a lent nonce belongs to nobody until that is used.
+    /// An attempt belongs to the intent of its slot. One at a lent nonce belongs to nobody until that is used. Said in two statements:
+    /// one that selects what it inserts has SQLite make a table for it each time.
     fn write_attempt(&self, new: &NewAttempt) -> Result<bool, Stop> {
-        let written = self
-            .writing
-            .sql
+        let (sql, nonce) = (self.writing.sql, signed(new.nonce.get()));
+        let whose = sql.prepare_cached(
+            "SELECT coalesce(slot.tx_id, (SELECT lent.tx_id FROM submitter_nonce_allocation AS lent
+                 WHERE lent.submitter = ?1 AND lent.nonce = ?2 AND lent.status = 'USED'))
+             FROM slot WHERE slot.submitter = ?1 AND slot.nonce = ?2",
+        )?;
+        let Some(tx_id) = rows::first(whose, (self.lane, nonce), rows::value::<Option<String>>)? else {
+            return Ok(false);
+        };
+        let written = sql
             .prepare_cached(
-                "INSERT INTO tx_attempt (submitter, nonce, ordinal, tx_id, kind, hash, raw, fees, fencing_token,
-                     created_at)
-                 SELECT slot.submitter, slot.nonce, ?3,
-                     coalesce(slot.tx_id, (SELECT lent.tx_id FROM submitter_nonce_allocation AS lent
-                         WHERE lent.submitter = ?1 AND lent.nonce = ?2 AND lent.status = 'USED')),
-                     ?4, ?5, ?6, ?7, ?8, ?9
-                 FROM slot WHERE slot.submitter = ?1 AND slot.nonce = ?2
-                 ON CONFLICT DO NOTHING",
+                "INSERT INTO tx_attempt (submitter, nonce, ordinal, tx_id, kind, hash, raw, fees, fencing_token, created_at)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
             )?
             .execute((
                 self.lane,
-                signed(new.nonce.get()),
+                nonce,
                 new.ordinal,
+                tx_id,
                 new.kind.as_str(),
                 new.hash.as_slice(),
                 new.raw.as_ref(),
                 fees_to_json(&new.fees),
                 self.token,
                 self.writing.now.as_micros(),
-            ))?;
-        Ok(written == 1)
+            ));
+        match written {
+            Err(error) if is_taken(&error) => Ok(false),
+            written => Ok(written? == 1),
+        }
     }
 
     fn write_reports(&self) -> Result<(), Stop> {
@@ -383,7 +389,7 @@ impl LaneWrite<'_> {
         )?;
         for (seq, kind, text) in self.commit.lane_events() {
             statement.execute((
-                self.writing.commit_no,
+                self.writing.commit_no(),
                 self.writing.next_event_index(),
                 self.lane,
                 signed(seq),

@@ -12,7 +12,7 @@ use gapless_store::StoreError;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::error::{Failure, same};
-use crate::ledger::{Ledger, Reading, Writing};
+use crate::ledger::{Care, Ledger, Outcome, Reading, Writing};
 
 /// More calls than this wait at the door, where dropping them costs nothing.
 const MAX_WAITING: usize = 256;
@@ -21,18 +21,45 @@ const MAX_WAITING: usize = 256;
 const MAX_TOGETHER: usize = 64;
 
 enum Job {
-    Read(Box<dyn FnOnce(Result<&Reading<'_>, StoreError>) -> Answer + Send>),
-    Write(Box<dyn FnOnce(Result<&Writing<'_>, StoreError>) -> Written + Send>),
+    Read(Box<dyn Task>),
+    Write(Box<dyn Task>),
     /// Whatever is not one transaction.
-    Alone(Box<dyn FnOnce(&mut Ledger) + Send>),
+    Alone(Alone),
 }
 
-/// Tells the caller what came of it, when it is known whether what it saw and did is durable.
-type Answer = Box<dyn FnOnce(Result<(), &StoreError>)>;
+type Alone = Box<dyn FnOnce(&mut Ledger) + Send>;
 
-struct Written {
-    keep: bool,
-    answer: Answer,
+/// A piece of work and where its answer goes.
+trait Task: Send {
+    /// Does it, perhaps once more than before. Says whether it came to an end in order.
+    fn run(&mut self, writing: &Writing<'_>) -> bool;
+
+    /// Tells the caller what came of it, once it is known whether what it saw and did is durable. What failed by itself says why; what
+    /// did not, or was never begun, has failed with the others, if they did.
+    fn answer(self: Box<Self>, durable: Result<(), &StoreError>);
+}
+
+struct Errand<T, Work> {
+    work: Work,
+    result: Option<Result<T, StoreError>>,
+    reply: oneshot::Sender<Result<T, StoreError>>,
+}
+
+impl<T: Send, Work: Send + FnMut(&Writing<'_>) -> Result<T, Failure>> Task for Errand<T, Work> {
+    fn run(&mut self, writing: &Writing<'_>) -> bool {
+        self.result.insert((self.work)(writing).map_err(StoreError::from)).is_ok()
+    }
+
+    fn answer(self: Box<Self>, durable: Result<(), &StoreError>) {
+        let answer = match (self.result, durable) {
+            (Some(Err(error)), _) => Err(error),
+            (_, Err(error)) => Err(same(error)),
+            (Some(Ok(value)), Ok(())) => Ok(value),
+            (None, Ok(())) => Err(StoreError::Unavailable(ThreadEnded.into())),
+        };
+        // Nobody may be waiting any more.
+        let _ = self.reply.send(answer);
+    }
 }
 
 pub(crate) struct Room {
@@ -60,26 +87,19 @@ impl Room {
 
     pub(crate) async fn read<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&Reading<'_>) -> Result<T, Failure> + Send + 'static,
+        mut work: impl FnMut(&Reading<'_>) -> Result<T, Failure> + Send + 'static,
     ) -> Result<T, StoreError> {
         let (reply, answered) = oneshot::channel();
-        let read = move |reading: Result<&Reading<'_>, StoreError>| {
-            let result = reading.and_then(|reading| Ok(work(reading)?));
-            answer(reply, result)
-        };
-        self.send(Job::Read(Box::new(read)), answered).await
+        let work = move |writing: &Writing<'_>| work(writing);
+        self.send(Job::Read(Box::new(Errand { work, result: None, reply })), answered).await
     }
 
     pub(crate) async fn write<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&Writing<'_>) -> Result<T, Failure> + Send + 'static,
+        work: impl FnMut(&Writing<'_>) -> Result<T, Failure> + Send + 'static,
     ) -> Result<T, StoreError> {
         let (reply, answered) = oneshot::channel();
-        let write = move |writing: Result<&Writing<'_>, StoreError>| {
-            let result = writing.and_then(|writing| Ok(work(writing)?));
-            Written { keep: result.is_ok(), answer: answer(reply, result) }
-        };
-        self.send(Job::Write(Box::new(write)), answered).await
+        self.send(Job::Write(Box::new(Errand { work, result: None, reply })), answered).await
     }
 
     pub(crate) async fn call<T: Send + 'static>(
@@ -88,7 +108,6 @@ impl Room {
     ) -> Result<T, StoreError> {
         let (reply, answered) = oneshot::channel();
         let alone = move |ledger: &mut Ledger| {
-            // Nobody may be waiting any more.
             let _ = reply.send(work(ledger));
         };
         self.send(Job::Alone(Box::new(alone)), answered).await
@@ -102,25 +121,15 @@ impl Room {
     }
 }
 
-/// What failed by itself says why; what did not has failed with the others, if they did.
-fn answer<T: 'static>(reply: oneshot::Sender<Result<T, StoreError>>, result: Result<T, StoreError>) -> Answer {
-    Box::new(move |durable| {
-        let _ = reply.send(result.and_then(|value| durable.map(|()| value).map_err(same)));
-    })
-}
-
 fn work_off(ledger: &mut Ledger, jobs: &mut mpsc::Receiver<Job>) {
     while let Some(job) = jobs.blocking_recv() {
         match job {
-            Job::Read(read) => {
-                let answer = match ledger.look() {
-                    Ok(reading) => read(Ok(&reading)),
-                    Err(error) => read(Err(error)),
-                };
-                answer(Ok(()));
+            Job::Read(mut task) => {
+                let read = ledger.look().map(|looking| task.run(&looking.writing()));
+                task.answer(read.as_ref().map(|_| ()));
             }
-            Job::Write(_) => {
-                let (group, alone) = gather(job, ledger, jobs);
+            Job::Write(task) => {
+                let (group, alone) = gather((true, task), ledger, jobs);
                 write_together(ledger, group);
                 if let Some(alone) = alone {
                     alone(ledger);
@@ -131,55 +140,51 @@ fn work_off(ledger: &mut Ledger, jobs: &mut mpsc::Receiver<Job>) {
     }
 }
 
-type Alone = Box<dyn FnOnce(&mut Ledger) + Send>;
+/// Whether it writes.
+type Member = (bool, Box<dyn Task>);
 
 /// All that waits behind a write, to be done with it: the disk is waited for once. In memory there is no disk, and one thing after the
 /// other is the same run every time.
-fn gather(first: Job, ledger: &Ledger, jobs: &mut mpsc::Receiver<Job>) -> (Vec<Job>, Option<Alone>) {
+fn gather(first: Member, ledger: &Ledger, jobs: &mut mpsc::Receiver<Job>) -> (Vec<Member>, Option<Alone>) {
     let mut group = vec![first];
     while ledger.is_on_disk() && group.len() < MAX_TOGETHER {
         match jobs.try_recv() {
             Ok(Job::Alone(alone)) => return (group, Some(alone)),
-            Ok(job) => group.push(job),
+            Ok(Job::Read(task)) => group.push((false, task)),
+            Ok(Job::Write(task)) => group.push((true, task)),
             Err(_) => break,
         }
     }
     (group, None)
 }
 
-/// One transaction for all of them, and what one of them does wrong is undone alone. Nobody is answered before the COMMIT: those behind
-/// have seen what those before have written.
-fn write_together(ledger: &mut Ledger, group: Vec<Job>) {
-    let mut answers = Vec::with_capacity(group.len());
-    let mut left = group.into_iter();
-    let durable = ledger.transact(|group| {
-        for job in left.by_ref() {
-            match job {
-                Job::Read(read) => answers.push(read(Ok(&group.writing()))),
-                Job::Write(write) => group.undoably(|writing| {
-                    let Written { keep, answer } = write(Ok(writing));
-                    answers.push(answer);
-                    keep
-                })?,
-                // None is ever gathered.
-                Job::Alone(_) => {}
+/// One transaction for all of them. Nobody is answered before the COMMIT: those behind have seen what those before have written.
+///
+/// First boldly, as if nothing could go wrong: what makes it possible to undo one of them costs SQLite a copy of every page that they
+/// change. If something does go wrong, all of it is undone, and done again so that what is wrong is undone alone.
+fn write_together(ledger: &mut Ledger, mut group: Vec<Member>) {
+    let mut run = |ledger: &mut Ledger, care: Care| {
+        ledger.transact(care, |transaction| {
+            for (writes, task) in &mut group {
+                if transaction.is_spoiled() {
+                    break;
+                }
+                if *writes {
+                    transaction.undoably(|writing| task.run(writing))?;
+                } else {
+                    task.run(&transaction.writing());
+                }
             }
-        }
-        Ok(())
-    });
-    let durable = durable.as_ref().map(|()| ());
-    for answer in answers {
-        answer(durable);
-    }
-    if let Err(error) = durable {
-        for job in left {
-            let answer = match job {
-                Job::Read(read) => read(Err(same(error))),
-                Job::Write(write) => write(Err(same(error))).answer,
-                Job::Alone(_) => continue,
-            };
-            answer(Ok(()));
-        }
+            Ok(())
+        })
+    };
+    let durable = match run(ledger, Care::Bold) {
+        Ok(Outcome::Spoiled) => run(ledger, Care::Careful),
+        other => other,
+    };
+    let durable = durable.as_ref().map(|_| ());
+    for (_, task) in group {
+        task.answer(durable);
     }
 }
 
@@ -283,8 +288,8 @@ mod tests {
         let (.., first, big, last, ()) =
             tokio::join!(biased; busy, note(&room, "first"), big, note(&room, "last"), begin);
         assert!(matches!(big, Err(StoreError::Full(_))), "{big:?}");
-        assert!(first.is_err(), "it was undone with the others");
-        assert!(last.is_err());
+        assert!(first.is_err(), "it was undone with the others: {first:?}");
+        assert!(last.is_err(), "{last:?}");
         let kept = room.read(|reading| {
             Ok(reading.sql.query_one("SELECT count(*) FROM audit_log", [], |row| row.get::<_, i64>(0))?)
         });

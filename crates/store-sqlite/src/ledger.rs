@@ -13,9 +13,6 @@ use crate::error::{Failure, from_sql};
 use crate::rows;
 use crate::sidecar::{Mark, Record, Sidecar};
 
-/// So many pages may wait in the log before they are brought into the file: what SQLite itself would take.
-const CHECKPOINT_PAGES: i64 = 1000;
-
 #[derive(Debug)]
 pub(crate) struct Ledger {
     pub(crate) sql: Connection,
@@ -29,6 +26,7 @@ pub(crate) struct Ledger {
     pub(crate) checkpointed: u64,
     pub(crate) clock: Arc<dyn DatabaseClock>,
     pub(crate) terms: LeaseTerms,
+    pub(crate) checkpoint_pages: u32,
 }
 
 /// The database at one moment of its clock.
@@ -40,63 +38,128 @@ pub(crate) struct Reading<'a> {
 }
 
 /// The same inside a write transaction.
-#[derive(Debug)]
 pub(crate) struct Writing<'a> {
     reading: Reading<'a>,
-    /// The number of this write transaction, which its events carry.
-    pub(crate) commit_no: i64,
-    next_event: &'a Cell<i64>,
+    group: &'a Group<'a>,
 }
 
 /// Works that are written with one COMMIT.
 pub(crate) struct Group<'a> {
     ledger: &'a Ledger,
     commit_no: i64,
+    care: Care,
     next_event: Cell<i64>,
+    /// The last place in line that was given, once somebody wanted one. It is written when all are done.
+    tx_seq: Cell<Option<i64>>,
     changed: Cell<bool>,
+    spoiled: Cell<bool>,
 }
 
-impl Group<'_> {
-    /// The clock is read inside the transaction, so that a lease cannot run out between its check and its use.
-    pub(crate) fn writing(&self) -> Writing<'_> {
-        Writing { reading: self.ledger.reading(), commit_no: self.commit_no, next_event: &self.next_event }
+/// Can one part of a transaction be undone, and the rest stay?
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Care {
+    /// No. A part that fails spoils all of it.
+    Bold,
+    Careful,
+}
+
+/// What became of a transaction in which nothing was wrong with the database.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// Also if there was nothing to write.
+    Durable,
+    /// Nothing was written.
+    Spoiled,
+}
+
+impl<'a> Group<'a> {
+    fn new(ledger: &'a Ledger, commit_no: i64, care: Care) -> Self {
+        Group {
+            ledger,
+            commit_no,
+            care,
+            next_event: Cell::new(1),
+            tx_seq: Cell::new(None),
+            changed: Cell::new(false),
+            spoiled: Cell::new(false),
+        }
     }
 
-    /// One work, which says whether it is to stay. One that is not leaves the rest of the transaction as it was, unless SQLite has ended
-    /// all of it (a full disk).
+    /// The clock is read inside the transaction, so that a lease cannot run out between its check and its use.
+    pub(crate) fn writing(&self) -> Writing<'_> {
+        Writing { reading: self.ledger.reading(), group: self }
+    }
+
+    /// One work, which says whether it is to stay.
     pub(crate) fn undoably(&self, work: impl FnOnce(&Writing<'_>) -> bool) -> Result<(), StoreError> {
         let sql = &self.ledger.sql;
-        let run = |statement: &str| sql.prepare_cached(statement)?.execute([]);
-        run("SAVEPOINT work").map_err(from_sql)?;
         let before = sql.total_changes();
-        let keep = work(&self.writing());
-        if sql.is_autocommit() {
-            return Err(StoreError::Unavailable("what another one wrote has ended the transaction".into()));
+        let kept = self.savepoint("work", || if work(&self.writing()) { Ok(()) } else { Err(Undone::ByItself) });
+        // Some errors (a full disk) end the whole transaction, and there is nothing left to go back to.
+        let ended = sql.is_autocommit();
+        self.spoiled.set(self.spoiled.get() || ended);
+        match kept {
+            _ if ended && self.care == Care::Careful => {
+                Err(StoreError::Unavailable("what another one wrote has ended the transaction".into()))
+            }
+            Ok(()) => {
+                self.changed.set(self.changed.get() || sql.total_changes() != before);
+                Ok(())
+            }
+            Err(Undone::ByItself) => Ok(()),
+            Err(Undone::Sql(error)) => Err(from_sql(error)),
         }
-        if keep {
-            self.changed.set(self.changed.get() || sql.total_changes() != before);
-        } else {
-            run("ROLLBACK TO work").map_err(from_sql)?;
+    }
+
+    /// Nothing of it will be written, so nothing more is to be done in it.
+    pub(crate) fn is_spoiled(&self) -> bool {
+        self.spoiled.get()
+    }
+
+    fn savepoint<T, E: From<rusqlite::Error>>(&self, name: &str, work: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
+        let sql = &self.ledger.sql;
+        if self.care == Care::Bold {
+            return work().inspect_err(|_| self.spoiled.set(true));
         }
-        run("RELEASE work").map_err(from_sql)?;
-        Ok(())
+        let run = |verb: &str| sql.prepare_cached(&format!("{verb} {name}"))?.execute([]);
+        run("SAVEPOINT")?;
+        let answer = work();
+        if answer.is_err() && !sql.is_autocommit() {
+            run("ROLLBACK TO")?;
+        }
+        if !sql.is_autocommit() {
+            run("RELEASE")?;
+        }
+        answer
+    }
+}
+
+enum Undone {
+    ByItself,
+    Sql(rusqlite::Error),
+}
+
+impl From<rusqlite::Error> for Undone {
+    fn from(error: rusqlite::Error) -> Self {
+        Undone::Sql(error)
     }
 }
 
 impl Ledger {
     /// The database as it is now, for reading.
-    pub(crate) fn look(&mut self) -> Result<Reading<'_>, StoreError> {
+    pub(crate) fn look(&mut self) -> Result<Group<'_>, StoreError> {
         self.catch_up()?;
-        Ok(self.reading())
+        Ok(Group::new(self, 0, Care::Careful))
     }
 
     /// Runs `work` in one transaction. An error rolls all of it back.
     pub(crate) fn write<T>(&mut self, work: impl FnOnce(&Writing<'_>) -> Result<T, Failure>) -> Result<T, StoreError> {
         let mut answer = None;
-        let written = self.transact(|group| group.undoably(|writing| answer.insert(work(writing)).is_ok()));
+        let work = |group: &Group<'_>| group.undoably(|writing| answer.insert(work(writing)).is_ok());
+        let written = self.transact(Care::Careful, work);
         match answer {
             Some(Err(failure)) => Err(failure.into()),
-            Some(Ok(answer)) => written.map(|()| answer),
+            Some(Ok(answer)) => written.map(|_| answer),
             None => Err(written.err().unwrap_or_else(|| StoreError::Unavailable("nothing was done".into()))),
         }
     }
@@ -108,24 +171,28 @@ impl Ledger {
     /// first, so that nobody can act upon a commit that the sidecar does not know of.
     pub(crate) fn transact(
         &mut self,
+        care: Care,
         work: impl FnOnce(&Group<'_>) -> Result<(), StoreError>,
-    ) -> Result<(), StoreError> {
+    ) -> Result<Outcome, StoreError> {
         self.catch_up()?;
         let transaction = Transaction::new_unchecked(&self.sql, TransactionBehavior::Immediate).map_err(from_sql)?;
         let commit_no = next_commit_no(&self.sql).map_err(from_sql)?;
-        let group = Group { ledger: self, commit_no, next_event: Cell::new(1), changed: Cell::new(false) };
+        let group = Group::new(self, commit_no, care);
         work(&group)?;
+        if group.spoiled.get() {
+            return Ok(Outcome::Spoiled);
+        }
         if !group.changed.get() {
             // Nothing to make durable, so nothing to wait for.
-            return Ok(());
+            return Ok(Outcome::Durable);
         }
-        let writes = count_write(&self.sql, commit_no).map_err(from_sql)?;
+        let writes = count_write(&self.sql, commit_no, group.tx_seq.get()).map_err(from_sql)?;
         if let Err(error) = transaction.commit() {
             return Err(failed_commit(error));
         }
         self.mark(writes).map_err(|error| StoreError::OutcomeUnknown(error.into()))?;
         self.checkpoint_when_due(writes);
-        Ok(())
+        Ok(Outcome::Durable)
     }
 
     pub(crate) fn is_on_disk(&self) -> bool {
@@ -142,7 +209,7 @@ impl Ledger {
             return;
         }
         let done = match pages_waiting(&self.sql) {
-            Ok(pages) if pages < CHECKPOINT_PAGES => return,
+            Ok(pages) if pages < i64::from(self.checkpoint_pages) => return,
             Ok(_) => checkpoint(&self.sql, "PASSIVE").map_err(from_sql),
             Err(error) => Err(from_sql(error)),
         };
@@ -225,31 +292,30 @@ impl Reading<'_> {
 }
 
 impl Writing<'_> {
+    /// The number of this write transaction, which its events carry.
+    pub(crate) fn commit_no(&self) -> i64 {
+        self.group.commit_no
+    }
+
     pub(crate) fn next_event_index(&self) -> i64 {
-        let index = self.next_event.get();
-        self.next_event.set(index.saturating_add(1));
+        let index = self.group.next_event.get();
+        self.group.next_event.set(index.saturating_add(1));
         index
     }
 
     /// Runs `work` so that its failure leaves the rest of the transaction as it was.
     pub(crate) fn alone<T, E: From<rusqlite::Error>>(&self, work: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
-        self.sql.prepare_cached("SAVEPOINT one")?.execute([])?;
-        let answer = work();
-        // Some errors (a full disk) end the whole transaction, and there is nothing left to go back to.
-        if answer.is_err() && !self.sql.is_autocommit() {
-            self.sql.prepare_cached("ROLLBACK TO one")?.execute([])?;
-        }
-        if !self.sql.is_autocommit() {
-            self.sql.prepare_cached("RELEASE one")?.execute([])?;
-        }
-        answer
+        self.group.savepoint("one", work)
     }
 
-    /// The next place in line. A rolled back one is given again.
+    /// The next place in line. That of one who is undone stays empty.
     pub(crate) fn next_tx_seq(&self) -> Result<i64, rusqlite::Error> {
-        self.sql
-            .prepare_cached("UPDATE canary SET tx_seq = tx_seq + 1 RETURNING tx_seq")?
-            .query_one([], |row| row.get(0))
+        let last = match self.group.tx_seq.get() {
+            Some(last) => last,
+            None => self.sql.prepare_cached("SELECT tx_seq FROM canary")?.query_one([], |row| row.get(0))?,
+        };
+        self.group.tx_seq.set(Some(last.saturating_add(1)));
+        Ok(last.saturating_add(1))
     }
 
     /// Begins a new epoch, and lifts the count of writes to the time of day in microseconds. How many positions the lost part
@@ -279,9 +345,9 @@ impl Writing<'_> {
 }
 
 /// The count after this write; more than its number if the write has lifted it.
-fn count_write(sql: &Connection, commit_no: i64) -> Result<u64, rusqlite::Error> {
-    let count = "UPDATE canary SET writes = max(writes, ?1) RETURNING writes";
-    let writes: i64 = sql.prepare_cached(count)?.query_one([commit_no], |row| row.get(0))?;
+fn count_write(sql: &Connection, commit_no: i64, tx_seq: Option<i64>) -> Result<u64, rusqlite::Error> {
+    let count = "UPDATE canary SET writes = max(writes, ?1), tx_seq = coalesce(?2, tx_seq) RETURNING writes";
+    let writes: i64 = sql.prepare_cached(count)?.query_one((commit_no, tx_seq), |row| row.get(0))?;
     Ok(writes.unsigned_abs())
 }
 
@@ -347,11 +413,11 @@ mod tests {
         let sound = ledger.sidecar.take().unwrap();
         ledger.sidecar = Some(sound.that_cannot_be_written());
         assert!(matches!(add_epoch(&mut ledger), Err(StoreError::OutcomeUnknown(_))));
-        assert!(ledger.look().and_then(|reading| reading.epoch().map_err(from_sql)).is_err());
+        assert!(ledger.look().and_then(|looking| looking.writing().epoch().map_err(from_sql)).is_err());
         assert!(add_epoch(&mut ledger).is_err());
 
         ledger.sidecar = Some(sound);
-        let epoch = ledger.look().and_then(|reading| reading.epoch().map_err(from_sql)).unwrap();
+        let epoch = ledger.look().and_then(|looking| looking.writing().epoch().map_err(from_sql)).unwrap();
         assert_eq!(epoch, 2, "the one that failed is durable, and the one after it was not begun");
         let known = ledger.sidecar.as_ref().unwrap().read().unwrap();
         assert_eq!(known.map(|known| known.mark), Some(mark_of(&ledger.sql).unwrap()));

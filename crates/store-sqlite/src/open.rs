@@ -31,11 +31,19 @@ pub struct SqliteOptions {
     pub clock: Arc<dyn DatabaseClock>,
     /// Bring an older schema up to date; if not, it is an error.
     pub migrate: bool,
+    /// So many pages (of 4 KiB) may wait in the log before they are brought into the file. SQLite itself would take 1,000; at full
+    /// load that is a few commits, and a page that changes often is written to the file, and synced, each time.
+    pub checkpoint_pages: u32,
 }
 
 impl Default for SqliteOptions {
     fn default() -> Self {
-        SqliteOptions { lease: LeaseTerms::default(), clock: Arc::new(SystemClock), migrate: true }
+        SqliteOptions {
+            lease: LeaseTerms::default(),
+            clock: Arc::new(SystemClock),
+            migrate: true,
+            checkpoint_pages: 8000,
+        }
     }
 }
 
@@ -237,7 +245,16 @@ fn bytes_of(path: &Path) -> Result<u64, StoreError> {
 }
 
 fn ledger(sql: Connection, sidecar: Option<Sidecar>, database_id: [u8; 16], options: SqliteOptions) -> Ledger {
-    Ledger { sql, sidecar, database_id, unmarked: None, checkpointed: 0, clock: options.clock, terms: options.lease }
+    Ledger {
+        sql,
+        sidecar,
+        database_id,
+        unmarked: None,
+        checkpointed: 0,
+        clock: options.clock,
+        terms: options.lease,
+        checkpoint_pages: options.checkpoint_pages,
+    }
 }
 
 fn prepare(sql: &Connection, path: &Path, options: &SqliteOptions) -> Result<(), StoreError> {
@@ -265,6 +282,8 @@ fn configure(sql: &Connection) -> Result<(), rusqlite::Error> {
     sql.pragma_update(None, "foreign_keys", true)?;
     // A negative size is one in KiB, not in pages.
     sql.pragma_update(None, "cache_size", -CACHE_KIB)?;
+    // What a savepoint may have to undo is not worth a file.
+    sql.pragma_update(None, "temp_store", "MEMORY")?;
     // A damaged page is an error when it is read, not a wrong answer.
     sql.pragma_update(None, "cell_size_check", true)?;
     sql.pragma_update(None, "trusted_schema", false)?;

@@ -13,7 +13,8 @@ use crate::config::{Config, StoreUrl};
 pub(crate) async fn open_store(config: &Config, owner: OwnerId, migrate: bool) -> Result<Arc<dyn Store>, StoreError> {
     match &config.store.url {
         StoreUrl::Sqlite(path) => {
-            let options = SqliteOptions { lease: config.lease, migrate, ..SqliteOptions::default() };
+            let checkpoint_pages = config.store.sqlite.checkpoint_pages;
+            let options = SqliteOptions { lease: config.lease, migrate, checkpoint_pages, ..SqliteOptions::default() };
             Ok(Arc::new(SqliteStore::open(Location::File(path.clone()), owner, options)?))
         }
         StoreUrl::Postgres(url) => {

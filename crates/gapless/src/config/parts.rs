@@ -7,6 +7,7 @@ use std::time::Duration;
 use gapless_api::ApiLimits;
 use gapless_domain::{LeaseTerms, Limits, OwnerId};
 use gapless_store_postgres::PgOptions;
+use gapless_store_sqlite::SqliteOptions;
 use tracing_subscriber::filter::Targets;
 
 use super::problem::ProblemKind;
@@ -36,6 +37,12 @@ pub(crate) struct StoreConfig {
     /// Apply missing migrations on start.
     pub(crate) migrate: bool,
     pub(crate) postgres: PgOptions,
+    pub(crate) sqlite: SqliteConfig,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SqliteConfig {
+    pub(crate) checkpoint_pages: u32,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -77,7 +84,13 @@ impl Default for NodeConfig {
 
 impl Default for StoreConfig {
     fn default() -> Self {
-        StoreConfig { url: StoreUrl::Sqlite("gapless.db".into()), migrate: true, postgres: PgOptions::default() }
+        let sqlite = SqliteConfig { checkpoint_pages: SqliteOptions::default().checkpoint_pages };
+        StoreConfig {
+            url: StoreUrl::Sqlite("gapless.db".into()),
+            migrate: true,
+            postgres: PgOptions::default(),
+            sqlite,
+        }
     }
 }
 
@@ -127,7 +140,10 @@ pub(crate) fn store(section: &mut Section<'_>, lease: LeaseTerms) -> StoreConfig
             migrate,
         }
     });
-    StoreConfig { url, migrate, postgres }
+    let sqlite = section.within("sqlite", |section| SqliteConfig {
+        checkpoint_pages: section.read_in("checkpoint_pages", base.sqlite.checkpoint_pages, 100..=1_000_000),
+    });
+    StoreConfig { url, migrate, postgres, sqlite }
 }
 
 pub(crate) fn lease(section: &mut Section<'_>) -> LeaseTerms {

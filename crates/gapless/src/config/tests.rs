@@ -84,7 +84,7 @@ fn every_default_is_written_in_the_file() {
     let (mut report, table) = (Report::default(), file::parse(DEFAULT_FILE, &Text::Default).unwrap());
     Section::whole(&table, &mut report, read);
     let shown: BTreeSet<String> = report.shown.into_iter().map(|shown| shown.key).collect();
-    let tables = ["store.postgres"];
+    let tables = ["store.postgres", "store.sqlite"];
     let missing: Vec<&String> = report
         .asked
         .iter()

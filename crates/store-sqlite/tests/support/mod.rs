@@ -54,7 +54,7 @@ impl Drop for Folder {
 /// A clock that stands still at a plausible time, the same after a restart.
 pub(crate) fn options() -> SqliteOptions {
     let clock = ManualClock::starting_at(Timestamp::from_micros(1_700_000_000_000_000));
-    SqliteOptions { lease: LeaseTerms::default(), clock: Arc::new(clock), migrate: true }
+    SqliteOptions { lease: LeaseTerms::default(), clock: Arc::new(clock), migrate: true, checkpoint_pages: 1000 }
 }
 
 pub(crate) fn try_open(path: &Path) -> Result<SqliteStore, StoreError> {

@@ -56,6 +56,11 @@ const RULES: &[Rule] = &[
         dev: &[],
     },
     Rule {
+        package: "gapless-load",
+        normal: &["gapless-domain", "gapless-store", "gapless-chain-evm"],
+        dev: &[],
+    },
+    Rule {
         package: "gapless",
         normal: &[
             "gapless-domain",
@@ -69,6 +74,7 @@ const RULES: &[Rule] = &[
             "gapless-api",
             "gapless-devchain",
             "gapless-sim",
+            "gapless-load",
         ],
         dev: &[],
     },
@@ -84,6 +90,7 @@ const RULES: &[Rule] = &[
             "gapless-store-postgres",
             "gapless-store-sqlite",
             "gapless-engine",
+            "gapless-load",
             "gapless-testbed",
         ],
         dev: &[],

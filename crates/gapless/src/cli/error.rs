@@ -76,6 +76,8 @@ pub(crate) enum CliError {
     NoPassword,
     #[error("this build makes no mistakes on purpose; build it with `--features gapless-sim/mistakes`")]
     NoMistakes,
+    #[error(transparent)]
+    Bench(#[from] gapless_load::LoadError),
     #[error("cannot start: {0}")]
     Runtime(io::Error),
     #[error("the classifier's own tables are wrong: {0}")]
@@ -121,6 +123,7 @@ impl CliError {
             CliError::Request { .. } => "request",
             CliError::UnknownFamily(_) => "unknown_family",
             CliError::NoMistakes => "no_mistakes",
+            CliError::Bench(_) => "bench",
             CliError::Runtime(_) | CliError::Tables(_) => "internal",
             CliError::Override(_) => "config_invalid",
         }

@@ -48,6 +48,8 @@ pub(crate) struct BareFlow {
 struct Sender {
     signer: LocalSigner,
     next_nonce: Cell<u64>,
+    /// All below it are with the chain. Whoever has signed the next ones waits for this: nodes drop what is too far ahead.
+    sent_to: Cell<u64>,
     unmined: Cell<u32>,
 }
 
@@ -60,6 +62,7 @@ struct Bare {
     left: Cell<u64>,
     turn: Cell<usize>,
     freed: Notify,
+    sent: Notify,
 }
 
 #[derive(Debug, Deserialize)]
@@ -88,7 +91,7 @@ pub(crate) async fn run(chain: &Chain, flow: BareFlow) -> Result<f64, LoadError>
     let price = rpc.call("eth_gasPrice", json!([])).await?;
     let price = number(&price).map_or(PRIORITY_FEE_WEI, u128::from);
     let sender = |account: &Account| {
-        Ok(Sender { signer: account.signer()?, next_nonce: Cell::new(0), unmined: Cell::new(0) })
+        Ok(Sender { signer: account.signer()?, next_nonce: Cell::new(0), sent_to: Cell::new(0), unmined: Cell::new(0) })
     };
     let bare = Rc::new(Bare {
         flow,
@@ -98,6 +101,7 @@ pub(crate) async fn run(chain: &Chain, flow: BareFlow) -> Result<f64, LoadError>
         left: Cell::new(flow.intents),
         turn: Cell::new(0),
         freed: Notify::new(),
+        sent: Notify::new(),
     });
     let head = rpc.call("eth_blockNumber", json!([])).await?;
     let head = number(&head).unwrap_or(0);
@@ -127,18 +131,36 @@ impl Bare {
                 continue;
             }
             let mut calls = Vec::with_capacity(batch.len());
-            for (id, (sender, nonce)) in batch.into_iter().enumerate() {
-                let raw = self.sign(sender, nonce).await?;
+            for (id, (sender, nonce)) in batch.iter().enumerate() {
+                let raw = self.sign(*sender, *nonce).await?;
                 calls.push(format!(
                     "{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"eth_sendRawTransaction\",\"params\":[\"{raw}\"]}}"
                 ));
+            }
+            while self.is_early(&batch) {
+                self.sent.notified().await;
             }
             let answers: Vec<Sent> = rpc.post("the bare sender", &format!("[{}]", calls.join(","))).await?;
             if let Some(refused) = answers.iter().find(|answer| answer.result.is_none()) {
                 let message = refused.error.as_ref().map(Value::to_string).unwrap_or_default();
                 return Err(LoadError::Rpc { method: "eth_sendRawTransaction".to_owned(), message });
             }
+            for (sender, nonce) in &batch {
+                if let Some(sender) = self.senders.get(*sender) {
+                    sender.sent_to.set(nonce + 1);
+                }
+            }
+            self.sent.notify_waiters();
         }
+    }
+
+    /// Whether one of its accounts has earlier ones that are still on their way.
+    fn is_early(&self, batch: &[(usize, u64)]) -> bool {
+        let mut previous = None;
+        batch.iter().any(|(sender, nonce)| {
+            let is_first = previous.replace(*sender) != Some(*sender);
+            is_first && self.senders.get(*sender).is_some_and(|sender| sender.sent_to.get() != *nonce)
+        })
     }
 
     /// The next ones that may be sent, account by account.
@@ -153,10 +175,10 @@ impl Bare {
                 sender.next_nonce.set(sender.next_nonce.get() + 1);
                 sender.unmined.set(sender.unmined.get() + 1);
             }
+            self.turn.set(turn + 1);
             if batch.len() == room {
                 break;
             }
-            self.turn.set(turn + 1);
         }
         self.left.set(self.left.get() - batch.len() as u64);
         batch

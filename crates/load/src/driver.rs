@@ -35,6 +35,8 @@ pub(crate) struct Flow {
     pub(crate) open_max: u64,
     /// So many of them are followed to their end, to time it.
     pub(crate) followed: u64,
+    /// So many more are handed in, and not waited for: what is open stays open to the end.
+    pub(crate) behind: u64,
 }
 
 /// How a flow went.
@@ -45,6 +47,8 @@ pub(crate) struct Flowed {
     pub(crate) confirm: Option<Percentiles>,
     /// At the ends of the steady middle.
     pub(crate) steady: (Sample, Sample),
+    /// How many have ended on chain.
+    pub(crate) settled: u64,
 }
 
 /// How far things were at a moment.
@@ -116,7 +120,7 @@ pub(crate) async fn flow(scene: &mut Scene, orders: Orders, flow: Flow) -> Resul
     let callers = Rc::new(Callers {
         orders,
         next: Cell::new(flow.first),
-        end: flow.first + flow.intents,
+        end: flow.first + flow.intents + flow.behind,
         until: None,
         may_reach: Cell::new(flow.first + flow.open_max),
         freed: Notify::new(),
@@ -129,13 +133,15 @@ pub(crate) async fn flow(scene: &mut Scene, orders: Orders, flow: Flow) -> Resul
     let driven = async {
         let mut tasks = start(&callers, connections);
         let steady = watch(scene, &mut watched, before, &callers, flow, &mut tasks).await?;
-        join(tasks).await?;
-        join(callers.followers.take()).await?;
+        if flow.behind == 0 {
+            join(tasks).await?;
+            join(callers.followers.take()).await?;
+        }
         Ok::<_, LoadError>(steady)
     };
-    let steady = LocalSet::new().run_until(driven).await?;
+    let (steady, settled) = LocalSet::new().run_until(driven).await?;
     let (accepted, confirmed) = (callers.accept_times.take(), callers.confirm_times.take());
-    Ok(Flowed { accept: Percentiles::of(&accepted), confirm: Percentiles::of(&confirmed), steady })
+    Ok(Flowed { accept: Percentiles::of(&accepted), confirm: Percentiles::of(&confirmed), steady, settled })
 }
 
 /// Accepts alone, for a time: how long it was, and how long each took.
@@ -188,7 +194,7 @@ async fn join(mut tasks: JoinSet<Result<(), LoadError>>) -> Result<(), LoadError
     Ok(())
 }
 
-/// Looks at the nodes until all have ended; the ends of the steady middle come back.
+/// Looks at the nodes until all have ended; the ends of the steady middle come back, and how many have ended.
 async fn watch(
     scene: &mut Scene,
     watched: &mut [Connection],
@@ -196,7 +202,7 @@ async fn watch(
     callers: &Callers,
     flow: Flow,
     tasks: &mut JoinSet<Result<(), LoadError>>,
-) -> Result<(Sample, Sample), LoadError> {
+) -> Result<((Sample, Sample), u64), LoadError> {
     let mut progress = (Instant::now(), 0);
     let begun = Sample { at: Instant::now(), counts: before, usage: scene.usage()? };
     let (mut first, mut last): (Option<Sample>, Option<Sample>) = (None, None);
@@ -217,7 +223,7 @@ async fn watch(
             let ended = Sample { at: Instant::now(), counts: now, usage: scene.usage()? };
             // A flow that is over within a few looks has no middle: then it is measured as a whole.
             let steady = first.zip(last).filter(|(first, last)| last.counts.settled > first.counts.settled);
-            return Ok(steady.unwrap_or((begun, ended)));
+            return Ok((steady.unwrap_or((begun, ended)), done));
         }
         while let Some(ended) = tasks.try_join_next() {
             ended.map_err(|_| LoadError::Stopped)??;

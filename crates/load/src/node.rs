@@ -25,16 +25,17 @@ pub(crate) struct NodePlan<'a> {
     pub(crate) chain: &'a Chain,
     pub(crate) accounts: &'a [Account],
     pub(crate) window: u32,
+    pub(crate) confirmations: u32,
     pub(crate) callers: u32,
 }
 
 impl NodePlan<'_> {
-    /// Final when mined, so that one block is enough. Queues that are as long as the load is wide; all else is as it is by default, and
-    /// the environment may say otherwise.
+    /// Room for as many calls as there are callers; all else is as it is by default, and the environment may say otherwise.
     fn toml(&self) -> String {
         let mut text = format!(
-            "[auth]\nmode = \"none\"\n[log]\nfilter = \"warn\"\n[confirmations]\nrequired = 1\n[nonce]\nmax_in_flight = {}\n\
+            "[auth]\nmode = \"none\"\n[log]\nfilter = \"warn\"\n[confirmations]\nrequired = {}\n[nonce]\nmax_in_flight = {}\n\
              [limits]\nin_flight_requests = {}\n[[chain]]\nid = \"eip155:{}\"\nrpc = {:?}\n",
+            self.confirmations,
             self.window,
             self.callers.saturating_mul(2).max(1024),
             self.chain.id,

@@ -20,6 +20,8 @@ pub(crate) struct Setting {
     pub(crate) submitters: u32,
     pub(crate) window: u32,
     pub(crate) nodes: u32,
+    /// Blocks that make it final.
+    pub(crate) confirmations: u32,
     /// How long the null chain waits with every answer.
     pub(crate) latency: Duration,
 }
@@ -75,6 +77,7 @@ impl Scene {
             chain: &self.chain,
             accounts: &self.accounts,
             window: setting.window,
+            confirmations: setting.confirmations,
             callers: options.callers,
         };
         let mut nodes = Vec::new();
@@ -96,6 +99,7 @@ impl Scene {
             chain: &self.chain,
             accounts: &[],
             window: 1,
+            confirmations: 1,
             callers: 1,
         };
         match plan.migrate(&self.folder.within("twin")?).await {

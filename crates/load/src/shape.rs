@@ -28,6 +28,7 @@ pub enum ShapeName {
     StrictFifty,
     Large,
     Backlog,
+    Open,
     Nodes,
     Idle,
     Custom,
@@ -48,6 +49,7 @@ impl ShapeName {
         ShapeName::StrictFifty,
         ShapeName::Large,
         ShapeName::Backlog,
+        ShapeName::Open,
         ShapeName::Nodes,
         ShapeName::Idle,
     ];
@@ -66,6 +68,7 @@ impl ShapeName {
             ShapeName::StrictFifty => "strict-fifty",
             ShapeName::Large => "large",
             ShapeName::Backlog => "backlog",
+            ShapeName::Open => "open",
             ShapeName::Nodes => "nodes",
             ShapeName::Idle => "idle",
             ShapeName::Custom => "custom",
@@ -85,14 +88,16 @@ pub(crate) struct Course {
     pub(crate) calldata: usize,
     /// Accepted and not ended, at the most.
     pub(crate) open_max: u64,
+    /// Handed in and not waited for.
+    pub(crate) behind: u64,
 }
 
 impl Course {
     pub(crate) fn of(options: &Options, submitters: u32, window: u32) -> Self {
-        let setting = Setting { submitters, window, nodes: 1, latency: Duration::ZERO };
+        let setting = Setting { submitters, window, nodes: 1, confirmations: 1, latency: Duration::ZERO };
         let room = u64::from(submitters) * u64::from(window) * 2;
         let (intents, calldata) = (options.intents(), options.calldata);
-        Course { setting, intents, calldata, open_max: room.clamp(OPEN_MIN, OPEN_MAX) }
+        Course { setting, intents, calldata, open_max: room.clamp(OPEN_MIN, OPEN_MAX), behind: 0 }
     }
 
     /// The course of a shape that has one.
@@ -101,7 +106,9 @@ impl Course {
         match shape {
             ShapeName::One => Some(Course::of(options, 1, WINDOW)),
             ShapeName::Ten => Some(Course::of(options, 10, WINDOW)),
-            ShapeName::Fifty | ShapeName::Backlog | ShapeName::Nodes => Some(Course::of(options, 50, WINDOW)),
+            ShapeName::Fifty | ShapeName::Backlog | ShapeName::Open | ShapeName::Nodes => {
+                Some(Course::of(options, 50, WINDOW))
+            }
             ShapeName::Thousand => Some(Course::of(options, 1000, WINDOW)),
             ShapeName::StrictOne => Some(part(Course::of(options, 1, 1), STRICT_ONE_PART)),
             ShapeName::StrictFifty => Some(part(Course::of(options, 50, 1), STRICT_PART)),

@@ -17,7 +17,7 @@ const MAX_SUBMITTERS: i64 = 10_000;
 #[derive(Debug, Args)]
 pub(crate) struct BenchArgs {
     /// What to measure: accepts, accept-latency, broadcast-latency, confirm-latency, one, ten, fifty, thousand, strict-one,
-    /// strict-fifty, large, backlog, nodes, idle; may be repeated. All that is possible without it
+    /// strict-fifty, large, backlog, open, nodes, idle; may be repeated. All that is possible without it
     #[arg(long, value_name = "NAME", value_parser = shape)]
     shape: Vec<ShapeName>,
     /// A shape of your own: so many submitters

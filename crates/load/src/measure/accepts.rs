@@ -12,7 +12,8 @@ use crate::percentiles::Percentiles;
 use crate::scene::{Scene, Setting, counts};
 use crate::{LoadError, Row, raw};
 
-const SETTING: Setting = Setting { submitters: 50, window: 256, nodes: 1, latency: Duration::ZERO };
+const SETTING: Setting =
+    Setting { submitters: 50, window: 256, nodes: 1, confirmations: 1, latency: Duration::ZERO };
 /// Ours and the raw rows take turns.
 const ROUNDS: u32 = 3;
 const WARM_UP: Duration = Duration::from_millis(500);

@@ -15,6 +15,10 @@ use crate::{LoadError, Row};
 const FOLLOWED: u64 = 200;
 const BACKLOG: u64 = 100_000;
 const BACKLOG_QUICK: u64 = 2_000;
+const OPEN: u64 = 20_000;
+const OPEN_QUICK: u64 = 1_000;
+/// How long it takes from mined to final where much is to be open: twenty thousand at 4,000 a second.
+const OPEN_TIME: Duration = Duration::from_secs(5);
 const NODES: u32 = 3;
 const CONFIRMED: &str = "confirmed";
 
@@ -45,6 +49,19 @@ async fn with_backlog(bench: &Bench<'_>, scene: &mut Scene, course: Course, queu
     bench.say("backlog: draining …");
     driver::tell_all(scene, "resume").await?;
     run(bench, scene, &format!("{queued} queued"), course, queued).await
+}
+
+/// The same with much that is mined and not final as with little: the rate must not depend on what is open.
+pub(super) async fn open(bench: &Bench<'_>) -> Result<Vec<Row>, LoadError> {
+    let Some(course) = Course::named(bench.options, ShapeName::Open) else { return Ok(Vec::new()) };
+    let mut few = measure(bench, "few open", course).await?;
+    let blocks = OPEN_TIME.as_millis() / bench.options.block_time().as_millis().max(1);
+    let setting = Setting { confirmations: u32::try_from(blocks).unwrap_or(u32::MAX).max(1), ..course.setting };
+    let open = if bench.options.quick { OPEN_QUICK } else { OPEN };
+    let course = Course { setting, open_max: open, behind: open, ..course };
+    let mut many = measure(bench, &format!("up to {open} open"), course).await?;
+    compare(&mut few, &mut many, "of few open");
+    Ok(vec![few, many])
 }
 
 /// The same by one node and by three, on a chain that takes its time instead of theirs.
@@ -81,13 +98,14 @@ async fn run(
         callers: options.callers,
         open_max: course.open_max,
         // Behind a backlog, nothing that is handed in now ends in time.
-        followed: if queued == 0 { FOLLOWED } else { 0 },
+        followed: if queued == 0 && course.behind == 0 { FOLLOWED } else { 0 },
+        behind: course.behind,
     };
     let flowed = driver::flow(scene, orders(options, scene, course), flow).await?;
     driver::check_confirmed(scene).await?;
     let mut row = bench.row(shape);
     figures(&mut row, scene, &flowed);
-    row.plain("intents", Some(course.intents as f64), "");
+    row.plain("confirmed in all", Some(flowed.settled as f64), "");
     if options.compare_bare {
         bench.say(&format!("{shape}: the bare sender …"));
         scene.end_nodes();

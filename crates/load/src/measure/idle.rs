@@ -32,7 +32,7 @@ pub(super) async fn measure(bench: &Bench<'_>) -> Result<Vec<Row>, LoadError> {
 
 async fn idle(bench: &Bench<'_>, submitters: u32) -> Result<Idle, LoadError> {
     bench.say(&format!("idle: {submitters} submitters …"));
-    let setting = Setting { submitters, window: 256, nodes: 1, latency: Duration::ZERO };
+    let setting = Setting { submitters, window: 256, nodes: 1, confirmations: 1, latency: Duration::ZERO };
     let mut scene = Scene::set(bench, &setting).await?;
     let measured = watch(bench, &mut scene).await;
     scene.strike().await?;

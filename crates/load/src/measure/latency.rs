@@ -13,7 +13,8 @@ use crate::rpc::{Rpc, number};
 use crate::scene::{Scene, Setting};
 use crate::{LoadError, Row, raw};
 
-const SETTING: Setting = Setting { submitters: 1, window: 256, nodes: 1, latency: Duration::ZERO };
+const SETTING: Setting =
+    Setting { submitters: 1, window: 256, nodes: 1, confirmations: 1, latency: Duration::ZERO };
 /// A timer knows milliseconds.
 const LOOK_INTERVAL: Duration = Duration::from_millis(1);
 /// After one has ended, before the next: a prime, so that it does not keep step with the blocks.

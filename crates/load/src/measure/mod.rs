@@ -86,6 +86,7 @@ impl Bench<'_> {
             ShapeName::ConfirmLatency => latency::confirm(self).await,
             ShapeName::Idle => idle::measure(self).await,
             ShapeName::Backlog => end_to_end::backlog(self).await,
+            ShapeName::Open => end_to_end::open(self).await,
             ShapeName::Nodes => end_to_end::nodes(self).await,
             ShapeName::One
             | ShapeName::Ten

@@ -257,8 +257,7 @@ impl Bare {
 }
 
 async fn receipts(rpc: &mut Rpc, block: u64) -> Result<Vec<Receipt>, LoadError> {
-    let body = format!(
-        "{{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"eth_getBlockReceipts\",\"params\":[\"{block:#x}\"]}}"
-    );
+    let body =
+        format!("{{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"eth_getBlockReceipts\",\"params\":[\"{block:#x}\"]}}");
     Ok(rpc.post::<Receipts>("eth_getBlockReceipts", &body).await?.result)
 }

@@ -36,8 +36,7 @@ impl Child {
         let command = command.current_dir(folder).stdin(Stdio::null()).stdout(create("stdout")?).stderr(create("log")?);
         // A Ctrl-C is for us; we end our children.
         let child = command.process_group(0).spawn().map_err(failed)?;
-        let mut child =
-            Child { name: name.to_owned(), child, guard: None, folder: folder.to_owned() };
+        let mut child = Child { name: name.to_owned(), child, guard: None, folder: folder.to_owned() };
         let mut guard = Command::new("sh")
             .args(["-c", "read -r ended || kill -KILL \"$0\"", &child.pid().to_string()])
             .process_group(0)

@@ -81,7 +81,8 @@ async fn postmaster(server: &str, client: &Client, database: &str) -> Result<Opt
 /// The same server, user and options, another database.
 fn with_database(url: &str, name: &str) -> Option<String> {
     let (scheme, rest) = url.split_once("://").filter(|(scheme, _)| matches!(*scheme, "postgres" | "postgresql"))?;
-    let (rest, options) = rest.split_once('?').map_or((rest, String::new()), |(rest, options)| (rest, format!("?{options}")));
+    let (rest, options) =
+        rest.split_once('?').map_or((rest, String::new()), |(rest, options)| (rest, format!("?{options}")));
     let authority = rest.split_once('/').map_or(rest, |(authority, _)| authority);
     Some(format!("{scheme}://{authority}/{name}{options}"))
 }
@@ -93,7 +94,10 @@ mod tests {
     #[test]
     fn the_database_in_a_url_is_replaced_and_nothing_else() {
         let named = |url| with_database(url, "b");
-        assert_eq!(named("postgres://u:p@h:5432/a?sslmode=disable").unwrap(), "postgres://u:p@h:5432/b?sslmode=disable");
+        assert_eq!(
+            named("postgres://u:p@h:5432/a?sslmode=disable").unwrap(),
+            "postgres://u:p@h:5432/b?sslmode=disable"
+        );
         assert_eq!(named("postgresql://h").unwrap(), "postgresql://h/b");
         assert_eq!(named("postgres://h?x=1").unwrap(), "postgres://h/b?x=1");
         assert_eq!(named("sqlite:file.db"), None);

@@ -248,7 +248,8 @@ pub(crate) async fn fill(scene: &Scene, orders: &Orders, count: u64) -> Result<(
         let body = format!("{{\"transactions\":[{}]}}", bodies.join(","));
         let answer = connection.post("/api/v1/tx/batch", &body).await.map_err(LoadError::http("a batch"))?;
         let read: Value = serde_json::from_slice(answer.body).unwrap_or_default();
-        let accepted = read["results"].as_array().map_or(0, |all| all.iter().filter(|one| one["status"] == 202).count());
+        let accepted =
+            read["results"].as_array().map_or(0, |all| all.iter().filter(|one| one["status"] == 202).count());
         if answer.status != 200 || accepted != bodies.len() {
             return Err(refused("a batch", &answer));
         }

@@ -1,7 +1,7 @@
 //! What a node counts, as its `/metrics` tells.
 
-use crate::http::Connection;
 use crate::LoadError;
+use crate::http::Connection;
 
 const SETTLED: &str = "gapless_tx_changes_total";
 const SETTLED_LABEL: &str = "event=\"settle\"";

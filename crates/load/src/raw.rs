@@ -81,11 +81,7 @@ pub async fn insert_batches(
 }
 
 /// Plain single INSERTs, one after the other, and how long each took.
-pub async fn insert_singly(
-    client: &Client,
-    lane: &SubmitterId,
-    deadline: Instant,
-) -> Result<Vec<Duration>, RawError> {
+pub async fn insert_singly(client: &Client, lane: &SubmitterId, deadline: Instant) -> Result<Vec<Duration>, RawError> {
     let statement = client.prepare(INSERT_ONE).await?;
     let mut times = Vec::new();
     while Instant::now() < deadline {

@@ -51,7 +51,11 @@ impl Rpc {
     }
 
     /// A whole batch, as it is.
-    pub(crate) async fn post<T: serde::de::DeserializeOwned>(&mut self, what: &str, body: &str) -> Result<T, LoadError> {
+    pub(crate) async fn post<T: serde::de::DeserializeOwned>(
+        &mut self,
+        what: &str,
+        body: &str,
+    ) -> Result<T, LoadError> {
         let answer = self.connection.post(&self.path, body).await.map_err(LoadError::http(what))?;
         if answer.status != 200 {
             let (what, status, body) = (what.to_owned(), answer.status, answer.text());

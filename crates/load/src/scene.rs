@@ -155,7 +155,8 @@ impl Scene {
     }
 
     pub(crate) fn usage(&self) -> Result<Usage, LoadError> {
-        let sum = |of: &dyn Fn(u32) -> Option<u64>| self.nodes.iter().map(|node| of(node.child.pid())).sum::<Option<u64>>();
+        let sum =
+            |of: &dyn Fn(u32) -> Option<u64>| self.nodes.iter().map(|node| of(node.child.pid())).sum::<Option<u64>>();
         let micros = |pid| accounting::cpu(pid).and_then(|time| u64::try_from(time.as_micros()).ok());
         let nodes = sum(&micros).map(Duration::from_micros).ok_or(LoadError::NoAccounting)?;
         Ok(Usage {

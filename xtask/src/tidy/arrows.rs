@@ -55,11 +55,7 @@ const RULES: &[Rule] = &[
         ],
         dev: &[],
     },
-    Rule {
-        package: "gapless-load",
-        normal: &["gapless-domain", "gapless-store", "gapless-chain-evm"],
-        dev: &[],
-    },
+    Rule { package: "gapless-load", normal: &["gapless-domain", "gapless-store", "gapless-chain-evm"], dev: &[] },
     Rule {
         package: "gapless",
         normal: &[

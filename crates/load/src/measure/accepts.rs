@@ -12,8 +12,7 @@ use crate::percentiles::Percentiles;
 use crate::scene::{Scene, Setting, counts};
 use crate::{LoadError, Row, raw};
 
-const SETTING: Setting =
-    Setting { submitters: 50, window: 256, nodes: 1, confirmations: 1, latency: Duration::ZERO };
+const SETTING: Setting = Setting { submitters: 50, window: 256, nodes: 1, confirmations: 1, latency: Duration::ZERO };
 /// Ours and the raw rows take turns.
 const ROUNDS: u32 = 3;
 const WARM_UP: Duration = Duration::from_millis(500);
@@ -43,7 +42,8 @@ async fn accept(bench: &Bench<'_>, scene: &Scene) -> Result<Row, LoadError> {
     let warm = accept_for(scene, orders(), first, options.callers, WARM_UP).await?.1;
     first += warm.len() as u64 + u64::from(options.callers);
     let (mut times, mut took, mut raw_rates) = (Vec::new(), Duration::ZERO, Vec::new());
-    let (mut nodes, mut driver, mut database, mut statements) = (Duration::ZERO, Duration::ZERO, Some(Duration::ZERO), Some(0.0));
+    let (mut nodes, mut driver, mut database, mut statements) =
+        (Duration::ZERO, Duration::ZERO, Some(Duration::ZERO), Some(0.0));
     for _ in 0..ROUNDS {
         let (usage, count) = (scene.usage()?, counts(&mut watched).await?);
         let (time, accepted) = accept_for(scene, orders(), first, options.callers, slice).await?;
@@ -80,13 +80,9 @@ async fn accept(bench: &Bench<'_>, scene: &Scene) -> Result<Row, LoadError> {
     Ok(row)
 }
 
-async fn raw_rate(
-    scene: &Scene,
-    writers: &(Client, Client),
-    callers: u32,
-    slice: Duration,
-) -> Result<f64, LoadError> {
-    let ids: Result<Vec<SubmitterId>, _> = scene.accounts.iter().map(|account| scene.submitter(account).parse()).collect();
+async fn raw_rate(scene: &Scene, writers: &(Client, Client), callers: u32, slice: Duration) -> Result<f64, LoadError> {
+    let ids: Result<Vec<SubmitterId>, _> =
+        scene.accounts.iter().map(|account| scene.submitter(account).parse()).collect();
     let (ids, half) = (ids?, (callers as usize / 2).max(1));
     let began = Instant::now();
     let until = began + slice / 2;

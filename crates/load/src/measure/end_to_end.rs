@@ -84,13 +84,7 @@ fn compare(base: &mut Row, other: &mut Row, name: &str) {
 }
 
 /// `queued` have been handed in already, and wait.
-async fn run(
-    bench: &Bench<'_>,
-    scene: &mut Scene,
-    shape: &str,
-    course: Course,
-    queued: u64,
-) -> Result<Row, LoadError> {
+async fn run(bench: &Bench<'_>, scene: &mut Scene, shape: &str, course: Course, queued: u64) -> Result<Row, LoadError> {
     let options = bench.options;
     let flow = Flow {
         first: queued,
@@ -123,7 +117,8 @@ fn figures(row: &mut Row, scene: &Scene, flowed: &Flowed) {
     let (first, last) = &flowed.steady;
     let count = last.counts.settled - first.counts.settled;
     let took = last.at - first.at;
-    let cpu = |of: &dyn Fn(&Sample) -> Option<Duration>| micros_each(of(last).zip(of(first)).map(|(b, a)| b - a), count);
+    let cpu =
+        |of: &dyn Fn(&Sample) -> Option<Duration>| micros_each(of(last).zip(of(first)).map(|(b, a)| b - a), count);
     let each = |of: &dyn Fn(&Sample) -> Option<f64>| of(last).zip(of(first)).map(|(b, a)| (b - a) / count as f64);
     row.plain(CONFIRMED, Some(count as f64 / took.as_secs_f64()), "/s");
     row.times("accept", flowed.accept);

@@ -13,8 +13,7 @@ use crate::rpc::{Rpc, number};
 use crate::scene::{Scene, Setting};
 use crate::{LoadError, Row, raw};
 
-const SETTING: Setting =
-    Setting { submitters: 1, window: 256, nodes: 1, confirmations: 1, latency: Duration::ZERO };
+const SETTING: Setting = Setting { submitters: 1, window: 256, nodes: 1, confirmations: 1, latency: Duration::ZERO };
 /// A timer knows milliseconds.
 const LOOK_INTERVAL: Duration = Duration::from_millis(1);
 /// After one has ended, before the next: a prime, so that it does not keep step with the blocks.
@@ -105,7 +104,11 @@ async fn time_broadcasts(bench: &Bench<'_>, scene: &Scene) -> Result<Row, LoadEr
     row.times("request → broadcast", Percentiles::of(&from_request));
     row.times("accepted → broadcast", Percentiles::of(&from_answer));
     row.plain("one plain INSERT p50", insert, "ms");
-    row.plain("request → broadcast in INSERTs p50", p50(&from_request).zip(insert).map(|(ours, plain)| ours / plain), "");
+    row.plain(
+        "request → broadcast in INSERTs p50",
+        p50(&from_request).zip(insert).map(|(ours, plain)| ours / plain),
+        "",
+    );
     Ok(row)
 }
 

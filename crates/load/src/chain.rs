@@ -63,6 +63,10 @@ impl Chain {
         Err(LoadError::NoFunds)
     }
 
+    pub(crate) fn is_null(&self) -> bool {
+        self.is_null
+    }
+
     /// What its process has computed, if it is one of ours.
     pub(crate) fn cpu(&self) -> Option<Duration> {
         accounting::cpu(self.child.as_ref()?.pid())

@@ -21,13 +21,17 @@ pub(crate) struct Database {
 }
 
 impl Database {
+    pub(crate) fn check_url(url: &str) -> Result<(), LoadError> {
+        with_database(url, "any").map(|_| ()).ok_or_else(|| LoadError::StoreUrl(without_secrets(url)))
+    }
+
     /// A new one beside the one that the URL names.
     pub(crate) async fn create(server: &str, prefix: &str) -> Result<Self, LoadError> {
         let admin = connect(server).await?;
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let name = format!("{prefix}_{}", NEXT.fetch_add(1, Ordering::Relaxed));
         admin.batch_execute(&format!("CREATE DATABASE {name}")).await?;
-        let url = with_database(server, &name).ok_or_else(|| LoadError::StoreUrl(server.to_owned()))?;
+        let url = with_database(server, &name).ok_or_else(|| LoadError::StoreUrl(without_secrets(server)))?;
         let postmaster = postmaster(server, &connect(&url).await?, &name).await?;
         Ok(Database { url, name, admin, postmaster })
     }
@@ -85,6 +89,11 @@ fn with_database(url: &str, name: &str) -> Option<String> {
         rest.split_once('?').map_or((rest, String::new()), |(rest, options)| (rest, format!("?{options}")));
     let authority = rest.split_once('/').map_or(rest, |(authority, _)| authority);
     Some(format!("{scheme}://{authority}/{name}{options}"))
+}
+
+/// What stands before the host may be a password.
+fn without_secrets(url: &str) -> String {
+    url.rsplit_once('@').map_or(url, |(_, rest)| rest).to_owned()
 }
 
 #[cfg(test)]

@@ -18,6 +18,8 @@ use crate::scene::{Scene, Usage, counts};
 const TX_PATH: &str = "/api/v1/tx";
 /// How often nodes are asked how far they are. Each question costs them something.
 const LOOK_INTERVAL: Duration = Duration::from_millis(50);
+/// How often people are told how far it is.
+const TELL_INTERVAL: Duration = Duration::from_secs(1);
 /// So long without anything done is a failure.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// The steady middle: from when so much of it is done to when so much is.
@@ -113,7 +115,12 @@ impl Callers {
 }
 
 /// Hands in all, and waits until all have ended on chain.
-pub(crate) async fn flow(scene: &mut Scene, orders: Orders, flow: Flow) -> Result<Flowed, LoadError> {
+pub(crate) async fn flow(
+    scene: &mut Scene,
+    orders: Orders,
+    flow: Flow,
+    tell: &dyn Fn(u64),
+) -> Result<Flowed, LoadError> {
     let mut watched = scene.connect_each().await?;
     let before = counts(&mut watched).await?;
     let connections = connect(scene, flow.callers).await?;
@@ -132,7 +139,7 @@ pub(crate) async fn flow(scene: &mut Scene, orders: Orders, flow: Flow) -> Resul
     });
     let driven = async {
         let mut tasks = start(&callers, connections);
-        let steady = watch(scene, &mut watched, before, &callers, flow, &mut tasks).await?;
+        let steady = watch(scene, &mut watched, before, &callers, flow, tell, &mut tasks).await?;
         if flow.behind == 0 {
             join(tasks).await?;
             join(callers.followers.take()).await?;
@@ -201,9 +208,10 @@ async fn watch(
     before: Counts,
     callers: &Callers,
     flow: Flow,
+    tell: &dyn Fn(u64),
     tasks: &mut JoinSet<Result<(), LoadError>>,
 ) -> Result<((Sample, Sample), u64), LoadError> {
-    let mut progress = (Instant::now(), 0);
+    let (mut progress, mut told) = ((Instant::now(), 0), Instant::now());
     let begun = Sample { at: Instant::now(), counts: before, usage: scene.usage()? };
     let (mut first, mut last): (Option<Sample>, Option<Sample>) = (None, None);
     let share = |part: f64| (flow.intents as f64 * part) as u64;
@@ -229,6 +237,10 @@ async fn watch(
             ended.map_err(|_| LoadError::Stopped)??;
         }
         scene.check()?;
+        if told.elapsed() >= TELL_INTERVAL {
+            told = Instant::now();
+            tell(done);
+        }
         if done > progress.1 {
             progress = (Instant::now(), done);
         } else if progress.0.elapsed() > PATIENCE {

@@ -55,6 +55,18 @@ pub enum LoadError {
 }
 
 impl LoadError {
+    /// Whether trying again would be answered the same.
+    pub fn is_refusal(&self) -> bool {
+        matches!(
+            self,
+            LoadError::Url(_)
+                | LoadError::StoreUrl(_)
+                | LoadError::NeedsPostgres(_)
+                | LoadError::NoFunds
+                | LoadError::NoAccounting
+        )
+    }
+
     pub(crate) fn http(what: impl Into<String>) -> impl FnOnce(HttpError) -> Self {
         move |source| LoadError::Http { what: what.into(), source }
     }

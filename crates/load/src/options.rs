@@ -3,6 +3,9 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::LoadError;
+use crate::database::Database;
+use crate::rpc::RpcAddress;
 use crate::shape::ShapeName;
 
 /// The chain to measure on.
@@ -63,6 +66,21 @@ pub struct Options {
 }
 
 impl Options {
+    /// What would fail in any case is told before anything is started.
+    pub(crate) fn check(&self) -> Result<(), LoadError> {
+        if let ChainChoice::Rpc(urls) = &self.chain {
+            urls.iter().try_for_each(|url| RpcAddress::parse(url).map(|_| ()))?;
+        }
+        if let Some(store) = &self.store {
+            return Database::check_url(store);
+        }
+        let nodes = self.custom.map_or(1, |custom| custom.nodes);
+        if nodes > 1 || self.shapes.contains(&ShapeName::Nodes) {
+            return Err(LoadError::NeedsPostgres("more than one node"));
+        }
+        Ok(())
+    }
+
     pub(crate) fn block_time(&self) -> Duration {
         let usual = match self.chain {
             ChainChoice::Null => Duration::from_millis(20),

@@ -95,6 +95,7 @@ impl CliError {
                 Exit::Refused
             }
             CliError::NoMistakes => Exit::Refused,
+            CliError::Bench(error) if error.is_refusal() => Exit::Refused,
             CliError::Key(_) | CliError::Request { .. } => Exit::Refused,
             CliError::Client(error) => exit_of(error),
             CliError::Store(error) if is_refusal(error) => Exit::Refused,

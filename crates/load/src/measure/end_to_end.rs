@@ -66,9 +66,6 @@ pub(super) async fn open(bench: &Bench<'_>) -> Result<Vec<Row>, LoadError> {
 
 /// The same by one node and by three, on a chain that takes its time instead of theirs.
 pub(super) async fn nodes(bench: &Bench<'_>) -> Result<Vec<Row>, LoadError> {
-    if bench.options.store.is_none() {
-        return Err(LoadError::NeedsPostgres("more than one node"));
-    }
     let Some(course) = Course::named(bench.options, ShapeName::Nodes) else { return Ok(Vec::new()) };
     let setting = |nodes| Setting { nodes, latency: bench.options.latency, ..course.setting };
     let mut one = measure(bench, "one node", Course { setting: setting(1), ..course }).await?;
@@ -95,7 +92,8 @@ async fn run(bench: &Bench<'_>, scene: &mut Scene, shape: &str, course: Course, 
         followed: if queued == 0 && course.behind == 0 { FOLLOWED } else { 0 },
         behind: course.behind,
     };
-    let flowed = driver::flow(scene, orders(options, scene, course), flow).await?;
+    let tell = |done| bench.say(&format!("{shape}: {done} of {} confirmed", course.intents));
+    let flowed = driver::flow(scene, orders(options, scene, course), flow, &tell).await?;
     driver::check_confirmed(scene).await?;
     let mut row = bench.row(shape);
     figures(&mut row, scene, &flowed);

@@ -31,6 +31,7 @@ impl std::fmt::Debug for Bench<'_> {
 
 /// Measures what is asked for. SIGINT and SIGTERM end it, and nothing is left behind.
 pub fn run(options: &Options, say: &dyn Fn(&str)) -> Result<Report, LoadError> {
+    options.check()?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(LoadError::Runtime)?;
     let database_prefix = format!("gapless_bench_{}", Uuid::new_v4().simple());
     let bench = Bench { options, database_prefix, say };

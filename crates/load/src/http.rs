@@ -179,6 +179,6 @@ mod tests {
             }
             assert!(connection.get("/").await.is_err(), "the server has gone");
         };
-        tokio::join!(async { server.await }, client);
+        tokio::join!(server, client);
     }
 }

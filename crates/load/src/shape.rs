@@ -7,8 +7,8 @@ use crate::scene::Setting;
 
 const WINDOW: u32 = 256;
 const LARGE_BYTES: usize = 4096;
-/// How much may be open at once where no backlog is asked for: enough for every window, and no more than that.
-const OPEN_MIN: u64 = 512;
+/// How much may be open at once where no backlog is asked for: enough for every window and for what ends between two looks at the nodes.
+const OPEN_MIN: u64 = 2048;
 const OPEN_MAX: u64 = 4096;
 /// A strict lane has one transaction in a block, so a tenth is enough for it, and with one lane a hundredth.
 const STRICT_PART: u64 = 10;

@@ -19,7 +19,7 @@ use tokio::task::{JoinSet, LocalSet};
 
 use crate::LoadError;
 use crate::account::Account;
-use crate::chain::Chain;
+use crate::chain::Endpoint;
 use crate::order::gas_limit;
 use crate::rpc::{Rpc, number};
 
@@ -84,31 +84,15 @@ struct Receipt {
 }
 
 /// How many it gets mined in a second.
-pub(crate) async fn run(chain: &Chain, flow: BareFlow) -> Result<f64, LoadError> {
-    let accounts = Account::fresh(flow.submitters)?;
-    chain.fund(&accounts).await?;
-    let mut rpc = Rpc::open(&chain.address).await?;
-    let price = rpc.call("eth_gasPrice", json!([])).await?;
-    let price = number(&price).map_or(PRIORITY_FEE_WEI, u128::from);
-    let sender = |account: &Account| {
-        Ok(Sender { signer: account.signer()?, next_nonce: Cell::new(0), sent_to: Cell::new(0), unmined: Cell::new(0) })
-    };
-    let bare = Rc::new(Bare {
-        flow,
-        chain_id: chain.id,
-        max_fee: price * FEE_FACTOR + PRIORITY_FEE_WEI,
-        senders: accounts.iter().map(sender).collect::<Result<_, LoadError>>()?,
-        left: Cell::new(flow.intents),
-        turn: Cell::new(0),
-        freed: Notify::new(),
-        sent: Notify::new(),
-    });
+pub(crate) async fn run(chain: &Endpoint, flow: BareFlow) -> Result<f64, LoadError> {
+    let bare = Rc::new(Bare::new(chain, flow).await?);
+    let mut rpc = chain.connect().await?;
     let head = rpc.call("eth_blockNumber", json!([])).await?;
     let head = number(&head).unwrap_or(0);
     let driven = async {
         let mut tasks = JoinSet::new();
         for _ in 0..SENDERS {
-            tasks.spawn_local(Rc::clone(&bare).send(Rpc::open(&chain.address).await?));
+            tasks.spawn_local(Rc::clone(&bare).send(chain.connect().await?));
         }
         let rate = bare.read(rpc, head, &mut tasks).await?;
         while let Some(ended) = tasks.join_next().await {
@@ -119,7 +103,43 @@ pub(crate) async fn run(chain: &Chain, flow: BareFlow) -> Result<f64, LoadError>
     LocalSet::new().run_until(driven).await
 }
 
+/// Sends one every so often, for ever: the null chain makes blocks only while there is something to put into them.
+pub(crate) async fn tick(chain: &Endpoint, interval: Duration) -> LoadError {
+    let flow = BareFlow { submitters: 1, window: 1, intents: 1, calldata: 0 };
+    let ticking = async {
+        let bare = Bare::new(chain, flow).await?;
+        let mut rpc = chain.connect().await?;
+        for nonce in 0.. {
+            rpc.call("eth_sendRawTransaction", json!([bare.sign(0, nonce).await?])).await?;
+            tokio::time::sleep(interval).await;
+        }
+        Ok::<_, LoadError>(())
+    };
+    ticking.await.err().unwrap_or(LoadError::Stopped)
+}
+
 impl Bare {
+    async fn new(chain: &Endpoint, flow: BareFlow) -> Result<Self, LoadError> {
+        let accounts = Account::fresh(flow.submitters)?;
+        chain.fund(&accounts).await?;
+        let price = chain.connect().await?.call("eth_gasPrice", json!([])).await?;
+        let price = number(&price).map_or(PRIORITY_FEE_WEI, u128::from);
+        let sender = |account: &Account| {
+            let signer = account.signer()?;
+            Ok(Sender { signer, next_nonce: Cell::new(0), sent_to: Cell::new(0), unmined: Cell::new(0) })
+        };
+        Ok(Bare {
+            flow,
+            chain_id: chain.chain_id,
+            max_fee: price * FEE_FACTOR + PRIORITY_FEE_WEI,
+            senders: accounts.iter().map(sender).collect::<Result<_, LoadError>>()?,
+            left: Cell::new(flow.intents),
+            turn: Cell::new(0),
+            freed: Notify::new(),
+            sent: Notify::new(),
+        })
+    }
+
     async fn send(self: Rc<Self>, mut rpc: Rpc) -> Result<(), LoadError> {
         loop {
             let batch = self.take();

@@ -21,11 +21,17 @@ const FUNDED_AT_ONCE: usize = 500;
 pub(crate) struct Chain {
     /// As nodes are told of them.
     pub(crate) urls: Vec<String>,
-    pub(crate) address: RpcAddress,
-    pub(crate) id: u64,
+    pub(crate) endpoint: Endpoint,
     child: Option<Child>,
-    /// Whether it has endless funds for everybody.
-    is_null: bool,
+}
+
+/// Where it is asked, and what it is.
+#[derive(Clone, Debug)]
+pub(crate) struct Endpoint {
+    pub(crate) address: RpcAddress,
+    pub(crate) chain_id: u64,
+    /// It has endless funds for everybody, and notes when transactions come.
+    pub(crate) is_null: bool,
 }
 
 impl Chain {
@@ -45,26 +51,8 @@ impl Chain {
         let first = urls.first().ok_or_else(|| LoadError::Url(String::new()))?;
         let address = RpcAddress::parse(first)?;
         let id = Rpc::open(&address).await?.call("eth_chainId", json!([])).await?;
-        let id = number(&id).ok_or_else(|| unreadable("eth_chainId", &id))?;
-        Ok(Chain { urls, address, id, child, is_null })
-    }
-
-    /// Gives every account enough, as only chains for development do.
-    pub(crate) async fn fund(&self, accounts: &[Account]) -> Result<(), LoadError> {
-        if self.is_null {
-            return Ok(());
-        }
-        let mut rpc = Rpc::open(&self.address).await?;
-        for method in SET_BALANCE {
-            if fund_by(&mut rpc, method, accounts).await? {
-                return Ok(());
-            }
-        }
-        Err(LoadError::NoFunds)
-    }
-
-    pub(crate) fn is_null(&self) -> bool {
-        self.is_null
+        let chain_id = number(&id).ok_or_else(|| unreadable("eth_chainId", &id))?;
+        Ok(Chain { urls, endpoint: Endpoint { address, chain_id, is_null }, child })
     }
 
     /// What its process has computed, if it is one of ours.
@@ -74,6 +62,26 @@ impl Chain {
 
     pub(crate) fn check(&mut self) -> Result<(), LoadError> {
         self.child.as_mut().map_or(Ok(()), Child::check)
+    }
+}
+
+impl Endpoint {
+    pub(crate) async fn connect(&self) -> Result<Rpc, LoadError> {
+        Rpc::open(&self.address).await
+    }
+
+    /// Gives every account enough, as only chains for development do.
+    pub(crate) async fn fund(&self, accounts: &[Account]) -> Result<(), LoadError> {
+        if self.is_null {
+            return Ok(());
+        }
+        let mut rpc = self.connect().await?;
+        for method in SET_BALANCE {
+            if fund_by(&mut rpc, method, accounts).await? {
+                return Ok(());
+            }
+        }
+        Err(LoadError::NoFunds)
     }
 }
 

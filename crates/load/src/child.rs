@@ -93,9 +93,14 @@ impl Child {
     /// The end of what it has logged.
     pub(crate) fn log(&self) -> String {
         let read = |file| fs::read_to_string(self.folder.join(file)).unwrap_or_default();
-        let text = read("log") + &read("stdout");
-        let lines: Vec<&str> = text.lines().collect();
-        lines.get(lines.len().saturating_sub(LOG_LINES)..).unwrap_or_default().join("\n")
+        let lines = |text: &str| {
+            let lines: Vec<&str> = text.lines().collect();
+            lines.get(lines.len().saturating_sub(LOG_LINES)..).unwrap_or_default().join("\n")
+        };
+        // What a command fails with while it starts is its result.
+        let said = read("stdout");
+        let failed = if said.starts_with("{\"error\"") { said.as_str() } else { "" };
+        lines(&(read("log") + failed))
     }
 }
 

@@ -38,7 +38,7 @@ impl NodePlan<'_> {
             self.confirmations,
             self.window,
             self.callers.saturating_mul(2).max(1024),
-            self.chain.id,
+            self.chain.endpoint.chain_id,
             self.chain.urls,
         );
         for (index, account) in self.accounts.iter().enumerate() {
@@ -46,7 +46,7 @@ impl NodePlan<'_> {
             let _ = write!(
                 text,
                 "[[submitter]]\nchain = \"eip155:{}\"\naddress = \"{}\"\nsigner = {{ type = \"env\", var = \"{}\" }}\n",
-                self.chain.id,
+                self.chain.endpoint.chain_id,
                 account.address,
                 variable(index)
             );

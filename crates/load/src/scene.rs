@@ -53,7 +53,7 @@ impl Scene {
         let folder = Folder::new()?;
         let chain = Chain::start(options, setting.latency, &folder.within("chain")?).await?;
         let accounts = Account::fresh(setting.submitters)?;
-        chain.fund(&accounts).await?;
+        chain.endpoint.fund(&accounts).await?;
         let database = match &options.store {
             Some(server) => Some(Database::create(server, &bench.database_prefix).await?),
             None => None,
@@ -151,7 +151,7 @@ impl Scene {
     }
 
     pub(crate) fn submitter(&self, account: &Account) -> String {
-        account.submitter(self.chain.id)
+        account.submitter(self.chain.endpoint.chain_id)
     }
 
     pub(crate) fn usage(&self) -> Result<Usage, LoadError> {

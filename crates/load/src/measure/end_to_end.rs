@@ -59,9 +59,20 @@ pub(super) async fn open(bench: &Bench<'_>) -> Result<Vec<Row>, LoadError> {
     let setting = Setting { confirmations: u32::try_from(blocks).unwrap_or(u32::MAX).max(1), ..course.setting };
     let open = if bench.options.quick { OPEN_QUICK } else { OPEN };
     let course = Course { setting, open_max: open, behind: open, ..course };
-    let mut many = measure(bench, &format!("up to {open} open"), course).await?;
+    let mut scene = Scene::set(bench, &course.setting).await?;
+    let row = with_open(bench, &mut scene, course, open).await;
+    scene.strike().await?;
+    let mut many = row?;
     compare(&mut few, &mut many, "of few open");
     Ok(vec![few, many])
+}
+
+async fn with_open(bench: &Bench<'_>, scene: &mut Scene, course: Course, open: u64) -> Result<Row, LoadError> {
+    let (chain, interval) = (scene.chain.endpoint.clone(), bench.options.block_time());
+    tokio::select! {
+        row = run(bench, scene, &format!("up to {open} open"), course, 0) => row,
+        failed = bare::tick(&chain, interval) => Err(failed),
+    }
 }
 
 /// The same by one node and by three, on a chain that takes its time instead of theirs.
@@ -103,7 +114,7 @@ async fn run(bench: &Bench<'_>, scene: &mut Scene, shape: &str, course: Course, 
         scene.end_nodes();
         let Setting { submitters, window, .. } = course.setting;
         let flow = BareFlow { submitters, window, intents: course.intents, calldata: course.calldata };
-        let bare = bare::run(&scene.chain, flow).await?;
+        let bare = bare::run(&scene.chain.endpoint, flow).await?;
         row.plain("bare sender", Some(bare), "/s");
         row.plain("of bare", row.value(CONFIRMED).map(|ours| ours / bare), "");
     }

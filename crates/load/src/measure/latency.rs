@@ -80,7 +80,7 @@ async fn time_broadcasts(bench: &Bench<'_>, scene: &Scene) -> Result<Row, LoadEr
     let orders = Orders::new(scene, bench.options.calldata, bench.options.estimate);
     let mut plain = PlainInserts::new(bench, scene).await?;
     let mut connection = scene.connect(0).await?;
-    let mut rpc = Rpc::open(&scene.chain.address).await?;
+    let mut rpc = scene.chain.endpoint.connect().await?;
     let address = scene.accounts.first().map(|account| account.address.to_string()).unwrap_or_default();
     let (mut from_request, mut from_answer) = (Vec::new(), Vec::new());
     for number in 0..WARM_UP + bench.options.single_samples() {
@@ -94,7 +94,7 @@ async fn time_broadcasts(bench: &Bench<'_>, scene: &Scene) -> Result<Row, LoadEr
             Ok((id, Moment::now()))
         };
         // The null chain notes when a transaction comes; other chains have to be asked again and again.
-        let ((id, answered), sent) = if scene.chain.is_null() {
+        let ((id, answered), sent) = if scene.chain.endpoint.is_null {
             (handed_in.await?, None)
         } else {
             let (handed_in, at) = tokio::try_join!(handed_in, seen_by_chain(&mut rpc, &address, number))?;
@@ -165,7 +165,7 @@ async fn noted_by_chain(rpc: &mut Rpc, hash: &Value) -> Result<Moment, LoadError
 async fn time_confirmations(bench: &Bench<'_>, scene: &Scene) -> Result<Row, LoadError> {
     let orders = Orders::new(scene, bench.options.calldata, bench.options.estimate);
     let mut connection = scene.connect(0).await?;
-    let mut rpc = Rpc::open(&scene.chain.address).await?;
+    let mut rpc = scene.chain.endpoint.connect().await?;
     let (mut from_block, mut from_request) = (Vec::new(), Vec::new());
     for number in 0..WARM_UP + bench.options.single_samples() {
         let body = orders.body(number);
@@ -181,7 +181,7 @@ async fn time_confirmations(bench: &Bench<'_>, scene: &Scene) -> Result<Row, Loa
             failed = see_blocks(&mut rpc, &mut seen) => return Err(failed),
         };
         // A look may have been cut off in the middle of its answer.
-        rpc = Rpc::open(&scene.chain.address).await?;
+        rpc = scene.chain.endpoint.connect().await?;
         let block = view["receipt"]["blockNumber"].as_u64();
         let seen_at = seen.iter().find(|(number, _)| Some(*number) >= block).map(|(_, at)| *at);
         if number >= WARM_UP {

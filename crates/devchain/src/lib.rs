@@ -2,6 +2,7 @@
 //!
 //! - [`DevChain`] is the chain: send, mine, reorg, edit. [`View`] reads it. Both are cheap handles onto one locked core.
 //! - [`Endpoint`] is one node's face of it, with [`Faults`] of its own: several endpoints onto one chain can disagree.
+//! - [`null::NullChain`] is another chain altogether, without an EVM, for measuring what sends.
 //! - [`Genesis`] is what it begins with; [`DEV_ACCOUNTS`] are the accounts that everybody knows.
 //!
 //! The core is a machine that is told what happens: the same genesis and the same calls in the same order give the same blocks,
@@ -21,6 +22,7 @@ mod execute;
 mod faults;
 mod genesis;
 mod journal;
+pub mod null;
 mod pool;
 mod query;
 mod random;

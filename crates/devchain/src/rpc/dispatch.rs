@@ -4,41 +4,68 @@ use alloy_primitives::Bytes;
 use serde_json::Value;
 
 use super::args::Args;
+use super::line::{FellBehind, Line, Reply, Road, Served};
 use super::message::{
-    self, Answer, Incoming, Invalid, LIMIT_EXCEEDED_CODE, METHOD_NOT_FOUND_CODE, Request, answer, failure, success,
+    self, Answer, Incoming, Invalid, LIMIT_EXCEEDED_CODE, METHOD_NOT_FOUND_CODE, Request, answer, failure, read_params,
+    success,
 };
-use super::server::RpcServer;
+use super::server::{EndpointError, RpcLimits, RpcServer};
 use super::subscription::Subscriptions;
 use super::{control, read};
 use crate::endpoint::{Admitted, Endpoint, Refusal};
 use crate::error::RpcError;
 use crate::faults::SEND_METHOD;
 
-/// What becomes of a text.
+/// A caller's line to one endpoint of the dev chain.
 #[derive(Debug)]
-pub(crate) enum Reply {
-    Text(String),
-    /// There were only notifications in it.
-    Nothing,
-    /// A fault: the caller hears nothing.
-    Silence,
-    /// A fault: the connection breaks.
-    Disconnect,
-    /// A fault: an answer that is no JSON-RPC.
-    Http {
-        status: u16,
-        retry_after_secs: Option<u32>,
-        body: String,
-    },
+pub(crate) struct DevLine {
+    server: RpcServer,
+    endpoint: Endpoint,
+    /// Over HTTP there are none.
+    subscriptions: Option<Subscriptions>,
+}
+
+impl Served for RpcServer {
+    type Line = DevLine;
+
+    fn limits(&self) -> &RpcLimits {
+        self.limits()
+    }
+
+    fn line(&self, endpoint: &str, road: Road) -> Result<DevLine, EndpointError> {
+        let subscriptions = (road == Road::Socket).then(Subscriptions::default);
+        Ok(DevLine { server: self.clone(), endpoint: self.endpoint(endpoint)?, subscriptions })
+    }
+}
+
+impl Line for DevLine {
+    fn is_dead(&self) -> bool {
+        self.endpoint.faults().is_dead()
+    }
+
+    async fn answer(&mut self, text: &[u8]) -> Reply {
+        let reach = self.subscriptions.as_mut().map_or(Reach::Http, Reach::Socket);
+        handle(&self.server, &self.endpoint, text, reach)
+    }
+
+    async fn news(&mut self) -> Result<Vec<String>, FellBehind> {
+        let Some(subscriptions) = &mut self.subscriptions else { return std::future::pending().await };
+        loop {
+            let event = subscriptions.next().await?;
+            if let Some(event) = self.endpoint.seen(event) {
+                return Ok(subscriptions.notifications(&event));
+            }
+        }
+    }
 }
 
 /// What a connection can do beside answering.
-pub(crate) enum Reach<'a> {
+enum Reach<'a> {
     Http,
     Socket(&'a mut Subscriptions),
 }
 
-pub(crate) fn handle(server: &RpcServer, endpoint: &Endpoint, text: &[u8], mut reach: Reach<'_>) -> Reply {
+fn handle(server: &RpcServer, endpoint: &Endpoint, text: &[u8], mut reach: Reach<'_>) -> Reply {
     server.clock().tell(server.chain());
     match Incoming::parse(text, server.limits().batch_calls) {
         Err(error) => Reply::Text(error.to_text()),
@@ -64,12 +91,18 @@ fn gather(replies: Vec<Reply>) -> Reply {
     if texts.is_empty() { Reply::Nothing } else { Reply::Text(format!("[{}]", texts.join(","))) }
 }
 
-fn one(server: &RpcServer, endpoint: &Endpoint, request: Result<Request, Invalid>, reach: &mut Reach<'_>) -> Reply {
+fn one(
+    server: &RpcServer,
+    endpoint: &Endpoint,
+    request: Result<Request<'_>, Invalid<'_>>,
+    reach: &mut Reach<'_>,
+) -> Reply {
     let Request { id, method, params } = match request {
         Ok(request) => request,
         Err(invalid) => return Reply::Text(message::invalid(&invalid)),
     };
-    let result = call(server, endpoint, &method, params, reach);
+    let result = read_params(params).map_err(Refusal::from);
+    let result = result.and_then(|params| call(server, endpoint, &method, params, reach));
     let over_http = matches!(reach, Reach::Http);
     match (result, id) {
         (Err(Refusal::TimedOut), _) => Reply::Silence,
@@ -78,11 +111,11 @@ fn one(server: &RpcServer, endpoint: &Endpoint, request: Result<Request, Invalid
             Reply::Http { status, retry_after_secs, body }
         }
         (_, None) => Reply::Nothing,
-        (Ok(result), Some(id)) => Reply::Text(success(&id, &result)),
-        (Err(Refusal::Rpc(error)), Some(id)) => Reply::Text(failure(&id, &error)),
+        (Ok(result), Some(id)) => Reply::Text(success(id, &result)),
+        (Err(Refusal::Rpc(error)), Some(id)) => Reply::Text(failure(id, &error)),
         // A WebSocket has no status; nodes say it with this code there.
         (Err(Refusal::Http { body, .. }), Some(id)) => {
-            Reply::Text(failure(&id, &RpcError::new(LIMIT_EXCEEDED_CODE, body)))
+            Reply::Text(failure(id, &RpcError::new(LIMIT_EXCEEDED_CODE, body)))
         }
     }
 }

@@ -15,11 +15,10 @@ use futures_util::stream;
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, watch};
 
-use super::dispatch::{Reach, Reply, handle};
+use super::line::{Line as _, Reply, Road, Served};
 use super::listener::LimitedListener;
 use super::server::{DEFAULT_ENDPOINT, RpcServer};
 use super::socket;
-use crate::endpoint::Endpoint;
 
 const JSON: &str = "application/json";
 /// What geth takes for JSON.
@@ -27,8 +26,8 @@ const JSON_TYPES: [&str; 3] = [JSON, "application/json-rpc", "application/jsonre
 
 /// What every connection needs.
 #[derive(Clone)]
-struct Serving {
-    server: RpcServer,
+struct Serving<S> {
+    server: S,
     /// Becomes true when the server stops.
     stopped: watch::Receiver<bool>,
     /// Nothing is ever sent: that the last of these is gone says that the last WebSocket is.
@@ -42,12 +41,20 @@ pub async fn serve(
     server: RpcServer,
     shutdown: impl Future<Output = ()> + Send + 'static,
 ) -> io::Result<()> {
+    serve_any(listener, server, shutdown).await
+}
+
+pub(crate) async fn serve_any<S: Served>(
+    listener: TcpListener,
+    server: S,
+    shutdown: impl Future<Output = ()> + Send + 'static,
+) -> io::Result<()> {
     let limits = *server.limits();
     let (stop, stopped) = watch::channel(false);
     let (alive, mut all_gone) = mpsc::channel(1);
     let router = Router::new()
-        .route("/", get(upgrade_default).post(post_default))
-        .route("/endpoint/{name}", get(upgrade_named).post(post_named))
+        .route("/", get(upgrade_default::<S>).post(post_default::<S>))
+        .route("/endpoint/{name}", get(upgrade_named::<S>).post(post_named::<S>))
         .layer(DefaultBodyLimit::max(limits.body_bytes))
         .with_state(Serving { server, stopped, alive });
     let shutdown = async move {
@@ -61,12 +68,12 @@ pub async fn serve(
     Ok(())
 }
 
-async fn post_default(State(serving): State<Serving>, headers: HeaderMap, body: Bytes) -> Response {
+async fn post_default<S: Served>(State(serving): State<Serving<S>>, headers: HeaderMap, body: Bytes) -> Response {
     post(serving, DEFAULT_ENDPOINT, &headers, &body).await
 }
 
-async fn post_named(
-    State(serving): State<Serving>,
+async fn post_named<S: Served>(
+    State(serving): State<Serving<S>>,
     Path(name): Path<String>,
     headers: HeaderMap,
     body: Bytes,
@@ -76,12 +83,16 @@ async fn post_named(
 
 type Upgrade = Result<WebSocketUpgrade, WebSocketUpgradeRejection>;
 
-async fn upgrade_default(State(serving): State<Serving>, headers: HeaderMap, socket: Upgrade) -> Response {
+async fn upgrade_default<S: Served>(
+    State(serving): State<Serving<S>>,
+    headers: HeaderMap,
+    socket: Upgrade,
+) -> Response {
     upgrade(serving, DEFAULT_ENDPOINT, &headers, socket)
 }
 
-async fn upgrade_named(
-    State(serving): State<Serving>,
+async fn upgrade_named<S: Served>(
+    State(serving): State<Serving<S>>,
     Path(name): Path<String>,
     headers: HeaderMap,
     socket: Upgrade,
@@ -89,16 +100,16 @@ async fn upgrade_named(
     upgrade(serving, &name, &headers, socket)
 }
 
-async fn post(mut serving: Serving, name: &str, headers: &HeaderMap, body: &[u8]) -> Response {
+async fn post<S: Served>(mut serving: Serving<S>, name: &str, headers: &HeaderMap, body: &[u8]) -> Response {
     if !is_json(headers) {
         let text = "invalid content type, only application/json is supported";
         return (StatusCode::UNSUPPORTED_MEDIA_TYPE, text).into_response();
     }
-    let endpoint = match find(&serving.server, name) {
-        Ok(endpoint) => endpoint,
+    let mut line = match find(&serving.server, name, Road::Http) {
+        Ok(line) => line,
         Err(response) => return *response,
     };
-    match handle(&serving.server, &endpoint, body, Reach::Http) {
+    match line.answer(body).await {
         Reply::Text(text) => ([(CONTENT_TYPE, JSON)], text).into_response(),
         Reply::Nothing => StatusCode::OK.into_response(),
         Reply::Silence => {
@@ -118,30 +129,30 @@ async fn post(mut serving: Serving, name: &str, headers: &HeaderMap, body: &[u8]
     }
 }
 
-fn upgrade(serving: Serving, name: &str, headers: &HeaderMap, socket: Upgrade) -> Response {
+fn upgrade<S: Served>(serving: Serving<S>, name: &str, headers: &HeaderMap, socket: Upgrade) -> Response {
     let socket = match socket {
         Ok(socket) => socket,
         Err(rejection) if headers.contains_key(UPGRADE) => return rejection.into_response(),
         // geth lets empty requests pass, because load balancers ask like that whether it is alive.
         Err(_) => return StatusCode::OK.into_response(),
     };
-    let endpoint = match find(&serving.server, name) {
-        Ok(endpoint) => endpoint,
+    let line = match find(&serving.server, name, Road::Socket) {
+        Ok(line) => line,
         Err(response) => return *response,
     };
-    if endpoint.faults().is_dead() {
+    if line.is_dead() {
         return broken_response();
     }
     let most = serving.server.limits().body_bytes;
     socket.max_message_size(most).max_frame_size(most).on_upgrade(move |socket| async move {
-        let Serving { server, stopped, alive } = serving;
-        socket::run(socket, server, endpoint, stopped).await;
+        let Serving { stopped, alive, .. } = serving;
+        socket::run(socket, line, stopped).await;
         drop(alive);
     })
 }
 
-fn find(server: &RpcServer, name: &str) -> Result<Endpoint, Box<Response>> {
-    server.endpoint(name).map_err(|error| Box::new((StatusCode::NOT_FOUND, error.to_string()).into_response()))
+fn find<S: Served>(server: &S, name: &str, road: Road) -> Result<S::Line, Box<Response>> {
+    server.line(name, road).map_err(|error| Box::new((StatusCode::NOT_FOUND, error.to_string()).into_response()))
 }
 
 fn is_json(headers: &HeaderMap) -> bool {

@@ -1,10 +1,12 @@
 //! JSON-RPC 2.0 as geth speaks it: what comes in, what goes out, and which error has which code.
 
-use serde::Serialize;
+use std::borrow::Cow;
+
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 use serde_json::value::{RawValue, to_raw_value};
 
-use crate::error::{RpcError, SERVER_ERROR_CODE};
+use crate::error::{INVALID_PARAMS_CODE, RpcError, SERVER_ERROR_CODE};
 
 pub(crate) const PARSE_ERROR_CODE: i64 = -32700;
 pub(crate) const INVALID_REQUEST_CODE: i64 = -32600;
@@ -16,30 +18,30 @@ const VERSION: &str = "2.0";
 
 /// A JSON text that came in.
 #[derive(Debug)]
-pub(crate) enum Incoming {
-    Single(Result<Request, Invalid>),
-    Batch(Vec<Result<Request, Invalid>>),
+pub(crate) enum Incoming<'a> {
+    Single(Result<Request<'a>, Invalid<'a>>),
+    Batch(Vec<Result<Request<'a>, Invalid<'a>>>),
 }
 
-/// A call. Without an id it is a notification, and nobody waits for an answer.
+/// A call, still a part of the text. Without an id it is a notification, and nobody waits for an answer.
 #[derive(Debug)]
-pub(crate) struct Request {
-    pub(crate) id: Option<Value>,
-    pub(crate) method: String,
-    pub(crate) params: Value,
+pub(crate) struct Request<'a> {
+    pub(crate) id: Option<&'a RawValue>,
+    pub(crate) method: Cow<'a, str>,
+    pub(crate) params: Option<&'a RawValue>,
 }
 
 /// What is JSON but no call, with the id to answer it under.
 #[derive(Debug)]
-pub(crate) struct Invalid {
-    pub(crate) id: Value,
+pub(crate) struct Invalid<'a> {
+    pub(crate) id: &'a RawValue,
 }
 
 /// What a method gives back: JSON that is written once and copied from then on.
 pub(crate) type Answer = Box<RawValue>;
 
 /// Why a text is not even taken apart.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, thiserror::Error)]
 pub(crate) enum MessageError {
     #[error("parse error")]
     Parse,
@@ -47,48 +49,81 @@ pub(crate) enum MessageError {
     EmptyBatch,
     /// With the id of the first call in it, under which it is answered.
     #[error("batch too large")]
-    BatchTooLarge { id: Value },
+    BatchTooLarge { id: Box<RawValue> },
 }
 
 impl MessageError {
     pub(crate) fn to_text(&self) -> String {
-        let failed = |id: &Value, code| failure(id, &RpcError::new(code, self.to_string()));
+        let failed = |id: &RawValue, code| failure(id, &RpcError::new(code, self.to_string()));
         match self {
-            Self::Parse => failed(&Value::Null, PARSE_ERROR_CODE),
-            Self::EmptyBatch => failed(&Value::Null, INVALID_REQUEST_CODE),
+            Self::Parse => failed(RawValue::NULL, PARSE_ERROR_CODE),
+            Self::EmptyBatch => failed(RawValue::NULL, INVALID_REQUEST_CODE),
             Self::BatchTooLarge { id } => format!("[{}]", failed(id, INVALID_REQUEST_CODE)),
         }
     }
 }
 
-impl Incoming {
-    pub(crate) fn parse(text: &[u8], max_batch: usize) -> Result<Self, MessageError> {
-        match serde_json::from_slice(text).map_err(|_| MessageError::Parse)? {
-            Value::Array(messages) if messages.is_empty() => Err(MessageError::EmptyBatch),
-            Value::Array(messages) if messages.len() > max_batch => {
-                let first = messages.into_iter().find_map(|message| Request::read(message).ok()?.id);
-                Err(MessageError::BatchTooLarge { id: first.unwrap_or_default() })
-            }
-            Value::Array(messages) => Ok(Self::Batch(messages.into_iter().map(Request::read).collect())),
-            message => Ok(Self::Single(Request::read(message))),
+impl<'a> Incoming<'a> {
+    pub(crate) fn parse(text: &'a [u8], max_batch: usize) -> Result<Self, MessageError> {
+        if text.trim_ascii_start().first() != Some(&b'[') {
+            let message = serde_json::from_slice(text).map_err(|_| MessageError::Parse)?;
+            return Ok(Self::Single(Request::read(message)));
+        }
+        let messages: Vec<&RawValue> = serde_json::from_slice(text).map_err(|_| MessageError::Parse)?;
+        if messages.is_empty() {
+            return Err(MessageError::EmptyBatch);
+        }
+        if messages.len() > max_batch {
+            let first = messages.into_iter().find_map(|message| Request::read(message).ok()?.id);
+            return Err(MessageError::BatchTooLarge { id: first.unwrap_or(RawValue::NULL).to_owned() });
+        }
+        Ok(Self::Batch(messages.into_iter().map(Request::read).collect()))
+    }
+}
+
+/// The fields of a call, each of which may be anything, or missing.
+#[derive(Deserialize)]
+struct Fields<'a> {
+    #[serde(default, borrow, deserialize_with = "present")]
+    id: Option<&'a RawValue>,
+    #[serde(default, borrow, deserialize_with = "present")]
+    jsonrpc: Option<&'a RawValue>,
+    #[serde(default, borrow, deserialize_with = "present")]
+    method: Option<&'a RawValue>,
+    #[serde(default, borrow, deserialize_with = "present")]
+    params: Option<&'a RawValue>,
+}
+
+/// An id that is `null` is an id, and not one that is missing.
+fn present<'de: 'a, 'a, D: Deserializer<'de>>(deserializer: D) -> Result<Option<&'a RawValue>, D::Error> {
+    <&'a RawValue>::deserialize(deserializer).map(Some)
+}
+
+impl<'a> Request<'a> {
+    fn read(message: &'a RawValue) -> Result<Self, Invalid<'a>> {
+        let Ok(Fields { id, jsonrpc, method, params }) = serde_json::from_str(message.get()) else {
+            return Err(Invalid { id: RawValue::NULL });
+        };
+        // An id is a string, a number or null; anything else cannot be answered under it.
+        let is_id = id.is_none_or(|id| !id.get().starts_with(['{', '[', 't', 'f']));
+        let is_ours = jsonrpc.and_then(text_of).as_deref() == Some(VERSION);
+        match method.and_then(text_of) {
+            Some(method) if is_id && is_ours => Ok(Self { id, method, params }),
+            _ => Err(Invalid { id: id.filter(|_| is_id).unwrap_or(RawValue::NULL) }),
         }
     }
 }
 
-impl Request {
-    fn read(message: Value) -> Result<Self, Invalid> {
-        let Value::Object(mut fields) = message else { return Err(Invalid { id: Value::Null }) };
-        let id = fields.remove("id");
-        // An id is a string, a number or null; anything else cannot be answered under it.
-        let is_id = id.as_ref().is_none_or(|id| !id.is_object() && !id.is_array() && !id.is_boolean());
-        let is_ours = fields.get("jsonrpc").and_then(Value::as_str) == Some(VERSION);
-        match fields.remove("method") {
-            Some(Value::String(method)) if is_id && is_ours => {
-                Ok(Self { id, method, params: fields.remove("params").unwrap_or(Value::Null) })
-            }
-            _ => Err(Invalid { id: id.filter(|_| is_id).unwrap_or(Value::Null) }),
-        }
-    }
+/// A string; `None` if it is none. Almost none has escapes in it, and the others need not be copied.
+pub(crate) fn text_of(value: &RawValue) -> Option<Cow<'_, str>> {
+    let borrowed = serde_json::from_str::<&str>(value.get()).map(Cow::Borrowed);
+    borrowed.or_else(|_| serde_json::from_str(value.get()).map(Cow::Owned)).ok()
+}
+
+/// The arguments of a call, taken apart.
+pub(crate) fn read_params(params: Option<&RawValue>) -> Result<Value, RpcError> {
+    let read = |params: &RawValue| serde_json::from_str(params.get());
+    params.map_or(Ok(Value::Null), read).map_err(|error| RpcError::new(INVALID_PARAMS_CODE, error.to_string()))
 }
 
 /// Turns a value into an answer. Nothing that we answer with has keys that are no strings, so this does not fail.
@@ -97,16 +132,9 @@ pub(crate) fn answer(value: &impl Serialize) -> Result<Answer, RpcError> {
 }
 
 #[derive(Serialize)]
-struct Success<'a> {
-    jsonrpc: &'static str,
-    id: &'a Value,
-    result: &'a RawValue,
-}
-
-#[derive(Serialize)]
 struct Failure<'a> {
     jsonrpc: &'static str,
-    id: &'a Value,
+    id: &'a RawValue,
     error: ErrorObject<'a>,
 }
 
@@ -131,17 +159,32 @@ struct NotificationParams<'a> {
     result: &'a RawValue,
 }
 
-pub(crate) fn success(id: &Value, result: &RawValue) -> String {
-    to_text(&Success { jsonrpc: VERSION, id, result })
+pub(crate) fn success(id: &RawValue, result: &RawValue) -> String {
+    let mut text = String::new();
+    begin_success(&mut text, id);
+    text.push_str(result.get());
+    end_success(&mut text);
+    text
 }
 
-pub(crate) fn failure(id: &Value, error: &RpcError) -> String {
+/// Writes what comes before a result, for whoever writes the result in its place.
+pub(crate) fn begin_success(text: &mut String, id: &RawValue) {
+    text.push_str("{\"jsonrpc\":\"2.0\",\"id\":");
+    text.push_str(id.get());
+    text.push_str(",\"result\":");
+}
+
+pub(crate) fn end_success(text: &mut String) {
+    text.push('}');
+}
+
+pub(crate) fn failure(id: &RawValue, error: &RpcError) -> String {
     let data = error.data.as_ref().map(ToString::to_string);
     to_text(&Failure { jsonrpc: VERSION, id, error: ErrorObject { code: error.code, message: &error.message, data } })
 }
 
-pub(crate) fn invalid(invalid: &Invalid) -> String {
-    failure(&invalid.id, &RpcError::new(INVALID_REQUEST_CODE, "invalid request"))
+pub(crate) fn invalid(invalid: &Invalid<'_>) -> String {
+    failure(invalid.id, &RpcError::new(INVALID_REQUEST_CODE, "invalid request"))
 }
 
 /// What a subscriber hears.
@@ -162,7 +205,7 @@ fn to_text(message: &impl Serialize) -> String {
 mod tests {
     use super::*;
 
-    fn single(text: &str) -> Result<Request, Invalid> {
+    fn single(text: &str) -> Result<Request<'_>, Invalid<'_>> {
         match Incoming::parse(text.as_bytes(), 10) {
             Ok(Incoming::Single(request)) => request,
             other => panic!("{other:?}"),
@@ -172,20 +215,25 @@ mod tests {
     #[test]
     fn calls_notifications_and_nonsense_are_told_apart() {
         let call = single(r#"{"jsonrpc":"2.0","id":7,"method":"m","params":[1]}"#).unwrap();
-        assert_eq!((call.id, call.method.as_str()), (Some(Value::from(7)), "m"));
+        assert_eq!((call.id.unwrap().get(), &*call.method), ("7", "m"));
+        assert_eq!(single(r#"{"jsonrpc":"2.0","id":null,"method":"\u006d"}"#).unwrap().id.unwrap().get(), "null");
+        assert_eq!(single(r#"{"jsonrpc":"2.0","method":"\u006d"}"#).unwrap().method, "m");
         assert!(single(r#"{"jsonrpc":"2.0","method":"m"}"#).unwrap().id.is_none());
-        assert_eq!(single(r#"{"jsonrpc":"2.0","id":7}"#).unwrap_err().id, Value::from(7));
-        assert_eq!(single(r#"{"id":7,"method":"m"}"#).unwrap_err().id, Value::from(7));
-        assert_eq!(single(r#"{"jsonrpc":"2.0","id":[],"method":"m"}"#).unwrap_err().id, Value::Null);
-        assert_eq!(single("3").unwrap_err().id, Value::Null);
+        assert_eq!(single(r#"{"jsonrpc":"2.0","id":7}"#).unwrap_err().id.get(), "7");
+        assert_eq!(single(r#"{"id":7,"method":"m"}"#).unwrap_err().id.get(), "7");
+        assert_eq!(single(r#"{"jsonrpc":"2.0","id":[],"method":"m"}"#).unwrap_err().id.get(), "null");
+        assert_eq!(single("3").unwrap_err().id.get(), "null");
     }
 
     #[test]
     fn what_is_no_json_or_no_batch_is_refused_as_a_whole() {
-        assert_eq!(Incoming::parse(b"{", 2).unwrap_err(), MessageError::Parse);
-        assert_eq!(Incoming::parse(b"[]", 2).unwrap_err(), MessageError::EmptyBatch);
+        for text in [&b"{"[..], b"", b"[1,", b"{} {}", b"\xff"] {
+            assert!(matches!(Incoming::parse(text, 2), Err(MessageError::Parse)), "{text:?}");
+        }
+        assert!(matches!(Incoming::parse(b" []", 2), Err(MessageError::EmptyBatch)));
         let batch = br#"[1,{"jsonrpc":"2.0","id":4,"method":"m"},3]"#;
-        assert_eq!(Incoming::parse(batch, 2).unwrap_err(), MessageError::BatchTooLarge { id: Value::from(4) });
+        let too_large = Incoming::parse(batch, 2);
+        assert!(matches!(&too_large, Err(MessageError::BatchTooLarge { id }) if id.get() == "4"), "{too_large:?}");
         assert!(matches!(Incoming::parse(b"[1,2]", 2), Ok(Incoming::Batch(messages)) if messages.len() == 2));
     }
 }

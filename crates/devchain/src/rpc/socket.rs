@@ -3,19 +3,10 @@
 use axum::extract::ws::{Message, WebSocket};
 use tokio::sync::watch;
 
-use super::dispatch::{Reach, Reply, handle};
-use super::server::RpcServer;
-use super::subscription::Subscriptions;
-use crate::endpoint::Endpoint;
+use super::line::{Line, Reply};
 
 /// Answers messages and tells what was subscribed to, until either side ends it or the server stops.
-pub(crate) async fn run(
-    mut socket: WebSocket,
-    server: RpcServer,
-    endpoint: Endpoint,
-    mut stopped: watch::Receiver<bool>,
-) {
-    let mut subscriptions = Subscriptions::default();
+pub(crate) async fn run(mut socket: WebSocket, mut line: impl Line, mut stopped: watch::Receiver<bool>) {
     loop {
         tokio::select! {
             () = end(&mut stopped) => return,
@@ -26,17 +17,16 @@ pub(crate) async fn run(
                     Some(Ok(Message::Ping(_) | Message::Pong(_))) => continue,
                     Some(Ok(Message::Close(_)) | Err(_)) | None => return,
                 };
-                match handle(&server, &endpoint, &text, Reach::Socket(&mut subscriptions)) {
+                match line.answer(&text).await {
                     Reply::Text(text) => if socket.send(Message::text(text)).await.is_err() { return },
                     Reply::Nothing | Reply::Silence => {}
                     // There is no status to say it with once the connection is upgraded.
                     Reply::Disconnect | Reply::Http { .. } => return,
                 }
             }
-            event = subscriptions.next() => {
-                let Ok(event) = event else { return };
-                let Some(event) = endpoint.seen(event) else { continue };
-                for text in subscriptions.notifications(&event) {
+            news = line.news() => {
+                let Ok(news) = news else { return };
+                for text in news {
                     if socket.send(Message::text(text)).await.is_err() {
                         return;
                     }

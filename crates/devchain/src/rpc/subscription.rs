@@ -6,6 +6,7 @@ use serde_json::Value;
 use tokio::sync::broadcast::{self, error::RecvError};
 
 use super::args::Args;
+use super::line::FellBehind;
 use super::message::{Answer, METHOD_NOT_FOUND_CODE, answer, notification};
 use super::request::FilterRequest;
 use super::server::RpcServer;
@@ -31,11 +32,6 @@ enum Kind {
         full: bool,
     },
 }
-
-/// The connection was too slow, and events are lost. It is closed, so that its client notices and reads what it missed.
-#[derive(Debug, thiserror::Error)]
-#[error("the subscriber fell behind")]
-pub(crate) struct FellBehind;
 
 impl Subscriptions {
     /// `eth_subscribe`

@@ -139,6 +139,11 @@ pub(crate) fn block_on<T>(future: impl Future<Output = Result<T, CliError>>) -> 
     runtime.block_on(future)
 }
 
+pub(crate) fn block_on_one_thread<T>(future: impl Future<Output = Result<T, CliError>>) -> Result<T, CliError> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(CliError::Runtime)?;
+    runtime.block_on(future)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -77,7 +77,8 @@ fn fund(chain: &DevChain, accounts: &[DevAccount]) -> Result<(), ComposeError> {
     Ok(())
 }
 
-async fn until(mut stopped: watch::Receiver<bool>) {
+/// Waits until it becomes true.
+pub(super) async fn until(mut stopped: watch::Receiver<bool>) {
     // If whoever would stop it is gone, it stops too.
     let _ = stopped.wait_for(|stopped| *stopped).await;
 }

@@ -1,0 +1,99 @@
+//! One account: what it has sent, and what waits to be mined.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use super::tx::Tx;
+
+#[derive(Debug, Default)]
+pub(super) struct Account {
+    /// The nonce that is mined next.
+    pub(super) next: u64,
+    /// The first nonce that is missing: everything before it can be mined.
+    pub(super) first_missing: u64,
+    /// From `next` on, with gaps from `first_missing` on.
+    waiting: BTreeMap<u64, Tx>,
+    /// The counts after those blocks that changed them, as far back as blocks are kept, and one from before.
+    counts: VecDeque<CountAt>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct CountAt {
+    block: u64,
+    count: u64,
+}
+
+impl Account {
+    pub(super) fn waiting(&self, nonce: u64) -> Option<&Tx> {
+        self.waiting.get(&nonce)
+    }
+
+    pub(super) fn can_be_mined(&self) -> bool {
+        self.next < self.first_missing
+    }
+
+    /// Keeps it until it can be mined, and gives back what was in its place.
+    pub(super) fn put(&mut self, tx: Tx) -> Option<Tx> {
+        let replaced = self.waiting.insert(tx.nonce, tx);
+        while self.waiting.contains_key(&self.first_missing) {
+            self.first_missing += 1;
+        }
+        replaced
+    }
+
+    /// Moves at most `most` of what can be mined into a block.
+    pub(super) fn mine(&mut self, most: usize, block: u64, oldest_block: u64, into: &mut Vec<Tx>) {
+        let before = self.next;
+        while self.can_be_mined() && self.next - before < most as u64 {
+            into.extend(self.waiting.remove(&self.next));
+            self.next += 1;
+        }
+        while self.counts.get(1).is_some_and(|second| second.block <= oldest_block) {
+            self.counts.pop_front();
+        }
+        self.counts.push_back(CountAt { block, count: self.next });
+    }
+
+    /// How many of its transactions are mined as of a block that is kept.
+    pub(super) fn count_at(&self, block: u64) -> u64 {
+        let later = self.counts.partition_point(|at| at.block <= block);
+        later.checked_sub(1).and_then(|last| self.counts.get(last)).map_or(0, |at| at.count)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloy_primitives::{Address, B256};
+
+    fn tx(nonce: u64) -> Tx {
+        let (hash, from) = (B256::ZERO, Address::ZERO);
+        Tx { hash, from, nonce, gas_used: 0, tip_cap: 0, fee_cap: 0, ty: 2, raw: Box::default() }
+    }
+
+    #[test]
+    fn a_gap_keeps_what_is_behind_it() {
+        let mut account = Account::default();
+        for nonce in [0, 2, 3] {
+            account.put(tx(nonce));
+        }
+        let mut mined = Vec::new();
+        account.mine(10, 1, 0, &mut mined);
+        assert_eq!((mined.len(), account.next, account.first_missing), (1, 1, 1));
+        account.put(tx(1));
+        account.mine(2, 2, 0, &mut mined);
+        assert_eq!((mined.len(), account.next, account.first_missing), (3, 3, 4));
+        assert!(account.can_be_mined());
+    }
+
+    #[test]
+    fn counts_of_earlier_blocks_are_kept_as_long_as_the_blocks() {
+        let mut account = Account::default();
+        for nonce in 0..6 {
+            account.put(tx(nonce));
+            account.mine(1, 10 * (nonce + 1), 35, &mut Vec::new());
+        }
+        assert_eq!([35, 40, 59, 60, 99].map(|block| account.count_at(block)), [3, 4, 5, 6, 6]);
+        assert!(account.counts.len() <= 5);
+        assert_eq!(Account::default().count_at(5), 0);
+    }
+}

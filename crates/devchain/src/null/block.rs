@@ -1,0 +1,53 @@
+//! A block: what was mined together.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use alloy_primitives::{B256, keccak256};
+
+use super::render;
+use super::tx::Tx;
+
+#[derive(Debug)]
+pub(super) struct Block {
+    pub(super) number: u64,
+    pub(super) hash: B256,
+    pub(super) parent: B256,
+    /// When it was made, in µs since 1970: more than a block says elsewhere, and what latencies are measured from.
+    pub(super) made_at_micros: u64,
+    pub(super) txs: Vec<Tx>,
+    pub(super) gas_used: u64,
+    /// The JSON of all receipts, from the first time that somebody asks until it is old.
+    receipts: Mutex<Option<Arc<str>>>,
+}
+
+impl Block {
+    pub(super) fn new(number: u64, parent: B256, made_at_micros: u64, txs: Vec<Tx>) -> Self {
+        let gas_used = txs.iter().map(|tx| tx.gas_used).sum();
+        // All that a hash has to be is another one for another block.
+        let mut header = [0; 56];
+        header[..32].copy_from_slice(parent.as_slice());
+        header[32..40].copy_from_slice(&number.to_be_bytes());
+        header[40..48].copy_from_slice(&made_at_micros.to_be_bytes());
+        header[48..].copy_from_slice(&(txs.len() as u64).to_be_bytes());
+        Self { number, hash: keccak256(header), parent, made_at_micros, txs, gas_used, receipts: Mutex::default() }
+    }
+
+    pub(super) fn timestamp(&self) -> u64 {
+        self.made_at_micros / 1_000_000
+    }
+
+    pub(super) fn receipts(&self) -> Arc<str> {
+        let mut kept = self.receipts.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.get_or_insert_with(|| render::receipts(self).into()).clone()
+    }
+
+    /// Whoever asks for the receipts from now on has them written anew.
+    pub(super) fn forget_receipts(&self) {
+        *self.receipts.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
+    /// The bytes of its transactions.
+    pub(super) fn bytes(&self) -> usize {
+        self.txs.iter().map(|tx| tx.raw.len()).sum()
+    }
+}

@@ -1,0 +1,262 @@
+//! The pool and the blocks. It is told what happens and what time it is.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use alloy_eips::{BlockId, BlockNumberOrTag};
+use alloy_primitives::map::{AddressHashMap, B256HashMap};
+use alloy_primitives::{Address, B256};
+
+use super::account::Account;
+use super::block::Block;
+use super::tx::Tx;
+use crate::pool::PoolError;
+
+/// Blocks that are remembered, with what is in them.
+const KEPT_BLOCKS: usize = 2_000;
+/// Bytes of transactions in them; beyond this blocks are forgotten earlier.
+const KEPT_TX_BYTES: usize = 256 << 20;
+/// So many are remembered whatever their size.
+const LEAST_KEPT_BLOCKS: usize = 64;
+/// Blocks whose receipts are kept as text.
+const KEPT_RECEIPT_TEXTS: usize = 64;
+/// Transactions of one block. All their receipts are less than what clients take in one answer.
+const MAX_BLOCK_TXS: usize = 20_000;
+/// Transactions that wait to be mined, and their bytes.
+const MAX_WAITING: usize = 1_000_000;
+const MAX_WAITING_BYTES: usize = 512 << 20;
+/// Accounts that have ever sent.
+const MAX_ACCOUNTS: usize = 1_000_000;
+/// The newest sends whose arrival is remembered.
+const KEPT_ARRIVALS: usize = 10_000;
+/// How many blocks the tags are behind the head.
+const SAFE_DEPTH: u64 = 1;
+const FINALIZED_DEPTH: u64 = 2;
+
+#[derive(Debug)]
+pub(super) struct Core {
+    accounts: AddressHashMap<Account>,
+    /// Accounts that have something that can be mined, each once.
+    ready: VecDeque<Address>,
+    /// Never empty.
+    blocks: VecDeque<Arc<Block>>,
+    head: Arc<Block>,
+    numbers: B256HashMap<u64>,
+    places: B256HashMap<Place>,
+    waiting: usize,
+    waiting_bytes: usize,
+    block_bytes: usize,
+    arrivals: VecDeque<Arrival>,
+    accepted: u64,
+    mined: u64,
+}
+
+/// Where a transaction is.
+#[derive(Clone, Copy, Debug)]
+enum Place {
+    Waiting { from: Address, nonce: u64 },
+    Mined { block: u64, index: usize },
+}
+
+/// A transaction that somebody asks for.
+#[derive(Debug)]
+pub(super) enum Found {
+    Waiting { raw: Box<[u8]>, from: Address },
+    Mined { block: Arc<Block>, index: usize },
+}
+
+/// When a transaction came first.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Arrival {
+    pub(super) hash: B256,
+    pub(super) at_micros: u64,
+}
+
+/// What became of a send that was accepted.
+#[derive(Debug)]
+pub(super) struct Taken {
+    pub(super) hash: B256,
+    /// Before it, nothing could be mined.
+    pub(super) is_first_work: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Totals {
+    pub(super) head: u64,
+    pub(super) accepted: u64,
+    pub(super) mined: u64,
+    pub(super) waiting: usize,
+    pub(super) accounts: usize,
+}
+
+impl Core {
+    pub(super) fn new(now_micros: u64) -> Self {
+        let genesis = Arc::new(Block::new(0, B256::ZERO, now_micros, Vec::new()));
+        Self {
+            accounts: AddressHashMap::default(),
+            ready: VecDeque::new(),
+            blocks: VecDeque::from([Arc::clone(&genesis)]),
+            numbers: B256HashMap::from_iter([(genesis.hash, 0)]),
+            head: genesis,
+            places: B256HashMap::default(),
+            waiting: 0,
+            waiting_bytes: 0,
+            block_bytes: 0,
+            arrivals: VecDeque::new(),
+            accepted: 0,
+            mined: 0,
+        }
+    }
+
+    pub(super) fn send(&mut self, tx: Tx, now_micros: u64) -> Result<Taken, PoolError> {
+        let (hash, from, nonce, bytes) = (tx.hash, tx.from, tx.nonce, tx.raw.len());
+        let is_full = self.waiting >= MAX_WAITING || self.waiting_bytes + bytes > MAX_WAITING_BYTES;
+        if is_full || self.accounts.len() >= MAX_ACCOUNTS && !self.accounts.contains_key(&from) {
+            return Err(PoolError::Full);
+        }
+        let account = self.accounts.entry(from).or_default();
+        if nonce < account.next {
+            return Err(PoolError::NonceTooLow { next: account.next, nonce });
+        }
+        if nonce == u64::MAX {
+            return Err(PoolError::NonceMax);
+        }
+        match account.waiting(nonce) {
+            Some(same) if same.hash == hash => return Err(PoolError::AlreadyKnown),
+            Some(other) if !tx.outbids(other) => return Err(PoolError::ReplacementUnderpriced),
+            _ => {}
+        }
+        let was_ready = account.can_be_mined();
+        let replaced = account.put(tx);
+        let is_first_work = self.ready.is_empty();
+        let becomes_ready = !was_ready && account.can_be_mined();
+        if becomes_ready {
+            self.ready.push_back(from);
+        }
+        if let Some(replaced) = replaced {
+            self.places.remove(&replaced.hash);
+            self.waiting -= 1;
+            self.waiting_bytes -= replaced.raw.len();
+        }
+        self.places.insert(hash, Place::Waiting { from, nonce });
+        self.waiting += 1;
+        self.waiting_bytes += bytes;
+        self.accepted += 1;
+        if self.arrivals.len() >= KEPT_ARRIVALS {
+            self.arrivals.pop_front();
+        }
+        self.arrivals.push_back(Arrival { hash, at_micros: now_micros });
+        Ok(Taken { hash, is_first_work: is_first_work && becomes_ready })
+    }
+
+    pub(super) fn has_work(&self) -> bool {
+        !self.ready.is_empty()
+    }
+
+    /// Makes a block of everything that can be mined.
+    pub(super) fn mine(&mut self, now_micros: u64) -> Arc<Block> {
+        let (number, oldest) = (self.head.number + 1, self.oldest());
+        let mut txs = Vec::new();
+        while let Some(from) = self.ready.pop_front() {
+            let Some(account) = self.accounts.get_mut(&from) else { continue };
+            account.mine(MAX_BLOCK_TXS - txs.len(), number, oldest, &mut txs);
+            if account.can_be_mined() {
+                self.ready.push_front(from);
+                break;
+            }
+        }
+        for (index, tx) in txs.iter().enumerate() {
+            self.places.insert(tx.hash, Place::Mined { block: number, index });
+        }
+        let block = Arc::new(Block::new(number, self.head.hash, now_micros, txs));
+        let bytes = block.bytes();
+        self.waiting -= block.txs.len();
+        self.waiting_bytes -= bytes;
+        self.block_bytes += bytes;
+        self.mined += block.txs.len() as u64;
+        self.numbers.insert(block.hash, number);
+        self.blocks.push_back(Arc::clone(&block));
+        self.head = Arc::clone(&block);
+        self.forget();
+        block
+    }
+
+    fn forget(&mut self) {
+        let old = self.blocks.len().checked_sub(KEPT_RECEIPT_TEXTS + 1);
+        if let Some(old) = old.and_then(|old| self.blocks.get(old)) {
+            old.forget_receipts();
+        }
+        while self.blocks.len() > KEPT_BLOCKS
+            || self.block_bytes > KEPT_TX_BYTES && self.blocks.len() > LEAST_KEPT_BLOCKS
+        {
+            let Some(oldest) = self.blocks.pop_front() else { return };
+            self.numbers.remove(&oldest.hash);
+            self.block_bytes -= oldest.bytes();
+            for tx in &oldest.txs {
+                self.places.remove(&tx.hash);
+            }
+        }
+    }
+
+    fn oldest(&self) -> u64 {
+        self.blocks.front().map_or(0, |block| block.number)
+    }
+
+    pub(super) fn head(&self) -> &Arc<Block> {
+        &self.head
+    }
+
+    fn by_number(&self, number: u64) -> Option<&Arc<Block>> {
+        let index = number.checked_sub(self.oldest())?;
+        self.blocks.get(usize::try_from(index).ok()?)
+    }
+
+    /// There is no pending block: what is asked of it is answered from the head.
+    pub(super) fn block(&self, id: BlockId) -> Option<&Arc<Block>> {
+        let behind = |depth| self.by_number(self.head.number.saturating_sub(depth));
+        match id {
+            BlockId::Hash(hash) => self.by_number(*self.numbers.get(&hash.block_hash)?),
+            BlockId::Number(BlockNumberOrTag::Number(number)) => self.by_number(number),
+            BlockId::Number(BlockNumberOrTag::Latest | BlockNumberOrTag::Pending) => Some(&self.head),
+            BlockId::Number(BlockNumberOrTag::Safe) => behind(SAFE_DEPTH),
+            BlockId::Number(BlockNumberOrTag::Finalized) => behind(FINALIZED_DEPTH),
+            BlockId::Number(BlockNumberOrTag::Earliest) => self.by_number(0),
+        }
+    }
+
+    /// How many transactions an account has sent; `None` if the block is not known, or not any more.
+    pub(super) fn count(&self, account: Address, at: BlockId) -> Option<u64> {
+        let block = self.block(at)?;
+        let Some(account) = self.accounts.get(&account) else { return Some(0) };
+        Some(match at {
+            BlockId::Number(BlockNumberOrTag::Pending) => account.first_missing,
+            _ if block.number == self.head.number => account.next,
+            _ => account.count_at(block.number),
+        })
+    }
+
+    pub(super) fn find(&self, hash: B256) -> Option<Found> {
+        match *self.places.get(&hash)? {
+            Place::Waiting { from, nonce } => {
+                let raw = self.accounts.get(&from)?.waiting(nonce)?.raw.clone();
+                Some(Found::Waiting { raw, from })
+            }
+            Place::Mined { block, index } => Some(Found::Mined { block: Arc::clone(self.by_number(block)?), index }),
+        }
+    }
+
+    /// The newest arrivals, the oldest of them first.
+    pub(super) fn arrivals(&self, most: usize) -> Vec<Arrival> {
+        self.arrivals.iter().skip(self.arrivals.len().saturating_sub(most)).copied().collect()
+    }
+
+    pub(super) fn totals(&self) -> Totals {
+        Totals {
+            head: self.head.number,
+            accepted: self.accepted,
+            mined: self.mined,
+            waiting: self.waiting,
+            accounts: self.accounts.len(),
+        }
+    }
+}

@@ -68,9 +68,10 @@ pub(super) async fn open(bench: &Bench<'_>) -> Result<Vec<Row>, LoadError> {
 }
 
 async fn with_open(bench: &Bench<'_>, scene: &mut Scene, course: Course, open: u64) -> Result<Row, LoadError> {
+    let shape = format!("up to {open} open");
     let (chain, interval) = (scene.chain.endpoint.clone(), bench.options.block_time());
     tokio::select! {
-        row = run(bench, scene, &format!("up to {open} open"), course, 0) => row,
+        row = run(bench, scene, &shape, course, 0) => row,
         failed = bare::tick(&chain, interval) => Err(failed),
     }
 }

@@ -1,11 +1,8 @@
 //! Databases and intents to measure with.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
-use gapless_domain::{
-    Address, Amount, Bytes, EvmCall, Intent, IntentDraft, Limits, OwnerId, Payload, Speed, SubmitterId,
-};
+use gapless_domain::{Address, Intent, OwnerId, SubmitterId};
 use gapless_store::{NewSubmitter, Store};
 use gapless_store_postgres::{PgOptions, PgStore};
 use gapless_testbed::Postgres;
@@ -42,24 +39,9 @@ pub(crate) fn submitter(n: u64) -> SubmitterId {
     format!("eip155:31337:{}", Address::from(bytes)).parse().unwrap()
 }
 
-/// A token transfer, which is what most intents are: 68 bytes of calldata.
+/// A token transfer, which is what most intents are.
 pub(crate) fn intent(lane: &SubmitterId) -> Intent {
-    static NEXT: AtomicU64 = AtomicU64::new(0);
-    let call = EvmCall {
-        to: Some(Address::repeat_byte(0x11)),
-        value: Amount::ZERO,
-        data: Bytes::from(vec![0xa9; 68]),
-        ..EvmCall::default()
-    };
-    let draft = IntentDraft {
-        submitter: lane.clone(),
-        request_id: format!("order-{}", NEXT.fetch_add(1, Ordering::Relaxed)),
-        payload: Payload::Evm(call),
-        speed: Speed::Standard,
-        valid_until: None,
-        metadata: None,
-    };
-    Intent::new(draft, &Limits::default()).unwrap()
+    gapless_load::raw::intent(lane).unwrap()
 }
 
 pub(crate) async fn connect(url: &str) -> Client {

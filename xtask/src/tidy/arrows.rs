@@ -55,6 +55,7 @@ const RULES: &[Rule] = &[
         ],
         dev: &[],
     },
+    Rule { package: "gapless-load", normal: &["gapless-domain", "gapless-store", "gapless-chain-evm"], dev: &[] },
     Rule {
         package: "gapless",
         normal: &[
@@ -69,6 +70,7 @@ const RULES: &[Rule] = &[
             "gapless-api",
             "gapless-devchain",
             "gapless-sim",
+            "gapless-load",
         ],
         dev: &[],
     },
@@ -84,6 +86,7 @@ const RULES: &[Rule] = &[
             "gapless-store-postgres",
             "gapless-store-sqlite",
             "gapless-engine",
+            "gapless-load",
             "gapless-testbed",
         ],
         dev: &[],

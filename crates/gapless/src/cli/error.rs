@@ -76,6 +76,8 @@ pub(crate) enum CliError {
     NoPassword,
     #[error("this build makes no mistakes on purpose; build it with `--features gapless-sim/mistakes`")]
     NoMistakes,
+    #[error(transparent)]
+    Bench(#[from] gapless_load::LoadError),
     #[error("cannot start: {0}")]
     Runtime(io::Error),
     #[error("the classifier's own tables are wrong: {0}")]
@@ -93,6 +95,7 @@ impl CliError {
                 Exit::Refused
             }
             CliError::NoMistakes => Exit::Refused,
+            CliError::Bench(error) if error.is_refusal() => Exit::Refused,
             CliError::Key(_) | CliError::Request { .. } => Exit::Refused,
             CliError::Client(error) => exit_of(error),
             CliError::Store(error) if is_refusal(error) => Exit::Refused,
@@ -121,6 +124,7 @@ impl CliError {
             CliError::Request { .. } => "request",
             CliError::UnknownFamily(_) => "unknown_family",
             CliError::NoMistakes => "no_mistakes",
+            CliError::Bench(_) => "bench",
             CliError::Runtime(_) | CliError::Tables(_) => "internal",
             CliError::Override(_) => "config_invalid",
         }

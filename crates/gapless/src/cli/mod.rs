@@ -2,6 +2,7 @@
 
 mod attempts;
 mod audit;
+mod bench;
 mod chain;
 mod completions;
 mod config;
@@ -77,6 +78,8 @@ enum Command {
     Devchain(devchain::DevchainArgs),
     /// Prove it: seeded worlds in which everything goes wrong, and whether every promise holds
     Sim(sim::SimArgs),
+    /// Measure what it does on this machine: throughput, latencies, CPU and memory
+    Bench(bench::BenchArgs),
     /// Print a completion script for a shell
     Completions(completions::CompletionsArgs),
 }
@@ -124,6 +127,7 @@ impl Command {
             Command::Keys(command) => command.run(output),
             Command::Chain(command) => command.run(output),
             Command::Sim(args) => args.run(output),
+            Command::Bench(args) => args.run(output),
             Command::Completions(args) => args.run(output),
         }
     }

@@ -1,0 +1,149 @@
+//! From the request to CONFIRMED, at full load.
+
+use std::time::Duration;
+
+use super::{Bench, micros_each};
+use crate::bare::{self, BareFlow};
+use crate::driver::{self, Flow, Flowed, Sample};
+use crate::options::Options;
+use crate::order::Orders;
+use crate::scene::{Scene, Setting};
+use crate::shape::{Course, ShapeName};
+use crate::{LoadError, Row};
+
+/// How many are followed to their end by a caller, to time it.
+const FOLLOWED: u64 = 200;
+const BACKLOG: u64 = 100_000;
+const BACKLOG_QUICK: u64 = 2_000;
+const OPEN: u64 = 20_000;
+const OPEN_QUICK: u64 = 1_000;
+/// How long it takes from mined to final where much is to be open: twenty thousand at 4,000 a second.
+const OPEN_TIME: Duration = Duration::from_secs(5);
+const NODES: u32 = 3;
+const CONFIRMED: &str = "confirmed";
+
+pub(super) async fn measure(bench: &Bench<'_>, shape: &str, course: Course) -> Result<Row, LoadError> {
+    let mut scene = Scene::set(bench, &course.setting).await?;
+    let row = run(bench, &mut scene, shape, course, 0).await;
+    scene.strike().await?;
+    row
+}
+
+/// The same with a long queue as without one: the rate must not depend on what waits.
+pub(super) async fn backlog(bench: &Bench<'_>) -> Result<Vec<Row>, LoadError> {
+    let Some(course) = Course::named(bench.options, ShapeName::Backlog) else { return Ok(Vec::new()) };
+    let queued = if bench.options.quick { BACKLOG_QUICK } else { BACKLOG };
+    let mut none = measure(bench, "no backlog", course).await?;
+    bench.say(&format!("backlog: handing in {queued} …"));
+    let mut scene = Scene::set(bench, &course.setting).await?;
+    let row = with_backlog(bench, &mut scene, course, queued).await;
+    scene.strike().await?;
+    let mut some = row?;
+    compare(&mut none, &mut some, "of no backlog");
+    Ok(vec![none, some])
+}
+
+async fn with_backlog(bench: &Bench<'_>, scene: &mut Scene, course: Course, queued: u64) -> Result<Row, LoadError> {
+    driver::tell_all(scene, "pause").await?;
+    driver::fill(scene, &orders(bench.options, scene, course), queued).await?;
+    bench.say("backlog: draining …");
+    driver::tell_all(scene, "resume").await?;
+    run(bench, scene, &format!("{queued} queued"), course, queued).await
+}
+
+/// The same with much that is mined and not final as with little: the rate must not depend on what is open.
+pub(super) async fn open(bench: &Bench<'_>) -> Result<Vec<Row>, LoadError> {
+    let Some(course) = Course::named(bench.options, ShapeName::Open) else { return Ok(Vec::new()) };
+    let mut few = measure(bench, "few open", course).await?;
+    let blocks = OPEN_TIME.as_millis() / bench.options.block_time().as_millis().max(1);
+    let setting = Setting { confirmations: u32::try_from(blocks).unwrap_or(u32::MAX).max(1), ..course.setting };
+    let open = if bench.options.quick { OPEN_QUICK } else { OPEN };
+    let course = Course { setting, open_max: open, behind: open, ..course };
+    let mut scene = Scene::set(bench, &course.setting).await?;
+    let row = with_open(bench, &mut scene, course, open).await;
+    scene.strike().await?;
+    let mut many = row?;
+    compare(&mut few, &mut many, "of few open");
+    Ok(vec![few, many])
+}
+
+async fn with_open(bench: &Bench<'_>, scene: &mut Scene, course: Course, open: u64) -> Result<Row, LoadError> {
+    let shape = format!("up to {open} open");
+    let (chain, interval) = (scene.chain.endpoint.clone(), bench.options.block_time());
+    tokio::select! {
+        row = run(bench, scene, &shape, course, 0) => row,
+        failed = bare::tick(&chain, interval) => Err(failed),
+    }
+}
+
+/// The same by one node and by three, on a chain that takes its time instead of theirs.
+pub(super) async fn nodes(bench: &Bench<'_>) -> Result<Vec<Row>, LoadError> {
+    let Some(course) = Course::named(bench.options, ShapeName::Nodes) else { return Ok(Vec::new()) };
+    let setting = |nodes| Setting { nodes, latency: bench.options.latency, ..course.setting };
+    let mut one = measure(bench, "one node", Course { setting: setting(1), ..course }).await?;
+    let mut many = measure(bench, &format!("{NODES} nodes"), Course { setting: setting(NODES), ..course }).await?;
+    compare(&mut one, &mut many, "of one node");
+    Ok(vec![one, many])
+}
+
+fn compare(base: &mut Row, other: &mut Row, name: &str) {
+    let ratio = other.value(CONFIRMED).zip(base.value(CONFIRMED)).map(|(other, base)| other / base);
+    base.plain(name, None, "");
+    other.plain(name, ratio, "");
+}
+
+/// `queued` have been handed in already, and wait.
+async fn run(bench: &Bench<'_>, scene: &mut Scene, shape: &str, course: Course, queued: u64) -> Result<Row, LoadError> {
+    let options = bench.options;
+    let flow = Flow {
+        first: queued,
+        intents: course.intents,
+        callers: options.callers,
+        open_max: course.open_max,
+        // Behind a backlog, nothing that is handed in now ends in time.
+        followed: if queued == 0 && course.behind == 0 { FOLLOWED } else { 0 },
+        behind: course.behind,
+    };
+    let tell = |done| bench.say(&format!("{shape}: {done} of {} confirmed", course.intents));
+    let flowed = driver::flow(scene, orders(options, scene, course), flow, &tell).await?;
+    driver::check_confirmed(scene).await?;
+    let mut row = bench.row(shape);
+    figures(&mut row, scene, &flowed);
+    row.plain("confirmed in all", Some(flowed.settled as f64), "");
+    if options.compare_bare {
+        bench.say(&format!("{shape}: the bare sender …"));
+        scene.end_nodes();
+        let Setting { submitters, window, .. } = course.setting;
+        let flow = BareFlow { submitters, window, intents: course.intents, calldata: course.calldata };
+        let bare = bare::run(&scene.chain.endpoint, flow).await?;
+        row.plain("bare sender", Some(bare), "/s");
+        row.plain("of bare", row.value(CONFIRMED).map(|ours| ours / bare), "");
+    }
+    Ok(row)
+}
+
+/// All of the steady middle.
+fn figures(row: &mut Row, scene: &Scene, flowed: &Flowed) {
+    let (first, last) = &flowed.steady;
+    let count = last.counts.settled - first.counts.settled;
+    let took = last.at - first.at;
+    let cpu =
+        |of: &dyn Fn(&Sample) -> Option<Duration>| micros_each(of(last).zip(of(first)).map(|(b, a)| b - a), count);
+    let each = |of: &dyn Fn(&Sample) -> Option<f64>| of(last).zip(of(first)).map(|(b, a)| (b - a) / count as f64);
+    row.plain(CONFIRMED, Some(count as f64 / took.as_secs_f64()), "/s");
+    row.times("accept", flowed.accept);
+    row.times("request → CONFIRMED", flowed.confirm);
+    row.plain("CPU Gapless", cpu(&|sample| Some(sample.usage.nodes)), "µs each");
+    row.plain("CPU database", cpu(&|sample| sample.usage.database), "µs each");
+    row.plain("CPU chain", cpu(&|sample| sample.usage.chain), "µs each");
+    row.plain("CPU driver", cpu(&|sample| Some(sample.usage.driver)), "µs each");
+    row.plain("statements", each(&|sample| sample.counts.statements), "each");
+    row.plain("RPC calls", each(&|sample| sample.counts.rpc_calls), "each");
+    row.plain("memory at 10 %", Some(first.usage.memory as f64 / 1e6), "MB");
+    row.plain("memory at 90 %", Some(last.usage.memory as f64 / 1e6), "MB");
+    row.plain("peak memory of a node", scene.peak_memory().map(|bytes| bytes as f64 / 1e6), "MB");
+}
+
+fn orders(options: &Options, scene: &Scene, course: Course) -> Orders {
+    Orders::new(scene, course.calldata, options.estimate)
+}

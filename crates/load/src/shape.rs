@@ -1,0 +1,127 @@
+//! What can be measured, by name.
+
+use std::time::Duration;
+
+use crate::options::Options;
+use crate::scene::Setting;
+
+const WINDOW: u32 = 256;
+const LARGE_BYTES: usize = 4096;
+/// How much may be open at once where no backlog is asked for: enough for every window and for what ends between two looks at the nodes.
+const OPEN_MIN: u64 = 2048;
+const OPEN_MAX: u64 = 4096;
+/// A strict lane has one transaction in a block, so a tenth is enough for it, and with one lane a hundredth.
+const STRICT_PART: u64 = 10;
+const STRICT_ONE_PART: u64 = 100;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ShapeName {
+    Accepts,
+    AcceptLatency,
+    BroadcastLatency,
+    ConfirmLatency,
+    One,
+    Ten,
+    Fifty,
+    Thousand,
+    StrictOne,
+    StrictFifty,
+    Large,
+    Backlog,
+    Open,
+    Nodes,
+    Idle,
+    Custom,
+}
+
+impl ShapeName {
+    /// All that are measured when nobody asks for less.
+    pub const ALL: &'static [ShapeName] = &[
+        ShapeName::Accepts,
+        ShapeName::AcceptLatency,
+        ShapeName::BroadcastLatency,
+        ShapeName::ConfirmLatency,
+        ShapeName::One,
+        ShapeName::Ten,
+        ShapeName::Fifty,
+        ShapeName::Thousand,
+        ShapeName::StrictOne,
+        ShapeName::StrictFifty,
+        ShapeName::Large,
+        ShapeName::Backlog,
+        ShapeName::Open,
+        ShapeName::Nodes,
+        ShapeName::Idle,
+    ];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            ShapeName::Accepts => "accepts",
+            ShapeName::AcceptLatency => "accept-latency",
+            ShapeName::BroadcastLatency => "broadcast-latency",
+            ShapeName::ConfirmLatency => "confirm-latency",
+            ShapeName::One => "one",
+            ShapeName::Ten => "ten",
+            ShapeName::Fifty => "fifty",
+            ShapeName::Thousand => "thousand",
+            ShapeName::StrictOne => "strict-one",
+            ShapeName::StrictFifty => "strict-fifty",
+            ShapeName::Large => "large",
+            ShapeName::Backlog => "backlog",
+            ShapeName::Open => "open",
+            ShapeName::Nodes => "nodes",
+            ShapeName::Idle => "idle",
+            ShapeName::Custom => "custom",
+        }
+    }
+
+    pub fn parse(name: &str) -> Option<Self> {
+        Self::ALL.iter().copied().find(|shape| shape.name() == name)
+    }
+}
+
+/// An end-to-end shape.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Course {
+    pub(crate) setting: Setting,
+    pub(crate) intents: u64,
+    pub(crate) calldata: usize,
+    /// Accepted and not ended, at the most.
+    pub(crate) open_max: u64,
+    /// Handed in and not waited for.
+    pub(crate) behind: u64,
+}
+
+impl Course {
+    pub(crate) fn of(options: &Options, submitters: u32, window: u32) -> Self {
+        let setting = Setting { submitters, window, nodes: 1, confirmations: 1, latency: Duration::ZERO };
+        let room = u64::from(submitters) * u64::from(window) * 2;
+        let (intents, calldata) = (options.intents(), options.calldata);
+        Course { setting, intents, calldata, open_max: room.clamp(OPEN_MIN, OPEN_MAX), behind: 0 }
+    }
+
+    /// The course of a shape that has one.
+    pub(crate) fn named(options: &Options, shape: ShapeName) -> Option<Self> {
+        let part = |course: Course, part: u64| Course { intents: (course.intents / part).max(1), ..course };
+        match shape {
+            ShapeName::One => Some(Course::of(options, 1, WINDOW)),
+            ShapeName::Ten => Some(Course::of(options, 10, WINDOW)),
+            ShapeName::Fifty | ShapeName::Backlog | ShapeName::Open | ShapeName::Nodes => {
+                Some(Course::of(options, 50, WINDOW))
+            }
+            ShapeName::Thousand => Some(Course::of(options, 1000, WINDOW)),
+            ShapeName::StrictOne => Some(part(Course::of(options, 1, 1), STRICT_ONE_PART)),
+            ShapeName::StrictFifty => Some(part(Course::of(options, 50, 1), STRICT_PART)),
+            ShapeName::Large => Some(Course { calldata: LARGE_BYTES, ..Course::of(options, 50, WINDOW) }),
+            ShapeName::Custom => options.custom.map(|custom| {
+                let course = Course::of(options, custom.submitters, custom.window);
+                Course { setting: Setting { nodes: custom.nodes, ..course.setting }, ..course }
+            }),
+            ShapeName::Accepts
+            | ShapeName::AcceptLatency
+            | ShapeName::BroadcastLatency
+            | ShapeName::ConfirmLatency
+            | ShapeName::Idle => None,
+        }
+    }
+}

@@ -20,6 +20,8 @@ pub(super) struct Line {
     /// There may be more behind these: the last look brought as many as it had asked for, or passed the line by.
     pub(super) more: bool,
     pub(super) looked_at: Tick,
+    /// Since the last commit began.
+    pub(super) has_looked: bool,
     /// When the last look began, also one at the commands alone.
     pub(super) began_at: Tick,
     /// The last look brought no answer.
@@ -78,6 +80,7 @@ impl Line {
         self.distrusted = false;
         self.look = false;
         (self.began_at, self.looked_at) = (now, now);
+        self.has_looked = true;
         self.taken = leaving;
     }
 

@@ -147,7 +147,11 @@ impl Lane {
         // A look that failed is repeated, but not at once.
         let retry_at = self.line.began_at.saturating_add(self.setup.limits.retry);
         let rested = !self.line.failed || now >= retry_at;
-        if now >= again_at || (rested && (low || (self.line.look && !self.is_fed(ahead)))) {
+        // Whoever is being bound stands in the queue until that is durable, and would be read with everybody who comes meanwhile, again and
+        // again: one look while a commit is under way is enough, the next can be used when it is done.
+        let is_paced = self.writing.is_some() && self.line.has_looked;
+        let wanted = low || (self.line.look && !self.is_fed(ahead));
+        if now >= again_at || (rested && wanted && !is_paced) {
             // Those who are leaving the queue may still be first in it.
             let leaving: HashSet<TxId> = self.ids_leaving().collect();
             self.peek_limit = u32::try_from(ahead.saturating_add(leaving.len())).unwrap_or(u32::MAX);
@@ -156,7 +160,7 @@ impl Lane {
             self.peek_limit = 0;
             self.line.begin_look_past(now);
         } else {
-            step.wake(if self.line.look || low { retry_at.min(again_at) } else { again_at });
+            step.wake(if (self.line.look || low) && !is_paced { retry_at.min(again_at) } else { again_at });
             return;
         }
         self.commands_done.clear();

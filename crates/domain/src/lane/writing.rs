@@ -117,6 +117,7 @@ impl Lane {
         }
         writing.cursor = commit.cursor().map(|change| change.to().clone());
         self.writing = Some(writing);
+        self.line.has_looked = false;
         step.effects.push(Effect::Commit(Box::new(commit)));
     }
 

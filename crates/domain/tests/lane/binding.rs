@@ -236,7 +236,7 @@ fn pausing_drops_what_is_signed_and_resuming_goes_on_without_a_hole() {
     // The second is signed and waits; the third is at the signer when the lane is paused and resumed.
     bench.hold.insert(Hold::Sign);
     bench.queue(1);
-    bench.tell(Fact::Woken);
+    bench.pass_secs(2);
     bench.command(CommandKind::Pause);
     bench.commit_done(true);
     assert!(bench.held_commit().slots().is_empty());
@@ -353,6 +353,26 @@ fn a_lane_at_its_limit_reads_commands_and_not_its_queue() {
         }
     }
     assert_eq!(bench.nonces().last(), Some(&Some(20)), "who came meanwhile was found when there was room");
+}
+
+/// While a commit is under way, those whom it binds are still in the queue: one look is enough.
+#[test]
+fn while_a_commit_is_under_way_the_queue_is_read_once() {
+    let mut bench = Bench::new(window(100));
+    bench.hold.insert(Hold::Commit);
+    bench.queue(1);
+    bench.run();
+    bench.hold.insert(Hold::Peek);
+    for (look, limit) in [(0, true), (1, false), (2, false)] {
+        bench.queue(1);
+        bench.tell(Fact::Woken);
+        assert_eq!(bench.take_peek() > 0, limit, "look {look}");
+        let queue = if limit { bench.ledger.txs.values().cloned().collect() } else { Vec::new() };
+        bench.tell(Fact::Peeked(Some(gapless_domain::Peeked { queue, commands: Vec::new() })));
+    }
+    bench.hold.clear();
+    bench.commit_done(true);
+    assert_eq!(bench.nonces(), [Some(0), Some(1), Some(2), Some(3)], "those who came meanwhile were found at once");
 }
 
 /// The store is away: nobody asks it again and again.

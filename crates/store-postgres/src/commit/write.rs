@@ -77,13 +77,14 @@ const ADD_ATTEMPTS: &str = "
         RETURNING 1
     ) SELECT 1 / (count(*) = $10::bigint)::int FROM w";
 
-/// Of the history the newest $8 are kept. A path is lax: a list that is shorter is taken whole.
+/// Of the history the newest $8 are kept. A path is lax: a list that is shorter is taken whole. What is sent for the first time, as most
+/// are, has none.
 const REPORT_SENDS: &str = "
     WITH w AS (
         UPDATE tx_attempt a
         SET sends = a.sends + i.times, last_sent_at = $9::timestamptz, last_outcome = i.outcome, last_text = i.text, fencing_token = i.token,
-            history = jsonb_path_query_array(
-                a.history || i.sent::jsonb, '$[last - $kept + 1 to last]', jsonb_build_object('kept', $8::bigint))
+            history = CASE WHEN a.sends = 0 AND i.times <= $8::bigint THEN i.sent::jsonb ELSE jsonb_path_query_array(
+                a.history || i.sent::jsonb, '$[last - $kept + 1 to last]', jsonb_build_object('kept', $8::bigint)) END
         FROM unnest($1::text[], $2::bytea[], $3::integer[], $4::text[], $5::text[], $6::bigint[], $7::text[])
             AS i (submitter, hash, times, outcome, text, token, sent)
         WHERE (a.submitter, a.hash) = (i.submitter, i.hash) AND a.fencing_token <= i.token

@@ -1,6 +1,7 @@
 //! Reads for callers and operators.
 
 use std::collections::HashMap;
+use std::sync::LazyLock;
 
 use gapless_domain::{Attempt, CommandId, CommandStatus, ManagedTx, Nonce, RequestId, SubmitterId, TxId};
 use gapless_store::codec::{command_status, signed, submitter};
@@ -10,6 +11,20 @@ use uuid::Uuid;
 
 use crate::rows::{TOLD_ATTEMPT_COLUMNS, TX_COLUMNS, get as column, managed_tx, told_attempt};
 use crate::store::PgStore;
+
+static GET: LazyLock<String> = LazyLock::new(|| {
+    format!(
+        "SELECT {TX_COLUMNS} FROM managed_tx WHERE tx_id = ANY($1)
+         UNION ALL SELECT {TX_COLUMNS} FROM archived_tx WHERE tx_id = ANY($1)"
+    )
+});
+
+static ATTEMPTS: LazyLock<String> = LazyLock::new(|| {
+    format!(
+        "SELECT {TOLD_ATTEMPT_COLUMNS} FROM tx_attempt WHERE tx_id = $1
+         UNION ALL SELECT {TOLD_ATTEMPT_COLUMNS} FROM archived_attempt WHERE tx_id = $1 ORDER BY created_at, nonce, ordinal"
+    )
+});
 
 pub(crate) async fn submitters(store: &PgStore) -> Result<Vec<NewSubmitter>, StoreError> {
     let rows = store
@@ -23,13 +38,13 @@ pub(crate) async fn submitters(store: &PgStore) -> Result<Vec<NewSubmitter>, Sto
 }
 
 pub(crate) async fn get(store: &PgStore, ids: &[TxId]) -> Result<Vec<Option<ManagedTx>>, StoreError> {
-    let sql = format!(
-        "SELECT {TX_COLUMNS} FROM managed_tx WHERE tx_id = ANY($1)
-         UNION ALL SELECT {TX_COLUMNS} FROM archived_tx WHERE tx_id = ANY($1)"
-    );
     let uuids: Vec<Uuid> = ids.iter().map(|id| id.uuid()).collect();
-    let rows =
-        store.with_session("reading intents", async |session| session.client().query(&sql, &[&uuids]).await).await?;
+    let rows = store
+        .with_session("reading intents", async |session| {
+            let statement = session.prepared(GET.as_str()).await?;
+            session.client().query(&statement, &[&uuids]).await
+        })
+        .await?;
     let found: HashMap<TxId, ManagedTx> =
         rows.iter().map(|row| managed_tx(row).map(|tx| (tx.id, tx))).collect::<Result<_, _>>()?;
     Ok(ids.iter().map(|id| found.get(id).cloned()).collect())
@@ -102,12 +117,11 @@ pub(crate) async fn commands(store: &PgStore, ids: &[CommandId]) -> Result<Vec<O
 }
 
 pub(crate) async fn attempts(store: &PgStore, id: TxId) -> Result<Vec<Attempt>, StoreError> {
-    let sql = format!(
-        "SELECT {TOLD_ATTEMPT_COLUMNS} FROM tx_attempt WHERE tx_id = $1
-         UNION ALL SELECT {TOLD_ATTEMPT_COLUMNS} FROM archived_attempt WHERE tx_id = $1 ORDER BY created_at, nonce, ordinal"
-    );
     let rows = store
-        .with_session("reading attempts", async |session| session.client().query(&sql, &[&id.uuid()]).await)
+        .with_session("reading attempts", async |session| {
+            let statement = session.prepared(ATTEMPTS.as_str()).await?;
+            session.client().query(&statement, &[&id.uuid()]).await
+        })
         .await?;
     rows.iter().map(|row| told_attempt(row).map_err(StoreError::from)).collect()
 }

@@ -13,6 +13,7 @@ pub(crate) const MIGRATIONS: &[Migration] = &[
     Migration { version: 5, name: "floors", sql: include_str!("../migrations/0005_floors.sql") },
     Migration { version: 6, name: "queue", sql: include_str!("../migrations/0006_queue.sql") },
     Migration { version: 7, name: "control", sql: include_str!("../migrations/0007_control.sql") },
+    Migration { version: 8, name: "room", sql: include_str!("../migrations/0008_room.sql") },
 ];
 
 /// Any number that no other program is likely to lock: only one node migrates at a time.

@@ -1,6 +1,7 @@
 //! Looking for work: the front of a queue, commands, and lanes that nobody looks after. None costs more with a longer backlog.
 
 use std::collections::HashMap;
+use std::sync::LazyLock;
 
 use gapless_domain::{Command, ManagedTx, SubmitterId};
 use gapless_store::codec::submitter;
@@ -63,16 +64,19 @@ pub(crate) async fn peek_queues(
     store: &PgStore,
     lanes: &[(SubmitterId, u32)],
 ) -> Result<Vec<Vec<ManagedTx>>, StoreError> {
-    let sql = queues();
     let ids: Vec<&str> = lanes.iter().map(|(lane, _)| lane.as_str()).collect();
     let wanted: Vec<i64> = lanes.iter().map(|(_, wanted)| i64::from(*wanted)).collect();
-    let rows =
-        store.with_session("peeking", async |session| session.client().query(&sql, &[&ids, &wanted]).await).await?;
+    let rows = store
+        .with_session("peeking", async |session| {
+            let statement = session.prepared(QUEUES.as_str()).await?;
+            session.client().query(&statement, &[&ids, &wanted]).await
+        })
+        .await?;
     by_place(&rows, lanes.len(), |row| Ok(managed_tx(row)?))
 }
 
 /// No nonce, and not ended: that is what its index holds (`managed_tx_queue`), and nothing else is looked at.
-fn queues() -> String {
+static QUEUES: LazyLock<String> = LazyLock::new(|| {
     format!(
         "SELECT w.place, t.* FROM unnest($1::text[], $2::bigint[]) WITH ORDINALITY AS w (submitter, wanted, place)
          CROSS JOIN LATERAL (
@@ -81,7 +85,7 @@ fn queues() -> String {
              ORDER BY q.seq LIMIT w.wanted
          ) AS t ORDER BY w.place, t.seq"
     )
-}
+});
 
 pub(crate) async fn open_commands(store: &PgStore, lanes: &[SubmitterId]) -> Result<Vec<Vec<Command>>, StoreError> {
     let ids: Vec<&str> = lanes.iter().map(SubmitterId::as_str).collect();
@@ -155,7 +159,7 @@ mod tests {
 
     /// What the server did for at most ten of one lane and two of another, a step in each line.
     async fn plan(client: &Client) -> String {
-        let sql = queues().replace("$1::text[]", "'{a,b}'::text[]").replace("$2::bigint[]", "'{10,2}'::bigint[]");
+        let sql = QUEUES.replace("$1::text[]", "'{a,b}'::text[]").replace("$2::bigint[]", "'{10,2}'::bigint[]");
         let steps = client.query(&format!("EXPLAIN (ANALYZE) {sql}"), &[]).await.unwrap();
         steps.iter().map(|step| format!("{}\n", step.get::<_, String>(0))).collect()
     }

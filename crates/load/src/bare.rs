@@ -20,6 +20,7 @@ use tokio::task::{JoinSet, LocalSet};
 use crate::LoadError;
 use crate::account::Account;
 use crate::chain::Endpoint;
+use crate::driver::{STEADY, STEADY_MIN};
 use crate::order::gas_limit;
 use crate::rpc::{Rpc, number};
 
@@ -32,8 +33,6 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const PRIORITY_FEE_WEI: u128 = 1_000_000_000;
 /// No block gets dearer than this, times what the chain asks now, while it is measured.
 const FEE_FACTOR: u128 = 100;
-/// The steady middle, as with Gapless.
-const STEADY: (f64, f64) = (0.1, 0.9);
 
 /// What the bare sender does.
 #[derive(Clone, Copy, Debug)]
@@ -270,7 +269,7 @@ impl Bare {
             }
         }
         self.freed.notify_waiters();
-        let steady = first.zip(last).filter(|(first, last)| last.1 > first.1);
+        let steady = first.zip(last).filter(|(first, last)| last.0 - first.0 >= STEADY_MIN);
         let (first, last) = steady.unwrap_or((begun, (Instant::now(), done)));
         Ok((last.1 - first.1) as f64 / (last.0 - first.0).as_secs_f64())
     }

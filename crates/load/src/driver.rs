@@ -23,7 +23,9 @@ const TELL_INTERVAL: Duration = Duration::from_secs(1);
 /// So long without anything done is a failure.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// The steady middle: from when so much of it is done to when so much is.
-const STEADY: (f64, f64) = (0.1, 0.9);
+pub(crate) const STEADY: (f64, f64) = (0.1, 0.9);
+/// A middle that is shorter is none: then the whole is measured, from the first request to the last that has ended.
+pub(crate) const STEADY_MIN: Duration = Duration::from_millis(500);
 const BATCH_ITEMS: u64 = 1000;
 
 /// What is driven through the nodes.
@@ -229,8 +231,7 @@ async fn watch(
         }
         if done >= flow.intents {
             let ended = Sample { at: Instant::now(), counts: now, usage: scene.usage()? };
-            // A flow that is over within a few looks has no middle: then it is measured as a whole.
-            let steady = first.zip(last).filter(|(first, last)| last.counts.settled > first.counts.settled);
+            let steady = first.zip(last).filter(|(first, last)| last.at - first.at >= STEADY_MIN);
             return Ok((steady.unwrap_or((begun, ended)), done));
         }
         while let Some(ended) = tasks.try_join_next() {

@@ -6,7 +6,7 @@ mod support;
 
 use std::time::Duration;
 
-use gapless_chain::{Chain as _, HeaderAt, Reason, Verdict};
+use gapless_chain::{Chain as _, HeaderAt, Verdict};
 use gapless_chain_evm::{EvmChain, EvmChainOptions};
 use gapless_devchain::null::{NullChain, NullOptions};
 use gapless_domain::{EvmCall, Fees, Nonce, SignedTx, TxPlan};
@@ -67,13 +67,13 @@ async fn is_all_answered(chain: &EvmChain) {
     let fifty = Nonce::new(50).unwrap();
     assert_eq!((view.latest, view.pending, view.finalized), (fifty, fifty, Some(fifty)));
     let again = send(chain, &txs[..1]).await.remove(0);
-    assert_eq!((again.verdict, again.reason), (Verdict::NonceTooLow, Reason::NonceTooLow));
+    assert_eq!(again.verdict, Verdict::NonceTooLow, "{again:?}");
     // A nonce that waits is replaced for a tenth more only.
     let waits = signed(chain, &to_itself(60)).await;
     assert_eq!(send(chain, &[waits]).await[0].verdict, Verdict::Accepted);
     let fees = Fees::Eip1559 { max_fee: 21_000_000_000, max_priority_fee: 1_050_000_000 };
     let cheap = signed(chain, &TxPlan { fees, ..to_itself(60) }).await;
-    assert_eq!(send(chain, &[cheap]).await[0].verdict, Verdict::Underpriced);
+    assert_eq!(send(chain, &[cheap]).await[0].verdict, Verdict::ReplacementUnderpriced);
 }
 
 #[tokio::test]

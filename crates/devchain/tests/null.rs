@@ -238,25 +238,37 @@ async fn what_waits_is_replaced_only_for_a_tenth_more() {
     .await;
 }
 
-/// The head that a subscriber hears of next.
-fn next_head(socket: &mut tungstenite::WebSocket<std::net::TcpStream>) -> Value {
+type Socket = tungstenite::WebSocket<std::net::TcpStream>;
+
+fn open_socket(address: SocketAddr) -> Socket {
+    let stream = std::net::TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(LIMIT)).unwrap();
+    tungstenite::client(format!("ws://{address}"), stream).unwrap().0
+}
+
+fn say(socket: &mut Socket, id: u64, method: &str, params: Value) {
+    let call = json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params });
+    socket.send(Message::text(call.to_string())).unwrap();
+}
+
+fn hear(socket: &mut Socket) -> Value {
     let Message::Text(text) = socket.read().unwrap() else { panic!("no text") };
-    let value: Value = serde_json::from_str(&text).unwrap();
-    value["params"]["result"].clone()
+    serde_json::from_str(&text).unwrap()
+}
+
+/// The head that a subscriber hears of next.
+fn next_head(socket: &mut Socket) -> Value {
+    hear(socket)["params"]["result"].clone()
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn subscribers_hear_of_every_block_and_depth_comes_by_itself() {
     with_chain(QUICK, Duration::ZERO, async |served| {
-        let stream = std::net::TcpStream::connect(served.address).unwrap();
-        stream.set_read_timeout(Some(LIMIT)).unwrap();
-        let url = format!("ws://{}", served.address);
+        let address = served.address;
         let socket = tokio::task::spawn_blocking(move || {
-            let (mut socket, _) = tungstenite::client(url, stream).unwrap();
-            let subscribe = json!({ "jsonrpc": "2.0", "id": 1, "method": "eth_subscribe", "params": ["newHeads"] });
-            socket.send(Message::text(subscribe.to_string())).unwrap();
-            let answer = socket.read().unwrap();
-            assert_eq!(serde_json::from_str::<Value>(answer.to_text().unwrap()).unwrap()["result"], "0x1");
+            let mut socket = open_socket(address);
+            say(&mut socket, 1, "eth_subscribe", json!(["newHeads"]));
+            assert_eq!(hear(&mut socket)["result"], "0x1");
             socket
         });
         let mut socket = socket.await.unwrap();
@@ -283,9 +295,12 @@ async fn subscribers_hear_of_every_block_and_depth_comes_by_itself() {
     .await;
 }
 
+/// What comes too soon, or one after the other, tells so by its time.
+const LATENCY: Duration = Duration::from_millis(300);
+
 #[tokio::test]
+#[expect(clippy::disallowed_methods, reason = "how long it takes is what is tested")]
 async fn answers_wait_side_by_side() {
-    const LATENCY: Duration = Duration::from_millis(300);
     with_chain(QUICK, LATENCY, async |served| {
         let began = Instant::now();
         let calls = (0..20).map(|_| served.ok("eth_chainId", json!([])));
@@ -293,6 +308,25 @@ async fn answers_wait_side_by_side() {
         assert_eq!(answers.len(), 20);
         assert!(began.elapsed() >= LATENCY);
         assert!(began.elapsed() < LATENCY * 10, "{:?}: one after the other", began.elapsed());
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[expect(clippy::disallowed_methods, reason = "how long it takes is what is tested")]
+async fn answers_wait_side_by_side_on_one_socket_and_keep_their_order() {
+    with_chain(NEVER, LATENCY, async |served| {
+        let address = served.address;
+        let asking = tokio::task::spawn_blocking(move || {
+            let mut socket = open_socket(address);
+            let began = Instant::now();
+            (0..20).for_each(|id| say(&mut socket, id, "eth_chainId", json!([])));
+            let ids: Vec<Value> = (0..20).map(|_| hear(&mut socket)["id"].clone()).collect();
+            (ids, began.elapsed())
+        });
+        let (ids, took) = asking.await.unwrap();
+        assert_eq!(ids, (0..20).map(Value::from).collect::<Vec<_>>());
+        assert!((LATENCY..LATENCY * 10).contains(&took), "{took:?}");
     })
     .await;
 }

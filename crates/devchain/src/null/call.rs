@@ -214,14 +214,13 @@ impl NullChain {
         }
         let newest = self.core().block(newest.into()).ok_or(ReadError::UnknownBlock)?.number;
         let count = count.to::<u64>().min(newest + 1).min(MAX_FEE_HISTORY);
-        let blocks = 0..count;
-        let rewards = vec![U64::from(TIP); percentiles.len()];
+        let blocks = usize::try_from(count).unwrap_or_default();
         let history = json!({
             "oldestBlock": U64::from(newest + 1 - count),
-            "baseFeePerGas": vec![U64::from(BASE_FEE); blocks.clone().count() + 1],
+            "baseFeePerGas": vec![U64::from(BASE_FEE); blocks + 1],
             // Blocks are never full here.
-            "gasUsedRatio": vec![0.0; blocks.clone().count()],
-            "reward": blocks.map(|_| rewards.clone()).collect::<Vec<_>>(),
+            "gasUsedRatio": vec![0.0; blocks],
+            "reward": vec![vec![U64::from(TIP); percentiles.len()]; blocks],
         });
         text(out, &history.to_string())
     }

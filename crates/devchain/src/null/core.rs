@@ -260,3 +260,49 @@ impl Core {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tx(nonce: u64) -> Tx {
+        let hash = alloy_primitives::keccak256(nonce.to_be_bytes());
+        let raw = vec![0; 100].into_boxed_slice();
+        Tx { hash, from: Address::ZERO, nonce, gas_used: 0, tip_cap: 0, fee_cap: 0, ty: 2, raw }
+    }
+
+    #[test]
+    fn old_blocks_are_forgotten_with_everything_in_them() {
+        let most = KEPT_BLOCKS as u64;
+        let mut core = Core::new(0);
+        for nonce in 0..most * 2 {
+            let taken = core.send(tx(nonce), 0).unwrap();
+            assert!(taken.is_first_work);
+            assert_eq!(core.mine(0).txs.len(), 1);
+            core.head().receipts();
+        }
+        assert_eq!(core.head().number, most * 2);
+        assert_eq!((core.blocks.len(), core.numbers.len(), core.places.len()), (KEPT_BLOCKS, KEPT_BLOCKS, KEPT_BLOCKS));
+        assert_eq!((core.block_bytes, core.waiting, core.waiting_bytes), (KEPT_BLOCKS * 100, 0, 0));
+        assert_eq!(core.arrivals.len(), KEPT_BLOCKS * 2);
+        assert!(core.find(tx(most - 1).hash).is_none());
+        assert!(matches!(core.find(tx(most).hash), Some(Found::Mined { index: 0, .. })));
+        let at = |number: u64| BlockId::from(number);
+        assert_eq!(core.count(Address::ZERO, at(most)), None);
+        assert_eq!(core.count(Address::ZERO, at(most + 1)), Some(most + 1));
+        assert_eq!(core.count(Address::ZERO, BlockId::finalized()), Some(most * 2 - 2));
+    }
+
+    #[test]
+    fn a_block_takes_only_so_many_and_the_next_one_the_rest() {
+        let mut core = Core::new(0);
+        for nonce in 0..MAX_BLOCK_TXS as u64 + 7 {
+            core.send(tx(nonce), 0).unwrap();
+        }
+        assert_eq!(core.arrivals.len(), KEPT_ARRIVALS);
+        assert_eq!(core.mine(0).txs.len(), MAX_BLOCK_TXS);
+        assert!(core.has_work());
+        assert_eq!(core.mine(0).txs.len(), 7);
+        assert!(!core.has_work());
+    }
+}

@@ -12,7 +12,7 @@ use crate::shape::{Course, ShapeName};
 use crate::{LoadError, Row};
 
 /// How many are followed to their end by a caller, to time it.
-const FOLLOWED: u64 = 200;
+const FOLLOWED: u64 = 50;
 const BACKLOG: u64 = 100_000;
 const BACKLOG_QUICK: u64 = 2_000;
 const OPEN: u64 = 20_000;

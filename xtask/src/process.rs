@@ -13,7 +13,16 @@ use crate::workspace_root;
 pub(crate) fn cargo() -> Command {
     let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.current_dir(workspace_root());
+    // What the cargo that runs us says about this package is no concern of those that are built: some build scripts would run again for
+    // it, and everything above them be built anew, each time that cargo is called in the other way.
+    for (name, _) in env::vars_os().filter(|(name, _)| is_about_this_package(&name.to_string_lossy())) {
+        command.env_remove(name);
+    }
     command
+}
+
+fn is_about_this_package(variable: &str) -> bool {
+    variable.starts_with("CARGO_PKG_") || variable.starts_with("CARGO_MANIFEST_")
 }
 
 /// Runs a command to its end and fails when it fails.

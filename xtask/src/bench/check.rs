@@ -47,7 +47,7 @@ fn file() -> PathBuf {
 }
 
 fn rows(command: &mut Command) -> Result<Vec<Value>> {
-    command.args(["--json", "--compare", "bare"]);
+    command.args(["--json", "--compare", "bare", "--seconds", "3", "--intents", "10000"]);
     command.args(SHAPES.iter().flat_map(|shape| ["--shape", shape]));
     let output = command.stderr(Stdio::inherit()).output().context("cannot run gapless bench")?;
     ensure!(

@@ -107,6 +107,16 @@ impl CommandKind {
     pub const OVERTAKEN: &'static str =
         "asked for before the database was found to have lost commits; look again, then decide";
 
+    /// The intent that it is about, if it is about one.
+    pub fn tx_id(&self) -> Option<TxId> {
+        match self {
+            CommandKind::Cancel { tx_id }
+            | CommandKind::Replace { tx_id, .. }
+            | CommandKind::Resubmit { tx_id, .. } => Some(*tx_id),
+            _ => None,
+        }
+    }
+
     pub fn is_decision(&self) -> bool {
         Self::DECISIONS.contains(&self.as_str())
     }

@@ -172,7 +172,9 @@ fn write_together(ledger: &mut Ledger, mut group: Vec<Member>) {
                 if *writes {
                     transaction.undoably(|writing| task.run(writing))?;
                 } else {
-                    task.run(&transaction.writing());
+                    transaction.looking(|reading| {
+                        task.run(reading);
+                    })?;
                 }
             }
             Ok(())
@@ -182,7 +184,11 @@ fn write_together(ledger: &mut Ledger, mut group: Vec<Member>) {
         Ok(Outcome::Spoiled) => run(ledger, Care::Careful),
         other => other,
     };
-    let durable = durable.as_ref().map(|_| ());
+    let durable = durable.and_then(|outcome| match outcome {
+        Outcome::Durable => Ok(()),
+        Outcome::Spoiled => Err(StoreError::Unavailable("nothing was written".into())),
+    });
+    let durable = durable.as_ref().map(|()| ());
     for (_, task) in group {
         task.answer(durable);
     }
@@ -260,6 +266,34 @@ mod tests {
             Ok(reading.sql.query_one("SELECT count(*) FROM audit_log", [], |row| row.get::<_, i64>(0))?)
         });
         assert_eq!(kept.await.unwrap(), 2);
+        drop(room);
+        std::fs::remove_file(Sidecar::path_for(&path)).unwrap();
+        std::fs::remove_file(path).unwrap();
+    }
+
+    /// A statement that meets a bad sector ends the transaction, also one that only reads.
+    #[tokio::test]
+    async fn after_a_read_that_ends_the_transaction_nothing_is_written_by_itself() {
+        let path = std::env::temp_dir().join(format!("gapless-sqlite-together-read-{}.db", std::process::id()));
+        let ledger = open(&Location::File(path.clone()), SqliteOptions::default()).unwrap();
+        let room = Room::open(ledger).unwrap();
+        let before = writes(&room).await;
+        let (open_the_door, door) = std::sync::mpsc::channel::<()>();
+        let busy = room.call(move |_| {
+            door.recv().unwrap();
+            Ok(())
+        });
+        let ends = room.read(|reading| Ok(reading.sql.execute_batch("ROLLBACK")?));
+        let begin = async { open_the_door.send(()).unwrap() };
+        let (.., first, ends, last, ()) =
+            tokio::join!(biased; busy, note(&room, "first"), ends, note(&room, "last"), begin);
+        assert!(first.is_err() && ends.is_err() && last.is_err(), "{first:?} {ends:?} {last:?}");
+        assert_eq!(writes(&room).await, before);
+        let kept = room.read(|reading| {
+            Ok(reading.sql.query_one("SELECT count(*) FROM audit_log", [], |row| row.get::<_, i64>(0))?)
+        });
+        assert_eq!(kept.await.unwrap(), 0);
+        note(&room, "later").await.unwrap();
         drop(room);
         std::fs::remove_file(Sidecar::path_for(&path)).unwrap();
         std::fs::remove_file(path).unwrap();

@@ -95,19 +95,33 @@ impl<'a> Group<'a> {
         let sql = &self.ledger.sql;
         let before = sql.total_changes();
         let kept = self.savepoint("work", || if work(&self.writing()) { Ok(()) } else { Err(Undone::ByItself) });
-        // Some errors (a full disk) end the whole transaction, and there is nothing left to go back to.
-        let ended = sql.is_autocommit();
-        self.spoiled.set(self.spoiled.get() || ended);
+        self.check_not_ended()?;
         match kept {
-            _ if ended && self.care == Care::Careful => {
-                Err(StoreError::Unavailable("what another one wrote has ended the transaction".into()))
-            }
             Ok(()) => {
                 self.changed.set(self.changed.get() || sql.total_changes() != before);
                 Ok(())
             }
             Err(Undone::ByItself) => Ok(()),
             Err(Undone::Sql(error)) => Err(from_sql(error)),
+        }
+    }
+
+    /// One that only reads.
+    pub(crate) fn looking(&self, work: impl FnOnce(&Writing<'_>)) -> Result<(), StoreError> {
+        work(&self.writing());
+        self.check_not_ended()
+    }
+
+    /// Some errors (a full disk, a bad sector), also of reads, end the whole transaction. There is nothing left to go back to, and whatever
+    /// came next would be written by itself.
+    fn check_not_ended(&self) -> Result<(), StoreError> {
+        if !self.ledger.sql.is_autocommit() {
+            return Ok(());
+        }
+        self.spoiled.set(true);
+        match self.care {
+            Care::Bold => Ok(()),
+            Care::Careful => Err(StoreError::Unavailable("what another one did has ended the transaction".into())),
         }
     }
 
@@ -179,7 +193,7 @@ impl Ledger {
         let commit_no = next_commit_no(&self.sql).map_err(from_sql)?;
         let group = Group::new(self, commit_no, care);
         work(&group)?;
-        if group.spoiled.get() {
+        if group.spoiled.get() || self.sql.is_autocommit() {
             return Ok(Outcome::Spoiled);
         }
         if !group.changed.get() {

@@ -255,11 +255,14 @@ impl Store for SqliteStore {
 
     async fn declare_regressed(&self, why: &str) -> Result<(), StoreError> {
         let why = why.to_owned();
-        let declare = move |writing: &crate::ledger::Writing<'_>| {
-            writing.new_epoch(&why)?;
-            audit::write(writing, &AuditRow::regressed(&why))
+        // By itself: what is written after it stands above the count that it lifts.
+        let declare = move |ledger: &mut crate::ledger::Ledger| {
+            ledger.write(|writing| {
+                writing.new_epoch(&why)?;
+                audit::write(writing, &AuditRow::regressed(&why))
+            })
         };
-        self.room.write(declare).await
+        self.room.call(declare).await
     }
 
     async fn declare_reconciled(&self, why: &str) -> Result<(), StoreError> {

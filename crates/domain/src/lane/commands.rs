@@ -52,13 +52,11 @@ impl Lane {
     /// What is asked of an intent that is further back in line than anybody looks waits for it to come nearer. But it must not keep other
     /// commands from being seen, nor wait for one that has ended meanwhile.
     fn has_waited_enough(&self, command: &Command, waiting: usize, now: Tick) -> bool {
-        let (CommandKind::Cancel { tx_id } | CommandKind::Replace { tx_id, .. } | CommandKind::Resubmit { tx_id, .. }) =
-            &command.kind
-        else {
+        let Some(tx_id) = command.kind.tx_id().filter(|_| self.line.known && !self.line.must_look) else {
             return false;
         };
-        let at_the_signer = self.signing.iter().flatten().any(|item| item.is_of(*tx_id));
-        let is_unseen = self.line.known && self.slots.find(*tx_id).is_none() && !at_the_signer;
+        let at_the_signer = self.signing.iter().flatten().any(|item| item.is_of(tx_id));
+        let is_unseen = self.slots.find(tx_id).is_none() && !at_the_signer;
         let is_old = self.database_now(now) > command.issued_at.saturating_add(LONGEST_WAIT);
         is_unseen && (waiting > MOST_WAITING || is_old)
     }

@@ -17,8 +17,12 @@ pub(super) struct Line {
     pub(super) peeking: bool,
     /// Something may be new since the last look began.
     pub(super) look: bool,
-    /// There may be more behind these: the last look brought as many as it had asked for, or passed the line by.
+    /// The last look brought as many as it had asked for.
     pub(super) more: bool,
+    /// Somebody may have come since the last look: the lane was called, and looked at its commands alone.
+    pub(super) passed_by: bool,
+    /// Something is asked of one who may be among them.
+    pub(super) must_look: bool,
     pub(super) looked_at: Tick,
     /// Since the last commit began.
     pub(super) has_looked: bool,
@@ -90,7 +94,7 @@ impl Line {
         self.peeking = true;
         self.distrusted = false;
         self.look = false;
-        self.more = true;
+        self.passed_by = true;
     }
 
     pub(super) fn looked_past(&mut self) {
@@ -108,6 +112,7 @@ impl Line {
             return;
         }
         self.known = true;
+        (self.passed_by, self.must_look) = (false, false);
         self.more = queue.len() >= asked;
         let last_seq = queue.last().map(|tx| tx.seq);
         let mut known: VecDeque<Candidate> = std::mem::take(&mut self.waiting);
@@ -130,7 +135,12 @@ impl Line {
 
     /// Was it looked at, and nobody is in it?
     pub(super) fn is_known_empty(&self) -> bool {
-        self.known && self.waiting.is_empty() && !self.more
+        self.known && self.waiting.is_empty() && !self.may_have_more()
+    }
+
+    /// May somebody stand behind those who are known?
+    pub(super) fn may_have_more(&self) -> bool {
+        self.more || self.passed_by
     }
 
     /// What a look brings that is under way is not believed.

@@ -42,7 +42,6 @@ mod survey;
 mod telling;
 mod writing;
 
-use crate::managed_tx::ManagedTx;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
@@ -55,6 +54,7 @@ use crate::command::{Command, CommandId};
 use crate::cursor::{Cursor, ProtectCode, Protection};
 use crate::id::TxId;
 use crate::lease::Lease;
+use crate::managed_tx::ManagedTx;
 use crate::mistakes::{self, Mistake};
 use crate::nonce::Nonce;
 use crate::plan::{Outline, SignedTx};
@@ -349,7 +349,15 @@ impl Lane {
             self.merge(queue);
         }
         self.commands = commands.into_iter().filter(|command| !self.commands_done.contains(&command.id)).collect();
+        self.line.must_look |= self.peek_limit == 0 && self.commands.iter().any(|command| self.is_of_nobody(command));
         self.forget_orders();
+    }
+
+    /// Is something asked of an intent that the lane does not have before it?
+    fn is_of_nobody(&self, command: &Command) -> bool {
+        let Some(id) = command.kind.tx_id() else { return false };
+        let in_line = self.line.waiting.iter().any(|candidate| candidate.tx.id == id);
+        !in_line && self.slots.find(id).is_none() && !self.ids_leaving().any(|leaving| leaving == id)
     }
 
     fn merge(&mut self, queue: Vec<ManagedTx>) {

@@ -74,7 +74,7 @@ impl Lane {
         }
         let at_the_signer = self.signing.iter().flatten().any(|item| item.is_of(id));
         // It may be further back than anybody has looked.
-        let is_unseen = !self.line.known || self.line.more;
+        let is_unseen = !self.line.known || self.line.more || self.line.must_look;
         if at_the_signer || is_unseen { Whereabouts::Unknown } else { Whereabouts::NotOpen }
     }
 

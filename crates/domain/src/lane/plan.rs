@@ -143,15 +143,15 @@ impl Lane {
         let ahead = usize::from(self.setup.policy.nonce.max_in_flight).saturating_mul(2).clamp(8, batch);
         // To be compared with what strangers have sent.
         let ahead = if self.compares_queue() { ahead.max(self.setup.limits.adopt) } else { ahead };
-        let low = self.line.more && self.line.waiting.len() < self.free().clamp(1, ahead);
+        let low = self.line.may_have_more() && self.line.waiting.len() < self.free().clamp(1, ahead);
         // A look that failed is repeated, but not at once.
         let retry_at = self.line.began_at.saturating_add(self.setup.limits.retry);
         let rested = !self.line.failed || now >= retry_at;
         // Whoever is being bound stands in the queue until that is durable, and would be read with everybody who comes meanwhile, again and
         // again: one look while a commit is under way is enough, the next can be used when it is done.
-        let is_paced = self.writing.is_some() && self.line.has_looked;
+        let is_paced = self.writing.is_some() && self.line.has_looked && self.line.known && !self.compares_queue();
         let wanted = low || (self.line.look && !self.is_fed(ahead));
-        if now >= again_at || (rested && wanted && !is_paced) {
+        if now >= again_at || (rested && (self.line.must_look || (wanted && !is_paced))) {
             // Those who are leaving the queue may still be first in it.
             let leaving: HashSet<TxId> = self.ids_leaving().collect();
             self.peek_limit = u32::try_from(ahead.saturating_add(leaving.len())).unwrap_or(u32::MAX);
@@ -160,7 +160,8 @@ impl Lane {
             self.peek_limit = 0;
             self.line.begin_look_past(now);
         } else {
-            step.wake(if (self.line.look || low) && !is_paced { retry_at.min(again_at) } else { again_at });
+            let is_due = self.line.look || self.line.must_look || (low && !is_paced);
+            step.wake(if is_due { retry_at.min(again_at) } else { again_at });
             return;
         }
         self.commands_done.clear();
@@ -465,7 +466,7 @@ impl Lane {
             return;
         }
         let line = &self.line;
-        let in_line = !line.waiting.is_empty() || line.look || line.more;
+        let in_line = !line.waiting.is_empty() || line.look || line.may_have_more();
         let surveying = self.surveys.is_under_way() || self.surveys.has_found();
         let idle = !busy
             && !surveying

@@ -375,7 +375,6 @@ impl Bench {
         self.tell(Fact::Committed(CommitOutcome::NotWritten));
     }
 
-    /// What is asked to be prepared, and not answered.
     /// How many it wants to read.
     pub(crate) fn take_peek(&mut self) -> u32 {
         let at = self.held.iter().position(|effect| matches!(effect, Effect::Peek { .. })).unwrap();
@@ -385,6 +384,7 @@ impl Bench {
         }
     }
 
+    /// What is asked to be prepared, and not answered.
     pub(crate) fn take_prepare(&mut self) -> Vec<PrepareRequest> {
         let at = self.held.iter().position(|effect| matches!(effect, Effect::Prepare(_))).unwrap();
         match self.held.remove(at) {

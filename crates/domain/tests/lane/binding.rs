@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use gapless_domain::{
-    Address, Amount, CommandKind, EvmCall, Fact, FundsPolicy, OnShortage, PrepareFailure, SendOutcome, Sighting,
-    SignFailure, StateName, Timestamp,
+    Address, Amount, Command, CommandId, CommandKind, CommandResult, EvmCall, Fact, FundsPolicy, OnShortage, Payload,
+    PrepareFailure, SendOutcome, Sighting, SignFailure, StateName, Timestamp,
 };
 
-use crate::bench::{Bench, Hold, block, final_window, finalized, mined, price, sign, text, window};
+use crate::bench::{Bench, Hold, block, final_window, finalized, mined, price, sign, submitter, text, window};
 
 /// proves N12
 #[test]
@@ -373,6 +373,25 @@ fn while_a_commit_is_under_way_the_queue_is_read_once() {
     bench.hold.clear();
     bench.commit_done(true);
     assert_eq!(bench.nonces(), [Some(0), Some(1), Some(2), Some(3)], "those who came meanwhile were found at once");
+}
+
+/// Something is asked of those whom the lane has passed by: it looks for them before it says anything.
+#[test]
+fn what_is_asked_of_one_who_was_passed_by_is_not_refused_for_want_of_a_look() {
+    let mut bench = Bench::busy(window(100), 103);
+    bench.answer(SendOutcome::Accepted);
+    bench.queue(60);
+    bench.tell(Fact::Woken);
+    for seq in 104..=163 {
+        let (id, tx_id) = (CommandId(seq), bench.id(seq));
+        let payload = Payload::Evm(EvmCall { to: Some(Address::repeat_byte(9)), ..EvmCall::default() });
+        let kind = CommandKind::Replace { tx_id, payload };
+        let issued_at = bench.ledger.now();
+        bench.ledger.commands.push(Command { id, submitter: submitter(), kind, issued_by: text("test"), issued_at });
+    }
+    bench.tell(Fact::Woken);
+    let refused = bench.ledger.results.iter().filter(|result| matches!(result, CommandResult::Refused(_)));
+    assert_eq!((bench.ledger.results.len(), refused.count()), (60, 0));
 }
 
 /// The store is away: nobody asks it again and again.

@@ -188,7 +188,7 @@ fn write_together(ledger: &mut Ledger, mut group: Vec<Member>) {
         Outcome::Durable => Ok(()),
         Outcome::Spoiled => Err(StoreError::Unavailable("nothing was written".into())),
     });
-    let durable = durable.as_ref().map(|()| ());
+    let durable = durable.as_ref().copied();
     for (_, task) in group {
         task.answer(durable);
     }

@@ -61,3 +61,9 @@ fn a_stuck_cancel_that_is_canceled_ends() {
 fn what_is_said_to_be_outbid_is_sent_again() {
     assert_clean(&Plan::of(7952));
 }
+
+/// Found again in an old block while the chain contradicted what was final: it was forgotten as if it had been told that it is final.
+#[test]
+fn what_is_found_while_the_chain_contradicts_itself_ends_when_it_no_longer_does() {
+    assert_clean(&Plan::of(2989));
+}

@@ -175,13 +175,14 @@ impl Canon {
         }
     }
 
-    /// Forgets what lies below this height. Returns what was not final and has something of ours in it.
-    pub(super) fn trim(&mut self, below: u64) -> Vec<Linked> {
+    /// Forgets what lies below this height. Returns what has something of ours in it and was not told to be final: what is not, and what is
+    /// while nobody is told.
+    pub(super) fn trim(&mut self, below: u64, are_told: bool) -> Vec<Linked> {
         let mut forgotten = Vec::new();
         while self.blocks.len() > 1
             && let Some(linked) = self.blocks.pop_front_if(|linked| linked.link.block.number < below)
         {
-            if !linked.ours.is_empty() && !self.is_final(linked.link.block.number) {
+            if !linked.ours.is_empty() && !(are_told && self.is_final(linked.link.block.number)) {
                 forgotten.push(linked);
             }
         }
@@ -239,12 +240,15 @@ mod tests {
 
     #[test]
     fn what_is_forgotten_before_it_is_final_is_told() {
-        let mut canon = canon(9);
-        (3..=5).for_each(|number| canon.note(header(number, 0, 0).block, B256::with_last_byte(number as u8)));
-        canon.finalize(header(3, 0, 0).block);
-        let forgotten: Vec<u64> = canon.trim(5).iter().map(|linked| linked.link.block.number).collect();
-        assert_eq!((forgotten, canon.first_number()), (vec![4], Some(5)));
-        assert_eq!(canon.final_block(), Some(header(3, 0, 0).block), "also when it is no longer kept");
+        // While nobody is told of final ones, these are told too.
+        for (are_told, wanted) in [(false, vec![3, 4]), (true, vec![4])] {
+            let mut canon = canon(9);
+            (3..=5).for_each(|number| canon.note(header(number, 0, 0).block, B256::with_last_byte(number as u8)));
+            canon.finalize(header(3, 0, 0).block);
+            let forgotten: Vec<u64> = canon.trim(5, are_told).iter().map(|linked| linked.link.block.number).collect();
+            assert_eq!((forgotten, canon.first_number()), (wanted, Some(5)));
+            assert_eq!(canon.final_block(), Some(header(3, 0, 0).block), "also when it is no longer kept");
+        }
     }
 
     #[test]

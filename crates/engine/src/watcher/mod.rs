@@ -259,7 +259,8 @@ impl Watcher {
         self.unpark_due();
         self.reach = None;
         let answered = self.answer_requests().await;
-        for linked in self.canon.trim(self.oldest_kept()) {
+        // While the chain contradicts what was final, nobody is told that anything is.
+        for linked in self.canon.trim(self.oldest_kept(), self.broken.is_none()) {
             linked.ours.iter().for_each(|hash| self.park(*hash, linked.link.block));
         }
         self.publish(followed.is_ok());

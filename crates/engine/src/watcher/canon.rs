@@ -182,7 +182,8 @@ impl Canon {
         while self.blocks.len() > 1
             && let Some(linked) = self.blocks.pop_front_if(|linked| linked.link.block.number < below)
         {
-            if !linked.ours.is_empty() && !(are_told && self.is_final(linked.link.block.number)) {
+            let is_told = are_told && self.is_final(linked.link.block.number);
+            if !linked.ours.is_empty() && !is_told {
                 forgotten.push(linked);
             }
         }

@@ -213,6 +213,8 @@ impl fmt::Debug for Room {
 
 #[cfg(test)]
 mod tests {
+    use std::path::{Path, PathBuf};
+
     use super::*;
     use crate::ledger::mark_of;
     use crate::open::{Location, SqliteOptions, open};
@@ -227,24 +229,36 @@ mod tests {
         .await
     }
 
+    fn room_on_disk(name: &str) -> (Room, PathBuf) {
+        let path = std::env::temp_dir().join(format!("gapless-sqlite-{name}-{}.db", std::process::id()));
+        let ledger = open(&Location::File(path.clone()), SqliteOptions::default()).unwrap();
+        (Room::open(ledger).unwrap(), path)
+    }
+
+    fn remove(room: Room, path: &Path) {
+        drop(room);
+        std::fs::remove_file(Sidecar::path_for(path)).unwrap();
+        std::fs::remove_file(path).unwrap();
+    }
+
+    async fn notes(room: &Room) -> Result<i64, StoreError> {
+        room.read(|reading| Ok(reading.sql.query_one("SELECT count(*) FROM audit_log", [], |row| row.get(0))?)).await
+    }
+
     async fn writes(room: &Room) -> u64 {
         room.call(|ledger| mark_of(&ledger.sql).map_err(crate::error::from_sql)).await.unwrap().writes
     }
 
     #[tokio::test]
     async fn what_waits_is_written_with_one_commit_and_what_is_wrong_is_undone_alone() {
-        let path = std::env::temp_dir().join(format!("gapless-sqlite-together-{}.db", std::process::id()));
-        let ledger = open(&Location::File(path.clone()), SqliteOptions::default()).unwrap();
-        let room = Room::open(ledger).unwrap();
+        let (room, path) = room_on_disk("together");
         let before = writes(&room).await;
         let (open_the_door, door) = std::sync::mpsc::channel::<()>();
         let busy = room.call(move |_| {
             door.recv().unwrap();
             Ok(())
         });
-        let seen = room.read(|reading| {
-            Ok(reading.sql.query_one("SELECT count(*) FROM audit_log", [], |row| row.get::<_, i64>(0))?)
-        });
+        let seen = notes(&room);
         let begin = async {
             // Everybody has been polled once, in order, and so stands in line.
             open_the_door.send(()).unwrap();
@@ -262,21 +276,14 @@ mod tests {
         assert!(matches!(wrong, Err(StoreError::Row(_))), "{wrong:?}");
         assert_eq!(seen.unwrap(), 1, "what stands before it, without what was undone");
         assert_eq!(writes(&room).await, before + 1, "one commit");
-        let kept = room.read(|reading| {
-            Ok(reading.sql.query_one("SELECT count(*) FROM audit_log", [], |row| row.get::<_, i64>(0))?)
-        });
-        assert_eq!(kept.await.unwrap(), 2);
-        drop(room);
-        std::fs::remove_file(Sidecar::path_for(&path)).unwrap();
-        std::fs::remove_file(path).unwrap();
+        assert_eq!(notes(&room).await.unwrap(), 2);
+        remove(room, &path);
     }
 
     /// A statement that meets a bad sector ends the transaction, also one that only reads.
     #[tokio::test]
     async fn after_a_read_that_ends_the_transaction_nothing_is_written_by_itself() {
-        let path = std::env::temp_dir().join(format!("gapless-sqlite-together-read-{}.db", std::process::id()));
-        let ledger = open(&Location::File(path.clone()), SqliteOptions::default()).unwrap();
-        let room = Room::open(ledger).unwrap();
+        let (room, path) = room_on_disk("together-read");
         let before = writes(&room).await;
         let (open_the_door, door) = std::sync::mpsc::channel::<()>();
         let busy = room.call(move |_| {
@@ -289,22 +296,15 @@ mod tests {
             tokio::join!(biased; busy, note(&room, "first"), ends, note(&room, "last"), begin);
         assert!(first.is_err() && ends.is_err() && last.is_err(), "{first:?} {ends:?} {last:?}");
         assert_eq!(writes(&room).await, before);
-        let kept = room.read(|reading| {
-            Ok(reading.sql.query_one("SELECT count(*) FROM audit_log", [], |row| row.get::<_, i64>(0))?)
-        });
-        assert_eq!(kept.await.unwrap(), 0);
+        assert_eq!(notes(&room).await.unwrap(), 0);
         note(&room, "later").await.unwrap();
-        drop(room);
-        std::fs::remove_file(Sidecar::path_for(&path)).unwrap();
-        std::fs::remove_file(path).unwrap();
+        remove(room, &path);
     }
 
     /// The one whose write ends the transaction takes the others along, and everybody hears of it.
     #[tokio::test]
     async fn a_full_disk_fails_all_that_were_to_be_written_with_it() {
-        let path = std::env::temp_dir().join(format!("gapless-sqlite-together-full-{}.db", std::process::id()));
-        let ledger = open(&Location::File(path.clone()), SqliteOptions::default()).unwrap();
-        let room = Room::open(ledger).unwrap();
+        let (room, path) = room_on_disk("together-full");
         let (open_the_door, door) = std::sync::mpsc::channel::<()>();
         let busy = room.call(move |ledger| {
             let pages: u32 = ledger.sql.pragma_query_value(None, "page_count", |row| row.get(0)).unwrap();
@@ -324,12 +324,7 @@ mod tests {
         assert!(matches!(big, Err(StoreError::Full(_))), "{big:?}");
         assert!(first.is_err(), "it was undone with the others: {first:?}");
         assert!(last.is_err(), "{last:?}");
-        let kept = room.read(|reading| {
-            Ok(reading.sql.query_one("SELECT count(*) FROM audit_log", [], |row| row.get::<_, i64>(0))?)
-        });
-        assert_eq!(kept.await.unwrap(), 0);
-        drop(room);
-        std::fs::remove_file(Sidecar::path_for(&path)).unwrap();
-        std::fs::remove_file(path).unwrap();
+        assert_eq!(notes(&room).await.unwrap(), 0);
+        remove(room, &path);
     }
 }

@@ -67,3 +67,16 @@ fn what_is_said_to_be_outbid_is_sent_again() {
 fn what_is_found_while_the_chain_contradicts_itself_ends_when_it_no_longer_does() {
     assert_clean(&Plan::of(2989));
 }
+
+/// Reconciled by what nodes that were behind showed: a replacement that was lost with the database had used the nonce long before, and its
+/// intent was sent once more.
+#[test]
+fn a_loss_is_not_reconciled_while_a_replacement_that_was_lost_may_take_a_nonce() {
+    assert_clean(&Plan::of(8436));
+}
+
+/// And it is reconciled while a nonce is lent that comes back only then: nothing behind it can be mined.
+#[test]
+fn a_loss_is_reconciled_though_a_lent_nonce_holds_up_those_behind_it() {
+    assert_clean(&Plan::of(216));
+}

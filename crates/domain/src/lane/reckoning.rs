@@ -89,7 +89,31 @@ impl Lane {
                 plan.hinder(ProtectCode::StoreRegressed, text);
             }
         }
+        if let Some(open) = self.first_undecided(found).filter(|_| cursor.state.is_store_regressed()) {
+            let text = format!(
+                "nonce {open} is not used up by a final block: a replacement that was sent for it, and is lost, may still take it; \
+                 wait until it is final"
+            );
+            plan.hinder(ProtectCode::StoreRegressed, text);
+        }
         plan
+    }
+
+    /// The first nonce of an intent that no final block has used up, as far as this survey and the watcher know. Both may be behind.
+    ///
+    /// What stands behind a nonce that is lent and unused is not asked for: no block can have it before that one comes back, and that
+    /// ends an intent, for which the loss has to be reconciled first.
+    fn first_undecided(&self, found: &Found) -> Option<Nonce> {
+        let is_decided = |slot: &OpenSlot| match found.trace(slot) {
+            Trace::Foreign(sent) => found.stands_final(sent),
+            Trace::WithoutTransaction => found.is_final(slot.nonce),
+            Trace::Unused | Trace::Ours | Trace::Unread => slot.is_final(),
+        };
+        let is_held_up = |slot: &OpenSlot| slot.is_lent() && found.trace(slot) == Trace::Unused;
+        let mut before = self.slots.iter().take_while(|slot| !is_held_up(slot));
+        let undecided =
+            |slot: &&OpenSlot| matches!(slot.kind, SlotKind::Intent(_)) && slot.tx.is_some() && !is_decided(slot);
+        before.find(undecided).map(|slot| slot.nonce)
     }
 
     fn plan_slot(&self, slot: &OpenSlot, found: &Found, plan: &mut Plan) {

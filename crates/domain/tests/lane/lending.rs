@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use gapless_domain::{
-    Amount, AttemptKind, CancelReason, Cancellation, CommandKind, Effect, EvmCall, Fact, LaneState, Progress,
+    Amount, AttemptKind, CancelReason, Cancellation, CommandKind, Effect, EvmCall, Fact, LaneState, LostRule, Progress,
     ProtectCode, Protection, ReservationStatus, SendOutcome, Sighting, SignRequest, SignedTx, StateName, TxPlan,
     TxState, Wish,
 };
@@ -528,4 +528,24 @@ fn a_store_that_lost_commits_takes_nothing_back() {
     bench.pass(HOLD + GRACE);
     assert!(is_lent(&bench, 0));
     assert!(bench.wake_at.unwrap() > bench.now, "and the lane does not run in circles for it");
+}
+
+/// A nonce that nobody used comes back only when a loss of commits is reconciled, and until then nothing behind it can be mined.
+#[test]
+fn a_loss_can_be_reconciled_while_a_nonce_is_lent_before_those_that_wait() {
+    let mut bench = Bench::new(window(8));
+    bench.queue_external("a", HOLD);
+    bench.queue(1);
+    bench.run();
+    bench.answer(SendOutcome::Accepted);
+    bench.ledger.regressed = true;
+    bench.crash();
+    bench.run();
+    bench.blocks = Some((0, Vec::new()));
+    bench.pass(HOLD + GRACE);
+    assert_eq!((bench.protect_code(), is_lent(&bench, 0)), (Some("store_regressed"), true));
+    bench.command(CommandKind::Resync { lost: LostRule::Requeue, dry_run: false });
+    bench.pass_secs(1);
+    assert_eq!((bench.protect_code(), is_lent(&bench, 0)), (None, false), "{:?}", bench.result());
+    assert_eq!(bench.state(2), StateName::Tracking);
 }

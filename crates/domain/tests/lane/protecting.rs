@@ -197,10 +197,20 @@ fn what_was_final_and_did_not_end_ends_by_the_chain_as_it_is() {
     assert_eq!(bench.sending(), [0], "it goes out again");
     bench.answer(SendOutcome::Accepted);
     bench.blocks = Some((0, Vec::new()));
-    bench.command(CommandKind::Resync { lost: LostRule::Requeue, dry_run: false });
+    let resync = || CommandKind::Resync { lost: LostRule::Requeue, dry_run: false };
+    bench.command(resync());
     bench.pass_secs(1);
-    assert_eq!((bench.protect_code(), bench.state(1)), (None, StateName::Tracking), "its block is orphaned");
+    let stopped = (Some("store_regressed"), StateName::Tracking);
+    assert_eq!(
+        (bench.protect_code(), bench.state(1)),
+        stopped,
+        "its block is orphaned: what was lost may still take the nonce"
+    );
     bench.finish(hash, fork(2, "new"));
+    assert_eq!((bench.protect_code(), bench.state(1)), stopped, "nobody has reconciled it");
+    bench.command(resync());
+    bench.pass_secs(1);
+    assert_eq!(bench.protect_code(), None);
     let TxState::Confirmed(settled) = &bench.ledger.txs[&1].state else { panic!("{:?}", bench.state(1)) };
     assert_eq!(settled.inclusion.block, fork(2, "new"));
 }

@@ -17,16 +17,18 @@ use crate::gathered::{AccountRead, AccountReader, Sender};
 use crate::published::Follower;
 use crate::watcher::{ChainStatus, WatchBook, WatcherOptions};
 
-/// Gas limit = estimate × factor + constant (F05).
+/// Gas limit = estimate × factor + constant (F05), and how long a price is good for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GasPolicy {
     pub factor_permille: u32,
     pub constant: u64,
+    /// A price that was asked for at one block is taken for this long at the next ones, too.
+    pub price_for: Duration,
 }
 
 impl Default for GasPolicy {
     fn default() -> Self {
-        GasPolicy { factor_permille: 1200, constant: 0 }
+        GasPolicy { factor_permille: 1200, constant: 0, price_for: Duration::from_secs(1) }
     }
 }
 
@@ -45,8 +47,8 @@ pub(crate) struct ChainDesk {
     pub(crate) status: Follower<Option<ChainStatus>>,
     accounts: AccountReader,
     gas: GasPolicy,
-    /// One quote a head, for everybody. Whoever is first asks; the others wait for the answer.
-    quote: Mutex<Option<(B256, FeeQuote)>>,
+    /// One quote for everybody. Whoever is first asks; the others wait for the answer.
+    quote: Mutex<Option<Kept>>,
     /// As last read, and when.
     seen: std::sync::Mutex<HashMap<SubmitterId, Seen>>,
     driver: Arc<dyn Driver>,
@@ -54,6 +56,14 @@ pub(crate) struct ChainDesk {
     /// One lane at a time reads blocks: they are big, and a thousand lanes may want to at the same moment.
     pub(crate) surveying: Mutex<()>,
     lanes: AtomicUsize,
+}
+
+/// A quote, the head that it was asked for at, and when.
+#[derive(Clone, Copy, Debug)]
+struct Kept {
+    quote: FeeQuote,
+    head: B256,
+    asked_at: Tick,
 }
 
 /// An account as it was read, when, and at which head.
@@ -200,13 +210,14 @@ impl ChainDesk {
 
     async fn quote(&self, head: BlockRef) -> Result<FeeQuote, ChainError> {
         let mut kept = self.quote.lock().await;
-        if let Some((at, quote)) = *kept
-            && at == head.hash
+        let asked_at = self.driver.now();
+        if let Some(Kept { quote, head: of, asked_at: before }) = *kept
+            && (of == head.hash || asked_at.saturating_since(before) < self.gas.price_for)
         {
             return Ok(quote);
         }
         let quote = self.chain.quote().await?;
-        *kept = Some((head.hash, quote));
+        *kept = Some(Kept { quote, head: head.hash, asked_at });
         Ok(quote)
     }
 }
@@ -228,7 +239,7 @@ mod tests {
     /// proves F05
     #[test]
     fn the_gas_limit_is_the_estimate_times_a_factor_plus_a_constant() {
-        let policy = GasPolicy { factor_permille: 1500, constant: 1000 };
+        let policy = GasPolicy { factor_permille: 1500, constant: 1000, ..GasPolicy::default() };
         assert_eq!(policy.limit(100_000), 151_000);
         assert_eq!(policy.limit(u64::MAX), u64::MAX);
     }

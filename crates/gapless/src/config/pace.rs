@@ -149,5 +149,9 @@ pub(crate) fn gas(section: &mut Section<'_>, base: GasPolicy) -> GasPolicy {
         let (min, max) = ("1.0".to_owned(), "100.0".to_owned());
         section.refuse("factor", ProblemKind::Range { min, max });
     }
-    GasPolicy { factor_permille, constant: section.read_in("constant", base.constant, 0..=1_000_000_000) }
+    GasPolicy {
+        factor_permille,
+        constant: section.read_in("constant", base.constant, 0..=1_000_000_000),
+        price_for: section.read_in("price_for", base.price_for, Duration::ZERO..=Duration::from_secs(60)),
+    }
 }

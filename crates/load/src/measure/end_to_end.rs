@@ -17,8 +17,10 @@ const BACKLOG: u64 = 100_000;
 const BACKLOG_QUICK: u64 = 2_000;
 const OPEN: u64 = 20_000;
 const OPEN_QUICK: u64 = 1_000;
-/// How long it takes from mined to final where much is to be open: twenty thousand at 4,000 a second.
-const OPEN_TIME: Duration = Duration::from_secs(5);
+/// Where much is to be open: a block a second, as chains make them, and as many to wait for as hold twenty thousand at 2,000 a second.
+const OPEN_BLOCK_TIME: Duration = Duration::from_secs(1);
+const OPEN_BLOCK_TIME_QUICK: Duration = Duration::from_millis(100);
+const OPEN_CONFIRMATIONS: u32 = 10;
 const NODES: u32 = 3;
 const CONFIRMED: &str = "confirmed";
 
@@ -54,10 +56,13 @@ async fn with_backlog(bench: &Bench<'_>, scene: &mut Scene, course: Course, queu
 /// The same with much that is mined and not final as with little: the rate must not depend on what is open.
 pub(super) async fn open(bench: &Bench<'_>) -> Result<Vec<Row>, LoadError> {
     let Some(course) = Course::named(bench.options, ShapeName::Open) else { return Ok(Vec::new()) };
+    let quick = bench.options.quick;
+    let block_time = if quick { OPEN_BLOCK_TIME_QUICK } else { OPEN_BLOCK_TIME };
+    let options = Options { block_time: bench.options.block_time.or(Some(block_time)), ..bench.options.clone() };
+    let bench = &bench.with(&options);
+    let open = if quick { OPEN_QUICK } else { OPEN };
     let mut few = measure(bench, "few open", course).await?;
-    let blocks = OPEN_TIME.as_millis() / bench.options.block_time().as_millis().max(1);
-    let setting = Setting { confirmations: u32::try_from(blocks).unwrap_or(u32::MAX).max(1), ..course.setting };
-    let open = if bench.options.quick { OPEN_QUICK } else { OPEN };
+    let setting = Setting { confirmations: OPEN_CONFIRMATIONS, ..course.setting };
     let course = Course { setting, open_max: open, behind: open, ..course };
     let mut scene = Scene::set(bench, &course.setting).await?;
     let row = with_open(bench, &mut scene, course, open).await;

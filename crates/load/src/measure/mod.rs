@@ -57,6 +57,11 @@ async fn asked(signal: &mut Signal) {
 }
 
 impl Bench<'_> {
+    /// The same, with other options.
+    fn with<'b>(&'b self, options: &'b Options) -> Bench<'b> {
+        Bench { options, database_prefix: self.database_prefix.clone(), say: self.say }
+    }
+
     async fn measure(&self) -> Result<Report, LoadError> {
         let mut report = Report::default();
         for shape in self.shapes() {

@@ -25,7 +25,8 @@ const REGISTER: &str = "
 
 /// One statement, so one round trip and no transaction to hold open. Keys are inserted in sorted order, which is the lock
 /// order; intents in the order given, which is the queue order. Rows that lose to an existing key, or whose submitter is not
-/// open for new ones, just do not come back.
+/// open for new ones, just do not come back. IS TRUE keeps the planner from joining the two, which it believes to be short: each would
+/// be compared with each.
 const ACCEPT: &str = "
     WITH input AS (
         SELECT * FROM unnest($1::uuid[], $2::text[], $3::text[], $4::bytea[], $5::text[], $6::text[], $7::timestamptz[], $8::text[])
@@ -48,7 +49,8 @@ const ACCEPT: &str = "
             created_at, updated_at)
         SELECT a.tx_id, a.submitter, a.request_id, a.payload::jsonb, a.speed, a.valid_until, a.metadata::json, 'QUEUED', '{}', 1,
             statement_timestamp(), statement_timestamp()
-        FROM admitted a JOIN fresh f ON (f.submitter, f.request_id, f.tx_id) = (a.submitter, a.request_id, a.tx_id)
+        FROM admitted a
+        WHERE ((a.submitter, a.request_id, a.tx_id) IN (SELECT submitter, request_id, tx_id FROM fresh)) IS TRUE
         ORDER BY a.place
         RETURNING tx_id, submitter
     ), told AS (

@@ -87,7 +87,7 @@ const RELEASE: &str = "
     ) AS held
     WHERE l.submitter = held.submitter AND l.owner_node = $3
     RETURNING l.submitter,
-        EXISTS (SELECT FROM managed_tx t WHERE t.submitter = l.submitter AND t.ended_at IS NULL)
+        EXISTS (SELECT FROM managed_tx t WHERE t.submitter = l.submitter AND t.nonce IS NULL AND t.ended_at IS NULL)
         OR EXISTS (SELECT FROM lane_command c WHERE c.submitter = l.submitter AND c.done_at IS NULL)
         OR EXISTS (SELECT FROM submitter_nonce_cursor c WHERE c.submitter = l.submitter AND c.has_open) AS has_work";
 

@@ -14,6 +14,7 @@ pub(crate) const MIGRATIONS: &[Migration] = &[
     Migration { version: 6, name: "queue", sql: include_str!("../migrations/0006_queue.sql") },
     Migration { version: 7, name: "control", sql: include_str!("../migrations/0007_control.sql") },
     Migration { version: 8, name: "room", sql: include_str!("../migrations/0008_room.sql") },
+    Migration { version: 9, name: "fewer_indexes", sql: include_str!("../migrations/0009_fewer_indexes.sql") },
 ];
 
 /// Any number that no other program is likely to lock: only one node migrates at a time.

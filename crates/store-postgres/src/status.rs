@@ -13,7 +13,7 @@ use crate::store::PgStore;
 
 /// $2 is where counting stops, $3 the furthest that a lease can honestly last.
 ///
-/// What is in line is counted from its front by the index of open intents. What holds a nonce is not: behind a long queue it
+/// What is in line is counted from its front by its index. What holds a nonce is not: behind a long queue it
 /// would be searched for in all of it. It is counted from the open slots, like a lane is loaded.
 const STATUS: &str = "
     WITH moment AS MATERIALIZED (SELECT clock_timestamp() AS now)
@@ -24,7 +24,7 @@ const STATUS: &str = "
            l.expires_at > m.now AND l.expires_at <= m.now + $3::bigint * interval '1 microsecond' AS valid,
            queued.count AS queued, open.count AS open,
            (SELECT q.created_at FROM managed_tx q
-            WHERE q.submitter = s.submitter AND q.ended_at IS NULL AND q.state = 'QUEUED'
+            WHERE q.submitter = s.submitter AND q.nonce IS NULL AND q.ended_at IS NULL AND q.state = 'QUEUED'
             ORDER BY q.seq LIMIT 1) AS oldest_queued_at
     FROM unnest($1::text[]) WITH ORDINALITY AS w (submitter, place)
     CROSS JOIN moment m
@@ -34,7 +34,7 @@ const STATUS: &str = "
     CROSS JOIN LATERAL (
         SELECT count(*) FROM (
             SELECT FROM managed_tx q
-            WHERE q.submitter = s.submitter AND q.ended_at IS NULL AND q.state = 'QUEUED' ORDER BY q.seq LIMIT $2
+            WHERE q.submitter = s.submitter AND q.nonce IS NULL AND q.ended_at IS NULL AND q.state = 'QUEUED' ORDER BY q.seq LIMIT $2
         ) AS front) AS queued
     CROSS JOIN LATERAL (
         SELECT count(*) FROM (

@@ -11,14 +11,15 @@ use tokio_postgres::Row;
 use crate::rows::{TX_COLUMNS, command, get, managed_tx};
 use crate::store::PgStore;
 
-/// Walks the indexes of open things from one submitter to the next, not from one row to the next.
+/// Walks the indexes of open things from one submitter to the next, not from one row to the next. An intent that holds a nonce is not
+/// looked for: its lane's cursor has an open one.
 const LANES: &str = "
-    WITH RECURSIVE working AS (
-        (SELECT submitter FROM managed_tx WHERE ended_at IS NULL AND submitter > $1 ORDER BY submitter LIMIT 1)
+    WITH RECURSIVE queued AS (
+        (SELECT submitter FROM managed_tx WHERE nonce IS NULL AND ended_at IS NULL AND submitter > $1 ORDER BY submitter LIMIT 1)
         UNION ALL
         SELECT (SELECT t.submitter FROM managed_tx t
-                WHERE t.ended_at IS NULL AND t.submitter > w.submitter ORDER BY t.submitter LIMIT 1)
-        FROM working w WHERE w.submitter IS NOT NULL
+                WHERE t.nonce IS NULL AND t.ended_at IS NULL AND t.submitter > w.submitter ORDER BY t.submitter LIMIT 1)
+        FROM queued w WHERE w.submitter IS NOT NULL
     ), commanded AS (
         (SELECT submitter FROM lane_command WHERE done_at IS NULL AND submitter > $1 ORDER BY submitter LIMIT 1)
         UNION ALL
@@ -33,7 +34,7 @@ const LANES: &str = "
         FROM unclosed w WHERE w.submitter IS NOT NULL
     )
     SELECT u.submitter
-    FROM (SELECT submitter FROM working UNION SELECT submitter FROM commanded UNION SELECT submitter FROM unclosed) AS u
+    FROM (SELECT submitter FROM queued UNION SELECT submitter FROM commanded UNION SELECT submitter FROM unclosed) AS u
     WHERE u.submitter IS NOT NULL
       AND NOT EXISTS (SELECT FROM submitter_lease l WHERE l.submitter = u.submitter AND l.expires_at > clock_timestamp())
     ORDER BY u.submitter LIMIT $2";

@@ -29,7 +29,7 @@ async fn many_nodes_may_start_on_an_empty_database_at_once() {
         start.await.unwrap();
     }
     let count = db.raw().await.query_one("SELECT count(*) FROM schema_migration", &[]).await.unwrap();
-    assert_eq!(count.get::<_, i64>(0), 8);
+    assert_eq!(count.get::<_, i64>(0), 9);
 }
 
 #[tokio::test]
@@ -40,13 +40,13 @@ async fn a_schema_that_is_not_ours_is_refused_with_a_reason() {
         let url = db.url.clone();
         async move { PgStore::open(&url, OwnerId::new("a", uuid::Uuid::new_v4().as_u128()), options).await }
     };
-    assert!(matches!(open(false).await, Err(StoreError::SchemaIsOlder { found: 0, known: 8 })));
+    assert!(matches!(open(false).await, Err(StoreError::SchemaIsOlder { found: 0, known: 9 })));
     open(true).await.unwrap();
     open(false).await.unwrap();
     let raw = db.raw().await;
-    raw.batch_execute("INSERT INTO schema_migration VALUES (9, 'from the future', 0)").await.unwrap();
-    assert!(matches!(open(true).await, Err(StoreError::SchemaIsNewer { found: 9, known: 8 })));
-    raw.batch_execute("DELETE FROM schema_migration WHERE version = 9; UPDATE schema_migration SET checksum = 0")
+    raw.batch_execute("INSERT INTO schema_migration VALUES (10, 'from the future', 0)").await.unwrap();
+    assert!(matches!(open(true).await, Err(StoreError::SchemaIsNewer { found: 10, known: 9 })));
+    raw.batch_execute("DELETE FROM schema_migration WHERE version = 10; UPDATE schema_migration SET checksum = 0")
         .await
         .unwrap();
     assert!(matches!(open(true).await, Err(StoreError::MigrationDiffers { version: 1 })));
@@ -219,8 +219,10 @@ async fn a_slot_that_knows_only_the_number_of_its_floor_has_none() {
     assert_eq!(above, [None, Some(f::block(9))]);
 }
 
-/// Back to where nothing is replaced, no send is history, and slots count no tries.
+/// Back to where nothing is replaced, no send is history, slots count no tries, and there are more indexes.
 const WITHOUT_CONTROL: &str = "
+    CREATE INDEX managed_tx_open ON managed_tx (submitter, seq) WHERE ended_at IS NULL;
+    ALTER TABLE tx_attempt ADD UNIQUE (submitter, hash);
     ALTER TABLE managed_tx DROP COLUMN replacement;
     ALTER TABLE archived_tx DROP COLUMN replacement;
     ALTER TABLE tx_attempt DROP COLUMN history;
@@ -251,7 +253,7 @@ async fn a_database_without_replacements_and_history_is_brought_up_to_date_with_
     db.raw().await.batch_execute(&back).await.unwrap();
     let options = PgOptions { migrate: false, ..db.options.clone() };
     let older = PgStore::open(&db.url, OwnerId::new("b", 1), options).await;
-    assert!(matches!(older, Err(StoreError::SchemaIsOlder { found: 6, known: 8 })));
+    assert!(matches!(older, Err(StoreError::SchemaIsOlder { found: 6, known: 9 })));
 
     let node: f::Node = db.open("b").await;
     for id in [ended, open, queued] {
@@ -362,7 +364,7 @@ async fn the_database_refuses_what_the_code_would_never_write() {
     let raw = db.raw().await;
     for wrong in [
         "INSERT INTO slot (submitter, nonce, kind, fencing_token) SELECT submitter, nonce, 'fill', 1 FROM slot",
-        "INSERT INTO tx_attempt SELECT submitter, nonce, 7, tx_id, kind, hash, raw, fees, 0, NULL, NULL, NULL, 1 FROM tx_attempt",
+        "INSERT INTO tx_attempt SELECT submitter, nonce, ordinal, tx_id, kind, hash, raw, fees, 0, NULL, NULL, NULL, 1 FROM tx_attempt",
         "UPDATE managed_tx SET state = 'LOST'",
         "UPDATE managed_tx SET state = 'ALLOCATED', sub_state = 'PENDING', fencing_token = 1 WHERE nonce IS NULL",
         "UPDATE managed_tx SET nonce = 5 WHERE state = 'QUEUED'",

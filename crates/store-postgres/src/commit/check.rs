@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::SystemTime;
 
-use gapless_domain::{LaneCommit, Nonce, Reservation, ReservationStatus, ReservationStep, SlotKind};
+use gapless_domain::{LaneCommit, Nonce, Reservation, ReservationStatus, ReservationStep, SendReport, SlotKind};
 use gapless_store::codec::signed;
 use gapless_store::{CommitVerdict, Conflict, StoreError};
 
@@ -107,47 +107,50 @@ fn check_txs(commit: &LaneCommit, facts: &Facts) -> Result<(), CommitVerdict> {
     Ok(())
 }
 
-/// Gives the slots that this commit binds.
+/// Gives the slots that this commit binds. They are above all that were bound before: a lane binds without a gap.
 fn check_slots<'a>(commit: &'a LaneCommit, facts: &Facts) -> Result<HashMap<i64, &'a SlotKind>, CommitVerdict> {
     let lane = commit.lease().submitter().as_str();
     let conflict = |nonce: Nonce| CommitVerdict::Conflict(Conflict::Slot(nonce));
+    let next_nonce = facts.cursors.get(lane).map_or(0, |cursor| cursor.next_nonce);
     let mut fresh = HashMap::new();
     for slot in commit.slots() {
         let nonce = signed(slot.nonce.get());
-        let taken = facts.slots.contains_key(&(lane.to_owned(), nonce));
-        if taken || fresh.insert(nonce, &slot.kind).is_some() {
+        if nonce < next_nonce || fresh.insert(nonce, &slot.kind).is_some() {
             return Err(conflict(slot.nonce));
         }
     }
-    let bound = |nonce: Nonce| {
+    let is_bound = |nonce: Nonce| {
         let nonce = signed(nonce.get());
-        fresh.contains_key(&nonce) || facts.slots.contains_key(&(lane.to_owned(), nonce))
+        fresh.contains_key(&nonce) || facts.slots.contains(&(lane.to_owned(), nonce))
     };
+    let named =
+        commit.attempts().iter().map(|attempt| attempt.nonce).chain(commit.claims().iter().map(|claim| claim.nonce));
+    if let Some(loose) = named.into_iter().find(|nonce| !is_bound(*nonce)) {
+        return Err(conflict(loose));
+    }
+    check_attempts(commit, facts)?;
+    Ok(fresh)
+}
+
+/// Bytes are signed for one nonce, so it is enough to look at what that nonce has.
+fn check_attempts(commit: &LaneCommit, facts: &Facts) -> Result<(), CommitVerdict> {
+    let lane = commit.lease().submitter().as_str();
+    let conflict = |nonce: Nonce| CommitVerdict::Conflict(Conflict::Slot(nonce));
+    let known =
+        |nonce: Nonce| facts.attempts.get(&(lane.to_owned(), signed(nonce.get()))).map_or(&[][..], Vec::as_slice);
     let mut hashes = HashSet::new();
     let mut ordinals = HashSet::new();
     for attempt in commit.attempts() {
-        let nonce = signed(attempt.nonce.get());
         let ordinal = i16::try_from(attempt.ordinal).map_err(|_| conflict(attempt.nonce))?;
-        let hash = attempt.hash.to_vec();
-        let clash = facts.ordinals.contains(&(lane.to_owned(), nonce, ordinal))
-            || facts.hashes.contains_key(&(lane.to_owned(), hash.clone()))
-            || !ordinals.insert((nonce, ordinal))
-            || !hashes.insert(hash);
-        if clash || !bound(attempt.nonce) {
+        let hash = attempt.hash.as_slice();
+        let exists = known(attempt.nonce).iter().any(|row| row.ordinal == ordinal || row.hash == hash);
+        if exists || !ordinals.insert((attempt.nonce, ordinal)) || !hashes.insert(hash) {
             return Err(conflict(attempt.nonce));
         }
     }
     // Nothing can have been sent that was not durable before, so attempts of this very commit do not count.
-    for report in commit.reports() {
-        let known = facts.hashes.get(&(lane.to_owned(), report.hash.to_vec()));
-        if known != Some(&signed(report.nonce.get())) {
-            return Err(conflict(report.nonce));
-        }
-    }
-    match commit.claims().iter().find(|claim| !bound(claim.nonce)) {
-        Some(claim) => Err(conflict(claim.nonce)),
-        None => Ok(fresh),
-    }
+    let untold = |report: &&SendReport| !known(report.nonce).iter().any(|row| row.hash == report.hash.as_slice());
+    commit.reports().iter().find(untold).map_or(Ok(()), |report| Err(conflict(report.nonce)))
 }
 
 fn check_reservations(

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::SystemTime;
 
-use gapless_domain::{LaneCommit, ProtectCode, Reservation};
+use gapless_domain::{LaneCommit, Nonce, ProtectCode, Reservation, StateName};
 use gapless_store::StoreError;
 use gapless_store::codec::signed;
 use tokio_postgres::types::ToSql;
@@ -41,7 +41,7 @@ const TIME: &str = "SELECT clock_timestamp() AS now, (SELECT max(epoch) FROM sto
 
 /// $2 keeps a process that lost its lanes from even locking their rows.
 const LOCK_CURSORS: &str = "
-    SELECT c.submitter, c.version, c.epoch, c.fencing_token, c.open_nonce, c.protect_code FROM submitter_nonce_cursor c
+    SELECT c.submitter, c.version, c.epoch, c.fencing_token, c.next_nonce, c.open_nonce, c.protect_code FROM submitter_nonce_cursor c
     WHERE c.submitter = ANY($1)
       AND EXISTS (SELECT FROM submitter_lease l WHERE l.submitter = c.submitter AND l.owner_node = $2)
     ORDER BY c.submitter FOR NO KEY UPDATE OF c";
@@ -49,22 +49,23 @@ const LOCK_CURSORS: &str = "
 /// Of lanes without a cursor: the epoch in which their submitter was registered.
 const FIRST_EPOCHS: &str = "SELECT submitter, epoch FROM submitter WHERE submitter = ANY($1)";
 
-const LOCK_TXS: &str = "
+/// Of intents in line: whoever cancels one there needs no lease.
+const LOCK_QUEUED: &str = "
     SELECT t.tx_id, t.submitter, t.version, t.fencing_token FROM managed_tx t
     WHERE t.tx_id = ANY($1)
       AND EXISTS (SELECT FROM submitter_lease l WHERE l.submitter = t.submitter AND l.owner_node = $2)
     ORDER BY t.tx_id FOR NO KEY UPDATE OF t";
 
+/// Of intents that hold a nonce: only their lane's owner writes them, and its lease is locked.
+const READ_BOUND: &str = "SELECT tx_id, submitter, version, fencing_token FROM managed_tx WHERE tx_id = ANY($1)";
+
 const SLOTS: &str = "
-    SELECT s.submitter, s.nonce, s.kind FROM slot s
+    SELECT s.submitter, s.nonce FROM slot s
     JOIN unnest($1::text[], $2::bigint[]) AS w (submitter, nonce) ON (w.submitter, w.nonce) = (s.submitter, s.nonce)";
 
 const ATTEMPTS: &str = "
     SELECT a.submitter, a.nonce, a.ordinal, a.hash FROM tx_attempt a
-    JOIN unnest($1::text[], $2::bigint[]) AS w (submitter, nonce) ON (w.submitter, w.nonce) = (a.submitter, a.nonce)
-    UNION
-    SELECT a.submitter, a.nonce, a.ordinal, a.hash FROM tx_attempt a
-    JOIN unnest($3::text[], $4::bytea[]) AS w (submitter, hash) ON (w.submitter, w.hash) = (a.submitter, a.hash)";
+    JOIN unnest($1::text[], $2::bigint[]) AS w (submitter, nonce) ON (w.submitter, w.nonce) = (a.submitter, a.nonce)";
 
 const RESERVATIONS: &str = "
     SELECT r.submitter, r.nonce, r.status, r.tx_id, r.lock_owner, r.locked_until FROM submitter_nonce_allocation r
@@ -85,10 +86,10 @@ pub(super) struct Facts {
     pub(super) cursors: HashMap<String, CursorFact>,
     pub(super) first_epochs: HashMap<String, i64>,
     pub(super) txs: HashMap<Uuid, TxFact>,
-    /// Kind of each slot that the commits name.
-    pub(super) slots: HashMap<(String, i64), String>,
-    pub(super) ordinals: HashSet<(String, i64, i16)>,
-    pub(super) hashes: HashMap<(String, Vec<u8>), i64>,
+    /// Those that the commits name, and do not bind themselves.
+    pub(super) slots: HashSet<(String, i64)>,
+    /// The attempts of each nonce that the commits add to, or tell of sends for.
+    pub(super) attempts: HashMap<(String, i64), Vec<AttemptFact>>,
     pub(super) reservations: HashMap<String, BTreeMap<i64, Reservation>>,
 }
 
@@ -96,6 +97,7 @@ pub(super) struct CursorFact {
     pub(super) version: i64,
     pub(super) epoch: i64,
     pub(super) token: i64,
+    pub(super) next_nonce: i64,
     pub(super) open_nonce: i64,
     pub(super) store_regressed: bool,
 }
@@ -106,58 +108,59 @@ pub(super) struct TxFact {
     pub(super) token: i64,
 }
 
+pub(super) struct AttemptFact {
+    pub(super) ordinal: i16,
+    pub(super) hash: Vec<u8>,
+}
+
 /// The keys that the commits name, as the arrays that the statements take.
+#[derive(Default)]
 struct Keys<'a> {
     lanes: Vec<&'a str>,
     tokens: Vec<i64>,
-    txs: Vec<Uuid>,
+    queued: Vec<Uuid>,
+    bound: Vec<Uuid>,
     slots: (Vec<&'a str>, Vec<i64>),
-    hashes: (Vec<&'a str>, Vec<&'a [u8]>),
+    attempts: (Vec<&'a str>, Vec<i64>),
     reserved: (Vec<&'a str>, Vec<i64>),
 }
 
 impl<'a> Keys<'a> {
     fn of(commits: &[&'a LaneCommit]) -> Self {
-        let mut keys = Keys {
-            lanes: Vec::new(),
-            tokens: Vec::new(),
-            txs: Vec::new(),
-            slots: Default::default(),
-            hashes: Default::default(),
-            reserved: Default::default(),
-        };
+        let mut keys = Keys::default();
         for commit in commits {
             let lane = commit.lease().submitter().as_str();
             keys.lanes.push(lane);
             keys.tokens.push(token(commit));
-            keys.txs.extend(commit.changes().iter().map(|change| change.tx_id().uuid()));
-            let nonces = (commit.slots().iter().map(|slot| slot.nonce))
-                .chain(commit.attempts().iter().map(|attempt| attempt.nonce))
-                .chain(commit.reports().iter().map(|report| report.nonce))
-                .chain(commit.claims().iter().map(|claim| claim.nonce))
-                .chain(commit.reservations().iter().map(|step| step.nonce()));
-            for nonce in nonces {
-                keys.slots.0.push(lane);
-                keys.slots.1.push(signed(nonce.get()));
+            for change in commit.changes() {
+                let in_line = change.from() == StateName::Queued;
+                if in_line { &mut keys.queued } else { &mut keys.bound }.push(change.tx_id().uuid());
             }
-            let hashes = (commit.attempts().iter().map(|attempt| &attempt.hash))
-                .chain(commit.reports().iter().map(|report| &report.hash));
-            for hash in hashes {
-                keys.hashes.0.push(lane);
-                keys.hashes.1.push(hash.as_slice());
-            }
-            for step in commit.reservations() {
-                keys.reserved.0.push(lane);
-                keys.reserved.1.push(signed(step.nonce().get()));
-            }
+            // What is bound by the commit itself is above all that is there: its cursor shows that, and nothing else is asked.
+            let fresh: HashSet<Nonce> = commit.slots().iter().map(|slot| slot.nonce).collect();
+            let tried = (commit.attempts().iter().map(|attempt| attempt.nonce))
+                .chain(commit.reports().iter().map(|report| report.nonce));
+            let named = (commit.attempts().iter().map(|attempt| attempt.nonce))
+                .chain(commit.claims().iter().map(|claim| claim.nonce));
+            let lent = commit.reservations().iter().map(|step| step.nonce());
+            add(&mut keys.attempts, lane, tried.filter(|nonce| !fresh.contains(nonce)));
+            add(&mut keys.slots, lane, named.filter(|nonce| !fresh.contains(nonce)));
+            add(&mut keys.reserved, lane, lent);
         }
         keys
     }
 }
 
+fn add<'a>(keys: &mut (Vec<&'a str>, Vec<i64>), lane: &'a str, nonces: impl Iterator<Item = Nonce>) {
+    for nonce in nonces {
+        keys.0.push(lane);
+        keys.1.push(signed(nonce.get()));
+    }
+}
+
 pub(super) async fn gather(session: &Session, store: &PgStore, commits: &[&LaneCommit]) -> Result<Facts, StoreError> {
     let keys = Keys::of(commits);
-    // Boxed: nine statements under way at once are a large future.
+    // Boxed: ten statements under way at once are a large future.
     let rows = Box::pin(fly(session, store, &keys)).await.map_err(unavailable)?;
     let mut facts = Facts {
         now: get(&rows.time, "now")?,
@@ -168,9 +171,8 @@ pub(super) async fn gather(session: &Session, store: &PgStore, commits: &[&LaneC
         cursors: HashMap::new(),
         first_epochs: rows.first_epochs.iter().map(|row| (row.get(0), row.get(1))).collect(),
         txs: HashMap::new(),
-        slots: HashMap::new(),
-        ordinals: HashSet::new(),
-        hashes: HashMap::new(),
+        slots: rows.slots.iter().map(|row| (row.get(0), row.get(1))).collect(),
+        attempts: HashMap::new(),
         reservations: HashMap::new(),
     };
     for row in &rows.cursors {
@@ -178,12 +180,13 @@ pub(super) async fn gather(session: &Session, store: &PgStore, commits: &[&LaneC
             version: get(row, "version")?,
             epoch: get(row, "epoch")?,
             token: get(row, "fencing_token")?,
+            next_nonce: get(row, "next_nonce")?,
             open_nonce: get(row, "open_nonce")?,
             store_regressed: get::<Option<&str>>(row, "protect_code")? == Some(ProtectCode::StoreRegressed.as_str()),
         };
         facts.cursors.insert(get(row, "submitter")?, fact);
     }
-    for row in &rows.txs {
+    for row in rows.queued.iter().chain(&rows.bound) {
         let fact = TxFact {
             submitter: get(row, "submitter")?,
             version: get(row, "version")?,
@@ -191,13 +194,9 @@ pub(super) async fn gather(session: &Session, store: &PgStore, commits: &[&LaneC
         };
         facts.txs.insert(get(row, "tx_id")?, fact);
     }
-    for row in &rows.slots {
-        facts.slots.insert((get(row, "submitter")?, get(row, "nonce")?), get(row, "kind")?);
-    }
     for row in &rows.attempts {
-        let (lane, nonce): (String, i64) = (get(row, "submitter")?, get(row, "nonce")?);
-        facts.ordinals.insert((lane.clone(), nonce, get(row, "ordinal")?));
-        facts.hashes.insert((lane, get(row, "hash")?), nonce);
+        let of_nonce = facts.attempts.entry((get(row, "submitter")?, get(row, "nonce")?)).or_default();
+        of_nonce.push(AttemptFact { ordinal: get(row, "ordinal")?, hash: get(row, "hash")? });
     }
     for row in &rows.reservations {
         let lane = facts.reservations.entry(get(row, "submitter")?).or_default();
@@ -213,7 +212,8 @@ struct Rows {
     time: Row,
     cursors: Vec<Row>,
     first_epochs: Vec<Row>,
-    txs: Vec<Row>,
+    queued: Vec<Row>,
+    bound: Vec<Row>,
     slots: Vec<Row>,
     attempts: Vec<Row>,
     reservations: Vec<Row>,
@@ -229,7 +229,8 @@ async fn fly(session: &Session, store: &PgStore, keys: &Keys<'_>) -> Result<Rows
     let raise_canary = session.prepared(RAISE_CANARY).await?;
     let time = session.prepared(TIME).await?;
     let lock_cursors = session.prepared(LOCK_CURSORS).await?;
-    let lock_txs = session.prepared(LOCK_TXS).await?;
+    let lock_queued = session.prepared(LOCK_QUEUED).await?;
+    let read_bound = session.prepared(READ_BOUND).await?;
     let slots = session.prepared(SLOTS).await?;
     let attempts = session.prepared(ATTEMPTS).await?;
     let reservations = session.prepared(RESERVATIONS).await?;
@@ -237,9 +238,10 @@ async fn fly(session: &Session, store: &PgStore, keys: &Keys<'_>) -> Result<Rows
     let lanes: Params<'_> = &[&keys.lanes, &keys.tokens, &owner, &horizon];
     let own: Params<'_> = &[&owner];
     let cursors: Params<'_> = &[&keys.lanes, &owner];
-    let txs: Params<'_> = &[&keys.txs, &owner];
+    let queued: Params<'_> = &[&keys.queued, &owner];
+    let bound: Params<'_> = &[&keys.bound];
     let named: Params<'_> = &[&keys.slots.0, &keys.slots.1];
-    let tried: Params<'_> = &[&keys.slots.0, &keys.slots.1, &keys.hashes.0, &keys.hashes.1];
+    let tried: Params<'_> = &[&keys.attempts.0, &keys.attempts.1];
     let reserved: Params<'_> = &[&keys.reserved.0, &keys.reserved.1];
     let answers = tokio::join!(
         biased;
@@ -248,9 +250,10 @@ async fn fly(session: &Session, store: &PgStore, keys: &Keys<'_>) -> Result<Rows
         client.query_opt(&raise_canary, own),
         client.query_one(&time, &[]),
         client.query(&lock_cursors, cursors),
-        ask(client, &lock_txs, !keys.txs.is_empty(), txs),
+        ask(client, &lock_queued, !keys.queued.is_empty(), queued),
+        ask(client, &read_bound, !keys.bound.is_empty(), bound),
         ask(client, &slots, !keys.slots.0.is_empty(), named),
-        ask(client, &attempts, !keys.hashes.0.is_empty(), tried),
+        ask(client, &attempts, !keys.attempts.0.is_empty(), tried),
         ask(client, &reservations, !keys.reserved.0.is_empty(), reserved),
     );
     answers.0?;
@@ -269,10 +272,11 @@ async fn fly(session: &Session, store: &PgStore, keys: &Keys<'_>) -> Result<Rows
         time: answers.3?,
         cursors,
         first_epochs,
-        txs: answers.5?,
-        slots: answers.6?,
-        attempts: answers.7?,
-        reservations: answers.8?,
+        queued: answers.5?,
+        bound: answers.6?,
+        slots: answers.7?,
+        attempts: answers.8?,
+        reservations: answers.9?,
     })
 }
 

@@ -85,9 +85,9 @@ const REPORT_SENDS: &str = "
         SET sends = a.sends + i.times, last_sent_at = $9::timestamptz, last_outcome = i.outcome, last_text = i.text, fencing_token = i.token,
             history = CASE WHEN a.sends = 0 AND i.times <= $8::bigint THEN i.sent::jsonb ELSE jsonb_path_query_array(
                 a.history || i.sent::jsonb, '$[last - $kept + 1 to last]', jsonb_build_object('kept', $8::bigint)) END
-        FROM unnest($1::text[], $2::bytea[], $3::integer[], $4::text[], $5::text[], $6::bigint[], $7::text[])
-            AS i (submitter, hash, times, outcome, text, token, sent)
-        WHERE (a.submitter, a.hash) = (i.submitter, i.hash) AND a.fencing_token <= i.token
+        FROM unnest($1::text[], $2::bytea[], $3::integer[], $4::text[], $5::text[], $6::bigint[], $7::text[], $11::bigint[])
+            AS i (submitter, hash, times, outcome, text, token, sent, nonce)
+        WHERE (a.submitter, a.nonce) = (i.submitter, i.nonce) AND a.hash = i.hash AND a.fencing_token <= i.token
         RETURNING 1
     ) SELECT 1 / (count(*) = $10::bigint)::int FROM w";
 
@@ -121,7 +121,7 @@ const FINISH_COMMANDS: &str = "
 
 /// After the changes of this commit, no intent below a lane's new open nonce may still hold its nonce.
 const CHECK_CLOSED: &str = "
-    SELECT 1 / (count(t.tx_id) = 0)::int
+    SELECT 1 / (count(*) = 0)::int
     FROM unnest($1::text[], $2::bigint[], $3::bigint[]) AS i (submitter, was_open, open)
     JOIN slot s ON s.submitter = i.submitter AND s.nonce >= i.was_open AND s.nonce < i.open
     LEFT JOIN submitter_nonce_allocation r ON (r.submitter, r.nonce) = (s.submitter, s.nonce)
@@ -336,7 +336,7 @@ fn add_attempts(plan: &[Planned<'_>], at: SystemTime) -> Option<Write> {
 }
 
 fn report_sends(plan: &[Planned<'_>], at: SystemTime) -> Option<Write> {
-    let (mut lanes, mut hashes, mut times) = (vec![], vec![], vec![]);
+    let (mut lanes, mut hashes, mut times, mut nonces) = (vec![], vec![], vec![], vec![]);
     let (mut outcomes, mut texts, mut tokens, mut sent) = (vec![], vec![], vec![], vec![]);
     for planned in plan {
         // The same bytes may have been sent several times: all of them are history, and the last outcome is the one that counts.
@@ -347,6 +347,7 @@ fn report_sends(plan: &[Planned<'_>], at: SystemTime) -> Option<Write> {
         for (hash, reports) in sends {
             let Some(last) = reports.last() else { continue };
             lanes.push(lane(planned));
+            nonces.push(signed(last.nonce.get()));
             hashes.push(hash);
             times.push(i32::try_from(reports.len()).unwrap_or(i32::MAX));
             outcomes.push(last.outcome.as_str());
@@ -357,7 +358,7 @@ fn report_sends(plan: &[Planned<'_>], at: SystemTime) -> Option<Write> {
     }
     let wanted = count(&lanes)?;
     let kept = signed(Attempt::HISTORY as u64);
-    Some(write!(REPORT_SENDS, lanes, hashes, times, outcomes, texts, tokens, sent, kept, at, wanted))
+    Some(write!(REPORT_SENDS, lanes, hashes, times, outcomes, texts, tokens, sent, kept, at, wanted, nonces))
 }
 
 fn claim_resubmits(plan: &[Planned<'_>], at: SystemTime) -> Option<Write> {

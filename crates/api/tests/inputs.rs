@@ -262,7 +262,7 @@ async fn each_of_a_batch_has_its_own_result() {
 }
 
 async fn in_line(house: &House) -> Vec<String> {
-    let queue = house.store.peek_queues(&[(treasury(), 100)]).await.unwrap().remove(0);
+    let queue = house.store.peek_queues(&[(treasury(), 100)], &[]).await.unwrap().remove(0);
     queue.iter().map(|tx| tx.intent.request_id().to_string()).collect()
 }
 

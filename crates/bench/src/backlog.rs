@@ -38,7 +38,7 @@ async fn look(fixture: &Fixture) -> (f64, f64) {
     let (mut peeks, mut sweeps) = (Vec::new(), Vec::new());
     for _ in 0..LOOKS {
         let began = Instant::now();
-        let front = fixture.store.peek_queues(&[(fixture.lanes[0].clone(), 16)]).await.unwrap();
+        let front = fixture.store.peek_queues(&[(fixture.lanes[0].clone(), 16)], &[]).await.unwrap();
         assert_eq!(front[0].len(), 16);
         peeks.push(began.elapsed().as_secs_f64() * 1e6);
         let began = Instant::now();

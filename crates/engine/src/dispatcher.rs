@@ -55,7 +55,8 @@ impl Default for DispatchOptions {
 /// A lane that this node can run: it knows the chain, and has the key.
 #[derive(Clone, Debug)]
 pub(crate) struct Servable {
-    pub(crate) setup: LaneSetup,
+    /// Thousands of lanes may have the same.
+    pub(crate) setup: Arc<LaneSetup>,
     pub(crate) desk: Arc<ChainDesk>,
 }
 
@@ -371,7 +372,7 @@ impl Dispatcher {
         metrics::gauge!("gapless_lanes_running").set(self.roster.len() as f64);
         self.crew.spawn(async move {
             let mut end = EndOfRun { lease, ending: Ending::Refused, report };
-            end.ending = runner.run(snapshot, setup).await;
+            end.ending = runner.run(snapshot, LaneSetup::clone(&setup)).await;
         });
     }
 

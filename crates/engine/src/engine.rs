@@ -37,7 +37,7 @@ pub struct EngineParts {
     pub stuck: Arc<dyn StuckPolicy>,
     pub chains: Vec<ChainSetup>,
     /// The lanes that this node can run: it has their keys.
-    pub lanes: Vec<(SubmitterId, LaneSetup)>,
+    pub lanes: Vec<(SubmitterId, Arc<LaneSetup>)>,
     pub terms: LeaseTerms,
     pub options: EngineOptions,
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use gapless_chain::{AccountView, Chain, ChainError, SendAnswer};
-use gapless_domain::{BlockRef, Peeked, SignedTx, SubmitterId, Tick};
+use gapless_domain::{BlockRef, Peeked, SignedTx, SubmitterId, Tick, TxId};
 use gapless_store::{Store, StoreError};
 
 use crate::clock::Clock;
@@ -23,6 +23,7 @@ pub(crate) struct PeekerLoop {
 struct Peek {
     lane: SubmitterId,
     limit: u32,
+    without: Vec<TxId>,
 }
 
 impl Peeker {
@@ -32,8 +33,8 @@ impl Peeker {
     }
 
     /// `None` if the store could not tell.
-    pub(crate) async fn peek(&self, lane: SubmitterId, limit: u32) -> Option<Peeked> {
-        self.0.submit(Peek { lane, limit }).await.ok().flatten()
+    pub(crate) async fn peek(&self, lane: SubmitterId, limit: u32, without: Vec<TxId>) -> Option<Peeked> {
+        self.0.submit(Peek { lane, limit, without }).await.ok().flatten()
     }
 }
 
@@ -42,13 +43,14 @@ impl PeekerLoop {
         let store = self.store.as_ref();
         let flush = async |batch: Vec<Job<Peek, Option<Peeked>>>| {
             let lanes: Vec<_> = batch.iter().map(|job| (job.op.lane.clone(), job.op.limit)).collect();
-            match look(store, &lanes).await {
+            let without: Vec<TxId> = batch.iter().flat_map(|job| job.op.without.iter().copied()).collect();
+            match look(store, &lanes, &without).await {
                 Ok(answers) => batch.into_iter().zip(answers).for_each(|(job, answer)| job.answer(Some(answer))),
                 // One row that cannot be read is one lane's trouble, not everybody's.
                 Err(StoreError::Row(error)) if lanes.len() > 1 => {
                     tracing::warn!("looking at the queues one by one: {error}");
                     for (job, lane) in batch.into_iter().zip(&lanes) {
-                        let answer = look(store, std::slice::from_ref(lane)).await;
+                        let answer = look(store, std::slice::from_ref(lane), &without).await;
                         job.answer(answer.ok().and_then(|mut answers| answers.pop()));
                     }
                 }
@@ -63,10 +65,10 @@ impl PeekerLoop {
     }
 }
 
-async fn look(store: &dyn Store, lanes: &[(SubmitterId, u32)]) -> Result<Vec<Peeked>, StoreError> {
+async fn look(store: &dyn Store, lanes: &[(SubmitterId, u32)], without: &[TxId]) -> Result<Vec<Peeked>, StoreError> {
     let names: Vec<SubmitterId> = lanes.iter().map(|(lane, _)| lane.clone()).collect();
     let asked: Vec<_> = lanes.iter().filter(|(_, limit)| *limit > 0).cloned().collect();
-    let queues = async { if asked.is_empty() { Ok(Vec::new()) } else { store.peek_queues(&asked).await } };
+    let queues = async { if asked.is_empty() { Ok(Vec::new()) } else { store.peek_queues(&asked, without).await } };
     let (queues, commands) = tokio::try_join!(queues, store.open_commands(&names))?;
     let mut queues = queues.into_iter();
     let queue_of = |limit: u32| if limit > 0 { queues.next().unwrap_or_default() } else { Vec::new() };

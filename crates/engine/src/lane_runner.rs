@@ -10,7 +10,7 @@ use gapless_domain::mistakes::{self, Mistake};
 use gapless_domain::{
     ChainFacts, CommitOutcome, DiagnoseRequest, Effect, EventKind, Fact, Inclusion, Lane, LaneCommit, LaneSetup,
     LaneSnapshot, Lease, MempoolSignal, NodeText, Outgoing, SentTx, SignFailure, SignRequest, SignedTx, Step,
-    StuckCase, SurveyRequest, Tick, TransitionName, U256,
+    StuckCase, SurveyRequest, Tick, TransitionName, TxId, U256,
 };
 use gapless_store::{CommitVerdict, StoreError};
 
@@ -107,7 +107,7 @@ impl LaneRunner {
                     tracing::warn!(submitter = %self.lease.submitter(), node_id = %self.lease.owner(), fencing_token = %self.lease.token(), nonce, "{text}");
                 }
                 Effect::Release => return Some(Ending::Released),
-                Effect::Peek { limit } => under_way.push(self.peek(limit)),
+                Effect::Peek { limit, without } => under_way.push(self.peek(limit, without)),
                 Effect::Prepare(requests) => under_way.push(self.prepare(requests)),
                 Effect::Sign(requests) => under_way.push(self.sign(requests)),
                 Effect::Commit(commit) => under_way.push(self.commit(*commit)),
@@ -146,12 +146,12 @@ impl LaneRunner {
         }
     }
 
-    fn peek(&self, limit: u32) -> Work {
+    fn peek(&self, limit: u32, without: Vec<TxId>) -> Work {
         let (peeker, faults) = (self.tools.peeker.clone(), Arc::clone(&self.tools.faults));
         let lane = self.lease.submitter().clone();
         Box::pin(async move {
             faults.reach(FaultPoint::BeforePeek);
-            let peeked = peeker.peek(lane, limit).await;
+            let peeked = peeker.peek(lane, limit, without).await;
             faults.reach(FaultPoint::AfterPeek);
             Ok(Fact::Peeked(peeked))
         })

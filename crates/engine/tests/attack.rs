@@ -79,7 +79,7 @@ impl Parts {
             faults: Arc::new(NoFaults),
             stuck: Arc::new(Patient),
             chains: vec![ChainSetup { chain, watcher, gas: GasPolicy::default() }],
-            lanes: world.lanes.iter().map(|lane| (lane.clone(), world.setup.clone())).collect(),
+            lanes: world.lanes.iter().map(|lane| (lane.clone(), Arc::new(world.setup.clone()))).collect(),
             terms: LeaseTerms::default(),
             options: EngineOptions::default(),
         };

@@ -47,7 +47,7 @@ async fn confirm_all(rpc: &str, window: u16, intents: u64) -> Duration {
             watcher: WatcherOptions { confirmations: 2, ..WatcherOptions::default() },
             gas: GasPolicy::default(),
         }],
-        lanes: vec![(submitter.clone(), LaneSetup { policy, ..LaneSetup::default() })],
+        lanes: vec![(submitter.clone(), Arc::new(LaneSetup { policy, ..LaneSetup::default() }))],
         terms: LeaseTerms::default(),
         options: EngineOptions::default(),
     })

@@ -193,7 +193,7 @@ async fn a_hundred_callers_at_three_nodes_with_one_request_get_one_intent() {
     let many: Vec<_> = (0..500).map(|n| f::intent(&lane, &format!("many-{n}"))).collect();
     let given: Vec<TxId> = intakes[0].accept(many).await.unwrap().into_iter().map(|(id, _)| id).collect();
     let store = db.open("reader").await;
-    let queue = store.peek_queues(&[(lane, 1000)]).await.unwrap().remove(0);
+    let queue = store.peek_queues(&[(lane, 1000)], &[]).await.unwrap().remove(0);
     assert_eq!(queue.iter().skip(1).map(|tx| tx.id).collect::<Vec<_>>(), given);
     drop(intakes);
     for driver in drivers {

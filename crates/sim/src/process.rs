@@ -124,7 +124,7 @@ impl Blueprint {
             faults: Arc::new(CrashPoints { faults, history, owner: owner.clone() }),
             stuck: Arc::new(Undecided { way: self.to_people.clone() }),
             chains: vec![ChainSetup { chain, watcher: self.watcher(), gas: GasPolicy::default() }],
-            lanes: self.lanes.iter().map(|lane| (lane.clone(), setup.clone())).collect(),
+            lanes: self.lanes.iter().map(|lane| (lane.clone(), Arc::new(setup.clone()))).collect(),
             terms: Self::terms(),
             options: EngineOptions::default(),
         })?;

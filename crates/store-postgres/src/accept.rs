@@ -10,6 +10,7 @@ use gapless_domain::{CancelReason, CommandId, NewCommand, Protection, SubmitterI
 use gapless_store::codec::{command_to_json, payload_to_json, state_to_row, submitter, unsigned};
 use gapless_store::{Accepted, CancelVerdict, NewIntent, NewSubmitter, StoreError};
 use tokio_postgres::Row;
+use tokio_postgres::error::SqlState;
 use uuid::Uuid;
 
 use crate::error::{Blame, blame, text, timed_out, unavailable};
@@ -106,11 +107,19 @@ const COMMAND: &str = "
 /// How often an intent that was neither taken nor explained is tried again: its lane left PROTECT in between.
 const MAX_ROUNDS: usize = 4;
 
+/// Two unique columns, and rows that others insert at the same moment.
+const REGISTER_TRIES: u32 = 5;
+
+fn is_deadlock(error: &tokio_postgres::Error) -> bool {
+    error.code() == Some(&SqlState::T_R_DEADLOCK_DETECTED)
+}
+
 pub(crate) async fn register(store: &PgStore, submitters: &[NewSubmitter]) -> Result<(), StoreError> {
     let ids: Vec<&str> = submitters.iter().map(|submitter| submitter.id.as_str()).collect();
     let aliases: Vec<Option<&str>> = submitters.iter().map(|submitter| submitter.alias.as_deref()).collect();
-    let mut again = true;
+    let mut tries = REGISTER_TRIES;
     loop {
+        tries -= 1;
         let registered = store
             .with_session("registering submitters", async |session| {
                 let statement = session.prepared(REGISTER).await?;
@@ -119,8 +128,9 @@ pub(crate) async fn register(store: &PgStore, submitters: &[NewSubmitter]) -> Re
             .await?;
         match registered {
             Ok(_) => return Ok(()),
-            // Another node may have registered the same at the same moment, and its alias was met first; now its row is there.
-            Err(error) if blame(&error) == Blame::Row && again => again = false,
+            // Another node may be registering the same at this moment, and its alias was met first: then its row is there by now, or each
+            // waited for the other, and the server has ended one.
+            Err(error) if tries > 0 && (blame(&error) == Blame::Row || is_deadlock(&error)) => {}
             Err(error) if blame(&error) == Blame::Row => return Err(StoreError::Setup(text(&error))),
             Err(error) => return Err(unavailable(error)),
         }

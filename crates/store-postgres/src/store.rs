@@ -182,8 +182,12 @@ impl Store for PgStore {
         committed
     }
 
-    async fn peek_queues(&self, lanes: &[(SubmitterId, u32)]) -> Result<Vec<Vec<ManagedTx>>, StoreError> {
-        sweep::peek_queues(self, lanes).await
+    async fn peek_queues(
+        &self,
+        lanes: &[(SubmitterId, u32)],
+        without: &[TxId],
+    ) -> Result<Vec<Vec<ManagedTx>>, StoreError> {
+        sweep::peek_queues(self, lanes, without).await
     }
 
     async fn open_commands(&self, lanes: &[SubmitterId]) -> Result<Vec<Vec<Command>>, StoreError> {

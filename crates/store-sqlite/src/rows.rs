@@ -62,6 +62,11 @@ pub(crate) fn first<T>(
     }
 }
 
+/// The first of [`TX_COLUMNS`].
+pub(crate) fn id(row: &Row<'_>) -> Result<TxId, Failure> {
+    Ok(tx_id(&text(row, 0)?)?)
+}
+
 /// Reads [`TX_COLUMNS`].
 pub(crate) fn managed_tx(row: &Row<'_>) -> Result<ManagedTx, Failure> {
     let intent = Intent::restore(
@@ -73,7 +78,7 @@ pub(crate) fn managed_tx(row: &Row<'_>) -> Result<ManagedTx, Failure> {
         row.get::<_, Option<String>>(7)?.map(Metadata::restore),
     );
     Ok(ManagedTx {
-        id: tx_id(&text(row, 0)?)?,
+        id: id(row)?,
         seq: unsigned("seq", row.get(1)?)?,
         intent,
         replacement: row.get::<_, Option<String>>(14)?.as_deref().map(payload_from_json).transpose()?,

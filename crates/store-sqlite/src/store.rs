@@ -147,9 +147,13 @@ impl Store for SqliteStore {
         Ok(committed)
     }
 
-    async fn peek_queues(&self, lanes: &[(SubmitterId, u32)]) -> Result<Vec<Vec<ManagedTx>>, StoreError> {
-        let lanes = lanes.to_vec();
-        self.room.read(move |reading| read::peek_queues(reading, &lanes)).await
+    async fn peek_queues(
+        &self,
+        lanes: &[(SubmitterId, u32)],
+        without: &[TxId],
+    ) -> Result<Vec<Vec<ManagedTx>>, StoreError> {
+        let (lanes, without) = (lanes.to_vec(), without.iter().copied().collect());
+        self.room.read(move |reading| read::peek_queues(reading, &lanes, &without)).await
     }
 
     async fn open_commands(&self, lanes: &[SubmitterId]) -> Result<Vec<Vec<Command>>, StoreError> {

@@ -86,8 +86,13 @@ pub trait Store: Send + Sync + fmt::Debug {
 
     // --- Reads. ---
 
-    /// The first intents in line: QUEUED in order of acceptance, up to the number given for each lane.
-    async fn peek_queues(&self, lanes: &[(SubmitterId, u32)]) -> Result<Vec<Vec<ManagedTx>>, StoreError>;
+    /// The first intents in line: QUEUED in order of acceptance, up to the number given for each lane. Those of `without` are passed over,
+    /// and not counted: whoever is binding them does not want to read them again.
+    async fn peek_queues(
+        &self,
+        lanes: &[(SubmitterId, u32)],
+        without: &[TxId],
+    ) -> Result<Vec<Vec<ManagedTx>>, StoreError>;
 
     /// Commands that wait to be executed, oldest first, up to [`MAX_OPEN_COMMANDS`] for each lane: the rest come when these are
     /// done. Whoever holds a lane asks this when it is woken. Needs no lease, so what it shows may be done by a commit that

@@ -96,8 +96,12 @@ impl Store for Unplugged {
         self.up()?.commit(commits).await
     }
 
-    async fn peek_queues(&self, lanes: &[(SubmitterId, u32)]) -> Result<Vec<Vec<ManagedTx>>, StoreError> {
-        self.up()?.peek_queues(lanes).await
+    async fn peek_queues(
+        &self,
+        lanes: &[(SubmitterId, u32)],
+        without: &[TxId],
+    ) -> Result<Vec<Vec<ManagedTx>>, StoreError> {
+        self.up()?.peek_queues(lanes, without).await
     }
 
     async fn open_commands(&self, lanes: &[SubmitterId]) -> Result<Vec<Vec<Command>>, StoreError> {

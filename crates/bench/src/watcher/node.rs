@@ -66,6 +66,7 @@ impl Node {
         if kind != Kind::ByTheClock {
             (limits.look_interval, limits.account_interval, dispatch.sweep_interval) = (NEVER, NEVER, NEVER);
         }
+        let setup = Arc::new(LaneSetup { policy, limits });
         let engine = Engine::start(EngineParts {
             store: Arc::clone(&store),
             driver: Arc::new(TokioDriver::start()),
@@ -73,10 +74,7 @@ impl Node {
             faults: Arc::new(NoFaults),
             stuck: Arc::new(Patient),
             chains: vec![ChainSetup { chain, watcher, gas: GasPolicy::default() }],
-            lanes: lanes
-                .iter()
-                .map(|lane| (lane.clone(), LaneSetup { policy: policy.clone(), limits: limits.clone() }))
-                .collect(),
+            lanes: lanes.iter().map(|lane| (lane.clone(), Arc::clone(&setup))).collect(),
             terms: LeaseTerms::default(),
             options: EngineOptions { dispatch, ..EngineOptions::default() },
         })

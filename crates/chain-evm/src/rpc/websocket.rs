@@ -46,6 +46,8 @@ const PROVEN_AFTER: Duration = Duration::from_secs(5);
 /// In a long pause a question is a reason to try earlier, though not before this much of it.
 const WAKE_AFTER: Duration = Duration::from_secs(5);
 const MAX_QUEUED: usize = 1024;
+/// Questions that leave together.
+const MAX_TOGETHER: usize = 128;
 /// Answers that nobody waits for any more are forgotten beyond this many.
 const MAX_OPEN: usize = 100_000;
 /// The number of our own question for new heads.
@@ -131,8 +133,18 @@ impl Talk {
     }
 
     async fn say(&mut self, message: Message) -> Result<(), Error> {
-        let said = tokio::time::timeout_at(now() + SEND_TIMEOUT, self.socket.send(message)).await;
-        said.unwrap_or_else(|_| Err(timed_out()))
+        self.say_all(vec![message]).await
+    }
+
+    /// They leave together: a packet and a wake-up at the other end for each of them cost more than what they ask for.
+    async fn say_all(&mut self, messages: Vec<Message>) -> Result<(), Error> {
+        let say = async {
+            for message in messages {
+                self.socket.feed(message).await?;
+            }
+            self.socket.flush().await
+        };
+        tokio::time::timeout_at(now() + SEND_TIMEOUT, say).await.unwrap_or_else(|_| Err(timed_out()))
     }
 
     fn heard(&mut self, message: &Message) {
@@ -214,6 +226,7 @@ impl Line {
         let mut open: HashMap<u64, oneshot::Sender<Reply>> = HashMap::new();
         let mut next = SUBSCRIBE + 1;
         let mut asked_for_life = false;
+        let mut asked = Vec::new();
         let subscribe = question(SUBSCRIBE, "eth_subscribe", &json!(["newHeads"]));
         if let Err(error) = talk.say(Message::text(subscribe.to_string())).await {
             return Some(error);
@@ -244,20 +257,21 @@ impl Line {
                         }
                     }
                 },
-                question = self.questions.recv() => {
-                    let Question { call, reply } = question?;
-                    if reply.is_closed() {
-                        // Nobody waits for it any more.
-                        continue;
+                count = self.questions.recv_many(&mut asked, MAX_TOGETHER) => {
+                    if count == 0 {
+                        return None;
                     }
                     if open.len() >= MAX_OPEN {
                         open.retain(|_, reply| !reply.is_closed());
                     }
-                    let id = next;
-                    next += 1;
-                    open.insert(id, reply);
-                    let text = super::frame::question(id, call.method, &call.params).to_string();
-                    if let Err(error) = talk.say(Message::text(text)).await {
+                    let mut messages = Vec::with_capacity(count);
+                    // Those that nobody waits for any more are not asked.
+                    for Question { call, reply } in asked.drain(..).filter(|question| !question.reply.is_closed()) {
+                        open.insert(next, reply);
+                        messages.push(Message::text(question(next, call.method, &call.params).to_string()));
+                        next += 1;
+                    }
+                    if let Err(error) = talk.say_all(messages).await {
                         return Some(error);
                     }
                 }

@@ -4,6 +4,7 @@ use alloy_primitives::B256;
 
 use crate::attempt::AttemptKind;
 use crate::block::BlockRef;
+use crate::id::TxId;
 use crate::intent::Speed;
 use crate::lane_commit::LaneCommit;
 use crate::nonce::Nonce;
@@ -25,9 +26,11 @@ pub struct Step {
 
 #[derive(Debug)]
 pub enum Effect {
-    /// Read the first `limit` of the queue, and the commands; with 0 only the commands. Answer: [`Fact::Peeked`](super::Fact::Peeked).
+    /// Read the first `limit` of the queue but for those of `without`, and the commands; with 0 only the commands. Answer:
+    /// [`Fact::Peeked`](super::Fact::Peeked).
     Peek {
         limit: u32,
+        without: Vec<TxId>,
     },
     /// Estimate and price; needs no nonce. Answer: [`Fact::Prepared`](super::Fact::Prepared), for all of them.
     Prepare(Vec<PrepareRequest>),

@@ -34,7 +34,9 @@ pub(super) struct Line {
     pub(super) known: bool,
     /// The look that is under way began before somebody came back into the line.
     distrusted: bool,
-    /// Out of the line when the look that is under way began, or since: its answer may still name them.
+    /// Out of the line when the look that is under way began: its answer does not name them.
+    passed_over: HashSet<TxId>,
+    /// Out of the line since: its answer may still name them.
     taken: HashSet<TxId>,
 }
 
@@ -78,14 +80,15 @@ impl Line {
         Line { look: true, ..Line::default() }
     }
 
-    /// `leaving` are those who are out of the line, while the store may still have them in the queue.
+    /// `leaving` are those who are out of the line, while the store may still have them in the queue: they are not asked for.
     pub(super) fn begin_look(&mut self, now: Tick, leaving: HashSet<TxId>) {
         self.peeking = true;
         self.distrusted = false;
         self.look = false;
         (self.began_at, self.looked_at) = (now, now);
         self.has_looked = true;
-        self.taken = leaving;
+        self.passed_over = leaving;
+        self.taken.clear();
     }
 
     /// A look at the commands alone: whoever is new is further back.
@@ -117,7 +120,7 @@ impl Line {
         let last_seq = queue.last().map(|tx| tx.seq);
         let mut known: VecDeque<Candidate> = std::mem::take(&mut self.waiting);
         for tx in queue {
-            if self.taken.contains(&tx.id) || is_ours(tx.id) {
+            if self.passed_over.contains(&tx.id) || self.taken.contains(&tx.id) || is_ours(tx.id) {
                 continue;
             }
             while known.front().is_some_and(|candidate| candidate.tx.seq < tx.seq) {
@@ -165,9 +168,12 @@ impl Line {
         Some(candidate)
     }
 
-    /// To its own place in line.
+    /// To its own place in line. A look that passed it over would take it for gone, and somebody else would get ahead (N11).
     pub(super) fn put_back(&mut self, candidate: Candidate) {
         self.taken.remove(&candidate.tx.id);
+        if self.peeking && self.passed_over.contains(&candidate.tx.id) {
+            self.distrust();
+        }
         let place = self.waiting.partition_point(|other| other.tx.seq < candidate.tx.seq);
         self.waiting.insert(place, candidate);
     }

@@ -1,13 +1,11 @@
 //! What to begin next: everything that is possible now and not under way.
 
-use std::collections::HashSet;
 use std::time::Duration;
 
 use crate::amount::Amount;
 use crate::attempt::AttemptKind;
 use crate::command::CommandKind;
 use crate::cursor::Cursor;
-use crate::id::TxId;
 use crate::mistakes::{self, Mistake};
 use crate::nonce::Nonce;
 use crate::payload::EvmCall;
@@ -151,11 +149,12 @@ impl Lane {
         // again: one look while a commit is under way is enough, the next can be used when it is done.
         let is_paced = self.writing.is_some() && self.line.has_looked && self.line.known && !self.compares_queue();
         let wanted = low || (self.line.look && !self.is_fed(ahead));
+        let mut without = Vec::new();
         if now >= again_at || (rested && (self.line.must_look || (wanted && !is_paced))) {
             // Those who are leaving the queue may still be first in it.
-            let leaving: HashSet<TxId> = self.ids_leaving().collect();
-            self.peek_limit = u32::try_from(ahead.saturating_add(leaving.len())).unwrap_or(u32::MAX);
-            self.line.begin_look(now, leaving);
+            without = self.ids_leaving().collect();
+            self.peek_limit = u32::try_from(ahead).unwrap_or(u32::MAX);
+            self.line.begin_look(now, without.iter().copied().collect());
         } else if rested && self.line.look {
             self.peek_limit = 0;
             self.line.begin_look_past(now);
@@ -165,7 +164,7 @@ impl Lane {
             return;
         }
         self.commands_done.clear();
-        step.effects.push(Effect::Peek { limit: self.peek_limit });
+        step.effects.push(Effect::Peek { limit: self.peek_limit, without });
     }
 
     /// Is everybody in line for whom there is room? Then who is new waits behind them, and only commands are news: a lane that works at its

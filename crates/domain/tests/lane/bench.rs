@@ -290,7 +290,7 @@ impl Bench {
             }
             Effect::Sign(requests) => Fact::Signed(requests.iter().map(|request| Ok(sign(request))).collect()),
             Effect::Commit(commit) => self.write(*commit, true),
-            Effect::Peek { limit } => self.peek(limit),
+            Effect::Peek { limit, without } => self.peek(limit, &without),
             Effect::Diagnose(asked) => Fact::Diagnosed(asked.iter().map(|asked| (asked.nonce, self.signal)).collect()),
             Effect::Decide(case) => {
                 let answer = Fact::Decided(case.nonce, self.decision);
@@ -337,8 +337,8 @@ impl Bench {
         }
     }
 
-    fn peek(&self, limit: u32) -> Fact {
-        let queued = self.ledger.txs.values().filter(|tx| tx.state == TxState::Queued);
+    fn peek(&self, limit: u32, without: &[TxId]) -> Fact {
+        let queued = self.ledger.txs.values().filter(|tx| tx.state == TxState::Queued && !without.contains(&tx.id));
         let queue = queued.take(limit as usize).cloned().collect();
         Fact::Peeked(Some(Peeked { queue, commands: self.ledger.commands.clone() }))
     }
@@ -379,7 +379,7 @@ impl Bench {
     pub(crate) fn take_peek(&mut self) -> u32 {
         let at = self.held.iter().position(|effect| matches!(effect, Effect::Peek { .. })).unwrap();
         match self.held.remove(at) {
-            Effect::Peek { limit } => limit,
+            Effect::Peek { limit, .. } => limit,
             _ => unreachable!(),
         }
     }

@@ -394,7 +394,7 @@ impl World {
         let owner = &mut self.owners[index];
         let Work::Begun(effect) = owner.under_way.remove(which) else { return };
         let answer = match effect {
-            Effect::Peek { limit } => Answer::Fact(self.peek(index, limit)),
+            Effect::Peek { limit, without } => Answer::Fact(self.peek(index, limit, &without)),
             Effect::Prepare(requests) => Answer::Fact(self.prepare(&requests)),
             Effect::Sign(requests) => Answer::Fact(self.sign(&requests)),
             Effect::Commit(commit) => self.commit(index, &commit),
@@ -416,12 +416,12 @@ impl World {
         self.owners[index].under_way.insert(at, Work::Answered(answer));
     }
 
-    fn peek(&mut self, index: usize, limit: u32) -> Fact {
+    fn peek(&mut self, index: usize, limit: u32, without: &[TxId]) -> Fact {
         if self.dice.percent(self.trouble) {
             return Fact::Peeked(None);
         }
         let store = &self.owners[index].store;
-        let queue = now(store.peek_queues(&[(self.lane.clone(), limit)])).unwrap().remove(0);
+        let queue = now(store.peek_queues(&[(self.lane.clone(), limit)], without)).unwrap().remove(0);
         let commands = now(store.open_commands(from_ref(&self.lane))).unwrap().remove(0);
         Fact::Peeked(Some(Peeked { queue, commands }))
     }

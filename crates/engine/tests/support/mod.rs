@@ -126,7 +126,7 @@ impl World {
             faults,
             stuck: Arc::new(Patient),
             chains: vec![ChainSetup { chain, watcher, gas: GasPolicy::default() }],
-            lanes: self.lanes.iter().map(|lane| (lane.clone(), setup.clone())).collect(),
+            lanes: self.lanes.iter().map(|lane| (lane.clone(), Arc::new(setup.clone()))).collect(),
             terms: LeaseTerms::default(),
             options: EngineOptions { dispatch: DispatchOptions::default(), ..EngineOptions::default() },
         })

@@ -99,12 +99,16 @@ impl Store for TroubledStore {
         self.up()?.commit(commits).await
     }
 
-    async fn peek_queues(&self, lanes: &[(SubmitterId, u32)]) -> Result<Vec<Vec<ManagedTx>>, StoreError> {
+    async fn peek_queues(
+        &self,
+        lanes: &[(SubmitterId, u32)],
+        without: &[TxId],
+    ) -> Result<Vec<Vec<ManagedTx>>, StoreError> {
         let bad = self.trouble().bad_queue.clone();
         if lanes.iter().any(|(lane, _)| Some(lane) == bad.as_ref()) {
             return Err(StoreError::Row(codec::RowError::new("payload", "not what it should be")));
         }
-        self.up()?.peek_queues(lanes).await
+        self.up()?.peek_queues(lanes, without).await
     }
 
     async fn open_commands(&self, lanes: &[SubmitterId]) -> Result<Vec<Vec<Command>>, StoreError> {

@@ -18,12 +18,12 @@ pub(crate) struct ServeArgs {
 
 impl ServeArgs {
     pub(crate) fn run(self, output: &Output) -> Result<Exit, CliError> {
-        let config = Config::load(self.config.config.as_deref())?;
+        let mut config = Config::load(self.config.config.as_deref())?;
         if config.auth == AuthMode::ApiKey {
             return Err(ComposeError::NoApiKeys.into());
         }
         start_logging(&config.log)?;
-        let accounts = accounts(&config.submitters)?;
+        let accounts = accounts(std::mem::take(&mut config.submitters))?;
         block_on(async {
             let mut stop = Stop::listen()?;
             let listener = listen(config.node.listen).await?;

@@ -31,15 +31,14 @@ impl Account {
 }
 
 /// Opens every key. Decrypting a keystore takes about a second each on purpose, so this belongs before the start.
-pub(crate) fn accounts(submitters: &[SubmitterConfig]) -> Result<Vec<Account>, ComposeError> {
+pub(crate) fn accounts(submitters: Vec<SubmitterConfig>) -> Result<Vec<Account>, ComposeError> {
     let mut known = HashSet::new();
     let mut accounts = Vec::with_capacity(submitters.len());
-    for (position, submitter) in submitters.iter().enumerate() {
-        let name = submitter.alias.clone().unwrap_or_else(|| position.to_string());
-        let signer = open(&submitter.signer).map_err(|source| ComposeError::Key { name: name.clone(), source })?;
-        check_address(name, submitter.address, signer.address())?;
-        let (alias, policy) = (submitter.alias.clone(), submitter.policy.clone());
-        let account = Account::new(&submitter.chain, alias, Arc::new(signer), policy)?;
+    for (position, SubmitterConfig { alias, chain, address, signer, policy }) in submitters.into_iter().enumerate() {
+        let name = alias.clone().unwrap_or_else(|| position.to_string());
+        let signer = open(&signer).map_err(|source| ComposeError::Key { name: name.clone(), source })?;
+        check_address(name, address, signer.address())?;
+        let account = Account::new(&chain, alias, Arc::new(signer), policy)?;
         if !known.insert(account.id.clone()) {
             return Err(ComposeError::SameSubmitter(account.id));
         }

@@ -10,7 +10,7 @@ use axum::serve::ListenerExt;
 use futures_util::FutureExt;
 use futures_util::future::FusedFuture;
 use gapless_api::{AllowedHosts, App, Drain, SystemTimer, router};
-use gapless_domain::{LaneSetup, OwnerId};
+use gapless_domain::{LaneLimits, LaneSetup, OwnerId, SubmitterId};
 use gapless_engine::{Clock, Driver, Engine, EngineParts, Ids, Patient, StuckPolicy, TimeOrderedIds, TokioDriver};
 use gapless_store::NewSubmitter;
 use tokio::net::TcpListener;
@@ -70,7 +70,6 @@ impl Node {
         let known = chains.iter().map(|setup| Arc::clone(&setup.chain)).collect();
         let policies = accounts.iter().map(|account| (account.id.clone(), account.policy.nonce.clone())).collect();
         let ids: Arc<dyn Ids> = Arc::new(TimeOrderedIds);
-        let setup = |account: &Account| LaneSetup { policy: account.policy.clone(), limits: config.lane.clone() };
         let driver = Arc::new(TokioDriver::start());
         let engine = Engine::start(EngineParts {
             store: Arc::clone(&store),
@@ -79,7 +78,7 @@ impl Node {
             faults: fault_points()?,
             stuck: stuck_policy(&config.stuck_webhook)?,
             chains,
-            lanes: accounts.iter().map(|account| (account.id.clone(), setup(account))).collect(),
+            lanes: lanes(&accounts, &config.lane),
             terms: config.lease,
             options: config.engine.clone(),
         })?;
@@ -166,6 +165,19 @@ impl Node {
 }
 
 /// Who decides about what is stuck: whom the config names, or nobody.
+/// Lanes that are set up alike share what they are set up by: there may be ten thousand of them.
+fn lanes(accounts: &[Account], limits: &LaneLimits) -> Vec<(SubmitterId, Arc<LaneSetup>)> {
+    let mut last: Option<Arc<LaneSetup>> = None;
+    let mut setup_of = |account: &Account| {
+        let shared = last.take().filter(|setup| setup.policy == account.policy);
+        let setup =
+            shared.unwrap_or_else(|| Arc::new(LaneSetup { policy: account.policy.clone(), limits: limits.clone() }));
+        last = Some(Arc::clone(&setup));
+        setup
+    };
+    accounts.iter().map(|account| (account.id.clone(), setup_of(account))).collect()
+}
+
 fn stuck_policy(webhook: &WebhookConfig) -> Result<Arc<dyn StuckPolicy>, ComposeError> {
     match &webhook.url {
         Some(url) => Ok(Arc::new(StuckWebhook::new(url.clone(), webhook.timeout)?)),

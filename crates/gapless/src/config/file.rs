@@ -37,7 +37,7 @@ impl Text {
 pub(crate) fn parse(text: &str, of: &Text) -> Result<Table, Problem> {
     let lines = Lines::of(text);
     match DeTable::parse(text) {
-        Ok(table) => Ok(lines.table(table.get_ref(), of)),
+        Ok(table) => Ok(lines.table(table.into_inner(), of)),
         Err(error) => {
             let line = error.span().map_or(1, |span| lines.at(span.start));
             Err(Problem::new("", Some(of.origin(line)), ProblemKind::Syntax { message: first_line(error.message()) }))
@@ -48,7 +48,7 @@ pub(crate) fn parse(text: &str, of: &Text) -> Result<Table, Problem> {
 /// One TOML value, as an environment variable may hold it: `["a", "b"]` or `{ type = "env", var = "KEY" }`.
 pub(crate) fn parse_value(text: &str, of: &Text) -> Option<Value> {
     let value = DeValue::parse(text).ok()?;
-    Some(Lines::of(text).node(&value, of).value)
+    Some(Lines::of(text).node(value, of).value)
 }
 
 fn first_line(message: &str) -> String {
@@ -67,26 +67,27 @@ impl Lines {
         self.0.partition_point(|start| *start <= offset)
     }
 
-    fn table(&self, table: &DeTable<'_>, of: &Text) -> Table {
-        let entries = table.iter();
+    /// What was parsed is given up as it is taken over: a file may have ten thousand submitters.
+    fn table(&self, table: DeTable<'_>, of: &Text) -> Table {
+        let entries = table.into_iter();
         entries.map(|(key, value)| (key.get_ref().to_string(), self.entry(key.span().start, value, of))).collect()
     }
 
     /// A table's own span may begin anywhere in its header; the line of its key is what a reader looks for.
-    fn entry(&self, key_start: usize, value: &Spanned<DeValue<'_>>, of: &Text) -> Node {
+    fn entry(&self, key_start: usize, value: Spanned<DeValue<'_>>, of: &Text) -> Node {
         let node = self.node(value, of);
         if node.is_table() { Node { origin: of.origin(self.at(key_start)), ..node } } else { node }
     }
 
-    fn node(&self, value: &Spanned<DeValue<'_>>, of: &Text) -> Node {
+    fn node(&self, value: Spanned<DeValue<'_>>, of: &Text) -> Node {
         let origin = of.origin(self.at(value.span().start));
-        let value = match value.get_ref() {
+        let value = match value.into_inner() {
             DeValue::String(text) => Value::Text(text.to_string()),
             DeValue::Integer(number) => Value::Number(decimal(number.as_str(), number.radix())),
             DeValue::Float(number) => Value::Number(number.as_str().to_owned()),
-            DeValue::Boolean(yes) => Value::Bool(*yes),
+            DeValue::Boolean(yes) => Value::Bool(yes),
             DeValue::Datetime(_) => Value::Date,
-            DeValue::Array(items) => Value::List(items.iter().map(|item| self.node(item, of)).collect()),
+            DeValue::Array(items) => Value::List(items.into_iter().map(|item| self.node(item, of)).collect()),
             DeValue::Table(table) => Value::Table(self.table(table, of)),
         };
         Node { value, origin }

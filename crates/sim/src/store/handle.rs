@@ -323,9 +323,13 @@ impl Store for Handle {
         self.ask(Verb::Commits, "commit", move |store, history| commit(store, history, &commits)).await
     }
 
-    async fn peek_queues(&self, lanes: &[(SubmitterId, u32)]) -> Result<Vec<Vec<ManagedTx>>, StoreError> {
-        let lanes = lanes.to_vec();
-        self.read("peek", move |store| wait_for(store.peek_queues(&lanes))).await
+    async fn peek_queues(
+        &self,
+        lanes: &[(SubmitterId, u32)],
+        without: &[TxId],
+    ) -> Result<Vec<Vec<ManagedTx>>, StoreError> {
+        let (lanes, without) = (lanes.to_vec(), without.to_vec());
+        self.read("peek", move |store| wait_for(store.peek_queues(&lanes, &without))).await
     }
 
     async fn open_commands(&self, lanes: &[SubmitterId]) -> Result<Vec<Vec<Command>>, StoreError> {

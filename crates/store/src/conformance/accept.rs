@@ -76,7 +76,7 @@ pub(super) async fn new_intents_stand_in_line_in_the_order_given(h: &dyn Harness
         seqs.push(record(&a, new.id).await.seq);
     }
     assert!(seqs.is_sorted(), "{seqs:?}");
-    let queues = b.peek_queues(&[(one, 9), (two, 9)]).await.unwrap();
+    let queues = b.peek_queues(&[(one, 9), (two, 9)], &[]).await.unwrap();
     let requests = |n: usize| queues[n].iter().map(|tx| tx.intent.request_id().as_str()).collect::<Vec<_>>();
     assert_eq!((requests(0), requests(1)), (vec!["m", "a", "z", "0"], vec!["m", "a", "z"]));
     assert_eq!(queues[0][3].id, late[0]);
@@ -108,7 +108,7 @@ pub(super) async fn duplicates_inside_one_batch_are_answered_by_the_first(h: &dy
     use Accepted::{Conflict, Existing, New};
     let expected = [New, New, Existing(first), New, Conflict(first)];
     assert_eq!(a.accept(&batch).await.unwrap(), expected);
-    let queue = a.peek_queues(&[(lane, 9)]).await.unwrap().remove(0);
+    let queue = a.peek_queues(&[(lane, 9)], &[]).await.unwrap().remove(0);
     assert_eq!(queue.iter().map(|tx| tx.id).collect::<Vec<_>>(), [batch[0].id, first, batch[3].id]);
     // The whole call again, as after an unknown outcome.
     let repeated = a.accept(&batch).await.unwrap();
@@ -139,7 +139,7 @@ pub(super) async fn a_hundred_concurrent_accepts_of_one_request_make_one_row(h: 
     let new: Vec<_> = answers.iter().filter(|(_, verdict)| *verdict == Accepted::New).map(|(id, _)| *id).collect();
     assert_eq!(new.len(), 1);
     assert_eq!(answers.iter().filter(|(_, verdict)| *verdict == Accepted::Existing(new[0])).count(), 99);
-    let queue = nodes[1].peek_queues(&[(lane.clone(), 9)]).await.unwrap().remove(0);
+    let queue = nodes[1].peek_queues(&[(lane.clone(), 9)], &[]).await.unwrap().remove(0);
     assert_eq!(queue.iter().map(|tx| tx.id).collect::<Vec<_>>(), new);
     let other = NewIntent { id: fresh_id(), intent: intent_with(&lane, "order-42", transfer(2)) };
     assert_eq!(nodes[2].accept(&[other]).await.unwrap(), [Accepted::Conflict(new[0])]);
@@ -217,7 +217,7 @@ pub(super) async fn a_bad_row_is_refused_alone(h: &dyn Harness) {
             _ => assert!(matches!(verdict, Accepted::Refused(_)), "row {n}: {verdict:?}"),
         }
     }
-    let queue = a.peek_queues(&[(lane.clone(), 99)]).await.unwrap().remove(0);
+    let queue = a.peek_queues(&[(lane.clone(), 99)], &[]).await.unwrap().remove(0);
     let requests: Vec<_> = queue.iter().map(|tx| tx.intent.request_id().as_str()).collect();
     assert_eq!(requests, ["taken", "g0", "g1", "g2", "g3", "g4"]);
     assert_eq!(record(&a, taken).await.intent, intent(&lane, "taken"));

@@ -31,7 +31,7 @@ pub(super) async fn a_replacement_in_the_queue_keeps_the_place_in_line(h: &dyn H
         let tx = change(&a, &lane, ids[1], replace(wei)).await;
         assert_eq!((&tx.state, tx.version, tx.seq), (&TxState::Queued, version, before.seq));
         assert_eq!((&tx.replacement, &tx.intent), (&Some(transfer(wei)), &before.intent));
-        let queue = b.peek_queues(&[(lane.clone(), 9)]).await.unwrap().remove(0);
+        let queue = b.peek_queues(&[(lane.clone(), 9)], &[]).await.unwrap().remove(0);
         assert_eq!(queue.iter().map(|tx| tx.id).collect::<Vec<_>>(), ids);
         assert_eq!(queue[1], tx);
         let listed =

@@ -102,7 +102,7 @@ pub(super) async fn one_fenced_lane_does_not_fail_the_others(h: &dyn Harness) {
         let verdicts = a.commit(&[first, second, third]).await.unwrap().verdicts;
         assert_eq!(verdicts[1], CommitVerdict::Fenced);
         for (lane, verdict) in lanes.iter().zip(&verdicts) {
-            let queued = a.peek_queues(&[(lane.clone(), 1)]).await.unwrap().remove(0);
+            let queued = a.peek_queues(&[(lane.clone(), 1)], &[]).await.unwrap().remove(0);
             assert_eq!(queued.is_empty(), *verdict == CommitVerdict::Done, "{lane}: {verdict:?}");
         }
         if verdicts.contains(&CommitVerdict::Done) {
@@ -113,7 +113,7 @@ pub(super) async fn one_fenced_lane_does_not_fail_the_others(h: &dyn Harness) {
 }
 
 async fn bind_of_first(node: &Node, lane: &SubmitterId, lease: Lease) -> LaneCommit {
-    let first = node.peek_queues(&[(lane.clone(), 1)]).await.unwrap().remove(0).remove(0);
+    let first = node.peek_queues(&[(lane.clone(), 1)], &[]).await.unwrap().remove(0).remove(0);
     let mut commit = LaneCommit::new(&lease);
     commit.bind(&Cursor::starting_at(nonce(0)), &first, attempt(nonce(0), 0, "bind")).unwrap();
     commit

@@ -206,7 +206,7 @@ pub async fn view(node: &Node, lane: &SubmitterId) -> View {
         let lease = acquire(node, lane).await;
         if let Loaded::Lane(snapshot) = node.load_lanes(&[lease]).await.unwrap().remove(0) {
             let cursor = snapshot.cursor.clone().unwrap_or(Cursor::starting_at(Nonce::ZERO));
-            let queue = node.peek_queues(&[(lane.clone(), 100)]).await.unwrap().remove(0);
+            let queue = node.peek_queues(&[(lane.clone(), 100)], &[]).await.unwrap().remove(0);
             return View { lane: snapshot, cursor, queue };
         }
     }

@@ -10,12 +10,18 @@ pub(super) async fn peek_gives_the_first_in_line_up_to_the_limit(h: &dyn Harness
     let (one, two) = (lane(&a, 1).await, lane(&a, 2).await);
     let ids = accept(&a, &one, &["d", "c", "b", "a"]).await;
     let asked = [(two.clone(), 5), (one.clone(), 3), (one.clone(), 0), (submitter(3), 5)];
-    let queues = b.peek_queues(&asked).await.unwrap();
+    let queues = b.peek_queues(&asked, &[]).await.unwrap();
     assert_eq!(queues.iter().map(Vec::len).collect::<Vec<_>>(), [0, 3, 0, 0]);
     assert_eq!(queues[1].iter().map(|tx| tx.id).collect::<Vec<_>>(), ids[..3]);
+    let without = b.peek_queues(&[(one.clone(), 2)], &[ids[2], ids[0]]).await.unwrap().remove(0);
+    assert_eq!(
+        without.iter().map(|tx| tx.id).collect::<Vec<_>>(),
+        [ids[1], ids[3]],
+        "who is passed over is not counted"
+    );
     b.cancel_queued(&[ids[1]]).await.unwrap();
     bind_next(&a, &one).await;
-    let queue = b.peek_queues(&[(one, 9)]).await.unwrap().remove(0);
+    let queue = b.peek_queues(&[(one, 9)], &[]).await.unwrap().remove(0);
     assert_eq!(queue.iter().map(|tx| tx.id).collect::<Vec<_>>(), ids[2..]);
 }
 

@@ -212,8 +212,12 @@ impl Store for ModelStore {
         Ok(committed)
     }
 
-    async fn peek_queues(&self, lanes: &[(SubmitterId, u32)]) -> Result<Vec<Vec<ManagedTx>>, StoreError> {
-        Ok(self.run(|tables, _| lanes.iter().map(|(lane, limit)| tables.peek(lane, *limit)).collect()))
+    async fn peek_queues(
+        &self,
+        lanes: &[(SubmitterId, u32)],
+        without: &[TxId],
+    ) -> Result<Vec<Vec<ManagedTx>>, StoreError> {
+        Ok(self.run(|tables, _| lanes.iter().map(|(lane, limit)| tables.peek(lane, *limit, without)).collect()))
     }
 
     async fn open_commands(&self, lanes: &[SubmitterId]) -> Result<Vec<Vec<Command>>, StoreError> {

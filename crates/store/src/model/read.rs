@@ -40,8 +40,9 @@ impl Tables {
         }
     }
 
-    pub(super) fn peek(&self, submitter: &SubmitterId, limit: u32) -> Vec<ManagedTx> {
+    pub(super) fn peek(&self, submitter: &SubmitterId, limit: u32, without: &[TxId]) -> Vec<ManagedTx> {
         let ids = self.lanes.get(submitter).into_iter().flat_map(|lane| lane.queue.values());
+        let ids = ids.filter(|id| !without.contains(id));
         ids.filter_map(|id| self.txs.get(id)).take(limit as usize).cloned().collect()
     }
 

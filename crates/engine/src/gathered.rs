@@ -42,6 +42,11 @@ impl PeekerLoop {
     pub(crate) async fn run(self) {
         let store = self.store.as_ref();
         let flush = async |batch: Vec<Job<Peek, Option<Peeked>>>| {
+            // Whom a run that is over was binding, its successor wants to see (N11).
+            let batch: Vec<_> = batch.into_iter().filter(|job| !job.is_abandoned()).collect();
+            if batch.is_empty() {
+                return Vec::new();
+            }
             let lanes: Vec<_> = batch.iter().map(|job| (job.op.lane.clone(), job.op.limit)).collect();
             let without: Vec<TxId> = batch.iter().flat_map(|job| job.op.without.iter().copied()).collect();
             match look(store, &lanes, &without).await {
@@ -194,7 +199,7 @@ impl Weight for Peek {
     }
 
     fn bytes(&self) -> usize {
-        0
+        size_of_val(self.without.as_slice())
     }
 }
 
@@ -215,5 +220,34 @@ impl Weight for Parcel {
 
     fn bytes(&self) -> usize {
         self.txs.iter().map(|tx| tx.raw.len()).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::task::Poll;
+
+    use gapless_domain::{LeaseTerms, OwnerId};
+    use gapless_store::conformance::fixtures as f;
+    use gapless_store::{ManualClock, Model};
+
+    use super::*;
+
+    /// What it was binding was not bound, and its successor asks in the same batch.
+    ///
+    /// proves N11
+    #[tokio::test]
+    async fn whom_a_run_that_is_over_passed_over_its_successor_sees() {
+        let model = Model::new(LeaseTerms::default(), Arc::new(ManualClock::default()));
+        let node: f::Node = Arc::new(model.node(OwnerId::new("a", 1)));
+        let lane = f::lane(&node, 1).await;
+        let ids = f::accept(&node, &lane, &["first", "second"]).await;
+        let (peeker, peeking) = Peeker::new(node, BatchLimits::default());
+        let mut over = Box::pin(peeker.peek(lane.clone(), 2, ids.clone()));
+        assert!(std::future::poll_fn(|cx| Poll::Ready(over.as_mut().poll(cx).is_pending())).await);
+        drop(over);
+        let successor = async move { peeker.peek(lane, 2, Vec::new()).await };
+        let (seen, ()) = tokio::join!(biased; successor, peeking.run());
+        assert_eq!(seen.unwrap().queue.iter().map(|tx| tx.id).collect::<Vec<_>>(), ids);
     }
 }

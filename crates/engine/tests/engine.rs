@@ -337,6 +337,20 @@ async fn a_send_is_all_that_an_intent_costs() {
     assert!(world.chain.calls("accounts") <= 2 + blocks / 10, "counts and balance are read from time to time");
 }
 
+/// On a chain whose blocks come faster than prices change, not every block is asked for its price; and none is taken for ever.
+#[tokio::test(start_paused = true)]
+async fn a_price_is_good_for_a_second_and_is_asked_for_anew_after_it() {
+    let world = World::without_blocks(1).await;
+    world.chain.mine_every(Duration::from_millis(100));
+    let node = world.node("a");
+    let height = world.chain.height();
+    let ids = node.submit(&world.lanes[0], 0..50).await;
+    until_all(&node.store, &ids, StateName::Confirmed, A_WHILE).await;
+    let seconds = usize::try_from(world.chain.height() - height).unwrap() / 10;
+    let quotes = world.chain.calls("quote");
+    assert!(seconds >= 5 && (seconds / 2..=seconds + 2).contains(&quotes), "{quotes} in {seconds} s");
+}
+
 /// Why the lane is in PROTECT, by what the store says.
 async fn protected(store: &Arc<dyn Store>, lane: &SubmitterId) -> Option<&'static str> {
     let status = store.lane_status(std::slice::from_ref(lane)).await.unwrap().remove(0).unwrap();

@@ -110,8 +110,8 @@ const MAX_ROUNDS: usize = 4;
 /// Two unique columns, and rows that others insert at the same moment.
 const REGISTER_TRIES: u32 = 5;
 
-fn is_deadlock(error: &tokio_postgres::Error) -> bool {
-    error.code() == Some(&SqlState::T_R_DEADLOCK_DETECTED)
+fn others_were_in_the_way(error: &tokio_postgres::Error) -> bool {
+    matches!(error.code(), Some(&SqlState::T_R_DEADLOCK_DETECTED | &SqlState::LOCK_NOT_AVAILABLE))
 }
 
 pub(crate) async fn register(store: &PgStore, submitters: &[NewSubmitter]) -> Result<(), StoreError> {
@@ -130,7 +130,7 @@ pub(crate) async fn register(store: &PgStore, submitters: &[NewSubmitter]) -> Re
             Ok(_) => return Ok(()),
             // Another node may be registering the same at this moment, and its alias was met first: then its row is there by now, or each
             // waited for the other, and the server has ended one.
-            Err(error) if tries > 0 && (blame(&error) == Blame::Row || is_deadlock(&error)) => {}
+            Err(error) if tries > 0 && (blame(&error) == Blame::Row || others_were_in_the_way(&error)) => {}
             Err(error) if blame(&error) == Blame::Row => return Err(StoreError::Setup(text(&error))),
             Err(error) => return Err(unavailable(error)),
         }

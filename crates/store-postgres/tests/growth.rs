@@ -50,11 +50,16 @@ async fn no_step_of_an_intent_reads_a_table_from_end_to_end() {
     }
     let written =
         |counts: &[(String, i64, i64)]| counts.iter().any(|(table, _, rows)| table == "managed_tx" && *rows >= 160);
-    let mut after = reads(&raw).await;
-    while !written(&after) {
-        f::pause().await;
-        after = reads(&raw).await;
-    }
+    let all_told = async {
+        loop {
+            let after = reads(&raw).await;
+            if written(&after) {
+                return after;
+            }
+            f::pause().await;
+        }
+    };
+    let after = f::soon("that sessions tell what they have done", all_told).await;
     let scans = |counts: &[(String, i64, i64)]| {
         counts.iter().map(|(table, scans, _)| (table.clone(), *scans)).collect::<Vec<_>>()
     };

@@ -113,6 +113,10 @@ fn broken() -> Fault {
     Fault::unreachable("the WebSocket connection broke")
 }
 
+async fn in_time(step: impl Future<Output = Result<(), Error>>) -> Result<(), Error> {
+    tokio::time::timeout_at(now() + SEND_TIMEOUT, step).await.unwrap_or_else(|_| Err(timed_out()))
+}
+
 fn timed_out() -> Error {
     Error::Io(std::io::ErrorKind::TimedOut.into())
 }
@@ -138,13 +142,10 @@ impl Talk {
 
     /// They leave together: a packet and a wake-up at the other end for each of them cost more than what they ask for.
     async fn say_all(&mut self, messages: Vec<Message>) -> Result<(), Error> {
-        let say = async {
-            for message in messages {
-                self.socket.feed(message).await?;
-            }
-            self.socket.flush().await
-        };
-        tokio::time::timeout_at(now() + SEND_TIMEOUT, say).await.unwrap_or_else(|_| Err(timed_out()))
+        for message in messages {
+            in_time(self.socket.feed(message)).await?;
+        }
+        in_time(self.socket.flush()).await
     }
 
     fn heard(&mut self, message: &Message) {

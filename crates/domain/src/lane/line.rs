@@ -98,6 +98,7 @@ impl Line {
         self.distrusted = false;
         self.look = false;
         self.passed_by = true;
+        self.passed_over.clear();
     }
 
     pub(super) fn looked_past(&mut self) {

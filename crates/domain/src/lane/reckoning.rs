@@ -89,7 +89,9 @@ impl Lane {
                 plan.hinder(ProtectCode::StoreRegressed, text);
             }
         }
-        if let Some(open) = self.first_undecided(found).filter(|_| cursor.state.is_store_regressed()) {
+        if cursor.state.is_store_regressed()
+            && let Some(open) = self.first_undecided(found)
+        {
             let text = format!(
                 "nonce {open} is not used up by a final block: a replacement that was sent for it, and is lost, may still take it; \
                  wait until it is final"
@@ -109,7 +111,11 @@ impl Lane {
             Trace::WithoutTransaction => found.is_final(slot.nonce),
             Trace::Unused | Trace::Ours | Trace::Unread => slot.is_final(),
         };
-        let is_held_up = |slot: &OpenSlot| slot.is_lent() && found.trace(slot) == Trace::Unused;
+        // Who has seen one behind it in a block knows better than a survey that has it unused.
+        let newest_seen = self.slots.iter().filter(|slot| slot.seen != Seen::Nowhere).map(|slot| slot.nonce).max();
+        let is_held_up = |slot: &OpenSlot| {
+            slot.is_lent() && found.trace(slot) == Trace::Unused && newest_seen.is_none_or(|seen| seen < slot.nonce)
+        };
         let mut before = self.slots.iter().take_while(|slot| !is_held_up(slot));
         let undecided =
             |slot: &&OpenSlot| matches!(slot.kind, SlotKind::Intent(_)) && slot.tx.is_some() && !is_decided(slot);

@@ -164,8 +164,7 @@ impl Node {
     }
 }
 
-/// Who decides about what is stuck: whom the config names, or nobody.
-/// Lanes that are set up alike share what they are set up by: there may be ten thousand of them.
+/// Neighbours in the config that are set up alike share what they are set up by: there may be ten thousand of them.
 fn lanes(accounts: &[Account], limits: &LaneLimits) -> Vec<(SubmitterId, Arc<LaneSetup>)> {
     let mut last: Option<Arc<LaneSetup>> = None;
     let mut setup_of = |account: &Account| {
@@ -178,6 +177,7 @@ fn lanes(accounts: &[Account], limits: &LaneLimits) -> Vec<(SubmitterId, Arc<Lan
     accounts.iter().map(|account| (account.id.clone(), setup_of(account))).collect()
 }
 
+/// Who decides about what is stuck: whom the config names, or nobody.
 fn stuck_policy(webhook: &WebhookConfig) -> Result<Arc<dyn StuckPolicy>, ComposeError> {
     match &webhook.url {
         Some(url) => Ok(Arc::new(StuckWebhook::new(url.clone(), webhook.timeout)?)),

@@ -24,6 +24,8 @@ const TELL_INTERVAL: Duration = Duration::from_secs(1);
 const PATIENCE: Duration = Duration::from_secs(60);
 /// The steady middle: from when so much of it is done to when so much is.
 pub(crate) const STEADY: (f64, f64) = (0.1, 0.9);
+/// The same where windows fill up first, and more is begun than ends.
+pub(crate) const STEADY_LATE: (f64, f64) = (0.4, 0.9);
 /// A middle that is shorter is none: then the whole is measured, from the first request to the last that has ended.
 pub(crate) const STEADY_MIN: Duration = Duration::from_millis(500);
 const BATCH_ITEMS: u64 = 1000;
@@ -41,6 +43,8 @@ pub(crate) struct Flow {
     pub(crate) followed: u64,
     /// So many more are handed in, and not waited for: what is open stays open to the end.
     pub(crate) behind: u64,
+    /// What is measured.
+    pub(crate) steady: (f64, f64),
 }
 
 /// How a flow went.
@@ -223,10 +227,10 @@ async fn watch(
         let done = now.settled.saturating_sub(before.settled);
         callers.may_reach.set(flow.first + done + flow.open_max);
         callers.freed.notify_waiters();
-        if first.is_none() && done >= share(STEADY.0) {
+        if first.is_none() && done >= share(flow.steady.0) {
             first = Some(Sample { at: Instant::now(), counts: now, usage: scene.usage()? });
         }
-        if last.is_none() && done >= share(STEADY.1) {
+        if last.is_none() && done >= share(flow.steady.1) {
             last = Some(Sample { at: Instant::now(), counts: now, usage: scene.usage()? });
         }
         if done >= flow.intents {

@@ -61,7 +61,7 @@ pub(crate) struct BenchArgs {
     #[arg(long, value_name = "TIME", value_parser = block_time)]
     block_time: Option<Duration>,
     /// How long the null chain waits with every answer in the shape `nodes`
-    #[arg(long, value_name = "TIME", default_value = "10ms", value_parser = block_time)]
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = block_time)]
     latency: Duration,
     /// Also run another sender on the same chain, and tell the ratio
     #[arg(long, value_name = "WITH", value_enum)]

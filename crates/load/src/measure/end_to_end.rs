@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{Bench, micros_each};
 use crate::bare::{self, BareFlow};
-use crate::driver::{self, Flow, Flowed, Sample};
+use crate::driver::{self, Flow, Flowed, STEADY, STEADY_LATE, Sample};
 use crate::options::Options;
 use crate::order::Orders;
 use crate::scene::{Scene, Setting};
@@ -16,7 +16,7 @@ const FOLLOWED: u64 = 50;
 const BACKLOG: u64 = 100_000;
 const BACKLOG_QUICK: u64 = 2_000;
 /// With a backlog, windows fill up before anything else is as it stays: so that this does not count, more than usual goes through.
-const BACKLOG_TIMES: u64 = 3;
+const BACKLOG_TIMES: u64 = 4;
 const OPEN: u64 = 20_000;
 const OPEN_QUICK: u64 = 1_000;
 /// Where much is to be open: a block a second, as chains make them, and as many to wait for as hold twenty thousand at 2,000 a second.
@@ -24,6 +24,7 @@ const OPEN_BLOCK_TIME: Duration = Duration::from_secs(1);
 const OPEN_BLOCK_TIME_QUICK: Duration = Duration::from_millis(100);
 const OPEN_CONFIRMATIONS: u32 = 10;
 const NODES: u32 = 3;
+const NODES_BLOCK_LATENCIES: u32 = 2;
 const CONFIRMED: &str = "confirmed";
 
 pub(super) async fn measure(bench: &Bench<'_>, shape: &str, course: Course) -> Result<Row, LoadError> {
@@ -84,9 +85,16 @@ async fn with_open(bench: &Bench<'_>, scene: &mut Scene, course: Course, open: u
     }
 }
 
-/// The same by one node and by three, on a chain that takes its time instead of theirs.
+/// The same by one node and by three, on a chain that takes its time instead of theirs: a node has so many sends under way at once
+/// (`sender`), and no more.
 pub(super) async fn nodes(bench: &Bench<'_>) -> Result<Vec<Row>, LoadError> {
     let Some(course) = Course::named(bench.options, ShapeName::Nodes) else { return Ok(Vec::new()) };
+    // Blocks are read one after the other, so they come less often than answers.
+    let block_time = bench.options.latency * NODES_BLOCK_LATENCIES;
+    let options = Options { block_time: bench.options.block_time.or(Some(block_time)), ..bench.options.clone() };
+    let bench = &bench.with(&options);
+    let room = u64::from(course.setting.submitters) * u64::from(course.setting.window);
+    let course = Course { open_max: room * 2, intents: course.intents * 2, ..course };
     let setting = |nodes| Setting { nodes, latency: bench.options.latency, ..course.setting };
     let mut one = measure(bench, "one node", Course { setting: setting(1), ..course }).await?;
     let mut many = measure(bench, &format!("{NODES} nodes"), Course { setting: setting(NODES), ..course }).await?;
@@ -111,6 +119,7 @@ async fn run(bench: &Bench<'_>, scene: &mut Scene, shape: &str, course: Course, 
         // Behind a backlog, nothing that is handed in now ends in time.
         followed: if queued == 0 && course.behind == 0 { FOLLOWED } else { 0 },
         behind: course.behind,
+        steady: if queued == 0 { STEADY } else { STEADY_LATE },
     };
     let tell = |done| bench.say(&format!("{shape}: {done} of {} confirmed", course.intents));
     let flowed = driver::flow(scene, orders(options, scene, course), flow, &tell).await?;

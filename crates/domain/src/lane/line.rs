@@ -34,7 +34,7 @@ pub(super) struct Line {
     pub(super) known: bool,
     /// The look that is under way began before somebody came back into the line.
     distrusted: bool,
-    /// Out of the line when the look that is under way began: its answer does not name them.
+    /// Out of the line when the look that is under way began: they are not asked for, and not believed in if they are named all the same.
     passed_over: HashSet<TxId>,
     /// Out of the line since: its answer may still name them.
     taken: HashSet<TxId>,

@@ -299,17 +299,19 @@ pub(crate) async fn follow(connection: &mut Connection, id: &str) -> Result<Valu
     }
 }
 
-/// `pause` or `resume` every submitter, and wait until it is done.
-pub(crate) async fn tell_all(scene: &Scene, word: &str) -> Result<(), LoadError> {
-    let mut connection = scene.connect(0).await?;
+/// `pause` or `resume` every submitter, and wait until it is done. All at once: those that were first would work off what waits while the
+/// others are asked.
+pub(crate) async fn tell_all(scene: &Scene, word: &'static str) -> Result<(), LoadError> {
+    let mut tasks = JoinSet::new();
     for account in &scene.accounts {
+        let mut connection = scene.connect(0).await?;
         let path = format!("/api/v1/submitters/{}/{word}?wait=30s", scene.submitter(account));
-        let answer = connection.post(&path, "").await.map_err(LoadError::http(word))?;
-        if answer.status != 200 {
-            return Err(refused(word, &answer));
-        }
+        tasks.spawn(async move {
+            let answer = connection.post(&path, "").await.map_err(LoadError::http(word))?;
+            if answer.status == 200 { Ok(()) } else { Err(refused(word, &answer)) }
+        });
     }
-    Ok(())
+    join(tasks).await
 }
 
 /// Fails unless everything that has ended is CONFIRMED.

@@ -33,7 +33,7 @@ pub struct Change {
     from_version: u32,
     from: StateName,
     to: TxState,
-    replacement: Option<Payload>,
+    replacement: Option<Box<Payload>>,
     event: EventKind,
     notice: Option<ConfirmationNotice>,
 }
@@ -57,7 +57,7 @@ impl ManagedTx {
     pub(crate) fn change_with_slot(&self, transition: Transition) -> Result<Change, IllegalTransition> {
         let event = EventKind::Tx(transition.name());
         let notice = transition.notice();
-        let replacement = if let Transition::WantReplace(payload) = &transition { Some(payload.clone()) } else { None };
+        let replacement = if let Transition::WantReplace(payload) = &transition { Some(Box::new(payload.clone())) } else { None };
         let to = self.state.apply(transition)?;
         let (tx_id, from_version, from) = (self.id, self.version, self.state.name());
         Ok(Change { tx_id, from_version, from, to, replacement, event, notice })
@@ -67,7 +67,7 @@ impl ManagedTx {
     pub fn apply(&mut self, change: &Change, at: Timestamp) {
         self.state = change.to.clone();
         if let Some(replacement) = &change.replacement {
-            self.replacement = Some(replacement.clone());
+            self.replacement = Some(Payload::clone(replacement));
         }
         self.version = change.to_version();
         self.updated_at = at;
@@ -97,7 +97,7 @@ impl Change {
 
     /// The payload that takes the place of the one before; `None` leaves it as it is.
     pub fn replacement(&self) -> Option<&Payload> {
-        self.replacement.as_ref()
+        self.replacement.as_deref()
     }
 
     pub fn event(&self) -> EventKind {

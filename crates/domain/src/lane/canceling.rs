@@ -126,13 +126,13 @@ impl Lane {
         self.revive(nonce, commit, writing)?;
         let Some(mut tx) = self.intent_at(nonce, writing).cloned() else { return Ok(()) };
         apply(&mut tx, Transition::WantCancel(reason), commit)?;
-        writing.changed.insert(nonce, tx);
+        writing.changed.insert(nonce, Box::new(tx));
         Ok(())
     }
 
     /// The intent of a slot as the commit leaves it, so far.
     pub(super) fn intent_at<'a>(&'a self, nonce: Nonce, writing: &'a Writing) -> Option<&'a ManagedTx> {
-        writing.changed.get(&nonce).or_else(|| self.slots.get(nonce)?.tx.as_ref())
+        writing.changed.get(&nonce).or_else(|| self.slots.get(nonce)?.tx.as_ref()).map(Box::as_ref)
     }
 
     pub(super) fn bound_at<'a>(&'a self, nonce: Nonce, writing: &'a Writing) -> Option<(&'a OpenSlot, &'a Bound)> {

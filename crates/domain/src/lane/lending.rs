@@ -96,7 +96,7 @@ impl OpenSlot {
         self.kind == SlotKind::Reservation && !self.is_lent() && self.tx.is_none() && !was_used
     }
 
-    fn lend(&mut self, tx: ManagedTx, to: LockOwner, until: Timestamp) {
+    fn lend(&mut self, tx: Box<ManagedTx>, to: LockOwner, until: Timestamp) {
         self.tx = Some(tx);
         self.lending = Lending::Lent { to, until };
         // A filler that is being made for it comes too late.
@@ -168,7 +168,7 @@ impl Lane {
     pub(super) fn take_loan_for_true(&mut self, loan: Loan, above: Option<BlockRef>, at: Timestamp) {
         let Loan { candidate: Candidate { mut tx, .. }, nonce, is_fresh, to, hold } = loan;
         if let Ok(state) = tx.state.apply(Transition::Bind(nonce)) {
-            tx = ManagedTx { state, version: tx.version.saturating_add(1), updated_at: at, ..tx };
+            (tx.state, tx.version, tx.updated_at) = (state, tx.version.saturating_add(1), at);
         }
         if is_fresh {
             self.slots.insert(OpenSlot { above, ..OpenSlot::empty(nonce, SlotKind::Reservation) });
@@ -273,7 +273,7 @@ impl Lane {
         commit.take_back(&tx, step)?;
         tx.state = tx.state.apply(Transition::ReleaseReserved)?;
         tx.version = tx.version.saturating_add(1);
-        writing.changed.insert(nonce, tx);
+        writing.changed.insert(nonce, Box::new(tx));
         writing.taken_back.push(nonce);
         Ok(())
     }

@@ -34,6 +34,10 @@ pub(super) struct Line {
     pub(super) known: bool,
     /// The look that is under way began before somebody came back into the line.
     distrusted: bool,
+    /// Nobody in it is past their time before this; `None` if nobody ever is.
+    expires_at: Option<Timestamp>,
+    /// False if nobody in it fails. Most lines have nobody who does, and are not gone through to find that out.
+    may_have_doomed: bool,
     /// Out of the line when the look that is under way began: they are not asked for, and not believed in if they are named all the same.
     passed_over: HashSet<TxId>,
     /// Out of the line since: its answer may still name them.
@@ -42,7 +46,8 @@ pub(super) struct Line {
 
 #[derive(Debug)]
 pub(super) struct Candidate {
-    pub(super) tx: ManagedTx,
+    /// Boxed, here and wherever the lane keeps one: it goes from list to list on its way.
+    pub(super) tx: Box<ManagedTx>,
     pub(super) stage: Stage,
 }
 
@@ -65,6 +70,14 @@ impl Candidate {
             Payload::Evm(call) => Some(call),
             Payload::External(_) => None,
         }
+    }
+
+    pub(super) fn is_doomed(&self) -> bool {
+        matches!(self.stage, Stage::Doomed(..))
+    }
+
+    fn valid_until(&self) -> Option<Timestamp> {
+        self.tx.intent.valid_until()
     }
 
     /// Does pricing it need nobody's answer?
@@ -129,12 +142,13 @@ impl Line {
             }
             let same = known.front().is_some_and(|c| c.tx.id == tx.id && c.tx.version == tx.version);
             let stage = if same { known.pop_front().map_or(Stage::Waiting, |c| c.stage) } else { Stage::Waiting };
-            self.waiting.push_back(Candidate { tx, stage });
+            self.waiting.push_back(Candidate { tx: Box::new(tx), stage });
         }
         if self.more {
             // The look ended before these; they are still in line.
             self.waiting.extend(known.into_iter().filter(|candidate| Some(candidate.tx.seq) > last_seq));
         }
+        self.expires_at = self.waiting.iter().filter_map(Candidate::valid_until).min();
     }
 
     /// Was it looked at, and nobody is in it?
@@ -175,6 +189,8 @@ impl Line {
         if self.peeking && self.passed_over.contains(&candidate.tx.id) {
             self.distrust();
         }
+        self.expires_at = [self.expires_at, candidate.valid_until()].into_iter().flatten().min();
+        self.may_have_doomed |= candidate.is_doomed();
         let place = self.waiting.partition_point(|other| other.tx.seq < candidate.tx.seq);
         self.waiting.insert(place, candidate);
     }
@@ -185,43 +201,66 @@ impl Line {
     }
 
     pub(super) fn first_index(&self) -> Option<usize> {
-        self.waiting.iter().position(|candidate| !matches!(candidate.stage, Stage::Doomed(..)))
+        self.waiting.iter().position(|candidate| !candidate.is_doomed())
     }
 
     /// Those who fail, out of the line.
     pub(super) fn take_doomed(&mut self) -> Vec<Candidate> {
         let all = std::mem::take(&mut self.waiting).into_iter();
-        let (doomed, rest): (Vec<_>, Vec<_>) = all.partition(|c| matches!(c.stage, Stage::Doomed(..)));
+        let (doomed, rest): (Vec<_>, Vec<_>) = all.partition(Candidate::is_doomed);
         self.waiting = rest.into();
+        self.may_have_doomed = false;
         self.taken.extend(doomed.iter().map(|candidate| candidate.tx.id));
         doomed
     }
 
     /// Also those for which there is no room yet.
     pub(super) fn doom_expired(&mut self, database_now: Timestamp) {
+        if self.expires_at.is_none_or(|at| at > database_now) {
+            return;
+        }
         for candidate in &mut self.waiting {
-            let expired = candidate.tx.intent.valid_until().is_some_and(|until| until <= database_now);
-            if expired && !matches!(candidate.stage, Stage::Doomed(..)) {
+            let expired = candidate.valid_until().is_some_and(|until| until <= database_now);
+            if expired && !candidate.is_doomed() {
                 candidate.stage = Stage::Doomed(FailReason::Expired, NodeText::new("it was not sent in time"));
+                self.may_have_doomed = true;
             }
         }
+        let later = |until: &Timestamp| *until > database_now;
+        self.expires_at = self.waiting.iter().filter_map(Candidate::valid_until).filter(later).min();
     }
 
     /// Those who were to fail because they reverted are asked about anew.
     pub(super) fn doubt_reverts(&mut self) {
+        if !self.has_doomed() {
+            return;
+        }
         for candidate in &mut self.waiting {
             if matches!(candidate.stage, Stage::Doomed(FailReason::SimulationReverted, _)) {
                 candidate.stage = Stage::Waiting;
+                // Its time may have passed meanwhile.
+                self.expires_at = [self.expires_at, candidate.valid_until()].into_iter().flatten().min();
             }
         }
     }
 
-    pub(super) fn has_doomed(&self) -> bool {
-        self.waiting.iter().any(|candidate| matches!(candidate.stage, Stage::Doomed(..)))
+    pub(super) fn has_doomed(&mut self) -> bool {
+        let has_doomed = || self.waiting.iter().any(Candidate::is_doomed);
+        debug_assert!(self.may_have_doomed || !has_doomed(), "somebody fails, and the line does not know");
+        self.may_have_doomed = self.may_have_doomed && has_doomed();
+        self.may_have_doomed
     }
 
-    pub(super) fn find(&mut self, id: TxId) -> Option<&mut Candidate> {
-        self.waiting.iter_mut().find(|candidate| candidate.tx.id == id)
+    pub(super) fn find(&self, id: TxId) -> Option<usize> {
+        self.waiting.iter().position(|candidate| candidate.tx.id == id)
+    }
+
+    /// How far the one at `index` is.
+    pub(super) fn set_stage(&mut self, index: usize, stage: Stage) {
+        if let Some(candidate) = self.waiting.get_mut(index) {
+            candidate.stage = stage;
+            self.may_have_doomed |= candidate.is_doomed();
+        }
     }
 
     /// What was put off is worth another try: the chain or the purse has moved.

@@ -256,6 +256,7 @@ impl Lane {
                 // Whoever sent it may have died before it was written down, so only one refusal of one send is believed.
                 let refused = attempt.last_outcome.as_ref().is_some_and(|(outcome, _)| outcome.is_refusal());
                 let pooled = !(refused && attempt.sends == 1);
+                slot.attempts.reserve_exact(1);
                 slot.attempts.push(HeldAttempt::restore(attempt, pooled, &outline_of));
             }
         }

@@ -32,7 +32,7 @@ pub(super) struct OpenSlot {
     pub(super) lending: Lending,
     pub(super) attempts: Vec<HeldAttempt>,
     /// The intent, while it is open.
-    pub(super) tx: Option<ManagedTx>,
+    pub(super) tx: Option<Box<ManagedTx>>,
     pub(super) seen: Seen,
     pub(super) sending: Sending,
     /// Sends in a row that brought no acknowledgement.
@@ -170,7 +170,7 @@ impl OpenSlot {
 
     /// Is its price the caller's own, so that nobody else changes it?
     pub(super) fn has_own_price(&self) -> bool {
-        let payload = self.tx.as_ref().map(ManagedTx::payload);
+        let payload = self.tx.as_deref().map(ManagedTx::payload);
         !self.wants_nothing() && !matches!(payload, Some(Payload::Evm(call)) if call.fees.is_none())
     }
 
@@ -271,6 +271,8 @@ impl OpenSlot {
             last_outcome: None,
             history: Vec::new(),
         };
+        // Most have one, and room for four would be the larger part of a slot.
+        self.attempts.reserve_exact(1);
         self.attempts.push(HeldAttempt {
             attempt,
             cost,

@@ -33,7 +33,7 @@ pub(super) struct Order {
 
 #[derive(Debug)]
 pub(super) enum Ordered {
-    Payload(EvmCall),
+    Payload(Box<EvmCall>),
     /// The same for more: at this price or, without one, at what the policy makes of the market's.
     Price(Option<Fees>),
 }
@@ -93,7 +93,7 @@ impl Lane {
             return Ok(Some(refused(UNRECONCILED)));
         }
         match self.find(id, writing) {
-            Whereabouts::Slot(nonce) => Ok(self.order(nonce, command.id, Ordered::Payload(call.clone()), writing)),
+            Whereabouts::Slot(nonce) => Ok(self.order(nonce, command.id, Ordered::Payload(Box::new(call.clone())), writing)),
             Whereabouts::Line(at) => self.replace_in_line(at, payload, commit, writing).map(Some),
             Whereabouts::Unknown => Ok(None),
             Whereabouts::NotOpen => Ok(Some(refused(NOT_OPEN))),
@@ -178,7 +178,7 @@ impl Lane {
         if let Some(tx) = self.intent_at(nonce, writing).filter(|tx| tx.state.name() == StateName::Stuck) {
             let mut tx = tx.clone();
             apply(&mut tx, Transition::Revive, commit)?;
-            writing.changed.insert(nonce, tx);
+            writing.changed.insert(nonce, Box::new(tx));
         }
         Ok(())
     }
@@ -241,7 +241,7 @@ impl Lane {
     /// What the next attempt of a slot does, and as what.
     pub(super) fn next_attempt(&self, slot: &OpenSlot) -> (EvmCall, AttemptKind) {
         let named = match slot.order.as_ref().map(|order| &order.what) {
-            Some(Ordered::Payload(call)) => return (call.clone(), AttemptKind::Replace),
+            Some(Ordered::Payload(call)) => return (EvmCall::clone(call), AttemptKind::Replace),
             Some(Ordered::Price(named)) => *named,
             None => None,
         };
@@ -295,8 +295,8 @@ impl Lane {
         self.revive(nonce, commit, writing)?;
         if let (Ordered::Payload(call), Some(tx)) = (&order.what, self.intent_at(nonce, writing)) {
             let mut tx = tx.clone();
-            apply(&mut tx, Transition::WantReplace(Payload::Evm(call.clone())), commit)?;
-            writing.changed.insert(nonce, tx);
+            apply(&mut tx, Transition::WantReplace(Payload::Evm(EvmCall::clone(call))), commit)?;
+            writing.changed.insert(nonce, Box::new(tx));
         }
         let most = crate::plan::worst_cost(crate::Amount::ZERO, item.gas_limit, item.attempt.fees);
         let text = format!(

@@ -148,16 +148,20 @@ impl Lane {
         // Whoever is being bound stands in the queue until that is durable, and would be read with everybody who comes meanwhile, again and
         // again: one look while a commit is under way is enough, the next can be used when it is done.
         let is_paced = self.writing.is_some() && self.line.has_looked && self.line.known && !self.compares_queue();
-        let wanted = low || (self.line.look && !self.is_fed(ahead));
+        let (is_late, is_fed) = (now >= again_at, self.is_fed(ahead));
+        let wanted = low || (self.line.look && !is_fed);
         let mut without = Vec::new();
-        if now >= again_at || (rested && (self.line.must_look || (wanted && !is_paced))) {
+        if (is_late && !is_fed) || (rested && (self.line.must_look || (wanted && !is_paced))) {
             // Those who are leaving the queue may still be first in it.
             without = self.ids_leaving().collect();
             self.peek_limit = u32::try_from(ahead).unwrap_or(u32::MAX);
             self.line.begin_look(now, without.iter().copied().collect());
-        } else if rested && self.line.look {
+        } else if is_late || (rested && self.line.look) {
             self.peek_limit = 0;
             self.line.begin_look_past(now);
+            if is_late {
+                self.line.looked_at = now;
+            }
         } else {
             let is_due = self.line.look || self.line.must_look || (low && !is_paced);
             step.wake(if is_due { retry_at.min(again_at) } else { again_at });
@@ -179,7 +183,7 @@ impl Lane {
         let price_age = self.setup.limits.price_age;
         let mut requests = Vec::new();
         let mut next_try: Option<Tick> = None;
-        let mut front = self.line.waiting.iter_mut().filter(|c| !matches!(c.stage, Stage::Doomed(..)));
+        let mut front = self.line.waiting.iter_mut().filter(|candidate| !candidate.is_doomed());
         for candidate in front.by_ref().take(free) {
             match candidate.stage {
                 Stage::Later(at) if at <= now => candidate.stage = Stage::Waiting,
@@ -260,9 +264,8 @@ impl Lane {
         while free > 0
             && let Some(nonce) = next
         {
-            let index = self.line.waiting.iter().position(|c| !matches!(c.stage, Stage::Doomed(..)));
-            let Some(index) = index else { return };
-            let Some(candidate) = self.line.waiting.get_mut(index) else { return };
+            let Some(index) = self.line.first_index() else { return };
+            let Some(candidate) = self.line.waiting.get(index) else { return };
             let Stage::Ready { prepared, .. } = candidate.stage else { return };
             let Some(call) = candidate.call().cloned() else { return };
             bytes = bytes.saturating_add(call.data.len());
@@ -279,7 +282,7 @@ impl Lane {
                 let alone = self.slots.unmined().is_empty() && under_way == 0;
                 if self.setup.policy.funds.on_shortage == OnShortage::Fail && self.purse.is_fresh && alone {
                     let text = format!("it may cost {cost}, and the account has {}", self.purse.budget);
-                    candidate.stage = Stage::Doomed(FailReason::InsufficientFunds, NodeText::new(&text));
+                    self.line.set_stage(index, Stage::Doomed(FailReason::InsufficientFunds, NodeText::new(&text)));
                     continue;
                 }
                 if self.purse.is_fresh {

@@ -23,10 +23,11 @@ impl Lane {
         let (retry, funds) = (now.saturating_add(self.setup.limits.prepare_retry), self.setup.policy.funds.on_shortage);
         // What failed meanwhile, or went away and came back, is not what was asked for.
         let asked =
-            |candidate: &&mut Candidate| matches!(candidate.stage, Stage::Asked) && candidate.tx.version == version;
-        let Some(candidate) = self.line.find(id).filter(asked) else { return };
+            |candidate: &&Candidate| matches!(candidate.stage, Stage::Asked) && candidate.tx.version == version;
+        let Some(index) = self.line.find(id) else { return };
+        let Some(candidate) = self.line.waiting.get(index).filter(asked) else { return };
         let has_own_price = candidate.call().is_some_and(|call| call.fees.is_some());
-        candidate.stage = match answer {
+        let stage = match answer {
             Ok(prepared) if has_own_price => Stage::Ready { prepared, at: now },
             Ok(prepared) => {
                 let market = Market { asks: prepared.fees, base_fee: prepared.base_fee };
@@ -58,6 +59,7 @@ impl Lane {
                 Stage::Later(retry)
             }
         };
+        self.line.set_stage(index, stage);
     }
 
     pub(super) fn newest_inclusion(&self) -> Option<BlockLink> {

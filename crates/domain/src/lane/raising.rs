@@ -149,7 +149,7 @@ impl Lane {
         if let Some(tx) = self.intent_at(nonce, writing).filter(|tx| open(tx.state.name())) {
             let mut tx = tx.clone();
             apply(&mut tx, Transition::GiveUp(StuckReason::OutOfTries), commit)?;
-            writing.changed.insert(nonce, tx);
+            writing.changed.insert(nonce, Box::new(tx));
         }
         Ok(())
     }

@@ -124,7 +124,7 @@ impl Lane {
 
     fn plan_slot(&self, slot: &OpenSlot, found: &Found, plan: &mut Plan) {
         let nonce = slot.nonce;
-        let lost = |why: String| Lost { nonce, tx: slot.tx.clone(), why };
+        let lost = |why: String| Lost { nonce, tx: slot.tx.as_deref().cloned(), why };
         match found.trace(slot) {
             Trace::Unused | Trace::Ours => {}
             Trace::Foreign(sent) => {
@@ -159,7 +159,7 @@ impl Lane {
 
     fn plan_adoptions(&self, next: Nonce, finalized: Nonce, found: &Found, plan: &mut Plan) {
         let mut waiting: Vec<&ManagedTx> = plan.lost.iter().filter_map(|lost| lost.tx.as_ref()).collect();
-        waiting.extend(self.line.waiting.iter().map(|candidate| &candidate.tx));
+        waiting.extend(self.line.waiting.iter().map(|candidate| candidate.tx.as_ref()));
         waiting.sort_by_key(|tx| tx.seq);
         let mut given = HashSet::new();
         let most = self.setup.limits.adopt as u64;

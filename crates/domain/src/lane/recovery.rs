@@ -285,7 +285,7 @@ impl Lane {
                 && let Some(index) = self.line.waiting.iter().position(|candidate| candidate.tx.id == *id)
                 && let Some(candidate) = self.line.take(index)
             {
-                queued.push(candidate.tx.clone());
+                queued.push(ManagedTx::clone(&candidate.tx));
                 recovered.taken.push(candidate);
             }
             let tx = of.as_ref().and_then(|(_, id)| queued.iter().find(|tx| tx.id == *id));
@@ -332,7 +332,7 @@ impl Lane {
                 tx.updated_at = at;
                 // A look that began before does not know that it is in line again.
                 self.line.distrust();
-                self.line.put_back(Candidate { tx, stage: Stage::Waiting });
+                self.line.put_back(Candidate { tx: Box::new(tx), stage: Stage::Waiting });
             }
         }
         for Adopted { nonce, of } in adopted {
@@ -344,7 +344,7 @@ impl Lane {
             if let Ok(state) = tx.state.apply(Transition::Bind(nonce)) {
                 tx = ManagedTx { state, version: tx.version.saturating_add(1), updated_at: at, ..tx };
             }
-            slot.tx = Some(tx);
+            slot.tx = Some(Box::new(tx));
             slot.above = above;
             slot.hold(&attempt, outline.cost, outline.gas_limit, at);
             self.by_hash.insert(attempt.hash, nonce);

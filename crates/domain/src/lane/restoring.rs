@@ -80,7 +80,7 @@ impl OpenSlot {
             self.short_of_funds = bound.progress == Progress::AwaitingFunds;
         }
         self.acknowledged = tx.state.name() != StateName::Allocated;
-        self.tx = Some(tx);
+        self.tx = Some(Box::new(tx));
     }
 
     /// What was never sent, or was not taken when it was sent last, goes out at once; what a node has taken waits for its

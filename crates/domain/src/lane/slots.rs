@@ -13,7 +13,8 @@ use super::stuck::Deciding;
 
 #[derive(Debug, Default)]
 pub(super) struct Slots {
-    slots: BTreeMap<Nonce, OpenSlot>,
+    /// Boxed: a node of the tree has room for eleven, and is half empty where nonces only grow.
+    slots: BTreeMap<Nonce, Box<OpenSlot>>,
     /// Those that the chain does not show, as far as anybody has looked.
     unmined: BTreeSet<Nonce>,
     /// When to send, and when to claim a resubmit.
@@ -86,7 +87,7 @@ impl Slots {
         let nonce = slot.nonce;
         self.ids.extend(id_of(&slot).map(|id| (id, nonce)));
         let standing = Standing::of(&slot);
-        let before = self.slots.insert(nonce, slot).map_or(Standing::NOWHERE, |old| Standing::of(&old));
+        let before = self.slots.insert(nonce, Box::new(slot)).map_or(Standing::NOWHERE, |old| Standing::of(&old));
         self.move_to(nonce, before, standing);
     }
 
@@ -126,7 +127,7 @@ impl Slots {
     }
 
     /// Takes out all below this one.
-    pub(super) fn close_below(&mut self, open: Nonce) -> Vec<OpenSlot> {
+    pub(super) fn close_below(&mut self, open: Nonce) -> Vec<Box<OpenSlot>> {
         let still_open = self.slots.split_off(&open);
         let closed = std::mem::replace(&mut self.slots, still_open);
         for slot in closed.values() {
@@ -137,11 +138,11 @@ impl Slots {
     }
 
     pub(super) fn get(&self, nonce: Nonce) -> Option<&OpenSlot> {
-        self.slots.get(&nonce)
+        self.slots.get(&nonce).map(Box::as_ref)
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = &OpenSlot> {
-        self.slots.values()
+        self.slots.values().map(Box::as_ref)
     }
 
     pub(super) fn len(&self) -> usize {

@@ -38,7 +38,7 @@ pub(super) struct Writing {
     /// What its slots are bound above.
     above: Option<BlockRef>,
     /// Intents of slots, as they will be.
-    pub(super) changed: BTreeMap<Nonce, ManagedTx>,
+    pub(super) changed: BTreeMap<Nonce, Box<ManagedTx>>,
     pub(super) doomed: Vec<Candidate>,
     pub(super) items: Vec<SignedItem>,
     /// Nonces that are being lent.
@@ -50,7 +50,7 @@ pub(super) struct Writing {
     reports: Vec<SendReport>,
     pub(super) claims: Vec<Claimed>,
     /// Those in line that ask for something else now: as they were, and as they will be.
-    pub(super) replaced: Vec<(Candidate, ManagedTx)>,
+    pub(super) replaced: Vec<(Candidate, Box<ManagedTx>)>,
     pub(super) decided: Vec<(Nonce, Deciding)>,
     pub(super) told_above_cap: Option<bool>,
     pub(super) commands: Vec<CommandId>,
@@ -394,7 +394,7 @@ impl Lane {
             if let Some(Candidate { mut tx, .. }) = candidate {
                 let mut slot = OpenSlot::empty(nonce, SlotKind::Intent(tx.id));
                 if let Ok(state) = tx.state.apply(Transition::Bind(nonce)) {
-                    tx = ManagedTx { state, version: tx.version.saturating_add(1), updated_at: at, ..tx };
+                    (tx.state, tx.version, tx.updated_at) = (state, tx.version.saturating_add(1), at);
                 }
                 slot.tx = Some(tx);
                 slot.above = writing.above;
@@ -433,8 +433,8 @@ impl Lane {
     fn close(&mut self) {
         let Some(open) = self.cursor.as_ref().map(|cursor| cursor.open_nonce) else { return };
         let closed = self.slots.close_below(open);
-        self.newest_closed = newest(closed.iter().filter_map(OpenSlot::mined_in).chain(self.newest_closed));
-        let hashes: Vec<_> = closed.iter().flat_map(OpenSlot::hashes).collect();
+        self.newest_closed = newest(closed.iter().filter_map(|slot| slot.mined_in()).chain(self.newest_closed));
+        let hashes: Vec<_> = closed.iter().flat_map(|slot| slot.hashes()).collect();
         for hash in &hashes {
             self.by_hash.remove(hash);
         }

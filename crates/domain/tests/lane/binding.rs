@@ -355,6 +355,29 @@ fn a_lane_at_its_limit_reads_commands_and_not_its_queue() {
     assert_eq!(bench.nonces().last(), Some(&Some(20)), "who came meanwhile was found when there was room");
 }
 
+/// The look by the clock is for a call that was lost: where everybody in line waits for room, whoever came unheard stands behind them.
+#[test]
+fn the_clock_makes_a_lane_at_its_limit_read_its_commands_and_not_its_queue() {
+    let mut bench = Bench::busy(window(2), 20);
+    bench.answer(SendOutcome::Accepted);
+    bench.queue(1);
+    for _ in 0..3 {
+        bench.hold.insert(Hold::Peek);
+        bench.pass_secs(2);
+        assert_eq!(bench.take_peek(), 0, "everybody in line waits for room");
+        bench.tell(Fact::Peeked(Some(gapless_domain::Peeked { queue: Vec::new(), commands: Vec::new() })));
+        assert_eq!(bench.held.len(), 0, "once each time");
+        bench.hold.clear();
+    }
+    for at in 0..21 {
+        bench.see(mined(bench.hash(at, 0), block(at + 1)));
+        if !bench.sending().is_empty() {
+            bench.answer(SendOutcome::Accepted);
+        }
+    }
+    assert_eq!(bench.nonces().last(), Some(&Some(20)), "nobody called, and who came meanwhile was found all the same");
+}
+
 /// While a commit is under way, those whom it binds are still in the queue: one look is enough.
 #[test]
 fn while_a_commit_is_under_way_the_queue_is_read_once() {

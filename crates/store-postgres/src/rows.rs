@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use gapless_domain::{
     Attempt, AttemptKind, B256, Bytes, Command, CommandId, Cursor, Intent, LaneState, LockOwner, ManagedTx,
     MempoolSignal, Metadata, NodeText, ProtectCode, Protection, RequestId, Reservation, ReservationStatus, SendOutcome,
-    Slot, SlotKind, Speed, Timestamp, TxId,
+    Slot, SlotKind, Speed, SubmitterId, Timestamp, TxId,
 };
 use gapless_store::codec::{
     RowError, above, command_from_json, fees_from_json, nonce, payload_from_json, sends_from_json, state_from_row,
@@ -30,10 +30,15 @@ pub(crate) const SLOT_COLUMNS: &str =
     "submitter, nonce, kind, tx_id, bound_at, next_resubmit_at, above_block, above_hash, evidence, tries, signal";
 
 pub(crate) fn managed_tx(row: &Row) -> Result<ManagedTx, RowError> {
+    managed_tx_of(row, submitter(get(row, "submitter")?)?)
+}
+
+/// The same where it is known whose it is: an address is not checked for each of many rows, and they share it.
+pub(crate) fn managed_tx_of(row: &Row, submitter: SubmitterId) -> Result<ManagedTx, RowError> {
     let metadata: Option<String> = get(row, "metadata")?;
     let valid_until: Option<SystemTime> = get(row, "valid_until")?;
     let intent = Intent::restore(
-        submitter(get(row, "submitter")?)?,
+        submitter,
         RequestId::restore(get(row, "request_id")?),
         payload_from_json(get(row, "payload")?)?,
         word("speed", get(row, "speed")?, Speed::parse)?,

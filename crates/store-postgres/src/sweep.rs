@@ -9,7 +9,7 @@ use gapless_store::{MAX_OPEN_COMMANDS, StoreError};
 use tokio_postgres::Row;
 use uuid::Uuid;
 
-use crate::rows::{TX_COLUMNS, command, get, managed_tx};
+use crate::rows::{TX_COLUMNS, command, get, managed_tx_of};
 use crate::store::PgStore;
 
 /// Walks the indexes of open things from one submitter to the next, not from one row to the next. An intent that holds a nonce is not
@@ -76,7 +76,7 @@ pub(crate) async fn peek_queues(
             session.client().query(&statement, &[&ids, &wanted, &without]).await
         })
         .await?;
-    by_place(&rows, lanes.len(), |row| Ok(managed_tx(row)?))
+    by_place(&rows, lanes.iter(), |row, (lane, _)| Ok(managed_tx_of(row, lane.clone())?))
 }
 
 /// No nonce, and not ended: that is what its index holds (`managed_tx_queue`), and nothing else is looked at. A subquery is hashed once;
@@ -101,20 +101,24 @@ pub(crate) async fn open_commands(store: &PgStore, lanes: &[SubmitterId]) -> Res
             session.client().query(&statement, &[&ids, &i64::from(MAX_OPEN_COMMANDS)]).await
         })
         .await?;
-    by_place(&rows, lanes.len(), |row| Ok(command(row)?))
+    by_place(&rows, lanes.iter(), |row, _| Ok(command(row)?))
 }
 
 /// The rows of each place of the question, which counts from 1.
-fn by_place<T>(
+fn by_place<P, T>(
     rows: &[Row],
-    places: usize,
-    read: impl Fn(&Row) -> Result<T, StoreError>,
+    places: impl Iterator<Item = P>,
+    read: impl Fn(&Row, &P) -> Result<T, StoreError>,
 ) -> Result<Vec<Vec<T>>, StoreError> {
-    let mut found: HashMap<i64, Vec<T>> = HashMap::new();
+    let mut found: HashMap<i64, Vec<&Row>> = HashMap::new();
     for row in rows {
-        found.entry(get(row, "place")?).or_default().push(read(row)?);
+        found.entry(get(row, "place")?).or_default().push(row);
     }
-    Ok((1..).take(places).map(|place| found.remove(&place).unwrap_or_default()).collect())
+    let of_place = |(number, place): (i64, P)| {
+        let rows = found.remove(&number).unwrap_or_default();
+        rows.into_iter().map(|row| read(row, &place)).collect()
+    };
+    (1..).zip(places).map(of_place).collect()
 }
 
 #[cfg(test)]

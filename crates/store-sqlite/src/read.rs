@@ -26,7 +26,7 @@ pub(crate) fn peek_queues(
             && let Some(row) = found.next()?
         {
             if without.is_empty() || !without.contains(&rows::id(row)?) {
-                queue.push(rows::managed_tx(row)?);
+                queue.push(rows::managed_tx_of(row, lane.clone())?);
             }
         }
         Ok(queue)

@@ -3,7 +3,7 @@
 use gapless_domain::{
     Attempt, AttemptKind, B256, Bytes, Command, CommandId, Cursor, Event, EventBody, EventKind, EventPosition, Intent,
     LaneEventKind, LaneState, LockOwner, ManagedTx, MempoolSignal, Metadata, NodeText, ProtectCode, Protection,
-    RequestId, Reservation, ReservationStatus, SendOutcome, Slot, SlotKind, Speed, Timestamp, TxId,
+    RequestId, Reservation, ReservationStatus, SendOutcome, Slot, SlotKind, Speed, SubmitterId, Timestamp, TxId,
 };
 use gapless_store::codec::{
     RowError, above, command_from_json, fees_from_json, nonce, notice_from_json, payload_from_json, sends_from_json,
@@ -69,8 +69,13 @@ pub(crate) fn id(row: &Row<'_>) -> Result<TxId, Failure> {
 
 /// Reads [`TX_COLUMNS`].
 pub(crate) fn managed_tx(row: &Row<'_>) -> Result<ManagedTx, Failure> {
+    managed_tx_of(row, submitter(&text(row, 2)?)?)
+}
+
+/// The same where it is known whose it is: an address is not checked for each of many rows, and they share it.
+pub(crate) fn managed_tx_of(row: &Row<'_>, submitter: SubmitterId) -> Result<ManagedTx, Failure> {
     let intent = Intent::restore(
-        submitter(&text(row, 2)?)?,
+        submitter,
         RequestId::restore(&text(row, 3)?),
         payload_from_json(&text(row, 4)?)?,
         word("speed", &text(row, 5)?, Speed::parse)?,

@@ -1,12 +1,9 @@
 //! Who calls. Keys and scopes come with a later floor; this is the one place where a caller gets its name, before any
 //! route sees the request.
 
-use std::sync::Arc;
+use axum::extract::Request;
 
-use axum::extract::{Request, State};
-use axum::middleware::Next;
-use axum::response::{IntoResponse, Response};
-
+use crate::problem::Refusal;
 use crate::shared::Shared;
 
 /// Who a request comes from, for the audit log.
@@ -19,11 +16,9 @@ impl Caller {
     }
 }
 
-/// The layer that every route of `/api` is behind.
-pub(crate) async fn admit(State(shared): State<Arc<Shared>>, mut request: Request, next: Next) -> Response {
-    if let Err(refusal) = shared.app.hosts.check(request.uri(), request.headers()) {
-        return refusal.into_response();
-    }
+/// Every request to `/api` comes by here, on its way through the guard.
+pub(crate) fn admit(shared: &Shared, request: &mut Request) -> Result<(), Refusal> {
+    shared.app.hosts.check(request.uri(), request.headers())?;
     request.extensions_mut().insert(Caller("api"));
-    next.run(request).await
+    Ok(())
 }

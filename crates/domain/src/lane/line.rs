@@ -23,7 +23,9 @@ pub(super) struct Line {
     pub(super) passed_by: bool,
     /// Something is asked of one who may be among them.
     pub(super) must_look: bool,
+    /// When it was looked at by the clock, and when it was read.
     pub(super) looked_at: Tick,
+    pub(super) read_at: Tick,
     /// Since the last commit began.
     pub(super) has_looked: bool,
     /// When the last look began, also one at the commands alone.
@@ -98,7 +100,7 @@ impl Line {
         self.peeking = true;
         self.distrusted = false;
         self.look = false;
-        (self.began_at, self.looked_at) = (now, now);
+        (self.began_at, self.looked_at, self.read_at) = (now, now, now);
         self.has_looked = true;
         self.passed_over = leaving;
         self.taken.clear();

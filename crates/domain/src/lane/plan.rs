@@ -24,6 +24,9 @@ use super::raising::above_cap;
 use super::writing::Writing;
 use super::{Lane, SignedItem, Signing, Unsigned};
 
+/// Where everybody is in line for whom there is room, the clock makes the lane read its line at every so manieth look only.
+const FED_LOOKS: u32 = 5;
+
 impl Lane {
     pub(super) fn decide(&mut self, now: Tick) -> Step {
         let mut step = Step { effects: std::mem::take(&mut self.effects), wake_at: None };
@@ -148,7 +151,9 @@ impl Lane {
         // Whoever is being bound stands in the queue until that is durable, and would be read with everybody who comes meanwhile, again and
         // again: one look while a commit is under way is enough, the next can be used when it is done.
         let is_paced = self.writing.is_some() && self.line.has_looked && self.line.known && !self.compares_queue();
-        let (is_late, is_fed) = (now >= again_at, self.is_fed(ahead));
+        // Who is in line may be canceled behind the lane's back: it is read now and then even if nobody else is wanted.
+        let is_old = now >= self.line.read_at.saturating_add(pause.saturating_mul(FED_LOOKS));
+        let (is_late, is_fed) = (now >= again_at, self.is_fed(ahead) && !is_old);
         let wanted = low || (self.line.look && !is_fed);
         let mut without = Vec::new();
         if (is_late && !is_fed) || (rested && (self.line.must_look || (wanted && !is_paced))) {

@@ -337,7 +337,7 @@ impl Bench {
         }
     }
 
-    fn peek(&self, limit: u32, without: &[TxId]) -> Fact {
+    pub(crate) fn peek(&self, limit: u32, without: &[TxId]) -> Fact {
         let queued = self.ledger.txs.values().filter(|tx| tx.state == TxState::Queued && !without.contains(&tx.id));
         let queue = queued.take(limit as usize).cloned().collect();
         Fact::Peeked(Some(Peeked { queue, commands: self.ledger.commands.clone() }))

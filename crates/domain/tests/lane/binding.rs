@@ -361,11 +361,13 @@ fn the_clock_makes_a_lane_at_its_limit_read_its_commands_and_not_its_queue() {
     let mut bench = Bench::busy(window(2), 20);
     bench.answer(SendOutcome::Accepted);
     bench.queue(1);
-    for _ in 0..3 {
+    for look in 1..=10 {
         bench.hold.insert(Hold::Peek);
         bench.pass_secs(2);
-        assert_eq!(bench.take_peek(), 0, "everybody in line waits for room");
-        bench.tell(Fact::Peeked(Some(gapless_domain::Peeked { queue: Vec::new(), commands: Vec::new() })));
+        let limit = bench.take_peek();
+        assert_eq!(limit > 0, look % 5 == 0, "everybody in line waits for room, but may be canceled: look {look}");
+        let seen = bench.peek(limit, &[]);
+        bench.tell(seen);
         assert_eq!(bench.held.len(), 0, "once each time");
         bench.hold.clear();
     }

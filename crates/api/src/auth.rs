@@ -16,7 +16,7 @@ impl Caller {
     }
 }
 
-/// Every request to `/api` comes by here, on its way through the guard.
+/// What every route of `/api` is behind, as part of the guard.
 pub(crate) fn admit(shared: &Shared, request: &mut Request) -> Result<(), Refusal> {
     shared.app.hosts.check(request.uri(), request.headers())?;
     request.extensions_mut().insert(Caller("api"));

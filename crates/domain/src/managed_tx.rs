@@ -57,7 +57,8 @@ impl ManagedTx {
     pub(crate) fn change_with_slot(&self, transition: Transition) -> Result<Change, IllegalTransition> {
         let event = EventKind::Tx(transition.name());
         let notice = transition.notice();
-        let replacement = if let Transition::WantReplace(payload) = &transition { Some(Box::new(payload.clone())) } else { None };
+        let replacement =
+            if let Transition::WantReplace(payload) = &transition { Some(Box::new(payload.clone())) } else { None };
         let to = self.state.apply(transition)?;
         let (tx_id, from_version, from) = (self.id, self.version, self.state.name());
         Ok(Change { tx_id, from_version, from, to, replacement, event, notice })

@@ -14,7 +14,7 @@ mod output;
 
 use std::process::ExitCode;
 
-/// glibc's takes more time the more a node has open, and the smaller what it frees is cut up (ADR 10).
+/// With glibc's, a transaction costs more the more others are open (ADR 10).
 #[cfg(all(feature = "jemalloc", not(target_env = "msvc")))]
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;

@@ -19,12 +19,13 @@ pub(super) struct Line {
     pub(super) look: bool,
     /// The last look brought as many as it had asked for.
     pub(super) more: bool,
-    /// Somebody may have come since the last look: the lane was called, and looked at its commands alone.
+    /// Somebody may have come since the last look: the lane was called, or it was time, and it looked at its commands alone.
     pub(super) passed_by: bool,
     /// Something is asked of one who may be among them.
     pub(super) must_look: bool,
-    /// When it was looked at by the clock, and when it was read.
+    /// When it was last read or, by the clock, passed by.
     pub(super) looked_at: Tick,
+    /// When the last read began that brought an answer.
     pub(super) read_at: Tick,
     /// Since the last commit began.
     pub(super) has_looked: bool,
@@ -36,7 +37,7 @@ pub(super) struct Line {
     pub(super) known: bool,
     /// The look that is under way began before somebody came back into the line.
     distrusted: bool,
-    /// Nobody in it is past their time before this; `None` if nobody ever is.
+    /// Nobody in it is past their time before this, but those who fail already; `None` if nobody ever is.
     expires_at: Option<Timestamp>,
     /// False if nobody in it fails. Most lines have nobody who does, and are not gone through to find that out.
     may_have_doomed: bool,
@@ -100,7 +101,7 @@ impl Line {
         self.peeking = true;
         self.distrusted = false;
         self.look = false;
-        (self.began_at, self.looked_at, self.read_at) = (now, now, now);
+        (self.began_at, self.looked_at) = (now, now);
         self.has_looked = true;
         self.passed_over = leaving;
         self.taken.clear();
@@ -131,6 +132,7 @@ impl Line {
             return;
         }
         self.known = true;
+        self.read_at = self.began_at;
         (self.passed_by, self.must_look) = (false, false);
         self.more = queue.len() >= asked;
         let last_seq = queue.last().map(|tx| tx.seq);

@@ -93,7 +93,9 @@ impl Lane {
             return Ok(Some(refused(UNRECONCILED)));
         }
         match self.find(id, writing) {
-            Whereabouts::Slot(nonce) => Ok(self.order(nonce, command.id, Ordered::Payload(Box::new(call.clone())), writing)),
+            Whereabouts::Slot(nonce) => {
+                Ok(self.order(nonce, command.id, Ordered::Payload(Box::new(call.clone())), writing))
+            }
             Whereabouts::Line(at) => self.replace_in_line(at, payload, commit, writing).map(Some),
             Whereabouts::Unknown => Ok(None),
             Whereabouts::NotOpen => Ok(Some(refused(NOT_OPEN))),

@@ -24,7 +24,7 @@ use super::raising::above_cap;
 use super::writing::Writing;
 use super::{Lane, SignedItem, Signing, Unsigned};
 
-/// Where everybody is in line for whom there is room, the clock makes the lane read its line at every so manieth look only.
+/// A line that is fed is read at every such look of the clock only; at the others, the lane reads its commands.
 const FED_LOOKS: u32 = 5;
 
 impl Lane {
@@ -144,19 +144,25 @@ impl Lane {
         let ahead = usize::from(self.setup.policy.nonce.max_in_flight).saturating_mul(2).clamp(8, batch);
         // To be compared with what strangers have sent.
         let ahead = if self.compares_queue() { ahead.max(self.setup.limits.adopt) } else { ahead };
-        let low = self.line.may_have_more() && self.line.waiting.len() < self.free().clamp(1, ahead);
+        let is_filled = self.line.waiting.len() >= self.free().clamp(1, ahead);
+        let low = self.line.may_have_more() && !is_filled;
         // A look that failed is repeated, but not at once.
         let retry_at = self.line.began_at.saturating_add(self.setup.limits.retry);
         let rested = !self.line.failed || now >= retry_at;
         // Whoever is being bound stands in the queue until that is durable, and would be read with everybody who comes meanwhile, again and
         // again: one look while a commit is under way is enough, the next can be used when it is done.
         let is_paced = self.writing.is_some() && self.line.has_looked && self.line.known && !self.compares_queue();
-        // Who is in line may be canceled behind the lane's back: it is read now and then even if nobody else is wanted.
-        let is_old = now >= self.line.read_at.saturating_add(pause.saturating_mul(FED_LOOKS));
-        let (is_late, is_fed) = (now >= again_at, self.is_fed(ahead) && !is_old);
+        // Is everybody in line for whom there is room? Then who is new waits behind them, and only commands are news: a lane that works at
+        // its limit is called for every intent that comes in, and must not read its whole line each time.
+        let is_fed = is_filled && self.line.known && !self.compares_queue();
+        // Who is in line may be canceled behind the lane's back. That matters most for the first, if all wait for it.
+        let is_stale = now >= self.line.read_at.saturating_add(pause.saturating_mul(FED_LOOKS));
+        let is_held_up = self.line.first().is_some_and(|first| matches!(first.stage, Stage::Later(_)));
+        let is_late = now >= again_at;
+        let reads_by_clock = is_late && (!is_fed || is_stale || is_held_up);
         let wanted = low || (self.line.look && !is_fed);
         let mut without = Vec::new();
-        if (is_late && !is_fed) || (rested && (self.line.must_look || (wanted && !is_paced))) {
+        if reads_by_clock || (rested && (self.line.must_look || (wanted && !is_paced))) {
             // Those who are leaving the queue may still be first in it.
             without = self.ids_leaving().collect();
             self.peek_limit = u32::try_from(ahead).unwrap_or(u32::MAX);
@@ -174,12 +180,6 @@ impl Lane {
         }
         self.commands_done.clear();
         step.effects.push(Effect::Peek { limit: self.peek_limit, without });
-    }
-
-    /// Is everybody in line for whom there is room? Then who is new waits behind them, and only commands are news: a lane that works at its
-    /// limit is called for every intent that comes in, and must not read its whole line each time.
-    fn is_fed(&self, ahead: usize) -> bool {
-        self.line.known && !self.compares_queue() && self.line.waiting.len() >= self.free().clamp(1, ahead)
     }
 
     fn plan_prepare(&mut self, now: Tick, step: &mut Step) {

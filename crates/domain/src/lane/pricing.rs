@@ -22,8 +22,7 @@ impl Lane {
         let last_block = if answer.is_err() { self.newest_inclusion() } else { None }.map(|link| link.block.number);
         let (retry, funds) = (now.saturating_add(self.setup.limits.prepare_retry), self.setup.policy.funds.on_shortage);
         // What failed meanwhile, or went away and came back, is not what was asked for.
-        let asked =
-            |candidate: &&Candidate| matches!(candidate.stage, Stage::Asked) && candidate.tx.version == version;
+        let asked = |candidate: &&Candidate| matches!(candidate.stage, Stage::Asked) && candidate.tx.version == version;
         let Some(index) = self.line.find(id) else { return };
         let Some(candidate) = self.line.waiting.get(index).filter(asked) else { return };
         let has_own_price = candidate.call().is_some_and(|call| call.fees.is_some());

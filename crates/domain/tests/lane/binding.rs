@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use gapless_domain::{
-    Address, Amount, Command, CommandId, CommandKind, CommandResult, EvmCall, Fact, FundsPolicy, OnShortage, Payload,
-    PrepareFailure, SendOutcome, Sighting, SignFailure, StateName, Timestamp,
+    Address, Amount, CancelReason, Cancellation, Command, CommandId, CommandKind, CommandResult, EvmCall, Fact,
+    FundsPolicy, OnShortage, Payload, PrepareFailure, SendOutcome, Sighting, SignFailure, StateName, Timestamp,
+    TxState,
 };
 
 use crate::bench::{Bench, Hold, block, final_window, finalized, mined, price, sign, submitter, text, window};
@@ -378,6 +379,70 @@ fn the_clock_makes_a_lane_at_its_limit_read_its_commands_and_not_its_queue() {
         }
     }
     assert_eq!(bench.nonces().last(), Some(&Some(20)), "nobody called, and who came meanwhile was found all the same");
+}
+
+/// Nobody called, and the clock's look passed by whoever came: there is one to find all the same when there is room.
+#[test]
+fn who_was_passed_by_without_a_call_is_found_when_there_is_room() {
+    let mut bench = Bench::busy(window(2), 6);
+    bench.answer(SendOutcome::Accepted);
+    bench.queue(1);
+    bench.hold.insert(Hold::Peek);
+    bench.pass_secs(2);
+    assert_eq!(bench.take_peek(), 0);
+    let seen = bench.peek(0, &[]);
+    bench.tell(seen);
+    bench.hold.clear();
+    for at in 0..6 {
+        bench.see(mined(bench.hash(at, 0), block(at + 1)));
+        if !bench.sending().is_empty() {
+            bench.answer(SendOutcome::Accepted);
+        }
+    }
+    assert_eq!(bench.nonces().last(), Some(&Some(6)));
+}
+
+/// A read that brought nothing was none: the next one by the clock does not wait for five more looks.
+#[test]
+fn a_read_of_a_fed_line_that_fails_is_made_up_for() {
+    let mut bench = Bench::busy(window(2), 20);
+    bench.answer(SendOutcome::Accepted);
+    bench.hold.insert(Hold::Peek);
+    for _ in 1..5 {
+        bench.pass_secs(2);
+        bench.take_peek();
+        let seen = bench.peek(0, &[]);
+        bench.tell(seen);
+    }
+    bench.pass_secs(2);
+    assert!(bench.take_peek() > 0);
+    bench.tell(Fact::Peeked(None));
+    bench.pass_secs(1);
+    assert_eq!(bench.take_peek(), 0, "the commands, soon");
+    bench.tell(Fact::Peeked(Some(gapless_domain::Peeked { queue: Vec::new(), commands: Vec::new() })));
+    bench.pass_secs(1);
+    assert!(bench.take_peek() > 0, "and the line, as soon as it is time");
+}
+
+/// The first in line cannot be prepared, and everybody waits for it. Somebody cancels it in the store: the lane sees that at its next look.
+#[test]
+fn who_holds_up_the_line_is_gone_soon_after_it_was_canceled() {
+    let mut bench = Bench::new(window(2));
+    bench.hold.insert(Hold::Prepare);
+    bench.queue(4);
+    bench.run();
+    let asked = bench.take_prepare();
+    assert_eq!(asked.len(), 2);
+    let unavailable = || Err(PrepareFailure::Unavailable(text("away")));
+    bench.prepared(vec![(asked[0].key, unavailable()), (asked[1].key, price())]);
+    let (first, reason) = (bench.id(1), CancelReason::User);
+    let canceled = bench.ledger.txs.values_mut().find(|tx| tx.id == first).unwrap();
+    canceled.state = TxState::Canceled(Cancellation::InQueue(reason));
+    canceled.version += 1;
+    bench.hold.clear();
+    bench.hold.insert(Hold::Prepare);
+    bench.pass_secs(2);
+    assert_eq!(bench.nonces()[..2], [None, Some(0)], "the next one does not wait for it any more");
 }
 
 /// While a commit is under way, those whom it binds are still in the queue: one look is enough.

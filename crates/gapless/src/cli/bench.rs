@@ -5,7 +5,7 @@ use std::env;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use gapless_load::{ChainChoice, Custom, Options, ShapeName};
+use gapless_load::{ChainChoice, Custom, Options, Report, ShapeName};
 
 use super::dev::block_time;
 use super::{CliError, Exit};
@@ -91,9 +91,14 @@ impl BenchArgs {
     pub(super) fn run(self, output: &Output) -> Result<Exit, CliError> {
         let options = self.options()?;
         let progress = RefCell::new(output.progress());
-        let report = gapless_load::run(&options, &|text| progress.borrow_mut().say(text))?;
+        let mut report = Report::default();
+        let ended = gapless_load::run(&options, &mut report, &|text| progress.borrow_mut().say(text));
         drop(progress);
-        output.result(&report, report.to_table())?;
+        // Minutes of measuring are not lost because somebody stopped the rest.
+        if ended.is_ok() || !report.rows.is_empty() {
+            output.result(&report, report.to_table())?;
+        }
+        ended?;
         Ok(Exit::Success)
     }
 

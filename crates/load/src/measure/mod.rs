@@ -29,8 +29,9 @@ impl std::fmt::Debug for Bench<'_> {
     }
 }
 
-/// Measures what is asked for. SIGINT and SIGTERM end it, and nothing is left behind.
-pub fn run(options: &Options, say: &dyn Fn(&str)) -> Result<Report, LoadError> {
+/// Measures what is asked for, into `report`: what is in it was measured, however the rest ended. SIGINT and SIGTERM end it, and nothing
+/// is left behind.
+pub fn run(options: &Options, report: &mut Report, say: &dyn Fn(&str)) -> Result<(), LoadError> {
     options.check()?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(LoadError::Runtime)?;
     let database_prefix = format!("gapless_bench_{}", Uuid::new_v4().simple());
@@ -38,17 +39,17 @@ pub fn run(options: &Options, say: &dyn Fn(&str)) -> Result<Report, LoadError> {
     runtime.block_on(async {
         let hear = |kind| signal(kind).map_err(LoadError::Runtime);
         let (mut interrupt, mut terminate) = (hear(SignalKind::interrupt())?, hear(SignalKind::terminate())?);
-        let report = tokio::select! {
-            report = bench.measure() => report,
+        let ended = tokio::select! {
+            ended = bench.measure(report) => ended,
             () = asked(&mut interrupt) => Err(LoadError::Stopped),
             () = asked(&mut terminate) => Err(LoadError::Stopped),
         };
         // However it ended, its processes have ended by now.
         if let Some(server) = &options.store {
             let removed = Database::remove_all(server, &bench.database_prefix).await;
-            return report.and_then(|report| removed.map(|()| report));
+            return ended.and(removed);
         }
-        report
+        ended
     })
 }
 
@@ -62,13 +63,12 @@ impl Bench<'_> {
         Bench { options, database_prefix: self.database_prefix.clone(), say: self.say }
     }
 
-    async fn measure(&self) -> Result<Report, LoadError> {
-        let mut report = Report::default();
+    async fn measure(&self, report: &mut Report) -> Result<(), LoadError> {
         for shape in self.shapes() {
             self.say(&format!("{} …", shape.name()));
             report.rows.extend(self.one(shape).await?);
         }
-        Ok(report)
+        Ok(())
     }
 
     fn shapes(&self) -> Vec<ShapeName> {

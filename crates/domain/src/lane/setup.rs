@@ -23,7 +23,8 @@ pub struct LaneLimits {
     pub batch: usize,
     /// Calldata in one batch of binds.
     pub batch_bytes: usize,
-    /// How often a held lane looks at its queue, whatever wake-ups are lost.
+    /// How often a held lane looks at its queue, whatever wake-ups are lost; one that has everybody in line for whom there is room reads its
+    /// commands then, and its line at every fifth look.
     pub look_interval: Duration,
     /// How long a lane without work is kept.
     pub idle_linger: Duration,

@@ -127,14 +127,14 @@ impl Slots {
     }
 
     /// Takes out all below this one.
-    pub(super) fn close_below(&mut self, open: Nonce) -> Vec<Box<OpenSlot>> {
+    pub(super) fn close_below(&mut self, open: Nonce) -> BTreeMap<Nonce, Box<OpenSlot>> {
         let still_open = self.slots.split_off(&open);
         let closed = std::mem::replace(&mut self.slots, still_open);
         for slot in closed.values() {
             self.move_to(slot.nonce, Standing::of(slot), Standing::NOWHERE);
             id_of(slot).into_iter().for_each(|id| forget_id(&mut self.ids, id, slot.nonce));
         }
-        closed.into_values().collect()
+        closed
     }
 
     pub(super) fn get(&self, nonce: Nonce) -> Option<&OpenSlot> {

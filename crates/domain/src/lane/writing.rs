@@ -433,13 +433,13 @@ impl Lane {
     fn close(&mut self) {
         let Some(open) = self.cursor.as_ref().map(|cursor| cursor.open_nonce) else { return };
         let closed = self.slots.close_below(open);
-        self.newest_closed = newest(closed.iter().filter_map(|slot| slot.mined_in()).chain(self.newest_closed));
-        let hashes: Vec<_> = closed.iter().flat_map(|slot| slot.hashes()).collect();
+        self.newest_closed = newest(closed.values().filter_map(|slot| slot.mined_in()).chain(self.newest_closed));
+        let hashes: Vec<_> = closed.values().flat_map(|slot| slot.hashes()).collect();
         for hash in &hashes {
             self.by_hash.remove(hash);
         }
-        for slot in &closed {
-            self.dirty.remove(&slot.nonce);
+        for nonce in closed.keys() {
+            self.dirty.remove(nonce);
         }
         if !hashes.is_empty() {
             self.effects.push(Effect::Unwatch(hashes));

@@ -4,6 +4,7 @@ use crate::confirmation::ConfirmationNotice;
 use crate::event::EventKind;
 use crate::id::TxId;
 use crate::intent::Intent;
+use crate::nonce::Nonce;
 use crate::payload::Payload;
 use crate::state::{StateName, TxState};
 use crate::time::Timestamp;
@@ -62,6 +63,13 @@ impl ManagedTx {
         let to = self.state.apply(transition)?;
         let (tx_id, from_version, from) = (self.id, self.version, self.state.name());
         Ok(Change { tx_id, from_version, from, to, replacement, event, notice })
+    }
+
+    /// The record after its nonce was bound, which the store has said is durable.
+    pub(crate) fn bound(&mut self, nonce: Nonce, at: Timestamp) {
+        if let Ok(state) = self.state.apply(Transition::Bind(nonce)) {
+            (self.state, self.version, self.updated_at) = (state, self.version.saturating_add(1), at);
+        }
     }
 
     /// The record after `change`, which the store has said is durable.

@@ -167,9 +167,7 @@ impl Lane {
     /// The store holds it from its own time on; so do we, within [`GRACE`].
     pub(super) fn take_loan_for_true(&mut self, loan: Loan, above: Option<BlockRef>, at: Timestamp) {
         let Loan { candidate: Candidate { mut tx, .. }, nonce, is_fresh, to, hold } = loan;
-        if let Ok(state) = tx.state.apply(Transition::Bind(nonce)) {
-            (tx.state, tx.version, tx.updated_at) = (state, tx.version.saturating_add(1), at);
-        }
+        tx.bound(nonce, at);
         if is_fresh {
             self.slots.insert(OpenSlot { above, ..OpenSlot::empty(nonce, SlotKind::Reservation) });
         }

@@ -20,7 +20,6 @@ use crate::plan::Outline;
 use crate::slot::SlotKind;
 use crate::text::{NodeText, Report};
 use crate::time::{Tick, Timestamp};
-use crate::transition::Transition;
 
 use super::Lane;
 use super::effect::{Effect, Watched};
@@ -341,9 +340,7 @@ impl Lane {
                 continue;
             };
             let mut slot = OpenSlot::empty(nonce, SlotKind::Intent(tx.id));
-            if let Ok(state) = tx.state.apply(Transition::Bind(nonce)) {
-                tx = ManagedTx { state, version: tx.version.saturating_add(1), updated_at: at, ..tx };
-            }
+            tx.bound(nonce, at);
             slot.tx = Some(Box::new(tx));
             slot.above = above;
             slot.hold(&attempt, outline.cost, outline.gas_limit, at);

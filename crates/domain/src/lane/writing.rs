@@ -393,9 +393,7 @@ impl Lane {
             self.by_hash.insert(attempt.hash, nonce);
             if let Some(Candidate { mut tx, .. }) = candidate {
                 let mut slot = OpenSlot::empty(nonce, SlotKind::Intent(tx.id));
-                if let Ok(state) = tx.state.apply(Transition::Bind(nonce)) {
-                    (tx.state, tx.version, tx.updated_at) = (state, tx.version.saturating_add(1), at);
-                }
+                tx.bound(nonce, at);
                 slot.tx = Some(tx);
                 slot.above = writing.above;
                 self.slots.insert(slot);

@@ -347,12 +347,7 @@ fn a_lane_at_its_limit_reads_commands_and_not_its_queue() {
     bench.command(CommandKind::Pause);
     assert_eq!(bench.result(), (true, "done"));
     bench.command(CommandKind::Resume);
-    for at in 0..21 {
-        bench.see(mined(bench.hash(at, 0), block(at + 1)));
-        if !bench.sending().is_empty() {
-            bench.answer(SendOutcome::Accepted);
-        }
-    }
+    mine_and_send(&mut bench, 21);
     assert_eq!(bench.nonces().last(), Some(&Some(20)), "who came meanwhile was found when there was room");
 }
 
@@ -372,12 +367,7 @@ fn the_clock_makes_a_lane_at_its_limit_read_its_commands_and_not_its_queue() {
         assert_eq!(bench.held.len(), 0, "once each time");
         bench.hold.clear();
     }
-    for at in 0..21 {
-        bench.see(mined(bench.hash(at, 0), block(at + 1)));
-        if !bench.sending().is_empty() {
-            bench.answer(SendOutcome::Accepted);
-        }
-    }
+    mine_and_send(&mut bench, 21);
     assert_eq!(bench.nonces().last(), Some(&Some(20)), "nobody called, and who came meanwhile was found all the same");
 }
 
@@ -393,12 +383,7 @@ fn who_was_passed_by_without_a_call_is_found_when_there_is_room() {
     let seen = bench.peek(0, &[]);
     bench.tell(seen);
     bench.hold.clear();
-    for at in 0..6 {
-        bench.see(mined(bench.hash(at, 0), block(at + 1)));
-        if !bench.sending().is_empty() {
-            bench.answer(SendOutcome::Accepted);
-        }
-    }
+    mine_and_send(&mut bench, 6);
     assert_eq!(bench.nonces().last(), Some(&Some(6)));
 }
 
@@ -570,4 +555,14 @@ fn a_revert_is_doubted_when_the_one_before_is_orphaned() {
         bench.commit_done(true);
     }
     assert_eq!(bench.states()[1..], [StateName::Queued, StateName::Queued]);
+}
+
+/// Mines the first so many, one after the other, and whatever is sent meanwhile is taken.
+fn mine_and_send(bench: &mut Bench, count: u64) {
+    for at in 0..count {
+        bench.see(mined(bench.hash(at, 0), block(at + 1)));
+        if !bench.sending().is_empty() {
+            bench.answer(SendOutcome::Accepted);
+        }
+    }
 }

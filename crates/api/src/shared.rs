@@ -63,7 +63,7 @@ impl Shared {
         found.ok_or_else(|| Refusal::of(ProblemCode::UnknownSubmitter))
     }
 
-    pub(crate) async fn find(&self, id: TxId) -> Result<gapless_domain::ManagedTx, Refusal> {
+    pub(crate) async fn find(&self, id: TxId) -> Result<gapless_domain::IntentRecord, Refusal> {
         let found = self.app.store.get(&[id]).await.map_err(|error| self.store_failed(&error))?;
         found.into_iter().next().flatten().ok_or_else(|| Refusal::of(ProblemCode::TxNotFound))
     }

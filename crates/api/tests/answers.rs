@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use gapless_api::ApiLimits;
 use gapless_domain::{
-    AttemptKind, Bytes, CancelReason, Execution, FailReason, LeaseTerms, ManagedTx, NodeText, OwnerId, ProtectCode,
+    AttemptKind, Bytes, CancelReason, Execution, FailReason, IntentRecord, LeaseTerms, NodeText, OwnerId, ProtectCode,
     Protection, Timestamp, Transition, TxId,
 };
 use gapless_store::conformance::fixtures;
@@ -24,7 +24,7 @@ async fn tx(house: &House, id: TxId) -> Value {
     answer.json()
 }
 
-async fn mine(house: &House, id: TxId, execution: Execution) -> ManagedTx {
+async fn mine(house: &House, id: TxId, execution: Execution) -> IntentRecord {
     let hash = house.store.attempts(id).await.unwrap()[0].hash;
     let mut inclusion = fixtures::inclusion(hash, AttemptKind::Original, 118);
     inclusion.execution = execution;
@@ -270,7 +270,7 @@ async fn a_submitter_says_what_its_lane_does() {
 
     let cursor = fixtures::view(&house.store, &lane).await.cursor;
     let protection =
-        Protection { code: ProtectCode::ExternalNonce, detail: NodeText::new("nonce 4711 is somebody else's") };
+        Protection { code: ProtectCode::ReservationRequest, detail: NodeText::new("nonce 4711 is somebody else's") };
     fixtures::commit_done(&house.store, &lane, |commit| {
         commit.protect(&cursor, protection.clone()).unwrap();
     })

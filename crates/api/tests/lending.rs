@@ -7,7 +7,7 @@ mod support;
 use std::sync::Arc;
 
 use gapless_api::ApiLimits;
-use gapless_domain::{Bytes, CommandResult, NodeText, ProtectCode, Protection, Report, TxId};
+use gapless_domain::{Bytes, CommandReport, CommandResult, NodeText, ProtectCode, Protection, TxId};
 use gapless_store::Store;
 use gapless_store::conformance::fixtures::{self, soon};
 use serde_json::json;
@@ -87,7 +87,7 @@ async fn what_the_lane_refuses_is_lost() {
     let view = fixtures::view(&house.store, &lane).await;
     fixtures::commit_done(&house.store, &lane, |commit| {
         for command in &view.lane.commands {
-            commit.command_done(command, CommandResult::Refused(Report::new("too late")));
+            commit.command_done(command, CommandResult::Refused(CommandReport::new("too late")));
         }
     })
     .await;
@@ -170,7 +170,7 @@ async fn nothing_is_lent_by_a_submitter_in_protect() {
     let house = house().await;
     let cursor = fixtures::view(&house.store, &treasury()).await.cursor;
     fixtures::commit_done(&house.store, &treasury(), |commit| {
-        let protection = Protection { code: ProtectCode::ExternalNonce, detail: NodeText::new("a stranger") };
+        let protection = Protection { code: ProtectCode::ReservationRequest, detail: NodeText::new("a stranger") };
         commit.protect(&cursor, protection).unwrap();
     })
     .await;

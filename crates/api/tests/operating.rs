@@ -5,8 +5,8 @@
 mod support;
 
 use gapless_domain::{
-    AttemptKind, CancelReason, CommandKind, CommandResult, LaneCommit, LostRule, ManagedTx, NodeText, NoncePolicy,
-    ReleaseRule, Report, SendOutcome, Transition, TxId,
+    AttemptKind, CancelReason, CommandKind, CommandReport, CommandResult, IntentRecord, LaneCommit, LostRule, NodeText,
+    NoncePolicy, ReleaseRule, SendOutcome, Transition, TxId,
 };
 use gapless_store::conformance::fixtures::{self, soon};
 use serde_json::{Value, json};
@@ -29,11 +29,11 @@ async fn execute(house: &House, result: CommandResult) {
 }
 
 fn done(text: &str) -> CommandResult {
-    CommandResult::Done(Report::new(text))
+    CommandResult::Done(CommandReport::new(text))
 }
 
 fn refused(text: &str) -> CommandResult {
-    CommandResult::Refused(Report::new(text))
+    CommandResult::Refused(CommandReport::new(text))
 }
 
 #[tokio::test]
@@ -245,7 +245,7 @@ async fn see(house: &House, query: &str) -> Value {
     answer.json()
 }
 
-async fn sent(house: &House, tx: &ManagedTx, outcome: SendOutcome, said: &str) {
+async fn sent(house: &House, tx: &IntentRecord, outcome: SendOutcome, said: &str) {
     let attempt = house.store.attempts(tx.id).await.unwrap()[0].clone();
     let report = gapless_domain::SendReport {
         nonce: attempt.nonce,

@@ -8,9 +8,9 @@ mod support;
 use std::time::Duration;
 
 use gapless_domain::{
-    Address, Amount, AttemptKind, CancelReason, Claim, CommandKind, CommandResult, EvmCall, Fees, Heard, Inclusion,
-    LaneCommit, ManagedTx, MempoolSignal, NewAttempt, NodeText, Payload, Report, SendOutcome, SendReport, StuckReason,
-    Transition, TxId, keccak256,
+    Address, Amount, AttemptKind, CancelReason, Claim, CommandKind, CommandReport, CommandResult, EndpointAnswer,
+    EvmCall, Fees, Inclusion, IntentRecord, LaneCommit, MempoolSignal, NewAttempt, NodeText, Payload, SendOutcome,
+    SendReport, StuckReason, Transition, TxId, keccak256,
 };
 use gapless_store::conformance::fixtures::{self, soon};
 use serde_json::{Value, json};
@@ -52,7 +52,7 @@ fn first_call() -> EvmCall {
     EvmCall { to: Some(Address::repeat_byte(0x11)), value: Amount::from(1_u64), ..EvmCall::default() }
 }
 
-async fn bound(house: &House, name: &str) -> ManagedTx {
+async fn bound(house: &House, name: &str) -> IntentRecord {
     house.accept(name).await;
     fixtures::bind_next(&house.store, &treasury()).await
 }
@@ -125,7 +125,7 @@ async fn a_resubmit_names_a_price_or_leaves_it_to_the_config() {
     let patient = format!("{target}?wait=30s");
     let mut waiting = Box::pin(house.post(&patient, ""));
     assert!(futures_util::poll!(&mut waiting).is_pending());
-    execute(&house, CommandResult::Done(Report::new("the same bytes are sent again"))).await;
+    execute(&house, CommandResult::Done(CommandReport::new("the same bytes are sent again"))).await;
     let done = soon("the lane", waiting).await;
     assert_eq!((done.status.as_u16(), &done.json()["result"]), (200, &"the same bytes are sent again".into()));
 
@@ -245,7 +245,7 @@ async fn what_needs_fees_of_one_kind_is_not_resubmitted_with_the_other() {
 }
 
 /// A signed transaction that the house's chain can read.
-fn attempt(tx: &ManagedTx, ordinal: u16, kind: AttemptKind, max_fee: u128, what: &str) -> NewAttempt {
+fn attempt(tx: &IntentRecord, ordinal: u16, kind: AttemptKind, max_fee: u128, what: &str) -> NewAttempt {
     let nonce = tx.state.nonce().unwrap();
     let raw: gapless_domain::Bytes = signed_by(&treasury(), nonce.get(), what).parse().unwrap();
     let fees = Fees::Eip1559 { max_fee, max_priority_fee: 1 };
@@ -264,12 +264,12 @@ async fn every_attempt_is_shown_with_what_each_endpoint_said() {
     let house = house().await;
     let tx = bound(&house, "a").await;
     let bump = attempt(&tx, 1, AttemptKind::Bump, 30, &format!("gives 5 {TO}"));
-    let heard = |endpoint: &str, outcome, text: &str| Heard {
+    let heard = |endpoint: &str, outcome, text: &str| EndpointAnswer {
         endpoint: NodeText::new(endpoint),
         outcome,
         text: NodeText::new(text),
     };
-    let sent = |outcome, said: Vec<Heard>| SendReport {
+    let sent = |outcome, said: Vec<EndpointAnswer>| SendReport {
         nonce: bump.nonce,
         hash: bump.hash,
         outcome,
@@ -332,7 +332,7 @@ async fn every_attempt_is_shown_with_what_each_endpoint_said() {
     assert_eq!((&slot["attempts"][1]["maxCost"], &slot["attempts"][1]["kind"]), (&"147005".into(), &"bump".into()));
 }
 
-async fn mine(house: &House, tx: &ManagedTx, attempt: &NewAttempt, price: u64) -> Value {
+async fn mine(house: &House, tx: &IntentRecord, attempt: &NewAttempt, price: u64) -> Value {
     let inclusion = fixtures::inclusion(attempt.hash, attempt.kind, 118);
     let inclusion = Inclusion { effective_gas_price: Amount::from(price), ..inclusion };
     fixtures::change(&house.store, &treasury(), tx.id, Transition::Mine(inclusion)).await;

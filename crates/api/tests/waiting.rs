@@ -7,7 +7,7 @@ mod support;
 use std::sync::atomic::Ordering;
 
 use gapless_api::ApiLimits;
-use gapless_domain::{CancelReason, CommandResult, NodeText, Report, Transition};
+use gapless_domain::{CancelReason, CommandReport, CommandResult, NodeText, Transition};
 use gapless_store::conformance::fixtures;
 use gapless_store::conformance::fixtures::soon;
 use support::{house, house_limited, treasury};
@@ -154,7 +154,7 @@ async fn a_command_is_written_down_and_may_be_waited_for() {
     fixtures::commit_done(&house.store, &lane, |commit| {
         commit.set_paused(&view.cursor, true, NodeText::new("api")).unwrap();
         for command in &view.lane.commands {
-            commit.command_done(command, CommandResult::Done(Report::new("done so\nby the lane")));
+            commit.command_done(command, CommandResult::Done(CommandReport::new("done so\nby the lane")));
         }
     })
     .await;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use alloy_primitives::B256;
 use gapless_chain::{Classified, Reason, SendAnswer, Verdict};
-use gapless_domain::{ChainId, Heard, SignedTx};
+use gapless_domain::{ChainId, EndpointAnswer, SignedTx};
 use serde_json::json;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
@@ -37,7 +37,7 @@ struct Tally<'a> {
     /// The answer of one that had no part in it: told if nobody else says anything.
     aside: Vec<Option<Classified>>,
     /// What each endpoint said, in the order in which they answered: one word of each at the most.
-    heard: Vec<Vec<Heard>>,
+    heard: Vec<Vec<EndpointAnswer>>,
     refusals: Vec<(usize, Recipient, Classified)>,
     unheard: Vec<Recipient>,
 }
@@ -160,7 +160,7 @@ impl Tally<'_> {
 
 /// Whoever takes no transactions, or was not reached or not asked, has said nothing on it. One that gave no answer in its time may
 /// have the transaction, and that is worth knowing.
-fn heard_of(recipient: &Recipient, answer: &Classified) -> Option<Heard> {
+fn heard_of(recipient: &Recipient, answer: &Classified) -> Option<EndpointAnswer> {
     let is_heard = !had_no_part(answer) && answer.reason != Reason::Unreachable;
     is_heard.then(|| answer.heard_from(recipient.endpoint.name()))
 }

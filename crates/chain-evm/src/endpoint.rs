@@ -15,7 +15,7 @@ use std::time::Duration;
 use futures_util::StreamExt as _;
 use futures_util::stream;
 use gapless_chain::{
-    Classified, Classifier, EndpointStanding, EndpointStatus, Failure, Header, Method, Reason, Source, Verdict,
+    Classified, Classifier, EndpointHealth, EndpointStatus, Header, Method, NodeFailure, Reason, Source, Verdict,
 };
 use gapless_domain::ChainId;
 use serde::de::DeserializeOwned;
@@ -214,7 +214,7 @@ impl Endpoint {
         what(&mut self.state.lock().skills);
     }
 
-    pub(crate) fn status(&self, standing: EndpointStanding, lag: Option<u64>) -> EndpointStatus {
+    pub(crate) fn status(&self, standing: EndpointHealth, lag: Option<u64>) -> EndpointStatus {
         let known = self.state.lock();
         EndpointStatus {
             name: self.name().to_owned(),
@@ -348,7 +348,7 @@ impl Endpoint {
     /// An answer that makes no sense says nothing.
     pub(crate) fn unreadable(&self, body: &str) -> Classified {
         let body = self.url.redact(body);
-        let failure = Failure::Http { status: 200, body: &body };
+        let failure = NodeFailure::Http { status: 200, body: &body };
         self.terms.classifier.classify(self.state.lock().family, Method::Other, &failure)
     }
 

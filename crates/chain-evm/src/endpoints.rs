@@ -19,7 +19,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use alloy_primitives::B256;
-use gapless_chain::{ChainError, Classified, EndpointStanding, EndpointStatus, Header, Reason, Source, Verdict};
+use gapless_chain::{ChainError, Classified, EndpointHealth, EndpointStatus, Header, Reason, Source, Verdict};
 use gapless_domain::NodeText;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
@@ -95,7 +95,7 @@ struct Watch {
     /// The highest head that it showed, and when it last was there.
     peak: Option<(u64, Instant)>,
     overtaken_at: Option<Instant>,
-    standing: Option<EndpointStanding>,
+    standing: Option<EndpointHealth>,
 }
 
 impl Watch {
@@ -235,7 +235,7 @@ impl Endpoints {
     pub(crate) async fn good(&self) -> Vec<Arc<Endpoint>> {
         self.ensure_checked().await;
         let outlook = self.outlook();
-        let is_good = |place: usize| outlook.is_usable(place) && outlook.standing(place) == EndpointStanding::Good;
+        let is_good = |place: usize| outlook.is_usable(place) && outlook.standing(place) == EndpointHealth::Good;
         let good = self.list.iter().enumerate().filter(|(place, _)| is_good(*place));
         good.map(|(_, member)| Arc::clone(&member.endpoint)).collect()
     }
@@ -373,7 +373,7 @@ impl Endpoints {
             .collect();
         let why = if troubles.is_empty() { "none is up to date".to_owned() } else { troubles.join("; ") };
         let text = format!("no endpoint can be used ({why})");
-        let wants_a_pause = |status: &EndpointStatus| status.standing == EndpointStanding::RateLimited;
+        let wants_a_pause = |status: &EndpointStatus| status.standing == EndpointHealth::RateLimited;
         if statuses.iter().any(wants_a_pause)
             && statuses.iter().all(|status| wants_a_pause(status) || is_foreign(status))
         {
@@ -481,7 +481,7 @@ pub(crate) fn without_verdict(reason: Reason, text: &str) -> Classified {
 }
 
 fn is_foreign(status: &EndpointStatus) -> bool {
-    status.standing == EndpointStanding::WrongChain
+    status.standing == EndpointHealth::WrongChain
 }
 
 /// The next message, or `None` when there is none any more or the time is up.

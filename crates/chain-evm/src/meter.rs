@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use gapless_chain::{Classified, EndpointStanding, EndpointStatus, Reason, UnknownTexts};
+use gapless_chain::{Classified, EndpointHealth, EndpointStatus, Reason, UnknownTexts};
 use gapless_domain::ChainId;
 
 /// A log line shows so much of a stranger's text.
@@ -42,8 +42,8 @@ pub(crate) fn stands_otherwise(chain: &ChainId, status: &EndpointStatus) {
     let EndpointStatus { name, head, lag, .. } = status;
     let standing = status.standing.as_str();
     match status.standing {
-        EndpointStanding::Good => tracing::info!(%chain, endpoint = name, head, "an endpoint is good again"),
-        EndpointStanding::Lagging | EndpointStanding::RateLimited => {
+        EndpointHealth::Good => tracing::info!(%chain, endpoint = name, head, "an endpoint is good again"),
+        EndpointHealth::Lagging | EndpointHealth::RateLimited => {
             tracing::warn!(%chain, endpoint = name, standing, head, lag, "an endpoint is left out");
         }
         _ => tracing::debug!(%chain, endpoint = name, standing, head, lag, "an endpoint stands otherwise"),

@@ -6,7 +6,7 @@ mod support;
 
 use std::time::{Duration, Instant};
 
-use gapless_chain::{Chain as _, EndpointStanding, Reason, Verdict};
+use gapless_chain::{Chain as _, EndpointHealth, Reason, Verdict};
 use gapless_chain_evm::{EvmChain, SendTo};
 use support::{FakeNode, Sending, chain, later, options, plan, send, signed, signer, submitter};
 
@@ -69,7 +69,7 @@ async fn one_that_goes_to_and_fro_on_a_halted_chain_makes_nobody_stuck() {
         assert_eq!(chain.head().await.unwrap().block.number, 100, "turn {turn}");
         later(Duration::from_secs(10)).await;
     }
-    assert_eq!(chain.endpoints()[0].standing, EndpointStanding::Good);
+    assert_eq!(chain.endpoints()[0].standing, EndpointHealth::Good);
 }
 
 #[tokio::test]
@@ -82,7 +82,7 @@ async fn one_that_flips_on_a_halted_chain_makes_nobody_stuck() {
         chain.accounts(&[submitter(0)], None).await.unwrap();
         later(Duration::from_secs(4)).await;
     }
-    assert_eq!(chain.endpoints()[0].standing, EndpointStanding::Good);
+    assert_eq!(chain.endpoints()[0].standing, EndpointHealth::Good);
 }
 
 /// proves S10
@@ -96,7 +96,7 @@ async fn one_that_is_still_syncing_is_not_believed_while_the_other_flips() {
         assert_eq!(chain.head().await.unwrap().block.number, 100);
         assert_eq!(chain.accounts(&[submitter(0)], None).await.unwrap()[0].latest.get(), 100);
     }
-    assert_eq!(chain.endpoints()[0].standing, EndpointStanding::Flipping);
+    assert_eq!(chain.endpoints()[0].standing, EndpointHealth::Flipping);
 }
 
 #[tokio::test]
@@ -173,7 +173,7 @@ async fn one_that_takes_no_transactions_hides_no_refusal() {
     later(Duration::from_secs(10 * 60)).await;
     assert_eq!(send(&chain, &tx).await[0].verdict, Verdict::Rejected);
     assert_eq!(reads_only.count("eth_sendRawTransaction"), 4);
-    assert_eq!(chain.endpoints()[1].standing, EndpointStanding::Good);
+    assert_eq!(chain.endpoints()[1].standing, EndpointHealth::Good);
 }
 
 #[tokio::test]
@@ -244,7 +244,7 @@ async fn one_that_hangs_on_transactions_only_is_given_none_for_a_while() {
     }
     use Verdict::{Unavailable, Underpriced};
     assert_eq!(verdicts, [Unavailable, Unavailable, Unavailable, Underpriced, Underpriced, Underpriced]);
-    assert_eq!(chain.endpoints()[1].standing, EndpointStanding::Good, "what it reads is still believed");
+    assert_eq!(chain.endpoints()[1].standing, EndpointHealth::Good, "what it reads is still believed");
 }
 
 #[tokio::test]

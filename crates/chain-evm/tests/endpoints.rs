@@ -6,15 +6,15 @@ mod support;
 
 use std::time::Duration;
 
-use gapless_chain::EndpointStanding::*;
-use gapless_chain::{Chain as _, EndpointStanding, Reason, Verdict};
+use gapless_chain::EndpointHealth::*;
+use gapless_chain::{Chain as _, EndpointHealth, Reason, Verdict};
 use gapless_chain_evm::{EvmChain, EvmChainOptions, SendTo};
 use gapless_devchain::rpc::{Clock, RpcLimits, RpcServer, serve};
 use gapless_devchain::{DevChain, Fault, Genesis, On};
 use support::{CHAIN, FakeNode, Sending, chain, counted, later, options, plan, send, signed, signer, submitter};
 use tokio::task::JoinSet;
 
-fn standings(chain: &EvmChain) -> Vec<EndpointStanding> {
+fn standings(chain: &EvmChain) -> Vec<EndpointHealth> {
     chain.endpoints().into_iter().map(|status| status.standing).collect()
 }
 

@@ -4,7 +4,7 @@ mod support;
 
 use std::time::Duration;
 
-use gapless_chain::{Chain as _, EndpointStanding};
+use gapless_chain::{Chain as _, EndpointHealth};
 use support::{FakeNode, chain, counted, later, plan, send, signed, submitter};
 
 /// proves X03
@@ -27,7 +27,7 @@ fn no_secret_of_a_url_is_in_a_log_line_or_a_metric() {
             node.change(|script| (script.http, script.chain_id) = (None, 1));
             later(Duration::from_secs(10)).await;
             chain.head().await.unwrap_err();
-            assert_eq!(chain.endpoints()[0].standing, EndpointStanding::WrongChain);
+            assert_eq!(chain.endpoints()[0].standing, EndpointHealth::WrongChain);
         })
     });
     let text = logs.text();

@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use futures_util::{SinkExt as _, StreamExt as _};
-use gapless_chain::{Chain as _, EndpointStanding, Verdict};
+use gapless_chain::{Chain as _, EndpointHealth, Verdict};
 use gapless_chain_evm::{EvmChain, EvmChainOptions};
 use gapless_domain::{B256, BlockRef};
 use serde_json::{Value, json};
@@ -252,7 +252,7 @@ async fn a_limit_on_traces_is_none_on_the_rest() {
     for _ in 0..2 {
         chain.reverts(&[hash(7)]).await.unwrap();
     }
-    assert_eq!(chain.endpoints()[0].standing, EndpointStanding::Good);
+    assert_eq!(chain.endpoints()[0].standing, EndpointHealth::Good);
     assert_eq!(node.count("debug_traceTransaction"), 1, "it is left alone with them");
 }
 

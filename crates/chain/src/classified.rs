@@ -1,9 +1,9 @@
 //! The classifier's answer.
 
 use alloy_primitives::{B256, Bytes};
-use gapless_domain::{Heard, NodeText, SendOutcome};
+use gapless_domain::{EndpointAnswer, NodeText, SendOutcome};
 
-use crate::failure::Failure;
+use crate::failure::NodeFailure;
 use crate::reason::Reason;
 use crate::verdict::Verdict;
 
@@ -46,7 +46,7 @@ impl Classified {
         Classified { verdict: reason.verdict(), reason, source: Source::Hash(returned), text, revert_data: None }
     }
 
-    pub(crate) fn of(reason: Reason, source: Source, failure: &Failure<'_>) -> Self {
+    pub(crate) fn of(reason: Reason, source: Source, failure: &NodeFailure<'_>) -> Self {
         let text = NodeText::new(failure.text());
         Classified { verdict: reason.verdict(), reason, source, text, revert_data: None }
     }
@@ -55,7 +55,7 @@ impl Classified {
     pub const HEARD_CHARS: usize = 300;
 
     /// The answer to a send as one endpoint's word on it, to be kept with the attempt.
-    pub fn heard_from(&self, endpoint: &str) -> Heard {
+    pub fn heard_from(&self, endpoint: &str) -> EndpointAnswer {
         let outcome = self.send_outcome();
         let text = match outcome {
             // The hash that we sent: nothing that anybody has to read or keep.
@@ -64,7 +64,7 @@ impl Classified {
             _ if self.text.as_str().is_empty() => NodeText::new(self.reason.as_str()),
             _ => NodeText::new(&self.text.as_str().chars().take(Self::HEARD_CHARS).collect::<String>()),
         };
-        Heard { endpoint: NodeText::new(endpoint), outcome, text }
+        EndpointAnswer { endpoint: NodeText::new(endpoint), outcome, text }
     }
 
     pub fn send_outcome(&self) -> SendOutcome {

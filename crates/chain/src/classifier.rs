@@ -12,7 +12,7 @@
 use std::collections::BTreeMap;
 
 use crate::classified::{Classified, Source};
-use crate::failure::{Failure, Method};
+use crate::failure::{Method, NodeFailure};
 use crate::family::Family;
 use crate::overrides::Overrides;
 use crate::pattern::{Pattern, PatternError};
@@ -60,7 +60,7 @@ impl Classifier {
     }
 
     /// What a failure means. `family` is `None` when nobody knows which client answers.
-    pub fn classify(&self, family: Option<Family>, method: Method, failure: &Failure<'_>) -> Classified {
+    pub fn classify(&self, family: Option<Family>, method: Method, failure: &NodeFailure<'_>) -> Classified {
         let whole = self.message(failure.text());
         if let Some((position, verdict)) = self.overrides.find(family, &whole.words, whole.start) {
             let known = Classified::of(Reason::Override, Source::Override(position), failure);
@@ -68,14 +68,14 @@ impl Classifier {
         }
         let found = match failure {
             // A page is written by a proxy, not by a node; whatever words are in it, only the status counts.
-            Failure::Http { body, .. } if is_page(body) => None,
+            NodeFailure::Http { body, .. } if is_page(body) => None,
             _ => self.find_in_text(family, method, failure.text(), &whole),
         };
         match found {
             Some(found) => {
                 let source = Source::Table { table: found.table, pattern: found.pattern };
                 let classified = Classified::of(found.reason, source, failure);
-                let data = if let Failure::Answer { data, .. } = failure { *data } else { None };
+                let data = if let NodeFailure::Answer { data, .. } = failure { *data } else { None };
                 match found.reason {
                     Reason::Reverted => Classified { revert_data: revert_data(data, failure.text()), ..classified },
                     _ => classified,
@@ -152,21 +152,21 @@ impl Classifier {
 }
 
 /// What is left when the text says nothing.
-fn without_text(method: Method, failure: &Failure<'_>) -> Classified {
+fn without_text(method: Method, failure: &NodeFailure<'_>) -> Classified {
     let (reason, source) = match *failure {
-        Failure::TimedOut => (Reason::TimedOut, Source::Transport),
-        Failure::Unreachable { .. } => (Reason::Unreachable, Source::Transport),
-        Failure::Http { status, .. } => (of_status(status), Source::HttpStatus(status)),
-        Failure::Answer { code: Some(code @ -32601), .. } => (Reason::MethodMissing, Source::Code(code)),
+        NodeFailure::TimedOut => (Reason::TimedOut, Source::Transport),
+        NodeFailure::Unreachable { .. } => (Reason::Unreachable, Source::Transport),
+        NodeFailure::Http { status, .. } => (of_status(status), Source::HttpStatus(status)),
+        NodeFailure::Answer { code: Some(code @ -32601), .. } => (Reason::MethodMissing, Source::Code(code)),
         // Geth's code for a revert with data.
-        Failure::Answer { code: Some(code @ 3), .. } if method == Method::Call => {
+        NodeFailure::Answer { code: Some(code @ 3), .. } if method == Method::Call => {
             (Reason::Reverted, Source::Code(code))
         }
-        Failure::Answer { .. } => (Reason::Unrecognized, Source::Nobody),
+        NodeFailure::Answer { .. } => (Reason::Unrecognized, Source::Nobody),
     };
     let classified = Classified::of(reason, source, failure);
     match *failure {
-        Failure::Answer { data, text, .. } if reason == Reason::Reverted => {
+        NodeFailure::Answer { data, text, .. } if reason == Reason::Reverted => {
             Classified { revert_data: revert_data(data, text), ..classified }
         }
         _ => classified,
@@ -231,7 +231,7 @@ mod tests {
         for family in families {
             for pattern in GETH.rows.iter().flat_map(|(_, patterns)| *patterns) {
                 let text = example(pattern);
-                let failure = Failure::from_code(Some(-32000), &text);
+                let failure = NodeFailure::from_code(Some(-32000), &text);
                 let of = |family| classifier.classify(Some(family), Method::Send, &failure);
                 let (theirs, geths) = (of(*family), of(Family::Geth));
                 if theirs.verdict != geths.verdict {

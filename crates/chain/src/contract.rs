@@ -7,8 +7,8 @@ use std::time::Duration;
 use alloy_primitives::{Address, B256, Bytes};
 use async_trait::async_trait;
 use gapless_domain::{
-    Amount, BlockLink, BlockRef, ChainId, DiagnoseRequest, EvmCall, Fees, Heard, MempoolSignal, NodeText, Nonce,
-    Outline, Permit, SignedPlan, SignedTx, Speed, SubmitterId, TxPlan,
+    Amount, BlockLink, BlockRef, ChainId, DiagnoseRequest, EndpointAnswer, EvmCall, Fees, MempoolSignal, NodeText,
+    Nonce, Outline, Permit, SignedPlan, SignedTx, Speed, SubmitterId, TxPlan,
 };
 
 use crate::classified::Classified;
@@ -121,7 +121,7 @@ pub struct SendAnswer {
     /// Of all endpoints together.
     pub classified: Classified,
     /// Of each that was heard.
-    pub heard: Vec<Heard>,
+    pub heard: Vec<EndpointAnswer>,
 }
 
 impl From<Classified> for SendAnswer {
@@ -214,7 +214,7 @@ pub struct UnreadableTx(pub NodeText);
 pub struct EndpointStatus {
     pub name: String,
     pub weight: u32,
-    pub standing: EndpointStanding,
+    pub standing: EndpointHealth,
     pub head: Option<u64>,
     /// How long its head has been the same, by our clock.
     pub head_age: Option<Duration>,
@@ -232,13 +232,13 @@ pub struct EndpointStatus {
 impl EndpointStatus {
     /// Is it asked and believed?
     pub fn is_healthy(&self) -> bool {
-        self.standing == EndpointStanding::Good
+        self.standing == EndpointHealth::Good
     }
 }
 
 /// What we think of an endpoint. Only a good one is asked for anything that has to be believed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum EndpointStanding {
+pub enum EndpointHealth {
     Good,
     /// Nobody has asked it yet.
     Unchecked,
@@ -254,16 +254,16 @@ pub enum EndpointStanding {
     Flipping,
 }
 
-impl EndpointStanding {
+impl EndpointHealth {
     pub fn as_str(self) -> &'static str {
         match self {
-            EndpointStanding::Good => "good",
-            EndpointStanding::Unchecked => "unchecked",
-            EndpointStanding::Lagging => "lagging",
-            EndpointStanding::Down => "down",
-            EndpointStanding::RateLimited => "rate_limited",
-            EndpointStanding::WrongChain => "wrong_chain",
-            EndpointStanding::Flipping => "flipping",
+            EndpointHealth::Good => "good",
+            EndpointHealth::Unchecked => "unchecked",
+            EndpointHealth::Lagging => "lagging",
+            EndpointHealth::Down => "down",
+            EndpointHealth::RateLimited => "rate_limited",
+            EndpointHealth::WrongChain => "wrong_chain",
+            EndpointHealth::Flipping => "flipping",
         }
     }
 }

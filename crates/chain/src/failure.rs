@@ -24,7 +24,7 @@ impl Method {
 
 /// A request that brought no result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Failure<'a> {
+pub enum NodeFailure<'a> {
     /// A JSON-RPC error object. `data` is its data as text, `0x…` for a revert.
     Answer { code: Option<i64>, text: &'a str, data: Option<&'a str> },
     /// An HTTP status that is no success, with whatever stood in the body.
@@ -35,21 +35,21 @@ pub enum Failure<'a> {
     Unreachable { text: &'a str },
 }
 
-impl<'a> Failure<'a> {
+impl<'a> NodeFailure<'a> {
     /// From what a library or a log gives: one code that may be either a JSON-RPC code or an HTTP status. JSON-RPC has no
     /// codes from 400 to 599, so the two cannot be confused.
     pub fn from_code(code: Option<i64>, text: &'a str) -> Self {
         match code.and_then(|code| u16::try_from(code).ok()) {
-            Some(status @ 400..=599) => Failure::Http { status, body: text },
-            _ => Failure::Answer { code, text, data: None },
+            Some(status @ 400..=599) => NodeFailure::Http { status, body: text },
+            _ => NodeFailure::Answer { code, text, data: None },
         }
     }
 
     pub(crate) fn text(&self) -> &'a str {
         match *self {
-            Failure::Answer { text, .. } | Failure::Unreachable { text } => text,
-            Failure::Http { body, .. } => body,
-            Failure::TimedOut => "",
+            NodeFailure::Answer { text, .. } | NodeFailure::Unreachable { text } => text,
+            NodeFailure::Http { body, .. } => body,
+            NodeFailure::TimedOut => "",
         }
     }
 }

@@ -1,7 +1,7 @@
 //! What a chain means to the rest of the house: the contract, and the one classifier of what nodes say (DESIGN §7).
 //!
 //! - [`Chain`] is the contract; adapters (`chain-evm`) implement it, the engine uses nothing else.
-//! - [`Classifier`] turns a [`Failure`] (a node's error, an HTTP status, a time-out) into a [`Classified`]: a [`Verdict`] that
+//! - [`Classifier`] turns a [`NodeFailure`] (a node's error, an HTTP status, a time-out) into a [`Classified`]: a [`Verdict`] that
 //!   says what to do, and the [`Reason`] that says why.
 //! - The tables (`table`) say which reason a text tells, family by family. [`Reason::verdict`] says, once for all families, what
 //!   each reason means. So "fee above the node's cap is a wait" is decided in one line and not in forty tables.
@@ -36,10 +36,10 @@ mod words;
 pub use classified::{Classified, Source};
 pub use classifier::Classifier;
 pub use contract::{
-    AccountView, Chain, ChainError, EndpointStanding, EndpointStatus, FeeQuote, Header, HeaderAt, Receipt, Revert,
+    AccountView, Chain, ChainError, EndpointHealth, EndpointStatus, FeeQuote, Header, HeaderAt, Receipt, Revert,
     SendAnswer, SentInBlock, SignError, UnreadableTx, Wanted,
 };
-pub use failure::{Failure, Method};
+pub use failure::{Method, NodeFailure};
 pub use family::Family;
 pub use mempool::{PoolSight, mempool_signal};
 pub use overrides::{OverrideError, OverrideRule, Overrides};

@@ -5,7 +5,7 @@
 use std::sync::LazyLock;
 
 use gapless_chain::{
-    Classified, Classifier, Failure, Family, Method, OverrideError, OverrideRule, Overrides, Reason, Source,
+    Classified, Classifier, Family, Method, NodeFailure, OverrideError, OverrideRule, Overrides, Reason, Source,
     UnknownTexts, Verdict,
 };
 use gapless_domain::SendOutcome;
@@ -13,7 +13,7 @@ use gapless_domain::SendOutcome;
 static PLAIN: LazyLock<Classifier> = LazyLock::new(|| classifier(&[]));
 
 fn send(family: Option<Family>, text: &str) -> Classified {
-    PLAIN.classify(family, Method::Send, &Failure::from_code(Some(-32000), text))
+    PLAIN.classify(family, Method::Send, &NodeFailure::from_code(Some(-32000), text))
 }
 
 fn classifier(overrides: &[OverrideRule]) -> Classifier {
@@ -57,21 +57,21 @@ fn the_road_is_told_apart_from_the_node() {
     let of = |failure| PLAIN.classify(Some(Family::Geth), Method::Send, &failure);
     let page = "<html><head><title>already known, nonce too low</title></head></html>";
     for (failure, reason) in [
-        (Failure::Http { status: 429, body: "" }, Reason::RateLimited),
-        (Failure::Http { status: 429, body: page }, Reason::RateLimited),
-        (Failure::Http { status: 502, body: page }, Reason::GatewayError),
-        (Failure::Http { status: 503, body: "" }, Reason::GatewayError),
-        (Failure::Http { status: 504, body: "" }, Reason::TimedOut),
-        (Failure::TimedOut, Reason::TimedOut),
-        (Failure::Unreachable { text: "something broke" }, Reason::Unreachable),
-        (Failure::Unreachable { text: "connection refused" }, Reason::Unreachable),
-        (Failure::Answer { code: Some(-32000), text: "txpool is full", data: None }, Reason::PoolFull),
+        (NodeFailure::Http { status: 429, body: "" }, Reason::RateLimited),
+        (NodeFailure::Http { status: 429, body: page }, Reason::RateLimited),
+        (NodeFailure::Http { status: 502, body: page }, Reason::GatewayError),
+        (NodeFailure::Http { status: 503, body: "" }, Reason::GatewayError),
+        (NodeFailure::Http { status: 504, body: "" }, Reason::TimedOut),
+        (NodeFailure::TimedOut, Reason::TimedOut),
+        (NodeFailure::Unreachable { text: "something broke" }, Reason::Unreachable),
+        (NodeFailure::Unreachable { text: "connection refused" }, Reason::Unreachable),
+        (NodeFailure::Answer { code: Some(-32000), text: "txpool is full", data: None }, Reason::PoolFull),
         // A node's word in a bad status is still the node's word.
         (
-            Failure::Http { status: 500, body: r#"{"error":{"code":-32000,"message":"nonce too low"}}"# },
+            NodeFailure::Http { status: 500, body: r#"{"error":{"code":-32000,"message":"nonce too low"}}"# },
             Reason::NonceUsed,
         ),
-        (Failure::Http { status: 400, body: "no idea" }, Reason::Unrecognized),
+        (NodeFailure::Http { status: 400, body: "no idea" }, Reason::Unrecognized),
     ] {
         assert_eq!(of(failure).reason, reason, "{failure:?}");
     }
@@ -136,7 +136,7 @@ fn the_operators_patterns_come_first() {
         rule(None, "nonce too low", "unknown"),
         rule(None, "nonce too", "rejected"),
     ]);
-    let of = |family, text| classifier.classify(family, Method::Send, &Failure::from_code(None, text));
+    let of = |family, text| classifier.classify(family, Method::Send, &NodeFailure::from_code(None, text));
     let gnome = of(Some(Family::Geth), "err: The gnome (5) says no!");
     assert_eq!((gnome.verdict, gnome.reason, gnome.source), (Verdict::Wait, Reason::Override, Source::Override(0)));
     assert_eq!(of(Some(Family::Besu), "The gnome (5) says no!").verdict, Verdict::Unknown);
@@ -182,7 +182,7 @@ fn a_contract_cannot_speak_for_the_node() {
 
 #[test]
 fn a_revert_keeps_its_data() {
-    let failure = Failure::Answer { code: Some(3), text: "execution reverted", data: Some("0x82b42900") };
+    let failure = NodeFailure::Answer { code: Some(3), text: "execution reverted", data: Some("0x82b42900") };
     let classified = PLAIN.classify(Some(Family::Geth), Method::Call, &failure);
     assert_eq!(classified.verdict, Verdict::Reverted);
     assert_eq!(classified.revert_data, Some(alloy_primitives::bytes!("82b42900")));

@@ -4,7 +4,7 @@
 
 mod support;
 
-use gapless_chain::{Failure, Family, Method, Source, Verdict};
+use gapless_chain::{Family, Method, NodeFailure, Source, Verdict};
 use support::{classifier, rows};
 
 /// What the lane acts on for good. A wrong one of these costs money; every other wrong verdict costs time.
@@ -69,7 +69,7 @@ fn a_family_is_judged_by_its_own_tables() {
         ("An existing transaction had higher priority", "monad", ["geth", "besu", "reth", "nethermind", "optimism"]),
     ] {
         let answer = |name: &str| {
-            let failure = Failure::from_code(Some(-32000), text);
+            let failure = NodeFailure::from_code(Some(-32000), text);
             classifier.classify(Some(Family::parse(name).unwrap()), Method::Send, &failure)
         };
         assert_ne!(answer(of).verdict, Verdict::Unknown, "{text} of {of}");

@@ -6,7 +6,7 @@ mod support;
 
 use std::sync::LazyLock;
 
-use gapless_chain::{Classifier, Failure, Family, Method, Verdict};
+use gapless_chain::{Classifier, Family, Method, NodeFailure, Verdict};
 use proptest::prelude::*;
 use support::{Row, classifier, rows};
 
@@ -63,7 +63,7 @@ proptest! {
     #[test]
     fn garbage_is_unknown(words in "([b-df-hj-np-tv-z]{2,9}[ :,.\\n]{1,2}){0,30}", family in 0..=Family::ALL.len(), code in -33000..-32700i64) {
         let family = Family::ALL.get(family).copied();
-        let classified = CLASSIFIER.classify(family, Method::Send, &Failure::from_code(Some(code), &words));
+        let classified = CLASSIFIER.classify(family, Method::Send, &NodeFailure::from_code(Some(code), &words));
         prop_assert_eq!(classified.verdict, Verdict::Unknown, "{:?}", classified.source);
     }
 
@@ -71,7 +71,7 @@ proptest! {
     fn nothing_makes_it_panic(text in any::<String>(), code in any::<Option<i64>>(), family in 0..=Family::ALL.len()) {
         let family = Family::ALL.get(family).copied();
         for method in [Method::Send, Method::Call, Method::Other] {
-            let classified = CLASSIFIER.classify(family, method, &Failure::from_code(code, &text));
+            let classified = CLASSIFIER.classify(family, method, &NodeFailure::from_code(code, &text));
             prop_assert_ne!(classified.verdict, Verdict::Accepted);
         }
     }

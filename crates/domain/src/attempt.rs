@@ -82,12 +82,12 @@ pub struct SendRecord {
     pub at: Timestamp,
     pub outcome: SendOutcome,
     pub text: NodeText,
-    pub heard: Vec<Heard>,
+    pub heard: Vec<EndpointAnswer>,
 }
 
 /// What one endpoint said to one send.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Heard {
+pub struct EndpointAnswer {
     /// Its name, which holds no secret.
     pub endpoint: NodeText,
     pub outcome: SendOutcome,
@@ -101,7 +101,7 @@ pub struct SendReport {
     pub hash: B256,
     pub outcome: SendOutcome,
     pub text: NodeText,
-    pub heard: Vec<Heard>,
+    pub heard: Vec<EndpointAnswer>,
 }
 
 names! {

@@ -1,6 +1,6 @@
 //! The audit log: who changed what no ordinary work changes, and what came of it.
 
-use crate::text::{NodeText, Report};
+use crate::text::{CommandReport, NodeText};
 use crate::time::Timestamp;
 
 /// One entry that is about to be written, with the change that it tells of.
@@ -10,7 +10,7 @@ pub struct NewAudit {
     pub actor: NodeText,
     /// A stable word: the name of a command, `adopt`, …
     pub action: &'static str,
-    pub detail: Report,
+    pub detail: CommandReport,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,7 +22,7 @@ pub struct AuditEntry {
     pub subject: String,
     pub actor: NodeText,
     pub action: String,
-    pub detail: Report,
+    pub detail: CommandReport,
 }
 
 impl NewAudit {

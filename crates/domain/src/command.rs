@@ -7,7 +7,7 @@ use crate::nonce::Nonce;
 use crate::payload::{Fees, Payload};
 use crate::plan::SignedTx;
 use crate::reservation::LockOwner;
-use crate::text::{NodeText, Report};
+use crate::text::{CommandReport, NodeText};
 use crate::time::Timestamp;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -39,9 +39,9 @@ pub enum CommandStatus {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CommandResult {
-    Done(Report),
+    Done(CommandReport),
     /// The lane did not do it, and nothing has changed.
-    Refused(Report),
+    Refused(CommandReport),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -91,7 +91,7 @@ names! {
 }
 
 impl CommandResult {
-    pub fn report(&self) -> &Report {
+    pub fn report(&self) -> &CommandReport {
         match self {
             CommandResult::Done(report) | CommandResult::Refused(report) => report,
         }

@@ -43,7 +43,7 @@ pub struct Protection {
 names! {
     ProtectCode {
         /// The chain's final count passes what our slots explain.
-        ExternalNonce = "external_nonce",
+        ReservationRequest = "external_nonce",
         /// Somebody else's transaction stands at one of our nonces.
         ForeignTransaction = "foreign_transaction",
         /// The chain's count went below a final one.

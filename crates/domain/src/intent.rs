@@ -6,7 +6,7 @@ use crate::names::names;
 use crate::payload::{EvmCall, Fees, Payload};
 use crate::time::Timestamp;
 
-/// An accepted wish: whoever holds one knows that it is within all limits.
+/// An accepted goal: whoever holds one knows that it is within all limits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Intent {
     submitter: SubmitterId,
@@ -175,10 +175,10 @@ fn check_payload(payload: &Payload, submitter: &SubmitterId, limits: &Limits, er
             }
             check_call(call, limits, errors);
         }
-        Payload::External(external) if external.hold_ms == 0 || external.hold_ms > limits.hold_ms => {
+        Payload::Reservation(external) if external.hold_ms == 0 || external.hold_ms > limits.hold_ms => {
             errors.add("/hold", format!("a nonce is held for 1 to {} milliseconds", limits.hold_ms));
         }
-        Payload::External(_) => {}
+        Payload::Reservation(_) => {}
     }
 }
 
@@ -287,7 +287,7 @@ mod tests {
     fn a_nonce_is_not_held_for_ever() {
         let hold = |hold_ms| {
             let lock_owner = crate::LockOwner::new("me").unwrap();
-            let payload = Payload::External(crate::ExternalNonce { lock_owner, hold_ms });
+            let payload = Payload::Reservation(crate::ReservationRequest { lock_owner, hold_ms });
             payload.check(&draft(transfer()).submitter, &Limits::default()).is_ok()
         };
         assert_eq!([hold(0), hold(1), hold(600_000), hold(600_001)], [false, true, true, false]);

@@ -6,14 +6,14 @@ use crate::block::BlockRef;
 use crate::command::{Command, CommandId, CommandKind, CommandResult, LostRule};
 use crate::cursor::{Cursor, CursorChange, LaneState, ProtectCode, Protection};
 use crate::event::LaneEventKind;
+use crate::intent_record::{Change, IntentRecord};
 use crate::lease::Lease;
-use crate::managed_tx::{Change, ManagedTx};
 use crate::nonce::{Nonce, NonceError};
 use crate::payload::Payload;
 use crate::reservation::ReservationStep;
 use crate::slot::{Claim, NewSlot, SlotKind};
-use crate::state::{FailReason, Wish};
-use crate::text::{NodeText, Report};
+use crate::state::{FailReason, Goal};
+use crate::text::{CommandReport, NodeText};
 use crate::transition::{IllegalTransition, Transition};
 
 /// One fenced write of one lane. It takes a [`Lease`] to make one, and a store applies all of it in one database
@@ -84,7 +84,7 @@ impl LaneCommit {
     }
 
     /// Binds the cursor's next nonce to an intent, with its signed transaction. Called again, it binds the nonce after.
-    pub fn bind(&mut self, cursor: &Cursor, tx: &ManagedTx, attempt: NewAttempt) -> Result<&mut Self, CommitError> {
+    pub fn bind(&mut self, cursor: &Cursor, tx: &IntentRecord, attempt: NewAttempt) -> Result<&mut Self, CommitError> {
         self.check_submitter(tx)?;
         let change = tx.change_with_slot(Transition::Bind(attempt.nonce))?;
         self.take_next_nonce(cursor, attempt.nonce)?;
@@ -100,7 +100,7 @@ impl LaneCommit {
     pub fn adopt_for(
         &mut self,
         cursor: &Cursor,
-        tx: &ManagedTx,
+        tx: &IntentRecord,
         attempt: NewAttempt,
         above: Option<BlockRef>,
     ) -> Result<&mut Self, CommitError> {
@@ -118,7 +118,7 @@ impl LaneCommit {
     pub fn bind_reserved(
         &mut self,
         cursor: &Cursor,
-        tx: &ManagedTx,
+        tx: &IntentRecord,
         step: ReservationStep,
     ) -> Result<&mut Self, CommitError> {
         self.check_lending(tx, &step)?;
@@ -131,7 +131,7 @@ impl LaneCommit {
     }
 
     /// Lends a recyclable nonce, whose slot exists, to another caller.
-    pub fn lend_again(&mut self, tx: &ManagedTx, step: ReservationStep) -> Result<&mut Self, CommitError> {
+    pub fn lend_again(&mut self, tx: &IntentRecord, step: ReservationStep) -> Result<&mut Self, CommitError> {
         self.check_lending(tx, &step)?;
         self.changes.push(tx.change_with_slot(Transition::Bind(step.nonce()))?);
         self.reservations.push(step);
@@ -139,7 +139,7 @@ impl LaneCommit {
     }
 
     /// A lent nonce comes back, by a `Release` or an `Expire`; the intent that it was lent to ends.
-    pub fn take_back(&mut self, tx: &ManagedTx, step: ReservationStep) -> Result<&mut Self, CommitError> {
+    pub fn take_back(&mut self, tx: &IntentRecord, step: ReservationStep) -> Result<&mut Self, CommitError> {
         self.check_submitter(tx)?;
         let comes_back = matches!(step, ReservationStep::Release { .. } | ReservationStep::Expire { .. });
         if !comes_back || !is_external(tx) || tx.state.nonce() != Some(step.nonce()) {
@@ -174,18 +174,18 @@ impl LaneCommit {
     /// that was being canceled is canceled there, unless nothing may end. Gives what is in line again.
     pub fn lose_nonce(
         &mut self,
-        tx: &ManagedTx,
+        tx: &IntentRecord,
         rule: LostRule,
         may_end: bool,
         why: NodeText,
-    ) -> Result<Option<ManagedTx>, CommitError> {
+    ) -> Result<Option<IntentRecord>, CommitError> {
         self.check_submitter(tx)?;
-        let wish = tx.state.bound().map(|bound| bound.wish);
+        let goal = tx.state.bound().map(|bound| bound.goal);
         let lost = tx.change(Transition::LoseNonce)?;
         let mut queued = tx.clone();
         queued.apply(&lost, tx.updated_at);
-        let end = match (wish, rule) {
-            (Some(Wish::Cancel(reason)), _) if may_end => Some(Transition::CancelInQueue(reason)),
+        let end = match (goal, rule) {
+            (Some(Goal::Cancel(reason)), _) if may_end => Some(Transition::CancelInQueue(reason)),
             (_, LostRule::Fail) => Some(Transition::FailInQueue(FailReason::NonceLost, why)),
             (_, LostRule::Requeue) => None,
         };
@@ -237,7 +237,7 @@ impl LaneCommit {
         let routine = matches!(command.kind, CommandKind::UseReserved { .. } | CommandKind::ReleaseReserved { .. });
         if !routine {
             let refused = if matches!(result, CommandResult::Refused(_)) { "refused: " } else { "" };
-            let detail = Report::new(&format!("{refused}{}", result.report()));
+            let detail = CommandReport::new(&format!("{refused}{}", result.report()));
             self.audit(NewAudit { actor: command.issued_by.clone(), action: command.kind.as_str(), detail });
         }
         self.commands_done.push((command.id, result));
@@ -398,11 +398,11 @@ impl LaneCommit {
         self.lane_events.iter().zip(first + 1..).map(|((kind, text), seq)| (seq, *kind, text))
     }
 
-    fn check_submitter(&self, tx: &ManagedTx) -> Result<(), CommitError> {
+    fn check_submitter(&self, tx: &IntentRecord) -> Result<(), CommitError> {
         if tx.intent.submitter() == self.lease.submitter() { Ok(()) } else { Err(CommitError::OtherSubmitter) }
     }
 
-    fn check_lending(&self, tx: &ManagedTx, step: &ReservationStep) -> Result<(), CommitError> {
+    fn check_lending(&self, tx: &IntentRecord, step: &ReservationStep) -> Result<(), CommitError> {
         self.check_submitter(tx)?;
         let fits = matches!(step, ReservationStep::Reserve { tx_id, .. } if *tx_id == tx.id) && is_external(tx);
         if fits { Ok(()) } else { Err(CommitError::WrongStep) }
@@ -441,8 +441,8 @@ impl LaneCommit {
     }
 }
 
-fn is_external(tx: &ManagedTx) -> bool {
-    matches!(tx.intent.payload(), Payload::External(_))
+fn is_external(tx: &IntentRecord) -> bool {
+    matches!(tx.intent.payload(), Payload::Reservation(_))
 }
 
 #[cfg(test)]
@@ -462,11 +462,11 @@ mod tests {
         Lease::granted(ACCOUNT.parse().unwrap(), OwnerId::new("a", 1), FencingToken::new(1))
     }
 
-    fn queued(submitter: &str, seq: u64) -> ManagedTx {
+    fn queued(submitter: &str, seq: u64) -> IntentRecord {
         let submitter: SubmitterId = submitter.parse().unwrap();
         let payload = Payload::Evm(EvmCall::default());
         let intent = Intent::restore(submitter, RequestId::restore("r"), payload, Speed::Standard, None, None);
-        ManagedTx {
+        IntentRecord {
             id: TxId::from_uuid(uuid::Uuid::from_u128(u128::from(seq))),
             seq,
             intent,
@@ -513,7 +513,7 @@ mod tests {
     fn a_nonce_is_lent_to_the_lanes_own_intents_only() {
         let cursor = Cursor::starting_at(Nonce::ZERO);
         let mut commit = LaneCommit::new(&lease());
-        let lend = |commit: &mut LaneCommit, tx: &ManagedTx| {
+        let lend = |commit: &mut LaneCommit, tx: &IntentRecord| {
             let lock_owner = LockOwner::new("me").unwrap();
             let step = ReservationStep::Reserve { nonce: Nonce::ZERO, tx_id: tx.id, lock_owner, hold: Duration::ZERO };
             commit.bind_reserved(&cursor, tx, step).err()
@@ -524,12 +524,13 @@ mod tests {
         assert_eq!(lend(&mut commit, &external(ACCOUNT)), None);
     }
 
-    fn external(submitter: &str) -> ManagedTx {
+    fn external(submitter: &str) -> IntentRecord {
         let tx = queued(submitter, 1);
-        let payload = Payload::External(crate::ExternalNonce { lock_owner: LockOwner::new("me").unwrap(), hold_ms: 1 });
+        let payload =
+            Payload::Reservation(crate::ReservationRequest { lock_owner: LockOwner::new("me").unwrap(), hold_ms: 1 });
         let intent = &tx.intent;
         let (lane, request) = (intent.submitter().clone(), intent.request_id().clone());
-        ManagedTx { intent: Intent::restore(lane, request, payload, Speed::Standard, None, None), ..tx }
+        IntentRecord { intent: Intent::restore(lane, request, payload, Speed::Standard, None, None), ..tx }
     }
 
     /// What changes a slot too is not to be had without it.
@@ -537,7 +538,7 @@ mod tests {
     fn an_intent_alone_is_neither_bound_nor_let_go() {
         let tx = queued(ACCOUNT, 1);
         assert!(tx.change(Transition::Bind(Nonce::ZERO)).is_err());
-        let bound = ManagedTx { state: tx.state.apply(Transition::Bind(Nonce::ZERO)).unwrap(), ..tx };
+        let bound = IntentRecord { state: tx.state.apply(Transition::Bind(Nonce::ZERO)).unwrap(), ..tx };
         assert!(bound.change(Transition::ReleaseReserved).is_err());
         let expire = ReservationStep::Expire { nonce: Nonce::ZERO };
         let mut commit = LaneCommit::new(&lease());
@@ -549,7 +550,7 @@ mod tests {
         let lost = Protection { code: ProtectCode::StoreRegressed, detail: NodeText::default() };
         let cursor = Cursor { state: LaneState::Protect(lost.clone()), ..Cursor::starting_at(Nonce::ZERO) };
         let mut commit = LaneCommit::new(&lease());
-        let other = Protection { code: ProtectCode::ExternalNonce, detail: NodeText::default() };
+        let other = Protection { code: ProtectCode::ReservationRequest, detail: NodeText::default() };
         commit.protect(&cursor, other).unwrap();
         assert_eq!(commit.cursor().unwrap().to().state, LaneState::Protect(lost));
         assert_eq!(commit.lane_events().count(), 1);

@@ -18,11 +18,11 @@ mod cursor;
 mod event;
 mod id;
 mod intent;
+mod intent_record;
 mod lane;
 mod lane_commit;
 mod lease;
 mod limits;
-mod managed_tx;
 pub mod mistakes;
 mod names;
 mod nonce;
@@ -42,7 +42,9 @@ mod transition;
 pub use alloy_primitives::{Address, B256, Bytes, U256, keccak256};
 
 pub use amount::{Amount, AmountError};
-pub use attempt::{Attempt, AttemptKind, Heard, MempoolSignal, NewAttempt, SendOutcome, SendRecord, SendReport};
+pub use attempt::{
+    Attempt, AttemptKind, EndpointAnswer, MempoolSignal, NewAttempt, SendOutcome, SendRecord, SendReport,
+};
 pub use audit::{AuditEntry, NewAudit};
 pub use block::{BlockLink, BlockRef, Execution, Inclusion};
 pub use command::{Command, CommandId, CommandKind, CommandResult, CommandStatus, LostRule, NewCommand};
@@ -51,31 +53,31 @@ pub use cursor::{Cursor, CursorChange, LaneState, ProtectCode, Protection};
 pub use event::{Event, EventBody, EventKind, EventPosition, LaneEventKind};
 pub use id::{ChainId, IdError, RequestId, SubmitterId, TxId};
 pub use intent::{FieldError, Intent, IntentDraft, InvalidIntent, Metadata, Speed};
+pub use intent_record::{Change, IntentRecord};
 pub use lane::{
     AccountFacts, ChainFacts, CommitOutcome, DiagnoseRequest, Effect, Fact, Lane, LaneLimits, LaneSetup, MinedTx,
-    OnChain, Outgoing, Peeked, PrepareFailure, PrepareKey, PrepareRequest, Prepared, SentTx, Sighting, SignFailure,
-    SignRequest, Step, Survey, SurveyRequest, Watched,
+    OnChain, Outgoing, Peeked, PrepareFailure, PrepareKey, PrepareRequest, Prepared, ScanRequest, ScanResult, SentTx,
+    Sighting, SignFailure, SignRequest, Step, Watched,
 };
 pub use lane_commit::{CommitError, LaneCommit};
 pub use lease::{FencingToken, Lapsed, Lease, LeaseTerms, OwnerId, Permit, Term};
 pub use limits::Limits;
-pub use managed_tx::{Change, ManagedTx};
 pub use nonce::{Nonce, NonceError};
-pub use payload::{AccessListItem, Authorization, EvmCall, ExternalNonce, Fees, Payload, PayloadFingerprint};
+pub use payload::{AccessListItem, Authorization, EvmCall, Fees, Payload, PayloadFingerprint, ReservationRequest};
 pub use plan::{Outline, SignedPlan, SignedTx, TxPlan, worst_cost};
 pub use policy::{
-    BumpPolicy, ConfirmationPolicy, ExternalNoncePolicy, FeePolicy, FundsPolicy, MempoolPolicy, NoncePolicy,
-    OnShortage, PolicyError, ReleaseRule, ResubmitPolicy, StartFrom, StuckRule, SubmitterPolicy,
+    BumpPolicy, ConfirmationPolicy, FeePolicy, FundsPolicy, MempoolPolicy, NoncePolicy, OnShortage, PolicyError,
+    ReleaseRule, ReservationPolicy, ResubmitPolicy, StartFrom, StuckRule, SubmitterPolicy,
 };
 pub use reservation::{LockOwner, Reservation, ReservationStatus, ReservationStep};
 pub use slot::{Claim, NewSlot, Slot, SlotKind};
 pub use snapshot::LaneSnapshot;
 pub use state::{
-    Bound, CancelReason, Cancellation, FailReason, Failure, Mined, Progress, Settled, StateName, StuckReason,
-    SubStateName, TxState, Wish,
+    Bound, CancelReason, Cancellation, FailReason, FinalFailure, Goal, Mined, Progress, Settled, StateName,
+    StuckReason, SubStateName, TxState,
 };
 pub use stuck::{Decision, StuckAttempt, StuckCase};
 pub use tail::{Head, Tail};
-pub use text::{NodeText, Report};
+pub use text::{CommandReport, NodeText};
 pub use time::{Tick, Timestamp};
 pub use transition::{IllegalTransition, Transition, TransitionName, targets};

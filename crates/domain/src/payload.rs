@@ -11,7 +11,7 @@ use crate::reservation::LockOwner;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Payload {
     Evm(EvmCall),
-    External(ExternalNonce),
+    Reservation(ReservationRequest),
 }
 
 /// A call, a transfer, or (without `to`) a contract creation.
@@ -28,7 +28,7 @@ pub struct EvmCall {
 
 impl EvmCall {
     /// Is its effect the same, whatever it costs?
-    pub fn does_the_same(&self, other: &EvmCall) -> bool {
+    pub fn has_same_effect(&self, other: &EvmCall) -> bool {
         (self.to, self.value, &self.data) == (other.to, other.value, &other.data)
             && self.access_list == other.access_list
             && self.authorizations == other.authorizations
@@ -37,7 +37,7 @@ impl EvmCall {
 
 /// A reservation in the queue: the lane binds a nonce for it like for any other intent, and the caller signs by itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ExternalNonce {
+pub struct ReservationRequest {
     pub lock_owner: LockOwner,
     /// How long the nonce is held for the caller once it is bound.
     pub hold_ms: u32,
@@ -110,7 +110,7 @@ impl Payload {
         let mut hasher = FieldHasher(Keccak256::new());
         match self {
             Payload::Evm(call) => hasher.evm(call),
-            Payload::External(external) => {
+            Payload::Reservation(external) => {
                 hasher.field(b"external/1");
                 hasher.field(external.lock_owner.as_str().as_bytes());
             }
@@ -122,7 +122,7 @@ impl Payload {
     pub fn kind(&self) -> &'static str {
         match self {
             Payload::Evm(_) => "evm",
-            Payload::External(_) => "external",
+            Payload::Reservation(_) => "external",
         }
     }
 }

@@ -26,7 +26,7 @@ pub struct NoncePolicy {
     pub delegated_max_in_flight: u16,
     pub release: ReleaseRule,
     pub start_from: StartFrom,
-    pub on_external_nonce: ExternalNoncePolicy,
+    pub on_external_nonce: ReservationPolicy,
 }
 
 /// When a nonce counts as consumed, so that the window moves on.
@@ -43,7 +43,7 @@ pub enum StartFrom {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ExternalNoncePolicy {
+pub enum ReservationPolicy {
     Protect,
     Adopt,
 }
@@ -136,7 +136,7 @@ impl Default for NoncePolicy {
             delegated_max_in_flight: 1,
             release: ReleaseRule::Mined,
             start_from: StartFrom::Nonce(Nonce::ZERO),
-            on_external_nonce: ExternalNoncePolicy::Protect,
+            on_external_nonce: ReservationPolicy::Protect,
         }
     }
 }

@@ -3,7 +3,7 @@
 use crate::attempt::Attempt;
 use crate::command::Command;
 use crate::cursor::Cursor;
-use crate::managed_tx::ManagedTx;
+use crate::intent_record::IntentRecord;
 use crate::reservation::Reservation;
 use crate::slot::Slot;
 use crate::time::Timestamp;
@@ -18,7 +18,7 @@ pub struct LaneSnapshot {
     /// The attempts of these slots, by nonce and ordinal.
     pub attempts: Vec<Attempt>,
     /// The intents of these slots that are not terminal, by nonce.
-    pub bound: Vec<ManagedTx>,
+    pub bound: Vec<IntentRecord>,
     /// Reservations of these slots that are lent or recyclable, by nonce.
     pub reservations: Vec<Reservation>,
     /// Commands not yet executed, oldest first.

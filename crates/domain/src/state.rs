@@ -18,7 +18,7 @@ pub enum TxState {
     /// Our hash, successful, final.
     Confirmed(Settled),
     /// Reverted and final, or failed before a nonce was bound.
-    FailedFinal(Failure),
+    FailedFinal(FinalFailure),
     /// Canceled in the queue, or something that carries no payload is final at its nonce.
     Canceled(Cancellation),
 }
@@ -26,13 +26,13 @@ pub enum TxState {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bound {
     pub nonce: Nonce,
-    pub wish: Wish,
+    pub goal: Goal,
     pub progress: Progress,
 }
 
 /// What the intent wants of its slot now. It outlives a reorg: what was canceled is canceled again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wish {
+pub enum Goal {
     Deliver,
     Replace,
     Cancel(CancelReason),
@@ -62,7 +62,7 @@ pub struct Settled {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Failure {
+pub enum FinalFailure {
     Unbound(FailReason, NodeText),
     Reverted(Settled),
 }
@@ -163,10 +163,10 @@ impl TxState {
         match self {
             TxState::Allocated(bound) | TxState::Tracking(bound) | TxState::Stuck(bound, _) => Some(bound.nonce),
             TxState::Confirmed(settled)
-            | TxState::FailedFinal(Failure::Reverted(settled))
+            | TxState::FailedFinal(FinalFailure::Reverted(settled))
             | TxState::Canceled(Cancellation::OnChain(_, settled)) => Some(settled.nonce),
             TxState::Queued
-            | TxState::FailedFinal(Failure::Unbound(..))
+            | TxState::FailedFinal(FinalFailure::Unbound(..))
             | TxState::Canceled(Cancellation::InQueue(_) | Cancellation::Released) => None,
         }
     }
@@ -175,7 +175,7 @@ impl TxState {
     pub fn inclusion(&self) -> Option<&Inclusion> {
         match self {
             TxState::Confirmed(settled)
-            | TxState::FailedFinal(Failure::Reverted(settled))
+            | TxState::FailedFinal(FinalFailure::Reverted(settled))
             | TxState::Canceled(Cancellation::OnChain(_, settled)) => Some(&settled.inclusion),
             _ => None,
         }
@@ -189,12 +189,12 @@ impl TxState {
 impl Bound {
     /// What a caller most wants to know: where it is on chain, before what is wanted of it.
     pub fn sub_state(&self) -> SubStateName {
-        match (&self.progress, self.wish) {
+        match (&self.progress, self.goal) {
             (Progress::Mined(_), _) => SubStateName::Mined,
             (Progress::AwaitingFunds, _) => SubStateName::AwaitingFunds,
-            (Progress::Pending, Wish::Cancel(_)) => SubStateName::Canceling,
-            (Progress::Pending, Wish::Replace) => SubStateName::Replacing,
-            (Progress::Pending, Wish::Deliver) => SubStateName::Pending,
+            (Progress::Pending, Goal::Cancel(_)) => SubStateName::Canceling,
+            (Progress::Pending, Goal::Replace) => SubStateName::Replacing,
+            (Progress::Pending, Goal::Deliver) => SubStateName::Pending,
         }
     }
 }
@@ -202,18 +202,18 @@ impl Bound {
 impl Settled {
     /// How an intent ends whose slot was consumed by this inclusion. Only what is in the final block counts: a cancel that
     /// lost the race leaves the intent confirmed, and a stopped owner's late original does too (N24).
-    pub(crate) fn end_state(self, wish: Wish) -> TxState {
+    pub(crate) fn end_state(self, goal: Goal) -> TxState {
         if !self.inclusion.kind.carries_payload() {
-            let reason = match wish {
-                Wish::Cancel(reason) => reason,
+            let reason = match goal {
+                Goal::Cancel(reason) => reason,
                 // Nobody asked for it, so what stood in its way was that the original could not go through.
-                Wish::Deliver | Wish::Replace => CancelReason::Rejected,
+                Goal::Deliver | Goal::Replace => CancelReason::Rejected,
             };
             return TxState::Canceled(Cancellation::OnChain(reason, self));
         }
         match self.inclusion.execution {
             Execution::Success => TxState::Confirmed(self),
-            Execution::Reverted { .. } => TxState::FailedFinal(Failure::Reverted(self)),
+            Execution::Reverted { .. } => TxState::FailedFinal(FinalFailure::Reverted(self)),
         }
     }
 }

@@ -35,9 +35,9 @@ impl fmt::Display for NodeText {
 
 /// What came of something that an operator asked for, in lines. Longer than what nodes say: it may have to list what it is about.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Report(String);
+pub struct CommandReport(String);
 
-impl Report {
+impl CommandReport {
     pub const MAX_BYTES: usize = 64 * 1024;
     const CUT: &'static str = "\n(cut)";
 
@@ -50,7 +50,7 @@ impl Report {
             }
             kept.push(c);
         }
-        Report(kept)
+        CommandReport(kept)
     }
 
     pub fn as_str(&self) -> &str {
@@ -58,7 +58,7 @@ impl Report {
     }
 }
 
-impl fmt::Display for Report {
+impl fmt::Display for CommandReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
@@ -75,9 +75,9 @@ mod tests {
 
     #[test]
     fn a_report_keeps_its_lines_and_says_that_it_was_cut() {
-        assert_eq!(Report::new("one\0\ntwo").as_str(), "one \ntwo");
-        let long = Report::new(&"x".repeat(2 * Report::MAX_BYTES));
-        assert_eq!(long.as_str().len(), Report::MAX_BYTES);
+        assert_eq!(CommandReport::new("one\0\ntwo").as_str(), "one \ntwo");
+        let long = CommandReport::new(&"x".repeat(2 * CommandReport::MAX_BYTES));
+        assert_eq!(long.as_str().len(), CommandReport::MAX_BYTES);
         assert!(long.as_str().ends_with("(cut)"));
     }
 

@@ -9,8 +9,8 @@ use crate::names::names;
 use crate::nonce::Nonce;
 use crate::payload::Payload;
 use crate::state::{
-    Bound, CancelReason, Cancellation, FailReason, Failure, Mined, Progress, Settled, StateName, StuckReason, TxState,
-    Wish,
+    Bound, CancelReason, Cancellation, FailReason, FinalFailure, Goal, Mined, Progress, Settled, StateName,
+    StuckReason, TxState,
 };
 use crate::text::NodeText;
 
@@ -155,7 +155,7 @@ impl TxState {
     fn move_bound(&self, bound: &Bound, transition: Transition) -> Option<TxState> {
         let mined = matches!(bound.progress, Progress::Mined(_));
         let with_progress = |progress| Bound { progress, ..bound.clone() };
-        let with_wish = |wish| Bound { wish, ..bound.clone() };
+        let with_wish = |goal| Bound { goal, ..bound.clone() };
         match transition {
             Transition::Acknowledge | Transition::Revive => Some(TxState::Tracking(bound.clone())),
             Transition::Mine(inclusion) => {
@@ -175,18 +175,18 @@ impl TxState {
             }
             Transition::GiveUp(reason) => (!mined).then(|| TxState::Stuck(bound.clone(), reason)),
             Transition::WantCancel(reason) => {
-                let already = matches!(bound.wish, Wish::Cancel(_));
-                (!already).then(|| self.same_state(with_wish(Wish::Cancel(reason))))
+                let already = matches!(bound.goal, Goal::Cancel(_));
+                (!already).then(|| self.same_state(with_wish(Goal::Cancel(reason))))
             }
             Transition::WantReplace(_) => {
-                let canceling = matches!(bound.wish, Wish::Cancel(_));
-                (!canceling).then(|| self.same_state(with_wish(Wish::Replace)))
+                let canceling = matches!(bound.goal, Goal::Cancel(_));
+                (!canceling).then(|| self.same_state(with_wish(Goal::Replace)))
             }
             Transition::LoseNonce => (!mined).then_some(TxState::Queued),
             Transition::ReleaseReserved => Some(TxState::Canceled(Cancellation::Released)),
             Transition::Settle(_) => match &bound.progress {
                 Progress::Mined(Mined { inclusion, .. }) => {
-                    Some(Settled { nonce: bound.nonce, inclusion: inclusion.clone() }.end_state(bound.wish))
+                    Some(Settled { nonce: bound.nonce, inclusion: inclusion.clone() }.end_state(bound.goal))
                 }
                 Progress::Pending | Progress::AwaitingFunds => None,
             },
@@ -206,9 +206,9 @@ impl TxState {
 fn from_queue(transition: Transition) -> Option<TxState> {
     match transition {
         Transition::Bind(nonce) => {
-            Some(TxState::Allocated(Bound { nonce, wish: Wish::Deliver, progress: Progress::Pending }))
+            Some(TxState::Allocated(Bound { nonce, goal: Goal::Deliver, progress: Progress::Pending }))
         }
-        Transition::FailInQueue(reason, text) => Some(TxState::FailedFinal(Failure::Unbound(reason, text))),
+        Transition::FailInQueue(reason, text) => Some(TxState::FailedFinal(FinalFailure::Unbound(reason, text))),
         Transition::WantReplace(_) => Some(TxState::Queued),
         Transition::CancelInQueue(reason) => Some(TxState::Canceled(Cancellation::InQueue(reason))),
         _ => None,

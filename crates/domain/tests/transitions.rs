@@ -5,8 +5,8 @@ use std::path::Path;
 
 use gapless_domain::{
     Amount, AttemptKind, B256, BlockRef, Bound, CancelReason, Cancellation, ConfirmationNotice, EvmCall, Execution,
-    FailReason, Failure, Inclusion, Mined, NodeText, Nonce, Payload, Progress, Settled, StateName, StuckReason,
-    Transition, TransitionName, TxState, Wish, targets,
+    FailReason, FinalFailure, Goal, Inclusion, Mined, NodeText, Nonce, Payload, Progress, Settled, StateName,
+    StuckReason, Transition, TransitionName, TxState, targets,
 };
 
 /// The table once more, as a person would write it on paper: a row for each transition, a column for each state that is
@@ -84,30 +84,30 @@ fn data_moves_as_the_table_says() {
 
 #[test]
 fn what_was_mined_decides_how_it_ends() {
-    let end = |wish, inclusion| {
-        let bound = Bound { nonce: Nonce::ZERO, wish, progress: mined(inclusion) };
+    let end = |goal, inclusion| {
+        let bound = Bound { nonce: Nonce::ZERO, goal, progress: mined(inclusion) };
         TxState::Tracking(bound).apply(Transition::Settle(None)).unwrap()
     };
-    let canceling = Wish::Cancel(CancelReason::User);
+    let canceling = Goal::Cancel(CancelReason::User);
     assert_eq!(end(canceling, inclusion(AttemptKind::Original, Execution::Success)).name(), StateName::Confirmed);
     assert_eq!(end(canceling, inclusion(AttemptKind::Bump, reverted())).name(), StateName::FailedFinal);
-    assert_eq!(end(Wish::Replace, inclusion(AttemptKind::Replace, Execution::Success)).name(), StateName::Confirmed);
+    assert_eq!(end(Goal::Replace, inclusion(AttemptKind::Replace, Execution::Success)).name(), StateName::Confirmed);
     let canceled = end(canceling, inclusion(AttemptKind::Cancel, Execution::Success));
     assert!(matches!(canceled, TxState::Canceled(Cancellation::OnChain(CancelReason::User, _))));
-    let filled = end(Wish::Deliver, inclusion(AttemptKind::Fill, reverted()));
+    let filled = end(Goal::Deliver, inclusion(AttemptKind::Fill, reverted()));
     assert!(matches!(filled, TxState::Canceled(Cancellation::OnChain(CancelReason::Rejected, _))));
 }
 
 #[test]
 fn data_can_forbid_what_the_table_allows() {
-    let tracking = |wish, progress| TxState::Tracking(Bound { nonce: Nonce::ZERO, wish, progress });
+    let tracking = |goal, progress| TxState::Tracking(Bound { nonce: Nonce::ZERO, goal, progress });
     let in_block = || mined(inclusion(AttemptKind::Original, Execution::Success));
-    assert!(tracking(Wish::Deliver, Progress::Pending).apply(Transition::Unmine).is_err());
-    assert!(tracking(Wish::Deliver, Progress::Pending).apply(Transition::Settle(None)).is_err());
-    assert!(tracking(Wish::Deliver, in_block()).apply(Transition::LoseNonce).is_err());
-    assert!(tracking(Wish::Deliver, in_block()).apply(Transition::GiveUp(StuckReason::OutOfTries)).is_err());
+    assert!(tracking(Goal::Deliver, Progress::Pending).apply(Transition::Unmine).is_err());
+    assert!(tracking(Goal::Deliver, Progress::Pending).apply(Transition::Settle(None)).is_err());
+    assert!(tracking(Goal::Deliver, in_block()).apply(Transition::LoseNonce).is_err());
+    assert!(tracking(Goal::Deliver, in_block()).apply(Transition::GiveUp(StuckReason::OutOfTries)).is_err());
     assert!(
-        tracking(Wish::Cancel(CancelReason::User), Progress::Pending)
+        tracking(Goal::Cancel(CancelReason::User), Progress::Pending)
             .apply(Transition::WantReplace(payload()))
             .is_err()
     );
@@ -149,7 +149,7 @@ fn draw() -> String {
          Generated from the transition table in `crates/domain/src/transition.rs`; do not edit.\n\
          `GAPLESS_UPDATE=1 cargo test -p gapless-domain` draws it anew.\n\n\
          ```mermaid\nstateDiagram-v2\n    [*] --> QUEUED: accepted\n{arrows}{ends}```\n\n\
-         Within a state, these change only what is beside it (sub-state, wish):\n\n\
+         Within a state, these change only what is beside it (sub-state, goal):\n\n\
          ```mermaid\nstateDiagram-v2\n{within}```\n\n\
          The table, whole. A dot means that it cannot happen; nothing leaves a terminal state.\n\n```text{TABLE}```\n"
     );
@@ -161,20 +161,20 @@ fn samples() -> Vec<TxState> {
     let mut states = vec![
         TxState::Queued,
         TxState::Confirmed(settled(AttemptKind::Original, Execution::Success)),
-        TxState::FailedFinal(Failure::Unbound(FailReason::InvalidPayload, NodeText::default())),
-        TxState::FailedFinal(Failure::Reverted(settled(AttemptKind::Original, reverted()))),
+        TxState::FailedFinal(FinalFailure::Unbound(FailReason::InvalidPayload, NodeText::default())),
+        TxState::FailedFinal(FinalFailure::Reverted(settled(AttemptKind::Original, reverted()))),
         TxState::Canceled(Cancellation::InQueue(CancelReason::User)),
         TxState::Canceled(Cancellation::Released),
         TxState::Canceled(Cancellation::OnChain(CancelReason::User, settled(AttemptKind::Cancel, Execution::Success))),
     ];
-    for wish in [Wish::Deliver, Wish::Replace, Wish::Cancel(CancelReason::Expired)] {
+    for goal in [Goal::Deliver, Goal::Replace, Goal::Cancel(CancelReason::Expired)] {
         let mut progresses = vec![Progress::Pending, Progress::AwaitingFunds];
         for kind in AttemptKind::ALL.iter().copied() {
             progresses.push(mined(inclusion(kind, Execution::Success)));
             progresses.push(mined(inclusion(kind, reverted())));
         }
         for progress in progresses {
-            let bound = Bound { nonce: Nonce::ZERO, wish, progress };
+            let bound = Bound { nonce: Nonce::ZERO, goal, progress };
             if !matches!(bound.progress, Progress::Mined(_)) {
                 states.push(TxState::Allocated(bound.clone()));
                 states.push(TxState::Stuck(bound.clone(), StuckReason::Contradiction));

@@ -127,7 +127,7 @@ impl Weight for Group {
             .map(|new| {
                 let data = match new.intent.payload() {
                     Payload::Evm(call) => call.data.len(),
-                    Payload::External(_) => 0,
+                    Payload::Reservation(_) => 0,
                 };
                 BASE + data + new.intent.metadata().map_or(0, |metadata| metadata.as_json().len())
             })

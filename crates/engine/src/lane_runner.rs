@@ -9,8 +9,8 @@ use gapless_chain::{SendAnswer, SignError, Verdict};
 use gapless_domain::mistakes::{self, Mistake};
 use gapless_domain::{
     ChainFacts, CommitOutcome, DiagnoseRequest, Effect, EventKind, Fact, Inclusion, Lane, LaneCommit, LaneSetup,
-    LaneSnapshot, Lease, MempoolSignal, NodeText, Outgoing, SentTx, SignFailure, SignRequest, SignedTx, Step,
-    StuckCase, SurveyRequest, Tick, TransitionName, TxId, U256,
+    LaneSnapshot, Lease, MempoolSignal, NodeText, Outgoing, ScanRequest, SentTx, SignFailure, SignRequest, SignedTx,
+    Step, StuckCase, Tick, TransitionName, TxId, U256,
 };
 use gapless_store::{CommitVerdict, StoreError};
 
@@ -113,7 +113,7 @@ impl LaneRunner {
                 Effect::Commit(commit) => under_way.push(self.commit(*commit)),
                 Effect::Broadcast(outgoing) => under_way.push(self.broadcast(outgoing)),
                 Effect::ReadAccount => under_way.push(self.read_account()),
-                Effect::Survey(request) => under_way.push(self.survey(request)),
+                Effect::Scan(request) => under_way.push(self.survey(request)),
                 Effect::Diagnose(asked) => under_way.push(self.diagnose(asked)),
                 Effect::Decide(case) => under_way.push(self.decide(*case)),
             }
@@ -221,9 +221,9 @@ impl LaneRunner {
         Box::pin(async move { Ok(Fact::Account(desk.account(&lane).await)) })
     }
 
-    fn survey(&self, request: SurveyRequest) -> Work {
+    fn survey(&self, request: ScanRequest) -> Work {
         let (desk, lane) = (Arc::clone(&self.desk), self.lease.submitter().clone());
-        Box::pin(async move { Ok(Fact::Surveyed(desk.survey(&lane, request).await)) })
+        Box::pin(async move { Ok(Fact::Scanned(desk.survey(&lane, request).await)) })
     }
 
     fn diagnose(&self, asked: Vec<DiagnoseRequest>) -> Work {

@@ -48,5 +48,5 @@ pub use ids::{Ids, TimeOrderedIds};
 pub use intake::{Intake, IntakeError, IntakeLimits, IntakeLoop};
 pub use lane_writer::{LaneWriter, LaneWriterLoop, WriteError, Written};
 pub use lease_keeper::LeaseKeeper;
-pub use stuck_policy::{Patient, StuckPolicy};
+pub use stuck_policy::{StuckPolicy, WaitForOperator};
 pub use watcher::{ChainStatus, Finality, WatcherOptions};

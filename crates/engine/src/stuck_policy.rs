@@ -15,10 +15,10 @@ pub trait StuckPolicy: Send + Sync + fmt::Debug {
 
 /// Cancels and replaces nothing by itself.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Patient;
+pub struct WaitForOperator;
 
 #[async_trait]
-impl StuckPolicy for Patient {
+impl StuckPolicy for WaitForOperator {
     async fn decide(&self, _: &StuckCase) -> Decision {
         Decision::Wait
     }

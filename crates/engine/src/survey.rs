@@ -12,7 +12,7 @@ use std::ops::RangeInclusive;
 
 use gapless_chain::{HeaderAt, SentInBlock};
 use gapless_domain::{
-    AccountFacts, BlockLink, BlockRef, Nonce, OnChain, SignedPlan, SubmitterId, Survey, SurveyRequest,
+    AccountFacts, BlockLink, BlockRef, Nonce, OnChain, ScanRequest, ScanResult, SignedPlan, SubmitterId,
 };
 
 use crate::chain_desk::ChainDesk;
@@ -46,7 +46,7 @@ enum SurveyError {
 
 impl ChainDesk {
     /// One at a time. `None`: nobody could tell.
-    pub(crate) async fn survey(&self, submitter: &SubmitterId, request: SurveyRequest) -> Option<Survey> {
+    pub(crate) async fn survey(&self, submitter: &SubmitterId, request: ScanRequest) -> Option<ScanResult> {
         let _turn = self.surveying.lock().await;
         match self.read_blocks(submitter, request).await {
             Ok(survey) => {
@@ -60,7 +60,7 @@ impl ChainDesk {
         }
     }
 
-    async fn read_blocks(&self, submitter: &SubmitterId, request: SurveyRequest) -> Result<Survey, SurveyError> {
+    async fn read_blocks(&self, submitter: &SubmitterId, request: ScanRequest) -> Result<ScanResult, SurveyError> {
         let account = self.account(submitter).await.ok_or(SurveyError::NoAccount)?;
         let head = self.whole_status().ok_or(SurveyError::NoChain)?.head;
         // An endpoint may be ahead of the watcher: what it counts above the head is in none of the blocks that are read.
@@ -114,7 +114,7 @@ struct Descent {
 }
 
 impl Descent {
-    fn begin(request: SurveyRequest, account: AccountFacts, head: BlockRef) -> Result<Self, SurveyError> {
+    fn begin(request: ScanRequest, account: AccountFacts, head: BlockRef) -> Result<Self, SurveyError> {
         let is_above = |block: BlockRef| block.number > head.number;
         if account.final_block.is_some_and(is_above) || account.finalized > Some(account.latest) {
             return Err(SurveyError::Behind);
@@ -187,10 +187,10 @@ impl Descent {
         self.is_grounded && self.account.final_block.is_none_or(is_past)
     }
 
-    fn survey(self) -> Survey {
+    fn survey(self) -> ScanResult {
         let is_whole = self.is_whole();
         let Descent { account, head, oldest, found, .. } = self;
-        Survey { account, head, oldest, is_whole, sent: found.into_values().collect() }
+        ScanResult { account, head, oldest, is_whole, sent: found.into_values().collect() }
     }
 }
 

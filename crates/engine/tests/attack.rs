@@ -18,7 +18,7 @@ use gapless_chain::Chain;
 use gapless_domain::{LeaseTerms, StateName, Tick, TxState};
 use gapless_engine::{
     ChainSetup, Clock, DispatchOptions, Driver, Engine, EngineOptions, EngineParts, FaultPoint, FaultPoints, GasPolicy,
-    NoFaults, Patient, TimeOrderedIds,
+    NoFaults, TimeOrderedIds, WaitForOperator,
 };
 use gapless_store::Store;
 use gapless_store::conformance::fixtures::text;
@@ -77,7 +77,7 @@ impl Parts {
             driver: Arc::new(driver),
             ids: Arc::new(TimeOrderedIds),
             faults: Arc::new(NoFaults),
-            stuck: Arc::new(Patient),
+            stuck: Arc::new(WaitForOperator),
             chains: vec![ChainSetup { chain, watcher, gas: GasPolicy::default() }],
             lanes: world.lanes.iter().map(|lane| (lane.clone(), Arc::new(world.setup.clone()))).collect(),
             terms: LeaseTerms::default(),

@@ -8,7 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gapless_domain::{
-    Cancellation, CommandKind, FailReason, Failure, LaneState, NewCommand, ProtectCode, StateName, SubmitterId, TxState,
+    Cancellation, CommandKind, FailReason, FinalFailure, LaneState, NewCommand, ProtectCode, StateName, SubmitterId,
+    TxState,
 };
 use gapless_store::Store;
 use gapless_store::conformance::fixtures::{intent, text};
@@ -97,7 +98,7 @@ async fn a_revert_in_simulation_fails_without_a_nonce() {
     world.chain.trouble(|trouble| trouble.estimate_reverts = true);
     let ids = node.submit(&world.lanes[0], 0..1).await;
     until_all(&node.store, &ids, StateName::FailedFinal, A_WHILE).await;
-    let TxState::FailedFinal(Failure::Unbound(reason, _)) = get(&node.store, ids[0]).await.state else { panic!() };
+    let TxState::FailedFinal(FinalFailure::Unbound(reason, _)) = get(&node.store, ids[0]).await.state else { panic!() };
     assert_eq!(reason, FailReason::SimulationReverted);
     world.chain.trouble(|trouble| trouble.estimate_reverts = false);
     let next = node.submit(&world.lanes[0], 1..2).await;

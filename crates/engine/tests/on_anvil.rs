@@ -11,7 +11,7 @@ use gapless_domain::{
     ConfirmationPolicy, LaneSetup, LeaseTerms, NoncePolicy, OwnerId, StateName, SubmitterId, SubmitterPolicy,
 };
 use gapless_engine::{
-    ChainSetup, Engine, EngineOptions, EngineParts, GasPolicy, NoFaults, Patient, TimeOrderedIds, TokioDriver,
+    ChainSetup, Engine, EngineOptions, EngineParts, GasPolicy, NoFaults, TimeOrderedIds, TokioDriver, WaitForOperator,
     WatcherOptions,
 };
 use gapless_store::conformance::fixtures::intent;
@@ -41,7 +41,7 @@ async fn confirm_all(rpc: &str, window: u16, intents: u64) -> Duration {
         driver: Arc::new(TokioDriver::start()),
         ids: Arc::new(TimeOrderedIds),
         faults: Arc::new(NoFaults),
-        stuck: Arc::new(Patient),
+        stuck: Arc::new(WaitForOperator),
         chains: vec![ChainSetup {
             chain,
             watcher: WatcherOptions { confirmations: 2, ..WatcherOptions::default() },

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gapless_domain::{
-    CommandKind, CommandResult, CommandStatus, EvmCall, ExternalNonce, Fees, Intent, IntentDraft, LaneState, Limits,
-    LockOwner, LostRule, NewCommand, Nonce, Payload, ProtectCode, Speed, StateName, SubmitterId, TxId, TxPlan,
+    CommandKind, CommandResult, CommandStatus, EvmCall, Fees, Intent, IntentDraft, LaneState, Limits, LockOwner,
+    LostRule, NewCommand, Nonce, Payload, ProtectCode, ReservationRequest, Speed, StateName, SubmitterId, TxId, TxPlan,
 };
 use gapless_store::Store;
 use gapless_store::conformance::fixtures::text;
@@ -39,11 +39,11 @@ async fn order(node: &Node, lane: &SubmitterId, kind: CommandKind) -> CommandRes
 }
 
 async fn borrow(node: &Node, lane: &SubmitterId, owner: &str) -> TxId {
-    let external = ExternalNonce { lock_owner: LockOwner::new(owner).unwrap(), hold_ms: 60_000 };
+    let external = ReservationRequest { lock_owner: LockOwner::new(owner).unwrap(), hold_ms: 60_000 };
     let draft = IntentDraft {
         submitter: lane.clone(),
         request_id: owner.to_owned(),
-        payload: Payload::External(external),
+        payload: Payload::Reservation(external),
         speed: Speed::Standard,
         valid_until: None,
         metadata: None,

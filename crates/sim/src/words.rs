@@ -14,7 +14,7 @@ pub(crate) fn moment(moment: &Moment, f: &mut fmt::Formatter<'_>) -> fmt::Result
         Moment::Accepted { id, intent } => {
             let what = match intent.payload() {
                 Payload::Evm(call) => effect(&call.data),
-                Payload::External(external) => format!("a nonce for {}", external.lock_owner),
+                Payload::Reservation(external) => format!("a nonce for {}", external.lock_owner),
             };
             let (request, lane) = (intent.request_id(), account(intent.submitter()));
             write!(f, "store: {} accepted for {lane}: {what}, request {request}", intent_name(*id))

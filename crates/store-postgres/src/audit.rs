@@ -1,6 +1,6 @@
 //! The audit log. What lanes do is written by their commits (`commit/write.rs`); here is the rest of it, and reading.
 
-use gapless_domain::{AuditEntry, NodeText, Report};
+use gapless_domain::{AuditEntry, CommandReport, NodeText};
 use gapless_store::codec::{signed, unsigned};
 use gapless_store::{AuditFilter, AuditRow, StoreError};
 use tokio_postgres::types::ToSql;
@@ -57,6 +57,6 @@ fn entry(row: &Row) -> Result<AuditEntry, StoreError> {
         subject: get(row, "subject")?,
         actor: NodeText::new(get(row, "actor")?),
         action: get(row, "action")?,
-        detail: Report::new(get(row, "detail")?),
+        detail: CommandReport::new(get(row, "detail")?),
     })
 }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
-use gapless_domain::{Attempt, CommandId, CommandStatus, ManagedTx, Nonce, RequestId, SubmitterId, TxId};
+use gapless_domain::{Attempt, CommandId, CommandStatus, IntentRecord, Nonce, RequestId, SubmitterId, TxId};
 use gapless_store::codec::{command_status, signed, submitter};
 use gapless_store::{NewSubmitter, StoreError, TxFilter};
 use tokio_postgres::types::ToSql;
@@ -37,7 +37,7 @@ pub(crate) async fn submitters(store: &PgStore) -> Result<Vec<NewSubmitter>, Sto
         .collect()
 }
 
-pub(crate) async fn get(store: &PgStore, ids: &[TxId]) -> Result<Vec<Option<ManagedTx>>, StoreError> {
+pub(crate) async fn get(store: &PgStore, ids: &[TxId]) -> Result<Vec<Option<IntentRecord>>, StoreError> {
     let uuids: Vec<Uuid> = ids.iter().map(|id| id.uuid()).collect();
     let rows = store
         .with_session("reading intents", async |session| {
@@ -45,7 +45,7 @@ pub(crate) async fn get(store: &PgStore, ids: &[TxId]) -> Result<Vec<Option<Mana
             session.client().query(&statement, &[&uuids]).await
         })
         .await?;
-    let found: HashMap<TxId, ManagedTx> =
+    let found: HashMap<TxId, IntentRecord> =
         rows.iter().map(|row| managed_tx(row).map(|tx| (tx.id, tx))).collect::<Result<_, _>>()?;
     Ok(ids.iter().map(|id| found.get(id).cloned()).collect())
 }
@@ -75,7 +75,7 @@ pub(crate) async fn used_for(store: &PgStore, lane: &SubmitterId, nonce: Nonce) 
     Ok(row.map(|row| TxId::from_uuid(row.get(0))))
 }
 
-pub(crate) async fn list(store: &PgStore, filter: &TxFilter) -> Result<Vec<ManagedTx>, StoreError> {
+pub(crate) async fn list(store: &PgStore, filter: &TxFilter) -> Result<Vec<IntentRecord>, StoreError> {
     // Only the conditions that are asked for, so that the planner sees which index fits.
     let lane = filter.submitter.as_ref().map(SubmitterId::as_str);
     let state = filter.state.map(|state| state.as_str());

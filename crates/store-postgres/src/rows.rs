@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use gapless_domain::{
-    Attempt, AttemptKind, B256, Bytes, Command, CommandId, Cursor, Intent, LaneState, LockOwner, ManagedTx,
+    Attempt, AttemptKind, B256, Bytes, Command, CommandId, Cursor, Intent, IntentRecord, LaneState, LockOwner,
     MempoolSignal, Metadata, NodeText, ProtectCode, Protection, RequestId, Reservation, ReservationStatus, SendOutcome,
     Slot, SlotKind, Speed, SubmitterId, Timestamp, TxId,
 };
@@ -29,12 +29,12 @@ pub(crate) const TOLD_ATTEMPT_COLUMNS: &str = "submitter, nonce, ordinal, kind, 
 pub(crate) const SLOT_COLUMNS: &str =
     "submitter, nonce, kind, tx_id, bound_at, next_resubmit_at, above_block, above_hash, evidence, tries, signal";
 
-pub(crate) fn managed_tx(row: &Row) -> Result<ManagedTx, RowError> {
+pub(crate) fn managed_tx(row: &Row) -> Result<IntentRecord, RowError> {
     managed_tx_of(row, submitter(get(row, "submitter")?)?)
 }
 
 /// The same where it is known whose it is: an address is not checked for each of many rows, and they share it.
-pub(crate) fn managed_tx_of(row: &Row, submitter: SubmitterId) -> Result<ManagedTx, RowError> {
+pub(crate) fn managed_tx_of(row: &Row, submitter: SubmitterId) -> Result<IntentRecord, RowError> {
     let metadata: Option<String> = get(row, "metadata")?;
     let valid_until: Option<SystemTime> = get(row, "valid_until")?;
     let intent = Intent::restore(
@@ -45,7 +45,7 @@ pub(crate) fn managed_tx_of(row: &Row, submitter: SubmitterId) -> Result<Managed
         valid_until.map(timestamp),
         metadata.map(Metadata::restore),
     );
-    Ok(ManagedTx {
+    Ok(IntentRecord {
         id: TxId::from_uuid(get(row, "tx_id")?),
         seq: unsigned("seq", get(row, "seq")?)?,
         intent,

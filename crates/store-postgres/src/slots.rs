@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use gapless_domain::{Attempt, ManagedTx, Nonce, Reservation, SubmitterId, TxId};
+use gapless_domain::{Attempt, IntentRecord, Nonce, Reservation, SubmitterId, TxId};
 use gapless_store::codec::signed;
 use gapless_store::{SlotStatus, StoreError};
 use tokio_postgres::Row;
@@ -77,7 +77,7 @@ impl Read {
             let made = told_attempt(row)?;
             attempts.entry(made.nonce).or_default().push(made);
         }
-        let txs: HashMap<TxId, ManagedTx> =
+        let txs: HashMap<TxId, IntentRecord> =
             self.txs.iter().map(|row| managed_tx(row).map(|tx| (tx.id, tx))).collect::<Result<_, _>>()?;
         let status = |row: &Row| {
             let slot = slot(row)?;

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use gapless_domain::{
-    Attempt, AuditEntry, ChainId, Command, CommandId, CommandStatus, Event, EventPosition, Head, LaneCommit, Lease,
-    ManagedTx, NewCommand, NodeText, Nonce, OwnerId, RequestId, SubmitterId, TxId,
+    Attempt, AuditEntry, ChainId, Command, CommandId, CommandStatus, Event, EventPosition, Head, IntentRecord,
+    LaneCommit, Lease, NewCommand, NodeText, Nonce, OwnerId, RequestId, SubmitterId, TxId,
 };
 use gapless_store::{
     Accepted, Acquired, AuditFilter, AuditRow, CancelVerdict, Census, Committed, HeadVerdict, LaneStatus, Loaded,
@@ -186,7 +186,7 @@ impl Store for PgStore {
         &self,
         lanes: &[(SubmitterId, u32)],
         without: &[TxId],
-    ) -> Result<Vec<Vec<ManagedTx>>, StoreError> {
+    ) -> Result<Vec<Vec<IntentRecord>>, StoreError> {
         sweep::peek_queues(self, lanes, without).await
     }
 
@@ -219,7 +219,7 @@ impl Store for PgStore {
         audit::log(self, filter).await
     }
 
-    async fn get(&self, ids: &[TxId]) -> Result<Vec<Option<ManagedTx>>, StoreError> {
+    async fn get(&self, ids: &[TxId]) -> Result<Vec<Option<IntentRecord>>, StoreError> {
         read::get(self, ids).await
     }
 
@@ -231,7 +231,7 @@ impl Store for PgStore {
         read::used_for(self, lane, nonce).await
     }
 
-    async fn list(&self, filter: &TxFilter) -> Result<Vec<ManagedTx>, StoreError> {
+    async fn list(&self, filter: &TxFilter) -> Result<Vec<IntentRecord>, StoreError> {
         read::list(self, filter).await
     }
 

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
-use gapless_domain::{Command, ManagedTx, SubmitterId, TxId};
+use gapless_domain::{Command, IntentRecord, SubmitterId, TxId};
 use gapless_store::codec::submitter;
 use gapless_store::{MAX_OPEN_COMMANDS, StoreError};
 use tokio_postgres::Row;
@@ -66,7 +66,7 @@ pub(crate) async fn peek_queues(
     store: &PgStore,
     lanes: &[(SubmitterId, u32)],
     without: &[TxId],
-) -> Result<Vec<Vec<ManagedTx>>, StoreError> {
+) -> Result<Vec<Vec<IntentRecord>>, StoreError> {
     let ids: Vec<&str> = lanes.iter().map(|(lane, _)| lane.as_str()).collect();
     let wanted: Vec<i64> = lanes.iter().map(|(_, wanted)| i64::from(*wanted)).collect();
     let without: Vec<Uuid> = without.iter().map(|id| id.uuid()).collect();

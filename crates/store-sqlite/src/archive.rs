@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use gapless_domain::{Attempt, Event, ManagedTx, TxId};
+use gapless_domain::{Attempt, Event, IntentRecord, TxId};
 
 use crate::error::Failure;
 use crate::ledger::{Reading, Writing};
@@ -21,7 +21,7 @@ pub(crate) fn archive(writing: &Writing<'_>, age: Duration, limit: u32) -> Resul
     Ok(u32::try_from(due.len()).unwrap_or(limit))
 }
 
-pub(crate) fn get(reading: &Reading<'_>, id: TxId) -> Result<Option<ManagedTx>, Failure> {
+pub(crate) fn get(reading: &Reading<'_>, id: TxId) -> Result<Option<IntentRecord>, Failure> {
     let statement = reading.sql.prepare_cached(
         "SELECT tx_id, doc ->> '$.tx.seq', submitter, request_id, doc ->> '$.tx.payload', doc ->> '$.tx.speed',
              doc ->> '$.tx.valid_until', doc ->> '$.tx.metadata', doc ->> '$.tx.state', doc ->> '$.tx.nonce',

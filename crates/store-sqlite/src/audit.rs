@@ -1,6 +1,6 @@
 //! The audit log: written in the transaction of what it tells of.
 
-use gapless_domain::{AuditEntry, NodeText, Report};
+use gapless_domain::{AuditEntry, CommandReport, NodeText};
 use gapless_store::codec::{signed, unsigned};
 use gapless_store::{AuditFilter, AuditRow};
 use rusqlite::Row;
@@ -50,6 +50,6 @@ fn entry(row: &Row<'_>) -> Result<AuditEntry, Failure> {
         subject: rows::text(row, 2)?,
         actor: NodeText::new(&rows::text(row, 3)?),
         action: rows::text(row, 4)?,
-        detail: Report::new(&rows::text(row, 5)?),
+        detail: CommandReport::new(&rows::text(row, 5)?),
     })
 }

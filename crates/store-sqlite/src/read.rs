@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use gapless_domain::{Attempt, Command, CommandId, CommandStatus, ManagedTx, Nonce, RequestId, SubmitterId, TxId};
+use gapless_domain::{Attempt, Command, CommandId, CommandStatus, IntentRecord, Nonce, RequestId, SubmitterId, TxId};
 use gapless_store::codec::{command_status, signed, submitter};
 use gapless_store::{MAX_OPEN_COMMANDS, TxFilter};
 
@@ -16,7 +16,7 @@ pub(crate) fn peek_queues(
     reading: &Reading<'_>,
     lanes: &[(SubmitterId, u32)],
     without: &HashSet<TxId>,
-) -> Result<Vec<Vec<ManagedTx>>, Failure> {
+) -> Result<Vec<Vec<IntentRecord>>, Failure> {
     let sql = queue();
     let peek = |(lane, limit): &(SubmitterId, u32)| {
         let mut statement = reading.sql.prepare_cached(&sql)?;
@@ -117,11 +117,11 @@ pub(crate) fn commands(reading: &Reading<'_>, ids: &[CommandId]) -> Result<Vec<O
     ids.iter().map(status).collect()
 }
 
-pub(crate) fn get(reading: &Reading<'_>, ids: &[TxId]) -> Result<Vec<Option<ManagedTx>>, Failure> {
+pub(crate) fn get(reading: &Reading<'_>, ids: &[TxId]) -> Result<Vec<Option<IntentRecord>>, Failure> {
     ids.iter().map(|id| get_one(reading, *id)).collect()
 }
 
-pub(crate) fn get_one(reading: &Reading<'_>, id: TxId) -> Result<Option<ManagedTx>, Failure> {
+pub(crate) fn get_one(reading: &Reading<'_>, id: TxId) -> Result<Option<IntentRecord>, Failure> {
     let sql = format!("SELECT {TX_COLUMNS} FROM managed_tx WHERE tx_id = ?1");
     match rows::first(reading.sql.prepare_cached(&sql)?, [id.to_string()], rows::managed_tx)? {
         Some(tx) => Ok(Some(tx)),
@@ -147,7 +147,7 @@ pub(crate) fn used_for(reading: &Reading<'_>, lane: &SubmitterId, nonce: Nonce) 
     rows::first(statement, (lane.as_str(), signed(nonce.get())), |row| Ok(rows::tx_id(&rows::text(row, 0)?)?))
 }
 
-pub(crate) fn list(reading: &Reading<'_>, filter: &TxFilter) -> Result<Vec<ManagedTx>, Failure> {
+pub(crate) fn list(reading: &Reading<'_>, filter: &TxFilter) -> Result<Vec<IntentRecord>, Failure> {
     // A condition that is not asked for is left out, so that the one index that fits can be chosen.
     let mut sql = format!("SELECT {TX_COLUMNS} FROM managed_tx WHERE seq < ?1");
     if filter.submitter.is_some() {

@@ -2,7 +2,7 @@
 
 use gapless_domain::{
     Attempt, AttemptKind, B256, Bytes, Command, CommandId, Cursor, Event, EventBody, EventKind, EventPosition, Intent,
-    LaneEventKind, LaneState, LockOwner, ManagedTx, MempoolSignal, Metadata, NodeText, ProtectCode, Protection,
+    IntentRecord, LaneEventKind, LaneState, LockOwner, MempoolSignal, Metadata, NodeText, ProtectCode, Protection,
     RequestId, Reservation, ReservationStatus, SendOutcome, Slot, SlotKind, Speed, SubmitterId, Timestamp, TxId,
 };
 use gapless_store::codec::{
@@ -68,12 +68,12 @@ pub(crate) fn id(row: &Row<'_>) -> Result<TxId, Failure> {
 }
 
 /// Reads [`TX_COLUMNS`].
-pub(crate) fn managed_tx(row: &Row<'_>) -> Result<ManagedTx, Failure> {
+pub(crate) fn managed_tx(row: &Row<'_>) -> Result<IntentRecord, Failure> {
     managed_tx_of(row, submitter(&text(row, 2)?)?)
 }
 
 /// The same where it is known whose it is: an address is not checked for each of many rows, and they share it.
-pub(crate) fn managed_tx_of(row: &Row<'_>, submitter: SubmitterId) -> Result<ManagedTx, Failure> {
+pub(crate) fn managed_tx_of(row: &Row<'_>, submitter: SubmitterId) -> Result<IntentRecord, Failure> {
     let intent = Intent::restore(
         submitter,
         RequestId::restore(&text(row, 3)?),
@@ -82,7 +82,7 @@ pub(crate) fn managed_tx_of(row: &Row<'_>, submitter: SubmitterId) -> Result<Man
         row.get::<_, Option<i64>>(6)?.map(Timestamp::from_micros),
         row.get::<_, Option<String>>(7)?.map(Metadata::restore),
     );
-    Ok(ManagedTx {
+    Ok(IntentRecord {
         id: id(row)?,
         seq: unsigned("seq", row.get(1)?)?,
         intent,

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use gapless_domain::{
-    Attempt, AuditEntry, ChainId, Command, CommandId, CommandStatus, Event, EventPosition, Head, LaneCommit, Lease,
-    ManagedTx, NewCommand, NodeText, Nonce, OwnerId, RequestId, SubmitterId, TxId,
+    Attempt, AuditEntry, ChainId, Command, CommandId, CommandStatus, Event, EventPosition, Head, IntentRecord,
+    LaneCommit, Lease, NewCommand, NodeText, Nonce, OwnerId, RequestId, SubmitterId, TxId,
 };
 use gapless_store::{
     Accepted, Acquired, AuditFilter, AuditRow, CancelVerdict, Census, Committed, HeadVerdict, LaneStatus, Loaded,
@@ -151,7 +151,7 @@ impl Store for SqliteStore {
         &self,
         lanes: &[(SubmitterId, u32)],
         without: &[TxId],
-    ) -> Result<Vec<Vec<ManagedTx>>, StoreError> {
+    ) -> Result<Vec<Vec<IntentRecord>>, StoreError> {
         let (lanes, without) = (lanes.to_vec(), without.iter().copied().collect());
         self.room.read(move |reading| read::peek_queues(reading, &lanes, &without)).await
     }
@@ -191,7 +191,7 @@ impl Store for SqliteStore {
         self.room.read(move |reading| audit::log(reading, &filter)).await
     }
 
-    async fn get(&self, ids: &[TxId]) -> Result<Vec<Option<ManagedTx>>, StoreError> {
+    async fn get(&self, ids: &[TxId]) -> Result<Vec<Option<IntentRecord>>, StoreError> {
         let ids = ids.to_vec();
         self.room.read(move |reading| read::get(reading, &ids)).await
     }
@@ -206,7 +206,7 @@ impl Store for SqliteStore {
         self.room.read(move |reading| read::used_for(reading, &lane, nonce)).await
     }
 
-    async fn list(&self, filter: &TxFilter) -> Result<Vec<ManagedTx>, StoreError> {
+    async fn list(&self, filter: &TxFilter) -> Result<Vec<IntentRecord>, StoreError> {
         let filter = filter.clone();
         self.room.read(move |reading| read::list(reading, &filter)).await
     }

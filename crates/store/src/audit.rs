@@ -1,6 +1,6 @@
 //! What stores write into the audit log: the same words whoever keeps it.
 
-use gapless_domain::{ChainId, NewAudit, NodeText, Report, SubmitterId};
+use gapless_domain::{ChainId, CommandReport, NewAudit, NodeText, SubmitterId};
 
 /// One entry as it is written; the store adds its number and its time.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -9,7 +9,7 @@ pub struct AuditRow {
     pub subject: String,
     pub actor: NodeText,
     pub action: &'static str,
-    pub detail: Report,
+    pub detail: CommandReport,
 }
 
 impl AuditRow {
@@ -33,7 +33,12 @@ impl AuditRow {
     }
 
     pub fn accept_chain(chain: &ChainId, by: &NodeText, why: &str) -> Self {
-        AuditRow { subject: chain.to_string(), actor: by.clone(), action: Self::ACCEPT_CHAIN, detail: Report::new(why) }
+        AuditRow {
+            subject: chain.to_string(),
+            actor: by.clone(),
+            action: Self::ACCEPT_CHAIN,
+            detail: CommandReport::new(why),
+        }
     }
 
     pub fn regressed(why: &str) -> Self {
@@ -46,6 +51,6 @@ impl AuditRow {
 
     fn of_store(action: &'static str, why: &str) -> Self {
         let (subject, actor) = (Self::STORE.to_owned(), NodeText::new(Self::OPERATOR));
-        AuditRow { subject, actor, action, detail: Report::new(why) }
+        AuditRow { subject, actor, action, detail: CommandReport::new(why) }
     }
 }

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use gapless_domain::{
-    Attempt, AuditEntry, ChainId, Command, CommandId, CommandStatus, Event, EventPosition, Head, LaneCommit, Lease,
-    ManagedTx, NewCommand, NodeText, Nonce, OwnerId, RequestId, StateName, SubmitterId, TxId,
+    Attempt, AuditEntry, ChainId, Command, CommandId, CommandStatus, Event, EventPosition, Head, IntentRecord,
+    LaneCommit, Lease, NewCommand, NodeText, Nonce, OwnerId, RequestId, StateName, SubmitterId, TxId,
 };
 
 use crate::error::StoreError;
@@ -92,7 +92,7 @@ pub trait Store: Send + Sync + fmt::Debug {
         &self,
         lanes: &[(SubmitterId, u32)],
         without: &[TxId],
-    ) -> Result<Vec<Vec<ManagedTx>>, StoreError>;
+    ) -> Result<Vec<Vec<IntentRecord>>, StoreError>;
 
     /// Commands that wait to be executed, oldest first, up to [`MAX_OPEN_COMMANDS`] for each lane: the rest come when these are
     /// done. Whoever holds a lane asks this when it is woken. Needs no lease, so what it shows may be done by a commit that
@@ -123,7 +123,7 @@ pub trait Store: Send + Sync + fmt::Debug {
     async fn audit_log(&self, filter: &AuditFilter) -> Result<Vec<AuditEntry>, StoreError>;
 
     /// Also finds what retention has moved out.
-    async fn get(&self, ids: &[TxId]) -> Result<Vec<Option<ManagedTx>>, StoreError>;
+    async fn get(&self, ids: &[TxId]) -> Result<Vec<Option<IntentRecord>>, StoreError>;
 
     async fn find_request(&self, submitter: &SubmitterId, request: &RequestId) -> Result<Option<TxId>, StoreError>;
 
@@ -132,7 +132,7 @@ pub trait Store: Send + Sync + fmt::Debug {
     async fn used_for(&self, lane: &SubmitterId, nonce: Nonce) -> Result<Option<TxId>, StoreError>;
 
     /// Newest first; what retention has moved out is not listed.
-    async fn list(&self, filter: &TxFilter) -> Result<Vec<ManagedTx>, StoreError>;
+    async fn list(&self, filter: &TxFilter) -> Result<Vec<IntentRecord>, StoreError>;
 
     /// What became of commands; None for one that was never written down.
     async fn commands(&self, ids: &[CommandId]) -> Result<Vec<Option<CommandStatus>>, StoreError>;

@@ -1,7 +1,8 @@
 //! A lane as people see it, whoever holds it.
 
 use gapless_domain::{
-    Attempt, Cursor, FencingToken, ManagedTx, OwnerId, Reservation, ReservationStatus, Slot, SlotKind, Timestamp, TxId,
+    Attempt, Cursor, FencingToken, IntentRecord, OwnerId, Reservation, ReservationStatus, Slot, SlotKind, Timestamp,
+    TxId,
 };
 
 /// What a lane is doing. Nothing here is fenced: it is what was true a moment ago, for showing and not for deciding.
@@ -29,7 +30,7 @@ pub struct LaneStatus {
 pub struct SlotStatus {
     pub slot: Slot,
     /// The intent that holds the nonce, also when it has ended. `None` for one that lost it.
-    pub tx: Option<ManagedTx>,
+    pub tx: Option<IntentRecord>,
     /// Lent, used or to be lent again.
     pub reservation: Option<Reservation>,
     /// Oldest first.

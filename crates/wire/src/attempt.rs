@@ -1,6 +1,6 @@
 //! Signed transactions of a nonce, and what nodes said to each: for operators.
 
-use gapless_domain::{Attempt, Heard, Outline, SendRecord};
+use gapless_domain::{Attempt, EndpointAnswer, Outline, SendRecord};
 use serde::{Deserialize, Serialize};
 
 use crate::moment::moment_to_text;
@@ -107,8 +107,8 @@ impl From<&SendRecord> for SendView {
     }
 }
 
-impl From<&Heard> for HeardView {
-    fn from(heard: &Heard) -> Self {
+impl From<&EndpointAnswer> for HeardView {
+    fn from(heard: &EndpointAnswer) -> Self {
         HeardView {
             endpoint: heard.endpoint.as_str().to_owned(),
             outcome: heard.outcome.as_str().to_owned(),
@@ -128,7 +128,7 @@ mod tests {
     #[test]
     fn everything_that_was_said_is_told_and_survives_the_wire() {
         let at = Timestamp::from_micros(1_767_225_600_000_000);
-        let heard = |endpoint: &str, outcome, text: &str| Heard {
+        let heard = |endpoint: &str, outcome, text: &str| EndpointAnswer {
             endpoint: NodeText::new(endpoint),
             outcome,
             text: NodeText::new(text),

@@ -1,6 +1,6 @@
 //! What operators and callers tell a lane, and what became of it.
 
-use gapless_domain::{CommandId, CommandResult, CommandStatus, Fees, ManagedTx, Payload};
+use gapless_domain::{CommandId, CommandResult, CommandStatus, Fees, IntentRecord, Payload};
 use serde::{Deserialize, Serialize};
 
 use crate::names::{LostRuleName, SubStateName, TxStateName, words};
@@ -67,7 +67,7 @@ words! {
     }
 }
 
-/// What came of the wish for another transaction in the place of one.
+/// What came of the goal for another transaction in the place of one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
@@ -93,7 +93,7 @@ pub struct TxCommandView {
     pub note: String,
 }
 
-/// What came of the wish to cancel a transaction.
+/// What came of the goal to cancel a transaction.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
@@ -120,7 +120,7 @@ pub struct CancelView {
     pub note: String,
 }
 
-/// What came of the wish to cancel all that a submitter has under way.
+/// What came of the goal to cancel all that a submitter has under way.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
@@ -176,7 +176,7 @@ impl TxCommandName {
 }
 
 impl TxCommandView {
-    pub fn new(tx: &ManagedTx, command: TxCommandName, id: CommandId, status: &CommandStatus) -> Self {
+    pub fn new(tx: &IntentRecord, command: TxCommandName, id: CommandId, status: &CommandStatus) -> Self {
         let CommandView { command_id, state, result } = CommandView::new(id, status);
         TxCommandView {
             tx_id: tx.id.to_string(),

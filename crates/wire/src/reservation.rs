@@ -1,6 +1,6 @@
 //! Nonces lent to callers who sign by themselves: the low-level API, where the nonce is the answer.
 
-use gapless_domain::{Bytes, ExternalNonce, IntentDraft, LockOwner, Payload, SubmitterId};
+use gapless_domain::{Bytes, IntentDraft, LockOwner, Payload, ReservationRequest, SubmitterId};
 use serde::{Deserialize, Serialize};
 
 use crate::command::CommandState;
@@ -137,7 +137,7 @@ impl ReserveParts {
         IntentDraft {
             submitter,
             request_id: self.request_id.unwrap_or(fresh.0),
-            payload: Payload::External(ExternalNonce { lock_owner, hold_ms: self.hold_ms }),
+            payload: Payload::Reservation(ReservationRequest { lock_owner, hold_ms: self.hold_ms }),
             speed: Speed::Standard.into(),
             valid_until: None,
             metadata: None,
@@ -192,7 +192,7 @@ mod tests {
         };
         let made_up = draft(ReserveRequest::default());
         let external = |owner: &str, hold_ms| {
-            Payload::External(ExternalNonce { lock_owner: LockOwner::new(owner).unwrap(), hold_ms })
+            Payload::Reservation(ReservationRequest { lock_owner: LockOwner::new(owner).unwrap(), hold_ms })
         };
         assert_eq!((made_up.request_id.as_str(), made_up.payload), ("fresh", external("new", 60_000)));
         let mine = ReserveRequest {

@@ -1,6 +1,6 @@
 //! The bound nonces of a lane, for operators.
 
-use gapless_domain::{Attempt, ManagedTx, Outline, Reservation, ReservationStatus, Slot, SlotKind};
+use gapless_domain::{Attempt, IntentRecord, Outline, Reservation, ReservationStatus, Slot, SlotKind};
 use serde::{Deserialize, Serialize};
 
 use crate::attempt::AttemptView;
@@ -86,7 +86,7 @@ impl SlotView {
     /// `outline` reads the bytes of its attempts, if somebody can.
     pub fn new(
         slot: &Slot,
-        tx: Option<&ManagedTx>,
+        tx: Option<&IntentRecord>,
         reservation: Option<&Reservation>,
         attempts: &[Attempt],
         outline: impl Fn(&Attempt) -> Option<Outline>,

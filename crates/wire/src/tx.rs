@@ -1,7 +1,7 @@
 //! What a caller sees of an intent.
 
 use gapless_domain::{
-    Attempt, Cancellation, Event, EventBody, EvmCall, Execution, Failure, Fees, Inclusion, ManagedTx, NodeText,
+    Attempt, Cancellation, Event, EventBody, EvmCall, Execution, Fees, FinalFailure, Inclusion, IntentRecord, NodeText,
     Outline, Payload, Progress, Slot, StuckReason, TxState, U256,
 };
 use serde::{Deserialize, Serialize};
@@ -180,7 +180,7 @@ pub struct TxEventView {
 
 impl TxView {
     /// What a list shows: everything that stands in the row itself, but for the payload.
-    pub fn summary(tx: &ManagedTx) -> Self {
+    pub fn summary(tx: &IntentRecord) -> Self {
         let intent = &tx.intent;
         let inclusion = inclusion(&tx.state);
         TxView {
@@ -212,7 +212,7 @@ impl TxView {
     }
 
     /// What one transaction's own page shows.
-    pub fn whole(tx: &ManagedTx) -> Self {
+    pub fn whole(tx: &IntentRecord) -> Self {
         let payload = payload_view(tx.intent.payload());
         TxView { payload, replacement: tx.replacement.as_ref().and_then(payload_view), ..Self::summary(tx) }
     }
@@ -227,7 +227,7 @@ impl TxView {
 
     /// The newest signed transaction at the nonce that is bound now, while none is on chain.
     #[must_use]
-    pub fn with_pending_hash(mut self, tx: &ManagedTx, attempts: &[Attempt]) -> Self {
+    pub fn with_pending_hash(mut self, tx: &IntentRecord, attempts: &[Attempt]) -> Self {
         if self.hash.is_none()
             && let Some(bound) = tx.state.bound()
         {
@@ -241,7 +241,7 @@ impl TxView {
     #[must_use]
     pub fn with_mined(
         mut self,
-        tx: &ManagedTx,
+        tx: &IntentRecord,
         attempts: &[Attempt],
         outline: impl Fn(&Attempt) -> Option<Outline>,
     ) -> Self {
@@ -261,7 +261,7 @@ impl TxView {
     #[must_use]
     pub fn with_attempts(
         mut self,
-        tx: &ManagedTx,
+        tx: &IntentRecord,
         attempts: &[Attempt],
         slot: Option<&Slot>,
         outline: impl Fn(&Attempt) -> Option<Outline>,
@@ -294,7 +294,7 @@ impl TxView {
 fn payload_view(payload: &Payload) -> Option<CallPayload> {
     match payload {
         Payload::Evm(call) => Some(CallPayload::from(call)),
-        Payload::External(_) => None,
+        Payload::Reservation(_) => None,
     }
 }
 
@@ -310,10 +310,10 @@ fn paid(inclusion: &Inclusion) -> U256 {
 
 /// What signed bytes do, in the words of whoever asked for it if they are the same: bytes also say what nobody asked for, a gas limit
 /// and a price.
-fn carried(tx: &ManagedTx, call: EvmCall) -> CallPayload {
+fn carried(tx: &IntentRecord, call: EvmCall) -> CallPayload {
     let asked = [Some(tx.intent.payload()), tx.replacement.as_ref()].into_iter().flatten();
     let asked = asked.filter_map(|payload| if let Payload::Evm(asked) = payload { Some(asked) } else { None });
-    let same = asked.into_iter().find(|asked| asked.does_the_same(&call));
+    let same = asked.into_iter().find(|asked| asked.has_same_effect(&call));
     same.map_or_else(|| CallPayload::from(&EvmCall { fees: None, ..call.clone() }), CallPayload::from)
 }
 
@@ -324,10 +324,10 @@ fn inclusion(state: &TxState) -> Option<&Inclusion> {
             Progress::Pending | Progress::AwaitingFunds => None,
         },
         TxState::Confirmed(settled)
-        | TxState::FailedFinal(Failure::Reverted(settled))
+        | TxState::FailedFinal(FinalFailure::Reverted(settled))
         | TxState::Canceled(Cancellation::OnChain(_, settled)) => Some(&settled.inclusion),
         TxState::Queued
-        | TxState::FailedFinal(Failure::Unbound(..))
+        | TxState::FailedFinal(FinalFailure::Unbound(..))
         | TxState::Canceled(Cancellation::InQueue(_) | Cancellation::Released) => None,
     }
 }
@@ -339,8 +339,8 @@ fn reason(state: &TxState) -> Option<ReasonView> {
         TxState::Stuck(_, reason) => {
             Some(ReasonView { code: reason.as_str().to_owned(), text: Some(stuck(*reason).to_owned()) })
         }
-        TxState::FailedFinal(Failure::Unbound(reason, text)) => Some(ReasonView::new(reason.as_str(), Some(text))),
-        TxState::FailedFinal(Failure::Reverted(settled)) => {
+        TxState::FailedFinal(FinalFailure::Unbound(reason, text)) => Some(ReasonView::new(reason.as_str(), Some(text))),
+        TxState::FailedFinal(FinalFailure::Reverted(settled)) => {
             Some(ReasonView::new("reverted", revert_reason(&settled.inclusion)))
         }
         TxState::Canceled(Cancellation::InQueue(reason) | Cancellation::OnChain(reason, _)) => {

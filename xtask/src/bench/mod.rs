@@ -81,7 +81,7 @@ fn durable_postgres() -> Result<Postgres> {
 
 fn bench(name: &str, arguments: &[String]) -> Command {
     let mut command = cargo();
-    command.args(["run", "--release", "--package", "gapless-bench", "--", name]).args(arguments);
+    command.args(["run", "--release", "--package", "gapless-bench-micro", "--", name]).args(arguments);
     command
 }
 

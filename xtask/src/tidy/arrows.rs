@@ -55,7 +55,11 @@ const RULES: &[Rule] = &[
         ],
         dev: &[],
     },
-    Rule { package: "gapless-load", normal: &["gapless-domain", "gapless-store", "gapless-chain-evm"], dev: &[] },
+    Rule {
+        package: "gapless-bench-cluster",
+        normal: &["gapless-domain", "gapless-store", "gapless-chain-evm"],
+        dev: &[],
+    },
     Rule {
         package: "gapless",
         normal: &[
@@ -70,13 +74,13 @@ const RULES: &[Rule] = &[
             "gapless-api",
             "gapless-devchain",
             "gapless-sim",
-            "gapless-load",
+            "gapless-bench-cluster",
         ],
         dev: &[],
     },
     Rule { package: "gapless-testbed", normal: &[], dev: &[] },
     Rule {
-        package: "gapless-bench",
+        package: "gapless-bench-micro",
         normal: &[
             "gapless-domain",
             "gapless-chain",
@@ -86,7 +90,7 @@ const RULES: &[Rule] = &[
             "gapless-store-postgres",
             "gapless-store-sqlite",
             "gapless-engine",
-            "gapless-load",
+            "gapless-bench-cluster",
             "gapless-testbed",
         ],
         dev: &[],

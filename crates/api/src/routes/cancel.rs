@@ -6,7 +6,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::{Extension, Json};
 use gapless_domain::{
-    CommandKind, CommandResult, CommandStatus, ManagedTx, Protection, StateName, SubStateName, SubmitterId, TxId,
+    CommandKind, CommandResult, CommandStatus, IntentRecord, Protection, StateName, SubStateName, SubmitterId, TxId,
 };
 use gapless_store::{CancelVerdict, TxFilter};
 use gapless_wire::{CancelPendingView, CancelView, CommandView, Problem, ProblemCode, protect_message};
@@ -160,7 +160,7 @@ async fn cancel_queued(shared: &Shared, ids: &[TxId]) -> Result<Vec<CancelVerdic
     shared.app.store.cancel_queued(ids).await.map_err(|error| shared.store_failed(&error))
 }
 
-fn view(tx: &ManagedTx, command: Option<CommandView>) -> CancelView {
+fn view(tx: &IntentRecord, command: Option<CommandView>) -> CancelView {
     let (command_id, command_state, result) = match command {
         Some(command) => (Some(command.command_id), Some(command.state), command.result),
         None => (None, None, None),
@@ -179,7 +179,7 @@ fn view(tx: &ManagedTx, command: Option<CommandView>) -> CancelView {
     }
 }
 
-pub(super) fn already_final(tx: &ManagedTx) -> Refusal {
+pub(super) fn already_final(tx: &IntentRecord) -> Refusal {
     let mut problem = Problem::new(ProblemCode::AlreadyFinal);
     problem.detail = Some(format!("it is {}", tx.state.name().as_str()));
     problem.tx_id = Some(tx.id.to_string());

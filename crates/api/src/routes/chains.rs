@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use axum::extract::State;
 use axum::{Extension, Json};
-use gapless_chain::{EndpointStanding, EndpointStatus};
+use gapless_chain::{EndpointHealth, EndpointStatus};
 use gapless_domain::NodeText;
 use gapless_wire::{
     AcceptChainRequest, ChainAccepted, ChainTroubleView, ChainView, EndpointStandingName, EndpointView, HeadView,
@@ -128,15 +128,15 @@ fn endpoint_view(endpoint: EndpointStatus) -> EndpointView {
     }
 }
 
-fn standing(standing: EndpointStanding) -> EndpointStandingName {
+fn standing(standing: EndpointHealth) -> EndpointStandingName {
     match standing {
-        EndpointStanding::Good => EndpointStandingName::Good,
-        EndpointStanding::Unchecked => EndpointStandingName::Unchecked,
-        EndpointStanding::Lagging => EndpointStandingName::Lagging,
-        EndpointStanding::Down => EndpointStandingName::Down,
-        EndpointStanding::RateLimited => EndpointStandingName::RateLimited,
-        EndpointStanding::WrongChain => EndpointStandingName::WrongChain,
-        EndpointStanding::Flipping => EndpointStandingName::Flipping,
+        EndpointHealth::Good => EndpointStandingName::Good,
+        EndpointHealth::Unchecked => EndpointStandingName::Unchecked,
+        EndpointHealth::Lagging => EndpointStandingName::Lagging,
+        EndpointHealth::Down => EndpointStandingName::Down,
+        EndpointHealth::RateLimited => EndpointStandingName::RateLimited,
+        EndpointHealth::WrongChain => EndpointStandingName::WrongChain,
+        EndpointHealth::Flipping => EndpointStandingName::Flipping,
     }
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::State;
-use gapless_domain::{ChainId, ManagedTx, StateName};
+use gapless_domain::{ChainId, IntentRecord, StateName};
 use gapless_store::TxFilter;
 use gapless_wire::{Page, Problem, SubmitterRef, TxStateName, TxView};
 
@@ -50,7 +50,7 @@ pub(super) async fn list_tx(
     let next_cursor = found.last().filter(|_| more).map(|last| format!("s{:x}", last.seq));
     let chains = &shared.app.chains;
     let head = |chain: &ChainId| chains.head(chain).map(|head| head.block.number);
-    let view = |tx: &ManagedTx| TxView::summary(tx).with_head(head(tx.intent.submitter().chain()));
+    let view = |tx: &IntentRecord| TxView::summary(tx).with_head(head(tx.intent.submitter().chain()));
     Ok(Json(Page { items: found.iter().map(view).collect(), next_cursor }))
 }
 

@@ -11,7 +11,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::{Extension, Json};
 use gapless_domain::{
-    B256, Bytes, CommandKind, CommandResult, CommandStatus, Fees, Intent, LockOwner, ManagedTx, Nonce, Payload,
+    B256, Bytes, CommandKind, CommandResult, CommandStatus, Fees, Intent, IntentRecord, LockOwner, Nonce, Payload,
     ReservationStatus, SignedPlan, SubmitterId, TxId, TxPlan, TxState,
 };
 use gapless_store::SlotStatus;
@@ -208,9 +208,9 @@ async fn accept(shared: &Shared, intent: Intent) -> Result<TxId, Refusal> {
 }
 
 /// What the borrower is told.
-async fn lent(shared: &Shared, tx: &ManagedTx) -> Result<(StatusCode, Json<ReservationView>), Refusal> {
+async fn lent(shared: &Shared, tx: &IntentRecord) -> Result<(StatusCode, Json<ReservationView>), Refusal> {
     // Whatever was accepted here is one; what else has the request id was a conflict.
-    let Payload::External(external) = tx.intent.payload() else { return Err(Refusal::of(ProblemCode::Internal)) };
+    let Payload::Reservation(external) = tx.intent.payload() else { return Err(Refusal::of(ProblemCode::Internal)) };
     let mut view = ReservationView {
         tx_id: tx.id.to_string(),
         submitter: tx.intent.submitter().to_string(),
@@ -305,7 +305,7 @@ impl Given<'_> {
         let Some(id) = used.map_err(|error| self.shared.store_failed(&error))? else { return Ok(None) };
         let tx = self.shared.find(id).await?;
         let is_owners =
-            matches!(tx.intent.payload(), Payload::External(external) if external.lock_owner == *self.lock_owner);
+            matches!(tx.intent.payload(), Payload::Reservation(external) if external.lock_owner == *self.lock_owner);
         if !is_owners {
             return Ok(None);
         }

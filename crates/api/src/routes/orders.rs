@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::{Extension, Json};
-use gapless_domain::{CommandKind, CommandResult, CommandStatus, EvmCall, Fees, ManagedTx, Payload, TxId, Wish};
+use gapless_domain::{CommandKind, CommandResult, CommandStatus, EvmCall, Fees, Goal, IntentRecord, Payload, TxId};
 use gapless_wire::{FieldFault, Problem, ProblemCode, ReplaceRequest, ResubmitRequest, TxCommandName, TxCommandView};
 
 use super::authorities;
@@ -116,7 +116,7 @@ async fn order(
     shared: &Shared,
     in_flight: &InFlight,
     caller: &Caller,
-    tx: ManagedTx,
+    tx: IntentRecord,
     (name, kind): (TxCommandName, CommandKind),
     place: Option<Place>,
 ) -> Ordered {
@@ -135,31 +135,31 @@ async fn order(
 }
 
 /// The transaction, if it has not ended. Whether its lane can still do anything for it, the lane says.
-async fn open(shared: &Shared, id: TxId) -> Result<ManagedTx, Refusal> {
+async fn open(shared: &Shared, id: TxId) -> Result<IntentRecord, Refusal> {
     let tx = shared.find(id).await?;
     if tx.state.name().is_terminal() { Err(already_final(&tx)) } else { Ok(tx) }
 }
 
-fn refuse_borrowed(tx: &ManagedTx) -> Result<(), Refusal> {
+fn refuse_borrowed(tx: &IntentRecord) -> Result<(), Refusal> {
     match tx.intent.payload() {
         Payload::Evm(_) => Ok(()),
-        Payload::External(_) => Err(about(ProblemCode::SignedByBorrower, tx).into()),
+        Payload::Reservation(_) => Err(about(ProblemCode::SignedByBorrower, tx).into()),
     }
 }
 
 /// Whatever its sub-state shows first: one that waits for funds may be canceled as well.
-fn is_canceling(tx: &ManagedTx) -> bool {
-    tx.state.bound().is_some_and(|bound| matches!(bound.wish, Wish::Cancel(_)))
+fn is_canceling(tx: &IntentRecord) -> bool {
+    tx.state.bound().is_some_and(|bound| matches!(bound.goal, Goal::Cancel(_)))
 }
 
-fn about(code: ProblemCode, tx: &ManagedTx) -> Problem {
+fn about(code: ProblemCode, tx: &IntentRecord) -> Problem {
     let mut problem = Problem::new(code);
     problem.tx_id = Some(tx.id.to_string());
     problem
 }
 
 /// What a new request with these fees would be told of them. The rest of the payload was accepted before, and limits may have changed.
-fn check_fees(shared: &Shared, tx: &ManagedTx, fees: Fees) -> Result<(), Refusal> {
+fn check_fees(shared: &Shared, tx: &IntentRecord, fees: Fees) -> Result<(), Refusal> {
     let Payload::Evm(call) = tx.payload() else { return Ok(()) };
     let priced = Payload::Evm(EvmCall { fees: Some(fees), ..call.clone() });
     let Err(invalid) = priced.check(tx.intent.submitter(), &shared.app.intent_limits) else { return Ok(()) };

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use axum::extract::State;
 use axum::{Extension, Json};
-use gapless_domain::{Attempt, ManagedTx, RequestId};
+use gapless_domain::{Attempt, IntentRecord, RequestId};
 use gapless_wire::{Problem, ProblemCode, SubmitterRef, TxExpand, TxView};
 
 use super::{slots, wait};
@@ -106,7 +106,7 @@ impl Look {
         }
     }
 
-    async fn answer(self, shared: &Shared, in_flight: &InFlight, tx: ManagedTx) -> Result<Json<TxView>, Refusal> {
+    async fn answer(self, shared: &Shared, in_flight: &InFlight, tx: IntentRecord) -> Result<Json<TxView>, Refusal> {
         let seen = self.version.is_none_or(|version| version == tx.version);
         let tx = match self.wait {
             Some(wait) if seen && !tx.state.name().is_terminal() => {
@@ -118,7 +118,7 @@ impl Look {
         Ok(Json(self.view(shared, &tx).await?))
     }
 
-    async fn view(&self, shared: &Shared, tx: &ManagedTx) -> Result<TxView, Refusal> {
+    async fn view(&self, shared: &Shared, tx: &IntentRecord) -> Result<TxView, Refusal> {
         let head = shared.app.chains.head(tx.intent.submitter().chain());
         let mut view = TxView::whole(tx).with_head(head.map(|head| head.block.number));
         let wanted = |word| self.expand.contains(&word);

@@ -1,7 +1,7 @@
 //! The bound nonces of a lane, for whoever looks at a submitter.
 
 use gapless_domain::{
-    Attempt, ManagedTx, Nonce, Progress, Slot, SlotKind, SubStateName, SubmitterId, Timestamp, TxState,
+    Attempt, IntentRecord, Nonce, Progress, Slot, SlotKind, SubStateName, SubmitterId, Timestamp, TxState,
 };
 use gapless_store::{LaneStatus, SlotStatus};
 use gapless_wire::{LowestUnminedView, SlotView, moment_to_text};
@@ -28,7 +28,7 @@ pub(super) async fn page(
 }
 
 /// The slot of an intent, while it is not closed.
-pub(super) async fn of(shared: &Shared, tx: &ManagedTx) -> Result<Option<Slot>, Refusal> {
+pub(super) async fn of(shared: &Shared, tx: &IntentRecord) -> Result<Option<Slot>, Refusal> {
     let Some(nonce) = tx.state.nonce() else { return Ok(None) };
     let found = read(shared, tx.intent.submitter(), Some(nonce), 1).await?;
     Ok(found.into_iter().map(|status| status.slot).find(|slot| slot.nonce == nonce))
@@ -94,7 +94,7 @@ fn is_mined(status: &SlotStatus, consumed: Nonce) -> bool {
     }
 }
 
-fn is_on_chain(tx: &ManagedTx) -> bool {
+fn is_on_chain(tx: &IntentRecord) -> bool {
     match &tx.state {
         TxState::Allocated(bound) | TxState::Tracking(bound) | TxState::Stuck(bound, _) => {
             matches!(bound.progress, Progress::Mined(_))

@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use gapless_domain::{CommandId, CommandStatus, ManagedTx, SubmitterId};
+use gapless_domain::{CommandId, CommandStatus, IntentRecord, SubmitterId};
 use gapless_wire::ProblemCode;
 
 use crate::app::App;
@@ -18,9 +18,9 @@ use crate::shared::{InFlight, Place, Shared};
 pub(super) async fn for_change(
     shared: &Shared,
     in_flight: &InFlight,
-    tx: ManagedTx,
+    tx: IntentRecord,
     place: Place,
-) -> Result<ManagedTx, Refusal> {
+) -> Result<IntentRecord, Refusal> {
     in_flight.give_up();
     let app = &shared.app;
     let mut patience = Patience::new(app, place.time);

@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gapless_domain::{
-    Command, CommandKind, CommandResult, LaneCommit, NewAttempt, Payload, Report, ReservationStep, SubmitterId, TxId,
+    Command, CommandKind, CommandReport, CommandResult, LaneCommit, NewAttempt, Payload, ReservationStep, SubmitterId,
+    TxId,
 };
 use gapless_store::Store;
 use gapless_store::conformance::fixtures::{self, soon};
@@ -18,7 +19,7 @@ pub(crate) const NONCES: &str = "/api/v1/submitters/treasury/nonces";
 pub(crate) async fn lend(store: &Arc<dyn Store>, lane: &SubmitterId) -> TxId {
     let view = fixtures::view(store, lane).await;
     let tx = &view.queue[0];
-    let Payload::External(external) = tx.intent.payload() else { panic!("{tx:?} wants no nonce") };
+    let Payload::Reservation(external) = tx.intent.payload() else { panic!("{tx:?} wants no nonce") };
     let step = ReservationStep::Reserve {
         nonce: view.cursor.next_nonce,
         tx_id: tx.id,
@@ -38,7 +39,7 @@ pub(crate) async fn execute(store: &Arc<dyn Store>, lane: &SubmitterId) {
         let verdict = fixtures::commit(store, lane, |commit| step(commit, &command)).await;
         if verdict != gapless_store::CommitVerdict::Done {
             fixtures::commit_done(store, lane, |commit| {
-                commit.command_done(&command, CommandResult::Refused(Report::new("its time is over")));
+                commit.command_done(&command, CommandResult::Refused(CommandReport::new("its time is over")));
             })
             .await;
         }
@@ -58,7 +59,7 @@ fn step(commit: &mut LaneCommit, command: &Command) {
         }
         other => panic!("{other:?} is not about a nonce"),
     }
-    commit.command_done(command, CommandResult::Done(Report::new("done")));
+    commit.command_done(command, CommandResult::Done(CommandReport::new("done")));
 }
 
 pub(crate) async fn ask(house: &House, target: &str, body: Value) -> Answer {

@@ -21,7 +21,7 @@ use axum::body::{Body, to_bytes};
 use axum::http::{HeaderMap, Request, StatusCode};
 use futures_util::future::BoxFuture;
 use gapless_api::{AllowedHosts, ApiLimits, App, ChainInfo, Chains, Changes, Drain, HeadInfo, Timer, router};
-use gapless_chain::{EndpointStanding, EndpointStatus, UnreadableTx};
+use gapless_chain::{EndpointHealth, EndpointStatus, UnreadableTx};
 use gapless_domain::{
     AccountFacts, Address, Amount, Authorization, BlockLink, Bytes, ChainId, EvmCall, Fees, LeaseTerms, Limits,
     NodeText, Nonce, NoncePolicy, Outline, OwnerId, Protection, SignedPlan, SignedTx, SubmitterId, Tick, TxId, TxPlan,
@@ -136,7 +136,7 @@ impl Chains for OneChain {
         let good = EndpointStatus {
             name: "first:8545".to_owned(),
             weight: 2,
-            standing: EndpointStanding::Good,
+            standing: EndpointHealth::Good,
             head: self.head,
             head_age: Some(Duration::from_millis(1500)),
             lag: Some(0),
@@ -147,7 +147,7 @@ impl Chains for OneChain {
         };
         let lagging = EndpointStatus {
             name: "second:8545".to_owned(),
-            standing: EndpointStanding::Lagging,
+            standing: EndpointHealth::Lagging,
             head: self.head.map(|number| number - 2),
             lag: Some(2),
             trouble: Some("it is behind".to_owned()),
@@ -156,7 +156,7 @@ impl Chains for OneChain {
         let new = EndpointStatus {
             name: "third:8545".to_owned(),
             weight: 1,
-            standing: EndpointStanding::Unchecked,
+            standing: EndpointHealth::Unchecked,
             head: None,
             head_age: None,
             lag: None,

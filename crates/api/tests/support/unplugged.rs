@@ -100,7 +100,7 @@ impl Store for Unplugged {
         &self,
         lanes: &[(SubmitterId, u32)],
         without: &[TxId],
-    ) -> Result<Vec<Vec<ManagedTx>>, StoreError> {
+    ) -> Result<Vec<Vec<IntentRecord>>, StoreError> {
         self.up()?.peek_queues(lanes, without).await
     }
 
@@ -137,7 +137,7 @@ impl Store for Unplugged {
         self.up()?.audit_log(filter).await
     }
 
-    async fn get(&self, ids: &[TxId]) -> Result<Vec<Option<ManagedTx>>, StoreError> {
+    async fn get(&self, ids: &[TxId]) -> Result<Vec<Option<IntentRecord>>, StoreError> {
         self.up()?.get(ids).await
     }
 
@@ -149,7 +149,7 @@ impl Store for Unplugged {
         self.up()?.used_for(lane, nonce).await
     }
 
-    async fn list(&self, filter: &TxFilter) -> Result<Vec<ManagedTx>, StoreError> {
+    async fn list(&self, filter: &TxFilter) -> Result<Vec<IntentRecord>, StoreError> {
         self.up()?.list(filter).await
     }
 

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::time::Duration;
 
 use alloy_primitives::B256;
-use gapless_chain::EndpointStanding;
+use gapless_chain::EndpointHealth;
 use tokio::time::Instant;
 
 use crate::endpoint::{HeadClaim, Sight, Standing};
@@ -49,16 +49,16 @@ pub(super) struct Outlook {
 
 impl Outlook {
     /// What we think of an endpoint.
-    pub(super) fn standing(&self, place: usize) -> EndpointStanding {
-        let Some(seen) = self.all.get(place) else { return EndpointStanding::Unchecked };
+    pub(super) fn standing(&self, place: usize) -> EndpointHealth {
+        let Some(seen) = self.all.get(place) else { return EndpointHealth::Unchecked };
         match seen.sight.standing {
-            Standing::WrongChain => EndpointStanding::WrongChain,
-            _ if seen.sight.is_limited => EndpointStanding::RateLimited,
-            Standing::Unchecked => EndpointStanding::Unchecked,
-            Standing::Down => EndpointStanding::Down,
-            Standing::Good if seen.sight.is_flipping => EndpointStanding::Flipping,
-            Standing::Good if self.is_lagging(place) => EndpointStanding::Lagging,
-            Standing::Good => EndpointStanding::Good,
+            Standing::WrongChain => EndpointHealth::WrongChain,
+            _ if seen.sight.is_limited => EndpointHealth::RateLimited,
+            Standing::Unchecked => EndpointHealth::Unchecked,
+            Standing::Down => EndpointHealth::Down,
+            Standing::Good if seen.sight.is_flipping => EndpointHealth::Flipping,
+            Standing::Good if self.is_lagging(place) => EndpointHealth::Lagging,
+            Standing::Good => EndpointHealth::Good,
         }
     }
 
@@ -157,7 +157,7 @@ impl Outlook {
     /// Without a weight, and there is somebody with one who is well.
     fn is_spared(&self, place: usize) -> bool {
         let is_spare = |place| self.is(place, |sight| sight.weight == 0);
-        let is_well = |place| self.standing(place) == EndpointStanding::Good;
+        let is_well = |place| self.standing(place) == EndpointHealth::Good;
         is_spare(place) && (0..self.all.len()).any(|other| !is_spare(other) && is_well(other))
     }
 

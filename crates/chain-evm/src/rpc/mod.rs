@@ -9,7 +9,7 @@ mod websocket;
 
 use std::time::Duration;
 
-use gapless_chain::Failure;
+use gapless_chain::NodeFailure;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
@@ -47,7 +47,7 @@ impl Call {
 /// What a question brought: JSON, `null` too.
 pub(crate) type Reply = Result<Box<RawValue>, Fault>;
 
-/// A question without a result. The owned form of [`Failure`].
+/// A question without a result. The owned form of [`NodeFailure`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
     Answer {
@@ -73,15 +73,15 @@ pub(crate) enum Fault {
 }
 
 impl Fault {
-    pub(crate) fn failure(&self) -> Failure<'_> {
+    pub(crate) fn failure(&self) -> NodeFailure<'_> {
         match self {
-            Fault::Answer { code, text, data } => Failure::Answer { code: *code, text, data: data.as_deref() },
-            Fault::Http { status, body, .. } => Failure::Http { status: *status, body },
-            Fault::TimedOut => Failure::TimedOut,
-            Fault::Unreachable { text } => Failure::Unreachable { text },
-            Fault::TooLarge => Failure::Unreachable { text: "its answer has too many bytes" },
-            Fault::NoPlace => Failure::Unreachable { text: "all places for this endpoint are taken" },
-            Fault::NotAsked => Failure::Unreachable { text: "not asked: it gave no answer just before" },
+            Fault::Answer { code, text, data } => NodeFailure::Answer { code: *code, text, data: data.as_deref() },
+            Fault::Http { status, body, .. } => NodeFailure::Http { status: *status, body },
+            Fault::TimedOut => NodeFailure::TimedOut,
+            Fault::Unreachable { text } => NodeFailure::Unreachable { text },
+            Fault::TooLarge => NodeFailure::Unreachable { text: "its answer has too many bytes" },
+            Fault::NoPlace => NodeFailure::Unreachable { text: "all places for this endpoint are taken" },
+            Fault::NotAsked => NodeFailure::Unreachable { text: "not asked: it gave no answer just before" },
         }
     }
 

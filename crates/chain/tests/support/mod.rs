@@ -1,6 +1,6 @@
 //! Reads `node_errors.tsv`: texts of real clients, with the outcome each should have.
 
-use gapless_chain::{Classified, Classifier, Failure, Family, Method, Overrides};
+use gapless_chain::{Classified, Classifier, Family, Method, NodeFailure, Overrides};
 
 pub(crate) struct Row {
     pub(crate) line: usize,
@@ -14,7 +14,7 @@ pub(crate) struct Row {
 
 impl Row {
     pub(crate) fn classify_as(&self, classifier: &Classifier, family: Option<Family>, text: &str) -> Classified {
-        classifier.classify(family, Method::of(&self.method), &Failure::from_code(self.code, text))
+        classifier.classify(family, Method::of(&self.method), &NodeFailure::from_code(self.code, text))
     }
 
     #[allow(dead_code, reason = "not every test file asks for it")]

@@ -3,10 +3,10 @@
 
 use crate::command::CommandResult;
 use crate::id::TxId;
+use crate::intent_record::IntentRecord;
 use crate::lane_commit::{CommitError, LaneCommit};
-use crate::managed_tx::ManagedTx;
 use crate::nonce::Nonce;
-use crate::state::{Bound, CancelReason, Wish};
+use crate::state::{Bound, CancelReason, Goal};
 use crate::time::{Tick, Timestamp};
 use crate::transition::Transition;
 
@@ -51,7 +51,7 @@ impl Lane {
         if slot.seen != Seen::Nowhere {
             return Ok(refused("it is mined already; the chain has decided"));
         }
-        if matches!(bound.wish, Wish::Cancel(_)) {
+        if matches!(bound.goal, Goal::Cancel(_)) {
             return Ok(done("it is being canceled already"));
         }
         self.want_cancel(nonce, CancelReason::User, commit, writing)?;
@@ -87,7 +87,7 @@ impl Lane {
             let Some((slot, bound)) = self.bound_at(nonce, writing) else { continue };
             if slot.is_lent() {
                 lent += 1;
-            } else if slot.seen == Seen::Nowhere && !matches!(bound.wish, Wish::Cancel(_)) {
+            } else if slot.seen == Seen::Nowhere && !matches!(bound.goal, Goal::Cancel(_)) {
                 self.want_cancel(nonce, CancelReason::User, commit, writing)?;
                 canceled += 1;
             }
@@ -107,7 +107,7 @@ impl Lane {
         let at = self.database_now(now);
         for nonce in self.slots.overdue(at) {
             let Some((slot, bound)) = self.bound_at(nonce, writing) else { continue };
-            if !slot.is_lent() && !matches!(bound.wish, Wish::Cancel(_)) && !writing.recovered.concerns(nonce) {
+            if !slot.is_lent() && !matches!(bound.goal, Goal::Cancel(_)) && !writing.recovered.concerns(nonce) {
                 self.want_cancel(nonce, CancelReason::Expired, commit, writing)?;
             }
         }
@@ -131,7 +131,7 @@ impl Lane {
     }
 
     /// The intent of a slot as the commit leaves it, so far.
-    pub(super) fn intent_at<'a>(&'a self, nonce: Nonce, writing: &'a Writing) -> Option<&'a ManagedTx> {
+    pub(super) fn intent_at<'a>(&'a self, nonce: Nonce, writing: &'a Writing) -> Option<&'a IntentRecord> {
         writing.changed.get(&nonce).or_else(|| self.slots.get(nonce)?.tx.as_ref()).map(Box::as_ref)
     }
 

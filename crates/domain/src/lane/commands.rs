@@ -7,7 +7,7 @@ use crate::attempt::{AttemptKind, NewAttempt};
 use crate::command::{Command, CommandKind, CommandResult};
 use crate::cursor::Cursor;
 use crate::lane_commit::{CommitError, LaneCommit};
-use crate::text::{NodeText, Report};
+use crate::text::{CommandReport, NodeText};
 use crate::time::Tick;
 
 use super::Lane;
@@ -130,9 +130,9 @@ fn set_paused(
 }
 
 pub(super) fn done(text: &str) -> CommandResult {
-    CommandResult::Done(Report::new(text))
+    CommandResult::Done(CommandReport::new(text))
 }
 
 pub(super) fn refused(text: &str) -> CommandResult {
-    CommandResult::Refused(Report::new(text))
+    CommandResult::Refused(CommandReport::new(text))
 }

@@ -43,8 +43,8 @@ pub enum Effect {
     Broadcast(Vec<Outgoing>),
     /// Read counts and balance. Answer: [`Fact::Account`](super::Fact::Account).
     ReadAccount,
-    /// Read blocks for what the account has sent. Answer: [`Fact::Surveyed`](super::Fact::Surveyed).
-    Survey(SurveyRequest),
+    /// Read blocks for what the account has sent. Answer: [`Fact::Scanned`](super::Fact::Scanned).
+    Scan(ScanRequest),
     /// Look into nodes' pools. Answer: [`Fact::Diagnosed`](super::Fact::Diagnosed), for all of them.
     Diagnose(Vec<DiagnoseRequest>),
     /// Ask whoever decides what is to be done. Answer: [`Fact::Decided`](super::Fact::Decided).
@@ -80,7 +80,7 @@ pub struct DiagnoseRequest {
 /// Which nonces were used by what? Those from `from` on, up to the account's count (the latest, or the final one if that is higher)
 /// as it is when the survey begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SurveyRequest {
+pub struct ScanRequest {
     pub from: Nonce,
     /// Nothing of it lies in this block or below, on a chain that has this block: it need not be read there. On another chain, or if
     /// it is `None`: as far down as a limit allows.

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use alloy_primitives::B256;
 
 use crate::amount::Amount;
-use crate::attempt::{Heard, MempoolSignal, SendOutcome};
+use crate::attempt::{EndpointAnswer, MempoolSignal, SendOutcome};
 use crate::block::{BlockLink, BlockRef, Execution};
 use crate::command::Command;
 use crate::cursor::Protection;
 use crate::id::TxId;
-use crate::managed_tx::ManagedTx;
+use crate::intent_record::IntentRecord;
 use crate::nonce::Nonce;
 use crate::payload::Fees;
 use crate::plan::{SignedPlan, SignedTx};
@@ -41,7 +41,7 @@ pub enum Fact {
     /// `None`: nobody could tell.
     Account(Option<AccountFacts>),
     /// The same.
-    Surveyed(Option<Survey>),
+    Scanned(Option<ScanResult>),
     /// What nodes' pools show, for all that was asked.
     Diagnosed(Vec<(Nonce, MempoolSignal)>),
     /// What is to be done about a nonce that is stuck.
@@ -51,7 +51,7 @@ pub enum Fact {
 /// The first in line, and the commands that are open.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Peeked {
-    pub queue: Vec<ManagedTx>,
+    pub queue: Vec<IntentRecord>,
     pub commands: Vec<Command>,
 }
 
@@ -123,7 +123,7 @@ pub struct SentTx {
     pub outcome: SendOutcome,
     pub text: NodeText,
     /// What each endpoint said.
-    pub heard: Vec<Heard>,
+    pub heard: Vec<EndpointAnswer>,
 }
 
 /// What a watcher says of one of our hashes.
@@ -178,7 +178,7 @@ pub struct AccountFacts {
 /// What the account has sent, by the blocks themselves: read from the newest one down, each linked to the one above it, until
 /// everything that was asked for was found or the blocks that may have it were read.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Survey {
+pub struct ScanResult {
     /// As it was before the blocks were read.
     pub account: AccountFacts,
     /// The newest block that was read; the final one is on its chain.

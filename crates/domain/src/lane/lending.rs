@@ -12,10 +12,10 @@ use crate::attempt::NewAttempt;
 use crate::block::BlockRef;
 use crate::command::CommandResult;
 use crate::cursor::Cursor;
+use crate::intent_record::IntentRecord;
 use crate::lane_commit::{CommitError, LaneCommit};
-use crate::managed_tx::ManagedTx;
 use crate::nonce::Nonce;
-use crate::payload::{ExternalNonce, Payload};
+use crate::payload::{Payload, ReservationRequest};
 use crate::reservation::{LockOwner, Reservation, ReservationStatus, ReservationStep};
 use crate::slot::SlotKind;
 use crate::time::{Tick, Timestamp};
@@ -96,7 +96,7 @@ impl OpenSlot {
         self.kind == SlotKind::Reservation && !self.is_lent() && self.tx.is_none() && !was_used
     }
 
-    fn lend(&mut self, tx: Box<ManagedTx>, to: LockOwner, until: Timestamp) {
+    fn lend(&mut self, tx: Box<IntentRecord>, to: LockOwner, until: Timestamp) {
         self.tx = Some(tx);
         self.lending = Lending::Lent { to, until };
         // A filler that is being made for it comes too late.
@@ -105,9 +105,9 @@ impl OpenSlot {
 }
 
 impl Candidate {
-    pub(super) fn external(&self) -> Option<&ExternalNonce> {
+    pub(super) fn external(&self) -> Option<&ReservationRequest> {
         match self.tx.payload() {
-            Payload::External(external) => Some(external),
+            Payload::Reservation(external) => Some(external),
             Payload::Evm(_) => None,
         }
     }
@@ -141,7 +141,7 @@ impl Lane {
         while writing.loans.len() < self.setup.limits.batch
             && let Some(index) = self.line.first_index()
             && let Some(candidate) = self.line.waiting.get(index)
-            && let Some(ExternalNonce { lock_owner, hold_ms }) = candidate.external().cloned()
+            && let Some(ReservationRequest { lock_owner, hold_ms }) = candidate.external().cloned()
         {
             let (tx_id, hold) = (candidate.tx.id, Duration::from_millis(u64::from(hold_ms)));
             let to = lock_owner.clone();

@@ -3,7 +3,7 @@
 use std::collections::{HashSet, VecDeque};
 
 use crate::id::TxId;
-use crate::managed_tx::ManagedTx;
+use crate::intent_record::IntentRecord;
 use crate::payload::{EvmCall, Payload};
 use crate::state::FailReason;
 use crate::text::NodeText;
@@ -50,7 +50,7 @@ pub(super) struct Line {
 #[derive(Debug)]
 pub(super) struct Candidate {
     /// Boxed, here and wherever the lane keeps one: it goes from list to list on its way.
-    pub(super) tx: Box<ManagedTx>,
+    pub(super) tx: Box<IntentRecord>,
     pub(super) stage: Stage,
 }
 
@@ -71,7 +71,7 @@ impl Candidate {
     pub(super) fn call(&self) -> Option<&EvmCall> {
         match self.tx.payload() {
             Payload::Evm(call) => Some(call),
-            Payload::External(_) => None,
+            Payload::Reservation(_) => None,
         }
     }
 
@@ -124,7 +124,7 @@ impl Line {
     }
 
     /// What the queue was when it was looked at. Those who are known keep their stage; those who are gone are forgotten.
-    pub(super) fn merge(&mut self, queue: Vec<ManagedTx>, asked: usize, is_ours: impl Fn(TxId) -> bool) {
+    pub(super) fn merge(&mut self, queue: Vec<IntentRecord>, asked: usize, is_ours: impl Fn(TxId) -> bool) {
         self.peeking = false;
         self.failed = false;
         if std::mem::take(&mut self.distrusted) {

@@ -53,8 +53,8 @@ use crate::block::{BlockLink, BlockRef};
 use crate::command::{Command, CommandId};
 use crate::cursor::{Cursor, ProtectCode, Protection};
 use crate::id::TxId;
+use crate::intent_record::IntentRecord;
 use crate::lease::Lease;
-use crate::managed_tx::ManagedTx;
 use crate::mistakes::{self, Mistake};
 use crate::nonce::Nonce;
 use crate::plan::{Outline, SignedTx};
@@ -62,10 +62,10 @@ use crate::policy::ReleaseRule;
 use crate::snapshot::LaneSnapshot;
 use crate::time::{Tick, Timestamp};
 
-pub use effect::{DiagnoseRequest, Effect, Outgoing, PrepareRequest, SignRequest, Step, SurveyRequest, Watched};
+pub use effect::{DiagnoseRequest, Effect, Outgoing, PrepareRequest, ScanRequest, SignRequest, Step, Watched};
 pub use fact::{
     AccountFacts, ChainFacts, CommitOutcome, Fact, MinedTx, OnChain, Peeked, PrepareFailure, PrepareKey, Prepared,
-    SentTx, Sighting, SignFailure, Survey,
+    ScanResult, SentTx, Sighting, SignFailure,
 };
 pub use setup::{LaneLimits, LaneSetup};
 
@@ -315,7 +315,7 @@ impl Lane {
             }
             Fact::Chain(chain) => self.chain_moved(chain),
             Fact::Account(account) => self.account(account, now),
-            Fact::Surveyed(survey) => self.surveyed(survey, now),
+            Fact::Scanned(survey) => self.surveyed(survey, now),
             Fact::Diagnosed(signals) => self.diagnosed(signals),
             Fact::Decided(nonce, decision) => self.decided(nonce, decision),
         }
@@ -361,7 +361,7 @@ impl Lane {
         !in_line && self.slots.find(id).is_none() && !self.ids_leaving().any(|leaving| leaving == id)
     }
 
-    fn merge(&mut self, queue: Vec<ManagedTx>) {
+    fn merge(&mut self, queue: Vec<IntentRecord>) {
         if self.peek_limit as usize >= self.setup.limits.adopt && !self.line.is_distrusted() {
             self.surveys.queue_was_read();
         }

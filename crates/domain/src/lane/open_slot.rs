@@ -9,12 +9,12 @@ use crate::amount::Amount;
 use crate::attempt::{Attempt, AttemptKind, MempoolSignal, NewAttempt, SendOutcome};
 use crate::block::{BlockLink, BlockRef, Inclusion};
 use crate::confirmation::ConfirmationNotice;
-use crate::managed_tx::ManagedTx;
+use crate::intent_record::IntentRecord;
 use crate::mistakes::{self, Mistake};
 use crate::nonce::Nonce;
 use crate::payload::{EvmCall, Payload};
 use crate::slot::SlotKind;
-use crate::state::{CancelReason, Mined, Progress, StateName, Wish};
+use crate::state::{CancelReason, Goal, Mined, Progress, StateName};
 use crate::tail::Tail;
 use crate::time::{Tick, Timestamp};
 use crate::transition::Transition;
@@ -32,7 +32,7 @@ pub(super) struct OpenSlot {
     pub(super) lending: Lending,
     pub(super) attempts: Vec<HeldAttempt>,
     /// The intent, while it is open.
-    pub(super) tx: Option<Box<ManagedTx>>,
+    pub(super) tx: Option<Box<IntentRecord>>,
     pub(super) seen: Seen,
     pub(super) sending: Sending,
     /// Sends in a row that brought no acknowledgement.
@@ -170,7 +170,7 @@ impl OpenSlot {
 
     /// Is its price the caller's own, so that nobody else changes it?
     pub(super) fn has_own_price(&self) -> bool {
-        let payload = self.tx.as_deref().map(ManagedTx::payload);
+        let payload = self.tx.as_deref().map(IntentRecord::payload);
         !self.wants_nothing() && !matches!(payload, Some(Payload::Evm(call)) if call.fees.is_none())
     }
 
@@ -206,8 +206,8 @@ impl OpenSlot {
         held.attempt.kind.carries_payload() != self.wants_nothing() && !held.stale
     }
 
-    pub(super) fn wish(&self) -> Wish {
-        self.tx.as_ref().and_then(|tx| tx.state.bound()).map_or(Wish::Deliver, |bound| bound.wish)
+    pub(super) fn goal(&self) -> Goal {
+        self.tx.as_ref().and_then(|tx| tx.state.bound()).map_or(Goal::Deliver, |bound| bound.goal)
     }
 
     /// What another attempt has to outbid: whatever may be in a pool.
@@ -223,7 +223,7 @@ impl OpenSlot {
 
     /// Does it want to be consumed without effect?
     pub(super) fn wants_nothing(&self) -> bool {
-        matches!(self.wish(), Wish::Cancel(_)) || self.kind == SlotKind::Fill || self.is_unclaimed()
+        matches!(self.goal(), Goal::Cancel(_)) || self.kind == SlotKind::Fill || self.is_unclaimed()
     }
 
     /// What it wants on chain now, in its newest and so dearest form.
@@ -503,7 +503,7 @@ impl OpenSlot {
                 if self.acknowledged && tx.state.name() == StateName::Allocated {
                     steps.push(Transition::Acknowledge);
                 }
-                if self.rejected && matches!(bound.wish, Wish::Deliver | Wish::Replace) {
+                if self.rejected && matches!(bound.goal, Goal::Deliver | Goal::Replace) {
                     steps.push(Transition::WantCancel(CancelReason::Rejected));
                 }
             }

@@ -7,11 +7,11 @@ use crate::attempt::AttemptKind;
 use crate::bidding::{Market, Offer, enough};
 use crate::command::{Command, CommandId, CommandResult};
 use crate::id::TxId;
+use crate::intent_record::IntentRecord;
 use crate::lane_commit::{CommitError, LaneCommit};
-use crate::managed_tx::ManagedTx;
 use crate::nonce::Nonce;
 use crate::payload::{EvmCall, Fees, Payload};
-use crate::state::{StateName, Wish};
+use crate::state::{Goal, StateName};
 use crate::time::Tick;
 use crate::transition::Transition;
 
@@ -110,7 +110,7 @@ impl Lane {
         commit: &mut LaneCommit,
         writing: &mut Writing,
     ) -> Result<CommandResult, CommitError> {
-        let borrows = |tx: &ManagedTx| matches!(tx.payload(), Payload::External(_));
+        let borrows = |tx: &IntentRecord| matches!(tx.payload(), Payload::Reservation(_));
         if self.line.waiting.get(at).is_none_or(|candidate| borrows(&candidate.tx)) {
             return Ok(refused(BORROWED));
         }
@@ -197,7 +197,7 @@ impl Lane {
     fn order(&mut self, nonce: Nonce, by: CommandId, what: Ordered, writing: &Writing) -> Option<CommandResult> {
         let against = self.objection(nonce, writing).or_else(|| {
             let (slot, bound) = self.bound_at(nonce, writing)?;
-            let canceling = matches!(bound.wish, Wish::Cancel(_));
+            let canceling = matches!(bound.goal, Goal::Cancel(_));
             match &what {
                 Ordered::Payload(_) if canceling => Some("it is being canceled"),
                 Ordered::Payload(_) | Ordered::Price(_) if slot.call_again().is_none() && !canceling => Some(BORROWED),
@@ -327,8 +327,8 @@ impl Lane {
     pub(super) fn exists(slot: &OpenSlot, kind: AttemptKind, fees: Fees, gas_limit: u64) -> bool {
         let is_same = |held: &super::HeldAttempt| {
             let attempt = &held.attempt;
-            let does_the_same = attempt.kind.carries_payload() == kind.carries_payload() && !held.stale;
-            does_the_same && attempt.fees == fees && held.gas_limit == gas_limit
+            let has_same_effect = attempt.kind.carries_payload() == kind.carries_payload() && !held.stale;
+            has_same_effect && attempt.fees == fees && held.gas_limit == gas_limit
         };
         let is_new_payload = matches!(slot.order, Some(Order { what: Ordered::Payload(_), .. }));
         !is_new_payload && slot.attempts.iter().any(is_same)

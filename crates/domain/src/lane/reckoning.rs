@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use crate::command::LostRule;
 use crate::cursor::{Cursor, LaneState, ProtectCode};
 use crate::id::TxId;
-use crate::managed_tx::ManagedTx;
+use crate::intent_record::IntentRecord;
 use crate::nonce::Nonce;
 use crate::payload::{EvmCall, Payload};
 use crate::slot::SlotKind;
@@ -47,7 +47,7 @@ pub(super) struct Attachment {
 #[derive(Debug)]
 pub(super) struct Lost {
     pub(super) nonce: Nonce,
-    pub(super) tx: Option<ManagedTx>,
+    pub(super) tx: Option<IntentRecord>,
     pub(super) why: String,
 }
 
@@ -158,7 +158,7 @@ impl Lane {
     }
 
     fn plan_adoptions(&self, next: Nonce, finalized: Nonce, found: &Found, plan: &mut Plan) {
-        let mut waiting: Vec<&ManagedTx> = plan.lost.iter().filter_map(|lost| lost.tx.as_ref()).collect();
+        let mut waiting: Vec<&IntentRecord> = plan.lost.iter().filter_map(|lost| lost.tx.as_ref()).collect();
         waiting.extend(self.line.waiting.iter().map(|candidate| candidate.tx.as_ref()));
         waiting.sort_by_key(|tx| tx.seq);
         let mut given = HashSet::new();
@@ -254,7 +254,7 @@ impl Plan {
     pub(super) fn accusation(&self) -> Option<(ProtectCode, String)> {
         let stranger = self.stranger.clone().map(|text| (ProtectCode::ForeignTransaction, text));
         let adopts_only = self.lost.is_empty() && self.attach.iter().all(|attachment| attachment.lent);
-        let code = if adopts_only { ProtectCode::ExternalNonce } else { ProtectCode::ForeignTransaction };
+        let code = if adopts_only { ProtectCode::ReservationRequest } else { ProtectCode::ForeignTransaction };
         stranger.or_else(|| Some((code, self.undecided()?)))
     }
 
@@ -310,7 +310,7 @@ fn unread(nonce: Nonce, found: &Found) -> String {
 }
 
 /// Does it do what the intent asks for?
-fn does(sent: &OnChain, tx: &ManagedTx) -> bool {
+fn does(sent: &OnChain, tx: &IntentRecord) -> bool {
     let asked = [Some(tx.intent.payload()), tx.replacement.as_ref()];
     asked.into_iter().flatten().any(|payload| matches!(payload, Payload::Evm(call) if carries(sent, call)))
 }

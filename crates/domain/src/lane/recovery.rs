@@ -12,13 +12,13 @@ use crate::command::{Command, CommandKind, CommandResult, LostRule};
 use crate::cursor::{Cursor, LaneState, ProtectCode};
 use crate::event::LaneEventKind;
 use crate::id::TxId;
+use crate::intent_record::IntentRecord;
 use crate::lane_commit::{CommitError, LaneCommit};
-use crate::managed_tx::ManagedTx;
 use crate::nonce::Nonce;
 use crate::payload::Payload;
 use crate::plan::Outline;
 use crate::slot::SlotKind;
-use crate::text::{NodeText, Report};
+use crate::text::{CommandReport, NodeText};
 use crate::time::{Tick, Timestamp};
 
 use super::Lane;
@@ -35,7 +35,7 @@ use super::writing::Writing;
 pub(super) struct Recovered {
     found: Option<Found>,
     pub(super) attached: Vec<(NewAttempt, Outline)>,
-    pub(super) lost: Vec<(Nonce, Option<ManagedTx>)>,
+    pub(super) lost: Vec<(Nonce, Option<IntentRecord>)>,
     adopted: Vec<Adopted>,
     /// Out of the line, for what was adopted as theirs.
     taken: Vec<Candidate>,
@@ -50,7 +50,7 @@ struct Adopted {
 
 #[derive(Debug)]
 struct FoundIntent {
-    tx: ManagedTx,
+    tx: IntentRecord,
     attempt: NewAttempt,
     outline: Outline,
     above: Option<BlockRef>,
@@ -132,20 +132,20 @@ impl Lane {
         commit: &mut LaneCommit,
     ) -> Result<CommandResult, CommitError> {
         let LaneState::Protect(protection) = &cursor.state else {
-            return Ok(CommandResult::Done(Report::new("it was not in PROTECT")));
+            return Ok(CommandResult::Done(CommandReport::new("it was not in PROTECT")));
         };
         if protection.code == ProtectCode::StoreRegressed {
             let text =
                 "the database lost commits: `resync` compares what is left with the chain, and ends PROTECT if it fits";
-            return Ok(CommandResult::Refused(Report::new(text)));
+            return Ok(CommandResult::Refused(CommandReport::new(text)));
         }
         let cause = plan.obstacle.as_ref().map(|(_, text)| text.clone()).or_else(|| plan.undecided());
         if let Some(cause) = cause {
-            return Ok(CommandResult::Refused(Report::new(&format!("the cause persists: {cause}"))));
+            return Ok(CommandResult::Refused(CommandReport::new(&format!("the cause persists: {cause}"))));
         }
         self.protect = None;
         commit.unprotect(cursor, !self.slots.is_empty(), command.issued_by.clone())?;
-        Ok(CommandResult::Done(Report::new(&format!("no longer in PROTECT ({})", protection.code.as_str()))))
+        Ok(CommandResult::Done(CommandReport::new(&format!("no longer in PROTECT ({})", protection.code.as_str()))))
     }
 
     fn foretell(&self, cursor: &Cursor, plan: &Plan, rule: LostRule) -> CommandResult {
@@ -157,7 +157,7 @@ impl Lane {
             None if cursor.is_protected() => text.push_str("and PROTECT would end\n"),
             None => {}
         }
-        CommandResult::Done(Report::new(&text))
+        CommandResult::Done(CommandReport::new(&text))
     }
 
     fn hindrance(&self, cursor: &Cursor, plan: &Plan, rule: LostRule) -> Option<String> {
@@ -178,7 +178,7 @@ impl Lane {
         writing: &mut Writing,
     ) -> Result<CommandResult, CommitError> {
         if let Some(hindrance) = self.hindrance(cursor, plan, rule) {
-            return Ok(CommandResult::Refused(Report::new(&hindrance)));
+            return Ok(CommandResult::Refused(CommandReport::new(&hindrance)));
         }
         let mut lines = plan.lines(rule);
         self.apply(cursor, plan, rule, commit, writing)?;
@@ -196,7 +196,7 @@ impl Lane {
                 commit.unprotect(cursor, true, summary)?;
             }
         }
-        Ok(CommandResult::Done(Report::new(&lines)))
+        Ok(CommandResult::Done(CommandReport::new(&lines)))
     }
 
     /// What may be done without an operator: all of it, if the policy is to adopt. Else only what a borrower of a nonce has sent.
@@ -221,13 +221,13 @@ impl Lane {
         if plan.is_empty() {
             return Ok(());
         }
-        let detail = Report::new(&plan.lines(LostRule::Requeue));
+        let detail = CommandReport::new(&plan.lines(LostRule::Requeue));
         self.apply(cursor, &plan, LostRule::Requeue, commit, writing)?;
         commit.audit(NewAudit { actor: NodeText::new(NewAudit::POLICY), action: "adopt", detail });
         commit.lane_event(cursor, LaneEventKind::Resynced, NodeText::new(&plan.summary()))?;
         let by_counts = |code| {
             use ProtectCode as P;
-            matches!(code, P::ExternalNonce | P::ForeignTransaction | P::PendingAhead | P::HistoryWithoutStart)
+            matches!(code, P::ReservationRequest | P::ForeignTransaction | P::PendingAhead | P::HistoryWithoutStart)
         };
         if let LaneState::Protect(protection) = &cursor.state
             && adopts
@@ -284,7 +284,7 @@ impl Lane {
                 && let Some(index) = self.line.waiting.iter().position(|candidate| candidate.tx.id == *id)
                 && let Some(candidate) = self.line.take(index)
             {
-                queued.push(ManagedTx::clone(&candidate.tx));
+                queued.push(IntentRecord::clone(&candidate.tx));
                 recovered.taken.push(candidate);
             }
             let tx = of.as_ref().and_then(|(_, id)| queued.iter().find(|tx| tx.id == *id));
@@ -366,7 +366,7 @@ impl Lane {
 }
 
 /// What a transaction that is found on chain was to an intent.
-fn kind_for(sent: &OnChain, tx: &ManagedTx) -> AttemptKind {
+fn kind_for(sent: &OnChain, tx: &IntentRecord) -> AttemptKind {
     let is_replaced = matches!(&tx.replacement, Some(Payload::Evm(call)) if carries(sent, call));
     if is_replaced { AttemptKind::Replace } else { AttemptKind::Original }
 }

@@ -6,7 +6,7 @@ use alloy_primitives::{B256, Bytes, U256};
 
 use crate::amount::Amount;
 use crate::attempt::Attempt;
-use crate::managed_tx::ManagedTx;
+use crate::intent_record::IntentRecord;
 use crate::nonce::Nonce;
 use crate::payload::Payload;
 use crate::plan::Outline;
@@ -63,11 +63,16 @@ impl OpenSlot {
         }
     }
 
-    pub(super) fn restore_intent(&mut self, tx: ManagedTx, now: Tick, outline_of: &impl Fn(&Bytes) -> Option<Outline>) {
+    pub(super) fn restore_intent(
+        &mut self,
+        tx: IntentRecord,
+        now: Tick,
+        outline_of: &impl Fn(&Bytes) -> Option<Outline>,
+    ) {
         // Which of its attempts carry what is wanted now, only their bytes tell.
         if let Some(Payload::Evm(wanted)) = &tx.replacement {
             for held in self.attempts.iter_mut().filter(|held| held.attempt.kind.carries_payload()) {
-                held.stale = outline_of(&held.attempt.raw).is_some_and(|outline| !outline.call.does_the_same(wanted));
+                held.stale = outline_of(&held.attempt.raw).is_some_and(|outline| !outline.call.has_same_effect(wanted));
             }
         }
         if let TxState::Stuck(..) = tx.state {

@@ -93,7 +93,7 @@ impl Lane {
         if let Some(finalized) = account.finalized {
             if finalized > next && !self.adopts() {
                 let text = format!("the account's final count is {finalized}, but the ledger knows of {next}");
-                self.want_protect(ProtectCode::ExternalNonce, &text);
+                self.want_protect(ProtectCode::ReservationRequest, &text);
             }
             self.purse.behind = if finalized < cursor.final_nonce { self.purse.behind.saturating_add(1) } else { 0 };
             if self.purse.behind >= BEHIND_LOOKS_BEFORE_PROTECT {

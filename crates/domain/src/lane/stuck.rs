@@ -3,12 +3,12 @@
 use crate::audit::NewAudit;
 use crate::cursor::Cursor;
 use crate::event::LaneEventKind;
+use crate::intent_record::IntentRecord;
 use crate::lane_commit::{CommitError, LaneCommit};
-use crate::managed_tx::ManagedTx;
 use crate::nonce::Nonce;
-use crate::state::{CancelReason, TxState, Wish};
+use crate::state::{CancelReason, Goal, TxState};
 use crate::stuck::{Decision, StuckAttempt, StuckCase};
-use crate::text::{NodeText, Report};
+use crate::text::{CommandReport, NodeText};
 use crate::time::Tick;
 
 use super::Lane;
@@ -45,7 +45,7 @@ impl Lane {
         }
     }
 
-    fn case(&self, slot: &OpenSlot, tx: &ManagedTx) -> Option<StuckCase> {
+    fn case(&self, slot: &OpenSlot, tx: &IntentRecord) -> Option<StuckCase> {
         let TxState::Stuck(_, reason) = tx.state else { return None };
         let attempt_of = |held: &super::HeldAttempt| {
             let attempt = &held.attempt;
@@ -85,7 +85,7 @@ impl Lane {
             let Some(slot) = self.slots.get(nonce) else { continue };
             let Deciding::Decided(decision) = slot.decision else { continue };
             let has_own_price = slot.has_own_price();
-            let is_stuck = |tx: &ManagedTx| matches!(tx.state, TxState::Stuck(..));
+            let is_stuck = |tx: &IntentRecord| matches!(tx.state, TxState::Stuck(..));
             if slot.seen != Seen::Nowhere || !self.intent_at(nonce, writing).is_some_and(is_stuck) {
                 // The chain, or somebody else, was quicker.
                 self.slots.update(nonce, |slot| slot.decision = Deciding::Nothing);
@@ -99,7 +99,7 @@ impl Lane {
                 continue;
             }
             let text = format!("nonce {nonce} is stuck: {}", decision.as_str());
-            let (actor, detail) = (NodeText::new("stuck policy"), Report::new(&text));
+            let (actor, detail) = (NodeText::new("stuck policy"), CommandReport::new(&text));
             commit.audit(NewAudit { actor, action: "decide", detail });
             let next = match decision {
                 Decision::Wait => again,
@@ -133,7 +133,7 @@ impl Lane {
 
 impl Lane {
     fn is_canceled(&self, nonce: Nonce, writing: &Writing) -> bool {
-        self.bound_at(nonce, writing).is_some_and(|(_, bound)| matches!(bound.wish, Wish::Cancel(_)))
+        self.bound_at(nonce, writing).is_some_and(|(_, bound)| matches!(bound.goal, Goal::Cancel(_)))
     }
 }
 

@@ -10,12 +10,12 @@ use std::collections::HashSet;
 use crate::command::{CommandId, CommandKind};
 use crate::cursor::Cursor;
 use crate::nonce::Nonce;
-use crate::policy::ExternalNoncePolicy;
+use crate::policy::ReservationPolicy;
 use crate::time::Tick;
 
 use super::Lane;
-use super::effect::{Effect, Step, SurveyRequest, Watched};
-use super::fact::{OnChain, Survey};
+use super::effect::{Effect, ScanRequest, Step, Watched};
+use super::fact::{OnChain, ScanResult};
 use super::open_slot::{OpenSlot, Seen};
 
 /// Looks in a row at which all hashes of a slot must be missing, while its nonce is used up, before the blocks are read.
@@ -48,7 +48,7 @@ struct Asked {
 /// A survey that nobody has drawn conclusions from yet.
 #[derive(Clone, Debug)]
 pub(super) struct Found {
-    pub(super) survey: Survey,
+    pub(super) survey: ScanResult,
     /// What it was asked about: nonces from this one on.
     from: Nonce,
     /// Those that were open before it began: it is new enough for them.
@@ -136,7 +136,7 @@ impl Found {
 
 impl Lane {
     pub(super) fn adopts(&self) -> bool {
-        self.setup.policy.nonce.on_external_nonce == ExternalNoncePolicy::Adopt
+        self.setup.policy.nonce.on_external_nonce == ReservationPolicy::Adopt
     }
 
     pub(super) fn recovery_commands(&self) -> impl Iterator<Item = CommandId> {
@@ -170,21 +170,21 @@ impl Lane {
         self.surveys.under_way = Some(Asked { from: request.from, commands });
         self.surveys.queue_is_known = false;
         self.line.look = true;
-        step.effects.push(Effect::Survey(request));
+        step.effects.push(Effect::Scan(request));
     }
 
     /// From the lowest nonce that nothing of ours is seen to have used.
-    fn survey_request(&self, cursor: &Cursor) -> SurveyRequest {
+    fn survey_request(&self, cursor: &Cursor) -> ScanRequest {
         let from = self.slots.unmined().first().copied().unwrap_or(cursor.next_nonce).min(cursor.next_nonce);
         // Nonces are used in order: what was used later lies in the same block or above.
         let above = match self.slots.get(from) {
             Some(slot) => slot.above,
             None => self.newest_inclusion().and_then(|link| link.parent()),
         };
-        SurveyRequest { from, above }
+        ScanRequest { from, above }
     }
 
-    pub(super) fn surveyed(&mut self, answer: Option<Survey>, now: Tick) {
+    pub(super) fn surveyed(&mut self, answer: Option<ScanResult>, now: Tick) {
         let Some(Asked { from, commands }) = self.surveys.under_way.take() else { return };
         self.surveys.fruitless = self.surveys.fruitless.saturating_add(1);
         self.surveys.not_before = now.saturating_add(self.pace().after_failures(self.surveys.fruitless));

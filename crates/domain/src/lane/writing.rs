@@ -9,13 +9,13 @@ use crate::block::BlockRef;
 use crate::command::CommandId;
 use crate::cursor::{Cursor, ProtectCode, Protection};
 use crate::id::TxId;
+use crate::intent_record::IntentRecord;
 use crate::lane_commit::{CommitError, LaneCommit};
-use crate::managed_tx::ManagedTx;
 use crate::mistakes::{self, Mistake};
 use crate::nonce::Nonce;
 use crate::reservation::ReservationStep;
 use crate::slot::SlotKind;
-use crate::state::Wish;
+use crate::state::Goal;
 use crate::text::NodeText;
 use crate::time::{Tick, Timestamp};
 use crate::transition::{IllegalTransition, Transition};
@@ -38,7 +38,7 @@ pub(super) struct Writing {
     /// What its slots are bound above.
     above: Option<BlockRef>,
     /// Intents of slots, as they will be.
-    pub(super) changed: BTreeMap<Nonce, Box<ManagedTx>>,
+    pub(super) changed: BTreeMap<Nonce, Box<IntentRecord>>,
     pub(super) doomed: Vec<Candidate>,
     pub(super) items: Vec<SignedItem>,
     /// Nonces that are being lent.
@@ -50,7 +50,7 @@ pub(super) struct Writing {
     reports: Vec<SendReport>,
     pub(super) claims: Vec<Claimed>,
     /// Those in line that ask for something else now: as they were, and as they will be.
-    pub(super) replaced: Vec<(Candidate, Box<ManagedTx>)>,
+    pub(super) replaced: Vec<(Candidate, Box<IntentRecord>)>,
     pub(super) decided: Vec<(Nonce, Deciding)>,
     pub(super) told_above_cap: Option<bool>,
     pub(super) commands: Vec<CommandId>,
@@ -297,7 +297,7 @@ impl Lane {
         let fits = |slot: &OpenSlot| slot.next_ordinal() == attempt.ordinal && needs(slot) && is_ordered(slot);
         // A cancel may have come before it, in this very commit.
         let is_canceled = self.bound_at(attempt.nonce, writing).is_some_and(|(_, bound)| {
-            item.ordered_by.is_some() && attempt.kind.carries_payload() && matches!(bound.wish, Wish::Cancel(_))
+            item.ordered_by.is_some() && attempt.kind.carries_payload() && matches!(bound.goal, Goal::Cancel(_))
         });
         self.slots.get(attempt.nonce).is_some_and(|slot| fits(slot) && outbids(slot))
             && !writing.recovered.concerns(attempt.nonce)
@@ -483,7 +483,7 @@ pub(super) fn contradicted(broken: &Protection) -> String {
 }
 
 pub(super) fn apply(
-    tx: &mut ManagedTx,
+    tx: &mut IntentRecord,
     transition: Transition,
     commit: &mut LaneCommit,
 ) -> Result<(), IllegalTransition> {

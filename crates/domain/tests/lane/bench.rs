@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use gapless_domain::{
     AccountFacts, Address, Amount, AttemptKind, B256, BlockLink, BlockRef, Bytes, Command, CommandId, CommandKind,
-    CommandResult, CommitOutcome, Decision, Effect, EvmCall, Execution, ExternalNonce, Fact, Fees, FencingToken,
-    Intent, Lane, LaneCommit, LaneSetup, Lease, LockOwner, ManagedTx, MempoolSignal, MinedTx, NodeText, Nonce,
-    NoncePolicy, OnChain, Outgoing, Outline, OwnerId, Payload, Peeked, PrepareFailure, PrepareKey, PrepareRequest,
-    Prepared, ReleaseRule, RequestId, SendOutcome, SentTx, Sighting, SignRequest, SignedPlan, SignedTx, Speed,
-    StateName, StuckCase, SubmitterId, SubmitterPolicy, Survey, SurveyRequest, Tick, Timestamp, TxId, TxPlan, TxState,
+    CommandResult, CommitOutcome, Decision, Effect, EvmCall, Execution, Fact, Fees, FencingToken, Intent, IntentRecord,
+    Lane, LaneCommit, LaneSetup, Lease, LockOwner, MempoolSignal, MinedTx, NodeText, Nonce, NoncePolicy, OnChain,
+    Outgoing, Outline, OwnerId, Payload, Peeked, PrepareFailure, PrepareKey, PrepareRequest, Prepared, ReleaseRule,
+    RequestId, ReservationRequest, ScanRequest, ScanResult, SendOutcome, SentTx, Sighting, SignRequest, SignedPlan,
+    SignedTx, Speed, StateName, StuckCase, SubmitterId, SubmitterPolicy, Tick, Timestamp, TxId, TxPlan, TxState,
     Watched, keccak256,
 };
 use uuid::Uuid;
@@ -96,7 +96,7 @@ pub(crate) enum Hold {
     Sign,
     Commit,
     Account,
-    Survey,
+    ScanResult,
     Diagnose,
     Decide,
 }
@@ -111,7 +111,7 @@ pub(crate) struct Bench {
     /// What blocks show if they are read: from which one on, and what the account has sent in them. `None`: nobody can tell.
     pub(crate) blocks: Option<(u64, Vec<OnChain>)>,
     /// What was asked of the blocks.
-    pub(crate) surveys: Vec<SurveyRequest>,
+    pub(crate) surveys: Vec<ScanRequest>,
     pub(crate) hold: BTreeSet<Hold>,
     /// Effects that nobody has answered, but for sends.
     pub(crate) held: Vec<Effect>,
@@ -210,7 +210,7 @@ impl Bench {
     /// A caller who signs by itself asks for a nonce.
     pub(crate) fn queue_external(&mut self, name: &str, hold: Duration) {
         let hold_ms = u32::try_from(hold.as_millis()).unwrap();
-        self.queue_payload(Payload::External(ExternalNonce { lock_owner: owner(name), hold_ms }), None);
+        self.queue_payload(Payload::Reservation(ReservationRequest { lock_owner: owner(name), hold_ms }), None);
     }
 
     fn queue_payload(&mut self, payload: Payload, valid_until: Option<Timestamp>) {
@@ -219,7 +219,7 @@ impl Bench {
         let intent = Intent::restore(submitter(), request, payload, Speed::Standard, valid_until, None);
         let at = self.ledger.now();
         let id = TxId::from_uuid(Uuid::from_u128(u128::from(seq)));
-        let tx = ManagedTx {
+        let tx = IntentRecord {
             id,
             seq,
             intent,
@@ -272,7 +272,7 @@ impl Bench {
             Effect::Sign(_) => Hold::Sign,
             Effect::Commit(_) => Hold::Commit,
             Effect::ReadAccount => Hold::Account,
-            Effect::Survey(_) => Hold::Survey,
+            Effect::Scan(_) => Hold::ScanResult,
             Effect::Diagnose(_) => Hold::Diagnose,
             Effect::Decide(_) => Hold::Decide,
             Effect::Broadcast(_) | Effect::Watch(_) | Effect::Unwatch(_) | Effect::Notice { .. } | Effect::Release => {
@@ -297,22 +297,22 @@ impl Bench {
                 self.cases.push(*case);
                 answer
             }
-            Effect::Survey(request) => {
+            Effect::Scan(request) => {
                 self.surveys.push(request);
-                Fact::Surveyed(self.survey(request))
+                Fact::Scanned(self.survey(request))
             }
             _ => Fact::Account(Some(self.account)),
         })
     }
 
-    fn survey(&self, request: SurveyRequest) -> Option<Survey> {
+    fn survey(&self, request: ScanRequest) -> Option<ScanResult> {
         let (oldest, sent) = self.blocks.clone()?;
         let asked = |sent: &OnChain| sent.tx.plan.nonce >= request.from;
         let sent = sent.into_iter().filter(asked).collect();
         // The chain is the one that all of `block` belong to.
         let is_reached = |above: BlockRef| above == block(above.number) && oldest <= above.number + 1;
         let is_whole = oldest == 0 || request.above.is_some_and(is_reached);
-        Some(Survey { account: self.account, head: block(100), oldest, is_whole, sent })
+        Some(ScanResult { account: self.account, head: block(100), oldest, is_whole, sent })
     }
 
     fn take_note(&mut self, effect: Effect) {

@@ -1,7 +1,7 @@
 //! What borrowers do with a nonce without telling us.
 
 use gapless_domain::{
-    AccountFacts, AttemptKind, Cancellation, CommandKind, Effect, ExternalNoncePolicy, Fact, OnChain, SendOutcome,
+    AccountFacts, AttemptKind, Cancellation, CommandKind, Effect, Fact, OnChain, ReservationPolicy, SendOutcome,
     Sighting, StateName, TxState,
 };
 
@@ -72,15 +72,15 @@ fn what_comes_after_the_nonce_came_back_fills_it() {
 #[test]
 fn what_is_found_when_the_time_is_over_is_explained_once_it_is_back() {
     let mut bench = lent(1, &["a"]);
-    bench.hold.insert(Hold::Survey);
+    bench.hold.insert(Hold::ScanResult);
     let theirs = stranger(0, 9, 20);
     blocks_show(&mut bench, 1, vec![theirs.clone()]);
-    let Some(Effect::Survey(_)) = bench.held.pop() else { panic!() };
+    let Some(Effect::Scan(_)) = bench.held.pop() else { panic!() };
     bench.hold.clear();
     bench.now = bench.now.saturating_add(HOLD);
     bench.ledger.now_micros += i64::try_from(HOLD.as_micros()).unwrap();
     let (account, head, sent) = (bench.account, block(100), vec![theirs.clone()]);
-    bench.tell(Fact::Surveyed(Some(gapless_domain::Survey { account, head, oldest: 2, is_whole: true, sent })));
+    bench.tell(Fact::Scanned(Some(gapless_domain::ScanResult { account, head, oldest: 2, is_whole: true, sent })));
     assert_eq!(bench.ledger.txs[&1].state, TxState::Canceled(Cancellation::Released));
     blocks_show(&mut bench, 1, vec![theirs.clone()]);
     assert_eq!(bench.protect_code(), None);
@@ -94,7 +94,7 @@ fn what_is_found_when_the_time_is_over_is_explained_once_it_is_back() {
 #[test]
 fn a_lent_nonce_that_is_gone_is_lent_anew_elsewhere() {
     let mut setup = window(3);
-    setup.policy.nonce.on_external_nonce = ExternalNoncePolicy::Adopt;
+    setup.policy.nonce.on_external_nonce = ReservationPolicy::Adopt;
     let mut bench = Bench::new(setup);
     bench.queue(1);
     bench.queue_external("a", HOLD);

@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 use gapless_domain::{
-    AccountFacts, Address, AttemptKind, CancelReason, Cancellation, CommandKind, Effect, EvmCall, ExternalNoncePolicy,
-    Fact, Fees, LaneState, ProtectCode, Protection, SendOutcome, Sighting, StateName, Timestamp, TxState, Wish,
+    AccountFacts, Address, AttemptKind, CancelReason, Cancellation, CommandKind, Effect, EvmCall, Fact, Fees, Goal,
+    LaneState, ProtectCode, Protection, ReservationPolicy, SendOutcome, Sighting, StateName, Timestamp, TxState,
 };
 
 use crate::bench::{Bench, Hold, account, block, finalized, kinds, mined, nonce, sign, stranger, text, window};
 
-fn wish(bench: &Bench, seq: u64) -> Wish {
-    bench.ledger.txs[&seq].state.bound().unwrap().wish
+fn goal(bench: &Bench, seq: u64) -> Goal {
+    bench.ledger.txs[&seq].state.bound().unwrap().goal
 }
 
 fn reason(bench: &Bench, seq: u64) -> CancelReason {
@@ -32,7 +32,7 @@ fn in_flight_it_gets_a_cancel_at_the_same_nonce_and_ends_when_that_is_final() {
     let mut bench = tracked(1, 1);
     bench.cancel(1);
     assert!(bench.result().0, "{:?}", bench.result());
-    assert_eq!(wish(&bench, 1), Wish::Cancel(CancelReason::User));
+    assert_eq!(goal(&bench, 1), Goal::Cancel(CancelReason::User));
     assert_eq!(kinds(&bench, 0), [AttemptKind::Original, AttemptKind::Cancel]);
     let Fees::Eip1559 { max_fee, .. } = bench.ledger.attempts[&(nonce(0), 1)].fees else { panic!() };
     assert!(max_fee >= 113, "it must be dear enough to take the place of the original");
@@ -83,7 +83,7 @@ fn what_is_mined_is_not_canceled_unless_the_block_is_orphaned() {
     assert_eq!(bench.result(), (false, "it is mined already; the chain has decided"));
     bench.see(Sighting::Unmined { hash, block: block(1) });
     bench.answer(SendOutcome::Accepted);
-    assert_eq!((wish(&bench, 1), kinds(&bench, 0).len()), (Wish::Deliver, 1), "it was refused");
+    assert_eq!((goal(&bench, 1), kinds(&bench, 0).len()), (Goal::Deliver, 1), "it was refused");
     bench.cancel(1);
     assert_eq!(kinds(&bench, 0), [AttemptKind::Original, AttemptKind::Cancel]);
 }
@@ -122,7 +122,7 @@ fn a_cancel_that_was_not_written_is_executed_again() {
     bench.hold.clear();
     bench.pass_secs(2);
     assert!(!bench.result().0, "mined since");
-    assert_eq!((wish(&bench, 1), bench.ledger.results.len()), (Wish::Deliver, 1));
+    assert_eq!((goal(&bench, 1), bench.ledger.results.len()), (Goal::Deliver, 1));
 }
 
 /// proves S13
@@ -217,7 +217,7 @@ fn all_of_a_lane_is_canceled_and_those_in_line_go_on() {
     bench.command(CommandKind::CancelPending);
     assert_eq!(bench.result(), (true, "2 bound intents are being canceled; the chain decides"));
     bench.answer(SendOutcome::Accepted);
-    assert_eq!(wish(&bench, 1), Wish::Deliver, "the chain has it");
+    assert_eq!(goal(&bench, 1), Goal::Deliver, "the chain has it");
     bench.queue(1);
     bench.tell(Fact::Woken);
     assert_eq!(bench.nonces()[4], None, "a cancel makes no room before it is mined");
@@ -335,29 +335,29 @@ fn another_owner_takes_the_wish_up() {
 #[test]
 fn what_has_lost_its_nonce_is_canceled_in_the_queue() {
     let mut setup = window(1);
-    setup.policy.nonce.on_external_nonce = ExternalNoncePolicy::Adopt;
+    setup.policy.nonce.on_external_nonce = ReservationPolicy::Adopt;
     let mut bench = Bench::busy(setup, 1);
     bench.answer(SendOutcome::Accepted);
-    bench.hold.insert(Hold::Survey);
+    bench.hold.insert(Hold::ScanResult);
     bench.account = AccountFacts { final_block: Some(block(50)), ..account(1) };
     bench.pass_secs(20);
     for _ in 0..3 {
         bench.see(Sighting::NotFound { hash: bench.hash(0, 0) });
         bench.pass_secs(1);
     }
-    let Some(Effect::Survey(_)) = bench.held.pop() else { panic!() };
+    let Some(Effect::Scan(_)) = bench.held.pop() else { panic!() };
     bench.hold.insert(Hold::Commit);
     bench.command(CommandKind::Resume);
     bench.cancel(1);
     let (account, head, sent) = (bench.account, block(100), vec![stranger(0, 7, 20)]);
-    bench.tell(Fact::Surveyed(Some(gapless_domain::Survey { account, head, oldest: 2, is_whole: true, sent })));
+    bench.tell(Fact::Scanned(Some(gapless_domain::ScanResult { account, head, oldest: 2, is_whole: true, sent })));
     bench.hold.clear();
     bench.commit_done(true);
     assert_eq!((bench.state(1), reason(&bench, 1)), (StateName::Canceled, CancelReason::User));
     assert!(matches!(bench.ledger.txs[&1].state, TxState::Canceled(Cancellation::InQueue(_))));
 }
 
-/// In a store that lost commits nothing ends; what is bound may wish for another end.
+/// In a store that lost commits nothing ends; what is bound may goal for another end.
 #[test]
 fn nothing_is_canceled_in_the_queue_of_a_store_that_lost_commits() {
     let mut bench = tracked(1, 2);
@@ -367,7 +367,7 @@ fn nothing_is_canceled_in_the_queue_of_a_store_that_lost_commits() {
     bench.cancel(2);
     assert!(!bench.result().0);
     bench.cancel(1);
-    assert_eq!(wish(&bench, 1), Wish::Cancel(CancelReason::User));
+    assert_eq!(goal(&bench, 1), Goal::Cancel(CancelReason::User));
     assert_eq!(bench.state(2), StateName::Queued);
 }
 
@@ -391,11 +391,11 @@ fn expiring_in_flight(seconds: u64) -> Bench {
 fn expired_in_flight_it_is_canceled_at_that_moment() {
     let mut bench = expiring_in_flight(7);
     bench.pass(Duration::from_millis(6_900));
-    assert_eq!(wish(&bench, 1), Wish::Deliver);
+    assert_eq!(goal(&bench, 1), Goal::Deliver);
     let wake_at = bench.wake_at.unwrap();
     assert!(wake_at <= bench.now.saturating_add(Duration::from_millis(100)), "it is woken for it");
     bench.pass(Duration::from_millis(100));
-    assert_eq!(wish(&bench, 1), Wish::Cancel(CancelReason::Expired));
+    assert_eq!(goal(&bench, 1), Goal::Cancel(CancelReason::Expired));
     let cancel = bench.hash(0, 1);
     assert_eq!(bench.answer(SendOutcome::Accepted)[0].tx.hash, cancel);
     bench.finish(cancel, block(1));
@@ -409,9 +409,9 @@ fn what_is_mined_does_not_expire_but_what_is_orphaned_does() {
     let hash = bench.hash(0, 0);
     bench.see(mined(hash, block(1)));
     bench.pass_secs(60);
-    assert_eq!((wish(&bench, 1), kinds(&bench, 0).len()), (Wish::Deliver, 1));
+    assert_eq!((goal(&bench, 1), kinds(&bench, 0).len()), (Goal::Deliver, 1));
     bench.see(Sighting::Unmined { hash, block: block(1) });
-    assert_eq!(wish(&bench, 1), Wish::Cancel(CancelReason::Expired));
+    assert_eq!(goal(&bench, 1), Goal::Cancel(CancelReason::Expired));
     assert_eq!(bench.answer(SendOutcome::Accepted)[0].tx.hash, bench.hash(0, 1), "and the original is not sent again");
     bench.finish(hash, block(2));
     assert_eq!(bench.state(1), StateName::Confirmed, "the chain decides all the same");
@@ -426,11 +426,11 @@ fn what_expired_while_nobody_looked_is_canceled_and_its_original_is_not_sent() {
     bench.ledger.now_micros += 60_000_000;
     bench.crash();
     bench.run();
-    assert_eq!(wish(&bench, 1), Wish::Cancel(CancelReason::Expired));
+    assert_eq!(goal(&bench, 1), Goal::Cancel(CancelReason::Expired));
     assert_eq!(bench.take_broadcast()[0].tx.hash, bench.hash(0, 1));
 }
 
-/// The wish is written before the cancel is made; meanwhile a commit may fail.
+/// The goal is written before the cancel is made; meanwhile a commit may fail.
 #[test]
 fn an_expiry_that_was_not_written_is_written_again() {
     let mut bench = expiring_in_flight(7);
@@ -440,7 +440,7 @@ fn an_expiry_that_was_not_written_is_written_again() {
     assert!(bench.broadcasts.is_empty());
     bench.hold.clear();
     bench.pass_secs(2);
-    assert_eq!(wish(&bench, 1), Wish::Cancel(CancelReason::Expired));
+    assert_eq!(goal(&bench, 1), Goal::Cancel(CancelReason::Expired));
     assert_eq!(bench.ledger.txs[&1].version, 4, "once");
 }
 
@@ -451,5 +451,5 @@ fn what_is_being_canceled_does_not_expire() {
     bench.cancel(1);
     bench.answer(SendOutcome::Accepted);
     bench.pass_secs(30);
-    assert_eq!(wish(&bench, 1), Wish::Cancel(CancelReason::User));
+    assert_eq!(goal(&bench, 1), Goal::Cancel(CancelReason::User));
 }

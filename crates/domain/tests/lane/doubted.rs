@@ -1,6 +1,6 @@
 //! What tests about doubts have in common.
 
-use gapless_domain::{AccountFacts, CommandKind, ExternalNoncePolicy, LaneSetup, LostRule, SendOutcome, Sighting};
+use gapless_domain::{AccountFacts, CommandKind, LaneSetup, LostRule, ReservationPolicy, SendOutcome, Sighting};
 
 use crate::bench::{Bench, account, block, window};
 
@@ -10,7 +10,7 @@ pub(crate) fn resync(lost: LostRule) -> CommandKind {
 
 pub(crate) fn adopting(max_in_flight: u16) -> LaneSetup {
     let mut setup = window(max_in_flight);
-    setup.policy.nonce.on_external_nonce = ExternalNoncePolicy::Adopt;
+    setup.policy.nonce.on_external_nonce = ReservationPolicy::Adopt;
     setup
 }
 

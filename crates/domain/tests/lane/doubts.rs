@@ -154,17 +154,17 @@ fn a_lane_rests_after_a_survey_that_nobody_needs_any_more() {
     let mut bench = sent(window(1), 1);
     bench.blocks = Some((1, Vec::new()));
     bench.account = AccountFacts { finalized: Some(nonce(0)), ..final_count(1) };
-    bench.hold.insert(Hold::Survey);
+    bench.hold.insert(Hold::ScanResult);
     bench.pass_secs(20);
     for _ in 0..3 {
         bench.see(Sighting::NotFound { hash: bench.hash(0, 0) });
         bench.pass_secs(1);
     }
-    assert!(bench.held.iter().any(|effect| matches!(effect, Effect::Survey(_))));
+    assert!(bench.held.iter().any(|effect| matches!(effect, Effect::Scan(_))));
     bench.account = final_count(1);
     bench.finish(bench.hash(0, 0), block(20));
     assert_eq!(bench.state(1), StateName::Confirmed);
-    bench.tell(Fact::Surveyed(Some(gapless_domain::Survey {
+    bench.tell(Fact::Scanned(Some(gapless_domain::ScanResult {
         account: bench.account,
         head: block(100),
         oldest: 2,
@@ -203,11 +203,11 @@ fn a_loan_in_its_grace_is_not_used_any_more() {
     bench.run();
     bench.account = final_count(1);
     bench.blocks = Some((1, vec![stranger(0, 7, 20)]));
-    bench.hold.insert(Hold::Survey);
+    bench.hold.insert(Hold::ScanResult);
     (0..29).for_each(|_| bench.pass_secs(1));
     bench.pass(Duration::from_millis(1050));
-    assert!(bench.held.iter().any(|effect| matches!(effect, Effect::Survey(_))));
-    bench.tell(Fact::Surveyed(Some(gapless_domain::Survey {
+    assert!(bench.held.iter().any(|effect| matches!(effect, Effect::Scan(_))));
+    bench.tell(Fact::Scanned(Some(gapless_domain::ScanResult {
         account: bench.account,
         head: block(100),
         oldest: 2,

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use gapless_domain::{
-    Attempt, Command, CommandId, CommandResult, Cursor, LaneCommit, LaneSnapshot, ManagedTx, NewAudit, NewSlot, Nonce,
-    Reservation, ReservationStatus, ReservationStep, Slot, Timestamp,
+    Attempt, Command, CommandId, CommandResult, Cursor, IntentRecord, LaneCommit, LaneSnapshot, NewAudit, NewSlot,
+    Nonce, Reservation, ReservationStatus, ReservationStep, Slot, Timestamp,
 };
 
 /// As much of a store as a lane needs.
@@ -13,7 +13,7 @@ pub(crate) struct Ledger {
     pub(crate) cursor: Option<Cursor>,
     pub(crate) slots: BTreeMap<Nonce, Slot>,
     pub(crate) attempts: BTreeMap<(Nonce, u16), Attempt>,
-    pub(crate) txs: BTreeMap<u64, ManagedTx>,
+    pub(crate) txs: BTreeMap<u64, IntentRecord>,
     pub(crate) reservations: BTreeMap<Nonce, ReservationStatus>,
     pub(crate) commands: Vec<Command>,
     pub(crate) results: Vec<CommandResult>,
@@ -29,7 +29,7 @@ impl Ledger {
 
     pub(crate) fn snapshot(&self) -> LaneSnapshot {
         let open = self.cursor.as_ref().map_or(Nonce::ZERO, |cursor| cursor.open_nonce);
-        let bound = |tx: &&ManagedTx| tx.state.bound().is_some_and(|bound| bound.nonce >= open);
+        let bound = |tx: &&IntentRecord| tx.state.bound().is_some_and(|bound| bound.nonce >= open);
         LaneSnapshot {
             cursor: self.cursor.clone(),
             slots: self.slots.range(open..).map(|(_, slot)| slot.clone()).collect(),

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use gapless_domain::{
-    Amount, AttemptKind, CancelReason, Cancellation, CommandKind, Effect, EvmCall, Fact, LaneState, LostRule, Progress,
-    ProtectCode, Protection, ReservationStatus, SendOutcome, Sighting, SignRequest, SignedTx, StateName, TxPlan,
-    TxState, Wish,
+    Amount, AttemptKind, CancelReason, Cancellation, CommandKind, Effect, EvmCall, Fact, Goal, LaneState, LostRule,
+    Progress, ProtectCode, Protection, ReservationStatus, SendOutcome, Sighting, SignRequest, SignedTx, StateName,
+    TxPlan, TxState,
 };
 
 use crate::bench::{
@@ -75,7 +75,7 @@ fn nonces_are_lent_in_the_order_of_acceptance_among_those_that_are_bound() {
     assert_eq!(bench.ledger.attempts.len(), 3, "nothing is signed for what is lent");
     assert_eq!(bench.state(3), StateName::Allocated);
     let TxState::Allocated(bound) = &bench.ledger.txs[&3].state else { panic!() };
-    assert_eq!((bound.nonce, bound.wish), (nonce(2), Wish::Deliver));
+    assert_eq!((bound.nonce, bound.goal), (nonce(2), Goal::Deliver));
     bench.pass_secs(20);
     assert!(bench.sending().iter().all(|at| [0, 1, 4].contains(at)), "nothing of it is sent");
 }

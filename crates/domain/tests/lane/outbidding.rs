@@ -195,7 +195,7 @@ fn a_price_of_somebodys_own_tells_nothing_of_the_market() {
 #[test]
 fn an_ordered_attempt_in_the_commit_that_cancels_it_stops_nothing() {
     let mut setup = window(3);
-    setup.policy.nonce.on_external_nonce = gapless_domain::ExternalNoncePolicy::Adopt;
+    setup.policy.nonce.on_external_nonce = gapless_domain::ReservationPolicy::Adopt;
     let mut bench = Bench::new(setup);
     let until = Timestamp::from_micros(bench.ledger.now_micros + 100_000_000);
     bench.queue(1);
@@ -206,12 +206,12 @@ fn an_ordered_attempt_in_the_commit_that_cancels_it_stops_nothing() {
     bench.account = crate::bench::account(1);
     bench.account.final_block = Some(block(50));
     bench.blocks = Some((0, vec![stranger(0, 9, 5)]));
-    bench.hold.insert(Hold::Survey);
+    bench.hold.insert(Hold::ScanResult);
     for _ in 0..6 {
         bench.see(gapless_domain::Sighting::NotFound { hash: bench.hash(0, 0) });
         bench.pass_secs(8);
     }
-    let asked = bench.held.iter().any(|effect| matches!(effect, Effect::Survey(_)));
+    let asked = bench.held.iter().any(|effect| matches!(effect, Effect::Scan(_)));
     assert!(asked, "{:?}", bench.held);
     bench.hold.insert(Hold::Sign);
     replace(&mut bench, 2, call(7));
@@ -221,13 +221,18 @@ fn an_ordered_attempt_in_the_commit_that_cancels_it_stops_nothing() {
     bench.hold.insert(Hold::Commit);
     bench.command(CommandKind::Pause);
     bench.tell(Fact::Signed(requests.iter().map(|request| Ok(sign(request))).collect()));
-    bench.hold.remove(&Hold::Survey);
-    let survey = bench.held.iter().position(|effect| matches!(effect, Effect::Survey(_))).unwrap();
+    bench.hold.remove(&Hold::ScanResult);
+    let survey = bench.held.iter().position(|effect| matches!(effect, Effect::Scan(_))).unwrap();
     bench.held.remove(survey);
     let account = bench.account;
-    let found =
-        gapless_domain::Survey { account, head: block(100), oldest: 0, is_whole: true, sent: vec![stranger(0, 9, 5)] };
-    bench.tell(Fact::Surveyed(Some(found)));
+    let found = gapless_domain::ScanResult {
+        account,
+        head: block(100),
+        oldest: 0,
+        is_whole: true,
+        sent: vec![stranger(0, 9, 5)],
+    };
+    bench.tell(Fact::Scanned(Some(found)));
     bench.pass_secs(60);
     bench.hold.clear();
     bench.commit_done(true);

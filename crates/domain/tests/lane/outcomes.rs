@@ -1,8 +1,8 @@
 //! What each outcome of a send leads to: a row of DESIGN §7 is a row here.
 
 use gapless_domain::{
-    AttemptKind, EvmCall, Fees, PrepareFailure, PrepareKey, Prepared, SendOutcome, Sighting, StateName, SubStateName,
-    Wish,
+    AttemptKind, EvmCall, Fees, Goal, PrepareFailure, PrepareKey, Prepared, SendOutcome, Sighting, StateName,
+    SubStateName,
 };
 
 use crate::bench::{Bench, FEES, GAS, Hold, block, kinds, mined, window};
@@ -180,7 +180,7 @@ fn a_filler_that_does_not_replace_is_made_dearer() {
     assert_eq!(kinds(&bench, 0), [AttemptKind::Original, AttemptKind::Cancel, AttemptKind::Cancel]);
     let fees: Vec<u128> = bench.ledger.attempts.values().map(|attempt| attempt.fees.highest_price()).collect();
     assert_eq!(fees, [100, 100, 113], "what was rejected is in no pool");
-    assert_eq!(bench.ledger.txs[&1].state.bound().unwrap().wish, Wish::Cancel(gapless_domain::CancelReason::Rejected));
+    assert_eq!(bench.ledger.txs[&1].state.bound().unwrap().goal, Goal::Cancel(gapless_domain::CancelReason::Rejected));
 }
 
 #[test]

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use gapless_domain::{
-    AttemptKind, B256, BlockRef, Cancellation, CommandKind, Effect, EvmCall, Failure, LaneCommit, ReservationStatus,
-    ReservationStep, SendOutcome, Sighting, SignRequest, StateName, TxPlan, TxState,
+    AttemptKind, B256, BlockRef, Cancellation, CommandKind, Effect, EvmCall, FinalFailure, LaneCommit,
+    ReservationStatus, ReservationStep, SendOutcome, Sighting, SignRequest, StateName, TxPlan, TxState,
 };
 
 use crate::bench::{Bench, FEES, GAS, Hold, finalized, fork, mined, nonce, owner, sign, submitter, window};
@@ -259,7 +259,7 @@ impl Walk {
             let settled = match &tx.state {
                 TxState::Confirmed(settled) | TxState::Canceled(Cancellation::OnChain(_, settled)) => settled,
                 TxState::Canceled(Cancellation::InQueue(_) | Cancellation::Released) => continue,
-                TxState::FailedFinal(Failure::Unbound(..)) => continue,
+                TxState::FailedFinal(FinalFailure::Unbound(..)) => continue,
                 other => panic!("seed {seed}: {other:?}"),
             };
             assert_eq!(settled.inclusion.hash, self.blocks[&settled.nonce.get()].0, "seed {seed}");

@@ -1,8 +1,8 @@
 //! Refused for good, and out of money.
 
 use gapless_domain::{
-    Amount, AttemptKind, CancelReason, Cancellation, Effect, Fees, Progress, SendOutcome, Sighting, StateName, TxState,
-    Wish,
+    Amount, AttemptKind, CancelReason, Cancellation, Effect, Fees, Goal, Progress, SendOutcome, Sighting, StateName,
+    TxState,
 };
 
 use crate::bench::{Bench, Hold, block, finalized, kinds, mined, window};
@@ -22,7 +22,7 @@ fn rejected_of(intents: u64) -> Bench {
 fn what_is_rejected_for_good_is_canceled_in_its_own_slot() {
     let mut bench = rejected();
     assert_eq!(kinds(&bench, 0), [AttemptKind::Original, AttemptKind::Cancel]);
-    assert_eq!(bench.ledger.txs[&1].state.bound().unwrap().wish, Wish::Cancel(CancelReason::Rejected));
+    assert_eq!(bench.ledger.txs[&1].state.bound().unwrap().goal, Goal::Cancel(CancelReason::Rejected));
     let fees = bench.ledger.attempts.values().map(|attempt| attempt.fees).collect::<Vec<_>>();
     assert_eq!(fees[1], crate::bench::FEES, "no pool has what it replaces");
     let sent = bench.answer(SendOutcome::Accepted);
@@ -119,7 +119,7 @@ fn a_late_answer_to_the_original_does_not_hold_up_the_cancel() {
     let mut bench = Bench::busy(window(1), 1);
     bench.hold.insert(Hold::Commit);
     bench.answer(SendOutcome::Rejected);
-    // The wish takes long to write, and the original is tried once more meanwhile.
+    // The goal takes long to write, and the original is tried once more meanwhile.
     bench.pass_secs(1);
     let original = bench.take_broadcast();
     bench.commit_done(true);

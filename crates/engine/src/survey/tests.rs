@@ -90,7 +90,7 @@ impl Bench {
         self.status.publish(Some(ChainStatus { head, final_block, read_at, block_time_ms: None, facts }));
     }
 
-    async fn survey(&self, from: u64, above: Option<BlockRef>) -> Option<Survey> {
+    async fn survey(&self, from: u64, above: Option<BlockRef>) -> Option<ScanResult> {
         self.desk.survey(&self.us, request(from, above)).await
     }
 
@@ -104,12 +104,12 @@ fn nonce(value: u64) -> Nonce {
     Nonce::new(value).unwrap()
 }
 
-fn request(from: u64, above: Option<BlockRef>) -> SurveyRequest {
-    SurveyRequest { from: nonce(from), above }
+fn request(from: u64, above: Option<BlockRef>) -> ScanRequest {
+    ScanRequest { from: nonce(from), above }
 }
 
 /// Nonces and the blocks they were found in.
-fn found(survey: &Survey) -> Vec<(u64, u64)> {
+fn found(survey: &ScanResult) -> Vec<(u64, u64)> {
     survey.sent.iter().map(|sent| (sent.tx.plan.nonce.get(), sent.block.number)).collect()
 }
 

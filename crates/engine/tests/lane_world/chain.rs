@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use gapless_domain::{
     AccountFacts, Address, Amount, AttemptKind, B256, BlockLink, BlockRef, Bytes, EvmCall, Execution, Fees, MinedTx,
-    Nonce, OnChain, SendOutcome, SignRequest, SignedPlan, SignedTx, SubmitterId, Survey, SurveyRequest, TxPlan,
+    Nonce, OnChain, ScanRequest, ScanResult, SendOutcome, SignRequest, SignedPlan, SignedTx, SubmitterId, TxPlan,
     keccak256,
 };
 
@@ -152,7 +152,7 @@ impl Chain {
     }
 
     /// What the blocks say of the account; a node that lags has fewer of them.
-    pub(crate) fn survey(&self, lane: &SubmitterId, request: SurveyRequest, lag: u64) -> Survey {
+    pub(crate) fn survey(&self, lane: &SubmitterId, request: ScanRequest, lag: u64) -> ScanResult {
         // What is final is never behind.
         let head = self.head().saturating_sub(lag).max(self.final_number());
         let account = self.account(lag);
@@ -174,7 +174,7 @@ impl Chain {
             }
         }
         sent.sort_by_key(|found| found.tx.plan.nonce);
-        Survey { account, head: self.blocks[head as usize].at, oldest, is_whole: oldest <= lowest, sent }
+        ScanResult { account, head: self.blocks[head as usize].at, oldest, is_whole: oldest <= lowest, sent }
     }
 
     /// An honest node.

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, HashMap};
 
 use gapless_domain::{
-    B256, Bytes, Cancellation, EventKind, FailReason, Failure, LaneCommit, LaneSetup, LaneState, ManagedTx, Outgoing,
-    ReleaseRule, Settled, SlotKind, TransitionName, TxId, TxState,
+    B256, Bytes, Cancellation, EventKind, FailReason, FinalFailure, IntentRecord, LaneCommit, LaneSetup, LaneState,
+    Outgoing, ReleaseRule, Settled, SlotKind, TransitionName, TxId, TxState,
 };
 
 use crate::chain::{Chain, Tx, reverts};
@@ -78,7 +78,7 @@ impl Checks {
         }
         self.check_window(commit, owner, setup, chain);
         for change in commit.changes() {
-            if let TxState::FailedFinal(Failure::Unbound(FailReason::SimulationReverted, _)) = change.to() {
+            if let TxState::FailedFinal(FinalFailure::Unbound(FailReason::SimulationReverted, _)) = change.to() {
                 self.check_revert(self.number_of(change.tx_id()), commit, owner);
             }
         }
@@ -203,12 +203,14 @@ impl Checks {
         let number = self.number_of(id);
         match state {
             TxState::Confirmed(settled) => self.check_settled(settled, number, chain, Some(false)),
-            TxState::FailedFinal(Failure::Reverted(settled)) => self.check_settled(settled, number, chain, Some(true)),
+            TxState::FailedFinal(FinalFailure::Reverted(settled)) => {
+                self.check_settled(settled, number, chain, Some(true))
+            }
             TxState::Canceled(Cancellation::OnChain(_, settled)) => self.check_settled(settled, number, chain, None),
-            TxState::FailedFinal(Failure::Unbound(FailReason::SimulationReverted, _)) => {
+            TxState::FailedFinal(FinalFailure::Unbound(FailReason::SimulationReverted, _)) => {
                 assert!(needs_previous(number), "{number} reverts for no reason");
             }
-            TxState::FailedFinal(Failure::Unbound(FailReason::InvalidPayload, _)) => assert!(is_invalid(number)),
+            TxState::FailedFinal(FinalFailure::Unbound(FailReason::InvalidPayload, _)) => assert!(is_invalid(number)),
             TxState::Canceled(Cancellation::InQueue(_) | Cancellation::Released) => {}
             other => panic!("{number} ended as {other:?}"),
         }
@@ -231,7 +233,7 @@ impl Checks {
     }
 
     /// When all is calm: everything ended, as the chain says, without a gap, in the order of acceptance.
-    pub(crate) fn end(&self, chain: &Chain, rows: &[ManagedTx]) {
+    pub(crate) fn end(&self, chain: &Chain, rows: &[IntentRecord]) {
         let mined: Vec<_> = chain.blocks.iter().flat_map(|block| &block.txs).collect();
         assert!(mined.len() as u64 >= self.next, "every bound nonce is consumed");
         let mut effects = HashMap::new();

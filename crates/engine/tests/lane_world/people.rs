@@ -1,7 +1,7 @@
 //! Callers and operators.
 
 use gapless_domain::{
-    Amount, AttemptKind, Bytes, CommandKind, ExternalNonce, Fees, LockOwner, Nonce, Payload, ReservationStatus,
+    Amount, AttemptKind, Bytes, CommandKind, Fees, LockOwner, Nonce, Payload, ReservationRequest, ReservationStatus,
     SignedTx, TxId, keccak256,
 };
 use gapless_store::{CancelVerdict, Store as _};
@@ -11,7 +11,7 @@ use crate::world::{World, now};
 
 /// A request for a nonce, by somebody who signs by himself.
 pub(crate) fn borrow(number: u64) -> Payload {
-    Payload::External(ExternalNonce { lock_owner: owner_of(number), hold_ms: 8_000 })
+    Payload::Reservation(ReservationRequest { lock_owner: owner_of(number), hold_ms: 8_000 })
 }
 
 fn owner_of(number: u64) -> LockOwner {

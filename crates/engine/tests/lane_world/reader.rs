@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 
 use gapless_domain::{
-    BlockLink, Cancellation, Event, EventBody, EventKind, Failure, Progress, Settled, TransitionName, TxId, TxState,
+    BlockLink, Cancellation, Event, EventBody, EventKind, FinalFailure, Progress, Settled, TransitionName, TxId,
+    TxState,
 };
 
 use crate::chain::{Chain, FINAL_DEPTH};
@@ -37,7 +38,7 @@ pub(crate) fn follow(events: &[Event], chain: &Chain) {
 fn check(id: TxId, state: &TxState, list: &[BlockLink], chain: &Chain) {
     let settled = match state {
         TxState::Confirmed(settled)
-        | TxState::FailedFinal(Failure::Reverted(settled))
+        | TxState::FailedFinal(FinalFailure::Reverted(settled))
         | TxState::Canceled(Cancellation::OnChain(_, settled)) => Some(settled),
         _ => None,
     };

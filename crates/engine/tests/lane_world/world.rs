@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use gapless_domain::{
-    Address, Amount, CommandKind, CommitOutcome, Decision, Effect, EventPosition, EvmCall, ExternalNoncePolicy, Fact,
-    Fees, Intent, IntentDraft, LaneCommit, LaneSetup, LeaseTerms, Limits, NewCommand, NodeText, Outgoing, OwnerId,
-    Payload, Peeked, PrepareFailure, PrepareKey, PrepareRequest, Prepared, ReleaseRule, SendOutcome, SentTx,
+    Address, Amount, CommandKind, CommitOutcome, Decision, Effect, EventPosition, EvmCall, Fact, Fees, Intent,
+    IntentDraft, LaneCommit, LaneSetup, LeaseTerms, Limits, NewCommand, NodeText, Outgoing, OwnerId, Payload, Peeked,
+    PrepareFailure, PrepareKey, PrepareRequest, Prepared, ReleaseRule, ReservationPolicy, SendOutcome, SentTx,
     SignFailure, SignRequest, Speed, Step, SubmitterId, Tick, Timestamp, TxId,
 };
 use gapless_store::{
@@ -75,7 +75,7 @@ impl World {
         let (with_people, trouble) = (dice.percent(50), dice.pick(&[0, 5, 12, 25]));
         let with_strangers = dice.percent(30);
         if with_strangers {
-            setup.policy.nonce.on_external_nonce = ExternalNoncePolicy::Adopt;
+            setup.policy.nonce.on_external_nonce = ReservationPolicy::Adopt;
         }
         let most_intents = 1 + dice.below(30) as u64;
         let world = World {
@@ -404,10 +404,10 @@ impl World {
                 let account = self.chain.account(lag);
                 Answer::Fact(Fact::Account((!self.dice.percent(self.trouble)).then_some(account)))
             }
-            Effect::Survey(request) => {
+            Effect::Scan(request) => {
                 let lag = if self.dice.percent(self.trouble) { self.dice.below(4) as u64 } else { 0 };
                 let survey = self.chain.survey(&self.lane, request, lag);
-                Answer::Fact(Fact::Surveyed((!self.dice.percent(self.trouble)).then_some(survey)))
+                Answer::Fact(Fact::Scanned((!self.dice.percent(self.trouble)).then_some(survey)))
             }
             Effect::Decide(case) => Answer::Fact(Fact::Decided(case.nonce, Decision::Wait)),
             other => panic!("{other:?}"),

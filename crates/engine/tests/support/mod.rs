@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use gapless_domain::{
-    Intent, LaneSetup, LeaseTerms, ManagedTx, NoncePolicy, OwnerId, StateName, SubmitterId, SubmitterPolicy, Tick,
+    Intent, IntentRecord, LaneSetup, LeaseTerms, NoncePolicy, OwnerId, StateName, SubmitterId, SubmitterPolicy, Tick,
     Timestamp, TxId,
 };
 use gapless_engine::{
     ChainSetup, Clock, DispatchOptions, Driver, Engine, EngineOptions, EngineParts, FaultPoints, GasPolicy, NoFaults,
-    Patient, TimeOrderedIds, WatcherOptions,
+    TimeOrderedIds, WaitForOperator, WatcherOptions,
 };
 use gapless_store::conformance::fixtures;
 use gapless_store::{Accepted, DatabaseClock, Model, NewSubmitter, Store};
@@ -124,7 +124,7 @@ impl World {
             driver: Arc::clone(&self.driver) as Arc<dyn Driver>,
             ids: Arc::new(TimeOrderedIds),
             faults,
-            stuck: Arc::new(Patient),
+            stuck: Arc::new(WaitForOperator),
             chains: vec![ChainSetup { chain, watcher, gas: GasPolicy::default() }],
             lanes: self.lanes.iter().map(|lane| (lane.clone(), Arc::new(setup.clone()))).collect(),
             terms: LeaseTerms::default(),
@@ -152,7 +152,7 @@ impl Node {
     }
 }
 
-pub(crate) async fn get(store: &Arc<dyn Store>, id: TxId) -> ManagedTx {
+pub(crate) async fn get(store: &Arc<dyn Store>, id: TxId) -> IntentRecord {
     store.get(&[id]).await.unwrap().remove(0).unwrap()
 }
 

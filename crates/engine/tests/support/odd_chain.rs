@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use async_trait::async_trait;
 use gapless_chain::{
-    AccountView, Chain, ChainError, Classifier, EndpointStatus, Failure, FeeQuote, Header, HeaderAt, Method, Overrides,
-    Receipt, Revert, SendAnswer, SentInBlock, SignError, UnreadableTx, Wanted,
+    AccountView, Chain, ChainError, Classifier, EndpointStatus, FeeQuote, Header, HeaderAt, Method, NodeFailure,
+    Overrides, Receipt, Revert, SendAnswer, SentInBlock, SignError, UnreadableTx, Wanted,
 };
 use gapless_domain::{
     B256, BlockRef, Bytes, ChainId, DiagnoseRequest, EvmCall, MempoolSignal, Outline, Permit, SignedPlan, SignedTx,
@@ -56,7 +56,7 @@ impl OddChain {
 
     fn failure() -> ChainError {
         let classifier = Classifier::new(Overrides::default()).unwrap();
-        ChainError { classified: classifier.classify(None, Method::Other, &Failure::TimedOut) }
+        ChainError { classified: classifier.classify(None, Method::Other, &NodeFailure::TimedOut) }
     }
 }
 

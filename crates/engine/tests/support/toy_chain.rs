@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use gapless_chain::{
-    AccountView, Chain, ChainError, Classified, Classifier, EndpointStatus, Failure, FeeQuote, Header, HeaderAt,
-    Method, Overrides, Receipt, Revert, SendAnswer, SentInBlock, SignError, UnreadableTx, Wanted,
+    AccountView, Chain, ChainError, Classified, Classifier, EndpointStatus, FeeQuote, Header, HeaderAt, Method,
+    NodeFailure, Overrides, Receipt, Revert, SendAnswer, SentInBlock, SignError, UnreadableTx, Wanted,
 };
 use gapless_domain::{
     Amount, B256, BlockLink, BlockRef, Bytes, ChainId, DiagnoseRequest, EvmCall, Fees, MempoolSignal, NodeText, Nonce,
@@ -288,7 +288,7 @@ impl ToyChain {
     }
 
     fn unreachable(&self) -> ChainError {
-        let failure = Failure::Unreachable { text: "connection refused" };
+        let failure = NodeFailure::Unreachable { text: "connection refused" };
         ChainError { classified: self.classifier.classify(None, Method::Other, &failure) }
     }
 
@@ -302,7 +302,7 @@ impl ToyChain {
     }
 
     fn text(&self, method: Method, text: &str) -> Classified {
-        self.classifier.classify(None, method, &Failure::Answer { code: Some(-32000), text, data: None })
+        self.classifier.classify(None, method, &NodeFailure::Answer { code: Some(-32000), text, data: None })
     }
 
     fn take(&self, inner: &mut Inner, tx: &SignedTx) -> Classified {
@@ -428,7 +428,7 @@ impl Chain for ToyChain {
     }
 
     async fn broadcast(&self, txs: &[SignedTx]) -> Vec<SendAnswer> {
-        let away = |text| self.classifier.classify(None, Method::Send, &Failure::Unreachable { text });
+        let away = |text| self.classifier.classify(None, Method::Send, &NodeFailure::Unreachable { text });
         match self.enter("broadcast") {
             Err(_) => txs.iter().map(|_| away("connection refused").into()).collect(),
             Ok(mut inner) => txs
@@ -437,10 +437,10 @@ impl Chain for ToyChain {
                     inner.sends.push(tx.clone());
                     let answer = match inner.trouble.answers.pop_front() {
                         None => self.take(&mut inner, tx),
-                        Some(Answer::TimeOut) => self.classifier.classify(None, Method::Send, &Failure::TimedOut),
+                        Some(Answer::TimeOut) => self.classifier.classify(None, Method::Send, &NodeFailure::TimedOut),
                         Some(Answer::TimeOutAfterAccepting) => {
                             self.take(&mut inner, tx);
-                            self.classifier.classify(None, Method::Send, &Failure::TimedOut)
+                            self.classifier.classify(None, Method::Send, &NodeFailure::TimedOut)
                         }
                         Some(Answer::AcceptedButText(text)) => {
                             self.take(&mut inner, tx);

@@ -103,7 +103,7 @@ impl Store for TroubledStore {
         &self,
         lanes: &[(SubmitterId, u32)],
         without: &[TxId],
-    ) -> Result<Vec<Vec<ManagedTx>>, StoreError> {
+    ) -> Result<Vec<Vec<IntentRecord>>, StoreError> {
         let bad = self.trouble().bad_queue.clone();
         if lanes.iter().any(|(lane, _)| Some(lane) == bad.as_ref()) {
             return Err(StoreError::Row(codec::RowError::new("payload", "not what it should be")));
@@ -142,7 +142,7 @@ impl Store for TroubledStore {
         self.up()?.audit_log(filter).await
     }
 
-    async fn get(&self, ids: &[TxId]) -> Result<Vec<Option<ManagedTx>>, StoreError> {
+    async fn get(&self, ids: &[TxId]) -> Result<Vec<Option<IntentRecord>>, StoreError> {
         self.up()?.get(ids).await
     }
 
@@ -154,7 +154,7 @@ impl Store for TroubledStore {
         self.up()?.used_for(lane, nonce).await
     }
 
-    async fn list(&self, filter: &TxFilter) -> Result<Vec<ManagedTx>, StoreError> {
+    async fn list(&self, filter: &TxFilter) -> Result<Vec<IntentRecord>, StoreError> {
         self.up()?.list(filter).await
     }
 

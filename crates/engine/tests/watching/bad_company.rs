@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gapless_chain::Revert;
-use gapless_domain::{EventBody, EventKind, Execution, Failure, NodeText, StateName, TransitionName, TxState};
+use gapless_domain::{EventBody, EventKind, Execution, FinalFailure, NodeText, StateName, TransitionName, TxState};
 use gapless_engine::Finality;
 
 use crate::support::{ToyChain, World, get, until_all};
@@ -154,7 +154,7 @@ async fn a_short_outage_does_not_cost_the_reason() {
     world.chain.mine();
     world.chain.mine();
     until_all(&node.store, &ids, StateName::FailedFinal, A_WHILE).await;
-    let TxState::FailedFinal(Failure::Reverted(settled)) = get(&node.store, ids[0]).await.state else { panic!() };
+    let TxState::FailedFinal(FinalFailure::Reverted(settled)) = get(&node.store, ids[0]).await.state else { panic!() };
     assert_eq!(settled.inclusion.execution, Execution::Reverted { reason: why.reason, data: why.data });
 }
 
@@ -256,7 +256,7 @@ async fn a_second_look_takes_nothing_back() {
     let unmined = events(&node.store).await.into_iter().filter(
         |event| matches!(&event.body, EventBody::Tx { kind, .. } if *kind == EventKind::Tx(TransitionName::Unmine)),
     );
-    let TxState::FailedFinal(Failure::Reverted(settled)) = get(&node.store, ids[0]).await.state else { panic!() };
+    let TxState::FailedFinal(FinalFailure::Reverted(settled)) = get(&node.store, ids[0]).await.state else { panic!() };
     let reason = settled.inclusion.execution;
     assert_eq!((unmined.count(), reason), (0, Execution::Reverted { reason: why.reason, data: why.data }));
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use gapless_chain::Revert;
 use gapless_domain::{
-    Amount, BlockLink, Event, EventBody, EventKind, Execution, Failure, LaneEventKind, NodeText, StateName,
+    Amount, BlockLink, Event, EventBody, EventKind, Execution, FinalFailure, LaneEventKind, NodeText, StateName,
     TransitionName, TxId, TxState,
 };
 use gapless_engine::Finality;
@@ -102,7 +102,7 @@ async fn a_revert_is_told_with_its_reason_and_only_when_it_is_final() {
     world.chain.mine();
     world.chain.mine();
     until_all(&node.store, &ids, StateName::FailedFinal, A_WHILE).await;
-    let TxState::FailedFinal(Failure::Reverted(settled)) = get(&node.store, ids[0]).await.state else { panic!() };
+    let TxState::FailedFinal(FinalFailure::Reverted(settled)) = get(&node.store, ids[0]).await.state else { panic!() };
     assert_eq!(settled.inclusion.execution, Execution::Reverted { reason: why.reason, data: why.data });
     assert_eq!((settled.inclusion.gas_used, settled.inclusion.effective_gas_price), (21_000, Amount::from(1_u64)));
 }

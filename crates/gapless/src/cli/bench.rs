@@ -5,7 +5,7 @@ use std::env;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use gapless_load::{ChainChoice, Custom, Options, Report, ShapeName};
+use gapless_bench_cluster::{ChainChoice, Custom, Options, Report, ShapeName};
 
 use super::dev::block_time;
 use super::{CliError, Exit};
@@ -92,7 +92,7 @@ impl BenchArgs {
         let options = self.options()?;
         let progress = RefCell::new(output.progress());
         let mut report = Report::default();
-        let ended = gapless_load::run(&options, &mut report, &|text| progress.borrow_mut().say(text));
+        let ended = gapless_bench_cluster::run(&options, &mut report, &|text| progress.borrow_mut().say(text));
         drop(progress);
         // Minutes of measuring are not lost because somebody stopped the rest.
         if ended.is_ok() || !report.rows.is_empty() {

@@ -77,7 +77,7 @@ pub(crate) enum CliError {
     #[error("this build makes no mistakes on purpose; build it with `--features gapless-sim/mistakes`")]
     NoMistakes,
     #[error(transparent)]
-    Bench(#[from] gapless_load::LoadError),
+    Bench(#[from] gapless_bench_cluster::LoadError),
     #[error("cannot start: {0}")]
     Runtime(io::Error),
     #[error("the classifier's own tables are wrong: {0}")]

@@ -11,7 +11,9 @@ use futures_util::FutureExt;
 use futures_util::future::FusedFuture;
 use gapless_api::{AllowedHosts, App, Drain, SystemTimer, router};
 use gapless_domain::{LaneLimits, LaneSetup, OwnerId, SubmitterId};
-use gapless_engine::{Clock, Driver, Engine, EngineParts, Ids, Patient, StuckPolicy, TimeOrderedIds, TokioDriver};
+use gapless_engine::{
+    Clock, Driver, Engine, EngineParts, Ids, StuckPolicy, TimeOrderedIds, TokioDriver, WaitForOperator,
+};
 use gapless_store::NewSubmitter;
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
@@ -181,7 +183,7 @@ fn lanes(accounts: &[Account], limits: &LaneLimits) -> Vec<(SubmitterId, Arc<Lan
 fn stuck_policy(webhook: &WebhookConfig) -> Result<Arc<dyn StuckPolicy>, ComposeError> {
     match &webhook.url {
         Some(url) => Ok(Arc::new(StuckWebhook::new(url.clone(), webhook.timeout)?)),
-        None => Ok(Arc::new(Patient)),
+        None => Ok(Arc::new(WaitForOperator)),
     }
 }
 

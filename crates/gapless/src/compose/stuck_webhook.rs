@@ -160,10 +160,10 @@ mod tests {
     }
 
     /// What the server has heard.
-    type Heard = Arc<Mutex<Vec<serde_json::Value>>>;
+    type EndpointAnswer = Arc<Mutex<Vec<serde_json::Value>>>;
 
     /// Answers by the last part of the path.
-    async fn answer(State(heard): State<Heard>, request: Request<Body>) -> Response {
+    async fn answer(State(heard): State<EndpointAnswer>, request: Request<Body>) -> Response {
         let path = request.uri().path().to_owned();
         let body: Bytes = axum::body::to_bytes(request.into_body(), 1 << 20).await.unwrap();
         heard.lock().unwrap().push(serde_json::from_slice(&body).unwrap());
@@ -180,8 +180,8 @@ mod tests {
     }
 
     #[expect(clippy::disallowed_methods, reason = "the test has a server")]
-    async fn server() -> (String, Heard) {
-        let (heard, listener) = (Heard::default(), TcpListener::bind("127.0.0.1:0").await.unwrap());
+    async fn server() -> (String, EndpointAnswer) {
+        let (heard, listener) = (EndpointAnswer::default(), TcpListener::bind("127.0.0.1:0").await.unwrap());
         let address = listener.local_addr().unwrap();
         let router = Router::new().fallback(answer).with_state(Arc::clone(&heard));
         tokio::spawn(async move { axum::serve(listener, router).await });

@@ -2,8 +2,8 @@
 //! submitter's over its chain's. It is the same code each time.
 
 use gapless_domain::{
-    Amount, BumpPolicy, ConfirmationPolicy, ExternalNoncePolicy, FeePolicy, FundsPolicy, MempoolPolicy, Nonce,
-    NoncePolicy, OnShortage, ReleaseRule, ResubmitPolicy, StartFrom, StuckRule, SubmitterPolicy,
+    Amount, BumpPolicy, ConfirmationPolicy, FeePolicy, FundsPolicy, MempoolPolicy, Nonce, NoncePolicy, OnShortage,
+    ReleaseRule, ReservationPolicy, ResubmitPolicy, StartFrom, StuckRule, SubmitterPolicy,
 };
 
 use gapless_engine::Finality;
@@ -15,7 +15,7 @@ use super::value::{Permille, Setting, number_of, text_of};
 use super::webhook::{self, WebhookConfig};
 
 words!(ReleaseRule { ReleaseRule::Mined => "mined", ReleaseRule::Final => "final" });
-words!(ExternalNoncePolicy { ExternalNoncePolicy::Protect => "protect", ExternalNoncePolicy::Adopt => "adopt" });
+words!(ReservationPolicy { ReservationPolicy::Protect => "protect", ReservationPolicy::Adopt => "adopt" });
 words!(Finality {
     Finality::Depth => "depth",
     Finality::Safe => "safe",

@@ -1,7 +1,7 @@
 //! What the endpoints' pools show of nonces, as far as their answers come back.
 
 use futures_util::future::join_all;
-use gapless_chain::{Chain as _, EndpointStanding, PoolSight, mempool_signal};
+use gapless_chain::{Chain as _, EndpointHealth, PoolSight, mempool_signal};
 use gapless_domain::{B256, DiagnoseRequest, MempoolSignal, SubmitterId};
 
 use super::gate::{Answer, Desk, Gate};
@@ -10,7 +10,7 @@ use super::texts::Trouble;
 /// Asks everybody who is not left alone and not known to be behind, each by one request that may be lost as any other.
 pub(super) async fn diagnose(gate: &Gate, account: &SubmitterId, asked: &[DiagnoseRequest]) -> Vec<MempoolSignal> {
     let statuses = gate.endpoints();
-    let lags = |at: &usize| statuses.get(*at).is_some_and(|status| status.standing == EndpointStanding::Lagging);
+    let lags = |at: &usize| statuses.get(*at).is_some_and(|status| status.standing == EndpointHealth::Lagging);
     let mut order = gate.order();
     order.retain(|at| !lags(at));
     // By place, so that the answers do not depend on who is fresher.

@@ -9,7 +9,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use futures_util::future::join_all;
 use gapless_chain::{
-    AccountView, Chain, ChainError, EndpointStanding, EndpointStatus, FeeQuote, Header, HeaderAt, Method, Receipt,
+    AccountView, Chain, ChainError, EndpointHealth, EndpointStatus, FeeQuote, Header, HeaderAt, Method, Receipt,
     Revert, SendAnswer, SentInBlock, SignError, UnreadableTx, Wanted,
 };
 use gapless_domain::{
@@ -457,10 +457,10 @@ impl Chain for Gate {
             let head = belief.head.map(|head| head.number);
             let lag = newest.zip(head).map(|(newest, head)| newest - head);
             let standing = match lag {
-                _ if belief.left_alone_until > now => EndpointStanding::Down,
-                None => EndpointStanding::Unchecked,
-                Some(0..=2) => EndpointStanding::Good,
-                Some(_) => EndpointStanding::Lagging,
+                _ if belief.left_alone_until > now => EndpointHealth::Down,
+                None => EndpointHealth::Unchecked,
+                Some(0..=2) => EndpointHealth::Good,
+                Some(_) => EndpointHealth::Lagging,
             };
             EndpointStatus {
                 name: name_of(at),
@@ -472,7 +472,7 @@ impl Chain for Gate {
                 errors_permille: (belief.failed * 1000).checked_div(belief.asked),
                 latency: None,
                 in_flight: 0,
-                trouble: (standing == EndpointStanding::Down).then(|| "it has not answered".to_owned()),
+                trouble: (standing == EndpointHealth::Down).then(|| "it has not answered".to_owned()),
             }
         };
         beliefs.iter().enumerate().map(status).collect()

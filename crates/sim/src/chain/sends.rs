@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use gapless_chain::{Classified, Family, Method, SendAnswer, Verdict};
-use gapless_domain::{B256, Heard, SignedTx};
+use gapless_domain::{B256, EndpointAnswer, SignedTx};
 
 use super::endpoint::name_of;
 use super::gate::{Answer, Gate};
@@ -173,7 +173,7 @@ struct Tally {
     /// Of one that was never reached: it counts only if nobody else says anything.
     aside: Option<Classified>,
     /// Of each that was reached.
-    heard: Vec<Heard>,
+    heard: Vec<EndpointAnswer>,
 }
 
 impl Tally {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use gapless_chain::Verdict;
 use gapless_domain::{
-    Address, Amount, Bytes, DiagnoseRequest, EvmCall, ExternalNoncePolicy, Fees, MempoolSignal, Nonce, OwnerId,
+    Address, Amount, Bytes, DiagnoseRequest, EvmCall, Fees, MempoolSignal, Nonce, OwnerId, ReservationPolicy,
     SendOutcome, SignedTx, SubmitterId, TxPlan,
 };
 
@@ -34,7 +34,7 @@ struct Scene {
 fn scene(seed: u64, odds: &[(Fault, u32)], change: impl FnOnce(&mut Plan)) -> Scene {
     let mut plan = Plan::of(seed);
     plan.odds = Odds::from_iter(odds.iter().copied());
-    plan.on_external_nonce = ExternalNoncePolicy::Adopt;
+    plan.on_external_nonce = ReservationPolicy::Adopt;
     change(&mut plan);
     let stage = Stage::default();
     let history = History::new(stage.clone());
@@ -205,7 +205,8 @@ fn each_endpoint_that_was_reached_is_heard_by_its_name() {
     scene.world.enter(|state, _| state.endpoints[2].put(Stand::Down { gateway: true, until }));
     let (sends, tx) = (Arc::clone(&gate), signed(&scene.lanes[0], 0, 1, 20));
     let answer = scene.wait(async move { sends.broadcast(&[tx]).await.remove(0) });
-    let said = |heard: &gapless_domain::Heard| (heard.endpoint.to_string(), heard.outcome, heard.text.to_string());
+    let said =
+        |heard: &gapless_domain::EndpointAnswer| (heard.endpoint.to_string(), heard.outcome, heard.text.to_string());
     let gateway = "503 Service Temporarily Unavailable".to_owned();
     let expected = [
         ("endpoint-0".to_owned(), SendOutcome::Accepted, String::new()),

@@ -2,7 +2,7 @@
 
 use std::sync::OnceLock;
 
-use gapless_chain::{Classified, Classifier, Failure, Family, Method, Overrides};
+use gapless_chain::{Classified, Classifier, Family, Method, NodeFailure, Overrides};
 
 use super::pool::Refusal;
 
@@ -33,10 +33,10 @@ impl Trouble {
 
     pub(super) fn classified(&self, family: Family, method: Method) -> Classified {
         let failure = match self {
-            Trouble::TimedOut => Failure::TimedOut,
-            Trouble::Away => Failure::Unreachable { text: "connection refused" },
-            Trouble::Gateway => Failure::Http { status: 503, body: "503 Service Temporarily Unavailable" },
-            Trouble::Said { code, text } => Failure::Answer { code: Some(*code), text, data: None },
+            Trouble::TimedOut => NodeFailure::TimedOut,
+            Trouble::Away => NodeFailure::Unreachable { text: "connection refused" },
+            Trouble::Gateway => NodeFailure::Http { status: 503, body: "503 Service Temporarily Unavailable" },
+            Trouble::Said { code, text } => NodeFailure::Answer { code: Some(*code), text, data: None },
         };
         classifier().classify(Some(family), method, &failure)
     }

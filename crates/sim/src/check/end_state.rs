@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use gapless_domain::{
-    Attempt, B256, BlockRef, Bytes, Cursor, Event, EventBody, EventKind, EventPosition, LaneEventKind, ManagedTx,
+    Attempt, B256, BlockRef, Bytes, Cursor, Event, EventBody, EventKind, EventPosition, IntentRecord, LaneEventKind,
     Payload, RequestId, StateName, SubmitterId, TxId, TxState, targets,
 };
 use gapless_store::{Store, StoreError, TxFilter};
@@ -36,7 +36,7 @@ pub struct EndState {
 /// An intent with all that hangs on it.
 #[derive(Clone, Debug)]
 pub struct EndTx {
-    pub tx: ManagedTx,
+    pub tx: IntentRecord,
     pub attempts: Vec<Attempt>,
     pub events: Vec<Event>,
 }
@@ -191,7 +191,7 @@ fn no_gap(end: &EndState, chain: &Chain<'_>, found: &mut Findings<'_>) {
 }
 
 fn durable(end: &EndState, found: &mut Findings<'_>) {
-    let rows: BTreeMap<TxId, &ManagedTx> = end.txs.iter().map(|end| (end.tx.id, &end.tx)).collect();
+    let rows: BTreeMap<TxId, &IntentRecord> = end.txs.iter().map(|end| (end.tx.id, &end.tx)).collect();
     for (lane, request, id) in &end.acknowledged {
         match rows.get(id) {
             None => {
@@ -215,7 +215,7 @@ fn events_of_each(end: &EndState, found: &mut Findings<'_>) {
     }
 }
 
-fn rebuild<'a>(tx: &ManagedTx, events: impl Iterator<Item = &'a Event>) -> Result<(), String> {
+fn rebuild<'a>(tx: &IntentRecord, events: impl Iterator<Item = &'a Event>) -> Result<(), String> {
     let mut state: Option<&TxState> = None;
     let mut version = 0;
     for event in events {

@@ -103,7 +103,7 @@ impl Ledger {
     fn accept(&mut self, id: TxId, intent: &Arc<Intent>) -> Before {
         let effect = match intent.payload() {
             Payload::Evm(call) => effect_of(&call.data),
-            Payload::External(_) => None,
+            Payload::Reservation(_) => None,
         };
         let key = (intent.submitter().clone(), intent.request_id().clone());
         let same_request = self.requests.insert(key, id).filter(|other| *other != id);
@@ -253,10 +253,10 @@ pub(super) fn mined_at(state: &TxState) -> Option<(u64, B256)> {
 
 /// The end of an intent that the chain has decided.
 pub(super) fn settled(state: &TxState) -> Option<&gapless_domain::Settled> {
-    use gapless_domain::Failure;
+    use gapless_domain::FinalFailure;
     match state {
         TxState::Confirmed(settled)
-        | TxState::FailedFinal(Failure::Reverted(settled))
+        | TxState::FailedFinal(FinalFailure::Reverted(settled))
         | TxState::Canceled(Cancellation::OnChain(_, settled)) => Some(settled),
         _ => None,
     }

@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gapless_domain::{
-    Amount, AttemptKind, B256, BlockLink, BlockRef, Bytes, Change, Command, CommandId, CommandKind, CommandResult,
-    Cursor, EvmCall, Execution, ExternalNoncePolicy, Fees, FencingToken, Inclusion, Intent, LaneCommit, Lease,
-    LeaseTerms, LostRule, ManagedTx, NewAttempt, NodeText, Nonce, OwnerId, Payload, Protection, ReleaseRule, Report,
-    RequestId, SignedTx, Speed, SubmitterId, Timestamp, Transition, TxId, TxPlan, TxState,
+    Amount, AttemptKind, B256, BlockLink, BlockRef, Bytes, Change, Command, CommandId, CommandKind, CommandReport,
+    CommandResult, Cursor, EvmCall, Execution, Fees, FencingToken, Inclusion, Intent, IntentRecord, LaneCommit, Lease,
+    LeaseTerms, LostRule, NewAttempt, NodeText, Nonce, OwnerId, Payload, Protection, ReleaseRule, RequestId,
+    ReservationPolicy, SignedTx, Speed, SubmitterId, Timestamp, Transition, TxId, TxPlan, TxState,
 };
 use gapless_store::{
     Acquired, CommitVerdict, ManualClock, Model, ModelStore, NewIntent, NewSubmitter, Snapshot, Store,
@@ -38,7 +38,7 @@ pub(super) struct Story {
 }
 
 pub(super) fn strict() -> Plan {
-    let on_external_nonce = ExternalNoncePolicy::Protect;
+    let on_external_nonce = ReservationPolicy::Protect;
     Plan { window: 1, release: ReleaseRule::Mined, on_external_nonce, confirmations: 1, by_tag: false, ..Plan::of(1) }
 }
 
@@ -116,7 +116,7 @@ impl Story {
     }
 
     /// In the store, and told.
-    pub(super) fn accept(&mut self, number: u64) -> ManagedTx {
+    pub(super) fn accept(&mut self, number: u64) -> IntentRecord {
         let tx = self.intent(number);
         let new = NewIntent { id: tx.id, intent: tx.intent.clone() };
         wait_for(self.store.accept(&[new])).unwrap();
@@ -126,13 +126,13 @@ impl Story {
         tx
     }
 
-    pub(super) fn intent(&self, number: u64) -> ManagedTx {
+    pub(super) fn intent(&self, number: u64) -> IntentRecord {
         let call = EvmCall { to: self.lane.evm_address(), data: data(number), ..EvmCall::default() };
         let request = RequestId::restore(&format!("request-{number}"));
         let intent = Intent::restore(self.lane.clone(), request, Payload::Evm(call), Speed::Standard, None, None);
         let now = Timestamp::from_micros(1_000_000);
         let id = TxId::from_uuid(uuid::Uuid::from_u128(u128::from(number)));
-        ManagedTx {
+        IntentRecord {
             id,
             seq: number,
             intent,
@@ -176,7 +176,7 @@ impl Story {
         TxPlan { submitter: self.lane.clone(), nonce: Nonce::new(nonce).unwrap(), call, gas_limit: 50_000, fees: FEES }
     }
 
-    pub(super) fn bind_commit(&self, tx: &ManagedTx, number: u64) -> (LaneCommit, NewAttempt) {
+    pub(super) fn bind_commit(&self, tx: &IntentRecord, number: u64) -> (LaneCommit, NewAttempt) {
         let attempt = self.attempt(self.cursor.next_nonce.get(), number);
         let mut commit = self.new_commit();
         commit.bind(&self.cursor, tx, attempt.clone()).unwrap();
@@ -184,7 +184,7 @@ impl Story {
     }
 
     /// Binds the next nonce, in the store.
-    pub(super) fn bind(&mut self, tx: &mut ManagedTx, number: u64) -> (NewAttempt, BrokenPromises) {
+    pub(super) fn bind(&mut self, tx: &mut IntentRecord, number: u64) -> (NewAttempt, BrokenPromises) {
         let (commit, attempt) = self.bind_commit(tx, number);
         follow(tx, &commit);
         let broken = self.commit(commit);
@@ -192,7 +192,7 @@ impl Story {
     }
 
     /// One more change of an intent, in the store.
-    pub(super) fn change(&mut self, tx: &mut ManagedTx, transition: Transition) -> BrokenPromises {
+    pub(super) fn change(&mut self, tx: &mut IntentRecord, transition: Transition) -> BrokenPromises {
         let mut commit = self.new_commit();
         commit.change(tx.change(transition).unwrap());
         follow(tx, &commit);
@@ -200,7 +200,7 @@ impl Story {
     }
 
     /// The whole way of an intent that all goes well with.
-    pub(super) fn deliver(&mut self, number: u64) -> ManagedTx {
+    pub(super) fn deliver(&mut self, number: u64) -> IntentRecord {
         let mut tx = self.accept(number);
         let (attempt, broken) = self.bind(&mut tx, number);
         assert_eq!(broken, NOTHING);
@@ -224,7 +224,7 @@ impl Story {
         let by = NodeText::new("operator");
         let at = Timestamp::from_micros(1_000_000);
         let command = Command { id: CommandId(1), submitter: self.lane.clone(), kind, issued_by: by, issued_at: at };
-        (command, CommandResult::Done(Report::new("done")))
+        (command, CommandResult::Done(CommandReport::new("done")))
     }
 
     // --- The chain. ---
@@ -294,7 +294,7 @@ fn data(number: u64) -> Bytes {
 }
 
 /// The row as the commit leaves it.
-pub(super) fn follow(tx: &mut ManagedTx, commit: &LaneCommit) {
+pub(super) fn follow(tx: &mut IntentRecord, commit: &LaneCommit) {
     let at = tx.updated_at;
     let changes: Vec<&Change> = commit.changes().iter().filter(|change| change.tx_id() == tx.id).collect();
     changes.into_iter().for_each(|change| tx.apply(change, at));

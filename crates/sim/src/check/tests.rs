@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use gapless_domain::{
     Amount, B256, BlockLink, Bytes, CancelReason, Cancellation, ConfirmationNotice, Cursor, EventBody, FencingToken,
-    LaneEventKind, Lease, LostRule, ManagedTx, NodeText, Nonce, OwnerId, ProtectCode, Protection, ReleaseRule,
+    IntentRecord, LaneEventKind, Lease, LostRule, NodeText, Nonce, OwnerId, ProtectCode, Protection, ReleaseRule,
     SignedTx, Transition, TxState,
 };
 
@@ -357,7 +357,7 @@ fn p9_an_end_by_what_is_not_ours_or_in_no_block() {
 }
 
 /// In block 1, with block 2 on top; both are told.
-fn told_of_two() -> (Story, ManagedTx) {
+fn told_of_two() -> (Story, IntentRecord) {
     let mut story = Story::new(&Plan { confirmations: 3, odds: BTreeMap::new(), ..strict() });
     let mut tx = story.accept(1);
     let (attempt, _) = story.bind(&mut tx, 1);

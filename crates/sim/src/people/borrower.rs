@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use gapless_domain::{CommandKind, ExternalNonce, Fees, LockOwner, Nonce, Payload, SubmitterId, TxId, TxPlan};
+use gapless_domain::{CommandKind, Fees, LockOwner, Nonce, Payload, ReservationRequest, SubmitterId, TxId, TxPlan};
 
 use super::{PATIENCE, caller, command, within};
 use crate::chain;
@@ -18,7 +18,7 @@ pub(super) fn payload(number: u64) -> Payload {
     let lock_owner = LockOwner::new(&format!("borrower {number}"));
     let hold_ms = u32::try_from(HOLD.as_millis()).unwrap_or(u32::MAX);
     match lock_owner {
-        Some(lock_owner) => Payload::External(ExternalNonce { lock_owner, hold_ms }),
+        Some(lock_owner) => Payload::Reservation(ReservationRequest { lock_owner, hold_ms }),
         None => Payload::Evm(caller::payload(number)),
     }
 }
@@ -26,7 +26,7 @@ pub(super) fn payload(number: u64) -> Payload {
 /// Waits for its nonce, and uses it, gives it back, forgets it, or goes behind our back.
 pub(super) async fn borrow(scene: &Scene, lane: &SubmitterId, id: TxId, number: u64, dice: &mut Dice) {
     let Some(nonce) = lent(scene, id, dice).await else { return };
-    let Payload::External(ExternalNonce { lock_owner, .. }) = payload(number) else { return };
+    let Payload::Reservation(ReservationRequest { lock_owner, .. }) = payload(number) else { return };
     scene.stage().sleep(dice.latency(Duration::from_secs(2))).await;
     let plan = plan(lane, nonce, number);
     let (signed, cost) = (chain::sign(&plan), plan.worst_cost());

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use gapless_domain::{
-    CommandKind, LaneState, LostRule, ManagedTx, NodeText, Payload, ProtectCode, Protection, StateName, SubmitterId,
+    CommandKind, IntentRecord, LaneState, LostRule, NodeText, Payload, ProtectCode, Protection, StateName, SubmitterId,
     TxId,
 };
 use gapless_store::{CancelVerdict, TxFilter};
@@ -46,9 +46,9 @@ async fn cancel_what_has_happened(scene: &Scene, lane: &SubmitterId, dice: &mut 
     let in_line =
         TxFilter { submitter: Some(lane.clone()), state: Some(StateName::Queued), limit: 1000, before_seq: None };
     let Some(Ok(in_line)) = within(scene.stage(), PATIENCE, store.list(&in_line)).await else { return false };
-    let has_happened = |tx: &ManagedTx| match tx.intent.payload() {
+    let has_happened = |tx: &IntentRecord| match tx.intent.payload() {
         Payload::Evm(call) => effect_of(&call.data).is_some_and(|effect| scene.blueprint.chain.has_effect(effect)),
-        Payload::External(_) => false,
+        Payload::Reservation(_) => false,
     };
     let done: Vec<TxId> = in_line.iter().filter(|tx| has_happened(tx)).map(|tx| tx.id).collect();
     let canceled = within(scene.stage(), PATIENCE, store.cancel_queued(&done)).await;

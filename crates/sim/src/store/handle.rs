@@ -6,8 +6,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use gapless_domain::mistakes::{Mistake, made};
 use gapless_domain::{
-    Attempt, AuditEntry, ChainId, Command, CommandId, CommandStatus, Event, EventPosition, Head, LaneCommit, Lease,
-    ManagedTx, NewCommand, NodeText, Nonce, OwnerId, RequestId, SubmitterId, TxId,
+    Attempt, AuditEntry, ChainId, Command, CommandId, CommandStatus, Event, EventPosition, Head, IntentRecord,
+    LaneCommit, Lease, NewCommand, NodeText, Nonce, OwnerId, RequestId, SubmitterId, TxId,
 };
 use gapless_store::{
     Accepted, Acquired, AuditFilter, CancelVerdict, Census, CommitVerdict, Committed, HeadVerdict, LaneStatus, Loaded,
@@ -327,7 +327,7 @@ impl Store for Handle {
         &self,
         lanes: &[(SubmitterId, u32)],
         without: &[TxId],
-    ) -> Result<Vec<Vec<ManagedTx>>, StoreError> {
+    ) -> Result<Vec<Vec<IntentRecord>>, StoreError> {
         let (lanes, without) = (lanes.to_vec(), without.to_vec());
         self.read("peek", move |store| wait_for(store.peek_queues(&lanes, &without))).await
     }
@@ -366,7 +366,7 @@ impl Store for Handle {
         self.read("audit log", move |store| wait_for(store.audit_log(&filter))).await
     }
 
-    async fn get(&self, ids: &[TxId]) -> Result<Vec<Option<ManagedTx>>, StoreError> {
+    async fn get(&self, ids: &[TxId]) -> Result<Vec<Option<IntentRecord>>, StoreError> {
         let ids = ids.to_vec();
         self.read("get", move |store| wait_for(store.get(&ids))).await
     }
@@ -381,7 +381,7 @@ impl Store for Handle {
         self.read("used for", move |store| wait_for(store.used_for(&lane, nonce))).await
     }
 
-    async fn list(&self, filter: &TxFilter) -> Result<Vec<ManagedTx>, StoreError> {
+    async fn list(&self, filter: &TxFilter) -> Result<Vec<IntentRecord>, StoreError> {
         let filter = filter.clone();
         self.read("list", move |store| wait_for(store.list(&filter))).await
     }

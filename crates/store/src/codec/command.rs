@@ -1,6 +1,8 @@
 //! Commands as a word and JSON.
 
-use gapless_domain::{CommandKind, CommandResult, CommandStatus, Fees, LockOwner, LostRule, Payload, Report, SignedTx};
+use gapless_domain::{
+    CommandKind, CommandReport, CommandResult, CommandStatus, Fees, LockOwner, LostRule, Payload, SignedTx,
+};
 use serde::{Deserialize, Serialize};
 
 use super::payload::{FeesRow, PayloadRow};
@@ -82,7 +84,7 @@ pub fn command_from_json(json: &str) -> Result<CommandKind, RowError> {
 
 /// What became of a command, by its result: NULL while it waits.
 pub fn command_status(result: Option<&str>, refused: bool) -> CommandStatus {
-    match result.map(Report::new) {
+    match result.map(CommandReport::new) {
         None => CommandStatus::Open,
         Some(report) if refused => CommandStatus::Over(CommandResult::Refused(report)),
         Some(report) => CommandStatus::Over(CommandResult::Done(report)),

@@ -1,6 +1,6 @@
 //! What came of an attempt's sends, as a JSON array, oldest first.
 
-use gapless_domain::{Heard, NodeText, SendOutcome, SendRecord, SendReport, Timestamp};
+use gapless_domain::{EndpointAnswer, NodeText, SendOutcome, SendRecord, SendReport, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use super::{RowError, from_json, to_json, word};
@@ -26,7 +26,7 @@ struct HeardRow {
 
 /// Reports of one attempt and one commit, which is made at `at`. The stores append them to what is there.
 pub fn sends_to_json(at: Timestamp, reports: &[&SendReport]) -> String {
-    let heard = |heard: &Heard| HeardRow {
+    let heard = |heard: &EndpointAnswer| HeardRow {
         endpoint: heard.endpoint.to_string(),
         outcome: heard.outcome.as_str().to_owned(),
         text: heard.text.to_string(),
@@ -52,16 +52,16 @@ impl TryFrom<SendRow> for SendRecord {
             at: Timestamp::from_micros(row.at),
             outcome: word("outcome", &row.outcome, SendOutcome::parse)?,
             text: NodeText::new(&row.text),
-            heard: row.heard.into_iter().map(Heard::try_from).collect::<Result<_, _>>()?,
+            heard: row.heard.into_iter().map(EndpointAnswer::try_from).collect::<Result<_, _>>()?,
         })
     }
 }
 
-impl TryFrom<HeardRow> for Heard {
+impl TryFrom<HeardRow> for EndpointAnswer {
     type Error = RowError;
 
     fn try_from(row: HeardRow) -> Result<Self, RowError> {
-        Ok(Heard {
+        Ok(EndpointAnswer {
             endpoint: NodeText::new(&row.endpoint),
             outcome: word("outcome", &row.outcome, SendOutcome::parse)?,
             text: NodeText::new(&row.text),
@@ -76,12 +76,12 @@ mod tests {
 
     const AT: Timestamp = Timestamp::from_micros(1_900_000_000_000_001);
 
-    fn report(outcome: SendOutcome, said: &str, heard: Vec<Heard>) -> SendReport {
+    fn report(outcome: SendOutcome, said: &str, heard: Vec<EndpointAnswer>) -> SendReport {
         SendReport { nonce: Nonce::ZERO, hash: B256::ZERO, outcome, text: NodeText::new(said), heard }
     }
 
-    fn heard(endpoint: &str, outcome: SendOutcome, said: &str) -> Heard {
-        Heard { endpoint: NodeText::new(endpoint), outcome, text: NodeText::new(said) }
+    fn heard(endpoint: &str, outcome: SendOutcome, said: &str) -> EndpointAnswer {
+        EndpointAnswer { endpoint: NodeText::new(endpoint), outcome, text: NodeText::new(said) }
     }
 
     #[test]

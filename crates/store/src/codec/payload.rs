@@ -1,6 +1,6 @@
 //! Payloads and fees as JSON.
 
-use gapless_domain::{AccessListItem, Authorization, EvmCall, ExternalNonce, Fees, LockOwner, Payload};
+use gapless_domain::{AccessListItem, Authorization, EvmCall, Fees, LockOwner, Payload, ReservationRequest};
 use serde::{Deserialize, Serialize};
 
 use super::{RowError, from_json, parsed, to_json};
@@ -72,7 +72,7 @@ impl From<&Payload> for PayloadRow {
     fn from(payload: &Payload) -> Self {
         match payload {
             Payload::Evm(call) => PayloadRow::Evm(Box::new(EvmRow::from(call))),
-            Payload::External(external) => {
+            Payload::Reservation(external) => {
                 PayloadRow::External { lock_owner: external.lock_owner.as_str().to_owned(), hold_ms: external.hold_ms }
             }
         }
@@ -87,7 +87,7 @@ impl TryFrom<PayloadRow> for Payload {
             PayloadRow::Evm(row) => (*row).try_into().map(Payload::Evm),
             PayloadRow::External { lock_owner, hold_ms } => {
                 let lock_owner = LockOwner::new(&lock_owner).ok_or_else(|| RowError::new("lock_owner", lock_owner))?;
-                Ok(Payload::External(ExternalNonce { lock_owner, hold_ms }))
+                Ok(Payload::Reservation(ReservationRequest { lock_owner, hold_ms }))
             }
         }
     }
@@ -224,7 +224,8 @@ mod tests {
     #[test]
     fn payloads_round_trip() {
         let plain = Payload::Evm(EvmCall { fees: Some(Fees::Legacy { gas_price: 3 }), ..EvmCall::default() });
-        let external = Payload::External(ExternalNonce { lock_owner: LockOwner::new("me").unwrap(), hold_ms: 5 });
+        let external =
+            Payload::Reservation(ReservationRequest { lock_owner: LockOwner::new("me").unwrap(), hold_ms: 5 });
         for payload in [full(), plain, external] {
             assert_eq!(payload_from_json(&payload_to_json(&payload)), Ok(payload));
         }

@@ -1,8 +1,8 @@
 //! The state of an intent as four columns: the words that queries and CHECKs need, and the rest as JSON.
 
 use gapless_domain::{
-    AttemptKind, B256, BlockRef, Bound, CancelReason, Cancellation, Execution, FailReason, Failure, Inclusion, Mined,
-    NodeText, Nonce, Progress, Settled, StateName, StuckReason, SubStateName, TxState, Wish,
+    AttemptKind, B256, BlockRef, Bound, CancelReason, Cancellation, Execution, FailReason, FinalFailure, Goal,
+    Inclusion, Mined, NodeText, Nonce, Progress, Settled, StateName, StuckReason, SubStateName, TxState,
 };
 use serde::{Deserialize, Serialize};
 
@@ -19,7 +19,7 @@ pub struct StateRow {
 #[derive(Default, Serialize, Deserialize)]
 struct Detail {
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    wish: Option<String>,
+    goal: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     reason: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -70,8 +70,8 @@ pub fn state_to_row(state: &TxState) -> StateRow {
         TxState::Queued => Detail::default(),
         TxState::Allocated(bound) | TxState::Tracking(bound) => bound_detail(bound),
         TxState::Stuck(bound, reason) => Detail { reason: Some(reason.as_str().to_owned()), ..bound_detail(bound) },
-        TxState::Confirmed(settled) | TxState::FailedFinal(Failure::Reverted(settled)) => settled_detail(settled),
-        TxState::FailedFinal(Failure::Unbound(reason, text)) => Detail {
+        TxState::Confirmed(settled) | TxState::FailedFinal(FinalFailure::Reverted(settled)) => settled_detail(settled),
+        TxState::FailedFinal(FinalFailure::Unbound(reason, text)) => Detail {
             reason: Some(reason.as_str().to_owned()),
             text: Some(text.as_str().to_owned()),
             ..Detail::default()
@@ -106,10 +106,12 @@ pub fn state_from_row(state: &str, nonce: Option<i64>, detail: &str) -> Result<T
             TxState::Stuck(detail.bound(nonce)?, reason)
         }
         StateName::Confirmed => TxState::Confirmed(detail.settled(nonce)?),
-        StateName::FailedFinal if nonce.is_some() => TxState::FailedFinal(Failure::Reverted(detail.settled(nonce)?)),
+        StateName::FailedFinal if nonce.is_some() => {
+            TxState::FailedFinal(FinalFailure::Reverted(detail.settled(nonce)?))
+        }
         StateName::FailedFinal => {
             let reason = detail.reason_word("fail reason", FailReason::parse)?;
-            TxState::FailedFinal(Failure::Unbound(reason, NodeText::new(&detail.text.unwrap_or_default())))
+            TxState::FailedFinal(FinalFailure::Unbound(reason, NodeText::new(&detail.text.unwrap_or_default())))
         }
         StateName::Canceled if detail.released => TxState::Canceled(Cancellation::Released),
         StateName::Canceled => {
@@ -123,10 +125,10 @@ pub fn state_from_row(state: &str, nonce: Option<i64>, detail: &str) -> Result<T
 }
 
 fn bound_detail(bound: &Bound) -> Detail {
-    let (wish, cancel_reason) = match bound.wish {
-        Wish::Deliver => (None, None),
-        Wish::Replace => (Some("replace".to_owned()), None),
-        Wish::Cancel(reason) => (Some("cancel".to_owned()), Some(reason.as_str().to_owned())),
+    let (goal, cancel_reason) = match bound.goal {
+        Goal::Deliver => (None, None),
+        Goal::Replace => (Some("replace".to_owned()), None),
+        Goal::Cancel(reason) => (Some("cancel".to_owned()), Some(reason.as_str().to_owned())),
     };
     let mined = match &bound.progress {
         Progress::Mined(mined) => Some(mined),
@@ -134,7 +136,7 @@ fn bound_detail(bound: &Bound) -> Detail {
     };
     let told = mined.filter(|mined| mined.told != mined.inclusion.block).map(|mined| mined.told);
     Detail {
-        wish,
+        goal,
         cancel_reason,
         awaiting_funds: bound.progress == Progress::AwaitingFunds,
         inclusion: mined.map(|mined| inclusion_row(&mined.inclusion)),
@@ -168,10 +170,10 @@ fn inclusion_row(inclusion: &Inclusion) -> InclusionRow {
 
 impl Detail {
     fn bound(self, nonce: Option<Nonce>) -> Result<Bound, RowError> {
-        let wish = match self.wish.as_deref() {
-            None => Wish::Deliver,
-            Some("replace") => Wish::Replace,
-            Some("cancel") => Wish::Cancel(self.canceled_for()?),
+        let goal = match self.goal.as_deref() {
+            None => Goal::Deliver,
+            Some("replace") => Goal::Replace,
+            Some("cancel") => Goal::Cancel(self.canceled_for()?),
             Some(other) => return Err(RowError::new("wish", other)),
         };
         let progress = match (self.inclusion, self.told) {
@@ -184,7 +186,7 @@ impl Detail {
             (None, None) if self.awaiting_funds => Progress::AwaitingFunds,
             (None, None) => Progress::Pending,
         };
-        Ok(Bound { nonce: required_nonce(nonce)?, wish, progress })
+        Ok(Bound { nonce: required_nonce(nonce)?, goal, progress })
     }
 
     fn settled(self, nonce: Option<Nonce>) -> Result<Settled, RowError> {
@@ -259,8 +261,8 @@ mod tests {
         let mut states = vec![
             TxState::Queued,
             TxState::Confirmed(settled.clone()),
-            TxState::FailedFinal(Failure::Unbound(FailReason::Expired, NodeText::new("late"))),
-            TxState::FailedFinal(Failure::Reverted(Settled {
+            TxState::FailedFinal(FinalFailure::Unbound(FailReason::Expired, NodeText::new("late"))),
+            TxState::FailedFinal(FinalFailure::Reverted(Settled {
                 inclusion: inclusion(revert.clone()),
                 ..settled.clone()
             })),
@@ -268,14 +270,14 @@ mod tests {
             TxState::Canceled(Cancellation::InQueue(CancelReason::User)),
             TxState::Canceled(Cancellation::OnChain(CancelReason::Rejected, settled)),
         ];
-        for wish in [Wish::Deliver, Wish::Replace, Wish::Cancel(CancelReason::Expired)] {
+        for goal in [Goal::Deliver, Goal::Replace, Goal::Cancel(CancelReason::Expired)] {
             let mut progresses = vec![Progress::Pending, Progress::AwaitingFunds];
             let own = inclusion(revert.clone()).block;
             for told in [own, BlockRef { number: 12, ..own }, BlockRef { hash: B256::repeat_byte(4), ..own }] {
                 progresses.push(Progress::Mined(Mined { inclusion: inclusion(revert.clone()), told }));
             }
             for progress in progresses {
-                let bound = Bound { nonce: Nonce::ZERO, wish, progress };
+                let bound = Bound { nonce: Nonce::ZERO, goal, progress };
                 states.push(TxState::Allocated(bound.clone()));
                 states.push(TxState::Tracking(bound.clone()));
                 states.push(TxState::Stuck(bound, StuckReason::Contradiction));

@@ -1,8 +1,8 @@
 //! Intake: what any node may do for any lane.
 
 use gapless_domain::{
-    AccessListItem, Address, Amount, Authorization, B256, Bytes, CancelReason, Cancellation, EventKind, EvmCall,
-    ExternalNonce, Fees, Intent, LockOwner, Metadata, Payload, ProtectCode, Protection, RequestId, Speed, SubmitterId,
+    AccessListItem, Address, Amount, Authorization, B256, Bytes, CancelReason, Cancellation, EventKind, EvmCall, Fees,
+    Intent, LockOwner, Metadata, Payload, ProtectCode, Protection, RequestId, ReservationRequest, Speed, SubmitterId,
     Timestamp, TransitionName, TxState, U256,
 };
 
@@ -16,7 +16,7 @@ use crate::wake::{Wakeup, Wakeups};
 pub(super) async fn intents_read_back_as_they_were_given(h: &dyn Harness) {
     let (a, b) = (h.node("a").await, h.node("b").await);
     let lane = lane(&a, 1).await;
-    let external = Payload::External(ExternalNonce { lock_owner: LockOwner::new("me").unwrap(), hold_ms: 5 });
+    let external = Payload::Reservation(ReservationRequest { lock_owner: LockOwner::new("me").unwrap(), hold_ms: 5 });
     let creation = EvmCall { data: Bytes::from_static(&[0, 1, 255]), ..EvmCall::default() };
     let new: Vec<_> = [Payload::Evm(full_call()), Payload::Evm(creation), external]
         .into_iter()
@@ -171,7 +171,7 @@ pub(super) async fn a_protected_lane_takes_nothing_new_but_knows_old_requests(h:
     let a = h.node("a").await;
     let (lane, free) = (lane(&a, 1).await, lane(&a, 2).await);
     let old = accept(&a, &lane, &["old"]).await[0];
-    let protection = Protection { code: ProtectCode::ExternalNonce, detail: text("count 7, expected 5") };
+    let protection = Protection { code: ProtectCode::ReservationRequest, detail: text("count 7, expected 5") };
     let before = view(&a, &lane).await.cursor;
     commit_done(&a, &lane, |commit| {
         commit.protect(&before, protection.clone()).unwrap();

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use gapless_domain::{
-    AttemptKind, CancelReason, EventBody, Intent, LaneCommit, ManagedTx, Metadata, RequestId, SendOutcome, Slot,
+    AttemptKind, CancelReason, EventBody, Intent, IntentRecord, LaneCommit, Metadata, RequestId, SendOutcome, Slot,
     SlotKind, Speed, StuckReason, SubmitterId, Transition, TransitionName, TxId, TxState, targets,
 };
 
@@ -194,7 +194,7 @@ fn fill(commit: &mut LaneCommit, seen: &View, dice: &mut Dice) {
     }
 }
 
-fn any_transition(tx: &ManagedTx, dice: &mut Dice) -> Transition {
+fn any_transition(tx: &IntentRecord, dice: &mut Dice) -> Transition {
     let possible: Vec<_> =
         TransitionName::ALL.iter().filter(|name| !targets(tx.state.name(), **name).is_empty()).collect();
     match possible[dice.below(possible.len() as u64) as usize] {

@@ -1,8 +1,8 @@
 //! Commands: written by any node, executed by the lane's owner.
 
 use gapless_domain::{
-    Amount, B256, Bytes, Command, CommandId, CommandKind, CommandStatus, Fees, LockOwner, LostRule, NewCommand, Report,
-    SignedTx, SubmitterId,
+    Amount, B256, Bytes, Command, CommandId, CommandKind, CommandReport, CommandStatus, Fees, LockOwner, LostRule,
+    NewCommand, SignedTx, SubmitterId,
 };
 
 use super::Harness;
@@ -82,7 +82,7 @@ pub(super) async fn what_became_of_a_command_can_be_read(h: &dyn Harness) {
     let asked = [ids[1], unknown, ids[0], ids[1], ids[2], CommandId(u64::MAX)];
     let open = Some(CommandStatus::Open);
     let over = |result| Some(CommandStatus::Over(result));
-    let lines = format!("two\n{}", "lines ".repeat(Report::MAX_BYTES / 6 - 1));
+    let lines = format!("two\n{}", "lines ".repeat(CommandReport::MAX_BYTES / 6 - 1));
     let found = b.commands(&asked).await.unwrap();
     assert_eq!(found, [open.clone(), None, open.clone(), open.clone(), open.clone(), None]);
 

@@ -4,8 +4,8 @@ use std::slice::from_ref;
 use std::time::Duration;
 
 use gapless_domain::{
-    Attempt, CancelReason, Claim, EventKind, Heard, MempoolSignal, NewAttempt, SendOutcome, SendRecord, SendReport,
-    Transition, TransitionName, TxState, Wish,
+    Attempt, CancelReason, Claim, EndpointAnswer, EventKind, Goal, MempoolSignal, NewAttempt, SendOutcome, SendRecord,
+    SendReport, Transition, TransitionName, TxState,
 };
 
 use super::Harness;
@@ -65,7 +65,7 @@ pub(super) async fn a_replacement_of_what_is_bound_keeps_the_nonce(h: &dyn Harne
     let slots = view(&a, &lane).await.lane.slots;
     let tx = change(&a, &lane, before.id, replace(7)).await;
     assert_eq!((tx.state.nonce(), tx.seq, tx.version), (before.state.nonce(), before.seq, before.version + 1));
-    assert_eq!(tx.state.bound().unwrap().wish, Wish::Replace);
+    assert_eq!(tx.state.bound().unwrap().goal, Goal::Replace);
     assert_eq!((&tx.replacement, &tx.intent), (&Some(transfer(7)), &before.intent));
 
     let lease = acquire(&a, &lane).await;
@@ -135,7 +135,7 @@ pub(super) async fn a_request_stands_for_its_first_payload(h: &dyn Harness) {
 /// The n-th send of an attempt.
 fn send(made: &NewAttempt, n: usize) -> SendReport {
     let outcome = SendOutcome::ALL[n % SendOutcome::ALL.len()];
-    let heard = |node: usize| Heard {
+    let heard = |node: usize| EndpointAnswer {
         endpoint: text(&format!("node-{node}")),
         outcome: SendOutcome::ALL[(n + node) % SendOutcome::ALL.len()],
         text: text(&format!("\"{n}\" \\ é")),

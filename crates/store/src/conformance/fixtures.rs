@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use gapless_domain::{
     Address, Amount, AttemptKind, AuditEntry, B256, BlockLink, BlockRef, Bytes, Claim, Command, CommandId,
-    CommandResult, ConfirmationNotice, Cursor, Event, EventBody, EventPosition, EvmCall, Execution, Fees, Inclusion,
-    Intent, IntentDraft, LaneCommit, LaneEventKind, LaneSnapshot, Lease, Limits, ManagedTx, NewAttempt, NewAudit,
-    NodeText, Nonce, Payload, Report, SendOutcome, SendReport, Speed, SubmitterId, Tail, Timestamp, Transition, TxId,
-    keccak256,
+    CommandReport, CommandResult, ConfirmationNotice, Cursor, Event, EventBody, EventPosition, EvmCall, Execution,
+    Fees, Inclusion, Intent, IntentDraft, IntentRecord, LaneCommit, LaneEventKind, LaneSnapshot, Lease, Limits,
+    NewAttempt, NewAudit, NodeText, Nonce, Payload, SendOutcome, SendReport, Speed, SubmitterId, Tail, Timestamp,
+    Transition, TxId, keccak256,
 };
 use uuid::Uuid;
 
@@ -46,15 +46,15 @@ pub fn text(text: &str) -> NodeText {
 }
 
 pub fn done(said: &str) -> CommandResult {
-    CommandResult::Done(Report::new(said))
+    CommandResult::Done(CommandReport::new(said))
 }
 
 pub fn refused(said: &str) -> CommandResult {
-    CommandResult::Refused(Report::new(said))
+    CommandResult::Refused(CommandReport::new(said))
 }
 
 pub fn audit(action: &'static str, detail: &str) -> NewAudit {
-    NewAudit { actor: text("an operator"), action, detail: Report::new(detail) }
+    NewAudit { actor: text("an operator"), action, detail: CommandReport::new(detail) }
 }
 
 /// An id that no other intent of this run has.
@@ -140,7 +140,7 @@ pub struct View {
     pub lane: LaneSnapshot,
     /// The lane's cursor, or the one that a new lane begins with.
     pub cursor: Cursor,
-    pub queue: Vec<ManagedTx>,
+    pub queue: Vec<IntentRecord>,
 }
 
 impl View {
@@ -231,7 +231,7 @@ pub async fn commit_done(node: &Node, lane: &SubmitterId, build: impl Fn(&mut La
 }
 
 /// Binds the first in line to the next nonce, and gives back the intent as it is then.
-pub async fn bind_next(node: &Node, lane: &SubmitterId) -> ManagedTx {
+pub async fn bind_next(node: &Node, lane: &SubmitterId) -> IntentRecord {
     let view = view(node, lane).await;
     let first = &view.queue[0];
     commit_done(node, lane, |commit| {
@@ -242,17 +242,17 @@ pub async fn bind_next(node: &Node, lane: &SubmitterId) -> ManagedTx {
 }
 
 /// Accepts one intent and binds it.
-pub async fn bound(node: &Node, lane: &SubmitterId, request: &str) -> ManagedTx {
+pub async fn bound(node: &Node, lane: &SubmitterId, request: &str) -> IntentRecord {
     accept(node, lane, &[request]).await;
     bind_next(node, lane).await
 }
 
-pub async fn record(node: &Node, id: TxId) -> ManagedTx {
+pub async fn record(node: &Node, id: TxId) -> IntentRecord {
     node.get(&[id]).await.unwrap().remove(0).unwrap()
 }
 
 /// Moves an intent on, and gives it back as it is then.
-pub async fn change(node: &Node, lane: &SubmitterId, id: TxId, transition: Transition) -> ManagedTx {
+pub async fn change(node: &Node, lane: &SubmitterId, id: TxId, transition: Transition) -> IntentRecord {
     let tx = record(node, id).await;
     commit_done(node, lane, |commit| {
         commit.change(tx.change(transition.clone()).unwrap());
@@ -262,7 +262,7 @@ pub async fn change(node: &Node, lane: &SubmitterId, id: TxId, transition: Trans
 }
 
 /// Brings a bound intent to CONFIRMED.
-pub async fn confirm(node: &Node, lane: &SubmitterId, id: TxId) -> ManagedTx {
+pub async fn confirm(node: &Node, lane: &SubmitterId, id: TxId) -> IntentRecord {
     let hash = node.attempts(id).await.unwrap()[0].hash;
     change(node, lane, id, Transition::Mine(inclusion(hash, AttemptKind::Original, 7))).await;
     change(node, lane, id, Transition::Settle(None)).await

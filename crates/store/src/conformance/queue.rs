@@ -1,6 +1,6 @@
 //! The line: order of acceptance, whatever happens in between.
 
-use gapless_domain::{FailReason, Failure, Transition, TxState};
+use gapless_domain::{FailReason, FinalFailure, Transition, TxState};
 
 use super::Harness;
 use super::fixtures::*;
@@ -49,7 +49,7 @@ pub(super) async fn failing_in_the_queue_takes_no_nonce(h: &dyn Harness) {
     let ids = accept(&a, &lane, &["0", "1"]).await;
     let reason = Transition::FailInQueue(FailReason::SimulationReverted, text("no"));
     let failed = change(&a, &lane, ids[0], reason).await;
-    assert_eq!(failed.state, TxState::FailedFinal(Failure::Unbound(FailReason::SimulationReverted, text("no"))));
+    assert_eq!(failed.state, TxState::FailedFinal(FinalFailure::Unbound(FailReason::SimulationReverted, text("no"))));
     let seen = view(&a, &lane).await;
     assert_eq!((seen.lane.cursor, seen.lane.slots.len()), (None, 0));
     assert_eq!(bind_next(&a, &lane).await.state.nonce(), Some(nonce(0)));

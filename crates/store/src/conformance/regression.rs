@@ -3,8 +3,8 @@
 use std::slice::from_ref;
 
 use gapless_domain::{
-    CommandKind, CommandResult, CommandStatus, FailReason, LaneEventKind, LaneState, LostRule, NewCommand, ProtectCode,
-    Protection, Report, SubmitterId, Transition,
+    CommandKind, CommandReport, CommandResult, CommandStatus, FailReason, LaneEventKind, LaneState, LostRule,
+    NewCommand, ProtectCode, Protection, SubmitterId, Transition,
 };
 
 use super::Harness;
@@ -178,7 +178,7 @@ pub(super) async fn nothing_ends_before_the_lane_is_reconciled(h: &dyn Harness) 
             true => {
                 acknowledge(&a, &lane).await;
                 let cursor = view(&a, &lane).await.cursor;
-                let other = Protection { code: ProtectCode::ExternalNonce, detail: text("the chain is ahead") };
+                let other = Protection { code: ProtectCode::ReservationRequest, detail: text("the chain is ahead") };
                 commit_done(&a, &lane, |commit| {
                     commit.protect(&cursor, other.clone()).unwrap();
                 })
@@ -226,7 +226,7 @@ pub(super) async fn what_an_operator_decided_before_a_loss_is_refused(h: &dyn Ha
     commit_done(&a, &two, |_| {}).await;
 
     b.declare_regressed("restored").await.unwrap();
-    let overtaken = CommandStatus::Over(CommandResult::Refused(Report::new(CommandKind::OVERTAKEN)));
+    let overtaken = CommandStatus::Over(CommandResult::Refused(CommandReport::new(CommandKind::OVERTAKEN)));
     assert_eq!(a.commands(&decided).await.unwrap(), [Some(overtaken.clone()), Some(overtaken)]);
     assert_eq!(a.commands(&wanted).await.unwrap(), [Some(CommandStatus::Open), Some(CommandStatus::Open)]);
     for (lane, kept) in [(&one, wanted[0]), (&two, wanted[1])] {

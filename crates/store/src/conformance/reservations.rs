@@ -4,7 +4,7 @@ use std::slice::from_ref;
 use std::time::Duration;
 
 use gapless_domain::{
-    Intent, LockOwner, ManagedTx, Nonce, Payload, Reservation, ReservationStatus, ReservationStep, SubmitterId,
+    Intent, IntentRecord, LockOwner, Nonce, Payload, Reservation, ReservationStatus, ReservationStep, SubmitterId,
     Transition,
 };
 
@@ -21,11 +21,11 @@ fn owner(name: &str) -> LockOwner {
 }
 
 fn external(lane: &SubmitterId, request: &str) -> Intent {
-    let payload = gapless_domain::ExternalNonce { lock_owner: owner(request), hold_ms: 600_000 };
-    intent_with(lane, request, Payload::External(payload))
+    let payload = gapless_domain::ReservationRequest { lock_owner: owner(request), hold_ms: 600_000 };
+    intent_with(lane, request, Payload::Reservation(payload))
 }
 
-fn reserve(at: Nonce, tx: &ManagedTx, hold: Duration) -> ReservationStep {
+fn reserve(at: Nonce, tx: &IntentRecord, hold: Duration) -> ReservationStep {
     ReservationStep::Reserve { nonce: at, tx_id: tx.id, lock_owner: owner(tx.intent.request_id().as_str()), hold }
 }
 
@@ -37,14 +37,14 @@ fn release(at: Nonce, name: &str) -> ReservationStep {
     ReservationStep::Release { nonce: at, lock_owner: owner(name) }
 }
 
-async fn queue_external(node: &Node, lane: &SubmitterId, request: &str) -> ManagedTx {
+async fn queue_external(node: &Node, lane: &SubmitterId, request: &str) -> IntentRecord {
     let new = NewIntent { id: fresh_id(), intent: external(lane, request) };
     assert_eq!(node.accept(from_ref(&new)).await.unwrap(), [Accepted::New]);
     record(node, new.id).await
 }
 
 /// Queues a request for a nonce and lends it the lane's next one.
-async fn lend(node: &Node, lane: &SubmitterId, request: &str, hold: Duration) -> (ManagedTx, Nonce) {
+async fn lend(node: &Node, lane: &SubmitterId, request: &str, hold: Duration) -> (IntentRecord, Nonce) {
     let tx = queue_external(node, lane, request).await;
     let seen = view(node, lane).await;
     let at = seen.cursor.next_nonce;

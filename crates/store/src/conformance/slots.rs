@@ -4,9 +4,9 @@ use std::slice::from_ref;
 use std::time::Duration;
 
 use gapless_domain::{
-    CommitError, Cursor, ExternalNonce, FailReason, Failure, LaneCommit, LockOwner, LostRule, ManagedTx, Payload,
-    ProtectCode, Protection, Reservation, ReservationStatus, ReservationStep, SendOutcome, SlotKind, SubmitterId,
-    Transition, TxState,
+    CommitError, Cursor, FailReason, FinalFailure, IntentRecord, LaneCommit, LockOwner, LostRule, Payload, ProtectCode,
+    Protection, Reservation, ReservationRequest, ReservationStatus, ReservationStep, SendOutcome, SlotKind,
+    SubmitterId, Transition, TxState,
 };
 
 use super::Harness;
@@ -28,9 +28,9 @@ async fn outline(node: &Node, lane: &SubmitterId) -> Vec<(u64, Option<gapless_do
 }
 
 /// Queues somebody who wants to sign by itself.
-async fn borrower(node: &Node, lane: &SubmitterId, name: &str) -> (ManagedTx, LockOwner) {
+async fn borrower(node: &Node, lane: &SubmitterId, name: &str) -> (IntentRecord, LockOwner) {
     let lock_owner = LockOwner::new(name).unwrap();
-    let payload = Payload::External(ExternalNonce { lock_owner: lock_owner.clone(), hold_ms: 600_000 });
+    let payload = Payload::Reservation(ReservationRequest { lock_owner: lock_owner.clone(), hold_ms: 600_000 });
     let new = NewIntent { id: fresh_id(), intent: intent_with(lane, name, payload) };
     node.accept(from_ref(&new)).await.unwrap();
     (record(node, new.id).await, lock_owner)
@@ -203,7 +203,7 @@ pub(super) async fn an_intent_may_fail_with_the_nonce_that_it_lost(h: &dyn Harne
     })
     .await;
     let failed = record(&a, tx.id).await;
-    let state = TxState::FailedFinal(Failure::Unbound(FailReason::NonceLost, text("used by 0xabc")));
+    let state = TxState::FailedFinal(FinalFailure::Unbound(FailReason::NonceLost, text("used by 0xabc")));
     assert_eq!((failed.state, failed.version), (state, tx.version + 2));
     assert_eq!(a.events_of(tx.id, 10).await.unwrap().len(), 4, "each of the two steps is told");
     assert_eq!(outline(&a, &lane).await, [(0, None, 1)]);
@@ -231,7 +231,7 @@ pub(super) async fn a_used_nonce_is_adopted_in_protect_and_while_paused(h: &dyn 
     let lane = lane(&a, 1).await;
     let id = accept(&a, &lane, &["paid already"]).await[0];
     let start = Cursor::starting_at(nonce(7));
-    let protection = Protection { code: ProtectCode::ExternalNonce, detail: text("the chain is ahead") };
+    let protection = Protection { code: ProtectCode::ReservationRequest, detail: text("the chain is ahead") };
     commit_done(&a, &lane, |commit| {
         commit.protect(&start, protection.clone()).unwrap();
         commit.set_paused(&start, true, text("asked")).unwrap();

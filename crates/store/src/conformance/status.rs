@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use gapless_domain::{ExternalNonce, LockOwner, Payload, ReservationStep, SubmitterId, Transition};
+use gapless_domain::{LockOwner, Payload, ReservationRequest, ReservationStep, SubmitterId, Transition};
 
 use super::Harness;
 use super::fixtures::*;
@@ -74,7 +74,7 @@ pub(super) async fn status_counts_what_holds_a_nonce(h: &dyn Harness) {
     change(&a, &lane, stuck, Transition::Acknowledge).await;
 
     let lock_owner = LockOwner::new("alice").unwrap();
-    let payload = Payload::External(ExternalNonce { lock_owner: lock_owner.clone(), hold_ms: 600_000 });
+    let payload = Payload::Reservation(ReservationRequest { lock_owner: lock_owner.clone(), hold_ms: 600_000 });
     let new = NewIntent { id: fresh_id(), intent: intent_with(&lane, "alice", payload) };
     a.accept(std::slice::from_ref(&new)).await.unwrap();
     assert_eq!(counts().await, (1, 2));

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use gapless_domain::{
-    CommandKind, Cursor, ExternalNonce, LockOwner, NewCommand, Payload, ReservationStep, SubmitterId,
+    CommandKind, Cursor, LockOwner, NewCommand, Payload, ReservationRequest, ReservationStep, SubmitterId,
 };
 
 use super::Harness;
@@ -85,7 +85,7 @@ pub(super) async fn a_nonce_that_no_intent_holds_is_found_too(h: &dyn Harness) {
     })
     .await;
     let lock_owner = LockOwner::new("alice").unwrap();
-    let payload = Payload::External(ExternalNonce { lock_owner: lock_owner.clone(), hold_ms: 600_000 });
+    let payload = Payload::Reservation(ReservationRequest { lock_owner: lock_owner.clone(), hold_ms: 600_000 });
     let new = NewIntent { id: fresh_id(), intent: intent_with(&recycling, "alice", payload) };
     a.accept(from_ref(&new)).await.unwrap();
     let (tx, seen) = (record(&a, new.id).await, view(&a, &recycling).await);

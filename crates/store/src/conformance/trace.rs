@@ -1,7 +1,7 @@
 //! Everything that a store shows of a lane, to compare before with after.
 
 use gapless_domain::{
-    Attempt, AuditEntry, Event, EventBody, EventKind, LaneSnapshot, ManagedTx, SubmitterId, Timestamp, TxId, TxState,
+    Attempt, AuditEntry, Event, EventBody, EventKind, IntentRecord, LaneSnapshot, SubmitterId, Timestamp, TxId, TxState,
 };
 
 use super::fixtures::{Node, audits, events, view};
@@ -11,8 +11,8 @@ use crate::status::SlotStatus;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Trace {
     pub(super) lane: LaneSnapshot,
-    pub(super) queue: Vec<ManagedTx>,
-    pub(super) records: Vec<ManagedTx>,
+    pub(super) queue: Vec<IntentRecord>,
+    pub(super) records: Vec<IntentRecord>,
     pub(super) attempts: Vec<Vec<Attempt>>,
     pub(super) events: Vec<Event>,
     pub(super) slots: Vec<SlotStatus>,

@@ -2,8 +2,8 @@
 
 use gapless_domain::mistakes::{self, Mistake};
 use gapless_domain::{
-    CancelReason, Command, CommandId, EventKind, LaneState, ManagedTx, Metadata, NewCommand, Protection, SubmitterId,
-    Transition, TxId, TxState,
+    CancelReason, Command, CommandId, EventKind, IntentRecord, LaneState, Metadata, NewCommand, Protection,
+    SubmitterId, Transition, TxId, TxState,
 };
 
 use super::tables::{Call, RequestKey, SubmitterRow, Tables};
@@ -71,7 +71,7 @@ impl Tables {
             self.requests.insert(key, RequestKey { tx_id: new.id, fingerprint });
         }
         self.last_seq += 1;
-        let tx = ManagedTx {
+        let tx = IntentRecord {
             id: new.id,
             seq: self.last_seq,
             intent: new.intent.clone(),

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use gapless_domain::mistakes::{self, Mistake};
 use gapless_domain::{
-    Attempt, EventBody, LaneCommit, ManagedTx, NewAttempt, NewSlot, Nonce, ReservationStatus, SendRecord, SendReport,
-    Slot, SubmitterId, Timestamp,
+    Attempt, EventBody, IntentRecord, LaneCommit, NewAttempt, NewSlot, Nonce, ReservationStatus, SendRecord,
+    SendReport, Slot, SubmitterId, Timestamp,
 };
 
 use super::tables::{Call, CursorRow, Lane, Tables};
@@ -67,7 +67,7 @@ impl Tables {
     /// No intent below the new open nonce holds its nonce after this commit.
     fn may_close(&self, lane: &Lane, commit: &LaneCommit) -> bool {
         let Some(change) = commit.cursor() else { return true };
-        let holds = |tx: &ManagedTx| {
+        let holds = |tx: &IntentRecord| {
             let mut changes = commit.changes().iter().rev();
             let newest = changes.find(|change| change.tx_id() == tx.id).map_or(&tx.state, |change| change.to());
             newest.bound().is_some_and(|bound| bound.nonce < change.to().open_nonce)

@@ -25,8 +25,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use gapless_domain::mistakes::{self, Mistake};
 use gapless_domain::{
-    Attempt, AuditEntry, ChainId, Command, CommandId, CommandStatus, Event, EventPosition, Head, LaneCommit, Lease,
-    LeaseTerms, ManagedTx, NewCommand, NodeText, Nonce, OwnerId, RequestId, SubmitterId, TxId,
+    Attempt, AuditEntry, ChainId, Command, CommandId, CommandStatus, Event, EventPosition, Head, IntentRecord,
+    LaneCommit, Lease, LeaseTerms, NewCommand, NodeText, Nonce, OwnerId, RequestId, SubmitterId, TxId,
 };
 
 use crate::audit::AuditRow;
@@ -216,7 +216,7 @@ impl Store for ModelStore {
         &self,
         lanes: &[(SubmitterId, u32)],
         without: &[TxId],
-    ) -> Result<Vec<Vec<ManagedTx>>, StoreError> {
+    ) -> Result<Vec<Vec<IntentRecord>>, StoreError> {
         Ok(self.run(|tables, _| lanes.iter().map(|(lane, limit)| tables.peek(lane, *limit, without)).collect()))
     }
 
@@ -249,7 +249,7 @@ impl Store for ModelStore {
         Ok(self.run(|tables, _| tables.audit_log(filter)))
     }
 
-    async fn get(&self, ids: &[TxId]) -> Result<Vec<Option<ManagedTx>>, StoreError> {
+    async fn get(&self, ids: &[TxId]) -> Result<Vec<Option<IntentRecord>>, StoreError> {
         Ok(self.run(|tables, _| ids.iter().map(|id| tables.get(*id).cloned()).collect()))
     }
 
@@ -262,7 +262,7 @@ impl Store for ModelStore {
         Ok(self.run(|tables, _| tables.lanes.get(lane).and_then(|lane| lane.used_for(nonce))))
     }
 
-    async fn list(&self, filter: &TxFilter) -> Result<Vec<ManagedTx>, StoreError> {
+    async fn list(&self, filter: &TxFilter) -> Result<Vec<IntentRecord>, StoreError> {
         Ok(self.run(|tables, _| tables.list(filter)))
     }
 

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound as Edge;
 use std::time::Duration;
 
-use gapless_domain::{Event, EventBody, EventPosition, ManagedTx, TxId};
+use gapless_domain::{Event, EventBody, EventPosition, IntentRecord, TxId};
 
 use super::tables::{Call, Consumer, Tables};
 
@@ -44,12 +44,12 @@ impl Tables {
         let newest = call.now.saturating_sub(age);
         let unhandled = self.unhandled();
         let is_due =
-            |tx: &&ManagedTx| tx.state.name().is_terminal() && tx.updated_at < newest && !unhandled.contains(&tx.id);
+            |tx: &&IntentRecord| tx.state.name().is_terminal() && tx.updated_at < newest && !unhandled.contains(&tx.id);
         let due: BTreeSet<_> = self.txs.values().filter(is_due).map(|tx| (tx.updated_at, tx.id)).collect();
         let due: BTreeSet<TxId> = due.into_iter().take(limit as usize).map(|(_, id)| id).collect();
         let is_moved = |event: &Event| intent_of(event).is_some_and(|id| due.contains(&id));
         self.archived_events.extend(self.events.extract_if(.., |_, event| is_moved(event)));
-        let moved: BTreeMap<TxId, ManagedTx> = due.iter().filter_map(|id| self.txs.remove_entry(id)).collect();
+        let moved: BTreeMap<TxId, IntentRecord> = due.iter().filter_map(|id| self.txs.remove_entry(id)).collect();
         let count = moved.len();
         self.archived.extend(moved);
         u32::try_from(count).unwrap_or(limit)

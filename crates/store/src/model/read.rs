@@ -3,7 +3,7 @@
 use std::ops::Bound as Edge;
 
 use gapless_domain::{
-    Attempt, ChainId, Command, CommandId, CommandStatus, Head, LaneSnapshot, Lease, ManagedTx, Nonce, Reservation,
+    Attempt, ChainId, Command, CommandId, CommandStatus, Head, IntentRecord, LaneSnapshot, Lease, Nonce, Reservation,
     ReservationStatus, SlotKind, SubmitterId, TxId,
 };
 
@@ -40,7 +40,7 @@ impl Tables {
         }
     }
 
-    pub(super) fn peek(&self, submitter: &SubmitterId, limit: u32, without: &[TxId]) -> Vec<ManagedTx> {
+    pub(super) fn peek(&self, submitter: &SubmitterId, limit: u32, without: &[TxId]) -> Vec<IntentRecord> {
         let ids = self.lanes.get(submitter).into_iter().flat_map(|lane| lane.queue.values());
         let ids = ids.filter(|id| !without.contains(id));
         ids.filter_map(|id| self.txs.get(id)).take(limit as usize).cloned().collect()
@@ -58,13 +58,13 @@ impl Tables {
         lanes.map(|(submitter, _)| submitter.clone()).take(limit as usize).collect()
     }
 
-    pub(super) fn list(&self, filter: &TxFilter) -> Vec<ManagedTx> {
-        let is_wanted = |tx: &&ManagedTx| {
+    pub(super) fn list(&self, filter: &TxFilter) -> Vec<IntentRecord> {
+        let is_wanted = |tx: &&IntentRecord| {
             filter.submitter.as_ref().is_none_or(|submitter| tx.intent.submitter() == submitter)
                 && filter.state.is_none_or(|state| tx.state.name() == state)
                 && filter.before_seq.is_none_or(|seq| tx.seq < seq)
         };
-        let mut found: Vec<&ManagedTx> = self.txs.values().filter(is_wanted).collect();
+        let mut found: Vec<&IntentRecord> = self.txs.values().filter(is_wanted).collect();
         found.sort_by_key(|tx| std::cmp::Reverse(tx.seq));
         found.into_iter().take(filter.limit as usize).cloned().collect()
     }

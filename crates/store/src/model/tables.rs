@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 
 use gapless_domain::mistakes::{self, Mistake};
 use gapless_domain::{
-    Attempt, AuditEntry, B256, ChainId, Command, CommandId, CommandKind, CommandResult, ConfirmationNotice, Cursor,
-    Event, EventBody, EventKind, EventPosition, FencingToken, Head, LeaseTerms, ManagedTx, Nonce, OwnerId,
-    PayloadFingerprint, Report, RequestId, ReservationStatus, Slot, SubmitterId, Timestamp, TxId, TxState,
+    Attempt, AuditEntry, B256, ChainId, Command, CommandId, CommandKind, CommandReport, CommandResult,
+    ConfirmationNotice, Cursor, Event, EventBody, EventKind, EventPosition, FencingToken, Head, IntentRecord,
+    LeaseTerms, Nonce, OwnerId, PayloadFingerprint, RequestId, ReservationStatus, Slot, SubmitterId, Timestamp, TxId,
+    TxState,
 };
 
 /// Who calls, and when by the database's clock.
@@ -23,9 +24,9 @@ pub(super) struct Tables {
     /// The only arbiter of idempotency; kept for ever.
     pub(super) requests: BTreeMap<(SubmitterId, RequestId), RequestKey>,
     pub(super) lanes: BTreeMap<SubmitterId, Lane>,
-    pub(super) txs: BTreeMap<TxId, ManagedTx>,
+    pub(super) txs: BTreeMap<TxId, IntentRecord>,
     /// What retention has moved out.
-    pub(super) archived: BTreeMap<TxId, ManagedTx>,
+    pub(super) archived: BTreeMap<TxId, IntentRecord>,
     pub(super) archived_events: BTreeMap<EventPosition, Event>,
     pub(super) events: BTreeMap<EventPosition, Event>,
     pub(super) consumers: BTreeMap<String, Consumer>,
@@ -116,12 +117,12 @@ impl Tables {
         self.epoch += 1;
         for lane in self.lanes.values_mut() {
             for (id, _) in lane.commands.extract_if(.., |_, command| command.kind.is_decision()) {
-                lane.commands_done.insert(id, CommandResult::Refused(Report::new(CommandKind::OVERTAKEN)));
+                lane.commands_done.insert(id, CommandResult::Refused(CommandReport::new(CommandKind::OVERTAKEN)));
             }
         }
     }
 
-    pub(super) fn get(&self, id: TxId) -> Option<&ManagedTx> {
+    pub(super) fn get(&self, id: TxId) -> Option<&IntentRecord> {
         self.txs.get(&id).or_else(|| self.archived.get(&id))
     }
 
@@ -137,7 +138,7 @@ impl Tables {
     }
 
     /// Writes an intent's row, its places in the lane, and its event: the only way in which a state changes.
-    pub(super) fn write_tx(&mut self, tx: ManagedTx, kind: EventKind, notice: Option<&ConfirmationNotice>) {
+    pub(super) fn write_tx(&mut self, tx: IntentRecord, kind: EventKind, notice: Option<&ConfirmationNotice>) {
         let submitter = tx.intent.submitter().clone();
         let before = self.txs.insert(tx.id, tx.clone());
         let lane = self.lane_mut(&submitter);

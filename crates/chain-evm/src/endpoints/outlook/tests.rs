@@ -32,14 +32,14 @@ fn outlook(all: &[Seen]) -> Outlook {
     Outlook { now: now(), terms: TERMS, all: all.to_vec(), told: None }
 }
 
-fn standings(outlook: &Outlook) -> Vec<EndpointStanding> {
+fn standings(outlook: &Outlook) -> Vec<EndpointHealth> {
     (0..outlook.all.len()).map(|place| outlook.standing(place)).collect()
 }
 
 #[test]
 fn who_is_behind_by_more_than_the_limit_lags_and_who_is_behind_at_all_is_not_believed() {
     let outlook = outlook(&[at(100), at(97), at(96), at(99)]);
-    use EndpointStanding::*;
+    use EndpointHealth::*;
     assert_eq!(standings(&outlook), [Good, Good, Lagging, Good]);
     assert_eq!((0..4).map(|place| outlook.lag(place).unwrap()).collect::<Vec<_>>(), [0, 3, 4, 1]);
     assert_eq!((0..4).map(|place| outlook.is_believed(place)).collect::<Vec<_>>(), [true, false, false, false]);
@@ -64,7 +64,7 @@ fn whose_head_stands_still_while_others_move_is_of_the_past_whatever_its_number_
     stuck.overtaken_at = stuck.sight.head.unwrap().heard_at.checked_sub(Duration::from_secs(31));
     assert!(stuck.overtaken_at.is_some());
     let outlook = outlook(&[stuck, at(100)]);
-    assert_eq!(standings(&outlook), [EndpointStanding::Lagging, EndpointStanding::Good]);
+    assert_eq!(standings(&outlook), [EndpointHealth::Lagging, EndpointHealth::Good]);
     assert!(outlook.is_believed(1));
     assert_eq!((outlook.for_reading(), outlook.for_finding()), (vec![1], vec![1, 0]));
     assert_eq!(outlook.newest(), Some(100));
@@ -76,20 +76,20 @@ fn who_stood_still_for_a_short_time_or_was_not_asked_since_is_not_stuck() {
     slow.overtaken_at = slow.sight.head.unwrap().heard_at.checked_sub(Duration::from_secs(29));
     let mut unasked = at(100);
     unasked.overtaken_at = Some(unasked.sight.head.unwrap().heard_at);
-    assert_eq!(standings(&outlook(&[slow, unasked, at(101)])), [EndpointStanding::Good; 3]);
+    assert_eq!(standings(&outlook(&[slow, unasked, at(101)])), [EndpointHealth::Good; 3]);
 }
 
 #[test]
 fn who_flips_is_left_out_unless_there_is_nobody_else() {
     let flipping = but(at(103), |sight| sight.is_flipping = true);
     let two = outlook(&[flipping, at(100)]);
-    assert_eq!(standings(&two), [EndpointStanding::Flipping, EndpointStanding::Good]);
+    assert_eq!(standings(&two), [EndpointHealth::Flipping, EndpointHealth::Good]);
     assert_eq!((two.for_reading(), two.newest()), (vec![1], Some(100)));
     assert!(two.is_believed(1));
     assert_eq!(two.for_sending().0, [1, 0]);
     let down = but(at(100), |sight| sight.standing = Standing::Down);
     let alone = outlook(&[flipping, down]);
-    assert_eq!(standings(&alone), [EndpointStanding::Flipping, EndpointStanding::Down]);
+    assert_eq!(standings(&alone), [EndpointHealth::Flipping, EndpointHealth::Down]);
     assert_eq!(alone.for_reading(), [0]);
 }
 
@@ -186,7 +186,7 @@ fn who_is_away_gets_a_transaction_only_when_it_is_due_or_nobody_else_is_there() 
     assert_eq!(outlook(&[down(true), down(false), at(100), limited, foreign]).for_sending(), (vec![2, 0], vec![1, 3]));
     assert_eq!(outlook(&[down(false), limited, foreign]).for_sending(), (vec![0], vec![1]));
     assert_eq!(outlook(&[limited, foreign]).for_sending(), (vec![], vec![0]), "it asked to be left alone");
-    assert_eq!(standings(&outlook(&[limited])), [EndpointStanding::RateLimited]);
+    assert_eq!(standings(&outlook(&[limited])), [EndpointHealth::RateLimited]);
     assert_eq!(outlook(&[limited]).for_reading(), Vec::<usize>::new());
     assert_eq!(outlook(&[busy, at(90)]).for_finding(), [1, 0], "who only says that it is busy comes last");
     assert_eq!(outlook(&[busy]).for_sending().0, [0]);

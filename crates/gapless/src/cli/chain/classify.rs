@@ -4,7 +4,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use gapless_chain::{Classified, Classifier, Failure, Family, Method, Overrides, Source};
+use gapless_chain::{Classified, Classifier, Family, Method, NodeFailure, Overrides, Source};
 use serde_json::{Value, json};
 
 use crate::cli::{CliError, ConfigArgs, Exit};
@@ -72,7 +72,7 @@ impl ClassifyArgs {
 
 impl Question {
     fn ask(&self, classifier: &Classifier) -> Classified {
-        classifier.classify(self.family, Method::of(&self.method), &Failure::from_code(self.code, &self.text))
+        classifier.classify(self.family, Method::of(&self.method), &NodeFailure::from_code(self.code, &self.text))
     }
 }
 

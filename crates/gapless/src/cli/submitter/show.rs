@@ -68,7 +68,7 @@ fn next_steps(protect: &ProtectView, chain: &str, name: &str) -> Vec<String> {
     let resync = "the same without --dry-run, if that is right".to_owned();
     let unprotect = format!("gapless submitter unprotect {name}");
     match ProtectCode::parse(&protect.code) {
-        Some(ProtectCode::ExternalNonce | ProtectCode::ForeignTransaction) => {
+        Some(ProtectCode::ReservationRequest | ProtectCode::ForeignTransaction) => {
             vec!["stop whoever else uses the key".to_owned(), look, resync]
         }
         Some(ProtectCode::PendingAhead) => {

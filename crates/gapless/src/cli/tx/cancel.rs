@@ -22,7 +22,7 @@ pub(crate) struct CancelArgs {
 }
 
 impl CancelArgs {
-    /// That the chain has still to decide is no failure: the wish is durable, and `tx watch` tells how it ends.
+    /// That the chain has still to decide is no failure: the goal is durable, and `tx watch` tells how it ends.
     pub(super) async fn run(self, output: &Output) -> Result<Exit, CliError> {
         let view = self.server.client()?.cancel_tx(&self.tx_id, Some(self.wait)).await?;
         output.result(&view, text(&view))?;

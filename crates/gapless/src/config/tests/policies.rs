@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use gapless_chain_evm::{FeeOptions, Rollup};
-use gapless_domain::{Amount, ExternalNoncePolicy, FundsPolicy, OnShortage, ReleaseRule, SubmitterPolicy};
+use gapless_domain::{Amount, FundsPolicy, OnShortage, ReleaseRule, ReservationPolicy, SubmitterPolicy};
 use gapless_engine::{Finality, WatcherOptions};
 
 use super::*;
@@ -67,8 +67,8 @@ fn what_strangers_and_delegates_and_low_balances_lead_to_is_set_like_the_rest() 
     let config = good(&file, &[]).config;
     let [first, second] = &config.submitters[..] else { panic!("two submitters") };
     let external = |policy: &SubmitterPolicy| policy.nonce.on_external_nonce;
-    assert_eq!(external(&first.policy), ExternalNoncePolicy::Protect);
-    assert_eq!(external(&second.policy), ExternalNoncePolicy::Adopt);
+    assert_eq!(external(&first.policy), ReservationPolicy::Protect);
+    assert_eq!(external(&second.policy), ReservationPolicy::Adopt);
     let windows = [first, second].map(|submitter| submitter.policy.nonce.delegated_max_in_flight);
     assert_eq!(windows, [3, 2]);
     let low = |policy: &SubmitterPolicy| policy.funds.low_balance.to_string();

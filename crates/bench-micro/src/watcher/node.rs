@@ -10,8 +10,8 @@ use gapless_domain::{
     SubmitterPolicy, TxId,
 };
 use gapless_engine::{
-    ChainSetup, DispatchOptions, Engine, EngineOptions, EngineParts, GasPolicy, NoFaults, Patient, TimeOrderedIds,
-    TokioDriver, WatcherOptions,
+    ChainSetup, DispatchOptions, Engine, EngineOptions, EngineParts, GasPolicy, NoFaults, TimeOrderedIds, TokioDriver,
+    WaitForOperator, WatcherOptions,
 };
 use gapless_store::{Accepted, NewSubmitter, Store};
 use gapless_store_sqlite::{Location, SqliteOptions, SqliteStore};
@@ -72,7 +72,7 @@ impl Node {
             driver: Arc::new(TokioDriver::start()),
             ids: Arc::new(TimeOrderedIds),
             faults: Arc::new(NoFaults),
-            stuck: Arc::new(Patient),
+            stuck: Arc::new(WaitForOperator),
             chains: vec![ChainSetup { chain, watcher, gas: GasPolicy::default() }],
             lanes: lanes.iter().map(|lane| (lane.clone(), Arc::clone(&setup))).collect(),
             terms: LeaseTerms::default(),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use gapless_domain::{
-    AttemptKind, B256, Bytes, Cursor, Fees, LaneCommit, Lease, ManagedTx, NewAttempt, Nonce, Progress, Transition,
+    AttemptKind, B256, Bytes, Cursor, Fees, IntentRecord, LaneCommit, Lease, NewAttempt, Nonce, Progress, Transition,
 };
 use gapless_engine::{BatchLimits, LaneWriter, SystemClock};
 use gapless_store::{Acquired, CommitVerdict, NewIntent, Store};
@@ -50,7 +50,7 @@ pub(crate) async fn measure(fixture: &Fixture, slice: Duration, report: &mut Rep
 }
 
 /// A state change and its event, again and again: the smallest commit that a lane makes.
-async fn change(writer: LaneWriter, mut lane: (Lease, ManagedTx), until: Instant) -> (u64, (Lease, ManagedTx)) {
+async fn change(writer: LaneWriter, mut lane: (Lease, IntentRecord), until: Instant) -> (u64, (Lease, IntentRecord)) {
     let mut done = 0;
     while Instant::now() < until {
         let waits = lane.1.state.bound().is_some_and(|bound| bound.progress == Progress::AwaitingFunds);
@@ -65,7 +65,7 @@ async fn change(writer: LaneWriter, mut lane: (Lease, ManagedTx), until: Instant
     (done, lane)
 }
 
-async fn bind_one_each(fixture: &Fixture) -> Vec<(Lease, ManagedTx)> {
+async fn bind_one_each(fixture: &Fixture) -> Vec<(Lease, IntentRecord)> {
     let store = &fixture.store;
     let intents: Vec<NewIntent> = fixture.lanes.iter().map(new_intent).collect();
     store.accept(&intents).await.unwrap();

@@ -66,7 +66,7 @@ fn main() {
 }
 
 fn usage(what: &str) {
-    eprintln!("cannot measure {what}\nusage: gapless-bench store|watcher [--seconds N] [--json]");
+    eprintln!("cannot measure {what}\nusage: gapless-bench-micro store|watcher [--seconds N] [--json]");
     std::process::exit(2);
 }
 

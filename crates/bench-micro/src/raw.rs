@@ -8,12 +8,12 @@ use uuid::Uuid;
 
 /// Batches of `size`, one after the other, until the deadline. Returns how many rows.
 pub(crate) async fn insert_batches(client: &Client, lanes: &[SubmitterId], size: usize, deadline: Instant) -> u64 {
-    gapless_load::raw::insert_batches(client, lanes, size, deadline).await.unwrap()
+    gapless_bench_cluster::raw::insert_batches(client, lanes, size, deadline).await.unwrap()
 }
 
 /// Plain single INSERTs, one after the other.
 pub(crate) async fn insert_singly(client: &Client, lanes: &[SubmitterId], deadline: Instant) -> u64 {
-    gapless_load::raw::insert_singly(client, &lanes[0], deadline).await.unwrap().len() as u64
+    gapless_bench_cluster::raw::insert_singly(client, &lanes[0], deadline).await.unwrap().len() as u64
 }
 
 /// Plain batch updates of the same rows, without lease, version or event.

@@ -11,7 +11,7 @@ use crate::time::Timestamp;
 use crate::transition::{IllegalTransition, Transition, TransitionName};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ManagedTx {
+pub struct IntentRecord {
     pub id: TxId,
     /// Place in line. Given by the database once, and kept also when the intent comes back to the queue.
     pub seq: u64,
@@ -39,7 +39,7 @@ pub struct Change {
     notice: Option<ConfirmationNotice>,
 }
 
-impl ManagedTx {
+impl IntentRecord {
     /// What is wanted on chain now.
     pub fn payload(&self) -> &Payload {
         self.replacement.as_ref().unwrap_or(self.intent.payload())

@@ -41,7 +41,7 @@ pub(crate) fn submitter(n: u64) -> SubmitterId {
 
 /// A token transfer, which is what most intents are.
 pub(crate) fn intent(lane: &SubmitterId) -> Intent {
-    gapless_load::raw::intent(lane).unwrap()
+    gapless_bench_cluster::raw::intent(lane).unwrap()
 }
 
 pub(crate) async fn connect(url: &str) -> Client {

@@ -10,6 +10,7 @@
 mod amount;
 mod attempt;
 mod audit;
+mod backoff;
 mod bidding;
 mod block;
 mod command;
@@ -46,6 +47,7 @@ pub use attempt::{
     Attempt, AttemptKind, EndpointAnswer, MempoolSignal, NewAttempt, SendOutcome, SendRecord, SendReport,
 };
 pub use audit::{AuditEntry, NewAudit};
+pub use backoff::Backoff;
 pub use block::{BlockLink, BlockRef, Execution, Inclusion};
 pub use command::{Command, CommandId, CommandKind, CommandResult, CommandStatus, LostRule, NewCommand};
 pub use confirmation::ConfirmationNotice;

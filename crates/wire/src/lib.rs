@@ -72,4 +72,4 @@ pub use submitter::{
     LeaseView, LowestUnminedView, NoncesView, ProtectView, SubmitterExpand, SubmitterView, WindowView, protect_message,
 };
 pub use tx::{ReasonView, ReceiptView, RevertView, TxAccepted, TxEventView, TxExpand, TxView};
-pub use wait::{WaitError, parse_wait};
+pub use wait::{WaitError, parse_duration, parse_wait};

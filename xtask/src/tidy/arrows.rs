@@ -29,7 +29,12 @@ const RULES: &[Rule] = &[
     Rule { package: "gapless-store-postgres", normal: &["gapless-domain", "gapless-store"], dev: &[] },
     Rule { package: "gapless-store-sqlite", normal: &["gapless-domain", "gapless-store"], dev: &[] },
     Rule { package: "gapless-chain", normal: &["gapless-domain"], dev: &[] },
-    Rule { package: "gapless-chain-evm", normal: &["gapless-domain", "gapless-chain"], dev: &["gapless-devchain"] },
+    Rule { package: "gapless-secret", normal: &[], dev: &[] },
+    Rule {
+        package: "gapless-chain-evm",
+        normal: &["gapless-domain", "gapless-chain", "gapless-secret"],
+        dev: &["gapless-devchain"],
+    },
     Rule {
         package: "gapless-engine",
         normal: &["gapless-domain", "gapless-store", "gapless-chain"],
@@ -71,6 +76,7 @@ const RULES: &[Rule] = &[
             "gapless-engine",
             "gapless-wire",
             "gapless-api",
+            "gapless-secret",
             "gapless-devchain",
             "gapless-sim",
             "gapless-bench-cluster",

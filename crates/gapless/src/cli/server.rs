@@ -41,7 +41,7 @@ pub(crate) struct TimeoutArgs {
 }
 
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
-    parse_duration(text).ok_or_else(|| "a time is a whole number and ms, s, m, h or d".to_owned())
+    parse_duration(text).ok_or_else(|| "a time is a number and ms, s, m, h or d".to_owned())
 }
 
 /// Hands in a request, and hands in the same one again where no answer came: under one request id that is one transaction.

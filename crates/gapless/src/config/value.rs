@@ -109,12 +109,9 @@ const UNITS_OF_TIME: [(&str, u64); 5] = [("ms", 1), ("s", 1000), ("m", 60_000), 
 /// Far above any sensible setting, and far below what overflows.
 const MAX_DURATION: Duration = Duration::from_secs(366 * 86_400);
 
-/// A whole number and its unit.
+/// A number and its unit, or several: `10s`, `1h 30m`.
 pub(crate) fn parse_duration(text: &str) -> Option<Duration> {
-    let (number, unit) = split_unit(text)?;
-    let (_, millis) = UNITS_OF_TIME.into_iter().find(|(name, _)| *name == unit)?;
-    let duration = Duration::from_millis(number.checked_mul(millis)?);
-    (duration <= MAX_DURATION).then_some(duration)
+    gapless_wire::parse_duration(text).filter(|duration| *duration <= MAX_DURATION)
 }
 
 /// In the largest unit that divides it.
@@ -220,10 +217,12 @@ mod tests {
             ("24h", "1d"),
             ("0s", "0s"),
             ("1000 ms", "1s"),
+            ("10 sec", "10s"),
+            ("1.5s", "1500ms"),
         ] {
             assert_eq!(read::<Duration>(text), Some(format!("{shown:?}")), "{text}");
         }
-        for text in ["10", "s", "", "1.5s", "-1s", "10 sec", "18446744073709551615d", "367d"] {
+        for text in ["10", "s", "", "1.5ms", "-1s", "10 parsecs", "18446744073709551615d", "367d"] {
             assert_eq!(read::<Duration>(text), None, "{text}");
         }
     }

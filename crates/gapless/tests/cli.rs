@@ -183,7 +183,7 @@ fn a_config_check_shows_values_origins_and_problems() {
         (&setting("lease.duration")["value"], &setting("lease.duration")["origin"]),
         (&"20s".into(), &"gapless.toml:2".into())
     );
-    assert_eq!(setting("store.url")["value"], "postgres://u:***@db/g");
+    assert_eq!(setting("store.url")["value"], "postgres://***@db/***");
     assert_eq!(setting("store.url")["origin"], "GAPLESS__STORE__URL");
     assert_eq!(setting("nonce.max_in_flight")["value"], 1);
     let problems: Vec<&str> =

@@ -161,12 +161,7 @@ impl FromStr for SecretUrl {
         if url.host_str().is_none_or(str::is_empty) {
             return Err(UrlError::NoHost);
         }
-        Ok(SecretUrl {
-            text: Secret::new(text.to_owned()),
-            shown: shown(&url),
-            name: name(Some(&url)),
-            url: Some(url),
-        })
+        Ok(SecretUrl { text: Secret::new(text.to_owned()), shown: shown(&url), name: name(Some(&url)), url: Some(url) })
     }
 }
 

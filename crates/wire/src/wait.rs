@@ -46,7 +46,8 @@ mod tests {
 
     #[test]
     fn wait_without_a_unit_or_out_of_range_is_refused() {
-        for text in ["", "30", "s", "-1s", "1us", "1.5ms", "٣s", "99999999999999999y", "18446744073709551615s 1000ms"] {
+        for text in ["", "30", "s", "-1s", "1us", "1.5ms", "٣s", "99999999999999999y", "18446744073709551615s 1000ms"]
+        {
             assert_eq!(parse_wait(text), Err(WaitError), "{text:?}");
         }
     }

@@ -16,12 +16,8 @@ pub(crate) fn chain(
     classify: &[OverrideRule],
     accounts: &[Account],
 ) -> Result<ChainSetup, ComposeError> {
-    let url = |source| ComposeError::Url { chain: config.id.clone(), source };
-    let endpoint = |endpoint: &EndpointConfig| {
-        let EndpointConfig { url: place, weight } = endpoint;
-        Ok::<_, ComposeError>(EndpointOptions { url: place.expose().parse().map_err(url)?, weight: *weight })
-    };
-    let rpc = config.endpoints.iter().map(endpoint).collect::<Result<_, _>>()?;
+    let endpoint = |endpoint: &EndpointConfig| EndpointOptions { url: endpoint.url.clone(), weight: endpoint.weight };
+    let rpc = config.endpoints.iter().map(endpoint).collect();
     let options = EvmChainOptions {
         id: config.id.clone(),
         rpc,

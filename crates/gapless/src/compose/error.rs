@@ -4,7 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 
 use gapless_chain::OverrideError;
-use gapless_chain_evm::{ConnectError, KeyError, UrlError};
+use gapless_chain_evm::{ConnectError, KeyError};
 use gapless_devchain::{AccountError, ChainError};
 use gapless_domain::{Address, ChainId, IdError, SubmitterId};
 use gapless_engine::UnknownChain;
@@ -24,8 +24,6 @@ pub(crate) enum ComposeError {
     SubmitterId(#[from] IdError),
     #[error("chain {chain}: {source}")]
     Connect { chain: ChainId, source: ConnectError },
-    #[error("chain {chain}: rpc: {source}")]
-    Url { chain: ChainId, source: UrlError },
     #[error(transparent)]
     Override(#[from] OverrideError),
     #[error(transparent)]
@@ -72,7 +70,6 @@ impl ComposeError {
             | ComposeError::OtherAddress { .. }
             | ComposeError::SameSubmitter(_)
             | ComposeError::SubmitterId(_)
-            | ComposeError::Url { .. }
             | ComposeError::Override(_)
             | ComposeError::UnknownChain(_)
             | ComposeError::NoApiKeys

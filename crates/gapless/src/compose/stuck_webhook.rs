@@ -8,6 +8,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use gapless_domain::{Decision, StuckCase};
 use gapless_engine::StuckPolicy;
+use gapless_secret::SecretUrl;
 use gapless_wire::{StuckAnswer, StuckCaseView};
 use reqwest::header::CONTENT_TYPE;
 use reqwest::redirect::Policy;
@@ -15,7 +16,6 @@ use reqwest::{Client, Response, StatusCode};
 use tokio::sync::Semaphore;
 
 use super::ComposeError;
-use crate::config::SecretUrl;
 
 /// An answer is one word in JSON; whatever is longer is something else.
 const ANSWER_BYTES_MAX: usize = 4 << 10;
@@ -189,7 +189,7 @@ mod tests {
     }
 
     async fn decide(url: &str, timeout: Duration) -> Decision {
-        let url = SecretUrl::rpc(url, &["http"]).unwrap();
+        let url = SecretUrl::with_scheme(url, &["http"]).unwrap();
         StuckWebhook::new(url, timeout).unwrap().decide(&case()).await
     }
 

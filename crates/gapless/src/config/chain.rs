@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use gapless_chain::{OverrideRule, Overrides};
-use gapless_chain_evm::{EndpointOptions, EndpointUrl, EvmChainOptions, FeeOptions};
+use gapless_chain_evm::{EndpointOptions, EvmChainOptions, FeeOptions};
 use gapless_domain::{ChainId, SubmitterPolicy};
 use gapless_engine::{Finality, GasPolicy, WatcherOptions};
+use gapless_secret::SecretUrl;
 
 use super::problem::ProblemKind;
-use super::secret::SecretUrl;
 use super::section::Section;
 use super::tree::Value;
 use super::value::{Setting, number_of, text_of};
@@ -17,8 +17,6 @@ use super::{pace, policy};
 pub(crate) const MAX_CHAINS: usize = 256;
 /// Of a time-out.
 const SHORTEST: Duration = Duration::from_millis(1);
-
-const RPC_SCHEMES: [&str; 4] = ["http", "https", "ws", "wss"];
 
 /// How a chain's endpoints are used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,7 +60,7 @@ impl ChainConfig {
     /// A chain with one endpoint and nothing of its own; `None` if the URL is none.
     pub(crate) fn at(id: &ChainId, endpoint: &str, base: &ChainDefaults) -> Option<Self> {
         let policy = base.policy.clone();
-        let url = SecretUrl::rpc(endpoint, &RPC_SCHEMES)?;
+        let url = SecretUrl::with_scheme(endpoint, &EvmChainOptions::SCHEMES).ok()?;
         Some(ChainConfig {
             id: id.clone(),
             endpoints: vec![EndpointConfig { url, weight: EndpointOptions::DEFAULT_WEIGHT }],
@@ -220,7 +218,6 @@ impl Setting for EndpointConfig {
         )
     }
 
-    /// The adapter reads it too, so that nothing is found wrong only at the start.
     fn read(value: &Value) -> Option<Self> {
         let (url, weight) = match value {
             Value::Table(table) => {
@@ -235,8 +232,7 @@ impl Setting for EndpointConfig {
             }
             value => (text_of(value)?, EndpointOptions::DEFAULT_WEIGHT),
         };
-        url.parse::<EndpointUrl>().ok()?;
-        let url = SecretUrl::rpc(url, &RPC_SCHEMES)?;
+        let url = SecretUrl::with_scheme(url, &EvmChainOptions::SCHEMES).ok()?;
         (weight <= EndpointOptions::MAX_WEIGHT).then_some(EndpointConfig { url, weight })
     }
 

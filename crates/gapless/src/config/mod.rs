@@ -16,7 +16,6 @@ mod pace;
 mod parts;
 mod policy;
 mod problem;
-mod secret;
 mod section;
 mod submitter;
 #[cfg(test)]
@@ -37,7 +36,6 @@ use gapless_engine::EngineOptions;
 pub(crate) use chain::{ChainConfig, EndpointConfig, SendTo};
 pub(crate) use parts::{AuthMode, LogConfig, LogFormat, NodeConfig, StoreConfig, StoreUrl};
 pub(crate) use problem::{ConfigError, Problem};
-pub(crate) use secret::SecretUrl;
 pub(crate) use section::Shown;
 pub(crate) use submitter::{Password, SignerConfig, SubmitterConfig};
 pub(crate) use value::{parse_duration, show_duration};

@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use gapless_api::ApiLimits;
 use gapless_domain::{LeaseTerms, Limits, OwnerId};
+use gapless_secret::SecretUrl;
 use gapless_store_postgres::PgOptions;
 use gapless_store_sqlite::SqliteOptions;
 use tracing_subscriber::filter::Targets;
 
 use super::problem::ProblemKind;
-use super::secret::SecretUrl;
 use super::section::{Section, words};
 use super::tree::Value;
 use super::value::{ByteSize, Setting, text_of};
@@ -285,7 +285,7 @@ impl Setting for StoreUrl {
                 // `sqlite::memory:` would forget every request id at the first restart.
                 (!path.is_empty() && !path.starts_with(':')).then(|| StoreUrl::Sqlite(path.into()))
             }
-            None => SecretUrl::postgres(text).map(StoreUrl::Postgres),
+            None => SecretUrl::postgres(text).ok().map(StoreUrl::Postgres),
         }
     }
 

@@ -500,7 +500,7 @@ fn secrets_are_never_shown() {
         let error = ConfigError::Invalid { problems: checked.problems.clone() };
         told += &format!("{:?}{:?}{:?}{error}{error:?}", checked.config, checked.shown, checked.problems);
     }
-    assert!(told.contains("postgres://u:***@db/g?***") && told.contains("https://***@host/***"), "{told}");
+    assert!(told.contains("postgres://***@db/***") && told.contains("https://***@host/***"), "{told}");
     assert!(!told.contains("s3cret"), "{told}");
     assert!(!told.contains("ac0974be"), "{told}");
 }

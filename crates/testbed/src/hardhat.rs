@@ -37,8 +37,8 @@ pub struct HardhatNode {
 }
 
 impl HardhatNode {
-    /// Fetches Hardhat from npm unless it is cached, and starts it on a free loopback port. Needs `node` on PATH. The node
-    /// serves HTTP and WebSocket when this returns.
+    /// Fetches Hardhat from npm unless it is cached, and starts it on a free loopback port. Needs `node` on PATH. The
+    /// node serves HTTP and WebSocket when this returns.
     pub fn start(options: HardhatOptions) -> Result<Self, Error> {
         let program = Path::new(NAME).join("internal").join("cli").join("bootstrap.js");
         let package = Package { label: NAME, name: NAME.to_owned(), version: VERSION };

@@ -7,8 +7,8 @@ use std::process;
 
 use crate::Error;
 
-/// The folder `label-version`, from the cache if an earlier run has fetched it. `needed` is a path that must exist in the
-/// folder; `fetch` fills the folder.
+/// The folder `label-version`, from the cache if an earlier run has fetched it. `needed` is a path that must exist in
+/// the folder; `fetch` fills the folder.
 pub(crate) fn kept(
     label: &str,
     version: &str,

@@ -4,11 +4,11 @@
 //! starts a server on a free loopback port. Everything is removed when the value is dropped or the process dies. A test
 //! that only needs *a* database uses [`Postgres::shared_url`], the server that `cargo xtask test` starts for all tests.
 //!
-//! [`Anvil::start`] and [`HardhatNode::start`] start a chain node at one exact version. [`Schemathesis`] fuzzes an API by
-//! its OpenAPI document. [`FaultProxy`] stands between a server and a client, and cuts the connection on request.
+//! [`Anvil::start`] and [`HardhatNode::start`] start a chain node at one exact version. [`Schemathesis`] fuzzes an API
+//! by its OpenAPI document. [`FaultProxy`] stands between a server and a client, and cuts the connection on request.
 //!
-//! Code that knows Gapless does not belong here. This crate depends on no other crate of the workspace, speaks no SQL and
-//! no JSON-RPC, and is a dev-dependency only.
+//! Code that knows Gapless does not belong here. This crate depends on no other crate of the workspace, speaks no SQL
+//! and no JSON-RPC, and is a dev-dependency only.
 
 mod account;
 mod anvil;

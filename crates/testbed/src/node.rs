@@ -43,8 +43,8 @@ impl Node {
     /// Starts the node in its folder and waits until it listens. The command must take a `--port`, and the node must
     /// write `127.0.0.1:PORT` to its output when it listens.
     ///
-    /// The folder is also the node's home, so that the machine's configuration does not affect tests, and tests leave no
-    /// files on the machine.
+    /// The folder is also the node's home, so that the machine's configuration does not affect tests, and tests leave
+    /// no files on the machine.
     pub(crate) fn start(name: &'static str, folder: Folder, command: &mut Command) -> Result<Self, Error> {
         command.current_dir(folder.path()).env("HOME", folder.path());
         let supervisor = Supervisor::spawn(Account::Own, folder.path(), Crash::Kill, command)?;

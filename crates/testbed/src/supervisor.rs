@@ -1,8 +1,9 @@
 //! The supervisor process between a test and its server. The server never outlives the test process.
 //!
 //! A test process can be killed with SIGKILL and cannot clean up then. So the server is the child of a few lines of
-//! shell that read orders from a pipe. Only the test process holds the other end. When the test process ends, for whatever
-//! reason, the kernel closes the pipe; the shell reads the end of file, stops the server and removes the folder.
+//! shell that read orders from a pipe. Only the test process holds the other end. When the test process ends, for
+//! whatever reason, the kernel closes the pipe; the shell reads the end of file, stops the server and removes the
+//! folder.
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::CommandExt;

@@ -122,8 +122,8 @@ fn eventually(mut look: impl FnMut() -> bool) -> bool {
     })
 }
 
-/// Runs one statement by the simple query protocol and returns the first column of the last row. These few messages keep
-/// a database client out of this crate.
+/// Runs one statement by the simple query protocol and returns the first column of the last row. These few messages
+/// keep a database client out of this crate.
 fn query(port: u16, sql: &str) -> String {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
     let startup = b"\0\x03\0\0user\0gapless\0database\0postgres\0\0";

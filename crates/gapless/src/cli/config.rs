@@ -1,4 +1,4 @@
-//! `gapless config`: what is set, where, and what is wrong with it.
+//! `gapless config`: checks the config, and prints the default config.
 
 use clap::Subcommand;
 use serde_json::{Value, json};
@@ -10,9 +10,9 @@ use crate::output::Output;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum ConfigCommand {
-    /// Show every value in force, where it was set, and what is wrong
+    /// Show every effective value, where it was set, and all problems of the config
     Check(ConfigArgs),
-    /// Print the default config, which documents every key
+    /// Print the default config file, which documents every key
     Default,
 }
 
@@ -47,14 +47,14 @@ fn check(args: &ConfigArgs, output: &Output) -> Result<Exit, CliError> {
         output.note(format_args!("error: {problem}"));
     }
     match checked.problems.len() {
-        0 => output.note("the config is good"),
-        1 => output.note("there is 1 problem"),
-        count => output.note(format_args!("there are {count} problems")),
+        0 => output.note("the config is valid"),
+        1 => output.note("the config has 1 problem"),
+        count => output.note(format_args!("the config has {count} problems")),
     }
     Ok(if ok { Exit::Success } else { Exit::Refused })
 }
 
-/// The value is what the file would hold, so a number is a number here too.
+/// The JSON value has the type that it has in the file: a number stays a number.
 fn setting_json(shown: &Shown) -> Value {
     let value = serde_json::from_str(&shown.value).unwrap_or_else(|_| Value::String(shown.value.clone()));
     json!({ "key": shown.key, "value": value, "origin": shown.origin.to_string() })

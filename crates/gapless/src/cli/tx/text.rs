@@ -1,12 +1,12 @@
-//! A transaction for people.
+//! Text output of a transaction.
 
 use gapless_wire::{CallPayload, ConfirmationNoticeView, ReceiptStatus, ReceiptView, TxEventName, TxEventView, TxView};
 
 use crate::cli::attempts::{attempt_rows, words};
 use crate::cli::table::columns;
 
-/// One line: where it stands.
-pub(super) fn state(view: &TxView) -> String {
+/// The state of a transaction in one line.
+pub(super) fn state_line(view: &TxView) -> String {
     let mut text = view.state.to_string();
     if let Some(sub_state) = view.sub_state {
         text.push_str(&format!(" {sub_state}"));
@@ -15,7 +15,7 @@ pub(super) fn state(view: &TxView) -> String {
         let blocks = if confirmations == 1 { "confirmation" } else { "confirmations" };
         text.push_str(&format!(" ({confirmations} {blocks})"));
     }
-    // Once it is final it is the reason as well.
+    // The reason of a final transaction says already that it was reverted.
     let reverted = view.receipt.as_ref().is_some_and(|receipt| receipt.status == ReceiptStatus::Reverted);
     if reverted && view.reason.is_none() {
         text.push_str(", reverted");
@@ -29,28 +29,28 @@ pub(super) fn state(view: &TxView) -> String {
     text
 }
 
-/// A line with its time for each of the view's events, for those who read along; the last one says how it stands.
-pub(super) fn changes(view: &TxView) -> String {
+/// A line for each event of the view; the last line also has the current state.
+pub(super) fn event_lines(view: &TxView) -> String {
     let mut lines = Vec::new();
-    let mut last = format!("{}  {}", view.updated_at, state(view));
+    let mut last = format!("{}  {}", view.updated_at, state_line(view));
     for event in view.events.iter().flatten() {
         if event.seq == view.version {
-            last = format!("{}  {}: {}{}", event.at, event.event, state(view), told(event));
+            last = format!("{}  {}: {}{}", event.at, event.event, state_line(view), confirmations_text(event));
         } else {
-            lines.push(format!("{}  {}: {}{}", event.at, event.event, state_of(event), told(event)));
+            lines.push(format!("{}  {}: {}{}", event.at, event.event, event_state(event), confirmations_text(event)));
         }
     }
     lines.push(last);
     lines.join("\n")
 }
 
-/// Everything that there is to know.
-pub(super) fn whole(view: &TxView) -> String {
+/// The full text of a transaction: its facts, then a table of its attempts.
+pub(super) fn full_text(view: &TxView) -> String {
     let mut rows = vec![
         row("transaction", &view.tx_id),
         row("submitter", &view.submitter),
         row("request id", &view.request_id),
-        row("state", &state(view)),
+        row("state", &state_line(view)),
     ];
     rows.extend(view.nonce.map(|nonce| row("nonce", &nonce.to_string())));
     rows.extend(view.hash.as_deref().map(|hash| row("hash", hash)));
@@ -59,14 +59,14 @@ pub(super) fn whole(view: &TxView) -> String {
         rows.extend(view.confirmations.map(|count| row("confirmations", &count.to_string())));
         rows.push(row("gas used", &format!("{} at {} wei", receipt.gas_used, receipt.effective_gas_price)));
         rows.push(row("paid", &paid(receipt)));
-        rows.push(row("mined was", receipt.attempt_kind.as_str()));
+        rows.push(row("mined attempt", receipt.attempt_kind.as_str()));
         if let Some(revert) = &receipt.revert {
             let data = if revert.data == "0x" { "without a reason" } else { &revert.data };
             rows.push(row("reverted", revert.reason.as_deref().unwrap_or(data)));
         }
     }
     rows.extend(view.payload.iter().flat_map(|payload| payload_rows(payload, "")));
-    rows.extend(view.replacement.iter().flat_map(|payload| payload_rows(payload, "now ")));
+    rows.extend(view.replacement.iter().flat_map(|payload| payload_rows(payload, "new ")));
     let mined = view.receipt.as_ref().and_then(|receipt| receipt.mined_payload.as_ref());
     rows.extend(mined.into_iter().flat_map(|payload| payload_rows(payload, "mined ")));
     rows.extend(view.tries.map(|tries| row("tries", &tries.to_string())));
@@ -85,7 +85,7 @@ pub(super) fn whole(view: &TxView) -> String {
     format!("{}{attempts}", columns(&rows))
 }
 
-/// What it does, each line under this name.
+/// The rows of a payload. `name` is the prefix of each row's name.
 fn payload_rows(payload: &CallPayload, name: &str) -> Vec<[String; 2]> {
     let mut rows = vec![row(&format!("{name}to"), payload.to.as_deref().unwrap_or("(creates a contract)"))];
     rows.extend(payload.value.as_deref().map(|value| row(&format!("{name}value"), &format!("{value} wei"))));
@@ -94,31 +94,31 @@ fn payload_rows(payload: &CallPayload, name: &str) -> Vec<[String; 2]> {
 }
 
 fn paid(receipt: &ReceiptView) -> String {
-    let again = match receipt.bumps {
+    let bumps = match receipt.bumps {
         None | Some(0) => String::new(),
-        Some(1) => ", after another one was signed".to_owned(),
-        Some(bumps) => format!(", after {bumps} more were signed"),
+        Some(1) => ", after 1 bump".to_owned(),
+        Some(bumps) => format!(", after {bumps} bumps"),
     };
-    let raised = receipt.bump_cost.as_deref().filter(|cost| *cost != "0");
-    let raised = raised.map(|cost| format!(", {cost} wei of it beyond the first offer")).unwrap_or_default();
-    format!("{} wei{again}{raised}", receipt.fee_paid)
+    let bump_cost = receipt.bump_cost.as_deref().filter(|cost| *cost != "0");
+    let bump_cost = bump_cost.map(|cost| format!(", {cost} wei of it because of bumps")).unwrap_or_default();
+    format!("{} wei{bumps}{bump_cost}", receipt.fee_paid)
 }
 
 fn one_event(event: &TxEventView) -> String {
-    format!("{} {} {}: {}{}", event.at, event.seq, event.event, state_of(event), told(event))
+    format!("{} {} {}: {}{}", event.at, event.seq, event.event, event_state(event), confirmations_text(event))
 }
 
-fn state_of(event: &TxEventView) -> String {
+fn event_state(event: &TxEventView) -> String {
     let sub_state = event.sub_state.map(|sub_state| format!(" {sub_state}")).unwrap_or_default();
     format!("{}{sub_state}", event.state)
 }
 
-/// What an event says of confirmations: which blocks are new, and whether those before still count.
-fn told(event: &TxEventView) -> String {
+/// The confirming blocks that an event adds, and whether they are of a new fork.
+fn confirmations_text(event: &TxEventView) -> String {
     let Some(ConfirmationNoticeView { new_fork, blocks }) = &event.confirmations else { return String::new() };
     let (Some(first), Some(last)) = (blocks.first(), blocks.last()) else { return String::new() };
-    // The first block of all is a new list, but there was no other one that it takes the place of.
-    let fork = if *new_fork && event.event != TxEventName::Mine { "another fork, " } else { "" };
+    // The first block of a transaction begins a new list, but it replaces no other fork.
+    let fork = if *new_fork && event.event != TxEventName::Mine { "new fork, " } else { "" };
     match first.block_number == last.block_number {
         true => format!(", {fork}block {} {}", last.block_number, last.block_hash),
         false => format!(", {fork}blocks {} to {} {}", first.block_number, last.block_number, last.block_hash),
@@ -143,15 +143,17 @@ mod tests {
                 "confirmations": notice})
         };
         let attempts = json!([
-            {"nonce": 7, "ordinal": 0, "kind": "original", "hash": "0xaa", "fees": {"gasPrice": "5"}, "createdAt": "00:01",
-                "sends": 1, "lastSentAt": "00:02", "lastOutcome": {"code": "nonce_too_high", "text": "too high"}},
+            {"nonce": 7, "ordinal": 0, "kind": "original", "hash": "0xaa", "fees": {"gasPrice": "5"},
+                "createdAt": "00:01", "sends": 1,
+                "lastSentAt": "00:02", "lastOutcome": {"code": "nonce_too_high", "text": "too high"}},
             {"nonce": 7, "ordinal": 1, "kind": "bump", "hash": "0xbb",
                 "fees": {"maxFeePerGas": "20", "maxPriorityFeePerGas": "2"}, "maxCost": "420000", "createdAt": "00:03",
-                "sends": 2, "lastSentAt": "00:04", "history": [{"at": "00:04", "outcome": "accepted", "text": "0xbb", "heard": [
+                "sends": 2, "lastSentAt": "00:04",
+                "history": [{"at": "00:04", "outcome": "accepted", "text": "0xbb", "heard": [
                     {"endpoint": "a:8545", "outcome": "accepted"},
                     {"endpoint": "b:8545", "outcome": "replacement_underpriced", "text": "underpriced"}]}]},
-            {"nonce": 7, "ordinal": 2, "kind": "cancel", "hash": "0xff", "fees": {"gasPrice": "30"}, "createdAt": "00:05",
-                "sends": 0},
+            {"nonce": 7, "ordinal": 2, "kind": "cancel", "hash": "0xff", "fees": {"gasPrice": "30"},
+                "createdAt": "00:05", "sends": 0},
         ]);
         let tx = json!({
             "txId": "id", "submitter": "eip155:1:0x1", "requestId": "r", "state": "TRACKING", "subState": "MINED",
@@ -174,39 +176,40 @@ mod tests {
     }
 
     #[test]
-    fn each_change_has_a_line_and_the_last_says_how_it_stands() {
+    fn event_lines_end_with_the_current_state() {
         let expected = "\
 00:03  mine: TRACKING MINED, block 7 0x7
 00:04  confirm: TRACKING MINED, blocks 8 to 9 0x9
-00:05  confirm: TRACKING MINED (3 confirmations), reverted, another fork, blocks 7 to 8 0x8";
-        assert_eq!(changes(&view(5, json!(null))), expected);
+00:05  confirm: TRACKING MINED (3 confirmations), reverted, new fork, blocks 7 to 8 0x8";
+        assert_eq!(event_lines(&view(5, json!(null))), expected);
         let without = TxView { events: None, ..view(5, json!({"code": "reverted", "text": "too poor"})) };
-        assert_eq!(changes(&without), "00:09  TRACKING MINED (3 confirmations): reverted (too poor)");
-        // The server shows the first events only; the state is of now all the same.
-        assert!(changes(&view(2000, json!(null))).ends_with("\n00:09  TRACKING MINED (3 confirmations), reverted"));
+        assert_eq!(event_lines(&without), "00:09  TRACKING MINED (3 confirmations): reverted (too poor)");
+        // The server sends only the first events, so the last line takes the state from the view.
+        let last_line = "\n00:09  TRACKING MINED (3 confirmations), reverted";
+        assert!(event_lines(&view(2000, json!(null))).ends_with(last_line));
     }
 
     #[test]
-    fn every_attempt_is_a_table_of_what_was_sent_where_and_what_each_said() {
-        let text = whole(&view(5, json!(null)));
+    fn attempts_are_listed_with_sends_and_answers() {
+        let text = full_text(&view(5, json!(null)));
         let (facts, attempts) = text.split_once("\n\n").unwrap();
         let expected = "\
-original  0xaa    5 wei/gas                                nonce 7, signed 00:01, sent once
-  sent    00:02   nonce too high                           too high
-bump      0xbb    20/2 wei/gas, at most 420000 wei in all  nonce 7, signed 00:03, sent 2 times, of which the newest 1 are shown
-  sent    00:04   accepted
-    said  a:8545  accepted
-    said  b:8545  replacement underpriced                  underpriced
-cancel    0xff    30 wei/gas                               nonce 7, signed 00:05, never sent
+original    0xaa    5 wei/gas                                  nonce 7, signed 00:01, sent once
+  sent      00:02   nonce too high                             too high
+bump        0xbb    20/2 wei/gas, at most 420000 wei in total  nonce 7, signed 00:03, sent 2 times, the last 1 shown
+  sent      00:04   accepted
+    answer  a:8545  accepted
+    answer  b:8545  replacement underpriced                    underpriced
+cancel      0xff    30 wei/gas                                 nonce 7, signed 00:05, never sent
 ";
         assert_eq!(attempts, expected);
         for line in [
             "to             0xcc",
-            "now to         0xdd",
-            "now data       0x01",
+            "new to         0xdd",
+            "new data       0x01",
             "mined value    9 wei",
-            "paid           2 wei, after 2 more were signed, 1 wei of it beyond the first offer",
-            "mined was      bump",
+            "paid           2 wei, after 2 bumps, 1 wei of it because of bumps",
+            "mined attempt  bump",
             "tries          3",
             "pools show     likely dropped",
         ] {
@@ -215,8 +218,8 @@ cancel    0xff    30 wei/gas                               nonce 7, signed 00:05
     }
 
     #[test]
-    fn a_revert_and_the_blocks_are_shown() {
-        let text = whole(&view(5, json!(null)));
+    fn revert_reason_and_confirming_blocks_are_shown() {
+        let text = full_text(&view(5, json!(null)));
         for line in ["confirmations  3", "reverted       too poor", "confirmed by   8 0x8"] {
             assert!(text.contains(line), "{line}: {text}");
         }
@@ -224,6 +227,6 @@ cancel    0xff    30 wei/gas                               nonce 7, signed 00:05
         silent.receipt.iter_mut().for_each(|receipt| {
             receipt.revert = Some(RevertView { reason: None, data: "0x".to_owned() });
         });
-        assert!(whole(&silent).contains("reverted       without a reason"));
+        assert!(full_text(&silent).contains("reverted       without a reason"));
     }
 }

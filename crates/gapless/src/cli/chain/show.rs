@@ -1,4 +1,4 @@
-//! `gapless chain list` and `gapless chain show`: chains as a running Gapless sees them.
+//! `gapless chain show`: shows one chain of a running node with its endpoints.
 
 use clap::Args;
 use gapless_wire::{ChainView, EndpointView, FinalityName};
@@ -9,55 +9,41 @@ use crate::cli::{CliError, Exit, block_on};
 use crate::output::Output;
 
 #[derive(Debug, Args)]
-pub(crate) struct ListArgs {
-    #[command(flatten)]
-    server: ServerArgs,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct ShowArgs {
-    /// A CAIP-2 id, as in eip155:1
+pub(crate) struct ShowChainArgs {
+    /// CAIP-2 id of the chain, as in eip155:1
     #[arg(value_name = "CHAIN")]
     chain: String,
     #[command(flatten)]
     server: ServerArgs,
 }
 
-impl ListArgs {
-    pub(super) fn run(self, output: &Output) -> Result<Exit, CliError> {
-        let chains = block_on(async { Ok(self.server.client()?.chains().await?) })?;
-        let rows: Vec<[String; 6]> = chains.iter().map(summary).collect();
-        output.result(&chains, columns(&rows))?;
-        Ok(Exit::Success)
-    }
-}
-
-impl ShowArgs {
+impl ShowChainArgs {
     pub(super) fn run(self, output: &Output) -> Result<Exit, CliError> {
         let chain = block_on(async { Ok(self.server.client()?.chain(&self.chain).await?) })?;
-        output.result(&chain, whole(&chain))?;
+        output.result(&chain, full_text(&chain))?;
         Ok(Exit::Success)
     }
 }
 
-fn summary(chain: &ChainView) -> [String; 6] {
-    let good = chain.endpoints.iter().filter(|endpoint| endpoint.healthy).count();
+/// One row per chain, for `gapless chain list`.
+pub(super) fn summary(chain: &ChainView) -> [String; 6] {
+    let healthy = chain.endpoints.iter().filter(|endpoint| endpoint.healthy).count();
     let head = chain.head.as_ref();
     [
         chain.chain.clone(),
         head.map_or("no head yet".to_owned(), |head| format!("head {}, {} ago", head.block_number, span(head.age_ms))),
-        chain.final_block.as_ref().map_or("nothing final".to_owned(), |block| format!("final {}", block.block_number)),
+        chain.final_block.as_ref().map_or("no final block".to_owned(), |block| format!("final {}", block.block_number)),
         finality(chain),
-        format!("{good} of {} endpoints good", chain.endpoints.len()),
-        chain.trouble.as_ref().map(|trouble| format!("TROUBLE: {}", trouble.code)).unwrap_or_default(),
+        format!("{healthy} of {} endpoints healthy", chain.endpoints.len()),
+        chain.trouble.as_ref().map(|problem| format!("PROBLEM: {}", problem.code)).unwrap_or_default(),
     ]
 }
 
-fn whole(chain: &ChainView) -> String {
+fn full_text(chain: &ChainView) -> String {
     let row = |name: &str, value: String| [name.to_owned(), value];
     let mut rows = vec![row("chain", chain.chain.clone())];
-    if let Some(trouble) = &chain.trouble {
-        rows.push(row("TROUBLE", format!("{}: {} ({})", trouble.code, trouble.message, trouble.detail)));
+    if let Some(problem) = &chain.trouble {
+        rows.push(row("PROBLEM", format!("{}: {} ({})", problem.code, problem.message, problem.detail)));
     }
     let head = chain.head.as_ref();
     let head = head.map(|head| format!("{} {}, {} ago", head.block_number, head.block_hash, span(head.age_ms)));
@@ -81,7 +67,7 @@ fn finality(chain: &ChainView) -> String {
 
 fn endpoints(endpoints: &[EndpointView]) -> Vec<[String; 10]> {
     let heading =
-        ["endpoint", "standing", "block", "behind", "head age", "errors", "latency", "in flight", "weight", "trouble"];
+        ["endpoint", "health", "block", "behind", "head age", "errors", "latency", "in flight", "weight", "problem"];
     let mut rows = vec![heading.map(str::to_owned)];
     rows.extend(endpoints.iter().map(|endpoint| {
         let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
@@ -147,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chain_is_shown_with_its_endpoints_under_each_other() {
+    fn chain_text_has_a_row_per_endpoint() {
         let expected = "\
 chain       eip155:1
 head        120 0xaa, 5 ms ago
@@ -157,26 +143,27 @@ block time  12.0 s
 lanes here  3
 open here   11 transactions
 
-endpoint           standing   block  behind  head age  errors  latency  in flight  weight  trouble
+endpoint           health     block  behind  head age  errors  latency  in flight  weight  problem
 rpc.example:443    good       120    0       1.5 s     1.4 %   30 ms    7          2
 other.example:443  unchecked  -      -       -         -       -        0          2
 ";
-        assert_eq!(whole(&chain()), expected);
+        assert_eq!(full_text(&chain()), expected);
         assert_eq!(
             columns(&[summary(&chain())]),
-            "eip155:1  head 120, 5 ms ago  final 101  by depth (20)  1 of 2 endpoints good\n"
+            "eip155:1  head 120, 5 ms ago  final 101  by depth (20)  1 of 2 endpoints healthy\n"
         );
     }
 
     #[test]
-    fn what_is_wrong_with_a_chain_stands_out() {
+    fn chain_problem_is_shown_in_capitals() {
         let trouble = ChainTroubleView {
             code: "deep_reorg".to_owned(),
             message: "it went back".to_owned(),
             detail: "block 101".to_owned(),
         };
         let chain = ChainView { trouble: Some(trouble), head: None, final_block: None, ..chain() };
-        assert!(whole(&chain).contains("\nTROUBLE     deep_reorg: it went back (block 101)\nhead        none yet\n"));
-        assert!(columns(&[summary(&chain)]).ends_with("TROUBLE: deep_reorg\n"));
+        let expected = "\nPROBLEM     deep_reorg: it went back (block 101)\nhead        none yet\n";
+        assert!(full_text(&chain).contains(expected));
+        assert!(columns(&[summary(&chain)]).ends_with("PROBLEM: deep_reorg\n"));
     }
 }

@@ -1,4 +1,4 @@
-//! What one measurement needs: a chain, a database, nodes. All of it is new, and gone in the end.
+//! One measurement's setup: a chain, a database and nodes, all new, and removed at the end.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -14,21 +14,21 @@ use crate::node::{Node, NodePlan};
 use crate::options::Options;
 use crate::{LoadError, accounting};
 
-/// How a scene is set.
+/// Settings of a setup.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Setting {
     pub(crate) submitters: u32,
     pub(crate) window: u32,
     pub(crate) nodes: u32,
-    /// Blocks that make it final.
+    /// Number of blocks that make a transaction final.
     pub(crate) confirmations: u32,
-    /// How long the null chain waits with every answer.
+    /// Delay of the null chain before every answer.
     pub(crate) latency: Duration,
 }
 
-/// Nodes end before what they use, and all of it before the folder.
+/// Field order: nodes end before the chain and the database, and all of them before the folder.
 #[derive(Debug)]
-pub(crate) struct Scene {
+pub(crate) struct BenchSetup {
     nodes: Vec<Node>,
     pub(crate) chain: Chain,
     pub(crate) accounts: Vec<Account>,
@@ -36,18 +36,18 @@ pub(crate) struct Scene {
     folder: Folder,
 }
 
-/// What the processes have used up to now.
+/// Resource usage of the processes so far.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Usage {
     pub(crate) nodes: Duration,
     pub(crate) database: Option<Duration>,
     pub(crate) chain: Option<Duration>,
     pub(crate) driver: Duration,
-    /// Of all nodes together, now.
+    /// Sum of the nodes' counters.
     pub(crate) memory: u64,
 }
 
-impl Scene {
+impl BenchSetup {
     pub(crate) async fn set(bench: &Bench<'_>, setting: &Setting) -> Result<Self, LoadError> {
         let options = bench.options;
         let folder = Folder::new()?;
@@ -58,15 +58,15 @@ impl Scene {
             Some(server) => Some(Database::create(server, &bench.database_prefix).await?),
             None => None,
         };
-        let mut scene = Scene { nodes: Vec::new(), chain, accounts, database, folder };
-        match scene.start_nodes(options, setting).await {
-            Ok(nodes) => scene.nodes = nodes,
+        let mut setup = BenchSetup { nodes: Vec::new(), chain, accounts, database, folder };
+        match setup.start_nodes(options, setting).await {
+            Ok(nodes) => setup.nodes = nodes,
             Err(error) => {
-                scene.strike().await?;
+                setup.strike().await?;
                 return Err(error);
             }
         }
-        Ok(scene)
+        Ok(setup)
     }
 
     async fn start_nodes(&self, options: &Options, setting: &Setting) -> Result<Vec<Node>, LoadError> {
@@ -88,7 +88,7 @@ impl Scene {
         Ok(nodes)
     }
 
-    /// Another database with the same tables, for rows that Gapless has no part in.
+    /// Creates another database with the same tables, for rows that are written without Gapless.
     pub(crate) async fn twin_database(&self, bench: &Bench<'_>) -> Result<Option<Database>, LoadError> {
         let options = bench.options;
         let Some(server) = &options.store else { return Ok(None) };
@@ -111,12 +111,12 @@ impl Scene {
         }
     }
 
-    /// Ends the nodes; what they have used is no longer told.
+    /// Ends the nodes. Their resource usage is not available afterwards.
     pub(crate) fn end_nodes(&mut self) {
         self.nodes.clear();
     }
 
-    /// Ends everything.
+    /// Ends all processes.
     pub(crate) async fn strike(mut self) -> Result<(), LoadError> {
         self.nodes.clear();
         match self.database.take() {
@@ -131,7 +131,7 @@ impl Scene {
         self.chain.check()
     }
 
-    /// The address of the node for the caller of this number.
+    /// The node's address for the caller of this number.
     pub(crate) fn authority(&self, caller: usize) -> &str {
         let node = self.nodes.get(caller.checked_rem(self.nodes.len()).unwrap_or(0));
         node.map_or("", |node| &node.authority)
@@ -141,7 +141,7 @@ impl Scene {
         Connection::open(self.authority(caller)).await.map_err(LoadError::http("a node"))
     }
 
-    /// One connection to each node.
+    /// Opens one connection to each node.
     pub(crate) async fn connect_each(&self) -> Result<Vec<Connection>, LoadError> {
         let mut connections = Vec::new();
         for number in 0..self.nodes.len() {
@@ -168,7 +168,7 @@ impl Scene {
         })
     }
 
-    /// The most that one of the nodes ever had.
+    /// The largest peak memory of the nodes.
     pub(crate) fn peak_memory(&self) -> Option<u64> {
         self.nodes.iter().filter_map(|node| accounting::peak_memory(node.child.pid())).max()
     }
@@ -183,7 +183,7 @@ impl Scene {
     }
 }
 
-/// Of all nodes together.
+/// Sum over all nodes.
 pub(crate) async fn counts(connections: &mut [Connection]) -> Result<Counts, LoadError> {
     let mut sum: Option<Counts> = None;
     for connection in connections {

@@ -102,7 +102,7 @@ impl From<&SendRecord> for SendView {
             at: moment_to_text(record.at),
             outcome: record.outcome.as_str().to_owned(),
             text: record.text.as_str().to_owned(),
-            heard: record.heard.iter().map(HeardView::from).collect(),
+            heard: record.answers.iter().map(HeardView::from).collect(),
         }
     }
 }
@@ -137,7 +137,7 @@ mod tests {
             at,
             outcome: SendOutcome::Accepted,
             text: NodeText::new(""),
-            heard: vec![
+            answers: vec![
                 heard("a:8545", SendOutcome::Accepted, ""),
                 heard("b:8545", SendOutcome::ReplacementUnderpriced, "replacement transaction underpriced"),
             ],

@@ -189,7 +189,7 @@ impl ProtectView {
 /// What a code means, without anything of the one case: no nonces, no counts.
 pub const fn protect_message(code: ProtectCode) -> &'static str {
     match code {
-        ProtectCode::ReservationRequest => "the chain has more transactions of this account than the ledger explains",
+        ProtectCode::ExternalNonce => "the chain has more transactions of this account than the ledger explains",
         ProtectCode::ForeignTransaction => "a transaction that is not ours stands in the place of one that is",
         ProtectCode::ChainRegressed => "the chain went back behind what was final",
         ProtectCode::PendingAhead => "nodes know of pending transactions of this account that the ledger does not",

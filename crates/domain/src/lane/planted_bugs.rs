@@ -1,4 +1,4 @@
-//! What a lane does wrong when it is told to (see [`crate::mistakes`]): only what takes more than a line where it is done.
+//! Planted bugs of the lane (see [`crate::mistakes`]) that need more than one line in place.
 
 use crate::attempt::SendOutcome;
 use crate::block::{Execution, Inclusion};
@@ -11,27 +11,28 @@ use crate::text::NodeText;
 
 use super::Lane;
 use super::fact::{AccountFacts, SentTx};
-use super::open_slot::{OpenSlot, Seen};
-use super::writing::Writing;
+use super::open_slot::{MiningState, OpenSlot};
+use super::pending_commit::PendingCommit;
 
 impl Lane {
-    /// Takes nonces for free that are not.
+    /// Treats nonces as free that may be consumed.
     pub(super) fn lose_by_mistake(
         &mut self,
         commit: &mut LaneCommit,
-        writing: &mut Writing,
+        pending: &mut PendingCommit,
     ) -> Result<(), CommitError> {
         let rule = if made(Mistake::RejectedFreesNonce) { LostRule::Fail } else { LostRule::Requeue };
         for nonce in self.freed_by_mistake() {
-            let slot = self.slots.get(nonce).filter(|slot| slot.seen == Seen::Nowhere && !slot.is_lent());
+            let slot = self.slots.get(nonce).filter(|slot| slot.mining == MiningState::Unmined && !slot.is_reserved());
             let Some(tx) = slot.and_then(|slot| slot.tx.clone()) else { continue };
             let is_mined = tx.state.bound().is_some_and(|bound| matches!(bound.progress, Progress::Mined(_)));
-            if is_mined || writing.recovered.concerns(nonce) || !self.may_end() {
+            if is_mined || pending.reconciled.touches(nonce) || !self.may_end() {
                 continue;
             }
-            let again = commit.lose_nonce(&tx, rule, true, NodeText::new("its nonce is taken for free"))?;
+            let again =
+                commit.lose_nonce(&tx, rule, true, NodeText::new("planted bug: the nonce is treated as free"))?;
             self.dirty.remove(&nonce);
-            writing.recovered.lost.push((nonce, again));
+            pending.reconciled.lost.push((nonce, again));
         }
         Ok(())
     }
@@ -49,7 +50,7 @@ impl Lane {
         by_answer.chain(self.dirty.iter().copied().filter(by_receipt)).collect()
     }
 
-    /// The newest nonce that was taken for free is given to the next one in line.
+    /// Binds the newest freed nonce again.
     pub(super) fn reuse_by_mistake(&mut self, nonce: Nonce) {
         let reuses = made(Mistake::RecycleAfterTimeout) || made(Mistake::RejectedFreesNonce);
         let is_free = reuses && self.binds_under_way() == 0;
@@ -62,13 +63,13 @@ impl Lane {
         }
     }
 
-    /// Takes it for mined and final, wherever that may be.
-    pub(super) fn believe_too_low(&mut self, sent: &SentTx) {
+    /// Treats the attempt as mined and final.
+    pub(super) fn treat_too_low_as_final(&mut self, sent: &SentTx) {
         let Some(tail) = self.chain.as_ref().map(|chain| &chain.tail) else { return };
         let Some(link) = tail.get(tail.last().number) else { return };
         self.slots.update(sent.nonce, |slot| {
-            if let Some(kind) = slot.kind_of(sent.hash).filter(|_| slot.seen == Seen::Nowhere) {
-                slot.seen = Seen::Final(Inclusion {
+            if let Some(kind) = slot.kind_of(sent.hash).filter(|_| slot.mining == MiningState::Unmined) {
+                slot.mining = MiningState::Final(Inclusion {
                     hash: sent.hash,
                     kind,
                     block: link.block,
@@ -85,22 +86,22 @@ impl Lane {
     pub(super) fn end_by_height(&mut self) {
         let Some(chain) = self.chain.clone() else { return };
         let most = self.setup.policy.confirmations.required;
-        for nonce in &self.growing {
+        for nonce in &self.notice_queue {
             self.slots.update(*nonce, |slot| {
-                if let Seen::Mined(inclusion) = &slot.seen
+                if let MiningState::Mined(inclusion) = &slot.mining
                     && inclusion.block.number.saturating_add(u64::from(most)) <= chain.tail.last().number + 1
                 {
                     slot.final_list = Some(chain.tail.list_from(inclusion.block, most).into());
-                    slot.seen = Seen::Final(inclusion.clone());
+                    slot.mining = MiningState::Final(inclusion.clone());
                 }
             });
             self.dirty.insert(*nonce);
         }
     }
 
-    /// Goes on from the chain's count.
+    /// Continues from the account's nonce.
     pub(super) fn jump_to_chain(&mut self, account: AccountFacts) {
-        self.purse.ahead = 0;
+        self.funds.ahead_reads = 0;
         if let Some(cursor) = &mut self.cursor {
             cursor.next_nonce = cursor.next_nonce.max(account.latest).max(account.pending);
             if self.slots.is_empty() {

@@ -1,4 +1,4 @@
-//! What is to be signed.
+//! Transactions before and after signing.
 
 use alloy_primitives::{B256, Bytes, U256};
 
@@ -7,8 +7,8 @@ use crate::id::SubmitterId;
 use crate::nonce::Nonce;
 use crate::payload::{EvmCall, Fees};
 
-/// A transaction, whole but for its signature. Gas limit and fees are decided: those in `call` are only what the caller
-/// wished for.
+/// A complete transaction without its signature. `gas_limit` and `fees` are the chosen values; the ones in `call` are
+/// only the caller's wish.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TxPlan {
     pub submitter: SubmitterId,
@@ -18,26 +18,26 @@ pub struct TxPlan {
     pub fees: Fees,
 }
 
-/// The same, signed. The hash is the one that the chain will know it by.
+/// A signed transaction. The hash is the transaction's hash on chain.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SignedTx {
     pub hash: B256,
     pub raw: Bytes,
 }
 
-/// Signed bytes, and what can be read from them: the plan's submitter is who has signed them, whoever handed them in.
+/// Signed bytes with their decoded content. `plan.submitter` is the account that signed the bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SignedPlan {
     pub plan: TxPlan,
     pub signed: SignedTx,
 }
 
-/// What signed bytes do, and what they can cost, whoever has signed them.
+/// Effect and highest cost of signed bytes, independent of their signer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outline {
     pub call: EvmCall,
     pub gas_limit: u64,
-    /// The most that it can take from the account.
+    /// The largest amount that the transaction can take from the account.
     pub cost: Amount,
 }
 
@@ -48,13 +48,13 @@ impl Outline {
 }
 
 impl TxPlan {
-    /// The most that it can take from the account.
+    /// The largest amount that the transaction can take from the account.
     pub fn worst_cost(&self) -> Amount {
         worst_cost(self.call.value, self.gas_limit, self.fees)
     }
 }
 
-/// The most that a transaction can take from its account: its value, and all of its gas at the highest price.
+/// The largest amount that a transaction can take from its account: its value, and all of its gas at the highest price.
 pub fn worst_cost(value: Amount, gas_limit: u64, fees: Fees) -> Amount {
     let gas = U256::from(gas_limit).saturating_mul(U256::from(fees.highest_price()));
     Amount::new(value.get().saturating_add(gas))

@@ -1,7 +1,8 @@
-//! Reconciling the ledger with the chain: what a survey leads to, by an operator's word or by the policy.
+//! Reconciling: carries out the changes that a scan calls for, by command or by policy.
 //!
-//! Nothing here lowers a nonce, and nothing moves an intent whose nonce is not used up by something else, finally. What strangers
-//! have used is adopted with its evidence; what turns out to be an intent of ours after all is not sent a second time.
+//! Reconciling never lowers a nonce, and never moves an intent whose nonce is not finally consumed by another
+//! transaction. Nonces of foreign transactions are adopted with their evidence. A transaction that matches one of our
+//! intents is assigned to it, so that the intent is not sent a second time.
 
 use std::collections::HashSet;
 
@@ -16,38 +17,40 @@ use crate::intent_record::IntentRecord;
 use crate::lane_commit::{CommitError, LaneCommit};
 use crate::nonce::Nonce;
 use crate::payload::Payload;
-use crate::plan::Outline;
+use crate::signing::Outline;
 use crate::slot::SlotKind;
 use crate::text::{CommandReport, NodeText};
 use crate::time::{Tick, Timestamp};
 
 use super::Lane;
-use super::effect::{Effect, Watched};
-use super::fact::OnChain;
-use super::line::{Candidate, Stage};
+use super::effect::{Effect, WatchRequest};
+use super::fact::ScannedTx;
 use super::open_slot::{OpenSlot, Sending};
-use super::reckoning::{Adoption, Attachment, Lost, Plan, carries};
-use super::survey::Found;
-use super::writing::Writing;
+use super::pending_commit::PendingCommit;
+use super::queue::{Candidate, Stage};
+use super::reconcile_plan::{Adoption, Attachment, Lost, ReconcilePlan, carries};
+use super::scanning::ScanFindings;
 
-/// What a commit has recovered, to be taken for true once it is durable.
+/// Reconciliation in the commit in flight, to be applied once the commit is durable.
 #[derive(Debug, Default)]
-pub(super) struct Recovered {
-    found: Option<Found>,
+pub(super) struct Reconciled {
+    found: Option<ScanFindings>,
     pub(super) attached: Vec<(NewAttempt, Outline)>,
     pub(super) lost: Vec<(Nonce, Option<IntentRecord>)>,
     adopted: Vec<Adopted>,
-    /// Out of the line, for what was adopted as theirs.
+    /// Candidates whose intents were found on chain.
     taken: Vec<Candidate>,
 }
 
+/// An adopted nonce.
 #[derive(Debug)]
 struct Adopted {
     nonce: Nonce,
-    /// The intent that it turned out to be.
+    /// The intent that the transaction belongs to.
     of: Option<FoundIntent>,
 }
 
+/// An intent that was found on chain.
 #[derive(Debug)]
 struct FoundIntent {
     tx: IntentRecord,
@@ -56,13 +59,13 @@ struct FoundIntent {
     above: Option<BlockRef>,
 }
 
-impl Recovered {
-    /// Does it change slots that were there before?
+impl Reconciled {
+    /// True if existing slots change.
     pub(super) fn changes_slots(&self) -> bool {
         !(self.attached.is_empty() && self.lost.is_empty() && self.adopted.is_empty())
     }
 
-    /// Those who leave the line by it.
+    /// Intents that leave the queue.
     pub(super) fn taken_ids(&self) -> impl Iterator<Item = TxId> {
         self.taken.iter().map(|candidate| candidate.tx.id)
     }
@@ -71,55 +74,55 @@ impl Recovered {
         self.lost.iter().any(|(lost, _)| *lost == nonce)
     }
 
-    pub(super) fn concerns(&self, nonce: Nonce) -> bool {
+    pub(super) fn touches(&self, nonce: Nonce) -> bool {
         let attached = self.attached.iter().any(|(attempt, _)| attempt.nonce == nonce);
         attached || self.has_lost(nonce)
     }
 }
 
 impl Lane {
-    /// Draws the conclusions of the newest survey, if there is one.
-    pub(super) fn write_recovery(
+    /// Uses the newest scan, if there is one.
+    pub(super) fn write_reconciliation(
         &mut self,
         cursor: &Cursor,
         at: Timestamp,
         commit: &mut LaneCommit,
-        writing: &mut Writing,
+        pending: &mut PendingCommit,
     ) -> Result<(), CommitError> {
-        let Some(found) = self.surveys.take_found() else { return Ok(()) };
-        // Those who are at the signer, or signed and not written, are in line too: strangers may have done what they ask for.
+        let Some(found) = self.scans.take_found() else { return Ok(()) };
+        // Intents that are signed or at the signer are still queued: foreign transactions may match them.
         if self.signing.iter().flatten().any(|item| item.candidate.is_some()) {
-            self.surveys.give_back(found);
+            self.scans.put_back(found);
             return Ok(());
         }
         let signed = std::mem::take(&mut self.signed).into_iter();
         let (binds, others): (Vec<_>, Vec<_>) = signed.partition(|item| item.candidate.is_some());
         self.signed = others;
-        binds.into_iter().for_each(|item| self.unplan(item));
-        let plan = self.recovery_plan(cursor, &found, at);
+        binds.into_iter().for_each(|item| self.return_to_queue(item));
+        let plan = self.reconcile_plan(cursor, &found, at);
         let asked: Vec<Command> = self.commands.iter().filter(|command| found.is_for(command.id)).cloned().collect();
         let mut decided = false;
         for command in &asked {
             let result = match &command.kind {
                 CommandKind::Unprotect => self.unprotect(cursor, &plan, command, commit)?,
-                CommandKind::Resync { lost, dry_run: true } => self.foretell(cursor, &plan, *lost),
-                // One at a time: the next one needs a new survey.
+                CommandKind::Resync { lost, dry_run: true } => self.dry_run(cursor, &plan, *lost),
+                // One resync per scan, because a later one needs a new scan.
                 CommandKind::Resync { .. } if decided => continue,
                 CommandKind::Resync { lost, .. } => {
                     decided = true;
-                    self.resync(cursor, &plan, *lost, commit, writing)?
+                    self.resync(cursor, &plan, *lost, commit, pending)?
                 }
                 _ => continue,
             };
             commit.command_done(command, result);
-            writing.commands.push(command.id);
+            pending.commands.push(command.id);
         }
         if !decided {
-            self.recover_by_policy(cursor, plan, commit, writing)?;
+            self.reconcile_by_policy(cursor, plan, commit, pending)?;
         }
-        // If nothing came of it, the next doubt needs a survey of its own.
-        if !writing.commands.is_empty() || writing.recovered.changes_slots() {
-            writing.recovered.found = Some(found);
+        // If nothing came of the scan, its findings are dropped.
+        if !pending.commands.is_empty() || pending.reconciled.changes_slots() {
+            pending.reconciled.found = Some(found);
         }
         Ok(())
     }
@@ -127,70 +130,74 @@ impl Lane {
     fn unprotect(
         &mut self,
         cursor: &Cursor,
-        plan: &Plan,
+        plan: &ReconcilePlan,
         command: &Command,
         commit: &mut LaneCommit,
     ) -> Result<CommandResult, CommitError> {
         let LaneState::Protect(protection) = &cursor.state else {
-            return Ok(CommandResult::Done(CommandReport::new("it was not in PROTECT")));
+            return Ok(CommandResult::Done(CommandReport::new("the lane is not in PROTECT")));
         };
         if protection.code == ProtectCode::StoreRegressed {
             let text =
-                "the database lost commits: `resync` compares what is left with the chain, and ends PROTECT if it fits";
+                "the database lost commits: run `resync`; it compares the ledger with the chain and ends PROTECT";
             return Ok(CommandResult::Refused(CommandReport::new(text)));
         }
         let cause = plan.obstacle.as_ref().map(|(_, text)| text.clone()).or_else(|| plan.undecided());
         if let Some(cause) = cause {
-            return Ok(CommandResult::Refused(CommandReport::new(&format!("the cause persists: {cause}"))));
+            return Ok(CommandResult::Refused(CommandReport::new(&format!("the cause of PROTECT persists: {cause}"))));
         }
         self.protect = None;
         commit.unprotect(cursor, !self.slots.is_empty(), command.issued_by.clone())?;
-        Ok(CommandResult::Done(CommandReport::new(&format!("no longer in PROTECT ({})", protection.code.as_str()))))
+        let text = format!("PROTECT ended ({})", protection.code.as_str());
+        Ok(CommandResult::Done(CommandReport::new(&text)))
     }
 
-    fn foretell(&self, cursor: &Cursor, plan: &Plan, rule: LostRule) -> CommandResult {
-        let mut text = String::from("nothing was changed; this is what it would do\n");
+    /// Report of a dry run.
+    fn dry_run(&self, cursor: &Cursor, plan: &ReconcilePlan, rule: LostRule) -> CommandResult {
+        let mut text = String::from("dry run, nothing was changed; resync would:\n");
         text.push_str(&plan.lines(rule));
-        match self.hindrance(cursor, plan, rule) {
-            Some(hindrance) => text.push_str(&format!("but it would be refused now: {hindrance}\n")),
-            None if plan.more => text.push_str("and PROTECT would stay: there is more to adopt\n"),
-            None if cursor.is_protected() => text.push_str("and PROTECT would end\n"),
+        match self.refusal(cursor, plan, rule) {
+            Some(refusal) => text.push_str(&format!("but it would be refused now: {refusal}\n")),
+            None if plan.more => text.push_str("PROTECT would stay: more nonces need adoption\n"),
+            None if cursor.is_protected() => text.push_str("PROTECT would end\n"),
             None => {}
         }
         CommandResult::Done(CommandReport::new(&text))
     }
 
-    fn hindrance(&self, cursor: &Cursor, plan: &Plan, rule: LostRule) -> Option<String> {
+    /// Reason why a resync is refused.
+    fn refusal(&self, cursor: &Cursor, plan: &ReconcilePlan, rule: LostRule) -> Option<String> {
         if let Some((_, obstacle)) = &plan.obstacle {
             return Some(obstacle.clone());
         }
         let fails = rule == LostRule::Fail && plan.lost.iter().any(|lost| lost.tx.is_some());
-        let text = "after a loss of commits nothing may end before the lane is reconciled: queue them again, and cancel them then";
+        let text = "after a loss of commits no intent may end before the lane is reconciled: use `requeue`";
         (fails && cursor.state.is_store_regressed()).then(|| text.to_owned())
     }
 
     fn resync(
         &mut self,
         cursor: &Cursor,
-        plan: &Plan,
+        plan: &ReconcilePlan,
         rule: LostRule,
         commit: &mut LaneCommit,
-        writing: &mut Writing,
+        pending: &mut PendingCommit,
     ) -> Result<CommandResult, CommitError> {
-        if let Some(hindrance) = self.hindrance(cursor, plan, rule) {
-            return Ok(CommandResult::Refused(CommandReport::new(&hindrance)));
+        if let Some(refusal) = self.refusal(cursor, plan, rule) {
+            return Ok(CommandResult::Refused(CommandReport::new(&refusal)));
         }
         let mut lines = plan.lines(rule);
-        self.apply(cursor, plan, rule, commit, writing)?;
+        self.apply(cursor, plan, rule, commit, pending)?;
         if cursor.state.is_store_regressed() && plan.is_unexplained() {
-            // It may be the replacement of an intent that is in line, and that is forgotten: nothing is sent before people have looked.
+            // The transaction may be the lost replacement of a queued intent. Nothing is sent before people have
+            // checked.
             commit.set_paused(cursor, true, NodeText::new(MAY_BE_OURS))?;
             lines.push_str(MAY_BE_OURS);
         }
         let summary = NodeText::new(&plan.summary());
         commit.lane_event(cursor, LaneEventKind::Resynced, summary.clone())?;
         if !plan.more {
-            // Whatever was about to stop it is reconciled with it.
+            // The pending reason for PROTECT is reconciled as well.
             self.protect = None;
             if cursor.is_protected() {
                 commit.unprotect(cursor, true, summary)?;
@@ -199,35 +206,36 @@ impl Lane {
         Ok(CommandResult::Done(CommandReport::new(&lines)))
     }
 
-    /// What may be done without an operator: all of it, if the policy is to adopt. Else only what a borrower of a nonce has sent.
-    fn recover_by_policy(
+    /// Changes that need no operator: all of them if the policy is to adopt, otherwise only transactions of reserved
+    /// nonces.
+    fn reconcile_by_policy(
         &mut self,
         cursor: &Cursor,
-        mut plan: Plan,
+        mut plan: ReconcilePlan,
         commit: &mut LaneCommit,
-        writing: &mut Writing,
+        pending: &mut PendingCommit,
     ) -> Result<(), CommitError> {
-        // After a loss of commits, what looks like a stranger's may be ours: people look at it first.
+        // After a loss of commits, a transaction that looks foreign may be ours. An operator must check it first.
         let adopts = self.adopts() && plan.obstacle.is_none() && !cursor.state.is_store_regressed();
         if !adopts {
             if !self.adopts()
-                && let Some((code, text)) = plan.accusation()
+                && let Some((code, text)) = plan.protect_cause()
             {
                 self.want_protect(code, &text);
             }
-            plan.attach.retain(|attachment| attachment.lent);
+            plan.attach.retain(|attachment| attachment.is_reserved);
             (plan.lost, plan.adopt, plan.start_at) = (Vec::new(), Vec::new(), None);
         }
         if plan.is_empty() {
             return Ok(());
         }
         let detail = CommandReport::new(&plan.lines(LostRule::Requeue));
-        self.apply(cursor, &plan, LostRule::Requeue, commit, writing)?;
+        self.apply(cursor, &plan, LostRule::Requeue, commit, pending)?;
         commit.audit(NewAudit { actor: NodeText::new(NewAudit::POLICY), action: "adopt", detail });
         commit.lane_event(cursor, LaneEventKind::Resynced, NodeText::new(&plan.summary()))?;
         let by_counts = |code| {
             use ProtectCode as P;
-            matches!(code, P::ReservationRequest | P::ForeignTransaction | P::PendingAhead | P::HistoryWithoutStart)
+            matches!(code, P::ExternalNonce | P::ForeignTransaction | P::PendingAhead | P::HistoryWithoutStart)
         };
         if let LaneState::Protect(protection) = &cursor.state
             && adopts
@@ -239,33 +247,34 @@ impl Lane {
         Ok(())
     }
 
+    /// Adds the changes of the plan to the commit.
     fn apply(
         &mut self,
         cursor: &Cursor,
-        plan: &Plan,
+        plan: &ReconcilePlan,
         rule: LostRule,
         commit: &mut LaneCommit,
-        writing: &mut Writing,
+        pending: &mut PendingCommit,
     ) -> Result<(), CommitError> {
-        let recovered = &mut writing.recovered;
-        // What comes back from a borrower with this very commit is looked at again when it is back.
-        let stays = |nonce: Nonce| !writing.taken_back.contains(&nonce);
+        let reconciled = &mut pending.reconciled;
+        // Nonces whose reservation ends in this commit are reconciled later.
+        let stays = |nonce: Nonce| !pending.ended_reservations.contains(&nonce);
         for Attachment { sent, ordinal, .. } in plan.attach.iter().filter(|found| stays(found.sent.tx.plan.nonce)) {
             let slot = self.slots.get(sent.tx.plan.nonce);
-            // Where there is no intent, it fills the nonce as well as a filler of ours.
+            // Without an intent, the transaction fills the nonce like a filler.
             let tx = slot.and_then(|slot| slot.tx.as_ref());
             let kind = tx.map_or(AttemptKind::Fill, |tx| kind_for(sent, tx));
             let attempt = NewAttempt { kind, ..attempt_of(sent, *ordinal) };
             commit.attempt(attempt.clone());
-            recovered.attached.push((attempt, Outline::of(&sent.tx.plan)));
+            reconciled.attached.push((attempt, Outline::of(&sent.tx.plan)));
         }
         let adopted: HashSet<TxId> = plan.adopt.iter().filter_map(|adoption| Some(adoption.of.as_ref()?.1)).collect();
-        // Those that are found again at another nonce.
+        // Intents that are found again at another nonce.
         let mut queued = Vec::new();
         let may_end = !cursor.state.is_store_regressed();
         for Lost { nonce, tx, why } in plan.lost.iter().filter(|lost| stays(lost.nonce)) {
             let again = match tx {
-                // It is needed once more below.
+                // The record is needed again below.
                 Some(tx) if adopted.contains(&tx.id) => {
                     queued.extend(commit.lose_nonce(tx, LostRule::Requeue, false, NodeText::new(why))?);
                     None
@@ -274,23 +283,23 @@ impl Lane {
                 None => None,
             };
             self.dirty.remove(nonce);
-            recovered.lost.push((*nonce, again));
+            reconciled.lost.push((*nonce, again));
         }
         if let Some(start) = plan.start_at {
             commit.start_at(cursor, start)?;
         }
         for Adoption { nonce, evidence, of } in &plan.adopt {
             if let Some((_, id)) = of
-                && let Some(index) = self.line.waiting.iter().position(|candidate| candidate.tx.id == *id)
-                && let Some(candidate) = self.line.take(index)
+                && let Some(index) = self.queue.candidates.iter().position(|candidate| candidate.tx.id == *id)
+                && let Some(candidate) = self.queue.take(index)
             {
                 queued.push(IntentRecord::clone(&candidate.tx));
-                recovered.taken.push(candidate);
+                reconciled.taken.push(candidate);
             }
             let tx = of.as_ref().and_then(|(_, id)| queued.iter().find(|tx| tx.id == *id));
             let (Some((sent, _)), Some(tx)) = (of, tx) else {
                 commit.adopt_foreign(cursor, *nonce, NodeText::new(evidence))?;
-                recovered.adopted.push(Adopted { nonce: *nonce, of: None });
+                reconciled.adopted.push(Adopted { nonce: *nonce, of: None });
                 continue;
             };
             let attempt = NewAttempt { kind: kind_for(sent, tx), ..attempt_of(sent, 0) };
@@ -298,29 +307,29 @@ impl Lane {
             commit.adopt_for(cursor, tx, attempt.clone(), above)?;
             let (tx, outline) = (tx.clone(), Outline::of(&sent.tx.plan));
             let of = Some(FoundIntent { tx, attempt, outline, above });
-            recovered.adopted.push(Adopted { nonce: *nonce, of });
+            reconciled.adopted.push(Adopted { nonce: *nonce, of });
         }
         Ok(())
     }
 
-    /// The commit is durable.
-    pub(super) fn take_recovered(&mut self, recovered: Recovered, at: Timestamp, now: Tick) {
-        let Recovered { attached, lost, adopted, .. } = recovered;
+    /// Applies the reconciliation of a committed commit.
+    pub(super) fn apply_reconciled(&mut self, reconciled: Reconciled, at: Timestamp, now: Tick) {
+        let Reconciled { attached, lost, adopted, .. } = reconciled;
         let mut watched = Vec::new();
-        let look_up = |hash| Watched { hash, known: None, look_up: true };
+        let look_up = |hash| WatchRequest { hash, known_block: None, look_up: true };
         if !(attached.is_empty() && lost.is_empty() && adopted.is_empty()) {
-            self.survey_helped();
-            self.purse.read_soon();
+            self.scan_helped();
+            self.funds.read_soon();
         }
         for (attempt, outline) in attached {
             self.by_hash.insert(attempt.hash, attempt.nonce);
             watched.push(look_up(attempt.hash));
-            // It was seen in a block, but not by the watcher: if that is orphaned before, nobody will say so.
+            // The watcher has not seen the block. If the block is orphaned before, no sighting will say so.
             let later = now.saturating_add(self.setup.limits.resend_longest);
             self.slots.update(attempt.nonce, |slot| {
-                slot.hold(&attempt, outline.cost, outline.gas_limit, at);
+                slot.add_attempt(&attempt, outline.cost, outline.gas_limit, at);
                 slot.sending = Sending::Due { at: later, claim: false };
-                slot.lost_looks = None;
+                slot.missed_lookups = None;
             });
         }
         for (nonce, tx) in lost {
@@ -329,9 +338,9 @@ impl Lane {
             self.reuse_by_mistake(nonce);
             if let Some(mut tx) = tx {
                 tx.updated_at = at;
-                // A look that began before does not know that it is in line again.
-                self.line.distrust();
-                self.line.put_back(Candidate { tx: Box::new(tx), stage: Stage::Waiting });
+                // A peek that began before does not list the requeued intent.
+                self.queue.ignore_peek_in_flight();
+                self.queue.put_back(Candidate { tx: Box::new(tx), stage: Stage::Waiting });
             }
         }
         for Adopted { nonce, of } in adopted {
@@ -340,10 +349,10 @@ impl Lane {
                 continue;
             };
             let mut slot = OpenSlot::empty(nonce, SlotKind::Intent(tx.id));
-            tx.bound(nonce, at);
+            tx.apply_bind(nonce, at);
             slot.tx = Some(Box::new(tx));
             slot.above = above;
-            slot.hold(&attempt, outline.cost, outline.gas_limit, at);
+            slot.add_attempt(&attempt, outline.cost, outline.gas_limit, at);
             self.by_hash.insert(attempt.hash, nonce);
             watched.push(look_up(attempt.hash));
             self.slots.insert(slot);
@@ -354,27 +363,27 @@ impl Lane {
         }
     }
 
-    pub(super) fn give_back_recovered(&mut self, recovered: Recovered) {
-        for candidate in recovered.taken {
-            self.line.put_back(candidate);
+    pub(super) fn roll_back_reconciled(&mut self, reconciled: Reconciled) {
+        for candidate in reconciled.taken {
+            self.queue.put_back(candidate);
         }
-        self.dirty.extend(recovered.lost.iter().map(|(nonce, _)| *nonce));
-        if let Some(found) = recovered.found {
-            self.surveys.give_back(found);
+        self.dirty.extend(reconciled.lost.iter().map(|(nonce, _)| *nonce));
+        if let Some(found) = reconciled.found {
+            self.scans.put_back(found);
         }
     }
 }
 
-/// What a transaction that is found on chain was to an intent.
-fn kind_for(sent: &OnChain, tx: &IntentRecord) -> AttemptKind {
+/// Kind of a found transaction, seen from its intent.
+fn kind_for(sent: &ScannedTx, tx: &IntentRecord) -> AttemptKind {
     let is_replaced = matches!(&tx.replacement, Some(Payload::Evm(call)) if carries(sent, call));
     if is_replaced { AttemptKind::Replace } else { AttemptKind::Original }
 }
 
-const MAY_BE_OURS: &str = "the lane is paused: what the chain has, and the ledger cannot explain, may be of requests that the database has \
-    lost, or replacements of what is in line; cancel what has happened, then resume\n";
+const MAY_BE_OURS: &str = "the lane is paused: transactions that the ledger cannot explain may belong to lost \
+    requests, or be replacements of queued intents; cancel the intents that were already carried out, then resume\n";
 
-fn attempt_of(sent: &OnChain, ordinal: u16) -> NewAttempt {
+fn attempt_of(sent: &ScannedTx, ordinal: u16) -> NewAttempt {
     let (plan, signed) = (&sent.tx.plan, &sent.tx.signed);
     NewAttempt {
         nonce: plan.nonce,

@@ -1,8 +1,7 @@
 //! What becomes of the head that is kept when a watcher brings another one: one rule for every store.
 
+use crate::roles::HeadVerdict;
 use gapless_domain::{BlockRef, Head, Tail};
-
-use crate::verdict::HeadVerdict;
 
 /// The verdict, and what has to be written for it, if anything.
 ///

@@ -43,25 +43,9 @@ impl TroubledStore {
 }
 
 #[async_trait]
-impl Store for TroubledStore {
-    fn owner(&self) -> &OwnerId {
-        self.inner.owner()
-    }
-
-    fn wakeups(&self) -> Wakeups {
-        self.inner.wakeups()
-    }
-
-    fn changes(&self) -> Wakeups {
-        self.inner.changes()
-    }
-
+impl IntentIntake for TroubledStore {
     async fn register_submitters(&self, submitters: &[NewSubmitter]) -> Result<(), StoreError> {
         self.up()?.register_submitters(submitters).await
-    }
-
-    async fn submitters(&self) -> Result<Vec<NewSubmitter>, StoreError> {
-        self.up()?.submitters().await
     }
 
     async fn accept(&self, intents: &[NewIntent]) -> Result<Vec<Accepted>, StoreError> {
@@ -74,6 +58,17 @@ impl Store for TroubledStore {
 
     async fn put_commands(&self, commands: &[NewCommand]) -> Result<Vec<CommandId>, StoreError> {
         self.up()?.put_commands(commands).await
+    }
+}
+
+#[async_trait]
+impl Leases for TroubledStore {
+    fn owner(&self) -> &OwnerId {
+        self.inner.owner()
+    }
+
+    fn wakeups(&self) -> Wakeups {
+        self.inner.wakeups()
     }
 
     async fn acquire(&self, lanes: &[SubmitterId]) -> Result<Vec<Acquired>, StoreError> {
@@ -88,6 +83,19 @@ impl Store for TroubledStore {
         self.up()?.release(leases).await
     }
 
+    async fn lanes_with_work(&self, after: Option<&SubmitterId>, limit: u32) -> Result<Vec<SubmitterId>, StoreError> {
+        let takes = self.trouble().sweep_takes;
+        tokio::time::sleep(takes).await;
+        self.up()?.lanes_with_work(after, limit).await
+    }
+
+    async fn census(&self) -> Result<Census, StoreError> {
+        self.up()?.census().await
+    }
+}
+
+#[async_trait]
+impl Lanes for TroubledStore {
     async fn load_lanes(&self, leases: &[Lease]) -> Result<Vec<Loaded>, StoreError> {
         if self.trouble().cannot_load {
             return Err(StoreError::Unavailable("too slow".into()));
@@ -114,11 +122,31 @@ impl Store for TroubledStore {
     async fn open_commands(&self, lanes: &[SubmitterId]) -> Result<Vec<Vec<Command>>, StoreError> {
         self.up()?.open_commands(lanes).await
     }
+}
 
-    async fn lanes_with_work(&self, after: Option<&SubmitterId>, limit: u32) -> Result<Vec<SubmitterId>, StoreError> {
-        let takes = self.trouble().sweep_takes;
-        tokio::time::sleep(takes).await;
-        self.up()?.lanes_with_work(after, limit).await
+#[async_trait]
+impl Outbox for TroubledStore {
+    async fn read_events(&self, after: EventPosition, limit: u32) -> Result<Vec<Event>, StoreError> {
+        self.up()?.read_events(after, limit).await
+    }
+
+    async fn claim_events(&self, consumer: &str, limit: u32) -> Result<Option<Vec<Event>>, StoreError> {
+        self.up()?.claim_events(consumer, limit).await
+    }
+
+    async fn ack_events(&self, consumer: &str, upto: EventPosition) -> Result<bool, StoreError> {
+        self.up()?.ack_events(consumer, upto).await
+    }
+}
+
+#[async_trait]
+impl Views for TroubledStore {
+    fn changes(&self) -> Wakeups {
+        self.inner.changes()
+    }
+
+    async fn submitters(&self) -> Result<Vec<NewSubmitter>, StoreError> {
+        self.up()?.submitters().await
     }
 
     async fn lane_status(&self, lanes: &[SubmitterId]) -> Result<Vec<Option<LaneStatus>>, StoreError> {
@@ -132,10 +160,6 @@ impl Store for TroubledStore {
         limit: u32,
     ) -> Result<Vec<SlotStatus>, StoreError> {
         self.up()?.open_slots(lane, from, limit).await
-    }
-
-    async fn census(&self) -> Result<Census, StoreError> {
-        self.up()?.census().await
     }
 
     async fn audit_log(&self, filter: &AuditFilter) -> Result<Vec<AuditEntry>, StoreError> {
@@ -169,19 +193,10 @@ impl Store for TroubledStore {
     async fn events_of(&self, id: TxId, limit: u32) -> Result<Vec<Event>, StoreError> {
         self.up()?.events_of(id, limit).await
     }
+}
 
-    async fn read_events(&self, after: EventPosition, limit: u32) -> Result<Vec<Event>, StoreError> {
-        self.up()?.read_events(after, limit).await
-    }
-
-    async fn claim_events(&self, consumer: &str, limit: u32) -> Result<Option<Vec<Event>>, StoreError> {
-        self.up()?.claim_events(consumer, limit).await
-    }
-
-    async fn ack_events(&self, consumer: &str, upto: EventPosition) -> Result<bool, StoreError> {
-        self.up()?.ack_events(consumer, upto).await
-    }
-
+#[async_trait]
+impl Heads for TroubledStore {
     async fn save_head(&self, chain: &ChainId, head: &Head) -> Result<HeadVerdict, StoreError> {
         self.up()?.save_head(chain, head).await
     }
@@ -193,7 +208,10 @@ impl Store for TroubledStore {
     async fn forget_head(&self, chain: &ChainId, by: &NodeText, why: &str) -> Result<(), StoreError> {
         self.up()?.forget_head(chain, by, why).await
     }
+}
 
+#[async_trait]
+impl Upkeep for TroubledStore {
     async fn archive(&self, age: Duration, limit: u32) -> Result<u32, StoreError> {
         self.up()?.archive(age, limit).await
     }

@@ -10,8 +10,9 @@ use gapless_domain::{
     LaneCommit, Lease, NewCommand, NodeText, Nonce, OwnerId, RequestId, SubmitterId, TxId,
 };
 use gapless_store::{
-    Accepted, Acquired, AuditFilter, CancelVerdict, Census, CommitVerdict, Committed, HeadVerdict, LaneStatus, Loaded,
-    NewIntent, NewSubmitter, Renewal, SlotStatus, Store, StoreError, TxFilter, WakeBoard, Wakeups,
+    Accepted, Acquired, AuditFilter, CancelVerdict, Census, CommitVerdict, Committed, HeadVerdict, Heads, IntentIntake,
+    LaneStatus, Lanes, Leases, Loaded, NewIntent, NewSubmitter, Outbox, Renewal, SlotStatus, Store, StoreError,
+    TxFilter, Upkeep, Views, WakeBoard, Wakeups,
 };
 
 use super::database::{Database, wait_for};
@@ -228,26 +229,10 @@ fn accept(store: &dyn Store, history: &History, intents: &[NewIntent]) -> Result
 }
 
 #[async_trait]
-impl Store for Handle {
-    fn owner(&self) -> &OwnerId {
-        self.inner.owner()
-    }
-
-    fn wakeups(&self) -> Wakeups {
-        self.wakes.listen()
-    }
-
-    fn changes(&self) -> Wakeups {
-        self.changes.listen()
-    }
-
+impl IntentIntake for Handle {
     async fn register_submitters(&self, submitters: &[NewSubmitter]) -> Result<(), StoreError> {
         let submitters = submitters.to_vec();
         self.write("register", move |store, _| wait_for(store.register_submitters(&submitters))).await
-    }
-
-    async fn submitters(&self) -> Result<Vec<NewSubmitter>, StoreError> {
-        self.read("submitters", |store| wait_for(store.submitters())).await
     }
 
     async fn accept(&self, intents: &[NewIntent]) -> Result<Vec<Accepted>, StoreError> {
@@ -281,6 +266,17 @@ impl Store for Handle {
         })
         .await
     }
+}
+
+#[async_trait]
+impl Leases for Handle {
+    fn owner(&self) -> &OwnerId {
+        self.inner.owner()
+    }
+
+    fn wakeups(&self) -> Wakeups {
+        self.wakes.listen()
+    }
 
     async fn acquire(&self, lanes: &[SubmitterId]) -> Result<Vec<Acquired>, StoreError> {
         let lanes = lanes.to_vec();
@@ -310,6 +306,18 @@ impl Store for Handle {
         .await
     }
 
+    async fn lanes_with_work(&self, after: Option<&SubmitterId>, limit: u32) -> Result<Vec<SubmitterId>, StoreError> {
+        let after = after.cloned();
+        self.read("sweep", move |store| wait_for(store.lanes_with_work(after.as_ref(), limit))).await
+    }
+
+    async fn census(&self) -> Result<Census, StoreError> {
+        self.read("census", |store| wait_for(store.census())).await
+    }
+}
+
+#[async_trait]
+impl Lanes for Handle {
     async fn load_lanes(&self, leases: &[Lease]) -> Result<Vec<Loaded>, StoreError> {
         let leases = leases.to_vec();
         self.read("load", move |store| wait_for(store.load_lanes(&leases))).await
@@ -336,10 +344,33 @@ impl Store for Handle {
         let lanes = lanes.to_vec();
         self.read("open commands", move |store| wait_for(store.open_commands(&lanes))).await
     }
+}
 
-    async fn lanes_with_work(&self, after: Option<&SubmitterId>, limit: u32) -> Result<Vec<SubmitterId>, StoreError> {
-        let after = after.cloned();
-        self.read("sweep", move |store| wait_for(store.lanes_with_work(after.as_ref(), limit))).await
+#[async_trait]
+impl Outbox for Handle {
+    async fn read_events(&self, after: EventPosition, limit: u32) -> Result<Vec<Event>, StoreError> {
+        self.read("read events", move |store| wait_for(store.read_events(after, limit))).await
+    }
+
+    async fn claim_events(&self, consumer: &str, limit: u32) -> Result<Option<Vec<Event>>, StoreError> {
+        let consumer = consumer.to_owned();
+        self.write("claim events", move |store, _| wait_for(store.claim_events(&consumer, limit))).await
+    }
+
+    async fn ack_events(&self, consumer: &str, upto: EventPosition) -> Result<bool, StoreError> {
+        let consumer = consumer.to_owned();
+        self.write("ack events", move |store, _| wait_for(store.ack_events(&consumer, upto))).await
+    }
+}
+
+#[async_trait]
+impl Views for Handle {
+    fn changes(&self) -> Wakeups {
+        self.changes.listen()
+    }
+
+    async fn submitters(&self) -> Result<Vec<NewSubmitter>, StoreError> {
+        self.read("submitters", |store| wait_for(store.submitters())).await
     }
 
     async fn lane_status(&self, lanes: &[SubmitterId]) -> Result<Vec<Option<LaneStatus>>, StoreError> {
@@ -355,10 +386,6 @@ impl Store for Handle {
     ) -> Result<Vec<SlotStatus>, StoreError> {
         let lane = lane.clone();
         self.read("open slots", move |store| wait_for(store.open_slots(&lane, from, limit))).await
-    }
-
-    async fn census(&self) -> Result<Census, StoreError> {
-        self.read("census", |store| wait_for(store.census())).await
     }
 
     async fn audit_log(&self, filter: &AuditFilter) -> Result<Vec<AuditEntry>, StoreError> {
@@ -395,24 +422,13 @@ impl Store for Handle {
         self.read("attempts", move |store| wait_for(store.attempts(id))).await
     }
 
-    async fn read_events(&self, after: EventPosition, limit: u32) -> Result<Vec<Event>, StoreError> {
-        self.read("read events", move |store| wait_for(store.read_events(after, limit))).await
-    }
-
     async fn events_of(&self, id: TxId, limit: u32) -> Result<Vec<Event>, StoreError> {
         self.read("events of", move |store| wait_for(store.events_of(id, limit))).await
     }
+}
 
-    async fn claim_events(&self, consumer: &str, limit: u32) -> Result<Option<Vec<Event>>, StoreError> {
-        let consumer = consumer.to_owned();
-        self.write("claim events", move |store, _| wait_for(store.claim_events(&consumer, limit))).await
-    }
-
-    async fn ack_events(&self, consumer: &str, upto: EventPosition) -> Result<bool, StoreError> {
-        let consumer = consumer.to_owned();
-        self.write("ack events", move |store, _| wait_for(store.ack_events(&consumer, upto))).await
-    }
-
+#[async_trait]
+impl Heads for Handle {
     async fn save_head(&self, chain: &ChainId, head: &Head) -> Result<HeadVerdict, StoreError> {
         let (chain, head) = (chain.clone(), head.clone());
         self.write("save head", move |store, history| {
@@ -439,7 +455,10 @@ impl Store for Handle {
         })
         .await
     }
+}
 
+#[async_trait]
+impl Upkeep for Handle {
     async fn archive(&self, age: Duration, limit: u32) -> Result<u32, StoreError> {
         self.write("archive", move |store, _| wait_for(store.archive(age, limit))).await
     }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use crate::roles::{Accepted, Acquired, AuditFilter, CommitVerdict, Loaded, NewIntent, NewSubmitter, Store};
 use gapless_domain::{
     Address, Amount, AttemptKind, AuditEntry, B256, BlockLink, BlockRef, Bytes, Claim, Command, CommandId,
     CommandReport, CommandResult, ConfirmationNotice, Cursor, Event, EventBody, EventPosition, EvmCall, Execution,
@@ -14,9 +15,6 @@ use gapless_domain::{
     Transition, TxId, keccak256,
 };
 use uuid::Uuid;
-
-use crate::contract::{AuditFilter, NewIntent, NewSubmitter, Store};
-use crate::verdict::{Accepted, Acquired, CommitVerdict, Loaded};
 
 pub type Node = Arc<dyn Store>;
 

@@ -1,7 +1,8 @@
 //! What becomes of the head that is kept when a watcher brings another one: one rule for every store.
 
-use crate::roles::HeadVerdict;
 use gapless_domain::{BlockRef, Head, Tail};
+
+use crate::roles::HeadVerdict;
 
 /// The verdict, and what has to be written for it, if anything.
 ///

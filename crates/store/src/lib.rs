@@ -14,6 +14,8 @@ pub mod codec;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 mod error;
+#[cfg(feature = "faulty-store")]
+mod faulty;
 mod head;
 mod migration;
 mod model;
@@ -23,6 +25,8 @@ mod wake;
 pub use audit::AuditRow;
 pub use clock::{DatabaseClock, ManualClock};
 pub use error::StoreError;
+#[cfg(feature = "faulty-store")]
+pub use faulty::{ExecutedWrite, FaultyStore, PendingCall, StoreFaults, StoreVerb, VerbKind};
 pub use gapless_domain::LaneSnapshot;
 pub use head::merge_heads;
 pub use migration::{Migration, Pending, pending};

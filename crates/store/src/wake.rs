@@ -3,9 +3,10 @@
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use crate::roles::CommitVerdict;
 use gapless_domain::{LaneCommit, SubmitterId};
 use tokio::sync::Notify;
+
+use crate::roles::CommitVerdict;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Wakeup {

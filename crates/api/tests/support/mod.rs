@@ -9,7 +9,7 @@
 )]
 
 pub(crate) mod lending;
-mod unplugged;
+mod store_outage;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -35,7 +35,7 @@ use serde_json::Value;
 use tokio::sync::Notify;
 use tower::ServiceExt;
 
-pub(crate) use unplugged::Unplugged;
+pub(crate) use store_outage::StoreOutage;
 
 pub(crate) const CHAIN: &str = "eip155:31337";
 

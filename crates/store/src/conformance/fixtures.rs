@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use crate::roles::{Accepted, Acquired, AuditFilter, CommitVerdict, Loaded, NewIntent, NewSubmitter, Store};
 use gapless_domain::{
     Address, Amount, AttemptKind, AuditEntry, B256, BlockLink, BlockRef, Bytes, Claim, Command, CommandId,
     CommandReport, CommandResult, ConfirmationNotice, Cursor, Event, EventBody, EventPosition, EvmCall, Execution,
@@ -15,6 +14,8 @@ use gapless_domain::{
     Transition, TxId, keccak256,
 };
 use uuid::Uuid;
+
+use crate::roles::{Accepted, Acquired, AuditFilter, CommitVerdict, Loaded, NewIntent, NewSubmitter, Store};
 
 pub type Node = Arc<dyn Store>;
 

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::roles::Store;
 use async_trait::async_trait;
 use gapless_domain::LeaseTerms;
+
+use crate::roles::Store;
 
 /// One fresh, empty, migrated database.
 #[async_trait]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use gapless_domain::Limits;
 use gapless_engine::{Clock, Ids, Intake};
-use gapless_store::Store;
+use gapless_store::{Heads, IntentIntake, Views};
 
 use crate::drain::Drain;
 use crate::hosts::AllowedHosts;
@@ -15,7 +15,10 @@ use crate::ports::{Chains, Changes, Timer};
 /// Everything that the composition root hands in.
 #[derive(Clone)]
 pub struct App {
-    pub store: Arc<dyn Store>,
+    pub views: Arc<dyn Views>,
+    /// Writes of commands, and of cancellations in the queue. New intents go through `intake`.
+    pub intents: Arc<dyn IntentIntake>,
+    pub heads: Arc<dyn Heads>,
     pub intake: Intake,
     /// Where names come from that callers leave out.
     pub ids: Arc<dyn Ids>,
@@ -35,6 +38,6 @@ pub struct App {
 
 impl fmt::Debug for App {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("App").field("store", &self.store).field("limits", &self.limits).finish_non_exhaustive()
+        f.debug_struct("App").field("views", &self.views).field("limits", &self.limits).finish_non_exhaustive()
     }
 }

@@ -10,13 +10,13 @@ use std::time::Duration;
 
 use gapless_domain::{Address, SubmitterId, Tick};
 use gapless_engine::Clock;
-use gapless_store::{Store, StoreError};
+use gapless_store::{StoreError, Views};
 use gapless_wire::SubmitterRef;
 use tokio::sync::Mutex;
 
 #[derive(Debug)]
 pub(crate) struct Directory {
-    store: Arc<dyn Store>,
+    views: Arc<dyn Views>,
     clock: Arc<dyn Clock>,
     age: Duration,
     /// Held while the list is read, so that many who miss it read it once.
@@ -31,8 +31,8 @@ pub(crate) struct Listing {
 }
 
 impl Directory {
-    pub(crate) fn new(store: Arc<dyn Store>, clock: Arc<dyn Clock>, age: Duration) -> Self {
-        Directory { store, clock, age, kept: Mutex::new(None) }
+    pub(crate) fn new(views: Arc<dyn Views>, clock: Arc<dyn Clock>, age: Duration) -> Self {
+        Directory { views, clock, age, kept: Mutex::new(None) }
     }
 
     pub(crate) async fn listing(&self) -> Result<Arc<Listing>, StoreError> {
@@ -44,7 +44,7 @@ impl Directory {
             return Ok(Arc::clone(listing));
         }
         let mut listing = Listing::default();
-        for submitter in self.store.submitters().await? {
+        for submitter in self.views.submitters().await? {
             listing.by_alias.extend(submitter.alias.clone().map(|alias| (alias, submitter.id.clone())));
             listing.addresses.extend(submitter.id.evm_address());
             listing.by_id.insert(submitter.id, submitter.alias);

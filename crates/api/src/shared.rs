@@ -36,7 +36,7 @@ impl Shared {
     pub(crate) fn new(app: App) -> Self {
         let permits = |count: usize| Arc::new(Semaphore::new(count.min(Semaphore::MAX_PERMITS)));
         Shared {
-            directory: Directory::new(Arc::clone(&app.store), Arc::clone(&app.clock), app.limits.alias_age),
+            directory: Directory::new(Arc::clone(&app.views), Arc::clone(&app.clock), app.limits.alias_age),
             waiters: permits(app.limits.waiters_max),
             in_flight: permits(app.limits.in_flight_requests),
             app,
@@ -64,7 +64,7 @@ impl Shared {
     }
 
     pub(crate) async fn find(&self, id: TxId) -> Result<gapless_domain::IntentRecord, Refusal> {
-        let found = self.app.store.get(&[id]).await.map_err(|error| self.store_failed(&error))?;
+        let found = self.app.views.get(&[id]).await.map_err(|error| self.store_failed(&error))?;
         found.into_iter().next().flatten().ok_or_else(|| Refusal::of(ProblemCode::TxNotFound))
     }
 

@@ -13,10 +13,10 @@ use gapless_domain::{
     Protection, Timestamp, Transition, TxId,
 };
 use gapless_store::conformance::fixtures;
-use gapless_store::{ManualClock, Model};
+use gapless_store::{FaultyStore, ManualClock, Model};
 use gapless_wire::TxView;
 use serde_json::Value;
-use support::{Answer, House, Unplugged, house, house_with, model, request, treasury};
+use support::{Answer, House, StoreOutage, house, house_with, model, request, treasury};
 
 async fn tx(house: &House, id: TxId) -> Value {
     let answer = house.get(&format!("/api/v1/tx/{id}")).await;
@@ -322,18 +322,18 @@ async fn every_answer(house: &House, id: TxId) -> Vec<Answer> {
 /// proves O01
 #[tokio::test]
 async fn a_store_that_is_away_is_503_and_nothing_is_lost() {
-    let store = Arc::new(Unplugged::new(model()));
+    let store = Arc::new(FaultyStore::new(model(), StoreOutage::default()));
     let limits = ApiLimits { alias_age: Duration::ZERO, ..ApiLimits::default() };
     let house = house_with(Arc::clone(&store) as Arc<_>, limits).await;
     let id = house.accept("a").await;
-    store.set_away(true);
+    store.faults().set_down(true);
     for answer in every_answer(&house, id).await {
         answer.problem(503, "store_unavailable");
         assert_eq!(answer.header("retry-after"), "1");
         assert!(!answer.text.contains("secret"), "{}", answer.text);
     }
     assert_eq!(house.get("/healthz").await.status, 200);
-    store.set_away(false);
+    store.faults().set_down(false);
     assert_eq!(house.get("/readyz").await.status, 200);
     assert_eq!(tx(&house, id).await["state"], "QUEUED");
     assert_eq!(house.post("/api/v1/tx", &request("a")).await.status, 200);

@@ -8,11 +8,11 @@ use std::sync::Arc;
 
 use gapless_api::ApiLimits;
 use gapless_domain::{Bytes, CommandReport, CommandResult, NodeText, ProtectCode, Protection, TxId};
-use gapless_store::Store;
+use gapless_store::FaultyStore;
 use gapless_store::conformance::fixtures::{self, soon};
 use serde_json::json;
 use support::lending::{NONCES, ask, execute, lend, lent};
-use support::{House, OneChain, Unplugged, house, house_limited, house_with, model, request, signed_by, treasury};
+use support::{House, OneChain, StoreOutage, house, house_limited, house_with, model, request, signed_by, treasury};
 
 /// proves N18
 #[tokio::test]
@@ -280,8 +280,8 @@ async fn the_same_bytes_are_the_same_on_a_busy_lane_too() {
 /// proves N18
 #[tokio::test]
 async fn the_same_bytes_at_once_are_the_same() {
-    let store = Arc::new(Unplugged::new(model()));
-    let house = house_with(Arc::clone(&store) as Arc<dyn Store>, ApiLimits::default()).await;
+    let store = Arc::new(FaultyStore::new(model(), StoreOutage::default()));
+    let house = house_with(store.clone(), ApiLimits::default()).await;
     lent(&house, "a").await;
     let target = format!("{NONCES}/0/submit");
     let body = json!({"lockOwner": "me", "raw": signed_by(&treasury(), 0, "pay")}).to_string();
@@ -289,11 +289,11 @@ async fn the_same_bytes_at_once_are_the_same() {
     while fixtures::view(&house.store, &treasury()).await.lane.commands.is_empty() {
         assert!(futures_util::poll!(&mut first).is_pending());
     }
-    store.slots_stop.store(true, std::sync::atomic::Ordering::SeqCst);
+    store.faults().hold_slots();
     let mut second = Box::pin(house.post(&target, &body));
     tokio::select! {
         answer = &mut second => panic!("{answer:?}"),
-        () = store.stopped.notified() => {}
+        () = store.faults().slots_held() => {}
     }
     execute(&house.store, &treasury()).await;
     let ringing = async {
@@ -307,7 +307,7 @@ async fn the_same_bytes_at_once_are_the_same() {
         () = ringing => unreachable!(),
     };
     assert_eq!(first.status, 200, "{}", first.text);
-    store.go_on.notify_one();
+    store.faults().release_slots();
     let second = soon("the second", second).await;
     assert_eq!((second.status.as_u16(), second.json()), (200, first.json()));
 }

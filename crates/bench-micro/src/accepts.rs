@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use gapless_domain::{OwnerId, SubmitterId};
 use gapless_engine::{Intake, IntakeLimits, TimeOrderedIds};
-use gapless_store::{Accepted, NewSubmitter, Store};
+use gapless_store::{Accepted, IntentIntake, NewSubmitter};
 use gapless_store_sqlite::{Location, SqliteOptions, SqliteStore};
 
 use crate::fixture::{Fixture, connect, intent};

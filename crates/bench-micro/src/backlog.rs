@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use gapless_store::{NewIntent, Store};
+use gapless_store::{IntentIntake, Lanes, Leases, NewIntent};
 use uuid::Uuid;
 
 use crate::fixture::{Fixture, connect, intent};

@@ -7,7 +7,7 @@ use gapless_domain::{
     AttemptKind, B256, Bytes, Cursor, Fees, IntentRecord, LaneCommit, Lease, NewAttempt, Nonce, Progress, Transition,
 };
 use gapless_engine::{BatchLimits, LaneWriter, SystemClock};
-use gapless_store::{Acquired, CommitVerdict, NewIntent, Store};
+use gapless_store::{Acquired, CommitVerdict, IntentIntake, Lanes, Leases, NewIntent, Views};
 use uuid::Uuid;
 
 use crate::fixture::{Fixture, connect, intent};

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use gapless_domain::{Address, Intent, OwnerId, SubmitterId};
-use gapless_store::{NewSubmitter, Store};
+use gapless_store::{IntentIntake, Leases, NewSubmitter};
 use gapless_store_postgres::{PgOptions, PgStore};
 use gapless_testbed::Postgres;
 use tokio_postgres::{Client, NoTls};

@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use gapless_domain::SubmitterId;
-use gapless_store::{Store, Wakeup, Wakeups};
+use gapless_store::{Views, Wakeup, Wakeups};
 use tokio::sync::Notify;
 
 /// Waiters by lane. A hint is enough: whoever is woken reads the row.
@@ -33,7 +33,7 @@ impl Changes {
     }
 
     /// Passes on what the store says, for as long as it is driven.
-    pub(crate) async fn run(&self, store: Arc<dyn Store>) {
+    pub(crate) async fn run(&self, store: Arc<dyn Views>) {
         let mut changes: Wakeups = store.changes();
         loop {
             match changes.next().await {

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use gapless_domain::mistakes::{self, Mistake};
 use gapless_domain::{LaneSetup, Lease, LeaseTerms, SubmitterId, Tick};
-use gapless_store::{Acquired, Loaded, Store, StoreError, Wakeup, Wakeups};
+use gapless_store::{Acquired, Lanes, Leases, Loaded, StoreError, Wakeup, Wakeups};
 use tokio::sync::mpsc;
 
 use crate::chain_desk::ChainDesk;
@@ -62,7 +62,8 @@ pub(crate) struct Servable {
 
 #[derive(Debug)]
 pub(crate) struct Dispatcher {
-    store: Arc<dyn Store>,
+    leases: Arc<dyn Leases>,
+    lanes: Arc<dyn Lanes>,
     tools: Tools,
     crew: Crew,
     terms: LeaseTerms,
@@ -102,7 +103,7 @@ impl Drop for EndOfRun {
 
 impl Dispatcher {
     pub(crate) fn new(
-        store: Arc<dyn Store>,
+        (leases, lanes): (Arc<dyn Leases>, Arc<dyn Lanes>),
         tools: Tools,
         crew: Crew,
         terms: LeaseTerms,
@@ -110,13 +111,14 @@ impl Dispatcher {
         servable: BTreeMap<SubmitterId, Servable>,
         draining: Follower<bool>,
     ) -> Self {
-        let wakeups = store.wakeups();
+        let wakeups = leases.wakeups();
         let (report_ending, endings) = mpsc::channel(options.lanes_max.max(1));
         let (roster, wanted, elsewhere) = (Arc::default(), BTreeMap::new(), BTreeMap::new());
         let started_at = tools.driver.now();
         let share = FairShare::new(options.share.clone(), started_at);
         Dispatcher {
-            store,
+            leases,
+            lanes,
             tools,
             crew,
             terms,
@@ -209,7 +211,7 @@ impl Dispatcher {
         self.elsewhere.retain(|_, until| *until > now);
         let mut after = None;
         loop {
-            let found = self.store.lanes_with_work(after.as_ref(), self.options.sweep_limit).await;
+            let found = self.leases.lanes_with_work(after.as_ref(), self.options.sweep_limit).await;
             let lanes = match found {
                 Ok(lanes) => lanes,
                 Err(error) => return tracing::warn!("cannot look for lanes with work: {error}"),
@@ -251,7 +253,7 @@ impl Dispatcher {
         if !self.share.look(running.len(), now) && away.is_empty() {
             return;
         }
-        let census = match self.store.census().await {
+        let census = match self.leases.census().await {
             Ok(census) => census,
             Err(error) => return tracing::warn!("cannot find out who shares the work: {error}"),
         };
@@ -334,7 +336,7 @@ impl Dispatcher {
         if leases.is_empty() {
             return;
         }
-        match self.store.load_lanes(&leases).await {
+        match self.lanes.load_lanes(&leases).await {
             Ok(loaded) => {
                 for (lease, loaded) in leases.into_iter().zip(loaded) {
                     match loaded {

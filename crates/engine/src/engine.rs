@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use gapless_chain::{Chain, EndpointStatus};
 use gapless_domain::{AccountFacts, ChainId, LaneSetup, LeaseTerms, SubmitterId};
-use gapless_store::Store;
+use gapless_store::{Heads, Store};
 use tokio::sync::mpsc;
 
 use crate::chain_desk::{ChainDesk, ChainLoad, GasPolicy};
@@ -108,19 +108,19 @@ impl Engine {
         // The loops live until the engine stops; the dispatcher and its lanes end when they have drained.
         let (background, _) = Crew::new(Arc::clone(&driver), stopped.clone());
         let (crew, lanes_over) = Crew::new(Arc::clone(&driver), stopped);
-        let (intake, intake_loop) = Intake::with_faults(Arc::clone(&store), ids, options.intake, Arc::clone(&faults));
-        let (writer, writer_loop) = LaneWriter::new(Arc::clone(&store), Arc::clone(&clock), options.writer);
-        let (peeker, peeker_loop) = Peeker::new(Arc::clone(&store), options.reader);
+        let (intake, intake_loop) = Intake::with_faults(store.clone(), ids, options.intake, Arc::clone(&faults));
+        let (writer, writer_loop) = LaneWriter::new(store.clone(), Arc::clone(&clock), options.writer);
+        let (peeker, peeker_loop) = Peeker::new(store.clone(), options.reader);
         background.spawn(intake_loop.run());
         background.spawn(writer_loop.run());
         background.spawn(peeker_loop.run());
         let changes = Arc::new(Changes::default());
-        let (listener, heard) = (Arc::clone(&changes), Arc::clone(&store));
+        let (listener, heard) = (Arc::clone(&changes), store.clone());
         background.spawn(async move { listener.run(heard).await });
 
         let mut desks = BTreeMap::new();
         for setup in chains {
-            let desk = open_desk(&background, setup, &store, &clock, &options);
+            let desk = open_desk(&background, setup, store.clone(), &clock, &options);
             desks.insert(desk.chain.id().clone(), desk);
         }
         let mut servable = BTreeMap::new();
@@ -129,9 +129,17 @@ impl Engine {
             let desk = desk.ok_or_else(|| UnknownChain { submitter: submitter.clone() })?;
             servable.insert(submitter, Servable { setup, desk });
         }
-        let keeper = Arc::new(LeaseKeeper::new(Arc::clone(&store), Arc::clone(&clock), terms));
+        let keeper = Arc::new(LeaseKeeper::new(store.clone(), Arc::clone(&clock), terms));
         let tools = Tools { driver: Arc::clone(&driver), keeper, writer, peeker, faults, stuck };
-        let dispatcher = Dispatcher::new(store, tools, crew.clone(), terms, options.dispatch, servable, drain_asked);
+        let dispatcher = Dispatcher::new(
+            (store.clone(), store),
+            tools,
+            crew.clone(),
+            terms,
+            options.dispatch,
+            servable,
+            drain_asked,
+        );
         crew.spawn(dispatcher.run());
         let view = Arc::new(EngineView { driver, changes, desks });
         Ok(Engine { intake, view, draining, stop, lanes_over })
@@ -196,7 +204,7 @@ impl EngineView {
 fn open_desk(
     crew: &Crew,
     setup: ChainSetup,
-    store: &Arc<dyn Store>,
+    heads: Arc<dyn Heads>,
     clock: &Arc<dyn Clock>,
     options: &EngineOptions,
 ) -> Arc<ChainDesk> {
@@ -206,8 +214,7 @@ fn open_desk(
     let (accounts, accounts_loop) = AccountReader::new(Arc::clone(&chain), options.reader);
     let driver = Arc::clone(crew.driver());
     let watched_by = watcher.clone();
-    let (watcher, status) =
-        Watcher::new(Arc::clone(&chain), Arc::clone(store), Arc::clone(&driver), Arc::clone(&book), watcher);
+    let (watcher, status) = Watcher::new(Arc::clone(&chain), heads, Arc::clone(&driver), Arc::clone(&book), watcher);
     crew.spawn(sender_loop.run());
     crew.spawn(accounts_loop.run());
     crew.spawn(watcher.run());

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use gapless_chain::{AccountView, Chain, ChainError, SendAnswer};
 use gapless_domain::{BlockRef, Peeked, SignedTx, SubmitterId, Tick, TxId};
-use gapless_store::{Store, StoreError};
+use gapless_store::{Lanes, StoreError};
 
 use crate::clock::Clock;
 use crate::group_commit::{BatchLimits, Entrance, Gathering, Job, Weight, group_commit};
@@ -16,7 +16,7 @@ pub(crate) struct Peeker(Entrance<Peek, Option<Peeked>>);
 #[derive(Debug)]
 pub(crate) struct PeekerLoop {
     gathering: Gathering<Peek, Option<Peeked>>,
-    store: Arc<dyn Store>,
+    store: Arc<dyn Lanes>,
 }
 
 #[derive(Debug)]
@@ -27,7 +27,7 @@ struct Peek {
 }
 
 impl Peeker {
-    pub(crate) fn new(store: Arc<dyn Store>, limits: BatchLimits) -> (Peeker, PeekerLoop) {
+    pub(crate) fn new(store: Arc<dyn Lanes>, limits: BatchLimits) -> (Peeker, PeekerLoop) {
         let (entrance, gathering) = group_commit(limits);
         (Peeker(entrance), PeekerLoop { gathering, store })
     }
@@ -70,7 +70,7 @@ impl PeekerLoop {
     }
 }
 
-async fn look(store: &dyn Store, lanes: &[(SubmitterId, u32)], without: &[TxId]) -> Result<Vec<Peeked>, StoreError> {
+async fn look(store: &dyn Lanes, lanes: &[(SubmitterId, u32)], without: &[TxId]) -> Result<Vec<Peeked>, StoreError> {
     let names: Vec<SubmitterId> = lanes.iter().map(|(lane, _)| lane.clone()).collect();
     let asked: Vec<_> = lanes.iter().filter(|(_, limit)| *limit > 0).cloned().collect();
     let queues = async { if asked.is_empty() { Ok(Vec::new()) } else { store.peek_queues(&asked, without).await } };

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use gapless_domain::mistakes::{self, Mistake};
 use gapless_domain::{Intent, Payload, TxId};
-use gapless_store::{Accepted, NewIntent, Store, StoreError};
+use gapless_store::{Accepted, IntentIntake, NewIntent, StoreError};
 
 use crate::fault_points::{FaultPoint, FaultPoints, NoFaults};
 use crate::group_commit::{BatchLimits, Entrance, Gathering, Job, Weight, group_commit};
@@ -25,7 +25,7 @@ pub struct Intake {
 #[derive(Debug)]
 pub struct IntakeLoop {
     gathering: Gathering<Group, Answer>,
-    store: Arc<dyn Store>,
+    store: Arc<dyn IntentIntake>,
     faults: Arc<dyn FaultPoints>,
 }
 
@@ -43,12 +43,12 @@ pub enum IntakeError {
 struct Group(Vec<NewIntent>);
 
 impl Intake {
-    pub fn new(store: Arc<dyn Store>, ids: Arc<dyn Ids>, limits: IntakeLimits) -> (Intake, IntakeLoop) {
+    pub fn new(store: Arc<dyn IntentIntake>, ids: Arc<dyn Ids>, limits: IntakeLimits) -> (Intake, IntakeLoop) {
         Self::with_faults(store, ids, limits, Arc::new(NoFaults))
     }
 
     pub fn with_faults(
-        store: Arc<dyn Store>,
+        store: Arc<dyn IntentIntake>,
         ids: Arc<dyn Ids>,
         limits: IntakeLimits,
         faults: Arc<dyn FaultPoints>,
@@ -85,7 +85,7 @@ impl IntakeLoop {
 }
 
 async fn flush(
-    store: &dyn Store,
+    store: &dyn IntentIntake,
     faults: &dyn FaultPoints,
     mut batch: Vec<Job<Group, Answer>>,
 ) -> Vec<Job<Group, Answer>> {

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use gapless_domain::{LaneCommit, Tick, Timestamp};
-use gapless_store::{CommitVerdict, Store, StoreError};
+use gapless_store::{CommitVerdict, Lanes, StoreError};
 
 use crate::clock::Clock;
 use crate::group_commit::{BatchLimits, Entrance, Gathering, Job, Weight, group_commit};
@@ -20,7 +20,7 @@ pub struct LaneWriter {
 #[derive(Debug)]
 pub struct LaneWriterLoop {
     gathering: Gathering<Pending, Answer>,
-    store: Arc<dyn Store>,
+    store: Arc<dyn Lanes>,
     clock: Arc<dyn Clock>,
 }
 
@@ -61,7 +61,7 @@ impl LaneWriter {
     pub const MAX_BUSY: u32 = 20;
 
     /// There is one flush at a time, whatever the limits say: the canary is raised by one commit after another.
-    pub fn new(store: Arc<dyn Store>, clock: Arc<dyn Clock>, limits: BatchLimits) -> (LaneWriter, LaneWriterLoop) {
+    pub fn new(store: Arc<dyn Lanes>, clock: Arc<dyn Clock>, limits: BatchLimits) -> (LaneWriter, LaneWriterLoop) {
         let (entrance, gathering) = group_commit(BatchLimits { flushes: 1, ..limits });
         (LaneWriter { entrance }, LaneWriterLoop { gathering, store, clock })
     }
@@ -127,9 +127,10 @@ impl LaneWriterLoop {
     /// Taken for done without looking; only the time is asked for.
     async fn believe_done(&self, commits: &[LaneCommit], asked_at: Tick) -> Option<Written> {
         use gapless_domain::mistakes::{Mistake, made};
-        let lane = commits.first().filter(|_| made(Mistake::UnknownIsDone))?.lease().submitter();
-        let at = self.store.lane_status(std::slice::from_ref(lane)).await.ok()?.pop()??.now;
-        Some(Written { verdict: CommitVerdict::Done, at, replicated: true, asked_at })
+        let lease = commits.first().filter(|_| made(Mistake::UnknownIsDone))?.lease();
+        let loaded = self.store.load_lanes(std::slice::from_ref(lease)).await.ok()?.pop()?;
+        let gapless_store::Loaded::Lane(lane) = loaded else { return None };
+        Some(Written { verdict: CommitVerdict::Done, at: lane.now, replicated: true, asked_at })
     }
 }
 

@@ -7,13 +7,13 @@ use std::collections::{BTreeMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use gapless_domain::{Lapsed, Lease, LeaseTerms, Permit, SubmitterId, Term, Tick};
-use gapless_store::{Acquired, Store, StoreError};
+use gapless_store::{Acquired, Leases, StoreError};
 
 use crate::clock::Clock;
 
 #[derive(Debug)]
 pub struct LeaseKeeper {
-    store: Arc<dyn Store>,
+    store: Arc<dyn Leases>,
     clock: Arc<dyn Clock>,
     terms: LeaseTerms,
     book: Mutex<Book>,
@@ -32,7 +32,7 @@ struct Book {
 }
 
 impl LeaseKeeper {
-    pub fn new(store: Arc<dyn Store>, clock: Arc<dyn Clock>, terms: LeaseTerms) -> Self {
+    pub fn new(store: Arc<dyn Leases>, clock: Arc<dyn Clock>, terms: LeaseTerms) -> Self {
         LeaseKeeper { store, clock, terms, book: Mutex::default() }
     }
 

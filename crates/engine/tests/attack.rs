@@ -4,10 +4,10 @@
 
 #[path = "support/odd_chain.rs"]
 mod odd_chain;
+#[path = "support/store_faults.rs"]
+mod store_faults;
 #[allow(dead_code, reason = "not every test uses all of it")]
 mod support;
-#[path = "support/troubled_store.rs"]
-mod troubled_store;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -20,11 +20,11 @@ use gapless_engine::{
     ChainSetup, Clock, DispatchOptions, Driver, Engine, EngineOptions, EngineParts, FaultPoint, FaultPoints, GasPolicy,
     NoFaults, TimeOrderedIds, WaitForOperator,
 };
-use gapless_store::Store;
+use gapless_store::FaultyStore;
 use gapless_store::conformance::fixtures::text;
 use odd_chain::OddChain;
+use store_faults::SwitchedFaults;
 use support::{Node, World, get, until_all};
-use troubled_store::TroubledStore;
 
 const A_WHILE: Duration = Duration::from_secs(30);
 
@@ -86,10 +86,11 @@ impl Parts {
         Parts { parts, spun }
     }
 
-    fn troubled(mut self) -> (Self, Arc<TroubledStore>) {
-        let troubled = TroubledStore::new(Arc::clone(&self.parts.store));
-        self.parts.store = Arc::clone(&troubled) as Arc<dyn Store>;
-        (self, troubled)
+    fn faulty_store(mut self) -> (Self, Arc<FaultyStore<SwitchedFaults>>) {
+        let store = FaultyStore::new(Arc::clone(&self.parts.store), SwitchedFaults::default());
+        let store = Arc::new(store);
+        self.parts.store = store.clone();
+        (self, store)
     }
 
     fn odd(mut self, world: &World) -> (Self, Arc<OddChain>) {
@@ -167,9 +168,9 @@ async fn a_node_that_is_full_waits() {
 #[tokio::test(start_paused = true)]
 async fn a_drain_ends_also_when_the_database_is_away() {
     let world = World::without_blocks(1).await;
-    let (parts, store) = Parts::of(&world, "a").troubled();
-    let away = Arc::clone(&store);
-    let faults = once(FaultPoint::AfterBroadcast, move || away.trouble().away = true);
+    let (parts, store) = Parts::of(&world, "a").faulty_store();
+    let outage = Arc::clone(&store);
+    let faults = once(FaultPoint::AfterBroadcast, move || outage.faults().set().is_down = true);
     let node = parts.change(|parts| parts.faults = faults).start();
     node.submit(&world.lanes[0], 0..1).await;
     pass(1).await;
@@ -183,9 +184,9 @@ async fn a_drain_ends_also_when_the_database_is_away() {
 #[tokio::test(start_paused = true)]
 async fn a_drain_gives_back_what_is_held_and_does_not_run() {
     let world = World::without_blocks(1).await;
-    let (parts, store) = Parts::of(&world, "a").troubled();
+    let (parts, store) = Parts::of(&world, "a").faulty_store();
     let node = parts.start();
-    store.trouble().cannot_load = true;
+    store.faults().set().load_fails = true;
     node.submit(&world.lanes[0], 0..1).await;
     tokio::time::sleep(Duration::from_millis(100)).await;
     assert!(lease(&world).await.is_some());
@@ -268,15 +269,15 @@ async fn what_is_mined_below_the_old_final_block_becomes_final_too() {
 #[tokio::test(start_paused = true)]
 async fn a_queue_that_cannot_be_read_stops_no_other() {
     let world = World::new(8).await;
-    let (parts, store) = Parts::of(&world, "a").troubled();
-    store.trouble().bad_queue = Some(world.lanes[3].clone());
+    let (parts, store) = Parts::of(&world, "a").faulty_store();
+    store.faults().set().bad_queue = Some(world.lanes[3].clone());
     let node = parts.start();
     let intents = |lane| gapless_store::conformance::fixtures::intent(lane, "r");
     let ids = node.accept(world.lanes.iter().map(intents).collect()).await;
     let others: Vec<_> = ids.iter().enumerate().filter(|(n, _)| *n != 3).map(|(_, id)| *id).collect();
     until_all(&node.store, &others, StateName::Confirmed, A_WHILE).await;
     assert_eq!(get(&node.store, ids[3]).await.state, TxState::Queued);
-    store.trouble().bad_queue = None;
+    store.faults().set().bad_queue = None;
     until_all(&node.store, &ids, StateName::Confirmed, A_WHILE).await;
 }
 
@@ -295,12 +296,12 @@ async fn a_run_that_panics_is_not_the_end_of_its_lane() {
 #[tokio::test(start_paused = true)]
 async fn a_slow_sweep_costs_no_lease() {
     let world = World::without_blocks(1).await;
-    let (parts, store) = Parts::of(&world, "a").troubled();
+    let (parts, store) = Parts::of(&world, "a").faulty_store();
     let node = parts.start();
     let ids = node.submit(&world.lanes[0], 0..1).await;
     until_all(&node.store, &ids, StateName::Tracking, A_WHILE).await;
     let before = lease(&world).await;
-    store.trouble().sweep_takes = Duration::from_secs(20);
+    store.faults().set().sweep_delay = Duration::from_secs(20);
     for _ in 0..60 {
         pass(1).await;
         assert_eq!(lease(&world).await, before);

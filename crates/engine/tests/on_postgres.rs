@@ -12,7 +12,7 @@ use std::time::Duration;
 use gapless_domain::{LaneCommit, Lease, Tick, TxId};
 use gapless_engine::{BatchLimits, Clock, Intake, IntakeLimits, LaneWriter, LeaseKeeper, SystemClock, TimeOrderedIds};
 use gapless_store::conformance::fixtures as f;
-use gapless_store::{Accepted, Acquired, CommitVerdict, Store};
+use gapless_store::{Accepted, Acquired, CommitVerdict, Lanes, Leases};
 use gapless_store_postgres::PgStore;
 use support::{Database, TERMS, take_over};
 

@@ -21,7 +21,7 @@ use crate::net::Net;
 use crate::node_clock::{NodeClock, NodeDriver};
 use crate::plan::Plan;
 use crate::stage::{Crash, Home, Stage};
-use crate::store::{Database, Handle};
+use crate::store::{Database, DatabaseConnection};
 
 /// What every process of a world is made of.
 #[derive(Debug)]
@@ -112,7 +112,7 @@ impl Blueprint {
         let (faults, history) = (self.faults.clone(), self.history.clone());
         let to_database = self.to_database.clone();
         let store: Arc<dyn Store> =
-            Handle::open(&self.database, owner.clone(), to_database, faults.clone(), history.clone(), home);
+            DatabaseConnection::open(&self.database, owner.clone(), to_database, faults.clone(), history.clone(), home);
         let chain = self.chain.gate(self.to_chain.clone(), faults.clone(), history.clone(), owner.clone());
         let driver = NodeDriver { stage: self.stage.clone(), home, clock: Arc::clone(&clock) };
         history.tell(Moment::Started { owner: owner.clone() });

@@ -103,7 +103,7 @@ fn lease(row: &Row) -> Result<Option<LeaseStatus>, RowError> {
     Ok(Some(LeaseStatus {
         owner: OwnerId::restore(owner),
         token: token(get(row, "token")?)?,
-        expires_at: expires_at.map_or(LeaseStatus::GIVEN_BACK, timestamp),
+        expires_at: expires_at.map_or(LeaseStatus::RELEASED, timestamp),
         valid: get(row, "valid")?,
     }))
 }

@@ -9,8 +9,9 @@ use gapless_domain::{
     LaneCommit, Lease, NewCommand, NodeText, Nonce, OwnerId, RequestId, SubmitterId, TxId,
 };
 use gapless_store::{
-    Accepted, Acquired, AuditFilter, AuditRow, CancelVerdict, Census, Committed, HeadVerdict, LaneStatus, Loaded,
-    NewIntent, NewSubmitter, Renewal, SlotStatus, Store, StoreError, TxFilter, Wakeups, changed_lanes, tells,
+    Accepted, Acquired, AuditFilter, AuditRow, CancelVerdict, Census, Committed, HeadVerdict, Heads, IntentIntake,
+    LaneStatus, Lanes, Leases, Loaded, NewIntent, NewSubmitter, Outbox, Renewal, SlotStatus, StoreError, TxFilter,
+    Upkeep, Views, Wakeups, changed_lanes, tells,
 };
 use tokio::sync::Mutex;
 use tokio_postgres::Config;
@@ -119,25 +120,9 @@ fn configure(url: &str, options: &PgOptions) -> Result<Config, StoreError> {
 }
 
 #[async_trait]
-impl Store for PgStore {
-    fn owner(&self) -> &OwnerId {
-        &self.owner
-    }
-
-    fn wakeups(&self) -> Wakeups {
-        self.notifier.wakeups()
-    }
-
-    fn changes(&self) -> Wakeups {
-        self.notifier.changes()
-    }
-
+impl IntentIntake for PgStore {
     async fn register_submitters(&self, submitters: &[NewSubmitter]) -> Result<(), StoreError> {
         accept::register(self, submitters).await
-    }
-
-    async fn submitters(&self) -> Result<Vec<NewSubmitter>, StoreError> {
-        read::submitters(self).await
     }
 
     async fn accept(&self, intents: &[NewIntent]) -> Result<Vec<Accepted>, StoreError> {
@@ -150,6 +135,17 @@ impl Store for PgStore {
 
     async fn put_commands(&self, commands: &[NewCommand]) -> Result<Vec<CommandId>, StoreError> {
         accept::put_commands(self, commands).await
+    }
+}
+
+#[async_trait]
+impl Leases for PgStore {
+    fn owner(&self) -> &OwnerId {
+        &self.owner
+    }
+
+    fn wakeups(&self) -> Wakeups {
+        self.notifier.wakeups()
     }
 
     async fn acquire(&self, lanes: &[SubmitterId]) -> Result<Vec<Acquired>, StoreError> {
@@ -164,6 +160,17 @@ impl Store for PgStore {
         lease::release(self, leases).await
     }
 
+    async fn lanes_with_work(&self, after: Option<&SubmitterId>, limit: u32) -> Result<Vec<SubmitterId>, StoreError> {
+        sweep::lanes_with_work(self, after, limit).await
+    }
+
+    async fn census(&self) -> Result<Census, StoreError> {
+        status::census(self).await
+    }
+}
+
+#[async_trait]
+impl Lanes for PgStore {
     async fn load_lanes(&self, leases: &[Lease]) -> Result<Vec<Loaded>, StoreError> {
         load::load_lanes(self, leases).await
     }
@@ -193,9 +200,31 @@ impl Store for PgStore {
     async fn open_commands(&self, lanes: &[SubmitterId]) -> Result<Vec<Vec<Command>>, StoreError> {
         sweep::open_commands(self, lanes).await
     }
+}
 
-    async fn lanes_with_work(&self, after: Option<&SubmitterId>, limit: u32) -> Result<Vec<SubmitterId>, StoreError> {
-        sweep::lanes_with_work(self, after, limit).await
+#[async_trait]
+impl Outbox for PgStore {
+    async fn read_events(&self, after: EventPosition, limit: u32) -> Result<Vec<Event>, StoreError> {
+        events::read(self, after, limit).await
+    }
+
+    async fn claim_events(&self, consumer: &str, limit: u32) -> Result<Option<Vec<Event>>, StoreError> {
+        events::claim(self, consumer, limit).await
+    }
+
+    async fn ack_events(&self, consumer: &str, upto: EventPosition) -> Result<bool, StoreError> {
+        events::ack(self, consumer, upto).await
+    }
+}
+
+#[async_trait]
+impl Views for PgStore {
+    fn changes(&self) -> Wakeups {
+        self.notifier.changes()
+    }
+
+    async fn submitters(&self) -> Result<Vec<NewSubmitter>, StoreError> {
+        read::submitters(self).await
     }
 
     async fn lane_status(&self, lanes: &[SubmitterId]) -> Result<Vec<Option<LaneStatus>>, StoreError> {
@@ -209,10 +238,6 @@ impl Store for PgStore {
         limit: u32,
     ) -> Result<Vec<SlotStatus>, StoreError> {
         slots::open_slots(self, lane, from, limit).await
-    }
-
-    async fn census(&self) -> Result<Census, StoreError> {
-        status::census(self).await
     }
 
     async fn audit_log(&self, filter: &AuditFilter) -> Result<Vec<AuditEntry>, StoreError> {
@@ -243,22 +268,13 @@ impl Store for PgStore {
         read::attempts(self, id).await
     }
 
-    async fn read_events(&self, after: EventPosition, limit: u32) -> Result<Vec<Event>, StoreError> {
-        events::read(self, after, limit).await
-    }
-
     async fn events_of(&self, id: TxId, limit: u32) -> Result<Vec<Event>, StoreError> {
         events::read_one(self, id, limit).await
     }
+}
 
-    async fn claim_events(&self, consumer: &str, limit: u32) -> Result<Option<Vec<Event>>, StoreError> {
-        events::claim(self, consumer, limit).await
-    }
-
-    async fn ack_events(&self, consumer: &str, upto: EventPosition) -> Result<bool, StoreError> {
-        events::ack(self, consumer, upto).await
-    }
-
+#[async_trait]
+impl Heads for PgStore {
     async fn save_head(&self, chain: &ChainId, head: &Head) -> Result<HeadVerdict, StoreError> {
         heads::save(self, chain, head).await
     }
@@ -270,7 +286,10 @@ impl Store for PgStore {
     async fn forget_head(&self, chain: &ChainId, by: &NodeText, why: &str) -> Result<(), StoreError> {
         heads::forget(self, chain, &AuditRow::accept_chain(chain, by, why)).await
     }
+}
 
+#[async_trait]
+impl Upkeep for PgStore {
     async fn archive(&self, age: Duration, limit: u32) -> Result<u32, StoreError> {
         archive::archive(self, age, limit).await
     }

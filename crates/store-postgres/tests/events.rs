@@ -7,7 +7,7 @@ mod support;
 use std::sync::Arc;
 
 use gapless_domain::{Event, EventBody, EventPosition};
-use gapless_store::Store;
+use gapless_store::Outbox;
 use gapless_store::conformance::fixtures as f;
 use support::Database;
 

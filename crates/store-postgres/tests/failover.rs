@@ -13,7 +13,7 @@ use gapless_domain::{
     Cursor, FailReason, LaneCommit, NodeText, Nonce, OwnerId, ProtectCode, Protection, StateName, Transition,
 };
 use gapless_store::conformance::fixtures as f;
-use gapless_store::{CancelVerdict, CommitVerdict, Store, StoreError, TxFilter};
+use gapless_store::{CancelVerdict, CommitVerdict, IntentIntake, Lanes, Leases, StoreError, TxFilter, Upkeep, Views};
 use gapless_store_postgres::PgStore;
 use gapless_testbed::{Error, Options, Postgres};
 use support::proxy::Action;

@@ -10,7 +10,7 @@ mod support;
 use std::sync::Arc;
 use std::time::Duration;
 
-use gapless_store::{Acquired, CommitVerdict, Store};
+use gapless_store::{Acquired, CommitVerdict, Leases};
 use gapless_store_postgres::{PgOptions, PgStore};
 use support::proxy::{Action, Proxy};
 use support::{Database, Scene, TERMS, take_over};

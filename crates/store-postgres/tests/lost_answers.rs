@@ -6,7 +6,7 @@ mod support;
 
 use std::time::Duration;
 
-use gapless_store::{CommitVerdict, Conflict, Store, StoreError};
+use gapless_store::{CommitVerdict, Conflict, Lanes, StoreError};
 use gapless_store_postgres::PgOptions;
 use support::proxy::Action;
 use support::{Database, Scene, take_over};

@@ -12,7 +12,7 @@ use gapless_domain::{
     MempoolSignal, Mined, NewCommand, OwnerId, Progress, SendOutcome, SlotKind, Transition,
 };
 use gapless_store::conformance::fixtures as f;
-use gapless_store::{Accepted, NewIntent, Store, StoreError, Wakeup};
+use gapless_store::{Accepted, Heads, IntentIntake, Leases, NewIntent, StoreError, Views, Wakeup};
 use gapless_store_postgres::{PgOptions, PgStore};
 use support::{Database, Scene};
 

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use gapless_domain::OwnerId;
 use gapless_store::conformance::fixtures as f;
-use gapless_store::{Acquired, CommitVerdict, Renewal, Store, StoreError};
+use gapless_store::{Acquired, CommitVerdict, Lanes, Leases, Renewal, StoreError};
 use gapless_store_postgres::{PgOptions, PgStore};
 use support::proxy::Action;
 use support::{Database, Scene, TERMS, take_over};

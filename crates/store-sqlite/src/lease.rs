@@ -97,7 +97,7 @@ pub(crate) fn release(writing: &Writing<'_>, owner: &OwnerId, leases: &[Lease]) 
             lease.submitter().as_str(),
             lease.owner().as_str(),
             signed(lease.token().get()),
-            LeaseStatus::GIVEN_BACK.as_micros(),
+            LeaseStatus::RELEASED.as_micros(),
             writing.now.as_micros(),
         ))?;
         if released == 1 && has_work(writing, lease.submitter())? {

@@ -105,7 +105,7 @@ fn open_file(path: &Path, options: SqliteOptions) -> Result<Ledger, StoreError> 
 /// Whoever held a lease here is gone: the lock of the file, which is ours now, went with its process and not before. So
 /// nobody has to wait until it runs out, and nobody is counted who is not there. Tokens stay, and grow with the next owner.
 fn forget_other_processes(sql: &Connection) -> rusqlite::Result<()> {
-    sql.execute("UPDATE submitter_lease SET expires_at = ?1", [LeaseStatus::GIVEN_BACK.as_micros()])?;
+    sql.execute("UPDATE submitter_lease SET expires_at = ?1", [LeaseStatus::RELEASED.as_micros()])?;
     sql.execute("DELETE FROM node", [])?;
     Ok(())
 }

@@ -9,9 +9,9 @@ use gapless_domain::{
     LaneCommit, Lease, NewCommand, NodeText, Nonce, OwnerId, RequestId, SubmitterId, TxId,
 };
 use gapless_store::{
-    Accepted, Acquired, AuditFilter, AuditRow, CancelVerdict, Census, Committed, HeadVerdict, LaneStatus, Loaded,
-    NewIntent, NewSubmitter, Renewal, SlotStatus, Store, StoreError, TxFilter, WakeBoard, Wakeup, Wakeups,
-    changed_lanes,
+    Accepted, Acquired, AuditFilter, AuditRow, CancelVerdict, Census, Committed, HeadVerdict, Heads, IntentIntake,
+    LaneStatus, Lanes, Leases, Loaded, NewIntent, NewSubmitter, Outbox, Renewal, SlotStatus, StoreError, TxFilter,
+    Upkeep, Views, WakeBoard, Wakeup, Wakeups, changed_lanes,
 };
 
 use crate::connection::Room;
@@ -63,19 +63,7 @@ impl SqliteStore {
 }
 
 #[async_trait]
-impl Store for SqliteStore {
-    fn owner(&self) -> &OwnerId {
-        &self.owner
-    }
-
-    fn wakeups(&self) -> Wakeups {
-        self.work.listen()
-    }
-
-    fn changes(&self) -> Wakeups {
-        self.changes.listen()
-    }
-
+impl IntentIntake for SqliteStore {
     async fn register_submitters(&self, submitters: &[NewSubmitter]) -> Result<(), StoreError> {
         let submitters = submitters.to_vec();
         let register = move |ledger: &mut crate::ledger::Ledger| {
@@ -87,10 +75,6 @@ impl Store for SqliteStore {
             answer.map_err(|error| taken.map_or(error, StoreError::Setup))
         };
         self.room.call(register).await
-    }
-
-    async fn submitters(&self) -> Result<Vec<NewSubmitter>, StoreError> {
-        self.room.read(accept::submitters).await
     }
 
     async fn accept(&self, intents: &[NewIntent]) -> Result<Vec<Accepted>, StoreError> {
@@ -117,6 +101,17 @@ impl Store for SqliteStore {
         self.wake(commands.iter().map(|command| &command.submitter));
         Ok(ids)
     }
+}
+
+#[async_trait]
+impl Leases for SqliteStore {
+    fn owner(&self) -> &OwnerId {
+        &self.owner
+    }
+
+    fn wakeups(&self) -> Wakeups {
+        self.work.listen()
+    }
 
     async fn acquire(&self, lanes: &[SubmitterId]) -> Result<Vec<Acquired>, StoreError> {
         let (owner, lanes) = (self.owner.clone(), lanes.to_vec());
@@ -135,6 +130,19 @@ impl Store for SqliteStore {
         Ok(())
     }
 
+    async fn lanes_with_work(&self, after: Option<&SubmitterId>, limit: u32) -> Result<Vec<SubmitterId>, StoreError> {
+        let after = after.cloned();
+        self.room.read(move |reading| read::lanes_with_work(reading, after.as_ref(), limit)).await
+    }
+
+    async fn census(&self) -> Result<Census, StoreError> {
+        let owner = self.owner.clone();
+        self.room.read(move |reading| status::census(reading, &owner)).await
+    }
+}
+
+#[async_trait]
+impl Lanes for SqliteStore {
     async fn load_lanes(&self, leases: &[Lease]) -> Result<Vec<Loaded>, StoreError> {
         let (owner, leases) = (self.owner.clone(), leases.to_vec());
         self.room.read(move |reading| load::load_lanes(reading, &owner, &leases)).await
@@ -160,10 +168,33 @@ impl Store for SqliteStore {
         let lanes = lanes.to_vec();
         self.room.read(move |reading| read::open_commands(reading, &lanes)).await
     }
+}
 
-    async fn lanes_with_work(&self, after: Option<&SubmitterId>, limit: u32) -> Result<Vec<SubmitterId>, StoreError> {
-        let after = after.cloned();
-        self.room.read(move |reading| read::lanes_with_work(reading, after.as_ref(), limit)).await
+#[async_trait]
+impl Outbox for SqliteStore {
+    async fn read_events(&self, after: EventPosition, limit: u32) -> Result<Vec<Event>, StoreError> {
+        self.room.read(move |reading| events::read_events(reading, after, limit)).await
+    }
+
+    async fn claim_events(&self, consumer: &str, limit: u32) -> Result<Option<Vec<Event>>, StoreError> {
+        let (owner, consumer) = (self.owner.clone(), consumer.to_owned());
+        self.room.write(move |writing| events::claim_events(writing, &owner, &consumer, limit)).await
+    }
+
+    async fn ack_events(&self, consumer: &str, upto: EventPosition) -> Result<bool, StoreError> {
+        let (owner, consumer) = (self.owner.clone(), consumer.to_owned());
+        self.room.write(move |writing| events::ack_events(writing, &owner, &consumer, upto)).await
+    }
+}
+
+#[async_trait]
+impl Views for SqliteStore {
+    fn changes(&self) -> Wakeups {
+        self.changes.listen()
+    }
+
+    async fn submitters(&self) -> Result<Vec<NewSubmitter>, StoreError> {
+        self.room.read(accept::submitters).await
     }
 
     async fn lane_status(&self, lanes: &[SubmitterId]) -> Result<Vec<Option<LaneStatus>>, StoreError> {
@@ -179,11 +210,6 @@ impl Store for SqliteStore {
     ) -> Result<Vec<SlotStatus>, StoreError> {
         let lane = lane.clone();
         self.room.read(move |reading| slots::open_slots(reading, &lane, from, limit)).await
-    }
-
-    async fn census(&self) -> Result<Census, StoreError> {
-        let owner = self.owner.clone();
-        self.room.read(move |reading| status::census(reading, &owner)).await
     }
 
     async fn audit_log(&self, filter: &AuditFilter) -> Result<Vec<AuditEntry>, StoreError> {
@@ -220,24 +246,13 @@ impl Store for SqliteStore {
         self.room.read(move |reading| read::attempts(reading, id)).await
     }
 
-    async fn read_events(&self, after: EventPosition, limit: u32) -> Result<Vec<Event>, StoreError> {
-        self.room.read(move |reading| events::read_events(reading, after, limit)).await
-    }
-
     async fn events_of(&self, id: TxId, limit: u32) -> Result<Vec<Event>, StoreError> {
         self.room.read(move |reading| events::events_of(reading, id, limit)).await
     }
+}
 
-    async fn claim_events(&self, consumer: &str, limit: u32) -> Result<Option<Vec<Event>>, StoreError> {
-        let (owner, consumer) = (self.owner.clone(), consumer.to_owned());
-        self.room.write(move |writing| events::claim_events(writing, &owner, &consumer, limit)).await
-    }
-
-    async fn ack_events(&self, consumer: &str, upto: EventPosition) -> Result<bool, StoreError> {
-        let (owner, consumer) = (self.owner.clone(), consumer.to_owned());
-        self.room.write(move |writing| events::ack_events(writing, &owner, &consumer, upto)).await
-    }
-
+#[async_trait]
+impl Heads for SqliteStore {
     async fn save_head(&self, chain: &ChainId, head: &Head) -> Result<HeadVerdict, StoreError> {
         let (chain, head) = (chain.clone(), head.clone());
         self.room.write(move |writing| head::save_head(writing, &chain, &head)).await
@@ -252,7 +267,10 @@ impl Store for SqliteStore {
         let (chain, audited) = (chain.clone(), AuditRow::accept_chain(chain, by, why));
         self.room.write(move |writing| head::forget_head(writing, &chain, &audited)).await
     }
+}
 
+#[async_trait]
+impl Upkeep for SqliteStore {
     async fn archive(&self, age: Duration, limit: u32) -> Result<u32, StoreError> {
         self.room.write(move |writing| archive::archive(writing, age, limit)).await
     }

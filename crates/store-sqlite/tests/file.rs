@@ -13,7 +13,9 @@ use gapless_domain::{
     MempoolSignal, Mined, NewCommand, OwnerId, Progress, SendOutcome, SlotKind, Timestamp, Transition,
 };
 use gapless_store::conformance::fixtures as f;
-use gapless_store::{Accepted, Acquired, CommitVerdict, ManualClock, NewSubmitter, Store, StoreError};
+use gapless_store::{
+    Accepted, Acquired, CommitVerdict, IntentIntake, Leases, ManualClock, NewSubmitter, StoreError, Upkeep, Views,
+};
 use gapless_store_sqlite::{Location, SqliteOptions, SqliteStore};
 use rusqlite::Connection;
 use support::{

@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use gapless_domain::{B256, BlockLink, BlockRef, Head, Tail};
-use gapless_store::{CommitVerdict, Store, StoreError};
+use gapless_store::{CommitVerdict, Heads, Outbox, StoreError, Upkeep};
 use gapless_store_sqlite::SqliteStore;
 use support::{Folder, accept, is_there, load, open, register, take_notice, try_open, with_a_lane, write_lane};
 

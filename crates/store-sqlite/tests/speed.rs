@@ -9,7 +9,7 @@ use std::io::{self, Write};
 use std::time::{Duration, Instant};
 
 use gapless_domain::OwnerId;
-use gapless_store::{CommitVerdict, Store};
+use gapless_store::{CommitVerdict, IntentIntake};
 use gapless_store_sqlite::{Location, SqliteStore};
 use support::{Folder, intent, open, options, register, write_lane};
 

@@ -2,7 +2,7 @@
 
 use gapless_domain::{BlockRef, Head, Tail};
 
-use crate::verdict::HeadVerdict;
+use crate::roles::HeadVerdict;
 
 /// The verdict, and what has to be written for it, if anything.
 ///

@@ -13,25 +13,27 @@ mod clock;
 pub mod codec;
 #[cfg(feature = "conformance")]
 pub mod conformance;
-mod contract;
 mod error;
+#[cfg(feature = "faulty-store")]
+mod faulty;
 mod head;
 mod migration;
 mod model;
-mod status;
-mod verdict;
+mod roles;
 mod wake;
 
 pub use audit::AuditRow;
 pub use clock::{DatabaseClock, ManualClock};
-pub use contract::{AuditFilter, MAX_OPEN_COMMANDS, NewIntent, NewSubmitter, Store, TxFilter};
 pub use error::StoreError;
+#[cfg(feature = "faulty-store")]
+pub use faulty::{ExecutedWrite, FaultyStore, PendingCall, StoreFaults, StoreVerb, VerbKind};
 pub use gapless_domain::LaneSnapshot;
 pub use head::merge_heads;
 pub use migration::{Migration, Pending, pending};
 pub use model::{Model, ModelStore, Snapshot};
-pub use status::{Census, LaneStatus, LeaseStatus, SlotStatus};
-pub use verdict::{
-    Accepted, Acquired, CancelVerdict, CommitVerdict, Committed, Conflict, HeadVerdict, Loaded, Renewal,
+pub use roles::{
+    Accepted, Acquired, AuditFilter, CancelVerdict, Census, CommitVerdict, Committed, Conflict, HeadVerdict, Heads,
+    IntentIntake, LaneStatus, Lanes, LeaseStatus, Leases, Loaded, MAX_OPEN_COMMANDS, NewIntent, NewSubmitter, Outbox,
+    Renewal, SlotStatus, Store, TxFilter, Upkeep, Views,
 };
 pub use wake::{WakeBoard, Wakeup, Wakeups, changed_lanes, tells};

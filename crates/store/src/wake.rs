@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use gapless_domain::{LaneCommit, SubmitterId};
 use tokio::sync::Notify;
 
-use crate::verdict::CommitVerdict;
+use crate::roles::CommitVerdict;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Wakeup {
@@ -30,7 +30,7 @@ pub fn tells(commit: &LaneCommit) -> bool {
     !commit.changes().is_empty() || commit.lane_events().next().is_some() || !commit.commands_done().is_empty()
 }
 
-/// The lanes of which [`Store::changes`](crate::Store::changes) tells after a commit.
+/// The lanes of which [`Views::changes`](crate::Views::changes) tells after a commit.
 pub fn changed_lanes<'a>(
     commits: &'a [LaneCommit],
     verdicts: &[CommitVerdict],

@@ -46,7 +46,7 @@ pub(super) async fn list_audit(
     };
     // One more than is shown tells whether there is a next page.
     let filter = AuditFilter { subject, before, limit: limit.saturating_add(1) };
-    let mut found = shared.app.store.audit_log(&filter).await.map_err(|error| shared.store_failed(&error))?;
+    let mut found = shared.app.views.audit_log(&filter).await.map_err(|error| shared.store_failed(&error))?;
     let more = found.len() > limit as usize;
     found.truncate(limit as usize);
     let next_cursor = found.last().filter(|_| more).map(|last| format!("a{:x}", last.id));

@@ -107,7 +107,7 @@ async fn states_of_known(shared: &Shared, verdicts: &[(TxId, Accepted)]) -> Resu
     if ids.is_empty() {
         return Ok(HashMap::new());
     }
-    let found = shared.app.store.get(&ids).await.map_err(|error| shared.store_failed(&error))?;
+    let found = shared.app.views.get(&ids).await.map_err(|error| shared.store_failed(&error))?;
     Ok(found.into_iter().flatten().map(|tx| (tx.id, tx.state.name())).collect())
 }
 

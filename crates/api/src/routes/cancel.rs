@@ -131,7 +131,7 @@ async fn cancel_line(shared: &Shared, submitter: &SubmitterId) -> Result<(u32, b
         limit: QUEUED_CANCELED_AT_ONCE,
     };
     loop {
-        let queued = shared.app.store.list(&filter).await.map_err(|error| shared.store_failed(&error))?;
+        let queued = shared.app.views.list(&filter).await.map_err(|error| shared.store_failed(&error))?;
         let ids: Vec<TxId> = queued.iter().map(|tx| tx.id).collect();
         for verdict in cancel_queued(shared, &ids).await? {
             match verdict {
@@ -157,7 +157,7 @@ async fn cancel_queued(shared: &Shared, ids: &[TxId]) -> Result<Vec<CancelVerdic
     if ids.is_empty() {
         return Ok(Vec::new());
     }
-    shared.app.store.cancel_queued(ids).await.map_err(|error| shared.store_failed(&error))
+    shared.app.intents.cancel_queued(ids).await.map_err(|error| shared.store_failed(&error))
 }
 
 fn view(tx: &IntentRecord, command: Option<CommandView>) -> CancelView {

@@ -87,7 +87,7 @@ pub(super) async fn accept_chain(
         return Err(Refusal::of(ProblemCode::UnknownChain));
     }
     let by = NodeText::new(caller.name());
-    let forgotten = shared.app.store.forget_head(&chain, &by, &reason).await;
+    let forgotten = shared.app.heads.forget_head(&chain, &by, &reason).await;
     forgotten.map_err(|error| shared.store_failed(&error))?;
     tracing::warn!(%chain, issued_by = caller.name(), reason, "what was known of a chain was forgotten");
     Ok(Json(ChainAccepted { chain: chain.to_string(), reason }))

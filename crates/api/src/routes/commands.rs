@@ -199,7 +199,7 @@ pub(super) async fn tell(
 ) -> Result<(CommandId, CommandStatus), Refusal> {
     let name = kind.as_str();
     let new = NewCommand { submitter: submitter.clone(), kind, issued_by: NodeText::new(caller.name()) };
-    let put = shared.app.store.put_commands(&[new]).await.map_err(|error| shared.store_failed(&error))?;
+    let put = shared.app.intents.put_commands(&[new]).await.map_err(|error| shared.store_failed(&error))?;
     let id = put.first().copied().ok_or_else(|| Refusal::of(ProblemCode::Internal))?;
     tracing::info!(%submitter, command = name, id = id.0, issued_by = caller.name(), "a command was written down");
     let status = match place {

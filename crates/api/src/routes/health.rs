@@ -41,7 +41,7 @@ pub(super) async fn readyz(State(shared): State<Arc<Shared>>) -> Result<Json<Hea
     }
     // Asking for nothing would answer without a database; an id that nobody has is one cheap look.
     let nobody = gapless_domain::TxId::from_uuid(uuid::Uuid::nil());
-    match shared.app.store.get(&[nobody]).await {
+    match shared.app.views.get(&[nobody]).await {
         Ok(_) => Ok(Json(HealthView::ok())),
         Err(error) => Err(shared.store_failed(&error)),
     }

@@ -44,7 +44,7 @@ pub(super) async fn list_tx(
     };
     // One more than is shown tells whether there is a next page.
     let filter = TxFilter { submitter, state, before_seq, limit: limit.saturating_add(1) };
-    let mut found = shared.app.store.list(&filter).await.map_err(|error| shared.store_failed(&error))?;
+    let mut found = shared.app.views.list(&filter).await.map_err(|error| shared.store_failed(&error))?;
     let more = found.len() > limit as usize;
     found.truncate(limit as usize);
     let next_cursor = found.last().filter(|_| more).map(|last| format!("s{:x}", last.seq));

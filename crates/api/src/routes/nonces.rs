@@ -300,8 +300,8 @@ impl Given<'_> {
     /// The intent of this owner that this transaction was given for already, whatever became of it since: blocks may be quicker than
     /// a caller who asks again.
     async fn find(&self, hash: B256) -> Result<Option<TxId>, Refusal> {
-        let store = &self.shared.app.store;
-        let used = store.used_for(self.submitter, self.nonce).await;
+        let views = &self.shared.app.views;
+        let used = views.used_for(self.submitter, self.nonce).await;
         let Some(id) = used.map_err(|error| self.shared.store_failed(&error))? else { return Ok(None) };
         let tx = self.shared.find(id).await?;
         let is_owners =
@@ -309,14 +309,14 @@ impl Given<'_> {
         if !is_owners {
             return Ok(None);
         }
-        let attempts = store.attempts(id).await.map_err(|error| self.shared.store_failed(&error))?;
+        let attempts = views.attempts(id).await.map_err(|error| self.shared.store_failed(&error))?;
         Ok(attempts.iter().any(|attempt| attempt.hash == hash).then_some(id))
     }
 }
 
 /// A bound nonce that is not closed.
 async fn slot_at(shared: &Shared, submitter: &SubmitterId, nonce: Nonce) -> Result<Option<SlotStatus>, Refusal> {
-    let found = shared.app.store.open_slots(submitter, Some(nonce), 1).await;
+    let found = shared.app.views.open_slots(submitter, Some(nonce), 1).await;
     let found = found.map_err(|error| shared.store_failed(&error))?;
     Ok(found.into_iter().next().filter(|status| status.slot.nonce == nonce))
 }

@@ -80,7 +80,7 @@ pub(super) async fn tx_by_request(
         return Err(Refusal::of(ProblemCode::Internal));
     };
     let submitter = shared.resolve(submitter).await?;
-    let found = shared.app.store.find_request(&submitter, &request).await;
+    let found = shared.app.views.find_request(&submitter, &request).await;
     let id = found.map_err(|error| shared.store_failed(&error))?;
     let tx = shared.find(id.ok_or_else(|| Refusal::of(ProblemCode::TxNotFound))?).await?;
     look.answer(&shared, &in_flight, tx).await
@@ -124,7 +124,7 @@ impl Look {
         let wanted = |word| self.expand.contains(&word);
         // Without a nonce nothing was signed, unless one was lost.
         if tx.state.nonce().is_some() || wanted(TxExpand::Attempts) {
-            let attempts = shared.app.store.attempts(tx.id).await.map_err(|error| shared.store_failed(&error))?;
+            let attempts = shared.app.views.attempts(tx.id).await.map_err(|error| shared.store_failed(&error))?;
             let outline = |attempt: &Attempt| shared.app.chains.outline(tx.intent.submitter().chain(), &attempt.raw);
             view = view.with_pending_hash(tx, &attempts).with_mined(tx, &attempts, outline);
             if wanted(TxExpand::Attempts) {
@@ -136,7 +136,7 @@ impl Look {
         if listed || folded {
             // Their numbers have no hole, so as many as the version are exactly those that led to it.
             let most = if folded { MAX_EVENTS_FOLDED } else { MAX_EVENTS_SHOWN };
-            let events = shared.app.store.events_of(tx.id, tx.version.min(most)).await;
+            let events = shared.app.views.events_of(tx.id, tx.version.min(most)).await;
             let events = events.map_err(|error| shared.store_failed(&error))?;
             if folded {
                 view = view.with_confirmations(&events);

@@ -109,5 +109,5 @@ async fn read(
     from: Option<Nonce>,
     limit: u32,
 ) -> Result<Vec<SlotStatus>, Refusal> {
-    shared.app.store.open_slots(lane, from, limit).await.map_err(|error| shared.store_failed(&error))
+    shared.app.views.open_slots(lane, from, limit).await.map_err(|error| shared.store_failed(&error))
 }

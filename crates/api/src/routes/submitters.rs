@@ -44,7 +44,7 @@ pub(super) async fn list_submitters(
     let mut ids = listing.page(after.as_ref(), limit.saturating_add(1));
     let more = ids.len() > limit;
     ids.truncate(limit);
-    let found = shared.app.store.lane_status(&ids).await.map_err(|error| shared.store_failed(&error))?;
+    let found = shared.app.views.lane_status(&ids).await.map_err(|error| shared.store_failed(&error))?;
     let facts = join_all(ids.iter().map(|id| shared.app.chains.account(id))).await;
     let known = ids.iter().zip(&found).zip(&facts);
     let known = known.filter_map(|((id, status), facts)| {
@@ -97,7 +97,7 @@ pub(super) async fn submitter(
 /// A submitter that exists.
 pub(super) async fn find(shared: &Shared, path: &PathText) -> Result<(SubmitterId, LaneStatus), Refusal> {
     let id = shared.resolve(path.submitter()?).await?;
-    let found = shared.app.store.lane_status(std::slice::from_ref(&id)).await;
+    let found = shared.app.views.lane_status(std::slice::from_ref(&id)).await;
     let status = found.map_err(|error| shared.store_failed(&error))?.into_iter().next().flatten();
     Ok((id, status.ok_or_else(|| Refusal::of(ProblemCode::UnknownSubmitter))?))
 }

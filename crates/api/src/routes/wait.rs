@@ -92,6 +92,6 @@ impl<'a> Patience<'a> {
 }
 
 pub(super) async fn status(shared: &Shared, id: CommandId) -> Result<CommandStatus, Refusal> {
-    let found = shared.app.store.commands(&[id]).await.map_err(|error| shared.store_failed(&error))?;
+    let found = shared.app.views.commands(&[id]).await.map_err(|error| shared.store_failed(&error))?;
     found.into_iter().next().flatten().ok_or_else(|| Refusal::of(ProblemCode::CommandNotFound))
 }

@@ -9,7 +9,7 @@
 )]
 
 pub(crate) mod lending;
-mod unplugged;
+mod store_outage;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -35,7 +35,7 @@ use serde_json::Value;
 use tokio::sync::Notify;
 use tower::ServiceExt;
 
-pub(crate) use unplugged::Unplugged;
+pub(crate) use store_outage::StoreOutage;
 
 pub(crate) const CHAIN: &str = "eip155:31337";
 
@@ -290,14 +290,16 @@ pub(crate) async fn house_with(store: Arc<dyn Store>, limits: ApiLimits) -> Hous
     let known = NewSubmitter { id: treasury(), alias: Some("treasury".to_owned()) };
     // A store that is made to fail may refuse this; its test does not need it.
     let _ = store.register_submitters(&[known]).await;
-    let (intake, intake_loop) = Intake::new(Arc::clone(&store), Arc::new(TimeOrderedIds), BatchLimits::default());
+    let (intake, intake_loop) = Intake::new(store.clone(), Arc::new(TimeOrderedIds), BatchLimits::default());
     #[expect(clippy::disallowed_methods, reason = "the test drives intake")]
     tokio::spawn(intake_loop.run());
     let bell = Arc::new(Bell::default());
     let time = Arc::new(StoppedTime::default());
     let drain = Drain::default();
     let app = App {
-        store: Arc::clone(&store),
+        views: store.clone(),
+        intents: store.clone(),
+        heads: store.clone(),
         intake,
         ids: Arc::new(TimeOrderedIds),
         changes: Arc::clone(&bell) as Arc<dyn Changes>,

@@ -23,7 +23,7 @@ use gapless_chain::{Chain, ChainError, Header, Receipt, Revert};
 use gapless_domain::{
     B256, BlockLink, BlockRef, ChainFacts, Execution, MinedTx, ProtectCode, Protection, Sighting, Tick,
 };
-use gapless_store::{Store, StoreError};
+use gapless_store::{Heads, StoreError};
 
 use crate::driver::Driver;
 use crate::published::{Follower, Publisher, published};
@@ -105,7 +105,7 @@ impl ChainStatus {
 #[derive(Debug)]
 pub(crate) struct Watcher {
     chain: Arc<dyn Chain>,
-    store: Arc<dyn Store>,
+    store: Arc<dyn Heads>,
     driver: Arc<dyn Driver>,
     book: Arc<WatchBook>,
     status: Publisher<Option<ChainStatus>>,
@@ -160,7 +160,7 @@ pub(crate) enum WatchError {
 impl Watcher {
     pub(crate) fn new(
         chain: Arc<dyn Chain>,
-        store: Arc<dyn Store>,
+        store: Arc<dyn Heads>,
         driver: Arc<dyn Driver>,
         book: Arc<WatchBook>,
         options: WatcherOptions,

@@ -4,7 +4,7 @@ use gapless_domain::{
     Amount, AttemptKind, Bytes, CommandKind, Fees, LockOwner, Nonce, Payload, ReservationRequest, ReservationStatus,
     SignedTx, TxId, keccak256,
 };
-use gapless_store::{CancelVerdict, Store as _};
+use gapless_store::{CancelVerdict, IntentIntake, Views};
 use uuid::Uuid;
 
 use crate::world::{World, now};

@@ -12,7 +12,8 @@ use gapless_domain::{
     SignFailure, SignRequest, Speed, Step, SubmitterId, Tick, Timestamp, TxId,
 };
 use gapless_store::{
-    Accepted, Acquired, CommitVerdict, Loaded, ManualClock, Model, NewIntent, NewSubmitter, Store, TxFilter,
+    Accepted, Acquired, CommitVerdict, IntentIntake, Lanes, Leases, Loaded, ManualClock, Model, NewIntent,
+    NewSubmitter, Outbox, TxFilter, Views,
 };
 use uuid::Uuid;
 

@@ -88,7 +88,9 @@ impl Node {
         let drain = Drain::default();
         let shown = metrics.clone();
         let router = router(App {
-            store,
+            views: store.clone(),
+            intents: store.clone(),
+            heads: store,
             intake: engine.intake().clone(),
             ids,
             changes: Arc::clone(&ports) as Arc<dyn gapless_api::Changes>,

@@ -10,7 +10,8 @@ use gapless_domain::{
     ReleaseRule, RequestId, SignedTx, Speed, SubmitterId, Timestamp, Transition, TxId, TxPlan, TxState,
 };
 use gapless_store::{
-    Acquired, CommitVerdict, ManualClock, Model, ModelStore, NewIntent, NewSubmitter, Snapshot, Store,
+    Acquired, CommitVerdict, IntentIntake, Lanes, Leases, ManualClock, Model, ModelStore, NewIntent, NewSubmitter,
+    Snapshot, Upkeep,
 };
 
 use crate::chain::{read_signed, sign, sign_as_stranger};

@@ -1,10 +1,10 @@
-//! The database of a world, and how processes reach it.
+//! The database of a world, and the connections of nodes to it.
 //!
-//! - `database`: the model or SQLite, its clock, and the standby that may take its place
-//! - `handle`: one process's way to it: requests travel, are slow, fail, or lose their answers
+//! - `database`: the model or SQLite, its clock, and the standby that may replace it
+//! - `connection`: the connection of one node: requests travel, are slow, fail, or lose their answers
 
+mod connection;
 mod database;
-mod handle;
 
+pub(crate) use connection::DatabaseConnection;
 pub(crate) use database::{Database, wait_for};
-pub(crate) use handle::Handle;

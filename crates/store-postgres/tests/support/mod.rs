@@ -17,7 +17,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use gapless_domain::{LaneCommit, Lease, LeaseTerms, OwnerId, SubmitterId};
 use gapless_store::conformance::{Harness, fixtures as f};
-use gapless_store::{Acquired, Committed, Store, StoreError};
+use gapless_store::{Acquired, Committed, Lanes, Leases, Store, StoreError};
 use gapless_store_postgres::{PgOptions, PgStore};
 use gapless_testbed::Postgres;
 use tokio::task::JoinHandle;

@@ -12,7 +12,8 @@ use gapless_domain::{
     Payload, ProtectCode, Protection, RequestId, Speed, SubmitterId, Timestamp, TxId,
 };
 use gapless_store::{
-    Accepted, Acquired, CommitVerdict, LaneSnapshot, Loaded, ManualClock, NewIntent, NewSubmitter, Store, StoreError,
+    Accepted, Acquired, CommitVerdict, IntentIntake, LaneSnapshot, Lanes, Leases, Loaded, ManualClock, NewIntent,
+    NewSubmitter, StoreError, Views,
 };
 use gapless_store_sqlite::{Location, SqliteOptions, SqliteStore};
 

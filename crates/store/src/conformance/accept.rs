@@ -9,8 +9,7 @@ use gapless_domain::{
 use super::Harness;
 use super::fixtures::*;
 use super::trace::history;
-use crate::contract::NewIntent;
-use crate::verdict::{Accepted, CancelVerdict};
+use crate::roles::{Accepted, CancelVerdict, NewIntent};
 use crate::wake::{Wakeup, Wakeups};
 
 pub(super) async fn intents_read_back_as_they_were_given(h: &dyn Harness) {

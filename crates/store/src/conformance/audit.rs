@@ -9,8 +9,7 @@ use gapless_domain::{
 use super::Harness;
 use super::fixtures::*;
 use crate::audit::AuditRow;
-use crate::contract::AuditFilter;
-use crate::verdict::CommitVerdict;
+use crate::roles::{AuditFilter, CommitVerdict};
 
 /// Subject, actor, action and detail of each, newest first.
 fn words(entries: &[AuditEntry]) -> Vec<(&str, &str, &str, &str)> {

@@ -11,8 +11,7 @@ use gapless_domain::{
 
 use super::Harness;
 use super::fixtures::*;
-use crate::contract::{NewIntent, TxFilter};
-use crate::verdict::{Accepted, CommitVerdict, Conflict};
+use crate::roles::{Accepted, CommitVerdict, Conflict, NewIntent, TxFilter};
 
 /// How many operations go into one call.
 #[derive(Clone, Copy, Debug)]

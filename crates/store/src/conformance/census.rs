@@ -7,7 +7,7 @@ use gapless_domain::{SubmitterId, Timestamp};
 
 use super::Harness;
 use super::fixtures::*;
-use crate::status::Census;
+use crate::roles::Census;
 
 /// The database's time, without taking a lease for it.
 async fn now(node: &Node, lane: &SubmitterId) -> Timestamp {

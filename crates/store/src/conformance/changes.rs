@@ -7,8 +7,7 @@ use gapless_domain::{CommandKind, LaneCommit, LaneEventKind, NewCommand, SendOut
 use super::Harness;
 use super::fixtures::*;
 use super::sweep::settle;
-use crate::contract::NewIntent;
-use crate::verdict::{Accepted, CancelVerdict, CommitVerdict, Conflict};
+use crate::roles::{Accepted, CancelVerdict, CommitVerdict, Conflict, NewIntent};
 use crate::wake::{Wakeup, Wakeups};
 
 /// Who listens: this process, and another one.

@@ -8,8 +8,7 @@ use gapless_domain::{
 use super::Harness;
 use super::accept::woken;
 use super::fixtures::*;
-use crate::contract::MAX_OPEN_COMMANDS;
-use crate::verdict::CommitVerdict;
+use crate::roles::{CommitVerdict, MAX_OPEN_COMMANDS};
 
 fn command(lane: &SubmitterId, kind: CommandKind) -> NewCommand {
     NewCommand { submitter: lane.clone(), kind, issued_by: text("operator 'x'") }

@@ -11,7 +11,7 @@ use gapless_domain::{
 use super::Harness;
 use super::fixtures::*;
 use super::trace::{history, trace};
-use crate::verdict::{CommitVerdict, Conflict};
+use crate::roles::{CommitVerdict, Conflict};
 
 /// proves N10: nonce, intent and attempt commit together
 pub(super) async fn a_bind_writes_nonce_intent_attempt_and_event_together(h: &dyn Harness) {

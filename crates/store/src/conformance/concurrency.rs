@@ -4,8 +4,7 @@ use gapless_domain::{LaneCommit, LaneEventKind, SubmitterId, TxState};
 
 use super::Harness;
 use super::fixtures::*;
-use crate::contract::NewSubmitter;
-use crate::verdict::{Accepted, Acquired, CancelVerdict, CommitVerdict, Conflict};
+use crate::roles::{Accepted, Acquired, CancelVerdict, CommitVerdict, Conflict, NewSubmitter};
 
 /// proves W08: the same keys in different order, from several nodes
 pub(super) async fn batches_in_any_order_neither_deadlock_nor_fail(h: &dyn Harness) {

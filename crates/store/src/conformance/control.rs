@@ -11,8 +11,7 @@ use gapless_domain::{
 use super::Harness;
 use super::fixtures::*;
 use super::trace::{history, trace};
-use crate::contract::{NewIntent, TxFilter};
-use crate::verdict::{Accepted, CancelVerdict};
+use crate::roles::{Accepted, CancelVerdict, NewIntent, TxFilter};
 
 const TICK: Duration = Duration::from_millis(5);
 const LONG: Duration = Duration::from_secs(3600);

@@ -11,7 +11,7 @@ use gapless_domain::{
 use super::Harness;
 use super::fixtures::*;
 use super::trace::trace;
-use crate::verdict::{CommitVerdict, Loaded};
+use crate::roles::{CommitVerdict, Loaded};
 
 /// proves N03: with every kind of write there is
 pub(super) async fn a_stale_token_changes_nothing_at_all(h: &dyn Harness) {

@@ -15,8 +15,7 @@ use gapless_domain::{
 };
 use uuid::Uuid;
 
-use crate::contract::{AuditFilter, NewIntent, NewSubmitter, Store};
-use crate::verdict::{Accepted, Acquired, CommitVerdict, Loaded};
+use crate::roles::{Accepted, Acquired, AuditFilter, CommitVerdict, Loaded, NewIntent, NewSubmitter, Store};
 
 pub type Node = Arc<dyn Store>;
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use gapless_domain::LeaseTerms;
 
-use crate::contract::Store;
+use crate::roles::Store;
 
 /// One fresh, empty, migrated database.
 #[async_trait]

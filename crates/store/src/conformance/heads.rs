@@ -6,7 +6,7 @@ use gapless_domain::{B256, BlockRef, ChainId, Head, keccak256};
 
 use super::Harness;
 use super::fixtures::*;
-use crate::verdict::HeadVerdict;
+use crate::roles::HeadVerdict;
 
 const GENESIS: B256 = B256::repeat_byte(1);
 const OTHER_GENESIS: B256 = B256::repeat_byte(2);

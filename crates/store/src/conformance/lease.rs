@@ -7,7 +7,7 @@ use gapless_domain::{FencingToken, LaneCommit, Lease, LeaseTerms, SubmitterId, T
 
 use super::Harness;
 use super::fixtures::*;
-use crate::verdict::{Accepted, Acquired, CommitVerdict, Renewal};
+use crate::roles::{Accepted, Acquired, CommitVerdict, Renewal};
 
 pub(super) async fn a_lane_that_nobody_held_is_taken_with_token_one(h: &dyn Harness) {
     let a = h.node("a").await;

@@ -10,7 +10,7 @@ use gapless_domain::{
 
 use super::Harness;
 use super::fixtures::*;
-use crate::contract::TxFilter;
+use crate::roles::TxFilter;
 
 const TICK: Duration = Duration::from_millis(5);
 

@@ -4,9 +4,8 @@ use gapless_domain::{StateName, SubmitterId, Transition};
 
 use super::Harness;
 use super::fixtures::*;
-use crate::contract::{NewSubmitter, TxFilter};
 use crate::error::StoreError;
-use crate::verdict::Accepted;
+use crate::roles::{Accepted, NewSubmitter, TxFilter};
 
 pub(super) async fn unknown_ids_are_none_in_their_place(h: &dyn Harness) {
     let a = h.node("a").await;

@@ -9,7 +9,7 @@ use gapless_domain::{
 use super::Harness;
 use super::fixtures::*;
 use super::trace::trace;
-use crate::verdict::{CancelVerdict, CommitVerdict, Conflict};
+use crate::roles::{CancelVerdict, CommitVerdict, Conflict};
 
 /// A lane with one intent at nonce 0 and two more in line.
 async fn busy_lane(node: &Node) -> SubmitterId {

@@ -10,8 +10,7 @@ use gapless_domain::{
 use super::Harness;
 use super::fixtures::*;
 use super::trace::trace;
-use crate::contract::NewSubmitter;
-use crate::verdict::{Accepted, CancelVerdict, CommitVerdict};
+use crate::roles::{Accepted, CancelVerdict, CommitVerdict, NewSubmitter};
 
 fn regressed() -> Protection {
     Protection { code: ProtectCode::StoreRegressed, detail: text("restored from a backup") }

@@ -11,8 +11,7 @@ use gapless_domain::{
 use super::Harness;
 use super::fixtures::*;
 use super::trace::trace;
-use crate::contract::NewIntent;
-use crate::verdict::{Accepted, CommitVerdict, Conflict};
+use crate::roles::{Accepted, CommitVerdict, Conflict, NewIntent};
 
 const LONG: Duration = Duration::from_secs(3600);
 

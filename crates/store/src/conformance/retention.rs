@@ -7,8 +7,7 @@ use gapless_domain::{EventPosition, RequestId, SubmitterId, Transition, TxId};
 use super::Harness;
 use super::fixtures::*;
 use super::trace::history;
-use crate::contract::{NewIntent, TxFilter};
-use crate::verdict::{Accepted, CancelVerdict};
+use crate::roles::{Accepted, CancelVerdict, NewIntent, TxFilter};
 
 const TICK: Duration = Duration::from_millis(5);
 

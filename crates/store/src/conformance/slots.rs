@@ -11,9 +11,7 @@ use gapless_domain::{
 
 use super::Harness;
 use super::fixtures::*;
-use crate::contract::NewIntent;
-use crate::status::SlotStatus;
-use crate::verdict::{CommitVerdict, Conflict};
+use crate::roles::{CommitVerdict, Conflict, NewIntent, SlotStatus};
 
 const LONG: Duration = Duration::from_secs(3600);
 

@@ -6,8 +6,7 @@ use gapless_domain::{LockOwner, Payload, ReservationRequest, ReservationStep, Su
 
 use super::Harness;
 use super::fixtures::*;
-use crate::contract::{NewIntent, NewSubmitter};
-use crate::status::{LaneStatus, LeaseStatus};
+use crate::roles::{LaneStatus, LeaseStatus, NewIntent, NewSubmitter};
 
 async fn status(node: &Node, lane: &SubmitterId) -> LaneStatus {
     node.lane_status(std::slice::from_ref(lane)).await.unwrap().remove(0).unwrap()
@@ -113,12 +112,8 @@ pub(super) async fn status_shows_a_lease_until_it_is_over_and_after(h: &dyn Harn
 
     let lease = acquire(&a, &lane).await;
     a.release(std::slice::from_ref(&lease)).await.unwrap();
-    let given_back = LeaseStatus {
-        owner: a.owner().clone(),
-        token: lease.token(),
-        expires_at: LeaseStatus::GIVEN_BACK,
-        valid: false,
-    };
+    let given_back =
+        LeaseStatus { owner: a.owner().clone(), token: lease.token(), expires_at: LeaseStatus::RELEASED, valid: false };
     assert_eq!(status(&b, &lane).await.lease, Some(given_back));
 }
 

@@ -11,7 +11,7 @@ use gapless_domain::{
 use super::Harness;
 use super::accept::woken;
 use super::fixtures::*;
-use crate::contract::NewIntent;
+use crate::roles::NewIntent;
 use crate::wake::{Wakeup, Wakeups};
 
 async fn give_back(node: &Node, lane: &SubmitterId) {

@@ -5,8 +5,7 @@ use gapless_domain::{
 };
 
 use super::fixtures::{Node, audits, events, view};
-use crate::contract::TxFilter;
-use crate::status::SlotStatus;
+use crate::roles::{SlotStatus, TxFilter};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Trace {

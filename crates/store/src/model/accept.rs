@@ -7,9 +7,8 @@ use gapless_domain::{
 };
 
 use super::tables::{Call, RequestKey, SubmitterRow, Tables};
-use crate::contract::{NewIntent, NewSubmitter};
 use crate::error::StoreError;
-use crate::verdict::{Accepted, CancelVerdict};
+use crate::roles::{Accepted, CancelVerdict, NewIntent, NewSubmitter};
 
 impl Tables {
     /// No alias leaves the one that is known. An alias that another submitter has fails the whole call: moving it silently

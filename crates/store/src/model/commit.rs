@@ -10,7 +10,7 @@ use gapless_domain::{
 
 use super::tables::{Call, CursorRow, Lane, Tables};
 use crate::audit::AuditRow;
-use crate::verdict::{CommitVerdict, Conflict};
+use crate::roles::{CommitVerdict, Conflict};
 
 impl Tables {
     /// One verdict each; a lane that is refused leaves the others as they are.

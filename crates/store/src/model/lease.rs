@@ -4,8 +4,7 @@ use gapless_domain::mistakes::{self, Mistake};
 use gapless_domain::{FencingToken, Lease, SubmitterId, Timestamp};
 
 use super::tables::{Call, LeaseRow, Tables};
-use crate::status::LeaseStatus;
-use crate::verdict::{Acquired, Renewal};
+use crate::roles::{Acquired, LeaseStatus, Renewal};
 
 impl Tables {
     pub(super) fn acquire(&mut self, call: &Call<'_>, submitter: &SubmitterId) -> Acquired {
@@ -37,7 +36,7 @@ impl Tables {
     pub(super) fn release(&mut self, call: &Call<'_>, lease: &Lease) -> bool {
         let Some(lane) = self.lanes.get_mut(lease.submitter()) else { return false };
         let Some(row) = lane.lease.as_mut().filter(|row| row.is_of(call, lease)) else { return false };
-        row.expires_at = LeaseStatus::GIVEN_BACK;
+        row.expires_at = LeaseStatus::RELEASED;
         lane.has_work()
     }
 

@@ -1,6 +1,6 @@
 //! The reference store: everything in memory, behind one lock, without randomness.
 //!
-//! It says in the plainest code what [`Store`] promises; the SQL stores must give the same answers, and the simulator runs
+//! It says in the plainest code what a [`Store`](crate::Store) promises; the SQL stores must give the same answers, and the simulator runs
 //! on it. [`Model`] is the database, [`ModelStore`] one process's handle to it.
 //!
 //! - `tables`: what the database holds
@@ -31,10 +31,11 @@ use gapless_domain::{
 
 use crate::audit::AuditRow;
 use crate::clock::DatabaseClock;
-use crate::contract::{AuditFilter, NewIntent, NewSubmitter, Store, TxFilter};
 use crate::error::StoreError;
-use crate::status::{Census, LaneStatus, SlotStatus};
-use crate::verdict::{Accepted, Acquired, CancelVerdict, Committed, HeadVerdict, Loaded, Renewal};
+use crate::roles::{
+    Accepted, Acquired, AuditFilter, CancelVerdict, Census, Committed, HeadVerdict, Heads, IntentIntake, LaneStatus,
+    Lanes, Leases, Loaded, NewIntent, NewSubmitter, Outbox, Renewal, SlotStatus, TxFilter, Upkeep, Views,
+};
 use crate::wake::{WakeBoard, Wakeup, Wakeups, changed_lanes};
 use tables::{Call, Tables};
 
@@ -134,25 +135,9 @@ impl ModelStore {
 }
 
 #[async_trait]
-impl Store for ModelStore {
-    fn owner(&self) -> &OwnerId {
-        &self.owner
-    }
-
-    fn wakeups(&self) -> Wakeups {
-        self.model.0.wakes.listen()
-    }
-
-    fn changes(&self) -> Wakeups {
-        self.model.0.changes.listen()
-    }
-
+impl IntentIntake for ModelStore {
     async fn register_submitters(&self, submitters: &[NewSubmitter]) -> Result<(), StoreError> {
         self.run(|tables, _| tables.register(submitters))
-    }
-
-    async fn submitters(&self) -> Result<Vec<NewSubmitter>, StoreError> {
-        Ok(self.run(|tables, _| tables.submitters()))
     }
 
     async fn accept(&self, intents: &[NewIntent]) -> Result<Vec<Accepted>, StoreError> {
@@ -178,6 +163,17 @@ impl Store for ModelStore {
         self.wake(commands.iter().map(|command| &command.submitter));
         Ok(ids)
     }
+}
+
+#[async_trait]
+impl Leases for ModelStore {
+    fn owner(&self) -> &OwnerId {
+        &self.owner
+    }
+
+    fn wakeups(&self) -> Wakeups {
+        self.model.0.wakes.listen()
+    }
 
     async fn acquire(&self, lanes: &[SubmitterId]) -> Result<Vec<Acquired>, StoreError> {
         Ok(self.run(|tables, call| lanes.iter().map(|lane| tables.acquire(call, lane)).collect()))
@@ -198,6 +194,17 @@ impl Store for ModelStore {
         Ok(())
     }
 
+    async fn lanes_with_work(&self, after: Option<&SubmitterId>, limit: u32) -> Result<Vec<SubmitterId>, StoreError> {
+        Ok(self.run(|tables, call| tables.lanes_with_work(call, after, limit)))
+    }
+
+    async fn census(&self) -> Result<Census, StoreError> {
+        Ok(self.run(|tables, call| tables.census(call)))
+    }
+}
+
+#[async_trait]
+impl Lanes for ModelStore {
     async fn load_lanes(&self, leases: &[Lease]) -> Result<Vec<Loaded>, StoreError> {
         Ok(self.run(|tables, call| leases.iter().map(|lease| tables.load(call, lease)).collect()))
     }
@@ -223,9 +230,31 @@ impl Store for ModelStore {
     async fn open_commands(&self, lanes: &[SubmitterId]) -> Result<Vec<Vec<Command>>, StoreError> {
         Ok(self.run(|tables, _| lanes.iter().map(|lane| tables.open_commands(lane)).collect()))
     }
+}
 
-    async fn lanes_with_work(&self, after: Option<&SubmitterId>, limit: u32) -> Result<Vec<SubmitterId>, StoreError> {
-        Ok(self.run(|tables, call| tables.lanes_with_work(call, after, limit)))
+#[async_trait]
+impl Outbox for ModelStore {
+    async fn read_events(&self, after: EventPosition, limit: u32) -> Result<Vec<Event>, StoreError> {
+        Ok(self.run(|tables, _| tables.read_events(after, limit)))
+    }
+
+    async fn claim_events(&self, consumer: &str, limit: u32) -> Result<Option<Vec<Event>>, StoreError> {
+        Ok(self.run(|tables, call| tables.claim_events(call, consumer, limit)))
+    }
+
+    async fn ack_events(&self, consumer: &str, upto: EventPosition) -> Result<bool, StoreError> {
+        Ok(self.run(|tables, call| tables.ack_events(call, consumer, upto)))
+    }
+}
+
+#[async_trait]
+impl Views for ModelStore {
+    fn changes(&self) -> Wakeups {
+        self.model.0.changes.listen()
+    }
+
+    async fn submitters(&self) -> Result<Vec<NewSubmitter>, StoreError> {
+        Ok(self.run(|tables, _| tables.submitters()))
     }
 
     async fn lane_status(&self, lanes: &[SubmitterId]) -> Result<Vec<Option<LaneStatus>>, StoreError> {
@@ -239,10 +268,6 @@ impl Store for ModelStore {
         limit: u32,
     ) -> Result<Vec<SlotStatus>, StoreError> {
         Ok(self.run(|tables, _| tables.open_slots(lane, from, limit)))
-    }
-
-    async fn census(&self) -> Result<Census, StoreError> {
-        Ok(self.run(|tables, call| tables.census(call)))
     }
 
     async fn audit_log(&self, filter: &AuditFilter) -> Result<Vec<AuditEntry>, StoreError> {
@@ -274,22 +299,13 @@ impl Store for ModelStore {
         Ok(self.run(|tables, _| tables.attempts_of(id)))
     }
 
-    async fn read_events(&self, after: EventPosition, limit: u32) -> Result<Vec<Event>, StoreError> {
-        Ok(self.run(|tables, _| tables.read_events(after, limit)))
-    }
-
     async fn events_of(&self, id: TxId, limit: u32) -> Result<Vec<Event>, StoreError> {
         Ok(self.run(|tables, _| tables.events_of(id, limit)))
     }
+}
 
-    async fn claim_events(&self, consumer: &str, limit: u32) -> Result<Option<Vec<Event>>, StoreError> {
-        Ok(self.run(|tables, call| tables.claim_events(call, consumer, limit)))
-    }
-
-    async fn ack_events(&self, consumer: &str, upto: EventPosition) -> Result<bool, StoreError> {
-        Ok(self.run(|tables, call| tables.ack_events(call, consumer, upto)))
-    }
-
+#[async_trait]
+impl Heads for ModelStore {
     async fn save_head(&self, chain: &ChainId, head: &Head) -> Result<HeadVerdict, StoreError> {
         Ok(self.run(|tables, _| tables.save_head(chain, head)))
     }
@@ -305,7 +321,10 @@ impl Store for ModelStore {
         });
         Ok(())
     }
+}
 
+#[async_trait]
+impl Upkeep for ModelStore {
     async fn archive(&self, age: Duration, limit: u32) -> Result<u32, StoreError> {
         Ok(self.run(|tables, call| tables.archive(call, age, limit)))
     }

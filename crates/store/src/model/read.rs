@@ -8,9 +8,8 @@ use gapless_domain::{
 };
 
 use super::tables::{Call, CursorRow, Lane, Tables};
-use crate::contract::{MAX_OPEN_COMMANDS, TxFilter};
 use crate::head::merge_heads;
-use crate::verdict::{HeadVerdict, Loaded};
+use crate::roles::{HeadVerdict, Loaded, MAX_OPEN_COMMANDS, TxFilter};
 
 impl Tables {
     pub(super) fn load(&self, call: &Call<'_>, lease: &Lease) -> Loaded {

@@ -8,7 +8,7 @@ use gapless_domain::{
 };
 
 use super::tables::{Call, Lane};
-use crate::verdict::Conflict;
+use crate::roles::Conflict;
 
 impl Lane {
     /// The lane's reservations after all steps of a commit, or the first step that is refused.

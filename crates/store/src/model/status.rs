@@ -4,8 +4,7 @@ use gapless_domain::{AuditEntry, Nonce, Reservation, Slot, SubmitterId};
 
 use super::tables::{Call, Lane, LeaseRow, Tables};
 use crate::audit::AuditRow;
-use crate::contract::AuditFilter;
-use crate::status::{Census, LaneStatus, LeaseStatus, SlotStatus};
+use crate::roles::{AuditFilter, Census, LaneStatus, LeaseStatus, SlotStatus};
 
 impl Tables {
     pub(super) fn status(&self, call: &Call<'_>, submitter: &SubmitterId) -> Option<LaneStatus> {

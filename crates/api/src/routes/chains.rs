@@ -91,7 +91,7 @@ pub(super) async fn accept_chain(
     let by = NodeText::new(caller.name());
     let forgotten = shared.app.store.forget_head(&chain, &by, &reason).await;
     forgotten.map_err(|error| shared.store_failed(&error))?;
-    tracing::warn!(%chain, issued_by = caller.name(), reason, "chain accepted: stored head, final block and genesis deleted");
+    tracing::warn!(%chain, issued_by = caller.name(), reason, "chain accepted, stored head deleted");
     Ok(Json(ChainAccepted { chain: chain.to_string(), reason }))
 }
 

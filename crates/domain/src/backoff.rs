@@ -5,8 +5,8 @@ use std::time::Duration;
 /// The pauses between retries: the first one, then each twice as long, up to the longest one.
 ///
 /// Each pause is shortened by up to a quarter, so that processes that failed together do not retry together. The caller
-/// passes the random number: the domain has no randomness of its own, and a simulated run repeats its pauses. `backon` was
-/// not taken: it draws its random numbers itself, its jitter exceeds the longest pause, and it cannot be reset.
+/// passes the random number: the domain has no randomness of its own, and a simulated run repeats its pauses. `backon`
+/// was not taken: it draws its random numbers itself, its jitter exceeds the longest pause, and it cannot be reset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Backoff {
     first: Duration,

@@ -530,5 +530,5 @@ fn prepare(candidate: &Candidate, now: Tick, requests: &mut Vec<PrepareRequest>)
     let Some(call) = candidate.call() else { return Stage::Waiting };
     let key = PrepareKey::Intent(candidate.tx.id, candidate.tx.version);
     requests.push(PrepareRequest { key, call: call.clone(), speed: candidate.tx.intent.speed() });
-    Stage::Asked
+    Stage::Pricing
 }

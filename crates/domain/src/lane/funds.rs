@@ -59,7 +59,7 @@ impl Lane {
         }
         let threshold = self.setup.policy.funds.low_balance;
         let short = self.slots.short().first();
-        let trouble = match (short, self.funds.unaffordable_cost) {
+        let problem = match (short, self.funds.unaffordable_cost) {
             (Some(nonce), _) => Some(format!("the account cannot pay for nonce {nonce}: the balance is {balance} wei")),
             (None, Some(cost)) => {
                 let left = self.funds.budget;
@@ -68,7 +68,7 @@ impl Lane {
             (None, None) if balance < threshold => Some(format!("the balance is {balance} wei, below {threshold} wei")),
             (None, None) => None,
         };
-        match (cursor.low_balance, trouble) {
+        match (cursor.low_balance, problem) {
             (false, Some(text)) => Some((true, text)),
             // The cost of the next candidate is unknown until it is prepared.
             (true, None) if self.queue.is_known_empty() || self.funds.last_spend_succeeded => {

@@ -62,7 +62,7 @@ pub(super) struct OpenSlot {
     /// Number of lookups at which all hashes were missing while the nonce was consumed; `None` while the nonce is not
     /// consumed.
     pub(super) missed_lookups: Option<u32>,
-    /// The nonce was finally consumed by a foreign transaction. The slot has no work left.
+    /// The nonce was finally consumed by something else. The slot has no work left.
     pub(super) lost: bool,
     /// On a chain that has this block, the transaction that consumes the nonce lies above it.
     pub(super) above: Option<BlockRef>,
@@ -84,8 +84,8 @@ pub(super) struct SlotAttempt {
     pub(super) gas_limit: u64,
     /// The last lookup of the hash found nothing.
     pub(super) missing: bool,
-    /// Some node may have the attempt in its pool. False only if every send was refused as invalid or for lack of
-    /// funds.
+    /// Some node may have the attempt in its pool. False before the first send, and while every send was refused as
+    /// invalid or for lack of funds.
     pub(super) pooled: bool,
     /// A send of the attempt is in flight.
     pub(super) under_way: bool,

@@ -28,7 +28,8 @@ impl Lane {
         let last_block = if answer.is_err() { self.newest_inclusion() } else { None }.map(|link| link.block.number);
         let (retry, funds) = (now.saturating_add(self.setup.limits.prepare_retry), self.setup.policy.funds.on_shortage);
         // The candidate may have failed, or left the queue and returned, since the request.
-        let asked = |candidate: &&Candidate| matches!(candidate.stage, Stage::Asked) && candidate.tx.version == version;
+        let asked =
+            |candidate: &&Candidate| matches!(candidate.stage, Stage::Pricing) && candidate.tx.version == version;
         let Some(index) = self.queue.find(id) else { return };
         let Some(candidate) = self.queue.candidates.get(index).filter(asked) else { return };
         let has_own_price = candidate.call().is_some_and(|call| call.fees.is_some());

@@ -62,7 +62,7 @@ pub(super) enum Stage {
     /// No price was requested yet.
     Waiting,
     /// A price was requested.
-    Asked,
+    Pricing,
     /// The price is known since `at`.
     Ready { prepared: Prepared, at: Tick },
     /// Preparing failed; try again at this time.

@@ -286,7 +286,7 @@ impl Lane {
         let (market, policy) = (Market { asks: prepared.fees, base_fee: prepared.base_fee }, &self.setup.policy);
         let sent: Vec<Fees> = slot.attempts_to_replace().map(|attempt| attempt.fees).collect();
         let sent = sent.into_iter();
-        // A price that the caller set is not raised.
+        // A price that the caller set is not bumped.
         if call.fees.is_some() {
             return check_replaces(prepared.fees, sent).map(|()| prepared.fees).map_err(PriceError::TooLow);
         }

@@ -107,7 +107,7 @@ impl OpenSlot {
 impl Candidate {
     pub(super) fn reservation_request(&self) -> Option<&ReservationRequest> {
         match self.tx.payload() {
-            Payload::Reservation(reservation_request) => Some(reservation_request),
+            Payload::Reservation(request) => Some(request),
             Payload::Evm(_) => None,
         }
     }

@@ -136,7 +136,7 @@ impl Lane {
             self.slots.update(nonce, |slot| slot.missed_lookups = None);
         }
         for nonce in used_up {
-            let looked = self.slots.update(nonce, |slot| {
+            let was_checked = self.slots.update(nonce, |slot| {
                 if slot.mining != MiningState::Unmined {
                     return false;
                 }
@@ -152,7 +152,7 @@ impl Lane {
                 }
                 true
             });
-            if let Some(slot) = self.slots.get(nonce).filter(|_| looked == Some(true)) {
+            if let Some(slot) = self.slots.get(nonce).filter(|_| was_checked == Some(true)) {
                 watched.extend(slot.hashes().map(|hash| WatchRequest { hash, known_block: None, look_up: true }));
                 // A reserved nonce has no hash, but is checked again as well.
                 again = true;

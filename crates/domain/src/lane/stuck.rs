@@ -22,7 +22,7 @@ pub(super) enum DecisionState {
     None,
     /// A decision is to be requested at this time.
     AskAt(Tick),
-    Asked,
+    Requested,
     Decided(Decision),
 }
 
@@ -37,11 +37,11 @@ impl Lane {
                 DecisionState::AskAt(at) if at > now => step.wake(at),
                 DecisionState::AskAt(_) => {
                     let case = slot.tx.as_ref().and_then(|tx| self.case(slot, tx));
-                    let next = if case.is_some() { DecisionState::Asked } else { DecisionState::None };
+                    let next = if case.is_some() { DecisionState::Requested } else { DecisionState::None };
                     step.effects.extend(case.map(|case| Effect::Decide(Box::new(case))));
                     self.slots.update(nonce, |slot| slot.decision = next);
                 }
-                DecisionState::None | DecisionState::Asked | DecisionState::Decided(_) => {}
+                DecisionState::None | DecisionState::Requested | DecisionState::Decided(_) => {}
             }
         }
     }
@@ -67,7 +67,7 @@ impl Lane {
 
     pub(super) fn decided(&mut self, nonce: Nonce, decision: Decision) {
         self.slots.update(nonce, |slot| {
-            if slot.decision == DecisionState::Asked {
+            if slot.decision == DecisionState::Requested {
                 slot.decision = DecisionState::Decided(decision);
             }
         });
@@ -116,7 +116,7 @@ impl Lane {
                 }
                 Decision::Resend | Decision::Bump => {
                     self.revive(nonce, commit, pending)?;
-                    // A price that the caller set is not raised.
+                    // A price that the caller set is not bumped.
                     let is_bump = decision == Decision::Bump && !has_own_price;
                     self.claim_now(nonce, is_bump, commit, pending);
                     DecisionState::None

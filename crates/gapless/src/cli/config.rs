@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::table::columns;
 use super::{CliError, ConfigArgs, Exit};
-use crate::config::{Config, DEFAULT_FILE, Problem, Shown};
+use crate::config::{Config, ConfigProblem, DEFAULT_FILE, EffectiveSetting};
 use crate::output::Output;
 
 #[derive(Debug, Subcommand)]
@@ -34,13 +34,13 @@ fn check(args: &ConfigArgs, output: &Output) -> Result<Exit, CliError> {
     let value = json!({
         "ok": ok,
         "file": checked.file,
-        "settings": checked.shown.iter().map(setting_json).collect::<Vec<_>>(),
+        "settings": checked.settings.iter().map(setting_json).collect::<Vec<_>>(),
         "problems": checked.problems.iter().map(problem_json).collect::<Vec<_>>(),
     });
     let rows: Vec<[String; 2]> = checked
-        .shown
+        .settings
         .iter()
-        .map(|Shown { key, value, origin }| [format!("{key} = {value}"), format!("# {origin}")])
+        .map(|EffectiveSetting { key, value, origin }| [format!("{key} = {value}"), format!("# {origin}")])
         .collect();
     output.result(&value, columns(&rows))?;
     for problem in &checked.problems {
@@ -55,12 +55,12 @@ fn check(args: &ConfigArgs, output: &Output) -> Result<Exit, CliError> {
 }
 
 /// The JSON value has the type that it has in the file: a number stays a number.
-fn setting_json(shown: &Shown) -> Value {
+fn setting_json(shown: &EffectiveSetting) -> Value {
     let value = serde_json::from_str(&shown.value).unwrap_or_else(|_| Value::String(shown.value.clone()));
     json!({ "key": shown.key, "value": value, "origin": shown.origin.to_string() })
 }
 
-pub(crate) fn problem_json(problem: &Problem) -> Value {
+pub(crate) fn problem_json(problem: &ConfigProblem) -> Value {
     json!({
         "key": problem.key,
         "origin": problem.origin.as_ref().map(ToString::to_string),

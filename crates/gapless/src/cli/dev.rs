@@ -19,7 +19,8 @@ use super::serve::url_of;
 use super::server::duration;
 use super::{CliError, Exit, block_on};
 use crate::compose::{
-    Account, ComposeError, DevNet, DevNetOptions, Metrics, Mining, Node, NodeParts, Stop, listen, start_logging,
+    ComposeError, DevNet, DevNetOptions, Metrics, Mining, Node, NodeParts, StopSignals, SubmitterAccount, listen,
+    start_logging,
 };
 use crate::config::{Config, show_duration};
 use crate::output::Output;
@@ -59,12 +60,12 @@ impl DevArgs {
         start_logging(&config.log)?;
         make_folder(&self.data_dir)?;
         config.node.listen = self.listen;
-        config.keep_ledger_in(self.data_dir.join("ledger.db"));
+        config.use_sqlite_file(self.data_dir.join("ledger.db"));
         block_on(self.serve(config, output))
     }
 
     async fn serve(self, mut config: Config, output: &Output) -> Result<Exit, CliError> {
-        let mut stop = Stop::listen()?;
+        let mut stop = StopSignals::listen()?;
         let listener = listen(config.node.listen).await?;
         let net = DevNet::open(DevNetOptions {
             listen: self.rpc_listen,
@@ -80,7 +81,7 @@ impl DevArgs {
             let name = format!("dev-{position}");
             let signer = LocalSigner::from_key(&account.key.0)
                 .map_err(|source| ComposeError::Key { name: name.clone(), source })?;
-            accounts.push(Account::new(&chain, Some(name), Arc::new(signer), config.policy.clone())?);
+            accounts.push(SubmitterAccount::new(&chain, Some(name), Arc::new(signer), config.policy.clone())?);
         }
         let ready = DevReady {
             api: url_of(&listener)?,

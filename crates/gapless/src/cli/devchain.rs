@@ -13,7 +13,7 @@ use tokio::sync::watch;
 use super::dev::{block_time, loopback};
 use super::server::duration;
 use super::{CliError, Exit, block_on, block_on_one_thread};
-use crate::compose::{ComposeError, DevNet, DevNetOptions, Mining, NullNet, Stop};
+use crate::compose::{ComposeError, DevNet, DevNetOptions, Mining, NullNet, StopSignals};
 use crate::output::Output;
 
 const DEFAULT_BLOCK_TIME: Duration = Duration::from_secs(1);
@@ -80,7 +80,7 @@ impl DevchainArgs {
     }
 
     async fn serve(self, output: &Output) -> Result<Exit, CliError> {
-        let mut stop = Stop::listen()?;
+        let mut stop = StopSignals::listen()?;
         let net = self.open().await?;
         let (address, accounts) = match &net {
             ChainServer::Dev(net) => (net.address, net.accounts.as_slice()),
@@ -102,7 +102,7 @@ impl DevchainArgs {
         tokio::pin!(running);
         tokio::select! {
             ended = &mut running => ended?,
-            () = stop.asked() => {
+            () = stop.received() => {
                 stop_chain.send_replace(true);
                 running.await?;
             }

@@ -6,7 +6,7 @@ use clap::Args;
 use serde_json::json;
 
 use super::{CliError, ConfigArgs, Exit, block_on};
-use crate::compose::{ComposeError, Metrics, Node, NodeParts, Stop, accounts, listen, start_logging};
+use crate::compose::{ComposeError, Metrics, Node, NodeParts, StopSignals, accounts, listen, start_logging};
 use crate::config::{AuthMode, Config};
 use crate::output::Output;
 
@@ -25,7 +25,7 @@ impl ServeArgs {
         start_logging(&config.log)?;
         let accounts = accounts(std::mem::take(&mut config.submitters))?;
         block_on(async {
-            let mut stop = Stop::listen()?;
+            let mut stop = StopSignals::listen()?;
             let listener = listen(config.node.listen).await?;
             let api = url_of(&listener)?;
             let metrics = Metrics::start()?;

@@ -26,11 +26,11 @@ use super::telemetry::Metrics;
 use super::{ComposeError, StopSignals, chains, open_store, unique};
 use crate::config::{Config, WebhookConfig};
 
-/// The time for which a draining node still accepts calls. `/readyz` answers 503 in that time, so that a load balancer sees
-/// it before connections are refused.
+/// The time for which a draining node still accepts calls. `/readyz` answers 503 in that time, so that a load balancer
+/// sees it before connections are refused.
 const UNREADY_FIRST: Duration = Duration::from_millis(250);
-/// The drain waits for open calls for this fraction of `node.drain_timeout` before it releases the leases. A slower call is
-/// still answered, but the answer may be a 503.
+/// The drain waits for open calls for this fraction of `node.drain_timeout` before it releases the leases. A slower
+/// call is still answered, but the answer may be a 503.
 const CALLS_PART: u32 = 2;
 
 /// The parts that a node is built from.
@@ -107,8 +107,8 @@ impl Node {
         Ok(Node { engine, driver, listener, router, drain, drain_timeout: config.node.drain_timeout, metrics })
     }
 
-    /// Serves until a stop signal comes, and then drains: open calls are answered, lanes finish their work in flight, and
-    /// the leases are released (N21). A second signal ends the drain at once.
+    /// Serves until a stop signal comes, and then drains: open calls are answered, lanes finish their work in flight,
+    /// and the leases are released (N21). A second signal ends the drain at once.
     pub(crate) async fn run(self, stop: &mut StopSignals) -> Result<(), ComposeError> {
         let Node { engine, driver, listener, router, drain, drain_timeout, metrics } = self;
         let (refuse_calls, closing) = oneshot::channel::<()>();
@@ -170,7 +170,8 @@ impl Node {
     }
 }
 
-/// The setup of each lane. Neighbouring submitters with the same policy share one setup, because there may be ten thousand.
+/// The setup of each lane. Neighbouring submitters with the same policy share one setup, because there may be ten
+/// thousand.
 fn lanes(accounts: &[SubmitterAccount], limits: &LaneLimits) -> Vec<(SubmitterId, Arc<LaneSetup>)> {
     let mut last: Option<Arc<LaneSetup>> = None;
     let mut setup_of = |account: &SubmitterAccount| {

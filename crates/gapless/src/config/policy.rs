@@ -1,5 +1,5 @@
-//! The policies of submitters. The sections of the file override the defaults, the sections of a chain override those, and
-//! the sections of a submitter override those of its chain. All three are read by the same code.
+//! The policies of submitters. The sections of the file override the defaults, the sections of a chain override those,
+//! and the sections of a submitter override those of its chain. All three are read by the same code.
 
 use gapless_domain::{
     Amount, BumpPolicy, ConfirmationPolicy, ExternalNoncePolicy, FeePolicy, FundsPolicy, MempoolPolicy, Nonce,
@@ -82,8 +82,8 @@ impl Setting for StartFrom {
     }
 }
 
-/// Reads the policy sections of the file. Also returns the finality rule, which belongs to a chain, and the webhook, which
-/// belongs to the node.
+/// Reads the policy sections of the file. Also returns the finality rule, which belongs to a chain, and the webhook,
+/// which belongs to the node.
 pub(crate) fn policy(file: &mut Section<'_>, base: SubmitterPolicy) -> (SubmitterPolicy, Finality, WebhookConfig) {
     let (confirmations, finality) =
         file.within("confirmations", |section| confirmations(section, base.confirmations, Finality::default()));
@@ -102,8 +102,8 @@ pub(crate) fn policy(file: &mut Section<'_>, base: SubmitterPolicy) -> (Submitte
     (policy, finality, webhook)
 }
 
-/// Reads the policy sections of a `[[chain]]` or a `[[submitter]]`. The keys of `nonce` can also stand directly in it, and
-/// `confirmations = 3` is a short form.
+/// Reads the policy sections of a `[[chain]]` or a `[[submitter]]`. The keys of `nonce` can also stand directly in it,
+/// and `confirmations = 3` is a short form.
 pub(crate) fn overrides(
     item: &mut Section<'_>,
     base: SubmitterPolicy,

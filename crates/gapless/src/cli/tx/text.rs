@@ -118,7 +118,7 @@ fn confirmations_text(event: &TxEventView) -> String {
     let Some(ConfirmationNoticeView { new_fork, blocks }) = &event.confirmations else { return String::new() };
     let (Some(first), Some(last)) = (blocks.first(), blocks.last()) else { return String::new() };
     // The first block of a transaction begins a new list, but it replaces no other fork.
-    let fork = if *new_fork && event.event != TxEventName::Mine { "new fork, " } else { "" };
+    let fork = if *new_fork && event.event != TxEventName::MINE { "new fork, " } else { "" };
     match first.block_number == last.block_number {
         true => format!(", {fork}block {} {}", last.block_number, last.block_hash),
         false => format!(", {fork}blocks {} to {} {}", first.block_number, last.block_number, last.block_hash),

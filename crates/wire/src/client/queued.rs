@@ -1,5 +1,5 @@
-//! A request for a nonce that stands in line. Whoever gives up takes it out of the line: otherwise its nonce would be held, and the
-//! lane with it, for nobody.
+//! A queued reservation. A caller that gives up withdraws it; otherwise its nonce would be held without use, and the
+//! lane with it.
 
 use std::time::Duration;
 
@@ -7,44 +7,44 @@ use super::{Client, ClientError};
 use crate::names::TxStateName;
 use crate::reservation::{ReservationView, ReserveRequest};
 
-/// How often a request is withdrawn: it may be lent just while it is canceled, and has to be released then.
+/// Number of withdrawals: the nonce may be reserved while it is being canceled, and must be released then.
 const MAX_WITHDRAWALS: u32 = 2;
 
-/// Withdraws the request when it is dropped, unless it has come to an end.
-pub(super) struct InLine<'a> {
+/// Withdraws the reservation when dropped, unless it has ended.
+pub(super) struct QueuedReservation<'a> {
     client: &'a Client,
     submitter: &'a str,
-    /// With both names, so that it means the same each time.
+    /// The request with both names, so that every repetition means the same reservation.
     request: ReserveRequest,
-    /// The caller knows both names.
+    /// True if the caller knows both names.
     is_named: bool,
     is_over: bool,
 }
 
-impl<'a> InLine<'a> {
+impl<'a> QueuedReservation<'a> {
     pub(super) fn new(client: &'a Client, submitter: &'a str, request: &ReserveRequest) -> Self {
         let is_named = request.request_id.is_some() && request.lock_owner.is_some();
         let request_id = Some(request.request_id.clone().unwrap_or_else(|| format!("nonce-{}", fresh_name())));
         let lock_owner = Some(request.lock_owner.clone().unwrap_or_else(fresh_name));
         let request = ReserveRequest { request_id, lock_owner, hold: request.hold.clone() };
-        InLine { client, submitter, request, is_named, is_over: false }
+        QueuedReservation { client, submitter, request, is_named, is_over: false }
     }
 
-    /// Waits for the nonce. If it does not come in time, the request is withdrawn.
+    /// Waits for the nonce, and withdraws the reservation on a time-out.
     pub(super) async fn wait(mut self, wait: Duration) -> Result<ReservationView, ClientError> {
         match self.client.reserve_nonce(self.submitter, &self.request, Some(wait)).await {
-            Ok(lent) => {
-                if lent.nonce.is_none() {
-                    // Nobody would be there to use it. If it is lent by now, the drop gives it back.
-                    let canceled = self.client.cancel_tx(&lent.tx_id, None).await;
+            Ok(reserved) => {
+                if reserved.nonce.is_none() {
+                    // The caller would not use the nonce. If it is reserved by now, the drop releases it.
+                    let canceled = self.client.cancel_tx(&reserved.tx_id, None).await;
                     self.is_over = canceled.is_ok_and(|canceled| canceled.state == TxStateName::Canceled);
                 } else {
                     self.is_over = true;
                 }
-                Ok(lent)
+                Ok(reserved)
             }
             Err(error) => {
-                // Whoever was told no has nothing in line, and whoever named the request can ask for it again.
+                // A refused reservation is not queued, and a caller who named it can ask again.
                 let is_no = error.problem().is_some_and(|problem| matches!(problem.status, 400..=499));
                 self.is_over = is_no || self.is_named;
                 Err(error)
@@ -53,13 +53,13 @@ impl<'a> InLine<'a> {
     }
 }
 
-impl Drop for InLine<'_> {
+impl Drop for QueuedReservation<'_> {
     fn drop(&mut self) {
         if self.is_over {
             return;
         }
         let (client, submitter, request) = (self.client.clone(), self.submitter.to_owned(), self.request.clone());
-        // Without a runtime nobody can send anything; the hold runs out.
+        // Without a runtime no request can be sent; the hold ends by itself.
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             runtime.spawn(async move {
                 for _ in 0..MAX_WITHDRAWALS {
@@ -72,20 +72,20 @@ impl Drop for InLine<'_> {
     }
 }
 
-/// Takes a request out of the line, or gives its nonce back; `Some(false)` if it was lent meanwhile, `None` if nobody knows. Asking for
-/// it once more tells its id, and is right also if the first call has not arrived: whatever comes later means this one.
+/// Withdraws a queued reservation, or releases its nonce. `Some(false)` if it was reserved meanwhile, `None` if the
+/// result is unknown. Repeating the request returns its id, and is right even if the first call never arrived.
 async fn withdraw(client: &Client, submitter: &str, request: &ReserveRequest) -> Option<bool> {
-    let lent = client.reserve_nonce(submitter, request, Some(Duration::ZERO)).await.ok()?;
-    match lent.nonce {
-        Some(nonce) => client.release_nonce(submitter, nonce, &lent.lock_owner, None).await.ok().map(|_| true),
+    let reserved = client.reserve_nonce(submitter, request, Some(Duration::ZERO)).await.ok()?;
+    match reserved.nonce {
+        Some(nonce) => client.release_nonce(submitter, nonce, &reserved.lock_owner, None).await.ok().map(|_| true),
         None => {
-            let canceled = client.cancel_tx(&lent.tx_id, None).await.ok()?;
+            let canceled = client.cancel_tx(&reserved.tx_id, None).await.ok()?;
             Some(canceled.state == TxStateName::Canceled)
         }
     }
 }
 
-/// Too much to guess: a lock owner is a proof.
+/// A long random name: a lock owner is a proof and must not be guessable.
 #[expect(clippy::disallowed_methods, reason = "the client runs in the caller's process, which no seed drives")]
 fn fresh_name() -> String {
     uuid::Uuid::new_v4().to_string()

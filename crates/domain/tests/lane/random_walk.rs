@@ -1,5 +1,6 @@
-//! Random walks: callers cancel, borrow, use and let go, owners die, stores and nodes fail, blocks are orphaned. The bench refuses
-//! what a store would refuse; and in the end everything has ended, as the chain says, and without a gap.
+//! Random walks: callers cancel, reserve, submit and release; owners crash; stores and nodes fail; blocks are orphaned.
+//! The ledger of the harness rejects everything that a store would reject. In the end every intent has ended as the
+//! chain says, and no nonce is skipped.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -9,16 +10,16 @@ use gapless_domain::{
     ReservationStatus, ReservationStep, SendOutcome, Sighting, SignRequest, StateName, TxPlan, TxState,
 };
 
-use crate::bench::{Bench, FEES, GAS, Hold, finalized, fork, mined, nonce, owner, sign, submitter, window};
+use crate::harness::{FEES, GAS, Hold, LaneHarness, finalized, fork, mined, nonce, owner, sign, submitter, window};
 
 struct Walk {
-    bench: Bench,
+    harness: LaneHarness,
     random: u64,
-    /// What stands in blocks, by nonce.
+    /// Mined transactions, by nonce.
     blocks: BTreeMap<u64, (B256, BlockRef)>,
-    /// All below are final.
+    /// All nonces below are final.
     finals: u64,
-    /// Hashes that a node was given.
+    /// Hashes that some node has.
     given: BTreeSet<B256>,
     height: u64,
     names: u64,
@@ -27,7 +28,7 @@ struct Walk {
 impl Walk {
     fn new(seed: u64) -> Self {
         let mut walk = Walk {
-            bench: Bench::new(window(1)),
+            harness: LaneHarness::new(window(1)),
             random: seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1,
             blocks: BTreeMap::new(),
             finals: 0,
@@ -35,7 +36,7 @@ impl Walk {
             height: 10,
             names: 0,
         };
-        walk.bench = Bench::new(window(1 + u16::try_from(walk.dice(5)).unwrap()));
+        walk.harness = LaneHarness::new(window(1 + u16::try_from(walk.dice(5)).unwrap()));
         walk
     }
 
@@ -46,89 +47,90 @@ impl Walk {
 
     fn step(&mut self) {
         match self.dice(24) {
-            0 | 1 => self.bench.queue(1),
+            0 | 1 => self.harness.queue(1),
             2 => {
-                let until = self.bench.ledger.now().saturating_add(Duration::from_secs(self.random >> 60));
-                self.bench.queue_call(EvmCall { to: submitter().evm_address(), ..EvmCall::default() }, Some(until));
+                let until = self.harness.ledger.now().saturating_add(Duration::from_secs(self.random >> 60));
+                self.harness.queue_call(EvmCall { to: submitter().evm_address(), ..EvmCall::default() }, Some(until));
             }
             3 | 4 => {
                 self.names += 1;
                 let hold = Duration::from_secs(1 + self.dice(20));
-                self.bench.queue_external(&format!("n{}", self.names), hold);
+                self.harness.queue_reservation(&format!("n{}", self.names), hold);
             }
-            5..8 => self.borrower_acts(),
-            8 if !self.bench.ledger.txs.is_empty() => {
-                let seq = 1 + self.dice(self.bench.ledger.txs.len() as u64);
-                self.bench.cancel(seq);
+            5..8 => self.act_as_reservation_holder(),
+            8 if !self.harness.ledger.txs.is_empty() => {
+                let seq = 1 + self.dice(self.harness.ledger.txs.len() as u64);
+                self.harness.cancel(seq);
             }
-            9 if self.dice(4) == 0 => self.bench.command(CommandKind::CancelPending),
+            9 if self.dice(4) == 0 => self.harness.command(CommandKind::CancelPending),
             10 => {
                 let pauses = self.dice(3) == 0;
-                self.bench.command(if pauses { CommandKind::Pause } else { CommandKind::Resume });
+                self.harness.command(if pauses { CommandKind::Pause } else { CommandKind::Resume });
             }
-            11 if self.dice(3) == 0 => self.bench.crash(),
+            11 if self.dice(3) == 0 => self.harness.crash(),
             12 => self.orphan(),
             13 => {
                 let hold = [Hold::Commit, Hold::Prepare, Hold::Sign][usize::try_from(self.dice(3)).unwrap()];
-                self.bench.hold.insert(hold);
+                self.harness.hold.insert(hold);
             }
-            14 => self.let_go(),
+            14 => self.answer_held(),
             15..18 => self.send(),
             18..20 => self.mine(),
             20 => self.finish(),
             _ => {
                 let span = Duration::from_millis(self.dice(4_000));
-                self.bench.pass(span);
+                self.harness.advance(span);
             }
         }
         self.wake();
     }
 
-    /// A lane that was let go is loaded again when there is something to do.
+    /// Loads the lane again if it was released, and runs it.
     fn wake(&mut self) {
-        if self.bench.released {
-            self.bench.crash();
+        if self.harness.released {
+            self.harness.crash();
         }
-        self.bench.run();
+        self.harness.run();
     }
 
-    fn borrower_acts(&mut self) {
-        let next = self.bench.ledger.cursor.as_ref().map_or(0, |cursor| cursor.next_nonce.get());
+    fn act_as_reservation_holder(&mut self) {
+        let next = self.harness.ledger.cursor.as_ref().map_or(0, |cursor| cursor.next_nonce.get());
         let (at, name) = (self.dice(next + 1), format!("n{}", 1 + self.dice(self.names + 1)));
-        let lent = self.bench.ledger.reservations.get(&nonce(at)).cloned();
-        let lock_owner = match lent {
+        let reserved = self.harness.ledger.reservations.get(&nonce(at)).cloned();
+        let lock_owner = match reserved {
             Some(ReservationStatus::Reserved { lock_owner, .. }) if self.dice(4) > 0 => lock_owner,
             _ => owner(&name),
         };
         let nonce = nonce(at);
         if self.dice(3) == 0 {
-            return self.bench.command(CommandKind::ReleaseReserved { nonce, lock_owner });
+            return self.harness.command(CommandKind::ReleaseReserved { nonce, lock_owner });
         }
         let call = EvmCall { value: gapless_domain::Amount::from(self.dice(3)), ..EvmCall::default() };
         let plan = TxPlan { submitter: submitter(), nonce, call, gas_limit: GAS, fees: FEES };
         let cost = plan.worst_cost();
         let signed = sign(&SignRequest { kind: AttemptKind::Original, plan });
-        self.bench.command(CommandKind::UseReserved { nonce, lock_owner, signed, fees: FEES, cost });
+        self.harness.command(CommandKind::UseReserved { nonce, lock_owner, signed, fees: FEES, cost });
     }
 
-    /// What was held goes on: written or not, signed, prepared.
-    fn let_go(&mut self) {
-        self.bench.hold.clear();
-        while let Some(effect) = self.bench.held.pop() {
+    /// Answers all held effects: commits are written or fail, the rest succeeds.
+    fn answer_held(&mut self) {
+        self.harness.hold.clear();
+        while let Some(effect) = self.harness.unanswered.pop() {
             match effect {
-                // It was in time when the lane made it. The store refuses it, and the lane is loaded anew.
-                Effect::Commit(commit) if self.is_late(&commit) => self.bench.crash(),
+                // The reservation ended since the lane made the commit. A store refuses it, and the lane is loaded
+                // again.
+                Effect::Commit(commit) if self.is_late(&commit) => self.harness.crash(),
                 Effect::Commit(_) => {
-                    self.bench.held.push(effect);
-                    if self.dice(2) == 0 { self.bench.commit_done(true) } else { self.bench.commit_not_written() }
+                    self.harness.unanswered.push(effect);
+                    if self.dice(2) == 0 { self.harness.commit_done(true) } else { self.harness.commit_not_written() }
                 }
                 Effect::Prepare(requests) => {
-                    let answers = requests.iter().map(|request| (request.key, crate::bench::price())).collect();
-                    self.bench.prepared(answers);
+                    let answers = requests.iter().map(|request| (request.key, crate::harness::price())).collect();
+                    self.harness.prepared(answers);
                 }
                 Effect::Sign(requests) => {
                     let answers = requests.iter().map(|request| Ok(sign(request))).collect();
-                    self.bench.tell(gapless_domain::Fact::Signed(answers));
+                    self.harness.give(gapless_domain::Fact::Signed(answers));
                 }
                 other => panic!("{other:?}"),
             }
@@ -136,7 +138,7 @@ impl Walk {
     }
 
     fn is_late(&self, commit: &LaneCommit) -> bool {
-        let ledger = &self.bench.ledger;
+        let ledger = &self.harness.ledger;
         commit.reservations().iter().any(|step| match (step, ledger.reservations.get(&step.nonce())) {
             (
                 ReservationStep::Use { .. } | ReservationStep::Release { .. },
@@ -147,34 +149,34 @@ impl Walk {
     }
 
     fn send(&mut self) {
-        if self.bench.broadcasts.is_empty() {
+        if self.harness.broadcasts.is_empty() {
             return;
         }
-        let sent = self.bench.take_broadcast();
+        let sent = self.harness.take_broadcast();
         let outcomes: Vec<SendOutcome> = sent
             .iter()
             .map(|out| match self.dice(8) {
                 0 => SendOutcome::Unavailable,
-                1 if self.bench.ledger.attempts[&(out.nonce, 0)].hash == out.tx.hash => SendOutcome::Rejected,
+                1 if self.harness.ledger.attempts[&(out.nonce, 0)].hash == out.tx.hash => SendOutcome::Rejected,
                 _ => SendOutcome::Accepted,
             })
             .collect();
-        // Whatever a node says, it may have taken it.
+        // A node may have the transaction, whatever it answers.
         self.given.extend(sent.iter().map(|out| out.tx.hash));
-        // What cannot even be filled stops a lane, and needs an operator.
-        let fills = |at| self.bench.ledger.attempts[&(at, 0)].kind == AttemptKind::Fill;
+        // A rejected filler puts the lane into PROTECT, which needs an operator.
+        let fills = |at| self.harness.ledger.attempts[&(at, 0)].kind == AttemptKind::Fill;
         let outcomes: Vec<SendOutcome> = sent
             .iter()
             .zip(outcomes)
             .map(|(out, outcome)| if fills(out.nonce) { SendOutcome::Accepted } else { outcome })
             .collect();
-        self.bench.answer_each(&sent, &outcomes);
+        self.harness.answer_each(&sent, &outcomes);
     }
 
-    /// The chain takes the next nonce, by any attempt that a node has.
+    /// Mines the next nonce, by any attempt that some node has.
     fn mine(&mut self) {
         let next = self.blocks.len() as u64;
-        let known = self.bench.ledger.attempts.values().filter(|attempt| attempt.nonce == nonce(next));
+        let known = self.harness.ledger.attempts.values().filter(|attempt| attempt.nonce == nonce(next));
         let known: Vec<B256> = known.map(|attempt| attempt.hash).filter(|hash| self.given.contains(hash)).collect();
         if known.is_empty() {
             return;
@@ -183,9 +185,9 @@ impl Walk {
         self.height += 1;
         let block = fork(self.height, &self.random.to_string());
         self.blocks.insert(next, (hash, block));
-        self.bench.account = crate::bench::account(next + 1);
-        self.bench.account.finalized = Some(nonce(self.finals));
-        self.bench.see(mined(hash, block));
+        self.harness.account = crate::harness::account(next + 1);
+        self.harness.account.finalized = Some(nonce(self.finals));
+        self.harness.sight(mined(hash, block));
     }
 
     fn orphan(&mut self) {
@@ -194,63 +196,63 @@ impl Walk {
                 self.blocks.insert(at, (hash, block));
                 return;
             }
-            self.bench.account = crate::bench::account(at);
-            self.bench.account.finalized = Some(nonce(self.finals));
-            self.bench.see(Sighting::Unmined { hash, block });
+            self.harness.account = crate::harness::account(at);
+            self.harness.account.finalized = Some(nonce(self.finals));
+            self.harness.sight(Sighting::Unmined { hash, block });
         }
     }
 
     fn finish(&mut self) {
         if let Some((hash, block)) = self.blocks.get(&self.finals).copied() {
             self.finals += 1;
-            self.bench.account.finalized = Some(nonce(self.finals));
-            self.bench.tell(gapless_domain::Fact::Seen(vec![mined(hash, block), finalized(hash, block)]));
+            self.harness.account.finalized = Some(nonce(self.finals));
+            self.harness.give(gapless_domain::Fact::Sightings(vec![mined(hash, block), finalized(hash, block)]));
         }
     }
 
-    /// A loaded lane looks for all its hashes.
+    /// Answers the lookups of a loaded lane.
     fn look_up(&mut self) {
         for (at, (hash, block)) in self.blocks.clone() {
-            let mut seen = vec![mined(hash, block)];
+            let mut sightings = vec![mined(hash, block)];
             if at < self.finals {
-                seen.push(finalized(hash, block));
+                sightings.push(finalized(hash, block));
             }
-            self.bench.tell(gapless_domain::Fact::Seen(seen));
+            self.harness.give(gapless_domain::Fact::Sightings(sightings));
         }
     }
 
-    /// Nobody wants anything more, and nothing fails: then everything ends.
+    /// Ends the walk: nothing new is requested and nothing fails, so every intent must end.
     fn settle(&mut self) {
-        self.let_go();
+        self.answer_held();
         self.wake();
-        self.bench.command(CommandKind::Resume);
+        self.harness.command(CommandKind::Resume);
         for _ in 0..1000 {
-            self.let_go();
+            self.answer_held();
             self.wake();
             if self.is_settled() {
                 return;
             }
             self.look_up();
-            while !self.bench.broadcasts.is_empty() {
-                let sent = self.bench.answer(SendOutcome::Accepted);
+            while !self.harness.broadcasts.is_empty() {
+                let sent = self.harness.answer(SendOutcome::Accepted);
                 self.given.extend(sent.iter().map(|out| out.tx.hash));
             }
             self.mine();
             self.finish();
-            self.bench.pass_secs(1);
+            self.harness.advance_secs(1);
         }
     }
 
     fn is_settled(&self) -> bool {
-        let ledger = &self.bench.ledger;
+        let ledger = &self.harness.ledger;
         let ended = ledger.txs.values().all(|tx| tx.state.name().is_terminal()) && ledger.commands.is_empty();
         ended && ledger.cursor.as_ref().is_some_and(|cursor| cursor.open_nonce == cursor.next_nonce)
     }
 
     fn check(&self, seed: u64) {
-        let ledger = &self.bench.ledger;
+        let ledger = &self.harness.ledger;
         let cursor = ledger.cursor.as_ref().unwrap();
-        assert_eq!(self.bench.protect_code(), None, "seed {seed}");
+        assert_eq!(self.harness.protect_code(), None, "seed {seed}");
         let open: Vec<_> = ledger.txs.values().filter(|tx| !tx.state.name().is_terminal()).collect();
         assert!(open.is_empty(), "seed {seed}: {open:#?}");
         assert_eq!(cursor.open_nonce, cursor.next_nonce, "seed {seed}");
@@ -267,22 +269,22 @@ impl Walk {
             assert_eq!(settled.inclusion.kind.carries_payload(), confirmed, "seed {seed}");
         }
         assert!(ledger.commands.is_empty(), "seed {seed}");
-        assert!(self.bench.notices.is_empty(), "seed {seed}: {:?}", self.bench.notices);
+        assert!(self.harness.notices.is_empty(), "seed {seed}: {:?}", self.harness.notices);
     }
 }
 
 /// proves S15 S13 N18 S02
 #[test]
-fn whatever_callers_and_borrowers_do_everything_ends_as_the_chain_says() {
-    let (mut ended, mut lent) = (BTreeSet::new(), 0);
+fn random_walks_end_every_intent_as_the_chain_says() {
+    let (mut ended, mut reservations) = (BTreeSet::new(), 0);
     for seed in 0..60 {
         let mut walk = Walk::new(seed);
         (0..150).for_each(|_| walk.step());
         walk.settle();
         walk.check(seed);
-        ended.extend(walk.bench.ledger.txs.values().map(|tx| tx.state.name()));
-        lent += walk.bench.ledger.reservations.len();
+        ended.extend(walk.harness.ledger.txs.values().map(|tx| tx.state.name()));
+        reservations += walk.harness.ledger.reservations.len();
     }
     assert_eq!(ended.len(), 3, "{ended:?}");
-    assert!(lent > 60, "{lent}");
+    assert!(reservations > 60, "{reservations}");
 }

@@ -1,4 +1,4 @@
-//! `gapless serve` on `gapless devchain --null`, which is how Gapless is measured alone.
+//! `gapless serve` on `gapless devchain --null`, the chain of the benchmarks.
 
 mod support;
 
@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use gapless_wire::{Client, TxQuery, TxRequest, TxStateName};
 use serde_json::json;
-use support::{Folder, Running};
+use support::{RunningCommand, TempFolder};
 
 const INTENTS: usize = 200;
-/// The first two of the accounts that everybody knows.
+/// The first two well-known accounts: address and private key.
 const ACCOUNTS: [(&str, &str); 2] = [
     (
         "0xf39Fd6e51aad88F6F4ce6aB8827279cffFb92266",
@@ -24,18 +24,20 @@ const ACCOUNTS: [(&str, &str); 2] = [
 fn config(rpc: &str) -> String {
     let mut text = format!(
         "[node]\nlisten = \"127.0.0.1:0\"\n[auth]\nmode = \"none\"\n[store]\nurl = \"sqlite:null.db\"\n\
-         [nonce]\nmax_in_flight = 64\n[confirmations]\nrequired = 1\n[[chain]]\nid = \"eip155:31337\"\nrpc = [{rpc:?}]\n"
+         [nonce]\nmax_in_flight = 64\n[confirmations]\nrequired = 1\n\
+         [[chain]]\nid = \"eip155:31337\"\nrpc = [{rpc:?}]\n"
     );
     for index in 0..ACCOUNTS.len() {
         text += &format!(
-            "[[submitter]]\nalias = \"s{index}\"\nchain = \"eip155:31337\"\nsigner = {{ type = \"env\", var = \"KEY_{index}\" }}\n"
+            "[[submitter]]\nalias = \"s{index}\"\nchain = \"eip155:31337\"\n\
+             signer = {{ type = \"env\", var = \"KEY_{index}\" }}\n"
         );
     }
     text
 }
 
-/// Half of them from each account, each to itself: that is whom the null chain takes for the sender.
-#[expect(clippy::unwrap_used, reason = "the helper of a test fails like the test itself")]
+/// Transfers of each account to itself, because the null chain takes the recipient as the sender.
+#[expect(clippy::unwrap_used, reason = "test helpers fail by panicking")]
 fn requests() -> Vec<TxRequest> {
     let request = |number: usize| {
         let index = number % ACCOUNTS.len();
@@ -47,14 +49,14 @@ fn requests() -> Vec<TxRequest> {
 
 #[tokio::test]
 async fn intents_are_confirmed_on_the_null_chain() {
-    let folder = Folder::new();
+    let folder = TempFolder::new();
     let chain = ["devchain", "--null", "--json", "--listen", "127.0.0.1:0"];
-    let chain = Running::start(&folder, &chain, &[]).unwrap();
+    let chain = RunningCommand::start(&folder, &chain, &[]).unwrap();
     assert_eq!(chain.text("chain"), "eip155:31337");
     folder.write("gapless.toml", &config(chain.text("rpc")));
-    // Nobody reads its log here, and a pipe that is full would stop it.
+    // The test does not read the log, and a full pipe would block the node.
     let keys = [("KEY_0", ACCOUNTS[0].1), ("KEY_1", ACCOUNTS[1].1), ("GAPLESS__LOG__FILTER", "warn")];
-    let node = Running::start(&folder, &["serve", "--json", "--config", "gapless.toml"], &keys).unwrap();
+    let node = RunningCommand::start(&folder, &["serve", "--json", "--config", "gapless.toml"], &keys).unwrap();
     let client = Client::new(node.text("api")).unwrap();
     let accepted = client.create_batch(&requests()).await.unwrap();
     assert_eq!(accepted.results.len(), INTENTS);

@@ -1,4 +1,5 @@
-//! `POST /api/v1/tx/{txId}/replace` and `…/resubmit`: another transaction in the place of one, which the chain decides about.
+//! `POST /api/v1/tx/{txId}/replace` and `…/resubmit`: another attempt at a transaction's nonce; the chain decides which
+//! counts.
 
 use std::sync::Arc;
 
@@ -11,6 +12,7 @@ use gapless_wire::{FieldFault, Problem, ProblemCode, ReplaceRequest, ResubmitReq
 use super::authorities;
 use super::cancel::already_final;
 use super::commands::{refused, tell};
+use super::parameters::{TxCommandAnswers, TxPath, WaitQuery};
 use crate::auth::Caller;
 use crate::extract::{JsonBody, OptionalJsonBody, PathText, Query};
 use crate::problem::Refusal;
@@ -18,27 +20,23 @@ use crate::shared::{InFlight, Place, Shared};
 
 type Ordered = Result<(StatusCode, Json<TxCommandView>), Refusal>;
 
-/// Replace what a transaction does.
+/// Replace the payload of a transaction.
 ///
-/// One that waits in line keeps its place and asks for the new payload. One that has left the queue may already be on its way: its lane
-/// signs another transaction at the same nonce, for more, and the chain decides which of them counts; `receipt.minedPayload` tells.
-/// The new payload goes through the same checks as that of a new request, and the request id goes on standing for the first one.
+/// A queued transaction keeps its place in the queue and gets the new payload. A transaction that has left the queue
+/// may already be on its way: its lane signs a dearer transaction at the same nonce, and the chain decides which of
+/// them counts; see `receipt.minedPayload`. The new payload passes the checks of a new request, and the request id
+/// still stands for the first payload.
 #[utoipa::path(
     post,
     path = "/api/v1/tx/{txId}/replace",
     operation_id = "replaceTx",
     tag = "transactions",
     params(
-        ("txId" = String, Path, format = "uuid", description = "The id that was given when it was accepted"),
-        ("wait" = Option<String>, Query, pattern = "^[0-9]{1,6}(ms|s|m)$", description = "Wait this long for the lane to do it"),
+        TxPath,
+        WaitQuery,
     ),
     request_body = ReplaceRequest,
-    responses(
-        (status = 202, description = "Written down; the lane will come to it", body = TxCommandView),
-        (status = 200, description = "The lane has done it; the chain will decide", body = TxCommandView),
-        (status = 404, description = "`tx_not_found`", body = Problem, content_type = "application/problem+json"),
-        (status = 409, description = "`already_final`: it has ended; `canceling`: it is being canceled; `signed_by_borrower`: its nonce is lent, and nobody else signs for it; `refused`: the lane was waited for and did not do it", body = Problem, content_type = "application/problem+json"),
-    )
+    responses(TxCommandAnswers)
 )]
 pub(super) async fn replace_tx(
     State(shared): State<Arc<Shared>>,
@@ -66,27 +64,23 @@ pub(super) async fn replace_tx(
     order(&shared, &in_flight, &caller, tx, (TxCommandName::Replace, kind), place).await
 }
 
-/// Send a transaction again, now.
+/// Send a transaction again now.
 ///
-/// Without `fees` this is what the config says: the same bytes, or where raising is on, the same for more. With `fees` its lane signs
-/// it again at this price, which has to be above everything that was sent, in every field, by as much as nodes want. The nonce stays,
-/// and the chain decides which transaction counts. One that is being canceled stays so: its cancel is what is sent.
+/// Without `fees` the config decides: the same bytes, or a bump if bumps are enabled. With `fees` the lane signs it
+/// again at this price, which must exceed all earlier attempts in every field by the step that chain nodes demand. The
+/// nonce stays the same, and the chain decides which attempt counts. For a transaction that is being canceled, the
+/// cancel is sent again.
 #[utoipa::path(
     post,
     path = "/api/v1/tx/{txId}/resubmit",
     operation_id = "resubmitTx",
     tag = "transactions",
     params(
-        ("txId" = String, Path, format = "uuid", description = "The id that was given when it was accepted"),
-        ("wait" = Option<String>, Query, pattern = "^[0-9]{1,6}(ms|s|m)$", description = "Wait this long for the lane to do it"),
+        TxPath,
+        WaitQuery,
     ),
     request_body = ResubmitRequest,
-    responses(
-        (status = 202, description = "Written down; the lane will come to it", body = TxCommandView),
-        (status = 200, description = "The lane has done it; the chain will decide", body = TxCommandView),
-        (status = 404, description = "`tx_not_found`", body = Problem, content_type = "application/problem+json"),
-        (status = 409, description = "`already_final`: it has ended; `signed_by_borrower`: its nonce is lent, and nobody else signs it at another price; `refused`: the lane was waited for and did not do it", body = Problem, content_type = "application/problem+json"),
-    )
+    responses(TxCommandAnswers)
 )]
 pub(super) async fn resubmit_tx(
     State(shared): State<Arc<Shared>>,
@@ -102,7 +96,7 @@ pub(super) async fn resubmit_tx(
     let fees = request.read()?;
     let tx = open(&shared, id).await?;
     if let Some(fees) = fees {
-        // The same bytes can be sent again whoever has signed them.
+        // Bytes of any signer can be sent again.
         refuse_borrowed(&tx)?;
         check_fees(&shared, &tx, fees)?;
     }
@@ -111,7 +105,7 @@ pub(super) async fn resubmit_tx(
     order(&shared, &in_flight, &caller, tx, (TxCommandName::Resubmit, kind), place).await
 }
 
-/// Tells the lane, and what came of it if it was waited for.
+/// Writes the command, and returns the lane's result if the caller waited for it.
 async fn order(
     shared: &Shared,
     in_flight: &InFlight,
@@ -134,7 +128,7 @@ async fn order(
     Ok((code, Json(TxCommandView::new(&tx, name, id, &status))))
 }
 
-/// The transaction, if it has not ended. Whether its lane can still do anything for it, the lane says.
+/// The transaction, if it has not ended. The lane decides whether it can still act on it.
 async fn open(shared: &Shared, id: TxId) -> Result<IntentRecord, Refusal> {
     let tx = shared.find(id).await?;
     if tx.state.name().is_terminal() { Err(already_final(&tx)) } else { Ok(tx) }
@@ -147,7 +141,7 @@ fn refuse_borrowed(tx: &IntentRecord) -> Result<(), Refusal> {
     }
 }
 
-/// Whatever its sub-state shows first: one that waits for funds may be canceled as well.
+/// True whatever the sub-state shows: a transaction that waits for funds may be canceled as well.
 fn is_canceling(tx: &IntentRecord) -> bool {
     tx.state.bound().is_some_and(|bound| matches!(bound.goal, Goal::Cancel(_)))
 }
@@ -158,7 +152,8 @@ fn about(code: ProblemCode, tx: &IntentRecord) -> Problem {
     problem
 }
 
-/// What a new request with these fees would be told of them. The rest of the payload was accepted before, and limits may have changed.
+/// Checks the fees like those of a new request. The rest of the payload was accepted before, and limits may have
+/// changed since.
 fn check_fees(shared: &Shared, tx: &IntentRecord, fees: Fees) -> Result<(), Refusal> {
     let Payload::Evm(call) = tx.payload() else { return Ok(()) };
     let priced = Payload::Evm(EvmCall { fees: Some(fees), ..call.clone() });

@@ -1,4 +1,4 @@
-//! Nonces for callers who sign by themselves. The lane's part is played by the test.
+//! Tests of reservations. The test plays the lane.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "what tests need and cannot get is a failure")]
 
@@ -11,12 +11,12 @@ use gapless_domain::{Bytes, CommandReport, CommandResult, NodeText, ProtectCode,
 use gapless_store::FaultyStore;
 use gapless_store::conformance::fixtures::{self, soon};
 use serde_json::json;
-use support::lending::{NONCES, ask, execute, lend, lent};
+use support::reservations::{NONCES, ask, execute, lend, lent};
 use support::{House, OneChain, StoreOutage, house, house_limited, house_with, model, request, signed_by, treasury};
 
 /// proves N18
 #[tokio::test]
-async fn a_nonce_is_lent_used_by_its_owner_and_the_same_bytes_again_are_the_same() {
+async fn reserved_nonce_is_submitted_once_for_same_bytes() {
     let house = house().await;
     let loan = lent(&house, "a").await;
     assert_eq!((&loan["nonce"], &loan["lockedUntil"]), (&0.into(), &"2026-01-01T00:00:30Z".into()));
@@ -48,7 +48,7 @@ async fn a_nonce_is_lent_used_by_its_owner_and_the_same_bytes_again_are_the_same
     let released = house.post(&format!("{NONCES}/0/release"), r#"{"lockOwner":"me"}"#).await;
     released.problem(409, "reservation_lost");
 
-    // Blocks may be quicker than a caller who asks again.
+    // Blocks may be faster than a caller who repeats a call.
     let id: TxId = loan["txId"].as_str().unwrap().parse().unwrap();
     fixtures::confirm(&house.store, &treasury(), id).await;
     let cursor = fixtures::view(&house.store, &treasury()).await.cursor;
@@ -62,7 +62,7 @@ async fn a_nonce_is_lent_used_by_its_owner_and_the_same_bytes_again_are_the_same
 
 /// proves N18
 #[tokio::test]
-async fn a_nonce_that_was_let_go_or_is_over_is_lost() {
+async fn released_or_expired_reservation_is_lost() {
     let house = house().await;
     let loan = lent(&house, "a").await;
     let release = format!("{NONCES}/0/release");
@@ -74,9 +74,9 @@ async fn a_nonce_that_was_let_go_or_is_over_is_lost() {
     late.problem(409, "reservation_lost");
 }
 
-/// The lane's word counts, also where the loan looked fine before.
+/// The lane decides, even if the reservation looked valid before.
 #[tokio::test]
-async fn what_the_lane_refuses_is_lost() {
+async fn submit_refused_by_lane_is_reservation_lost() {
     let house = house().await;
     lent(&house, "a").await;
     let raw = signed_by(&treasury(), 0, "late");
@@ -98,7 +98,7 @@ async fn what_the_lane_refuses_is_lost() {
 }
 
 #[tokio::test]
-async fn what_is_not_decided_in_time_is_written_down() {
+async fn submit_without_timely_result_answers_202() {
     let house = house().await;
     house.time.all_over();
     let waits = house.post(NONCES, "{}").await;
@@ -126,7 +126,7 @@ async fn what_is_not_decided_in_time_is_written_down() {
 
 /// proves A01
 #[tokio::test]
-async fn what_cannot_be_meant_is_told_where_it_is_wrong() {
+async fn malformed_reservation_names_its_place() {
     let house = house().await;
     for (body, pointer) in [
         (json!({"hold": "1h"}), "/hold"),
@@ -166,7 +166,7 @@ async fn what_cannot_be_meant_is_told_where_it_is_wrong() {
 }
 
 #[tokio::test]
-async fn nothing_is_lent_by_a_submitter_in_protect() {
+async fn protected_submitter_reserves_no_nonce() {
     let house = house().await;
     let cursor = fixtures::view(&house.store, &treasury()).await.cursor;
     fixtures::commit_done(&house.store, &treasury(), |commit| {
@@ -177,9 +177,9 @@ async fn nothing_is_lent_by_a_submitter_in_protect() {
     house.post(NONCES, "{}").await.problem(409, "submitter_protected");
 }
 
-/// To whom a nonce is lent is shown to nobody else.
+/// The lock owner is shown to no other caller.
 #[tokio::test]
-async fn the_owner_of_a_loan_is_not_shown() {
+async fn lock_owner_is_never_shown() {
     let house = house().await;
     let answer = ask(&house, NONCES, json!({"requestId": "a", "lockOwner": "s3cret"})).await;
     let id = answer.json()["txId"].as_str().unwrap().to_owned();
@@ -196,7 +196,7 @@ async fn the_owner_of_a_loan_is_not_shown() {
 }
 
 #[tokio::test]
-async fn what_is_lent_waits_in_line_like_everything_else() {
+async fn reservation_waits_in_queue_order() {
     let house = house().await;
     house.accept("before").await;
     let body = json!({"requestId": "a", "lockOwner": "me"}).to_string();
@@ -215,9 +215,9 @@ async fn what_is_lent_waits_in_line_like_everything_else() {
     house.post("/api/v1/tx", &request("a")).await.problem(409, "request_id_conflict");
 }
 
-/// Whoever follows `Retry-After` must not leave a loan behind each time.
+/// A caller who follows `Retry-After` must not leave a reservation behind each time.
 #[tokio::test]
-async fn what_gets_429_is_not_in_line() {
+async fn reservation_refused_with_429_is_not_queued() {
     let house = house_limited(ApiLimits { waiters_max: 0, ..ApiLimits::default() }).await;
     for _ in 0..3 {
         house.post(NONCES, "{}").await.problem(429, "too_many_waiters");
@@ -225,9 +225,9 @@ async fn what_gets_429_is_not_in_line() {
     assert_eq!(house.stored().await, 0, "loans that nobody knows of");
 }
 
-/// A call that failed for want of a place is not executed later.
+/// A call that was refused by the limit is not executed later.
 #[tokio::test]
-async fn a_hand_in_that_gets_429_is_not_written_down() {
+async fn submit_refused_with_429_writes_no_command() {
     let house = house().await;
     lent(&house, "a").await;
     let full = House {
@@ -244,7 +244,7 @@ async fn a_hand_in_that_gets_429_is_not_written_down() {
     assert!(commands.is_empty(), "{:?}", commands.iter().map(|command| command.kind.as_str()).collect::<Vec<_>>());
 }
 
-/// Confirms what was handed in, and closes its nonce.
+/// Confirms the submitted transaction and closes its nonce.
 async fn settle(house: &House, tx_id: &str, next: u64) {
     fixtures::confirm(&house.store, &treasury(), tx_id.parse().unwrap()).await;
     let cursor = fixtures::view(&house.store, &treasury()).await.cursor;
@@ -254,11 +254,11 @@ async fn settle(house: &House, tx_id: &str, next: u64) {
     .await;
 }
 
-/// Blocks may be quicker than a caller who asks again, and others may come in between; taken is taken.
+/// Blocks may be faster than a caller who repeats a call, and other calls may come in between.
 ///
 /// proves N18
 #[tokio::test]
-async fn the_same_bytes_are_the_same_on_a_busy_lane_too() {
+async fn repeated_submit_is_idempotent_on_busy_lane() {
     let house = house().await;
     let loan = lent(&house, "a").await;
     let submit = format!("{NONCES}/0/submit");
@@ -279,7 +279,7 @@ async fn the_same_bytes_are_the_same_on_a_busy_lane_too() {
 ///
 /// proves N18
 #[tokio::test]
-async fn the_same_bytes_at_once_are_the_same() {
+async fn concurrent_submits_of_same_bytes_agree() {
     let store = Arc::new(FaultyStore::new(model(), StoreOutage::default()));
     let house = house_with(store.clone(), ApiLimits::default()).await;
     lent(&house, "a").await;
@@ -312,11 +312,11 @@ async fn the_same_bytes_at_once_are_the_same() {
     assert_eq!((second.status.as_u16(), second.json()), (200, first.json()));
 }
 
-/// A transaction that waits for ever holds up everything behind it.
+/// A transaction that waits for ever would hold up everything behind it.
 ///
 /// proves N18
 #[tokio::test]
-async fn what_no_node_would_take_or_nobody_can_pay_is_refused() {
+async fn unsendable_or_unpayable_submit_is_refused() {
     let house = house().await;
     lent(&house, "a").await;
     let submit = format!("{NONCES}/0/submit");
@@ -331,7 +331,7 @@ async fn what_no_node_would_take_or_nobody_can_pay_is_refused() {
     assert!(fixtures::view(&house.store, &treasury()).await.lane.commands.is_empty());
     let taken = ask(&house, &submit, body("pays 1000000000000000 0 1000")).await;
     assert_eq!(taken.status, 200, "{}", taken.text);
-    // By now it has cost what it may; the same bytes are still the same.
+    // The balance has fallen by the cost; the same bytes still get the same answer.
     let mut chain = OneChain::default();
     chain.account.as_mut().unwrap().balance = gapless_domain::Amount::ZERO;
     let again = house.on(chain).post(&submit, &body("pays 1000000000000000 0 1000").to_string()).await;

@@ -1,4 +1,4 @@
-//! What callers see of the chain: confirmations, finality, endpoints, counts.
+//! Tests of the views of a chain: confirmations, finality, endpoints, counts.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "what tests need and cannot get is a failure")]
 
@@ -18,7 +18,7 @@ use gapless_wire::TxView;
 use serde_json::{Value, json};
 use support::{House, OneChain, block, house, house_with, shown, treasury};
 
-/// A block that is not on the fixtures' chain but stands on it.
+/// A block that is not on the fixtures' chain but builds on it.
 fn other(number: u64) -> BlockLink {
     let block = BlockRef { number, hash: B256::repeat_byte(0xee) };
     BlockLink { block, parent_hash: fixtures::block(number - 1).hash }
@@ -47,7 +47,7 @@ async fn bound(house: &House) -> TxId {
     id
 }
 
-/// What a consumer has who goes by the protocol alone, beginning with nothing.
+/// The list of a consumer that follows the protocol from the first event.
 fn followed(events: &Value) -> Value {
     let mut list = Vec::new();
     for event in events.as_array().unwrap() {
@@ -61,7 +61,7 @@ fn followed(events: &Value) -> Value {
 }
 
 #[tokio::test]
-async fn the_list_of_confirmations_is_what_a_follower_of_events_has() {
+async fn confirmations_equal_those_of_event_consumer() {
     let clock = Arc::new(ManualClock::starting_at(Timestamp::from_micros(1_767_225_600_000_000)));
     let model = Model::new(LeaseTerms::default(), Arc::clone(&clock) as _);
     let house = house_with(Arc::new(model.node(OwnerId::new("test", 1))), ApiLimits::default()).await;
@@ -105,7 +105,7 @@ async fn assert_list(house: &House, id: TxId, expected: &Value) {
 }
 
 #[tokio::test]
-async fn a_confirmation_is_an_event_of_its_own() {
+async fn confirmation_is_its_own_event() {
     let house = house().await;
     let id = bound(&house).await;
     mine(&house, id, 118).await;
@@ -118,9 +118,9 @@ async fn a_confirmation_is_an_event_of_its_own() {
     assert_eq!((&view["events"][3], &view["confirmations"]), (&last, &3.into()));
 }
 
-/// The row is read before the events; a block that came in between is for the next look.
+/// The row is read before the events; a later block is for the next read.
 #[tokio::test]
-async fn the_list_is_of_the_version_that_is_shown() {
+async fn confirmations_match_shown_version() {
     let house = house().await;
     let id = bound(&house).await;
     mine(&house, id, 118).await;
@@ -136,7 +136,7 @@ async fn the_list_is_of_the_version_that_is_shown() {
 
 /// proves R08
 #[tokio::test]
-async fn a_revert_is_in_the_receipt_at_once_and_the_reason_when_it_is_final() {
+async fn revert_shows_in_receipt_first_and_reason_when_final() {
     let house = house().await;
     let id = bound(&house).await;
     let target = format!("/api/v1/tx/{id}");
@@ -152,7 +152,7 @@ async fn a_revert_is_in_the_receipt_at_once_and_the_reason_when_it_is_final() {
     let pending = house.get(&target).await.json();
     assert_eq!((pending.get("receipt"), pending.get("confirmations")), (None, None));
 
-    // In another block it went well, and that block became final.
+    // The transaction succeeded in another block, which became final.
     mine(&house, id, 119).await;
     change(&house, id, Transition::Settle(None)).await;
     let confirmed = house.get(&target).await.json();
@@ -194,7 +194,7 @@ fn expected_chain() -> Value {
 }
 
 #[tokio::test]
-async fn a_chain_shows_its_head_what_is_final_and_its_endpoints() {
+async fn chain_view_shows_head_finality_and_endpoints() {
     let house = house().await;
     let target = format!("/api/v1/chains/{}", support::CHAIN);
     assert_eq!(house.get(&target).await.json(), expected_chain());
@@ -207,7 +207,7 @@ async fn a_chain_shows_its_head_what_is_final_and_its_endpoints() {
 }
 
 #[tokio::test]
-async fn a_chain_that_contradicts_itself_says_so() {
+async fn chain_view_shows_finality_violation() {
     let trouble =
         Protection { code: ProtectCode::OtherChain, detail: NodeText::new("genesis 0x01 was 0x02 when it was pinned") };
     let house = house().await;
@@ -230,7 +230,7 @@ async fn a_chain_that_contradicts_itself_says_so() {
 
 /// proves R10
 #[tokio::test]
-async fn latest_preconfirmed_and_final_counts_are_shown_apart_from_each_other_and_from_the_ledgers() {
+async fn nonce_counts_are_shown_separately() {
     let house = house().await;
     let target = "/api/v1/submitters/treasury?expand=nonces";
     let counts = json!({"latest": 5, "preconfirmed": 9, "final": 3});
@@ -246,7 +246,7 @@ async fn latest_preconfirmed_and_final_counts_are_shown_apart_from_each_other_an
     let plain = house.get("/api/v1/submitters/treasury").await;
     assert!(plain.json().get("nonces").is_none() && !plain.text.contains("preconfirmed"), "{}", plain.text);
 
-    // Nothing stands in for what the chain does not tell.
+    // An unknown count is absent and not replaced by another.
     let mut account = OneChain::default().account.unwrap();
     account.finalized = None;
     let not_final = house.on(OneChain { account: Some(account), ..OneChain::default() });

@@ -1,5 +1,4 @@
-//! Another transaction in the place of one: what is asked of the lane, what is refused, and what is seen of it. The lane's part is
-//! played by the test.
+//! Tests of replace and resubmit: the commands to the lane, the refusals, and the views. The test plays the lane.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "what tests need and cannot get is a failure")]
 
@@ -14,7 +13,7 @@ use gapless_domain::{
 };
 use gapless_store::conformance::fixtures::{self, soon};
 use serde_json::{Value, json};
-use support::lending::{NONCES, lend};
+use support::reservations::{NONCES, lend};
 use support::{Answer, House, authorization, house, signed_by, treasury};
 
 const TO: &str = "0x2222222222222222222222222222222222222222";
@@ -23,7 +22,7 @@ async fn commands(house: &House) -> Vec<CommandKind> {
     fixtures::view(&house.store, &treasury()).await.lane.commands.into_iter().map(|command| command.kind).collect()
 }
 
-/// What the lane would do: every open command is over, with this.
+/// Plays the lane: ends every open command with this result.
 async fn execute(house: &House, result: CommandResult) {
     let open = fixtures::view(&house.store, &treasury()).await.lane.commands;
     fixtures::commit_done(&house.store, &treasury(), |commit: &mut LaneCommit| {
@@ -47,7 +46,7 @@ fn call(value: u64) -> EvmCall {
     EvmCall { to: Some(TO.parse().unwrap()), value: Amount::from(value), ..EvmCall::default() }
 }
 
-/// What was asked for first, as `support::request` asks.
+/// The first payload, as `support::request` sends it.
 fn first_call() -> EvmCall {
     EvmCall { to: Some(Address::repeat_byte(0x11)), value: Amount::from(1_u64), ..EvmCall::default() }
 }
@@ -58,7 +57,7 @@ async fn bound(house: &House, name: &str) -> IntentRecord {
 }
 
 #[tokio::test]
-async fn a_replacement_is_written_down_for_the_lane_and_who_waits_is_told_what_came_of_it() {
+async fn replacement_is_durable_and_waiter_gets_result() {
     let house = house().await;
     let tx = bound(&house, "a").await;
     let told = replace(&house, tx.id, "7").await;
@@ -91,7 +90,7 @@ async fn a_replacement_is_written_down_for_the_lane_and_who_waits_is_told_what_c
     assert_eq!(refused.json()["detail"], "it is mined already");
     assert!(refused.json()["commandId"].is_string());
 
-    // It ended while the lane was waited for.
+    // The intent ended while the caller waited for the lane.
     let mut waiting = Box::pin(house.post(&target, &body));
     assert!(futures_util::poll!(&mut waiting).is_pending());
     fixtures::confirm(&house.store, &treasury(), tx.id).await;
@@ -100,7 +99,7 @@ async fn a_replacement_is_written_down_for_the_lane_and_who_waits_is_told_what_c
 }
 
 #[tokio::test]
-async fn a_resubmit_names_a_price_or_leaves_it_to_the_config() {
+async fn resubmit_takes_given_price_or_config() {
     let house = house().await;
     let tx = bound(&house, "a").await;
     let target = format!("/api/v1/tx/{}/resubmit", tx.id);
@@ -142,11 +141,11 @@ async fn a_resubmit_names_a_price_or_leaves_it_to_the_config() {
     assert_eq!(commands(&house).await, [], "what is refused leaves nothing behind");
 }
 
-/// A new payload is checked as if it were handed in for the first time.
+/// A new payload passes the checks of a new request.
 ///
 /// proves S14
 #[tokio::test]
-async fn a_replacement_goes_through_the_checks_of_a_new_request() {
+async fn replacement_passes_checks_of_new_request() {
     let house = house().await;
     let tx = bound(&house, "a").await;
     let target = format!("/api/v1/tx/{}/replace", tx.id);
@@ -171,7 +170,7 @@ async fn a_replacement_goes_through_the_checks_of_a_new_request() {
 }
 
 #[tokio::test]
-async fn blobs_are_refused_with_a_code_of_their_own_wherever_a_payload_is_taken() {
+async fn blob_payload_is_refused_with_its_own_code() {
     let house = house().await;
     let tx = bound(&house, "a").await;
     let with = |field: &str| {
@@ -195,7 +194,7 @@ async fn blobs_are_refused_with_a_code_of_their_own_wherever_a_payload_is_taken(
 
 /// proves S14
 #[tokio::test]
-async fn what_has_ended_or_is_canceled_or_is_signed_elsewhere_is_not_replaced() {
+async fn ended_canceling_or_reserved_tx_is_not_replaced() {
     let house = house().await;
     let ended = bound(&house, "ended").await;
     fixtures::confirm(&house.store, &treasury(), ended.id).await;
@@ -216,7 +215,7 @@ async fn what_has_ended_or_is_canceled_or_is_signed_elsewhere_is_not_replaced() 
     resubmit(ended.id, "").await.problem(409, "already_final");
     resubmit(lent, r#"{"fees":{"gasPrice":"9"}}"#).await.problem(409, "signed_by_borrower");
     assert_eq!(commands(&house).await, []);
-    // The same bytes again, and a cancel for more, are the lane's to say.
+    // The lane decides about the same bytes, and about a dearer cancel.
     for (id, body) in [(lent, ""), (canceling.id, r#"{"fees":{"gasPrice":"9"}}"#)] {
         let told = resubmit(id, body).await;
         assert_eq!(told.status, 202, "{}", told.text);
@@ -231,7 +230,7 @@ async fn what_has_ended_or_is_canceled_or_is_signed_elsewhere_is_not_replaced() 
 }
 
 #[tokio::test]
-async fn what_needs_fees_of_one_kind_is_not_resubmitted_with_the_other() {
+async fn resubmit_refuses_fees_of_other_kind() {
     let house = house().await;
     let mut body: Value = serde_json::from_str(&support::request("a")).unwrap();
     let theirs = gapless_wire::Authorization::from(&authorization(Address::repeat_byte(9)));
@@ -244,7 +243,7 @@ async fn what_needs_fees_of_one_kind_is_not_resubmitted_with_the_other() {
     assert_eq!(taken.status, 202, "{}", taken.text);
 }
 
-/// A signed transaction that the house's chain can read.
+/// A signed transaction that the test chain can read.
 fn attempt(tx: &IntentRecord, ordinal: u16, kind: AttemptKind, max_fee: u128, what: &str) -> NewAttempt {
     let nonce = tx.state.nonce().unwrap();
     let raw: gapless_domain::Bytes = signed_by(&treasury(), nonce.get(), what).parse().unwrap();
@@ -258,9 +257,9 @@ async fn see(house: &House, id: TxId, query: &str) -> Value {
     answer.json()
 }
 
-/// Every attempt is visible: what it is, what it can cost, when it was sent where, and what each endpoint said.
+/// Every attempt is visible with its kind, worst cost, sends and the answer of each endpoint.
 #[tokio::test]
-async fn every_attempt_is_shown_with_what_each_endpoint_said() {
+async fn attempt_view_shows_each_endpoint_answer() {
     let house = house().await;
     let tx = bound(&house, "a").await;
     let bump = attempt(&tx, 1, AttemptKind::Bump, 30, &format!("gives 5 {TO}"));
@@ -312,16 +311,19 @@ async fn every_attempt_is_shown_with_what_each_endpoint_said() {
     assert_eq!((&view["tries"], &view["signal"]), (&3.into(), &"likely_dropped".into()), "{view}");
     let [first, second] = &view["attempts"].as_array().unwrap()[..] else { panic!("{view}") };
     assert_eq!((&first["kind"], &second["kind"]), (&"original".into(), &"bump".into()));
-    // The fixture's own bytes are none that this chain can read.
+    // The test chain cannot read the fixture's own bytes.
     assert_eq!((first.get("maxCost"), first.get("history")), (None, None));
     assert_eq!(second["fees"], json!({"maxFeePerGas": "30", "maxPriorityFeePerGas": "1"}));
     assert_eq!((&second["maxCost"], &second["sends"]), (&"147005".into(), &2.into()));
     let at = "2026-01-01T00:00:00Z";
     let expected = json!([
-        {"at": at, "outcome": "unknown", "heard": [{"endpoint": "first:8545", "outcome": "unknown", "text": "timed out"}]},
+        {"at": at, "outcome": "unknown", "heard": [
+            {"endpoint": "first:8545", "outcome": "unknown", "text": "timed out"},
+        ]},
         {"at": at, "outcome": "accepted", "heard": [
             {"endpoint": "first:8545", "outcome": "accepted"},
-            {"endpoint": "second:8545", "outcome": "replacement_underpriced", "text": "replacement transaction underpriced"},
+            {"endpoint": "second:8545", "outcome": "replacement_underpriced",
+             "text": "replacement transaction underpriced"},
         ]},
     ]);
     assert_eq!((&second["history"], &second["createdAt"]), (&expected, &at.into()));
@@ -339,11 +341,11 @@ async fn mine(house: &House, tx: &IntentRecord, attempt: &NewAttempt, price: u64
     see(house, tx.id, "").await
 }
 
-/// Whichever payload is mined is the one reported.
+/// The reported payload is the one that was mined.
 ///
 /// proves S14
 #[tokio::test]
-async fn the_payload_that_was_mined_is_told_whichever_it_was() {
+async fn receipt_names_the_mined_payload() {
     let house = house().await;
     let tx = bound(&house, "a").await;
     let original = attempt(&tx, 1, AttemptKind::Bump, 12, &format!("gives 1 {}", first_call().to.unwrap()));
@@ -381,12 +383,12 @@ async fn the_payload_that_was_mined_is_told_whichever_it_was() {
     assert!(nothing["receipt"].get("minedPayload").is_none(), "{nothing}");
 }
 
-/// What was paid, and what of it for being raised: beyond the most that the first one could have cost.
+/// The fee paid, and the part beyond the most that the first attempt could have cost.
 #[tokio::test]
-async fn what_was_paid_and_what_raising_has_cost_is_told() {
+async fn receipt_shows_fee_paid_and_bump_cost() {
     let house = house().await;
     let tx = bound(&house, "a").await;
-    // The fixture's first attempt offers 10 a gas at the most.
+    // The fixture's first attempt offers at most 10 per gas.
     let bump = attempt(&tx, 1, AttemptKind::Bump, 30, "more");
     fixtures::commit_done(&house.store, &treasury(), |commit| {
         commit.attempt(bump.clone());
@@ -410,7 +412,7 @@ async fn what_was_paid_and_what_raising_has_cost_is_told() {
 }
 
 #[tokio::test]
-async fn what_is_stuck_says_why() {
+async fn stuck_intent_shows_reason() {
     let house = house().await;
     let tx = bound(&house, "a").await;
     for reason in [StuckReason::OutOfTries, StuckReason::Contradiction] {

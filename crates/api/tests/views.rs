@@ -1,4 +1,4 @@
-//! What callers get to see, and what they do not.
+//! Tests of the views: what callers see, and what stays hidden.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "what tests need and cannot get is a failure")]
 
@@ -32,7 +32,7 @@ async fn mine(house: &House, id: TxId, execution: Execution) -> IntentRecord {
 }
 
 #[tokio::test]
-async fn an_intent_is_shown_in_every_state() {
+async fn intent_view_covers_every_state() {
     let house = house().await;
     let id = house.accept("a").await;
     let queued = tx(&house, id).await;
@@ -88,7 +88,7 @@ fn keys(json: &Value, into: &mut Vec<String>) {
 
 /// proves A03
 #[tokio::test]
-async fn no_default_answer_has_a_nonce_or_says_who_works_for_it() {
+async fn default_answer_hides_nonce_and_owner() {
     let house = house().await;
     let mut answers = vec![house.post("/api/v1/tx", &request("a")).await];
     let id: TxId = answers[0].json()["txId"].as_str().unwrap().parse().unwrap();
@@ -135,7 +135,7 @@ async fn no_default_answer_has_a_nonce_or_says_who_works_for_it() {
 }
 
 #[tokio::test]
-async fn events_tell_what_happened_to_those_who_ask() {
+async fn events_are_shown_on_request() {
     let clock = Arc::new(ManualClock::starting_at(Timestamp::from_micros(1_767_225_600_000_000)));
     let model = Model::new(LeaseTerms::default(), Arc::clone(&clock) as _);
     let house = house_with(Arc::new(model.node(OwnerId::new("test", 1))), ApiLimits::default()).await;
@@ -179,9 +179,9 @@ async fn events_tell_what_happened_to_those_who_ask() {
     assert_eq!(faults.problem(422, "invalid_request"), ["/expand"]);
 }
 
-/// The row is read before the events; what came in between must not contradict the row.
+/// The row is read before the events; later events must not contradict the row.
 #[tokio::test]
-async fn events_end_with_the_state_that_is_shown() {
+async fn last_event_matches_shown_state() {
     let house = house().await;
     let id = house.accept("a").await;
     let before = fixtures::record(&house.store, id).await;
@@ -210,7 +210,7 @@ async fn events_are_shown_up_to_a_limit() {
 }
 
 #[tokio::test]
-async fn pages_follow_each_other_without_a_hole() {
+async fn pages_cover_the_list_without_gap() {
     let house = house().await;
     for n in 0..7 {
         house.accept(&format!("order-{n}")).await;
@@ -256,7 +256,7 @@ async fn submitters_are_listed_in_pages() {
 
 /// proves A03
 #[tokio::test]
-async fn a_submitter_says_what_its_lane_does() {
+async fn submitter_view_shows_lane_state() {
     let house = house().await;
     let lane = treasury();
     house.accept("a").await;
@@ -321,7 +321,7 @@ async fn every_answer(house: &House, id: TxId) -> Vec<Answer> {
 
 /// proves O01
 #[tokio::test]
-async fn a_store_that_is_away_is_503_and_nothing_is_lost() {
+async fn unavailable_store_answers_503_and_loses_nothing() {
     let store = Arc::new(FaultyStore::new(model(), StoreOutage::default()));
     let limits = ApiLimits { alias_age: Duration::ZERO, ..ApiLimits::default() };
     let house = house_with(Arc::clone(&store) as Arc<_>, limits).await;

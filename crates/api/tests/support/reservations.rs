@@ -1,4 +1,4 @@
-//! A lane that lends nonces, played by the test.
+//! A lane that reserves nonces, played by the test.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use super::{Answer, House, treasury};
 
 pub(crate) const NONCES: &str = "/api/v1/submitters/treasury/nonces";
 
-/// Lends the next nonce to the first in line, which wants one.
+/// Reserves the next nonce for the first intent of the queue.
 pub(crate) async fn lend(store: &Arc<dyn Store>, lane: &SubmitterId) -> TxId {
     let view = fixtures::view(store, lane).await;
     let tx = &view.queue[0];
@@ -33,7 +33,7 @@ pub(crate) async fn lend(store: &Arc<dyn Store>, lane: &SubmitterId) -> TxId {
     tx.id
 }
 
-/// Executes the open commands about lent nonces, each as the store allows.
+/// Executes the open commands about reservations, as the store allows.
 pub(crate) async fn execute(store: &Arc<dyn Store>, lane: &SubmitterId) {
     for command in fixtures::view(store, lane).await.lane.commands {
         let verdict = fixtures::commit(store, lane, |commit| step(commit, &command)).await;
@@ -76,7 +76,7 @@ pub(crate) async fn ask(house: &House, target: &str, body: Value) -> Answer {
     soon("the answer", answer).await
 }
 
-/// What the lane does when it is woken.
+/// The lane's work after a wake-up.
 pub(crate) async fn work(house: &House) {
     let lane = treasury();
     if !fixtures::view(&house.store, &lane).await.queue.is_empty() {

@@ -1,4 +1,4 @@
-//! What operators tell lanes and chains, what is said of it, and what they see of a lane.
+//! Tests of operators' commands to lanes and chains, and of the views of a lane.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "what tests need and cannot get is a failure")]
 
@@ -16,7 +16,7 @@ async fn commands(house: &House) -> Vec<CommandKind> {
     fixtures::view(&house.store, &treasury()).await.lane.commands.into_iter().map(|command| command.kind).collect()
 }
 
-/// What the lane would do: every open command is over, with this.
+/// Plays the lane: ends every open command with this result.
 async fn execute(house: &House, result: CommandResult) {
     let open = fixtures::view(&house.store, &treasury()).await.lane.commands;
     fixtures::commit_done(&house.store, &treasury(), |commit: &mut LaneCommit| {
@@ -37,7 +37,7 @@ fn refused(text: &str) -> CommandResult {
 }
 
 #[tokio::test]
-async fn what_operators_want_is_written_down_for_the_lane() {
+async fn operator_commands_are_durable_for_the_lane() {
     let house = house().await;
     for (verb, body) in [
         ("unprotect", ""),
@@ -72,7 +72,7 @@ async fn what_operators_want_is_written_down_for_the_lane() {
 }
 
 #[tokio::test]
-async fn who_waited_is_told_that_the_lane_refused_and_why() {
+async fn waiting_caller_gets_the_refusal_reason() {
     let house = house().await;
     for verb in ["unprotect", "resync", "cancel-pending"] {
         let target = format!("/api/v1/submitters/treasury/{verb}?wait=30s");
@@ -99,7 +99,7 @@ async fn cancel(house: &House, id: TxId) -> support::Answer {
 
 /// proves S13
 #[tokio::test]
-async fn a_cancel_in_the_queue_is_at_once_and_later_the_lane_is_told() {
+async fn cancel_is_immediate_in_queue_and_a_command_later() {
     let house = house().await;
     let queued = house.accept("a").await;
     for _ in 0..2 {
@@ -136,7 +136,7 @@ async fn a_cancel_in_the_queue_is_at_once_and_later_the_lane_is_told() {
 }
 
 #[tokio::test]
-async fn what_has_ended_is_not_canceled() {
+async fn ended_intent_is_not_canceled() {
     let house = house().await;
     let id = house.accept("a").await;
     fixtures::bind_next(&house.store, &treasury()).await;
@@ -156,7 +156,7 @@ async fn what_has_ended_is_not_canceled() {
 }
 
 #[tokio::test]
-async fn cancel_pending_empties_the_queue_and_tells_the_lane() {
+async fn cancel_pending_empties_queue_and_writes_command() {
     let house = house().await;
     let bound = house.accept("bound").await;
     fixtures::bind_next(&house.store, &treasury()).await;
@@ -177,7 +177,7 @@ async fn cancel_pending_empties_the_queue_and_tells_the_lane() {
 }
 
 #[tokio::test]
-async fn the_audit_log_is_read_in_pages() {
+async fn audit_log_is_paged() {
     let house = house().await;
     for (verb, result) in [("pause", done("paused")), ("resync", refused("not now")), ("resume", done("goes on"))] {
         house.post(&format!("/api/v1/submitters/treasury/{verb}"), "").await;
@@ -229,7 +229,7 @@ async fn the_audit_log_is_read_in_pages() {
 }
 
 #[tokio::test]
-async fn only_a_chain_of_this_node_is_accepted_and_for_a_reason() {
+async fn chain_accept_needs_known_chain_and_reason() {
     let house = house().await;
     let chain = format!("/api/v1/chains/{}/accept", support::CHAIN);
     for body in [json!({"reason": "  "}), json!({"reason": "x".repeat(1001)}), json!({"reason": "a\u{0}"}), json!({})] {
@@ -262,7 +262,7 @@ async fn sent(house: &House, tx: &IntentRecord, outcome: SendOutcome, said: &str
 
 /// proves A03
 #[tokio::test]
-async fn a_submitter_shows_its_window_and_what_it_waits_for() {
+async fn submitter_view_shows_window_and_lowest_slot() {
     let plain = house().await;
     let idle = see(&plain, "").await;
     assert_eq!(idle["window"], json!({"max": 16, "inFlight": 0, "delegated": false}));
@@ -312,7 +312,7 @@ async fn a_submitter_shows_its_window_and_what_it_waits_for() {
 }
 
 #[tokio::test]
-async fn the_window_is_counted_as_the_policy_says() {
+async fn window_counts_by_release_policy() {
     let house = house().await;
     for name in ["a", "b"] {
         house.accept(name).await;
@@ -351,7 +351,7 @@ async fn the_window_is_counted_as_the_policy_says() {
 }
 
 #[tokio::test]
-async fn slots_are_shown_to_those_who_ask_in_pages() {
+async fn slots_are_paged_on_request() {
     let house = house().await;
     let mut ids = Vec::new();
     for n in 0..103 {
@@ -382,9 +382,9 @@ async fn slots_are_shown_to_those_who_ask_in_pages() {
     assert_eq!(bad.problem(422, "invalid_request"), ["/fromSlot"]);
 }
 
-/// A submitter's nonces are its lane's: what would use one without a transaction is not taken.
+/// An authorization would use a submitter's nonce without a transaction.
 #[tokio::test]
-async fn an_authorization_of_a_submitter_is_refused_and_others_are_not() {
+async fn authorization_of_submitter_is_refused() {
     let house = house().await;
     let ours = treasury().evm_address().unwrap();
     let strangers = gapless_domain::Address::repeat_byte(9);

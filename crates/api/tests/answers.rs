@@ -270,7 +270,7 @@ async fn a_submitter_says_what_its_lane_does() {
 
     let cursor = fixtures::view(&house.store, &lane).await.cursor;
     let protection =
-        Protection { code: ProtectCode::ReservationRequest, detail: NodeText::new("nonce 4711 is somebody else's") };
+        Protection { code: ProtectCode::ExternalNonce, detail: NodeText::new("nonce 4711 is somebody else's") };
     fixtures::commit_done(&house.store, &lane, |commit| {
         commit.protect(&cursor, protection.clone()).unwrap();
     })

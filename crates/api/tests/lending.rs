@@ -170,7 +170,7 @@ async fn nothing_is_lent_by_a_submitter_in_protect() {
     let house = house().await;
     let cursor = fixtures::view(&house.store, &treasury()).await.cursor;
     fixtures::commit_done(&house.store, &treasury(), |commit| {
-        let protection = Protection { code: ProtectCode::ReservationRequest, detail: NodeText::new("a stranger") };
+        let protection = Protection { code: ProtectCode::ExternalNonce, detail: NodeText::new("a stranger") };
         commit.protect(&cursor, protection).unwrap();
     })
     .await;

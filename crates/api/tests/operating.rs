@@ -252,7 +252,7 @@ async fn sent(house: &House, tx: &IntentRecord, outcome: SendOutcome, said: &str
         hash: attempt.hash,
         outcome,
         text: NodeText::new(said),
-        heard: Vec::new(),
+        answers: Vec::new(),
     };
     fixtures::commit_done(&house.store, &treasury(), |commit| {
         commit.report(report.clone());

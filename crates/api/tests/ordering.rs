@@ -274,7 +274,7 @@ async fn every_attempt_is_shown_with_what_each_endpoint_said() {
         hash: bump.hash,
         outcome,
         text: NodeText::new(""),
-        heard: said,
+        answers: said,
     };
     let claim = Claim {
         nonce: bump.nonce,

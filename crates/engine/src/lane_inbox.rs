@@ -73,7 +73,7 @@ impl LaneInbox {
             return Some(Letter::Fact(Fact::Drain));
         }
         if !letters.sightings.is_empty() {
-            return Some(Letter::Fact(Fact::Seen(std::mem::take(&mut letters.sightings))));
+            return Some(Letter::Fact(Fact::Sightings(std::mem::take(&mut letters.sightings))));
         }
         std::mem::take(&mut letters.woken).then_some(Letter::Fact(Fact::Woken))
     }

@@ -84,7 +84,7 @@ impl LaneRunner {
         // Before anything is begun: a chain that contradicts the ledger stops the lane.
         let mut fact = news.if_broken().map_or(Fact::Woken, Fact::Chain);
         loop {
-            let was_letter = matches!(fact, Fact::Woken | Fact::Drain | Fact::Seen(_));
+            let was_letter = matches!(fact, Fact::Woken | Fact::Drain | Fact::Sightings(_));
             let Step { effects, wake_at } = lane.handle(fact, driver.now());
             if let Some(ending) = self.begin_all(effects, &mut under_way) {
                 return ending;
@@ -210,7 +210,7 @@ impl LaneRunner {
                 if !matches!(answer.verdict, Verdict::Accepted | Verdict::AlreadyKnown) {
                     tracing::warn!(submitter = %lease.submitter(), node_id = %lease.owner(), fencing_token = %lease.token(), nonce = nonce.get(), %hash, outcome = outcome.as_str(), reason = answer.reason.as_str(), "not taken: {}", answer.text);
                 }
-                SentTx { nonce, hash, outcome, text: answer.text, heard }
+                SentTx { nonce, hash, outcome, text: answer.text, answers: heard }
             });
             Ok(Fact::Sent(sent.collect()))
         })
@@ -300,7 +300,7 @@ struct ChainNews {
 impl ChainNews {
     fn if_broken(&mut self) -> Option<Arc<ChainFacts>> {
         let facts = self.status.read(|status| status.as_ref().map(|status| Arc::clone(&status.facts)));
-        self.told = facts.filter(|facts| facts.broken.is_some());
+        self.told = facts.filter(|facts| facts.finality_violation.is_some());
         self.told.clone()
     }
 
@@ -309,8 +309,8 @@ impl ChainNews {
         let told = self.told.clone();
         let is_new = |facts: &Arc<ChainFacts>| told.as_ref().is_none_or(|told| !Arc::ptr_eq(told, facts));
         // One that stopped also hears when there is no reason any more.
-        let was_broken = told.as_ref().is_some_and(|told| told.broken.is_some());
-        let concerns = |facts: &Arc<ChainFacts>| follows || was_broken || facts.broken.is_some();
+        let was_broken = told.as_ref().is_some_and(|told| told.finality_violation.is_some());
+        let concerns = |facts: &Arc<ChainFacts>| follows || was_broken || facts.finality_violation.is_some();
         let wanted = |status: &Option<ChainStatus>| {
             let facts = status.as_ref().map(|status| &status.facts);
             facts.filter(|facts| concerns(facts) && is_new(facts)).cloned()

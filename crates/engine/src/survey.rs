@@ -12,7 +12,7 @@ use std::ops::RangeInclusive;
 
 use gapless_chain::{HeaderAt, SentInBlock};
 use gapless_domain::{
-    AccountFacts, BlockLink, BlockRef, Nonce, OnChain, ScanRequest, ScanResult, SignedPlan, SubmitterId,
+    AccountFacts, BlockLink, BlockRef, Nonce, ScanRequest, ScanResult, ScannedTx, SignedPlan, SubmitterId,
 };
 
 use crate::chain_desk::ChainDesk;
@@ -109,7 +109,7 @@ struct Descent {
     /// The block that the request names is on this chain.
     is_grounded: bool,
     oldest: u64,
-    found: BTreeMap<Nonce, OnChain>,
+    found: BTreeMap<Nonce, ScannedTx>,
     found_bytes: usize,
 }
 
@@ -168,7 +168,7 @@ impl Descent {
             return Ok(());
         }
         self.found_bytes = self.found_bytes.saturating_add(tx.signed.raw.len());
-        match self.found.insert(nonce, OnChain { tx, block, parent_hash }) {
+        match self.found.insert(nonce, ScannedTx { tx, block, parent_hash }) {
             None => Ok(()),
             Some(_) => Err(SurveyError::TwoOfOneNonce(nonce)),
         }

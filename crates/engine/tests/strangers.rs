@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gapless_domain::{
-    AuditEntry, CommandKind, CommandResult, CommandStatus, LaneState, LostRule, NewAudit, NewCommand, Payload,
-    ProtectCode, ReservationPolicy, SlotKind, StateName, SubmitterId, TxState,
+    AuditEntry, CommandKind, CommandResult, CommandStatus, ExternalNoncePolicy, LaneState, LostRule, NewAudit,
+    NewCommand, Payload, ProtectCode, SlotKind, StateName, SubmitterId, TxState,
 };
 use gapless_store::conformance::fixtures::{intent, text};
 use gapless_store::{Accepted, AuditFilter, Store};
@@ -92,7 +92,7 @@ async fn an_outside_user_of_the_key_stops_the_lane_until_an_operator_has_reconci
 #[tokio::test(start_paused = true)]
 async fn a_lane_that_adopts_goes_on_behind_an_outside_user() {
     let mut world = World::new(1).await;
-    world.setup.policy.nonce.on_external_nonce = ReservationPolicy::Adopt;
+    world.setup.policy.nonce.on_external_nonce = ExternalNoncePolicy::Adopt;
     let (node, lane) = (world.node("a"), world.lanes[0].clone());
     let first = node.submit(&lane, 0..1).await;
     until_all(&node.store, &first, StateName::Confirmed, A_WHILE).await;

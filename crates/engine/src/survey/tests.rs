@@ -85,7 +85,7 @@ impl Bench {
         let tail = Tail::of(links.into_iter().flatten().map(|block| block.link)).unwrap();
         let head = tail.last();
         let final_block = tail.get(head.number.saturating_sub(FINAL_DEPTH)).map(|link| link.block);
-        let facts = Arc::new(ChainFacts { tail, broken: None });
+        let facts = Arc::new(ChainFacts { tail, finality_violation: None });
         let read_at = Tick::default();
         self.status.publish(Some(ChainStatus { head, final_block, read_at, block_time_ms: None, facts }));
     }
@@ -276,7 +276,7 @@ async fn a_branch_that_was_left_is_no_answer_when_the_tail_has_moved_on() {
             let tail = &status.facts.tail;
             let last = tail.last().number;
             let tail = Tail::of((last - 83..=last).filter_map(|number| tail.get(number))).unwrap();
-            status.facts = Arc::new(ChainFacts { tail, broken: None });
+            status.facts = Arc::new(ChainFacts { tail, finality_violation: None });
             true
         });
     });
@@ -289,7 +289,7 @@ async fn nothing_is_read_from_a_chain_that_contradicts_itself() {
     bench.status.publish_if(|status| {
         let status = status.as_mut().unwrap();
         let broken = Protection { code: ProtectCode::DeepReorg, detail: gapless_domain::NodeText::new("test") };
-        status.facts = Arc::new(ChainFacts { tail: status.facts.tail.clone(), broken: Some(broken) });
+        status.facts = Arc::new(ChainFacts { tail: status.facts.tail.clone(), finality_violation: Some(broken) });
         true
     });
     assert_eq!(bench.survey(0, None).await, None);

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use gapless_domain::{B256, BlockRef, Sighting, Tick, Watched};
+use gapless_domain::{B256, BlockRef, Sighting, Tick, WatchRequest};
 use tokio::sync::Notify;
 
 use crate::lane_inbox::LaneInbox;
@@ -55,10 +55,10 @@ impl Request {
 }
 
 impl WatchBook {
-    pub(crate) fn watch(&self, inbox: &Arc<LaneInbox>, watched: &[Watched]) {
+    pub(crate) fn watch(&self, inbox: &Arc<LaneInbox>, watched: &[WatchRequest]) {
         let mut inner = self.inner();
         let mut asked = false;
-        for Watched { hash, known, look_up } in watched {
+        for WatchRequest { hash, known_block: known, look_up } in watched {
             inner.remove(*hash);
             inner.hashes.insert(*hash, Entry { lane: Arc::clone(inbox), explained: false, due: None });
             inner.of_lane.entry(place(inbox)).or_default().insert(*hash);
@@ -221,9 +221,9 @@ mod tests {
     }
 
     fn watch(book: &WatchBook, hashes: impl IntoIterator<Item = u8>) {
-        let watched: Vec<Watched> = hashes
+        let watched: Vec<WatchRequest> = hashes
             .into_iter()
-            .map(|byte| Watched { hash: B256::repeat_byte(byte), known: None, look_up: false })
+            .map(|byte| WatchRequest { hash: B256::repeat_byte(byte), known_block: None, look_up: false })
             .collect();
         book.watch(&Arc::default(), &watched);
     }
@@ -258,7 +258,7 @@ mod tests {
     #[test]
     fn lanes_that_come_and_go_leave_nothing_behind() {
         let book = WatchBook::default();
-        let watched = [Watched { hash: B256::repeat_byte(1), known: None, look_up: true }];
+        let watched = [WatchRequest { hash: B256::repeat_byte(1), known_block: None, look_up: true }];
         for round in 0..1000 {
             let inbox = Arc::default();
             book.watch(&inbox, &watched);
@@ -284,7 +284,7 @@ mod tests {
     fn what_is_asked_anew_is_not_answered_by_the_old_answer() {
         let book = WatchBook::default();
         let (inbox, hash) = (Arc::default(), B256::repeat_byte(1));
-        let watched = [Watched { hash, known: None, look_up: true }];
+        let watched = [WatchRequest { hash, known_block: None, look_up: true }];
         book.watch(&inbox, &watched);
         book.tried(&[hash]);
         book.watch(&inbox, &watched);
@@ -296,8 +296,9 @@ mod tests {
     #[test]
     fn who_was_tried_waits_behind_those_who_were_not() {
         let book = WatchBook::default();
-        let watched: Vec<Watched> =
-            (1..=20).map(|byte| Watched { hash: B256::repeat_byte(byte), known: None, look_up: true }).collect();
+        let watched: Vec<WatchRequest> = (1..=20)
+            .map(|byte| WatchRequest { hash: B256::repeat_byte(byte), known_block: None, look_up: true })
+            .collect();
         book.watch(&Arc::default(), &watched);
         let mut seen = HashSet::new();
         for _ in 0..20 {

@@ -98,7 +98,7 @@ pub struct ChainStatus {
 impl ChainStatus {
     /// Why every lane of the chain has to stop.
     pub fn broken(&self) -> Option<&Protection> {
-        self.facts.broken.as_ref()
+        self.facts.finality_violation.as_ref()
     }
 }
 
@@ -294,13 +294,13 @@ impl Watcher {
     fn publish(&self, read: bool) {
         let Some(head) = self.canon.head() else { return };
         let old = self.status.read(Clone::clone);
-        let same = |old: &ChainStatus| old.head == head && old.facts.broken == self.broken;
+        let same = |old: &ChainStatus| old.head == head && old.facts.finality_violation == self.broken;
         let facts = match old.as_ref().filter(|old| same(old)) {
             Some(old) => Arc::clone(&old.facts),
             None => {
                 let Some(tail) = self.canon.tail(self.options.keep()) else { return };
                 metrics::gauge!("gapless_chain_head", "chain" => self.chain.id().to_string()).set(head.number as f64);
-                Arc::new(ChainFacts { tail, broken: self.broken.clone() })
+                Arc::new(ChainFacts { tail, finality_violation: self.broken.clone() })
             }
         };
         let read_at = match old {

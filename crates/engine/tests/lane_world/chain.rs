@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use gapless_domain::{
     AccountFacts, Address, Amount, AttemptKind, B256, BlockLink, BlockRef, Bytes, EvmCall, Execution, Fees, MinedTx,
-    Nonce, OnChain, ScanRequest, ScanResult, SendOutcome, SignRequest, SignedPlan, SignedTx, SubmitterId, TxPlan,
+    Nonce, ScanRequest, ScanResult, ScannedTx, SendOutcome, SignRequest, SignedPlan, SignedTx, SubmitterId, TxPlan,
     keccak256,
 };
 
@@ -166,7 +166,7 @@ impl Chain {
             oldest = number;
             let block = &self.blocks[number as usize];
             let BlockLink { block: at, parent_hash } = self.link(number as usize);
-            let read = |tx: &Tx| OnChain { tx: tx.read(lane), block: at, parent_hash };
+            let read = |tx: &Tx| ScannedTx { tx: tx.read(lane), block: at, parent_hash };
             let of_block = block.txs.iter().filter(|tx| !tx.ghost).map(read);
             sent.extend(of_block.filter(|found| asked.contains(&found.tx.plan.nonce)));
             if sent.len() as u64 >= asked.end.get().saturating_sub(asked.start.get()) {

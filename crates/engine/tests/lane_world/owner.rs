@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use gapless_domain::{
     Amount, B256, BlockLink, BlockRef, Bytes, ChainFacts, CommitOutcome, Effect, EvmCall, Fact, Lane, LaneSetup,
-    LaneSnapshot, Lease, MinedTx, Outline, Sighting, Step, Tail, Tick, Watched,
+    LaneSnapshot, Lease, MinedTx, Outline, Sighting, Step, Tail, Tick, WatchRequest,
 };
 use gapless_store::ModelStore;
 
@@ -98,7 +98,7 @@ impl Owner {
     }
 
     pub(crate) fn handle(&mut self, fact: Fact, now: Tick) -> Step {
-        if let Fact::Seen(sightings) = &fact {
+        if let Fact::Sightings(sightings) = &fact {
             for sighting in sightings {
                 self.note(sighting);
             }
@@ -146,8 +146,8 @@ impl Owner {
         assert!(!self.unreplicated || kind(effect) != Some("send"), "sent, and perhaps on one server only: {effect:?}");
     }
 
-    pub(crate) fn watch(&mut self, watched: &[Watched]) {
-        for Watched { hash, known, look_up } in watched {
+    pub(crate) fn watch(&mut self, watched: &[WatchRequest]) {
+        for WatchRequest { hash, known_block: known, look_up } in watched {
             self.watched.insert(*hash, true);
             if *look_up || known.is_some() {
                 self.requests.insert(*hash, *known);
@@ -199,7 +199,7 @@ impl Owner {
         self.answer_requests(chain, blind, dice);
         self.tell_final();
         let tail = Tail::of((0..self.view.len()).map(|number| self.link(number)));
-        self.news = tail.map(|tail| Arc::new(ChainFacts { tail, broken: None }));
+        self.news = tail.map(|tail| Arc::new(ChainFacts { tail, finality_violation: None }));
     }
 
     fn link(&self, number: usize) -> BlockLink {

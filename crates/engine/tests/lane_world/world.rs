@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use gapless_domain::{
-    Address, Amount, CommandKind, CommitOutcome, Decision, Effect, EventPosition, EvmCall, Fact, Fees, Intent,
-    IntentDraft, LaneCommit, LaneSetup, LeaseTerms, Limits, NewCommand, NodeText, Outgoing, OwnerId, Payload, Peeked,
-    PrepareFailure, PrepareKey, PrepareRequest, Prepared, ReleaseRule, ReservationPolicy, SendOutcome, SentTx,
+    Address, Amount, CommandKind, CommitOutcome, Decision, Effect, EventPosition, EvmCall, ExternalNoncePolicy, Fact,
+    Fees, Intent, IntentDraft, LaneCommit, LaneSetup, LeaseTerms, Limits, NewCommand, NodeText, Outgoing, OwnerId,
+    Payload, Peeked, PrepareFailure, PrepareKey, PrepareRequest, Prepared, ReleaseRule, SendOutcome, SentTx,
     SignFailure, SignRequest, Speed, Step, SubmitterId, Tick, Timestamp, TxId,
 };
 use gapless_store::{
@@ -76,7 +76,7 @@ impl World {
         let (with_people, trouble) = (dice.percent(50), dice.pick(&[0, 5, 12, 25]));
         let with_strangers = dice.percent(30);
         if with_strangers {
-            setup.policy.nonce.on_external_nonce = ReservationPolicy::Adopt;
+            setup.policy.nonce.on_external_nonce = ExternalNoncePolicy::Adopt;
         }
         let most_intents = 1 + dice.below(30) as u64;
         let world = World {
@@ -282,10 +282,10 @@ impl World {
         let sightings: Vec<_> = owner.inbox.drain(..count).collect();
         let twice = self.dice.percent(self.trouble);
         if twice {
-            self.tell(index, Fact::Seen(sightings.clone()));
+            self.tell(index, Fact::Sightings(sightings.clone()));
         }
         if index < self.owners.len() {
-            self.tell(index, Fact::Seen(sightings));
+            self.tell(index, Fact::Sightings(sightings));
         }
         if index < self.owners.len() && self.dice.percent(50) {
             self.tell_news(index);
@@ -499,7 +499,7 @@ impl World {
         self.checks.sends(outgoing);
         let sent = outgoing.iter().map(|out| {
             let outcome = self.send(out);
-            SentTx { nonce: out.nonce, hash: out.tx.hash, outcome, text: NodeText::new("said so"), heard: Vec::new() }
+            SentTx { nonce: out.nonce, hash: out.tx.hash, outcome, text: NodeText::new("said so"), answers: Vec::new() }
         });
         Fact::Sent(sent.collect::<Vec<_>>())
     }
@@ -573,7 +573,7 @@ impl World {
             let Some(newest) = self.owners.len().checked_sub(1) else { return };
             if !self.owners[newest].inbox.is_empty() {
                 let sightings = self.owners[newest].inbox.drain(..).collect();
-                self.tell(newest, Fact::Seen(sightings));
+                self.tell(newest, Fact::Sightings(sightings));
                 if newest < self.owners.len() {
                     self.tell_news(newest);
                 }

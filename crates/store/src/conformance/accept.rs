@@ -170,7 +170,7 @@ pub(super) async fn protected_lane_rejects_new_and_answers_known_requests(h: &dy
     let a = h.node("a").await;
     let (lane, free) = (lane(&a, 1).await, lane(&a, 2).await);
     let old = accept(&a, &lane, &["old"]).await[0];
-    let protection = Protection { code: ProtectCode::ReservationRequest, detail: text("count 7, expected 5") };
+    let protection = Protection { code: ProtectCode::ExternalNonce, detail: text("count 7, expected 5") };
     let before = view(&a, &lane).await.cursor;
     commit_done(&a, &lane, |commit| {
         commit.protect(&before, protection.clone()).unwrap();

@@ -13,12 +13,12 @@ const LONG: Duration = Duration::from_secs(3600);
 /// The n-th send of an attempt.
 fn send(made: &NewAttempt, n: usize) -> SendReport {
     let outcome = SendOutcome::ALL[n % SendOutcome::ALL.len()];
-    let heard = |node: usize| EndpointAnswer {
+    let answer = |node: usize| EndpointAnswer {
         endpoint: text(&format!("node-{node}")),
         outcome: SendOutcome::ALL[(n + node) % SendOutcome::ALL.len()],
         text: text(&format!("\"{n}\" \\ é")),
     };
-    SendReport { heard: (0..n % 3).map(heard).collect(), ..report(made, outcome, &format!("send {n}")) }
+    SendReport { answers: (0..n % 3).map(answer).collect(), ..report(made, outcome, &format!("send {n}")) }
 }
 
 /// Asserts that the history has exactly these sends. All reports of one commit have the same time.
@@ -26,11 +26,11 @@ fn assert_history(attempt: &Attempt, sends: &[SendReport]) {
     let expected: Vec<_> = sends
         .iter()
         .zip(&attempt.history)
-        .map(|(SendReport { outcome, text, heard, .. }, found)| SendRecord {
+        .map(|(SendReport { outcome, text, answers, .. }, found)| SendRecord {
             at: found.at,
             outcome: *outcome,
             text: text.clone(),
-            heard: heard.clone(),
+            answers: answers.clone(),
         })
         .collect();
     assert_eq!((&attempt.history, attempt.history.len()), (&expected, sends.len()));

@@ -1,4 +1,4 @@
-//! The handle of one process, and how its verbs reach their rooms.
+//! The handle of one node. Each verb of the contract calls the module that has its SQL.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use gapless_domain::{
 use gapless_store::{
     Accepted, Acquired, AuditFilter, AuditRow, CancelVerdict, Census, Committed, HeadVerdict, Heads, IntentIntake,
     LaneStatus, Lanes, Leases, Loaded, NewIntent, NewSubmitter, Outbox, Renewal, SlotStatus, StoreError, TxFilter,
-    Upkeep, Views, Wakeups, changed_lanes, tells,
+    Upkeep, Views, Wakeups, changed_lanes, has_visible_change,
 };
 use tokio::sync::Mutex;
 use tokio_postgres::Config;
@@ -26,10 +26,10 @@ use crate::options::PgOptions;
 use crate::session::{Lent, Pool, Session, within};
 use crate::{accept, archive, audit, events, heads, lease, load, read, schema, slots, status, sweep};
 
-/// A renewal and an acquisition at once, and one more.
+/// Sessions for leases: one for a renewal, one for a concurrent acquisition, and one spare.
 const LEASE_SESSIONS: usize = 3;
 
-/// One process on a PostgreSQL database.
+/// The handle of one node on a PostgreSQL database.
 #[derive(Debug)]
 pub struct PgStore {
     pub(crate) owner: OwnerId,
@@ -38,19 +38,18 @@ pub struct PgStore {
     pub(crate) writer: Mutex<Writer>,
     pub(crate) notifier: Notifier,
     pub(crate) canary: Canary,
-    /// Leases have connections of their own: a renewal must not wait behind somebody's long read.
+    /// Sessions for leases only, because a renewal must not wait behind a long read.
     pub(crate) lease_pool: Pool,
 }
 
 impl PgStore {
-    /// Connects, brings the schema up to date, and registers the process. `owner` must be fresh: never used by an earlier
-    /// process.
+    /// Connects, migrates the schema, and registers the node. `owner` must be new: no earlier process may have used it.
     pub async fn open(url: &str, owner: OwnerId, options: PgOptions) -> Result<Self, StoreError> {
         let config = configure(url, &options)?;
         let session = Session::open(&config, &options).await?;
         let ask = within(options.call_timeout, "asking the server who it is", Identity::of(session.client()));
         let identity = ask.await?;
-        // Migrations may take their time; everything else may not.
+        // Migrations have no time limit; every other statement has one.
         schema::ensure(session.client(), options.migrate).await?;
         within(options.call_timeout, "registering the process", async {
             identity.ensure_known(session.client()).await?;
@@ -70,7 +69,7 @@ impl PgStore {
         })
     }
 
-    /// Runs `work` on a session of the pool, and takes the session back only if it came to an end in order.
+    /// Runs `work` on a session of the pool. The session returns to the pool only if `work` succeeded.
     pub(crate) async fn with_session<T>(
         &self,
         what: &'static str,
@@ -103,14 +102,14 @@ fn configure(url: &str, options: &PgOptions) -> Result<Config, StoreError> {
     if !options.lease.are_sound() {
         return Err(StoreError::Setup("lease.renew_interval must fit twice into duration minus clock_skew".to_owned()));
     }
-    // The message of a URL that cannot be read must not repeat it: it may hold a password.
+    // The error message must not repeat an invalid URL, which may contain a password.
     let mut config: Config =
         url.parse().map_err(|_| StoreError::Setup("store.url is not a PostgreSQL URL".to_owned()))?;
     config.connect_timeout(options.connect_timeout);
     config.tcp_user_timeout(options.call_timeout);
     config.keepalives_idle(options.call_timeout);
     if config.get_hosts().len() > 1 {
-        // Authoritative reads never go to a replica.
+        // Reads must be authoritative, so they never go to a replica.
         config.target_session_attrs(TargetSessionAttrs::ReadWrite);
     }
     if config.get_application_name().is_none() {
@@ -179,10 +178,12 @@ impl Lanes for PgStore {
         let committed = self.writer.lock().await.commit(self, commits).await;
         let changed: BTreeSet<SubmitterId> = match &committed {
             Ok(committed) => changed_lanes(commits, &committed.verdicts).cloned().collect(),
-            // Perhaps.
-            Err(StoreError::OutcomeUnknown(_)) => {
-                commits.iter().filter(|commit| tells(commit)).map(|commit| commit.lease().submitter().clone()).collect()
-            }
+            // The commits may have been applied.
+            Err(StoreError::OutcomeUnknown(_)) => commits
+                .iter()
+                .filter(|commit| has_visible_change(commit))
+                .map(|commit| commit.lease().submitter().clone())
+                .collect(),
             Err(_) => BTreeSet::new(),
         };
         self.notifier.tell(changed);

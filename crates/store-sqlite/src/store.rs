@@ -1,4 +1,4 @@
-//! The contract, verb by verb. Each is one job of the database's thread; see the room of the same name for what it does.
+//! The roles of the contract. Each verb is one job of the database's thread; the module of the same name has its SQL.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,7 +19,8 @@ use crate::error::{from_sql, refusal};
 use crate::open::{Location, SqliteOptions, open};
 use crate::{accept, archive, audit, commit, events, head, lease, load, read, slots, status};
 
-/// One process's handle. Clones and [`SqliteStore::for_owner`] share the database, which is closed with the last of them.
+/// The handle of one node. Clones and handles of [`SqliteStore::for_owner`] share the database. The last handle closes
+/// it.
 #[derive(Clone, Debug)]
 pub struct SqliteStore {
     room: Arc<Room>,
@@ -29,19 +30,20 @@ pub struct SqliteStore {
 }
 
 impl SqliteStore {
-    /// Opens the database, or makes a new one. It waits for the disk, so it belongs into the start of a program.
+    /// Opens the database, or creates a new one. The call blocks on the disk, so it belongs into the start of a
+    /// program.
     pub fn open(location: Location, owner: OwnerId, options: SqliteOptions) -> Result<SqliteStore, StoreError> {
         let room = Arc::new(Room::open(open(&location, options)?)?);
         Ok(SqliteStore { room, work: Arc::default(), changes: Arc::default(), owner })
     }
 
-    /// Another owner on the same database: several simulated nodes in one process.
+    /// A handle of another owner on the same database, for several simulated nodes in one process.
     pub fn for_owner(&self, owner: OwnerId) -> SqliteStore {
         SqliteStore { owner, ..self.clone() }
     }
 
-    /// A quota: the file never has more pages (of 4 KiB) than this, and a write that needs more is answered with
-    /// [`StoreError::Full`]. It lasts until the database is closed, and never cuts what is already there.
+    /// Sets a quota: the file never has more pages (of 4 KiB) than this, and a write that needs more fails with
+    /// [`StoreError::Full`]. The quota lasts until the database is closed, and never shrinks the file.
     pub async fn limit_pages(&self, pages: u32) -> Result<(), StoreError> {
         let limit = move |ledger: &mut crate::ledger::Ledger| {
             ledger.sql.pragma_update(None, "max_page_count", pages).map_err(from_sql)
@@ -277,7 +279,7 @@ impl Upkeep for SqliteStore {
 
     async fn declare_regressed(&self, why: &str) -> Result<(), StoreError> {
         let why = why.to_owned();
-        // By itself: what is written after it stands above the count that it lifts.
+        // A transaction of its own: later writes must count above the number that the new epoch sets.
         let declare = move |ledger: &mut crate::ledger::Ledger| {
             ledger.write(|writing| {
                 writing.new_epoch(&why)?;

@@ -1,11 +1,11 @@
-//! What stores write into the audit log: the same words whoever keeps it.
+//! The rows of the audit log. Every store writes the same words.
 
 use gapless_domain::{ChainId, CommandReport, NewAudit, NodeText, SubmitterId};
 
-/// One entry as it is written; the store adds its number and its time.
+/// One entry of the audit log. The store adds its id and its time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AuditRow {
-    /// A submitter, a chain, or [`AuditRow::STORE`].
+    /// The id of a submitter or of a chain, or [`AuditRow::STORE`].
     pub subject: String,
     pub actor: NodeText,
     pub action: &'static str,
@@ -13,16 +13,16 @@ pub struct AuditRow {
 }
 
 impl AuditRow {
-    /// The subject of what concerns all lanes.
+    /// The subject of an entry about the whole database.
     pub const STORE: &'static str = "store";
-    /// The actor of what only an operator can say, where nothing tells which one.
+    /// The actor of an operator's statement that carries no name.
     pub const OPERATOR: &'static str = "operator";
 
     pub const ACCEPT_CHAIN: &'static str = "accept_chain";
     pub const DECLARE_REGRESSED: &'static str = "declare_regressed";
     pub const DECLARE_RECONCILED: &'static str = "declare_reconciled";
 
-    /// With a commit of the lane.
+    /// The row of an entry that is part of a lane's commit.
     pub fn of_lane(lane: &SubmitterId, entry: &NewAudit) -> Self {
         AuditRow {
             subject: lane.to_string(),

@@ -1,7 +1,7 @@
 //! The clock of an embedded database.
 //!
-//! PostgreSQL brings its own. A store without a server is its own database, and asks one of these: the only place where
-//! such a store learns the time, so that tests and the simulator can set it.
+//! PostgreSQL has its own clock. An embedded store reads the time only from a [`DatabaseClock`], so that tests and the
+//! simulator can set it.
 
 use std::fmt;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -13,7 +13,7 @@ pub trait DatabaseClock: Send + Sync + fmt::Debug {
     fn now(&self) -> Timestamp;
 }
 
-/// A clock that stands still until it is told to move.
+/// A clock that moves only when a test moves it.
 #[derive(Debug, Default)]
 pub struct ManualClock(AtomicI64);
 
@@ -26,7 +26,7 @@ impl ManualClock {
         self.set(self.now().saturating_add(span));
     }
 
-    /// Clocks of real machines also jump, in both directions.
+    /// Sets the clock, also to an earlier time: clocks of real machines jump in both directions.
     pub fn set(&self, now: Timestamp) {
         self.0.store(now.as_micros(), Ordering::SeqCst);
     }

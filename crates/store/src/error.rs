@@ -1,16 +1,18 @@
-//! What can go wrong with a store as a whole. What goes wrong with one item is a verdict.
+//! Errors of a whole call. The failure of a single item is a verdict.
 
 use std::error::Error;
 
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// Not reachable, too slow, or rolled back. Nothing happened; try again later.
+    /// The database is not reachable, too slow, or rolled the transaction back. The call changed nothing and may be
+    /// repeated later.
     #[error("the database is not available: {0}")]
     Unavailable(#[source] Box<dyn Error + Send + Sync>),
-    /// A commit was sent, its answer was lost, and it could not be read back.
-    #[error("it is not known whether the commit went through: {0}")]
+    /// The answer of a commit was lost, and the outcome could not be read back.
+    #[error("the outcome of a commit is unknown: {0}")]
     OutcomeUnknown(#[source] Box<dyn Error + Send + Sync>),
-    /// The database does not hold what it has acknowledged. Nothing was written, and every lane has been told.
+    /// The database lost commits that it had acknowledged. The call wrote nothing. A new store epoch has begun, which
+    /// every lane must acknowledge.
     #[error("the database lost commits: {0}")]
     Regressed(String),
     #[error("the database has schema version {found}, this program knows up to {known}; run a newer gapless")]
@@ -29,6 +31,6 @@ pub enum StoreError {
     Damaged(String),
     #[error("a stored row cannot be read: {0}")]
     Row(#[from] crate::codec::RowError),
-    #[error("the store is set up wrongly: {0}")]
+    #[error("the store is configured wrongly: {0}")]
     Setup(String),
 }

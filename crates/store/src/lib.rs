@@ -1,12 +1,14 @@
-//! The store contract: what the ledger promises to the rest of the house, whoever keeps it.
+//! The store contract: the promises of the ledger to the rest of the program, with any database.
 //!
-//! - [`Store`] is the contract, [`verdict`](crate::CommitVerdict) its answers.
-//! - [`Model`] is the reference: a store in memory, small enough to be read in one sitting. The simulator runs on it.
-//! - `conformance` (a feature) is the one suite that the model and every real store pass.
-//! - [`codec`] turns domain values into what rows hold, the same for all SQL stores.
+//! - `roles`: the contract, one trait for each role: [`IntentIntake`], [`Leases`], [`Lanes`], [`Outbox`], [`Views`],
+//!   [`Heads`] and [`Upkeep`]. [`Store`] is their sum, for the composition root.
+//! - [`Model`]: the reference implementation, a small store in memory. The simulator runs on it.
+//! - `conformance` (feature): the suite that the model and every database pass.
+//! - `FaultyStore` (feature `faulty-store`): a store with faults in front, for tests and for the simulator.
+//! - [`codec`]: domain values as rows hold them, for all SQL stores.
 //!
-//! Architecture invariant: nothing here knows SQL, a chain, or the engine. Implementations live in crates of their own and
-//! never import each other.
+//! Architecture invariant: this crate knows no SQL, no chain and no engine. Each database has a crate of its own, and
+//! these crates never import each other.
 
 mod audit;
 mod clock;
@@ -36,4 +38,4 @@ pub use roles::{
     IntentIntake, LaneStatus, Lanes, LeaseStatus, Leases, Loaded, MAX_OPEN_COMMANDS, NewIntent, NewSubmitter, Outbox,
     Renewal, SlotStatus, Store, TxFilter, Upkeep, Views,
 };
-pub use wake::{WakeBoard, Wakeup, Wakeups, changed_lanes, tells};
+pub use wake::{WakeBoard, Wakeup, Wakeups, changed_lanes, has_visible_change};

@@ -1,4 +1,4 @@
-//! Wake-ups: "look there". They coalesce, they carry nothing, and losing one costs only time.
+//! Wake-ups: signals without data that name a lane. They coalesce, and the loss of one costs only time.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -11,32 +11,35 @@ use crate::roles::CommitVerdict;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Wakeup {
     Lane(SubmitterId),
-    /// Some wake-ups may have been missed: look everywhere.
+    /// Wake-ups may have been lost. The listener must look at all lanes.
     Everywhere,
 }
 
-/// Where a store posts wake-ups for its own process.
+/// The place where a store posts wake-ups for the listeners of its own node.
 #[derive(Debug, Default)]
 pub struct WakeBoard {
     listeners: Mutex<Vec<Weak<Inbox>>>,
 }
 
-/// One listener's view. Posts that come while nobody waits are kept, once each.
+/// One listener. Wake-ups that arrive while it does not wait are kept, each lane once.
 #[derive(Debug)]
 pub struct Wakeups(Arc<Inbox>);
 
-/// Does a commit write something that somebody may be waiting for? Sends and claims are the lane's own business.
-pub fn tells(commit: &LaneCommit) -> bool {
+/// Tells whether a commit makes a change that a caller may wait for: an event or a finished command. Send reports and
+/// claims are no such changes.
+pub fn has_visible_change(commit: &LaneCommit) -> bool {
     !commit.changes().is_empty() || commit.lane_events().next().is_some() || !commit.commands_done().is_empty()
 }
 
-/// The lanes of which [`Views::changes`](crate::Views::changes) tells after a commit.
+/// The lanes that [`Views::changes`](crate::Views::changes) reports after a commit.
 pub fn changed_lanes<'a>(
     commits: &'a [LaneCommit],
     verdicts: &[CommitVerdict],
 ) -> impl Iterator<Item = &'a SubmitterId> {
-    let done =
-        commits.iter().zip(verdicts).filter(|(commit, verdict)| **verdict == CommitVerdict::Done && tells(commit));
+    let done = commits
+        .iter()
+        .zip(verdicts)
+        .filter(|(commit, verdict)| **verdict == CommitVerdict::Done && has_visible_change(commit));
     done.map(|(commit, _)| commit.lease().submitter())
 }
 
@@ -53,7 +56,8 @@ struct Pending {
 }
 
 impl WakeBoard {
-    /// More lanes than this at once are told as one "look everywhere", so that a slow listener costs no memory.
+    /// The largest number of lanes that wait for a listener. More lanes become one [`Wakeup::Everywhere`], which
+    /// bounds the memory of a slow listener.
     pub const MAX_PENDING: usize = 10_000;
 
     pub fn listen(&self) -> Wakeups {
@@ -73,7 +77,7 @@ impl WakeBoard {
 }
 
 impl Wakeups {
-    /// The next wake-up. Dropping the future loses nothing.
+    /// Waits for the next wake-up. A dropped future loses no wake-up.
     pub async fn next(&mut self) -> Wakeup {
         loop {
             if let Some(wakeup) = self.try_next() {
@@ -83,7 +87,7 @@ impl Wakeups {
         }
     }
 
-    /// The next wake-up, if one is already there.
+    /// The next wake-up, if one has arrived.
     pub fn try_next(&mut self) -> Option<Wakeup> {
         lock(&self.0.pending).take()
     }
@@ -111,7 +115,7 @@ impl Pending {
     }
 }
 
-/// A panic while one of these locks is held leaves a set that is still a set.
+/// Locks without a check for poison: a panic under the lock leaves a valid set of lanes.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -125,7 +129,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn posts_before_the_wait_are_kept_once() {
+    async fn wakeups_before_wait_are_kept_once() {
         let board = WakeBoard::default();
         let mut wakeups = board.listen();
         board.post(&Wakeup::Lane(lane(1)));
@@ -137,7 +141,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn too_many_become_one() {
+    async fn too_many_wakeups_become_everywhere() {
         let board = WakeBoard::default();
         let mut wakeups = board.listen();
         for n in 0..=WakeBoard::MAX_PENDING {

@@ -1,4 +1,4 @@
-//! What only the model can show: a clock that goes back, and a database that forgets.
+//! The model under a clock that goes back and a database that loses commits.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,16 +18,16 @@ fn node(model: &Model, name: &str) -> Arc<dyn Store> {
     Arc::new(model.node(OwnerId::new(name, 1)))
 }
 
-/// The clock of a new primary may be behind: a lease that would then last for hours is nobody's.
+/// The clock of a new primary may be behind. A lease that would then last for hours counts as expired.
 #[tokio::test]
-async fn a_lease_that_ends_absurdly_late_counts_as_expired() {
+async fn lease_with_absurdly_late_expiry_counts_as_expired() {
     let (model, clock) = model();
     let (a, b) = (node(&model, "a"), node(&model, "b"));
     let lane = lane(&a, 1).await;
     let old = acquire(&a, &lane).await;
 
     clock.set(START.saturating_sub(LeaseTerms::default().clock_skew));
-    assert_eq!(try_acquire(&b, &lane).await, Acquired::HeldByOther, "within the skew it holds");
+    assert_eq!(try_acquire(&b, &lane).await, Acquired::HeldByOther, "the lease is valid within the skew");
 
     clock.set(START.saturating_sub(Duration::from_secs(3600)));
     assert_eq!(a.commit(&[LaneCommit::new(&old)]).await.unwrap().verdicts, [CommitVerdict::Fenced]);
@@ -35,9 +35,9 @@ async fn a_lease_that_ends_absurdly_late_counts_as_expired() {
     assert!(acquire(&b, &lane).await.token() > old.token());
 }
 
-/// The first write after the loss is refused, and every lane must take notice.
+/// The first write after the loss is refused, and every lane must acknowledge the loss.
 #[tokio::test]
-async fn lost_commits_are_noticed_by_the_first_write() {
+async fn first_write_after_lost_commits_is_refused() {
     let (model, _) = model();
     let a = node(&model, "a");
     let lane = lane(&a, 1).await;
@@ -62,7 +62,7 @@ async fn lost_commits_are_noticed_by_the_first_write() {
 }
 
 #[tokio::test]
-async fn a_snapshot_stands_still_while_the_model_goes_on() {
+async fn snapshot_does_not_change_with_the_model() {
     let (model, _) = model();
     let a = node(&model, "a");
     let lane = lane(&a, 1).await;
@@ -70,7 +70,7 @@ async fn a_snapshot_stands_still_while_the_model_goes_on() {
     bound(&a, &lane, "r").await;
     model.restore(snapshot);
     assert!(view(&a, &lane).await.queue.is_empty());
-    // A process that wrote nothing since has nothing to miss.
+    // A node without writes since the snapshot has lost nothing.
     let b = node(&model, "b");
     a.release(&[acquire(&a, &lane).await]).await.unwrap();
     bound(&b, &lane, "r").await;

@@ -1,4 +1,4 @@
-//! Intake: what any node may do for any lane.
+//! Intake: intents that any node accepts and cancels for any lane.
 
 use gapless_domain::{
     AccessListItem, Address, Amount, Authorization, B256, Bytes, CancelReason, Cancellation, EventKind, EvmCall, Fees,
@@ -12,7 +12,7 @@ use super::trace::history;
 use crate::roles::{Accepted, CancelVerdict, NewIntent};
 use crate::wake::{Wakeup, Wakeups};
 
-pub(super) async fn intents_read_back_as_they_were_given(h: &dyn Harness) {
+pub(super) async fn accepted_intent_reads_back_unchanged(h: &dyn Harness) {
     let (a, b) = (h.node("a").await, h.node("b").await);
     let lane = lane(&a, 1).await;
     let external = Payload::Reservation(ReservationRequest { lock_owner: LockOwner::new("me").unwrap(), hold_ms: 5 });
@@ -63,10 +63,10 @@ fn full_call() -> EvmCall {
     }
 }
 
-pub(super) async fn new_intents_stand_in_line_in_the_order_given(h: &dyn Harness) {
+pub(super) async fn new_intents_queue_in_order_given(h: &dyn Harness) {
     let (a, b) = (h.node("a").await, h.node("b").await);
     let (one, two) = (lane(&a, 1).await, lane(&a, 2).await);
-    // Request ids and ids that sort in another order than they are given.
+    // The request ids and the intent ids sort in another order than they are given.
     let new: Vec<_> = ["z", "a", "m"].iter().flat_map(|r| [new_intent(&one, r), new_intent(&two, r)]).rev().collect();
     assert_eq!(a.accept(&new).await.unwrap(), vec![Accepted::New; 6]);
     let late = accept(&b, &one, &["0"]).await;
@@ -81,8 +81,8 @@ pub(super) async fn new_intents_stand_in_line_in_the_order_given(h: &dyn Harness
     assert_eq!(queues[0][3].id, late[0]);
 }
 
-/// proves S11: the same id gets the same answer, another payload a conflict
-pub(super) async fn a_known_request_gets_the_first_answer_and_another_payload_a_conflict(h: &dyn Harness) {
+/// proves S11: the same request gets the same id, another payload gets a conflict
+pub(super) async fn repeated_request_gets_first_id_or_conflict(h: &dyn Harness) {
     let (a, b) = (h.node("a").await, h.node("b").await);
     let lane = lane(&a, 1).await;
     let first = accept(&a, &lane, &["r"]).await[0];
@@ -91,14 +91,14 @@ pub(super) async fn a_known_request_gets_the_first_answer_and_another_payload_a_
         let again = [new_intent(&lane, "r"), other.clone()];
         assert_eq!(node.accept(&again).await.unwrap(), [Accepted::Existing(first), Accepted::Conflict(first)]);
     }
-    // Still so when the intent has moved on.
+    // The answer stays the same after the intent is bound.
     bind_next(&a, &lane).await;
     assert_eq!(b.accept(&[new_intent(&lane, "r")]).await.unwrap(), [Accepted::Existing(first)]);
     assert_eq!(b.get(&[other.id]).await.unwrap(), [None]);
     assert_eq!(history(&events(&a).await, first).len(), 2);
 }
 
-pub(super) async fn duplicates_inside_one_batch_are_answered_by_the_first(h: &dyn Harness) {
+pub(super) async fn duplicates_in_one_batch_get_first_id(h: &dyn Harness) {
     let a = h.node("a").await;
     let lane = lane(&a, 1).await;
     let mut batch: Vec<_> = ["x", "r", "r", "y", "r"].iter().map(|request| new_intent(&lane, request)).collect();
@@ -109,14 +109,14 @@ pub(super) async fn duplicates_inside_one_batch_are_answered_by_the_first(h: &dy
     assert_eq!(a.accept(&batch).await.unwrap(), expected);
     let queue = a.peek_queues(&[(lane, 9)], &[]).await.unwrap().remove(0);
     assert_eq!(queue.iter().map(|tx| tx.id).collect::<Vec<_>>(), [batch[0].id, first, batch[3].id]);
-    // The whole call again, as after an unknown outcome.
+    // The call is repeated, as after an unknown outcome.
     let repeated = a.accept(&batch).await.unwrap();
     assert_eq!(repeated[..2], [Existing(batch[0].id), Existing(first)]);
     assert_eq!(repeated[2..], [Existing(first), Existing(batch[3].id), Conflict(first)]);
 }
 
 /// proves S11: the same request id a hundred times at once makes one row
-pub(super) async fn a_hundred_concurrent_accepts_of_one_request_make_one_row(h: &dyn Harness) {
+pub(super) async fn concurrent_accepts_of_one_request_make_one_row(h: &dyn Harness) {
     let mut nodes = Vec::new();
     for name in ["a", "b", "c"] {
         nodes.push(h.node(name).await);
@@ -145,7 +145,7 @@ pub(super) async fn a_hundred_concurrent_accepts_of_one_request_make_one_row(h: 
     assert_eq!(events(&nodes[0]).await.len(), 1);
 }
 
-pub(super) async fn one_request_id_of_two_submitters_is_two_intents(h: &dyn Harness) {
+pub(super) async fn request_id_of_two_submitters_is_two_intents(h: &dyn Harness) {
     let a = h.node("a").await;
     let (one, two) = (lane(&a, 1).await, lane(&a, 2).await);
     let batch = [new_intent(&one, "r"), new_intent(&two, "r")];
@@ -155,7 +155,7 @@ pub(super) async fn one_request_id_of_two_submitters_is_two_intents(h: &dyn Harn
     assert_eq!(a.find_request(&two, &RequestId::restore("R")).await.unwrap(), None);
 }
 
-pub(super) async fn unknown_submitters_are_told_and_the_others_are_queued(h: &dyn Harness) {
+pub(super) async fn unknown_submitter_does_not_fail_other_intents(h: &dyn Harness) {
     let a = h.node("a").await;
     let (known, unknown) = (lane(&a, 1).await, submitter(2));
     let batch = [new_intent(&unknown, "r"), new_intent(&known, "r"), new_intent(&unknown, "s")];
@@ -166,7 +166,7 @@ pub(super) async fn unknown_submitters_are_told_and_the_others_are_queued(h: &dy
     assert_eq!(a.accept(&batch[..1]).await.unwrap(), [Accepted::New]);
 }
 
-pub(super) async fn a_protected_lane_takes_nothing_new_but_knows_old_requests(h: &dyn Harness) {
+pub(super) async fn protected_lane_rejects_new_and_answers_known_requests(h: &dyn Harness) {
     let a = h.node("a").await;
     let (lane, free) = (lane(&a, 1).await, lane(&a, 2).await);
     let old = accept(&a, &lane, &["old"]).await[0];
@@ -184,14 +184,14 @@ pub(super) async fn a_protected_lane_takes_nothing_new_but_knows_old_requests(h:
 
     let protected = view(&a, &lane).await.cursor;
     commit_done(&a, &lane, |commit| {
-        commit.unprotect(&protected, false, text("looked at it")).unwrap();
+        commit.unprotect(&protected, false, text("checked")).unwrap();
     })
     .await;
     assert_eq!(a.accept(&batch[..1]).await.unwrap(), [New]);
 }
 
 /// proves W08: a row that the database cannot hold, or that violates a unique key, fails alone
-pub(super) async fn a_bad_row_is_refused_alone(h: &dyn Harness) {
+pub(super) async fn bad_intent_is_refused_alone(h: &dyn Harness) {
     let a = h.node("a").await;
     let lane = lane(&a, 1).await;
     let taken = accept(&a, &lane, &["taken"]).await[0];
@@ -223,7 +223,7 @@ pub(super) async fn a_bad_row_is_refused_alone(h: &dyn Harness) {
     assert_eq!(events(&a).await.len(), 6);
 }
 
-pub(super) async fn a_refused_row_leaves_its_request_id_free(h: &dyn Harness) {
+pub(super) async fn refused_intent_leaves_request_id_free(h: &dyn Harness) {
     let a = h.node("a").await;
     let lane = lane(&a, 1).await;
     let bad = with_metadata(&lane, "r", "no json");
@@ -239,7 +239,7 @@ fn with_metadata(lane: &SubmitterId, request: &str, json: &str) -> NewIntent {
     NewIntent { id: fresh_id(), intent }
 }
 
-pub(super) async fn an_intent_is_canceled_only_while_it_is_queued(h: &dyn Harness) {
+pub(super) async fn cancel_queued_cancels_only_queued_intents(h: &dyn Harness) {
     let (a, b) = (h.node("a").await, h.node("b").await);
     let lane = lane(&a, 1).await;
     let holder = bound(&a, &lane, "bound").await.id;
@@ -257,11 +257,11 @@ pub(super) async fn an_intent_is_canceled_only_while_it_is_queued(h: &dyn Harnes
     assert_eq!(history(&events(&a).await, ids[0]), expected);
 }
 
-pub(super) async fn accepting_wakes_the_other_nodes(h: &dyn Harness) {
+pub(super) async fn accept_wakes_all_nodes(h: &dyn Harness) {
     let (a, b) = (h.node("a").await, h.node("b").await);
     let lane = lane(&a, 1).await;
     let (mut own, mut other) = (a.wakeups(), b.wakeups());
-    // A store may still be connecting its listener; wake-ups may be lost, but not all of them.
+    // The store may still be connecting its listener. Single wake-ups may be lost, so the call is repeated.
     let accepting = beside({
         let (a, lane) = (a.clone(), lane.clone());
         async move {
@@ -273,8 +273,8 @@ pub(super) async fn accepting_wakes_the_other_nodes(h: &dyn Harness) {
             }
         }
     });
-    soon("a wake-up in the same process", woken(&mut own, &lane)).await;
-    soon("a wake-up in another process", woken(&mut other, &lane)).await;
+    soon("a wake-up on the same node", woken(&mut own, &lane)).await;
+    soon("a wake-up on another node", woken(&mut other, &lane)).await;
     accepting.abort();
 }
 

@@ -1,4 +1,4 @@
-//! The audit log: written with what it tells of, or not at all.
+//! The audit log: an entry is written together with the change that it records.
 
 use std::slice::from_ref;
 
@@ -11,7 +11,7 @@ use super::fixtures::*;
 use crate::audit::AuditRow;
 use crate::roles::{AuditFilter, CommitVerdict};
 
-/// Subject, actor, action and detail of each, newest first.
+/// Subject, actor, action and detail of each entry.
 fn words(entries: &[AuditEntry]) -> Vec<(&str, &str, &str, &str)> {
     entries
         .iter()
@@ -25,7 +25,7 @@ async fn all(node: &Node) -> Vec<AuditEntry> {
     node.audit_log(&AuditFilter { limit: 1000, ..AuditFilter::default() }).await.unwrap()
 }
 
-pub(super) async fn a_commit_of_audits_alone_is_a_commit(h: &dyn Harness) {
+pub(super) async fn commit_of_audit_entries_alone_is_written(h: &dyn Harness) {
     let (a, b) = (h.node("a").await, h.node("b").await);
     let lane = lane(&a, 1).await;
     assert_eq!(all(&b).await, []);
@@ -44,7 +44,7 @@ pub(super) async fn a_commit_of_audits_alone_is_a_commit(h: &dyn Harness) {
     assert!(found.iter().all(|entry| entry.at >= before) && found[0].at <= database_now(&a).await);
 }
 
-pub(super) async fn what_operators_ask_for_is_audited_with_its_result(h: &dyn Harness) {
+pub(super) async fn operator_command_is_audited_with_its_result(h: &dyn Harness) {
     let a = h.node("a").await;
     let lane = lane(&a, 1).await;
     let lock_owner = LockOwner::new("alice").unwrap();
@@ -54,17 +54,17 @@ pub(super) async fn what_operators_ask_for_is_audited_with_its_result(h: &dyn Ha
     a.put_commands(&put).await.unwrap();
     let open = a.open_commands(from_ref(&lane)).await.unwrap().remove(0);
     commit_done(&a, &lane, |commit| {
-        commit.command_done(&open[0], done("paused")).command_done(&open[1], done("let go"));
+        commit.command_done(&open[0], done("paused")).command_done(&open[1], done("released"));
         commit.command_done(&open[2], refused("the cause persists"));
     })
     .await;
     let (found, lane) = (audits(&a, &lane).await, lane.as_str());
     let expected = [(lane, "carol", "unprotect", "refused: the cause persists"), (lane, "carol", "pause", "paused")];
-    assert_eq!(words(&found), expected, "what borrowers do is their daily work");
+    assert_eq!(words(&found), expected, "commands of reservations are not audited");
 }
 
-/// proves N03, N10: neither a lane that was lost nor one that changed meanwhile leaves an entry
-pub(super) async fn what_was_not_written_is_not_audited(h: &dyn Harness) {
+/// proves N03, N10: neither a fenced commit nor a commit with a conflict writes an entry
+pub(super) async fn rejected_commit_is_not_audited(h: &dyn Harness) {
     let (a, b) = (h.node("a").await, h.node("b").await);
     let (good, stale, lost) = (lane(&a, 1).await, lane(&a, 2).await, lane(&a, 3).await);
     let cursor = view(&a, &stale).await.cursor;
@@ -84,7 +84,7 @@ pub(super) async fn what_was_not_written_is_not_audited(h: &dyn Harness) {
         let verdicts = a.commit(&commits).await.unwrap().verdicts;
         assert_eq!(verdicts[1], CommitVerdict::Fenced);
         assert_eq!((audits(&a, &stale).await, audits(&a, &lost).await), (vec![], vec![]));
-        // A slow machine may have lost the other two as well; then nothing was written, and it is tried again.
+        // On a slow machine the other leases may expire too. Then no row was written, and the round is repeated.
         assert_eq!(audits(&a, &good).await.len(), usize::from(verdicts[2] == CommitVerdict::Done));
         if verdicts[2] == CommitVerdict::Done {
             assert_ne!(verdicts[0], CommitVerdict::Done);
@@ -94,10 +94,10 @@ pub(super) async fn what_was_not_written_is_not_audited(h: &dyn Harness) {
     panic!("{TOO_SLOW}")
 }
 
-pub(super) async fn what_an_operator_says_of_a_chain_or_the_store_is_audited(h: &dyn Harness) {
+pub(super) async fn operator_statements_are_audited(h: &dyn Harness) {
     let a = h.node("a").await;
     let chain: ChainId = "eip155:31337".parse().unwrap();
-    a.forget_head(&chain, &text("dave"), "the dev chain began anew").await.unwrap();
+    a.forget_head(&chain, &text("dave"), "the dev chain was started again").await.unwrap();
     a.declare_regressed("restored from a backup").await.unwrap();
     a.declare_reconciled("nothing was lost").await.unwrap();
     let found = all(&a).await;
@@ -107,14 +107,14 @@ pub(super) async fn what_an_operator_says_of_a_chain_or_the_store_is_audited(h: 
         [
             (store, "operator", "declare_reconciled", "nothing was lost"),
             (store, "operator", "declare_regressed", "restored from a backup"),
-            (chain.as_str(), "dave", "accept_chain", "the dev chain began anew"),
+            (chain.as_str(), "dave", "accept_chain", "the dev chain was started again"),
         ]
     );
     let of_chain = AuditFilter { subject: Some(chain.to_string()), before: None, limit: 10 };
     assert_eq!(a.audit_log(&of_chain).await.unwrap(), found[2..]);
 }
 
-pub(super) async fn the_audit_log_pages_newest_first(h: &dyn Harness) {
+pub(super) async fn audit_log_pages_newest_first(h: &dyn Harness) {
     let (a, b) = (h.node("a").await, h.node("b").await);
     let (one, two) = (lane(&a, 1).await, lane(&a, 2).await);
     let write = async |lane: &SubmitterId, details: &[&str]| {
@@ -146,7 +146,7 @@ pub(super) async fn the_audit_log_pages_newest_first(h: &dyn Harness) {
         assert_eq!(read(Some(&submitter(3)), limit).await, Vec::<String>::new());
     }
     assert_eq!(b.audit_log(&AuditFilter::default()).await.unwrap(), []);
-    let odd = AuditFilter { subject: Some(NodeText::new("nobody").to_string()), before: Some(u64::MAX), limit: 9 };
+    let odd = AuditFilter { subject: Some(NodeText::new("unknown").to_string()), before: Some(u64::MAX), limit: 9 };
     assert_eq!(b.audit_log(&odd).await.unwrap(), []);
     assert_eq!(b.audit_log(&AuditFilter { subject: None, ..odd }).await.unwrap().len(), 6);
 }

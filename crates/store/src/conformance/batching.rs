@@ -1,6 +1,6 @@
-//! The same operations in one batch, in several, and one by one, give the same state.
+//! Batching changes no result: one batch, several batches and single calls lead to equal states.
 //!
-//! Each way has lanes of its own in one database; what is compared leaves out ids, times and positions.
+//! Each way of batching has its own lanes in one database. The comparison leaves out ids, times and positions.
 
 use std::collections::BTreeMap;
 
@@ -40,10 +40,10 @@ impl Batching {
     }
 }
 
-/// What is left of a lane when ids, times and positions are taken away.
+/// The state of a lane without ids, times and positions.
 #[derive(Debug, PartialEq, Eq)]
 struct Outcome {
-    /// By request: place among its siblings, version, state, events.
+    /// Request id, version, state and events of each intent.
     intents: Vec<(String, u32, TxState, Vec<String>)>,
     next_nonce: u64,
     slots: Vec<(u64, String)>,
@@ -52,7 +52,7 @@ struct Outcome {
 }
 
 /// proves W01: for intake
-pub(super) async fn batched_and_single_accepts_give_the_same_state(h: &dyn Harness) {
+pub(super) async fn batched_and_single_accepts_are_equal(h: &dyn Harness) {
     let a = h.node("a").await;
     let mut outcomes = Vec::new();
     for (n, way) in WAYS.into_iter().enumerate() {
@@ -78,7 +78,7 @@ pub(super) async fn batched_and_single_accepts_give_the_same_state(h: &dyn Harne
     assert_eq!(outcomes[0], outcomes[2]);
 }
 
-/// New requests, repeated ones, ones with another payload, bad ones, and ones for a submitter that nobody knows.
+/// New requests, repetitions, other payloads, bad intents, and intents of an unknown submitter.
 fn intake(lanes: &[SubmitterId], dice: &mut Dice) -> Vec<NewIntent> {
     let mut operations: Vec<NewIntent> = Vec::new();
     for _ in 0..60 {
@@ -108,8 +108,8 @@ fn without_ids(verdict: &Accepted, requests: &BTreeMap<TxId, String>) -> String 
     }
 }
 
-/// proves W01: for lane commits; some of them are bad, and fail alone
-pub(super) async fn batched_and_single_commits_give_the_same_state(h: &dyn Harness) {
+/// proves W01: for lane commits; some of them have a conflict, and fail alone
+pub(super) async fn batched_and_single_commits_are_equal(h: &dyn Harness) {
     let a = h.node("a").await;
     let mut outcomes = Vec::new();
     for (n, way) in WAYS.into_iter().enumerate() {
@@ -137,7 +137,7 @@ pub(super) async fn batched_and_single_commits_give_the_same_state(h: &dyn Harne
     assert_eq!(outcomes[0], outcomes[2]);
 }
 
-/// One commit of each lane, all in one call; those that only slowness has fenced are made again.
+/// One commit of each lane, all in one call. A commit that is fenced on a slow machine is repeated.
 async fn one_round(node: &Node, lanes: &[(usize, SubmitterId)], round: u64) -> Vec<String> {
     let mut said = vec![String::new(); lanes.len()];
     for _ in 0..50 {
@@ -166,7 +166,7 @@ async fn one_round(node: &Node, lanes: &[(usize, SubmitterId)], round: u64) -> V
     panic!("{TOO_SLOW}")
 }
 
-/// What one lane does in one round: it follows from the state of the lane and the dice alone.
+/// Fills the commit of one lane for one round. The content depends only on the lane's state and the dice.
 fn fill(commit: &mut LaneCommit, seen: &View, dice: &mut Dice) {
     let mut cursor = seen.cursor.clone();
     if dice.below(8) == 0 {
@@ -181,7 +181,9 @@ fn fill(commit: &mut LaneCommit, seen: &View, dice: &mut Dice) {
             commit.change(change);
         }
     }
-    commit.audit(audit("test", &format!("from version {}", seen.cursor.version))).audit(audit("test", "and one more"));
+    commit
+        .audit(audit("test", &format!("from version {}", seen.cursor.version)))
+        .audit(audit("test", "a second entry"));
     if let Some(newest) = seen.lane.attempts.last() {
         let known = attempt(newest.nonce, newest.ordinal, if newest.ordinal == 0 { "bind" } else { "bump" });
         commit.report(report(&known, SendOutcome::Accepted, "ok"));
@@ -218,13 +220,13 @@ async fn outcome(node: &Node, lane: &SubmitterId) -> Outcome {
     let records = node.list(&filter).await.unwrap();
     let names: BTreeMap<TxId, String> = records.iter().map(|tx| (tx.id, tx.intent.request_id().to_string())).collect();
     let intents = records.iter().map(|tx| {
-        let told = all.iter().filter_map(|event| match &event.body {
+        let events = all.iter().filter_map(|event| match &event.body {
             EventBody::Tx { tx_id, seq, kind, state, notice } if *tx_id == tx.id => {
                 Some(format!("{seq} {} {state:?} {notice:?}", kind.as_str()))
             }
             _ => None,
         });
-        (names[&tx.id].clone(), tx.version, tx.state.clone(), told.collect())
+        (names[&tx.id].clone(), tx.version, tx.state.clone(), events.collect())
     });
     let intents = intents.collect();
     let seen = view(node, lane).await;

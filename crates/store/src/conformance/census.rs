@@ -1,4 +1,4 @@
-//! Who shares the work.
+//! The census: live nodes and valid leases.
 
 use std::slice::from_ref;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use super::Harness;
 use super::fixtures::*;
 use crate::roles::Census;
 
-/// The database's time, without taking a lease for it.
+/// The database's time, read without a lease.
 async fn now(node: &Node, lane: &SubmitterId) -> Timestamp {
     node.lane_status(from_ref(lane)).await.unwrap().remove(0).unwrap().now
 }
@@ -19,7 +19,7 @@ async fn count(node: &Node) -> (u32, u32) {
     (nodes, lanes)
 }
 
-pub(super) async fn the_census_counts_leases_that_hold(h: &dyn Harness) {
+pub(super) async fn census_counts_valid_leases(h: &dyn Harness) {
     let (a, b) = (h.node("a").await, h.node("b").await);
     let lanes = submitters(1..4);
     register(&a, &lanes).await;
@@ -28,9 +28,9 @@ pub(super) async fn the_census_counts_leases_that_hold(h: &dyn Harness) {
         let from = now(&a, &lanes[0]).await;
         acquire(&a, &lanes[0]).await;
         acquire(&a, &lanes[1]).await;
-        let given_back = acquire(&b, &lanes[2]).await;
+        let released = acquire(&b, &lanes[2]).await;
         let held = [count(&a).await.1, count(&b).await.1];
-        b.release(&[given_back]).await.unwrap();
+        b.release(&[released]).await.unwrap();
         let left = [count(&a).await.1, count(&b).await.1];
         if now(&a, &lanes[0]).await < from.saturating_add(h.terms().duration) {
             assert_eq!((held, left), ([3, 3], [2, 2]));
@@ -42,7 +42,7 @@ pub(super) async fn the_census_counts_leases_that_hold(h: &dyn Harness) {
     assert_eq!([count(&a).await.1, count(&b).await.1], [0, 0]);
 }
 
-pub(super) async fn the_census_counts_processes_that_are_heard_of(h: &dyn Harness) {
+pub(super) async fn census_counts_live_nodes(h: &dyn Harness) {
     let (a, b) = (h.node("a").await, h.node("b").await);
     let lane = lane(&a, 1).await;
     for attempt in 0.. {
@@ -58,14 +58,14 @@ pub(super) async fn the_census_counts_processes_that_are_heard_of(h: &dyn Harnes
     }
     let silence = h.terms().duration + h.terms().clock_skew + Duration::from_millis(1);
     h.pass(silence).await;
-    // Each counts itself in any case.
+    // A node always counts itself.
     assert_eq!([count(&a).await.0, count(&b).await.0], [1, 1]);
     for attempt in 0.. {
         let from = now(&a, &lane).await;
         a.renew().await.unwrap();
         let counted = count(&b).await.0;
         if now(&a, &lane).await < from.saturating_add(h.terms().duration) {
-            assert_eq!(counted, 2, "one that was silent may come back");
+            assert_eq!(counted, 2, "a silent node may come back");
             break;
         }
         assert!(attempt < 20, "{TOO_SLOW}");

@@ -1,4 +1,4 @@
-//! Being told of changes: for those who wait for what becomes of an intent.
+//! Change wake-ups, for callers that wait for an intent or a command.
 
 use std::time::Duration;
 
@@ -10,73 +10,73 @@ use super::sweep::settle;
 use crate::roles::{Accepted, CancelVerdict, CommitVerdict, Conflict, NewIntent};
 use crate::wake::{Wakeup, Wakeups};
 
-/// Who listens: this process, and another one.
+/// Listeners on the writing node and on another node.
 struct Listeners<'a> {
     node: &'a Node,
     inboxes: [Wakeups; 2],
 }
 
 impl Listeners<'_> {
-    /// Which of the two has heard of the lane since this was last asked.
-    async fn heard(&mut self, lane: &SubmitterId) -> [bool; 2] {
-        let mut heard = [false; 2];
-        for (inbox, heard) in self.inboxes.iter_mut().zip(&mut heard) {
-            *heard = settle(self.node, inbox).await.contains(&Wakeup::Lane(lane.clone()));
+    /// Tells for both listeners whether the lane was reported since the last call.
+    async fn reported(&mut self, lane: &SubmitterId) -> [bool; 2] {
+        let mut reported = [false; 2];
+        for (inbox, reported) in self.inboxes.iter_mut().zip(&mut reported) {
+            *reported = settle(self.node, inbox).await.contains(&Wakeup::Lane(lane.clone()));
         }
-        heard
+        reported
     }
 }
 
-pub(super) async fn every_node_is_told_of_every_change(h: &dyn Harness) {
+pub(super) async fn change_wakes_waiters_on_every_node(h: &dyn Harness) {
     let (a, b) = (h.node("a").await, h.node("b").await);
     let lane = lane(&a, 1).await;
     let mut listeners = Listeners { node: &a, inboxes: [a.changes(), b.changes()] };
-    listeners.heard(&lane).await;
+    listeners.reported(&lane).await;
 
     let ids = accept(&a, &lane, &["bound", "canceled"]).await;
-    assert_eq!(listeners.heard(&lane).await, [true; 2], "accepted");
+    assert_eq!(listeners.reported(&lane).await, [true; 2], "accepted");
     assert_eq!(a.cancel_queued(&[fresh_id(), ids[1]]).await.unwrap()[1], CancelVerdict::Canceled);
-    assert_eq!(listeners.heard(&lane).await, [true; 2], "canceled");
+    assert_eq!(listeners.reported(&lane).await, [true; 2], "canceled");
     bind_next(&a, &lane).await;
-    assert_eq!(listeners.heard(&lane).await, [true; 2], "bound");
+    assert_eq!(listeners.reported(&lane).await, [true; 2], "bound");
     change(&a, &lane, ids[0], Transition::Acknowledge).await;
-    assert_eq!(listeners.heard(&lane).await, [true; 2], "changed");
+    assert_eq!(listeners.reported(&lane).await, [true; 2], "changed");
     let cursor = view(&a, &lane).await.cursor;
     commit_done(&a, &lane, |commit| {
         commit.lane_event(&cursor, LaneEventKind::LowBalance, text("low")).unwrap();
     })
     .await;
-    assert_eq!(listeners.heard(&lane).await, [true; 2], "an event of the lane");
+    assert_eq!(listeners.reported(&lane).await, [true; 2], "a lane event");
     let put = NewCommand { submitter: lane.clone(), kind: CommandKind::Resume, issued_by: text("op") };
     let command = a.put_commands(&[put]).await.unwrap()[0];
-    assert_eq!(listeners.heard(&lane).await, [false; 2], "a command that waits has changed nothing");
+    assert_eq!(listeners.reported(&lane).await, [false; 2], "an open command is no change");
     let command = waiting(&a, &lane, command).await;
     commit_done(&a, &lane, |commit| {
         commit.command_done(&command, done("done"));
     })
     .await;
-    assert_eq!(listeners.heard(&lane).await, [true; 2], "a command that was executed");
+    assert_eq!(listeners.reported(&lane).await, [true; 2], "an executed command");
 }
 
-/// Or an owner would be woken by everything that it writes.
-pub(super) async fn a_commit_calls_nobody_to_work(h: &dyn Harness) {
+/// With a wake-up for each commit an owner would be woken by its own writes.
+pub(super) async fn commit_sends_no_wakeup_for_work(h: &dyn Harness) {
     let (a, b) = (h.node("a").await, h.node("b").await);
     let lane = lane(&a, 1).await;
     let ids = accept(&a, &lane, &["bound", "canceled"]).await;
     let mut listeners = Listeners { node: &a, inboxes: [a.wakeups(), b.wakeups()] };
-    listeners.heard(&lane).await;
+    listeners.reported(&lane).await;
     bind_next(&a, &lane).await;
     change(&a, &lane, ids[0], Transition::Acknowledge).await;
     a.cancel_queued(&[ids[1]]).await.unwrap();
-    assert_eq!(listeners.heard(&lane).await, [false; 2]);
+    assert_eq!(listeners.reported(&lane).await, [false; 2]);
 }
 
-pub(super) async fn what_changes_nothing_is_told_to_nobody(h: &dyn Harness) {
+pub(super) async fn call_without_change_wakes_no_waiter(h: &dyn Harness) {
     let (a, b) = (h.node("a").await, h.node("b").await);
     let lane = lane(&a, 1).await;
     let id = bound(&a, &lane, "r").await.id;
     let mut listeners = Listeners { node: &a, inboxes: [a.changes(), b.changes()] };
-    listeners.heard(&lane).await;
+    listeners.reported(&lane).await;
 
     let made = attempt(nonce(0), 0, "bind");
     commit_done(&a, &lane, |commit| {
@@ -86,14 +86,14 @@ pub(super) async fn what_changes_nothing_is_told_to_nobody(h: &dyn Harness) {
     })
     .await;
     commit_done(&a, &lane, |commit| {
-        commit.audit(audit("test", "for those who look"));
+        commit.audit(audit("test", "no change"));
     })
     .await;
     commit_done(&a, &lane, |_| {}).await;
-    assert_eq!(listeners.heard(&lane).await, [false; 2], "sends, claims and audits");
+    assert_eq!(listeners.reported(&lane).await, [false; 2], "send reports, claims and audit entries");
     let stale = record(&a, id).await.change(Transition::Acknowledge).unwrap();
     change(&a, &lane, id, Transition::Acknowledge).await;
-    listeners.heard(&lane).await;
+    listeners.reported(&lane).await;
     let refused = commit(&a, &lane, |commit: &mut LaneCommit| {
         commit.change(stale.clone());
     })
@@ -102,5 +102,5 @@ pub(super) async fn what_changes_nothing_is_told_to_nobody(h: &dyn Harness) {
     assert_eq!(a.cancel_queued(&[id]).await.unwrap(), [CancelVerdict::NotQueued]);
     let other = NewIntent { id: fresh_id(), intent: intent_with(&lane, "r", transfer(2)) };
     assert_eq!(a.accept(&[other]).await.unwrap(), [Accepted::Conflict(id)]);
-    assert_eq!(listeners.heard(&lane).await, [false; 2]);
+    assert_eq!(listeners.reported(&lane).await, [false; 2]);
 }

@@ -14,7 +14,7 @@ fn command(lane: &SubmitterId, kind: CommandKind) -> NewCommand {
     NewCommand { submitter: lane.clone(), kind, issued_by: text("operator 'x'") }
 }
 
-pub(super) async fn commands_wait_for_their_lane_oldest_first(h: &dyn Harness) {
+pub(super) async fn commands_load_with_their_lane_oldest_first(h: &dyn Harness) {
     let (a, b) = (h.node("a").await, h.node("b").await);
     let (lane, other) = (lane(&a, 1).await, lane(&a, 2).await);
     let (tx_id, lock_owner) = (fresh_id(), LockOwner::new("me").unwrap());
@@ -48,7 +48,7 @@ pub(super) async fn commands_wait_for_their_lane_oldest_first(h: &dyn Harness) {
     assert_eq!(view(&a, &other).await.lane.commands[0].id, ids[2]);
 }
 
-pub(super) async fn a_command_that_is_done_is_gone(h: &dyn Harness) {
+pub(super) async fn finished_command_is_not_loaded(h: &dyn Harness) {
     let a = h.node("a").await;
     let lane = lane(&a, 1).await;
     let put = [CommandKind::Pause, CommandKind::Resume].map(|kind| command(&lane, kind));
@@ -62,7 +62,7 @@ pub(super) async fn a_command_that_is_done_is_gone(h: &dyn Harness) {
     let seen = view(&a, &lane).await;
     assert!(seen.cursor.paused);
     assert_eq!(seen.lane.commands.iter().map(|command| command.id).collect::<Vec<_>>(), ids[1..]);
-    // Done twice changes nothing and stands in nobody's way.
+    // A second result for a command changes nothing and does not fail the commit.
     let again = commit(&a, &lane, |commit| {
         commit.command_done(pause, refused("again"));
     })
@@ -71,7 +71,7 @@ pub(super) async fn a_command_that_is_done_is_gone(h: &dyn Harness) {
     assert_eq!(view(&a, &lane).await.lane.commands.len(), 1);
 }
 
-pub(super) async fn what_became_of_a_command_can_be_read(h: &dyn Harness) {
+pub(super) async fn command_result_is_readable(h: &dyn Harness) {
     let (a, b) = (h.node("a").await, h.node("b").await);
     let (one, two) = (lane(&a, 1).await, lane(&a, 2).await);
     let put =
@@ -89,8 +89,8 @@ pub(super) async fn what_became_of_a_command_can_be_read(h: &dyn Harness) {
     let others = waiting(&a, &two, ids[1]).await;
     commit_done(&a, &one, |commit| {
         commit.command_done(&mine[0], done(&lines)).command_done(&mine[1], refused(""));
-        // Another lane's command is not its own to finish.
-        commit.command_done(&others, done("not mine"));
+        // A lane cannot finish the command of another lane.
+        commit.command_done(&others, done("of another lane"));
     })
     .await;
     commit_done(&a, &one, |commit| {
@@ -102,8 +102,8 @@ pub(super) async fn what_became_of_a_command_can_be_read(h: &dyn Harness) {
     assert_eq!(b.commands(&[]).await.unwrap(), []);
 }
 
-/// A lane that is held asks without loading itself anew, and so may everybody else.
-pub(super) async fn open_commands_are_handed_out_oldest_first_up_to_the_limit(h: &dyn Harness) {
+/// The read needs no lease: the owner of a lane does not load the lane again for it.
+pub(super) async fn open_commands_are_oldest_first_up_to_limit(h: &dyn Harness) {
     let (a, b) = (h.node("a").await, h.node("b").await);
     let (many, few, idle) = (lane(&a, 1).await, lane(&a, 2).await, lane(&a, 3).await);
     let (limit, total) = (MAX_OPEN_COMMANDS as usize, MAX_OPEN_COMMANDS as usize + 5);
@@ -118,7 +118,7 @@ pub(super) async fn open_commands_are_handed_out_oldest_first_up_to_the_limit(h:
     assert_eq!(found.iter().map(Vec::len).collect::<Vec<_>>(), [1, 0, limit, 0, limit]);
     assert_eq!((ids_of(&found[0]), ids_of(&found[2])), (vec![other], ids[..limit].to_vec()));
     assert_eq!(found[2], found[4]);
-    assert_eq!(found[0], view(&a, &few).await.lane.commands, "as its owner finds it");
+    assert_eq!(found[0], view(&a, &few).await.lane.commands, "equal to the commands that the owner loads");
     assert_eq!(found[0][0].kind, put[1].kind);
 
     commit_done(&a, &many, |commit| {
@@ -131,7 +131,7 @@ pub(super) async fn open_commands_are_handed_out_oldest_first_up_to_the_limit(h:
     assert_eq!(a.open_commands(&[]).await.unwrap(), Vec::<Vec<Command>>::new());
 }
 
-pub(super) async fn putting_a_command_wakes_the_other_nodes(h: &dyn Harness) {
+pub(super) async fn put_command_wakes_other_nodes(h: &dyn Harness) {
     let (a, b) = (h.node("a").await, h.node("b").await);
     let lane = lane(&a, 1).await;
     let mut wakeups = b.wakeups();
@@ -146,6 +146,6 @@ pub(super) async fn putting_a_command_wakes_the_other_nodes(h: &dyn Harness) {
             }
         }
     });
-    soon("a wake-up in another process", woken(&mut wakeups, &lane)).await;
+    soon("a wake-up on another node", woken(&mut wakeups, &lane)).await;
     putting.abort();
 }

@@ -1,4 +1,4 @@
-//! Lane commits that are done: everything of them is there, together.
+//! Lane commits that are done: all rows of a commit are written together.
 
 use std::slice::from_ref;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use super::trace::{history, trace};
 use crate::roles::{CommitVerdict, Conflict};
 
 /// proves N10: nonce, intent and attempt commit together
-pub(super) async fn a_bind_writes_nonce_intent_attempt_and_event_together(h: &dyn Harness) {
+pub(super) async fn bind_writes_nonce_intent_attempt_and_event_together(h: &dyn Harness) {
     let (a, b) = (h.node("a").await, h.node("b").await);
     let lane = lane(&a, 1).await;
     let id = accept(&a, &lane, &["r"]).await[0];
@@ -46,7 +46,7 @@ pub(super) async fn a_bind_writes_nonce_intent_attempt_and_event_together(h: &dy
     assert_eq!((events.len(), seen.lane.slots.len(), seen.lane.attempts.len()), (2, 1, 1));
 }
 
-pub(super) async fn several_binds_in_one_commit_take_contiguous_nonces(h: &dyn Harness) {
+pub(super) async fn binds_in_one_commit_take_contiguous_nonces(h: &dyn Harness) {
     let a = h.node("a").await;
     let lane = lane(&a, 1).await;
     let ids = accept(&a, &lane, &["0", "1", "2"]).await;
@@ -65,7 +65,7 @@ pub(super) async fn several_binds_in_one_commit_take_contiguous_nonces(h: &dyn H
     assert_eq!(after.lane.bound.iter().map(|tx| tx.id).collect::<Vec<_>>(), ids);
 }
 
-pub(super) async fn reports_and_claims_are_kept_with_their_rows(h: &dyn Harness) {
+pub(super) async fn reports_and_claims_are_stored_with_their_rows(h: &dyn Harness) {
     let a = h.node("a").await;
     let lane = lane(&a, 1).await;
     let tx = bound(&a, &lane, "r").await;
@@ -96,7 +96,7 @@ pub(super) async fn reports_and_claims_are_kept_with_their_rows(h: &dyn Harness)
     assert_eq!((attempts[0].sends, attempts[1].sends), (2, 1));
 }
 
-pub(super) async fn an_intent_travels_to_its_end_and_stays_there(h: &dyn Harness) {
+pub(super) async fn terminal_intent_rejects_stale_change(h: &dyn Harness) {
     let a = h.node("a").await;
     let lane = lane(&a, 1).await;
     let id = bound(&a, &lane, "r").await.id;
@@ -108,7 +108,7 @@ pub(super) async fn an_intent_travels_to_its_end_and_stays_there(h: &dyn Harness
     assert!(matches!(&end.state, TxState::Confirmed(settled) if settled.inclusion.block == block(9)));
     assert_eq!(end.version, 5);
     assert!(view(&a, &lane).await.lane.bound.is_empty());
-    // What was seen before the end cannot be written over it.
+    // A change from an older version cannot overwrite the terminal state.
     let verdict = commit(&a, &lane, |commit| {
         commit.change(mined.change(Transition::Unmine).unwrap());
     })
@@ -117,7 +117,7 @@ pub(super) async fn an_intent_travels_to_its_end_and_stays_there(h: &dyn Harness
     assert_eq!(record(&a, id).await, end);
 }
 
-pub(super) async fn a_lane_twice_in_one_call_is_written_once(h: &dyn Harness) {
+pub(super) async fn lane_twice_in_one_call_is_written_once(h: &dyn Harness) {
     let a = h.node("a").await;
     let lane = lane(&a, 1).await;
     accept(&a, &lane, &["0", "1"]).await;
@@ -139,9 +139,9 @@ pub(super) async fn a_lane_twice_in_one_call_is_written_once(h: &dyn Harness) {
     panic!("{TOO_SLOW}")
 }
 
-/// An intent that is still bound below the final count keeps its slot and its attempts: to learn what took its nonce, the
-/// lane needs their hashes.
-pub(super) async fn a_final_count_alone_leaves_nothing_behind(h: &dyn Harness) {
+/// An intent that is still bound below the final count keeps its slot and its attempts. The lane needs their hashes to
+/// find the transaction that consumed the nonce.
+pub(super) async fn final_count_alone_closes_no_slot(h: &dyn Harness) {
     let a = h.node("a").await;
     let lane = lane(&a, 1).await;
     let mut ids = Vec::new();
@@ -162,8 +162,8 @@ pub(super) async fn a_final_count_alone_leaves_nothing_behind(h: &dyn Harness) {
     assert_eq!(a.attempts(ids[1]).await.unwrap(), after.lane.attempts[1..2]);
 }
 
-/// What the lane has said is closed is not loaded again, whatever it is; it stays in the ledger.
-pub(super) async fn closed_slots_are_left_behind(h: &dyn Harness) {
+/// A closed slot is never loaded again, whatever its kind. Its rows stay in the ledger.
+pub(super) async fn closed_slots_are_not_loaded(h: &dyn Harness) {
     let (a, b) = (h.node("a").await, h.node("b").await);
     let lane = lane(&a, 1).await;
     let mut ids = Vec::new();
@@ -190,7 +190,7 @@ pub(super) async fn closed_slots_are_left_behind(h: &dyn Harness) {
     assert_eq!(bound(&a, &lane, "3").await.state.nonce(), Some(nonce(3)));
 }
 
-/// Nonces of the slots and of the attempts, and the bound intents.
+/// The nonces of the slots, the nonces of the attempts, and the bound intents.
 fn loaded(view: &View) -> (Vec<u64>, Vec<u64>, Vec<TxId>) {
     (
         view.lane.slots.iter().map(|slot| slot.nonce.get()).collect(),
@@ -199,8 +199,8 @@ fn loaded(view: &View) -> (Vec<u64>, Vec<u64>, Vec<TxId>) {
     )
 }
 
-/// Mined and settled at once: each step is in the history, as if it had come in a commit of its own.
-pub(super) async fn changes_of_one_intent_follow_each_other_in_a_commit(h: &dyn Harness) {
+/// An intent that is mined and settled in one commit has the same history as with one commit for each step.
+pub(super) async fn changes_of_one_intent_apply_in_order_in_one_commit(h: &dyn Harness) {
     let a = h.node("a").await;
     let lane = lane(&a, 1).await;
     let id = accept(&a, &lane, &["r"]).await[0];
@@ -235,7 +235,7 @@ pub(super) async fn changes_of_one_intent_follow_each_other_in_a_commit(h: &dyn 
     assert_eq!(history(&after.events, id), expected);
 }
 
-pub(super) async fn a_commit_of_nothing_is_done(h: &dyn Harness) {
+pub(super) async fn empty_commit_is_done(h: &dyn Harness) {
     let a = h.node("a").await;
     let lane = lane(&a, 1).await;
     let before = trace(&a, &lane).await;
@@ -244,7 +244,7 @@ pub(super) async fn a_commit_of_nothing_is_done(h: &dyn Harness) {
     assert_eq!(a.commit(&[]).await.unwrap().verdicts, []);
 }
 
-pub(super) async fn fills_and_foreign_slots_take_a_nonce_without_an_intent(h: &dyn Harness) {
+pub(super) async fn fill_and_foreign_slots_take_nonce_without_intent(h: &dyn Harness) {
     let a = h.node("a").await;
     let lane = lane(&a, 1).await;
     let start = Cursor::starting_at(nonce(5));

@@ -1,4 +1,4 @@
-//! Many at once: no error, no deadlock, one winner.
+//! Concurrent calls: no error, no deadlock, one winner.
 
 use gapless_domain::{LaneCommit, LaneEventKind, SubmitterId, TxState};
 
@@ -7,7 +7,7 @@ use super::fixtures::*;
 use crate::roles::{Accepted, Acquired, CancelVerdict, CommitVerdict, Conflict, NewSubmitter};
 
 /// proves W08: the same keys in different order, from several nodes
-pub(super) async fn batches_in_any_order_neither_deadlock_nor_fail(h: &dyn Harness) {
+pub(super) async fn concurrent_batches_in_any_order_do_not_deadlock(h: &dyn Harness) {
     let first = h.node("first").await;
     let lanes = submitters(1..5);
     register(&first, &lanes).await;
@@ -45,8 +45,8 @@ pub(super) async fn batches_in_any_order_neither_deadlock_nor_fail(h: &dyn Harne
 }
 
 /// proves N27: over many rounds, in any order
-pub(super) async fn commits_and_renewals_do_not_disturb_each_other(h: &dyn Harness) {
-    // A machine that stands still for a whole lease loses it rightly, but not every time.
+pub(super) async fn concurrent_commits_and_renewals_keep_leases(h: &dyn Harness) {
+    // A machine that stalls for a whole lease loses the lease, but not in every round.
     for _ in 0..5 {
         if commit_and_renew_together(h).await {
             return;
@@ -97,7 +97,7 @@ async fn commit_and_renew_together(h: &dyn Harness) -> bool {
     kept
 }
 
-/// Commits until all are done, "busy" or not. False if a lease is lost.
+/// Repeats busy commits until all are done. False if a lease is lost.
 async fn all_done(node: &Node, mut commits: Vec<LaneCommit>) -> bool {
     while !commits.is_empty() {
         let verdicts = node.commit(&commits).await.unwrap().verdicts;
@@ -114,7 +114,7 @@ async fn all_done(node: &Node, mut commits: Vec<LaneCommit>) -> bool {
     true
 }
 
-/// proves N01: however many ask at once
+/// proves N01: with any number of concurrent takeovers
 pub(super) async fn concurrent_takeovers_have_one_winner(h: &dyn Harness) {
     let clock = h.node("clock").await;
     let mut nodes = Vec::new();
@@ -129,7 +129,7 @@ pub(super) async fn concurrent_takeovers_have_one_winner(h: &dyn Harness) {
         won.sort();
         let mut expected = lanes;
         expected.sort();
-        // On a slow machine the first may have expired before the last was asked.
+        // On a slow machine the first lease may expire before the last call.
         if to < from.saturating_add(h.terms().duration) {
             assert_eq!(won, expected);
             return;
@@ -159,7 +159,7 @@ async fn acquire_all_at_once(nodes: &[Node], lanes: &[SubmitterId]) -> Vec<Submi
     won
 }
 
-pub(super) async fn cancel_and_bind_at_once_have_one_winner(h: &dyn Harness) {
+pub(super) async fn concurrent_cancel_and_bind_have_one_winner(h: &dyn Harness) {
     let (a, b) = (h.node("a").await, h.node("b").await);
     let lane = lane(&a, 1).await;
     for round in 0..15 {
@@ -185,10 +185,10 @@ pub(super) async fn cancel_and_bind_at_once_have_one_winner(h: &dyn Harness) {
         assert_eq!(tx.version, 2);
     }
     let seen = view(&a, &lane).await;
-    assert_eq!(seen.lane.slots.len() as u64, seen.cursor.next_nonce.get(), "no nonce was lost");
+    assert_eq!(seen.lane.slots.len() as u64, seen.cursor.next_nonce.get(), "no nonce is lost");
 }
 
-pub(super) async fn lanes_of_several_nodes_commit_side_by_side(h: &dyn Harness) {
+pub(super) async fn lanes_of_several_nodes_commit_concurrently(h: &dyn Harness) {
     let mut tasks = Vec::new();
     for n in 0..3_u64 {
         let node = h.node(&format!("node-{n}")).await;
@@ -217,8 +217,8 @@ pub(super) async fn lanes_of_several_nodes_commit_side_by_side(h: &dyn Harness) 
     assert_eq!(events(&node).await.len(), 3 * 4 * 8);
 }
 
-/// Nodes with one config that start at the same moment.
-pub(super) async fn nodes_that_start_together_register_the_same_submitters(h: &dyn Harness) {
+/// Nodes with the same config start at the same moment.
+pub(super) async fn concurrent_registrations_of_same_submitters_succeed(h: &dyn Harness) {
     let mut nodes = Vec::new();
     for n in 0..6 {
         nodes.push(h.node(&format!("node-{n}")).await);

@@ -1,4 +1,4 @@
-//! Events: complete, ordered, delivered at least once.
+//! Events: complete, ordered, and delivered at least once.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -13,7 +13,7 @@ use super::fixtures::*;
 use super::trace::history;
 
 /// proves W02: a refused commit in between leaves no event, and the newest event is the state
-pub(super) async fn every_change_has_its_event_and_they_fold_to_the_state(h: &dyn Harness) {
+pub(super) async fn each_change_has_one_event_and_last_event_is_state(h: &dyn Harness) {
     let a = h.node("a").await;
     let lane = lane(&a, 1).await;
     let ids = accept(&a, &lane, &["0", "1", "2"]).await;
@@ -52,7 +52,7 @@ pub(super) async fn every_change_has_its_event_and_they_fold_to_the_state(h: &dy
     assert!(events.iter().all(|event| event.submitter == lane));
 }
 
-pub(super) async fn lane_events_are_numbered_without_a_hole(h: &dyn Harness) {
+pub(super) async fn lane_events_are_numbered_without_holes(h: &dyn Harness) {
     let a = h.node("a").await;
     let lane = lane(&a, 1).await;
     let protection = Protection { code: ProtectCode::DeepReorg, detail: text("block 7") };
@@ -70,23 +70,23 @@ pub(super) async fn lane_events_are_numbered_without_a_hole(h: &dyn Harness) {
     .await;
     let cursor = view(&a, &lane).await.cursor;
     assert!(cursor.is_protected(), "resuming does not clear PROTECT");
-    let told: Vec<_> = events(&a).await.into_iter().map(|event| event.body).collect();
+    let lane_events: Vec<_> = events(&a).await.into_iter().map(|event| event.body).collect();
     let expected = [
         (1, LaneEventKind::Paused, "by op"),
         (2, LaneEventKind::Protected, "deep_reorg: block 7"),
         (3, LaneEventKind::Resumed, "by op"),
     ];
-    assert_eq!(told, expected.map(|(seq, kind, said)| EventBody::Lane { seq, kind, text: text(said) }));
+    assert_eq!(lane_events, expected.map(|(seq, kind, detail)| EventBody::Lane { seq, kind, text: text(detail) }));
 }
 
-pub(super) async fn one_intents_events_are_read_oldest_first_up_to_the_limit(h: &dyn Harness) {
+pub(super) async fn events_of_intent_are_oldest_first_up_to_limit(h: &dyn Harness) {
     let (a, b) = (h.node("a").await, h.node("b").await);
     let (one, two) = (lane(&a, 1).await, lane(&a, 2).await);
     let ids = [accept(&a, &one, &["0"]).await[0], accept(&a, &two, &["0"]).await[0], accept(&a, &one, &["1"]).await[0]];
     bind_next(&a, &one).await;
     bind_next(&a, &two).await;
     change(&a, &one, ids[0], Transition::LoseNonce).await;
-    // Numbers of two digits too: they are no texts.
+    // The sequence numbers reach two digits, so a store that sorts them as text fails.
     for _ in 0..5 {
         change(&a, &two, ids[1], Transition::AwaitFunds).await;
         change(&a, &two, ids[1], Transition::Funded).await;
@@ -110,7 +110,7 @@ pub(super) async fn one_intents_events_are_read_oldest_first_up_to_the_limit(h: 
     assert_eq!(b.events_of(fresh_id(), 100).await.unwrap(), []);
 }
 
-pub(super) async fn readers_page_through_everything_in_one_order(h: &dyn Harness) {
+pub(super) async fn pages_of_events_have_one_order(h: &dyn Harness) {
     let (a, b) = (h.node("a").await, h.node("b").await);
     let (one, two) = (lane(&a, 1).await, lane(&a, 2).await);
     for request in ["0", "1", "2"] {
@@ -133,8 +133,8 @@ pub(super) async fn readers_page_through_everything_in_one_order(h: &dyn Harness
     assert_eq!(a.read_events(EventPosition::default(), 0).await.unwrap(), []);
 }
 
-/// A reader that only keeps its position misses nothing, and sees each intent's events in order.
-pub(super) async fn a_reader_sees_each_event_once_while_many_write(h: &dyn Harness) {
+/// A reader that keeps only its position misses no event, and gets the events of each intent in order.
+pub(super) async fn reader_gets_each_event_once_during_writes(h: &dyn Harness) {
     let mut writers = Vec::new();
     let reader = h.node("reader").await;
     let lanes = submitters(1..4);
@@ -183,7 +183,7 @@ pub(super) async fn a_reader_sees_each_event_once_while_many_write(h: &dyn Harne
     assert!(seen.is_empty());
 }
 
-pub(super) async fn one_process_at_a_time_consumes(h: &dyn Harness) {
+pub(super) async fn consumer_is_claimed_by_one_node_at_a_time(h: &dyn Harness) {
     let (a, b) = (h.node("a").await, h.node("b").await);
     let lane = lane(&a, 1).await;
     accept(&a, &lane, &["0", "1"]).await;
@@ -200,11 +200,11 @@ pub(super) async fn one_process_at_a_time_consumes(h: &dyn Harness) {
         }
         assert!(attempt < 20, "{TOO_SLOW}");
     }
-    assert!(!a.ack_events("nobody", EventPosition::default()).await.unwrap());
+    assert!(!a.ack_events("unclaimed", EventPosition::default()).await.unwrap());
 }
 
 /// proves W03: a consumer that dies before it acknowledges loses nothing; positions are stable
-pub(super) async fn a_lost_claim_loses_no_event(h: &dyn Harness) {
+pub(super) async fn lost_claim_loses_no_event(h: &dyn Harness) {
     let (a, b) = (h.node("a").await, h.node("b").await);
     let lane = lane(&a, 1).await;
     accept(&a, &lane, &["0", "1", "2"]).await;
@@ -212,17 +212,17 @@ pub(super) async fn a_lost_claim_loses_no_event(h: &dyn Harness) {
     let all = events(&a).await;
     let handled = claim_and_ack(&a, &all[..2]).await;
     assert_eq!(handled, all[..2]);
-    // It takes the next ones, and is never heard of again.
+    // The consumer claims the next event and dies.
     let taken = a.claim_events("webhooks", 1).await.unwrap().unwrap();
     assert_eq!(taken, all[2..3]);
     h.pass(h.terms().duration + Duration::from_millis(1)).await;
-    assert!(!a.ack_events("webhooks", taken[0].position).await.unwrap(), "its claim is over");
+    assert!(!a.ack_events("webhooks", taken[0].position).await.unwrap(), "the claim has expired");
     let next = b.claim_events("webhooks", 10).await.unwrap().unwrap();
     assert_eq!(next[..2], all[2..]);
-    assert!(!a.ack_events("webhooks", taken[0].position).await.unwrap(), "its claim is lost");
+    assert!(!a.ack_events("webhooks", taken[0].position).await.unwrap(), "the claim belongs to another node");
     let rest = claim_and_ack(&b, &all[2..]).await;
     assert_eq!(rest, all[2..]);
-    // An older acknowledgement takes nothing back.
+    // An acknowledgement of an older position does not move the consumer back.
     claim_and_ack(&b, &[]).await;
     b.ack_events("webhooks", all[0].position).await.unwrap();
     let seen: BTreeSet<_> =
@@ -230,7 +230,7 @@ pub(super) async fn a_lost_claim_loses_no_event(h: &dyn Harness) {
     assert!(all.iter().all(|event| !seen.contains(&event.position)));
 }
 
-/// Claims until the claim holds long enough to acknowledge what is expected next.
+/// Claims the expected number of events until the claim lasts long enough to acknowledge them.
 async fn claim_and_ack(node: &Node, expected: &[Event]) -> Vec<Event> {
     for _ in 0..20 {
         let claimed = node.claim_events("webhooks", expected.len() as u32).await.unwrap().unwrap();
@@ -249,5 +249,5 @@ pub(super) async fn consumers_are_independent(h: &dyn Harness) {
     let all = events(&a).await;
     claim_and_ack(&a, &all).await;
     let other = b.claim_events("audit", 2).await.unwrap().unwrap();
-    assert_eq!(other, all, "a new consumer begins at the beginning");
+    assert_eq!(other, all, "a new consumer starts with the first event");
 }

@@ -1,4 +1,4 @@
-//! The fence: whoever lost a lane changes nothing in it.
+//! The fence: a node that lost a lane changes nothing in it.
 
 use std::slice::from_ref;
 use std::time::Duration;
@@ -13,8 +13,8 @@ use super::fixtures::*;
 use super::trace::trace;
 use crate::roles::{CommitVerdict, Loaded};
 
-/// proves N03: with every kind of write there is
-pub(super) async fn a_stale_token_changes_nothing_at_all(h: &dyn Harness) {
+/// proves N03: with every kind of write
+pub(super) async fn stale_token_changes_nothing(h: &dyn Harness) {
     let (a, b) = (h.node("a").await, h.node("b").await);
     let lane = lane(&a, 1).await;
     bound(&a, &lane, "first").await;
@@ -34,7 +34,7 @@ pub(super) async fn a_stale_token_changes_nothing_at_all(h: &dyn Harness) {
     assert_eq!(a.load_lanes(&[old]).await.unwrap(), [Loaded::Fenced]);
 }
 
-/// Commits that were good when `seen` was.
+/// Commits that were valid for the lane as it is in `seen`.
 fn every_kind_of_write(lease: &Lease, seen: &View) -> Vec<LaneCommit> {
     let (cursor, holder) = (&seen.cursor, &seen.lane.bound[0]);
     let sent = attempt(holder.state.nonce().unwrap(), 0, "bind");
@@ -48,13 +48,13 @@ fn every_kind_of_write(lease: &Lease, seen: &View) -> Vec<LaneCommit> {
     writes[6].lane_event(cursor, LaneEventKind::LowBalance, text("low")).unwrap();
     writes[7].observe_counts(cursor, nonce(1), nonce(1)).unwrap();
     writes[8].reservation(ReservationStep::Expire { nonce: sent.nonce });
-    writes[9].audit(audit("test", "by whoever was fenced"));
-    writes[10].adopt_foreign(cursor, cursor.next_nonce, text("somebody else's")).unwrap();
+    writes[9].audit(audit("test", "by a fenced node"));
+    writes[10].adopt_foreign(cursor, cursor.next_nonce, text("of another sender")).unwrap();
     writes
 }
 
 /// proves N03
-pub(super) async fn an_expired_lease_writes_nothing_before_anybody_takes_it_over(h: &dyn Harness) {
+pub(super) async fn expired_lease_rejects_commit_before_takeover(h: &dyn Harness) {
     let a = h.node("a").await;
     let lane = lane(&a, 1).await;
     bound(&a, &lane, "first").await;
@@ -70,7 +70,7 @@ pub(super) async fn an_expired_lease_writes_nothing_before_anybody_takes_it_over
     assert_eq!(trace(&a, &lane).await, before);
 }
 
-pub(super) async fn a_released_lease_writes_and_loads_nothing(h: &dyn Harness) {
+pub(super) async fn released_lease_rejects_commit_and_load(h: &dyn Harness) {
     let a = h.node("a").await;
     let lane = lane(&a, 1).await;
     accept(&a, &lane, &["first"]).await;
@@ -85,7 +85,7 @@ pub(super) async fn a_released_lease_writes_and_loads_nothing(h: &dyn Harness) {
 }
 
 /// proves N03: one fenced lane in a batch does not fail the others
-pub(super) async fn one_fenced_lane_does_not_fail_the_others(h: &dyn Harness) {
+pub(super) async fn fenced_lane_does_not_fail_other_lanes(h: &dyn Harness) {
     let (a, b) = (h.node("a").await, h.node("b").await);
     let lanes = submitters(1..4);
     register(&a, &lanes).await;
@@ -94,7 +94,7 @@ pub(super) async fn one_fenced_lane_does_not_fail_the_others(h: &dyn Harness) {
     }
     let lost = acquire(&a, &lanes[1]).await;
     take_over(h, &b, &lanes[1]).await;
-    // A slow machine may let the good leases expire too; then nothing was written, and it is tried again.
+    // On a slow machine the good leases may expire too. Then no row was written, and the round is repeated.
     for _ in 0..20 {
         let first = bind_of_first(&a, &lanes[0], acquire(&a, &lanes[0]).await).await;
         let second = bind_of_first(&a, &lanes[1], lost.clone()).await;
@@ -119,8 +119,8 @@ async fn bind_of_first(node: &Node, lane: &SubmitterId, lease: Lease) -> LaneCom
     commit
 }
 
-/// proves N02, N03: a node that comes back is fenced from its own past
-pub(super) async fn an_old_token_of_the_same_process_is_fenced(h: &dyn Harness) {
+/// proves N02, N03: a node that acquires its lane again cannot write with its old token
+pub(super) async fn old_token_of_same_node_is_fenced(h: &dyn Harness) {
     let a = h.node("a").await;
     let lane = lane(&a, 1).await;
     accept(&a, &lane, &["first"]).await;

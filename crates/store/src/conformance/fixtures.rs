@@ -1,4 +1,4 @@
-//! Builders: submitters, intents, attempts, and the steps that most cases begin with. Other crates' tests may use them.
+//! Builders of submitters, intents and attempts, and the first steps of most cases. Tests of other crates use them too.
 
 use std::ops::RangeInclusive;
 use std::slice::from_ref;
@@ -19,14 +19,14 @@ use crate::roles::{Accepted, Acquired, AuditFilter, CommitVerdict, Loaded, NewIn
 
 pub type Node = Arc<dyn Store>;
 
-/// How often something is tried again that a slow machine, or another transaction, may have got in the way of.
+/// The number of tries of a call that a slow machine or another transaction may disturb.
 const PATIENCE: u32 = 400;
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// Why a case gave up that needs two calls within one lease.
+/// The message of a case that needs two calls within one lease and never got them.
 pub const TOO_SLOW: &str = "the machine is too slow to hold any lease";
 
-/// The n-th submitter. Their addresses have no order, and letters of both cases.
+/// The n-th submitter. The addresses are not in the order of `n`, and have letters of both cases.
 pub fn submitter(n: u64) -> SubmitterId {
     let hash = keccak256(format!("submitter {n}"));
     format!("eip155:31337:{}", Address::from_slice(&hash[..20])).parse().unwrap()
@@ -87,7 +87,7 @@ pub fn new_intent(submitter: &SubmitterId, request: &str) -> NewIntent {
     NewIntent { id: fresh_id(), intent: intent(submitter, request) }
 }
 
-/// An attempt whose hash follows from the seed and its place.
+/// An attempt. Its hash depends on the seed, the nonce and the ordinal.
 pub fn attempt(at: Nonce, ordinal: u16, seed: &str) -> NewAttempt {
     let kind = if ordinal == 0 { AttemptKind::Original } else { AttemptKind::Bump };
     let raw = format!("{seed}/{at}/{ordinal}").into_bytes();
@@ -107,7 +107,7 @@ pub fn block(number: u64) -> BlockRef {
     BlockRef { number, hash: keccak256(number.to_be_bytes()) }
 }
 
-/// A block of the chain that all of [`block`] belong to.
+/// The link of a [`block`] to its parent.
 pub fn link(number: u64) -> BlockLink {
     let parent_hash = number.checked_sub(1).map_or(B256::ZERO, |parent| block(parent).hash);
     BlockLink { block: block(number), parent_hash }
@@ -133,17 +133,17 @@ pub fn inclusion(hash: B256, kind: AttemptKind, number: u64) -> Inclusion {
     }
 }
 
-/// Everything that a lane's owner looks at before it writes.
+/// The data that the owner of a lane reads before it writes.
 #[derive(Clone, Debug)]
 pub struct View {
     pub lane: LaneSnapshot,
-    /// The lane's cursor, or the one that a new lane begins with.
+    /// The lane's cursor, or the first cursor of a new lane.
     pub cursor: Cursor,
     pub queue: Vec<IntentRecord>,
 }
 
 impl View {
-    /// The attempt that binds the first in line.
+    /// The attempt for the bind of the first intent in the queue.
     pub fn next_attempt(&self) -> NewAttempt {
         attempt(self.cursor.next_nonce, 0, "bind")
     }
@@ -169,7 +169,7 @@ pub async fn accept(node: &Node, lane: &SubmitterId, requests: &[&str]) -> Vec<T
     new.iter().map(|new| new.id).collect()
 }
 
-/// Asks until the answer is not "busy".
+/// Acquires a lane, and repeats the call while the lease row is busy.
 pub async fn try_acquire(node: &Node, lane: &SubmitterId) -> Acquired {
     for _ in 0..PATIENCE {
         match node.acquire(from_ref(lane)).await.unwrap().remove(0) {
@@ -183,11 +183,11 @@ pub async fn try_acquire(node: &Node, lane: &SubmitterId) -> Acquired {
 pub async fn acquire(node: &Node, lane: &SubmitterId) -> Lease {
     match try_acquire(node, lane).await {
         Acquired::Held(lease) => lease,
-        other => panic!("{} cannot have {lane}: {other:?}", node.owner()),
+        other => panic!("{} cannot acquire {lane}: {other:?}", node.owner()),
     }
 }
 
-/// Acquires when the lease of whoever held it may have to run out first.
+/// Acquires a lane after the lease of its present owner has expired.
 pub async fn take_over(h: &dyn super::Harness, node: &Node, lane: &SubmitterId) -> Lease {
     let terms = h.terms();
     for _ in 0..PATIENCE {
@@ -199,7 +199,7 @@ pub async fn take_over(h: &dyn super::Harness, node: &Node, lane: &SubmitterId) 
     panic!("{} never gets {lane}", node.owner())
 }
 
-/// The lane as it is, with the lease taken anew.
+/// Acquires and loads the lane.
 pub async fn view(node: &Node, lane: &SubmitterId) -> View {
     for _ in 0..PATIENCE {
         let lease = acquire(node, lane).await;
@@ -212,7 +212,8 @@ pub async fn view(node: &Node, lane: &SubmitterId) -> View {
     panic!("{lane} can never be loaded")
 }
 
-/// Commits with a lease taken right before. A node that is the only one to want a lane is fenced only by slowness.
+/// Commits with a lease that is acquired right before. A fenced commit is repeated: only slowness fences the only node
+/// of a lane.
 pub async fn commit(node: &Node, lane: &SubmitterId, build: impl Fn(&mut LaneCommit)) -> CommitVerdict {
     for _ in 0..PATIENCE {
         let mut commit = LaneCommit::new(&acquire(node, lane).await);
@@ -229,7 +230,7 @@ pub async fn commit_done(node: &Node, lane: &SubmitterId, build: impl Fn(&mut La
     assert_eq!(commit(node, lane, build).await, CommitVerdict::Done);
 }
 
-/// Binds the first in line to the next nonce, and gives back the intent as it is then.
+/// Binds the first intent of the queue to the next nonce, and returns the new record.
 pub async fn bind_next(node: &Node, lane: &SubmitterId) -> IntentRecord {
     let view = view(node, lane).await;
     let first = &view.queue[0];
@@ -250,7 +251,7 @@ pub async fn record(node: &Node, id: TxId) -> IntentRecord {
     node.get(&[id]).await.unwrap().remove(0).unwrap()
 }
 
-/// Moves an intent on, and gives it back as it is then.
+/// Applies a transition to an intent, and returns the new record.
 pub async fn change(node: &Node, lane: &SubmitterId, id: TxId, transition: Transition) -> IntentRecord {
     let tx = record(node, id).await;
     commit_done(node, lane, |commit| {
@@ -267,28 +268,28 @@ pub async fn confirm(node: &Node, lane: &SubmitterId, id: TxId) -> IntentRecord 
     change(node, lane, id, Transition::Settle(None)).await
 }
 
-/// A command that waits for its lane.
+/// An open command of a lane.
 pub async fn waiting(node: &Node, lane: &SubmitterId, id: CommandId) -> Command {
     let open = node.open_commands(from_ref(lane)).await.unwrap().remove(0);
     open.into_iter().find(|command| command.id == id).unwrap()
 }
 
-/// All that was audited of a lane, newest first.
+/// The audit entries of a lane, newest first.
 pub async fn audits(node: &Node, lane: &SubmitterId) -> Vec<AuditEntry> {
     let filter = AuditFilter { subject: Some(lane.to_string()), before: None, limit: 1000 };
     node.audit_log(&filter).await.unwrap()
 }
 
-/// The database's time, learned by loading a lane that belongs to this process alone.
+/// The database's time. The call loads a lane that only this node uses.
 pub async fn database_now(node: &Node) -> Timestamp {
     let hash = keccak256(node.owner().as_str());
     let clock = format!("eip155:1:{}", Address::from_slice(&hash[..20])).parse().unwrap();
     view(node, &clock).await.lane.now
 }
 
-/// All events so far, in order. A database may show an event a little late, but never out of order, so a marker is written
-/// first and waited for; markers are left out. Each is the event of a lane of its own, which nobody has registered, so it can
-/// be written whatever the store has lost.
+/// All events so far, in order. A database may show an event late, but never out of order. So the call writes a marker
+/// event and waits until the marker is visible. Markers are left out of the answer. Each marker has its own lane,
+/// which is not registered, so the marker can be written even after the store lost commits.
 pub async fn events(node: &Node) -> Vec<Event> {
     let hash = keccak256(fresh_id().to_string());
     let marker: SubmitterId = format!("eip155:2:{}", Address::from_slice(&hash[..20])).parse().unwrap();
@@ -327,13 +328,13 @@ pub fn intent_of(event: &Event) -> Option<TxId> {
     }
 }
 
-/// A little real time, for what happens beside the test. The database's clock is moved by the harness.
+/// Waits for a short real time, for concurrent tasks. Only the harness moves the database's clock.
 #[expect(clippy::disallowed_methods, reason = "the suite waits for a database that it does not control")]
 pub async fn pause() {
     tokio::time::sleep(PAUSE).await;
 }
 
-/// Waits for something that may take a while, and fails when it does not come.
+/// Waits for a future that may take a while, and fails after a time-out.
 #[expect(clippy::disallowed_methods, reason = "the suite waits for a database that it does not control")]
 pub async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
     match tokio::time::timeout(Duration::from_secs(20), future).await {
@@ -342,13 +343,13 @@ pub async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
     }
 }
 
-/// Runs something beside the test.
-#[expect(clippy::disallowed_methods, reason = "the suite plays several processes at once, and joins them all")]
+/// Runs a task concurrently with the test.
+#[expect(clippy::disallowed_methods, reason = "the suite runs several nodes at once, and joins all tasks")]
 pub fn beside<T: Send + 'static>(task: impl Future<Output = T> + Send + 'static) -> tokio::task::JoinHandle<T> {
     tokio::spawn(task)
 }
 
-/// Numbers that look random and are the same in every run (splitmix64).
+/// Pseudo-random numbers from a seed (splitmix64), equal in every run.
 #[derive(Clone, Debug)]
 pub struct Dice(u64);
 
@@ -366,7 +367,7 @@ impl Dice {
         (mixed ^ (mixed >> 31)) % sides
     }
 
-    /// The same things in another order.
+    /// The items in a random order.
     pub fn shuffled<T: Clone>(&mut self, things: &[T]) -> Vec<T> {
         let mut left = things.to_vec();
         let mut shuffled = Vec::with_capacity(left.len());

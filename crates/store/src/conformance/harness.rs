@@ -1,4 +1,4 @@
-//! What the suite needs of a store under test.
+//! The interface between the suite and a store under test.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,11 +11,11 @@ use crate::roles::Store;
 /// One fresh, empty, migrated database.
 #[async_trait]
 pub trait Harness: Send + Sync {
-    /// A handle for one more process on the same database, with an owner id of its own: two calls with the same name are
-    /// two processes.
+    /// Opens a handle for one more node on the same database. Each handle has its own owner id: two calls with the same
+    /// name are two nodes.
     async fn node(&self, name: &str) -> Arc<dyn Store>;
 
-    /// Lets the database's clock go on. A database with a real clock waits.
+    /// Moves the database's clock forward. A database with a real clock waits.
     async fn pass(&self, span: Duration);
 
     /// The lease terms that every handle was opened with.

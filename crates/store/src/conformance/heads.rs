@@ -1,4 +1,4 @@
-//! Heads: what is known of a chain, whoever has found it out.
+//! Heads: the saved head of a chain, shared by all nodes.
 
 use std::ops::RangeInclusive;
 
@@ -11,7 +11,7 @@ use crate::roles::HeadVerdict;
 const GENESIS: B256 = B256::repeat_byte(1);
 const OTHER_GENESIS: B256 = B256::repeat_byte(2);
 
-/// Each writer saves so many heads in the race.
+/// The number of heads that each node saves in a race.
 const ROUNDS: u64 = 25;
 
 fn chain() -> ChainId {
@@ -26,13 +26,13 @@ fn fork(number: u64) -> BlockRef {
     BlockRef { number, hash: keccak256(format!("fork {number}")) }
 }
 
-pub(super) async fn a_head_comes_back_as_it_was_saved(h: &dyn Harness) {
+pub(super) async fn saved_head_reads_back_unchanged(h: &dyn Harness) {
     let (a, b) = (h.node("a").await, h.node("b").await);
     assert_eq!(b.head(&chain()).await.unwrap(), None);
     for saved in [
         Head { genesis: None, ..head(0..=0, None) },
         Head { genesis: None, ..head(1..=100, None) },
-        // A reorg, or a watcher that keeps less.
+        // A reorg, or a watcher with a shorter tail.
         Head { genesis: None, ..head(98..=99, None) },
         head(1..=120, Some(80)),
         head(100..=121, Some(101)),
@@ -43,14 +43,14 @@ pub(super) async fn a_head_comes_back_as_it_was_saved(h: &dyn Harness) {
     }
 }
 
-pub(super) async fn the_final_block_only_moves_forward(h: &dyn Harness) {
+pub(super) async fn final_block_only_moves_forward(h: &dyn Harness) {
     let (a, b) = (h.node("a").await, h.node("b").await);
     let kept = head(3..=14, Some(7));
     for saved in [head(3..=10, None), head(3..=11, Some(5)), head(3..=13, Some(5)), kept.clone()] {
         assert_eq!(a.save_head(&chain(), &saved).await.unwrap(), HeadVerdict::Saved);
         assert_eq!(b.head(&chain()).await.unwrap(), Some(saved));
     }
-    // A lagging node, and one that does not know what is final.
+    // A lagging node, and a node that knows no final block.
     for lagging in [head(3..=15, Some(6)), head(3..=15, None), head(1..=6, Some(2))] {
         let verdict = b.save_head(&chain(), &lagging).await.unwrap();
         assert_eq!(verdict, HeadVerdict::FinalIsNewer(kept.clone()), "{lagging:?}");
@@ -61,7 +61,7 @@ pub(super) async fn the_final_block_only_moves_forward(h: &dyn Harness) {
     assert_eq!(a.head(&chain()).await.unwrap(), Some(next));
 }
 
-pub(super) async fn a_head_that_contradicts_the_final_block_changes_nothing(h: &dyn Harness) {
+pub(super) async fn head_against_final_block_changes_nothing(h: &dyn Harness) {
     let (a, b) = (h.node("a").await, h.node("b").await);
     let kept = Head { genesis: None, ..head(3..=14, Some(7)) };
     a.save_head(&chain(), &kept).await.unwrap();
@@ -78,22 +78,26 @@ pub(super) async fn a_head_that_contradicts_the_final_block_changes_nothing(h: &
     ] {
         let verdict = b.save_head(&chain(), &differs).await.unwrap();
         assert_eq!(verdict, HeadVerdict::FinalDiffers(kept.clone()), "{differs:?}");
-        assert_eq!(a.head(&chain()).await.unwrap(), Some(kept.clone()), "also no genesis: {differs:?}");
+        assert_eq!(
+            a.head(&chain()).await.unwrap(),
+            Some(kept.clone()),
+            "the genesis is not written either: {differs:?}"
+        );
     }
-    // One that lags may end in a branch that was orphaned since: that says nothing.
+    // The tip of a lagging head may be orphaned since. It contradicts nothing.
     let lags = Head { finalized: Some(block(5)), ..forked_from(7) };
     assert!(matches!(b.save_head(&chain(), &lags).await.unwrap(), HeadVerdict::FinalIsNewer(_)));
-    // Above it the chain may do what it wants.
+    // Above the final block the chain may reorganise.
     let above = Head { finalized: Some(block(7)), ..forked_from(8) };
     assert_eq!(b.save_head(&chain(), &above).await.unwrap(), HeadVerdict::Saved);
     assert_eq!(a.head(&chain()).await.unwrap(), Some(above));
 }
 
-pub(super) async fn a_genesis_stays_once_it_is_known(h: &dyn Harness) {
+pub(super) async fn known_genesis_stays(h: &dyn Harness) {
     let (a, b) = (h.node("a").await, h.node("b").await);
     let unknown = |head: Head| Head { genesis: None, ..head };
     a.save_head(&chain(), &unknown(head(3..=14, Some(7)))).await.unwrap();
-    // One that lags may know it first.
+    // A lagging node may know the genesis first.
     let kept = head(3..=14, Some(7));
     let verdict = b.save_head(&chain(), &head(3..=9, Some(5))).await.unwrap();
     assert_eq!(verdict, HeadVerdict::FinalIsNewer(kept.clone()));
@@ -109,22 +113,22 @@ pub(super) async fn a_genesis_stays_once_it_is_known(h: &dyn Harness) {
     }
 }
 
-pub(super) async fn a_forgotten_chain_may_begin_anew(h: &dyn Harness) {
+pub(super) async fn forgotten_chain_accepts_new_genesis(h: &dyn Harness) {
     let (a, b) = (h.node("a").await, h.node("b").await);
     let other: ChainId = "eip155:1".parse().unwrap();
-    a.forget_head(&chain(), &text("op"), "nothing there yet").await.unwrap();
+    a.forget_head(&chain(), &text("op"), "no head yet").await.unwrap();
     a.save_head(&chain(), &head(3..=14, Some(7))).await.unwrap();
     a.save_head(&other, &head(3..=14, Some(7))).await.unwrap();
     let new = Head { genesis: Some(OTHER_GENESIS), ..head(0..=2, Some(1)) };
     assert!(matches!(b.save_head(&chain(), &new).await.unwrap(), HeadVerdict::GenesisDiffers(_)));
-    b.forget_head(&chain(), &text("op"), "it began anew").await.unwrap();
+    b.forget_head(&chain(), &text("op"), "the chain was started again").await.unwrap();
     assert_eq!(a.head(&chain()).await.unwrap(), None);
     assert_eq!(a.save_head(&chain(), &new).await.unwrap(), HeadVerdict::Saved);
     assert_eq!(b.head(&chain()).await.unwrap(), Some(new));
     assert_eq!(b.head(&other).await.unwrap(), Some(head(3..=14, Some(7))));
 }
 
-pub(super) async fn heads_of_two_chains_are_apart(h: &dyn Harness) {
+pub(super) async fn heads_of_two_chains_are_separate(h: &dyn Harness) {
     let a = h.node("a").await;
     let [one, two]: [ChainId; 2] = ["eip155:1".parse().unwrap(), "eip155:10".parse().unwrap()];
     a.save_head(&one, &head(8..=10, Some(5))).await.unwrap();
@@ -133,8 +137,8 @@ pub(super) async fn heads_of_two_chains_are_apart(h: &dyn Harness) {
     assert_eq!(a.head(&one).await.unwrap(), Some(head(8..=10, Some(5))));
 }
 
-/// The first head has no row that could be locked.
-pub(super) async fn nodes_that_save_at_once_agree_on_the_first_head(h: &dyn Harness) {
+/// There is no row to lock before the first head is saved.
+pub(super) async fn concurrent_saves_agree_on_first_head(h: &dyn Harness) {
     let nodes = [h.node("a").await, h.node("b").await, h.node("c").await];
     for round in 0..ROUNDS {
         let chain: ChainId = format!("eip155:{}", round + 1).parse().unwrap();
@@ -158,7 +162,7 @@ pub(super) async fn nodes_that_save_at_once_agree_on_the_first_head(h: &dyn Harn
     }
 }
 
-pub(super) async fn nodes_that_save_at_once_never_take_the_final_block_back(h: &dyn Harness) {
+pub(super) async fn concurrent_saves_never_move_final_block_back(h: &dyn Harness) {
     let nodes = [h.node("a").await, h.node("b").await, h.node("c").await];
     let saves: Vec<_> = (0_u64..)
         .zip(&nodes)
@@ -167,11 +171,11 @@ pub(super) async fn nodes_that_save_at_once_never_take_the_final_block_back(h: &
             beside(async move {
                 let mut highest = 0;
                 for round in 1..=ROUNDS {
-                    // Each has its own pace, and now and then one is far behind.
+                    // Each node has its own pace, and sometimes one is far behind.
                     let newest = if round % 5 == n { round } else { round * (n + 1) };
-                    let said = node.save_head(&chain(), &head(newest..=newest + 3, Some(newest))).await.unwrap();
+                    let verdict = node.save_head(&chain(), &head(newest..=newest + 3, Some(newest))).await.unwrap();
                     let read = node.head(&chain()).await.unwrap().unwrap().finalized.unwrap().number;
-                    match said {
+                    match verdict {
                         HeadVerdict::Saved => assert!(newest >= highest, "{newest} was saved over {highest}"),
                         HeadVerdict::FinalIsNewer(kept) => assert!(kept.finalized.unwrap().number > newest),
                         other => panic!("{other:?}"),

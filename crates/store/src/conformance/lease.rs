@@ -1,4 +1,4 @@
-//! Ownership: who gets a lane, when, and with which token.
+//! Leases: which node gets a lane, when, and with which token.
 
 use std::slice::from_ref;
 use std::time::Duration;
@@ -9,14 +9,14 @@ use super::Harness;
 use super::fixtures::*;
 use crate::roles::{Accepted, Acquired, CommitVerdict, Renewal};
 
-pub(super) async fn a_lane_that_nobody_held_is_taken_with_token_one(h: &dyn Harness) {
+pub(super) async fn free_lane_is_acquired_with_token_one(h: &dyn Harness) {
     let a = h.node("a").await;
     let lane = submitter(1);
     let lease = acquire(&a, &lane).await;
     assert_eq!((lease.submitter(), lease.owner(), lease.token()), (&lane, a.owner(), FencingToken::new(1)));
 }
 
-pub(super) async fn the_holder_keeps_its_token_when_it_acquires_or_renews(h: &dyn Harness) {
+pub(super) async fn owner_keeps_its_token_when_it_acquires_or_renews(h: &dyn Harness) {
     let a = h.node("a").await;
     let lane = submitter(1);
     let mut kept = 0;
@@ -37,13 +37,13 @@ pub(super) async fn the_holder_keeps_its_token_when_it_acquires_or_renews(h: &dy
 }
 
 /// proves N02
-pub(super) async fn another_node_waits_for_expiry_and_skew_and_raises_the_token(h: &dyn Harness) {
+pub(super) async fn takeover_waits_for_expiry_and_skew_and_raises_token(h: &dyn Harness) {
     let (a, b) = (h.node("a").await, h.node("b").await);
     let (lane, terms) = (submitter(1), h.terms());
     let granted = Moment::of(&a, acquire(&a, &lane)).await;
     let free_from = granted.from.saturating_add(terms.duration + terms.clock_skew);
     let free_to = granted.to.saturating_add(terms.duration + terms.clock_skew);
-    // From here on the lease has expired, and only the skew keeps it; small steps, so that none jumps over that.
+    // The lease has expired now, and only the clock skew keeps it. The steps are small, so that none skips this time.
     h.pass(terms.duration).await;
     let taken = loop {
         let asked = Moment::of(&b, try_acquire(&b, &lane)).await;
@@ -58,7 +58,7 @@ pub(super) async fn another_node_waits_for_expiry_and_skew_and_raises_the_token(
 }
 
 /// proves N02
-pub(super) async fn a_node_that_let_its_lease_expire_gets_a_new_token(h: &dyn Harness) {
+pub(super) async fn expired_lease_is_acquired_again_with_new_token(h: &dyn Harness) {
     let a = h.node("a").await;
     let lane = submitter(1);
     let mut last = acquire(&a, &lane).await;
@@ -70,8 +70,8 @@ pub(super) async fn a_node_that_let_its_lease_expire_gets_a_new_token(h: &dyn Ha
     }
 }
 
-/// proves N01: by the database's own time, over a random schedule of three nodes
-pub(super) async fn no_two_nodes_hold_a_lane_at_one_database_time(h: &dyn Harness) {
+/// proves N01: by the database's clock, over a random schedule of three nodes
+pub(super) async fn lane_has_one_owner_at_any_database_time(h: &dyn Harness) {
     let mut nodes = Vec::new();
     for name in ["a", "b", "c"] {
         nodes.push(h.node(name).await);
@@ -93,22 +93,22 @@ pub(super) async fn no_two_nodes_hold_a_lane_at_one_database_time(h: &dyn Harnes
             0..=6 => schedule.acquire(who).await,
             7..=12 => schedule.write(who).await,
             13 => schedule.release(who).await,
-            // Some time within a lease, or to where only the skew keeps it, or beyond.
+            // Within a lease, or up to the time when only the skew keeps the lease, or later.
             14 => h.pass(duration.mul_f64(dice.below(100) as f64 / 100.0)).await,
             _ => h.pass(duration + skew * dice.below(5) as u32 / 3).await,
         }
     }
-    assert!(schedule.takeovers > 0, "nothing ever changed hands");
+    assert!(schedule.takeovers > 0, "no lane was ever taken over");
 }
 
-/// What three nodes did to one lane, and what must therefore hold.
+/// The history of one lane with three nodes, and the rules that it must obey.
 struct Schedule {
     lane: SubmitterId,
     terms: LeaseTerms,
     nodes: Vec<Node>,
     /// The last lease that each node was granted.
     latest: Vec<Option<Lease>>,
-    /// Who was granted or extended the lane last, and when; nobody after a release.
+    /// The node that was granted or extended the lease last, and when; `None` after a release.
     held: Option<Moment<usize>>,
     token: FencingToken,
     takeovers: u32,
@@ -136,7 +136,7 @@ impl Schedule {
                 assert_ne!(held.value, who, "a node was refused its own lane");
                 assert!(asked.from <= held.to.saturating_add(span), "a free lane was refused");
             }
-            (refused, None) => panic!("a lane that nobody holds was refused: {refused:?}"),
+            (refused, None) => panic!("a free lane was refused: {refused:?}"),
         }
         if let Acquired::Held(lease) = asked.value {
             self.token = lease.token();
@@ -145,7 +145,7 @@ impl Schedule {
         }
     }
 
-    /// Whoever once had the lane tries to write it.
+    /// A node that once had the lane tries to write it.
     async fn write(&mut self, who: usize) {
         let Some(lease) = self.latest[who].clone() else { return };
         let node = &self.nodes[who];
@@ -175,8 +175,8 @@ impl Schedule {
     }
 }
 
-/// proves N26: released and taken many times, the token only grows
-pub(super) async fn a_released_lease_is_free_at_once_and_tokens_never_restart(h: &dyn Harness) {
+/// proves N26: released and acquired many times, the token only grows
+pub(super) async fn released_lane_is_free_at_once_and_tokens_only_grow(h: &dyn Harness) {
     let nodes = [h.node("a").await, h.node("b").await];
     let lane = submitter(1);
     let mut last = FencingToken::new(0);
@@ -188,10 +188,10 @@ pub(super) async fn a_released_lease_is_free_at_once_and_tokens_never_restart(h:
         node.release(&[lease]).await.unwrap();
     }
     let again = acquire(&nodes[1], &lane).await;
-    assert!(again.token() > last, "a node that released and came back");
+    assert!(again.token() > last, "a node acquires again after its own release");
 }
 
-pub(super) async fn releasing_a_lost_lease_takes_nothing_from_its_new_owner(h: &dyn Harness) {
+pub(super) async fn release_of_lost_lease_leaves_new_owner_alone(h: &dyn Harness) {
     let (a, b) = (h.node("a").await, h.node("b").await);
     let lane = submitter(1);
     let old = acquire(&a, &lane).await;
@@ -209,20 +209,20 @@ pub(super) async fn releasing_a_lost_lease_takes_nothing_from_its_new_owner(h: &
 }
 
 /// proves N22
-pub(super) async fn a_restarted_process_shares_nothing_with_its_zombie(h: &dyn Harness) {
-    let (zombie, restarted) = (h.node("node-a").await, h.node("node-a").await);
-    assert_ne!(zombie.owner(), restarted.owner());
+pub(super) async fn restarted_node_is_another_owner_than_its_old_process(h: &dyn Harness) {
+    let (old_process, restarted) = (h.node("node-a").await, h.node("node-a").await);
+    assert_ne!(old_process.owner(), restarted.owner());
     let lane = submitter(1);
-    let old = acquire(&zombie, &lane).await;
+    let old = acquire(&old_process, &lane).await;
     let new = take_over(h, &restarted, &lane).await;
     assert!(new.token() > old.token());
-    let verdict = zombie.commit(&[LaneCommit::new(&old)]).await.unwrap().verdicts.remove(0);
+    let verdict = old_process.commit(&[LaneCommit::new(&old)]).await.unwrap().verdicts.remove(0);
     assert_eq!(verdict, CommitVerdict::Fenced);
-    assert!(zombie.renew().await.unwrap().extended.iter().all(|lease| *lease.submitter() != lane));
+    assert!(old_process.renew().await.unwrap().extended.iter().all(|lease| *lease.submitter() != lane));
 }
 
 /// proves N23
-pub(super) async fn one_address_in_two_letter_cases_is_one_lane(h: &dyn Harness) {
+pub(super) async fn address_in_two_letter_cases_is_one_lane(h: &dyn Harness) {
     let (a, b) = (h.node("a").await, h.node("b").await);
     let checksummed = submitter(1);
     let lower: SubmitterId = checksummed.as_str().to_lowercase().parse().unwrap();
@@ -243,11 +243,11 @@ pub(super) async fn one_address_in_two_letter_cases_is_one_lane(h: &dyn Harness)
     assert_eq!(view(&b, &lower).await.cursor.next_nonce, nonce(1));
 }
 
-pub(super) async fn a_renewal_names_exactly_what_is_still_held(h: &dyn Harness) {
+pub(super) async fn renewal_lists_exactly_the_held_leases(h: &dyn Harness) {
     let (a, b) = (h.node("a").await, h.node("b").await);
     let lanes = submitters(1..5);
     let others = acquire(&b, &lanes[3]).await;
-    // Once is enough; on a slow machine a lease may run out between the calls.
+    // One round is enough. On a slow machine a lease may expire between the calls; then the round is repeated.
     for _ in 0..20 {
         let from = database_now(&a).await;
         let mut held = Vec::new();
@@ -270,13 +270,13 @@ pub(super) async fn a_renewal_names_exactly_what_is_still_held(h: &dyn Harness) 
 
         h.pass(h.terms().duration + Duration::from_millis(1)).await;
         let renewal = a.renew().await.unwrap();
-        assert_eq!(renewal, Renewal::default(), "what has expired is lost");
+        assert_eq!(renewal, Renewal::default(), "an expired lease is lost");
         return;
     }
     panic!("{TOO_SLOW}")
 }
 
-pub(super) async fn a_commit_extends_its_lease(h: &dyn Harness) {
+pub(super) async fn commit_extends_its_lease(h: &dyn Harness) {
     let (a, b) = (h.node("a").await, h.node("b").await);
     let (lane, terms) = (lane(&a, 1).await, h.terms());
     for _ in 0..20 {
@@ -327,7 +327,7 @@ pub(super) async fn acquire_answers_each_lane_in_order(h: &dyn Harness) {
     panic!("{TOO_SLOW}")
 }
 
-/// Something that happened between two moments of the database's clock.
+/// The result of a call, with the database's time before and after it.
 #[derive(Clone, Debug)]
 struct Moment<T> {
     value: T,
@@ -336,9 +336,9 @@ struct Moment<T> {
 }
 
 impl<T> Moment<T> {
-    async fn of(node: &Node, happening: impl Future<Output = T>) -> Self {
+    async fn of(node: &Node, call: impl Future<Output = T>) -> Self {
         let from = database_now(node).await;
-        let value = happening.await;
+        let value = call.await;
         Moment { value, from, to: database_now(node).await }
     }
 }

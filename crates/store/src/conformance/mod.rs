@@ -1,14 +1,15 @@
-//! One suite for every store. An implementation calls [`conformance_suite!`](crate::conformance_suite) in its tests:
+//! The conformance suite of the store contract. An implementation calls
+//! [`conformance_suite!`](crate::conformance_suite) in its tests:
 //!
 //! ```ignore
 //! gapless_store::conformance_suite!(MyHarness::fresh().await);
 //! ```
 //!
-//! Every case gets a fresh database. The list of cases is [`for_each_case!`](crate::for_each_case), in this file and
-//! nowhere else: no store can leave one out, and a case that is not in it is dead code, which the compiler tells.
+//! Every case gets a fresh database. The list of cases is [`for_each_case!`](crate::for_each_case) in this file, and
+//! only there. So no store can leave a case out, and the compiler reports a case that is not in the list as dead code.
 //!
-//! Real databases have real clocks and slow days. No case relies on being quick: what depends on time is compared with the
-//! database's own time ([`fixtures::database_now`]), and leases are taken anew right before they are used.
+//! Real databases have real clocks and may be slow. No case depends on speed: a case compares times with the database's
+//! clock ([`fixtures::database_now`]), and acquires a lease right before it uses the lease.
 
 #![allow(
     clippy::unwrap_used,
@@ -25,20 +26,21 @@ mod changes;
 mod commands;
 mod commit;
 mod concurrency;
-mod control;
+mod confirmations;
+mod conflicts;
 mod events;
 mod fencing;
 pub mod fixtures;
 mod harness;
 mod heads;
 mod lease;
-mod notices;
 mod queue;
 mod reads;
-mod refusals;
 mod regression;
+mod replacements;
 mod reservations;
 mod retention;
+mod sends;
 mod slots;
 mod status;
 mod sweep;
@@ -48,7 +50,7 @@ use std::time::Duration;
 
 pub use harness::Harness;
 
-/// A case that hangs has failed: a deadlock, or a lock that nobody gives back.
+/// The time limit of a case. A case that hangs has a deadlock or a lock that is never released.
 const CASE_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// All cases, by theme. Calls back `$callback! { $args lease { case … } … }`.
@@ -59,205 +61,207 @@ macro_rules! for_each_case {
         $crate::$callback! {
             ($($args)*)
             lease {
-                a_lane_that_nobody_held_is_taken_with_token_one
-                the_holder_keeps_its_token_when_it_acquires_or_renews
-                another_node_waits_for_expiry_and_skew_and_raises_the_token
-                a_node_that_let_its_lease_expire_gets_a_new_token
-                no_two_nodes_hold_a_lane_at_one_database_time
-                a_released_lease_is_free_at_once_and_tokens_never_restart
-                releasing_a_lost_lease_takes_nothing_from_its_new_owner
-                a_restarted_process_shares_nothing_with_its_zombie
-                one_address_in_two_letter_cases_is_one_lane
-                a_renewal_names_exactly_what_is_still_held
-                a_commit_extends_its_lease
+                free_lane_is_acquired_with_token_one
+                owner_keeps_its_token_when_it_acquires_or_renews
+                takeover_waits_for_expiry_and_skew_and_raises_token
+                expired_lease_is_acquired_again_with_new_token
+                lane_has_one_owner_at_any_database_time
+                released_lane_is_free_at_once_and_tokens_only_grow
+                release_of_lost_lease_leaves_new_owner_alone
+                restarted_node_is_another_owner_than_its_old_process
+                address_in_two_letter_cases_is_one_lane
+                renewal_lists_exactly_the_held_leases
+                commit_extends_its_lease
                 acquire_answers_each_lane_in_order
             }
             fencing {
-                a_stale_token_changes_nothing_at_all
-                an_expired_lease_writes_nothing_before_anybody_takes_it_over
-                a_released_lease_writes_and_loads_nothing
-                one_fenced_lane_does_not_fail_the_others
-                an_old_token_of_the_same_process_is_fenced
+                stale_token_changes_nothing
+                expired_lease_rejects_commit_before_takeover
+                released_lease_rejects_commit_and_load
+                fenced_lane_does_not_fail_other_lanes
+                old_token_of_same_node_is_fenced
             }
             accept {
-                intents_read_back_as_they_were_given
-                new_intents_stand_in_line_in_the_order_given
-                a_known_request_gets_the_first_answer_and_another_payload_a_conflict
-                duplicates_inside_one_batch_are_answered_by_the_first
-                a_hundred_concurrent_accepts_of_one_request_make_one_row
-                one_request_id_of_two_submitters_is_two_intents
-                unknown_submitters_are_told_and_the_others_are_queued
-                a_protected_lane_takes_nothing_new_but_knows_old_requests
-                a_bad_row_is_refused_alone
-                a_refused_row_leaves_its_request_id_free
-                an_intent_is_canceled_only_while_it_is_queued
-                accepting_wakes_the_other_nodes
+                accepted_intent_reads_back_unchanged
+                new_intents_queue_in_order_given
+                repeated_request_gets_first_id_or_conflict
+                duplicates_in_one_batch_get_first_id
+                concurrent_accepts_of_one_request_make_one_row
+                request_id_of_two_submitters_is_two_intents
+                unknown_submitter_does_not_fail_other_intents
+                protected_lane_rejects_new_and_answers_known_requests
+                bad_intent_is_refused_alone
+                refused_intent_leaves_request_id_free
+                cancel_queued_cancels_only_queued_intents
+                accept_wakes_all_nodes
             }
             commit {
-                a_bind_writes_nonce_intent_attempt_and_event_together
-                several_binds_in_one_commit_take_contiguous_nonces
-                reports_and_claims_are_kept_with_their_rows
-                an_intent_travels_to_its_end_and_stays_there
-                a_lane_twice_in_one_call_is_written_once
-                a_final_count_alone_leaves_nothing_behind
-                closed_slots_are_left_behind
-                changes_of_one_intent_follow_each_other_in_a_commit
-                a_commit_of_nothing_is_done
-                fills_and_foreign_slots_take_a_nonce_without_an_intent
+                bind_writes_nonce_intent_attempt_and_event_together
+                binds_in_one_commit_take_contiguous_nonces
+                reports_and_claims_are_stored_with_their_rows
+                terminal_intent_rejects_stale_change
+                lane_twice_in_one_call_is_written_once
+                final_count_alone_closes_no_slot
+                closed_slots_are_not_loaded
+                changes_of_one_intent_apply_in_order_in_one_commit
+                empty_commit_is_done
+                fill_and_foreign_slots_take_nonce_without_intent
             }
-            refusals {
-                a_stale_cursor_leaves_no_trace
-                an_intent_that_changed_meanwhile_leaves_no_trace
-                changes_that_do_not_follow_each_other_leave_no_trace
-                another_lanes_intent_leaves_no_trace
-                a_nonce_is_bound_once_only
-                an_attempt_without_a_slot_leaves_no_trace
-                an_attempt_that_exists_leaves_no_trace
-                a_report_of_an_unknown_hash_leaves_no_trace
-                a_claim_without_a_slot_leaves_no_trace
-                a_refused_reservation_leaves_no_trace
-                a_cancel_between_peek_and_bind_wins
-                one_conflict_in_a_batch_does_not_fail_the_others
-                closing_over_an_open_intent_leaves_no_trace
+            conflicts {
+                stale_cursor_changes_nothing
+                stale_intent_version_changes_nothing
+                changes_out_of_order_change_nothing
+                intent_of_other_lane_changes_nothing
+                bound_nonce_is_not_bound_again
+                attempt_without_slot_changes_nothing
+                duplicate_attempt_changes_nothing
+                report_of_unknown_hash_changes_nothing
+                claim_without_slot_changes_nothing
+                refused_reservation_step_changes_nothing
+                cancel_between_peek_and_bind_wins
+                conflict_does_not_fail_other_commits
+                closing_slot_of_open_intent_changes_nothing
             }
             reservations {
-                a_lent_nonce_is_used_by_its_owner_only
-                a_late_use_or_release_fails
-                a_reservation_expires_only_when_its_time_is_over
-                released_nonces_are_lent_again_smallest_first
-                steps_of_one_commit_see_each_other
-                what_was_used_is_not_lent_again
-                who_used_a_lent_nonce_is_known_for_ever
-                a_transaction_for_a_lent_nonce_needs_its_use
-                what_was_filled_is_not_lent_again
-                only_a_recyclable_nonce_is_filled
-                a_closed_nonce_does_not_stand_in_the_way_of_lending
+                reserved_nonce_is_used_by_its_lock_owner_only
+                late_use_or_release_is_refused
+                reservation_expires_only_after_its_hold
+                released_nonces_are_reserved_again_smallest_first
+                steps_of_one_commit_apply_in_order
+                used_nonce_is_not_reserved_again
+                intent_of_used_nonce_is_found_after_retention
+                attempt_for_reserved_nonce_needs_its_use
+                filled_nonce_is_not_reserved_again
+                only_recyclable_nonce_is_filled
+                closed_recyclable_nonce_does_not_block_reservations
             }
             commands {
-                commands_wait_for_their_lane_oldest_first
-                a_command_that_is_done_is_gone
-                what_became_of_a_command_can_be_read
-                open_commands_are_handed_out_oldest_first_up_to_the_limit
-                putting_a_command_wakes_the_other_nodes
+                commands_load_with_their_lane_oldest_first
+                finished_command_is_not_loaded
+                command_result_is_readable
+                open_commands_are_oldest_first_up_to_limit
+                put_command_wakes_other_nodes
             }
             queue {
-                peek_gives_the_first_in_line_up_to_the_limit
-                an_intent_that_lost_its_nonce_returns_to_its_place
-                failing_in_the_queue_takes_no_nonce
+                peek_returns_first_of_queue_up_to_limit
+                intent_that_lost_nonce_keeps_queue_position
+                failure_in_queue_takes_no_nonce
             }
             sweep {
-                lanes_with_queued_work_are_found_until_somebody_holds_them
-                open_work_and_commands_are_found_too
-                a_nonce_that_no_intent_holds_is_found_too
-                lanes_without_work_are_not_found
-                the_sweep_pages_in_the_order_of_submitters
-                releasing_a_lane_with_work_wakes_the_other_nodes
-                releasing_an_idle_lane_wakes_nobody
+                sweep_finds_queued_lane_without_valid_lease
+                sweep_finds_open_intents_and_commands
+                sweep_finds_open_nonce_without_intent
+                sweep_skips_idle_lanes
+                sweep_pages_in_order_of_submitters
+                release_with_work_wakes_other_nodes
+                release_of_idle_lane_wakes_no_node
             }
             events {
-                every_change_has_its_event_and_they_fold_to_the_state
-                lane_events_are_numbered_without_a_hole
-                one_intents_events_are_read_oldest_first_up_to_the_limit
-                readers_page_through_everything_in_one_order
-                a_reader_sees_each_event_once_while_many_write
-                one_process_at_a_time_consumes
-                a_lost_claim_loses_no_event
+                each_change_has_one_event_and_last_event_is_state
+                lane_events_are_numbered_without_holes
+                events_of_intent_are_oldest_first_up_to_limit
+                pages_of_events_have_one_order
+                reader_gets_each_event_once_during_writes
+                consumer_is_claimed_by_one_node_at_a_time
+                lost_claim_loses_no_event
                 consumers_are_independent
             }
             changes {
-                every_node_is_told_of_every_change
-                a_commit_calls_nobody_to_work
-                what_changes_nothing_is_told_to_nobody
+                change_wakes_waiters_on_every_node
+                commit_sends_no_wakeup_for_work
+                call_without_change_wakes_no_waiter
             }
             retention {
-                archived_intents_still_answer_but_are_not_listed
-                archived_intents_keep_their_events
-                only_old_and_terminal_intents_are_moved
+                archived_intent_is_found_but_not_listed
+                archived_intent_keeps_its_events
+                only_old_terminal_intents_are_archived
                 retention_waits_for_every_consumer
-                archive_moves_up_to_its_limit_oldest_first
+                archive_moves_oldest_first_up_to_limit
             }
             reads {
-                unknown_ids_are_none_in_their_place
+                unknown_id_is_none_at_its_position
                 list_pages_newest_first
                 list_filters_by_submitter_and_state
-                attempts_of_all_nonces_are_kept_oldest_first
-                submitters_are_registered_once_and_can_be_renamed
-                an_alias_stands_for_one_submitter
+                attempts_of_all_nonces_are_oldest_first
+                submitter_is_registered_once_and_can_be_renamed
+                alias_belongs_to_one_submitter
             }
             heads {
-                a_head_comes_back_as_it_was_saved
-                the_final_block_only_moves_forward
-                a_head_that_contradicts_the_final_block_changes_nothing
-                a_genesis_stays_once_it_is_known
-                a_forgotten_chain_may_begin_anew
-                heads_of_two_chains_are_apart
-                nodes_that_save_at_once_agree_on_the_first_head
-                nodes_that_save_at_once_never_take_the_final_block_back
+                saved_head_reads_back_unchanged
+                final_block_only_moves_forward
+                head_against_final_block_changes_nothing
+                known_genesis_stays
+                forgotten_chain_accepts_new_genesis
+                heads_of_two_chains_are_separate
+                concurrent_saves_agree_on_first_head
+                concurrent_saves_never_move_final_block_back
             }
-            notices {
-                confirmations_are_told_in_every_way_of_reading
-                what_was_told_last_is_kept_with_the_intent
-                changes_of_one_commit_each_tell_their_own
+            confirmations {
+                notices_are_in_events_of_every_read
+                newest_notified_block_is_stored_with_intent
+                each_change_of_one_commit_has_its_own_notice
                 archived_events_keep_their_notices
             }
             status {
-                status_tells_of_each_lane_in_its_place
-                status_counts_what_holds_a_nonce
-                status_shows_a_lease_until_it_is_over_and_after
-                status_shows_a_regressed_lane
-                status_stops_counting_at_its_limit
+                status_answers_each_lane_in_order
+                status_counts_intents_that_have_a_nonce
+                status_shows_newest_lease_valid_or_over
+                status_shows_regressed_lane
+                status_counts_up_to_limit
             }
             slots {
-                open_slots_show_what_hangs_on_each
-                a_nonce_that_was_let_go_is_shown_with_nobody
-                an_ended_intent_is_shown_until_its_slot_is_closed
+                open_slots_show_intent_reservation_and_attempts
+                released_nonce_is_shown_without_intent
+                terminal_intent_is_shown_until_slot_is_closed
                 open_slots_page_lowest_first
-                an_intent_that_lost_its_nonce_has_two_slots
-                an_intent_may_fail_with_the_nonce_that_it_lost
-                a_used_nonce_is_adopted_in_protect_and_while_paused
-                a_low_balance_is_kept_with_the_cursor
+                intent_that_lost_nonce_has_two_slots
+                intent_that_lost_nonce_may_fail_in_same_commit
+                foreign_nonce_is_adopted_in_protect_and_pause
+                low_balance_is_stored_with_cursor
             }
-            control {
-                a_replacement_in_the_queue_keeps_the_place_in_line
-                a_replacement_of_what_is_bound_keeps_the_nonce
-                replacements_of_one_commit_leave_the_last
-                a_request_stands_for_its_first_payload
-                sends_are_kept_in_order_for_people_only
-                the_newest_sends_are_kept
-                claims_keep_tries_and_signal
+            replacements {
+                replacement_in_queue_keeps_queue_position
+                replacement_of_bound_intent_keeps_nonce
+                last_replacement_of_one_commit_stays
+                request_id_belongs_to_first_payload
+            }
+            sends {
+                send_history_is_shown_in_order_and_not_loaded
+                send_history_keeps_newest_sends
+                claim_stores_tries_and_signal
             }
             census {
-                the_census_counts_leases_that_hold
-                the_census_counts_processes_that_are_heard_of
+                census_counts_valid_leases
+                census_counts_live_nodes
             }
             audit {
-                a_commit_of_audits_alone_is_a_commit
-                what_operators_ask_for_is_audited_with_its_result
-                what_was_not_written_is_not_audited
-                what_an_operator_says_of_a_chain_or_the_store_is_audited
-                the_audit_log_pages_newest_first
+                commit_of_audit_entries_alone_is_written
+                operator_command_is_audited_with_its_result
+                rejected_commit_is_not_audited
+                operator_statements_are_audited
+                audit_log_pages_newest_first
             }
             batching {
-                batched_and_single_accepts_give_the_same_state
-                batched_and_single_commits_give_the_same_state
+                batched_and_single_accepts_are_equal
+                batched_and_single_commits_are_equal
             }
             concurrency {
-                nodes_that_start_together_register_the_same_submitters
-                batches_in_any_order_neither_deadlock_nor_fail
-                commits_and_renewals_do_not_disturb_each_other
+                concurrent_registrations_of_same_submitters_succeed
+                concurrent_batches_in_any_order_do_not_deadlock
+                concurrent_commits_and_renewals_keep_leases
                 concurrent_takeovers_have_one_winner
-                cancel_and_bind_at_once_have_one_winner
-                lanes_of_several_nodes_commit_side_by_side
+                concurrent_cancel_and_bind_have_one_winner
+                lanes_of_several_nodes_commit_concurrently
             }
             regression {
-                a_regressed_lane_writes_nothing_until_it_takes_notice
-                a_lane_without_a_cursor_takes_notice_too
-                a_submitter_registered_after_the_loss_takes_notice_until_all_is_reconciled
-                a_regressed_lane_takes_nothing_new
-                what_an_operator_decided_before_a_loss_is_refused
-                every_declared_regression_is_noticed_anew
-                nothing_ends_before_the_lane_is_reconciled
-                a_second_loss_is_noticed_in_protect_too
+                regressed_lane_rejects_commits_until_acknowledged
+                lane_without_cursor_must_acknowledge_loss
+                submitter_registered_after_loss_must_acknowledge_it
+                regressed_lane_accepts_no_new_intent
+                operator_decision_from_before_loss_is_refused
+                each_declared_loss_must_be_acknowledged
+                no_intent_ends_before_lane_is_reconciled
+                second_loss_in_protect_must_be_acknowledged
             }
         }
     };
@@ -277,7 +281,7 @@ macro_rules! conformance_suite {
 macro_rules! conformance_tests {
     (($make_harness:expr) $($theme:ident { $($case:ident)+ })+) => {$(
         mod $theme {
-            #[allow(unused_imports, reason = "the expression that makes a harness may name anything of its file")]
+            #[allow(unused_imports, reason = "the expression may use any name of its file")]
             use super::*;
             $(
                 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

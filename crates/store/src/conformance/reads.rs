@@ -7,7 +7,7 @@ use super::fixtures::*;
 use crate::error::StoreError;
 use crate::roles::{Accepted, NewSubmitter, TxFilter};
 
-pub(super) async fn unknown_ids_are_none_in_their_place(h: &dyn Harness) {
+pub(super) async fn unknown_id_is_none_at_its_position(h: &dyn Harness) {
     let a = h.node("a").await;
     let lane = lane(&a, 1).await;
     let ids = accept(&a, &lane, &["0", "1"]).await;
@@ -62,7 +62,7 @@ pub(super) async fn list_filters_by_submitter_and_state(h: &dyn Harness) {
     assert_eq!(list(Some(two), Some(StateName::Stuck), None, 9).await, []);
 }
 
-pub(super) async fn attempts_of_all_nonces_are_kept_oldest_first(h: &dyn Harness) {
+pub(super) async fn attempts_of_all_nonces_are_oldest_first(h: &dyn Harness) {
     let a = h.node("a").await;
     let lane = lane(&a, 1).await;
     let id = bound(&a, &lane, "r").await.id;
@@ -78,8 +78,8 @@ pub(super) async fn attempts_of_all_nonces_are_kept_oldest_first(h: &dyn Harness
     bind_next(&a, &lane).await;
     bound(&a, &lane, "another").await;
     let attempts = a.attempts(id).await.unwrap();
-    let places: Vec<_> = attempts.iter().map(|attempt| (attempt.nonce.get(), attempt.ordinal)).collect();
-    assert_eq!(places, [(0, 0), (0, 1), (0, 2), (1, 0)]);
+    let positions: Vec<_> = attempts.iter().map(|attempt| (attempt.nonce.get(), attempt.ordinal)).collect();
+    assert_eq!(positions, [(0, 0), (0, 1), (0, 2), (1, 0)]);
     assert_eq!(attempts[1].raw, attempt(nonce(0), 1, "bump").raw);
 }
 
@@ -87,7 +87,7 @@ fn named(id: &SubmitterId, alias: Option<&str>) -> NewSubmitter {
     NewSubmitter { id: id.clone(), alias: alias.map(str::to_owned) }
 }
 
-pub(super) async fn submitters_are_registered_once_and_can_be_renamed(h: &dyn Harness) {
+pub(super) async fn submitter_is_registered_once_and_can_be_renamed(h: &dyn Harness) {
     let (a, b) = (h.node("a").await, h.node("b").await);
     let [one, two] = [submitter(1), submitter(2)];
     a.register_submitters(&[named(&one, Some("treasury")), named(&two, None)]).await.unwrap();
@@ -100,8 +100,8 @@ pub(super) async fn submitters_are_registered_once_and_can_be_renamed(h: &dyn Ha
     assert!(known.len() == 2 && known.contains(&named(&one, Some("cold"))));
 }
 
-/// Moved silently, it would send the next payment from another account.
-pub(super) async fn an_alias_stands_for_one_submitter(h: &dyn Harness) {
+/// An alias that moved silently would send the next payment from another account.
+pub(super) async fn alias_belongs_to_one_submitter(h: &dyn Harness) {
     let (a, b) = (h.node("a").await, h.node("b").await);
     let [one, two, three, four] = [1, 2, 3, 4].map(submitter);
     a.register_submitters(&[named(&one, Some("treasury")), named(&two, Some("payroll"))]).await.unwrap();
@@ -116,7 +116,7 @@ pub(super) async fn an_alias_stands_for_one_submitter(h: &dyn Harness) {
         assert!(matches!(refused, Err(StoreError::Setup(_))), "{taken:?}: {refused:?}");
         assert_eq!(a.submitters().await.unwrap(), before, "{taken:?}");
     }
-    // Its own is no other's, and none is nobody's.
+    // A submitter may keep its own alias, and several submitters may have none.
     let fine = [named(&one, Some("treasury")), named(&three, None), named(&four, None)];
     b.register_submitters(&fine).await.unwrap();
     assert_eq!(a.submitters().await.unwrap().len(), 4);

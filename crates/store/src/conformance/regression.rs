@@ -1,4 +1,4 @@
-//! A store that lost commits: every lane takes notice before it writes anything else.
+//! A store that lost commits: every lane must acknowledge the loss before it writes anything else.
 
 use std::slice::from_ref;
 
@@ -24,8 +24,8 @@ async fn acknowledge(node: &Node, lane: &SubmitterId) {
     .await;
 }
 
-/// Everything that is no acknowledgement is refused, and leaves no trace.
-async fn assert_stopped(node: &Node, lane: &SubmitterId) {
+/// Asserts that every commit except the acknowledgement is refused and changes nothing.
+async fn assert_regressed(node: &Node, lane: &SubmitterId) {
     let before = trace(node, lane).await;
     assert!(before.lane.regressed);
     let seen = view(node, lane).await;
@@ -54,7 +54,7 @@ async fn assert_stopped(node: &Node, lane: &SubmitterId) {
     assert_eq!(trace(node, lane).await, before);
 }
 
-pub(super) async fn a_regressed_lane_writes_nothing_until_it_takes_notice(h: &dyn Harness) {
+pub(super) async fn regressed_lane_rejects_commits_until_acknowledged(h: &dyn Harness) {
     let (a, b) = (h.node("a").await, h.node("b").await);
     let lanes = submitters(1..3);
     register(&a, &lanes).await;
@@ -65,14 +65,14 @@ pub(super) async fn a_regressed_lane_writes_nothing_until_it_takes_notice(h: &dy
     }
     b.declare_regressed("an operator restored a backup").await.unwrap();
     for lane in &lanes {
-        assert_stopped(&a, lane).await;
+        assert_regressed(&a, lane).await;
     }
     acknowledge(&a, &lanes[0]).await;
     let seen = view(&a, &lanes[0]).await;
     assert!(!seen.lane.regressed);
     assert_eq!(seen.cursor.state, LaneState::Protect(regressed()));
-    // Others have not taken notice by that.
-    assert_stopped(&a, &lanes[1]).await;
+    // The acknowledgement of one lane does not count for another.
+    assert_regressed(&a, &lanes[1]).await;
     let id = seen.lane.bound[0].id;
     change(&a, &lanes[0], id, Transition::Acknowledge).await;
     commit_done(&a, &lanes[0], |commit| {
@@ -82,14 +82,14 @@ pub(super) async fn a_regressed_lane_writes_nothing_until_it_takes_notice(h: &dy
     assert_eq!(bind_next(&a, &lanes[0]).await.state.nonce(), Some(nonce(1)));
 }
 
-/// Its first cursor may be among what was lost: what looks like nonce 0 may be long gone.
-pub(super) async fn a_lane_without_a_cursor_takes_notice_too(h: &dyn Harness) {
+/// The first cursor of the lane may be lost. Nonce 0 may be consumed although the lane looks new.
+pub(super) async fn lane_without_cursor_must_acknowledge_loss(h: &dyn Harness) {
     let (a, b) = (h.node("a").await, h.node("b").await);
     let lane = lane(&a, 1).await;
     accept(&a, &lane, &["0"]).await;
     assert!(!view(&a, &lane).await.lane.regressed);
     b.declare_regressed("restored").await.unwrap();
-    // A node that starts again registers what it knows already, perhaps by a new name.
+    // A restarted node registers its submitters again, perhaps with a new alias.
     register(&b, from_ref(&lane)).await;
     let renamed = NewSubmitter { id: lane.clone(), alias: Some("renamed".to_owned()) };
     b.register_submitters(&[renamed]).await.unwrap();
@@ -115,17 +115,17 @@ pub(super) async fn a_lane_without_a_cursor_takes_notice_too(h: &dyn Harness) {
     assert_eq!(bind_next(&a, &lane).await.state.nonce(), Some(nonce(0)));
 }
 
-/// A restored database may have forgotten a submitter that had paid already; its name comes back with the next start.
-pub(super) async fn a_submitter_registered_after_the_loss_takes_notice_until_all_is_reconciled(h: &dyn Harness) {
+/// A restored database may have lost a submitter that has sent transactions. The next start registers it again.
+pub(super) async fn submitter_registered_after_loss_must_acknowledge_it(h: &dyn Harness) {
     let a = h.node("a").await;
-    let (early, late, nobody) = (submitter(1), submitter(2), submitter(3));
+    let (early, late, unregistered) = (submitter(1), submitter(2), submitter(3));
     a.declare_regressed("restored").await.unwrap();
     register(&a, from_ref(&early)).await;
     assert!(view(&a, &early).await.lane.regressed);
-    a.declare_reconciled("an operator has looked").await.unwrap();
+    a.declare_reconciled("an operator has checked").await.unwrap();
     register(&a, &[early.clone(), late.clone()]).await;
-    assert!(view(&a, &early).await.lane.regressed, "it still has to take notice itself");
-    for lane in [&late, &nobody] {
+    assert!(view(&a, &early).await.lane.regressed, "the lane has to acknowledge the loss itself");
+    for lane in [&late, &unregistered] {
         assert!(!view(&a, lane).await.lane.regressed);
         commit_done(&a, lane, |_| {}).await;
     }
@@ -133,11 +133,11 @@ pub(super) async fn a_submitter_registered_after_the_loss_takes_notice_until_all
     assert_eq!(bind_next(&a, &late).await.state.nonce(), Some(nonce(0)));
     a.declare_regressed("once more").await.unwrap();
     assert!(view(&a, &late).await.lane.regressed);
-    assert!(!view(&a, &nobody).await.lane.regressed, "nobody has registered it");
+    assert!(!view(&a, &unregistered).await.lane.regressed, "the submitter is not registered");
 }
 
-/// What was lost may be the very key that would say "paid already".
-pub(super) async fn a_regressed_lane_takes_nothing_new(h: &dyn Harness) {
+/// The request id of a new intent may be among the lost rows, so the intent may have been paid already.
+pub(super) async fn regressed_lane_accepts_no_new_intent(h: &dyn Harness) {
     let a = h.node("a").await;
     let lane = lane(&a, 1).await;
     let known = accept(&a, &lane, &["known"]).await[0];
@@ -151,8 +151,8 @@ pub(super) async fn a_regressed_lane_takes_nothing_new(h: &dyn Harness) {
     assert_eq!(again, [Accepted::Protected(regressed())]);
 }
 
-/// What looks queued may have been sent by a commit that was lost.
-pub(super) async fn nothing_ends_before_the_lane_is_reconciled(h: &dyn Harness) {
+/// An intent that is QUEUED in the restored database may have been sent before the loss.
+pub(super) async fn no_intent_ends_before_lane_is_reconciled(h: &dyn Harness) {
     let a = h.node("a").await;
     let lane = lane(&a, 1).await;
     bound(&a, &lane, "0").await;
@@ -193,8 +193,8 @@ pub(super) async fn nothing_ends_before_the_lane_is_reconciled(h: &dyn Harness) 
     }
 }
 
-/// Being in PROTECT for the first loss says nothing of the second.
-pub(super) async fn a_second_loss_is_noticed_in_protect_too(h: &dyn Harness) {
+/// PROTECT because of the first loss does not acknowledge the second one.
+pub(super) async fn second_loss_in_protect_must_be_acknowledged(h: &dyn Harness) {
     let a = h.node("a").await;
     let lane = lane(&a, 1).await;
     bound(&a, &lane, "0").await;
@@ -212,8 +212,8 @@ pub(super) async fn a_second_loss_is_noticed_in_protect_too(h: &dyn Harness) {
     assert!(!view(&a, &lane).await.lane.regressed);
 }
 
-/// A `resync` that was done may come back as open with the commits that are lost, and it was never meant for this loss.
-pub(super) async fn what_an_operator_decided_before_a_loss_is_refused(h: &dyn Harness) {
+/// An executed `resync` may be open again after the loss. The operator did not decide it for this loss.
+pub(super) async fn operator_decision_from_before_loss_is_refused(h: &dyn Harness) {
     let (a, b) = (h.node("a").await, h.node("b").await);
     let (one, two) = (lane(&a, 1).await, lane(&a, 2).await);
     let put = |lane: &SubmitterId, kind| NewCommand { submitter: lane.clone(), kind, issued_by: text("operator") };
@@ -232,19 +232,19 @@ pub(super) async fn what_an_operator_decided_before_a_loss_is_refused(h: &dyn Ha
         let open = view(&a, lane).await.lane.commands;
         assert_eq!(open.iter().map(|command| command.id).collect::<Vec<_>>(), [kept]);
     }
-    // What is decided now is about this loss.
+    // A decision after the loss is open.
     let again = b.put_commands(&[put(&one, resync)]).await.unwrap();
     assert_eq!(a.commands(&again).await.unwrap(), [Some(CommandStatus::Open)]);
 }
 
-pub(super) async fn every_declared_regression_is_noticed_anew(h: &dyn Harness) {
+pub(super) async fn each_declared_loss_must_be_acknowledged(h: &dyn Harness) {
     let a = h.node("a").await;
     let lane = lane(&a, 1).await;
     bound(&a, &lane, "0").await;
     accept(&a, &lane, &["1"]).await;
     for _ in 0..2 {
         a.declare_regressed("again").await.unwrap();
-        assert_stopped(&a, &lane).await;
+        assert_regressed(&a, &lane).await;
         acknowledge(&a, &lane).await;
         let cursor = view(&a, &lane).await.cursor;
         commit_done(&a, &lane, |commit| {

@@ -1,4 +1,4 @@
-//! Retention: what is moved out still answers, and nothing is moved too early.
+//! Retention: archived intents are still found, and no intent is archived too early.
 
 use std::time::Duration;
 
@@ -22,8 +22,8 @@ async fn listed(node: &Node, lane: &SubmitterId) -> Vec<TxId> {
     node.list(&filter).await.unwrap().iter().map(|tx| tx.id).collect()
 }
 
-/// proves S11: also after retention the same id gets the same answer, and another payload a conflict
-pub(super) async fn archived_intents_still_answer_but_are_not_listed(h: &dyn Harness) {
+/// proves S11: after retention too, the same request gets the same id, another payload gets a conflict
+pub(super) async fn archived_intent_is_found_but_not_listed(h: &dyn Harness) {
     let (a, b) = (h.node("a").await, h.node("b").await);
     let lane = lane(&a, 1).await;
     let id = confirmed(&a, &lane, "r").await;
@@ -45,12 +45,12 @@ pub(super) async fn archived_intents_still_answer_but_are_not_listed(h: &dyn Har
     assert_eq!(verdicts[..2], [Accepted::Existing(id), Accepted::Conflict(id)]);
     assert!(matches!(verdicts[2], Accepted::Refused(_)), "{:?}", verdicts[2]);
     assert_eq!(b.cancel_queued(&[id]).await.unwrap(), [CancelVerdict::NotQueued]);
-    // Its nonce stays taken.
+    // The nonce of the archived intent stays bound.
     assert_eq!(bind_next(&a, &lane).await.state.nonce(), Some(nonce(1)));
     assert_eq!(a.archive(Duration::ZERO, 10).await.unwrap(), 0);
 }
 
-pub(super) async fn archived_intents_keep_their_events(h: &dyn Harness) {
+pub(super) async fn archived_intent_keeps_its_events(h: &dyn Harness) {
     let (a, b) = (h.node("a").await, h.node("b").await);
     let lane = lane(&a, 1).await;
     let id = bound(&a, &lane, "r").await.id;
@@ -76,7 +76,7 @@ pub(super) async fn archived_intents_keep_their_events(h: &dyn Harness) {
     }
 }
 
-pub(super) async fn only_old_and_terminal_intents_are_moved(h: &dyn Harness) {
+pub(super) async fn only_old_terminal_intents_are_archived(h: &dyn Harness) {
     let a = h.node("a").await;
     let lane = lane(&a, 1).await;
     let ended = confirmed(&a, &lane, "ended").await;
@@ -99,7 +99,7 @@ pub(super) async fn retention_waits_for_every_consumer(h: &dyn Harness) {
     h.pass(TICK).await;
     ack(&a, "fast", all.last().unwrap().position).await;
     ack(&a, "slow", all[all.len() - 2].position).await;
-    assert_eq!(a.archive(Duration::ZERO, 10).await.unwrap(), 0, "the last event is not handled by all");
+    assert_eq!(a.archive(Duration::ZERO, 10).await.unwrap(), 0, "one consumer has not handled the last event");
     assert_eq!(listed(&a, &lane).await, [id]);
     ack(&a, "slow", all.last().unwrap().position).await;
     assert_eq!(a.archive(Duration::ZERO, 10).await.unwrap(), 1);
@@ -116,7 +116,7 @@ async fn ack(node: &Node, consumer: &str, upto: EventPosition) {
     panic!("{TOO_SLOW}")
 }
 
-pub(super) async fn archive_moves_up_to_its_limit_oldest_first(h: &dyn Harness) {
+pub(super) async fn archive_moves_oldest_first_up_to_limit(h: &dyn Harness) {
     let a = h.node("a").await;
     let lane = lane(&a, 1).await;
     let ids = accept(&a, &lane, &["0", "1", "2"]).await;

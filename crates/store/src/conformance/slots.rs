@@ -1,4 +1,4 @@
-//! The slots of a lane: what hangs on each, and those that were used by something else.
+//! The slots of a lane with their intents, reservations and attempts; lost and foreign nonces.
 
 use std::slice::from_ref;
 use std::time::Duration;
@@ -19,14 +19,14 @@ async fn open_slots(node: &Node, lane: &SubmitterId) -> Vec<SlotStatus> {
     node.open_slots(lane, None, 1000).await.unwrap()
 }
 
-/// Nonce, intent and number of attempts of each.
+/// Nonce, intent and number of attempts of each slot.
 async fn outline(node: &Node, lane: &SubmitterId) -> Vec<(u64, Option<gapless_domain::TxId>, usize)> {
     let all = open_slots(node, lane).await.into_iter();
     all.map(|status| (status.slot.nonce.get(), status.tx.map(|tx| tx.id), status.attempts.len())).collect()
 }
 
-/// Queues somebody who wants to sign by itself.
-async fn borrower(node: &Node, lane: &SubmitterId, name: &str) -> (IntentRecord, LockOwner) {
+/// Queues a reservation request.
+async fn queue_reservation(node: &Node, lane: &SubmitterId, name: &str) -> (IntentRecord, LockOwner) {
     let lock_owner = LockOwner::new(name).unwrap();
     let payload = Payload::Reservation(ReservationRequest { lock_owner: lock_owner.clone(), hold_ms: 600_000 });
     let new = NewIntent { id: fresh_id(), intent: intent_with(lane, name, payload) };
@@ -34,20 +34,21 @@ async fn borrower(node: &Node, lane: &SubmitterId, name: &str) -> (IntentRecord,
     (record(node, new.id).await, lock_owner)
 }
 
-pub(super) async fn open_slots_show_what_hangs_on_each(h: &dyn Harness) {
+pub(super) async fn open_slots_show_intent_reservation_and_attempts(h: &dyn Harness) {
     let (a, b) = (h.node("a").await, h.node("b").await);
     let lane = lane(&a, 1).await;
     let id = accept(&a, &lane, &["r"]).await[0];
-    let (lent, lock_owner) = borrower(&a, &lane, "alice").await;
+    let (requester, lock_owner) = queue_reservation(&a, &lane, "alice").await;
     let seen = view(&a, &lane).await;
     let cursor = &seen.cursor;
     let first = seen.next_attempt();
-    let lend = ReservationStep::Reserve { nonce: nonce(3), tx_id: lent.id, lock_owner: lock_owner.clone(), hold: LONG };
+    let reserve =
+        ReservationStep::Reserve { nonce: nonce(3), tx_id: requester.id, lock_owner: lock_owner.clone(), hold: LONG };
     commit_done(&a, &lane, |commit| {
         commit.bind(cursor, &seen.queue[0], first.clone()).unwrap();
         commit.bind_above(Some(block(41))).bind_fill(cursor, nonce(1)).unwrap();
         commit.adopt_foreign(cursor, nonce(2), text("0xabc in block 42")).unwrap();
-        commit.bind_above(Some(block(0))).bind_reserved(cursor, &lent, lend.clone()).unwrap();
+        commit.bind_above(Some(block(0))).bind_reserved(cursor, &requester, reserve.clone()).unwrap();
         commit.attempt(attempt(nonce(1), 0, "fill"));
     })
     .await;
@@ -73,11 +74,11 @@ pub(super) async fn open_slots_show_what_hangs_on_each(h: &dyn Harness) {
     assert_eq!((intent.attempts.len(), intent.attempts[0].sends, &intent.reservation), (2, 1, &None));
     assert_eq!((&fill.tx, fill.attempts.len(), &fill.reservation), (&None, 1, &None));
     assert_eq!((&foreign.tx, foreign.attempts.len(), &foreign.reservation), (&None, 0, &None));
-    assert_eq!(reservation.tx, Some(record(&a, lent.id).await));
+    assert_eq!(reservation.tx, Some(record(&a, requester.id).await));
     assert_eq!(reservation.reservation.as_ref(), loaded.reservations.first());
     assert!(reservation.attempts.is_empty());
 
-    // Once it is used it is a slot like any other, and the row still tells that it was lent.
+    // After its use the slot has an attempt, and the row still shows the reservation.
     let given = attempt(nonce(3), 0, "alice's own");
     commit_done(&a, &lane, |commit| {
         commit.reservation(ReservationStep::Use { nonce: nonce(3), lock_owner: lock_owner.clone() });
@@ -85,19 +86,20 @@ pub(super) async fn open_slots_show_what_hangs_on_each(h: &dyn Harness) {
     })
     .await;
     let used = open_slots(&b, &lane).await.remove(3);
-    let status = ReservationStatus::Used { tx_id: Some(lent.id) };
+    let status = ReservationStatus::Used { tx_id: Some(requester.id) };
     assert_eq!(used.reservation, Some(Reservation { nonce: nonce(3), status }));
-    assert_eq!((used.tx.map(|tx| tx.id), used.attempts[0].hash), (Some(lent.id), given.hash));
+    assert_eq!((used.tx.map(|tx| tx.id), used.attempts[0].hash), (Some(requester.id), given.hash));
 }
 
-pub(super) async fn a_nonce_that_was_let_go_is_shown_with_nobody(h: &dyn Harness) {
+pub(super) async fn released_nonce_is_shown_without_intent(h: &dyn Harness) {
     let a = h.node("a").await;
     let lane = lane(&a, 1).await;
-    let (tx, lock_owner) = borrower(&a, &lane, "alice").await;
+    let (tx, lock_owner) = queue_reservation(&a, &lane, "alice").await;
     let seen = view(&a, &lane).await;
-    let lend = ReservationStep::Reserve { nonce: nonce(0), tx_id: tx.id, lock_owner: lock_owner.clone(), hold: LONG };
+    let reserve =
+        ReservationStep::Reserve { nonce: nonce(0), tx_id: tx.id, lock_owner: lock_owner.clone(), hold: LONG };
     commit_done(&a, &lane, |commit| {
-        commit.bind_reserved(&seen.cursor, &tx, lend.clone()).unwrap();
+        commit.bind_reserved(&seen.cursor, &tx, reserve.clone()).unwrap();
     })
     .await;
     let tx = record(&a, tx.id).await;
@@ -119,8 +121,8 @@ pub(super) async fn a_nonce_that_was_let_go_is_shown_with_nobody(h: &dyn Harness
     assert_eq!(filled.attempts.len(), 1);
 }
 
-/// Also when retention has moved the intent out before its slot was closed.
-pub(super) async fn an_ended_intent_is_shown_until_its_slot_is_closed(h: &dyn Harness) {
+/// Retention may archive the intent before its slot is closed.
+pub(super) async fn terminal_intent_is_shown_until_slot_is_closed(h: &dyn Harness) {
     let a = h.node("a").await;
     let lane = lane(&a, 1).await;
     let ended = bound(&a, &lane, "0").await.id;
@@ -137,7 +139,11 @@ pub(super) async fn an_ended_intent_is_shown_until_its_slot_is_closed(h: &dyn Ha
     })
     .await;
     assert_eq!(outline(&a, &lane).await, both[1..]);
-    assert_eq!(a.open_slots(&lane, Some(nonce(0)), 10).await.unwrap().len(), 1, "closed, whatever is asked for");
+    assert_eq!(
+        a.open_slots(&lane, Some(nonce(0)), 10).await.unwrap().len(),
+        1,
+        "a closed slot is not shown, even below `from`"
+    );
 }
 
 pub(super) async fn open_slots_page_lowest_first(h: &dyn Harness) {
@@ -158,12 +164,12 @@ pub(super) async fn open_slots_page_lowest_first(h: &dyn Harness) {
     assert_eq!((page(None, 0).await, page(None, u32::MAX).await.len()), (vec![], 5));
     let two = a.open_slots(&lane, Some(nonce(2)), 2).await.unwrap();
     let full = open_slots(&a, &lane).await;
-    assert_eq!(two, full[2..4], "a page shows as much of each as all of them do");
+    assert_eq!(two, full[2..4], "a page shows the same details as the whole list");
     assert_eq!(a.open_slots(&submitter(3), None, 10).await.unwrap(), []);
 }
 
-/// The old slot stays its own for ever (P4), and both are in its history.
-pub(super) async fn an_intent_that_lost_its_nonce_has_two_slots(h: &dyn Harness) {
+/// The old slot stays bound to the intent for ever (P4), and the attempts of both slots are listed.
+pub(super) async fn intent_that_lost_nonce_has_two_slots(h: &dyn Harness) {
     let a = h.node("a").await;
     let lane = lane(&a, 1).await;
     let tx = bound(&a, &lane, "r").await;
@@ -182,7 +188,7 @@ pub(super) async fn an_intent_that_lost_its_nonce_has_two_slots(h: &dyn Harness)
     assert!(slots.iter().all(|slot| slot.kind == SlotKind::Intent(tx.id)));
     let all = a.attempts(tx.id).await.unwrap();
     assert_eq!((all.len(), &all[..1], all[1].nonce), (2, &old[..], nonce(1)));
-    // Its old slot holds nothing back.
+    // The old slot may be closed while the intent is open.
     let cursor = view(&a, &lane).await.cursor;
     commit_done(&a, &lane, |commit| {
         commit.close_below(&cursor, nonce(1)).unwrap();
@@ -191,7 +197,7 @@ pub(super) async fn an_intent_that_lost_its_nonce_has_two_slots(h: &dyn Harness)
     assert_eq!(outline(&a, &lane).await, [(1, Some(tx.id), 1)]);
 }
 
-pub(super) async fn an_intent_may_fail_with_the_nonce_that_it_lost(h: &dyn Harness) {
+pub(super) async fn intent_that_lost_nonce_may_fail_in_same_commit(h: &dyn Harness) {
     let a = h.node("a").await;
     let lane = lane(&a, 1).await;
     let tx = bound(&a, &lane, "r").await;
@@ -203,7 +209,7 @@ pub(super) async fn an_intent_may_fail_with_the_nonce_that_it_lost(h: &dyn Harne
     let failed = record(&a, tx.id).await;
     let state = TxState::FailedFinal(FinalFailure::Unbound(FailReason::NonceLost, text("used by 0xabc")));
     assert_eq!((failed.state, failed.version), (state, tx.version + 2));
-    assert_eq!(a.events_of(tx.id, 10).await.unwrap().len(), 4, "each of the two steps is told");
+    assert_eq!(a.events_of(tx.id, 10).await.unwrap().len(), 4, "each of the two changes has an event");
     assert_eq!(outline(&a, &lane).await, [(0, None, 1)]);
     let seen = view(&a, &lane).await;
     assert!(seen.lane.bound.is_empty() && seen.queue.is_empty());
@@ -212,7 +218,7 @@ pub(super) async fn an_intent_may_fail_with_the_nonce_that_it_lost(h: &dyn Harne
     })
     .await;
     assert_eq!(audits(&a, &lane).await.len(), 1);
-    // The slot may be closed by the commit that says that it is lost.
+    // The commit that takes the nonce from the intent may close the slot.
     let next = bound(&a, &lane, "next").await;
     let cursor = view(&a, &lane).await.cursor;
     commit_done(&a, &lane, |commit| {
@@ -223,8 +229,8 @@ pub(super) async fn an_intent_may_fail_with_the_nonce_that_it_lost(h: &dyn Harne
     assert_eq!((outline(&a, &lane).await.len(), record(&a, next.id).await.state), (0, TxState::Queued));
 }
 
-/// What is used up is used up, also where nothing may be bound; and adopting it is what leads out of PROTECT.
-pub(super) async fn a_used_nonce_is_adopted_in_protect_and_while_paused(h: &dyn Harness) {
+/// A consumed nonce is adopted even where nothing may be bound, because the way out of PROTECT needs it.
+pub(super) async fn foreign_nonce_is_adopted_in_protect_and_pause(h: &dyn Harness) {
     let a = h.node("a").await;
     let lane = lane(&a, 1).await;
     let id = accept(&a, &lane, &["paid already"]).await[0];
@@ -253,7 +259,7 @@ pub(super) async fn a_used_nonce_is_adopted_in_protect_and_while_paused(h: &dyn 
     assert_eq!(a.attempts(id).await.unwrap()[0].hash, on_chain.hash);
     assert_eq!(record(&a, id).await.state.nonce(), Some(nonce(8)));
     assert_eq!((after.queue.len(), audits(&a, &lane).await.len()), (0, 1));
-    // From a cursor that is out of date nothing is adopted.
+    // A commit with a stale cursor adopts nothing.
     let stale = commit(&a, &lane, |commit| {
         commit.adopt_foreign(&seen.cursor, nonce(7), text("again")).unwrap();
     })
@@ -262,7 +268,7 @@ pub(super) async fn a_used_nonce_is_adopted_in_protect_and_while_paused(h: &dyn 
     change(&a, &lane, id, Transition::Acknowledge).await;
 }
 
-pub(super) async fn a_low_balance_is_kept_with_the_cursor(h: &dyn Harness) {
+pub(super) async fn low_balance_is_stored_with_cursor(h: &dyn Harness) {
     let (a, b) = (h.node("a").await, h.node("b").await);
     let lane = lane(&a, 1).await;
     let mut seen = view(&a, &lane).await;
@@ -278,5 +284,5 @@ pub(super) async fn a_low_balance_is_kept_with_the_cursor(h: &dyn Harness) {
         assert_eq!(status.cursor.as_ref(), Some(&seen.cursor));
     }
     bound(&a, &lane, "r").await;
-    assert!(view(&a, &lane).await.cursor.low_balance, "a bind leaves it as it was");
+    assert!(view(&a, &lane).await.cursor.low_balance, "a bind does not change it");
 }

@@ -1,4 +1,4 @@
-//! Lanes as people see them.
+//! The status of lanes, for operators.
 
 use std::time::Duration;
 
@@ -12,12 +12,12 @@ async fn status(node: &Node, lane: &SubmitterId) -> LaneStatus {
     node.lane_status(std::slice::from_ref(lane)).await.unwrap().remove(0).unwrap()
 }
 
-pub(super) async fn status_tells_of_each_lane_in_its_place(h: &dyn Harness) {
+pub(super) async fn status_answers_each_lane_in_order(h: &dyn Harness) {
     let (a, b) = (h.node("a").await, h.node("b").await);
     let [named, plain, unknown] = [submitter(1), submitter(2), submitter(3)];
     let new = |id: &SubmitterId, alias: Option<&str>| NewSubmitter { id: id.clone(), alias: alias.map(str::to_owned) };
     a.register_submitters(&[new(&named, Some("treasury")), new(&plain, None)]).await.unwrap();
-    // Held, but never registered.
+    // The lane has an owner, but its submitter is not registered.
     acquire(&a, &unknown).await;
     let first = bound(&a, &named, "bound").await;
     let ids = accept(&a, &named, &["first", "second"]).await;
@@ -52,8 +52,8 @@ pub(super) async fn status_tells_of_each_lane_in_its_place(h: &dyn Harness) {
     assert_eq!(b.lane_status(&[]).await.unwrap(), []);
 }
 
-/// Terminal intents, and those that went back into line, hold no nonce; whoever was lent one does.
-pub(super) async fn status_counts_what_holds_a_nonce(h: &dyn Harness) {
+/// Terminal intents and requeued intents have no nonce. An intent with a reserved nonce counts.
+pub(super) async fn status_counts_intents_that_have_a_nonce(h: &dyn Harness) {
     let a = h.node("a").await;
     let lane = lane(&a, 1).await;
     let counts = async || {
@@ -69,7 +69,7 @@ pub(super) async fn status_counts_what_holds_a_nonce(h: &dyn Harness) {
     change(&a, &lane, lost, Transition::LoseNonce).await;
     assert_eq!(counts().await, (1, 1));
     bind_next(&a, &lane).await;
-    assert_eq!(counts().await, (0, 2), "its two slots are one intent's");
+    assert_eq!(counts().await, (0, 2), "two slots of one intent count once");
     change(&a, &lane, stuck, Transition::Acknowledge).await;
 
     let lock_owner = LockOwner::new("alice").unwrap();
@@ -84,10 +84,10 @@ pub(super) async fn status_counts_what_holds_a_nonce(h: &dyn Harness) {
         commit.bind_reserved(&seen.cursor, &tx, step.clone()).unwrap();
     })
     .await;
-    assert_eq!(counts().await, (0, 3), "a lent nonce");
+    assert_eq!(counts().await, (0, 3), "a reserved nonce");
 }
 
-pub(super) async fn status_shows_a_lease_until_it_is_over_and_after(h: &dyn Harness) {
+pub(super) async fn status_shows_newest_lease_valid_or_over(h: &dyn Harness) {
     let (a, b) = (h.node("a").await, h.node("b").await);
     let lane = lane(&a, 1).await;
     let mut token = None;
@@ -112,12 +112,12 @@ pub(super) async fn status_shows_a_lease_until_it_is_over_and_after(h: &dyn Harn
 
     let lease = acquire(&a, &lane).await;
     a.release(std::slice::from_ref(&lease)).await.unwrap();
-    let given_back =
+    let released =
         LeaseStatus { owner: a.owner().clone(), token: lease.token(), expires_at: LeaseStatus::RELEASED, valid: false };
-    assert_eq!(status(&b, &lane).await.lease, Some(given_back));
+    assert_eq!(status(&b, &lane).await.lease, Some(released));
 }
 
-pub(super) async fn status_shows_a_regressed_lane(h: &dyn Harness) {
+pub(super) async fn status_shows_regressed_lane(h: &dyn Harness) {
     let a = h.node("a").await;
     let (old, fresh) = (lane(&a, 1).await, lane(&a, 2).await);
     bound(&a, &old, "r").await;
@@ -128,11 +128,11 @@ pub(super) async fn status_shows_a_regressed_lane(h: &dyn Harness) {
         commit.protect(&cursor, gapless_domain::Protection::store_regressed()).unwrap();
     })
     .await;
-    let noticed = status(&a, &old).await;
-    assert!(!noticed.regressed && noticed.cursor.unwrap().is_protected());
+    let acknowledged = status(&a, &old).await;
+    assert!(!acknowledged.regressed && acknowledged.cursor.unwrap().is_protected());
 }
 
-pub(super) async fn status_stops_counting_at_its_limit(h: &dyn Harness) {
+pub(super) async fn status_counts_up_to_limit(h: &dyn Harness) {
     const BATCH: usize = 1000;
     let a = h.node("a").await;
     let lane = lane(&a, 1).await;

@@ -1,4 +1,4 @@
-//! The sweep: lanes that wait for an owner, and no others.
+//! The sweep: it finds the lanes that need an owner, and no others.
 
 use std::slice::from_ref;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,12 +14,12 @@ use super::fixtures::*;
 use crate::roles::NewIntent;
 use crate::wake::{Wakeup, Wakeups};
 
-async fn give_back(node: &Node, lane: &SubmitterId) {
+async fn release_lane(node: &Node, lane: &SubmitterId) {
     let lease = acquire(node, lane).await;
     node.release(&[lease]).await.unwrap();
 }
 
-pub(super) async fn lanes_with_queued_work_are_found_until_somebody_holds_them(h: &dyn Harness) {
+pub(super) async fn sweep_finds_queued_lane_without_valid_lease(h: &dyn Harness) {
     let (a, b) = (h.node("a").await, h.node("b").await);
     let lane = lane(&a, 1).await;
     accept(&a, &lane, &["r"]).await;
@@ -36,35 +36,35 @@ pub(super) async fn lanes_with_queued_work_are_found_until_somebody_holds_them(h
     }
     h.pass(h.terms().duration + Duration::from_millis(1)).await;
     assert_eq!(b.lanes_with_work(None, 10).await.unwrap(), from_ref(&lane), "an expired lease");
-    give_back(&a, &lane).await;
+    release_lane(&a, &lane).await;
     assert_eq!(b.lanes_with_work(None, 10).await.unwrap(), [lane], "a released lease");
 }
 
-pub(super) async fn open_work_and_commands_are_found_too(h: &dyn Harness) {
+pub(super) async fn sweep_finds_open_intents_and_commands(h: &dyn Harness) {
     let a = h.node("a").await;
     let (open, commanded) = (lane(&a, 1).await, lane(&a, 2).await);
     let id = bound(&a, &open, "r").await.id;
     let put = NewCommand { submitter: commanded.clone(), kind: CommandKind::Pause, issued_by: text("op") };
     let command = a.put_commands(&[put]).await.unwrap()[0];
-    give_back(&a, &open).await;
+    release_lane(&a, &open).await;
     let mut expected = vec![open.clone(), commanded.clone()];
     expected.sort();
     assert_eq!(a.lanes_with_work(None, 10).await.unwrap(), expected);
 
     confirm(&a, &open, id).await;
     close_all(&a, &open).await;
-    give_back(&a, &open).await;
+    release_lane(&a, &open).await;
     assert_eq!(a.lanes_with_work(None, 10).await.unwrap(), from_ref(&commanded));
     let command = waiting(&a, &commanded, command).await;
     commit_done(&a, &commanded, |commit| {
         commit.command_done(&command, done("done"));
     })
     .await;
-    give_back(&a, &commanded).await;
+    release_lane(&a, &commanded).await;
     assert_eq!(a.lanes_with_work(None, 10).await.unwrap(), []);
 }
 
-/// A lane says that it needs its slots no more.
+/// Closes all slots of a lane.
 async fn close_all(node: &Node, lane: &SubmitterId) {
     let cursor = view(node, lane).await.cursor;
     commit_done(node, lane, |commit| {
@@ -73,9 +73,9 @@ async fn close_all(node: &Node, lane: &SubmitterId) {
     .await;
 }
 
-/// What waits there is nobody's intent: a fill that has to be mined, a nonce that came back and must be used or filled. If its
-/// owner dies, somebody has to take it up all the same (P2).
-pub(super) async fn a_nonce_that_no_intent_holds_is_found_too(h: &dyn Harness) {
+/// An open nonce needs an owner even without an intent: a filler has to be mined, and a released nonce has to be used
+/// or filled. If the owner dies, another node has to take the lane over (P2).
+pub(super) async fn sweep_finds_open_nonce_without_intent(h: &dyn Harness) {
     let a = h.node("a").await;
     let (filling, recycling) = (lane(&a, 1).await, lane(&a, 2).await);
     let start = Cursor::starting_at(nonce(5));
@@ -90,15 +90,15 @@ pub(super) async fn a_nonce_that_no_intent_holds_is_found_too(h: &dyn Harness) {
     a.accept(from_ref(&new)).await.unwrap();
     let (tx, seen) = (record(&a, new.id).await, view(&a, &recycling).await);
     let (at, hold) = (seen.cursor.next_nonce, Duration::from_secs(600));
-    let lend = ReservationStep::Reserve { nonce: at, tx_id: tx.id, lock_owner: lock_owner.clone(), hold };
+    let reserve = ReservationStep::Reserve { nonce: at, tx_id: tx.id, lock_owner: lock_owner.clone(), hold };
     commit_done(&a, &recycling, |commit| {
-        commit.bind_reserved(&seen.cursor, &tx, lend.clone()).unwrap();
+        commit.bind_reserved(&seen.cursor, &tx, reserve.clone()).unwrap();
     })
     .await;
     let tx = record(&a, new.id).await;
-    let back = ReservationStep::Release { nonce: at, lock_owner };
+    let release = ReservationStep::Release { nonce: at, lock_owner };
     commit_done(&a, &recycling, |commit| {
-        commit.take_back(&tx, back.clone()).unwrap();
+        commit.take_back(&tx, release.clone()).unwrap();
     })
     .await;
     assert!(record(&a, new.id).await.state.name().is_terminal());
@@ -106,25 +106,25 @@ pub(super) async fn a_nonce_that_no_intent_holds_is_found_too(h: &dyn Harness) {
     let mut lanes = vec![filling.clone(), recycling.clone()];
     lanes.sort();
     for lane in &lanes {
-        give_back(&a, lane).await;
+        release_lane(&a, lane).await;
     }
     assert_eq!(a.lanes_with_work(None, 10).await.unwrap(), lanes);
     assert_eq!(a.lanes_with_work(Some(&lanes[0]), 10).await.unwrap(), lanes[1..]);
     close_all(&a, &filling).await;
-    give_back(&a, &filling).await;
+    release_lane(&a, &filling).await;
     assert_eq!(a.lanes_with_work(None, 10).await.unwrap(), [recycling]);
 }
 
-pub(super) async fn lanes_without_work_are_not_found(h: &dyn Harness) {
+pub(super) async fn sweep_skips_idle_lanes(h: &dyn Harness) {
     let a = h.node("a").await;
     let (idle, canceled) = (lane(&a, 1).await, lane(&a, 2).await);
-    give_back(&a, &idle).await;
+    release_lane(&a, &idle).await;
     let id = accept(&a, &canceled, &["r"]).await[0];
     a.cancel_queued(&[id]).await.unwrap();
     assert_eq!(a.lanes_with_work(None, 10).await.unwrap(), []);
 }
 
-pub(super) async fn the_sweep_pages_in_the_order_of_submitters(h: &dyn Harness) {
+pub(super) async fn sweep_pages_in_order_of_submitters(h: &dyn Harness) {
     let a = h.node("a").await;
     let mut lanes = submitters(1..12);
     register(&a, &lanes).await;
@@ -145,7 +145,7 @@ pub(super) async fn the_sweep_pages_in_the_order_of_submitters(h: &dyn Harness) 
     assert_eq!(found, lanes);
 }
 
-pub(super) async fn releasing_a_lane_with_work_wakes_the_other_nodes(h: &dyn Harness) {
+pub(super) async fn release_with_work_wakes_other_nodes(h: &dyn Harness) {
     let (a, b) = (h.node("a").await, h.node("b").await);
     let [queued, open, commanded] = [lane(&a, 1).await, lane(&a, 2).await, lane(&a, 3).await];
     let unclosed = lane(&a, 4).await;
@@ -156,26 +156,26 @@ pub(super) async fn releasing_a_lane_with_work_wakes_the_other_nodes(h: &dyn Har
     confirm(&a, &unclosed, id).await;
     let mut wakeups = b.wakeups();
     for lane in [queued, open, commanded, unclosed] {
-        // What led to the work has woken somebody, too; that is over now.
+        // The calls that made the work have sent wake-ups too. These are consumed first.
         settle(&a, &mut wakeups).await;
         let releasing = beside({
             let (a, lane) = (a.clone(), lane.clone());
             async move {
                 loop {
-                    give_back(&a, &lane).await;
+                    release_lane(&a, &lane).await;
                     for _ in 0..20 {
                         pause().await;
                     }
                 }
             }
         });
-        soon("a wake-up for work that is left", woken(&mut wakeups, &lane)).await;
+        soon("a wake-up for the remaining work", woken(&mut wakeups, &lane)).await;
         releasing.abort();
     }
 }
 
-/// Or every node would take it and give it back for ever.
-pub(super) async fn releasing_an_idle_lane_wakes_nobody(h: &dyn Harness) {
+/// With a wake-up the nodes would acquire and release an idle lane for ever.
+pub(super) async fn release_of_idle_lane_wakes_no_node(h: &dyn Harness) {
     let (a, b) = (h.node("a").await, h.node("b").await);
     let (new, ended) = (lane(&a, 1).await, lane(&a, 2).await);
     let id = bound(&a, &ended, "r").await.id;
@@ -189,11 +189,11 @@ pub(super) async fn releasing_an_idle_lane_wakes_nobody(h: &dyn Harness) {
     .await;
     let mut wakeups = b.wakeups();
     settle(&a, &mut wakeups).await;
-    give_back(&a, &new).await;
-    give_back(&a, &ended).await;
-    let heard = settle(&a, &mut wakeups).await;
+    release_lane(&a, &new).await;
+    release_lane(&a, &ended).await;
+    let received = settle(&a, &mut wakeups).await;
     for lane in [new, ended] {
-        assert!(!heard.contains(&Wakeup::Lane(lane)), "{heard:?}");
+        assert!(!received.contains(&Wakeup::Lane(lane)), "{received:?}");
     }
 }
 
@@ -201,18 +201,18 @@ fn pause_of(lane: &SubmitterId) -> NewCommand {
     NewCommand { submitter: lane.clone(), kind: CommandKind::Pause, issued_by: text("op") }
 }
 
-/// Until everything that `node` has posted so far was heard, of work or of changes; gives back all that was. Wake-ups that
-/// gather on their way may change places with the marker that they travel with, but not with one that is posted after that
-/// was heard.
+/// Waits until all wake-ups that `node` has posted so far have arrived, and returns them. Wake-ups that coalesce on
+/// their way may change places with a marker that is posted together with them. They cannot change places with a
+/// second marker, which is posted after the first one has arrived.
 pub(super) async fn settle(node: &Node, wakeups: &mut Wakeups) -> Vec<Wakeup> {
     static MARKERS: AtomicU64 = AtomicU64::new(1_000_000);
-    let mut heard = Vec::new();
+    let mut received = Vec::new();
     for _ in 0..2 {
         let marker = lane(node, MARKERS.fetch_add(1, Ordering::Relaxed)).await;
         let posting = beside({
             let (node, marker) = (node.clone(), marker.clone());
             async move {
-                // A store may still be connecting its listener.
+                // The store may still be connecting its listener, so the marker is posted again and again.
                 loop {
                     accept(&node, &marker, &[&fresh_id().to_string()]).await;
                     for _ in 0..20 {
@@ -223,15 +223,15 @@ pub(super) async fn settle(node: &Node, wakeups: &mut Wakeups) -> Vec<Wakeup> {
         });
         let marked = Wakeup::Lane(marker);
         let listening = async {
-            while heard.last() != Some(&marked) {
-                heard.push(wakeups.next().await);
+            while received.last() != Some(&marked) {
+                received.push(wakeups.next().await);
             }
         };
-        soon("a wake-up in another process", listening).await;
+        soon("a wake-up on another node", listening).await;
         posting.abort();
     }
     while let Some(wakeup) = wakeups.try_next() {
-        heard.push(wakeup);
+        received.push(wakeup);
     }
-    heard
+    received
 }

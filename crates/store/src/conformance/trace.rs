@@ -1,4 +1,4 @@
-//! Everything that a store shows of a lane, to compare before with after.
+//! The complete visible state of a lane, for comparisons before and after a call.
 
 use gapless_domain::{
     Attempt, AuditEntry, Event, EventBody, EventKind, IntentRecord, LaneSnapshot, SubmitterId, Timestamp, TxId, TxState,
@@ -18,7 +18,7 @@ pub(super) struct Trace {
     pub(super) audits: Vec<AuditEntry>,
 }
 
-/// As seen by the node that holds the lane.
+/// Reads the state through the node that owns the lane.
 pub(super) async fn trace(node: &Node, lane: &SubmitterId) -> Trace {
     let filter = TxFilter { submitter: Some(lane.clone()), limit: 1000, ..TxFilter::default() };
     let records = node.list(&filter).await.unwrap();
@@ -35,7 +35,7 @@ pub(super) async fn trace(node: &Node, lane: &SubmitterId) -> Trace {
     Trace { lane, queue: view.queue, records, attempts, events, slots, audits }
 }
 
-/// An intent's events: number, kind and the state that each led to.
+/// The events of an intent: number, kind and resulting state.
 pub(super) fn history(events: &[Event], id: TxId) -> Vec<(u32, EventKind, TxState)> {
     let of = |event: &Event| match &event.body {
         EventBody::Tx { tx_id, seq, kind, state, .. } if *tx_id == id => Some((*seq, *kind, state.clone())),

@@ -2,7 +2,8 @@
 
 macro_rules! store_verbs {
     ($($variant:ident $name:literal $kind:ident,)+) => {
-        /// One verb of the store contract. `owner`, `wakeups` and `changes` are not verbs: they do not reach the database.
+        /// One verb of the store contract. `owner`, `wakeups` and `changes` are not verbs: they do not reach the
+        /// database.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub enum StoreVerb {
             $($variant,)+

@@ -11,14 +11,14 @@ use crate::error::StoreError;
 /// not.
 #[async_trait]
 pub trait IntentIntake: Send + Sync + fmt::Debug {
-    /// Registers submitters. A submitter that is registered already keeps its row; only a new alias is written. An alias
-    /// that belongs to another submitter is a [`StoreError::Setup`].
+    /// Registers submitters. A submitter that is registered already keeps its row; only a new alias is written. An
+    /// alias that belongs to another submitter is a [`StoreError::Setup`].
     async fn register_submitters(&self, submitters: &[NewSubmitter]) -> Result<(), StoreError>;
 
-    /// Queues intents in the order given. `(submitter, request id)` is the only idempotency key. Of several intents with
-    /// one key the first is new; the others get its id, or a conflict if their payload differs. An intent that the
-    /// database cannot hold is refused alone. Repeating a call whose outcome is unknown is harmless, and it is the way
-    /// to learn the outcome.
+    /// Queues intents in the order given. `(submitter, request id)` is the only idempotency key. Of several intents
+    /// with one key the first is new; the others get its id, or a conflict if their payload differs. An intent that
+    /// the database cannot hold is refused alone. Repeating a call whose outcome is unknown is harmless, and it is the
+    /// way to learn the outcome.
     async fn accept(&self, intents: &[NewIntent]) -> Result<Vec<Accepted>, StoreError>;
 
     /// Cancels the intents that are still QUEUED, unless their lane is regressed or not yet reconciled.
@@ -47,7 +47,7 @@ pub struct NewIntent {
 pub enum Accepted {
     /// The intent is durable under the id that the caller gave.
     New,
-    /// The same request was accepted before, under this id.
+    /// An equal request was accepted before, under this id.
     Existing(TxId),
     /// The request id belongs to another payload, accepted under this id.
     Conflict(TxId),

@@ -27,8 +27,8 @@ pub trait Lanes: Send + Sync + fmt::Debug {
     /// lanes and load them again before it sends anything.
     async fn commit(&self, commits: &[LaneCommit]) -> Result<Committed, StoreError>;
 
-    /// The first intents of each queue in order of acceptance, up to the number given for the lane. Intents in `without`
-    /// are skipped and not counted: the lane holds them already as candidates.
+    /// The first intents of each queue in order of acceptance, up to the number given for the lane. Intents in
+    /// `without` are skipped and not counted: the lane holds them already as candidates.
     async fn peek_queues(
         &self,
         lanes: &[(SubmitterId, u32)],

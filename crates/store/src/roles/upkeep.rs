@@ -15,8 +15,8 @@ pub trait Upkeep: Send + Sync + fmt::Debug {
     /// intents.
     async fn archive(&self, age: Duration, limit: u32) -> Result<u32, StoreError>;
 
-    /// An operator states that this database was restored or has lost commits. A new store epoch begins: every lane must
-    /// acknowledge the loss before it writes anything else.
+    /// An operator states that this database was restored or has lost commits. A new store epoch begins: every lane
+    /// must acknowledge the loss before it writes anything else.
     async fn declare_regressed(&self, why: &str) -> Result<(), StoreError>;
 
     /// An operator states that the search for lost commits is complete. Lanes are reconciled one by one, by their own

@@ -75,8 +75,8 @@ pub struct AuditFilter {
 pub struct TxFilter {
     pub submitter: Option<SubmitterId>,
     pub state: Option<StateName>,
-    /// Only intents with a smaller `seq`, so accepted earlier. The next page begins here: the smallest `seq` of the page
-    /// before.
+    /// Only intents with a smaller `seq`, so accepted earlier. The next page begins here: the smallest `seq` of the
+    /// page before.
     pub before_seq: Option<u64>,
     pub limit: u32,
 }

@@ -1,4 +1,4 @@
-//! Lane commits that are refused: a good bind with one fault beside it. Nothing of it may be left behind.
+//! Lane commits with a conflict: a valid bind together with one invalid part. The commit must write nothing.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use super::fixtures::*;
 use super::trace::trace;
 use crate::roles::{CancelVerdict, CommitVerdict, Conflict};
 
-/// A lane with one intent at nonce 0 and two more in line.
+/// A lane with one intent at nonce 0 and two more in the queue.
 async fn busy_lane(node: &Node) -> SubmitterId {
     let lane = lane(node, 1).await;
     bound(node, &lane, "0").await;
@@ -19,28 +19,28 @@ async fn busy_lane(node: &Node) -> SubmitterId {
     lane
 }
 
-/// Adds a fault to a good bind of nonce 1, and demands that the answer is this conflict and that nothing has changed.
-async fn assert_refused(node: &Node, lane: &SubmitterId, conflict: Conflict, fault: impl Fn(&mut LaneCommit)) {
+/// Adds an invalid part to a valid bind of nonce 1. Asserts that the verdict is this conflict and that no row changed.
+async fn assert_refused(node: &Node, lane: &SubmitterId, conflict: Conflict, add_invalid: impl Fn(&mut LaneCommit)) {
     let seen = view(node, lane).await;
     let before = trace(node, lane).await;
     let verdict = commit(node, lane, |commit| {
         commit.bind(&seen.cursor, &seen.queue[0], seen.next_attempt()).unwrap();
-        commit.audit(audit("test", "not to be kept"));
-        fault(commit);
+        commit.audit(audit("test", "of a commit with a conflict"));
+        add_invalid(commit);
     })
     .await;
     assert_eq!(verdict, CommitVerdict::Conflict(conflict));
     assert_eq!(trace(node, lane).await, before);
 }
 
-/// And the lane goes on as if nothing had been.
-async fn assert_goes_on(node: &Node, lane: &SubmitterId) {
+/// Asserts that the lane binds the next nonces as usual.
+async fn assert_binds_next(node: &Node, lane: &SubmitterId) {
     assert_eq!(bind_next(node, lane).await.state.nonce(), Some(nonce(1)));
     assert_eq!(bind_next(node, lane).await.state.nonce(), Some(nonce(2)));
 }
 
 /// proves N10
-pub(super) async fn a_stale_cursor_leaves_no_trace(h: &dyn Harness) {
+pub(super) async fn stale_cursor_changes_nothing(h: &dyn Harness) {
     let a = h.node("a").await;
     let lane = busy_lane(&a).await;
     let stale = view(&a, &lane).await;
@@ -60,11 +60,11 @@ pub(super) async fn a_stale_cursor_leaves_no_trace(h: &dyn Harness) {
         assert_eq!(verdict, CommitVerdict::Conflict(Conflict::Cursor));
         assert_eq!(trace(&a, &lane).await, before);
     }
-    assert_goes_on(&a, &lane).await;
+    assert_binds_next(&a, &lane).await;
 }
 
 /// proves N10
-pub(super) async fn an_intent_that_changed_meanwhile_leaves_no_trace(h: &dyn Harness) {
+pub(super) async fn stale_intent_version_changes_nothing(h: &dyn Harness) {
     let a = h.node("a").await;
     let lane = busy_lane(&a).await;
     let stale = view(&a, &lane).await.lane.bound.remove(0);
@@ -79,11 +79,11 @@ pub(super) async fn an_intent_that_changed_meanwhile_leaves_no_trace(h: &dyn Har
         commit.change(unknown.change(Transition::Acknowledge).unwrap());
     })
     .await;
-    assert_goes_on(&a, &lane).await;
+    assert_binds_next(&a, &lane).await;
 }
 
 /// proves N10: a change that does not start where the one before it ended
-pub(super) async fn changes_that_do_not_follow_each_other_leave_no_trace(h: &dyn Harness) {
+pub(super) async fn changes_out_of_order_change_nothing(h: &dyn Harness) {
     let a = h.node("a").await;
     let lane = busy_lane(&a).await;
     let holder = view(&a, &lane).await.lane.bound.remove(0);
@@ -94,7 +94,7 @@ pub(super) async fn changes_that_do_not_follow_each_other_leave_no_trace(h: &dyn
     let second = later.change(Transition::AwaitFunds).unwrap();
     later.apply(&second, holder.updated_at);
     let third = later.change(Transition::Funded).unwrap();
-    for broken in [
+    for wrong_order in [
         vec![first.clone(), first.clone()],
         vec![first.clone(), twin],
         vec![second.clone(), first.clone()],
@@ -103,7 +103,7 @@ pub(super) async fn changes_that_do_not_follow_each_other_leave_no_trace(h: &dyn
         vec![third.clone(), second.clone(), first.clone()],
     ] {
         assert_refused(&a, &lane, Conflict::Tx(holder.id), |commit| {
-            for change in &broken {
+            for change in &wrong_order {
                 commit.change(change.clone());
             }
         })
@@ -114,11 +114,11 @@ pub(super) async fn changes_that_do_not_follow_each_other_leave_no_trace(h: &dyn
     })
     .await;
     assert_eq!(record(&a, holder.id).await.version, third.to_version());
-    assert_goes_on(&a, &lane).await;
+    assert_binds_next(&a, &lane).await;
 }
 
 /// proves N10
-pub(super) async fn another_lanes_intent_leaves_no_trace(h: &dyn Harness) {
+pub(super) async fn intent_of_other_lane_changes_nothing(h: &dyn Harness) {
     let a = h.node("a").await;
     let (lane, other) = (busy_lane(&a).await, lane(&a, 2).await);
     let foreign = bound(&a, &other, "foreign").await;
@@ -127,16 +127,16 @@ pub(super) async fn another_lanes_intent_leaves_no_trace(h: &dyn Harness) {
     })
     .await;
     assert_eq!(record(&a, foreign.id).await, foreign);
-    assert_goes_on(&a, &lane).await;
+    assert_binds_next(&a, &lane).await;
 }
 
-/// proves N08 and N10: whatever the cursor says, a slot is bound once
-pub(super) async fn a_nonce_is_bound_once_only(h: &dyn Harness) {
+/// proves N08 and N10: a slot is bound once, even with a wrong cursor
+pub(super) async fn bound_nonce_is_not_bound_again(h: &dyn Harness) {
     let a = h.node("a").await;
     let lane = busy_lane(&a).await;
     let seen = view(&a, &lane).await;
     let before = trace(&a, &lane).await;
-    // A lane that believes that nonce 0 is still free.
+    // The cursor of a lane that takes nonce 0 for free.
     let mistaken = Cursor { next_nonce: nonce(0), ..seen.cursor.clone() };
     let verdict = commit(&a, &lane, |commit| {
         commit.bind(&mistaken, &seen.queue[0], attempt(nonce(0), 1, "again")).unwrap();
@@ -144,35 +144,35 @@ pub(super) async fn a_nonce_is_bound_once_only(h: &dyn Harness) {
     .await;
     assert_eq!(verdict, CommitVerdict::Conflict(Conflict::Slot(nonce(0))));
     assert_eq!(trace(&a, &lane).await, before);
-    assert_goes_on(&a, &lane).await;
+    assert_binds_next(&a, &lane).await;
 }
 
 /// proves N10
-pub(super) async fn an_attempt_without_a_slot_leaves_no_trace(h: &dyn Harness) {
+pub(super) async fn attempt_without_slot_changes_nothing(h: &dyn Harness) {
     let a = h.node("a").await;
     let lane = busy_lane(&a).await;
     assert_refused(&a, &lane, Conflict::Slot(nonce(9)), |commit| {
         commit.attempt(attempt(nonce(9), 0, "loose"));
     })
     .await;
-    assert_goes_on(&a, &lane).await;
+    assert_binds_next(&a, &lane).await;
 }
 
 /// proves N10
-pub(super) async fn an_attempt_that_exists_leaves_no_trace(h: &dyn Harness) {
+pub(super) async fn duplicate_attempt_changes_nothing(h: &dyn Harness) {
     let a = h.node("a").await;
     let lane = busy_lane(&a).await;
     let known = attempt(nonce(0), 0, "bind");
-    let same_place = attempt(nonce(0), 0, "other bytes");
+    let same_ordinal = attempt(nonce(0), 0, "other bytes");
     let mut same_hash = attempt(nonce(0), 1, "bump");
     same_hash.hash = known.hash;
-    for again in [known, same_place, same_hash] {
+    for again in [known, same_ordinal, same_hash] {
         assert_refused(&a, &lane, Conflict::Slot(again.nonce), |commit| {
             commit.attempt(again.clone());
         })
         .await;
     }
-    // Twice in one commit is once too often, too.
+    // Two equal attempts in one commit are a conflict too.
     let mut same_hash = attempt(nonce(0), 2, "x");
     same_hash.hash = attempt(nonce(0), 1, "x").hash;
     for twin in [attempt(nonce(0), 1, "y"), same_hash] {
@@ -181,18 +181,18 @@ pub(super) async fn an_attempt_that_exists_leaves_no_trace(h: &dyn Harness) {
         })
         .await;
     }
-    assert_goes_on(&a, &lane).await;
+    assert_binds_next(&a, &lane).await;
 }
 
 /// proves N10
-pub(super) async fn a_report_of_an_unknown_hash_leaves_no_trace(h: &dyn Harness) {
+pub(super) async fn report_of_unknown_hash_changes_nothing(h: &dyn Harness) {
     let a = h.node("a").await;
     let lane = busy_lane(&a).await;
     let known = attempt(nonce(0), 0, "bind");
     let unknown = report(&attempt(nonce(0), 0, "unknown"), SendOutcome::Accepted, "");
     let mut elsewhere = report(&known, SendOutcome::Accepted, "");
     elsewhere.nonce = nonce(1);
-    // Nothing can have been sent that was not durable before.
+    // An attempt of the same commit cannot have been sent yet: sending needs a durable attempt.
     let too_early = report(&attempt(nonce(1), 0, "bind"), SendOutcome::Accepted, "");
     for wrong in [unknown, elsewhere, too_early] {
         assert_refused(&a, &lane, Conflict::Slot(wrong.nonce), |commit| {
@@ -200,11 +200,11 @@ pub(super) async fn a_report_of_an_unknown_hash_leaves_no_trace(h: &dyn Harness)
         })
         .await;
     }
-    assert_goes_on(&a, &lane).await;
+    assert_binds_next(&a, &lane).await;
 }
 
 /// proves N10
-pub(super) async fn a_claim_without_a_slot_leaves_no_trace(h: &dyn Harness) {
+pub(super) async fn claim_without_slot_changes_nothing(h: &dyn Harness) {
     let a = h.node("a").await;
     let lane = busy_lane(&a).await;
     assert_refused(&a, &lane, Conflict::Slot(nonce(2)), |commit| {
@@ -213,16 +213,16 @@ pub(super) async fn a_claim_without_a_slot_leaves_no_trace(h: &dyn Harness) {
             .claim_resubmit(claim(nonce(2), Duration::from_secs(1)));
     })
     .await;
-    assert_goes_on(&a, &lane).await;
+    assert_binds_next(&a, &lane).await;
 }
 
 /// proves N10
-pub(super) async fn a_refused_reservation_leaves_no_trace(h: &dyn Harness) {
+pub(super) async fn refused_reservation_step_changes_nothing(h: &dyn Harness) {
     let a = h.node("a").await;
     let lane = busy_lane(&a).await;
     let lock_owner = LockOwner::new("me").unwrap();
     let tx_id = view(&a, &lane).await.queue[1].id;
-    // Nonce 0 belongs to an intent, nonce 1 is bound to one in this commit; neither was ever lent.
+    // Nonce 0 belongs to an intent, and nonce 1 is bound to one in this commit. Neither was ever reserved.
     for wrong in [
         ReservationStep::Reserve {
             nonce: nonce(0),
@@ -246,11 +246,11 @@ pub(super) async fn a_refused_reservation_leaves_no_trace(h: &dyn Harness) {
         })
         .await;
     }
-    assert_goes_on(&a, &lane).await;
+    assert_binds_next(&a, &lane).await;
 }
 
-/// proves N10: an intent that is canceled after the lane has looked at it uses no nonce
-pub(super) async fn a_cancel_between_peek_and_bind_wins(h: &dyn Harness) {
+/// proves N10: an intent that is canceled after the peek uses no nonce
+pub(super) async fn cancel_between_peek_and_bind_wins(h: &dyn Harness) {
     let (a, b) = (h.node("a").await, h.node("b").await);
     let lane = busy_lane(&a).await;
     let seen = view(&a, &lane).await;
@@ -270,7 +270,7 @@ pub(super) async fn a_cancel_between_peek_and_bind_wins(h: &dyn Harness) {
 }
 
 /// proves W01 and W08: one bad operation, here a hash that exists, fails alone
-pub(super) async fn one_conflict_in_a_batch_does_not_fail_the_others(h: &dyn Harness) {
+pub(super) async fn conflict_does_not_fail_other_commits(h: &dyn Harness) {
     let a = h.node("a").await;
     let lanes = submitters(1..6);
     register(&a, &lanes).await;
@@ -284,7 +284,7 @@ pub(super) async fn one_conflict_in_a_batch_does_not_fail_the_others(h: &dyn Har
             match verdict {
                 CommitVerdict::Done => assert_eq!(n % 2, 0),
                 CommitVerdict::Conflict(Conflict::Slot(_)) => assert_eq!(n % 2, 1),
-                // Only slowness can be the reason; then nothing was written either, and it is tried again.
+                // On a slow machine a lease may expire. Then no row was written, and the round is repeated.
                 CommitVerdict::Fenced | CommitVerdict::Busy => {}
                 other => panic!("lane {n}: {other:?}"),
             }
@@ -323,8 +323,8 @@ async fn assert_conflict(node: &Node, lane: &SubmitterId, build: impl Fn(&mut La
     assert_eq!(trace(node, lane).await, before);
 }
 
-/// A lane that closes a slot too early would never load its intent again.
-pub(super) async fn closing_over_an_open_intent_leaves_no_trace(h: &dyn Harness) {
+/// A lane that closed the slot of an open intent would never load the intent again.
+pub(super) async fn closing_slot_of_open_intent_changes_nothing(h: &dyn Harness) {
     let a = h.node("a").await;
     let lane = lane(&a, 1).await;
     let id = bound(&a, &lane, "r").await.id;
@@ -333,7 +333,7 @@ pub(super) async fn closing_over_an_open_intent_leaves_no_trace(h: &dyn Harness)
         commit.close_below(&cursor, nonce(1)).unwrap();
     })
     .await;
-    // In the commit that ends the intent it may be closed.
+    // The commit that ends the intent may close its slot.
     change(&a, &lane, id, Transition::Acknowledge).await;
     let hash = a.attempts(id).await.unwrap()[0].hash;
     let mined = change(&a, &lane, id, Transition::Mine(inclusion(hash, AttemptKind::Original, 9))).await;

@@ -1,4 +1,4 @@
-//! Confirmations: what consumers are told of them is part of the event.
+//! Confirmation notices: each is stored with its event.
 
 use std::slice::from_ref;
 use std::time::Duration;
@@ -18,14 +18,18 @@ fn mine(hash: B256) -> Transition {
     Transition::Mine(inclusion(hash, AttemptKind::Original, 7))
 }
 
-/// The list once more, from a block on another fork that stands on block 7.
+/// A notice with a new list of links, from a fork block on top of block 7.
 fn forked() -> ConfirmationNotice {
     let block = BlockRef { number: 8, hash: keccak256("fork") };
     ConfirmationNotice { new_fork: true, links: vec![link(7), BlockLink { block, parent_hash: link(7).block.hash }] }
 }
 
-/// An intent that was mined, confirmed, reorganised and settled, with what each of its events has to tell.
-async fn told_of(node: &Node, lane: &SubmitterId, request: &str) -> (TxId, Vec<Option<ConfirmationNotice>>) {
+/// Makes an intent that is mined, confirmed, reorganised and settled. Returns it with the notice of each of its events.
+async fn intent_with_notices(
+    node: &Node,
+    lane: &SubmitterId,
+    request: &str,
+) -> (TxId, Vec<Option<ConfirmationNotice>>) {
     let id = bound(node, lane, request).await.id;
     let hash = node.attempts(id).await.unwrap()[0].hash;
     let first = Some(notice(true, 7..=7));
@@ -38,11 +42,11 @@ async fn told_of(node: &Node, lane: &SubmitterId, request: &str) -> (TxId, Vec<O
         (Transition::WantCancel(CancelReason::User), None),
         (Transition::Settle(Some(notice(false, 8..=10))), Some(notice(false, 8..=10))),
     ];
-    // Accepted, and bound.
+    // The events of accept and bind have no notice.
     let mut expected = vec![None, None];
-    for (step, told) in steps {
+    for (step, notice) in steps {
         change(node, lane, id, step).await;
-        expected.push(told);
+        expected.push(notice);
     }
     (id, expected)
 }
@@ -55,10 +59,10 @@ fn notices_of(events: &[Event], id: TxId) -> Vec<Option<ConfirmationNotice>> {
     events.iter().filter_map(of).collect()
 }
 
-pub(super) async fn confirmations_are_told_in_every_way_of_reading(h: &dyn Harness) {
+pub(super) async fn notices_are_in_events_of_every_read(h: &dyn Harness) {
     let (a, b) = (h.node("a").await, h.node("b").await);
     let lane = lane(&a, 1).await;
-    let (id, expected) = told_of(&a, &lane, "r").await;
+    let (id, expected) = intent_with_notices(&a, &lane, "r").await;
     let cursor = view(&a, &lane).await.cursor;
     commit_done(&a, &lane, |commit| {
         commit.set_paused(&cursor, true, text("by op")).unwrap();
@@ -69,7 +73,7 @@ pub(super) async fn confirmations_are_told_in_every_way_of_reading(h: &dyn Harne
     assert_eq!(notices_of(&b.events_of(id, 100).await.unwrap(), id), expected);
     let claimed = b.claim_events("webhooks", 100).await.unwrap().unwrap();
     assert_eq!(notices_of(&claimed, id), expected);
-    // Whoever follows them has the list that the intent ended with.
+    // A consumer that applies all notices has the confirmations that the intent ended with.
     let mut list = Vec::new();
     for notice in expected.iter().flatten() {
         notice.apply(&mut list);
@@ -77,7 +81,7 @@ pub(super) async fn confirmations_are_told_in_every_way_of_reading(h: &dyn Harne
     assert_eq!(list, (7..=10).map(link).collect::<Vec<_>>());
 }
 
-pub(super) async fn what_was_told_last_is_kept_with_the_intent(h: &dyn Harness) {
+pub(super) async fn newest_notified_block_is_stored_with_intent(h: &dyn Harness) {
     let (a, b) = (h.node("a").await, h.node("b").await);
     let lane = lane(&a, 1).await;
     let id = bound(&a, &lane, "r").await.id;
@@ -104,7 +108,7 @@ pub(super) async fn what_was_told_last_is_kept_with_the_intent(h: &dyn Harness) 
     }
 }
 
-pub(super) async fn changes_of_one_commit_each_tell_their_own(h: &dyn Harness) {
+pub(super) async fn each_change_of_one_commit_has_its_own_notice(h: &dyn Harness) {
     let a = h.node("a").await;
     let lane = lane(&a, 1).await;
     let (one, two) = (bound(&a, &lane, "one").await, bound(&a, &lane, "two").await);
@@ -136,7 +140,7 @@ pub(super) async fn changes_of_one_commit_each_tell_their_own(h: &dyn Harness) {
 pub(super) async fn archived_events_keep_their_notices(h: &dyn Harness) {
     let (a, b) = (h.node("a").await, h.node("b").await);
     let lane = lane(&a, 1).await;
-    let (id, expected) = told_of(&a, &lane, "r").await;
+    let (id, expected) = intent_with_notices(&a, &lane, "r").await;
     let open = bound(&a, &lane, "open").await.id;
     let before = a.events_of(id, 100).await.unwrap();
     h.pass(TICK).await;

@@ -1,8 +1,8 @@
 //! What is known of each chain.
 
 use gapless_domain::{ChainId, Head};
-use gapless_store::codec::{HeadRow, head_from_row, head_to_row};
 use gapless_store::{AuditRow, HeadVerdict, StoreError, merge_heads};
+use gapless_store_sql::{HeadRow, head_from_row, head_to_row};
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Error, Row};
 

@@ -7,8 +7,8 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 use gapless_domain::{FencingToken, Lease, SubmitterId};
-use gapless_store::codec::{signed, submitter, token};
 use gapless_store::{Acquired, Renewal, StoreError};
+use gapless_store_sql::{signed, submitter, token};
 use tokio_postgres::Row;
 
 use crate::canary::lost_commits;

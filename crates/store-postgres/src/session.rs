@@ -11,8 +11,9 @@ use gapless_store::StoreError;
 use tokio::sync::{Mutex as AsyncMutex, Semaphore, SemaphorePermit, mpsc};
 use tokio::task::JoinHandle;
 use tokio_postgres::error::Severity;
-use tokio_postgres::{AsyncMessage, Config, NoTls, Notification, Statement};
+use tokio_postgres::{AsyncMessage, Config, NoTls, Notification, Row, Statement};
 
+use crate::bulk::BulkStatement;
 use crate::counted::Counted;
 use crate::error::{timed_out, unavailable};
 use crate::identity::Identity;
@@ -138,6 +139,13 @@ impl Session {
         let statement = self.client.prepare(sql).await?;
         self.statements.lock().unwrap_or_else(PoisonError::into_inner).insert(sql, statement.clone());
         Ok(statement)
+    }
+
+    /// Runs a bulk statement. Without rows there is no statement, and the answer is empty.
+    pub(crate) async fn bulk(&self, statement: Option<BulkStatement<'_>>) -> Result<Vec<Row>, tokio_postgres::Error> {
+        let Some(statement) = statement else { return Ok(Vec::new()) };
+        let prepared = self.prepared(statement.sql).await?;
+        self.client.query(&prepared, &statement.params()).await
     }
 
     /// Did the server warn since this was last asked? The one warning that can come with a COMMIT says that it may not

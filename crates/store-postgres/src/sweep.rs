@@ -4,12 +4,12 @@ use std::collections::HashMap;
 use std::sync::LazyLock;
 
 use gapless_domain::{Command, IntentRecord, SubmitterId, TxId};
-use gapless_store::codec::submitter;
 use gapless_store::{MAX_OPEN_COMMANDS, StoreError};
+use gapless_store_sql::submitter;
 use tokio_postgres::Row;
 use uuid::Uuid;
 
-use crate::rows::{TX_COLUMNS, command, get, managed_tx_of};
+use crate::rows::{INTENT_COLUMNS, command, get, intent_record_of};
 use crate::store::PgStore;
 
 /// Walks the indexes of open things from one submitter to the next, not from one row to the next. An intent that holds a nonce is not
@@ -76,7 +76,7 @@ pub(crate) async fn peek_queues(
             session.client().query(&statement, &[&ids, &wanted, &without]).await
         })
         .await?;
-    by_place(&rows, lanes.iter(), |row, (lane, _)| Ok(managed_tx_of(row, lane.clone())?))
+    by_place(&rows, lanes.iter(), |row, (lane, _)| Ok(intent_record_of(row, lane.clone())?))
 }
 
 /// No nonce, and not ended: that is what its index holds (`managed_tx_queue`), and nothing else is looked at. A subquery is hashed once;
@@ -85,7 +85,7 @@ static QUEUES: LazyLock<String> = LazyLock::new(|| {
     format!(
         "SELECT w.place, t.* FROM unnest($1::text[], $2::bigint[]) WITH ORDINALITY AS w (submitter, wanted, place)
          CROSS JOIN LATERAL (
-             SELECT {TX_COLUMNS} FROM managed_tx q
+             SELECT {INTENT_COLUMNS} FROM managed_tx q
              WHERE q.submitter = w.submitter AND q.nonce IS NULL AND q.ended_at IS NULL AND q.state = 'QUEUED'
                AND q.tx_id NOT IN (SELECT unnest($3::uuid[]))
              ORDER BY q.seq LIMIT w.wanted

@@ -1,7 +1,7 @@
 //! One state change of an intent, with its event: the only way in which a state changes.
 
 use gapless_domain::{Change, ConfirmationNotice, EventKind, SubmitterId};
-use gapless_store::codec::{StateRow, notice_to_json, payload_to_json, state_to_row};
+use gapless_store_sql::{StateRow, notice_to_json, payload_to_json, state_to_row};
 
 use crate::error::Failure;
 use crate::ledger::Writing;

@@ -9,8 +9,8 @@ use gapless_domain::{
     Attempt, Claim, CommandResult, CursorChange, LaneCommit, LaneState, NewAttempt, NodeText, Nonce, OwnerId,
     SendReport, SubmitterId,
 };
-use gapless_store::codec::{fees_to_json, sends_to_json, signed};
 use gapless_store::{AuditRow, CommitVerdict, Committed, Conflict};
+use gapless_store_sql::{fees_to_json, sends_to_json, signed};
 
 use crate::audit;
 use crate::change::write_change;

@@ -11,7 +11,7 @@ use std::thread::{self, JoinHandle};
 use gapless_store::StoreError;
 use tokio::sync::{mpsc, oneshot};
 
-use crate::error::{Failure, same};
+use crate::error::{Failure, copy_of};
 use crate::ledger::{Care, Ledger, Outcome, Reading, Writing};
 
 /// More calls than this wait at the door, where dropping them costs nothing.
@@ -53,7 +53,7 @@ impl<T: Send, Work: Send + FnMut(&Writing<'_>) -> Result<T, Failure>> Task for E
     fn answer(self: Box<Self>, durable: Result<(), &StoreError>) {
         let answer = match (self.result, durable) {
             (Some(Err(error)), _) => Err(error),
-            (_, Err(error)) => Err(same(error)),
+            (_, Err(error)) => Err(copy_of(error)),
             (Some(Ok(value)), Ok(())) => Ok(value),
             (None, Ok(())) => Err(StoreError::Unavailable(ThreadEnded.into())),
         };

@@ -5,8 +5,8 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use gapless_domain::{CommandKind, LeaseTerms, Timestamp};
-use gapless_store::codec::signed;
 use gapless_store::{DatabaseClock, StoreError};
+use gapless_store_sql::signed;
 use rusqlite::{Connection, Row, Transaction, TransactionBehavior};
 
 use crate::error::{Failure, from_sql};

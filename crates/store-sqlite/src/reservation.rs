@@ -2,7 +2,7 @@
 
 use gapless_domain::{NewSlot, Nonce, ReservationStep, SlotKind};
 use gapless_store::Conflict;
-use gapless_store::codec::signed;
+use gapless_store_sql::signed;
 
 use crate::commit::{LaneWrite, Stop};
 use crate::rows;

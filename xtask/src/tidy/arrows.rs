@@ -27,8 +27,17 @@ const RULES: &[Rule] = &[
     Rule { package: "gapless-domain", normal: &[], dev: &[] },
     // Itself with the conformance suite, so that a plain `cargo test` runs the suite on the model.
     Rule { package: "gapless-store", normal: &["gapless-domain"], dev: &["gapless-store"] },
-    Rule { package: "gapless-store-postgres", normal: &["gapless-domain", "gapless-store"], dev: &[] },
-    Rule { package: "gapless-store-sqlite", normal: &["gapless-domain", "gapless-store"], dev: &[] },
+    Rule { package: "gapless-store-sql", normal: &["gapless-domain", "gapless-store"], dev: &[] },
+    Rule {
+        package: "gapless-store-postgres",
+        normal: &["gapless-domain", "gapless-store", "gapless-store-sql"],
+        dev: &[],
+    },
+    Rule {
+        package: "gapless-store-sqlite",
+        normal: &["gapless-domain", "gapless-store", "gapless-store-sql"],
+        dev: &[],
+    },
     Rule { package: "gapless-chain", normal: &["gapless-domain"], dev: &[] },
     Rule { package: "gapless-chain-evm", normal: &["gapless-domain", "gapless-chain"], dev: &["gapless-devchain"] },
     Rule {
@@ -57,7 +66,7 @@ const RULES: &[Rule] = &[
     },
     Rule {
         package: "gapless-bench-cluster",
-        normal: &["gapless-domain", "gapless-store", "gapless-chain-evm"],
+        normal: &["gapless-domain", "gapless-store-sql", "gapless-chain-evm"],
         dev: &[],
     },
     Rule {

@@ -106,7 +106,7 @@ impl Store for TroubledStore {
     ) -> Result<Vec<Vec<IntentRecord>>, StoreError> {
         let bad = self.trouble().bad_queue.clone();
         if lanes.iter().any(|(lane, _)| Some(lane) == bad.as_ref()) {
-            return Err(StoreError::Row(codec::RowError::new("payload", "not what it should be")));
+            return Err(StoreError::Row(RowError::new("payload", "not what it should be")));
         }
         self.up()?.peek_queues(lanes, without).await
     }

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::SystemTime;
 
 use gapless_domain::{LaneCommit, Nonce, Reservation, ReservationStatus, ReservationStep, SendReport, SlotKind};
-use gapless_store::codec::signed;
 use gapless_store::{CommitVerdict, Conflict, StoreError};
+use gapless_store_sql::signed;
 
 use super::facts::Facts;
 use super::token;

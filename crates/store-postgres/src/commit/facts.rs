@@ -5,7 +5,7 @@ use std::time::SystemTime;
 
 use gapless_domain::{LaneCommit, Nonce, ProtectCode, Reservation, StateName};
 use gapless_store::StoreError;
-use gapless_store::codec::signed;
+use gapless_store_sql::signed;
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Error, Row, Statement};
 use uuid::Uuid;

@@ -1,21 +1,22 @@
 //! The fenced commit: many lanes in one transaction, each with its own verdict.
 //!
-//! First flight: BEGIN, lock the leases, raise the canary, lock and read the rows that the commits rely on. Nothing is
-//! decided by the server yet. Then each lane is checked whole, and bad lanes are left out. Second flight: the writes of the
-//! good lanes, and COMMIT. Every write demands its exact number of rows, and fails the transaction otherwise, so a COMMIT
-//! that is already under way behind it becomes a rollback.
+//! First flight: BEGIN, lock the leases, raise the canary, lock and read the rows that the commits rely on. Then each lane is
+//! checked as a whole, and bad lanes are left out. Second flight: the writes of the good lanes, and COMMIT. Every write
+//! demands its exact number of rows and fails the transaction otherwise, so that the COMMIT behind it, which is already on its
+//! way, becomes a rollback.
 //!
-//! There is one writer a process, so its canary is read and raised by nobody else.
+//! A process has one writer, so no other task reads or raises its canary.
 
 mod check;
 mod facts;
+mod statements;
 mod write;
 
 use std::time::SystemTime;
 
 use gapless_domain::LaneCommit;
-use gapless_store::codec::signed;
 use gapless_store::{CommitVerdict, Committed, Conflict, StoreError};
+use gapless_store_sql::signed;
 use tokio_postgres::Config;
 
 use crate::canary;
@@ -31,18 +32,18 @@ pub(crate) struct Writer {
     session: Option<Session>,
 }
 
-/// A flush that did not end with a clear "done".
+/// Why a flush did not end with a committed transaction that was acknowledged.
 enum Fault {
-    /// One lane is at fault, and would get this verdict if it were alone: rolled back, try each lane alone.
+    /// Rolled back because of one lane, which would get this verdict alone. Each lane is tried alone.
     Lane(CommitVerdict, SystemTime),
     /// Rolled back, or never begun.
     NotCommitted(StoreError),
     /// The answer to COMMIT was lost.
-    Unknown(Sent),
+    Unknown(LostCommit),
 }
 
-/// What was on its way when the answer was lost.
-struct Sent {
+/// A commit whose answer was lost.
+struct LostCommit {
     verdicts: Vec<CommitVerdict>,
     at: SystemTime,
     canary: i64,
@@ -60,11 +61,11 @@ impl Writer {
             Ok(committed) => Ok(committed),
             Err(Fault::Lane(..)) => self.one_by_one(store, commits).await,
             Err(Fault::NotCommitted(error)) => Err(error),
-            Err(Fault::Unknown(sent)) => Err(StoreError::OutcomeUnknown(sent.problem)),
+            Err(Fault::Unknown(lost)) => Err(StoreError::OutcomeUnknown(lost.problem)),
         }
     }
 
-    /// After a row made the whole batch fail: each lane in a transaction of its own, so that the bad one fails alone.
+    /// Commits each lane in a transaction of its own, after one row failed the whole batch: now the bad lane fails alone.
     async fn one_by_one(&mut self, store: &PgStore, commits: &[LaneCommit]) -> Result<Committed, StoreError> {
         let mut all = Committed { verdicts: Vec::new(), at: timestamp(SystemTime::UNIX_EPOCH), replicated: true };
         for (index, commit) in commits.iter().enumerate() {
@@ -79,36 +80,36 @@ impl Writer {
                     all.at = timestamp(at);
                 }
                 Err(Fault::NotCommitted(error)) if index == 0 => return Err(error),
-                // Earlier lanes are done, and their callers must hear so; the others go into the next flush.
+                // Earlier lanes are committed, and their callers must know; the other lanes go into the next flush.
                 Err(Fault::NotCommitted(_)) => all.verdicts.push(CommitVerdict::Busy),
-                Err(Fault::Unknown(sent)) => return Err(StoreError::OutcomeUnknown(sent.problem)),
+                Err(Fault::Unknown(lost)) => return Err(StoreError::OutcomeUnknown(lost.problem)),
             }
         }
         Ok(all)
     }
 
     async fn flush_and_read_back(&mut self, store: &PgStore, commits: &[&LaneCommit]) -> Result<Committed, Fault> {
-        let sent = match self.flush(store, commits).await {
-            Err(Fault::Unknown(sent)) => sent,
+        let lost = match self.flush(store, commits).await {
+            Err(Fault::Unknown(lost)) => lost,
             other => return other,
         };
-        tracing::warn!("the answer to a commit was lost, reading it back: {}", sent.problem);
+        tracing::warn!(error = %lost.problem, "commit answer lost; reading the outcome back");
         let lanes: Vec<&str> = commits.iter().map(|commit| commit.lease().submitter().as_str()).collect();
         let deadline = store.options.read_back_timeout;
-        let read = within(deadline, "reading a commit back", self.read_back(store, &lanes, sent.canary)).await;
+        let read = within(deadline, "reading a commit back", self.read_back(store, &lanes, lost.canary)).await;
         match read {
             Ok(Some(replicated)) => {
-                store.canary.acknowledge(sent.canary);
-                Ok(Committed { verdicts: sent.verdicts, at: timestamp(sent.at), replicated })
+                store.canary.acknowledge(lost.canary);
+                Ok(Committed { verdicts: lost.verdicts, at: timestamp(lost.at), replicated })
             }
-            Ok(None) => Err(Fault::NotCommitted(StoreError::Unavailable(sent.problem))),
+            Ok(None) => Err(Fault::NotCommitted(StoreError::Unavailable(lost.problem))),
             Err(error @ StoreError::Regressed(_)) => Err(Fault::NotCommitted(error)),
-            Err(_) => Err(Fault::Unknown(sent)),
+            Err(_) => Err(Fault::Unknown(lost)),
         }
     }
 
     async fn flush(&mut self, store: &PgStore, commits: &[&LaneCommit]) -> Result<Committed, Fault> {
-        // Taken out, so that a flush that is abandoned half-way closes the connection and with it the transaction.
+        // The session is taken out, so that a flush that is dropped half-way closes the connection and rolls back.
         let session = match self.session.take() {
             Some(session) if !session.client().is_closed() => session,
             _ => self.open(store).await.map_err(Fault::NotCommitted)?,
@@ -125,7 +126,7 @@ impl Writer {
         #[expect(clippy::disallowed_methods, reason = "a server that does not answer must not stop a lane for ever")]
         let written = tokio::time::timeout(store.options.call_timeout, write).await;
         let canary = facts.canary.unwrap_or_default();
-        let lost = |problem| Sent { verdicts: verdicts.clone(), at: facts.now, canary, problem };
+        let lost_commit = |problem| LostCommit { verdicts: verdicts.clone(), at: facts.now, canary, problem };
         match written {
             Ok(Ok(())) => {
                 store.canary.acknowledge(canary);
@@ -134,31 +135,34 @@ impl Writer {
                 Ok(Committed { verdicts, at: timestamp(facts.now), replicated })
             }
             Ok(Err(error)) => match blame(&error) {
-                // The COMMIT behind it has ended the transaction.
+                // The COMMIT behind the failed write has ended the transaction.
                 Blame::Row => {
                     self.session = Some(session);
                     Err(Fault::Lane(CommitVerdict::Refused(text(&error)), facts.now))
                 }
                 Blame::Count => {
-                    tracing::error!("a write found other rows than the check before it: {}", text(&error));
+                    tracing::error!(
+                        error = text(&error),
+                        "commit rolled back: a write found other rows than its check"
+                    );
                     self.session = Some(session);
                     Err(Fault::Lane(CommitVerdict::Conflict(Conflict::Cursor), facts.now))
                 }
-                // Perhaps before the COMMIT was sent; closing the connection ends the transaction in any case.
+                // The COMMIT may not have been sent. Dropping the session closes the connection and ends the transaction.
                 Blame::Server => Err(Fault::NotCommitted(unavailable(error))),
-                Blame::Connection => Err(Fault::Unknown(lost(Box::new(error)))),
+                Blame::Connection => Err(Fault::Unknown(lost_commit(Box::new(error)))),
             },
-            Err(_) => Err(Fault::Unknown(lost(Box::new(TimedOut("the second flight of a commit"))))),
+            Err(_) => Err(Fault::Unknown(lost_commit(Box::new(TimedOut("the second flight of a commit"))))),
         }
     }
 
-    /// Every new connection may lead to another server.
+    /// Opens a session and checks its server: a new connection may lead to another server.
     async fn open(&self, store: &PgStore) -> Result<Session, StoreError> {
         Session::open_known(&self.config, &store.options, &store.pool.notices).await
     }
 
-    /// The server raised our counter by one. If it is now lower than what we have seen acknowledged, commits were lost; a
-    /// higher one only means that an answer of ours was.
+    /// The server raised the counter of this process by one. If it is lower than an acknowledged value now, commits were lost.
+    /// A higher one only means that an answer was lost.
     async fn check_canary(&self, store: &PgStore, session: &Session, facts: &Facts) -> Result<(), StoreError> {
         let remembered = store.canary.get();
         if facts.canary.is_some_and(|canary| canary > remembered) {
@@ -168,14 +172,14 @@ impl Writer {
         Err(canary::lost_commits(store, session.client(), remembered, facts.canary.map(|canary| canary - 1)).await?)
     }
 
-    /// Did the transaction that raised the canary to `canary` commit? Locks the leases first, without skipping: if the
-    /// server is still busy with it, this waits for it. The canary is written once more, so that this commit's own
-    /// replication tells about the one before.
+    /// Finds out whether the transaction that raised the canary to `canary` was committed, and if so, whether it was
+    /// replicated. The leases are locked first, without SKIP LOCKED, so that a transaction that the server still works on is
+    /// waited for. The row of the canary is written once more: the replication of this later commit covers the lost one.
     async fn read_back(&mut self, store: &PgStore, lanes: &[&str], canary: i64) -> Result<Option<bool>, StoreError> {
         loop {
             match self.read_back_once(store, lanes, canary).await {
                 Err(StoreError::Unavailable(error)) => {
-                    tracing::warn!("reading a commit back failed, trying again: {error}");
+                    tracing::warn!(%error, "reading a commit back failed; trying again");
                     pause(store).await;
                 }
                 other => return other,

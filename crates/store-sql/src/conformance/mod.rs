@@ -1,0 +1,1 @@
+//! Cases that every SQL store runs in its tests.

@@ -1,6 +1,6 @@
 //! Writes that need no lease: accepting intents, canceling queued ones, putting commands.
 //!
-//! They touch no lease and no cursor row, and read cursors without locking. They lock in one order: request keys by
+//! No lease or cursor row is written; cursors are read without locking. Rows are locked in one order: request keys by
 //! (submitter, request id), intents by id.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -27,10 +27,10 @@ const REGISTER: &str = "
     ON CONFLICT (submitter) DO UPDATE SET alias = excluded.alias WHERE excluded.alias IS NOT NULL";
 
 bulk_statement! {
-    /// One statement, so one round trip and no open transaction. Keys are inserted in sorted order, which is the lock order;
-    /// intents in the order given, which is the order of the queue. Rows with a known key, and rows of a submitter that
-    /// takes no new intents, do not come back. IS TRUE keeps the planner from joining `admitted` and `fresh`: it believes
-    /// both to be short, and would compare each row of one with each of the other.
+    /// One statement, so one round trip and no open transaction. Keys are inserted in sorted order, which is the lock
+    /// order; intents in the order given, which is the order of the queue. Rows with a known key, and rows of a
+    /// submitter that takes no new intents, do not come back. IS TRUE keeps the planner from joining `admitted` and
+    /// `fresh`: it believes both to be short, and would compare each row of one with each of the other.
     fn insert_intents(
         IntentInsert<'a> {
             tx_id: Uuid as "uuid",
@@ -133,7 +133,8 @@ bulk_statement! {
 /// How often an intent that was neither inserted nor explained is tried again: its lane left PROTECT in between.
 const MAX_ROUNDS: usize = 4;
 
-/// How often a registration is tried. It fails when another node inserts the same row, or one with the same alias, meanwhile.
+/// How often a registration is tried. It fails when another node inserts the same row, or one with the same alias,
+/// meanwhile.
 const REGISTER_TRIES: u32 = 5;
 
 fn is_lock_conflict(error: &tokio_postgres::Error) -> bool {
@@ -154,8 +155,8 @@ pub(crate) async fn register(store: &PgStore, submitters: &[NewSubmitter]) -> Re
             .await?;
         match registered {
             Ok(_) => return Ok(()),
-            // Another node may register the same submitters at this moment. Then its rows are there by now, or each waited
-            // for the other and the server has ended one of the two.
+            // Another node may register the same submitters at this moment. Then its rows are there by now, or each
+            // waited for the other and the server has ended one of the two.
             Err(error) if tries > 0 && (blame(&error) == Blame::Row || is_lock_conflict(&error)) => {}
             Err(error) if blame(&error) == Blame::Row => return Err(StoreError::Setup(text(&error))),
             Err(error) => return Err(unavailable(error)),
@@ -204,7 +205,7 @@ async fn accept_together_or_alone(store: &PgStore, intents: &[NewIntent]) -> Res
 struct RowFault(String);
 
 async fn accept_batch(store: &PgStore, intents: &[NewIntent]) -> Result<Result<Vec<Accepted>, RowFault>, StoreError> {
-    let session = store.pool.lend().await?;
+    let session = store.pool.get().await?;
     let mut verdicts: Vec<Option<Accepted>> = vec![None; intents.len()];
     for _ in 0..MAX_ROUNDS {
         let open: Vec<usize> = (0..intents.len()).filter(|at| verdicts[*at].is_none()).collect();
@@ -216,14 +217,14 @@ async fn accept_batch(store: &PgStore, intents: &[NewIntent]) -> Result<Result<V
             Ok(inserted) => inserted,
             Err(error) if blame(&error) == Blame::Row => {
                 let fault = text(&error);
-                session.give_back();
+                session.put_back();
                 return Ok(Err(RowFault(fault)));
             }
             Err(error) => return Err(unavailable(error)),
         };
         let mut rest = Vec::new();
         for at in open {
-            // The same id twice in a batch is one row, which belongs to the first of the two.
+            // An id that is twice in a batch is one row, which belongs to the first of the two.
             if inserted.remove(&intents[at].id.uuid()) {
                 verdicts[at] = Some(Accepted::New);
             } else {
@@ -238,7 +239,7 @@ async fn accept_batch(store: &PgStore, intents: &[NewIntent]) -> Result<Result<V
             }
         }
     }
-    session.give_back();
+    session.put_back();
     verdicts
         .into_iter()
         .collect::<Option<Vec<_>>>()

@@ -1,8 +1,8 @@
 //! Statements that take many rows as arrays, one array for each column.
 //!
-//! [`bulk_statement!`](crate::bulk::bulk_statement) declares the columns of a statement once: names, Rust types and SQL types.
-//! It makes the type of a row, and a function that binds rows to the statement. The list of columns in the SQL and the order
-//! of the parameters come from the same declaration, so a value cannot get into another column.
+//! [`bulk_statement!`](crate::bulk::bulk_statement) declares the columns of a statement once: names, Rust types and SQL
+//! types. The macro makes the type of a row, and a function that binds rows to the statement. The list of columns in
+//! the SQL and the order of the parameters come from the same declaration, so a value cannot get into another column.
 
 use gapless_store_sql::fill_template;
 use tokio_postgres::types::ToSql;
@@ -54,8 +54,10 @@ pub(crate) fn bulk_sql(template: &str, columns: &[Declared], scalars: &[Declared
 ///
 /// ```ignore
 /// bulk_statement! {
-///     fn write_slots(SlotWrite<'a> { submitter: &'a str as "text", nonce: i64 as "bigint" }, at: SystemTime as "timestamptz")
-///         = "INSERT INTO slot ({columns}, bound_at) SELECT {columns}, {at} FROM {rows}";
+///     fn write_slots(
+///         SlotWrite<'a> { submitter: &'a str as "text", nonce: i64 as "bigint" },
+///         at: SystemTime as "timestamptz",
+///     ) = "INSERT INTO slot ({columns}, bound_at) SELECT {columns}, {at} FROM {rows}";
 /// }
 /// ```
 ///

@@ -8,8 +8,9 @@ use tokio_postgres::Row;
 use crate::rows::{get, micros, optional_id, time};
 use crate::store::PgStore;
 
-/// A transaction that is still open may have a lower number than one that is already visible. Readers stop below the oldest
-/// open transaction, so no event can appear behind them. Transaction ids travel as text: the driver has no type for them.
+/// A transaction that is still open may have a lower number than one that is already visible. Readers stop below the
+/// oldest open transaction, so no event can appear behind them. Transaction ids travel as text: the driver has no type
+/// for them.
 const READ: &str = "
     SELECT xid::text AS xid, id, submitter, tx_id, seq, kind, state, nonce, detail::text AS detail, text, at,
         notice::text AS notice
@@ -17,7 +18,8 @@ const READ: &str = "
     WHERE (xid, id) > ($1::text::xid8, $2) AND xid < pg_snapshot_xmin(pg_current_snapshot())
     ORDER BY tx_event.xid, tx_event.id LIMIT $3";
 
-/// Visible events are enough here: a change of an intent locks its row, so the events of one intent commit in their order.
+/// Visible events are enough here: a change of an intent locks its row, so the events of one intent commit in their
+/// order.
 const READ_ONE: &str = "
     SELECT xid::text AS xid, id, submitter, tx_id, seq, kind, state, nonce, detail::text AS detail, text, at,
         notice::text AS notice

@@ -14,8 +14,8 @@ use crate::rows::{
 };
 use crate::store::PgStore;
 
-/// Locks the lease rows in order, and waits for transactions that hold them. So the reads after it see the last commit of
-/// every older owner.
+/// Locks the lease rows in order, and waits for transactions that hold them. So the reads after it see the last commit
+/// of every older owner.
 const LOCK: &str = "
     SELECT l.submitter FROM submitter_lease l
     JOIN unnest($1::text[], $2::bigint[]) AS w (submitter, token) ON w.submitter = l.submitter
@@ -30,8 +30,8 @@ const REGRESSED: &str = "
     SELECT s.submitter FROM submitter s LEFT JOIN submitter_nonce_cursor c ON c.submitter = s.submitter
     WHERE s.submitter = ANY($1) AND coalesce(c.epoch, s.epoch) < (SELECT max(epoch) FROM store_epoch)";
 
-// Slots are kept for ever, so open ones must be found by the index, whatever the planner estimates. `OFFSET 0` keeps each of
-// these statements a walk of the index from the open nonce of one lane.
+// Slots are kept for ever, so open ones must be found by the index, whatever the planner estimates. `OFFSET 0` keeps
+// each of these statements a walk of the index from the open nonce of one lane.
 
 const RESERVATIONS: &str = "
     SELECT r.* FROM submitter_nonce_cursor c CROSS JOIN LATERAL (

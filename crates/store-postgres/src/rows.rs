@@ -15,11 +15,12 @@ use uuid::Uuid;
 pub(crate) const SLOT_COLUMNS: &str = SlotRow::COLUMNS;
 
 /// The columns that [`intent_record`] reads, in `managed_tx` and in its archive.
-pub(crate) const INTENT_COLUMNS: &str = "tx_id, seq, submitter, request_id, payload::text AS payload, speed, valid_until, \
-     metadata::text AS metadata, state, nonce, detail::text AS detail, version, created_at, updated_at, \
+pub(crate) const INTENT_COLUMNS: &str = "tx_id, seq, submitter, request_id, payload::text AS payload, speed, \
+     valid_until, metadata::text AS metadata, state, nonce, detail::text AS detail, version, created_at, updated_at, \
      replacement::text AS replacement";
 
-/// The columns that [`attempt`] reads. A lane is loaded with them: without the history of sends, which only people read.
+/// The columns that [`attempt`] reads. A lane is loaded with them: without the history of sends, which only people
+/// read.
 pub(crate) const ATTEMPT_COLUMNS: &str = "submitter, nonce, ordinal, kind, hash, raw, fees::text AS fees, created_at, \
      sends, last_sent_at, last_outcome, last_text";
 

@@ -27,7 +27,8 @@ pub(crate) async fn ensure(client: &Client, migrate: bool) -> Result<(), StoreEr
     if missing_migrations(MIGRATIONS, &applied(client).await?, migrate)?.is_empty() {
         return Ok(());
     }
-    // Another node may be migrating, and a migration takes the longer the more rows there are. The session is not used again.
+    // Another node may be migrating, and a migration takes the longer the more rows there are. The session is not used
+    // again.
     client.batch_execute("SET lock_timeout = 0; SET statement_timeout = 0").await.map_err(unavailable)?;
     client.execute("SELECT pg_advisory_lock($1)", &[&MIGRATION_LOCK]).await.map_err(unavailable)?;
     let result = apply_missing(client).await;
@@ -62,8 +63,8 @@ async fn apply_missing(client: &Client) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// A database without the table has no migrations. The table is not created here: a node that may not migrate may not have
-/// the right to create one.
+/// A database without the table has no migrations. The table is not created here: a node that may not migrate may not
+/// have the right to create one.
 async fn applied(client: &Client) -> Result<Vec<(i64, i64)>, StoreError> {
     let table =
         client.query_one("SELECT to_regclass('schema_migration') IS NOT NULL", &[]).await.map_err(unavailable)?;

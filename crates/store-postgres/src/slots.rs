@@ -13,7 +13,8 @@ use crate::rows::{
 };
 use crate::store::PgStore;
 
-/// The snapshot keeps the statements from seeing different states of a lane. A transaction that only reads blocks no other.
+/// The snapshot keeps the statements from seeing different states of a lane. A transaction that only reads blocks no
+/// other.
 const BEGIN: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
 
 const RESERVATIONS: &str = "

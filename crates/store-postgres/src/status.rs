@@ -13,13 +13,13 @@ use crate::store::PgStore;
 
 /// $2 is where counting stops, $3 the longest time that a valid lease can still last.
 ///
-/// Queued intents are counted from the front of the queue by its index. Intents that hold a nonce are counted from the open
-/// slots, as a lane is loaded: no index finds them without reading a long queue too.
+/// Queued intents are counted from the front of the queue by its index. Intents that hold a nonce are counted from the
+/// open slots, as a lane is loaded: no index finds them without reading a long queue too.
 const STATUS: &str = "
     WITH moment AS MATERIALIZED (SELECT clock_timestamp() AS now)
     SELECT w.place, s.alias, m.now, coalesce(c.epoch, s.epoch) < (SELECT max(epoch) FROM store_epoch) AS regressed,
-           c.next_nonce, c.chain_nonce, c.final_nonce, c.open_nonce, c.state, c.protect_code, c.protect_detail, c.paused,
-           c.low_balance, c.version, c.event_seq,
+           c.next_nonce, c.chain_nonce, c.final_nonce, c.open_nonce, c.state, c.protect_code,
+           c.protect_detail, c.paused, c.low_balance, c.version, c.event_seq,
            l.owner_node, l.fencing_token AS token, nullif(l.expires_at, '-infinity') AS expires_at,
            l.expires_at > m.now AND l.expires_at <= m.now + $3::bigint * interval '1 microsecond' AS valid,
            queued.count AS queued, open.count AS open,
@@ -48,11 +48,13 @@ const STATUS: &str = "
             WHERE t.ended_at IS NULL LIMIT $2
         ) AS bound) AS open";
 
-/// $2 is the longest time that a valid lease can still last. A process that has not renewed for longer, by any clock, has no
-/// lanes any more. Both tables are read whole: they have a row for each process that ever started, and for each lane.
+/// $2 is the longest time that a valid lease can still last. A process that has not renewed for longer, by any clock,
+/// has no lanes any more. Both tables are read whole: they have a row for each process that ever started, and for each
+/// lane.
 const CENSUS: &str = "
     SELECT (SELECT count(*) FROM node
-            WHERE owner_node <> $1 AND seen_at > clock_timestamp() - $2::bigint * interval '1 microsecond') + 1 AS nodes,
+            WHERE owner_node <> $1
+              AND seen_at > clock_timestamp() - $2::bigint * interval '1 microsecond') + 1 AS nodes,
            (SELECT count(*) FROM submitter_lease
             WHERE expires_at > clock_timestamp()
               AND expires_at <= clock_timestamp() + $2::bigint * interval '1 microsecond') AS lanes";

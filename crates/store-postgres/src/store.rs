@@ -1,4 +1,4 @@
-//! The handle of one process, and how its verbs reach their rooms.
+//! The handle of one process: opening it, and the store contract verb by verb.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -22,10 +22,10 @@ use crate::error::unavailable;
 use crate::identity::Identity;
 use crate::notify::Notifier;
 use crate::options::PgOptions;
-use crate::session::{Lent, Pool, Session, within};
+use crate::session::{Pool, PooledSession, Session, within};
 use crate::{accept, archive, audit, events, heads, lease, load, read, schema, slots, status, sweep};
 
-/// A renewal and an acquisition at once, and one more.
+/// Enough for a renewal and an acquisition at the same time, and one more.
 const LEASE_SESSIONS: usize = 3;
 
 /// One process on a PostgreSQL database.
@@ -37,19 +37,18 @@ pub struct PgStore {
     pub(crate) writer: Mutex<Writer>,
     pub(crate) notifier: Notifier,
     pub(crate) canary: Canary,
-    /// Leases have connections of their own: a renewal must not wait behind somebody's long read.
+    /// Leases have connections of their own: a renewal must not wait for a long read.
     pub(crate) lease_pool: Pool,
 }
 
 impl PgStore {
-    /// Connects, brings the schema up to date, and registers the process. `owner` must be fresh: never used by an earlier
-    /// process.
+    /// Connects, brings the schema up to date, and registers the process. No earlier process may have used `owner`.
     pub async fn open(url: &str, owner: OwnerId, options: PgOptions) -> Result<Self, StoreError> {
         let config = configure(url, &options)?;
         let session = Session::open(&config, &options).await?;
-        let ask = within(options.call_timeout, "asking the server who it is", Identity::of(session.client()));
+        let ask = within(options.call_timeout, "asking for the identity of the server", Identity::of(session.client()));
         let identity = ask.await?;
-        // Migrations may take their time; everything else may not.
+        // Only migrations have no time-out.
         schema::ensure(session.client(), options.migrate).await?;
         within(options.call_timeout, "registering the process", async {
             identity.ensure_known(session.client()).await?;
@@ -69,7 +68,7 @@ impl PgStore {
         })
     }
 
-    /// Runs `work` on a session of the pool, and takes the session back only if it came to an end in order.
+    /// Runs `work` on a session of the pool. The session returns to the pool only if `work` succeeds.
     pub(crate) async fn with_session<T>(
         &self,
         what: &'static str,
@@ -85,10 +84,10 @@ impl PgStore {
         work: impl AsyncFnOnce(&Session) -> Result<T, tokio_postgres::Error>,
     ) -> Result<T, StoreError> {
         within(self.options.call_timeout, what, async {
-            let session: Lent<'_> = pool.lend().await?;
+            let session: PooledSession<'_> = pool.get().await?;
             match work(&session).await {
                 Ok(value) => {
-                    session.give_back();
+                    session.put_back();
                     Ok(value)
                 }
                 Err(error) => Err(unavailable(error)),
@@ -100,16 +99,18 @@ impl PgStore {
 
 fn configure(url: &str, options: &PgOptions) -> Result<Config, StoreError> {
     if !options.lease.are_sound() {
-        return Err(StoreError::Setup("lease.renew_interval must fit twice into duration minus clock_skew".to_owned()));
+        return Err(StoreError::Setup(
+            "lease.renew_interval must fit twice into lease.duration minus lease.clock_skew".to_owned(),
+        ));
     }
-    // The message of a URL that cannot be read must not repeat it: it may hold a password.
+    // The error for an invalid URL must not repeat it: it may hold a password.
     let mut config: Config =
         url.parse().map_err(|_| StoreError::Setup("store.url is not a PostgreSQL URL".to_owned()))?;
     config.connect_timeout(options.connect_timeout);
     config.tcp_user_timeout(options.call_timeout);
     config.keepalives_idle(options.call_timeout);
     if config.get_hosts().len() > 1 {
-        // Authoritative reads never go to a replica.
+        // Reads never go to a replica.
         config.target_session_attrs(TargetSessionAttrs::ReadWrite);
     }
     if config.get_application_name().is_none() {
@@ -172,7 +173,7 @@ impl Store for PgStore {
         let committed = self.writer.lock().await.commit(self, commits).await;
         let changed: BTreeSet<SubmitterId> = match &committed {
             Ok(committed) => changed_lanes(commits, &committed.verdicts).cloned().collect(),
-            // Perhaps.
+            // The commit may have been written.
             Err(StoreError::OutcomeUnknown(_)) => {
                 commits.iter().filter(|commit| tells(commit)).map(|commit| commit.lease().submitter().clone()).collect()
             }
@@ -276,9 +277,9 @@ impl Store for PgStore {
     }
 
     async fn declare_regressed(&self, why: &str) -> Result<(), StoreError> {
-        let session = self.pool.lend().await?;
+        let session = self.pool.get().await?;
         declared_regressed(session.client(), why).await?;
-        session.give_back();
+        session.put_back();
         Ok(())
     }
 

@@ -1,4 +1,5 @@
-//! What the SQL stores share: how rows hold domain values, statements that are the same text, and the plan of migrations.
+//! The shared part of the SQL stores: how rows hold domain values, statements that are the same text, and the plan of
+//! migrations.
 //!
 //! - `codec` turns single values into what a column holds, and back.
 //! - `rows` has one type for each kind of row, with its conversions. A store fills it by its own driver.
@@ -7,8 +8,8 @@
 //! - `migration` compares the migrations that a database has with those that the program knows.
 //! - `conformance` (a feature) has the cases that load a database of an older schema.
 //!
-//! Architecture invariant: this crate knows rows, not connections. No SQL driver, no transaction and no rule about what a
-//! commit may do is in here.
+//! Architecture invariant: this crate knows rows, not connections. No SQL driver, no transaction and no rule about what
+//! a commit may do is in here.
 
 mod codec;
 #[cfg(feature = "conformance")]

@@ -1,7 +1,7 @@
 //! The rows of the ledger, one type for each kind, and their conversions.
 //!
-//! The fields have the names of the columns. A store reads them by its own driver, which also turns the types that the two
-//! databases hold differently (ids, times, hashes, booleans) into the domain's.
+//! The fields have the names of the columns. A store reads them by its own driver, which also turns the types that the
+//! two databases hold differently (ids, times, hashes, booleans) into the domain's.
 
 use gapless_domain::{
     Attempt, AttemptKind, AuditEntry, B256, Bytes, Command, CommandId, CommandReport, Cursor, Event, EventBody,

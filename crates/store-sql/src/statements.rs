@@ -1,7 +1,7 @@
 //! Statements that are the same text in both databases.
 //!
-//! Parameters are written `$1`, `$2`, …. PostgreSQL takes them by number. To SQLite they are names, which it numbers as they
-//! first occur, so a statement names its parameters first in their order.
+//! Parameters are written `$1`, `$2`, …. PostgreSQL takes them by number. To SQLite they are names, which it numbers as
+//! they first occur, so a statement names its parameters first in their order.
 
 /// The migrations that a database has, in order.
 pub const MIGRATIONS_APPLIED: &str = "SELECT version, checksum FROM schema_migration ORDER BY version";

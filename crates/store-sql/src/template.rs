@@ -1,7 +1,7 @@
 //! SQL with named parameters.
 
-/// Replaces each `{name}` of an SQL text by the text that `text_of` gives for the name. A name that `text_of` does not know,
-/// and anything else in braces, stays as it is: the database then refuses the statement when it is prepared.
+/// Replaces each `{name}` of an SQL text by the text that `text_of` gives for the name. A name that `text_of` does not
+/// know, and anything else in braces, stays as it is: the database then refuses the statement when it is prepared.
 pub fn fill_template(template: &str, text_of: impl Fn(&str) -> Option<String>) -> String {
     let mut filled = String::with_capacity(template.len());
     let mut rest = template;

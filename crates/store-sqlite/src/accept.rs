@@ -33,12 +33,17 @@ statement! {
 }
 
 statement! {
-    struct CommandInsert<'a> { submitter: &'a str, kind: &'static str, body: String, issued_by: &'a str, issued_at: i64 } =
-        "INSERT INTO lane_command ({columns}) VALUES ({values}) RETURNING id";
+    struct CommandInsert<'a> {
+        submitter: &'a str,
+        kind: &'static str,
+        body: String,
+        issued_by: &'a str,
+        issued_at: i64,
+    } = "INSERT INTO lane_command ({columns}) VALUES ({values}) RETURNING id";
 }
 
-/// A submitter that comes without an alias keeps its alias. An alias that another submitter has is an error of the whole call:
-/// moving the alias silently would send the next payment from another account.
+/// A submitter that comes without an alias keeps its alias. An alias that another submitter has is an error of the
+/// whole call: moving the alias silently would send the next payment from another account.
 pub(crate) fn register(writing: &Writing<'_>, submitters: &[NewSubmitter]) -> Result<(), Failure> {
     let mut statement = writing.sql.prepare_cached(
         "INSERT INTO submitter (submitter, alias, epoch, created_at) VALUES (?1, ?2, ?3, ?4)

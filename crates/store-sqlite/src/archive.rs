@@ -48,8 +48,8 @@ pub(crate) fn attempts(reading: &Reading<'_>, id: TxId) -> Result<Vec<Attempt>, 
 pub(crate) fn events_of(reading: &Reading<'_>, id: TxId, limit: u32) -> Result<Vec<Event>, Failure> {
     let statement = reading.sql.prepare_cached(
         "SELECT coalesce(e.value ->> 'commit_no', 0), coalesce(e.value ->> 'idx', 0), submitter, tx_id,
-             e.value ->> 'seq', e.value ->> 'kind', e.value ->> 'state', e.value ->> 'nonce', e.value ->> 'detail', NULL,
-             e.value ->> 'at', e.value ->> 'notice'
+             e.value ->> 'seq', e.value ->> 'kind', e.value ->> 'state', e.value ->> 'nonce',
+             e.value ->> 'detail', NULL, e.value ->> 'at', e.value ->> 'notice'
          FROM archived_tx, json_each(doc, '$.events') AS e WHERE tx_id = ?1 ORDER BY 5 LIMIT ?2",
     )?;
     rows::all(statement, (id.to_string(), limit), rows::event)
@@ -65,7 +65,8 @@ const DUE: &str = "
                 AND (event.commit_no, event.idx) > (consumer.commit_no, consumer.idx))
     ORDER BY tx.updated_at, tx.tx_id LIMIT ?2";
 
-/// SQLite takes JSON that comes from a subquery or a sorter for plain text. Hence `json`, and no ORDER BY in the aggregates.
+/// SQLite takes JSON that comes from a subquery or a sorter for plain text. Hence `json`, and no ORDER BY in the
+/// aggregates.
 const DOCUMENT: &str = "
     INSERT INTO archived_tx (tx_id, submitter, request_id, archived_at, doc)
     SELECT tx.tx_id, tx.submitter, tx.request_id, ?2, json_object(

@@ -34,8 +34,8 @@ impl From<Failure> for StoreError {
     }
 }
 
-/// The text of an error that is the fault of one row: trying again will not help, and the rows beside it are fine. None for an
-/// error of the database as a whole.
+/// The text of an error that is the fault of one row: trying again will not help, and the rows beside it are fine. None
+/// for an error of the database as a whole.
 pub(crate) fn refusal(failure: &Failure) -> Option<String> {
     match failure {
         Failure::Sql(error) => match error.sqlite_error_code() {

@@ -1,6 +1,7 @@
 //! Events and their consumers.
 //!
-//! One transaction is written at a time, so the order of the rows is the order of the commits, and no event commits late.
+//! One transaction is written at a time, so the order of the rows is the order of the commits, and no event commits
+//! late.
 
 use gapless_domain::{Event, EventPosition, OwnerId, TxId};
 use gapless_store_sql::signed;

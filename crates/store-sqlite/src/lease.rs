@@ -1,7 +1,7 @@
 //! Leases: which owner may write a lane, by the clock of the database.
 //!
-//! One process has the file, and usually one owner. The rules are those of every store all the same: a lease lasts until it
-//! expires or is released, and a handle that outlived its lease is fenced.
+//! One process has the file, and usually one owner. The rules are those of every store all the same: a lease lasts
+//! until it expires or is released, and a handle that outlived its lease is fenced.
 
 use gapless_domain::{FencingToken, Lease, OwnerId, SubmitterId, Timestamp};
 use gapless_store::{Acquired, LeaseStatus, Renewal};
@@ -14,10 +14,16 @@ use crate::rows;
 use crate::statement::statement;
 
 statement! {
-    struct LeaseWrite<'a> { submitter: &'a str, owner_node: &'a str, fencing_token: i64, expires_at: i64, updated_at: i64 } =
-        "INSERT INTO submitter_lease ({columns}) VALUES ({values})
+    struct LeaseWrite<'a> {
+        submitter: &'a str,
+        owner_node: &'a str,
+        fencing_token: i64,
+        expires_at: i64,
+        updated_at: i64,
+    } = "INSERT INTO submitter_lease ({columns}) VALUES ({values})
          ON CONFLICT (submitter) DO UPDATE SET owner_node = excluded.owner_node,
-             fencing_token = excluded.fencing_token, expires_at = excluded.expires_at, updated_at = excluded.updated_at";
+             fencing_token = excluded.fencing_token, expires_at = excluded.expires_at,
+             updated_at = excluded.updated_at";
 }
 
 statement! {
@@ -97,8 +103,8 @@ pub(crate) fn renew(writing: &Writing<'_>, owner: &OwnerId) -> Result<Renewal, F
     Ok(Renewal { extended, busy: Vec::new() })
 }
 
-/// The lanes that were released with work left: another node should acquire them. An idle lane is not among them, or idle
-/// lanes would be passed from node to node for ever.
+/// The lanes that were released with work left: another node should acquire them. An idle lane is not among them, or
+/// idle lanes would be passed from node to node for ever.
 pub(crate) fn release(writing: &Writing<'_>, owner: &OwnerId, leases: &[Lease]) -> Result<Vec<SubmitterId>, Failure> {
     let mut left = Vec::new();
     for lease in leases.iter().filter(|lease| lease.owner() == owner) {
@@ -116,8 +122,8 @@ pub(crate) fn release(writing: &Writing<'_>, owner: &OwnerId, leases: &[Lease]) 
     Ok(left)
 }
 
-/// The fence: true if the lease is used by the owner that it was granted to, no other owner has taken the lane over since, and
-/// the lease has not expired.
+/// The fence: true if the lease is used by the owner that it was granted to, no other owner has taken the lane over
+/// since, and the lease has not expired.
 pub(crate) fn holds(reading: &Reading<'_>, owner: &OwnerId, lease: &Lease) -> Result<bool, Failure> {
     let row = lease_row(reading, lease.submitter())?;
     Ok(lease.owner() == owner

@@ -8,8 +8,8 @@
 //! - `status`, `slots`, `audit`: reads for people
 //! - `statement`, `rows`: parameters by name, and rows as domain values
 //!
-//! Architecture invariant: all SQL runs on one connection, in one thread, one transaction after the other. So every answer is
-//! of one moment, no other write comes between a check and its commit, and no lock is ever waited for.
+//! Architecture invariant: all SQL runs on one connection, in one thread, one transaction after the other. So every
+//! answer is of one moment, no other write comes between a check and its commit, and no lock is ever waited for.
 
 mod accept;
 mod archive;

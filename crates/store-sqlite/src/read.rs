@@ -36,8 +36,8 @@ pub(crate) fn peek_queues(
     lanes.iter().map(peek).collect()
 }
 
-/// The statement names its index. Without the name the planner takes the index of all rows of a lane, and reads over intents
-/// that are bound or have ended.
+/// The statement names its index. Without the name the planner takes the index of all rows of a lane, and reads over
+/// intents that are bound or have ended.
 fn queue() -> String {
     format!(
         "SELECT {INTENT_COLUMNS} FROM managed_tx INDEXED BY managed_tx_queue
@@ -57,8 +57,8 @@ pub(crate) fn open_commands(reading: &Reading<'_>, lanes: &[SubmitterId]) -> Res
     lanes.iter().map(open).collect()
 }
 
-/// Jumps from lane to lane in the indexes of open work (a loose index scan). So the cost of a sweep grows with the lanes that
-/// have work, and not with the length of their queues.
+/// Jumps from lane to lane in the indexes of open work (a loose index scan). So the cost of a sweep grows with the
+/// lanes that have work, and not with the length of their queues.
 pub(crate) fn lanes_with_work(
     reading: &Reading<'_>,
     after: Option<&SubmitterId>,
@@ -172,7 +172,8 @@ pub(crate) fn list(reading: &Reading<'_>, filter: &TxFilter) -> Result<Vec<Inten
     rows::all(reading.sql.prepare_cached(&sql)?, params.as_slice(), rows::intent_record)
 }
 
-/// The attempts of all slots that the intent ever had, oldest first. An intent that lost a nonce gets a higher one next.
+/// The attempts of all slots that the intent ever had, oldest first. An intent that lost a nonce gets a higher one
+/// next.
 pub(crate) fn attempts(reading: &Reading<'_>, id: TxId) -> Result<Vec<Attempt>, Failure> {
     let sql = format!("SELECT {ATTEMPT_WITH_HISTORY_COLUMNS} FROM tx_attempt WHERE tx_id = ?1 ORDER BY nonce, ordinal");
     let found = rows::all(reading.sql.prepare_cached(&sql)?, [id.to_string()], rows::attempt_with_history)?;

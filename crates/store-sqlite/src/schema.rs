@@ -5,8 +5,8 @@ use gapless_store::StoreError;
 use gapless_store_sql::{MIGRATIONS_APPLIED, Migration, missing_migrations};
 use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior};
 
-/// All steps since the first release. A step is added, never changed. A step has the number of the same step in PostgreSQL;
-/// PostgreSQL has some that SQLite does not need.
+/// All steps since the first release. A step is added, never changed. A step has the number of the same step in
+/// PostgreSQL; PostgreSQL has some that SQLite does not need.
 pub const MIGRATIONS: &[Migration] = &[
     Migration { version: 1, name: "ledger", sql: include_str!("../migrations/0001_ledger.sql") },
     Migration { version: 2, name: "open_cursors", sql: include_str!("../migrations/0002_open_cursors.sql") },
@@ -42,7 +42,8 @@ impl From<StoreError> for SchemaError {
     }
 }
 
-/// Applies the missing migrations, each in a transaction of its own. Without leave to migrate, a missing one is an error.
+/// Applies the missing migrations, each in a transaction of its own. Without leave to migrate, a missing one is an
+/// error.
 pub(crate) fn bring_up_to_date(sql: &Connection, migrate: bool, now: Timestamp) -> Result<(), SchemaError> {
     for step in missing_migrations(MIGRATIONS, &applied(sql)?, migrate)? {
         let transaction = Transaction::new_unchecked(sql, TransactionBehavior::Immediate)?;
@@ -99,11 +100,13 @@ mod tests {
              INSERT INTO tx_attempt (submitter, nonce, ordinal, kind, hash, raw, fees, created_at)
              VALUES ('s', 0, 0, 'fill', zeroblob(32), x'01', '{}', 0);
              INSERT INTO submitter_nonce_cursor VALUES ('s', 1, 0, 0, 0, 'IDLE', NULL, NULL, 0, 1, 0, 0, 1, 0, 0);
-             INSERT INTO lane_command (submitter, kind, body, issued_by, issued_at) VALUES ('s', 'pause', '{}', 'me', 0);
+             INSERT INTO lane_command (submitter, kind, body, issued_by, issued_at)
+             VALUES ('s', 'pause', '{}', 'me', 0);
              INSERT INTO submitter_nonce_allocation VALUES ('s', 0, 'RECYCLABLE', NULL, NULL, NULL, 1);
              INSERT INTO tx_event (commit_no, idx, submitter, tx_id, seq, kind, state, detail, at)
              VALUES (1, 1, 's', '018f0000-0000-7000-8000-000000000001', 1, 'accepted', 'QUEUED', '{}', 0);
-             INSERT INTO tx_event (commit_no, idx, submitter, seq, kind, text, at) VALUES (1, 2, 's', 1, 'paused', '', 0);
+             INSERT INTO tx_event (commit_no, idx, submitter, seq, kind, text, at)
+             VALUES (1, 2, 's', 1, 'paused', '', 0);
              INSERT INTO chain_head (chain, latest_number, latest_hash, parent_hash, updated_at)
              VALUES ('c', 7, zeroblob(32), zeroblob(32), 0);",
         )
@@ -169,7 +172,8 @@ mod tests {
             "UPDATE submitter_nonce_allocation SET lock_owner = 'me'",
             "INSERT INTO tx_event (commit_no, idx, submitter, tx_id, seq, kind, state, detail, at)
              VALUES (2, 1, 's', '018f0000-0000-7000-8000-000000000001', 1, 'bind', 'QUEUED', '{}', 0)",
-            "INSERT INTO tx_event (commit_no, idx, submitter, seq, kind, text, at) VALUES (2, 1, 's', 1, 'paused', '', 0)",
+            "INSERT INTO tx_event (commit_no, idx, submitter, seq, kind, text, at)
+             VALUES (2, 1, 's', 1, 'paused', '', 0)",
             "UPDATE tx_event SET notice = '{}' WHERE tx_id IS NULL",
             "UPDATE tx_event SET notice = '{' WHERE tx_id IS NOT NULL",
             "UPDATE chain_head SET tail_first = 7",

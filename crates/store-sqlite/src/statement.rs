@@ -1,8 +1,9 @@
 //! Statements with named parameters, at the price of numbered ones.
 //!
-//! [`statement!`](crate::statement::statement) declares the parameters of a statement once, as the fields of a struct. The SQL
-//! names them in braces. The numbers in the SQL and the order of the values come from the same declaration, so a value cannot
-//! get into another parameter. SQLite's own named parameters would be looked up by name at every execution.
+//! [`statement!`](crate::statement::statement) declares the parameters of a statement once, as the fields of a struct.
+//! The SQL names them in braces. The numbers in the SQL and the order of the values come from the same declaration, so
+//! a value cannot get into another parameter. SQLite's own named parameters would be looked up by name at every
+//! execution.
 
 use gapless_store_sql::fill_template;
 
@@ -62,7 +63,8 @@ mod tests {
     use rusqlite::Connection;
 
     statement! {
-        struct NoteInsert<'a> { at: i64, text: &'a str } = "INSERT INTO note ({columns}, again) VALUES ({values}, {at})";
+        struct NoteInsert<'a> { at: i64, text: &'a str } =
+            "INSERT INTO note ({columns}, again) VALUES ({values}, {at})";
     }
 
     statement! {

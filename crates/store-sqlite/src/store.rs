@@ -1,4 +1,5 @@
-//! The contract, verb by verb. Each is one job of the database's thread; see the room of the same name for what it does.
+//! The store contract, verb by verb. Each verb is one job of the database thread; the modules named after the verbs do
+//! the work.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,34 +15,35 @@ use gapless_store::{
     changed_lanes,
 };
 
-use crate::connection::Room;
+use crate::connection::DatabaseThread;
 use crate::error::{from_sql, refusal};
 use crate::open::{Location, SqliteOptions, open};
 use crate::{accept, archive, audit, commit, events, head, lease, load, read, slots, status};
 
-/// One process's handle. Clones and [`SqliteStore::for_owner`] share the database, which is closed with the last of them.
+/// The handle of one process. Clones and [`SqliteStore::for_owner`] share the database, which is closed with the last
+/// handle.
 #[derive(Clone, Debug)]
 pub struct SqliteStore {
-    room: Arc<Room>,
+    room: Arc<DatabaseThread>,
     work: Arc<WakeBoard>,
     changes: Arc<WakeBoard>,
     owner: OwnerId,
 }
 
 impl SqliteStore {
-    /// Opens the database, or makes a new one. It waits for the disk, so it belongs into the start of a program.
+    /// Opens the database, or creates it. The call waits for the disk, so it belongs into the start of a program.
     pub fn open(location: Location, owner: OwnerId, options: SqliteOptions) -> Result<SqliteStore, StoreError> {
-        let room = Arc::new(Room::open(open(&location, options)?)?);
+        let room = Arc::new(DatabaseThread::open(open(&location, options)?)?);
         Ok(SqliteStore { room, work: Arc::default(), changes: Arc::default(), owner })
     }
 
-    /// Another owner on the same database: several simulated nodes in one process.
+    /// A handle for another owner on the same database: several simulated nodes in one process.
     pub fn for_owner(&self, owner: OwnerId) -> SqliteStore {
         SqliteStore { owner, ..self.clone() }
     }
 
-    /// A quota: the file never has more pages (of 4 KiB) than this, and a write that needs more is answered with
-    /// [`StoreError::Full`]. It lasts until the database is closed, and never cuts what is already there.
+    /// Sets a quota until the database is closed: a write that needs more pages (of 4 KiB) fails with
+    /// [`StoreError::Full`]. Pages that exist are never removed.
     pub async fn limit_pages(&self, pages: u32) -> Result<(), StoreError> {
         let limit = move |ledger: &mut crate::ledger::Ledger| {
             ledger.sql.pragma_update(None, "max_page_count", pages).map_err(from_sql)
@@ -83,7 +85,7 @@ impl Store for SqliteStore {
             let answer = ledger.write(|writing| {
                 accept::register(writing, &submitters).inspect_err(|failure| taken = refusal(failure))
             });
-            // A name that another submitter has is no fault of the database.
+            // An alias that another submitter has is no fault of the database.
             answer.map_err(|error| taken.map_or(error, StoreError::Setup))
         };
         self.room.call(register).await
@@ -259,7 +261,7 @@ impl Store for SqliteStore {
 
     async fn declare_regressed(&self, why: &str) -> Result<(), StoreError> {
         let why = why.to_owned();
-        // By itself: what is written after it stands above the count that it lifts.
+        // Exclusive, so that later writes have a count above the one that this lifts.
         let declare = move |ledger: &mut crate::ledger::Ledger| {
             ledger.write(|writing| {
                 writing.new_epoch(&why)?;

@@ -1,9 +1,9 @@
 //! The fenced commit: many lanes in one transaction, each with its own verdict.
 //!
-//! First flight: BEGIN, lock the leases, raise the canary, lock and read the rows that the commits rely on. Then each lane is
-//! checked as a whole, and bad lanes are left out. Second flight: the writes of the good lanes, and COMMIT. Every write
-//! demands its exact number of rows and fails the transaction otherwise, so that the COMMIT behind it, which is already on its
-//! way, becomes a rollback.
+//! First flight: BEGIN, lock the leases, raise the canary, lock and read the rows that the commits rely on. Then each
+//! lane is checked as a whole, and bad lanes are left out. Second flight: the writes of the good lanes, and COMMIT.
+//! Every write demands its exact number of rows and fails the transaction otherwise, so that the COMMIT behind it,
+//! which is already on its way, becomes a rollback.
 //!
 //! A process has one writer, so no other task reads or raises its canary.
 
@@ -65,7 +65,8 @@ impl Writer {
         }
     }
 
-    /// Commits each lane in a transaction of its own, after one row failed the whole batch: now the bad lane fails alone.
+    /// Commits each lane in a transaction of its own, after one row failed the whole batch: now the bad lane fails
+    /// alone.
     async fn one_by_one(&mut self, store: &PgStore, commits: &[LaneCommit]) -> Result<Committed, StoreError> {
         let mut all = Committed { verdicts: Vec::new(), at: timestamp(SystemTime::UNIX_EPOCH), replicated: true };
         for (index, commit) in commits.iter().enumerate() {
@@ -148,7 +149,8 @@ impl Writer {
                     self.session = Some(session);
                     Err(Fault::Lane(CommitVerdict::Conflict(Conflict::Cursor), facts.now))
                 }
-                // The COMMIT may not have been sent. Dropping the session closes the connection and ends the transaction.
+                // The COMMIT may not have been sent. Dropping the session closes the connection and ends the
+                // transaction.
                 Blame::Server => Err(Fault::NotCommitted(unavailable(error))),
                 Blame::Connection => Err(Fault::Unknown(lost_commit(Box::new(error)))),
             },
@@ -161,8 +163,8 @@ impl Writer {
         Session::open_known(&self.config, &store.options, &store.pool.notices).await
     }
 
-    /// The server raised the counter of this process by one. If it is lower than an acknowledged value now, commits were lost.
-    /// A higher one only means that an answer was lost.
+    /// The server raised the counter of this process by one. If it is lower than an acknowledged value now, commits
+    /// were lost. A higher one only means that an answer was lost.
     async fn check_canary(&self, store: &PgStore, session: &Session, facts: &Facts) -> Result<(), StoreError> {
         let remembered = store.canary.get();
         if facts.canary.is_some_and(|canary| canary > remembered) {
@@ -173,8 +175,9 @@ impl Writer {
     }
 
     /// Finds out whether the transaction that raised the canary to `canary` was committed, and if so, whether it was
-    /// replicated. The leases are locked first, without SKIP LOCKED, so that a transaction that the server still works on is
-    /// waited for. The row of the canary is written once more: the replication of this later commit covers the lost one.
+    /// replicated. The leases are locked first, without SKIP LOCKED, so that a transaction that the server still works
+    /// on is waited for. The row of the canary is written once more: the replication of this later commit covers the
+    /// lost one.
     async fn read_back(&mut self, store: &PgStore, lanes: &[&str], canary: i64) -> Result<Option<bool>, StoreError> {
         loop {
             match self.read_back_once(store, lanes, canary).await {

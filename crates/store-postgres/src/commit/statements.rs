@@ -1,8 +1,8 @@
 //! The statements of the second flight, each with the row that it takes.
 //!
-//! Most of them demand their exact number of rows: `1 / (count(*) = {count})::int` divides by zero when it is another one. That
-//! fails the transaction, so that the COMMIT behind it, which is already on its way, becomes a rollback. Every change of a row
-//! also demands that no newer owner wrote the row.
+//! Most of them demand their exact number of rows: `1 / (count(*) = {count})::int` divides by zero when it is another
+//! one. That fails the transaction, so that the COMMIT behind it, which is already on its way, becomes a rollback.
+//! Every change of a row also demands that no newer owner wrote the row.
 
 use std::time::SystemTime;
 
@@ -18,7 +18,8 @@ bulk_statement! {
     ) = "
     WITH w AS (
         UPDATE submitter_lease l
-        SET expires_at = clock_timestamp() + {duration_micros} * interval '1 microsecond', updated_at = clock_timestamp()
+        SET expires_at = clock_timestamp() + {duration_micros} * interval '1 microsecond',
+            updated_at = clock_timestamp()
         FROM {rows}
         WHERE l.submitter = i.submitter AND l.fencing_token = i.fencing_token AND l.owner_node = {owner}
         RETURNING 1
@@ -156,8 +157,8 @@ bulk_statement! {
 }
 
 bulk_statement! {
-    /// The history keeps the newest `kept` sends. A JSON path is lax: a shorter list is kept whole. An attempt that is sent for
-    /// the first time, as most are, has no history to append to.
+    /// The history keeps the newest `kept` sends. A JSON path is lax: a shorter list is kept whole. An attempt that is
+    /// sent for the first time, as most are, has no history to append to.
     pub(super) fn report_sends(
         SendWrite<'a> {
             submitter: &'a str as "text",

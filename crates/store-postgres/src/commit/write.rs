@@ -137,8 +137,8 @@ fn change_intents<'a>(plan: &'a [Planned<'_>], at: SystemTime) -> Option<BulkSta
     statements::change_intents(rows, at)
 }
 
-/// All changes of one intent in a commit: one write of its row, from the first version to the last. Each change has an event
-/// of its own.
+/// All changes of one intent in a commit: one write of its row, from the first version to the last. Each change has an
+/// event of its own.
 struct MergedChange<'a> {
     from_version: u32,
     last: &'a Change,
@@ -198,7 +198,7 @@ fn add_attempts<'a>(plan: &'a [Planned<'_>], at: SystemTime) -> Option<BulkState
 fn report_sends<'a>(plan: &'a [Planned<'_>], at: SystemTime) -> Option<BulkStatement<'a>> {
     let mut rows = Vec::new();
     for planned in plan {
-        // The same bytes may have been sent several times: every send is history, and the last outcome is the attempt's.
+        // An attempt may have been sent several times: each send is history, and the last outcome is the attempt's.
         let mut sends: BTreeMap<B256, Vec<&'a SendReport>> = BTreeMap::new();
         for report in planned.commit.reports() {
             sends.entry(report.hash).or_default().push(report);

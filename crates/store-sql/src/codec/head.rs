@@ -55,7 +55,8 @@ pub fn head_from_row(row: &HeadRow) -> Result<Head, RowError> {
         (None, None) => None,
         _ => return Err(RowError::new("tail", "half of it is missing")),
     };
-    // While a release is rolled out, a node of an older release may write the newest block and leave the tail as it was.
+    // While a release is rolled out, a node of an older release may write the newest block and leave the tail as it
+    // was.
     let tail = tail.filter(|tail| tail.last() == block).unwrap_or_else(|| Tail::new(newest));
     let genesis = row.genesis.as_deref().map(|bytes| hash("genesis", bytes)).transpose()?;
     Ok(Head { tail, finalized, genesis })

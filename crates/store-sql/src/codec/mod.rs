@@ -1,7 +1,7 @@
 //! Domain values as columns hold them, and back.
 //!
-//! Serde stops here: domain types stay free of it, and every SQL store writes the same words. Rows outlive releases, so a
-//! field is only ever added, with a default.
+//! Serde stops here: domain types stay free of it, and every SQL store writes the same words. Rows outlive releases, so
+//! a field is only ever added, with a default.
 
 mod command;
 mod head;

@@ -23,7 +23,8 @@ pub trait MigrationHarness: Send + Sync {
     /// Writes an intent as retention has moved it out, with plain SQL.
     async fn insert_archived(&self, intent: &ArchivedIntent);
 
-    /// Opens the store for a new process, with or without leave to migrate. The caller drops it before it opens another one.
+    /// Opens the store for a new process, with or without leave to migrate. The caller drops it before it opens another
+    /// one.
     async fn open(&self, migrate: bool) -> Result<Arc<dyn Store>, StoreError>;
 
     /// The first column of the only row of an answer. The store is closed meanwhile.
@@ -35,8 +36,8 @@ pub trait MigrationHarness: Send + Sync {
 
 /// A row with the names of the columns that both databases have.
 ///
-/// The harness adds the columns that only its database has: the position of an event, the time at which an intent ended, the
-/// epoch of a lane. It also turns each value into a literal of its database.
+/// The harness adds the columns that only its database has: the position of an event, the time at which an intent
+/// ended, the epoch of a lane. It also turns each value into a literal of its database.
 #[derive(Clone, Debug)]
 pub struct FixtureRow {
     pub table: &'static str,

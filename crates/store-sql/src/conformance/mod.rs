@@ -1,8 +1,8 @@
 //! Migrations: a database of an older schema is opened with the rows that it holds, and work goes on.
 //!
 //! A store calls [`migration_suite!`](crate::migration_suite) in its tests, with an expression that makes a
-//! [`MigrationHarness`]. Every case gets a fresh database. The rows are written with plain SQL in the form that the code of
-//! that schema wrote, so that no case depends on the code that it tests.
+//! [`MigrationHarness`]. Every case gets a fresh database. The rows are written with plain SQL in the form that the
+//! code of that schema wrote, so that no case depends on the code that it tests.
 
 #![allow(
     clippy::unwrap_used,

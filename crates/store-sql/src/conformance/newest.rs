@@ -23,13 +23,18 @@ const CHAIN: &str = "eip155:31337";
 
 /// A call with all fields, and a reservation.
 const FULL_CALL: &str = concat!(
-    r#"{"kind":"evm","to":"0xabababababababababababababababababababab","value":"5","data":"0x0102ff","gas_limit":100000,"#,
+    r#"{"kind":"evm","to":"0xabababababababababababababababababababab","value":"5","data":"0x0102ff","#,
+    r#""gas_limit":100000,"#,
     r#""fees":{"max_fee":"300000000000","max_priority_fee":"1"},"access_list":[{"#,
     r#""address":"0x0101010101010101010101010101010101010101","#,
     r#""keys":["0x0202020202020202020202020202020202020202020202020202020202020202"]}],"authorizations":[{"#,
-    r#""chain_id":"1","address":"0x0303030303030303030303030303030303030303","nonce":7,"y_parity":true,"r":"9","s":"5"}]}"#,
+    r#""chain_id":"1","address":"0x0303030303030303030303030303030303030303","nonce":7,"y_parity":true,"#,
+    r#""r":"9","s":"5"}]}"#,
 );
 const RESERVATION: &str = r#"{"kind":"external","lock_owner":"me","hold_ms":300000}"#;
+
+/// The answer of one endpoint, in the history of sends.
+const HEARD: &str = r#"{"endpoint":"node-1","outcome":"accepted"}"#;
 
 /// The payload hash of [`RESERVATION`].
 const RESERVATION_HASH: &str = "0x1877281550df2e913293481798e4a627b6d6b6778d1582a18191d92b7b5a6882";
@@ -84,10 +89,8 @@ impl Ledger {
             .with("above_hash", f::block(7).hash)
             .with("tries", 2_i64)
             .with("signal", "likely_dropped");
-        let history = format!(
-            r#"[{{"at":{},"outcome":"accepted","text":"taken","heard":[{{"endpoint":"node-1","outcome":"accepted"}}]}}]"#,
-            WRITTEN_AT.as_micros()
-        );
+        let history =
+            format!(r#"[{{"at":{},"outcome":"accepted","text":"taken","heard":[{HEARD}]}}]"#, WRITTEN_AT.as_micros());
         let tried = sent(attempt(lane, nonce, Some(id), "original")).with("history", history);
         self.rows.extend([bound, tried]);
         self.next_nonce += 1;
@@ -338,7 +341,8 @@ async fn work_goes_on(
     let queue: Vec<_> = seen.queue.iter().map(|tx| tx.id).collect();
     assert_eq!((queue.len(), &queue[..2]), (3, &[first, second][..]));
 
-    // The lane is resumed, the first intent of the queue is bound, the reserved nonce is released, the mined intent ends, the command too.
+    // The lane is resumed, the first intent of the queue is bound, the reserved nonce is released, the mined intent
+    // ends, the command too.
     f::commit_done(node, lane, |commit| {
         commit.set_paused(&seen.cursor, false, f::text("asked")).unwrap();
     })

@@ -204,11 +204,10 @@ pub(super) fn head(chain: &str, number: u64, final_number: u64) -> FixtureRow {
 /// The JSON of an inclusion of the first attempt at a nonce, without the outer braces.
 pub(super) fn inclusion_json(nonce: i64, kind: &str, block: u64, parent: Option<B256>, revert: &str) -> String {
     let parent = parent.map(|hash| format!(r#","parent_hash":"{hash}""#)).unwrap_or_default();
-    format!(
-        r#""inclusion":{{"hash":"{}","kind":"{kind}","block_number":{block},"block_hash":"{}"{parent},"gas_used":21000,"gas_price":"7"{revert}}}"#,
-        attempt_hash(nonce),
-        f::block(block).hash,
-    )
+    let (hash, block_hash) = (attempt_hash(nonce), f::block(block).hash);
+    let transaction = format!(r#""hash":"{hash}","kind":"{kind}""#);
+    let block = format!(r#""block_number":{block},"block_hash":"{block_hash}"{parent}"#);
+    format!(r#""inclusion":{{{transaction},{block},"gas_used":21000,"gas_price":"7"{revert}}}"#)
 }
 
 pub(super) fn number(nonce: i64) -> Nonce {

@@ -13,8 +13,6 @@ use crate::time::Timestamp;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SlotKind {
     Intent(TxId),
-    /// Nobody's: bound only to be consumed.
-    Fill,
     /// Lent to a caller who signs by itself; the reservation says to whom.
     Reservation,
     /// Used by somebody else with our key, and adopted with its evidence.
@@ -45,6 +43,21 @@ pub struct Slot {
     pub tries: u16,
     /// What nodes' pools showed of it before it was last sent again.
     pub signal: Option<MempoolSignal>,
+}
+
+impl Slot {
+    /// The slot that was bound at `at`.
+    pub fn new(new: NewSlot, at: Timestamp) -> Self {
+        let NewSlot { nonce, kind, above, evidence } = new;
+        Slot { nonce, kind, above, evidence, bound_at: at, next_resubmit_at: None, tries: 0, signal: None }
+    }
+
+    /// Records a claim that was written at `at`.
+    pub fn claim(&mut self, claim: &Claim, at: Timestamp) {
+        self.next_resubmit_at = Some(at.saturating_add(claim.pause));
+        self.tries = claim.tries;
+        self.signal = claim.signal.or(self.signal);
+    }
 }
 
 /// The right to send a slot again, or to raise it, written down before that is done.

@@ -117,9 +117,9 @@ pub(crate) fn protection(code: Option<&str>, detail: Option<&str>) -> Result<Pro
 
 pub(crate) fn slot(row: &Row) -> Result<Slot, RowError> {
     let tx_id: Option<Uuid> = get(row, "tx_id")?;
+    // The table's CHECK allows "fill" too. No release ever wrote such a slot, so a row with it is damaged.
     let kind = match (get(row, "kind")?, tx_id) {
         ("intent", Some(id)) => SlotKind::Intent(TxId::from_uuid(id)),
-        ("fill", None) => SlotKind::Fill,
         ("reservation", None) => SlotKind::Reservation,
         ("foreign", None) => SlotKind::Foreign,
         (kind, _) => return Err(RowError::new("slot kind", kind)),
@@ -140,7 +140,6 @@ pub(crate) fn slot(row: &Row) -> Result<Slot, RowError> {
 pub(crate) fn slot_kind(kind: &SlotKind) -> (&'static str, Option<Uuid>) {
     match kind {
         SlotKind::Intent(id) => ("intent", Some(id.uuid())),
-        SlotKind::Fill => ("fill", None),
         SlotKind::Reservation => ("reservation", None),
         SlotKind::Foreign => ("foreign", None),
     }

@@ -60,7 +60,7 @@ async fn a_database_of_the_first_schema_is_brought_up_to_date_with_what_it_holds
     let lane = f::lane(&node, 1).await;
     let start = Cursor::starting_at(f::nonce(0));
     f::commit_done(&node, &lane, |commit| {
-        commit.bind_fill(&start, f::nonce(0)).unwrap();
+        commit.adopt_foreign(&start, f::nonce(0), f::text("0xabc")).unwrap();
     })
     .await;
     node.release(&[f::acquire(&node, &lane).await]).await.unwrap();
@@ -197,7 +197,7 @@ async fn a_slot_that_knows_only_the_number_of_its_floor_has_none() {
     let lane = f::lane(&node, 1).await;
     let start = Cursor::starting_at(f::nonce(0));
     f::commit_done(&node, &lane, |commit| {
-        commit.bind_above(Some(f::block(7))).bind_fill(&start, f::nonce(0)).unwrap();
+        commit.bind_above(Some(f::block(7))).adopt_foreign(&start, f::nonce(0), f::text("0xabc")).unwrap();
     })
     .await;
     node.release(&[f::acquire(&node, &lane).await]).await.unwrap();
@@ -212,7 +212,7 @@ async fn a_slot_that_knows_only_the_number_of_its_floor_has_none() {
     assert_eq!(number.get::<_, Option<i64>>(0), Some(7));
     let seen = f::view(&node, &lane).await;
     f::commit_done(&node, &lane, |commit| {
-        commit.bind_above(Some(f::block(9))).bind_fill(&seen.cursor, f::nonce(1)).unwrap();
+        commit.bind_above(Some(f::block(9))).adopt_foreign(&seen.cursor, f::nonce(1), f::text("0xdef")).unwrap();
     })
     .await;
     let above: Vec<_> = f::view(&node, &lane).await.lane.slots.iter().map(|slot| slot.above).collect();

@@ -152,9 +152,9 @@ pub(crate) fn event(row: &Row<'_>) -> Result<Event, Failure> {
 /// Reads [`SLOT_COLUMNS`].
 pub(crate) fn slot(row: &Row<'_>) -> Result<Slot, Failure> {
     let owner: Option<String> = row.get(2)?;
+    // The table's CHECK allows "fill" too. No release ever wrote such a slot, so a row with it is damaged.
     let kind = match (text(row, 1)?.as_str(), owner) {
         ("intent", Some(id)) => SlotKind::Intent(tx_id(&id)?),
-        ("fill", None) => SlotKind::Fill,
         ("reservation", None) => SlotKind::Reservation,
         ("foreign", None) => SlotKind::Foreign,
         (other, _) => return Err(RowError::new("slot kind", other).into()),
@@ -178,7 +178,6 @@ pub(crate) fn slot(row: &Row<'_>) -> Result<Slot, Failure> {
 pub(crate) fn slot_columns(kind: SlotKind) -> (&'static str, Option<String>) {
     match kind {
         SlotKind::Intent(id) => ("intent", Some(id.to_string())),
-        SlotKind::Fill => ("fill", None),
         SlotKind::Reservation => ("reservation", None),
         SlotKind::Foreign => ("foreign", None),
     }

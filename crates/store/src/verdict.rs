@@ -1,6 +1,8 @@
 //! The answers of a store, one for each item that it was asked about.
 
-use gapless_domain::{Head, LaneSnapshot, Lease, Nonce, Protection, Timestamp, TxId};
+pub use gapless_domain::Conflict;
+use gapless_domain::ledger::Rejection;
+use gapless_domain::{Head, LaneSnapshot, Lease, Protection, Timestamp, TxId};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Accepted {
@@ -79,13 +81,15 @@ pub enum CommitVerdict {
     Refused(String),
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Conflict {
-    Cursor,
-    Tx(TxId),
-    /// The nonce is bound already, or an attempt names a nonce that is not bound.
-    Slot(Nonce),
-    Reservation(Nonce),
+impl From<Rejection> for CommitVerdict {
+    fn from(rejection: Rejection) -> Self {
+        match rejection {
+            Rejection::Fenced => CommitVerdict::Fenced,
+            Rejection::Busy => CommitVerdict::Busy,
+            Rejection::Regressed => CommitVerdict::Regressed,
+            Rejection::Conflict(conflict) => CommitVerdict::Conflict(conflict),
+        }
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use gapless_store::StoreError;
 use gapless_store::codec::RowError;
-use rusqlite::{ErrorCode, ffi};
+use rusqlite::ErrorCode;
 
 /// What can stop a piece of work on the database, before it is told to the caller.
 #[derive(Debug)]
@@ -47,12 +47,6 @@ pub(crate) fn refusal(failure: &Failure) -> Option<String> {
         },
         Failure::Row(_) => None,
     }
-}
-
-/// Is there a row with such a key already?
-pub(crate) fn is_taken(error: &rusqlite::Error) -> bool {
-    let code = error.sqlite_error().map(|error| error.extended_code);
-    matches!(code, Some(ffi::SQLITE_CONSTRAINT_UNIQUE | ffi::SQLITE_CONSTRAINT_PRIMARYKEY))
 }
 
 pub(crate) fn from_sql(error: rusqlite::Error) -> StoreError {

@@ -3,7 +3,7 @@
 //! - `open`, `schema`: getting hold of a database, and its versions
 //! - `connection`, `ledger`: the one thread, reads, and write transactions
 //! - `sidecar`: how a restored or rolled back file is noticed
-//! - `accept`, `lease`, `commit`, `change`, `reservation`: what is written
+//! - `accept`, `lease`, `commit`, `facts`, `change`, `reservation`: what is written
 //! - `load`, `read`, `rows`, `events`, `head`, `archive`: what comes out again, and retention
 //! - `status`, `slots`, `audit`: what people ask
 //!
@@ -19,6 +19,7 @@ mod commit;
 mod connection;
 mod error;
 mod events;
+mod facts;
 mod head;
 mod lease;
 mod ledger;

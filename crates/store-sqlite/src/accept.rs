@@ -1,4 +1,4 @@
-//! What any node may write without a lease: submitters, intents, cancellations of what is still in line, commands.
+//! Writes that need no lease: submitters, intents, cancellations in the queue, commands.
 
 use std::collections::HashMap;
 
@@ -13,15 +13,15 @@ use crate::ledger::{Reading, Writing};
 use crate::read::get_one;
 use crate::rows;
 
-/// One that brings no alias keeps the one that it has. An alias that another submitter has is an error of the whole call:
-/// moving it silently would send the next payment from another account.
+/// Registers submitters. A submitter without an alias keeps the alias that it has. An alias of another submitter fails
+/// the whole call: moving it silently would send the next payment from another account.
 pub(crate) fn register(writing: &Writing<'_>, submitters: &[NewSubmitter]) -> Result<(), Failure> {
     let mut statement = writing.sql.prepare_cached(
         "INSERT INTO submitter (submitter, alias, epoch, created_at) VALUES (?1, ?2, ?3, ?4)
          ON CONFLICT (submitter) DO UPDATE SET alias = excluded.alias
          WHERE excluded.alias IS NOT NULL AND excluded.alias IS NOT alias",
     )?;
-    // Until the newest loss is reconciled, one that seems new may be among what was lost.
+    // Until the newest loss is reconciled, the rows of a submitter that seems new may be among the lost ones.
     let reconciled = "SELECT count(*) FROM store_epoch WHERE epoch = ?1 AND reconciled_at IS NULL";
     let newest = writing.epoch()?;
     let unreconciled: i64 = writing.sql.prepare_cached(reconciled)?.query_one([newest], |row| row.get(0))?;
@@ -32,7 +32,7 @@ pub(crate) fn register(writing: &Writing<'_>, submitters: &[NewSubmitter]) -> Re
     Ok(())
 }
 
-/// An operator has looked for what was lost.
+/// Marks every loss of commits as reconciled by an operator.
 pub(crate) fn reconcile(writing: &Writing<'_>) -> Result<(), Failure> {
     let mut statement =
         writing.sql.prepare_cached("UPDATE store_epoch SET reconciled_at = ?1 WHERE reconciled_at IS NULL")?;
@@ -45,46 +45,47 @@ pub(crate) fn submitters(reading: &Reading<'_>) -> Result<Vec<NewSubmitter>, Fai
     rows::all(statement, [], |row| Ok(NewSubmitter { id: submitter(&rows::text(row, 0)?)?, alias: row.get(1)? }))
 }
 
-/// All at once. If there is one among them that the tables cannot hold, that is undone, and each is taken by itself.
+/// Accepts all intents at once. If the tables cannot hold one of them, the batch is rolled back and each intent is
+/// tried alone.
 pub(crate) fn accept(writing: &Writing<'_>, intents: &[NewIntent]) -> Result<Vec<Accepted>, Failure> {
-    let mut doors = Doors::default();
-    let all = |doors: &mut Doors| intents.iter().map(|new| accept_one(writing, new, doors)).collect();
-    match writing.alone(|| all(&mut doors)) {
+    let mut admissions = Admissions::default();
+    let all = |admissions: &mut Admissions| intents.iter().map(|new| accept_one(writing, new, admissions)).collect();
+    match writing.alone(|| all(&mut admissions)) {
         Err(failure) if refusal(&failure).is_some() => {}
         verdicts => return verdicts,
     }
-    let alone = |new| match writing.alone(|| accept_one(writing, new, &mut doors)) {
+    let alone = |new| match writing.alone(|| accept_one(writing, new, &mut admissions)) {
         Err(failure) => refusal(&failure).map(Accepted::Refused).ok_or(failure),
         verdict => verdict,
     };
     intents.iter().map(alone).collect()
 }
 
-/// What each lane says to new intents. It says the same to all of one transaction.
+/// The answer of each lane to new intents. A lane gives the same answer to all intents of one transaction.
 #[derive(Default)]
-struct Doors(HashMap<SubmitterId, Door>);
+struct Admissions(HashMap<SubmitterId, Admission>);
 
 #[derive(Clone)]
-enum Door {
+enum Admission {
     Open,
     Unknown,
     Protected(Protection),
 }
 
-impl Doors {
-    fn of(&mut self, writing: &Writing<'_>, lane: &SubmitterId) -> Result<Door, Failure> {
-        if let Some(door) = self.0.get(lane) {
-            return Ok(door.clone());
+impl Admissions {
+    fn of(&mut self, writing: &Writing<'_>, lane: &SubmitterId) -> Result<Admission, Failure> {
+        if let Some(admission) = self.0.get(lane) {
+            return Ok(admission.clone());
         }
-        let door = look_at_door(writing, lane)?;
-        self.0.insert(lane.clone(), door.clone());
-        Ok(door)
+        let admission = read_admission(writing, lane)?;
+        self.0.insert(lane.clone(), admission.clone());
+        Ok(admission)
     }
 }
 
-fn look_at_door(writing: &Writing<'_>, lane: &SubmitterId) -> Result<Door, Failure> {
+fn read_admission(writing: &Writing<'_>, lane: &SubmitterId) -> Result<Admission, Failure> {
     if !is_known(writing, lane)? {
-        return Ok(Door::Unknown);
+        return Ok(Admission::Unknown);
     }
     let protected = writing.sql.prepare_cached(
         "SELECT protect_code, protect_detail FROM submitter_nonce_cursor WHERE submitter = ?1 AND state = 'PROTECT'",
@@ -93,24 +94,24 @@ fn look_at_door(writing: &Writing<'_>, lane: &SubmitterId) -> Result<Door, Failu
         Ok(rows::protection(&rows::text(row, 0)?, &rows::text(row, 1)?)?)
     })?;
     if let Some(protection) = protection {
-        return Ok(Door::Protected(protection));
+        return Ok(Admission::Protected(protection));
     }
-    let seen = cursor_row(writing, lane.as_str())?.map(|row| row.epoch);
-    let is_regressed = writing.is_regressed(lane.as_str(), seen)?;
-    Ok(if is_regressed { Door::Protected(Protection::store_regressed()) } else { Door::Open })
+    let epoch = cursor_row(writing, lane.as_str())?.map(|row| row.epoch);
+    let is_regressed = writing.is_regressed(lane.as_str(), epoch)?;
+    Ok(if is_regressed { Admission::Protected(Protection::store_regressed()) } else { Admission::Open })
 }
 
-/// The CHECKs and unique keys of the tables say what cannot be held.
-fn accept_one(writing: &Writing<'_>, new: &NewIntent, doors: &mut Doors) -> Result<Accepted, Failure> {
-    let door = doors.of(writing, new.intent.submitter())?;
-    if matches!(door, Door::Unknown) {
+/// Accepts one intent. The CHECKs and unique keys of the tables refuse a bad row.
+fn accept_one(writing: &Writing<'_>, new: &NewIntent, admissions: &mut Admissions) -> Result<Accepted, Failure> {
+    let admission = admissions.of(writing, new.intent.submitter())?;
+    if matches!(admission, Admission::Unknown) {
         return Ok(Accepted::UnknownSubmitter);
     }
-    // What was accepted once is answered for ever, also in PROTECT.
+    // A request that was accepted once is answered for ever, also in PROTECT.
     if let Some(verdict) = known_request(writing, new)? {
         return Ok(verdict);
     }
-    if let Door::Protected(protection) = door {
+    if let Admission::Protected(protection) = admission {
         return Ok(Accepted::Protected(protection));
     }
     insert(writing, new)?;
@@ -163,7 +164,7 @@ fn insert(writing: &Writing<'_>, new: &NewIntent) -> Result<(), Failure> {
     record_event(writing, lane, &id, 1, gapless_domain::EventKind::Accepted, &queued, None)
 }
 
-/// With each verdict the lane that was changed by it, if one was.
+/// Returns each verdict with the lane that it changed, if it changed one.
 pub(crate) fn cancel_queued(writing: &Writing<'_>, ids: &[TxId]) -> Result<Vec<Canceled>, Failure> {
     ids.iter().map(|id| cancel_one(writing, *id)).collect()
 }

@@ -6,8 +6,8 @@ use gapless_store::codec::{StateRow, notice_to_json, payload_to_json, state_to_r
 use crate::error::Failure;
 use crate::ledger::Writing;
 
-/// Writes a change to a row that has the change's first version. The lane's owner writes its token; a cancellation in the
-/// queue has none, and leaves the token as it is.
+/// Writes a change to a row that has the change's first version. The lane's owner writes its token; a cancellation in
+/// the queue has none, and leaves the token as it is.
 pub(crate) fn write_change(
     writing: &Writing<'_>,
     lane: &SubmitterId,

@@ -1,7 +1,7 @@
 //! Lane commits: each is written as a whole or not at all, all of them in one transaction.
 //!
-//! The facts of a commit are read inside of the transaction, and the domain's rules decide. The writes of one lane stand
-//! in a savepoint, so a row that the tables cannot hold fails its own lane and leaves the others as they are.
+//! The facts of a commit are read inside of the transaction, and the domain's rules decide. The writes of one lane
+//! stand in a savepoint, so a row that the tables cannot hold fails its own lane and leaves the others as they are.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -78,7 +78,8 @@ impl LaneWrite<'_> {
         lease::extend(self.writing, self.commit.lease())
     }
 
-    /// The row carries the newest epoch: a lane that has not acknowledged that epoch may only write its acknowledgement.
+    /// The row carries the newest epoch: a lane that has not acknowledged that epoch may only write its
+    /// acknowledgement.
     fn write_cursor(&self, change: &CursorChange) -> Result<(), Failure> {
         let (to, epoch) = (change.to(), self.writing.epoch()?);
         let (code, detail) = match &to.state {
@@ -115,7 +116,8 @@ impl LaneWrite<'_> {
 
     fn write_slots(&self) -> Result<(), Failure> {
         let mut statement = self.writing.sql.prepare_cached(
-            "INSERT INTO slot (submitter, nonce, kind, tx_id, fencing_token, bound_at, above_block, above_hash, evidence)
+            "INSERT INTO slot
+                 (submitter, nonce, kind, tx_id, fencing_token, bound_at, above_block, above_hash, evidence)
              VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
         )?;
         for new in self.commit.slots() {

@@ -12,7 +12,7 @@ use gapless_store::StoreError;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::error::{Failure, same};
-use crate::ledger::{Care, Ledger, Outcome, Reading, Writing};
+use crate::ledger::{Ledger, Outcome, Reading, Savepoints, Writing};
 
 /// More calls than this wait at the door, where dropping them costs nothing.
 const MAX_WAITING: usize = 256;
@@ -125,7 +125,7 @@ fn work_off(ledger: &mut Ledger, jobs: &mut mpsc::Receiver<Job>) {
     while let Some(job) = jobs.blocking_recv() {
         match job {
             Job::Read(mut task) => {
-                let read = ledger.look().map(|looking| task.run(&looking.writing()));
+                let read = ledger.begin_read().map(|group| task.run(&group.writing()));
                 task.answer(read.as_ref().map(|_| ()));
             }
             Job::Write(task) => {
@@ -158,21 +158,22 @@ fn gather(first: Member, ledger: &Ledger, jobs: &mut mpsc::Receiver<Job>) -> (Ve
     (group, None)
 }
 
-/// One transaction for all of them. Nobody is answered before the COMMIT: those behind have seen what those before have written.
+/// Runs a group of tasks in one transaction. No task is answered before the COMMIT: later tasks have read the writes of
+/// earlier ones.
 ///
-/// First boldly, as if nothing could go wrong: what makes it possible to undo one of them costs SQLite a copy of every page that they
-/// change. If something does go wrong, all of it is undone, and done again so that what is wrong is undone alone.
+/// The first run has no savepoints, because a savepoint costs SQLite a copy of every page that changes. If a task fails, the
+/// transaction is rolled back and run again with savepoints, so that only the failed task is rolled back.
 fn write_together(ledger: &mut Ledger, mut group: Vec<Member>) {
-    let mut run = |ledger: &mut Ledger, care: Care| {
-        ledger.transact(care, |transaction| {
+    let mut run = |ledger: &mut Ledger, savepoints: Savepoints| {
+        ledger.transact(savepoints, |transaction| {
             for (writes, task) in &mut group {
                 if transaction.is_spoiled() {
                     break;
                 }
                 if *writes {
-                    transaction.undoably(|writing| task.run(writing))?;
+                    transaction.run_write(|writing| task.run(writing))?;
                 } else {
-                    transaction.looking(|reading| {
+                    transaction.run_read(|reading| {
                         task.run(reading);
                     })?;
                 }
@@ -180,8 +181,8 @@ fn write_together(ledger: &mut Ledger, mut group: Vec<Member>) {
             Ok(())
         })
     };
-    let durable = match run(ledger, Care::Bold) {
-        Ok(Outcome::Spoiled) => run(ledger, Care::Careful),
+    let durable = match run(ledger, Savepoints::Off) {
+        Ok(Outcome::Spoiled) => run(ledger, Savepoints::PerWrite),
         other => other,
     };
     let durable = durable.and_then(|outcome| match outcome {

@@ -1,4 +1,4 @@
-//! What SQLite and the file system say, in the words of the contract.
+//! Errors of SQLite and the file system as errors of the store contract.
 
 use std::io;
 use std::path::Path;
@@ -7,7 +7,7 @@ use gapless_store::StoreError;
 use gapless_store::codec::RowError;
 use rusqlite::ErrorCode;
 
-/// What can stop a piece of work on the database, before it is told to the caller.
+/// A failure of one piece of work on the database.
 #[derive(Debug)]
 pub(crate) enum Failure {
     Sql(rusqlite::Error),
@@ -35,8 +35,8 @@ impl From<Failure> for StoreError {
     }
 }
 
-/// The text of an error that means "this row cannot be held": trying again will not help, and the rows beside it are fine.
-/// None for an error that says something about the database as a whole.
+/// The text of an error that means that the tables cannot hold a row. Trying again does not help, and other rows are
+/// not affected. `None` for an error of the database as a whole.
 pub(crate) fn refusal(failure: &Failure) -> Option<String> {
     match failure {
         Failure::Sql(error) => match error.sqlite_error_code() {
@@ -55,12 +55,12 @@ pub(crate) fn from_sql(error: rusqlite::Error) -> StoreError {
         Some(ErrorCode::ReadOnly | ErrorCode::PermissionDenied) => StoreError::ReadOnly(error.to_string()),
         Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => StoreError::Damaged(error.to_string()),
         Some(_) => StoreError::Unavailable(error.into()),
-        // Not from SQLite but from the conversion of a column.
+        // The conversion of a column failed, not SQLite.
         None => StoreError::Row(RowError::new("column", error)),
     }
 }
 
-/// The same while the file is being opened, where "busy" can only be another process.
+/// The error of opening the file, where "busy" can only be another process.
 pub(crate) fn from_sql_at_open(error: rusqlite::Error, path: &Path) -> StoreError {
     match error.sqlite_error_code() {
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => StoreError::InUse(path.display().to_string()),
@@ -69,7 +69,7 @@ pub(crate) fn from_sql_at_open(error: rusqlite::Error, path: &Path) -> StoreErro
     }
 }
 
-/// The same once more, for another caller that it concerns.
+/// A copy of an error, for another caller of the same transaction.
 pub(crate) fn same(error: &StoreError) -> StoreError {
     match error {
         StoreError::Full(text) => StoreError::Full(text.clone()),

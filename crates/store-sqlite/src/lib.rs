@@ -1,14 +1,14 @@
 //! The embedded store: one SQLite file, one process.
 //!
-//! - `open`, `schema`: getting hold of a database, and its versions
+//! - `open`, `schema`: opening a database, and its versions
 //! - `connection`, `ledger`: the one thread, reads, and write transactions
-//! - `sidecar`: how a restored or rolled back file is noticed
-//! - `accept`, `lease`, `commit`, `facts`, `change`, `reservation`: what is written
-//! - `load`, `read`, `rows`, `events`, `head`, `archive`: what comes out again, and retention
-//! - `status`, `slots`, `audit`: what people ask
+//! - `sidecar`: detection of a restored or rolled back file
+//! - `accept`, `lease`, `commit`, `facts`, `change`, `reservation`: writes
+//! - `load`, `read`, `rows`, `events`, `head`, `archive`: reads and retention
+//! - `status`, `slots`, `audit`: reads for operators
 //!
 //! Architecture invariant: all SQL runs on one connection, inside one thread, one transaction after the other. So every
-//! answer is of one moment, a check cannot be overtaken by another write before its commit, and no lock is ever waited for.
+//! answer shows one moment, no other write comes between a check and its commit, and no call waits for a lock.
 
 mod accept;
 mod archive;

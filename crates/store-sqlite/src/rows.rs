@@ -1,4 +1,4 @@
-//! Rows, read back as domain values.
+//! Rows of SQLite as domain values.
 
 use gapless_domain::{
     Attempt, AttemptKind, B256, Bytes, Command, CommandId, Cursor, Event, EventBody, EventKind, EventPosition, Intent,
@@ -14,10 +14,10 @@ use rusqlite::{CachedStatement, Params, Row};
 
 use crate::error::Failure;
 
-pub(crate) const TX_COLUMNS: &str = "tx_id, seq, submitter, request_id, payload, speed, valid_until, metadata, state, nonce, detail, version, \
-     created_at, updated_at, replacement";
+pub(crate) const TX_COLUMNS: &str = "tx_id, seq, submitter, request_id, payload, speed, valid_until, metadata, state, \
+     nonce, detail, version, created_at, updated_at, replacement";
 
-/// As a lane is loaded: without the history of its sends, which only people read.
+/// The columns of an attempt without the history of its sends, which no lane needs.
 pub(crate) const ATTEMPT_COLUMNS: &str =
     "nonce, ordinal, kind, hash, raw, fees, created_at, sends, last_sent_at, last_outcome, last_text";
 
@@ -27,8 +27,8 @@ pub(crate) const TOLD_ATTEMPT_COLUMNS: &str =
 pub(crate) const EVENT_COLUMNS: &str =
     "commit_no, idx, submitter, tx_id, seq, kind, state, nonce, detail, text, at, notice";
 
-pub(crate) const CURSOR_COLUMNS: &str = "next_nonce, chain_nonce, final_nonce, open_nonce, state, protect_code, protect_detail, paused, version, event_seq, \
-     low_balance";
+pub(crate) const CURSOR_COLUMNS: &str = "next_nonce, chain_nonce, final_nonce, open_nonce, state, protect_code, \
+     protect_detail, paused, version, event_seq, low_balance";
 
 pub(crate) const SLOT_COLUMNS: &str =
     "nonce, kind, tx_id, bound_at, next_resubmit_at, above_block, above_hash, evidence, tries, signal";
@@ -72,7 +72,7 @@ pub(crate) fn managed_tx(row: &Row<'_>) -> Result<IntentRecord, Failure> {
     managed_tx_of(row, submitter(&text(row, 2)?)?)
 }
 
-/// The same where it is known whose it is: an address is not checked for each of many rows, and they share it.
+/// Reads [`TX_COLUMNS`] of a known submitter. The rows share its id, and the address is not parsed for each row.
 pub(crate) fn managed_tx_of(row: &Row<'_>, submitter: SubmitterId) -> Result<IntentRecord, Failure> {
     let intent = Intent::restore(
         submitter,

@@ -34,8 +34,8 @@ pub enum Rejection {
 /// The row that is not what the lane knew.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Conflict {
-    /// The cursor has another version, or the commit closes a slot whose intent still holds it, or it adds an attempt to
-    /// a nonce that is reserved or recyclable.
+    /// The cursor has another version, or the commit closes a slot whose intent still holds it, or it adds an attempt
+    /// to a nonce that is reserved or recyclable.
     Cursor,
     /// The intent has another version, or is not the lane's.
     Tx(TxId),
@@ -111,8 +111,8 @@ fn check_changes(commit: &LaneCommit, facts: &CommitFacts) -> Result<(), Conflic
     Ok(())
 }
 
-/// A lane binds nonces in order and each nonce once, so a new slot lies at or above the cursor's next nonce. Attempts and
-/// claims need a slot.
+/// A lane binds nonces in order and each nonce once, so a new slot lies at or above the cursor's next nonce. Attempts
+/// and claims need a slot.
 fn check_slots(commit: &LaneCommit, facts: &CommitFacts) -> Result<(), Conflict> {
     let next = facts.cursor.map_or(Nonce::ZERO, |cursor| cursor.next_nonce);
     let mut fresh = BTreeSet::new();
@@ -226,7 +226,8 @@ fn check_closing(commit: &LaneCommit, facts: &CommitFacts) -> Result<(), Conflic
     if is_held { Err(Conflict::Cursor) } else { Ok(()) }
 }
 
-/// Two planted bugs give a bound nonce to another intent. A store without slots, which such a system has, would accept it.
+/// Two planted bugs give a bound nonce to another intent. A store without slots, which such a system has, would accept
+/// it.
 fn reuses_nonces() -> bool {
     mistakes::made(Mistake::RecycleAfterTimeout) || mistakes::made(Mistake::RejectedFreesNonce)
 }

@@ -12,8 +12,8 @@ use crate::error::StoreError;
 use crate::verdict::{Accepted, CancelVerdict};
 
 impl Tables {
-    /// Registers submitters. A submitter without an alias keeps the alias that it has. An alias of another submitter fails
-    /// the whole call: moving it silently would send the next payment from another account.
+    /// Registers submitters. A submitter without an alias keeps the alias that it has. An alias of another submitter
+    /// fails the whole call: moving it silently would send the next payment from another account.
     pub(super) fn register(&mut self, submitters: &[NewSubmitter]) -> Result<(), StoreError> {
         let mut after = self.submitters.clone();
         for new in submitters {

@@ -52,8 +52,8 @@ impl Tables {
         }
     }
 
-    /// Counts the processes and their lanes. A process without a sign of life for longer than a lease lasts, also by the
-    /// slowest clock, owns no lane any more.
+    /// Counts the processes and their lanes. A process without a sign of life for longer than a lease lasts, also by
+    /// the slowest clock, owns no lane any more.
     pub(super) fn census(&self, call: &Call<'_>) -> Census {
         let oldest = call.now.saturating_sub(call.terms.duration).saturating_sub(call.terms.clock_skew);
         let others = self.nodes.iter().filter(|(node, seen_at)| *node != call.owner && **seen_at > oldest).count();

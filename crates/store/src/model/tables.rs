@@ -80,8 +80,8 @@ impl Tables {
         self.lanes.get(submitter).map(|lane| &lane.ledger)
     }
 
-    /// Begins a new epoch after a loss of commits. Every lane is regressed until it acknowledges the loss. A lane without
-    /// a cursor may have lost it, unless its submitter is not even registered.
+    /// Begins a new epoch after a loss of commits. Every lane is regressed until it acknowledges the loss. A lane
+    /// without a cursor may have lost it, unless its submitter is not even registered.
     pub(super) fn begin_epoch(&mut self) {
         self.unreconciled = true;
         for (submitter, lane) in &mut self.lanes {

@@ -104,8 +104,8 @@ impl LaneCommit {
         Ok(self)
     }
 
-    /// Takes the nonce from an intent after a scan has proven that another transaction consumed it (P4). The intent goes
-    /// back to its place in the queue, or fails there. An intent that was being canceled is canceled there, unless
+    /// Takes the nonce from an intent after a scan has proven that another transaction consumed it (P4). The intent
+    /// goes back to its place in the queue, or fails there. An intent that was being canceled is canceled there, unless
     /// `may_end` is false. Returns the record if it is queued again.
     pub fn lose_nonce(
         &mut self,

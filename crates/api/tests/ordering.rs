@@ -413,7 +413,7 @@ async fn what_was_paid_and_what_raising_has_cost_is_told() {
 async fn what_is_stuck_says_why() {
     let house = house().await;
     let tx = bound(&house, "a").await;
-    for reason in [StuckReason::OutOfTries, StuckReason::Contradiction] {
+    for reason in StuckReason::ALL.iter().copied() {
         fixtures::change(&house.store, &treasury(), tx.id, Transition::GiveUp(reason)).await;
         let view = see(&house, tx.id, "").await;
         assert_eq!((&view["state"], &view["reason"]["code"]), (&"STUCK".into(), &reason.as_str().into()), "{view}");

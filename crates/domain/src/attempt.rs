@@ -9,8 +9,8 @@ use crate::text::NodeText;
 use crate::time::Timestamp;
 
 names! {
-    /// What a signed transaction does for its slot. A cancel that is bumped is still a cancel: the kind says whose effect
-    /// it carries, so that the mined hash alone tells how the intent ended.
+    /// The purpose of a signed transaction at its slot. A bumped cancel is still a cancel: the kind names the effect,
+    /// so that the mined hash alone shows how the intent ended.
     AttemptKind {
         Original = "original",
         Bump = "bump",
@@ -21,7 +21,7 @@ names! {
 }
 
 impl AttemptKind {
-    /// Does mining it bring about what the intent asked for?
+    /// True if the intent's request is fulfilled once the transaction is mined.
     pub fn carries_payload(self) -> bool {
         match self {
             AttemptKind::Original | AttemptKind::Bump | AttemptKind::Replace => true,
@@ -31,18 +31,19 @@ impl AttemptKind {
 }
 
 impl SendOutcome {
-    /// Is it refused for what it is, or for want of funds? Then it is in no pool of those who were asked.
+    /// True if the node refused the transaction itself, or for lack of funds. Then none of the asked nodes has it in
+    /// its pool.
     pub fn is_refusal(self) -> bool {
         matches!(self, SendOutcome::Rejected | SendOutcome::InsufficientFunds)
     }
 
-    /// Did a node take it, now or before?
+    /// True if a node has the transaction, from this send or an earlier one.
     pub fn is_taken(self) -> bool {
         matches!(self, SendOutcome::Accepted | SendOutcome::AlreadyKnown)
     }
 }
 
-/// A signed transaction that is about to be made durable. Its bytes may go to a node only after that (P3).
+/// A signed transaction that is about to be made durable. Its bytes may be sent only after that (P3).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewAttempt {
     pub nonce: Nonce,
@@ -64,19 +65,52 @@ pub struct Attempt {
     pub raw: Bytes,
     pub fees: Fees,
     pub created_at: Timestamp,
-    /// How often it was given to a node, as far as we know.
+    /// The number of sends that are known.
     pub sends: u32,
     pub last_sent_at: Option<Timestamp>,
     pub last_outcome: Option<(SendOutcome, NodeText)>,
-    /// The newest sends, oldest first, at most [`Attempt::HISTORY`] of them. For people: a lane is loaded without it.
+    /// The newest sends, oldest first, at most [`Attempt::HISTORY`]. For operators: a lane is loaded without them.
     pub history: Vec<SendRecord>,
 }
 
 impl Attempt {
+    /// The number of sends that the history keeps.
     pub const HISTORY: usize = 20;
+
+    /// The highest ordinal that every store can hold.
+    pub const MAX_ORDINAL: u16 = i16::MAX as u16;
+
+    /// The attempt that was made durable at `at`, and was not sent yet.
+    pub fn new(new: NewAttempt, at: Timestamp) -> Self {
+        let NewAttempt { nonce, ordinal, kind, hash, raw, fees } = new;
+        Attempt {
+            nonce,
+            ordinal,
+            kind,
+            hash,
+            raw,
+            fees,
+            created_at: at,
+            sends: 0,
+            last_sent_at: None,
+            last_outcome: None,
+            history: Vec::new(),
+        }
+    }
+
+    /// Adds one send. The history keeps the newest [`Attempt::HISTORY`] sends.
+    pub fn record_send(&mut self, report: &SendReport, at: Timestamp) {
+        let SendReport { outcome, text, heard, .. } = report.clone();
+        self.sends = self.sends.saturating_add(1);
+        self.last_sent_at = Some(at);
+        self.last_outcome = Some((outcome, text.clone()));
+        self.history.push(SendRecord { at, outcome, text, heard });
+        let surplus = self.history.len().saturating_sub(Attempt::HISTORY);
+        self.history.drain(..surplus);
+    }
 }
 
-/// One time that an attempt was given to nodes.
+/// One send of an attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SendRecord {
     pub at: Timestamp,
@@ -85,16 +119,16 @@ pub struct SendRecord {
     pub heard: Vec<EndpointAnswer>,
 }
 
-/// What one endpoint said to one send.
+/// The answer of one endpoint to one send.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EndpointAnswer {
-    /// Its name, which holds no secret.
+    /// The endpoint's name, which contains no secret.
     pub endpoint: NodeText,
     pub outcome: SendOutcome,
     pub text: NodeText,
 }
 
-/// What came of one send, to be kept with its attempt.
+/// The result of one send, which is kept with its attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SendReport {
     pub nonce: Nonce,
@@ -105,20 +139,21 @@ pub struct SendReport {
 }
 
 names! {
-    /// What nodes' pools show of a slot. It guides; it proves nothing (P9).
+    /// The state of a slot in the pools of chain nodes. A signal guides the lane; it proves nothing (P9).
     MempoolSignal {
-        /// Some node has one of ours.
+        /// A node has an attempt of the slot in its pool.
         InMempool = "in_mempool",
-        /// Every node was heard, and none has one, nor counts its nonce as taken.
+        /// Every node answered. None has an attempt, and none counts the nonce as taken.
         LikelyDropped = "likely_dropped",
-        /// None has one, and some node counts its nonce as taken.
+        /// No node has an attempt, and a node counts the nonce as taken.
         LikelyReplaced = "likely_replaced",
         Unknown = "unknown",
     }
 }
 
 names! {
-    /// What a node's answer to a send means. Only a mined hash decides anything (P9); this decides what to try next.
+    /// The meaning of a node's answer to a send. The outcome decides what to try next; only a mined hash decides how
+    /// the intent ends (P9).
     SendOutcome {
         Accepted = "accepted",
         AlreadyKnown = "already_known",

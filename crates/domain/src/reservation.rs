@@ -1,4 +1,4 @@
-//! Reservations: nonces lent to callers who sign by themselves (the low-level API).
+//! Reservations: nonces that callers sign for (the low-level API).
 
 use std::fmt;
 use std::time::Duration;
@@ -7,8 +7,8 @@ use crate::id::TxId;
 use crate::nonce::Nonce;
 use crate::time::Timestamp;
 
-/// The caller's proof that the nonce is still lent to it. A call that comes after the time-out names an owner that the
-/// nonce no longer has, and fails.
+/// The caller's proof that it still holds a reservation. A call after the time-out names an owner that the nonce has no
+/// more, and fails.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct LockOwner(String);
 
@@ -44,28 +44,29 @@ pub enum ReservationStatus {
         lock_owner: LockOwner,
         locked_until: Timestamp,
     },
-    /// A transaction was given to us for it, or a filler of ours took it (then it is no intent's); from here on it is a slot
-    /// like any other.
+    /// The caller submitted a transaction, or a filler consumes the nonce, which then belongs to no intent. From here
+    /// on the slot is like any other.
     Used {
         tx_id: Option<TxId>,
     },
-    /// Let go before any transaction was given to us: lent again, smallest first, or filled.
+    /// Released, or expired, before a transaction was submitted. The nonce is reserved again, smallest first, or
+    /// filled.
     Recyclable,
 }
 
-/// One step of a reservation, checked by the store inside the fenced commit, by database time.
+/// One step of a reservation. [`check`](crate::ledger::check) decides by the database's clock whether it is permitted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ReservationStep {
-    /// Lend a fresh nonce (its slot is in the same commit) or a recyclable one. Refused unless it is the smallest
-    /// recyclable nonce of the lane that is not closed, or there is none.
+    /// Reserves the smallest recyclable nonce that is open. If there is none, reserves a new nonce, whose slot is in
+    /// the same commit.
     Reserve { nonce: Nonce, tx_id: TxId, lock_owner: LockOwner, hold: Duration },
-    /// The caller gave its transaction. Refused when it is not, or no longer, lent to this owner.
+    /// The caller submits its transaction. Permitted to the owner, before the time-out.
     Use { nonce: Nonce, lock_owner: LockOwner },
-    /// The caller lets it go. Refused when it is not, or no longer, lent to this owner.
+    /// The caller releases the nonce. Permitted to the owner, before the time-out.
     Release { nonce: Nonce, lock_owner: LockOwner },
-    /// The time is over. Refused while it is not.
+    /// The reservation ends by its time-out. Permitted after the time-out.
     Expire { nonce: Nonce },
-    /// Nobody wants it: a filler of ours takes it, in the same commit. Refused unless it is recyclable.
+    /// A filler in the same commit consumes the nonce. Permitted for a recyclable nonce.
     Fill { nonce: Nonce },
 }
 
@@ -77,6 +78,26 @@ impl ReservationStep {
             | ReservationStep::Release { nonce, .. }
             | ReservationStep::Expire { nonce }
             | ReservationStep::Fill { nonce } => *nonce,
+        }
+    }
+
+    /// The reservation after this step, if the step is permitted.
+    pub fn status_after(&self, before: Option<&ReservationStatus>, at: Timestamp) -> ReservationStatus {
+        match self {
+            ReservationStep::Reserve { tx_id, lock_owner, hold, .. } => ReservationStatus::Reserved {
+                tx_id: *tx_id,
+                lock_owner: lock_owner.clone(),
+                locked_until: at.saturating_add(*hold),
+            },
+            ReservationStep::Use { .. } => {
+                let tx_id = match before {
+                    Some(ReservationStatus::Reserved { tx_id, .. }) => Some(*tx_id),
+                    _ => None,
+                };
+                ReservationStatus::Used { tx_id }
+            }
+            ReservationStep::Release { .. } | ReservationStep::Expire { .. } => ReservationStatus::Recyclable,
+            ReservationStep::Fill { .. } => ReservationStatus::Used { tx_id: None },
         }
     }
 }

@@ -9,15 +9,13 @@ use crate::nonce::Nonce;
 use crate::text::NodeText;
 use crate::time::Timestamp;
 
-/// Whose nonce it is, for ever (P4).
+/// The purpose that a nonce was bound for. The kind of a slot never changes (P4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SlotKind {
     Intent(TxId),
-    /// Nobody's: bound only to be consumed.
-    Fill,
-    /// Lent to a caller who signs by itself; the reservation says to whom.
+    /// Reserved for a caller who signs; the reservation names the caller.
     Reservation,
-    /// Used by somebody else with our key, and adopted with its evidence.
+    /// Consumed by a foreign transaction, and adopted with its evidence.
     Foreign,
 }
 
@@ -25,10 +23,11 @@ pub enum SlotKind {
 pub struct NewSlot {
     pub nonce: Nonce,
     pub kind: SlotKind,
-    /// This block was final before anything could be sent for the slot: on a chain that has it, what consumes the slot lies above
-    /// (P4). On a chain that does not, it says nothing, also about heights. `None` if nobody knew.
+    /// A block that was final before anything could be sent for the slot. On a chain that has this block, the
+    /// transaction that consumes the slot lies above it (P4). On another chain the block proves nothing, not even by
+    /// its height. `None` if no final block was known.
     pub above: Option<BlockRef>,
-    /// What shows that it was used by somebody else.
+    /// The proof that a foreign transaction consumed the nonce.
     pub evidence: Option<NodeText>,
 }
 
@@ -39,22 +38,37 @@ pub struct Slot {
     pub above: Option<BlockRef>,
     pub evidence: Option<NodeText>,
     pub bound_at: Timestamp,
-    /// The claim of whoever sends it again: nobody else does before this.
+    /// The end of the newest claim. Before it, only the node with the claim sends the slot again.
     pub next_resubmit_at: Option<Timestamp>,
-    /// How often it was sent again, or raised, since it was bound or somebody decided about it.
+    /// The number of resends and bumps since the slot was bound, or since the last decision about it.
     pub tries: u16,
-    /// What nodes' pools showed of it before it was last sent again.
+    /// The state of the slot in the pools before the last resend.
     pub signal: Option<MempoolSignal>,
 }
 
-/// The right to send a slot again, or to raise it, written down before that is done.
+impl Slot {
+    /// The slot that was bound at `at`.
+    pub fn new(new: NewSlot, at: Timestamp) -> Self {
+        let NewSlot { nonce, kind, above, evidence } = new;
+        Slot { nonce, kind, above, evidence, bound_at: at, next_resubmit_at: None, tries: 0, signal: None }
+    }
+
+    /// Records a claim that was written at `at`.
+    pub fn claim(&mut self, claim: &Claim, at: Timestamp) {
+        self.next_resubmit_at = Some(at.saturating_add(claim.pause));
+        self.tries = claim.tries;
+        self.signal = claim.signal.or(self.signal);
+    }
+}
+
+/// The right to resend or bump a slot. It is durable before the send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Claim {
     pub nonce: Nonce,
-    /// Nobody else does before this is over, by the database's clock.
+    /// The duration of the claim, by the database's clock.
     pub pause: Duration,
-    /// How many tries there are with this one.
+    /// The number of tries, including this one.
     pub tries: u16,
-    /// Kept with the slot; `None` leaves what is there.
+    /// The new signal of the slot; `None` keeps the old one.
     pub signal: Option<MempoolSignal>,
 }

@@ -96,9 +96,9 @@ names! {
 }
 
 names! {
+    /// Why an intent needs a decision. `contradiction` was a second reason once; no release ever wrote it.
     StuckReason {
         OutOfTries = "out_of_tries",
-        Contradiction = "contradiction",
     }
 }
 

@@ -7,8 +7,8 @@ use gapless_store::{Accepted, CancelVerdict, NewIntent, NewSubmitter};
 use gapless_store_sql::{SUBMITTERS, command_to_json, payload_to_json, protection, state_to_row, submitter, unsigned};
 
 use crate::change::{record_event, write_change};
-use crate::commit::cursor_row;
 use crate::error::{Failure, refusal};
+use crate::facts::cursor_row;
 use crate::ledger::{Reading, Writing};
 use crate::read::get_one;
 use crate::rows;
@@ -202,13 +202,14 @@ fn cancel_one(writing: &Writing<'_>, id: TxId) -> Result<Canceled, Failure> {
     };
     let lane = tx.intent.submitter().as_str();
     let cursor = cursor_row(writing, lane)?;
-    if cursor.as_ref().is_some_and(|row| row.unreconciled) || writing.is_regressed(lane, cursor.map(|row| row.epoch))? {
+    if cursor.as_ref().is_some_and(|row| row.fact.unreconciled)
+        || writing.is_regressed(lane, cursor.map(|row| row.epoch))?
+    {
         return Ok((CancelVerdict::Regressed, None));
     }
     // No fence is needed: the intent is queued, and this is the only transaction on the database.
-    let written = write_change(writing, tx.intent.submitter(), &change, None)?;
-    let lane = tx.intent.submitter().clone();
-    Ok(if written { (CancelVerdict::Canceled, Some(lane)) } else { (CancelVerdict::NotQueued, None) })
+    write_change(writing, tx.intent.submitter(), &change, None)?;
+    Ok((CancelVerdict::Canceled, Some(tx.intent.submitter().clone())))
 }
 
 pub(crate) fn put_commands(writing: &Writing<'_>, commands: &[NewCommand]) -> Result<Vec<CommandId>, Failure> {

@@ -1,4 +1,4 @@
-//! One state change of an intent, with its event: the only way in which a state changes.
+//! One state change of an intent, with its event. A state changes in no other way.
 
 use gapless_domain::{Change, ConfirmationNotice, EventKind, SubmitterId};
 use gapless_store_sql::{StateRow, notice_to_json, payload_to_json, state_to_row};
@@ -6,26 +6,24 @@ use gapless_store_sql::{StateRow, notice_to_json, payload_to_json, state_to_row}
 use crate::error::Failure;
 use crate::ledger::Writing;
 
-/// Writes the change if the row still is what it was made from, and (for a lane's owner) was not written by a later one.
-/// False if it is not.
+/// Writes a change to a row that has the change's first version. The lane's owner writes its token; a cancellation in
+/// the queue has none, and leaves the token as it is.
 pub(crate) fn write_change(
     writing: &Writing<'_>,
     lane: &SubmitterId,
     change: &Change,
     token: Option<i64>,
-) -> Result<bool, Failure> {
+) -> Result<(), Failure> {
     let (id, row) = (change.tx_id().to_string(), state_to_row(change.to()));
-    let changed = writing
+    writing
         .sql
         .prepare_cached(
-            "UPDATE managed_tx SET state = ?4, sub_state = ?5, nonce = ?6, detail = ?7, version = ?8, updated_at = ?9,
-                 fencing_token = coalesce(?10, fencing_token), replacement = coalesce(?11, replacement)
-             WHERE tx_id = ?1 AND submitter = ?2 AND version = ?3 AND fencing_token <= coalesce(?10, fencing_token)",
+            "UPDATE managed_tx SET state = ?2, sub_state = ?3, nonce = ?4, detail = ?5, version = ?6, updated_at = ?7,
+                 fencing_token = coalesce(?8, fencing_token), replacement = coalesce(?9, replacement)
+             WHERE tx_id = ?1",
         )?
         .execute((
             &id,
-            lane.as_str(),
-            change.from_version(),
             row.state.as_str(),
             row.sub_state.map(|name| name.as_str()),
             row.nonce,
@@ -35,11 +33,7 @@ pub(crate) fn write_change(
             token,
             change.replacement().map(payload_to_json),
         ))?;
-    if changed == 0 {
-        return Ok(false);
-    }
-    record_event(writing, lane.as_str(), &id, change.to_version(), change.event(), &row, change.notice())?;
-    Ok(true)
+    record_event(writing, lane.as_str(), &id, change.to_version(), change.event(), &row, change.notice())
 }
 
 pub(crate) fn record_event(

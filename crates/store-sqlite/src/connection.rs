@@ -12,7 +12,7 @@ use gapless_store::StoreError;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::error::{Failure, copy_of};
-use crate::ledger::{Care, Ledger, Outcome, Reading, Writing};
+use crate::ledger::{Ledger, Outcome, Reading, Savepoints, Writing};
 
 /// The length of the channel. Further calls wait before the channel, where dropping them costs nothing.
 const MAX_WAITING: usize = 256;
@@ -126,7 +126,7 @@ fn run_jobs(ledger: &mut Ledger, jobs: &mut mpsc::Receiver<Job>) {
     while let Some(job) = jobs.blocking_recv() {
         match job {
             Job::Read(mut task) => {
-                let read = ledger.look().map(|looking| task.run(&looking.writing()));
+                let read = ledger.begin_read().map(|group| task.run(&group.writing()));
                 task.answer(read.as_ref().map(|_| ()));
             }
             Job::Write(task) => {
@@ -165,16 +165,16 @@ fn gather(first: Member, ledger: &Ledger, jobs: &mut mpsc::Receiver<Job>) -> (Ve
 /// The first run has no savepoints: each would cost SQLite a copy of every changed page. If a job fails, all of it is
 /// rolled back, and the second run has a savepoint for each job, so that only the failed job is undone.
 fn write_together(ledger: &mut Ledger, mut group: Vec<Member>) {
-    let mut run = |ledger: &mut Ledger, care: Care| {
-        ledger.transact(care, |transaction| {
+    let mut run = |ledger: &mut Ledger, savepoints: Savepoints| {
+        ledger.transact(savepoints, |transaction| {
             for (writes, task) in &mut group {
                 if transaction.is_spoiled() {
                     break;
                 }
                 if *writes {
-                    transaction.undoably(|writing| task.run(writing))?;
+                    transaction.run_write(|writing| task.run(writing))?;
                 } else {
-                    transaction.looking(|reading| {
+                    transaction.run_read(|reading| {
                         task.run(reading);
                     })?;
                 }
@@ -182,8 +182,8 @@ fn write_together(ledger: &mut Ledger, mut group: Vec<Member>) {
             Ok(())
         })
     };
-    let durable = match run(ledger, Care::Bold) {
-        Ok(Outcome::Spoiled) => run(ledger, Care::Careful),
+    let durable = match run(ledger, Savepoints::Off) {
+        Ok(Outcome::Spoiled) => run(ledger, Savepoints::PerWrite),
         other => other,
     };
     let durable = durable.and_then(|outcome| match outcome {

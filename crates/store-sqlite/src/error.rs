@@ -4,7 +4,7 @@ use std::io;
 use std::path::Path;
 
 use gapless_store::{RowError, StoreError};
-use rusqlite::{ErrorCode, ffi};
+use rusqlite::ErrorCode;
 
 /// Why a task on the database failed, before it is translated for the caller.
 #[derive(Debug)]
@@ -46,12 +46,6 @@ pub(crate) fn refusal(failure: &Failure) -> Option<String> {
         },
         Failure::Row(_) => None,
     }
-}
-
-/// True if a row with the same key exists already.
-pub(crate) fn is_taken(error: &rusqlite::Error) -> bool {
-    let code = error.sqlite_error().map(|error| error.extended_code);
-    matches!(code, Some(ffi::SQLITE_CONSTRAINT_UNIQUE | ffi::SQLITE_CONSTRAINT_PRIMARYKEY))
 }
 
 pub(crate) fn from_sql(error: rusqlite::Error) -> StoreError {

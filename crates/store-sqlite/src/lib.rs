@@ -3,7 +3,7 @@
 //! - `open`, `schema`: opening a database, and the versions of its schema
 //! - `connection`, `ledger`: the database thread, reads, and write transactions
 //! - `sidecar`: how a restored or rolled back file is noticed
-//! - `accept`, `lease`, `commit`, `change`, `reservation`: writes
+//! - `accept`, `lease`, `commit`, `facts`, `change`, `reservation`: writes
 //! - `load`, `read`, `events`, `head`, `archive`: reads, and retention
 //! - `status`, `slots`, `audit`: reads for people
 //! - `statement`, `rows`: parameters by name, and rows as domain values
@@ -20,6 +20,7 @@ mod commit;
 mod connection;
 mod error;
 mod events;
+mod facts;
 mod head;
 mod lease;
 mod ledger;

@@ -1,47 +1,50 @@
 //! The answers of a store, one for each item that it was asked about.
 
-use gapless_domain::{Head, LaneSnapshot, Lease, Nonce, Protection, Timestamp, TxId};
+pub use gapless_domain::Conflict;
+use gapless_domain::ledger::Rejection;
+use gapless_domain::{Head, LaneSnapshot, Lease, Protection, Timestamp, TxId};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Accepted {
-    /// Durable now, under the id that it was given.
+    /// The intent is durable under its new id.
     New,
-    /// The same request was accepted before, under this id.
+    /// A request with the same id and payload was accepted before, under this id.
     Existing(TxId),
-    /// The request id stands for another payload.
+    /// The request id names an accepted intent with another payload.
     Conflict(TxId),
     UnknownSubmitter,
-    /// The lane is in PROTECT and takes nothing new.
+    /// The lane is in PROTECT and accepts no new intent.
     Protected(Protection),
-    /// The database cannot hold this one; the others of the batch are not touched by it.
+    /// The database cannot hold this intent. The others of the batch are not affected.
     Refused(String),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CancelVerdict {
     Canceled,
-    /// It has left the queue; what it is now decides how it can be canceled.
+    /// The intent has left the queue. Its state decides how it can be canceled.
     NotQueued,
-    /// The store lost commits. It looks queued, but may have been sent; nothing ends until the lane is reconciled.
+    /// The store lost commits. The intent looks queued, but may have been sent. No intent ends before the lane is
+    /// reconciled.
     Regressed,
     Unknown,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Acquired {
-    /// Held now. The token tells whether the lane changed hands.
+    /// The caller holds the lease. A higher token shows that the lane had another owner, or a lapse, in between.
     Held(Lease),
     /// Another process holds it.
     HeldByOther,
-    /// Somebody is writing the lease at this moment: ask again.
+    /// Another transaction writes the lease row: ask again.
     Busy,
 }
 
-/// What became of all leases of this owner. Those that are in neither list are lost.
+/// The result of a renewal of all leases of one owner. A lease in neither list is lost.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Renewal {
     pub extended: Vec<Lease>,
-    /// Still held, but a commit of ours is under way, which extends it too.
+    /// Held, but a commit of the owner writes the lease row at this moment, and extends the lease too.
     pub busy: Vec<Lease>,
 }
 
@@ -55,47 +58,49 @@ pub enum Loaded {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Committed {
     pub verdicts: Vec<CommitVerdict>,
-    /// The database's time of the commit; what the rows now carry as `updated_at`.
+    /// The database's time of the commit, which the rows carry as `updated_at`.
     pub at: Timestamp,
-    /// False after the server said that the commit may not have reached its standby. Nothing of it may be sent until a
-    /// later commit comes back true.
+    /// False if the server warned that the commit may not have reached its standby. Then no attempt of it may be sent
+    /// until a later commit is replicated.
     pub replicated: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CommitVerdict {
-    /// All of it is durable, and the lease is extended.
+    /// The whole commit is durable, and the lease is extended.
     Done,
-    /// The lease is lost. Drop the lane at once.
+    /// The lease is lost. The lane must stop at once.
     Fenced,
-    /// A row is not what the lane thought. Nothing was written; load the lane anew.
+    /// A row is not what the lane knew. Nothing was written; the lane must load itself again.
     Conflict(Conflict),
-    /// The lease row is being written by somebody. Nothing was written; put it into the next flush.
+    /// Another transaction writes the lease row. Nothing was written; the commit goes into the next flush.
     Busy,
-    /// The store lost commits, and the lane has not taken notice yet, or it has but is not reconciled, and the commit would
-    /// end an intent. Nothing was written; load the lane anew.
+    /// The store lost commits. Either the lane has not acknowledged the loss, or it is not reconciled and the commit
+    /// would end an intent. Nothing was written; the lane must load itself again.
     Regressed,
-    /// The database cannot hold it. Nothing was written, and trying again will not help.
+    /// The database cannot hold a row. Nothing was written, and trying again does not help.
     Refused(String),
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Conflict {
-    Cursor,
-    Tx(TxId),
-    /// The nonce is bound already, or an attempt names a nonce that is not bound.
-    Slot(Nonce),
-    Reservation(Nonce),
+impl From<Rejection> for CommitVerdict {
+    fn from(rejection: Rejection) -> Self {
+        match rejection {
+            Rejection::Fenced => CommitVerdict::Fenced,
+            Rejection::Busy => CommitVerdict::Busy,
+            Rejection::Regressed => CommitVerdict::Regressed,
+            Rejection::Conflict(conflict) => CommitVerdict::Conflict(conflict),
+        }
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HeadVerdict {
     Saved,
-    /// The final block that is kept is newer, or the new head has none. What is kept stays, and is told; but a genesis that
-    /// was not known is known now.
+    /// The stored final block is newer, or the new head has none. The stored head stays, and is returned. A genesis
+    /// that was not known is stored.
     FinalIsNewer(Head),
-    /// It contradicts the final block that is kept. Nothing was changed.
+    /// The new head contradicts the stored final block. Nothing was changed.
     FinalDiffers(Head),
-    /// It belongs to another chain than what is kept. Nothing was changed.
+    /// The new head belongs to another chain than the stored one. Nothing was changed.
     GenesisDiffers(Head),
 }

@@ -12,8 +12,6 @@ words! {
     SlotKindName {
         /// A transaction's that was handed in.
         Intent = "intent",
-        /// Nobody's: it is only consumed, so that there is no gap.
-        Fill = "fill",
         /// A caller's who signs by itself.
         Reservation = "reservation",
         /// Somebody else used it with the same key; `evidence` says what was found.
@@ -113,7 +111,6 @@ impl From<SlotKind> for SlotKindName {
     fn from(kind: SlotKind) -> Self {
         match kind {
             SlotKind::Intent(_) => SlotKindName::Intent,
-            SlotKind::Fill => SlotKindName::Fill,
             SlotKind::Reservation => SlotKindName::Reservation,
             SlotKind::Foreign => SlotKindName::Foreign,
         }

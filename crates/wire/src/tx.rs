@@ -353,7 +353,6 @@ fn reason(state: &TxState) -> Option<ReasonView> {
 fn stuck(reason: StuckReason) -> &'static str {
     match reason {
         StuckReason::OutOfTries => "it was sent again as often as the config allows, and no block has it",
-        StuckReason::Contradiction => "what nodes say of it contradicts itself",
     }
 }
 

@@ -223,7 +223,7 @@ impl OpenSlot {
 
     /// Does it want to be consumed without effect?
     pub(super) fn wants_nothing(&self) -> bool {
-        matches!(self.goal(), Goal::Cancel(_)) || self.kind == SlotKind::Fill || self.is_unclaimed()
+        matches!(self.goal(), Goal::Cancel(_)) || self.is_unclaimed()
     }
 
     /// What it wants on chain now, in its newest and so dearest form.
@@ -258,19 +258,7 @@ impl OpenSlot {
     }
 
     pub(super) fn hold(&mut self, new: &NewAttempt, cost: Amount, gas_limit: u64, at: Timestamp) {
-        let attempt = Attempt {
-            nonce: new.nonce,
-            ordinal: new.ordinal,
-            kind: new.kind,
-            hash: new.hash,
-            raw: new.raw.clone(),
-            fees: new.fees,
-            created_at: at,
-            sends: 0,
-            last_sent_at: None,
-            last_outcome: None,
-            history: Vec::new(),
-        };
+        let attempt = Attempt::new(new.clone(), at);
         // Most have one, and room for four would be the larger part of a slot.
         self.attempts.reserve_exact(1);
         self.attempts.push(HeldAttempt {
@@ -354,7 +342,6 @@ impl OpenSlot {
         let has_ended = match self.kind {
             SlotKind::Intent(_) => self.tx.is_none(),
             SlotKind::Reservation => self.tx.is_none() && !self.is_unclaimed(),
-            SlotKind::Fill => false,
             SlotKind::Foreign => true,
         };
         if !has_ended && !self.lost {
@@ -518,7 +505,6 @@ impl OpenSlot {
         }
         match self.kind {
             SlotKind::Intent(_) => self.tx.is_none(),
-            SlotKind::Fill => self.is_final() && self.tx.is_none(),
             SlotKind::Reservation if self.is_unclaimed() => self.is_final(),
             SlotKind::Reservation => self.tx.is_none() && !self.is_lent(),
             SlotKind::Foreign => true,

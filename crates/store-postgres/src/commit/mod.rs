@@ -1,11 +1,12 @@
 //! The fenced commit: many lanes in one transaction, each with its own verdict.
 //!
-//! First flight: BEGIN, lock the leases, raise the canary, lock and read the rows that the commits rely on. Then each
-//! lane is checked as a whole, and bad lanes are left out. Second flight: the writes of the good lanes, and COMMIT.
-//! Every write demands its exact number of rows and fails the transaction otherwise, so that the COMMIT behind it,
-//! which is already on its way, becomes a rollback.
+//! - First flight (`facts`): BEGIN, lock the leases, raise the canary, lock and read the rows that the commits depend
+//!   on.
+//! - Between the flights (`check`): the domain's rules decide about each lane, and refused lanes are left out.
+//! - Second flight (`write`): the writes of the other lanes, and COMMIT. Every write demands its exact number of rows,
+//!   and fails the transaction otherwise. The COMMIT, which is already on its way behind it, then becomes a rollback.
 //!
-//! A process has one writer, so no other task reads or raises its canary.
+//! A process has one writer, so no other connection reads or raises its canary.
 
 mod check;
 mod facts;
@@ -15,8 +16,8 @@ mod write;
 use std::time::SystemTime;
 
 use gapless_domain::LaneCommit;
-use gapless_store::{CommitVerdict, Committed, Conflict, StoreError};
 use gapless_store_sql::signed;
+use gapless_store::{CommitVerdict, Committed, Conflict, StoreError};
 use tokio_postgres::Config;
 
 use crate::canary;
@@ -32,18 +33,18 @@ pub(crate) struct Writer {
     session: Option<Session>,
 }
 
-/// Why a flush did not end with a committed transaction that was acknowledged.
-enum Fault {
-    /// Rolled back because of one lane, which would get this verdict alone. Each lane is tried alone.
+/// A flush that did not end with a clear "done".
+enum FlushFailure {
+    /// Rolled back because of one lane, which would get this verdict if it were alone. Each lane is tried alone then.
     Lane(CommitVerdict, SystemTime),
     /// Rolled back, or never begun.
     NotCommitted(StoreError),
     /// The answer to COMMIT was lost.
-    Unknown(LostCommit),
+    Unknown(UnansweredFlush),
 }
 
-/// A commit whose answer was lost.
-struct LostCommit {
+/// A flush whose answer was lost.
+struct UnansweredFlush {
     verdicts: Vec<CommitVerdict>,
     at: SystemTime,
     canary: i64,
@@ -59,14 +60,13 @@ impl Writer {
         let all: Vec<&LaneCommit> = commits.iter().collect();
         match self.flush_and_read_back(store, &all).await {
             Ok(committed) => Ok(committed),
-            Err(Fault::Lane(..)) => self.one_by_one(store, commits).await,
-            Err(Fault::NotCommitted(error)) => Err(error),
-            Err(Fault::Unknown(lost)) => Err(StoreError::OutcomeUnknown(lost.problem)),
+            Err(FlushFailure::Lane(..)) => self.one_by_one(store, commits).await,
+            Err(FlushFailure::NotCommitted(error)) => Err(error),
+            Err(FlushFailure::Unknown(sent)) => Err(StoreError::OutcomeUnknown(sent.problem)),
         }
     }
 
-    /// Commits each lane in a transaction of its own, after one row failed the whole batch: now the bad lane fails
-    /// alone.
+    /// Writes each lane in a transaction of its own, after a row made the whole batch fail. Only the bad lane fails.
     async fn one_by_one(&mut self, store: &PgStore, commits: &[LaneCommit]) -> Result<Committed, StoreError> {
         let mut all = Committed { verdicts: Vec::new(), at: timestamp(SystemTime::UNIX_EPOCH), replicated: true };
         for (index, commit) in commits.iter().enumerate() {
@@ -76,58 +76,63 @@ impl Writer {
                     all.at = one.at;
                     all.replicated &= one.replicated;
                 }
-                Err(Fault::Lane(verdict, at)) => {
+                Err(FlushFailure::Lane(verdict, at)) => {
                     all.verdicts.push(verdict);
                     all.at = timestamp(at);
                 }
-                Err(Fault::NotCommitted(error)) if index == 0 => return Err(error),
-                // Earlier lanes are committed, and their callers must know; the other lanes go into the next flush.
-                Err(Fault::NotCommitted(_)) => all.verdicts.push(CommitVerdict::Busy),
-                Err(Fault::Unknown(lost)) => return Err(StoreError::OutcomeUnknown(lost.problem)),
+                Err(FlushFailure::NotCommitted(error)) if index == 0 => return Err(error),
+                // Earlier lanes are committed, and their verdicts must not be lost; the others go into the next flush.
+                Err(FlushFailure::NotCommitted(_)) => all.verdicts.push(CommitVerdict::Busy),
+                Err(FlushFailure::Unknown(sent)) => return Err(StoreError::OutcomeUnknown(sent.problem)),
             }
         }
         Ok(all)
     }
 
-    async fn flush_and_read_back(&mut self, store: &PgStore, commits: &[&LaneCommit]) -> Result<Committed, Fault> {
-        let lost = match self.flush(store, commits).await {
-            Err(Fault::Unknown(lost)) => lost,
+    async fn flush_and_read_back(
+        &mut self,
+        store: &PgStore,
+        commits: &[&LaneCommit],
+    ) -> Result<Committed, FlushFailure> {
+        let sent = match self.flush(store, commits).await {
+            Err(FlushFailure::Unknown(sent)) => sent,
             other => return other,
         };
-        tracing::warn!(error = %lost.problem, "commit answer lost; reading the outcome back");
+        tracing::warn!("the answer to a commit was lost, reading it back: {}", sent.problem);
         let lanes: Vec<&str> = commits.iter().map(|commit| commit.lease().submitter().as_str()).collect();
         let deadline = store.options.read_back_timeout;
-        let read = within(deadline, "reading a commit back", self.read_back(store, &lanes, lost.canary)).await;
+        let read = within(deadline, "reading a commit back", self.read_back(store, &lanes, sent.canary)).await;
         match read {
             Ok(Some(replicated)) => {
-                store.canary.acknowledge(lost.canary);
-                Ok(Committed { verdicts: lost.verdicts, at: timestamp(lost.at), replicated })
+                store.canary.acknowledge(sent.canary);
+                Ok(Committed { verdicts: sent.verdicts, at: timestamp(sent.at), replicated })
             }
-            Ok(None) => Err(Fault::NotCommitted(StoreError::Unavailable(lost.problem))),
-            Err(error @ StoreError::Regressed(_)) => Err(Fault::NotCommitted(error)),
-            Err(_) => Err(Fault::Unknown(lost)),
+            Ok(None) => Err(FlushFailure::NotCommitted(StoreError::Unavailable(sent.problem))),
+            Err(error @ StoreError::Regressed(_)) => Err(FlushFailure::NotCommitted(error)),
+            Err(_) => Err(FlushFailure::Unknown(sent)),
         }
     }
 
-    async fn flush(&mut self, store: &PgStore, commits: &[&LaneCommit]) -> Result<Committed, Fault> {
-        // The session is taken out, so that a flush that is dropped half-way closes the connection and rolls back.
+    async fn flush(&mut self, store: &PgStore, commits: &[&LaneCommit]) -> Result<Committed, FlushFailure> {
+        // The session is taken out: a flush that is dropped half-way closes the connection, and with it the
+        // transaction.
         let session = match self.session.take() {
             Some(session) if !session.client().is_closed() => session,
-            _ => self.open(store).await.map_err(Fault::NotCommitted)?,
+            _ => self.open(store).await.map_err(FlushFailure::NotCommitted)?,
         };
         session.take_warning();
         let gathered = within(store.options.call_timeout, "the first flight of a commit", async {
             facts::gather(&session, store, commits).await
         });
-        let facts = gathered.await.map_err(Fault::NotCommitted)?;
-        self.check_canary(store, &session, &facts).await.map_err(Fault::NotCommitted)?;
+        let facts = gathered.await.map_err(FlushFailure::NotCommitted)?;
+        self.check_canary(store, &session, &facts).await.map_err(FlushFailure::NotCommitted)?;
 
-        let (verdicts, plan) = check::plan(store, commits, &facts).map_err(Fault::NotCommitted)?;
+        let (verdicts, plan) = check::plan(store, commits, &facts).map_err(FlushFailure::NotCommitted)?;
         let write = write::write_and_commit(&session, store, &plan, facts.now);
         #[expect(clippy::disallowed_methods, reason = "a server that does not answer must not stop a lane for ever")]
         let written = tokio::time::timeout(store.options.call_timeout, write).await;
         let canary = facts.canary.unwrap_or_default();
-        let lost_commit = |problem| LostCommit { verdicts: verdicts.clone(), at: facts.now, canary, problem };
+        let lost = |problem| UnansweredFlush { verdicts: verdicts.clone(), at: facts.now, canary, problem };
         match written {
             Ok(Ok(())) => {
                 store.canary.acknowledge(canary);
@@ -136,35 +141,31 @@ impl Writer {
                 Ok(Committed { verdicts, at: timestamp(facts.now), replicated })
             }
             Ok(Err(error)) => match blame(&error) {
-                // The COMMIT behind the failed write has ended the transaction.
+                // The COMMIT behind the failed statement has ended the transaction.
                 Blame::Row => {
                     self.session = Some(session);
-                    Err(Fault::Lane(CommitVerdict::Refused(text(&error)), facts.now))
+                    Err(FlushFailure::Lane(CommitVerdict::Refused(text(&error)), facts.now))
                 }
                 Blame::Count => {
-                    tracing::error!(
-                        error = text(&error),
-                        "commit rolled back: a write found other rows than its check"
-                    );
+                    tracing::error!("a write found other rows than the check before it: {}", text(&error));
                     self.session = Some(session);
-                    Err(Fault::Lane(CommitVerdict::Conflict(Conflict::Cursor), facts.now))
+                    Err(FlushFailure::Lane(CommitVerdict::Conflict(Conflict::Cursor), facts.now))
                 }
-                // The COMMIT may not have been sent. Dropping the session closes the connection and ends the
-                // transaction.
-                Blame::Server => Err(Fault::NotCommitted(unavailable(error))),
-                Blame::Connection => Err(Fault::Unknown(lost_commit(Box::new(error)))),
+                // The COMMIT may not have been sent; closing the connection ends the transaction in any case.
+                Blame::Server => Err(FlushFailure::NotCommitted(unavailable(error))),
+                Blame::Connection => Err(FlushFailure::Unknown(lost(Box::new(error)))),
             },
-            Err(_) => Err(Fault::Unknown(lost_commit(Box::new(TimedOut("the second flight of a commit"))))),
+            Err(_) => Err(FlushFailure::Unknown(lost(Box::new(TimedOut("the second flight of a commit"))))),
         }
     }
 
-    /// Opens a session and checks its server: a new connection may lead to another server.
+    /// Opens a session, which checks the server: every new connection may lead to another one.
     async fn open(&self, store: &PgStore) -> Result<Session, StoreError> {
         Session::open_known(&self.config, &store.options, &store.pool.notices).await
     }
 
-    /// The server raised the counter of this process by one. If it is lower than an acknowledged value now, commits
-    /// were lost. A higher one only means that an answer was lost.
+    /// Compares the raised canary with the last acknowledged one. A canary that is not higher shows that the server
+    /// lost commits. A canary that is higher by more than one only shows that answers were lost.
     async fn check_canary(&self, store: &PgStore, session: &Session, facts: &Facts) -> Result<(), StoreError> {
         let remembered = store.canary.get();
         if facts.canary.is_some_and(|canary| canary > remembered) {
@@ -174,15 +175,14 @@ impl Writer {
         Err(canary::lost_commits(store, session.client(), remembered, facts.canary.map(|canary| canary - 1)).await?)
     }
 
-    /// Finds out whether the transaction that raised the canary to `canary` was committed, and if so, whether it was
-    /// replicated. The leases are locked first, without SKIP LOCKED, so that a transaction that the server still works
-    /// on is waited for. The row of the canary is written once more: the replication of this later commit covers the
-    /// lost one.
+    /// Reads back whether the transaction that raised the canary to `canary` has committed, and whether it is
+    /// replicated. The leases are locked first, without skipping, so that a transaction that is still running ends
+    /// before. The canary row is written once more, because the replication of this commit covers the one before.
     async fn read_back(&mut self, store: &PgStore, lanes: &[&str], canary: i64) -> Result<Option<bool>, StoreError> {
         loop {
             match self.read_back_once(store, lanes, canary).await {
                 Err(StoreError::Unavailable(error)) => {
-                    tracing::warn!(%error, "reading a commit back failed; trying again");
+                    tracing::warn!("reading a commit back failed, trying again: {error}");
                     pause(store).await;
                 }
                 other => return other,

@@ -281,7 +281,7 @@ mod tests {
                 let bound = Bound { nonce: Nonce::ZERO, goal, progress };
                 states.push(TxState::Allocated(bound.clone()));
                 states.push(TxState::Tracking(bound.clone()));
-                states.push(TxState::Stuck(bound, StuckReason::Contradiction));
+                states.push(TxState::Stuck(bound, StuckReason::OutOfTries));
             }
         }
         states

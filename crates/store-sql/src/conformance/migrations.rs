@@ -33,7 +33,7 @@ pub(super) async fn schema_1_lane_with_an_open_nonce_is_found_by_the_sweep(h: &d
         canceled.key(&lane),
         canceled.row(&lane),
         cursor(&lane, 1, 1, 0, false),
-        slot(&lane, 0, "fill", None),
+        slot(&lane, 0, "foreign", None),
     ])
     .await;
     let node = migrated(h, 1).await;
@@ -190,13 +190,13 @@ pub(super) async fn schema_4_slot_without_block_hash_is_above_no_block(h: &dyn M
     h.insert(&[
         submitter(&lane),
         cursor(&lane, 1, 1, 0, false),
-        slot(&lane, 0, "fill", None).with("above_block", 7_i64),
+        slot(&lane, 0, "foreign", None).with("above_block", 7_i64),
     ])
     .await;
     let node = migrated(h, 4).await;
     let seen = f::view(&node, &lane).await;
     f::commit_done(&node, &lane, |commit| {
-        commit.bind_above(Some(f::block(9))).bind_fill(&seen.cursor, f::nonce(1)).unwrap();
+        commit.bind_above(Some(f::block(9))).adopt_foreign(&seen.cursor, f::nonce(1), f::text("0xdef")).unwrap();
     })
     .await;
     let above: Vec<_> = f::view(&node, &lane).await.lane.slots.iter().map(|slot| slot.above).collect();

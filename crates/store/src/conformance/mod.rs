@@ -103,7 +103,7 @@ macro_rules! for_each_case {
                 closed_slots_are_left_behind
                 changes_of_one_intent_follow_each_other_in_a_commit
                 a_commit_of_nothing_is_done
-                fills_and_foreign_slots_take_a_nonce_without_an_intent
+                foreign_slots_take_a_nonce_without_an_intent
             }
             refusals {
                 a_stale_cursor_leaves_no_trace

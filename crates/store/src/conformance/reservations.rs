@@ -110,7 +110,7 @@ pub(super) async fn a_late_use_or_release_fails(h: &dyn Harness) {
     assert_refused(&a, &lane, use_of(at, "alice")).await;
     assert_refused(&a, &lane, release(at, "alice")).await;
     let expired = commit(&a, &lane, |commit| {
-        commit.take_back(&tx, ReservationStep::Expire { nonce: at }).unwrap();
+        commit.end_reservation(&tx, ReservationStep::Expire { nonce: at }).unwrap();
     })
     .await;
     assert_eq!(expired, CommitVerdict::Done);
@@ -119,7 +119,7 @@ pub(super) async fn a_late_use_or_release_fails(h: &dyn Harness) {
 
     let bob = queue_external(&a, &lane, "bob").await;
     commit_done(&a, &lane, |commit| {
-        commit.lend_again(&bob, reserve(at, &bob, LONG)).unwrap();
+        commit.reserve_again(&bob, reserve(at, &bob, LONG)).unwrap();
     })
     .await;
     assert_refused(&a, &lane, use_of(at, "alice")).await;
@@ -150,7 +150,7 @@ pub(super) async fn released_nonces_are_lent_again_smallest_first(h: &dyn Harnes
     for n in [3, 1] {
         let (tx, at) = &lent[n];
         commit_done(&a, &lane, |commit| {
-            commit.take_back(tx, release(*at, tx.intent.request_id().as_str())).unwrap();
+            commit.end_reservation(tx, release(*at, tx.intent.request_id().as_str())).unwrap();
         })
         .await;
     }
@@ -166,7 +166,7 @@ pub(super) async fn released_nonces_are_lent_again_smallest_first(h: &dyn Harnes
     for at in [1, 3] {
         let next = queue_external(&a, &lane, &format!("again{at}")).await;
         commit_done(&a, &lane, |commit| {
-            commit.lend_again(&next, reserve(nonce(at), &next, LONG)).unwrap();
+            commit.reserve_again(&next, reserve(nonce(at), &next, LONG)).unwrap();
         })
         .await;
         assert_eq!(record(&a, next.id).await.state.nonce(), Some(nonce(at)));
@@ -254,7 +254,7 @@ pub(super) async fn who_used_a_lent_nonce_is_known_for_ever(h: &dyn Harness) {
 async fn recyclable(node: &Node, lane: &SubmitterId, request: &str) -> Nonce {
     let (tx, at) = lend(node, lane, request, LONG).await;
     commit_done(node, lane, |commit| {
-        commit.take_back(&tx, release(at, request)).unwrap();
+        commit.end_reservation(&tx, release(at, request)).unwrap();
     })
     .await;
     at
@@ -318,7 +318,7 @@ pub(super) async fn a_closed_nonce_does_not_stand_in_the_way_of_lending(h: &dyn 
     }
     for (n, (tx, at)) in lent.iter().enumerate() {
         commit_done(&a, &lane, |commit| {
-            commit.take_back(tx, release(*at, &format!("n{n}"))).unwrap();
+            commit.end_reservation(tx, release(*at, &format!("n{n}"))).unwrap();
         })
         .await;
     }

@@ -152,6 +152,14 @@ pub(crate) fn hash(bytes: &[u8]) -> Result<B256, RowError> {
     B256::try_from(bytes).map_err(|error| RowError::new("hash", error))
 }
 
+pub(crate) fn version(value: i32) -> Result<u32, RowError> {
+    u32::try_from(value).map_err(|error| RowError::new("version", error))
+}
+
+pub(crate) fn ordinal(value: i16) -> Result<u16, RowError> {
+    u16::try_from(value).map_err(|error| RowError::new("ordinal", error))
+}
+
 /// The value of a column. A row that lacks the column, or holds another type, is an error and not a panic.
 pub(crate) fn get<'a, T: tokio_postgres::types::FromSql<'a>>(
     row: &'a Row,

@@ -3,6 +3,7 @@
 use gapless_domain::{Change, ConfirmationNotice, EventKind, SubmitterId};
 use gapless_store_sql::{StateRow, notice_to_json, payload_to_json, state_to_row};
 
+use crate::commit_statements::{IntentEventInsert, IntentUpdate};
 use crate::error::Failure;
 use crate::ledger::Writing;
 
@@ -15,24 +16,18 @@ pub(crate) fn write_change(
     token: Option<i64>,
 ) -> Result<(), Failure> {
     let (id, row) = (change.tx_id().to_string(), state_to_row(change.to()));
-    writing
-        .sql
-        .prepare_cached(
-            "UPDATE managed_tx SET state = ?2, sub_state = ?3, nonce = ?4, detail = ?5, version = ?6, updated_at = ?7,
-                 fencing_token = coalesce(?8, fencing_token), replacement = coalesce(?9, replacement)
-             WHERE tx_id = ?1",
-        )?
-        .execute((
-            &id,
-            row.state.as_str(),
-            row.sub_state.map(|name| name.as_str()),
-            row.nonce,
-            &row.detail,
-            change.to_version(),
-            writing.now.as_micros(),
-            token,
-            change.replacement().map(payload_to_json),
-        ))?;
+    let update = IntentUpdate {
+        tx_id: &id,
+        state: row.state.as_str(),
+        sub_state: row.sub_state.map(|name| name.as_str()),
+        nonce: row.nonce,
+        detail: &row.detail,
+        version: change.to_version(),
+        updated_at: writing.now.as_micros(),
+        fencing_token: token,
+        replacement: change.replacement().map(payload_to_json),
+    };
+    update.execute(writing.sql)?;
     record_event(writing, lane.as_str(), &id, change.to_version(), change.event(), &row, change.notice())
 }
 
@@ -45,26 +40,20 @@ pub(crate) fn record_event(
     state: &StateRow,
     notice: Option<&ConfirmationNotice>,
 ) -> Result<(), Failure> {
-    writing
-        .sql
-        .prepare_cached(
-            "INSERT INTO tx_event (commit_no, idx, submitter, tx_id, seq, kind, state, sub_state, nonce, detail, at,
-                 notice)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
-        )?
-        .execute((
-            writing.commit_no(),
-            writing.next_event_index(),
-            lane,
-            id,
-            seq,
-            kind.as_str(),
-            state.state.as_str(),
-            state.sub_state.map(|name| name.as_str()),
-            state.nonce,
-            &state.detail,
-            writing.now.as_micros(),
-            notice.map(notice_to_json),
-        ))?;
+    let insert = IntentEventInsert {
+        commit_no: writing.commit_no(),
+        idx: writing.next_event_index(),
+        submitter: lane,
+        tx_id: id,
+        seq,
+        kind: kind.as_str(),
+        state: state.state.as_str(),
+        sub_state: state.sub_state.map(|name| name.as_str()),
+        nonce: state.nonce,
+        detail: &state.detail,
+        at: writing.now.as_micros(),
+        notice: notice.map(notice_to_json),
+    };
+    insert.execute(writing.sql)?;
     Ok(())
 }

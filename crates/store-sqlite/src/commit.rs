@@ -7,13 +7,15 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use gapless_domain::ledger::check;
 use gapless_domain::{
-    Attempt, Claim, CommandResult, CursorChange, LaneCommit, LaneState, NewAttempt, NodeText, OwnerId, Reservation,
-    SlotKind, SubmitterId,
+    Attempt, CommandResult, CursorChange, LaneCommit, NewAttempt, NodeText, OwnerId, Reservation, SlotKind, SubmitterId,
 };
 use gapless_store::{AuditRow, CommitVerdict, Committed, Conflict};
-use gapless_store_sql::{fees_to_json, sends_to_json, signed};
+use gapless_store_sql::{CursorRow, fees_to_json, sends_to_json, signed};
 
 use crate::change::write_change;
+use crate::commit_statements::{
+    AttemptInsert, ClaimUpdate, CommandUpdate, CursorWrite, LaneEventInsert, SendUpdate, SlotInsert,
+};
 use crate::error::{Failure, refusal};
 use crate::ledger::Writing;
 use crate::{audit, facts, lease, reservation, rows};
@@ -81,58 +83,43 @@ impl LaneWrite<'_> {
     /// The row carries the newest epoch: a lane that has not acknowledged that epoch may only write its
     /// acknowledgement.
     fn write_cursor(&self, change: &CursorChange) -> Result<(), Failure> {
-        let (to, epoch) = (change.to(), self.writing.epoch()?);
-        let (code, detail) = match &to.state {
-            LaneState::Protect(protection) => (Some(protection.code.as_str()), Some(protection.detail.as_str())),
-            LaneState::Idle | LaneState::InFlight => (None, None),
+        let to = CursorRow::from(change.to());
+        let write = CursorWrite {
+            submitter: self.lane,
+            next_nonce: to.next_nonce,
+            chain_nonce: to.chain_nonce,
+            final_nonce: to.final_nonce,
+            open_nonce: to.open_nonce,
+            state: to.state,
+            protect_code: to.protect_code,
+            protect_detail: to.protect_detail,
+            paused: to.paused,
+            version: to.version,
+            event_seq: to.event_seq,
+            epoch: self.writing.epoch()?,
+            fencing_token: self.token,
+            updated_at: self.writing.now.as_micros(),
+            low_balance: to.low_balance,
         };
-        self.writing
-            .sql
-            .prepare_cached(
-                "INSERT OR REPLACE INTO submitter_nonce_cursor (submitter, next_nonce, chain_nonce, final_nonce,
-                     open_nonce, state, protect_code, protect_detail, paused, version, event_seq, epoch, fencing_token,
-                     updated_at, low_balance)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)",
-            )?
-            .execute((
-                self.lane,
-                signed(to.next_nonce.get()),
-                signed(to.chain_nonce.get()),
-                signed(to.final_nonce.get()),
-                signed(to.open_nonce.get()),
-                to.state.as_str(),
-                code,
-                detail,
-                to.paused,
-                signed(to.version),
-                signed(to.event_seq),
-                epoch,
-                self.token,
-                self.writing.now.as_micros(),
-                to.low_balance,
-            ))?;
+        write.execute(self.writing.sql)?;
         Ok(())
     }
 
     fn write_slots(&self) -> Result<(), Failure> {
-        let mut statement = self.writing.sql.prepare_cached(
-            "INSERT INTO slot
-                 (submitter, nonce, kind, tx_id, fencing_token, bound_at, above_block, above_hash, evidence)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
-        )?;
         for new in self.commit.slots() {
             let (kind, tx_id) = rows::slot_columns(new.kind);
-            statement.execute((
-                self.lane,
-                signed(new.nonce.get()),
+            let insert = SlotInsert {
+                submitter: self.lane,
+                nonce: signed(new.nonce.get()),
                 kind,
                 tx_id,
-                self.token,
-                self.writing.now.as_micros(),
-                new.above.map(|block| signed(block.number)),
-                new.above.map(|block| block.hash.0),
-                new.evidence.as_ref().map(NodeText::as_str),
-            ))?;
+                fencing_token: self.token,
+                bound_at: self.writing.now.as_micros(),
+                above_block: new.above.map(|block| signed(block.number)),
+                above_hash: new.above.map(|block| block.hash.0),
+                evidence: new.evidence.as_ref().map(NodeText::as_str),
+            };
+            insert.execute(self.writing.sql)?;
         }
         Ok(())
     }
@@ -161,94 +148,81 @@ impl LaneWrite<'_> {
     }
 
     fn write_attempt(&self, new: &NewAttempt, tx_id: Option<String>) -> Result<(), Failure> {
-        self.writing
-            .sql
-            .prepare_cached(
-                "INSERT INTO tx_attempt
-                     (submitter, nonce, ordinal, tx_id, kind, hash, raw, fees, fencing_token, created_at)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
-            )?
-            .execute((
-                self.lane,
-                signed(new.nonce.get()),
-                new.ordinal,
-                tx_id,
-                new.kind.as_str(),
-                new.hash.as_slice(),
-                new.raw.as_ref(),
-                fees_to_json(&new.fees),
-                self.token,
-                self.writing.now.as_micros(),
-            ))?;
+        let insert = AttemptInsert {
+            submitter: self.lane,
+            nonce: signed(new.nonce.get()),
+            ordinal: new.ordinal,
+            tx_id,
+            kind: new.kind.as_str(),
+            hash: new.hash.as_slice(),
+            raw: new.raw.as_ref(),
+            fees: fees_to_json(&new.fees),
+            fencing_token: self.token,
+            created_at: self.writing.now.as_micros(),
+        };
+        insert.execute(self.writing.sql)?;
         Ok(())
     }
 
     fn write_reports(&self) -> Result<(), Failure> {
-        let mut statement = self.writing.sql.prepare_cached(
-            "UPDATE tx_attempt SET sends = sends + 1, last_sent_at = ?4, last_outcome = ?5, last_text = ?6,
-                 fencing_token = ?7,
-                 history = json_insert(
-                     CASE WHEN json_array_length(history) < ?9 THEN history ELSE json_remove(history, '$[0]') END,
-                     '$[#]', json_extract(?8, '$[0]'))
-             WHERE submitter = ?1 AND nonce = ?2 AND hash = ?3",
-        )?;
         for report in self.commit.reports() {
-            statement.execute((
-                self.lane,
-                signed(report.nonce.get()),
-                report.hash.as_slice(),
-                self.writing.now.as_micros(),
-                report.outcome.as_str(),
-                report.text.as_str(),
-                self.token,
-                sends_to_json(self.writing.now, &[report]),
-                signed(Attempt::HISTORY as u64),
-            ))?;
+            let update = SendUpdate {
+                submitter: self.lane,
+                nonce: signed(report.nonce.get()),
+                hash: report.hash.as_slice(),
+                sent_at: self.writing.now.as_micros(),
+                outcome: report.outcome.as_str(),
+                text: report.text.as_str(),
+                fencing_token: self.token,
+                sent: sends_to_json(self.writing.now, &[report]),
+                kept: signed(Attempt::HISTORY as u64),
+            };
+            update.execute(self.writing.sql)?;
         }
         Ok(())
     }
 
     fn write_claims(&self) -> Result<(), Failure> {
-        let mut statement = self.writing.sql.prepare_cached(
-            "UPDATE slot SET next_resubmit_at = ?3, fencing_token = ?4, tries = ?5, signal = coalesce(?6, signal)
-             WHERE submitter = ?1 AND nonce = ?2",
-        )?;
-        for Claim { nonce, pause, tries, signal } in self.commit.claims() {
-            let until = self.writing.now.saturating_add(*pause).as_micros();
-            let signal = signal.map(|signal| signal.as_str());
-            statement.execute((self.lane, signed(nonce.get()), until, self.token, tries, signal))?;
+        for claim in self.commit.claims() {
+            let update = ClaimUpdate {
+                submitter: self.lane,
+                nonce: signed(claim.nonce.get()),
+                next_resubmit_at: self.writing.now.saturating_add(claim.pause).as_micros(),
+                fencing_token: self.token,
+                tries: claim.tries,
+                signal: claim.signal.map(|signal| signal.as_str()),
+            };
+            update.execute(self.writing.sql)?;
         }
         Ok(())
     }
 
-    /// A command that is done already keeps its result.
     fn finish_commands(&self) -> Result<(), Failure> {
-        let mut statement = self.writing.sql.prepare_cached(
-            "UPDATE lane_command SET done_at = ?3, result = ?4, refused = ?5
-             WHERE id = ?1 AND submitter = ?2 AND done_at IS NULL",
-        )?;
         for (id, result) in self.commit.commands_done() {
-            let refused = matches!(result, CommandResult::Refused(_));
-            let report = result.report().as_str();
-            statement.execute((signed(id.0), self.lane, self.writing.now.as_micros(), report, refused))?;
+            let update = CommandUpdate {
+                id: signed(id.0),
+                submitter: self.lane,
+                done_at: self.writing.now.as_micros(),
+                result: result.report().as_str(),
+                refused: matches!(result, CommandResult::Refused(_)),
+            };
+            update.execute(self.writing.sql)?;
         }
         Ok(())
     }
 
     fn write_lane_events(&self) -> Result<(), Failure> {
-        let mut statement = self.writing.sql.prepare_cached(
-            "INSERT INTO tx_event (commit_no, idx, submitter, seq, kind, text, at) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
-        )?;
         for (seq, kind, text) in self.commit.lane_events() {
-            statement.execute((
-                self.writing.commit_no(),
-                self.writing.next_event_index(),
-                self.lane,
-                signed(seq),
-                kind.as_str(),
-                text.as_str(),
-                self.writing.now.as_micros(),
-            ))?;
+            let insert = LaneEventInsert {
+                commit_no: self.writing.commit_no(),
+                idx: self.writing.next_event_index(),
+                submitter: self.lane,
+                seq: signed(seq),
+                kind: kind.as_str(),
+                text: text.as_str(),
+                at: self.writing.now.as_micros(),
+            };
+            insert.execute(self.writing.sql)?;
         }
         Ok(())
     }

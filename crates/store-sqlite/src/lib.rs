@@ -6,7 +6,7 @@
 //! - `accept`, `lease`, `commit`, `facts`, `change`, `reservation`: writes
 //! - `load`, `read`, `events`, `head`, `archive`: reads, and retention
 //! - `status`, `slots`, `audit`: reads for people
-//! - `statement`, `rows`: parameters by name, and rows as domain values
+//! - `statement`, `commit_statements`, `rows`: parameters by name, and rows as domain values
 //!
 //! Architecture invariant: all SQL runs on one connection, in one thread, one transaction after the other. So every
 //! answer is of one moment, no other write comes between a check and its commit, and no lock is ever waited for.
@@ -17,6 +17,7 @@ mod audit;
 mod change;
 mod clock;
 mod commit;
+mod commit_statements;
 mod connection;
 mod error;
 mod events;

@@ -8,8 +8,8 @@ use std::collections::HashSet;
 
 use gapless_domain::ledger::{Rejection, check};
 use gapless_domain::{LaneCommit, Reservation};
-use gapless_store_sql::signed;
 use gapless_store::{CommitVerdict, Conflict, StoreError};
+use gapless_store_sql::signed;
 
 use super::facts::Facts;
 use crate::store::PgStore;

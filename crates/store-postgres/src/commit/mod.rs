@@ -16,8 +16,8 @@ mod write;
 use std::time::SystemTime;
 
 use gapless_domain::LaneCommit;
-use gapless_store_sql::signed;
 use gapless_store::{CommitVerdict, Committed, Conflict, StoreError};
+use gapless_store_sql::signed;
 use tokio_postgres::Config;
 
 use crate::canary;

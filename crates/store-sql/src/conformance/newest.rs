@@ -352,7 +352,7 @@ async fn work_goes_on(
     let nonce = holder.state.nonce().unwrap();
     let release = ReservationStep::Release { nonce, lock_owner: LockOwner::new("me").unwrap() };
     f::commit_done(node, lane, |commit| {
-        commit.take_back(&holder, release.clone()).unwrap();
+        commit.end_reservation(&holder, release.clone()).unwrap();
         commit.command_done(&seen.lane.commands[0], f::done("seen"));
     })
     .await;

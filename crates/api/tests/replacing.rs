@@ -415,7 +415,7 @@ async fn receipt_shows_fee_paid_and_bump_cost() {
 async fn stuck_intent_shows_reason() {
     let house = house().await;
     let tx = bound(&house, "a").await;
-    for reason in [StuckReason::OutOfTries, StuckReason::Contradiction] {
+    for reason in StuckReason::ALL.iter().copied() {
         fixtures::change(&house.store, &treasury(), tx.id, Transition::GiveUp(reason)).await;
         let view = see(&house, tx.id, "").await;
         assert_eq!((&view["state"], &view["reason"]["code"]), (&"STUCK".into(), &reason.as_str().into()), "{view}");

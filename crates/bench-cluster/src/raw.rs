@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use gapless_domain::{
     Address, Amount, Bytes, EvmCall, Intent, IntentDraft, InvalidIntent, Limits, Payload, Speed, SubmitterId,
 };
-use gapless_store::codec::payload_to_json;
+use gapless_store_sql::payload_to_json;
 use tokio_postgres::Client;
 use uuid::Uuid;
 

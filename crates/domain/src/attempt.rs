@@ -75,7 +75,40 @@ pub struct Attempt {
 }
 
 impl Attempt {
+    /// The number of sends that the history keeps.
     pub const HISTORY: usize = 20;
+
+    /// The highest ordinal that every store can hold.
+    pub const MAX_ORDINAL: u16 = i16::MAX as u16;
+
+    /// The attempt that was made durable at `at`, and was not sent yet.
+    pub fn new(new: NewAttempt, at: Timestamp) -> Self {
+        let NewAttempt { nonce, ordinal, kind, hash, raw, fees } = new;
+        Attempt {
+            nonce,
+            ordinal,
+            kind,
+            hash,
+            raw,
+            fees,
+            created_at: at,
+            sends: 0,
+            last_sent_at: None,
+            last_outcome: None,
+            history: Vec::new(),
+        }
+    }
+
+    /// Adds one send. The history keeps the newest [`Attempt::HISTORY`] sends.
+    pub fn record_send(&mut self, report: &SendReport, at: Timestamp) {
+        let SendReport { outcome, text, answers, .. } = report.clone();
+        self.sends = self.sends.saturating_add(1);
+        self.last_sent_at = Some(at);
+        self.last_outcome = Some((outcome, text.clone()));
+        self.history.push(SendRecord { at, outcome, text, answers });
+        let surplus = self.history.len().saturating_sub(Attempt::HISTORY);
+        self.history.drain(..surplus);
+    }
 }
 
 /// One send of an attempt, as the ledger keeps it.

@@ -19,8 +19,8 @@ mod id;
 mod intent;
 mod intent_record;
 mod lane;
-mod lane_commit;
 mod lease;
+pub mod ledger;
 mod limits;
 pub mod mistakes;
 mod names;
@@ -59,8 +59,8 @@ pub use lane::{
     Outgoing, Peeked, PrepareFailure, PrepareKey, PrepareRequest, Prepared, ScanRequest, ScanResult, ScannedTx, SentTx,
     Sighting, SignFailure, SignRequest, Step, WatchRequest,
 };
-pub use lane_commit::{CommitError, LaneCommit};
 pub use lease::{FencingToken, Lapsed, Lease, LeaseTerms, OwnerId, Permit, Term};
+pub use ledger::{CommitError, Conflict, LaneCommit, LaneLedger, SlotRecord};
 pub use limits::Limits;
 pub use nonce::{Nonce, NonceError};
 pub use payload::{AccessListItem, Authorization, EvmCall, Fees, Payload, PayloadFingerprint, ReservationRequest};

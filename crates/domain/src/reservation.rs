@@ -76,4 +76,24 @@ impl ReservationStep {
             | ReservationStep::Fill { nonce } => *nonce,
         }
     }
+
+    /// The reservation after this step, if the step is permitted.
+    pub fn status_after(&self, before: Option<&ReservationStatus>, at: Timestamp) -> ReservationStatus {
+        match self {
+            ReservationStep::Reserve { tx_id, lock_owner, hold, .. } => ReservationStatus::Reserved {
+                tx_id: *tx_id,
+                lock_owner: lock_owner.clone(),
+                locked_until: at.saturating_add(*hold),
+            },
+            ReservationStep::Use { .. } => {
+                let tx_id = match before {
+                    Some(ReservationStatus::Reserved { tx_id, .. }) => Some(*tx_id),
+                    _ => None,
+                };
+                ReservationStatus::Used { tx_id }
+            }
+            ReservationStep::Release { .. } | ReservationStep::Expire { .. } => ReservationStatus::Recyclable,
+            ReservationStep::Fill { .. } => ReservationStatus::Used { tx_id: None },
+        }
+    }
 }

@@ -9,16 +9,14 @@ use crate::nonce::Nonce;
 use crate::text::NodeText;
 use crate::time::Timestamp;
 
-/// Purpose of a slot. It never changes (P4).
+/// The purpose that a nonce was bound for. The kind of a slot never changes (P4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SlotKind {
     /// Bound for this intent.
     Intent(TxId),
-    /// Bound only to be consumed.
-    Fill,
-    /// Reserved for a caller who signs. The reservation names the caller.
+    /// Reserved for a caller who signs; the reservation names the caller.
     Reservation,
-    /// Consumed by a foreign transaction, and adopted with evidence.
+    /// Consumed by a foreign transaction, and adopted with its evidence.
     Foreign,
 }
 
@@ -27,11 +25,11 @@ pub enum SlotKind {
 pub struct NewSlot {
     pub nonce: Nonce,
     pub kind: SlotKind,
-    /// This block was final before anything could be sent for the slot. On a chain that has this block, the transaction
-    /// that consumes the slot lies above it (P4). On a chain without this block, it says nothing, not even about
-    /// heights. `None` if no final block was known.
+    /// A block that was final before anything could be sent for the slot. On a chain that has this block, the
+    /// transaction that consumes the slot lies above it (P4). On another chain the block proves nothing, not even by
+    /// its height. `None` if no final block was known.
     pub above: Option<BlockRef>,
-    /// Evidence that the nonce was consumed by a foreign transaction.
+    /// The proof that a foreign transaction consumed the nonce.
     pub evidence: Option<NodeText>,
 }
 
@@ -43,22 +41,37 @@ pub struct Slot {
     pub above: Option<BlockRef>,
     pub evidence: Option<NodeText>,
     pub bound_at: Timestamp,
-    /// Claim on the next resend: no other node sends the slot again before this time.
+    /// The end of the newest claim. Before it, only the node with the claim sends the slot again.
     pub next_resubmit_at: Option<Timestamp>,
-    /// Number of resends and bumps since the bind, or since the last decision about the slot.
+    /// The number of resends and bumps since the slot was bound, or since the last decision about it.
     pub tries: u16,
-    /// Mempool signal before the last resend.
+    /// The state of the slot in the pools before the last resend.
     pub signal: Option<MempoolSignal>,
 }
 
-/// The right to resend or bump a slot, written before the node does so.
+impl Slot {
+    /// The slot that was bound at `at`.
+    pub fn new(new: NewSlot, at: Timestamp) -> Self {
+        let NewSlot { nonce, kind, above, evidence } = new;
+        Slot { nonce, kind, above, evidence, bound_at: at, next_resubmit_at: None, tries: 0, signal: None }
+    }
+
+    /// Records a claim that was written at `at`.
+    pub fn claim(&mut self, claim: &Claim, at: Timestamp) {
+        self.next_resubmit_at = Some(at.saturating_add(claim.pause));
+        self.tries = claim.tries;
+        self.signal = claim.signal.or(self.signal);
+    }
+}
+
+/// The right to resend or bump a slot. It is durable before the send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Claim {
     pub nonce: Nonce,
-    /// No other node acts on the slot before this time has passed, by the database's clock.
+    /// The duration of the claim, by the database's clock.
     pub pause: Duration,
-    /// Number of tries, this one included.
+    /// The number of tries, including this one.
     pub tries: u16,
-    /// New mempool signal of the slot; `None` keeps the stored one.
+    /// The new signal of the slot; `None` keeps the old one.
     pub signal: Option<MempoolSignal>,
 }

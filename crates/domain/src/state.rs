@@ -103,10 +103,9 @@ names! {
 }
 
 names! {
-    /// Reason why an intent is stuck.
+    /// Why an intent needs a decision. `contradiction` was a second reason once; no release ever wrote it.
     StuckReason {
         OutOfTries = "out_of_tries",
-        Contradiction = "contradiction",
     }
 }
 

@@ -178,7 +178,7 @@ fn samples() -> Vec<TxState> {
             let bound = Bound { nonce: Nonce::ZERO, goal, progress };
             if !matches!(bound.progress, Progress::Mined(_)) {
                 states.push(TxState::Allocated(bound.clone()));
-                states.push(TxState::Stuck(bound.clone(), StuckReason::Contradiction));
+                states.push(TxState::Stuck(bound.clone(), StuckReason::OutOfTries));
             }
             states.push(TxState::Tracking(bound));
         }

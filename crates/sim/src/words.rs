@@ -70,7 +70,6 @@ fn contents(commit: &LaneCommit) -> String {
         let nonce = slot.nonce;
         parts.push(match slot.kind {
             SlotKind::Intent(id) => format!("nonce {nonce} bound for {}", intent_name(id)),
-            SlotKind::Fill => format!("nonce {nonce} bound to be filled"),
             SlotKind::Reservation => format!("nonce {nonce} bound to be lent"),
             SlotKind::Foreign => format!("nonce {nonce} adopted as somebody else's"),
         });

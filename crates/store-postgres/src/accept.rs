@@ -1,37 +1,50 @@
-//! Writes that need no lease: accepting, canceling what is still queued, putting down commands.
+//! Writes that need no lease: accepting intents, canceling queued ones, putting commands.
 //!
-//! None of them touches a lease or a cursor row; they read cursors without locking. What they lock, they lock in one order:
-//! request keys by (submitter, request id), transactions by id.
+//! No lease or cursor row is written; cursors are read without locking. Rows are locked in one order: request keys by
+//! (submitter, request id), intents by id.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::time::SystemTime;
 
 use gapless_domain::{CancelReason, CommandId, NewCommand, Protection, SubmitterId, Transition, TxId, TxState};
-use gapless_store::codec::{command_to_json, payload_to_json, state_to_row, submitter, unsigned};
 use gapless_store::{Accepted, CancelVerdict, NewIntent, NewSubmitter, StoreError};
+use gapless_store_sql::{command_to_json, payload_to_json, protection, state_to_row, submitter, unsigned};
 use tokio_postgres::Row;
 use tokio_postgres::error::SqlState;
 use uuid::Uuid;
 
+use crate::bulk::bulk_statement;
 use crate::error::{Blame, blame, text, timed_out, unavailable};
-use crate::rows::{get, hash, protection, system_time};
+use crate::rows::{get, hash, system_time};
 use crate::session::{Session, within};
 use crate::store::PgStore;
 
 const REGISTER: &str = "
     INSERT INTO submitter (submitter, alias, epoch)
-    SELECT i.*, (SELECT epoch - CASE WHEN reconciled_at IS NULL THEN 1 ELSE 0 END FROM store_epoch ORDER BY epoch DESC LIMIT 1)
+    SELECT i.*, (SELECT epoch - CASE WHEN reconciled_at IS NULL THEN 1 ELSE 0 END FROM store_epoch
+                 ORDER BY epoch DESC LIMIT 1)
     FROM unnest($1::text[], $2::text[]) AS i ORDER BY 1
     ON CONFLICT (submitter) DO UPDATE SET alias = excluded.alias WHERE excluded.alias IS NOT NULL";
 
-/// One statement, so one round trip and no transaction to hold open. Keys are inserted in sorted order, which is the lock
-/// order; intents in the order given, which is the queue order. Rows that lose to an existing key, or whose submitter is not
-/// open for new ones, just do not come back. IS TRUE keeps the planner from joining the two, which it believes to be short: each would
-/// be compared with each.
-const ACCEPT: &str = "
+bulk_statement! {
+    /// One statement, so one round trip and no open transaction. Keys are inserted in sorted order, which is the lock
+    /// order; intents in the order given, which is the order of the queue. Rows with a known key, and rows of a
+    /// submitter that takes no new intents, do not come back. IS TRUE keeps the planner from joining `admitted` and
+    /// `fresh`: it believes both to be short, and would compare each row of one with each of the other.
+    fn insert_intents(
+        IntentInsert<'a> {
+            tx_id: Uuid as "uuid",
+            submitter: &'a str as "text",
+            request_id: &'a str as "text",
+            payload_hash: Vec<u8> as "bytea",
+            payload: String as "text",
+            speed: &'static str as "text",
+            valid_until: Option<SystemTime> as "timestamptz",
+            metadata: Option<&'a str> as "text",
+        },
+    ) = "
     WITH input AS (
-        SELECT * FROM unnest($1::uuid[], $2::text[], $3::text[], $4::bytea[], $5::text[], $6::text[], $7::timestamptz[], $8::text[])
-            WITH ORDINALITY AS i (tx_id, submitter, request_id, payload_hash, payload, speed, valid_until, metadata, place)
+        SELECT * FROM {ordered_rows}
     ), admitted AS (
         SELECT i.* FROM input i
         WHERE EXISTS (
@@ -46,31 +59,36 @@ const ACCEPT: &str = "
         ON CONFLICT (submitter, request_id) DO NOTHING
         RETURNING submitter, request_id, tx_id
     ), queued AS (
-        INSERT INTO managed_tx (tx_id, submitter, request_id, payload, speed, valid_until, metadata, state, detail, version,
-            created_at, updated_at)
-        SELECT a.tx_id, a.submitter, a.request_id, a.payload::jsonb, a.speed, a.valid_until, a.metadata::json, 'QUEUED', '{}', 1,
-            statement_timestamp(), statement_timestamp()
+        INSERT INTO managed_tx (tx_id, submitter, request_id, payload, speed, valid_until, metadata, state, detail,
+            version, created_at, updated_at)
+        SELECT a.tx_id, a.submitter, a.request_id, a.payload::jsonb, a.speed, a.valid_until, a.metadata::json, 'QUEUED',
+            '{}', 1, statement_timestamp(), statement_timestamp()
         FROM admitted a
         WHERE ((a.submitter, a.request_id, a.tx_id) IN (SELECT submitter, request_id, tx_id FROM fresh)) IS TRUE
         ORDER BY a.place
         RETURNING tx_id, submitter
-    ), told AS (
+    ), events AS (
         INSERT INTO tx_event (submitter, tx_id, seq, kind, state, detail)
         SELECT submitter, tx_id, 1, 'accepted', 'QUEUED', '{}' FROM queued
     )
     SELECT tx_id FROM queued";
+}
 
-/// Why the others did not come back. A statement of its own: within the first, a key that another node was just inserting
-/// would still be invisible.
-const EXPLAIN: &str = "
-    SELECT k.tx_id, k.payload_hash, s.submitter IS NOT NULL AS known, c.state = 'PROTECT' AS protected, c.protect_code, c.protect_detail,
-           coalesce(c.epoch, s.epoch) < (SELECT max(epoch) FROM store_epoch) AS regressed,
+bulk_statement! {
+    /// Why intents were not inserted. A statement of its own: the first one does not see a key that another node was
+    /// inserting at the same time.
+    fn explain_intents(
+        IntentKey<'a> { submitter: &'a str as "text", request_id: &'a str as "text", tx_id: Uuid as "uuid" },
+    ) = "
+    SELECT k.tx_id, k.payload_hash, s.submitter IS NOT NULL AS known, c.state = 'PROTECT' AS protected, c.protect_code,
+           c.protect_detail, coalesce(c.epoch, s.epoch) < (SELECT max(epoch) FROM store_epoch) AS regressed,
            EXISTS (SELECT FROM archived_tx x WHERE x.tx_id = i.tx_id) AS id_in_use
-    FROM unnest($1::text[], $2::text[], $3::uuid[]) WITH ORDINALITY AS i (submitter, request_id, tx_id, place)
+    FROM {ordered_rows}
     LEFT JOIN request_key k ON (k.submitter, k.request_id) = (i.submitter, i.request_id)
     LEFT JOIN submitter s ON s.submitter = i.submitter
     LEFT JOIN submitter_nonce_cursor c ON c.submitter = i.submitter
     ORDER BY i.place";
+}
 
 const CANCEL: &str = "
     WITH waiting AS (
@@ -79,7 +97,8 @@ const CANCEL: &str = "
           AND NOT EXISTS (
               SELECT FROM submitter s LEFT JOIN submitter_nonce_cursor c ON c.submitter = s.submitter
               WHERE s.submitter = t.submitter
-                AND (coalesce(c.epoch, s.epoch) < (SELECT max(epoch) FROM store_epoch) OR c.protect_code = 'store_regressed'))
+                AND (coalesce(c.epoch, s.epoch) < (SELECT max(epoch) FROM store_epoch)
+                     OR c.protect_code = 'store_regressed'))
         ORDER BY t.tx_id FOR NO KEY UPDATE OF t
     ), canceled AS (
         UPDATE managed_tx t
@@ -87,30 +106,38 @@ const CANCEL: &str = "
             updated_at = clock_timestamp(), ended_at = clock_timestamp()
         FROM waiting w WHERE t.tx_id = w.tx_id AND t.state = 'QUEUED'
         RETURNING t.tx_id, t.submitter, t.version
-    ), told AS (
+    ), events AS (
         INSERT INTO tx_event (submitter, tx_id, seq, kind, state, detail)
         SELECT submitter, tx_id, version, 'cancel_in_queue', 'CANCELED', $2::text::jsonb FROM canceled
     )
     SELECT tx_id, submitter FROM canceled";
 
-/// Still queued after the statement above: its lane is regressed.
+/// An intent that is still queued after [`CANCEL`] is in a regressed lane.
 const EXISTING: &str = "
     SELECT tx_id, state = 'QUEUED' AS queued FROM managed_tx WHERE tx_id = ANY($1)
     UNION ALL SELECT tx_id, FALSE FROM archived_tx WHERE tx_id = ANY($1)";
 
-const COMMAND: &str = "
-    INSERT INTO lane_command (submitter, kind, body, issued_by)
-    SELECT submitter, kind, body::jsonb, issued_by
-    FROM unnest($1::text[], $2::text[], $3::text[], $4::text[]) WITH ORDINALITY AS i (submitter, kind, body, issued_by, place)
-    ORDER BY place RETURNING id";
+bulk_statement! {
+    fn insert_commands(
+        CommandInsert<'a> {
+            submitter: &'a str as "text",
+            kind: &'static str as "text",
+            body: String as "text",
+            issued_by: &'a str as "text",
+        },
+    ) = "
+    INSERT INTO lane_command ({columns})
+    SELECT submitter, kind, body::jsonb, issued_by FROM {ordered_rows} ORDER BY place RETURNING id";
+}
 
-/// How often an intent that was neither taken nor explained is tried again: its lane left PROTECT in between.
+/// How often an intent that was neither inserted nor explained is tried again: its lane left PROTECT in between.
 const MAX_ROUNDS: usize = 4;
 
-/// Two unique columns, and rows that others insert at the same moment.
+/// How often a registration is tried. It fails when another node inserts the same row, or one with the same alias,
+/// meanwhile.
 const REGISTER_TRIES: u32 = 5;
 
-fn others_were_in_the_way(error: &tokio_postgres::Error) -> bool {
+fn is_lock_conflict(error: &tokio_postgres::Error) -> bool {
     matches!(error.code(), Some(&SqlState::T_R_DEADLOCK_DETECTED | &SqlState::LOCK_NOT_AVAILABLE))
 }
 
@@ -128,9 +155,9 @@ pub(crate) async fn register(store: &PgStore, submitters: &[NewSubmitter]) -> Re
             .await?;
         match registered {
             Ok(_) => return Ok(()),
-            // Another node may be registering the same at this moment, and its alias was met first: then its row is there by now, or each
-            // waited for the other, and the server has ended one.
-            Err(error) if tries > 0 && (blame(&error) == Blame::Row || others_were_in_the_way(&error)) => {}
+            // Another node may register the same submitters at this moment. Then its rows are there by now, or each
+            // waited for the other and the server has ended one of the two.
+            Err(error) if tries > 0 && (blame(&error) == Blame::Row || is_lock_conflict(&error)) => {}
             Err(error) if blame(&error) == Blame::Row => return Err(StoreError::Setup(text(&error))),
             Err(error) => return Err(unavailable(error)),
         }
@@ -141,8 +168,9 @@ pub(crate) async fn accept(store: &PgStore, intents: &[NewIntent]) -> Result<Vec
     if intents.is_empty() {
         return Ok(Vec::new());
     }
-    let verdicts = accept_all_or_each(store, intents).await;
-    // Also for what was accepted before, or perhaps: the caller may be repeating a call whose answer, and wake-up, was lost.
+    let verdicts = accept_together_or_alone(store, intents).await;
+    // Lanes of known intents are woken too, and all lanes after an error: the caller may repeat a call whose answer and
+    // wake-up were lost.
     let woken: BTreeSet<SubmitterId> = match &verdicts {
         Ok(verdicts) => intents
             .iter()
@@ -157,11 +185,11 @@ pub(crate) async fn accept(store: &PgStore, intents: &[NewIntent]) -> Result<Vec
     verdicts
 }
 
-async fn accept_all_or_each(store: &PgStore, intents: &[NewIntent]) -> Result<Vec<Accepted>, StoreError> {
+async fn accept_together_or_alone(store: &PgStore, intents: &[NewIntent]) -> Result<Vec<Accepted>, StoreError> {
     if let Ok(verdicts) = within(store.options.call_timeout, "accepting", accept_batch(store, intents)).await? {
         return Ok(verdicts);
     }
-    // One bad row failed the whole statement. Alone, it fails alone.
+    // One bad row failed the whole statement. Inserted alone, only that row fails.
     let mut verdicts = Vec::with_capacity(intents.len());
     for intent in intents {
         let alone = accept_batch(store, std::slice::from_ref(intent));
@@ -173,11 +201,11 @@ async fn accept_all_or_each(store: &PgStore, intents: &[NewIntent]) -> Result<Ve
     Ok(verdicts)
 }
 
-/// The statement failed because of what one of its rows holds.
+/// The statement failed because of a value in one of its rows.
 struct RowFault(String);
 
 async fn accept_batch(store: &PgStore, intents: &[NewIntent]) -> Result<Result<Vec<Accepted>, RowFault>, StoreError> {
-    let session = store.pool.lend().await?;
+    let session = store.pool.get().await?;
     let mut verdicts: Vec<Option<Accepted>> = vec![None; intents.len()];
     for _ in 0..MAX_ROUNDS {
         let open: Vec<usize> = (0..intents.len()).filter(|at| verdicts[*at].is_none()).collect();
@@ -185,22 +213,22 @@ async fn accept_batch(store: &PgStore, intents: &[NewIntent]) -> Result<Result<V
             break;
         }
         let batch: Vec<&NewIntent> = open.iter().map(|at| &intents[*at]).collect();
-        let taken = match insert(&session, &batch).await {
-            Ok(taken) => taken,
+        let mut inserted = match insert(&session, &batch).await {
+            Ok(inserted) => inserted,
             Err(error) if blame(&error) == Blame::Row => {
                 let fault = text(&error);
-                session.give_back();
+                session.put_back();
                 return Ok(Err(RowFault(fault)));
             }
             Err(error) => return Err(unavailable(error)),
         };
-        let mut taken = taken;
         let mut rest = Vec::new();
         for at in open {
-            // The same id twice in a batch is one row; the first one that claims it has it.
-            match taken.remove(&intents[at].id.uuid()) {
-                Some(()) => verdicts[at] = Some(Accepted::New),
-                None => rest.push(at),
+            // An id that is twice in a batch is one row, which belongs to the first of the two.
+            if inserted.remove(&intents[at].id.uuid()) {
+                verdicts[at] = Some(Accepted::New);
+            } else {
+                rest.push(at);
             }
         }
         if !rest.is_empty() {
@@ -211,39 +239,39 @@ async fn accept_batch(store: &PgStore, intents: &[NewIntent]) -> Result<Result<V
             }
         }
     }
-    session.give_back();
-    verdicts.into_iter().collect::<Option<Vec<_>>>().map(Ok).ok_or_else(|| timed_out("a lane keeps changing"))
+    session.put_back();
+    verdicts
+        .into_iter()
+        .collect::<Option<Vec<_>>>()
+        .map(Ok)
+        .ok_or_else(|| timed_out("the lane kept changing while intents were accepted"))
 }
 
-async fn insert(session: &Session, batch: &[&NewIntent]) -> Result<HashMap<Uuid, ()>, tokio_postgres::Error> {
-    let ids: Vec<Uuid> = batch.iter().map(|new| new.id.uuid()).collect();
-    let submitters: Vec<&str> = batch.iter().map(|new| new.intent.submitter().as_str()).collect();
-    let requests: Vec<&str> = batch.iter().map(|new| new.intent.request_id().as_str()).collect();
-    let fingerprints: Vec<_> = batch.iter().map(|new| new.intent.payload().fingerprint()).collect();
-    let hashes: Vec<&[u8]> = fingerprints.iter().map(|fingerprint| fingerprint.0.as_slice()).collect();
-    let payloads: Vec<String> = batch.iter().map(|new| payload_to_json(new.intent.payload())).collect();
-    let speeds: Vec<&str> = batch.iter().map(|new| new.intent.speed().as_str()).collect();
-    let valid_untils: Vec<Option<SystemTime>> =
-        batch.iter().map(|new| new.intent.valid_until().map(system_time)).collect();
-    let metadata: Vec<Option<&str>> =
-        batch.iter().map(|new| new.intent.metadata().map(|metadata| metadata.as_json())).collect();
-    let statement = session.prepared(ACCEPT).await?;
-    let rows = session
-        .client()
-        .query(&statement, &[&ids, &submitters, &requests, &hashes, &payloads, &speeds, &valid_untils, &metadata])
-        .await?;
-    Ok(rows.iter().map(|row| (row.get(0), ())).collect())
+async fn insert(session: &Session, batch: &[&NewIntent]) -> Result<HashSet<Uuid>, tokio_postgres::Error> {
+    let rows = batch.iter().map(|new| IntentInsert {
+        tx_id: new.id.uuid(),
+        submitter: new.intent.submitter().as_str(),
+        request_id: new.intent.request_id().as_str(),
+        payload_hash: new.intent.payload().fingerprint().0.to_vec(),
+        payload: payload_to_json(new.intent.payload()),
+        speed: new.intent.speed().as_str(),
+        valid_until: new.intent.valid_until().map(system_time),
+        metadata: new.intent.metadata().map(|metadata| metadata.as_json()),
+    });
+    let inserted = session.bulk(insert_intents(rows.collect())).await?;
+    Ok(inserted.iter().map(|row| row.get(0)).collect())
 }
 
 async fn explain(session: &Session, batch: &[&NewIntent]) -> Result<Vec<Row>, tokio_postgres::Error> {
-    let submitters: Vec<&str> = batch.iter().map(|new| new.intent.submitter().as_str()).collect();
-    let requests: Vec<&str> = batch.iter().map(|new| new.intent.request_id().as_str()).collect();
-    let ids: Vec<Uuid> = batch.iter().map(|new| new.id.uuid()).collect();
-    let statement = session.prepared(EXPLAIN).await?;
-    session.client().query(&statement, &[&submitters, &requests, &ids]).await
+    let keys = batch.iter().map(|new| IntentKey {
+        submitter: new.intent.submitter().as_str(),
+        request_id: new.intent.request_id().as_str(),
+        tx_id: new.id.uuid(),
+    });
+    session.bulk(explain_intents(keys.collect())).await
 }
 
-/// A known request is answered whatever its lane is doing. None: the obstacle is gone, try again.
+/// A known request is answered in every state of its lane. None means that the obstacle is gone: try again.
 fn verdict(new: &NewIntent, row: &Row) -> Result<Option<Accepted>, StoreError> {
     if let Some(id) = get::<Option<Uuid>>(row, "tx_id")? {
         let same = hash(get(row, "payload_hash")?)? == new.intent.payload().fingerprint().0;
@@ -298,14 +326,15 @@ pub(crate) async fn cancel_queued(store: &PgStore, ids: &[TxId]) -> Result<Vec<C
 }
 
 pub(crate) async fn put_commands(store: &PgStore, commands: &[NewCommand]) -> Result<Vec<CommandId>, StoreError> {
-    let submitters: Vec<&str> = commands.iter().map(|command| command.submitter.as_str()).collect();
-    let kinds: Vec<&str> = commands.iter().map(|command| command.kind.as_str()).collect();
-    let bodies: Vec<String> = commands.iter().map(|command| command_to_json(&command.kind)).collect();
-    let issuers: Vec<&str> = commands.iter().map(|command| command.issued_by.as_str()).collect();
     let rows = store
-        .with_session("putting down commands", async |session| {
-            let statement = session.prepared(COMMAND).await?;
-            session.client().query(&statement, &[&submitters, &kinds, &bodies, &issuers]).await
+        .with_session("putting commands", async |session| {
+            let rows = commands.iter().map(|command| CommandInsert {
+                submitter: command.submitter.as_str(),
+                kind: command.kind.as_str(),
+                body: command_to_json(&command.kind),
+                issued_by: command.issued_by.as_str(),
+            });
+            session.bulk(insert_commands(rows.collect())).await
         })
         .await?;
     store.notifier.wake(commands.iter().map(|command| command.submitter.clone()).collect());

@@ -1,4 +1,4 @@
-//! Retention: terminal intents move out in batches. Slots and request keys stay for ever.
+//! Retention: ended intents move to the archive in batches. Slots and request keys stay for ever.
 
 use std::time::Duration;
 
@@ -7,8 +7,8 @@ use gapless_store::StoreError;
 use crate::rows::micros;
 use crate::store::PgStore;
 
-/// One statement, one batch, oldest first. Rows that somebody has locked are left for the next one. Only the oldest are
-/// looked at: events are handled in order, so if a consumer has not heard the end of those, it has not heard the others'.
+/// One statement moves one batch, oldest first. Locked rows are left for the next batch. Only the oldest intents are
+/// considered: consumers acknowledge events in order, so a consumer that is behind the oldest is behind the others too.
 const MOVE: &str = "
     WITH oldest AS (
         SELECT tx_id FROM managed_tx

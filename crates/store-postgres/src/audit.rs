@@ -1,26 +1,17 @@
-//! The audit log. What lanes do is written by their commits (`commit/write.rs`); here is the rest of it, and reading.
+//! The audit log: entries that no lane commit writes (`commit/write.rs` writes the others), and reading.
 
-use gapless_domain::{AuditEntry, CommandReport, NodeText};
-use gapless_store::codec::{signed, unsigned};
+use gapless_domain::AuditEntry;
 use gapless_store::{AuditFilter, AuditRow, StoreError};
+use gapless_store_sql::{AUDIT_LOG, AUDIT_LOG_OF_SUBJECT, AuditEntryRow, signed};
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Error, Row};
 
-use crate::rows::{get, timestamp};
+use crate::rows::{get, time};
 use crate::store::PgStore;
 
 pub(crate) const WRITE: &str = "INSERT INTO audit_log (subject, actor, action, detail) VALUES ($1, $2, $3, $4)";
 
-// Two statements, so that each walks the index that fits and stops at the limit.
-
-const ALL: &str = "
-    SELECT id, at, subject, actor, action, detail FROM audit_log WHERE id < $1 ORDER BY id DESC LIMIT $2";
-
-const OF_ONE: &str = "
-    SELECT id, at, subject, actor, action, detail FROM audit_log
-    WHERE id < $1 AND subject = $3 ORDER BY id DESC LIMIT $2";
-
-/// Runs a statement whose first four parameters are the entry's: [`WRITE`], or what else happens with it.
+/// Runs a statement whose first four parameters are those of [`WRITE`]: that statement itself, or one that contains it.
 pub(crate) async fn write(
     client: &Client,
     sql: &str,
@@ -38,11 +29,11 @@ pub(crate) async fn log(store: &PgStore, filter: &AuditFilter) -> Result<Vec<Aud
     let rows = store
         .with_session("reading the audit log", async |session| match &filter.subject {
             Some(subject) => {
-                let statement = session.prepared(OF_ONE).await?;
-                session.client().query(&statement, &[&before, &limit, subject]).await
+                let statement = session.prepared(AUDIT_LOG_OF_SUBJECT).await?;
+                session.client().query(&statement, &[subject, &before, &limit]).await
             }
             None => {
-                let statement = session.prepared(ALL).await?;
+                let statement = session.prepared(AUDIT_LOG).await?;
                 session.client().query(&statement, &[&before, &limit]).await
             }
         })
@@ -51,12 +42,13 @@ pub(crate) async fn log(store: &PgStore, filter: &AuditFilter) -> Result<Vec<Aud
 }
 
 fn entry(row: &Row) -> Result<AuditEntry, StoreError> {
-    Ok(AuditEntry {
-        id: unsigned("audit id", get(row, "id")?)?,
-        at: timestamp(get(row, "at")?),
+    let columns = AuditEntryRow {
+        id: get(row, "id")?,
+        at: time(row, "at")?,
         subject: get(row, "subject")?,
-        actor: NodeText::new(get(row, "actor")?),
+        actor: get(row, "actor")?,
         action: get(row, "action")?,
-        detail: CommandReport::new(get(row, "detail")?),
-    })
+        detail: get(row, "detail")?,
+    };
+    Ok(AuditEntry::try_from(columns)?)
 }

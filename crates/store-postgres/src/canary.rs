@@ -1,4 +1,5 @@
-//! What a process remembers of its own commits, and what it does when the server remembers less.
+//! The canary: the count of commits that this process knows as acknowledged, and the reaction to a server that has
+//! fewer.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 
@@ -15,7 +16,7 @@ use crate::store::PgStore;
 #[derive(Debug, Default)]
 pub(crate) struct Canary {
     acknowledged: AtomicI64,
-    /// A loss is declared once, whoever of this process notices it first.
+    /// Keeps two tasks of this process from declaring the same loss.
     declaring: Mutex<()>,
 }
 
@@ -29,8 +30,9 @@ impl Canary {
     }
 }
 
-/// The server has `found` (None: not even our row) where we had seen `remembered` acknowledged. Begins a new epoch, so that
-/// every lane takes notice, and goes on from what the server has: the process must still be able to write its lanes' PROTECT.
+/// The server acknowledged the canary `remembered`, and has `found` now (None: the row of this process is gone too).
+/// Begins a new epoch, so that every lane takes notice. The process goes on from the canary of the server, because it
+/// must still be able to write the PROTECT of its lanes.
 pub(crate) async fn lost_commits(
     store: &PgStore,
     client: &Client,
@@ -38,7 +40,7 @@ pub(crate) async fn lost_commits(
     found: Option<i64>,
 ) -> Result<StoreError, StoreError> {
     let owner = store.owner.as_str();
-    let why = format!("process {owner} has seen its commit {remembered} acknowledged, the server knows {found:?}");
+    let why = format!("the server acknowledged commit {remembered} of process {owner}, and has {found:?} now");
     let _declaring = store.canary.declaring.lock().await;
     if store.canary.get() == remembered {
         declare_regressed(client, &why).await?;
@@ -49,9 +51,9 @@ pub(crate) async fn lost_commits(
     Ok(StoreError::Regressed(why))
 }
 
-/// An operator says so: the same, with an entry in the audit log.
+/// Begins a new epoch because an operator says that commits were lost, with an entry in the audit log.
 pub(crate) async fn declared_regressed(client: &Client, why: &str) -> Result<(), StoreError> {
-    // Before the transaction: a server that does not tell who it is would end it by refusing.
+    // Before the transaction: a server that refuses to tell its identity would abort it.
     let identity = Identity::of(client).await?;
     client.batch_execute("BEGIN").await.map_err(unavailable)?;
     begin_epoch(client, &identity, why).await?;
@@ -59,14 +61,14 @@ pub(crate) async fn declared_regressed(client: &Client, why: &str) -> Result<(),
     client.batch_execute("COMMIT").await.map_err(unavailable)
 }
 
-/// Begins a new epoch on the server that is there now: every lane has to take notice before it writes anything else.
+/// Begins a new epoch on the current server. Every lane has to take notice before it writes anything else.
 async fn declare_regressed(client: &Client, why: &str) -> Result<(), StoreError> {
     let identity = Identity::of(client).await?;
     begin_epoch(client, &identity, why).await
 }
 
 async fn begin_epoch(client: &Client, identity: &Identity, why: &str) -> Result<(), StoreError> {
-    tracing::error!("the database lost commits: {why}");
+    tracing::error!(%why, "database lost commits; every lane enters PROTECT");
     let row = client.query_one("SELECT coalesce(max(epoch), 0) FROM store_epoch", &[]).await.map_err(unavailable)?;
     identity.begin_epoch(client, row.get::<_, i64>(0) + 1, why).await
 }

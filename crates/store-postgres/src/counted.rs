@@ -1,4 +1,4 @@
-//! A client whose statements are counted.
+//! A client that counts its statements.
 
 use std::ops::Deref;
 
@@ -7,7 +7,7 @@ use tokio_postgres::{Client, Error, Row, ToStatement};
 
 type Params<'a> = &'a [&'a (dyn ToSql + Sync)];
 
-/// Its own methods come before those of the client that it stands for. As with those, a statement is on its way once polled.
+/// The methods here shadow those of the client. As with the client, a statement is sent when its future is polled.
 #[derive(Debug)]
 pub(crate) struct Counted(Client);
 
@@ -52,7 +52,7 @@ impl Counted {
         self.0.execute(statement, params).await
     }
 
-    /// BEGIN and COMMIT are statements too.
+    /// BEGIN and COMMIT count as statements.
     pub(crate) async fn batch_execute(&self, sql: &str) -> Result<(), Error> {
         count();
         self.0.batch_execute(sql).await

@@ -1,17 +1,16 @@
 //! Events in the order of commits.
 
-use gapless_domain::{Event, EventBody, EventKind, EventPosition, LaneEventKind, NodeText, TxId};
+use gapless_domain::{Event, EventPosition, TxId};
 use gapless_store::StoreError;
-use gapless_store::codec::{notice_from_json, signed, state_from_row, submitter, unsigned, word};
+use gapless_store_sql::{EventRow, signed, unsigned, word};
 use tokio_postgres::Row;
-use uuid::Uuid;
 
-use crate::rows::{get, micros, timestamp};
+use crate::rows::{get, micros, optional_id, time};
 use crate::store::PgStore;
 
-/// A transaction that is still under way may have taken its number before one that is already visible; readers stop below
-/// the oldest that is under way, so nothing can appear behind them. Transaction ids travel as text: they have no other type
-/// on the wire that a client could order.
+/// A transaction that is still open may have a lower number than one that is already visible. Readers stop below the
+/// oldest open transaction, so no event can appear behind them. Transaction ids travel as text: the driver has no type
+/// for them.
 const READ: &str = "
     SELECT xid::text AS xid, id, submitter, tx_id, seq, kind, state, nonce, detail::text AS detail, text, at,
         notice::text AS notice
@@ -19,7 +18,8 @@ const READ: &str = "
     WHERE (xid, id) > ($1::text::xid8, $2) AND xid < pg_snapshot_xmin(pg_current_snapshot())
     ORDER BY tx_event.xid, tx_event.id LIMIT $3";
 
-/// What is visible is enough here: the row of an intent is locked by whoever changes it, so its events commit in their order.
+/// Visible events are enough here: a change of an intent locks its row, so the events of one intent commit in their
+/// order.
 const READ_ONE: &str = "
     SELECT xid::text AS xid, id, submitter, tx_id, seq, kind, state, nonce, detail::text AS detail, text, at,
         notice::text AS notice
@@ -95,26 +95,18 @@ fn position(row: &Row) -> Result<EventPosition, StoreError> {
 }
 
 fn event(row: &Row) -> Result<Event, StoreError> {
-    let seq = unsigned("seq", get(row, "seq")?)?;
-    let kind: &str = get(row, "kind")?;
-    let body = match get::<Option<Uuid>>(row, "tx_id")? {
-        Some(id) => EventBody::Tx {
-            tx_id: TxId::from_uuid(id),
-            seq: u32::try_from(seq).unwrap_or(u32::MAX),
-            kind: word("event kind", kind, EventKind::parse)?,
-            state: state_from_row(get(row, "state")?, get(row, "nonce")?, get(row, "detail")?)?,
-            notice: get::<Option<&str>>(row, "notice")?.map(notice_from_json).transpose()?,
-        },
-        None => EventBody::Lane {
-            seq,
-            kind: word("event kind", kind, LaneEventKind::parse)?,
-            text: NodeText::new(get(row, "text")?),
-        },
-    };
-    Ok(Event {
+    let columns = EventRow {
         position: position(row)?,
-        submitter: submitter(get(row, "submitter")?)?,
-        at: timestamp(get(row, "at")?),
-        body,
-    })
+        submitter: get(row, "submitter")?,
+        tx_id: optional_id(row, "tx_id")?,
+        seq: get(row, "seq")?,
+        kind: get(row, "kind")?,
+        state: get(row, "state")?,
+        nonce: get(row, "nonce")?,
+        detail: get(row, "detail")?,
+        text: get(row, "text")?,
+        at: time(row, "at")?,
+        notice: get(row, "notice")?,
+    };
+    Ok(Event::try_from(columns)?)
 }

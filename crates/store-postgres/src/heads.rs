@@ -1,8 +1,8 @@
-//! What is known of each chain.
+//! The head of each chain.
 
 use gapless_domain::{ChainId, Head};
-use gapless_store::codec::{HeadRow, head_from_row, head_to_row};
 use gapless_store::{AuditRow, HeadVerdict, StoreError, merge_heads};
+use gapless_store_sql::{HeadRow, head_from_row, head_to_row};
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Error, Row};
 
@@ -12,7 +12,7 @@ use crate::rows::get;
 use crate::session::{Session, within};
 use crate::store::PgStore;
 
-/// The first head of a chain has no row to lock; nodes that write it at once agree by this.
+/// The first head of a chain has no row to lock. This lock orders the nodes that write it at the same time.
 const LOCK: &str = "SELECT pg_advisory_xact_lock(hashtextextended($1, 0))";
 
 const READ_LOCKED: &str = "
@@ -26,19 +26,20 @@ const READ: &str = "
 const WRITE: &str = "
     INSERT INTO chain_head (chain, number, hash, parent_hash, final_number, final_hash, tail_first, tail, genesis)
     VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
-    ON CONFLICT (chain) DO UPDATE SET number = excluded.number, hash = excluded.hash, parent_hash = excluded.parent_hash,
-        final_number = excluded.final_number, final_hash = excluded.final_hash, tail_first = excluded.tail_first,
-        tail = excluded.tail, genesis = excluded.genesis, updated_at = clock_timestamp()";
+    ON CONFLICT (chain) DO UPDATE SET number = excluded.number, hash = excluded.hash,
+        parent_hash = excluded.parent_hash, final_number = excluded.final_number, final_hash = excluded.final_hash,
+        tail_first = excluded.tail_first, tail = excluded.tail, genesis = excluded.genesis,
+        updated_at = clock_timestamp()";
 
-/// In two flights, like a commit: read under the lock, then write and COMMIT.
+/// Saves in two flights, like a commit: read under the lock, then write and COMMIT.
 pub(crate) async fn save(store: &PgStore, chain: &ChainId, head: &Head) -> Result<HeadVerdict, StoreError> {
     within(store.options.call_timeout, "saving a head", async {
-        let session = store.pool.lend().await?;
+        let session = store.pool.get().await?;
         let row = read_locked(&session, chain).await.map_err(unavailable)?;
         let kept = row.as_ref().map(parse).transpose()?;
         let (verdict, write) = merge_heads(kept.as_ref(), head);
         write_and_commit(&session, chain, write.as_ref()).await.map_err(unavailable)?;
-        session.give_back();
+        session.put_back();
         Ok(verdict)
     })
     .await
@@ -54,7 +55,7 @@ pub(crate) async fn load(store: &PgStore, chain: &ChainId) -> Result<Option<Head
     row.as_ref().map(parse).transpose()
 }
 
-/// Waits for whoever is saving, by the lock of the row.
+/// The lock of the row makes this wait for a node that is saving the head.
 pub(crate) async fn forget(store: &PgStore, chain: &ChainId, audited: &AuditRow) -> Result<(), StoreError> {
     let forget = format!("WITH gone AS (DELETE FROM chain_head WHERE chain = $5) {}", audit::WRITE);
     store
@@ -64,8 +65,8 @@ pub(crate) async fn forget(store: &PgStore, chain: &ChainId, audited: &AuditRow)
         .await
 }
 
-/// All leave before the first is answered. The read comes after the lock, in a statement of its own: it must see what the
-/// one who held the lock before has written.
+/// All statements leave before the first is answered. The read is a statement of its own after the lock, so that it
+/// sees the write of the node that held the lock before.
 async fn read_locked(session: &Session, chain: &ChainId) -> Result<Option<Row>, Error> {
     let (lock, read) = (session.prepared(LOCK).await?, session.prepared(READ_LOCKED).await?);
     let client = session.client();

@@ -1,4 +1,4 @@
-//! Which server this is, and whether it still is the one that holds our commits.
+//! The identity of a server: is it the one that holds the commits of this database?
 
 use std::sync::Once;
 
@@ -9,14 +9,14 @@ use tokio_postgres::{Client, Row};
 
 use crate::error::{text, unavailable};
 
-/// Any number that no other program is likely to lock: one connection at a time notices that the server is another, whatever
-/// process it belongs to.
+/// The advisory lock under which one connection at a time, of all processes, takes notice of another server. No other
+/// program is likely to lock this number.
 const NOTICE_LOCK: i64 = 0x67_6170_6c65_7374;
 
-/// Every new connection asks, and the answer would be the same each time.
+/// Keeps the warning to one: every new connection asks, and gets the same answer.
 static DOES_NOT_TELL: Once = Once::new();
 
-/// What operators asked for before was about the ledger as it was before the loss, so it is refused in the same statement.
+/// An open decision of an operator was about the ledger before the loss, so the same statement refuses it.
 const BEGIN_EPOCH: &str = "
     WITH begun AS (
         INSERT INTO store_epoch (epoch, system_identifier, timeline, why, reconciled_at)
@@ -37,18 +37,19 @@ pub(crate) enum Identity {
         system_identifier: String,
         timeline: i64,
     },
-    /// Some hosted servers do not tell. The canary still does.
+    /// Some hosted servers do not tell their identity. The canary still finds lost commits.
     Unknown,
 }
 
 impl Identity {
-    /// Asks the server. A standby is refused: what it says may be old, and it cannot be written.
+    /// Asks the server. A standby is refused: its data may be old, and it cannot be written.
     pub(crate) async fn of(client: &Client) -> Result<Self, StoreError> {
         let row = client.query_one("SELECT pg_is_in_recovery()", &[]).await.map_err(unavailable)?;
         if row.get(0) {
             return Err(StoreError::ReadOnly("the server is a standby".to_owned()));
         }
-        // The control file names the timeline only after the next checkpoint; the name of the current log file does at once.
+        // After a promotion the control file has the new timeline only after a checkpoint. The name of the current log
+        // file has it at once.
         let asked = client
             .query_one(
                 "SELECT (SELECT system_identifier::text FROM pg_control_system()),
@@ -59,24 +60,25 @@ impl Identity {
         match asked {
             Ok(row) => Ok(Identity::Known { system_identifier: row.get(0), timeline: row.get(1) }),
             Err(error) if does_not_tell(&error) => {
-                DOES_NOT_TELL.call_once(|| tracing::warn!("the server does not tell its identity: {}", text(&error)));
+                DOES_NOT_TELL.call_once(|| tracing::warn!(error = text(&error), "server does not tell its identity"));
                 Ok(Identity::Unknown)
             }
             Err(error) => Err(unavailable(error)),
         }
     }
 
-    /// Is this the server that the newest epoch was begun on? What is not known is not compared. One cheap read, for every
-    /// new connection.
+    /// True if the newest epoch was begun on this server, or one of the two identities is unknown. One cheap read for
+    /// every new connection.
     pub(crate) async fn is_known(&self, client: &Client) -> Result<bool, StoreError> {
         let newest = newest_epoch(client).await?;
         Ok(newest.is_some_and(|(_, before)| before.may_be(self)))
     }
 
-    /// Begins a new epoch if the database was last written by another server. The first one begins the first epoch.
+    /// Begins a new epoch if the database was last written by another server. The first server begins the first epoch.
     ///
-    /// Whoever notices it too waits, and then finds it known. It takes as long as the events are many, so nobody may cut it
-    /// off: the next one would begin anew. After an error the session must not be used again, as its transaction is open.
+    /// Other connections wait for the lock, and then find the server known. The transaction takes the longer the more
+    /// events there are, so no time-out may cut it off: the next one would start again from the beginning. After an
+    /// error the session must not be used again, because its transaction is open.
     pub(crate) async fn ensure_known(&self, client: &Client) -> Result<(), StoreError> {
         if self.is_known(client).await? {
             return Ok(());
@@ -90,9 +92,9 @@ impl Identity {
         client.batch_execute("COMMIT").await.map_err(unavailable)
     }
 
-    /// Under the lock. Another connection may have been quicker, so the epoch is read again, in a statement of its own that
-    /// sees what the holder before has written. The events and the epoch are one transaction: nobody writes an event on this
-    /// server before its epoch is there, so none that belongs to it is moved.
+    /// Runs under the lock. Another connection may have been faster, so the epoch is read again, in a statement of its
+    /// own that sees the write of the former holder. Events are moved and the epoch begins in one transaction: no event
+    /// is written on this server before its epoch exists, so no event of the new epoch is moved.
     async fn notice(&self, client: &Client) -> Result<(), StoreError> {
         let Some((epoch, before)) = newest_epoch(client).await? else {
             return self.begin_epoch(client, 1, "first start").await;
@@ -100,10 +102,10 @@ impl Identity {
         if before.may_be(self) {
             return Ok(());
         }
-        let why = format!("served by {self:?}, before by {before:?}");
-        tracing::error!("the database is served by another server than before: {why}");
+        let why = format!("served by {self:?}, before that by {before:?}");
+        tracing::error!(%why, "database is served by another server; beginning a new epoch");
         if self.system_identifier() != before.system_identifier() {
-            start_events_over(client).await?;
+            move_events_to_the_start(client).await?;
         }
         self.begin_epoch(client, epoch + 1, &why).await
     }
@@ -112,7 +114,8 @@ impl Identity {
         self == other || *self == Identity::Unknown || *other == Identity::Unknown
     }
 
-    /// Every lane is regressed after this, until it takes notice. Several nodes may notice at once; one of them writes it.
+    /// Every lane is regressed after this, until it takes notice. Of several nodes that begin the same epoch, one
+    /// writes it.
     pub(crate) async fn begin_epoch(&self, client: &Client, epoch: i64, why: &str) -> Result<(), StoreError> {
         let timeline = match self {
             Identity::Known { timeline, .. } => Some(*timeline),
@@ -137,9 +140,9 @@ impl Identity {
     }
 }
 
-/// Not allowed to ask, or nothing there to ask. Anything else is trouble, not an answer.
+/// True if the server does not permit the question, or does not know it. Other errors say nothing about the server.
 fn does_not_tell(error: &tokio_postgres::Error) -> bool {
-    matches!(error.code(), Some(code) if [&SqlState::INSUFFICIENT_PRIVILEGE, &SqlState::UNDEFINED_FUNCTION].contains(&code))
+    matches!(error.code(), Some(&SqlState::INSUFFICIENT_PRIVILEGE | &SqlState::UNDEFINED_FUNCTION))
 }
 
 async fn newest_epoch(client: &Client) -> Result<Option<(i64, Identity)>, StoreError> {
@@ -154,10 +157,10 @@ async fn newest_epoch(client: &Client) -> Result<Option<(i64, Identity)>, StoreE
     Ok(newest.map(|row| (row.get(0), identity(&row))))
 }
 
-/// On another server, transaction ids begin anew, and events carry those of the old one: new ones would sort before them,
-/// and readers would pass them by. So the old ones go to the very beginning, in their order of writing, and every consumer
-/// hears all of them again; delivery is at least once.
-async fn start_events_over(client: &Client) -> Result<(), StoreError> {
+/// On another server transaction ids start again, and stored events carry ids of the old server. New events would sort
+/// before them, and readers would skip the new ones. So the old events move to the beginning, in their order of
+/// writing, and every consumer gets all of them again: delivery is at least once.
+async fn move_events_to_the_start(client: &Client) -> Result<(), StoreError> {
     client
         .batch_execute("UPDATE tx_event SET xid = '1' WHERE xid <> '1'; UPDATE event_consumer SET xid = '0', id = 0")
         .await

@@ -1,28 +1,29 @@
-//! Leases: acquire, renew, release. Only `clock_timestamp()` counts: `now()` stands still from the beginning of a
-//! transaction, and an expired owner would still pass.
+//! Leases: acquire, renew, release. All statements use `clock_timestamp()`: `now()` is the time at which the
+//! transaction began, and an owner whose lease expired since would still pass.
 //!
-//! Acquiring and renewing lock lease rows with SKIP LOCKED, so they wait for nobody's write. A release waits for the write of
-//! its own process that may be under way, with the rows in order, so it cannot be part of a deadlock.
+//! Acquiring and renewing lock lease rows with SKIP LOCKED, so they never wait for a write. A release waits for a write
+//! of its own process, and locks the rows in order, so it cannot be part of a deadlock.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 use gapless_domain::{FencingToken, Lease, SubmitterId};
-use gapless_store::codec::{signed, submitter, token};
 use gapless_store::{Acquired, Renewal, StoreError};
+use gapless_store_sql::{signed, submitter, token};
 use tokio_postgres::Row;
 
 use crate::canary::lost_commits;
 use crate::rows::{get, micros};
 use crate::store::PgStore;
 
-/// A lease that was never held begins at token 1. If it exists, nothing happens.
+/// Grants leases that were never held, with token 1. A lease that exists is not changed.
 const FIRST: &str = "
     INSERT INTO submitter_lease (submitter, owner_node, fencing_token, expires_at)
-    SELECT s, $2, 1, clock_timestamp() + $3::bigint * interval '1 microsecond' FROM unnest($1::text[]) AS s ORDER BY s COLLATE \"C\"
+    SELECT s, $2, 1, clock_timestamp() + $3::bigint * interval '1 microsecond'
+    FROM unnest($1::text[]) AS s ORDER BY s COLLATE \"C\"
     ON CONFLICT (submitter) DO NOTHING";
 
-/// $3 is the duration, $4 the skew. A lease that seems to last longer than any we grant was granted by a server whose clock
-/// was ahead; it counts as expired.
+/// $3 is the duration, $4 the skew. A lease that lasts longer than any lease can was granted by a server whose clock
+/// was ahead. It counts as expired.
 const TAKE: &str = "
     WITH free AS (
         SELECT submitter,
@@ -64,10 +65,10 @@ const STILL_MINE: &str = "
     WHERE owner_node = $1 AND expires_at > clock_timestamp()
       AND expires_at <= clock_timestamp() + ($2::bigint + $3::bigint) * interval '1 microsecond'";
 
-/// Without a lock: a commit of ours that is under way holds the row, and has not been acknowledged yet.
+/// Without a lock: a commit of this process may hold the row, and is not acknowledged yet.
 const CANARY: &str = "SELECT canary FROM node WHERE owner_node = $1";
 
-/// A commit of ours that holds the row says the same.
+/// A row that is locked is skipped: the commit that holds it writes `seen_at` too.
 const ALIVE: &str = "
     UPDATE node n SET seen_at = clock_timestamp()
     FROM (SELECT owner_node FROM node WHERE owner_node = $1 FOR NO KEY UPDATE SKIP LOCKED) AS free
@@ -75,7 +76,8 @@ const ALIVE: &str = "
 
 const OTHERS: &str = "
     SELECT EXISTS (
-        SELECT FROM node WHERE owner_node <> $1 AND seen_at > clock_timestamp() - $2::bigint * interval '1 microsecond')";
+        SELECT FROM node
+        WHERE owner_node <> $1 AND seen_at > clock_timestamp() - $2::bigint * interval '1 microsecond')";
 
 const RELEASE: &str = "
     UPDATE submitter_lease l SET expires_at = '-infinity', updated_at = clock_timestamp()
@@ -124,19 +126,19 @@ pub(crate) async fn renew(store: &PgStore) -> Result<Renewal, StoreError> {
     let duration = micros(store.options.lease.duration);
     let skew = micros(store.options.lease.clock_skew);
     let forgotten = micros(store.options.node_forgotten_after);
-    // Read before asking: the server must know at least of what was acknowledged until now. Judged before renewing: a
-    // process whose commits were lost must not go on holding its lanes as if nothing had happened.
+    // Remembered before the question: the server must have at least the commits that it acknowledged until now.
+    // Compared before the renewal: a process whose commits were lost must not keep its lanes.
     let remembered = store.canary.get();
     let found: Option<i64> = store
-        .with_session_of(&store.lease_pool, "looking at the canary", async |session| {
+        .with_session_of(&store.lease_pool, "reading the canary", async |session| {
             let canary = session.prepared(CANARY).await?;
             Ok(session.client().query_opt(&canary, &[&owner]).await?.map(|row| row.get(0)))
         })
         .await?;
     if found.is_none_or(|found| found < remembered) {
-        let session = store.lease_pool.lend().await?;
+        let session = store.lease_pool.get().await?;
         let lost = lost_commits(store, session.client(), remembered, found).await?;
-        session.give_back();
+        session.put_back();
         return Err(lost);
     }
     let (extended, mine) = store
@@ -171,7 +173,7 @@ pub(crate) async fn release(store: &PgStore, leases: &[Lease]) -> Result<(), Sto
             session.client().query(&statement, &[&lanes, &tokens, &owner]).await
         })
         .await?;
-    // Only lanes that were given up with work left are anybody's business: an idle one would go round for ever.
+    // Other nodes are told only of lanes with work left. An idle lane would be passed from node to node for ever.
     let mut left = BTreeSet::new();
     for row in released.iter().filter(|row| row.get("has_work")) {
         left.insert(submitter(get(row, "submitter")?)?);

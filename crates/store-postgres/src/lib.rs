@@ -1,19 +1,18 @@
-//! The store on PostgreSQL: the authority that any number of nodes share.
+//! The store on PostgreSQL, which any number of nodes share.
 //!
-//! How it keeps its promises:
+//! - **The fence.** The first statement of every fenced transaction locks the lease rows that it relies on, by database
+//!   time and with `SKIP LOCKED`. A takeover locks the same row, so it cannot happen between the check and the commit.
+//! - **Two flights.** A commit sends its locks and reads together, decides, and sends its writes and `COMMIT` together.
+//!   Before the second flight leaves, the commit cannot have happened; after it, the outcome can be read back.
+//! - **The canary.** Every commit raises the counter of its process. The counter tells whether a commit with a lost
+//!   answer went through, and whether the server has lost commits that it had acknowledged.
 //!
-//! - **The fence.** The first statement of every fenced transaction locks the lease rows it relies on, by database time and
-//!   with `SKIP LOCKED`; a takeover has to lock the same row, so it cannot pass between the check and the commit.
-//! - **Two flights.** A commit sends its locks and reads in one go, decides, and sends its writes and `COMMIT` in another.
-//!   Until the second flight leaves, nothing can have been committed; after it, the outcome can be read back.
-//! - **The canary.** Every commit raises the counter of its process. It tells whether a commit whose answer was lost went
-//!   through, and whether the server has lost commits that it had acknowledged.
-//!
-//! Architecture invariant: SQL lives here and nowhere above. Nothing here decides what a lane should do.
+//! Architecture invariant: PostgreSQL's SQL is in this crate only. No decision about a lane is made here.
 
 mod accept;
 mod archive;
 mod audit;
+mod bulk;
 mod canary;
 mod commit;
 mod counted;
@@ -35,4 +34,5 @@ mod store;
 mod sweep;
 
 pub use options::PgOptions;
+pub use schema::MIGRATIONS;
 pub use store::PgStore;

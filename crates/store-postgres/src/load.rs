@@ -3,18 +3,19 @@
 use std::collections::HashMap;
 
 use gapless_domain::{Lease, ReservationStatus};
-use gapless_store::codec::signed;
 use gapless_store::{LaneSnapshot, Loaded, StoreError};
+use gapless_store_sql::signed;
 use tokio_postgres::Row;
 use uuid::Uuid;
 
 use crate::rows::{
-    ATTEMPT_COLUMNS, SLOT_COLUMNS, TX_COLUMNS, attempt, command, cursor, get, managed_tx, micros, reservation, slot,
-    timestamp,
+    ATTEMPT_COLUMNS, INTENT_COLUMNS, SLOT_COLUMNS, attempt, command, cursor, get, intent_record, micros, reservation,
+    slot, timestamp,
 };
 use crate::store::PgStore;
 
-/// Waits for whoever is writing the row, in order; so what is read afterwards is what every older owner left behind.
+/// Locks the lease rows in order, and waits for transactions that hold them. So the reads after it see the last commit
+/// of every older owner.
 const LOCK: &str = "
     SELECT l.submitter FROM submitter_lease l
     JOIN unnest($1::text[], $2::bigint[]) AS w (submitter, token) ON w.submitter = l.submitter
@@ -24,13 +25,13 @@ const LOCK: &str = "
 
 const CURSORS: &str = "SELECT * FROM submitter_nonce_cursor WHERE submitter = ANY($1)";
 
-/// A lane without a cursor may have had one that was lost: then its submitter was registered before.
+/// A lane without a cursor may have had one that was lost. The epoch of its submitter tells: it is older then.
 const REGRESSED: &str = "
     SELECT s.submitter FROM submitter s LEFT JOIN submitter_nonce_cursor c ON c.submitter = s.submitter
     WHERE s.submitter = ANY($1) AND coalesce(c.epoch, s.epoch) < (SELECT max(epoch) FROM store_epoch)";
 
-// Slots are kept for ever, so what is open must be found by the index, whatever the planner thinks of their number: `OFFSET 0`
-// keeps each of these a walk from the open nonce of one lane.
+// Slots are kept for ever, so open ones must be found by the index, whatever the planner estimates. `OFFSET 0` keeps
+// each of these statements a walk of the index from the open nonce of one lane.
 
 const RESERVATIONS: &str = "
     SELECT r.* FROM submitter_nonce_cursor c CROSS JOIN LATERAL (
@@ -46,7 +47,7 @@ pub(crate) async fn load_lanes(store: &PgStore, leases: &[Lease]) -> Result<Vec<
     // A lane that has not written its cursor has no slots.
     let slots_sql = format!(
         "SELECT s.* FROM submitter_nonce_cursor c CROSS JOIN LATERAL (
-             SELECT {SLOT_COLUMNS} FROM slot s
+             SELECT submitter, {SLOT_COLUMNS} FROM slot s
              WHERE s.submitter = c.submitter AND s.nonce >= c.open_nonce ORDER BY s.nonce OFFSET 0) AS s
          WHERE c.submitter = ANY($1) ORDER BY s.submitter, s.nonce"
     );
@@ -57,7 +58,7 @@ pub(crate) async fn load_lanes(store: &PgStore, leases: &[Lease]) -> Result<Vec<
          WHERE c.submitter = ANY($1) ORDER BY a.submitter, a.nonce, a.ordinal"
     );
     let bound_sql = format!(
-        "SELECT {TX_COLUMNS} FROM managed_tx WHERE tx_id = ANY($1) AND ended_at IS NULL AND state <> 'QUEUED'
+        "SELECT {INTENT_COLUMNS} FROM managed_tx WHERE tx_id = ANY($1) AND ended_at IS NULL AND state <> 'QUEUED'
          ORDER BY submitter, nonce"
     );
     let lanes: Vec<&str> = leases.iter().map(|lease| lease.submitter().as_str()).collect();
@@ -75,7 +76,7 @@ pub(crate) async fn load_lanes(store: &PgStore, leases: &[Lease]) -> Result<Vec<
             let reservations = client.query(RESERVATIONS, &[&held]).await?;
             let owners: Vec<Uuid> =
                 slots.iter().chain(&reservations).filter_map(|row| row.get::<_, Option<Uuid>>("tx_id")).collect();
-            let read = Read {
+            let read = LaneRows {
                 now: now.get(0),
                 cursors: client.query(CURSORS, &[&held]).await?,
                 regressed: client.query(REGRESSED, &[&held]).await?,
@@ -94,7 +95,7 @@ pub(crate) async fn load_lanes(store: &PgStore, leases: &[Lease]) -> Result<Vec<
     Ok(lanes.iter().map(|lane| snapshots.remove(*lane).map_or(Loaded::Fenced, Loaded::Lane)).collect())
 }
 
-struct Read {
+struct LaneRows {
     held: Vec<String>,
     now: std::time::SystemTime,
     cursors: Vec<Row>,
@@ -106,7 +107,7 @@ struct Read {
     commands: Vec<Row>,
 }
 
-impl Read {
+impl LaneRows {
     fn snapshots(&self) -> Result<HashMap<&str, LaneSnapshot>, StoreError> {
         let mut lanes: HashMap<&str, LaneSnapshot> = HashMap::new();
         for lane in &self.held {
@@ -139,7 +140,7 @@ impl Read {
             Ok(())
         })?;
         sort_into(&mut lanes, &self.bound, |lane, row| {
-            lane.bound.push(managed_tx(row)?);
+            lane.bound.push(intent_record(row)?);
             Ok(())
         })?;
         sort_into(&mut lanes, &self.reservations, |lane, row| {

@@ -1,9 +1,9 @@
 //! Wake-ups between nodes: LISTEN and NOTIFY on a connection of their own.
 //!
-//! A notification is sent after the commit that it tells of, never inside: inside, it serializes all commits of the server.
-//! While one is under way the next gather, one for each lane and
-//! channel, and go in one statement. A connection that is lost is made anew, and then every
-//! listener is told to look everywhere; the sweep finds what was missed in between.
+//! A notification is sent after the commit that it tells of. Inside the transaction it would serialize all commits of
+//! the server. While one notification is under way, the next ones gather, at most one for each lane and channel, and go
+//! in one statement. After a lost connection every listener is woken for all lanes; the sweep finds the work that was
+//! missed.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -18,28 +18,29 @@ use crate::error::unavailable;
 use crate::options::PgOptions;
 use crate::session::{Session, within};
 
-/// "Look at this lane's queue and commands": for whoever holds it, or may take it.
+/// The channel for work: the owner of the lane, or a node that may acquire it, looks at its queue and commands.
 const WORK: &str = "gapless_wake";
-/// "Something of this lane was written": for whoever waits for its intents.
+/// The channel for changes: callers that wait for intents of the lane read them again.
 const CHANGED: &str = "gapless_changed";
-/// Any lane.
+/// The payload that stands for all lanes.
 const EVERYWHERE: &str = "*";
 
 const NOTIFY: &str = "SELECT pg_notify(n.channel, n.lane) FROM unnest($1::text[], $2::text[]) AS n (channel, lane)";
 
 #[derive(Debug)]
 pub(crate) struct Notifier {
-    /// What this process is told.
+    /// Wake-ups for this process.
     here: Arc<Boards>,
-    /// What is to be told to other nodes; the task below is its listener.
+    /// Wake-ups for other nodes, which the task sends.
     outbox: Arc<Boards>,
-    /// No other process was alive at the last renewal, and none has been heard of since: then there is nobody to tell, and a
-    /// notification costs the server as much as a commit. A process that begins announces itself, which ends this.
+    /// True while no other process exists: none was alive at the last renewal, and no notification came since. Then
+    /// nothing is sent, because a notification costs the server as much as a commit. A process that starts announces
+    /// itself.
     alone: Arc<AtomicBool>,
     task: JoinHandle<()>,
 }
 
-/// One for each channel.
+/// One board for each channel.
 #[derive(Debug, Default)]
 struct Boards {
     work: WakeBoard,
@@ -47,7 +48,7 @@ struct Boards {
 }
 
 impl Boards {
-    fn look_everywhere(&self) {
+    fn wake_all_lanes(&self) {
         self.work.post(&Wakeup::Everywhere);
         self.changed.post(&Wakeup::Everywhere);
     }
@@ -62,9 +63,9 @@ impl Notifier {
         let keep_connected = async move {
             loop {
                 if let Err(error) = relay(&config, &options, &mut outgoing, &incoming, &company).await {
-                    tracing::warn!("the wake-up connection was lost: {error}");
-                    // Some may have been taken out and not sent.
-                    unsent.look_everywhere();
+                    tracing::warn!(%error, "wake-up connection lost");
+                    // Some wake-ups may have been taken from the outbox and not sent.
+                    unsent.wake_all_lanes();
                 }
                 #[expect(clippy::disallowed_methods, reason = "a server that is away is not asked in a tight loop")]
                 tokio::time::sleep(options.reconnect_pause).await;
@@ -83,12 +84,12 @@ impl Notifier {
         self.here.changed.listen()
     }
 
-    /// There is work in these lanes. Tells this process at once, and the others soon.
+    /// Wakes this process at once, and the others soon: there is work in these lanes.
     pub(crate) fn wake(&self, lanes: BTreeSet<SubmitterId>) {
         self.post(lanes, |boards| &boards.work);
     }
 
-    /// Something of these lanes was written.
+    /// Tells this process at once, and the others soon, that these lanes were written.
     pub(crate) fn tell(&self, lanes: BTreeSet<SubmitterId>) {
         self.post(lanes, |boards| &boards.changed);
     }
@@ -121,39 +122,39 @@ impl Drop for Notifier {
     }
 }
 
-/// What waits to be told to others.
+/// The wake-ups that wait to be sent to other nodes.
 struct Outgoing {
     work: Wakeups,
     changed: Wakeups,
 }
 
-/// What one statement tells: channels, and beside each a lane.
+/// The wake-ups of one statement: channels, and beside each a lane.
 #[derive(Default)]
-struct Round {
+struct Notifications {
     channels: Vec<&'static str>,
     lanes: Vec<String>,
 }
 
 impl Outgoing {
-    /// Waits for something to tell, and takes everything that has gathered, of both channels. Dropping the future loses
-    /// nothing: after its only wait it does not stop again.
-    async fn next(&mut self) -> Round {
-        let mut round = Round::default();
+    /// Waits for a wake-up, and takes all that have gathered in both channels. Dropping the future loses none: after
+    /// its only wait it runs to its end.
+    async fn next(&mut self) -> Notifications {
+        let mut batch = Notifications::default();
         tokio::select! {
-            wakeup = self.work.next() => round.add(WORK, wakeup),
-            wakeup = self.changed.next() => round.add(CHANGED, wakeup),
+            wakeup = self.work.next() => batch.add(WORK, wakeup),
+            wakeup = self.changed.next() => batch.add(CHANGED, wakeup),
         }
         while let Some(wakeup) = self.work.try_next() {
-            round.add(WORK, wakeup);
+            batch.add(WORK, wakeup);
         }
         while let Some(wakeup) = self.changed.try_next() {
-            round.add(CHANGED, wakeup);
+            batch.add(CHANGED, wakeup);
         }
-        round
+        batch
     }
 }
 
-impl Round {
+impl Notifications {
     fn add(&mut self, channel: &'static str, wakeup: Wakeup) {
         self.channels.push(channel);
         self.lanes.push(match wakeup {
@@ -178,8 +179,8 @@ async fn relay(
 ) -> Result<(), StoreError> {
     let (session, mut incoming) = Session::open_listening(config, options).await?;
     let own_pid = within(options.call_timeout, "listening", async {
-        // A notification is a transaction too. It needs no durability, and must not wait for the disk beside those that do.
-        // And this one tells the others that somebody is there.
+        // A notification is a transaction, which needs no durability and must not wait for the disk. The first one
+        // tells other nodes that this one exists.
         let listen =
             format!("SET synchronous_commit = off; LISTEN {WORK}; LISTEN {CHANGED}; NOTIFY {WORK}, '{EVERYWHERE}'");
         session.client().batch_execute(&listen).await.map_err(unavailable)?;
@@ -187,8 +188,8 @@ async fn relay(
         Ok(row.get::<_, i32>(0))
     })
     .await?;
-    // Whatever came before we listened was missed.
-    here.look_everywhere();
+    // Notifications before LISTEN were missed.
+    here.wake_all_lanes();
     loop {
         tokio::select! {
             notification = incoming.recv() => match notification {
@@ -199,8 +200,8 @@ async fn relay(
                 }
                 None => return Ok(()),
             },
-            round = outgoing.next() => {
-                within(options.call_timeout, "notifying", round.send(&session)).await?;
+            batch = outgoing.next() => {
+                within(options.call_timeout, "notifying", batch.send(&session)).await?;
             }
         }
     }
@@ -210,7 +211,7 @@ fn post(notification: &Notification, here: &Boards) {
     let board = if notification.channel() == CHANGED { &here.changed } else { &here.work };
     match notification.payload().parse() {
         Ok(lane) => board.post(&Wakeup::Lane(lane)),
-        // "*", or something newer than we are.
+        // The payload stands for all lanes, or comes from a newer release.
         Err(_) => board.post(&Wakeup::Everywhere),
     }
 }

@@ -1,4 +1,4 @@
-//! Every knob of the PostgreSQL store, with its default.
+//! The options of the PostgreSQL store, with their defaults.
 
 use std::time::Duration;
 
@@ -7,26 +7,25 @@ use gapless_domain::LeaseTerms;
 #[derive(Clone, Debug)]
 pub struct PgOptions {
     pub lease: LeaseTerms,
-    /// Connections for everything but lane commits, which have one of their own, and wake-ups, which have another.
+    /// Connections for all calls except lane commits, leases and wake-ups, which have connections of their own.
     pub pool_size: usize,
     pub connect_timeout: Duration,
     /// How long a statement waits for a row lock.
     pub lock_timeout: Duration,
     pub statement_timeout: Duration,
-    /// A process that stops inside a transaction loses it, and its locks, after this (O08).
+    /// After this time the server ends the transaction of a process that stopped inside it, with its locks (O08).
     pub idle_in_transaction_timeout: Duration,
-    /// How often a server looks whether the client of a running statement is still there.
+    /// How often the server checks that the client of a running statement is still connected.
     pub connection_check_interval: Duration,
-    /// How long a call waits for an answer before it gives the connection up. Longer than any time-out of the server.
+    /// How long a call waits for an answer before it closes the connection. Longer than any time-out of the server.
     pub call_timeout: Duration,
-    /// How long a commit whose answer was lost is looked for before its outcome is told as unknown.
+    /// How long the outcome of a commit is read back, after its answer was lost, before it is reported as unknown.
     pub read_back_timeout: Duration,
-    /// A process that was not seen for this long counts as gone; renewals say that one is alive. Nobody is told of work when
-    /// all others are gone.
+    /// A process that has not renewed for this long counts as ended. A process that is alone sends no notifications.
     pub node_forgotten_after: Duration,
-    /// How long to wait before a lost wake-up connection is tried again.
+    /// The pause before another try after a connection was lost.
     pub reconnect_pause: Duration,
-    /// Apply missing migrations on open; else a database that needs them is refused.
+    /// Apply missing migrations on open. If false, a database that lacks one is refused.
     pub migrate: bool,
 }
 

@@ -4,34 +4,32 @@ use std::collections::HashMap;
 use std::sync::LazyLock;
 
 use gapless_domain::{Attempt, CommandId, CommandStatus, IntentRecord, Nonce, RequestId, SubmitterId, TxId};
-use gapless_store::codec::{command_status, signed, submitter};
 use gapless_store::{NewSubmitter, StoreError, TxFilter};
+use gapless_store_sql::{FIND_REQUEST, RESERVATION_USER, SUBMITTERS, command_status, signed, submitter};
 use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 
-use crate::rows::{TOLD_ATTEMPT_COLUMNS, TX_COLUMNS, get as column, managed_tx, told_attempt};
+use crate::rows::{ATTEMPT_WITH_HISTORY_COLUMNS, INTENT_COLUMNS, attempt_with_history, get as column, intent_record};
 use crate::store::PgStore;
 
 static GET: LazyLock<String> = LazyLock::new(|| {
     format!(
-        "SELECT {TX_COLUMNS} FROM managed_tx WHERE tx_id = ANY($1)
-         UNION ALL SELECT {TX_COLUMNS} FROM archived_tx WHERE tx_id = ANY($1)"
+        "SELECT {INTENT_COLUMNS} FROM managed_tx WHERE tx_id = ANY($1)
+         UNION ALL SELECT {INTENT_COLUMNS} FROM archived_tx WHERE tx_id = ANY($1)"
     )
 });
 
 static ATTEMPTS: LazyLock<String> = LazyLock::new(|| {
     format!(
-        "SELECT {TOLD_ATTEMPT_COLUMNS} FROM tx_attempt WHERE tx_id = $1
-         UNION ALL SELECT {TOLD_ATTEMPT_COLUMNS} FROM archived_attempt WHERE tx_id = $1 ORDER BY created_at, nonce, ordinal"
+        "SELECT {ATTEMPT_WITH_HISTORY_COLUMNS} FROM tx_attempt WHERE tx_id = $1
+         UNION ALL SELECT {ATTEMPT_WITH_HISTORY_COLUMNS} FROM archived_attempt WHERE tx_id = $1
+         ORDER BY created_at, nonce, ordinal"
     )
 });
 
 pub(crate) async fn submitters(store: &PgStore) -> Result<Vec<NewSubmitter>, StoreError> {
-    let rows = store
-        .with_session("reading submitters", async |session| {
-            session.client().query("SELECT submitter, alias FROM submitter ORDER BY submitter", &[]).await
-        })
-        .await?;
+    let rows =
+        store.with_session("reading submitters", async |session| session.client().query(SUBMITTERS, &[]).await).await?;
     rows.iter()
         .map(|row| Ok(NewSubmitter { id: submitter(column(row, "submitter")?)?, alias: column(row, "alias")? }))
         .collect()
@@ -46,7 +44,7 @@ pub(crate) async fn get(store: &PgStore, ids: &[TxId]) -> Result<Vec<Option<Inte
         })
         .await?;
     let found: HashMap<TxId, IntentRecord> =
-        rows.iter().map(|row| managed_tx(row).map(|tx| (tx.id, tx))).collect::<Result<_, _>>()?;
+        rows.iter().map(|row| intent_record(row).map(|tx| (tx.id, tx))).collect::<Result<_, _>>()?;
     Ok(ids.iter().map(|id| found.get(id).cloned()).collect())
 }
 
@@ -57,8 +55,7 @@ pub(crate) async fn find_request(
 ) -> Result<Option<TxId>, StoreError> {
     let row = store
         .with_session("looking up a request", async |session| {
-            let sql = "SELECT tx_id FROM request_key WHERE submitter = $1 AND request_id = $2";
-            session.client().query_opt(sql, &[&submitter.as_str(), &request.as_str()]).await
+            session.client().query_opt(FIND_REQUEST, &[&submitter.as_str(), &request.as_str()]).await
         })
         .await?;
     Ok(row.map(|row| TxId::from_uuid(row.get(0))))
@@ -66,17 +63,15 @@ pub(crate) async fn find_request(
 
 pub(crate) async fn used_for(store: &PgStore, lane: &SubmitterId, nonce: Nonce) -> Result<Option<TxId>, StoreError> {
     let row = store
-        .with_session("looking up a lent nonce", async |session| {
-            let sql = "SELECT tx_id FROM submitter_nonce_allocation
-                       WHERE submitter = $1 AND nonce = $2 AND status = 'USED' AND tx_id IS NOT NULL";
-            session.client().query_opt(sql, &[&lane.as_str(), &signed(nonce.get())]).await
+        .with_session("looking up a used reservation", async |session| {
+            session.client().query_opt(RESERVATION_USER, &[&lane.as_str(), &signed(nonce.get())]).await
         })
         .await?;
     Ok(row.map(|row| TxId::from_uuid(row.get(0))))
 }
 
 pub(crate) async fn list(store: &PgStore, filter: &TxFilter) -> Result<Vec<IntentRecord>, StoreError> {
-    // Only the conditions that are asked for, so that the planner sees which index fits.
+    // The statement has only the conditions of the filter, so that the planner sees which index fits.
     let lane = filter.submitter.as_ref().map(SubmitterId::as_str);
     let state = filter.state.map(|state| state.as_str());
     let before = filter.before_seq.map(signed);
@@ -96,12 +91,12 @@ pub(crate) async fn list(store: &PgStore, filter: &TxFilter) -> Result<Vec<Inten
         add("seq <", before);
     }
     let sql = format!(
-        "SELECT {TX_COLUMNS} FROM managed_tx WHERE {} ORDER BY seq DESC LIMIT {}",
+        "SELECT {INTENT_COLUMNS} FROM managed_tx WHERE {} ORDER BY seq DESC LIMIT {}",
         conditions.join(" AND "),
         filter.limit
     );
     let rows = store.with_session("listing", async |session| session.client().query(&sql, &params).await).await?;
-    rows.iter().map(|row| managed_tx(row).map_err(StoreError::from)).collect()
+    rows.iter().map(|row| intent_record(row).map_err(StoreError::from)).collect()
 }
 
 pub(crate) async fn commands(store: &PgStore, ids: &[CommandId]) -> Result<Vec<Option<CommandStatus>>, StoreError> {
@@ -123,5 +118,5 @@ pub(crate) async fn attempts(store: &PgStore, id: TxId) -> Result<Vec<Attempt>, 
             session.client().query(&statement, &[&id.uuid()]).await
         })
         .await?;
-    rows.iter().map(|row| told_attempt(row).map_err(StoreError::from)).collect()
+    rows.iter().map(|row| attempt_with_history(row).map_err(StoreError::from)).collect()
 }

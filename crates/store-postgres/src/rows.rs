@@ -3,172 +3,149 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use gapless_domain::{
-    Attempt, AttemptKind, B256, Bytes, Command, CommandId, Cursor, Intent, IntentRecord, LaneState, LockOwner,
-    MempoolSignal, Metadata, NodeText, ProtectCode, Protection, RequestId, Reservation, ReservationStatus, SendOutcome,
-    Slot, SlotKind, Speed, SubmitterId, Timestamp, TxId,
+    Attempt, B256, Command, Cursor, IntentRecord, Reservation, Slot, SlotKind, SubmitterId, Timestamp, TxId,
 };
-use gapless_store::codec::{
-    RowError, above, command_from_json, fees_from_json, nonce, payload_from_json, sends_from_json, state_from_row,
-    submitter, tries, unsigned, word,
+use gapless_store::RowError;
+use gapless_store_sql::{
+    AttemptRow, CommandRow, CursorRow, IntentRow, ReservationRow, SlotRow, slot_kind_columns, submitter,
 };
 use tokio_postgres::Row;
 use uuid::Uuid;
 
-/// The columns that [`managed_tx`] reads, for `SELECT … FROM managed_tx` and its archive alike.
-pub(crate) const TX_COLUMNS: &str = "tx_id, seq, submitter, request_id, payload::text AS payload, speed, valid_until, \
-     metadata::text AS metadata, state, nonce, detail::text AS detail, version, created_at, updated_at, \
+pub(crate) const SLOT_COLUMNS: &str = SlotRow::COLUMNS;
+
+/// The columns that [`intent_record`] reads, in `managed_tx` and in its archive.
+pub(crate) const INTENT_COLUMNS: &str = "tx_id, seq, submitter, request_id, payload::text AS payload, speed, \
+     valid_until, metadata::text AS metadata, state, nonce, detail::text AS detail, version, created_at, updated_at, \
      replacement::text AS replacement";
 
-/// As a lane is loaded: without the history of its sends, which only people read.
-pub(crate) const ATTEMPT_COLUMNS: &str = "submitter, nonce, ordinal, kind, hash, raw, fees::text AS fees, created_at, sends, \
-     last_sent_at, last_outcome, last_text";
+/// The columns that [`attempt`] reads. A lane is loaded with them: without the history of sends, which only people
+/// read.
+pub(crate) const ATTEMPT_COLUMNS: &str = "submitter, nonce, ordinal, kind, hash, raw, fees::text AS fees, created_at, \
+     sends, last_sent_at, last_outcome, last_text";
 
-pub(crate) const TOLD_ATTEMPT_COLUMNS: &str = "submitter, nonce, ordinal, kind, hash, raw, fees::text AS fees, created_at, sends, \
-     last_sent_at, last_outcome, last_text, history::text AS history";
+/// The columns that [`attempt_with_history`] reads.
+pub(crate) const ATTEMPT_WITH_HISTORY_COLUMNS: &str = "submitter, nonce, ordinal, kind, hash, raw, fees::text AS fees, \
+     created_at, sends, last_sent_at, last_outcome, last_text, history::text AS history";
 
-pub(crate) const SLOT_COLUMNS: &str =
-    "submitter, nonce, kind, tx_id, bound_at, next_resubmit_at, above_block, above_hash, evidence, tries, signal";
-
-pub(crate) fn managed_tx(row: &Row) -> Result<IntentRecord, RowError> {
-    managed_tx_of(row, submitter(get(row, "submitter")?)?)
+pub(crate) fn intent_record(row: &Row) -> Result<IntentRecord, RowError> {
+    intent_record_of(row, submitter(get(row, "submitter")?)?)
 }
 
-/// The same where it is known whose it is: an address is not checked for each of many rows, and they share it.
-pub(crate) fn managed_tx_of(row: &Row, submitter: SubmitterId) -> Result<IntentRecord, RowError> {
-    let metadata: Option<String> = get(row, "metadata")?;
-    let valid_until: Option<SystemTime> = get(row, "valid_until")?;
-    let intent = Intent::restore(
-        submitter,
-        RequestId::restore(get(row, "request_id")?),
-        payload_from_json(get(row, "payload")?)?,
-        word("speed", get(row, "speed")?, Speed::parse)?,
-        valid_until.map(timestamp),
-        metadata.map(Metadata::restore),
-    );
-    Ok(IntentRecord {
-        id: TxId::from_uuid(get(row, "tx_id")?),
-        seq: unsigned("seq", get(row, "seq")?)?,
-        intent,
-        replacement: get::<Option<&str>>(row, "replacement")?.map(payload_from_json).transpose()?,
-        state: state_from_row(get(row, "state")?, get(row, "nonce")?, get(row, "detail")?)?,
-        version: version(get(row, "version")?)?,
-        created_at: timestamp(get(row, "created_at")?),
-        updated_at: timestamp(get(row, "updated_at")?),
-    })
+/// An intent record of a known submitter: the address is not parsed for each of many rows.
+pub(crate) fn intent_record_of(row: &Row, submitter: SubmitterId) -> Result<IntentRecord, RowError> {
+    let columns = IntentRow {
+        tx_id: TxId::from_uuid(get(row, "tx_id")?),
+        seq: get(row, "seq")?,
+        request_id: get(row, "request_id")?,
+        payload: get(row, "payload")?,
+        speed: get(row, "speed")?,
+        valid_until: optional_time(row, "valid_until")?,
+        metadata: get(row, "metadata")?,
+        state: get(row, "state")?,
+        nonce: get(row, "nonce")?,
+        detail: get(row, "detail")?,
+        version: i64::from(get::<i32>(row, "version")?),
+        created_at: time(row, "created_at")?,
+        updated_at: time(row, "updated_at")?,
+        replacement: get(row, "replacement")?,
+    };
+    columns.into_record(submitter)
 }
 
 pub(crate) fn attempt(row: &Row) -> Result<Attempt, RowError> {
-    let outcome: Option<&str> = get(row, "last_outcome")?;
-    let text: Option<&str> = get(row, "last_text")?;
-    let last_outcome = match outcome {
-        None => None,
-        Some(outcome) => Some((word("outcome", outcome, SendOutcome::parse)?, NodeText::new(text.unwrap_or_default()))),
-    };
-    let raw: &[u8] = get(row, "raw")?;
-    Ok(Attempt {
-        nonce: nonce(get(row, "nonce")?)?,
-        ordinal: ordinal(get(row, "ordinal")?)?,
-        kind: word("attempt kind", get(row, "kind")?, AttemptKind::parse)?,
-        hash: hash(get(row, "hash")?)?,
-        raw: Bytes::copy_from_slice(raw),
-        fees: fees_from_json(get(row, "fees")?)?,
-        created_at: timestamp(get(row, "created_at")?),
-        sends: version(get(row, "sends")?)?,
-        last_sent_at: get::<Option<SystemTime>>(row, "last_sent_at")?.map(timestamp),
-        last_outcome,
-        history: Vec::new(),
-    })
+    Attempt::try_from(attempt_columns(row, None)?)
 }
 
-/// Reads [`TOLD_ATTEMPT_COLUMNS`].
-pub(crate) fn told_attempt(row: &Row) -> Result<Attempt, RowError> {
-    Ok(Attempt { history: sends_from_json(get(row, "history")?)?, ..attempt(row)? })
+pub(crate) fn attempt_with_history(row: &Row) -> Result<Attempt, RowError> {
+    Attempt::try_from(attempt_columns(row, Some(get(row, "history")?))?)
+}
+
+fn attempt_columns<'a>(row: &'a Row, history: Option<&'a str>) -> Result<AttemptRow<'a>, RowError> {
+    Ok(AttemptRow {
+        nonce: get(row, "nonce")?,
+        ordinal: i64::from(get::<i16>(row, "ordinal")?),
+        kind: get(row, "kind")?,
+        hash: hash(get(row, "hash")?)?,
+        raw: get(row, "raw")?,
+        fees: get(row, "fees")?,
+        created_at: time(row, "created_at")?,
+        sends: i64::from(get::<i32>(row, "sends")?),
+        last_sent_at: optional_time(row, "last_sent_at")?,
+        last_outcome: get(row, "last_outcome")?,
+        last_text: get(row, "last_text")?,
+        history,
+    })
 }
 
 pub(crate) fn cursor(row: &Row) -> Result<Cursor, RowError> {
-    let code: Option<&str> = get(row, "protect_code")?;
-    let detail: Option<&str> = get(row, "protect_detail")?;
-    Ok(Cursor {
-        next_nonce: nonce(get(row, "next_nonce")?)?,
-        chain_nonce: nonce(get(row, "chain_nonce")?)?,
-        final_nonce: nonce(get(row, "final_nonce")?)?,
-        open_nonce: nonce(get(row, "open_nonce")?)?,
-        state: lane_state(get(row, "state")?, code, detail)?,
+    Cursor::try_from(CursorRow {
+        next_nonce: get(row, "next_nonce")?,
+        chain_nonce: get(row, "chain_nonce")?,
+        final_nonce: get(row, "final_nonce")?,
+        open_nonce: get(row, "open_nonce")?,
+        state: get(row, "state")?,
+        protect_code: get(row, "protect_code")?,
+        protect_detail: get(row, "protect_detail")?,
         paused: get(row, "paused")?,
+        version: get(row, "version")?,
+        event_seq: get(row, "event_seq")?,
         low_balance: get(row, "low_balance")?,
-        version: unsigned("version", get(row, "version")?)?,
-        event_seq: unsigned("event_seq", get(row, "event_seq")?)?,
     })
 }
 
-pub(crate) fn lane_state(state: &str, code: Option<&str>, detail: Option<&str>) -> Result<LaneState, RowError> {
-    match state {
-        "IDLE" => Ok(LaneState::Idle),
-        "IN_FLIGHT" => Ok(LaneState::InFlight),
-        "PROTECT" => Ok(LaneState::Protect(protection(code, detail)?)),
-        other => Err(RowError::new("lane state", other)),
-    }
-}
-
-pub(crate) fn protection(code: Option<&str>, detail: Option<&str>) -> Result<Protection, RowError> {
-    let code = word("protect code", code.unwrap_or_default(), ProtectCode::parse)?;
-    Ok(Protection { code, detail: NodeText::new(detail.unwrap_or_default()) })
-}
-
+/// Reads [`SLOT_COLUMNS`].
 pub(crate) fn slot(row: &Row) -> Result<Slot, RowError> {
-    let tx_id: Option<Uuid> = get(row, "tx_id")?;
-    let kind = match (get(row, "kind")?, tx_id) {
-        ("intent", Some(id)) => SlotKind::Intent(TxId::from_uuid(id)),
-        ("fill", None) => SlotKind::Fill,
-        ("reservation", None) => SlotKind::Reservation,
-        ("foreign", None) => SlotKind::Foreign,
-        (kind, _) => return Err(RowError::new("slot kind", kind)),
-    };
-    let signal: Option<&str> = get(row, "signal")?;
-    Ok(Slot {
-        nonce: nonce(get(row, "nonce")?)?,
-        kind,
-        above: above(get(row, "above_block")?, get::<Option<&[u8]>>(row, "above_hash")?.map(hash).transpose()?)?,
-        evidence: get::<Option<&str>>(row, "evidence")?.map(NodeText::new),
-        bound_at: timestamp(get(row, "bound_at")?),
-        next_resubmit_at: get::<Option<SystemTime>>(row, "next_resubmit_at")?.map(timestamp),
-        tries: tries(i64::from(get::<i32>(row, "tries")?))?,
-        signal: signal.map(|signal| word("signal", signal, MempoolSignal::parse)).transpose()?,
+    Slot::try_from(SlotRow {
+        nonce: get(row, "nonce")?,
+        kind: get(row, "kind")?,
+        tx_id: optional_id(row, "tx_id")?,
+        bound_at: time(row, "bound_at")?,
+        next_resubmit_at: optional_time(row, "next_resubmit_at")?,
+        above_block: get(row, "above_block")?,
+        above_hash: get::<Option<&[u8]>>(row, "above_hash")?.map(hash).transpose()?,
+        evidence: get(row, "evidence")?,
+        tries: i64::from(get::<i32>(row, "tries")?),
+        signal: get(row, "signal")?,
     })
 }
 
 pub(crate) fn slot_kind(kind: &SlotKind) -> (&'static str, Option<Uuid>) {
-    match kind {
-        SlotKind::Intent(id) => ("intent", Some(id.uuid())),
-        SlotKind::Fill => ("fill", None),
-        SlotKind::Reservation => ("reservation", None),
-        SlotKind::Foreign => ("foreign", None),
-    }
+    let (word, tx_id) = slot_kind_columns(*kind);
+    (word, tx_id.map(|id| id.uuid()))
 }
 
+/// Reads [`ReservationRow::COLUMNS`].
 pub(crate) fn reservation(row: &Row) -> Result<Reservation, RowError> {
-    let tx_id: Option<Uuid> = get(row, "tx_id")?;
-    let owner: Option<&str> = get(row, "lock_owner")?;
-    let until: Option<SystemTime> = get(row, "locked_until")?;
-    let status = match (get::<&str>(row, "status")?, tx_id, owner.and_then(LockOwner::new), until) {
-        ("RESERVED", Some(id), Some(lock_owner), Some(until)) => {
-            ReservationStatus::Reserved { tx_id: TxId::from_uuid(id), lock_owner, locked_until: timestamp(until) }
-        }
-        ("USED", id, ..) => ReservationStatus::Used { tx_id: id.map(TxId::from_uuid) },
-        ("RECYCLABLE", ..) => ReservationStatus::Recyclable,
-        (status, ..) => return Err(RowError::new("reservation", status)),
-    };
-    Ok(Reservation { nonce: nonce(get(row, "nonce")?)?, status })
+    Reservation::try_from(ReservationRow {
+        nonce: get(row, "nonce")?,
+        status: get(row, "status")?,
+        tx_id: optional_id(row, "tx_id")?,
+        lock_owner: get(row, "lock_owner")?,
+        locked_until: optional_time(row, "locked_until")?,
+    })
 }
 
 pub(crate) fn command(row: &Row) -> Result<Command, RowError> {
-    Ok(Command {
-        id: CommandId(unsigned("command id", get(row, "id")?)?),
-        submitter: submitter(get(row, "submitter")?)?,
-        kind: command_from_json(get(row, "body")?)?,
-        issued_by: NodeText::new(get(row, "issued_by")?),
-        issued_at: timestamp(get(row, "issued_at")?),
+    Command::try_from(CommandRow {
+        id: get(row, "id")?,
+        submitter: get(row, "submitter")?,
+        body: get(row, "body")?,
+        issued_by: get(row, "issued_by")?,
+        issued_at: time(row, "issued_at")?,
     })
+}
+
+pub(crate) fn optional_id(row: &Row, column: &'static str) -> Result<Option<TxId>, RowError> {
+    Ok(get::<Option<Uuid>>(row, column)?.map(TxId::from_uuid))
+}
+
+pub(crate) fn time(row: &Row, column: &'static str) -> Result<Timestamp, RowError> {
+    get(row, column).map(timestamp)
+}
+
+pub(crate) fn optional_time(row: &Row, column: &'static str) -> Result<Option<Timestamp>, RowError> {
+    Ok(get::<Option<SystemTime>>(row, column)?.map(timestamp))
 }
 
 pub(crate) fn hash(bytes: &[u8]) -> Result<B256, RowError> {
@@ -183,7 +160,7 @@ pub(crate) fn ordinal(value: i16) -> Result<u16, RowError> {
     u16::try_from(value).map_err(|error| RowError::new("ordinal", error))
 }
 
-/// A column that must be there; a row that lacks it, or holds another type, is damage and not a panic.
+/// The value of a column. A row that lacks the column, or holds another type, is an error and not a panic.
 pub(crate) fn get<'a, T: tokio_postgres::types::FromSql<'a>>(
     row: &'a Row,
     column: &'static str,
@@ -205,7 +182,7 @@ pub(crate) fn system_time(timestamp: Timestamp) -> SystemTime {
     time.unwrap_or(UNIX_EPOCH)
 }
 
-/// A span as whole microseconds, which is how intervals are passed: `$1::bigint * interval '1 microsecond'`.
+/// A span as whole microseconds. Statements take intervals like this: `$1::bigint * interval '1 microsecond'`.
 pub(crate) fn micros(span: Duration) -> i64 {
     i64::try_from(span.as_micros()).unwrap_or(i64::MAX)
 }

@@ -1,11 +1,13 @@
-//! Versioned migrations.
+//! The schema and its versions.
 
-use gapless_store::{Migration, StoreError, pending};
+use gapless_store::StoreError;
+use gapless_store_sql::{MIGRATIONS_APPLIED, Migration, missing_migrations};
 use tokio_postgres::Client;
 
 use crate::error::unavailable;
 
-pub(crate) const MIGRATIONS: &[Migration] = &[
+/// All steps since the first release. A step is added, never changed.
+pub const MIGRATIONS: &[Migration] = &[
     Migration { version: 1, name: "ground_floor", sql: include_str!("../migrations/0001_ground_floor.sql") },
     Migration { version: 2, name: "open_cursors", sql: include_str!("../migrations/0002_open_cursors.sql") },
     Migration { version: 3, name: "confirmations", sql: include_str!("../migrations/0003_confirmations.sql") },
@@ -17,19 +19,16 @@ pub(crate) const MIGRATIONS: &[Migration] = &[
     Migration { version: 9, name: "fewer_indexes", sql: include_str!("../migrations/0009_fewer_indexes.sql") },
 ];
 
-/// Any number that no other program is likely to lock: only one node migrates at a time.
+/// The advisory lock under which one node at a time migrates. No other program is likely to lock this number.
 const MIGRATION_LOCK: i64 = 0x67_6170_6c65_7373;
 
-/// Brings the schema up to date, or, if that is not wanted, says what is missing.
+/// Applies the missing migrations. Without leave to migrate, a missing one is an error.
 pub(crate) async fn ensure(client: &Client, migrate: bool) -> Result<(), StoreError> {
-    let applied = applied(client).await?;
-    let missing = pending(MIGRATIONS, &applied)?.steps;
-    let Some(newest) = missing.last() else { return Ok(()) };
-    if !migrate {
-        let (found, known) = (applied.last().map_or(0, |(version, _)| *version), newest.version);
-        return Err(StoreError::SchemaIsOlder { found, known });
+    if missing_migrations(MIGRATIONS, &applied(client).await?, migrate)?.is_empty() {
+        return Ok(());
     }
-    // Another node may be migrating, and a migration may take as long as the data is large. The session is not used again.
+    // Another node may be migrating, and a migration takes the longer the more rows there are. The session is not used
+    // again.
     client.batch_execute("SET lock_timeout = 0; SET statement_timeout = 0").await.map_err(unavailable)?;
     client.execute("SELECT pg_advisory_lock($1)", &[&MIGRATION_LOCK]).await.map_err(unavailable)?;
     let result = apply_missing(client).await;
@@ -37,7 +36,7 @@ pub(crate) async fn ensure(client: &Client, migrate: bool) -> Result<(), StoreEr
     result
 }
 
-/// Under the lock: another node may have been quicker, so what is missing is asked again.
+/// Runs under the lock. Another node may have migrated meanwhile, so the applied migrations are read again.
 async fn apply_missing(client: &Client) -> Result<(), StoreError> {
     client
         .batch_execute(
@@ -47,7 +46,7 @@ async fn apply_missing(client: &Client) -> Result<(), StoreError> {
         )
         .await
         .map_err(unavailable)?;
-    for migration in pending(MIGRATIONS, &applied(client).await?)?.steps {
+    for migration in missing_migrations(MIGRATIONS, &applied(client).await?, true)? {
         tracing::info!(version = migration.version, name = migration.name, "applying migration");
         let name = migration.name.replace('\'', "''");
         let script = format!(
@@ -64,16 +63,14 @@ async fn apply_missing(client: &Client) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// A database without the table has nothing yet. It is not created here: whoever only serves may not have the right to.
+/// A database without the table has no migrations. The table is not created here: a node that may not migrate may not
+/// have the right to create one.
 async fn applied(client: &Client) -> Result<Vec<(i64, i64)>, StoreError> {
     let table =
         client.query_one("SELECT to_regclass('schema_migration') IS NOT NULL", &[]).await.map_err(unavailable)?;
     if !table.get::<_, bool>(0) {
         return Ok(Vec::new());
     }
-    let rows = client
-        .query("SELECT version, checksum FROM schema_migration ORDER BY version", &[])
-        .await
-        .map_err(unavailable)?;
+    let rows = client.query(MIGRATIONS_APPLIED, &[]).await.map_err(unavailable)?;
     Ok(rows.iter().map(|row| (row.get(0), row.get(1))).collect())
 }

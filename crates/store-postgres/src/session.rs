@@ -1,4 +1,4 @@
-//! Connections: how they are opened, what every one is set to, and the pool of them.
+//! Connections, their settings, and the pool of them.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -11,14 +11,15 @@ use gapless_store::StoreError;
 use tokio::sync::{Mutex as AsyncMutex, Semaphore, SemaphorePermit, mpsc};
 use tokio::task::JoinHandle;
 use tokio_postgres::error::Severity;
-use tokio_postgres::{AsyncMessage, Config, NoTls, Notification, Statement};
+use tokio_postgres::{AsyncMessage, Config, NoTls, Notification, Row, Statement};
 
+use crate::bulk::BulkStatement;
 use crate::counted::Counted;
 use crate::error::{timed_out, unavailable};
 use crate::identity::Identity;
 use crate::options::PgOptions;
 
-/// One connection, with its settings made and its statements prepared as they are first used.
+/// One connection with its settings. Statements are prepared when they are first used.
 #[derive(Debug)]
 pub(crate) struct Session {
     client: Counted,
@@ -32,15 +33,15 @@ impl Session {
         Self::open_listening(config, options).await.map(|(session, _)| session)
     }
 
-    /// A connection to a server that is known. One that is not may have lost commits: that is noticed before anything is
-    /// accepted or canceled there.
+    /// A connection to a server whose identity is known. Another server may have lost commits, so notice is taken of it
+    /// before anything is accepted or canceled there.
     pub(crate) async fn open_known(
         config: &Config,
         options: &PgOptions,
         notices: &Notices,
     ) -> Result<Self, StoreError> {
         let session = Self::open(config, options).await?;
-        let asked = within(options.call_timeout, "asking the server who it is", async {
+        let asked = within(options.call_timeout, "asking for the identity of the server", async {
             let identity = Identity::of(&session.client).await?;
             let known = identity.is_known(&session.client).await?;
             Ok((identity, known))
@@ -49,11 +50,11 @@ impl Session {
         if known {
             return Ok(session);
         }
-        within(options.call_timeout, "noticing that the server is another", notices.notice(session, identity)).await
+        within(options.call_timeout, "taking notice of another server", notices.notice(session, identity)).await
     }
 
-    /// Also gives the notifications that come in on it. A server that takes the connection and then says nothing is as away
-    /// as one that refuses it.
+    /// A connection with the notifications that come in on it. A server that accepts the connection and then does not
+    /// answer counts as unavailable, like one that refuses it.
     pub(crate) async fn open_listening(
         config: &Config,
         options: &PgOptions,
@@ -73,11 +74,11 @@ impl Session {
             while let Some(Ok(message)) = poll_fn(|context| connection.poll_message(context)).await {
                 match message {
                     AsyncMessage::Notice(notice) if notice.parsed_severity() == Some(Severity::Warning) => {
-                        tracing::warn!(code = notice.code().code(), "PostgreSQL warns: {}", notice.message());
+                        tracing::warn!(code = notice.code().code(), text = notice.message(), "warning from PostgreSQL");
                         seen.store(true, Ordering::SeqCst);
                     }
                     AsyncMessage::Notification(notification) => {
-                        // Nobody listens on most sessions.
+                        // Most sessions have no receiver.
                         let _ = tell.send(notification);
                     }
                     _ => {}
@@ -86,25 +87,25 @@ impl Session {
         };
         #[expect(
             clippy::disallowed_methods,
-            reason = "a connection needs somebody to drive it; it ends with its session"
+            reason = "a connection needs a task that drives it; the task ends with its session"
         )]
         let driver = tokio::spawn(drive);
         let session = Session { client: Counted::new(client), driver, statements: Mutex::default(), warned };
         session.set_up(options).await?;
-        // What the server had to say about the connection itself is nobody's commit.
+        // A warning about the connection itself belongs to no commit.
         session.take_warning();
         Ok((session, notifications))
     }
 
     async fn set_up(&self, options: &PgOptions) -> Result<(), StoreError> {
-        // Our statements find their rows one by one through an index, and stop early. A planner that does not know a young table yet may
-        // want to read all of it, or to gather all of a backlog first, and then costs grow with what nobody asked for. It has nothing
-        // to learn from the values, and planning anew, or compiling a plan, takes longer than running most of ours.
+        // The statements of this crate find their rows through an index and stop early. A planner without statistics of
+        // a new table may read all of it, or gather a whole backlog first. The values of parameters do not change the
+        // best plan, and planning again, or compiling a plan, takes longer than running most statements.
         let settings = format!(
             "SET lock_timeout = {}; SET statement_timeout = {}; SET idle_in_transaction_session_timeout = {}; \
              SET default_transaction_isolation = 'read committed'; SET timezone = 'UTC'; \
-             SET enable_bitmapscan = off; SET enable_seqscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off; \
-             SET plan_cache_mode = force_generic_plan; SET jit = off; \
+             SET enable_bitmapscan = off; SET enable_seqscan = off; SET enable_hashjoin = off; \
+             SET enable_mergejoin = off; SET plan_cache_mode = force_generic_plan; SET jit = off; \
              SELECT set_config('synchronous_commit', 'on', false) \
              WHERE current_setting('synchronous_commit') NOT IN ('on', 'remote_apply')",
             options.lock_timeout.as_millis(),
@@ -112,14 +113,14 @@ impl Session {
             options.idle_in_transaction_timeout.as_millis(),
         );
         self.client.batch_execute(&settings).await.map_err(unavailable)?;
-        // Not every platform can do these. The first ends statements whose client is gone; the second ends a session whose
-        // client has stopped reading, which no other time-out notices, and which may hold locks.
+        // Not every platform has these. The first ends statements whose client is gone. The second ends a session whose
+        // client has stopped reading; such a session may hold locks, and no other time-out ends it.
         for optional in [
             format!("SET client_connection_check_interval = {}", options.connection_check_interval.as_millis()),
             format!("SET tcp_user_timeout = {}", options.idle_in_transaction_timeout.as_millis()),
         ] {
             if let Err(error) = self.client.batch_execute(&optional).await {
-                tracing::debug!("not supported here: {optional}: {error}");
+                tracing::debug!(setting = optional, %error, "setting not supported by the server");
             }
         }
         Ok(())
@@ -129,7 +130,7 @@ impl Session {
         &self.client
     }
 
-    /// The statement, prepared once a session.
+    /// The prepared statement. A session prepares each statement once.
     pub(crate) async fn prepared(&self, sql: &'static str) -> Result<Statement, tokio_postgres::Error> {
         let known = self.statements.lock().unwrap_or_else(PoisonError::into_inner).get(sql).cloned();
         if let Some(statement) = known {
@@ -140,8 +141,15 @@ impl Session {
         Ok(statement)
     }
 
-    /// Did the server warn since this was last asked? The one warning that can come with a COMMIT says that it may not
-    /// have reached the standby; its words depend on the server's language, so any warning counts.
+    /// Runs a bulk statement. Without rows there is no statement, and the answer is empty.
+    pub(crate) async fn bulk(&self, statement: Option<BulkStatement<'_>>) -> Result<Vec<Row>, tokio_postgres::Error> {
+        let Some(statement) = statement else { return Ok(Vec::new()) };
+        let prepared = self.prepared(statement.sql).await?;
+        self.client.query(&prepared, &statement.params()).await
+    }
+
+    /// True if the server warned since the last call. The only warning that can come with a COMMIT says that the commit
+    /// may not have reached the standby. Its text depends on the language of the server, so any warning counts.
     pub(crate) fn take_warning(&self) -> bool {
         self.warned.swap(false, Ordering::SeqCst)
     }
@@ -149,16 +157,17 @@ impl Session {
 
 impl Drop for Session {
     fn drop(&mut self) {
-        // Closes the socket also when the server does not answer any more.
+        // Closes the socket, also when the server does not answer any more.
         self.driver.abort();
     }
 }
 
-/// Whose turn it is to notice that the server is another than before. One session at a time does, and goes on when its caller
-/// has given up waiting: it may take longer than any call, and a second one could only wait behind it.
+/// Orders the sessions of this process that meet another server than before. One session at a time takes notice, and
+/// goes on when its caller has given up: taking notice may take longer than any call, and a second session could only
+/// wait for it.
 #[derive(Debug, Default)]
 pub(crate) struct Notices {
-    /// Of the server that was met last. One that does not answer any more must not keep us from its successor.
+    /// The lock for the server that was met last. A server that does not answer any more must not block its successor.
     turn: Mutex<Option<(Identity, Arc<AsyncMutex<()>>)>>,
 }
 
@@ -172,7 +181,7 @@ impl Notices {
         };
         #[expect(
             clippy::disallowed_methods,
-            reason = "a caller that gives up must not undo it; it ends with its statements"
+            reason = "a caller that gives up must not undo it; the task ends with its statements"
         )]
         let noticed = tokio::spawn(notice).await;
         noticed.unwrap_or_else(|error| Err(StoreError::Unavailable(Box::new(error))))
@@ -187,51 +196,51 @@ impl Notices {
     }
 }
 
-/// A bounded set of sessions. One that was used goes back only if its user says that it is in order; any other is closed,
-/// and with it whatever transaction was open on it.
+/// A bounded set of sessions. A session returns to the pool only by [`PooledSession::put_back`]. A session that is
+/// dropped is closed, and the server rolls back its transaction.
 #[derive(Debug)]
 pub(crate) struct Pool {
     config: Config,
     options: PgOptions,
     idle: Mutex<Vec<Session>>,
-    places: Semaphore,
+    permits: Semaphore,
     pub(crate) notices: Notices,
 }
 
 #[derive(Debug)]
-pub(crate) struct Lent<'a> {
+pub(crate) struct PooledSession<'a> {
     pool: &'a Pool,
     session: Session,
-    _place: SemaphorePermit<'a>,
+    _permit: SemaphorePermit<'a>,
 }
 
 impl Pool {
     pub(crate) fn new(config: Config, options: PgOptions, size: usize) -> Self {
-        let places = Semaphore::new(size.max(1));
-        Pool { config, options, idle: Mutex::default(), places, notices: Notices::default() }
+        let permits = Semaphore::new(size.max(1));
+        Pool { config, options, idle: Mutex::default(), permits, notices: Notices::default() }
     }
 
-    pub(crate) async fn lend(&self) -> Result<Lent<'_>, StoreError> {
-        let place = self.places.acquire().await.map_err(|_| timed_out("the pool is closed"))?;
+    pub(crate) async fn get(&self) -> Result<PooledSession<'_>, StoreError> {
+        let permit = self.permits.acquire().await.map_err(|_| timed_out("the pool is closed"))?;
         let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
         let session = match idle {
             Some(session) if !session.client.is_closed() => session,
             _ => Session::open_known(&self.config, &self.options, &self.notices).await?,
         };
-        Ok(Lent { pool: self, session, _place: place })
+        Ok(PooledSession { pool: self, session, _permit: permit })
     }
 }
 
-impl Lent<'_> {
-    /// Nothing is open on it and every answer was read: somebody else may have it.
-    pub(crate) fn give_back(self) {
+impl PooledSession<'_> {
+    /// Returns the session to the pool. No transaction is open on it, and every answer was read.
+    pub(crate) fn put_back(self) {
         if !self.session.client.is_closed() {
             self.pool.idle.lock().unwrap_or_else(PoisonError::into_inner).push(self.session);
         }
     }
 }
 
-impl std::ops::Deref for Lent<'_> {
+impl std::ops::Deref for PooledSession<'_> {
     type Target = Session;
 
     fn deref(&self) -> &Session {
@@ -239,7 +248,7 @@ impl std::ops::Deref for Lent<'_> {
     }
 }
 
-/// Gives up on an answer that does not come. The caller must not use the session any more.
+/// Waits at most `limit` for an answer. After an error the caller must not use the session any more.
 pub(crate) async fn within<T>(
     limit: Duration,
     what: &'static str,

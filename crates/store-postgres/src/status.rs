@@ -1,25 +1,25 @@
-//! Lanes as people see them: one statement for all that are asked about, and no lock.
+//! The status of lanes for people: one statement for all lanes of the question, and no lock.
 
 use std::collections::HashMap;
 use std::time::SystemTime;
 
 use gapless_domain::{OwnerId, SubmitterId};
-use gapless_store::codec::{RowError, token};
-use gapless_store::{Census, LaneStatus, LeaseStatus, StoreError};
+use gapless_store::{Census, LaneStatus, LeaseStatus, RowError, StoreError};
+use gapless_store_sql::token;
 use tokio_postgres::Row;
 
 use crate::rows::{cursor, get, micros, timestamp};
 use crate::store::PgStore;
 
-/// $2 is where counting stops, $3 the furthest that a lease can honestly last.
+/// $2 is where counting stops, $3 the longest time that a valid lease can still last.
 ///
-/// What is in line is counted from its front by its index. What holds a nonce is not: behind a long queue it
-/// would be searched for in all of it. It is counted from the open slots, like a lane is loaded.
+/// Queued intents are counted from the front of the queue by its index. Intents that hold a nonce are counted from the
+/// open slots, as a lane is loaded: no index finds them without reading a long queue too.
 const STATUS: &str = "
     WITH moment AS MATERIALIZED (SELECT clock_timestamp() AS now)
     SELECT w.place, s.alias, m.now, coalesce(c.epoch, s.epoch) < (SELECT max(epoch) FROM store_epoch) AS regressed,
-           c.next_nonce, c.chain_nonce, c.final_nonce, c.open_nonce, c.state, c.protect_code, c.protect_detail, c.paused,
-           c.low_balance, c.version, c.event_seq,
+           c.next_nonce, c.chain_nonce, c.final_nonce, c.open_nonce, c.state, c.protect_code,
+           c.protect_detail, c.paused, c.low_balance, c.version, c.event_seq,
            l.owner_node, l.fencing_token AS token, nullif(l.expires_at, '-infinity') AS expires_at,
            l.expires_at > m.now AND l.expires_at <= m.now + $3::bigint * interval '1 microsecond' AS valid,
            queued.count AS queued, open.count AS open,
@@ -34,7 +34,8 @@ const STATUS: &str = "
     CROSS JOIN LATERAL (
         SELECT count(*) FROM (
             SELECT FROM managed_tx q
-            WHERE q.submitter = s.submitter AND q.nonce IS NULL AND q.ended_at IS NULL AND q.state = 'QUEUED' ORDER BY q.seq LIMIT $2
+            WHERE q.submitter = s.submitter AND q.nonce IS NULL AND q.ended_at IS NULL AND q.state = 'QUEUED'
+            ORDER BY q.seq LIMIT $2
         ) AS front) AS queued
     CROSS JOIN LATERAL (
         SELECT count(*) FROM (
@@ -47,11 +48,13 @@ const STATUS: &str = "
             WHERE t.ended_at IS NULL LIMIT $2
         ) AS bound) AS open";
 
-/// $2 is the furthest that a lease can honestly last. A process that was not heard of for longer, also by the slowest clock,
-/// has no lanes any more. Both tables are walked: there are as many rows as processes ever started, and as lanes.
+/// $2 is the longest time that a valid lease can still last. A process that has not renewed for longer, by any clock,
+/// has no lanes any more. Both tables are read whole: they have a row for each process that ever started, and for each
+/// lane.
 const CENSUS: &str = "
     SELECT (SELECT count(*) FROM node
-            WHERE owner_node <> $1 AND seen_at > clock_timestamp() - $2::bigint * interval '1 microsecond') + 1 AS nodes,
+            WHERE owner_node <> $1
+              AND seen_at > clock_timestamp() - $2::bigint * interval '1 microsecond') + 1 AS nodes,
            (SELECT count(*) FROM submitter_lease
             WHERE expires_at > clock_timestamp()
               AND expires_at <= clock_timestamp() + $2::bigint * interval '1 microsecond') AS lanes";
@@ -59,7 +62,7 @@ const CENSUS: &str = "
 pub(crate) async fn census(store: &PgStore) -> Result<Census, StoreError> {
     let horizon = micros(store.options.lease.duration + store.options.lease.clock_skew);
     let row = store
-        .with_session("counting processes and leases", async |session| {
+        .with_session("counting nodes and leases", async |session| {
             let statement = session.prepared(CENSUS).await?;
             session.client().query_one(&statement, &[&store.owner.as_str(), &horizon]).await
         })

@@ -23,7 +23,7 @@ use crate::error::unavailable;
 use crate::identity::Identity;
 use crate::notify::Notifier;
 use crate::options::PgOptions;
-use crate::session::{Lent, Pool, Session, within};
+use crate::session::{Pool, PooledSession, Session, within};
 use crate::{accept, archive, audit, events, heads, lease, load, read, schema, slots, status, sweep};
 
 /// Sessions for leases: one for a renewal, one for a concurrent acquisition, and one spare.
@@ -47,7 +47,7 @@ impl PgStore {
     pub async fn open(url: &str, owner: OwnerId, options: PgOptions) -> Result<Self, StoreError> {
         let config = configure(url, &options)?;
         let session = Session::open(&config, &options).await?;
-        let ask = within(options.call_timeout, "asking the server who it is", Identity::of(session.client()));
+        let ask = within(options.call_timeout, "asking for the identity of the server", Identity::of(session.client()));
         let identity = ask.await?;
         // Migrations have no time limit; every other statement has one.
         schema::ensure(session.client(), options.migrate).await?;
@@ -85,10 +85,10 @@ impl PgStore {
         work: impl AsyncFnOnce(&Session) -> Result<T, tokio_postgres::Error>,
     ) -> Result<T, StoreError> {
         within(self.options.call_timeout, what, async {
-            let session: Lent<'_> = pool.lend().await?;
+            let session: PooledSession<'_> = pool.get().await?;
             match work(&session).await {
                 Ok(value) => {
-                    session.give_back();
+                    session.put_back();
                     Ok(value)
                 }
                 Err(error) => Err(unavailable(error)),
@@ -100,7 +100,9 @@ impl PgStore {
 
 fn configure(url: &str, options: &PgOptions) -> Result<Config, StoreError> {
     if !options.lease.are_sound() {
-        return Err(StoreError::Setup("lease.renew_interval must fit twice into duration minus clock_skew".to_owned()));
+        return Err(StoreError::Setup(
+            "lease.renew_interval must fit twice into lease.duration minus lease.clock_skew".to_owned(),
+        ));
     }
     // The error message must not repeat an invalid URL, which may contain a password.
     let mut config: Config =
@@ -296,9 +298,9 @@ impl Upkeep for PgStore {
     }
 
     async fn declare_regressed(&self, why: &str) -> Result<(), StoreError> {
-        let session = self.pool.lend().await?;
+        let session = self.pool.get().await?;
         declared_regressed(session.client(), why).await?;
-        session.give_back();
+        session.put_back();
         Ok(())
     }
 

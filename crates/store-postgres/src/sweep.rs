@@ -1,22 +1,24 @@
-//! Looking for work: the front of a queue, commands, and lanes that nobody looks after. None costs more with a longer backlog.
+//! Finding work: the front of a queue, open commands, and lanes without an owner. The cost does not grow with the
+//! backlog.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
 use gapless_domain::{Command, IntentRecord, SubmitterId, TxId};
-use gapless_store::codec::submitter;
 use gapless_store::{MAX_OPEN_COMMANDS, StoreError};
+use gapless_store_sql::submitter;
 use tokio_postgres::Row;
 use uuid::Uuid;
 
-use crate::rows::{TX_COLUMNS, command, get, managed_tx_of};
+use crate::rows::{INTENT_COLUMNS, command, get, intent_record_of};
 use crate::store::PgStore;
 
-/// Walks the indexes of open things from one submitter to the next, not from one row to the next. An intent that holds a nonce is not
-/// looked for: its lane's cursor has an open one.
+/// Walks the indexes of open work from one submitter to the next, not from one row to the next. Intents that hold a
+/// nonce are not searched: the cursor of their lane has an open nonce.
 const LANES: &str = "
     WITH RECURSIVE queued AS (
-        (SELECT submitter FROM managed_tx WHERE nonce IS NULL AND ended_at IS NULL AND submitter > $1 ORDER BY submitter LIMIT 1)
+        (SELECT submitter FROM managed_tx
+         WHERE nonce IS NULL AND ended_at IS NULL AND submitter > $1 ORDER BY submitter LIMIT 1)
         UNION ALL
         SELECT (SELECT t.submitter FROM managed_tx t
                 WHERE t.nonce IS NULL AND t.ended_at IS NULL AND t.submitter > w.submitter ORDER BY t.submitter LIMIT 1)
@@ -37,7 +39,8 @@ const LANES: &str = "
     SELECT u.submitter
     FROM (SELECT submitter FROM queued UNION SELECT submitter FROM commanded UNION SELECT submitter FROM unclosed) AS u
     WHERE u.submitter IS NOT NULL
-      AND NOT EXISTS (SELECT FROM submitter_lease l WHERE l.submitter = u.submitter AND l.expires_at > clock_timestamp())
+      AND NOT EXISTS (
+          SELECT FROM submitter_lease l WHERE l.submitter = u.submitter AND l.expires_at > clock_timestamp())
     ORDER BY u.submitter LIMIT $2";
 
 const COMMANDS: &str = "
@@ -54,7 +57,7 @@ pub(crate) async fn lanes_with_work(
 ) -> Result<Vec<SubmitterId>, StoreError> {
     let after = after.map_or("", SubmitterId::as_str);
     let rows = store
-        .with_session("looking for work", async |session| {
+        .with_session("finding lanes with work", async |session| {
             let statement = session.prepared(LANES).await?;
             session.client().query(&statement, &[&after, &i64::from(limit)]).await
         })
@@ -76,16 +79,16 @@ pub(crate) async fn peek_queues(
             session.client().query(&statement, &[&ids, &wanted, &without]).await
         })
         .await?;
-    by_place(&rows, lanes.iter(), |row, (lane, _)| Ok(managed_tx_of(row, lane.clone())?))
+    by_place(&rows, lanes.iter(), |row, (lane, _)| Ok(intent_record_of(row, lane.clone())?))
 }
 
-/// No nonce, and not ended: that is what its index holds (`managed_tx_queue`), and nothing else is looked at. A subquery is hashed once;
-/// an array would be gone through for each row.
+/// "No nonce and not ended" is the condition of the index `managed_tx_queue`, so no other row is read. The excluded ids
+/// are a subquery, which is hashed once; an array would be searched for each row.
 static QUEUES: LazyLock<String> = LazyLock::new(|| {
     format!(
         "SELECT w.place, t.* FROM unnest($1::text[], $2::bigint[]) WITH ORDINALITY AS w (submitter, wanted, place)
          CROSS JOIN LATERAL (
-             SELECT {TX_COLUMNS} FROM managed_tx q
+             SELECT {INTENT_COLUMNS} FROM managed_tx q
              WHERE q.submitter = w.submitter AND q.nonce IS NULL AND q.ended_at IS NULL AND q.state = 'QUEUED'
                AND q.tx_id NOT IN (SELECT unnest($3::uuid[]))
              ORDER BY q.seq LIMIT w.wanted
@@ -104,7 +107,7 @@ pub(crate) async fn open_commands(store: &PgStore, lanes: &[SubmitterId]) -> Res
     by_place(&rows, lanes.iter(), |row, _| Ok(command(row)?))
 }
 
-/// The rows of each place of the question, which counts from 1.
+/// The rows of each lane of the question, by their place, which counts from 1.
 fn by_place<P, T>(
     rows: &[Row],
     places: impl Iterator<Item = P>,
@@ -122,7 +125,7 @@ fn by_place<P, T>(
 }
 
 #[cfg(test)]
-#[expect(clippy::disallowed_methods, reason = "a test owns its own names and tasks")]
+#[expect(clippy::disallowed_methods, reason = "a test owns its names and tasks")]
 mod tests {
     use gapless_testbed::Postgres;
     use tokio_postgres::{Client, NoTls};
@@ -130,12 +133,12 @@ mod tests {
     use super::*;
     use crate::schema::MIGRATIONS;
 
-    /// Of one lane, before its queue.
+    /// The intents of one lane that come before its queue.
     const BOUND: i64 = 20_000;
 
-    /// However much of a lane is under way, and whether or not the server has counted: a look reads what it gives, through its index.
+    /// A peek reads the rows that it returns and no others, with and without statistics of the table.
     #[tokio::test]
-    async fn a_look_at_a_queue_passes_over_nothing_that_is_bound() {
+    async fn peek_reads_no_intent_that_holds_a_nonce() {
         let base = Postgres::shared_url().unwrap();
         let name = format!("t_{}", uuid::Uuid::new_v4().simple());
         connect(&format!("{base}/postgres")).await.batch_execute(&format!("CREATE DATABASE {name}")).await.unwrap();
@@ -145,29 +148,34 @@ mod tests {
         }
         client.batch_execute("ALTER TABLE managed_tx SET (autovacuum_enabled = off)").await.unwrap();
         let rows = format!(
-            "INSERT INTO managed_tx (tx_id, submitter, request_id, payload, speed, state, sub_state, nonce, detail, version, fencing_token)
-             SELECT gen_random_uuid(), 'a', n::text, '{{}}', 'fast', 'TRACKING', 'MINED', n, '{{}}', 3, 1 FROM generate_series(1, {BOUND}) n;
+            "INSERT INTO managed_tx (tx_id, submitter, request_id, payload, speed, state, sub_state, nonce, detail,
+                 version, fencing_token)
+             SELECT gen_random_uuid(), 'a', n::text, '{{}}', 'fast', 'TRACKING', 'MINED', n, '{{}}', 3, 1
+             FROM generate_series(1, {BOUND}) n;
              INSERT INTO managed_tx (tx_id, submitter, request_id, payload, speed, state, detail, version)
              SELECT gen_random_uuid(), lane, 'q' || n, '{{}}', 'fast', 'QUEUED', '{{}}', 1
              FROM generate_series(1, 5) n, (VALUES ('a'), ('b')) AS of (lane)"
         );
         client.batch_execute(&rows).await.unwrap();
-        assert_looked_through_its_index(&client).await;
+        assert_uses_queue_index(&client).await;
         client.batch_execute("ANALYZE managed_tx").await.unwrap();
-        assert_looked_through_its_index(&client).await;
+        assert_uses_queue_index(&client).await;
         client.batch_execute("DELETE FROM managed_tx WHERE submitter = 'a' AND nonce IS NULL").await.unwrap();
-        assert_looked_through_its_index(&client).await;
+        assert_uses_queue_index(&client).await;
         client.batch_execute("DROP INDEX managed_tx_queue").await.unwrap();
-        assert!(plan(&client).await.contains("Rows Removed"), "this shows nothing");
+        assert!(
+            plan(&client).await.contains("Rows Removed"),
+            "without the index the plan would not change, so this test would show nothing"
+        );
     }
 
-    async fn assert_looked_through_its_index(client: &Client) {
+    async fn assert_uses_queue_index(client: &Client) {
         let plan = plan(client).await;
         assert!(plan.contains("using managed_tx_queue"), "{plan}");
         assert!(!plan.contains("Rows Removed"), "{plan}");
     }
 
-    /// What the server did for at most ten of one lane and two of another, a step in each line.
+    /// The plan of a peek at ten intents of one lane and two of another, one step in each line.
     async fn plan(client: &Client) -> String {
         let sql = QUEUES.replace("$1::text[]", "'{a,b}'::text[]").replace("$2::bigint[]", "'{10,2}'::bigint[]");
         let sql = sql.replace("$3::uuid[]", "'{}'::uuid[]");

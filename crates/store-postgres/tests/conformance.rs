@@ -1,4 +1,4 @@
-//! The one suite, on PostgreSQL.
+//! The conformance suite of the store contract, on PostgreSQL.
 
 mod support;
 

@@ -1,4 +1,4 @@
-//! Events in the order of commits, on a server where transactions do not end in the order in which they began.
+//! Events are read in the order of commits, although transactions do not end in the order in which they began.
 
 #![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "a test")]
 
@@ -13,7 +13,7 @@ use support::Database;
 
 /// proves W07
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_event_that_commits_late_is_not_skipped() {
+async fn event_that_commits_late_is_not_skipped() {
     let db = Database::shared().await;
     let store = db.open("a").await;
     let node: f::Node = Arc::clone(&store) as f::Node;
@@ -24,7 +24,7 @@ async fn an_event_that_commits_late_is_not_skipped() {
     late.execute(insert, &[&lane.as_str()]).await.unwrap();
     let early = f::accept(&node, &lane, &["early"]).await[0];
 
-    // A reader that went by what is visible would take the early one now, and never look back.
+    // A reader of all visible events would take the early one now, and skip the late one.
     let seen = store.read_events(EventPosition::default(), 10).await.unwrap();
     assert_eq!(seen, []);
     late.batch_execute("COMMIT").await.unwrap();
@@ -40,9 +40,9 @@ async fn an_event_that_commits_late_is_not_skipped() {
     assert!(seen[0].position < seen[1].position);
 }
 
-/// A logical restore: transaction ids begin anew, so the old events would stand behind everything that is still to come.
+/// A logical restore: transaction ids start again, so the old events would sort behind all new ones.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn on_another_server_every_event_is_heard_again() {
+async fn events_are_delivered_again_on_another_server() {
     let db = Database::shared().await;
     let store = db.open("a").await;
     let node: f::Node = Arc::clone(&store) as f::Node;
@@ -57,12 +57,16 @@ async fn on_another_server_every_event_is_heard_again() {
         )
         .await
         .unwrap();
-    assert_eq!(store.claim_events("webhooks", 10).await.unwrap(), Some(vec![]), "as the restore left it");
+    assert_eq!(
+        store.claim_events("webhooks", 10).await.unwrap(),
+        Some(vec![]),
+        "before notice is taken of the new server"
+    );
     db.open("b").await;
-    let mut heard = Vec::new();
-    while heard.is_empty() {
-        heard = store.claim_events("webhooks", 10).await.unwrap().unwrap();
+    let mut claimed = Vec::new();
+    while claimed.is_empty() {
+        claimed = store.claim_events("webhooks", 10).await.unwrap().unwrap();
         f::pause().await;
     }
-    assert_eq!(heard.iter().filter_map(f::intent_of).collect::<Vec<_>>(), ids);
+    assert_eq!(claimed.iter().filter_map(f::intent_of).collect::<Vec<_>>(), ids);
 }

@@ -1,4 +1,4 @@
-//! Servers that lost commits, and servers that may have.
+//! Servers that lost commits, or may have: set back, promoted, restored.
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::disallowed_methods, clippy::print_stderr, reason = "a test")]
 
@@ -20,8 +20,8 @@ use support::proxy::Action;
 use support::{Database, Scene, take_over};
 use tokio_postgres::Client;
 
-/// Every lane of a database that lost commits must go into PROTECT before it writes anything else.
-async fn assert_takes_notice(store: &Arc<PgStore>, scene: &Scene) {
+/// Every lane of a database that lost commits must enter PROTECT before it writes anything else.
+async fn assert_lane_must_take_notice(store: &Arc<PgStore>, scene: &Scene) {
     let node: f::Node = Arc::clone(store) as f::Node;
     take_over(store, &scene.lane).await;
     let view = f::view(&node, &scene.lane).await;
@@ -38,11 +38,11 @@ async fn assert_takes_notice(store: &Arc<PgStore>, scene: &Scene) {
     assert!(!f::view(&node, &scene.lane).await.lane.regressed);
 }
 
-/// A file-level copy of a stopped server, put back later: the same server, the same timeline, fewer commits.
+/// A file-level copy of a stopped server is put back later: the same server and timeline, with fewer commits.
 ///
 /// proves O07
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_running_node_notices_a_server_that_was_set_back() {
+async fn running_node_notices_a_server_that_was_set_back() {
     let server = Postgres::start(Options::default()).unwrap();
     let db = Database::on(&server.base_url()).await;
     let scene = Scene::on(db.open("a").await, &["one", "two"]).await;
@@ -59,15 +59,15 @@ async fn a_running_node_notices_a_server_that_was_set_back() {
     copy_folder(&copy, &server.data_dir());
     server.start_again().unwrap();
 
-    // Renewing notices it as well as committing does; nothing was sent in between.
+    // A renewal finds the loss, as a commit would; no commit was sent in between.
     let noticed = scene.store.renew().await;
     assert!(matches!(noticed, Err(StoreError::Regressed(_))), "{noticed:?}");
-    // It is told once. From then on it is the lanes that have to take notice, and the process can write that down.
+    // The loss is reported once. From then on the lanes take notice, and the process can write that.
     scene.store.renew().await.unwrap();
     scene.store.commit(&[]).await.unwrap();
     assert_eq!(epoch(&db).await, 2);
-    assert_takes_notice(&scene.store, &scene).await;
-    // A process that begins now knows nothing of the lost commits, but the lane is stopped.
+    assert_lane_must_take_notice(&scene.store, &scene).await;
+    // A new process does not know of the lost commits, but the lane is in PROTECT.
     assert_eq!(epoch(&db).await, 2);
     let fresh: f::Node = db.open("b").await;
     take_over_from(&scene, &fresh).await;
@@ -75,11 +75,11 @@ async fn a_running_node_notices_a_server_that_was_set_back() {
     assert!(cursor.state.is_store_regressed());
 }
 
-/// What is still queued may have been sent by a commit that was lost: nothing ends before somebody has looked.
+/// A queued intent may have been sent by a lost commit, so no intent ends before the lane is reconciled.
 ///
 /// proves O07
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nothing_ends_in_a_lane_that_is_not_reconciled() {
+async fn intents_of_an_unreconciled_lane_do_not_end() {
     let db = Database::shared().await;
     let scene = Scene::on(db.open("a").await, &["one", "two"]).await;
     let node: f::Node = Arc::clone(&scene.store) as f::Node;
@@ -87,7 +87,7 @@ async fn nothing_ends_in_a_lane_that_is_not_reconciled() {
     scene.store.declare_regressed("an operator says so").await.unwrap();
     let queued = f::view(&node, &scene.lane).await.queue[0].clone();
     assert_eq!(scene.store.cancel_queued(&[queued.id]).await.unwrap(), [CancelVerdict::Regressed]);
-    assert_takes_notice(&scene.store, &scene).await;
+    assert_lane_must_take_notice(&scene.store, &scene).await;
     assert_eq!(scene.store.cancel_queued(&[queued.id]).await.unwrap(), [CancelVerdict::Regressed]);
     let fail = Transition::FailInQueue(FailReason::Expired, NodeText::default());
     let mut commit = LaneCommit::new(&f::acquire(&node, &scene.lane).await);
@@ -97,7 +97,7 @@ async fn nothing_ends_in_a_lane_that_is_not_reconciled() {
 
 /// proves O07
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_promoted_standby_that_missed_a_commit_is_noticed_by_all() {
+async fn all_nodes_notice_a_promoted_standby_that_missed_a_commit() {
     let primary = Postgres::start(Options::default()).unwrap();
     let db = Database::on(&primary.base_url()).await;
     let (proxy, url) = db.proxied().await;
@@ -105,31 +105,31 @@ async fn a_promoted_standby_that_missed_a_commit_is_noticed_by_all() {
     assert_eq!(scene.write(scene.bind().await).await.unwrap().unwrap().verdicts, [CommitVerdict::Done]);
     let standby = match Postgres::standby_of(&primary) {
         Err(Error::MissingTool { .. }) => {
-            return eprintln!("this PostgreSQL comes without pg_basebackup, so there is no standby to promote");
+            return eprintln!("skipped: this PostgreSQL has no pg_basebackup, so there is no standby to promote");
         }
         standby => standby.unwrap(),
     };
     let standby_url = db.url.replace(&format!(":{}/", primary.port()), &format!(":{}/", standby.port()));
     let on_standby = PgStore::open(&standby_url, OwnerId::new("reader", 1), db.options.clone()).await;
-    assert!(matches!(on_standby, Err(StoreError::ReadOnly(_))), "a standby is no authority: {on_standby:?}");
+    assert!(matches!(on_standby, Err(StoreError::ReadOnly(_))), "a standby must be refused: {on_standby:?}");
     standby.stop_immediate().unwrap();
     let lost = scene.write(scene.bind().await).await.unwrap().unwrap();
-    assert_eq!(lost.verdicts, [CommitVerdict::Done], "acknowledged by a server that is about to die");
+    assert_eq!(lost.verdicts, [CommitVerdict::Done], "the primary acknowledges a commit that the standby misses");
     primary.stop_immediate().unwrap();
     standby.start_again().unwrap();
     standby.promote().unwrap();
     proxy.lead_to(standby.port());
 
-    // No process that remembers the lost commit needs to be left: the timeline tells.
+    // The timeline shows the loss also to a process that does not remember the lost commit.
     let fresh = db.open_at(&url, "b").await;
-    assert_takes_notice(&fresh, &scene).await;
+    assert_lane_must_take_notice(&fresh, &scene).await;
     let noticed = scene.store.renew().await;
     assert!(matches!(noticed, Err(StoreError::Regressed(_))), "{noticed:?}");
 }
 
-/// The standby that must confirm is away: the server says that the commit is only local, and we say so too.
+/// The standby that must confirm is away: the server reports that the commit is only local, and so does the store.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_commit_that_was_not_replicated_is_told_until_one_is() {
+async fn commit_without_replication_is_reported() {
     let server = Postgres::start(Options::default()).unwrap();
     let db = Database::on(&server.base_url()).await;
     let scene = Scene::on(db.open("a").await, &["one"]).await;
@@ -152,19 +152,19 @@ async fn a_commit_that_was_not_replicated_is_told_until_one_is() {
     assert!(scene.store.commit(&[]).await.unwrap().replicated);
 }
 
-/// A running node is led to a promoted standby that missed a bind. What was bound, and may have been sent, is QUEUED there; nobody
-/// cancels it before the loss is noticed.
+/// A running node is connected to a promoted standby that missed a bind. The bound intent, which may have been sent, is
+/// QUEUED there, and must not be canceled before notice is taken of the loss.
 ///
 /// proves O07
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nothing_is_canceled_on_a_promoted_standby_before_the_loss_is_noticed() {
+async fn promoted_standby_refuses_cancel_before_notice() {
     let primary = Postgres::start(Options::default()).unwrap();
     let db = Database::on(&primary.base_url()).await;
-    let (road, url) = db.proxied().await;
+    let (proxy, url) = db.proxied().await;
     let scene = Scene::on(db.open_at(&url, "a").await, &["one", "two"]).await;
     let standby = match Postgres::standby_of(&primary) {
         Err(Error::MissingTool { .. }) => {
-            return eprintln!("this PostgreSQL comes without pg_basebackup, so there is no standby to promote");
+            return eprintln!("skipped: this PostgreSQL has no pg_basebackup, so there is no standby to promote");
         }
         standby => standby.unwrap(),
     };
@@ -173,7 +173,7 @@ async fn nothing_is_canceled_on_a_promoted_standby_before_the_loss_is_noticed() 
     primary.stop_immediate().unwrap();
     standby.start_again().unwrap();
     standby.promote().unwrap();
-    road.lead_to(standby.port());
+    proxy.lead_to(standby.port());
 
     let all = TxFilter { submitter: Some(scene.lane.clone()), limit: 10, ..TxFilter::default() };
     let queued = loop {
@@ -187,23 +187,23 @@ async fn nothing_is_canceled_on_a_promoted_standby_before_the_loss_is_noticed() 
     assert_eq!(scene.store.cancel_queued(&ids).await.unwrap(), [CancelVerdict::Regressed, CancelVerdict::Regressed]);
 }
 
-/// As after a logical restore: what the database knows of its server is another one, and every new connection finds out.
+/// Makes the database look as after a logical restore: its newest epoch names another server.
 async fn another_server_takes_over(db: &Database) {
     db.raw().await.batch_execute("UPDATE store_epoch SET system_identifier = 'the old server'").await.unwrap();
 }
 
-/// The server processes that wait for a lock of this kind, in the order of their beginning.
+/// The server processes that wait for a lock of this kind, in the order in which they started.
 async fn waiting_for(watcher: &Client, kind: &str) -> Vec<i32> {
     let waiting = "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'
                        AND wait_event = $1 ORDER BY backend_start";
     watcher.query(waiting, &[&kind]).await.unwrap().iter().map(|row| row.get(0)).collect()
 }
 
-/// All of them have read the old epoch before the first can begin the new one.
+/// All connections have read the old epoch before the first can begin the new one.
 ///
 /// proves O07
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn many_connections_of_many_nodes_begin_one_epoch() {
+async fn connections_of_many_nodes_begin_one_epoch() {
     let db = Database::shared().await;
     let nodes = [db.open("a").await, db.open("b").await, db.open("c").await];
     another_server_takes_over(&db).await;
@@ -215,7 +215,7 @@ async fn many_connections_of_many_nodes_begin_one_epoch() {
             tokio::spawn(async move { node.lanes_with_work(None, 10).await })
         })
         .collect();
-    // One of them is at work; of each other node, one waits for it, and not all of its connections.
+    // One connection is at work. Of each other node one connection waits for it, and not all of them.
     while (waiting_for(&watcher, "relation").await.len(), waiting_for(&watcher, "advisory").await.len()) != (1, 2) {
         f::pause().await;
     }
@@ -227,12 +227,12 @@ async fn many_connections_of_many_nodes_begin_one_epoch() {
     assert_eq!(epoch(&db).await, 2);
 }
 
-/// A connection read the old epoch and was then held up. Meanwhile another noticed, and life went on: the events of the new
-/// epoch stay where their readers look for them.
+/// A connection reads the old epoch and is then held up. Meanwhile another one begins the new epoch, and an event is
+/// written. The event must keep its position.
 ///
 /// proves W07
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn whoever_notices_late_moves_no_event() {
+async fn late_notice_of_another_server_moves_no_event() {
     let db = Database::shared().await;
     let (proxy, url) = db.proxied().await;
     let (slow, quick) = (db.open_at(&url, "slow").await, db.open("quick").await);
@@ -259,9 +259,10 @@ async fn whoever_notices_late_moves_no_event() {
     assert_eq!(epoch(&db).await, 2);
 }
 
-/// With many events it takes longer than any call may. Calls give up, the work goes on, and the next ones do not begin it anew.
+/// With many events, taking notice takes longer than a call may. Calls give up, the work goes on, and no call starts it
+/// again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn noticing_outlives_the_call_that_began_it() {
+async fn taking_notice_outlives_the_call_that_began_it() {
     let mut db = Database::shared().await;
     db.options.call_timeout = Duration::from_secs(2);
     db.options.lock_timeout = Duration::from_millis(500);
@@ -278,9 +279,9 @@ async fn noticing_outlives_the_call_that_began_it() {
     assert!(matches!(read, Err(StoreError::Unavailable(_))), "{read:?}");
     assert!(matches!(written, Err(StoreError::Unavailable(_))), "{written:?}");
     assert_eq!(waiting_for(&watcher, "relation").await, at_work);
-    assert!(waiting_for(&watcher, "advisory").await.is_empty(), "they wait inside their process, not on the server");
+    assert!(waiting_for(&watcher, "advisory").await.is_empty(), "calls wait in their process, not on the server");
     gate.batch_execute("COMMIT").await.unwrap();
-    // Calls of a busy machine may still be too slow.
+    // On a busy machine a call may still be too slow.
     while let Err(error) = store.lanes_with_work(None, 10).await {
         assert!(matches!(error, StoreError::Unavailable(_)), "{error:?}");
     }

@@ -1,4 +1,4 @@
-//! Nodes that stop at the worst moment.
+//! Nodes and servers that stop answering, and leases of a wrong clock.
 
 #![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "a test")]
 
@@ -13,12 +13,12 @@ use gapless_store_postgres::{PgOptions, PgStore};
 use support::proxy::Action;
 use support::{Database, Scene, TERMS, take_over};
 
-/// The node stops between its two flights: its transaction is open, and holds the lease row. To the server that looks the
-/// same as a stopped process or a cut network.
+/// The node stops between its two flights: its transaction is open, and holds the lease row. The server sees the same
+/// after a stopped process or a cut network.
 ///
 /// proves O08
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_node_that_stops_inside_a_transaction_does_not_block_the_takeover() {
+async fn node_stopped_in_a_transaction_does_not_block_takeover() {
     let db = Database::shared().await;
     let (proxy, url) = db.proxied().await;
     let scene = Scene::on(db.open_at(&url, "stopped").await, &["r"]).await;
@@ -31,7 +31,7 @@ async fn a_node_that_stops_inside_a_transaction_does_not_block_the_takeover() {
     let taken = take_over(&other, &scene.lane).await;
     assert!(stopped_at.elapsed() < TERMS.duration + Duration::from_secs(5), "{:?}", stopped_at.elapsed());
 
-    // It wakes up, and sends what it had in hand.
+    // The node goes on, and sends the rest of its commit.
     rule.release();
     let late = write.await.unwrap();
     assert!(matches!(late, Err(StoreError::Unavailable(_))), "{late:?}");
@@ -40,10 +40,10 @@ async fn a_node_that_stops_inside_a_transaction_does_not_block_the_takeover() {
     assert_eq!(other.commit(&[commit]).await.unwrap().verdicts, [CommitVerdict::Done]);
 }
 
-/// A server whose clock was ahead granted a lease far into the future, and a server with the right time took its place. Such a
-/// lease counts as expired, for its owner too.
+/// A server whose clock was ahead granted a lease far into the future, and a server with the right time replaced it.
+/// Such a lease counts as expired, for its owner too.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_lease_from_the_future_is_nobodys() {
+async fn lease_from_the_future_counts_as_expired() {
     let db = Database::shared().await;
     let scene = Scene::on(db.open("a").await, &["r"]).await;
     let commit = scene.bind().await;
@@ -56,11 +56,11 @@ async fn a_lease_from_the_future_is_nobodys() {
     assert!(matches!(taken, Acquired::Held(lease) if lease.token() > commit.lease().token()));
 }
 
-/// Somebody holds the row of one lease: the others are renewed all the same, at once.
+/// Another session holds the row of one lease: the other leases are renewed at once.
 ///
 /// proves N27
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_renewal_waits_for_nobody() {
+async fn renewal_does_not_wait_for_a_locked_lease() {
     let mut db = Database::shared().await;
     db.options.lock_timeout = Duration::from_secs(30);
     let store = db.open("a").await;
@@ -75,12 +75,12 @@ async fn a_renewal_waits_for_nobody() {
     assert_eq!(renewal.busy.iter().map(|lease| lease.submitter()).collect::<Vec<_>>(), [&lanes[0]]);
 }
 
-/// A server that takes connections and says nothing is away, like one that refuses them.
+/// A server that accepts connections and does not answer counts as unavailable.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_silent_server_is_given_up() {
+async fn silent_server_is_unavailable() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("postgres://gapless@{}/none", listener.local_addr().unwrap());
     let options = PgOptions { connect_timeout: Duration::from_millis(300), ..PgOptions::default() };
-    let opened = f::soon("giving up", PgStore::open(&url, OwnerId::new("a", 1), options)).await;
+    let opened = f::soon("the connect time-out", PgStore::open(&url, OwnerId::new("a", 1), options)).await;
     assert!(matches!(opened, Err(StoreError::Unavailable(_))), "{opened:?}");
 }

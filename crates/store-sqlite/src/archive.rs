@@ -1,7 +1,7 @@
-//! Retention: what has ended long ago becomes one document, and its rows go.
+//! Retention: an intent that ended long ago becomes one document, and its rows are deleted.
 //!
 //! The document holds the columns of the rows under their names, blobs as hex, so the readers of live rows read it too.
-//! Slots and request keys stay where they are: a nonce is bound for ever, and a request id is answered for ever.
+//! Slots and request keys stay: a nonce is bound for ever, and a request id is answered for ever.
 
 use std::time::Duration;
 
@@ -29,7 +29,7 @@ pub(crate) fn get(reading: &Reading<'_>, id: TxId) -> Result<Option<IntentRecord
              doc ->> '$.tx.replacement'
          FROM archived_tx WHERE tx_id = ?1",
     )?;
-    rows::first(statement, [id.to_string()], rows::managed_tx)
+    rows::first(statement, [id.to_string()], rows::intent_record)
 }
 
 /// Documents of older releases have no history of sends.
@@ -41,21 +41,21 @@ pub(crate) fn attempts(reading: &Reading<'_>, id: TxId) -> Result<Vec<Attempt>, 
              coalesce(a.value ->> 'history', '[]')
          FROM archived_tx, json_each(doc, '$.attempts') AS a WHERE tx_id = ?1 ORDER BY 1, 2",
     )?;
-    rows::all(statement, [id.to_string()], rows::told_attempt)
+    rows::all(statement, [id.to_string()], rows::attempt_with_history)
 }
 
-/// The first documents were written without the positions of their events, which are read as 0, and without notices.
+/// The first documents have no positions of their events, which are read as 0, and no notices.
 pub(crate) fn events_of(reading: &Reading<'_>, id: TxId, limit: u32) -> Result<Vec<Event>, Failure> {
     let statement = reading.sql.prepare_cached(
         "SELECT coalesce(e.value ->> 'commit_no', 0), coalesce(e.value ->> 'idx', 0), submitter, tx_id,
-             e.value ->> 'seq', e.value ->> 'kind', e.value ->> 'state', e.value ->> 'nonce', e.value ->> 'detail', NULL,
-             e.value ->> 'at', e.value ->> 'notice'
+             e.value ->> 'seq', e.value ->> 'kind', e.value ->> 'state', e.value ->> 'nonce',
+             e.value ->> 'detail', NULL, e.value ->> 'at', e.value ->> 'notice'
          FROM archived_tx, json_each(doc, '$.events') AS e WHERE tx_id = ?1 ORDER BY 5 LIMIT ?2",
     )?;
     rows::all(statement, (id.to_string(), limit), rows::event)
 }
 
-/// Oldest first. An intent waits while any consumer has not handled one of its events; its newest is the last of them.
+/// The intents to move out, oldest first. An intent stays while a consumer has not acknowledged its newest event.
 const DUE: &str = "
     SELECT tx.tx_id FROM managed_tx AS tx INDEXED BY managed_tx_ended
     WHERE tx.state IN ('CONFIRMED', 'FAILED_FINAL', 'CANCELED') AND tx.updated_at < ?1
@@ -65,7 +65,8 @@ const DUE: &str = "
                 AND (event.commit_no, event.idx) > (consumer.commit_no, consumer.idx))
     ORDER BY tx.updated_at, tx.tx_id LIMIT ?2";
 
-/// What comes out of a subquery or a sorter is text to SQLite, JSON or not; hence `json`, and no ORDER BY in the aggregates.
+/// SQLite takes JSON that comes from a subquery or a sorter for plain text. Hence `json`, and no ORDER BY in the
+/// aggregates.
 const DOCUMENT: &str = "
     INSERT INTO archived_tx (tx_id, submitter, request_id, archived_at, doc)
     SELECT tx.tx_id, tx.submitter, tx.request_id, ?2, json_object(

@@ -1,45 +1,34 @@
-//! One state change of an intent, with its event: the only way in which a state changes.
+//! One state change of an intent, with its event. A state changes in no other way.
 
 use gapless_domain::{Change, ConfirmationNotice, EventKind, SubmitterId};
-use gapless_store::codec::{StateRow, notice_to_json, payload_to_json, state_to_row};
+use gapless_store_sql::{StateRow, notice_to_json, payload_to_json, state_to_row};
 
+use crate::commit_statements::{IntentEventInsert, IntentUpdate};
 use crate::error::Failure;
 use crate::ledger::Writing;
 
-/// Writes the change if the row still is what it was made from, and (for a lane's owner) was not written by a later one.
-/// False if it is not.
+/// Writes a change to a row that has the change's first version. The lane's owner writes its token; a cancellation in
+/// the queue has none, and leaves the token as it is.
 pub(crate) fn write_change(
     writing: &Writing<'_>,
     lane: &SubmitterId,
     change: &Change,
     token: Option<i64>,
-) -> Result<bool, Failure> {
+) -> Result<(), Failure> {
     let (id, row) = (change.tx_id().to_string(), state_to_row(change.to()));
-    let changed = writing
-        .sql
-        .prepare_cached(
-            "UPDATE managed_tx SET state = ?4, sub_state = ?5, nonce = ?6, detail = ?7, version = ?8, updated_at = ?9,
-                 fencing_token = coalesce(?10, fencing_token), replacement = coalesce(?11, replacement)
-             WHERE tx_id = ?1 AND submitter = ?2 AND version = ?3 AND fencing_token <= coalesce(?10, fencing_token)",
-        )?
-        .execute((
-            &id,
-            lane.as_str(),
-            change.from_version(),
-            row.state.as_str(),
-            row.sub_state.map(|name| name.as_str()),
-            row.nonce,
-            &row.detail,
-            change.to_version(),
-            writing.now.as_micros(),
-            token,
-            change.replacement().map(payload_to_json),
-        ))?;
-    if changed == 0 {
-        return Ok(false);
-    }
-    record_event(writing, lane.as_str(), &id, change.to_version(), change.event(), &row, change.notice())?;
-    Ok(true)
+    let update = IntentUpdate {
+        tx_id: &id,
+        state: row.state.as_str(),
+        sub_state: row.sub_state.map(|name| name.as_str()),
+        nonce: row.nonce,
+        detail: &row.detail,
+        version: change.to_version(),
+        updated_at: writing.now.as_micros(),
+        fencing_token: token,
+        replacement: change.replacement().map(payload_to_json),
+    };
+    update.execute(writing.sql)?;
+    record_event(writing, lane.as_str(), &id, change.to_version(), change.event(), &row, change.notice())
 }
 
 pub(crate) fn record_event(
@@ -51,26 +40,20 @@ pub(crate) fn record_event(
     state: &StateRow,
     notice: Option<&ConfirmationNotice>,
 ) -> Result<(), Failure> {
-    writing
-        .sql
-        .prepare_cached(
-            "INSERT INTO tx_event (commit_no, idx, submitter, tx_id, seq, kind, state, sub_state, nonce, detail, at,
-                 notice)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
-        )?
-        .execute((
-            writing.commit_no(),
-            writing.next_event_index(),
-            lane,
-            id,
-            seq,
-            kind.as_str(),
-            state.state.as_str(),
-            state.sub_state.map(|name| name.as_str()),
-            state.nonce,
-            &state.detail,
-            writing.now.as_micros(),
-            notice.map(notice_to_json),
-        ))?;
+    let insert = IntentEventInsert {
+        commit_no: writing.commit_no(),
+        idx: writing.next_event_index(),
+        submitter: lane,
+        tx_id: id,
+        seq,
+        kind: kind.as_str(),
+        state: state.state.as_str(),
+        sub_state: state.sub_state.map(|name| name.as_str()),
+        nonce: state.nonce,
+        detail: &state.detail,
+        at: writing.now.as_micros(),
+        notice: notice.map(notice_to_json),
+    };
+    insert.execute(writing.sql)?;
     Ok(())
 }

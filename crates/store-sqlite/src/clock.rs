@@ -1,11 +1,11 @@
-//! The clock of this database, which has no server to ask.
+//! The clock of the embedded database.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use gapless_domain::Timestamp;
 use gapless_store::DatabaseClock;
 
-/// The machine's wall clock. It may jump; leases that seem to lie too far ahead count as expired for that reason.
+/// The wall clock of the machine. It may jump, so leases that end too far in the future count as expired.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SystemClock;
 

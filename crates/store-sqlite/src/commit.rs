@@ -1,68 +1,33 @@
-//! Lane commits: each wholly or not at all, all of them in one transaction.
+//! Lane commits: each is written as a whole or not at all, all of them in one transaction.
 //!
-//! Every step writes and finds out by that whether the rows still are what the lane thought. The steps of one lane stand
-//! in a savepoint, so a lane that is refused leaves nothing behind and does not touch the others.
+//! The facts of a commit are read inside of the transaction, and the domain's rules decide. The writes of one lane
+//! stand in a savepoint, so a row that the tables cannot hold fails its own lane and leaves the others as they are.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
+use gapless_domain::ledger::check;
 use gapless_domain::{
-    Attempt, Claim, CommandResult, CursorChange, LaneCommit, LaneState, NewAttempt, NodeText, Nonce, OwnerId,
-    SendReport, SubmitterId,
+    Attempt, CommandResult, CursorChange, LaneCommit, NewAttempt, NodeText, OwnerId, Reservation, SlotKind, SubmitterId,
 };
-use gapless_store::codec::{fees_to_json, sends_to_json, signed};
 use gapless_store::{AuditRow, CommitVerdict, Committed, Conflict};
+use gapless_store_sql::{CursorRow, fees_to_json, sends_to_json, signed};
 
-use crate::audit;
 use crate::change::write_change;
-use crate::error::{Failure, is_taken, refusal};
-use crate::lease;
+use crate::commit_statements::{
+    AttemptInsert, ClaimUpdate, CommandUpdate, CursorWrite, LaneEventInsert, SendUpdate, SlotInsert,
+};
+use crate::error::{Failure, refusal};
 use crate::ledger::Writing;
-use crate::reservation::take_steps;
-use crate::rows;
-
-/// Why a lane's commit stops.
-#[derive(Debug)]
-pub(crate) enum Stop {
-    Verdict(CommitVerdict),
-    Failure(Failure),
-}
-
-impl From<Conflict> for Stop {
-    fn from(conflict: Conflict) -> Self {
-        Stop::Verdict(CommitVerdict::Conflict(conflict))
-    }
-}
-
-impl From<Failure> for Stop {
-    fn from(failure: Failure) -> Self {
-        Stop::Failure(failure)
-    }
-}
-
-impl From<rusqlite::Error> for Stop {
-    fn from(error: rusqlite::Error) -> Self {
-        Stop::Failure(error.into())
-    }
-}
+use crate::{audit, facts, lease, reservation, rows};
 
 /// One lane's commit while it is being written.
-pub(crate) struct LaneWrite<'a> {
-    pub(crate) writing: &'a Writing<'a>,
-    pub(crate) commit: &'a LaneCommit,
-    pub(crate) lane: &'a str,
-    pub(crate) token: i64,
-    /// The open nonce before this commit.
-    pub(crate) first_open: i64,
-}
-
-/// What the cursor's row holds before a commit.
-pub(crate) struct CursorRow {
-    pub(crate) version: i64,
-    pub(crate) epoch: i64,
-    pub(crate) fence: i64,
-    pub(crate) open_nonce: i64,
-    /// In PROTECT because the store lost commits.
-    pub(crate) unreconciled: bool,
+struct LaneWrite<'a> {
+    writing: &'a Writing<'a>,
+    commit: &'a LaneCommit,
+    lane: &'a str,
+    token: i64,
+    /// The reservations that the commit changes, as it leaves them.
+    reservations: Vec<Reservation>,
 }
 
 pub(crate) fn commit(writing: &Writing<'_>, owner: &OwnerId, commits: &[LaneCommit]) -> Result<Committed, Failure> {
@@ -77,326 +42,187 @@ fn commit_one<'a>(
     commit: &'a LaneCommit,
     seen: &mut BTreeSet<&'a SubmitterId>,
 ) -> Result<CommitVerdict, Failure> {
+    // A lane has one commit in flight: a second one cannot know what the first one changes.
     if !seen.insert(commit.lease().submitter()) {
         return Ok(CommitVerdict::Conflict(Conflict::Cursor));
     }
-    let lane = commit.lease().submitter().as_str();
-    let before = cursor_row(writing, lane)?;
-    let first_open = before.as_ref().map_or(0, |row| row.open_nonce);
-    let write = LaneWrite { writing, commit, lane, token: signed(commit.lease().token().get()), first_open };
-    match writing.alone(|| write.write(owner, before.as_ref())) {
+    let reservations = match check(commit, &facts::gather(writing, owner, commit)?) {
+        Ok(reservations) => reservations,
+        Err(rejection) => return Ok(rejection.into()),
+    };
+    let (lane, token) = (commit.lease().submitter().as_str(), signed(commit.lease().token().get()));
+    let write = LaneWrite { writing, commit, lane, token, reservations };
+    match writing.alone(|| write.write()) {
         Ok(()) => Ok(CommitVerdict::Done),
-        Err(Stop::Verdict(verdict)) => Ok(verdict),
-        Err(Stop::Failure(failure)) => match refusal(&failure) {
-            Some(text) => Ok(CommitVerdict::Refused(text)),
-            None => Err(failure),
-        },
+        Err(failure) => refusal(&failure).map(CommitVerdict::Refused).ok_or(failure),
     }
-}
-
-pub(crate) fn cursor_row(writing: &Writing<'_>, lane: &str) -> Result<Option<CursorRow>, Failure> {
-    let statement = writing.sql.prepare_cached(
-        "SELECT version, epoch, fencing_token, open_nonce, protect_code IS 'store_regressed'
-         FROM submitter_nonce_cursor WHERE submitter = ?1",
-    )?;
-    rows::first(statement, [lane], |row| {
-        Ok(CursorRow {
-            version: row.get(0)?,
-            epoch: row.get(1)?,
-            fence: row.get(2)?,
-            open_nonce: row.get(3)?,
-            unreconciled: row.get(4)?,
-        })
-    })
 }
 
 impl LaneWrite<'_> {
-    /// In this order, so that a commit with several faults gets the same answer from every store.
-    fn write(&self, owner: &OwnerId, before: Option<&CursorRow>) -> Result<(), Stop> {
-        if !lease::holds(self.writing, owner, self.commit.lease())? {
-            return Err(Stop::Verdict(CommitVerdict::Fenced));
+    /// Writes everything. Attempts take their intent from the slots and reservations that are written before them.
+    fn write(&self) -> Result<(), Failure> {
+        if let Some(change) = self.commit.cursor() {
+            self.write_cursor(change)?;
         }
-        self.write_cursor(before)?;
-        self.write_changes()?;
+        for change in self.commit.changes() {
+            write_change(self.writing, self.commit.lease().submitter(), change, Some(self.token))?;
+        }
         self.write_slots()?;
+        reservation::write(self.writing, self.lane, self.token, &self.reservations)?;
         self.write_attempts()?;
         self.write_reports()?;
-        take_steps(self)?;
         self.write_claims()?;
         self.finish_commands()?;
         self.write_lane_events()?;
-        self.write_audits()?;
-        self.check_lent()?;
-        self.check_closed(before)?;
-        Ok(lease::extend(self.writing, self.commit.lease())?)
-    }
-
-    /// A nonce that is lent, or may be lent again, has no transaction of ours.
-    fn check_lent(&self) -> Result<(), Stop> {
-        for attempt in self.commit.attempts() {
-            let lent = self.writing.sql.prepare_cached(
-                "SELECT 1 FROM submitter_nonce_allocation WHERE submitter = ?1 AND nonce = ?2 AND status <> 'USED'",
-            )?;
-            if rows::first(lent, (self.lane, signed(attempt.nonce.get())), rows::value::<i64>)?.is_some() {
-                return Err(Conflict::Cursor.into());
-            }
-        }
-        Ok(())
-    }
-
-    /// After the changes of this commit, no intent below the new open nonce may still hold its nonce.
-    fn check_closed(&self, before: Option<&CursorRow>) -> Result<(), Stop> {
-        let Some(change) = self.commit.cursor() else { return Ok(()) };
-        let was_open = before.map_or(0, |row| row.open_nonce);
-        let held = self.writing.sql.prepare_cached(
-            "SELECT 1 FROM slot s
-             LEFT JOIN submitter_nonce_allocation r ON r.submitter = s.submitter AND r.nonce = s.nonce
-             JOIN managed_tx t ON t.tx_id = coalesce(s.tx_id, r.tx_id) AND t.nonce = s.nonce
-             WHERE s.submitter = ?1 AND s.nonce >= ?2 AND s.nonce < ?3
-               AND t.state IN ('ALLOCATED', 'TRACKING', 'STUCK') LIMIT 1",
-        )?;
-        let range = (self.lane, was_open, signed(change.to().open_nonce.get()));
-        match rows::first(held, range, rows::value::<i64>)? {
-            Some(_) => Err(Conflict::Cursor.into()),
-            None => Ok(()),
-        }
-    }
-
-    fn write_cursor(&self, before: Option<&CursorRow>) -> Result<(), Stop> {
-        if before.is_some_and(|row| row.fence > self.token) {
-            return Err(Stop::Verdict(CommitVerdict::Fenced));
-        }
-        let change = self.commit.cursor();
-        let stopped = !self.commit.acknowledges_regression()
-            && self.writing.is_regressed(self.lane, before.map(|row| row.epoch))?;
-        if stopped || (before.is_some_and(|row| row.unreconciled) && self.commit.ends_an_intent()) {
-            return Err(Stop::Verdict(CommitVerdict::Regressed));
-        }
-        let version = before.map_or(0, |row| row.version);
-        match change {
-            Some(change) if signed(change.from_version()) != version => Err(Conflict::Cursor.into()),
-            Some(change) => self.put_cursor(change),
-            None => Ok(()),
-        }
-    }
-
-    fn put_cursor(&self, change: &CursorChange) -> Result<(), Stop> {
-        let (to, epoch) = (change.to(), self.writing.epoch()?);
-        let (code, detail) = match &to.state {
-            LaneState::Protect(protection) => (Some(protection.code.as_str()), Some(protection.detail.as_str())),
-            LaneState::Idle | LaneState::InFlight => (None, None),
-        };
-        self.writing
-            .sql
-            .prepare_cached(
-                "INSERT OR REPLACE INTO submitter_nonce_cursor (submitter, next_nonce, chain_nonce, final_nonce,
-                     open_nonce, state, protect_code, protect_detail, paused, version, event_seq, epoch, fencing_token,
-                     updated_at, low_balance)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)",
-            )?
-            .execute((
-                self.lane,
-                signed(to.next_nonce.get()),
-                signed(to.chain_nonce.get()),
-                signed(to.final_nonce.get()),
-                signed(to.open_nonce.get()),
-                to.state.as_str(),
-                code,
-                detail,
-                to.paused,
-                signed(to.version),
-                signed(to.event_seq),
-                epoch,
-                self.token,
-                self.writing.now.as_micros(),
-                to.low_balance,
-            ))?;
-        Ok(())
-    }
-
-    /// One after the other, so that a change finds the version that the one before it has led to.
-    fn write_changes(&self) -> Result<(), Stop> {
-        for change in self.commit.changes() {
-            let lane = self.commit.lease().submitter();
-            if !write_change(self.writing, lane, change, Some(self.token))? {
-                return Err(Conflict::Tx(change.tx_id()).into());
-            }
-        }
-        Ok(())
-    }
-
-    fn write_slots(&self) -> Result<(), Stop> {
-        let mut statement = self.writing.sql.prepare_cached(
-            "INSERT INTO slot (submitter, nonce, kind, tx_id, fencing_token, bound_at, above_block, above_hash, evidence)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)
-             ON CONFLICT (submitter, nonce) DO NOTHING",
-        )?;
-        for new in self.commit.slots() {
-            let (kind, tx_id) = rows::slot_columns(new.kind);
-            let row = (
-                self.lane,
-                signed(new.nonce.get()),
-                kind,
-                tx_id,
-                self.token,
-                self.writing.now.as_micros(),
-                new.above.map(|block| signed(block.number)),
-                new.above.map(|block| block.hash.0),
-                new.evidence.as_ref().map(NodeText::as_str),
-            );
-            if statement.execute(row)? == 0 {
-                return Err(Conflict::Slot(new.nonce).into());
-            }
-        }
-        let attempts = self.commit.attempts().iter().map(|attempt| attempt.nonce);
-        let claims = self.commit.claims().iter().map(|claim| claim.nonce);
-        for nonce in attempts.chain(claims) {
-            if !self.is_bound(nonce)? {
-                return Err(Conflict::Slot(nonce).into());
-            }
-        }
-        Ok(())
-    }
-
-    fn is_bound(&self, nonce: Nonce) -> Result<bool, Stop> {
-        let mut statement = self
-            .writing
-            .sql
-            .prepare_cached("SELECT EXISTS (SELECT 1 FROM slot WHERE submitter = ?1 AND nonce = ?2)")?;
-        Ok(statement.query_one((self.lane, signed(nonce.get())), |row| row.get(0))?)
-    }
-
-    fn write_attempts(&self) -> Result<(), Stop> {
-        for new in self.commit.attempts() {
-            if !self.write_attempt(new)? {
-                return Err(Conflict::Slot(new.nonce).into());
-            }
-        }
-        Ok(())
-    }
-
-    /// An attempt belongs to the intent of its slot. One at a lent nonce belongs to nobody until that is used. Said in two statements:
-    /// one that selects what it inserts has SQLite make a table for it each time.
-    fn write_attempt(&self, new: &NewAttempt) -> Result<bool, Stop> {
-        let (sql, nonce) = (self.writing.sql, signed(new.nonce.get()));
-        let whose = sql.prepare_cached(
-            "SELECT coalesce(slot.tx_id, (SELECT lent.tx_id FROM submitter_nonce_allocation AS lent
-                 WHERE lent.submitter = ?1 AND lent.nonce = ?2 AND lent.status = 'USED'))
-             FROM slot WHERE slot.submitter = ?1 AND slot.nonce = ?2",
-        )?;
-        let Some(tx_id) = rows::first(whose, (self.lane, nonce), rows::value::<Option<String>>)? else {
-            return Ok(false);
-        };
-        let written = sql
-            .prepare_cached(
-                "INSERT INTO tx_attempt (submitter, nonce, ordinal, tx_id, kind, hash, raw, fees, fencing_token, created_at)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
-            )?
-            .execute((
-                self.lane,
-                nonce,
-                new.ordinal,
-                tx_id,
-                new.kind.as_str(),
-                new.hash.as_slice(),
-                new.raw.as_ref(),
-                fees_to_json(&new.fees),
-                self.token,
-                self.writing.now.as_micros(),
-            ));
-        match written {
-            Err(error) if is_taken(&error) => Ok(false),
-            written => Ok(written? == 1),
-        }
-    }
-
-    fn write_reports(&self) -> Result<(), Stop> {
-        for report in self.commit.reports() {
-            // A send is reported only of what was durable before (P3), so not of an attempt of the same commit.
-            let too_early = self.commit.attempts().iter().any(|attempt| attempt.hash == report.hash);
-            if too_early || !self.write_report(report)? {
-                return Err(Conflict::Slot(report.nonce).into());
-            }
-        }
-        Ok(())
-    }
-
-    fn write_report(&self, report: &SendReport) -> Result<bool, Stop> {
-        let written = self
-            .writing
-            .sql
-            .prepare_cached(
-                "UPDATE tx_attempt SET sends = sends + 1, last_sent_at = ?4, last_outcome = ?5, last_text = ?6,
-                     fencing_token = ?7,
-                     history = json_insert(
-                         CASE WHEN json_array_length(history) < ?9 THEN history ELSE json_remove(history, '$[0]') END,
-                         '$[#]', json_extract(?8, '$[0]'))
-                 WHERE submitter = ?1 AND nonce = ?2 AND hash = ?3 AND fencing_token <= ?7",
-            )?
-            .execute((
-                self.lane,
-                signed(report.nonce.get()),
-                report.hash.as_slice(),
-                self.writing.now.as_micros(),
-                report.outcome.as_str(),
-                report.text.as_str(),
-                self.token,
-                sends_to_json(self.writing.now, &[report]),
-                signed(Attempt::HISTORY as u64),
-            ))?;
-        Ok(written == 1)
-    }
-
-    fn write_claims(&self) -> Result<(), Stop> {
-        let mut statement = self.writing.sql.prepare_cached(
-            "UPDATE slot SET next_resubmit_at = ?3, fencing_token = ?4, tries = ?5, signal = coalesce(?6, signal)
-             WHERE submitter = ?1 AND nonce = ?2 AND fencing_token <= ?4",
-        )?;
-        for Claim { nonce, pause, tries, signal } in self.commit.claims() {
-            let until = self.writing.now.saturating_add(*pause).as_micros();
-            let signal = signal.map(|signal| signal.as_str());
-            if statement.execute((self.lane, signed(nonce.get()), until, self.token, tries, signal))? == 0 {
-                return Err(Conflict::Slot(*nonce).into());
-            }
-        }
-        Ok(())
-    }
-
-    /// A command that is done already stays as it is.
-    fn finish_commands(&self) -> Result<(), Stop> {
-        let mut statement = self.writing.sql.prepare_cached(
-            "UPDATE lane_command SET done_at = ?3, result = ?4, refused = ?5
-             WHERE id = ?1 AND submitter = ?2 AND done_at IS NULL",
-        )?;
-        for (id, result) in self.commit.commands_done() {
-            let refused = matches!(result, CommandResult::Refused(_));
-            let report = result.report().as_str();
-            statement.execute((signed(id.0), self.lane, self.writing.now.as_micros(), report, refused))?;
-        }
-        Ok(())
-    }
-
-    fn write_audits(&self) -> Result<(), Stop> {
         for entry in self.commit.audits() {
             audit::write(self.writing, &AuditRow::of_lane(self.commit.lease().submitter(), entry))?;
         }
+        lease::extend(self.writing, self.commit.lease())
+    }
+
+    /// The row carries the newest epoch: a lane that has not acknowledged that epoch may only write its
+    /// acknowledgement.
+    fn write_cursor(&self, change: &CursorChange) -> Result<(), Failure> {
+        let to = CursorRow::from(change.to());
+        let write = CursorWrite {
+            submitter: self.lane,
+            next_nonce: to.next_nonce,
+            chain_nonce: to.chain_nonce,
+            final_nonce: to.final_nonce,
+            open_nonce: to.open_nonce,
+            state: to.state,
+            protect_code: to.protect_code,
+            protect_detail: to.protect_detail,
+            paused: to.paused,
+            version: to.version,
+            event_seq: to.event_seq,
+            epoch: self.writing.epoch()?,
+            fencing_token: self.token,
+            updated_at: self.writing.now.as_micros(),
+            low_balance: to.low_balance,
+        };
+        write.execute(self.writing.sql)?;
         Ok(())
     }
 
-    fn write_lane_events(&self) -> Result<(), Stop> {
-        let mut statement = self.writing.sql.prepare_cached(
-            "INSERT INTO tx_event (commit_no, idx, submitter, seq, kind, text, at) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+    fn write_slots(&self) -> Result<(), Failure> {
+        for new in self.commit.slots() {
+            let (kind, tx_id) = rows::slot_columns(new.kind);
+            let insert = SlotInsert {
+                submitter: self.lane,
+                nonce: signed(new.nonce.get()),
+                kind,
+                tx_id,
+                fencing_token: self.token,
+                bound_at: self.writing.now.as_micros(),
+                above_block: new.above.map(|block| signed(block.number)),
+                above_hash: new.above.map(|block| block.hash.0),
+                evidence: new.evidence.as_ref().map(NodeText::as_str),
+            };
+            insert.execute(self.writing.sql)?;
+        }
+        Ok(())
+    }
+
+    fn write_attempts(&self) -> Result<(), Failure> {
+        let fresh: BTreeMap<_, _> = self.commit.slots().iter().map(|slot| (slot.nonce, slot.kind)).collect();
+        for new in self.commit.attempts() {
+            let tx_id = match fresh.get(&new.nonce) {
+                Some(SlotKind::Intent(id)) => Some(id.to_string()),
+                _ => self.owner_of_attempt(new)?,
+            };
+            self.write_attempt(new, tx_id)?;
+        }
+        Ok(())
+    }
+
+    /// The intent of an attempt's slot, or of the reservation that was submitted there. A separate statement, because
+    /// SQLite builds a temporary table for an INSERT that selects.
+    fn owner_of_attempt(&self, new: &NewAttempt) -> Result<Option<String>, Failure> {
+        let owner = self.writing.sql.prepare_cached(
+            "SELECT coalesce(slot.tx_id, (SELECT reserved.tx_id FROM submitter_nonce_allocation AS reserved
+                 WHERE reserved.submitter = ?1 AND reserved.nonce = ?2 AND reserved.status = 'USED'))
+             FROM slot WHERE slot.submitter = ?1 AND slot.nonce = ?2",
         )?;
+        Ok(rows::first(owner, (self.lane, signed(new.nonce.get())), rows::value::<Option<String>>)?.flatten())
+    }
+
+    fn write_attempt(&self, new: &NewAttempt, tx_id: Option<String>) -> Result<(), Failure> {
+        let insert = AttemptInsert {
+            submitter: self.lane,
+            nonce: signed(new.nonce.get()),
+            ordinal: new.ordinal,
+            tx_id,
+            kind: new.kind.as_str(),
+            hash: new.hash.as_slice(),
+            raw: new.raw.as_ref(),
+            fees: fees_to_json(&new.fees),
+            fencing_token: self.token,
+            created_at: self.writing.now.as_micros(),
+        };
+        insert.execute(self.writing.sql)?;
+        Ok(())
+    }
+
+    fn write_reports(&self) -> Result<(), Failure> {
+        for report in self.commit.reports() {
+            let update = SendUpdate {
+                submitter: self.lane,
+                nonce: signed(report.nonce.get()),
+                hash: report.hash.as_slice(),
+                sent_at: self.writing.now.as_micros(),
+                outcome: report.outcome.as_str(),
+                text: report.text.as_str(),
+                fencing_token: self.token,
+                sent: sends_to_json(self.writing.now, &[report]),
+                kept: signed(Attempt::HISTORY as u64),
+            };
+            update.execute(self.writing.sql)?;
+        }
+        Ok(())
+    }
+
+    fn write_claims(&self) -> Result<(), Failure> {
+        for claim in self.commit.claims() {
+            let update = ClaimUpdate {
+                submitter: self.lane,
+                nonce: signed(claim.nonce.get()),
+                next_resubmit_at: self.writing.now.saturating_add(claim.pause).as_micros(),
+                fencing_token: self.token,
+                tries: claim.tries,
+                signal: claim.signal.map(|signal| signal.as_str()),
+            };
+            update.execute(self.writing.sql)?;
+        }
+        Ok(())
+    }
+
+    fn finish_commands(&self) -> Result<(), Failure> {
+        for (id, result) in self.commit.commands_done() {
+            let update = CommandUpdate {
+                id: signed(id.0),
+                submitter: self.lane,
+                done_at: self.writing.now.as_micros(),
+                result: result.report().as_str(),
+                refused: matches!(result, CommandResult::Refused(_)),
+            };
+            update.execute(self.writing.sql)?;
+        }
+        Ok(())
+    }
+
+    fn write_lane_events(&self) -> Result<(), Failure> {
         for (seq, kind, text) in self.commit.lane_events() {
-            statement.execute((
-                self.writing.commit_no(),
-                self.writing.next_event_index(),
-                self.lane,
-                signed(seq),
-                kind.as_str(),
-                text.as_str(),
-                self.writing.now.as_micros(),
-            ))?;
+            let insert = LaneEventInsert {
+                commit_no: self.writing.commit_no(),
+                idx: self.writing.next_event_index(),
+                submitter: self.lane,
+                seq: signed(seq),
+                kind: kind.as_str(),
+                text: text.as_str(),
+                at: self.writing.now.as_micros(),
+            };
+            insert.execute(self.writing.sql)?;
         }
         Ok(())
     }

@@ -1,8 +1,8 @@
-//! The room that owns the database: one thread, one connection, one job after the other, and one COMMIT for all the writes that wait.
+//! The database thread: one connection, one job after the other, and one COMMIT for all writes that wait.
 //!
-//! SQLite writes one transaction at a time anyway, and every call of it may wait for the disk, which would block an
-//! executor. So calls are sent to a thread as closures, through a channel of bounded length, and their answers are awaited.
-//! A caller that goes away leaves its job behind, which is then done all the same: wholly, or not at all.
+//! SQLite writes one transaction at a time anyway, and each of its calls may wait for the disk, which would block an
+//! executor. So jobs are sent to a thread through a channel of bounded length, and their answers are awaited. The job
+//! of a caller that goes away is still done, as a whole or not at all.
 
 use std::fmt;
 use std::sync::{Mutex, PoisonError};
@@ -11,41 +11,41 @@ use std::thread::{self, JoinHandle};
 use gapless_store::StoreError;
 use tokio::sync::{mpsc, oneshot};
 
-use crate::error::{Failure, same};
-use crate::ledger::{Care, Ledger, Outcome, Reading, Writing};
+use crate::error::{Failure, copy_of};
+use crate::ledger::{Ledger, Outcome, Reading, Savepoints, Writing};
 
-/// More calls than this wait at the door, where dropping them costs nothing.
+/// The length of the channel. Further calls wait before the channel, where dropping them costs nothing.
 const MAX_WAITING: usize = 256;
 
-/// So many jobs become durable with one COMMIT at the most.
+/// The greatest number of jobs that become durable with one COMMIT.
 const MAX_TOGETHER: usize = 64;
 
 enum Job {
     Read(Box<dyn Task>),
     Write(Box<dyn Task>),
-    /// Whatever is not one transaction.
-    Alone(Alone),
+    /// Work on the whole ledger, outside of any group.
+    Exclusive(ExclusiveWork),
 }
 
-type Alone = Box<dyn FnOnce(&mut Ledger) + Send>;
+type ExclusiveWork = Box<dyn FnOnce(&mut Ledger) + Send>;
 
-/// A piece of work and where its answer goes.
+/// A piece of work with the channel for its answer.
 trait Task: Send {
-    /// Does it, perhaps once more than before. Says whether it came to an end in order.
+    /// Does the work, perhaps a second time. True if the work succeeded.
     fn run(&mut self, writing: &Writing<'_>) -> bool;
 
-    /// Tells the caller what came of it, once it is known whether what it saw and did is durable. What failed by itself says why; what
-    /// did not, or was never begun, has failed with the others, if they did.
+    /// Answers the caller, once it is known whether the transaction is durable. Work that failed by itself reports its
+    /// own error. Other work fails with the transaction.
     fn answer(self: Box<Self>, durable: Result<(), &StoreError>);
 }
 
-struct Errand<T, Work> {
+struct QueuedCall<T, Work> {
     work: Work,
     result: Option<Result<T, StoreError>>,
     reply: oneshot::Sender<Result<T, StoreError>>,
 }
 
-impl<T: Send, Work: Send + FnMut(&Writing<'_>) -> Result<T, Failure>> Task for Errand<T, Work> {
+impl<T: Send, Work: Send + FnMut(&Writing<'_>) -> Result<T, Failure>> Task for QueuedCall<T, Work> {
     fn run(&mut self, writing: &Writing<'_>) -> bool {
         self.result.insert((self.work)(writing).map_err(StoreError::from)).is_ok()
     }
@@ -53,36 +53,37 @@ impl<T: Send, Work: Send + FnMut(&Writing<'_>) -> Result<T, Failure>> Task for E
     fn answer(self: Box<Self>, durable: Result<(), &StoreError>) {
         let answer = match (self.result, durable) {
             (Some(Err(error)), _) => Err(error),
-            (_, Err(error)) => Err(same(error)),
+            (_, Err(error)) => Err(copy_of(error)),
             (Some(Ok(value)), Ok(())) => Ok(value),
             (None, Ok(())) => Err(StoreError::Unavailable(ThreadEnded.into())),
         };
-        // Nobody may be waiting any more.
+        // The caller may have gone away.
         let _ = self.reply.send(answer);
     }
 }
 
-pub(crate) struct Room {
-    /// None only while the room is being closed.
+/// The handle of the database thread.
+pub(crate) struct DatabaseThread {
+    /// None only while the thread is being ended.
     jobs: Option<mpsc::Sender<Job>>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
-/// The thread is gone, so a job was not run or its answer was lost.
+/// The thread has ended, so a job was not run or its answer was lost.
 #[derive(Debug, thiserror::Error)]
-#[error("the thread of the database has ended")]
+#[error("the database thread has ended; restart the node")]
 struct ThreadEnded;
 
-impl Room {
-    /// Starts the thread. It ends, and closes the database, when the room is dropped; the drop waits for it, so that the
-    /// file is free afterwards.
-    pub(crate) fn open(mut ledger: Ledger) -> Result<Room, StoreError> {
+impl DatabaseThread {
+    /// Starts the thread. Dropping the handle ends the thread, which closes the database. The drop waits for that, so
+    /// that the file is free afterwards.
+    pub(crate) fn open(mut ledger: Ledger) -> Result<DatabaseThread, StoreError> {
         let (sender, mut jobs) = mpsc::channel::<Job>(MAX_WAITING);
         let thread = thread::Builder::new()
             .name("gapless-sqlite".to_owned())
-            .spawn(move || work_off(&mut ledger, &mut jobs))
+            .spawn(move || run_jobs(&mut ledger, &mut jobs))
             .map_err(|error| StoreError::Unavailable(error.into()))?;
-        Ok(Room { jobs: Some(sender), thread: Mutex::new(Some(thread)) })
+        Ok(DatabaseThread { jobs: Some(sender), thread: Mutex::new(Some(thread)) })
     }
 
     pub(crate) async fn read<T: Send + 'static>(
@@ -91,7 +92,7 @@ impl Room {
     ) -> Result<T, StoreError> {
         let (reply, answered) = oneshot::channel();
         let work = move |writing: &Writing<'_>| work(writing);
-        self.send(Job::Read(Box::new(Errand { work, result: None, reply })), answered).await
+        self.send(Job::Read(Box::new(QueuedCall { work, result: None, reply })), answered).await
     }
 
     pub(crate) async fn write<T: Send + 'static>(
@@ -99,7 +100,7 @@ impl Room {
         work: impl FnMut(&Writing<'_>) -> Result<T, Failure> + Send + 'static,
     ) -> Result<T, StoreError> {
         let (reply, answered) = oneshot::channel();
-        self.send(Job::Write(Box::new(Errand { work, result: None, reply })), answered).await
+        self.send(Job::Write(Box::new(QueuedCall { work, result: None, reply })), answered).await
     }
 
     pub(crate) async fn call<T: Send + 'static>(
@@ -107,49 +108,49 @@ impl Room {
         work: impl FnOnce(&mut Ledger) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
         let (reply, answered) = oneshot::channel();
-        let alone = move |ledger: &mut Ledger| {
+        let exclusive = move |ledger: &mut Ledger| {
             let _ = reply.send(work(ledger));
         };
-        self.send(Job::Alone(Box::new(alone)), answered).await
+        self.send(Job::Exclusive(Box::new(exclusive)), answered).await
     }
 
     async fn send<T>(&self, job: Job, answered: oneshot::Receiver<Result<T, StoreError>>) -> Result<T, StoreError> {
         let jobs = self.jobs.as_ref().ok_or_else(|| StoreError::Unavailable(ThreadEnded.into()))?;
         jobs.send(job).await.map_err(|_| StoreError::Unavailable(ThreadEnded.into()))?;
-        // The job may have got as far as its COMMIT before the thread ended.
+        // The job may have been committed before the thread ended.
         answered.await.map_err(|_| StoreError::OutcomeUnknown(ThreadEnded.into()))?
     }
 }
 
-fn work_off(ledger: &mut Ledger, jobs: &mut mpsc::Receiver<Job>) {
+fn run_jobs(ledger: &mut Ledger, jobs: &mut mpsc::Receiver<Job>) {
     while let Some(job) = jobs.blocking_recv() {
         match job {
             Job::Read(mut task) => {
-                let read = ledger.look().map(|looking| task.run(&looking.writing()));
+                let read = ledger.begin_read().map(|group| task.run(&group.writing()));
                 task.answer(read.as_ref().map(|_| ()));
             }
             Job::Write(task) => {
-                let (group, alone) = gather((true, task), ledger, jobs);
+                let (group, exclusive) = gather((true, task), ledger, jobs);
                 write_together(ledger, group);
-                if let Some(alone) = alone {
-                    alone(ledger);
+                if let Some(exclusive) = exclusive {
+                    exclusive(ledger);
                 }
             }
-            Job::Alone(alone) => alone(ledger),
+            Job::Exclusive(work) => work(ledger),
         }
     }
 }
 
-/// Whether it writes.
+/// A job of a group: whether it writes, and its task.
 type Member = (bool, Box<dyn Task>);
 
-/// All that waits behind a write, to be done with it: the disk is waited for once. In memory there is no disk, and one thing after the
-/// other is the same run every time.
-fn gather(first: Member, ledger: &Ledger, jobs: &mut mpsc::Receiver<Job>) -> (Vec<Member>, Option<Alone>) {
+/// Gathers the jobs that wait behind a write into one transaction, so that the disk is waited for once. A database in
+/// memory has no disk to wait for; there each job runs alone, which makes every run the same.
+fn gather(first: Member, ledger: &Ledger, jobs: &mut mpsc::Receiver<Job>) -> (Vec<Member>, Option<ExclusiveWork>) {
     let mut group = vec![first];
     while ledger.is_on_disk() && group.len() < MAX_TOGETHER {
         match jobs.try_recv() {
-            Ok(Job::Alone(alone)) => return (group, Some(alone)),
+            Ok(Job::Exclusive(work)) => return (group, Some(work)),
             Ok(Job::Read(task)) => group.push((false, task)),
             Ok(Job::Write(task)) => group.push((true, task)),
             Err(_) => break,
@@ -158,21 +159,22 @@ fn gather(first: Member, ledger: &Ledger, jobs: &mut mpsc::Receiver<Job>) -> (Ve
     (group, None)
 }
 
-/// One transaction for all of them. Nobody is answered before the COMMIT: those behind have seen what those before have written.
+/// Runs a group in one transaction. No job is answered before the COMMIT, because later jobs have seen the writes of
+/// earlier ones.
 ///
-/// First boldly, as if nothing could go wrong: what makes it possible to undo one of them costs SQLite a copy of every page that they
-/// change. If something does go wrong, all of it is undone, and done again so that what is wrong is undone alone.
+/// The first run has no savepoints: each would cost SQLite a copy of every changed page. If a job fails, all of it is
+/// rolled back, and the second run has a savepoint for each job, so that only the failed job is undone.
 fn write_together(ledger: &mut Ledger, mut group: Vec<Member>) {
-    let mut run = |ledger: &mut Ledger, care: Care| {
-        ledger.transact(care, |transaction| {
+    let mut run = |ledger: &mut Ledger, savepoints: Savepoints| {
+        ledger.transact(savepoints, |transaction| {
             for (writes, task) in &mut group {
                 if transaction.is_spoiled() {
                     break;
                 }
                 if *writes {
-                    transaction.undoably(|writing| task.run(writing))?;
+                    transaction.run_write(|writing| task.run(writing))?;
                 } else {
-                    transaction.looking(|reading| {
+                    transaction.run_read(|reading| {
                         task.run(reading);
                     })?;
                 }
@@ -180,13 +182,13 @@ fn write_together(ledger: &mut Ledger, mut group: Vec<Member>) {
             Ok(())
         })
     };
-    let durable = match run(ledger, Care::Bold) {
-        Ok(Outcome::Spoiled) => run(ledger, Care::Careful),
+    let durable = match run(ledger, Savepoints::Off) {
+        Ok(Outcome::Spoiled) => run(ledger, Savepoints::PerWrite),
         other => other,
     };
     let durable = durable.and_then(|outcome| match outcome {
         Outcome::Durable => Ok(()),
-        Outcome::Spoiled => Err(StoreError::Unavailable("nothing was written".into())),
+        Outcome::Spoiled => Err(StoreError::Unavailable("the transaction was rolled back".into())),
     });
     let durable = durable.as_ref().copied();
     for (_, task) in group {
@@ -194,7 +196,7 @@ fn write_together(ledger: &mut Ledger, mut group: Vec<Member>) {
     }
 }
 
-impl Drop for Room {
+impl Drop for DatabaseThread {
     fn drop(&mut self) {
         self.jobs = None;
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -205,9 +207,9 @@ impl Drop for Room {
     }
 }
 
-impl fmt::Debug for Room {
+impl fmt::Debug for DatabaseThread {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Room").finish_non_exhaustive()
+        f.debug_struct("DatabaseThread").finish_non_exhaustive()
     }
 }
 
@@ -220,111 +222,112 @@ mod tests {
     use crate::open::{Location, SqliteOptions, open};
     use crate::sidecar::Sidecar;
 
-    async fn note(room: &Room, why: &'static str) -> Result<(), StoreError> {
+    async fn note(thread: &DatabaseThread, why: &'static str) -> Result<(), StoreError> {
         let insert = "INSERT INTO audit_log (subject, actor, action, detail, at) VALUES ('x', 'test', 'note', ?1, 1)";
-        room.write(move |writing| {
-            writing.sql.execute(insert, [why])?;
-            if why == "wrong" { Err(rusqlite::Error::QueryReturnedNoRows.into()) } else { Ok(()) }
-        })
-        .await
+        thread
+            .write(move |writing| {
+                writing.sql.execute(insert, [why])?;
+                if why == "wrong" { Err(rusqlite::Error::QueryReturnedNoRows.into()) } else { Ok(()) }
+            })
+            .await
     }
 
-    fn room_on_disk(name: &str) -> (Room, PathBuf) {
+    fn open_on_disk(name: &str) -> (DatabaseThread, PathBuf) {
         let path = std::env::temp_dir().join(format!("gapless-sqlite-{name}-{}.db", std::process::id()));
         let ledger = open(&Location::File(path.clone()), SqliteOptions::default()).unwrap();
-        (Room::open(ledger).unwrap(), path)
+        (DatabaseThread::open(ledger).unwrap(), path)
     }
 
-    fn remove(room: Room, path: &Path) {
-        drop(room);
+    fn remove(thread: DatabaseThread, path: &Path) {
+        drop(thread);
         std::fs::remove_file(Sidecar::path_for(path)).unwrap();
         std::fs::remove_file(path).unwrap();
     }
 
-    async fn notes(room: &Room) -> Result<i64, StoreError> {
-        room.read(|reading| Ok(reading.sql.query_one("SELECT count(*) FROM audit_log", [], |row| row.get(0))?)).await
+    async fn notes(thread: &DatabaseThread) -> Result<i64, StoreError> {
+        thread.read(|reading| Ok(reading.sql.query_one("SELECT count(*) FROM audit_log", [], |row| row.get(0))?)).await
     }
 
-    async fn writes(room: &Room) -> u64 {
-        room.call(|ledger| mark_of(&ledger.sql).map_err(crate::error::from_sql)).await.unwrap().writes
+    async fn writes(thread: &DatabaseThread) -> u64 {
+        thread.call(|ledger| mark_of(&ledger.sql).map_err(crate::error::from_sql)).await.unwrap().writes
     }
 
     #[tokio::test]
-    async fn what_waits_is_written_with_one_commit_and_what_is_wrong_is_undone_alone() {
-        let (room, path) = room_on_disk("together");
-        let before = writes(&room).await;
-        let (open_the_door, door) = std::sync::mpsc::channel::<()>();
-        let busy = room.call(move |_| {
-            door.recv().unwrap();
+    async fn waiting_writes_share_a_commit_and_only_failed_ones_undo() {
+        let (thread, path) = open_on_disk("together");
+        let before = writes(&thread).await;
+        let (start, started) = std::sync::mpsc::channel::<()>();
+        let busy = thread.call(move |_| {
+            started.recv().unwrap();
             Ok(())
         });
-        let seen = notes(&room);
+        let seen = notes(&thread);
         let begin = async {
-            // Everybody has been polled once, in order, and so stands in line.
-            open_the_door.send(()).unwrap();
+            // All calls have been polled once, in order, so their jobs wait in the channel.
+            start.send(()).unwrap();
         };
         let (.., first, wrong, seen, second, ()) = tokio::join!(
             biased;
             busy,
-            note(&room, "first"),
-            note(&room, "wrong"),
+            note(&thread, "first"),
+            note(&thread, "wrong"),
             seen,
-            note(&room, "second"),
+            note(&thread, "second"),
             begin,
         );
         assert!(first.is_ok() && second.is_ok());
         assert!(matches!(wrong, Err(StoreError::Row(_))), "{wrong:?}");
-        assert_eq!(seen.unwrap(), 1, "what stands before it, without what was undone");
-        assert_eq!(writes(&room).await, before + 1, "one commit");
-        assert_eq!(notes(&room).await.unwrap(), 2);
-        remove(room, &path);
+        assert_eq!(seen.unwrap(), 1, "the read sees the write before it, and not the undone one");
+        assert_eq!(writes(&thread).await, before + 1, "one commit");
+        assert_eq!(notes(&thread).await.unwrap(), 2);
+        remove(thread, &path);
     }
 
-    /// A statement that meets a bad sector ends the transaction, also one that only reads.
+    /// A statement that meets a bad sector ends the transaction, also if it only reads.
     #[tokio::test]
-    async fn after_a_read_that_ends_the_transaction_nothing_is_written_by_itself() {
-        let (room, path) = room_on_disk("together-read");
-        let before = writes(&room).await;
-        let (open_the_door, door) = std::sync::mpsc::channel::<()>();
-        let busy = room.call(move |_| {
-            door.recv().unwrap();
+    async fn read_that_ends_the_transaction_fails_the_whole_group() {
+        let (thread, path) = open_on_disk("together-read");
+        let before = writes(&thread).await;
+        let (start, started) = std::sync::mpsc::channel::<()>();
+        let busy = thread.call(move |_| {
+            started.recv().unwrap();
             Ok(())
         });
-        let ends = room.read(|reading| Ok(reading.sql.execute_batch("ROLLBACK")?));
-        let begin = async { open_the_door.send(()).unwrap() };
+        let ends = thread.read(|reading| Ok(reading.sql.execute_batch("ROLLBACK")?));
+        let begin = async { start.send(()).unwrap() };
         let (.., first, ends, last, ()) =
-            tokio::join!(biased; busy, note(&room, "first"), ends, note(&room, "last"), begin);
+            tokio::join!(biased; busy, note(&thread, "first"), ends, note(&thread, "last"), begin);
         assert!(first.is_err() && ends.is_err() && last.is_err(), "{first:?} {ends:?} {last:?}");
-        assert_eq!(writes(&room).await, before);
-        assert_eq!(notes(&room).await.unwrap(), 0);
-        note(&room, "later").await.unwrap();
-        remove(room, &path);
+        assert_eq!(writes(&thread).await, before);
+        assert_eq!(notes(&thread).await.unwrap(), 0);
+        note(&thread, "later").await.unwrap();
+        remove(thread, &path);
     }
 
-    /// The one whose write ends the transaction takes the others along, and everybody hears of it.
+    /// A write that ends the transaction fails the whole group, and every caller gets an error.
     #[tokio::test]
-    async fn a_full_disk_fails_all_that_were_to_be_written_with_it() {
-        let (room, path) = room_on_disk("together-full");
-        let (open_the_door, door) = std::sync::mpsc::channel::<()>();
-        let busy = room.call(move |ledger| {
+    async fn full_disk_fails_all_writes_of_the_group() {
+        let (thread, path) = open_on_disk("together-full");
+        let (start, started) = std::sync::mpsc::channel::<()>();
+        let busy = thread.call(move |ledger| {
             let pages: u32 = ledger.sql.pragma_query_value(None, "page_count", |row| row.get(0)).unwrap();
             ledger.sql.pragma_update(None, "max_page_count", pages).unwrap();
-            door.recv().unwrap();
+            started.recv().unwrap();
             Ok(())
         });
-        let big = room.write(|writing| {
+        let big = thread.write(|writing| {
             let insert =
                 "INSERT INTO audit_log (subject, actor, action, detail, at) VALUES ('x', 'test', 'note', ?1, 1)";
             writing.sql.execute(insert, ["x".repeat(1 << 20)])?;
             Ok(())
         });
-        let begin = async { open_the_door.send(()).unwrap() };
+        let begin = async { start.send(()).unwrap() };
         let (.., first, big, last, ()) =
-            tokio::join!(biased; busy, note(&room, "first"), big, note(&room, "last"), begin);
+            tokio::join!(biased; busy, note(&thread, "first"), big, note(&thread, "last"), begin);
         assert!(matches!(big, Err(StoreError::Full(_))), "{big:?}");
-        assert!(first.is_err(), "it was undone with the others: {first:?}");
+        assert!(first.is_err(), "the first write was undone with the group: {first:?}");
         assert!(last.is_err(), "{last:?}");
-        assert_eq!(notes(&room).await.unwrap(), 0);
-        remove(room, &path);
+        assert_eq!(notes(&thread).await.unwrap(), 0);
+        remove(thread, &path);
     }
 }

@@ -1,13 +1,12 @@
-//! What SQLite and the file system say, in the words of the contract.
+//! Errors of SQLite and of the file system as errors of the store contract.
 
 use std::io;
 use std::path::Path;
 
-use gapless_store::StoreError;
-use gapless_store::codec::RowError;
-use rusqlite::{ErrorCode, ffi};
+use gapless_store::{RowError, StoreError};
+use rusqlite::ErrorCode;
 
-/// What can stop a piece of work on the database, before it is told to the caller.
+/// Why a task on the database failed, before it is translated for the caller.
 #[derive(Debug)]
 pub(crate) enum Failure {
     Sql(rusqlite::Error),
@@ -35,8 +34,8 @@ impl From<Failure> for StoreError {
     }
 }
 
-/// The text of an error that means "this row cannot be held": trying again will not help, and the rows beside it are fine.
-/// None for an error that says something about the database as a whole.
+/// The text of an error that is the fault of one row: trying again will not help, and the rows beside it are fine. None
+/// for an error of the database as a whole.
 pub(crate) fn refusal(failure: &Failure) -> Option<String> {
     match failure {
         Failure::Sql(error) => match error.sqlite_error_code() {
@@ -49,24 +48,18 @@ pub(crate) fn refusal(failure: &Failure) -> Option<String> {
     }
 }
 
-/// Is there a row with such a key already?
-pub(crate) fn is_taken(error: &rusqlite::Error) -> bool {
-    let code = error.sqlite_error().map(|error| error.extended_code);
-    matches!(code, Some(ffi::SQLITE_CONSTRAINT_UNIQUE | ffi::SQLITE_CONSTRAINT_PRIMARYKEY))
-}
-
 pub(crate) fn from_sql(error: rusqlite::Error) -> StoreError {
     match error.sqlite_error_code() {
         Some(ErrorCode::DiskFull) => StoreError::Full(error.to_string()),
         Some(ErrorCode::ReadOnly | ErrorCode::PermissionDenied) => StoreError::ReadOnly(error.to_string()),
         Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => StoreError::Damaged(error.to_string()),
         Some(_) => StoreError::Unavailable(error.into()),
-        // Not from SQLite but from the conversion of a column.
+        // An error of rusqlite, not of SQLite: a column could not be converted.
         None => StoreError::Row(RowError::new("column", error)),
     }
 }
 
-/// The same while the file is being opened, where "busy" can only be another process.
+/// Translates an error while the file is being opened, where "busy" can only be another process.
 pub(crate) fn from_sql_at_open(error: rusqlite::Error, path: &Path) -> StoreError {
     match error.sqlite_error_code() {
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => StoreError::InUse(path.display().to_string()),
@@ -75,8 +68,8 @@ pub(crate) fn from_sql_at_open(error: rusqlite::Error, path: &Path) -> StoreErro
     }
 }
 
-/// The same once more, for another caller that it concerns.
-pub(crate) fn same(error: &StoreError) -> StoreError {
+/// A copy of an error, for each caller whose write was in the failed transaction.
+pub(crate) fn copy_of(error: &StoreError) -> StoreError {
     match error {
         StoreError::Full(text) => StoreError::Full(text.clone()),
         StoreError::ReadOnly(text) => StoreError::ReadOnly(text.clone()),

@@ -1,14 +1,34 @@
 //! Events and their consumers.
 //!
-//! One transaction is written at a time, so the order of the rows is the order of the commits, and nothing commits late.
+//! One transaction is written at a time, so the order of the rows is the order of the commits, and no event commits
+//! late.
 
 use gapless_domain::{Event, EventPosition, OwnerId, TxId};
-use gapless_store::codec::{signed, unsigned};
+use gapless_store_sql::signed;
 
 use crate::archive;
 use crate::error::Failure;
 use crate::ledger::{Reading, Writing};
 use crate::rows::{self, EVENT_COLUMNS};
+use crate::statement::statement;
+
+statement! {
+    struct ConsumerClaim<'a> { name: &'a str, owner_node: &'a str, locked_until: i64, now: i64, farthest_end: i64 } =
+        "INSERT INTO event_consumer (name, commit_no, idx, owner_node, locked_until)
+         VALUES ({name}, 0, 0, {owner_node}, {locked_until})
+         ON CONFLICT (name) DO UPDATE SET owner_node = excluded.owner_node, locked_until = excluded.locked_until
+         WHERE owner_node = excluded.owner_node OR locked_until <= {now} OR locked_until > {farthest_end}
+         RETURNING commit_no, idx";
+}
+
+statement! {
+    /// A position below the known one changes nothing, and is no error.
+    struct ConsumerAck<'a> { name: &'a str, owner_node: &'a str, commit: i64, index: i64, now: i64 } =
+        "UPDATE event_consumer
+         SET commit_no = CASE WHEN (commit_no, idx) < ({commit}, {index}) THEN {commit} ELSE commit_no END,
+             idx = CASE WHEN (commit_no, idx) < ({commit}, {index}) THEN {index} ELSE idx END
+         WHERE name = {name} AND owner_node = {owner_node} AND locked_until > {now}";
+}
 
 pub(crate) fn read_events(reading: &Reading<'_>, after: EventPosition, limit: u32) -> Result<Vec<Event>, Failure> {
     let statement = reading.sql.prepare_cached(&format!(
@@ -25,29 +45,21 @@ pub(crate) fn events_of(reading: &Reading<'_>, id: TxId, limit: u32) -> Result<V
     if found.is_empty() { archive::events_of(reading, id, limit) } else { Ok(found) }
 }
 
-/// The first claim makes a consumer known; from then on retention waits for it.
+/// The first claim registers a consumer. From then on retention waits for it.
 pub(crate) fn claim_events(
     writing: &Writing<'_>,
     owner: &OwnerId,
     consumer: &str,
     limit: u32,
 ) -> Result<Option<Vec<Event>>, Failure> {
-    let statement = writing.sql.prepare_cached(
-        "INSERT INTO event_consumer (name, commit_no, idx, owner_node, locked_until) VALUES (?1, 0, 0, ?2, ?3)
-         ON CONFLICT (name) DO UPDATE SET owner_node = excluded.owner_node, locked_until = excluded.locked_until
-         WHERE owner_node = excluded.owner_node OR locked_until <= ?4 OR locked_until > ?5
-         RETURNING commit_no, idx",
-    )?;
-    let params = (
-        consumer,
-        owner.as_str(),
-        writing.lease_end().as_micros(),
-        writing.now.as_micros(),
-        writing.farthest_end().as_micros(),
-    );
-    let claimed = rows::first(statement, params, |row| {
-        Ok(EventPosition { commit: unsigned("commit", row.get(0)?)?, index: unsigned("index", row.get(1)?)? })
-    })?;
+    let claim = ConsumerClaim {
+        name: consumer,
+        owner_node: owner.as_str(),
+        locked_until: writing.lease_end().as_micros(),
+        now: writing.now.as_micros(),
+        farthest_end: writing.farthest_end().as_micros(),
+    };
+    let claimed = rows::first(ConsumerClaim::prepare(writing.sql)?, claim.params(), rows::position)?;
     claimed.map(|after| read_events(writing, after, limit)).transpose()
 }
 
@@ -57,16 +69,12 @@ pub(crate) fn ack_events(
     consumer: &str,
     upto: EventPosition,
 ) -> Result<bool, Failure> {
-    let (commit, index) = (signed(upto.commit), signed(upto.index));
-    // An older position than the one that is known changes nothing, but is no error either.
-    let held = writing
-        .sql
-        .prepare_cached(
-            "UPDATE event_consumer
-             SET commit_no = CASE WHEN (commit_no, idx) < (?3, ?4) THEN ?3 ELSE commit_no END,
-                 idx = CASE WHEN (commit_no, idx) < (?3, ?4) THEN ?4 ELSE idx END
-             WHERE name = ?1 AND owner_node = ?2 AND locked_until > ?5",
-        )?
-        .execute((consumer, owner.as_str(), commit, index, writing.now.as_micros()))?;
-    Ok(held == 1)
+    let ack = ConsumerAck {
+        name: consumer,
+        owner_node: owner.as_str(),
+        commit: signed(upto.commit),
+        index: signed(upto.index),
+        now: writing.now.as_micros(),
+    };
+    Ok(ack.execute(writing.sql)? == 1)
 }

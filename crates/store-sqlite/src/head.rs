@@ -1,13 +1,29 @@
-//! What is known of each chain.
+//! The head of each chain.
 
 use gapless_domain::{ChainId, Head};
-use gapless_store::codec::{HeadRow, head_from_row, head_to_row};
 use gapless_store::{AuditRow, HeadVerdict, merge_heads};
+use gapless_store_sql::{HeadRow, head_from_row, head_to_row};
 
 use crate::audit;
 use crate::error::Failure;
 use crate::ledger::{Reading, Writing};
 use crate::rows;
+use crate::statement::statement;
+
+statement! {
+    struct HeadWrite<'a> {
+        chain: &'a str,
+        latest_number: i64,
+        latest_hash: Vec<u8>,
+        parent_hash: Vec<u8>,
+        final_number: Option<i64>,
+        final_hash: Option<Vec<u8>>,
+        tail_first: Option<i64>,
+        tail: Option<Vec<u8>>,
+        genesis: Option<Vec<u8>>,
+        updated_at: i64,
+    } = "INSERT OR REPLACE INTO chain_head ({columns}) VALUES ({values})";
+}
 
 pub(crate) fn save_head(writing: &Writing<'_>, chain: &ChainId, head: &Head) -> Result<HeadVerdict, Failure> {
     let kept = self::head(writing, chain)?;
@@ -45,24 +61,18 @@ pub(crate) fn forget_head(writing: &Writing<'_>, chain: &ChainId, audited: &Audi
 
 fn put_head(writing: &Writing<'_>, chain: &ChainId, head: &Head) -> Result<(), Failure> {
     let row = head_to_row(head);
-    writing
-        .sql
-        .prepare_cached(
-            "INSERT OR REPLACE INTO chain_head (chain, latest_number, latest_hash, parent_hash, final_number, final_hash,
-                 tail_first, tail, genesis, updated_at)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
-        )?
-        .execute((
-            chain.as_str(),
-            row.number,
-            row.hash,
-            row.parent_hash,
-            row.final_number,
-            row.final_hash,
-            row.tail_first,
-            row.tail,
-            row.genesis,
-            writing.now.as_micros(),
-        ))?;
+    let write = HeadWrite {
+        chain: chain.as_str(),
+        latest_number: row.number,
+        latest_hash: row.hash,
+        parent_hash: row.parent_hash,
+        final_number: row.final_number,
+        final_hash: row.final_hash,
+        tail_first: row.tail_first,
+        tail: row.tail,
+        genesis: row.genesis,
+        updated_at: writing.now.as_micros(),
+    };
+    write.execute(writing.sql)?;
     Ok(())
 }

@@ -1,16 +1,43 @@
-//! Leases: who may write a lane, by the database's clock.
+//! Leases: which owner may write a lane, by the clock of the database.
 //!
-//! There is one process here, and usually one owner. The rules are those of every store all the same: the owner of a
-//! process that died holds its lanes until they run out, and a handle that outlived its lease is fenced.
+//! One process has the file, and usually one owner. The rules are those of every store all the same: a lease lasts
+//! until it expires or is released, and a handle that outlived its lease is fenced.
 
 use gapless_domain::{FencingToken, Lease, OwnerId, SubmitterId, Timestamp};
-use gapless_store::codec::{signed, submitter, token};
 use gapless_store::{Acquired, LeaseStatus, Renewal};
+use gapless_store_sql::{signed, submitter, token};
 
 use crate::error::Failure;
 use crate::ledger::{Reading, Writing};
 use crate::read::has_work;
 use crate::rows;
+use crate::statement::statement;
+
+statement! {
+    struct LeaseWrite<'a> {
+        submitter: &'a str,
+        owner_node: &'a str,
+        fencing_token: i64,
+        expires_at: i64,
+        updated_at: i64,
+    } = "INSERT INTO submitter_lease ({columns}) VALUES ({values})
+         ON CONFLICT (submitter) DO UPDATE SET owner_node = excluded.owner_node,
+             fencing_token = excluded.fencing_token, expires_at = excluded.expires_at,
+             updated_at = excluded.updated_at";
+}
+
+statement! {
+    struct LeaseRenewal<'a> { owner_node: &'a str, now: i64, farthest_end: i64, expires_at: i64 } =
+        "UPDATE submitter_lease SET expires_at = {expires_at}, updated_at = {now}
+         WHERE owner_node = {owner_node} AND expires_at > {now} AND expires_at <= {farthest_end}
+         RETURNING submitter, fencing_token";
+}
+
+statement! {
+    struct LeaseRelease<'a> { submitter: &'a str, owner_node: &'a str, fencing_token: i64, expires_at: i64, now: i64 } =
+        "UPDATE submitter_lease SET expires_at = {expires_at}, updated_at = {now}
+         WHERE submitter = {submitter} AND owner_node = {owner_node} AND fencing_token = {fencing_token}";
+}
 
 struct LeaseRow {
     owner: String,
@@ -23,7 +50,7 @@ impl LeaseRow {
         self.expires_at > reading.now && self.expires_at <= reading.farthest_end()
     }
 
-    /// May another process take it?
+    /// True if another owner may take the lane over.
     fn is_free(&self, reading: &Reading<'_>) -> bool {
         self.expires_at.saturating_add(reading.terms.clock_skew) < reading.now
             || self.expires_at > reading.farthest_end()
@@ -43,22 +70,14 @@ fn acquire_one(writing: &Writing<'_>, owner: &OwnerId, lane: &SubmitterId) -> Re
         }
         Some(_) => return Ok(Acquired::HeldByOther),
     };
-    writing
-        .sql
-        .prepare_cached(
-            "INSERT INTO submitter_lease (submitter, owner_node, fencing_token, expires_at, updated_at)
-             VALUES (?1, ?2, ?3, ?4, ?5)
-             ON CONFLICT (submitter) DO UPDATE SET owner_node = excluded.owner_node,
-                 fencing_token = excluded.fencing_token, expires_at = excluded.expires_at,
-                 updated_at = excluded.updated_at",
-        )?
-        .execute((
-            lane.as_str(),
-            owner.as_str(),
-            signed(token.get()),
-            writing.lease_end().as_micros(),
-            writing.now.as_micros(),
-        ))?;
+    let write = LeaseWrite {
+        submitter: lane.as_str(),
+        owner_node: owner.as_str(),
+        fencing_token: signed(token.get()),
+        expires_at: writing.lease_end().as_micros(),
+        updated_at: writing.now.as_micros(),
+    };
+    write.execute(writing.sql)?;
     Ok(Acquired::Held(Lease::granted(lane.clone(), owner.clone(), token)))
 }
 
@@ -71,51 +90,47 @@ pub(crate) fn renew(writing: &Writing<'_>, owner: &OwnerId) -> Result<Renewal, F
              ON CONFLICT (owner_node) DO UPDATE SET seen_at = excluded.seen_at",
         )?
         .execute((owner.as_str(), now))?;
-    let statement = writing.sql.prepare_cached(
-        "UPDATE submitter_lease SET expires_at = ?2, updated_at = ?3
-         WHERE owner_node = ?1 AND expires_at > ?3 AND expires_at <= ?4
-         RETURNING submitter, fencing_token",
-    )?;
-    let params = (owner.as_str(), writing.lease_end().as_micros(), now, writing.farthest_end().as_micros());
-    let mut extended = rows::all(statement, params, |row| {
-        Ok(Lease::granted(submitter(&rows::text(row, 0)?)?, owner.clone(), token(row.get(1)?)?))
+    let renewal = LeaseRenewal {
+        owner_node: owner.as_str(),
+        now,
+        farthest_end: writing.farthest_end().as_micros(),
+        expires_at: writing.lease_end().as_micros(),
+    };
+    let mut extended = rows::all(LeaseRenewal::prepare(writing.sql)?, renewal.params(), |row| {
+        Ok(Lease::granted(submitter(rows::text(row, 0)?)?, owner.clone(), token(row.get(1)?)?))
     })?;
     extended.sort_by(|a, b| a.submitter().cmp(b.submitter()));
     Ok(Renewal { extended, busy: Vec::new() })
 }
 
-/// Gives back the lanes that somebody else should look at: those that were released and have work left. An idle one is of
-/// no interest, or idle lanes would go round for ever.
+/// The lanes that were released with work left: another node should acquire them. An idle lane is not among them, or
+/// idle lanes would be passed from node to node for ever.
 pub(crate) fn release(writing: &Writing<'_>, owner: &OwnerId, leases: &[Lease]) -> Result<Vec<SubmitterId>, Failure> {
-    let mut statement = writing.sql.prepare_cached(
-        "UPDATE submitter_lease SET expires_at = ?4, updated_at = ?5
-         WHERE submitter = ?1 AND owner_node = ?2 AND fencing_token = ?3",
-    )?;
     let mut left = Vec::new();
     for lease in leases.iter().filter(|lease| lease.owner() == owner) {
-        let released = statement.execute((
-            lease.submitter().as_str(),
-            lease.owner().as_str(),
-            signed(lease.token().get()),
-            LeaseStatus::RELEASED.as_micros(),
-            writing.now.as_micros(),
-        ))?;
-        if released == 1 && has_work(writing, lease.submitter())? {
+        let release = LeaseRelease {
+            submitter: lease.submitter().as_str(),
+            owner_node: lease.owner().as_str(),
+            fencing_token: signed(lease.token().get()),
+            expires_at: LeaseStatus::RELEASED.as_micros(),
+            now: writing.now.as_micros(),
+        };
+        if release.execute(writing.sql)? == 1 && has_work(writing, lease.submitter())? {
             left.push(lease.submitter().clone());
         }
     }
     Ok(left)
 }
 
-/// The check before everything that needs a lease: it is in the hands of the process that it was granted to, nobody has
-/// taken the lane since, and it has not run out.
+/// The fence: true if the lease is used by the owner that it was granted to, no other owner has taken the lane over
+/// since, and the lease has not expired.
 pub(crate) fn holds(reading: &Reading<'_>, owner: &OwnerId, lease: &Lease) -> Result<bool, Failure> {
     let row = lease_row(reading, lease.submitter())?;
     Ok(lease.owner() == owner
         && row.is_some_and(|row| row.owner == owner.as_str() && row.token == lease.token() && row.is_valid(reading)))
 }
 
-/// A commit that is done extends the lease that it was made under.
+/// A commit extends the lease that it was made under.
 pub(crate) fn extend(writing: &Writing<'_>, lease: &Lease) -> Result<(), Failure> {
     writing
         .sql
@@ -124,7 +139,7 @@ pub(crate) fn extend(writing: &Writing<'_>, lease: &Lease) -> Result<(), Failure
     Ok(())
 }
 
-/// For people: the newest lease, also when it is over.
+/// The newest lease of a lane, also when it has expired. For people.
 pub(crate) fn status(reading: &Reading<'_>, lane: &SubmitterId) -> Result<Option<LeaseStatus>, Failure> {
     let status = |row: LeaseRow| LeaseStatus {
         valid: row.is_valid(reading),

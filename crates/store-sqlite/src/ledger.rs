@@ -1,12 +1,12 @@
-//! The database as its one thread sees it: reads, write transactions, and the sidecar behind every commit.
+//! The database on its one thread: reads, write transactions, and the sidecar record after every commit.
 
 use std::cell::Cell;
 use std::ops::Deref;
 use std::sync::Arc;
 
 use gapless_domain::{CommandKind, LeaseTerms, Timestamp};
-use gapless_store::codec::signed;
 use gapless_store::{DatabaseClock, StoreError};
+use gapless_store_sql::signed;
 use rusqlite::{Connection, Row, Transaction, TransactionBehavior};
 
 use crate::error::{Failure, from_sql};
@@ -16,13 +16,13 @@ use crate::sidecar::{Mark, Record, Sidecar};
 #[derive(Debug)]
 pub(crate) struct Ledger {
     pub(crate) sql: Connection,
-    /// None for a database in memory, which nobody can restore.
+    /// `None` for a database in memory, which cannot be restored from a backup.
     pub(crate) sidecar: Option<Sidecar>,
     pub(crate) database_id: [u8; 16],
-    /// A commit that is durable in the database but that the sidecar does not know of yet. While there is one, nothing is
-    /// told to anybody: were the file restored to the state before that commit, nothing would notice it.
+    /// The record of a commit that is durable in the database, and that the sidecar does not have yet. Until it has,
+    /// every call fails: a restore of the file to the state before that commit would not be noticed.
     pub(crate) unmarked: Option<Record>,
-    /// The count of the file without its log; see [`crate::sidecar`].
+    /// The count of writes in the file without its log; see [`crate::sidecar`].
     pub(crate) checkpointed: u64,
     pub(crate) clock: Arc<dyn DatabaseClock>,
     pub(crate) terms: LeaseTerms,
@@ -37,47 +37,48 @@ pub(crate) struct Reading<'a> {
     pub(crate) terms: LeaseTerms,
 }
 
-/// The same inside a write transaction.
+/// The database inside a write transaction.
 pub(crate) struct Writing<'a> {
     reading: Reading<'a>,
     group: &'a Group<'a>,
 }
 
-/// Works that are written with one COMMIT.
+/// Several pieces of work that are written with one COMMIT.
 pub(crate) struct Group<'a> {
     ledger: &'a Ledger,
     commit_no: i64,
-    care: Care,
+    savepoints: Savepoints,
     next_event: Cell<i64>,
-    /// The last place in line that was given, once somebody wanted one. It is written when all are done.
+    /// The newest sequence number that the group gave to an intent, if it gave one. It is written at the end.
     tx_seq: Cell<Option<i64>>,
     changed: Cell<bool>,
     spoiled: Cell<bool>,
 }
 
-/// Can one part of a transaction be undone, and the rest stay?
+/// Whether a part of a transaction can be rolled back while the rest stays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Care {
-    /// No. A part that fails spoils all of it.
-    Bold,
-    Careful,
+pub(crate) enum Savepoints {
+    /// A part that fails rolls the whole transaction back.
+    Off,
+    /// Each part stands in a savepoint of its own.
+    PerWrite,
 }
 
-/// What became of a transaction in which nothing was wrong with the database.
+/// The end of a transaction without an error of the database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// Also if there was nothing to write.
+    /// The transaction is durable, or there was nothing to write.
     Durable,
-    /// Nothing was written.
+    /// A part failed without a savepoint, so the transaction was rolled back.
     Spoiled,
 }
 
 impl<'a> Group<'a> {
-    fn new(ledger: &'a Ledger, commit_no: i64, care: Care) -> Self {
+    fn new(ledger: &'a Ledger, commit_no: i64, savepoints: Savepoints) -> Self {
         Group {
             ledger,
             commit_no,
-            care,
+            savepoints,
             next_event: Cell::new(1),
             tx_seq: Cell::new(None),
             changed: Cell::new(false),
@@ -90,8 +91,8 @@ impl<'a> Group<'a> {
         Writing { reading: self.ledger.reading(), group: self }
     }
 
-    /// One work, which says whether it is to stay.
-    pub(crate) fn undoably(&self, work: impl FnOnce(&Writing<'_>) -> bool) -> Result<(), StoreError> {
+    /// Runs one piece of work. The work returns false to be rolled back.
+    pub(crate) fn run_write(&self, work: impl FnOnce(&Writing<'_>) -> bool) -> Result<(), StoreError> {
         let sql = &self.ledger.sql;
         let before = sql.total_changes();
         let kept = self.savepoint("work", || if work(&self.writing()) { Ok(()) } else { Err(Undone::ByItself) });
@@ -106,33 +107,35 @@ impl<'a> Group<'a> {
         }
     }
 
-    /// One that only reads.
-    pub(crate) fn looking(&self, work: impl FnOnce(&Writing<'_>)) -> Result<(), StoreError> {
+    /// Runs one piece of work that only reads.
+    pub(crate) fn run_read(&self, work: impl FnOnce(&Writing<'_>)) -> Result<(), StoreError> {
         work(&self.writing());
         self.check_not_ended()
     }
 
-    /// Some errors (a full disk, a bad sector), also of reads, end the whole transaction. There is nothing left to go back to, and whatever
-    /// came next would be written by itself.
+    /// Fails if the transaction has ended. Some errors (a full disk, a bad sector) end it, also errors of reads. The
+    /// next statement would then be written outside of any transaction.
     fn check_not_ended(&self) -> Result<(), StoreError> {
         if !self.ledger.sql.is_autocommit() {
             return Ok(());
         }
         self.spoiled.set(true);
-        match self.care {
-            Care::Bold => Ok(()),
-            Care::Careful => Err(StoreError::Unavailable("what another one did has ended the transaction".into())),
+        match self.savepoints {
+            Savepoints::Off => Ok(()),
+            Savepoints::PerWrite => {
+                Err(StoreError::Unavailable("an error of another call has ended the transaction".into()))
+            }
         }
     }
 
-    /// Nothing of it will be written, so nothing more is to be done in it.
+    /// True if the transaction will be rolled back, so that further work in it is useless.
     pub(crate) fn is_spoiled(&self) -> bool {
         self.spoiled.get()
     }
 
     fn savepoint<T, E: From<rusqlite::Error>>(&self, name: &str, work: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
         let sql = &self.ledger.sql;
-        if self.care == Care::Bold {
+        if self.savepoints == Savepoints::Off {
             return work().inspect_err(|_| self.spoiled.set(true));
         }
         let run = |verb: &str| sql.prepare_cached(&format!("{verb} {name}"))?.execute([]);
@@ -160,44 +163,44 @@ impl From<rusqlite::Error> for Undone {
 }
 
 impl Ledger {
-    /// The database as it is now, for reading.
-    pub(crate) fn look(&mut self) -> Result<Group<'_>, StoreError> {
+    /// A group for reading the database as it is now.
+    pub(crate) fn begin_read(&mut self) -> Result<Group<'_>, StoreError> {
         self.catch_up()?;
-        Ok(Group::new(self, 0, Care::Careful))
+        Ok(Group::new(self, 0, Savepoints::PerWrite))
     }
 
     /// Runs `work` in one transaction. An error rolls all of it back.
     pub(crate) fn write<T>(&mut self, work: impl FnOnce(&Writing<'_>) -> Result<T, Failure>) -> Result<T, StoreError> {
         let mut answer = None;
-        let work = |group: &Group<'_>| group.undoably(|writing| answer.insert(work(writing)).is_ok());
-        let written = self.transact(Care::Careful, work);
+        let work = |group: &Group<'_>| group.run_write(|writing| answer.insert(work(writing)).is_ok());
+        let written = self.transact(Savepoints::PerWrite, work);
         match answer {
             Some(Err(failure)) => Err(failure.into()),
             Some(Ok(answer)) => written.map(|_| answer),
-            None => Err(written.err().unwrap_or_else(|| StoreError::Unavailable("nothing was done".into()))),
+            None => Err(written.err().unwrap_or_else(|| StoreError::Unavailable("the work was not run".into()))),
         }
     }
 
-    /// One transaction for everything that `work` does in its group.
+    /// Runs everything that `work` does in its group in one transaction.
     ///
-    /// After the COMMIT the count of writes goes to the sidecar, and only then is the work done. If that fails, the rows are
-    /// durable all the same and cannot be taken back, so the answer is "unknown"; and every later call tries the sidecar
-    /// first, so that nobody can act upon a commit that the sidecar does not know of.
+    /// After the COMMIT the count of writes goes to the sidecar; only then is the work done. If the sidecar fails, the
+    /// rows are durable all the same, so the outcome is "unknown". Every later call writes the sidecar first, so that
+    /// no caller acts upon a commit that the sidecar does not have.
     pub(crate) fn transact(
         &mut self,
-        care: Care,
+        savepoints: Savepoints,
         work: impl FnOnce(&Group<'_>) -> Result<(), StoreError>,
     ) -> Result<Outcome, StoreError> {
         self.catch_up()?;
         let transaction = Transaction::new_unchecked(&self.sql, TransactionBehavior::Immediate).map_err(from_sql)?;
         let commit_no = next_commit_no(&self.sql).map_err(from_sql)?;
-        let group = Group::new(self, commit_no, care);
+        let group = Group::new(self, commit_no, savepoints);
         work(&group)?;
         if group.spoiled.get() || self.sql.is_autocommit() {
             return Ok(Outcome::Spoiled);
         }
         if !group.changed.get() {
-            // Nothing to make durable, so nothing to wait for.
+            // Without a change there is no need to wait for the disk.
             return Ok(Outcome::Durable);
         }
         let writes = count_write(&self.sql, commit_no, group.tx_seq.get()).map_err(from_sql)?;
@@ -213,11 +216,11 @@ impl Ledger {
         self.sidecar.is_some()
     }
 
-    /// Brings a long log into the file. SQLite does not do so by itself here: the commit after a checkpoint begins the log
-    /// anew, and before that the sidecar has to know what file the new log belongs to.
+    /// Copies a long log into the file. The automatic checkpoint of SQLite is off: the commit after a checkpoint starts
+    /// a new log, and before that the sidecar must know the file that the new log belongs to.
     ///
-    /// The write before it is done, whatever becomes of this. A checkpoint that failed is tried again after the next write;
-    /// a record that failed, before it.
+    /// A failure here does not change the result of the write before it. A checkpoint that failed is tried again after
+    /// the next write, a sidecar record that failed before it.
     fn checkpoint_when_due(&mut self, writes: u64) {
         if self.sidecar.is_none() {
             return;
@@ -235,11 +238,11 @@ impl Ledger {
             Ok(())
         });
         if let Err(error) = recorded {
-            tracing::warn!(%error, "the log of the database was not brought into its file; it goes on growing");
+            tracing::warn!(%error, "checkpoint failed; the log of the database keeps growing");
         }
     }
 
-    /// Tells the sidecar of a commit that it could not be told of before.
+    /// Writes the sidecar record that could not be written before.
     fn catch_up(&mut self) -> Result<(), StoreError> {
         match self.unmarked {
             Some(record) => self.mark(record.mark.writes),
@@ -272,33 +275,33 @@ impl<'a> Deref for Writing<'a> {
 }
 
 impl Reading<'_> {
-    /// When a lease that is granted now runs out.
+    /// The end of a lease that is granted now.
     pub(crate) fn lease_end(&self) -> Timestamp {
         self.now.saturating_add(self.terms.duration)
     }
 
-    /// The newest moment that a lease or claim can honestly end at. One that lies further away was written under a clock
-    /// that has since gone back, and would otherwise never run out.
+    /// The latest possible end of a lease or claim. A later end was written before the clock went back, and the lease
+    /// would never run out.
     pub(crate) fn farthest_end(&self) -> Timestamp {
         self.lease_end().saturating_add(self.terms.clock_skew)
     }
 
-    /// How often this store was found to have lost commits.
+    /// The store epoch: the number of times that a loss of commits was found.
     pub(crate) fn epoch(&self) -> Result<i64, rusqlite::Error> {
         self.sql.prepare_cached("SELECT coalesce(max(epoch), 0) FROM store_epoch")?.query_one([], |row| row.get(0))
     }
 
-    /// Were commits lost since a lane wrote its cursor, in the epoch `seen`? A lane that has none may have lost it, if its
-    /// submitter is older than the loss.
-    pub(crate) fn is_regressed(&self, lane: &str, seen: Option<i64>) -> Result<bool, Failure> {
-        let seen = match seen {
+    /// True if commits were lost since the lane wrote its cursor, which carries the epoch `written_in`. A lane without
+    /// a cursor may have lost it, if its submitter is older than the loss.
+    pub(crate) fn is_regressed(&self, lane: &str, written_in: Option<i64>) -> Result<bool, Failure> {
+        let known = match written_in {
             Some(epoch) => Some(epoch),
             None => {
                 let registered = self.sql.prepare_cached("SELECT epoch FROM submitter WHERE submitter = ?1")?;
                 rows::first(registered, [lane], rows::value)?
             }
         };
-        Ok(match seen {
+        Ok(match known {
             Some(epoch) => epoch < self.epoch()?,
             None => false,
         })
@@ -317,12 +320,12 @@ impl Writing<'_> {
         index
     }
 
-    /// Runs `work` so that its failure leaves the rest of the transaction as it was.
+    /// Runs `work` in a savepoint, so that its failure leaves the rest of the transaction as it was.
     pub(crate) fn alone<T, E: From<rusqlite::Error>>(&self, work: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
         self.group.savepoint("one", work)
     }
 
-    /// The next place in line. That of one who is undone stays empty.
+    /// The next sequence number of an intent. The number of an intent that is rolled back stays unused.
     pub(crate) fn next_tx_seq(&self) -> Result<i64, rusqlite::Error> {
         let last = match self.group.tx_seq.get() {
             Some(last) => last,
@@ -332,8 +335,8 @@ impl Writing<'_> {
         Ok(last.saturating_add(1))
     }
 
-    /// Begins a new epoch, and lifts the count of writes to the time of day in microseconds. How many positions the lost part
-    /// of the database's life has used may be unknown, but no write takes less than a microsecond.
+    /// Begins a new epoch, and raises the count of writes to the time of day in microseconds. The number of positions
+    /// that the lost commits used may be unknown, but no write takes less than a microsecond.
     pub(crate) fn new_epoch(&self, why: &str) -> Result<(), rusqlite::Error> {
         lift_writes(self.sql, u64::try_from(self.now.as_micros()).unwrap_or(0))?;
         let epoch = self.epoch()?.saturating_add(1);
@@ -345,7 +348,7 @@ impl Writing<'_> {
         self.refuse_decisions()
     }
 
-    /// What an operator asked for was about the ledger as it was before the loss.
+    /// Refuses the open decisions of operators, which were made about the ledger as it was before the loss.
     fn refuse_decisions(&self) -> Result<(), rusqlite::Error> {
         let [unprotect, resync] = CommandKind::DECISIONS;
         self.sql
@@ -358,20 +361,20 @@ impl Writing<'_> {
     }
 }
 
-/// The count after this write; more than its number if the write has lifted it.
+/// Records the write. Returns the count of writes, which is higher than `commit_no` if this write raised it.
 fn count_write(sql: &Connection, commit_no: i64, tx_seq: Option<i64>) -> Result<u64, rusqlite::Error> {
     let count = "UPDATE canary SET writes = max(writes, ?1), tx_seq = coalesce(?2, tx_seq) RETURNING writes";
     let writes: i64 = sql.prepare_cached(count)?.query_one((commit_no, tx_seq), |row| row.get(0))?;
     Ok(writes.unsigned_abs())
 }
 
-/// Pages in the log that the file does not have yet.
+/// The number of pages in the log that are not in the file yet.
 fn pages_waiting(sql: &Connection) -> Result<i64, rusqlite::Error> {
     let pages = |row: &Row<'_>| Ok(row.get::<_, i64>(1)?.saturating_sub(row.get(2)?));
     sql.prepare_cached("PRAGMA wal_checkpoint(NOOP)")?.query_one([], pages)
 }
 
-/// Brings the log into the file, and syncs it. Says whether all of it is there now.
+/// Copies the log into the file, and syncs it. Returns true if all of it was copied.
 pub(crate) fn checkpoint(sql: &Connection, mode: &str) -> Result<bool, rusqlite::Error> {
     sql.query_one(&format!("PRAGMA wal_checkpoint({mode})"), [], |row| {
         let (busy, pages, done): (i64, i64, i64) = (row.get(0)?, row.get(1)?, row.get(2)?);
@@ -384,8 +387,8 @@ fn next_commit_no(sql: &Connection) -> Result<i64, rusqlite::Error> {
     Ok(writes.saturating_add(1))
 }
 
-/// A COMMIT that fails for want of room or rights has written nothing whole. Any other may have left its bytes in the log,
-/// where a crash could find them again; nobody can say then whether it went through.
+/// A COMMIT that fails for lack of space or rights has written no complete transaction. Any other failure may have left
+/// its bytes in the log, where a recovery after a crash could find them, so the outcome is unknown.
 fn failed_commit(error: rusqlite::Error) -> StoreError {
     match from_sql(error) {
         StoreError::Unavailable(source) => StoreError::OutcomeUnknown(source),
@@ -401,8 +404,8 @@ pub(crate) fn mark_of(sql: &Connection) -> Result<Mark, rusqlite::Error> {
     })
 }
 
-/// Lifts the count over everything that the lost part of the database's life has used, so that no event position and no
-/// sidecar record is ever given twice.
+/// Raises the count above everything that the lost commits used, so that no event position and no sidecar record is
+/// ever used twice.
 pub(crate) fn lift_writes(sql: &Connection, above: u64) -> Result<(), rusqlite::Error> {
     sql.execute("UPDATE canary SET writes = max(writes, ?1) + 1", [signed(above)])?;
     Ok(())
@@ -419,7 +422,7 @@ mod tests {
 
     /// proves O09
     #[test]
-    fn a_commit_that_the_sidecar_missed_is_told_to_nobody_until_it_knows() {
+    fn commit_without_sidecar_record_blocks_every_call() {
         let path = std::env::temp_dir().join(format!("gapless-sqlite-unmarked-{}.db", std::process::id()));
         let mut ledger = open(&Location::File(path.clone()), SqliteOptions::default()).unwrap();
         add_epoch(&mut ledger).unwrap();
@@ -427,12 +430,12 @@ mod tests {
         let sound = ledger.sidecar.take().unwrap();
         ledger.sidecar = Some(sound.that_cannot_be_written());
         assert!(matches!(add_epoch(&mut ledger), Err(StoreError::OutcomeUnknown(_))));
-        assert!(ledger.look().and_then(|looking| looking.writing().epoch().map_err(from_sql)).is_err());
+        assert!(ledger.begin_read().and_then(|group| group.writing().epoch().map_err(from_sql)).is_err());
         assert!(add_epoch(&mut ledger).is_err());
 
         ledger.sidecar = Some(sound);
-        let epoch = ledger.look().and_then(|looking| looking.writing().epoch().map_err(from_sql)).unwrap();
-        assert_eq!(epoch, 2, "the one that failed is durable, and the one after it was not begun");
+        let epoch = ledger.begin_read().and_then(|group| group.writing().epoch().map_err(from_sql)).unwrap();
+        assert_eq!(epoch, 2, "the failed write is durable, and the write after it was not begun");
         let known = ledger.sidecar.as_ref().unwrap().read().unwrap();
         assert_eq!(known.map(|known| known.mark), Some(mark_of(&ledger.sql).unwrap()));
         drop(ledger);
@@ -441,7 +444,7 @@ mod tests {
     }
 
     #[test]
-    fn a_write_that_changes_nothing_waits_for_no_disk() {
+    fn write_without_change_is_not_counted() {
         let mut ledger = open(&Location::Memory, SqliteOptions::default()).unwrap();
         let before = mark_of(&ledger.sql).unwrap();
         ledger.write(|_| Ok(())).unwrap();

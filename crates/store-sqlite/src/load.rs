@@ -1,15 +1,15 @@
-//! A lane as its owner finds it.
+//! Loading lanes for their new owner.
 
 use gapless_domain::{Lease, OwnerId};
-use gapless_store::codec::signed;
 use gapless_store::{LaneSnapshot, Loaded};
+use gapless_store_sql::signed;
 
 use crate::error::Failure;
 use crate::lease;
 use crate::ledger::Reading;
-use crate::rows::{self, ATTEMPT_COLUMNS, CURSOR_COLUMNS, RESERVATION_COLUMNS, SLOT_COLUMNS, TX_COLUMNS};
+use crate::rows::{self, ATTEMPT_COLUMNS, CURSOR_COLUMNS, INTENT_COLUMNS, RESERVATION_COLUMNS, SLOT_COLUMNS};
 
-/// There is one connection, so no write of an older owner can still be under way.
+/// The store has one connection, so no write of an older owner can still be under way.
 pub(crate) fn load_lanes(reading: &Reading<'_>, owner: &OwnerId, leases: &[Lease]) -> Result<Vec<Loaded>, Failure> {
     let load = |lease: &Lease| {
         if lease::holds(reading, owner, lease)? {
@@ -35,7 +35,7 @@ fn snapshot(reading: &Reading<'_>, lane: &str) -> Result<LaneSnapshot, Failure> 
         "SELECT {ATTEMPT_COLUMNS} FROM tx_attempt WHERE submitter = ?1 AND nonce >= ?2 ORDER BY nonce, ordinal"
     ))?;
     let bound = sql.prepare_cached(&format!(
-        "SELECT {TX_COLUMNS} FROM managed_tx INDEXED BY managed_tx_bound
+        "SELECT {INTENT_COLUMNS} FROM managed_tx INDEXED BY managed_tx_bound
          WHERE submitter = ?1 AND nonce >= ?2 AND state IN ('ALLOCATED', 'TRACKING', 'STUCK') ORDER BY nonce"
     ))?;
     let reservations = sql.prepare_cached(&format!(
@@ -50,7 +50,7 @@ fn snapshot(reading: &Reading<'_>, lane: &str) -> Result<LaneSnapshot, Failure> 
         cursor,
         slots: rows::all(slots, (lane, first_open), rows::slot)?,
         attempts: rows::all(attempts, (lane, first_open), rows::attempt)?,
-        bound: rows::all(bound, (lane, first_open), rows::managed_tx)?,
+        bound: rows::all(bound, (lane, first_open), rows::intent_record)?,
         reservations: rows::all(reservations, (lane, first_open), rows::reservation)?,
         commands: rows::all(commands, [lane], rows::command)?,
         regressed: reading.is_regressed(lane, seen)?,

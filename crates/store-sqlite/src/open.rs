@@ -1,4 +1,4 @@
-//! Opening the database: keep others out, bring the schema up to date, and ask whether commits were lost.
+//! Opening the database: lock it, bring the schema up to date, and find out whether commits were lost.
 
 use std::fs::{self, OpenOptions};
 use std::io;
@@ -17,11 +17,11 @@ use crate::ledger::{Ledger, checkpoint, lift_writes, mark_of};
 use crate::schema::{MIGRATIONS, SchemaError, bring_up_to_date};
 use crate::sidecar::{Mark, Record, Sidecar};
 
-/// Where the database is.
+/// The place of the database.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Location {
     File(PathBuf),
-    /// Gone with the last handle. For tests and the simulator.
+    /// A database that ends with its last handle. For tests and the simulator.
     Memory,
 }
 
@@ -29,10 +29,10 @@ pub enum Location {
 pub struct SqliteOptions {
     pub lease: LeaseTerms,
     pub clock: Arc<dyn DatabaseClock>,
-    /// Bring an older schema up to date; if not, it is an error.
+    /// Bring an older schema up to date. If false, an older schema is an error.
     pub migrate: bool,
-    /// So many pages (of 4 KiB) may wait in the log before they are brought into the file. SQLite itself would take 1,000; at full
-    /// load that is a few commits, and a page that changes often is written to the file, and synced, each time.
+    /// The number of pages (of 4 KiB) in the log that starts a checkpoint. SQLite's own default is 1,000. At full load
+    /// that is a few commits, and a page that changes often would be written to the file, and synced, each time.
     pub checkpoint_pages: u32,
 }
 
@@ -47,13 +47,13 @@ impl Default for SqliteOptions {
     }
 }
 
-/// How many prepared statements are kept: more than there are in this crate.
+/// The size of the statement cache: more than this crate has statements.
 const STATEMENTS: usize = 128;
 
 const FOR_WRITING: OpenFlags =
     OpenFlags::SQLITE_OPEN_READ_WRITE.union(OpenFlags::SQLITE_OPEN_CREATE).union(OpenFlags::SQLITE_OPEN_NO_MUTEX);
 
-/// Pages kept in memory. A batch that does not fit is written to the log twice.
+/// The page cache. A transaction that does not fit is written to the log twice.
 const CACHE_KIB: i64 = 64 * 1024;
 
 pub(crate) fn open(location: &Location, options: SqliteOptions) -> Result<Ledger, StoreError> {
@@ -70,97 +70,95 @@ pub(crate) fn open(location: &Location, options: SqliteOptions) -> Result<Ledger
 
 fn open_file(path: &Path, options: SqliteOptions) -> Result<Ledger, StoreError> {
     if !options.migrate && !path.exists() {
-        // Said before anything is made, so that a look does not leave files behind.
+        // Refused before a file is created.
         let known = MIGRATIONS.last().map_or(0, |step| step.version);
         return Err(StoreError::SchemaIsOlder { found: 0, known });
     }
-    let path = &one_name_of(path)?;
-    // Locked first: a second process is turned away before it has touched the database.
+    let path = &canonical_path(path)?;
+    // The lock comes first: a second process is refused before it touches the database.
     let sidecar = Sidecar::open(path)?;
     let known = sidecar.read()?;
-    let set_aside = set_aside_a_strange_log(path, &sidecar, known)?;
+    let set_aside = set_aside_foreign_log(path, &sidecar, known)?;
     let at_open = |error| from_sql_at_open(error, path);
     let sql = Connection::open_with_flags(path, FOR_WRITING).map_err(at_open)?;
-    // SQLite opens what it may not write as read-only, without a word.
+    // SQLite opens a file without write permission as read-only and reports no error.
     if sql.is_readonly("main").map_err(at_open)? {
-        return Err(StoreError::ReadOnly(format!("{} may not be written", path.display())));
+        return Err(StoreError::ReadOnly(format!("{} is not writable; check its permissions", path.display())));
     }
     prepare(&sql, path, &options)?;
     let mark = mark_of(&sql).map_err(at_open)?;
     let mut ledger = ledger(sql, None, mark.database_id, options);
     compare_with_sidecar(&mut ledger, &sidecar, known, mark, set_aside.as_deref())?;
     forget_other_processes(&ledger.sql).map_err(at_open)?;
-    // The log is empty from here on, and what belongs to the next one is known before it is begun.
+    // The log is empty after this, so the count of the file is known before the next log is begun.
     if !checkpoint(&ledger.sql, "TRUNCATE").map_err(at_open)? {
         return Err(StoreError::InUse(path.display().to_string()));
     }
     let mark = mark_of(&ledger.sql).map_err(at_open)?;
-    // Only now: a crash before this finds the old record again, and comes to the same end.
+    // Written last: after a crash before this, the next start finds the old record and does the same again.
     sidecar.begin(Record { mark, checkpointed: mark.writes })?;
     ledger.checkpointed = mark.writes;
     ledger.sidecar = Some(sidecar);
     Ok(ledger)
 }
 
-/// Whoever held a lease here is gone: the lock of the file, which is ours now, went with its process and not before. So
-/// nobody has to wait until it runs out, and nobody is counted who is not there. Tokens stay, and grow with the next owner.
+/// Releases all leases and forgets all processes. The lock of the file shows that every other process has ended, so no
+/// lease needs to expire first. Tokens stay, and grow with the next owner.
 fn forget_other_processes(sql: &Connection) -> rusqlite::Result<()> {
     sql.execute("UPDATE submitter_lease SET expires_at = ?1", [LeaseStatus::RELEASED.as_micros()])?;
     sql.execute("DELETE FROM node", [])?;
     Ok(())
 }
 
-/// The one name of the file, without links and dots: two names would have two sidecars. A file that is not there yet is
-/// made, since only then a link to it leads anywhere.
-fn one_name_of(path: &Path) -> Result<PathBuf, StoreError> {
+/// The path of the file without links and dots, because two names would have two sidecars. A missing file is created
+/// first: the target of a link has no such path before.
+fn canonical_path(path: &Path) -> Result<PathBuf, StoreError> {
     let found = match fs::canonicalize(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            let made = OpenOptions::new().write(true).create(true).truncate(false).open(path);
-            made.and_then(|_| fs::canonicalize(path))
+            let created = OpenOptions::new().write(true).create(true).truncate(false).open(path);
+            created.and_then(|_| fs::canonicalize(path))
         }
         other => other,
     };
     found.map_err(|error| from_io(error, path))
 }
 
-/// Is there a log beside the file that was not written over this file? SQLite would lay it over it all the same, and what
-/// comes out would have pages of two times, or of two databases. Such a log is kept under another name, which is returned;
-/// whether commits are missing now is for the comparison with the sidecar to say.
-fn set_aside_a_strange_log(
-    path: &Path,
-    sidecar: &Sidecar,
-    known: Option<Record>,
-) -> Result<Option<PathBuf>, StoreError> {
+/// Renames a log that does not belong to the file, and returns its new name. SQLite would apply the log all the same,
+/// and mix pages of two times or of two databases. Whether commits are missing is found by the comparison with the
+/// sidecar.
+fn set_aside_foreign_log(path: &Path, sidecar: &Sidecar, known: Option<Record>) -> Result<Option<PathBuf>, StoreError> {
     let log = with_suffix(path, "-wal");
     if bytes_of(&log)? == 0 {
         return Ok(None);
     }
-    let strange = if bytes_of(path)? == 0 {
+    let is_foreign = if bytes_of(path)? == 0 {
         // SQLite would remove the log of an empty file.
         match known {
             Some(known) => return Err(nothing_left(sidecar, known)),
             None => true,
         }
     } else {
-        // In this order, since the first one also finds out whether another process is at work.
+        // In this order: the first read also finds out whether another process has the file.
         let together = mark_with_log(path);
         if let Err(StoreError::InUse(_)) = together {
             return together.map(|_| None);
         }
-        is_strange(together, mark_without_log(path), sidecar, known)?
+        is_foreign_log(together, mark_without_log(path), sidecar, known)?
     };
-    if !strange {
+    if !is_foreign {
         return Ok(None);
     }
     let name = (1_u32..).map(|n| with_suffix(&log, &format!(".strange-{n}"))).find(|name| !name.exists());
-    let name = name.ok_or_else(|| StoreError::Setup(format!("too many logs beside {}", path.display())))?;
+    let name = name.ok_or_else(|| {
+        StoreError::Setup(format!("too many logs were set aside beside {}; remove some", path.display()))
+    })?;
     fs::rename(&log, &name).map_err(|error| from_io(error, &log))?;
     sidecar.sync_folder()?;
-    tracing::warn!(kept = %name.display(), "the log beside the database was not written over this file; it was set aside");
+    tracing::warn!(kept = %name.display(), "log beside the database belongs to another file; set aside");
     Ok(Some(name))
 }
 
-fn is_strange(
+fn is_foreign_log(
     together: Result<Option<Mark>, StoreError>,
     alone: Result<Option<Mark>, StoreError>,
     sidecar: &Sidecar,
@@ -168,19 +166,20 @@ fn is_strange(
 ) -> Result<bool, StoreError> {
     let alone = match (alone, known) {
         (Ok(Some(alone)), _) => alone,
-        // A crash during the very first start. What is really damaged is found so later.
+        // A crash during the first start. A file that is really damaged is found later.
         (Ok(None) | Err(StoreError::Damaged(_)), None) => return Ok(false),
         (Ok(None), Some(known)) => return Err(nothing_left(sidecar, known)),
         (Err(StoreError::Damaged(text)), Some(_)) => {
             return Err(StoreError::Damaged(format!(
-                "without its log it cannot be read, so nobody can tell whether the log is its own ({text}); see docs/sqlite.md"
+                "it cannot be read without its log, so it is not known whether the log belongs to it ({text}); \
+                 see docs/sqlite.md"
             )));
         }
         (Err(other), _) => return Err(other),
     };
     let together = match together {
         Ok(Some(together)) => together,
-        // The file is sound, but not with this log over it.
+        // The file is sound without the log, and not with it.
         Ok(None) | Err(StoreError::Damaged(_)) => return Ok(true),
         Err(other) => return Err(other),
     };
@@ -191,15 +190,15 @@ fn is_strange(
         Some(known) => Ok(known.mark.database_id != alone.database_id || alone.writes < known.checkpointed),
         None if alone.writes == 0 || alone.writes == together.writes => Ok(false),
         None => Err(StoreError::Regressed(format!(
-            "{} is gone, so nobody can tell whether the log beside the database is its own; see docs/sqlite.md",
+            "{} is missing, so it is not known whether the log beside the database belongs to it; see docs/sqlite.md",
             sidecar.path().display()
         ))),
     }
 }
 
-/// What the file and its log say together. Neither is changed.
+/// The mark of the file with its log. Neither is changed.
 fn mark_with_log(path: &Path) -> Result<Option<Mark>, StoreError> {
-    let look = || {
+    let read = || {
         let sql = Connection::open_with_flags(path, FOR_WRITING)?;
         sql.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
         sql.busy_timeout(Duration::ZERO)?;
@@ -207,10 +206,10 @@ fn mark_with_log(path: &Path) -> Result<Option<Mark>, StoreError> {
         sql.execute_batch("BEGIN IMMEDIATE; COMMIT")?;
         mark_if_any(&sql)
     };
-    look().map_err(|error| from_sql_at_open(error, path))
+    read().map_err(|error| from_sql_at_open(error, path))
 }
 
-/// What the file says by itself: to SQLite, a file that cannot change has no log.
+/// The mark of the file alone: SQLite reads no log of an immutable file.
 fn mark_without_log(path: &Path) -> Result<Option<Mark>, StoreError> {
     let mut address = "file:".to_owned();
     for byte in path.as_os_str().as_encoded_bytes() {
@@ -221,8 +220,8 @@ fn mark_without_log(path: &Path) -> Result<Option<Mark>, StoreError> {
     }
     address.push_str("?immutable=1");
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let look = || mark_if_any(&Connection::open_with_flags(&address, flags)?);
-    look().map_err(|error| from_sql_at_open(error, path))
+    let read = || mark_if_any(&Connection::open_with_flags(&address, flags)?);
+    read().map_err(|error| from_sql_at_open(error, path))
 }
 
 fn mark_if_any(sql: &Connection) -> Result<Option<Mark>, rusqlite::Error> {
@@ -235,7 +234,7 @@ fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     PathBuf::from(name)
 }
 
-/// Without opening it: to close a file that SQLite has open would take SQLite's lock away.
+/// The size of a file. The file is not opened: closing it would release the locks that SQLite has on it.
 fn bytes_of(path: &Path) -> Result<u64, StoreError> {
     match fs::metadata(path) {
         Ok(found) => Ok(found.len()),
@@ -266,33 +265,33 @@ fn prepare(sql: &Connection, path: &Path, options: &SqliteOptions) -> Result<(),
 }
 
 fn configure(sql: &Connection) -> Result<(), rusqlite::Error> {
-    // Whoever else has the file will not be done soon: it is another gapless, or somebody's SQLite shell.
+    // Another program that has the file (another node, or an SQLite shell) will not be done soon.
     sql.busy_timeout(Duration::ZERO)?;
     sql.set_prepared_statement_cache_capacity(STATEMENTS);
-    // Exclusive before WAL: then the index of the log lives in this process, and no other can read along.
+    // Exclusive before WAL: then the index of the log is in the memory of this process, and no other process can read.
     sql.pragma_update(None, "locking_mode", "EXCLUSIVE")?;
     sql.pragma_update(None, "journal_mode", "WAL")?;
-    // A COMMIT that came back survives a power cut (P6).
+    // An acknowledged COMMIT survives a power cut (P6).
     sql.pragma_update(None, "synchronous", "FULL")?;
-    // On macOS an ordinary sync leaves the bytes in the disk's own memory.
+    // On macOS an ordinary sync leaves the bytes in the cache of the disk.
     sql.pragma_update(None, "fullfsync", true)?;
     sql.pragma_update(None, "checkpoint_fullfsync", true)?;
-    // The ledger does it, when the sidecar can be told; see `Ledger::checkpoint_when_due`. Before the first write.
+    // The ledger makes checkpoints itself, because the sidecar records them; see `Ledger::checkpoint_when_due`.
     sql.pragma_update(None, "wal_autocheckpoint", 0)?;
     sql.pragma_update(None, "foreign_keys", true)?;
-    // A negative size is one in KiB, not in pages.
+    // A negative size is in KiB, not in pages.
     sql.pragma_update(None, "cache_size", -CACHE_KIB)?;
-    // What a savepoint may have to undo is not worth a file.
+    // Savepoints keep their undo pages in memory, not in a file.
     sql.pragma_update(None, "temp_store", "MEMORY")?;
-    // A damaged page is an error when it is read, not a wrong answer.
+    // Makes a damaged page an error when it is read, and not a wrong answer.
     sql.pragma_update(None, "cell_size_check", true)?;
     sql.pragma_update(None, "trusted_schema", false)?;
-    // Takes the lock now, so that "in use" is said here and not at the first write.
+    // Takes the lock now, so that a file in use is an error here and not at the first write.
     sql.execute_batch("BEGIN IMMEDIATE; COMMIT")
 }
 
-/// Has the database lost commits that the sidecar knows of? Then every lane is told, by a new epoch, before anything else
-/// happens; see [`crate::sidecar`].
+/// Begins a new epoch if the database has lost commits that the sidecar knows of, so that every lane takes notice; see
+/// [`crate::sidecar`].
 fn compare_with_sidecar(
     ledger: &mut Ledger,
     sidecar: &Sidecar,
@@ -308,25 +307,26 @@ fn compare_with_sidecar(
     let known = known.map(|known| known.mark);
     if let Some(mut why) = lost_commits(mark, known) {
         if let Some(log) = set_aside {
-            why.push_str(&format!("; a log that was not its own lay beside it, and is now {}", log.display()));
+            why.push_str(&format!("; a log of another file was beside it, and is now {}", log.display()));
         }
-        tracing::warn!(%why, "the database has lost commits; every lane goes into PROTECT");
+        tracing::warn!(%why, "database lost commits; every lane enters PROTECT");
         return ledger.write(|writing| {
             lift_writes(writing.sql, known.map_or(0, |known| known.writes))?;
             Ok(writing.new_epoch(&why)?)
         });
     }
     if mark.writes > 0 {
-        // A copy made before this, by whatever means, is told apart from the file that the next log belongs to.
+        // A copy that was made before this has a lower count than the file that the next log belongs to.
         ledger.write(|writing| Ok(lift_writes(writing.sql, 0)?))?;
     }
     Ok(())
 }
 
-/// Not even one lane is left that could be told. Starting over would forget every request id.
+/// The database is empty, so no lane is left that could take notice. A new database would forget every request id.
 fn nothing_left(sidecar: &Sidecar, known: Record) -> StoreError {
     StoreError::Regressed(format!(
-        "it is empty, but {} says that {} writes were made; restore the database, or remove that file to begin anew",
+        "it is empty, but {} says that {} writes were made; \
+         restore the database, or remove that file to start a new one",
         sidecar.path().display(),
         known.mark.writes
     ))
@@ -334,7 +334,7 @@ fn nothing_left(sidecar: &Sidecar, known: Record) -> StoreError {
 
 fn lost_commits(mark: Mark, known: Option<Mark>) -> Option<String> {
     match known {
-        // A database that was never written to has nothing to lose.
+        // A database that was never written has lost nothing.
         None if mark.writes == 0 => None,
         None => Some("the file was found without its sidecar, as after a restore of the file alone".to_owned()),
         Some(known) if known.database_id != mark.database_id => {
@@ -352,9 +352,9 @@ fn lost_commits(mark: Mark, known: Option<Mark>) -> Option<String> {
 mod tests {
     use super::*;
 
-    /// No test can cut the power; that SQLite was asked to survive it can be seen.
+    /// No test can cut the power, so this test checks the settings that make SQLite survive it.
     #[test]
-    fn sqlite_is_asked_for_durability() {
+    fn opened_file_has_the_durability_settings() {
         let path = std::env::temp_dir().join(format!("gapless-sqlite-durable-{}.db", std::process::id()));
         let ledger = open(&Location::File(path.clone()), SqliteOptions::default()).unwrap();
         let text = |name| ledger.sql.pragma_query_value(None, name, |row| row.get::<_, String>(0)).unwrap();

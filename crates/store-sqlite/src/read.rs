@@ -1,17 +1,19 @@
-//! Reads of intents and queues.
+//! Reads of intents, queues and commands.
 
 use std::collections::HashSet;
 
 use gapless_domain::{Attempt, Command, CommandId, CommandStatus, IntentRecord, Nonce, RequestId, SubmitterId, TxId};
-use gapless_store::codec::{command_status, signed, submitter};
 use gapless_store::{MAX_OPEN_COMMANDS, TxFilter};
+use gapless_store_sql::{FIND_REQUEST, RESERVATION_USER, command_status, signed, submitter};
+use rusqlite::ToSql;
 
 use crate::archive;
 use crate::error::Failure;
 use crate::ledger::Reading;
-use crate::rows::{self, TOLD_ATTEMPT_COLUMNS, TX_COLUMNS};
+use crate::rows::{self, ATTEMPT_WITH_HISTORY_COLUMNS, INTENT_COLUMNS};
+use crate::statement::statement;
 
-/// Those who are passed over are not read further than their id.
+/// Of an intent in `without` only the id is read.
 pub(crate) fn peek_queues(
     reading: &Reading<'_>,
     lanes: &[(SubmitterId, u32)],
@@ -26,7 +28,7 @@ pub(crate) fn peek_queues(
             && let Some(row) = found.next()?
         {
             if without.is_empty() || !without.contains(&rows::id(row)?) {
-                queue.push(rows::managed_tx_of(row, lane.clone())?);
+                queue.push(rows::intent_record_of(row, lane.clone())?);
             }
         }
         Ok(queue)
@@ -34,15 +36,16 @@ pub(crate) fn peek_queues(
     lanes.iter().map(peek).collect()
 }
 
-/// The index is named: by itself the planner takes that of all rows of a lane, and passes over those that are under way or have ended.
+/// The statement names its index. Without the name the planner takes the index of all rows of a lane, and reads over
+/// intents that are bound or have ended.
 fn queue() -> String {
     format!(
-        "SELECT {TX_COLUMNS} FROM managed_tx INDEXED BY managed_tx_queue
+        "SELECT {INTENT_COLUMNS} FROM managed_tx INDEXED BY managed_tx_queue
          WHERE submitter = ?1 AND state = 'QUEUED' ORDER BY seq"
     )
 }
 
-/// A statement for each lane: there is no way to a server that several would have to go.
+/// A statement for each lane: there is no round trip to a server that one statement would save.
 pub(crate) fn open_commands(reading: &Reading<'_>, lanes: &[SubmitterId]) -> Result<Vec<Vec<Command>>, Failure> {
     let open = |lane: &SubmitterId| {
         let statement = reading.sql.prepare_cached(
@@ -54,23 +57,30 @@ pub(crate) fn open_commands(reading: &Reading<'_>, lanes: &[SubmitterId]) -> Res
     lanes.iter().map(open).collect()
 }
 
-/// Jumps from lane to lane through the indexes of open work (a loose index scan), so that the sweep costs as much as there
-/// are lanes with work, however long their queues are.
+/// Jumps from lane to lane in the indexes of open work (a loose index scan). So the cost of a sweep grows with the
+/// lanes that have work, and not with the length of their queues.
 pub(crate) fn lanes_with_work(
     reading: &Reading<'_>,
     after: Option<&SubmitterId>,
     limit: u32,
 ) -> Result<Vec<SubmitterId>, Failure> {
-    let statement = reading.sql.prepare_cached(LANES_WITH_WORK)?;
-    let params =
-        (after.map_or("", SubmitterId::as_str), reading.now.as_micros(), reading.farthest_end().as_micros(), limit);
-    rows::all(statement, params, |row| Ok(submitter(&rows::text(row, 0)?)?))
+    let sweep = LanesWithWork {
+        after: after.map_or("", SubmitterId::as_str),
+        now: reading.now.as_micros(),
+        farthest_end: reading.farthest_end().as_micros(),
+        limit,
+    };
+    rows::all(LanesWithWork::prepare(reading.sql)?, sweep.params(), |row| Ok(submitter(rows::text(row, 0)?)?))
 }
 
-/// `min` of several values is NULL in SQLite when one of them is, hence the aggregate over four rows.
-pub(crate) const LANES_WITH_WORK: &str = "
+statement! {
+    struct LanesWithWork<'a> { after: &'a str, now: i64, farthest_end: i64, limit: u32 } = LANES_WITH_WORK;
+}
+
+/// `min` of several values is NULL in SQLite when one of them is NULL, hence the aggregate over four rows.
+const LANES_WITH_WORK: &str = "
     WITH RECURSIVE lane (submitter) AS (
-        SELECT ?1
+        SELECT {after}
         UNION ALL
         SELECT (SELECT min(next) FROM (
                 SELECT (SELECT submitter FROM managed_tx INDEXED BY managed_tx_queue
@@ -88,12 +98,12 @@ pub(crate) const LANES_WITH_WORK: &str = "
         FROM lane WHERE lane.submitter IS NOT NULL
     )
     SELECT submitter FROM lane
-    WHERE submitter IS NOT NULL AND submitter > ?1 AND NOT EXISTS (
+    WHERE submitter IS NOT NULL AND submitter > {after} AND NOT EXISTS (
         SELECT 1 FROM submitter_lease AS lease
-        WHERE lease.submitter = lane.submitter AND lease.expires_at > ?2 AND lease.expires_at <= ?3)
-    LIMIT ?4";
+        WHERE lease.submitter = lane.submitter AND lease.expires_at > {now} AND lease.expires_at <= {farthest_end})
+    LIMIT {limit}";
 
-/// The same of one lane, whoever holds it.
+/// True if the lane has work, also while it has an owner.
 pub(crate) fn has_work(reading: &Reading<'_>, lane: &SubmitterId) -> Result<bool, Failure> {
     let mut statement = reading.sql.prepare_cached(
         "SELECT EXISTS (SELECT 1 FROM managed_tx INDEXED BY managed_tx_queue WHERE submitter = ?1 AND state = 'QUEUED')
@@ -122,8 +132,8 @@ pub(crate) fn get(reading: &Reading<'_>, ids: &[TxId]) -> Result<Vec<Option<Inte
 }
 
 pub(crate) fn get_one(reading: &Reading<'_>, id: TxId) -> Result<Option<IntentRecord>, Failure> {
-    let sql = format!("SELECT {TX_COLUMNS} FROM managed_tx WHERE tx_id = ?1");
-    match rows::first(reading.sql.prepare_cached(&sql)?, [id.to_string()], rows::managed_tx)? {
+    let sql = format!("SELECT {INTENT_COLUMNS} FROM managed_tx WHERE tx_id = ?1");
+    match rows::first(reading.sql.prepare_cached(&sql)?, [id.to_string()], rows::intent_record)? {
         Some(tx) => Ok(Some(tx)),
         None => archive::get(reading, id),
     }
@@ -134,50 +144,39 @@ pub(crate) fn find_request(
     lane: &SubmitterId,
     request: &RequestId,
 ) -> Result<Option<TxId>, Failure> {
-    let statement =
-        reading.sql.prepare_cached("SELECT tx_id FROM request_key WHERE submitter = ?1 AND request_id = ?2")?;
-    rows::first(statement, (lane.as_str(), request.as_str()), |row| Ok(rows::tx_id(&rows::text(row, 0)?)?))
+    let statement = reading.sql.prepare_cached(FIND_REQUEST)?;
+    rows::first(statement, (lane.as_str(), request.as_str()), |row| Ok(rows::tx_id(rows::text(row, 0)?)?))
 }
 
 pub(crate) fn used_for(reading: &Reading<'_>, lane: &SubmitterId, nonce: Nonce) -> Result<Option<TxId>, Failure> {
-    let statement = reading.sql.prepare_cached(
-        "SELECT tx_id FROM submitter_nonce_allocation
-         WHERE submitter = ?1 AND nonce = ?2 AND status = 'USED' AND tx_id IS NOT NULL",
-    )?;
-    rows::first(statement, (lane.as_str(), signed(nonce.get())), |row| Ok(rows::tx_id(&rows::text(row, 0)?)?))
+    let statement = reading.sql.prepare_cached(RESERVATION_USER)?;
+    rows::first(statement, (lane.as_str(), signed(nonce.get())), |row| Ok(rows::tx_id(rows::text(row, 0)?)?))
 }
 
 pub(crate) fn list(reading: &Reading<'_>, filter: &TxFilter) -> Result<Vec<IntentRecord>, Failure> {
-    // A condition that is not asked for is left out, so that the one index that fits can be chosen.
-    let mut sql = format!("SELECT {TX_COLUMNS} FROM managed_tx WHERE seq < ?1");
-    if filter.submitter.is_some() {
-        sql.push_str(" AND submitter = ?2");
+    // The statement has only the conditions of the filter, so that the index that fits is chosen.
+    let (before, lane) =
+        (filter.before_seq.map_or(i64::MAX, signed), filter.submitter.as_ref().map(SubmitterId::as_str));
+    let state = filter.state.map(|state| state.as_str());
+    let mut sql = format!("SELECT {INTENT_COLUMNS} FROM managed_tx WHERE seq < :before");
+    let mut params: Vec<(&str, &dyn ToSql)> = vec![(":before", &before), (":limit", &filter.limit)];
+    if let Some(lane) = &lane {
+        sql.push_str(" AND submitter = :lane");
+        params.push((":lane", lane));
     }
-    if filter.state.is_some() {
-        sql.push_str(" AND state = ?3");
+    if let Some(state) = &state {
+        sql.push_str(" AND state = :state");
+        params.push((":state", state));
     }
-    sql.push_str(" ORDER BY seq DESC LIMIT ?4");
-    let mut statement = reading.sql.prepare_cached(&sql)?;
-    statement.raw_bind_parameter(1, filter.before_seq.map_or(i64::MAX, signed))?;
-    if let Some(lane) = &filter.submitter {
-        statement.raw_bind_parameter(2, lane.as_str())?;
-    }
-    if let Some(state) = filter.state {
-        statement.raw_bind_parameter(3, state.as_str())?;
-    }
-    statement.raw_bind_parameter(4, filter.limit)?;
-    let mut found = Vec::new();
-    let mut answer = statement.raw_query();
-    while let Some(row) = answer.next()? {
-        found.push(rows::managed_tx(row)?);
-    }
-    Ok(found)
+    sql.push_str(" ORDER BY seq DESC LIMIT :limit");
+    rows::all(reading.sql.prepare_cached(&sql)?, params.as_slice(), rows::intent_record)
 }
 
-/// Of all slots that were ever its own, oldest first: nonces only rise, also when an intent lost one.
+/// The attempts of all slots that the intent ever had, oldest first. An intent that lost a nonce gets a higher one
+/// next.
 pub(crate) fn attempts(reading: &Reading<'_>, id: TxId) -> Result<Vec<Attempt>, Failure> {
-    let sql = format!("SELECT {TOLD_ATTEMPT_COLUMNS} FROM tx_attempt WHERE tx_id = ?1 ORDER BY nonce, ordinal");
-    let found = rows::all(reading.sql.prepare_cached(&sql)?, [id.to_string()], rows::told_attempt)?;
+    let sql = format!("SELECT {ATTEMPT_WITH_HISTORY_COLUMNS} FROM tx_attempt WHERE tx_id = ?1 ORDER BY nonce, ordinal");
+    let found = rows::all(reading.sql.prepare_cached(&sql)?, [id.to_string()], rows::attempt_with_history)?;
     if found.is_empty() { archive::attempts(reading, id) } else { Ok(found) }
 }
 
@@ -197,17 +196,17 @@ mod tests {
         statement.query_map(params, |row| row.get(3)).unwrap().map(Result::unwrap).collect()
     }
 
-    /// However many transactions of the lane are under way or have ended.
     #[test]
-    fn a_look_at_a_queue_passes_over_nothing_else() {
+    fn peek_reads_no_intent_that_is_bound_or_ended() {
         let plan = plan(&queue(), ["s"]);
         assert_eq!(plan, ["SEARCH managed_tx USING INDEX managed_tx_queue (submitter=?)"]);
     }
 
-    /// The sweep jumps: every step of its plan is a search in an index, but for the walk over its own few rows.
+    /// Every step of the plan is a search in an index, except the walk over the lanes that were found.
     #[test]
-    fn the_sweep_scans_no_table() {
-        let plan = plan(LANES_WITH_WORK, ("", 0, 0, 10));
+    fn sweep_scans_no_table() {
+        let sql = LANES_WITH_WORK.replace("{after}", "?1").replace("{now}", "?2").replace("{farthest_end}", "?3");
+        let plan = plan(&sql.replace("{limit}", "?4"), ("", 0, 0, 10));
         for used in [
             "managed_tx_queue (submitter>?)",
             "managed_tx_bound (submitter>?)",

@@ -1,11 +1,13 @@
 //! The schema and its versions.
 
 use gapless_domain::Timestamp;
-use gapless_store::{Migration, StoreError, pending};
+use gapless_store::StoreError;
+use gapless_store_sql::{MIGRATIONS_APPLIED, Migration, missing_migrations};
 use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior};
 
-/// Every step since the first release. Steps are added, never changed.
-pub(crate) const MIGRATIONS: [Migration; 6] = [
+/// All steps since the first release. A step is added, never changed. A step has the number of the same step in
+/// PostgreSQL; PostgreSQL has some that SQLite does not need.
+pub const MIGRATIONS: &[Migration] = &[
     Migration { version: 1, name: "ledger", sql: include_str!("../migrations/0001_ledger.sql") },
     Migration { version: 2, name: "open_cursors", sql: include_str!("../migrations/0002_open_cursors.sql") },
     Migration { version: 3, name: "confirmations", sql: include_str!("../migrations/0003_confirmations.sql") },
@@ -14,14 +16,14 @@ pub(crate) const MIGRATIONS: [Migration; 6] = [
     Migration { version: 7, name: "control", sql: include_str!("../migrations/0007_control.sql") },
 ];
 
-const HISTORY: &str = "CREATE TABLE IF NOT EXISTS schema_migration (
+const MIGRATION_TABLE: &str = "CREATE TABLE IF NOT EXISTS schema_migration (
     version    INTEGER PRIMARY KEY,
     name       TEXT    NOT NULL,
     checksum   INTEGER NOT NULL,
     applied_at INTEGER NOT NULL
 ) STRICT";
 
-/// What can be wrong with bringing a schema up to date.
+/// Why the schema could not be brought up to date.
 #[derive(Debug)]
 pub(crate) enum SchemaError {
     Sql(rusqlite::Error),
@@ -40,17 +42,12 @@ impl From<StoreError> for SchemaError {
     }
 }
 
-/// Applies what is missing, each step in a transaction of its own, or says that something is.
+/// Applies the missing migrations, each in a transaction of its own. Without leave to migrate, a missing one is an
+/// error.
 pub(crate) fn bring_up_to_date(sql: &Connection, migrate: bool, now: Timestamp) -> Result<(), SchemaError> {
-    let applied = applied(sql)?;
-    let missing = pending(&MIGRATIONS, &applied)?.steps;
-    if let (Some(newest), false) = (missing.last(), migrate) {
-        let found = applied.last().map_or(0, |(version, _)| *version);
-        return Err(StoreError::SchemaIsOlder { found, known: newest.version }.into());
-    }
-    for step in missing {
+    for step in missing_migrations(MIGRATIONS, &applied(sql)?, migrate)? {
         let transaction = Transaction::new_unchecked(sql, TransactionBehavior::Immediate)?;
-        sql.execute_batch(HISTORY)?;
+        sql.execute_batch(MIGRATION_TABLE)?;
         sql.execute_batch(step.sql)?;
         sql.execute(
             "INSERT INTO schema_migration (version, name, checksum, applied_at) VALUES (?1, ?2, ?3, ?4)",
@@ -63,17 +60,17 @@ pub(crate) fn bring_up_to_date(sql: &Connection, migrate: bool, now: Timestamp) 
 
 fn applied(sql: &Connection) -> Result<Vec<(i64, i64)>, SchemaError> {
     if !has_table(sql, "schema_migration")? {
-        // An empty file is a new database. One with tables that we have not made is somebody else's.
-        let strange: Option<String> =
+        // A file without tables is a new database. One with other tables belongs to another program.
+        let foreign: Option<String> =
             sql.query_one("SELECT name FROM sqlite_schema LIMIT 1", [], |row| row.get(0)).optional()?;
-        return match strange {
+        return match foreign {
             None => Ok(Vec::new()),
             Some(table) => {
-                Err(StoreError::Setup(format!("the file is another program's database (it has {table})")).into())
+                Err(StoreError::Setup(format!("the file is a database of another program (it has {table})")).into())
             }
         };
     }
-    let mut statement = sql.prepare("SELECT version, checksum FROM schema_migration ORDER BY version")?;
+    let mut statement = sql.prepare(MIGRATIONS_APPLIED)?;
     let rows = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?;
     Ok(rows.collect::<Result<_, _>>()?)
 }
@@ -103,11 +100,13 @@ mod tests {
              INSERT INTO tx_attempt (submitter, nonce, ordinal, kind, hash, raw, fees, created_at)
              VALUES ('s', 0, 0, 'fill', zeroblob(32), x'01', '{}', 0);
              INSERT INTO submitter_nonce_cursor VALUES ('s', 1, 0, 0, 0, 'IDLE', NULL, NULL, 0, 1, 0, 0, 1, 0, 0);
-             INSERT INTO lane_command (submitter, kind, body, issued_by, issued_at) VALUES ('s', 'pause', '{}', 'me', 0);
+             INSERT INTO lane_command (submitter, kind, body, issued_by, issued_at)
+             VALUES ('s', 'pause', '{}', 'me', 0);
              INSERT INTO submitter_nonce_allocation VALUES ('s', 0, 'RECYCLABLE', NULL, NULL, NULL, 1);
              INSERT INTO tx_event (commit_no, idx, submitter, tx_id, seq, kind, state, detail, at)
              VALUES (1, 1, 's', '018f0000-0000-7000-8000-000000000001', 1, 'accepted', 'QUEUED', '{}', 0);
-             INSERT INTO tx_event (commit_no, idx, submitter, seq, kind, text, at) VALUES (1, 2, 's', 1, 'paused', '', 0);
+             INSERT INTO tx_event (commit_no, idx, submitter, seq, kind, text, at)
+             VALUES (1, 2, 's', 1, 'paused', '', 0);
              INSERT INTO chain_head (chain, latest_number, latest_hash, parent_hash, updated_at)
              VALUES ('c', 7, zeroblob(32), zeroblob(32), 0);",
         )
@@ -115,11 +114,11 @@ mod tests {
         sql
     }
 
-    /// What the domain crate would never write, the tables do not take either.
+    /// The tables refuse rows that the domain crate never makes.
     ///
     /// proves N08
     #[test]
-    fn the_tables_repeat_the_invariants() {
+    fn tables_refuse_rows_that_break_an_invariant() {
         let sql = database();
         for refused in [
             "INSERT INTO slot (submitter, nonce, kind, bound_at) VALUES ('s', 0, 'fill', 0)",
@@ -173,7 +172,8 @@ mod tests {
             "UPDATE submitter_nonce_allocation SET lock_owner = 'me'",
             "INSERT INTO tx_event (commit_no, idx, submitter, tx_id, seq, kind, state, detail, at)
              VALUES (2, 1, 's', '018f0000-0000-7000-8000-000000000001', 1, 'bind', 'QUEUED', '{}', 0)",
-            "INSERT INTO tx_event (commit_no, idx, submitter, seq, kind, text, at) VALUES (2, 1, 's', 1, 'paused', '', 0)",
+            "INSERT INTO tx_event (commit_no, idx, submitter, seq, kind, text, at)
+             VALUES (2, 1, 's', 1, 'paused', '', 0)",
             "UPDATE tx_event SET notice = '{}' WHERE tx_id IS NULL",
             "UPDATE tx_event SET notice = '{' WHERE tx_id IS NOT NULL",
             "UPDATE chain_head SET tail_first = 7",

@@ -1,20 +1,21 @@
 //! The sidecar: a small file beside the database that remembers how far the database had come.
 //!
-//! A database file that is restored from a backup, or rolled back by a snapshot, is in itself perfectly sound; nothing in
-//! it tells that transactions were sent since which it does not know of. So the count of write transactions is also kept
-//! here, outside of it, and synced before anybody is told that a write is done. When the database is opened with a count
-//! below this one, it has lost commits (O09).
+//! A database file that was restored from a backup, or rolled back by a snapshot, is sound in itself. Nothing in it
+//! shows that transactions were sent since. So the count of write transactions is also kept here, outside of the
+//! database, and synced before a write is acknowledged. A database with a lower count than the sidecar has lost commits
+//! (O09).
 //!
-//! Beside the database also lies its log (`-wal`), and SQLite lays it over whatever file it finds there. Over a restored file
-//! that gives pages of two times, with the newest count among them. So the record also says how far the file itself had
-//! come, without its log, before that log was begun: `checkpointed`. A file below that is not the one that the log belongs
-//! to. For that comparison no two states of the file may have one count, so every opening counts as a write.
+//! The log of the database (`-wal`) is beside it too, and SQLite applies the log to any file of that name. Applied to a
+//! restored file, the log would mix pages of two times, with the newest count among them. So the record also holds the
+//! count of the file alone, without its log, at the time when the log was begun: `checkpointed`. A file with a lower
+//! count is not the file that the log belongs to. This needs a new count for every state of the file, so every opening
+//! counts as a write.
 //!
-//! The record has a fixed size and stands in two places, written in turn: a write that is torn by a power cut spoils only
-//! the place it went to, its checksum tells so, and the other place holds the count before. That one is never too high, so
-//! a torn record never raises a false alarm; and the write that it belonged to was not acknowledged yet.
+//! The record has a fixed size and two places, which are written in turn. A power cut can tear only the record that is
+//! being written; its checksum shows that, and the other place holds the count before. That count is never too high, so
+//! a torn record is never taken for a loss, and the write that it belonged to was not acknowledged.
 //!
-//! The file also carries the lock that keeps a second process out, since it is opened before the database is touched.
+//! The sidecar also carries the lock that keeps a second process out, because it is opened before the database.
 
 use std::cell::Cell;
 use std::fs::{File, OpenOptions, TryLockError};
@@ -28,20 +29,20 @@ use crate::error::from_io;
 
 const MAGIC: [u8; 8] = *b"GAPLESS1";
 const RECORD_BYTES: usize = 48;
-/// Where the checksum of what stands before it begins.
+/// The offset of the checksum, which covers all bytes before it.
 const CHECKSUM_AT: usize = 40;
-/// Far enough apart that no disk writes both in one go.
+/// The offsets of the two places: far enough apart that no disk writes both at once.
 const PLACES: [u64; 2] = [0, 4096];
 
 #[derive(Debug)]
 pub(crate) struct Sidecar {
     file: File,
     path: PathBuf,
-    /// The place that does not hold the newest whole record.
+    /// The index of the place that does not hold the newest whole record.
     turn: Cell<usize>,
 }
 
-/// How far a database has come.
+/// The identity of a database, and its count of write transactions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Mark {
     pub(crate) database_id: [u8; 16],
@@ -51,7 +52,7 @@ pub(crate) struct Mark {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Record {
     pub(crate) mark: Mark,
-    /// The count of the file alone, when its log was last brought into it.
+    /// The count of the file alone, at the last checkpoint of its log.
     pub(crate) checkpointed: u64,
 }
 
@@ -68,7 +69,7 @@ impl Sidecar {
         PathBuf::from(path)
     }
 
-    /// Opens the file, or makes an empty one, and locks it for as long as this value lives.
+    /// Opens the file, or creates an empty one, and locks it until this value is dropped.
     pub(crate) fn open(database: &Path) -> Result<Sidecar, StoreError> {
         let path = Self::path_for(database);
         let opened = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path);
@@ -84,7 +85,7 @@ impl Sidecar {
         &self.path
     }
 
-    /// The newest record that is whole, if there is one.
+    /// The newest whole record, if there is one.
     pub(crate) fn read(&self) -> Result<Option<Record>, StoreError> {
         let mut newest: Option<Record> = None;
         for place in PLACES {
@@ -104,8 +105,8 @@ impl Sidecar {
         Ok(newest)
     }
 
-    /// Writes both places, so that from here on every write goes over bytes that the disk has already given us: a disk that
-    /// fills up later cannot stop it. A record of another database is gone after this.
+    /// Writes both places, so that later writes need no new space: a disk that fills up cannot stop them. A record of
+    /// another database is overwritten.
     pub(crate) fn begin(&self, record: Record) -> Result<(), StoreError> {
         for place in PLACES {
             self.write(&encode(record), place)?;
@@ -113,7 +114,8 @@ impl Sidecar {
         self.sync_folder()
     }
 
-    /// Makes the record durable. When that fails, the next one goes to the same place, and the other stays whole.
+    /// Makes the record durable. After a failure the next record goes to the same place, and the other place stays
+    /// whole.
     pub(crate) fn record(&self, record: Record) -> Result<(), StoreError> {
         let turn = self.turn.get();
         self.write(&encode(record), PLACES[turn])?;
@@ -129,7 +131,7 @@ impl Sidecar {
             .map_err(|error| from_io(error, &self.path))
     }
 
-    /// A new file is there after a power cut only when its folder was synced too; this counts for the database as well.
+    /// Syncs the folder: without that, a new file (the database too) may be missing after a power cut.
     pub(crate) fn sync_folder(&self) -> Result<(), StoreError> {
         let folder = match self.path.parent() {
             Some(folder) if !folder.as_os_str().is_empty() => folder,
@@ -138,7 +140,7 @@ impl Sidecar {
         File::open(folder).and_then(|folder| folder.sync_all()).map_err(|error| from_io(error, &self.path))
     }
 
-    /// The same sidecar, but every write to it fails.
+    /// A copy of this sidecar whose writes fail.
     #[cfg(test)]
     pub(crate) fn that_cannot_be_written(&self) -> Sidecar {
         Sidecar { file: File::open(&self.path).unwrap(), path: self.path.clone(), turn: self.turn.clone() }
@@ -177,7 +179,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn records_round_trip_and_every_bit_counts() {
+    fn record_round_trips_and_any_flipped_bit_is_found() {
         let mark = Mark { database_id: [7; 16], writes: 0x0102_0304_0506_0708 };
         let whole = Record { mark, checkpointed: 0x1112_1314_1516_1718 };
         let record = encode(whole);
@@ -189,9 +191,9 @@ mod tests {
         }
     }
 
-    /// A record that is torn must not take the newest whole one with it, also when only `checkpointed` has changed.
+    /// A torn record must leave the newest whole record, also when only `checkpointed` has changed.
     #[test]
-    fn the_newest_whole_record_is_never_written_over() {
+    fn newest_whole_record_is_never_overwritten() {
         let database = std::env::temp_dir().join(format!("gapless-sqlite-turns-{}.db", std::process::id()));
         let sidecar = Sidecar::open(&database).unwrap();
         let record = |writes, checkpointed| Record { mark: Mark { database_id: [7; 16], writes }, checkpointed };
@@ -207,9 +209,9 @@ mod tests {
         std::fs::remove_file(Sidecar::path_for(&database)).unwrap();
     }
 
-    /// The first of two locks; SQLite's own is the second, and also holds when this file is removed.
+    /// The first of two locks. The second is SQLite's own, which also holds when the sidecar is removed.
     #[test]
-    fn a_sidecar_is_held_by_one_at_a_time() {
+    fn sidecar_is_locked_by_one_owner_at_a_time() {
         let database = std::env::temp_dir().join(format!("gapless-sqlite-held-{}.db", std::process::id()));
         let held = Sidecar::open(&database).unwrap();
         assert!(matches!(Sidecar::open(&database), Err(StoreError::InUse(_))));

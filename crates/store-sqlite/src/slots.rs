@@ -1,16 +1,16 @@
-//! The open slots of a lane, with what hangs on each.
+//! The open slots of a lane with their intents, reservations and attempts.
 
 use gapless_domain::{Attempt, Nonce, Slot, SubmitterId, TxId};
 use gapless_store::SlotStatus;
-use gapless_store::codec::signed;
+use gapless_store_sql::signed;
 
 use crate::archive;
 use crate::error::Failure;
 use crate::ledger::Reading;
 use crate::read::get_one;
-use crate::rows::{self, RESERVATION_COLUMNS, SLOT_COLUMNS, TOLD_ATTEMPT_COLUMNS};
+use crate::rows::{self, ATTEMPT_WITH_HISTORY_COLUMNS, RESERVATION_COLUMNS, SLOT_COLUMNS};
 
-/// Some statements for each slot of a page: there is no way to a server that they would have to go.
+/// Some statements for each slot of a page: there is no round trip to a server that one statement would save.
 pub(crate) fn open_slots(
     reading: &Reading<'_>,
     lane: &SubmitterId,
@@ -29,28 +29,30 @@ pub(crate) fn open_slots(
 }
 
 fn status(reading: &Reading<'_>, lane: &SubmitterId, slot: Slot) -> Result<SlotStatus, Failure> {
-    let lent = reading.sql.prepare_cached(&format!(
+    let reservation = reading.sql.prepare_cached(&format!(
         "SELECT {RESERVATION_COLUMNS} FROM submitter_nonce_allocation WHERE submitter = ?1 AND nonce = ?2"
     ))?;
-    let reservation = rows::first(lent, (lane.as_str(), signed(slot.nonce.get())), rows::reservation)?;
+    let reservation = rows::first(reservation, (lane.as_str(), signed(slot.nonce.get())), rows::reservation)?;
     let intent = SlotStatus::bound_to(&slot, reservation.as_ref());
-    // One that lost this nonce may hold another by now.
+    // An intent that lost this nonce may hold another one.
     let holder = intent.map(|id| get_one(reading, id)).transpose()?.flatten();
     let tx = holder.filter(|tx| tx.state.nonce() == Some(slot.nonce));
     let attempts = attempts(reading, lane, slot.nonce, intent)?;
     Ok(SlotStatus { slot, tx, reservation, attempts })
 }
 
-/// Those of an intent that was moved out went with it.
+/// The attempts of an archived intent are in the archive.
 fn attempts(
     reading: &Reading<'_>,
     lane: &SubmitterId,
     nonce: Nonce,
     intent: Option<TxId>,
 ) -> Result<Vec<Attempt>, Failure> {
-    let sql =
-        format!("SELECT {TOLD_ATTEMPT_COLUMNS} FROM tx_attempt WHERE submitter = ?1 AND nonce = ?2 ORDER BY ordinal");
-    let found = rows::all(reading.sql.prepare_cached(&sql)?, (lane.as_str(), signed(nonce.get())), rows::told_attempt)?;
+    let sql = format!(
+        "SELECT {ATTEMPT_WITH_HISTORY_COLUMNS} FROM tx_attempt WHERE submitter = ?1 AND nonce = ?2 ORDER BY ordinal"
+    );
+    let found =
+        rows::all(reading.sql.prepare_cached(&sql)?, (lane.as_str(), signed(nonce.get())), rows::attempt_with_history)?;
     match intent {
         Some(id) if found.is_empty() => {
             let mut moved = archive::attempts(reading, id)?;

@@ -1,4 +1,4 @@
-//! Lanes as people see them.
+//! The status of lanes, for people.
 
 use gapless_domain::{OwnerId, SubmitterId};
 use gapless_store::{Census, LaneStatus};
@@ -12,7 +12,7 @@ pub(crate) fn lane_status(reading: &Reading<'_>, lanes: &[SubmitterId]) -> Resul
     lanes.iter().map(|lane| status(reading, lane)).collect()
 }
 
-/// A process that was not heard of for longer than a lease lasts, also by the slowest clock, has no lanes any more.
+/// A process that has not renewed for longer than a lease lasts, by any clock, has no lanes any more.
 pub(crate) fn census(reading: &Reading<'_>, owner: &OwnerId) -> Result<Census, Failure> {
     let oldest = reading.now.saturating_sub(reading.terms.duration).saturating_sub(reading.terms.clock_skew);
     let others: u32 = reading
@@ -26,7 +26,7 @@ pub(crate) fn census(reading: &Reading<'_>, owner: &OwnerId) -> Result<Census, F
     Ok(Census { nodes: others.saturating_add(1), lanes })
 }
 
-/// Counts stop at a limit, in the index, so that a long backlog costs nothing.
+/// Counting stops at a limit, in the index, so that a long queue costs no more than a short one.
 const QUEUED: &str = "
     SELECT count(*) FROM (SELECT 1 FROM managed_tx INDEXED BY managed_tx_queue
                           WHERE submitter = ?1 AND state = 'QUEUED' LIMIT ?2)";

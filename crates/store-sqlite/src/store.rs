@@ -14,7 +14,7 @@ use gapless_store::{
     Upkeep, Views, WakeBoard, Wakeup, Wakeups, changed_lanes,
 };
 
-use crate::connection::Room;
+use crate::connection::DatabaseThread;
 use crate::error::{from_sql, refusal};
 use crate::open::{Location, SqliteOptions, open};
 use crate::{accept, archive, audit, commit, events, head, lease, load, read, slots, status};
@@ -23,7 +23,7 @@ use crate::{accept, archive, audit, commit, events, head, lease, load, read, slo
 /// it.
 #[derive(Clone, Debug)]
 pub struct SqliteStore {
-    room: Arc<Room>,
+    room: Arc<DatabaseThread>,
     work: Arc<WakeBoard>,
     changes: Arc<WakeBoard>,
     owner: OwnerId,
@@ -33,7 +33,7 @@ impl SqliteStore {
     /// Opens the database, or creates a new one. The call blocks on the disk, so it belongs into the start of a
     /// program.
     pub fn open(location: Location, owner: OwnerId, options: SqliteOptions) -> Result<SqliteStore, StoreError> {
-        let room = Arc::new(Room::open(open(&location, options)?)?);
+        let room = Arc::new(DatabaseThread::open(open(&location, options)?)?);
         Ok(SqliteStore { room, work: Arc::default(), changes: Arc::default(), owner })
     }
 
@@ -73,7 +73,7 @@ impl IntentIntake for SqliteStore {
             let answer = ledger.write(|writing| {
                 accept::register(writing, &submitters).inspect_err(|failure| taken = refusal(failure))
             });
-            // A name that another submitter has is no fault of the database.
+            // An alias that another submitter has is no fault of the database.
             answer.map_err(|error| taken.map_or(error, StoreError::Setup))
         };
         self.room.call(register).await

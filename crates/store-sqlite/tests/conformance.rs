@@ -1,4 +1,4 @@
-//! The suite that every store passes, on databases in memory and on files.
+//! The conformance suite of the store contract, on databases in memory and on files.
 
 #![expect(clippy::unwrap_used, reason = "the helpers of a test fail like the test itself")]
 

@@ -1,4 +1,5 @@
-//! Several real processes on one file: copies of this test program, told by an environment variable what to do.
+//! Several real processes on one file. The processes are copies of this test program; an environment variable sets
+//! their role.
 
 #![expect(clippy::unwrap_used, reason = "the helpers of a test fail like the test itself")]
 
@@ -16,18 +17,18 @@ use support::{Folder, accept, is_there, load, open, register, try_open, with_a_l
 
 const ROLE: &str = "GAPLESS_SQLITE_ROLE";
 const DATABASE: &str = "GAPLESS_SQLITE_DATABASE";
-/// Before every line that is meant for the parent; the test runner prints lines of its own.
+/// The prefix of lines for the parent. The test runner prints other lines too.
 const MARK: &str = "child says ";
 const NOBODY: u32 = 65534;
 
-/// One test at a time: between fork and exec, a copy of this process holds the locks of every file that is open in
-/// it, so what one test has just closed would still be in use because another one starts a process.
+/// Runs one test at a time. Between fork and exec a copy of this process holds the locks of all its open files, so a
+/// file that one test has just closed would still be in use while another test starts a process.
 async fn alone() -> tokio::sync::MutexGuard<'static, ()> {
     static TURN: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
     TURN.lock().await
 }
 
-/// Not a test of its own: what the copy of this program does.
+/// The entry of the copy of this program; without the environment variable it does nothing.
 #[test]
 fn child() {
     let (Ok(role), Ok(database)) = (std::env::var(ROLE), std::env::var(DATABASE)) else { return };
@@ -42,7 +43,7 @@ fn child() {
             });
         }
         "accept" => accept_for_ever(Path::new(&database)),
-        _ => say("what?"),
+        _ => say("unknown role"),
     }
 }
 
@@ -80,7 +81,7 @@ fn opened_by_another(database: &Path) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn a_second_process_is_turned_away_and_the_first_goes_on() {
+async fn second_process_is_refused_and_the_first_goes_on() {
     let _turn = alone().await;
     let folder = Folder::new();
     with_a_lane(&folder).await;
@@ -89,15 +90,15 @@ async fn a_second_process_is_turned_away_and_the_first_goes_on() {
     let link = folder.path().join("link.db");
     symlink(folder.database(), &link).unwrap();
     assert_eq!(opened_by_another(&link), ["in use"]);
-    assert!(!folder.path().join("link.db.canary").exists(), "by another name it is still the same file");
+    assert!(!folder.path().join("link.db.canary").exists(), "a link has the sidecar of its file");
     accept(&store, "after").await;
-    // Also when somebody has cleaned up the sidecar with its lock: then SQLite's own lock holds.
+    // Without the sidecar and its lock, SQLite's own lock holds.
     fs::remove_file(folder.sidecar()).unwrap();
     assert_eq!(opened_by_another(&folder.database()), ["in use"]);
     assert_eq!(write_lane(&store).await, CommitVerdict::Done);
     drop(store);
     assert_eq!(opened_by_another(&folder.database()), ["open"]);
-    assert!(matches!(open_twice(&folder), Err(StoreError::InUse(_))), "nor does one process open it twice");
+    assert!(matches!(open_twice(&folder), Err(StoreError::InUse(_))), "one process cannot open the file twice");
 }
 
 fn open_twice(folder: &Folder) -> Result<(), StoreError> {
@@ -106,9 +107,9 @@ fn open_twice(folder: &Folder) -> Result<(), StoreError> {
 }
 
 #[tokio::test]
-async fn what_was_acknowledged_survives_kill_9() {
+async fn acknowledged_writes_survive_kill_9() {
     let _turn = alone().await;
-    // The last one is past several checkpoints of the log.
+    // The last count is past several checkpoints of the log.
     for lines in [1, 40, 90, 700] {
         let folder = Folder::new();
         with_a_lane(&folder).await;
@@ -116,7 +117,7 @@ async fn what_was_acknowledged_survives_kill_9() {
         let acknowledged = kill_after(&mut child, lines);
         assert!(acknowledged.len() >= lines);
         let store = open(&folder.database());
-        assert!(!load(&store).await.regressed, "a crash is no restore");
+        assert!(!load(&store).await.regressed, "a crash must not count as a restore");
         for request in &acknowledged {
             assert!(is_there(&store, request).await, "{request}");
         }
@@ -124,7 +125,7 @@ async fn what_was_acknowledged_survives_kill_9() {
     }
 }
 
-/// Kills the child in the middle of its work, and gives back all that it has said until then.
+/// Kills the child in the middle of its work, and returns all that it has said until then.
 fn kill_after(child: &mut Child, lines: usize) -> Vec<String> {
     let mut output = BufReader::new(child.stdout.take().unwrap());
     let mut text = String::new();
@@ -137,7 +138,7 @@ fn kill_after(child: &mut Child, lines: usize) -> Vec<String> {
     said(&text)
 }
 
-/// Permission bits do not bind root, so the copy of this program runs as nobody where it can.
+/// Root ignores permission bits, so the copy of this program runs as the user "nobody" where that is possible.
 fn opened_by_nobody(program: &Path, database: &Path) -> Vec<String> {
     let as_nobody = command(program, "open", database).uid(NOBODY).gid(NOBODY).output();
     let output = match as_nobody {
@@ -150,10 +151,10 @@ fn opened_by_nobody(program: &Path, database: &Path) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn what_may_not_be_written_is_told_so() {
+async fn file_or_folder_without_write_permission_is_read_only() {
     let _turn = alone().await;
     let set = |path: &Path, mode| fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
-    // Nobody may not be able to reach the folder that this program was built in.
+    // The user "nobody" may have no access to the folder that this program was built in.
     let elsewhere = Folder::new();
     set(elsewhere.path(), 0o755);
     let program = elsewhere.path().join("program");
@@ -168,11 +169,11 @@ async fn what_may_not_be_written_is_told_so() {
     with_a_lane(&folder).await;
     set(&folder.sidecar(), 0o666);
     set(&folder.database(), 0o666);
-    assert_eq!(opened(), ["open"], "what the rest of this test takes away is all that is needed");
-    // The database alone, which SQLite would open for reading without a word.
+    assert_eq!(opened(), ["open"], "with all permissions the file opens");
+    // Without write permission for the database, SQLite would open it read-only and report no error.
     set(&folder.database(), 0o444);
     assert_eq!(opened(), ["read only"]);
-    // The sidecar alone.
+    // Without write permission for the sidecar.
     set(&folder.database(), 0o666);
     set(&folder.sidecar(), 0o444);
     assert_eq!(opened(), ["read only"]);

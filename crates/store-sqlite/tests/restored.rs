@@ -1,4 +1,4 @@
-//! A file that was restored, rolled back or exchanged is noticed before anything is sent. All on real files.
+//! A file that was restored, rolled back or exchanged is noticed when it is opened. All tests use real files.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "the helpers of a test fail like the test itself")]
 
@@ -12,7 +12,7 @@ use gapless_store::{CommitVerdict, Heads, Outbox, StoreError, Upkeep};
 use gapless_store_sqlite::SqliteStore;
 use support::{Folder, accept, is_there, load, open, register, take_notice, try_open, with_a_lane, write_lane};
 
-/// The places of the two records in the sidecar.
+/// The positions of the two records in the sidecar.
 const PLACES: [usize; 2] = [0, 4096];
 
 fn spoil(sidecar: &Path, place: usize) {
@@ -21,7 +21,7 @@ fn spoil(sidecar: &Path, place: usize) {
     fs::write(sidecar, bytes).unwrap();
 }
 
-/// Where the newest of the two records is: its count is the greater number, big-endian.
+/// The position of the newest record, which has the greater count (big-endian).
 fn newest_place(sidecar: &Path) -> usize {
     let bytes = fs::read(sidecar).unwrap();
     let count = |place: usize| bytes[place + 24..place + 32].to_vec();
@@ -32,13 +32,13 @@ fn log_of(folder: &Folder) -> PathBuf {
     folder.path().join("ledger.db-wal")
 }
 
-/// The logs that were set aside.
+/// The number of logs that were set aside.
 fn strange_logs(folder: &Folder) -> usize {
     let names = fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name());
     names.filter(|name| name.to_string_lossy().starts_with("ledger.db-wal.strange-")).count()
 }
 
-/// Writes that touch no lane, until the log has been brought into the file and begun anew.
+/// Makes writes that touch no lane, until a checkpoint has written the log into the file.
 async fn past_a_checkpoint(store: &SqliteStore, folder: &Folder) {
     let chain = "eip155:31337".parse().unwrap();
     let in_file = fs::metadata(folder.database()).unwrap().modified().unwrap();
@@ -57,7 +57,7 @@ async fn past_a_checkpoint(store: &SqliteStore, folder: &Folder) {
     panic!("no checkpoint");
 }
 
-/// What a power cut leaves of a running store, in another folder.
+/// Copies the files of a running store into another folder: the state after a power cut.
 fn after_a_power_cut(folder: &Folder) -> Folder {
     let after = Folder::new();
     for name in ["ledger.db", "ledger.db-wal", "ledger.db.canary"] {
@@ -66,14 +66,15 @@ fn after_a_power_cut(folder: &Folder) -> Folder {
     after
 }
 
-/// The operator restores the file and leaves the log, whose newest pages would make an old file look complete.
+/// The operator restores the file and leaves the log. The newest pages of the log would make the old file look
+/// complete.
 ///
 /// proves O09
 #[tokio::test]
-async fn a_restored_file_under_a_leftover_log_is_noticed() {
+async fn restored_file_beside_a_leftover_log_is_noticed() {
     let folder = Folder::new();
     with_a_lane(&folder).await;
-    // One copy from before the start, and one of the running file, which the first log did belong to.
+    // One copy from before the start, and one of the running file, which the first log belongs to.
     let backups = [folder.path().join("stopped.db"), folder.path().join("running.db")];
     fs::copy(folder.database(), &backups[0]).unwrap();
     let store = open(&folder.database());
@@ -90,20 +91,20 @@ async fn a_restored_file_under_a_leftover_log_is_noticed() {
         assert!(is_there(&store, "before").await && !is_there(&store, "after").await);
         assert_eq!(write_lane(&store).await, CommitVerdict::Regressed);
         assert_eq!(strange_logs(&after), 1);
-        assert_eq!(fs::read(after.path().join("ledger.db-wal.strange-1")).unwrap(), log, "it is kept");
+        assert_eq!(fs::read(after.path().join("ledger.db-wal.strange-1")).unwrap(), log, "the log is kept");
         assert_eq!(take_notice(&store).await, CommitVerdict::Done);
         drop(store);
-        assert!(!load(&open(&after.database())).await.regressed, "it is told once");
+        assert!(!load(&open(&after.database())).await.regressed, "the loss is reported once");
         assert_eq!(strange_logs(&after), 1);
     }
 }
 
-/// A copy with the very count that the running file began with is still not that file: it may have been made by VACUUM INTO,
+/// A copy with the same count as the running file at its start is still another file: VACUUM INTO may have made it,
 /// with every page in another place.
 ///
 /// proves O09
 #[tokio::test]
-async fn a_copy_made_just_before_the_start_is_not_taken_for_the_file() {
+async fn copy_made_before_the_start_does_not_get_the_log() {
     let folder = Folder::new();
     with_a_lane(&folder).await;
     let backup = folder.path().join("backup.db");
@@ -117,8 +118,8 @@ async fn a_copy_made_just_before_the_start_is_not_taken_for_the_file() {
 }
 
 #[tokio::test]
-async fn a_power_cut_raises_no_false_alarm_before_and_after_a_checkpoint() {
-    // A name that means something else in an address.
+async fn power_cut_around_a_checkpoint_is_no_loss() {
+    // A name with characters that mean something else in a URI.
     let folder = Folder::new();
     let odd = folder.path().join("50% ?of#all ü.db");
     with_a_lane(&folder).await;
@@ -147,11 +148,12 @@ async fn a_power_cut_raises_no_false_alarm_before_and_after_a_checkpoint() {
     assert_eq!((strange_logs(&early), strange_logs(&late), strange_logs(&folder)), (0, 0, 0));
 }
 
-/// A ledger is moved, with its sidecar, to where the log of another one still lies. Nothing is lost, and nothing is mixed.
+/// A database is moved, with its sidecar, to a path where the log of another database still is. No row is lost or
+/// mixed.
 ///
 /// proves O09
 #[tokio::test]
-async fn the_log_of_another_database_is_set_aside() {
+async fn log_of_another_database_is_set_aside() {
     let (other, folder) = (Folder::new(), Folder::new());
     with_a_lane(&other).await;
     let store = open(&other.database());
@@ -166,7 +168,7 @@ async fn the_log_of_another_database_is_set_aside() {
     drop(store);
     assert_eq!(strange_logs(&folder), 1);
 
-    // The same for a new database, whose log SQLite would remove.
+    // A new database: SQLite would remove the log of an empty file.
     let new = Folder::new();
     fs::write(log_of(&new), &strange).unwrap();
     with_a_lane(&new).await;
@@ -175,7 +177,7 @@ async fn the_log_of_another_database_is_set_aside() {
 
 /// proves O09
 #[tokio::test]
-async fn a_log_that_nobody_can_vouch_for_is_left_to_the_operator() {
+async fn log_without_file_or_sidecar_is_left_to_the_operator() {
     let folder = Folder::new();
     with_a_lane(&folder).await;
     let store = open(&folder.database());
@@ -190,7 +192,7 @@ async fn a_log_that_nobody_can_vouch_for_is_left_to_the_operator() {
             assert_eq!(fs::read(log_of(after)).unwrap(), log);
         }
     }
-    // Which docs/sqlite.md tells how to do with SQLite's shell.
+    // docs/sqlite.md describes this checkpoint with SQLite's shell.
     let sql = rusqlite::Connection::open(without_sidecar.database()).unwrap();
     sql.query_one("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())).unwrap();
     drop(sql);
@@ -198,11 +200,11 @@ async fn a_log_that_nobody_can_vouch_for_is_left_to_the_operator() {
     assert!(load(&store).await.regressed && is_there(&store, "after").await);
 }
 
-/// With the sidecar gone as well, nobody knows how many positions were used. None of them comes again.
+/// Without the sidecar the number of used positions is unknown. No position is used again all the same.
 ///
 /// proves O09
 #[tokio::test]
-async fn positions_do_not_come_again_when_the_loss_is_unknown() {
+async fn event_positions_are_not_reused_after_an_unknown_loss() {
     let folder = Folder::new();
     with_a_lane(&folder).await;
     let copy = folder.path().join("backup.db");
@@ -222,7 +224,7 @@ async fn positions_do_not_come_again_when_the_loss_is_unknown() {
     assert!(!store.read_events(newest, 100).await.unwrap().is_empty());
     drop(store);
 
-    // Restored together with its sidecar, which only the operator can know.
+    // The file was restored together with its sidecar, which only the operator can know.
     fs::copy(&copy, folder.database()).unwrap();
     fs::write(folder.sidecar(), copy_of_sidecar).unwrap();
     let store = open(&folder.database());
@@ -236,7 +238,7 @@ async fn positions_do_not_come_again_when_the_loss_is_unknown() {
 
 /// proves O09
 #[tokio::test]
-async fn a_restored_copy_is_noticed_before_the_lane_writes_anything() {
+async fn restored_copy_stops_the_lane_before_it_writes() {
     let folder = Folder::new();
     with_a_lane(&folder).await;
     let copy = folder.path().join("backup.db");
@@ -255,23 +257,23 @@ async fn a_restored_copy_is_noticed_before_the_lane_writes_anything() {
     assert!(is_there(&store, "before").await && !is_there(&store, "after 0").await);
     assert!(load(&store).await.regressed);
     assert_eq!(write_lane(&store).await, CommitVerdict::Regressed);
-    assert!(load(&store).await.regressed, "it was refused, so it is still to be noticed");
+    assert!(load(&store).await.regressed, "the refused write is no notice");
 
     assert_eq!(take_notice(&store).await, CommitVerdict::Done);
     assert!(!load(&store).await.regressed);
     assert_eq!(write_lane(&store).await, CommitVerdict::Done);
-    // Whoever reads events has seen positions that this file has forgotten. New ones come after all of them.
+    // Readers of events have seen positions that this file does not have. New positions come after all of them.
     let protected = store.read_events(newest, 100).await.unwrap();
     assert!(!protected.is_empty());
     drop(store);
-    assert!(!load(&open(&folder.database())).await.regressed, "it is told once");
+    assert!(!load(&open(&folder.database())).await.regressed, "the loss is reported once");
 }
 
-/// A copy from before the lane's first write holds no cursor that could be behind.
+/// A copy from before the first write of the lane holds no cursor whose epoch could be compared.
 ///
 /// proves O09
 #[tokio::test]
-async fn a_copy_from_before_the_first_cursor_is_noticed_too() {
+async fn copy_from_before_the_first_cursor_is_noticed() {
     let folder = Folder::new();
     let store = open(&folder.database());
     register(&store).await;
@@ -293,7 +295,7 @@ async fn a_copy_from_before_the_first_cursor_is_noticed_too() {
 
 /// proves O09
 #[tokio::test]
-async fn a_restart_before_the_lane_took_notice_forgets_nothing() {
+async fn restart_before_notice_keeps_the_lane_regressed() {
     let folder = Folder::new();
     with_a_lane(&folder).await;
     let copy = folder.path().join("backup.db");
@@ -309,7 +311,7 @@ async fn a_restart_before_the_lane_took_notice_forgets_nothing() {
 
 /// proves O09
 #[tokio::test]
-async fn a_file_without_its_sidecar_counts_as_restored() {
+async fn file_without_its_sidecar_counts_as_restored() {
     let folder = Folder::new();
     with_a_lane(&folder).await;
     fs::remove_file(folder.sidecar()).unwrap();
@@ -318,7 +320,7 @@ async fn a_file_without_its_sidecar_counts_as_restored() {
 
 /// proves O09
 #[tokio::test]
-async fn another_database_in_its_place_is_noticed_however_far_it_has_come() {
+async fn other_database_with_a_higher_count_is_noticed() {
     let (folder, other) = (Folder::new(), Folder::new());
     with_a_lane(&folder).await;
     with_a_lane(&other).await;
@@ -333,12 +335,12 @@ async fn another_database_in_its_place_is_noticed_however_far_it_has_come() {
 
 /// proves O09
 #[tokio::test]
-async fn a_database_that_is_gone_is_not_begun_anew() {
+async fn deleted_database_is_not_created_again() {
     let folder = Folder::new();
     with_a_lane(&folder).await;
     fs::remove_file(folder.database()).unwrap();
     assert!(matches!(try_open(&folder.database()), Err(StoreError::Regressed(_))));
-    // And says so again, rather than taking the empty file for what it was.
+    // The second try gives the same error, and does not take the empty file for a new database.
     assert!(matches!(try_open(&folder.database()), Err(StoreError::Regressed(_))));
     fs::remove_file(folder.sidecar()).unwrap();
     register(&open(&folder.database())).await;
@@ -346,7 +348,7 @@ async fn a_database_that_is_gone_is_not_begun_anew() {
 
 /// A power cut tears the record that was being written. The write that it belonged to was not acknowledged.
 #[tokio::test]
-async fn a_torn_record_raises_no_false_alarm() {
+async fn torn_record_is_no_loss() {
     let folder = Folder::new();
     with_a_lane(&folder).await;
     spoil(&folder.sidecar(), newest_place(&folder.sidecar()));
@@ -375,12 +377,12 @@ async fn a_torn_record_raises_no_false_alarm() {
     for place in PLACES {
         spoil(&folder.sidecar(), place);
     }
-    assert!(load(&open(&folder.database())).await.regressed, "a sidecar without a whole record is no sidecar");
+    assert!(load(&open(&folder.database())).await.regressed, "a sidecar without a whole record counts as missing");
 }
 
-/// A crash after a COMMIT and before its record leaves the sidecar behind. That is no loss.
+/// A crash after a COMMIT and before its record leaves the sidecar behind the database, which is no loss.
 #[tokio::test]
-async fn a_sidecar_that_is_behind_raises_no_false_alarm() {
+async fn sidecar_behind_the_database_is_no_loss() {
     let folder = Folder::new();
     with_a_lane(&folder).await;
     let old = fs::read(folder.sidecar()).unwrap();
@@ -390,7 +392,7 @@ async fn a_sidecar_that_is_behind_raises_no_false_alarm() {
 }
 
 #[tokio::test]
-async fn opening_and_closing_raises_no_false_alarm() {
+async fn opening_and_closing_is_no_loss() {
     let folder = Folder::new();
     for _ in 0..3 {
         drop(open(&folder.database()));

@@ -1,5 +1,5 @@
-//! How fast it is on the disk that it runs on. `cargo test --release -p gapless-store-sqlite --test speed -- --ignored
-//! --nocapture`
+//! Measures the speed of the store on the disk of this machine:
+//! `cargo test --release -p gapless-store-sqlite --test speed -- --ignored --nocapture`
 
 #![expect(clippy::unwrap_used, reason = "the helpers of a test fail like the test itself")]
 

@@ -30,7 +30,22 @@ pub enum StoreError {
     #[error("the database file is damaged: {0}")]
     Damaged(String),
     #[error("a stored row cannot be read: {0}")]
-    Row(#[from] crate::codec::RowError),
+    Row(#[from] RowError),
     #[error("the store is configured wrongly: {0}")]
     Setup(String),
+}
+
+/// A stored row that does not hold what it should.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{what}: {problem}")]
+pub struct RowError {
+    /// The column or the value that cannot be read.
+    pub what: &'static str,
+    pub problem: String,
+}
+
+impl RowError {
+    pub fn new(what: &'static str, problem: impl ToString) -> Self {
+        RowError { what, problem: problem.to_string() }
+    }
 }

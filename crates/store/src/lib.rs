@@ -5,33 +5,29 @@
 //! - [`Model`]: the reference implementation, a small store in memory. The simulator runs on it.
 //! - `conformance` (feature): the suite that the model and every database pass.
 //! - `FaultyStore` (feature `faulty-store`): a store with faults in front, for tests and for the simulator.
-//! - [`codec`]: domain values as rows hold them, for all SQL stores.
 //!
 //! Architecture invariant: this crate knows no SQL, no chain and no engine. Each database has a crate of its own, and
 //! these crates never import each other.
 
 mod audit;
 mod clock;
-pub mod codec;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 mod error;
 #[cfg(feature = "faulty-store")]
 mod faulty;
 mod head;
-mod migration;
 mod model;
 mod roles;
 mod wake;
 
 pub use audit::AuditRow;
 pub use clock::{DatabaseClock, ManualClock};
-pub use error::StoreError;
+pub use error::{RowError, StoreError};
 #[cfg(feature = "faulty-store")]
 pub use faulty::{ExecutedWrite, FaultyStore, PendingCall, StoreFaults, StoreVerb, VerbKind};
 pub use gapless_domain::LaneSnapshot;
 pub use head::merge_heads;
-pub use migration::{Migration, Pending, pending};
 pub use model::{Model, ModelStore, Snapshot};
 pub use roles::{
     Accepted, Acquired, AuditFilter, CancelVerdict, Census, CommitVerdict, Committed, Conflict, HeadVerdict, Heads,

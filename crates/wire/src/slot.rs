@@ -12,8 +12,6 @@ words! {
     SlotKindName {
         /// Belongs to a transaction that a caller requested.
         Intent = "intent",
-        /// Consumed by a filler, so that there is no gap.
-        Fill = "fill",
         /// Reserved by a caller who signs.
         Reservation = "reservation",
         /// Used by a foreign transaction with the same key; `evidence` says what was found.
@@ -112,7 +110,6 @@ impl From<SlotKind> for SlotKindName {
     fn from(kind: SlotKind) -> Self {
         match kind {
             SlotKind::Intent(_) => SlotKindName::Intent,
-            SlotKind::Fill => SlotKindName::Fill,
             SlotKind::Reservation => SlotKindName::Reservation,
             SlotKind::Foreign => SlotKindName::Foreign,
         }

@@ -357,7 +357,6 @@ fn reason(state: &TxState) -> Option<ReasonView> {
 fn stuck(reason: StuckReason) -> &'static str {
     match reason {
         StuckReason::OutOfTries => "sent as often as the config allows, and not in any block",
-        StuckReason::Contradiction => "what nodes say of it contradicts itself",
     }
 }
 

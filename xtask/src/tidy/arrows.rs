@@ -26,8 +26,17 @@ const RULES: &[Rule] = &[
     Rule { package: "gapless-domain", normal: &[], dev: &[] },
     // The crate depends on itself with the conformance suite, so that `cargo test` runs the suite on the model.
     Rule { package: "gapless-store", normal: &["gapless-domain"], dev: &["gapless-store"] },
-    Rule { package: "gapless-store-postgres", normal: &["gapless-domain", "gapless-store"], dev: &[] },
-    Rule { package: "gapless-store-sqlite", normal: &["gapless-domain", "gapless-store"], dev: &[] },
+    Rule { package: "gapless-store-sql", normal: &["gapless-domain", "gapless-store"], dev: &[] },
+    Rule {
+        package: "gapless-store-postgres",
+        normal: &["gapless-domain", "gapless-store", "gapless-store-sql"],
+        dev: &[],
+    },
+    Rule {
+        package: "gapless-store-sqlite",
+        normal: &["gapless-domain", "gapless-store", "gapless-store-sql"],
+        dev: &[],
+    },
     Rule { package: "gapless-chain", normal: &["gapless-domain"], dev: &[] },
     Rule { package: "gapless-secret", normal: &[], dev: &[] },
     Rule {
@@ -61,7 +70,7 @@ const RULES: &[Rule] = &[
     },
     Rule {
         package: "gapless-bench-cluster",
-        normal: &["gapless-domain", "gapless-store", "gapless-chain-evm"],
+        normal: &["gapless-domain", "gapless-store-sql", "gapless-chain-evm"],
         dev: &[],
     },
     Rule {

@@ -90,7 +90,7 @@ fn is_mined(status: &SlotStatus, consumed: Nonce) -> bool {
         // A released nonce has an ended intent, and is still to be used.
         (SlotKind::Reservation, Some(tx)) if !tx.state.name().is_terminal() => is_on_chain(tx),
         (SlotKind::Intent(_) | SlotKind::Foreign, _) => true,
-        (SlotKind::Reservation | SlotKind::Fill, _) => counted,
+        (SlotKind::Reservation, _) => counted,
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::attempt::MempoolSignal;
 use crate::cursor::Cursor;
 use crate::event::LaneEventKind;
-use crate::lane_commit::{CommitError, LaneCommit};
+use crate::ledger::{CommitError, LaneCommit};
 use crate::nonce::Nonce;
 use crate::slot::Claim;
 use crate::state::{StateName, StuckReason};

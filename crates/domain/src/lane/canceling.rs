@@ -4,7 +4,7 @@
 use crate::command::CommandResult;
 use crate::id::TxId;
 use crate::intent_record::IntentRecord;
-use crate::lane_commit::{CommitError, LaneCommit};
+use crate::ledger::{CommitError, LaneCommit};
 use crate::nonce::Nonce;
 use crate::state::{Bound, CancelReason, Goal};
 use crate::time::{Tick, Timestamp};

@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::attempt::{AttemptKind, NewAttempt};
 use crate::command::{Command, CommandKind, CommandResult};
 use crate::cursor::Cursor;
-use crate::lane_commit::{CommitError, LaneCommit};
+use crate::ledger::{CommitError, LaneCommit};
 use crate::text::{CommandReport, NodeText};
 use crate::time::Tick;
 

@@ -6,7 +6,7 @@ use crate::attempt::AttemptKind;
 use crate::block::BlockRef;
 use crate::id::TxId;
 use crate::intent::Speed;
-use crate::lane_commit::LaneCommit;
+use crate::ledger::LaneCommit;
 use crate::nonce::Nonce;
 use crate::payload::EvmCall;
 use crate::signing::{SignedTx, TxPlan};

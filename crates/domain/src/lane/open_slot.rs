@@ -235,7 +235,7 @@ impl OpenSlot {
 
     /// True if the nonce is to be consumed without effect.
     pub(super) fn wants_filler(&self) -> bool {
-        matches!(self.goal(), Goal::Cancel(_)) || self.kind == SlotKind::Fill || self.is_unclaimed()
+        matches!(self.goal(), Goal::Cancel(_)) || self.is_unclaimed()
     }
 
     /// The newest, and so dearest, attempt that does what the slot needs now.
@@ -271,19 +271,7 @@ impl OpenSlot {
     }
 
     pub(super) fn add_attempt(&mut self, new: &NewAttempt, cost: Amount, gas_limit: u64, at: Timestamp) {
-        let attempt = Attempt {
-            nonce: new.nonce,
-            ordinal: new.ordinal,
-            kind: new.kind,
-            hash: new.hash,
-            raw: new.raw.clone(),
-            fees: new.fees,
-            created_at: at,
-            sends: 0,
-            last_sent_at: None,
-            last_outcome: None,
-            history: Vec::new(),
-        };
+        let attempt = Attempt::new(new.clone(), at);
         // Most slots have one attempt; space for four would be the larger part of a slot.
         self.attempts.reserve_exact(1);
         self.attempts.push(SlotAttempt {
@@ -367,7 +355,6 @@ impl OpenSlot {
         let has_ended = match self.kind {
             SlotKind::Intent(_) => self.tx.is_none(),
             SlotKind::Reservation => self.tx.is_none() && !self.is_unclaimed(),
-            SlotKind::Fill => false,
             SlotKind::Foreign => true,
         };
         if !has_ended && !self.lost {
@@ -534,7 +521,6 @@ impl OpenSlot {
         }
         match self.kind {
             SlotKind::Intent(_) => self.tx.is_none(),
-            SlotKind::Fill => self.is_final() && self.tx.is_none(),
             SlotKind::Reservation if self.is_unclaimed() => self.is_final(),
             SlotKind::Reservation => self.tx.is_none() && !self.is_reserved(),
             SlotKind::Foreign => true,

@@ -10,7 +10,7 @@ use crate::command::CommandId;
 use crate::cursor::{Cursor, ProtectCode, Protection};
 use crate::id::TxId;
 use crate::intent_record::IntentRecord;
-use crate::lane_commit::{CommitError, LaneCommit};
+use crate::ledger::{CommitError, LaneCommit};
 use crate::mistakes::{self, Mistake};
 use crate::nonce::Nonce;
 use crate::reservation::ReservationStep;

@@ -3,7 +3,7 @@
 use crate::attempt::SendOutcome;
 use crate::block::{Execution, Inclusion};
 use crate::command::LostRule;
-use crate::lane_commit::{CommitError, LaneCommit};
+use crate::ledger::{CommitError, LaneCommit};
 use crate::mistakes::{Mistake, made};
 use crate::nonce::Nonce;
 use crate::state::Progress;

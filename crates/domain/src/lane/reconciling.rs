@@ -14,7 +14,7 @@ use crate::cursor::{Cursor, LaneState, ProtectCode};
 use crate::event::LaneEventKind;
 use crate::id::TxId;
 use crate::intent_record::IntentRecord;
-use crate::lane_commit::{CommitError, LaneCommit};
+use crate::ledger::{CommitError, LaneCommit};
 use crate::nonce::Nonce;
 use crate::payload::Payload;
 use crate::signing::Outline;

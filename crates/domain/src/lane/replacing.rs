@@ -9,7 +9,7 @@ use crate::bidding::{Market, Offer, check_replaces};
 use crate::command::{Command, CommandId, CommandResult};
 use crate::id::TxId;
 use crate::intent_record::IntentRecord;
-use crate::lane_commit::{CommitError, LaneCommit};
+use crate::ledger::{CommitError, LaneCommit};
 use crate::nonce::Nonce;
 use crate::payload::{EvmCall, Fees, Payload};
 use crate::state::{Goal, StateName};
@@ -389,8 +389,7 @@ impl OpenSlot {
     }
 
     fn filler_kind(&self) -> AttemptKind {
-        let is_nobodys = self.kind == crate::slot::SlotKind::Fill || self.is_unclaimed();
-        if is_nobodys { AttemptKind::Fill } else { AttemptKind::Cancel }
+        if self.is_unclaimed() { AttemptKind::Fill } else { AttemptKind::Cancel }
     }
 }
 

@@ -14,7 +14,7 @@ use crate::block::BlockRef;
 use crate::command::CommandResult;
 use crate::cursor::Cursor;
 use crate::intent_record::IntentRecord;
-use crate::lane_commit::{CommitError, LaneCommit};
+use crate::ledger::{CommitError, LaneCommit};
 use crate::nonce::Nonce;
 use crate::payload::{Payload, ReservationRequest};
 use crate::reservation::{LockOwner, Reservation, ReservationStatus, ReservationStep};
@@ -156,7 +156,7 @@ impl Lane {
                 commit.bind_reserved(cursor, &candidate.tx, step)?;
                 room -= 1;
             } else {
-                commit.lend_again(&candidate.tx, step)?;
+                commit.reserve_again(&candidate.tx, step)?;
             }
             let Some(candidate) = self.queue.take(index) else { break };
             pending.reservations.push(PendingReservation { candidate, nonce, is_fresh, to, hold });
@@ -275,7 +275,7 @@ impl Lane {
         pending: &mut PendingCommit,
     ) -> Result<(), CommitError> {
         let Some(mut tx) = self.intent_at(nonce, pending).cloned() else { return Ok(()) };
-        commit.take_back(&tx, step)?;
+        commit.end_reservation(&tx, step)?;
         tx.state = tx.state.apply(Transition::ReleaseReserved)?;
         tx.version = tx.version.saturating_add(1);
         pending.changed.insert(nonce, Box::new(tx));

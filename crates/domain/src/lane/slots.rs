@@ -304,7 +304,7 @@ mod tests {
     }
 
     fn slot(nonce: u64) -> OpenSlot {
-        let mut slot = OpenSlot::empty(Nonce::new(nonce).unwrap(), SlotKind::Fill);
+        let mut slot = OpenSlot::empty(Nonce::new(nonce).unwrap(), SlotKind::Reservation);
         let attempt = NewAttempt {
             nonce: slot.nonce,
             ordinal: 0,

@@ -4,7 +4,7 @@ use crate::audit::NewAudit;
 use crate::cursor::Cursor;
 use crate::event::LaneEventKind;
 use crate::intent_record::IntentRecord;
-use crate::lane_commit::{CommitError, LaneCommit};
+use crate::ledger::{CommitError, LaneCommit};
 use crate::nonce::Nonce;
 use crate::state::{CancelReason, Goal, TxState};
 use crate::stuck::{Decision, StuckAttempt, StuckCase};

@@ -146,7 +146,6 @@ impl Checks {
                     assert!(used.is_some_and(Tx::is_strange), "{used:?} is adopted");
                     Holder::Stranger
                 }
-                SlotKind::Fill => panic!("{slot:?}"),
             };
             self.slots.insert(self.next, holder);
             self.next += 1;

@@ -1,11 +1,12 @@
-//! The first flight: locks, and what the rows are now.
+//! The first flight: locks, and the rows that the commits depend on.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::time::SystemTime;
 
-use gapless_domain::{LaneCommit, Nonce, ProtectCode, Reservation, StateName};
-use gapless_store::StoreError;
-use gapless_store::codec::signed;
+use gapless_domain::ledger::{AttemptFact, CommitFacts, CursorFact, FactKeys, IntentFact, LeaseFact};
+use gapless_domain::{LaneCommit, Nonce, ProtectCode, Reservation, StateName, TxId};
+use gapless_store::{RowError, StoreError};
+use gapless_store_sql::{nonce, signed, token as fencing_token, unsigned};
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Error, Row, Statement};
 use uuid::Uuid;
@@ -13,12 +14,12 @@ use uuid::Uuid;
 use super::token;
 use crate::counted::Counted;
 use crate::error::unavailable;
-use crate::rows::{get, micros, reservation};
+use crate::rows::{get, hash, micros, ordinal, reservation, timestamp, version};
 use crate::session::Session;
 use crate::store::PgStore;
 
-/// The fence. Only the holder's own row, only while it is valid by the database's clock, and only if nobody else is
-/// writing it: whoever takes the lease over must lock the same row, so it waits until this transaction has ended.
+/// The fence: locks the holder's own lease rows that are valid by the database's clock, and that no other transaction
+/// writes. A takeover must lock the same row, so it waits until this transaction has ended.
 const LOCK_LEASES: &str = "
     SELECT l.submitter FROM submitter_lease l
     JOIN unnest($1::text[], $2::bigint[]) AS w (submitter, token) ON w.submitter = l.submitter
@@ -26,7 +27,8 @@ const LOCK_LEASES: &str = "
       AND l.expires_at <= clock_timestamp() + $4::bigint * interval '1 microsecond'
     ORDER BY l.submitter FOR NO KEY UPDATE OF l SKIP LOCKED";
 
-/// Without a lock: what was skipped above but still is ours comes into the next flush; the rest is fenced.
+/// The leases that are held, without a lock. A lane that was skipped above and is still held goes into the next flush;
+/// every other lane is fenced.
 const HELD_LEASES: &str = "
     SELECT l.submitter FROM submitter_lease l
     JOIN unnest($1::text[], $2::bigint[]) AS w (submitter, token) ON w.submitter = l.submitter
@@ -39,24 +41,25 @@ const RAISE_CANARY: &str = "
 
 const TIME: &str = "SELECT clock_timestamp() AS now, (SELECT max(epoch) FROM store_epoch) AS epoch";
 
-/// $2 keeps a process that lost its lanes from even locking their rows.
+/// The condition on $2 keeps a process that lost its lanes from locking their rows.
 const LOCK_CURSORS: &str = "
-    SELECT c.submitter, c.version, c.epoch, c.fencing_token, c.next_nonce, c.open_nonce, c.protect_code FROM submitter_nonce_cursor c
+    SELECT c.submitter, c.version, c.epoch, c.fencing_token, c.next_nonce, c.open_nonce, c.protect_code
+    FROM submitter_nonce_cursor c
     WHERE c.submitter = ANY($1)
       AND EXISTS (SELECT FROM submitter_lease l WHERE l.submitter = c.submitter AND l.owner_node = $2)
     ORDER BY c.submitter FOR NO KEY UPDATE OF c";
 
-/// Of lanes without a cursor: the epoch in which their submitter was registered.
+/// For lanes without a cursor: the epoch in which their submitter was registered.
 const FIRST_EPOCHS: &str = "SELECT submitter, epoch FROM submitter WHERE submitter = ANY($1)";
 
-/// Of intents in line: whoever cancels one there needs no lease.
+/// Queued intents are locked, because a cancellation in the queue needs no lease.
 const LOCK_QUEUED: &str = "
     SELECT t.tx_id, t.submitter, t.version, t.fencing_token FROM managed_tx t
     WHERE t.tx_id = ANY($1)
       AND EXISTS (SELECT FROM submitter_lease l WHERE l.submitter = t.submitter AND l.owner_node = $2)
     ORDER BY t.tx_id FOR NO KEY UPDATE OF t";
 
-/// Of intents that hold a nonce: only their lane's owner writes them, and its lease is locked.
+/// Intents that hold a nonce need no lock: only their lane's owner writes them, and its lease is locked.
 const READ_BOUND: &str = "SELECT tx_id, submitter, version, fencing_token FROM managed_tx WHERE tx_id = ANY($1)";
 
 const SLOTS: &str = "
@@ -67,6 +70,7 @@ const ATTEMPTS: &str = "
     SELECT a.submitter, a.nonce, a.ordinal, a.hash FROM tx_attempt a
     JOIN unnest($1::text[], $2::bigint[]) AS w (submitter, nonce) ON (w.submitter, w.nonce) = (a.submitter, a.nonce)";
 
+/// The named reservations, and every recyclable nonce that is open.
 const RESERVATIONS: &str = "
     SELECT r.submitter, r.nonce, r.status, r.tx_id, r.lock_owner, r.locked_until FROM submitter_nonce_allocation r
     JOIN unnest($1::text[], $2::bigint[]) AS w (submitter, nonce) ON (w.submitter, w.nonce) = (r.submitter, r.nonce)
@@ -75,42 +79,14 @@ const RESERVATIONS: &str = "
      JOIN submitter_nonce_cursor c ON c.submitter = r.submitter
      WHERE r.submitter = ANY($1) AND r.status = 'RECYCLABLE' AND r.nonce >= c.open_nonce)";
 
-/// What the database says, under the locks of this transaction.
+/// The rows under the locks of this transaction.
 pub(super) struct Facts {
     pub(super) now: SystemTime,
     pub(super) epoch: i64,
-    /// Our canary, raised. None if our row is gone.
+    /// This process's canary after it was raised; `None` if its row is gone.
     pub(super) canary: Option<i64>,
-    pub(super) locked: HashSet<String>,
-    pub(super) held: HashSet<String>,
-    pub(super) cursors: HashMap<String, CursorFact>,
-    pub(super) first_epochs: HashMap<String, i64>,
-    pub(super) txs: HashMap<Uuid, TxFact>,
-    /// Those that the commits name, and do not bind themselves.
-    pub(super) slots: HashSet<(String, i64)>,
-    /// The attempts of each nonce that the commits add to, or tell of sends for.
-    pub(super) attempts: HashMap<(String, i64), Vec<AttemptFact>>,
-    pub(super) reservations: HashMap<String, BTreeMap<i64, Reservation>>,
-}
-
-pub(super) struct CursorFact {
-    pub(super) version: i64,
-    pub(super) epoch: i64,
-    pub(super) token: i64,
-    pub(super) next_nonce: i64,
-    pub(super) open_nonce: i64,
-    pub(super) store_regressed: bool,
-}
-
-pub(super) struct TxFact {
-    pub(super) submitter: String,
-    pub(super) version: i32,
-    pub(super) token: i64,
-}
-
-pub(super) struct AttemptFact {
-    pub(super) ordinal: i16,
-    pub(super) hash: Vec<u8>,
+    /// The facts for the check, by lane.
+    pub(super) lanes: HashMap<String, CommitFacts>,
 }
 
 /// The keys that the commits name, as the arrays that the statements take.
@@ -122,7 +98,7 @@ struct Keys<'a> {
     bound: Vec<Uuid>,
     slots: (Vec<&'a str>, Vec<i64>),
     attempts: (Vec<&'a str>, Vec<i64>),
-    reserved: (Vec<&'a str>, Vec<i64>),
+    reservations: (Vec<&'a str>, Vec<i64>),
 }
 
 impl<'a> Keys<'a> {
@@ -133,25 +109,19 @@ impl<'a> Keys<'a> {
             keys.lanes.push(lane);
             keys.tokens.push(token(commit));
             for change in commit.changes() {
-                let in_line = change.from() == StateName::Queued;
-                if in_line { &mut keys.queued } else { &mut keys.bound }.push(change.tx_id().uuid());
+                let is_queued = change.from() == StateName::Queued;
+                if is_queued { &mut keys.queued } else { &mut keys.bound }.push(change.tx_id().uuid());
             }
-            // What is bound by the commit itself is above all that is there: its cursor shows that, and nothing else is asked.
-            let fresh: HashSet<Nonce> = commit.slots().iter().map(|slot| slot.nonce).collect();
-            let tried = (commit.attempts().iter().map(|attempt| attempt.nonce))
-                .chain(commit.reports().iter().map(|report| report.nonce));
-            let named = (commit.attempts().iter().map(|attempt| attempt.nonce))
-                .chain(commit.claims().iter().map(|claim| claim.nonce));
-            let lent = commit.reservations().iter().map(|step| step.nonce());
-            add(&mut keys.attempts, lane, tried.filter(|nonce| !fresh.contains(nonce)));
-            add(&mut keys.slots, lane, named.filter(|nonce| !fresh.contains(nonce)));
-            add(&mut keys.reserved, lane, lent);
+            let wanted = FactKeys::of(commit);
+            add(&mut keys.slots, lane, &wanted.slots);
+            add(&mut keys.attempts, lane, &wanted.attempts);
+            add(&mut keys.reservations, lane, &wanted.reservations);
         }
         keys
     }
 }
 
-fn add<'a>(keys: &mut (Vec<&'a str>, Vec<i64>), lane: &'a str, nonces: impl Iterator<Item = Nonce>) {
+fn add<'a>(keys: &mut (Vec<&'a str>, Vec<i64>), lane: &'a str, nonces: &BTreeSet<Nonce>) {
     for nonce in nonces {
         keys.0.push(lane);
         keys.1.push(signed(nonce.get()));
@@ -160,49 +130,82 @@ fn add<'a>(keys: &mut (Vec<&'a str>, Vec<i64>), lane: &'a str, nonces: impl Iter
 
 pub(super) async fn gather(session: &Session, store: &PgStore, commits: &[&LaneCommit]) -> Result<Facts, StoreError> {
     let keys = Keys::of(commits);
-    // Boxed: ten statements under way at once are a large future.
+    // Boxed: ten statements in flight at once are a large future.
     let rows = Box::pin(fly(session, store, &keys)).await.map_err(unavailable)?;
+    let now: SystemTime = get(&rows.time, "now")?;
     let mut facts = Facts {
-        now: get(&rows.time, "now")?,
+        now,
         epoch: get::<Option<i64>>(&rows.time, "epoch")?.unwrap_or_default(),
         canary: rows.canary.as_ref().map(|row| get(row, "canary")).transpose()?,
-        locked: rows.locked.iter().map(|row| row.get(0)).collect(),
-        held: rows.held.iter().map(|row| row.get(0)).collect(),
-        cursors: HashMap::new(),
-        first_epochs: rows.first_epochs.iter().map(|row| (row.get(0), row.get(1))).collect(),
-        txs: HashMap::new(),
-        slots: rows.slots.iter().map(|row| (row.get(0), row.get(1))).collect(),
-        attempts: HashMap::new(),
-        reservations: HashMap::new(),
+        lanes: HashMap::new(),
     };
-    for row in &rows.cursors {
-        let fact = CursorFact {
-            version: get(row, "version")?,
-            epoch: get(row, "epoch")?,
-            token: get(row, "fencing_token")?,
-            next_nonce: get(row, "next_nonce")?,
-            open_nonce: get(row, "open_nonce")?,
-            store_regressed: get::<Option<&str>>(row, "protect_code")? == Some(ProtectCode::StoreRegressed.as_str()),
-        };
-        facts.cursors.insert(get(row, "submitter")?, fact);
+    for lane in &keys.lanes {
+        facts.lanes.insert((*lane).to_owned(), CommitFacts::new(timestamp(now), LeaseFact::Lost));
     }
-    for row in rows.queued.iter().chain(&rows.bound) {
-        let fact = TxFact {
-            submitter: get(row, "submitter")?,
-            version: get(row, "version")?,
-            token: get(row, "fencing_token")?,
-        };
-        facts.txs.insert(get(row, "tx_id")?, fact);
-    }
-    for row in &rows.attempts {
-        let of_nonce = facts.attempts.entry((get(row, "submitter")?, get(row, "nonce")?)).or_default();
-        of_nonce.push(AttemptFact { ordinal: get(row, "ordinal")?, hash: get(row, "hash")? });
-    }
-    for row in &rows.reservations {
-        let lane = facts.reservations.entry(get(row, "submitter")?).or_default();
-        lane.insert(get(row, "nonce")?, reservation(row)?);
-    }
+    facts.add_lane_rows(&rows)?;
+    facts.add_named_rows(&rows)?;
     Ok(facts)
+}
+
+impl Facts {
+    /// Leases, cursors, and the epochs that lanes have acknowledged.
+    fn add_lane_rows(&mut self, rows: &Rows) -> Result<(), RowError> {
+        for row in &rows.held {
+            self.lane(row)?.lease = LeaseFact::Busy;
+        }
+        for row in &rows.locked {
+            self.lane(row)?.lease = LeaseFact::Held;
+        }
+        let newest = self.epoch;
+        for row in &rows.first_epochs {
+            self.lane(row)?.regressed = get::<i64>(row, "epoch")? < newest;
+        }
+        for row in &rows.cursors {
+            let lane = self.lane(row)?;
+            lane.regressed = get::<i64>(row, "epoch")? < newest;
+            lane.written_by = Some(fencing_token(get(row, "fencing_token")?)?);
+            lane.cursor = Some(CursorFact {
+                version: unsigned("version", get(row, "version")?)?,
+                next_nonce: nonce(get(row, "next_nonce")?)?,
+                open_nonce: nonce(get(row, "open_nonce")?)?,
+                unreconciled: get::<Option<&str>>(row, "protect_code")? == Some(ProtectCode::StoreRegressed.as_str()),
+            });
+        }
+        Ok(())
+    }
+
+    /// The rows that the commits name.
+    fn add_named_rows(&mut self, rows: &Rows) -> Result<(), RowError> {
+        for row in rows.queued.iter().chain(&rows.bound) {
+            let fact = IntentFact {
+                version: version(get(row, "version")?)?,
+                written_by: Some(fencing_token(get(row, "fencing_token")?)?),
+            };
+            // An intent may belong to a lane without a commit here; then no check asks for it.
+            if let Some(lane) = self.lanes.get_mut(get::<&str>(row, "submitter")?) {
+                lane.intents.insert(TxId::from_uuid(get(row, "tx_id")?), fact);
+            }
+        }
+        for row in &rows.slots {
+            let nonce = nonce(get(row, "nonce")?)?;
+            self.lane(row)?.slots.insert(nonce);
+        }
+        for row in &rows.attempts {
+            let fact = AttemptFact { ordinal: ordinal(get(row, "ordinal")?)?, hash: hash(get(row, "hash")?)? };
+            let nonce = nonce(get(row, "nonce")?)?;
+            self.lane(row)?.attempts.entry(nonce).or_default().push(fact);
+        }
+        for row in &rows.reservations {
+            let Reservation { nonce, status } = reservation(row)?;
+            self.lane(row)?.reservations.insert(nonce, status);
+        }
+        Ok(())
+    }
+
+    fn lane(&mut self, row: &Row) -> Result<&mut CommitFacts, RowError> {
+        let lane: &str = get(row, "submitter")?;
+        self.lanes.get_mut(lane).ok_or_else(|| RowError::new("submitter", lane))
+    }
 }
 
 struct Rows {
@@ -219,7 +222,7 @@ struct Rows {
     reservations: Vec<Row>,
 }
 
-/// All statements leave at once; the server answers them in order. What no commit needs is not asked.
+/// Sends all statements at once; the server answers them in order. A statement without keys is not sent.
 async fn fly(session: &Session, store: &PgStore, keys: &Keys<'_>) -> Result<Rows, Error> {
     let client = session.client();
     let owner = store.owner.as_str();
@@ -234,7 +237,7 @@ async fn fly(session: &Session, store: &PgStore, keys: &Keys<'_>) -> Result<Rows
     let slots = session.prepared(SLOTS).await?;
     let attempts = session.prepared(ATTEMPTS).await?;
     let reservations = session.prepared(RESERVATIONS).await?;
-    // Statements that nothing asks for are not sent. `join!` polls in order, and a statement is on its way once polled.
+    // `join!` polls in order, and a statement is on its way once it is polled.
     let lanes: Params<'_> = &[&keys.lanes, &keys.tokens, &owner, &horizon];
     let own: Params<'_> = &[&owner];
     let cursors: Params<'_> = &[&keys.lanes, &owner];
@@ -242,7 +245,7 @@ async fn fly(session: &Session, store: &PgStore, keys: &Keys<'_>) -> Result<Rows
     let bound: Params<'_> = &[&keys.bound];
     let named: Params<'_> = &[&keys.slots.0, &keys.slots.1];
     let tried: Params<'_> = &[&keys.attempts.0, &keys.attempts.1];
-    let reserved: Params<'_> = &[&keys.reserved.0, &keys.reserved.1];
+    let reserved: Params<'_> = &[&keys.reservations.0, &keys.reservations.1];
     let answers = tokio::join!(
         biased;
         client.batch_execute("BEGIN"),
@@ -250,15 +253,15 @@ async fn fly(session: &Session, store: &PgStore, keys: &Keys<'_>) -> Result<Rows
         client.query_opt(&raise_canary, own),
         client.query_one(&time, &[]),
         client.query(&lock_cursors, cursors),
-        ask(client, &lock_queued, !keys.queued.is_empty(), queued),
-        ask(client, &read_bound, !keys.bound.is_empty(), bound),
-        ask(client, &slots, !keys.slots.0.is_empty(), named),
-        ask(client, &attempts, !keys.attempts.0.is_empty(), tried),
-        ask(client, &reservations, !keys.reserved.0.is_empty(), reserved),
+        query_if(client, &lock_queued, !keys.queued.is_empty(), queued),
+        query_if(client, &read_bound, !keys.bound.is_empty(), bound),
+        query_if(client, &slots, !keys.slots.0.is_empty(), named),
+        query_if(client, &attempts, !keys.attempts.0.is_empty(), tried),
+        query_if(client, &reservations, !keys.reservations.0.is_empty(), reserved),
     );
     answers.0?;
     let locked = answers.1?;
-    // Seldom: some lease was not ours to lock, or somebody else was writing it. Which of the two is asked only then.
+    // Rare: a lease is lost, or another transaction writes its row. This statement tells the two apart.
     let held = if locked.len() == keys.lanes.len() { Vec::new() } else { client.query(&held_leases, lanes).await? };
     let cursors = answers.4?;
     let first_epochs = match new_lanes(&keys.lanes, &cursors) {
@@ -287,6 +290,11 @@ fn new_lanes<'a>(lanes: &[&'a str], cursors: &[Row]) -> Vec<&'a str> {
 
 type Params<'a> = &'a [&'a (dyn ToSql + Sync)];
 
-async fn ask(client: &Counted, statement: &Statement, wanted: bool, params: Params<'_>) -> Result<Vec<Row>, Error> {
+async fn query_if(
+    client: &Counted,
+    statement: &Statement,
+    wanted: bool,
+    params: Params<'_>,
+) -> Result<Vec<Row>, Error> {
     if wanted { client.query(statement, params).await } else { Ok(Vec::new()) }
 }

@@ -1,21 +1,23 @@
 //! The fenced commit: many lanes in one transaction, each with its own verdict.
 //!
-//! First flight: BEGIN, lock the leases, raise the canary, lock and read the rows that the commits rely on. Nothing is
-//! decided by the server yet. Then each lane is checked whole, and bad lanes are left out. Second flight: the writes of the
-//! good lanes, and COMMIT. Every write demands its exact number of rows, and fails the transaction otherwise, so a COMMIT
-//! that is already under way behind it becomes a rollback.
+//! - First flight (`facts`): BEGIN, lock the leases, raise the canary, lock and read the rows that the commits depend
+//!   on.
+//! - Between the flights (`check`): the domain's rules decide about each lane, and refused lanes are left out.
+//! - Second flight (`write`): the writes of the other lanes, and COMMIT. Every write demands its exact number of rows,
+//!   and fails the transaction otherwise. The COMMIT, which is already on its way behind it, then becomes a rollback.
 //!
-//! There is one writer a process, so its canary is read and raised by nobody else.
+//! A process has one writer, so no other connection reads or raises its canary.
 
 mod check;
 mod facts;
+mod statements;
 mod write;
 
 use std::time::SystemTime;
 
 use gapless_domain::LaneCommit;
-use gapless_store::codec::signed;
 use gapless_store::{CommitVerdict, Committed, Conflict, StoreError};
+use gapless_store_sql::signed;
 use tokio_postgres::Config;
 
 use crate::canary;
@@ -32,17 +34,17 @@ pub(crate) struct Writer {
 }
 
 /// A flush that did not end with a clear "done".
-enum Fault {
-    /// One lane is at fault, and would get this verdict if it were alone: rolled back, try each lane alone.
+enum FlushFailure {
+    /// Rolled back because of one lane, which would get this verdict if it were alone. Each lane is tried alone then.
     Lane(CommitVerdict, SystemTime),
     /// Rolled back, or never begun.
     NotCommitted(StoreError),
     /// The answer to COMMIT was lost.
-    Unknown(Sent),
+    Unknown(UnansweredFlush),
 }
 
-/// What was on its way when the answer was lost.
-struct Sent {
+/// A flush whose answer was lost.
+struct UnansweredFlush {
     verdicts: Vec<CommitVerdict>,
     at: SystemTime,
     canary: i64,
@@ -58,13 +60,13 @@ impl Writer {
         let all: Vec<&LaneCommit> = commits.iter().collect();
         match self.flush_and_read_back(store, &all).await {
             Ok(committed) => Ok(committed),
-            Err(Fault::Lane(..)) => self.one_by_one(store, commits).await,
-            Err(Fault::NotCommitted(error)) => Err(error),
-            Err(Fault::Unknown(sent)) => Err(StoreError::OutcomeUnknown(sent.problem)),
+            Err(FlushFailure::Lane(..)) => self.one_by_one(store, commits).await,
+            Err(FlushFailure::NotCommitted(error)) => Err(error),
+            Err(FlushFailure::Unknown(sent)) => Err(StoreError::OutcomeUnknown(sent.problem)),
         }
     }
 
-    /// After a row made the whole batch fail: each lane in a transaction of its own, so that the bad one fails alone.
+    /// Writes each lane in a transaction of its own, after a row made the whole batch fail. Only the bad lane fails.
     async fn one_by_one(&mut self, store: &PgStore, commits: &[LaneCommit]) -> Result<Committed, StoreError> {
         let mut all = Committed { verdicts: Vec::new(), at: timestamp(SystemTime::UNIX_EPOCH), replicated: true };
         for (index, commit) in commits.iter().enumerate() {
@@ -74,22 +76,26 @@ impl Writer {
                     all.at = one.at;
                     all.replicated &= one.replicated;
                 }
-                Err(Fault::Lane(verdict, at)) => {
+                Err(FlushFailure::Lane(verdict, at)) => {
                     all.verdicts.push(verdict);
                     all.at = timestamp(at);
                 }
-                Err(Fault::NotCommitted(error)) if index == 0 => return Err(error),
-                // Earlier lanes are done, and their callers must hear so; the others go into the next flush.
-                Err(Fault::NotCommitted(_)) => all.verdicts.push(CommitVerdict::Busy),
-                Err(Fault::Unknown(sent)) => return Err(StoreError::OutcomeUnknown(sent.problem)),
+                Err(FlushFailure::NotCommitted(error)) if index == 0 => return Err(error),
+                // Earlier lanes are committed, and their verdicts must not be lost; the others go into the next flush.
+                Err(FlushFailure::NotCommitted(_)) => all.verdicts.push(CommitVerdict::Busy),
+                Err(FlushFailure::Unknown(sent)) => return Err(StoreError::OutcomeUnknown(sent.problem)),
             }
         }
         Ok(all)
     }
 
-    async fn flush_and_read_back(&mut self, store: &PgStore, commits: &[&LaneCommit]) -> Result<Committed, Fault> {
+    async fn flush_and_read_back(
+        &mut self,
+        store: &PgStore,
+        commits: &[&LaneCommit],
+    ) -> Result<Committed, FlushFailure> {
         let sent = match self.flush(store, commits).await {
-            Err(Fault::Unknown(sent)) => sent,
+            Err(FlushFailure::Unknown(sent)) => sent,
             other => return other,
         };
         tracing::warn!("the answer to a commit was lost, reading it back: {}", sent.problem);
@@ -101,31 +107,32 @@ impl Writer {
                 store.canary.acknowledge(sent.canary);
                 Ok(Committed { verdicts: sent.verdicts, at: timestamp(sent.at), replicated })
             }
-            Ok(None) => Err(Fault::NotCommitted(StoreError::Unavailable(sent.problem))),
-            Err(error @ StoreError::Regressed(_)) => Err(Fault::NotCommitted(error)),
-            Err(_) => Err(Fault::Unknown(sent)),
+            Ok(None) => Err(FlushFailure::NotCommitted(StoreError::Unavailable(sent.problem))),
+            Err(error @ StoreError::Regressed(_)) => Err(FlushFailure::NotCommitted(error)),
+            Err(_) => Err(FlushFailure::Unknown(sent)),
         }
     }
 
-    async fn flush(&mut self, store: &PgStore, commits: &[&LaneCommit]) -> Result<Committed, Fault> {
-        // Taken out, so that a flush that is abandoned half-way closes the connection and with it the transaction.
+    async fn flush(&mut self, store: &PgStore, commits: &[&LaneCommit]) -> Result<Committed, FlushFailure> {
+        // The session is taken out: a flush that is dropped half-way closes the connection, and with it the
+        // transaction.
         let session = match self.session.take() {
             Some(session) if !session.client().is_closed() => session,
-            _ => self.open(store).await.map_err(Fault::NotCommitted)?,
+            _ => self.open(store).await.map_err(FlushFailure::NotCommitted)?,
         };
         session.take_warning();
         let gathered = within(store.options.call_timeout, "the first flight of a commit", async {
             facts::gather(&session, store, commits).await
         });
-        let facts = gathered.await.map_err(Fault::NotCommitted)?;
-        self.check_canary(store, &session, &facts).await.map_err(Fault::NotCommitted)?;
+        let facts = gathered.await.map_err(FlushFailure::NotCommitted)?;
+        self.check_canary(store, &session, &facts).await.map_err(FlushFailure::NotCommitted)?;
 
-        let (verdicts, plan) = check::plan(store, commits, &facts).map_err(Fault::NotCommitted)?;
+        let (verdicts, plan) = check::plan(store, commits, &facts).map_err(FlushFailure::NotCommitted)?;
         let write = write::write_and_commit(&session, store, &plan, facts.now);
         #[expect(clippy::disallowed_methods, reason = "a server that does not answer must not stop a lane for ever")]
         let written = tokio::time::timeout(store.options.call_timeout, write).await;
         let canary = facts.canary.unwrap_or_default();
-        let lost = |problem| Sent { verdicts: verdicts.clone(), at: facts.now, canary, problem };
+        let lost = |problem| UnansweredFlush { verdicts: verdicts.clone(), at: facts.now, canary, problem };
         match written {
             Ok(Ok(())) => {
                 store.canary.acknowledge(canary);
@@ -134,31 +141,31 @@ impl Writer {
                 Ok(Committed { verdicts, at: timestamp(facts.now), replicated })
             }
             Ok(Err(error)) => match blame(&error) {
-                // The COMMIT behind it has ended the transaction.
+                // The COMMIT behind the failed statement has ended the transaction.
                 Blame::Row => {
                     self.session = Some(session);
-                    Err(Fault::Lane(CommitVerdict::Refused(text(&error)), facts.now))
+                    Err(FlushFailure::Lane(CommitVerdict::Refused(text(&error)), facts.now))
                 }
                 Blame::Count => {
                     tracing::error!("a write found other rows than the check before it: {}", text(&error));
                     self.session = Some(session);
-                    Err(Fault::Lane(CommitVerdict::Conflict(Conflict::Cursor), facts.now))
+                    Err(FlushFailure::Lane(CommitVerdict::Conflict(Conflict::Cursor), facts.now))
                 }
-                // Perhaps before the COMMIT was sent; closing the connection ends the transaction in any case.
-                Blame::Server => Err(Fault::NotCommitted(unavailable(error))),
-                Blame::Connection => Err(Fault::Unknown(lost(Box::new(error)))),
+                // The COMMIT may not have been sent; closing the connection ends the transaction in any case.
+                Blame::Server => Err(FlushFailure::NotCommitted(unavailable(error))),
+                Blame::Connection => Err(FlushFailure::Unknown(lost(Box::new(error)))),
             },
-            Err(_) => Err(Fault::Unknown(lost(Box::new(TimedOut("the second flight of a commit"))))),
+            Err(_) => Err(FlushFailure::Unknown(lost(Box::new(TimedOut("the second flight of a commit"))))),
         }
     }
 
-    /// Every new connection may lead to another server.
+    /// Opens a session, which checks the server: every new connection may lead to another one.
     async fn open(&self, store: &PgStore) -> Result<Session, StoreError> {
         Session::open_known(&self.config, &store.options, &store.pool.notices).await
     }
 
-    /// The server raised our counter by one. If it is now lower than what we have seen acknowledged, commits were lost; a
-    /// higher one only means that an answer of ours was.
+    /// Compares the raised canary with the last acknowledged one. A canary that is not higher shows that the server
+    /// lost commits. A canary that is higher by more than one only shows that answers were lost.
     async fn check_canary(&self, store: &PgStore, session: &Session, facts: &Facts) -> Result<(), StoreError> {
         let remembered = store.canary.get();
         if facts.canary.is_some_and(|canary| canary > remembered) {
@@ -168,9 +175,9 @@ impl Writer {
         Err(canary::lost_commits(store, session.client(), remembered, facts.canary.map(|canary| canary - 1)).await?)
     }
 
-    /// Did the transaction that raised the canary to `canary` commit? Locks the leases first, without skipping: if the
-    /// server is still busy with it, this waits for it. The canary is written once more, so that this commit's own
-    /// replication tells about the one before.
+    /// Reads back whether the transaction that raised the canary to `canary` has committed, and whether it is
+    /// replicated. The leases are locked first, without skipping, so that a transaction that is still running ends
+    /// before. The canary row is written once more, because the replication of this commit covers the one before.
     async fn read_back(&mut self, store: &PgStore, lanes: &[&str], canary: i64) -> Result<Option<bool>, StoreError> {
         loop {
             match self.read_back_once(store, lanes, canary).await {

@@ -5,7 +5,7 @@
     clippy::unwrap_used,
     clippy::panic,
     clippy::disallowed_methods,
-    reason = "test support: it fails by panicking, and owns its own time"
+    reason = "test support fails by panicking, and waits in real time"
 )]
 
 pub(crate) mod proxy;
@@ -26,7 +26,7 @@ use uuid::Uuid;
 
 use proxy::Proxy;
 
-/// Long enough that a slow machine does not lose one by accident, short enough to wait for.
+/// Long enough that a slow machine loses no lease by accident, short enough to wait for.
 pub(crate) const TERMS: LeaseTerms = LeaseTerms {
     duration: Duration::from_millis(1500),
     renew_interval: Duration::from_millis(400),
@@ -40,7 +40,7 @@ pub(crate) struct Database {
 }
 
 impl Database {
-    /// On the server that `cargo xtask test` has started for all tests.
+    /// A database on the server that `cargo xtask test` has started for all tests.
     pub(crate) async fn shared() -> Self {
         Self::on(&Postgres::shared_url().unwrap()).await
     }
@@ -57,13 +57,13 @@ impl Database {
         self.open_at(&self.url, name).await
     }
 
-    /// The same database by another way, through a proxy for example.
+    /// Opens the database by another URL, through a proxy for example.
     pub(crate) async fn open_at(&self, url: &str, name: &str) -> Arc<PgStore> {
         let owner = OwnerId::new(name, Uuid::new_v4().as_u128());
         Arc::new(PgStore::open(url, owner, self.options.clone()).await.unwrap())
     }
 
-    /// A proxy before this database, and the URL that leads through it.
+    /// A proxy for this database, and the URL of the database through it.
     pub(crate) async fn proxied(&self) -> (Proxy, String) {
         let config: tokio_postgres::Config = self.url.parse().unwrap();
         let port = config.get_ports()[0];
@@ -78,7 +78,7 @@ impl Database {
     }
 }
 
-/// One lane with queued intents, held by a store: where most scenes begin.
+/// One store with one lane and its queued intents: the start of most tests.
 pub(crate) struct Scene {
     pub(crate) store: Arc<PgStore>,
     pub(crate) lane: SubmitterId,
@@ -90,12 +90,12 @@ impl Scene {
         let node: f::Node = Arc::clone(&store) as f::Node;
         f::register(&node, std::slice::from_ref(&lane)).await;
         f::accept(&node, &lane, requests).await;
-        // Its statements are prepared before the moment that counts.
+        // Prepares the statements of a commit before the test counts on timing.
         store.commit(&[]).await.unwrap();
         Scene { store, lane }
     }
 
-    /// A commit that binds the first intent in line, under a fresh lease.
+    /// A commit that binds the first intent of the queue, under a fresh lease.
     pub(crate) async fn bind(&self) -> LaneCommit {
         let node: f::Node = Arc::clone(&self.store) as f::Node;
         let lease = f::acquire(&node, &self.lane).await;
@@ -110,13 +110,13 @@ impl Scene {
         tokio::spawn(async move { store.commit(&[commit]).await })
     }
 
-    /// How many nonces are bound, as `node` finds it under a lease of its own.
+    /// The number of bound nonces that `node` loads under a lease of its own.
     pub(crate) async fn bound_seen_by(&self, node: &Arc<PgStore>) -> usize {
         f::view(&(Arc::clone(node) as f::Node), &self.lane).await.lane.slots.len()
     }
 }
 
-/// Tries again until the lane is free.
+/// Acquires the lane; tries again until it is free.
 pub(crate) async fn take_over(store: &PgStore, lane: &SubmitterId) -> Lease {
     for _ in 0..200 {
         match store.acquire(std::slice::from_ref(lane)).await.unwrap().remove(0) {

@@ -1,4 +1,4 @@
-//! A TCP proxy that can hold or cut a connection at a chosen message, to put a node into the moments that matter.
+//! A TCP proxy that holds or cuts a connection at a chosen message.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
@@ -9,7 +9,7 @@ use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 
-/// What to do with the bytes of the client, once, when they contain `needle`.
+/// One action on the bytes of the client, taken once, when they contain `needle`.
 #[derive(Clone)]
 pub(crate) struct Rule {
     pub(crate) needle: &'static [u8],
@@ -22,15 +22,15 @@ pub(crate) struct Rule {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Action {
-    /// Let the needle through and hold what comes behind it.
+    /// Let the needle pass and hold the bytes behind it.
     HoldAfter,
     /// Hold the needle too.
     HoldBefore,
     /// Close both sides; the server never sees the needle.
     CutBefore,
-    /// The server gets it, the client never hears the answer.
+    /// The server gets the needle, the client gets no answer.
     CutAfter,
-    /// The client is cut off at once; the server gets it only later.
+    /// Close the side of the client at once; the server gets the needle later.
     CutThenDeliver(Duration),
 }
 
@@ -64,12 +64,12 @@ impl Proxy {
         Proxy { port, armed, upstream }
     }
 
-    /// New connections lead to another server from now on, as after a failover.
+    /// Sends new connections to another server, as after a failover.
     pub(crate) fn lead_to(&self, port: u16) {
         *self.upstream.lock().unwrap() = SocketAddr::from(([127, 0, 0, 1], port));
     }
 
-    /// The next bytes with `needle` in them, on any connection, meet this.
+    /// Arms a rule for the next bytes with `needle`, on any connection.
     pub(crate) fn arm(&self, needle: &'static [u8], action: Action) -> Rule {
         let rule = Rule { needle, action, seen: Arc::new(Semaphore::new(0)), release: Arc::new(Semaphore::new(0)) };
         *self.armed.lock().unwrap() = Some(rule.clone());
@@ -125,7 +125,7 @@ async fn forward(
                 answers.abort();
                 drop(from);
                 let _ = to.write_all(chunk).await;
-                // The server must see the bytes before it sees that nobody is there.
+                // The server must get the bytes before it sees that the client is gone.
                 tokio::time::sleep(Duration::from_millis(300)).await;
                 return;
             }
@@ -139,7 +139,7 @@ async fn forward(
             }
         }
     }
-    // The client has gone: the server hears of it when our half is dropped.
+    // The client has closed its side. Dropping this half tells the server.
 }
 
 fn matching(armed: &Mutex<Option<Rule>>, chunk: &[u8]) -> Option<(Rule, usize)> {

@@ -1,4 +1,4 @@
-//! What the tests of real files share: a folder that goes away again, and a lane with something to lose.
+//! Helpers for tests on real files: a temporary folder, and a lane with rows.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "the helpers of a test fail like the test itself")]
 #![allow(dead_code, reason = "every test program uses some of these")]
@@ -23,7 +23,7 @@ fn number() -> u64 {
     LAST.fetch_add(1, Ordering::Relaxed) + 1
 }
 
-/// A folder of one test, removed with it.
+/// A folder of one test, removed when the value is dropped.
 pub(crate) struct Folder(PathBuf);
 
 impl Folder {
@@ -52,7 +52,7 @@ impl Drop for Folder {
     }
 }
 
-/// A clock that stands still at a plausible time, the same after a restart.
+/// Options with a clock that stands still at a plausible time, also after a restart.
 pub(crate) fn options() -> SqliteOptions {
     let clock = ManualClock::starting_at(Timestamp::from_micros(1_700_000_000_000_000));
     SqliteOptions { lease: LeaseTerms::default(), clock: Arc::new(clock), migrate: true, checkpoint_pages: 1000 }
@@ -74,7 +74,7 @@ pub(crate) async fn register(store: &SqliteStore) {
     store.register_submitters(&[NewSubmitter { id: lane(), alias: None }]).await.unwrap();
 }
 
-/// An intent whose id follows from its request, so that every process makes the same one.
+/// An intent whose id follows from its request, so that every process makes the same intent.
 pub(crate) fn intent(request: &str) -> NewIntent {
     let hash = gapless_domain::keccak256(request);
     let id = TxId::from_uuid(uuid::Uuid::from_slice(&hash[..16]).unwrap());
@@ -117,7 +117,7 @@ pub(crate) async fn load(store: &SqliteStore) -> LaneSnapshot {
     }
 }
 
-/// Writes the lane's cursor once more.
+/// Writes the cursor of the lane once more.
 pub(crate) async fn write_lane(store: &SqliteStore) -> CommitVerdict {
     let cursor = load(store).await.cursor.unwrap_or(Cursor::starting_at(Nonce::ZERO));
     let mut commit = LaneCommit::new(&acquire(store).await);
@@ -125,7 +125,7 @@ pub(crate) async fn write_lane(store: &SqliteStore) -> CommitVerdict {
     store.commit(&[commit]).await.unwrap().verdicts.remove(0)
 }
 
-/// The only write that a lane may make which has not yet taken notice of lost commits.
+/// Takes notice of lost commits: the only write that a regressed lane may make.
 pub(crate) async fn take_notice(store: &SqliteStore) -> CommitVerdict {
     let cursor = load(store).await.cursor.unwrap_or(Cursor::starting_at(Nonce::ZERO));
     let mut commit = LaneCommit::new(&acquire(store).await);
@@ -134,7 +134,7 @@ pub(crate) async fn take_notice(store: &SqliteStore) -> CommitVerdict {
     store.commit(&[commit]).await.unwrap().verdicts.remove(0)
 }
 
-/// A database whose lane has written something, closed again.
+/// Creates a database whose lane has written something, and closes it.
 pub(crate) async fn with_a_lane(folder: &Folder) {
     let store = open(&folder.database());
     register(&store).await;

@@ -203,7 +203,7 @@ fn any_transition(tx: &IntentRecord, dice: &mut Dice) -> Transition {
         TransitionName::Unmine => Transition::Unmine,
         TransitionName::AwaitFunds => Transition::AwaitFunds,
         TransitionName::Funded => Transition::Funded,
-        TransitionName::GiveUp => Transition::GiveUp(StuckReason::Contradiction),
+        TransitionName::GiveUp => Transition::GiveUp(StuckReason::OutOfTries),
         TransitionName::Revive => Transition::Revive,
         TransitionName::WantCancel => Transition::WantCancel(CancelReason::User),
         TransitionName::WantReplace => Transition::WantReplace(transfer(7)),

@@ -244,20 +244,19 @@ pub(super) async fn empty_commit_is_done(h: &dyn Harness) {
     assert_eq!(a.commit(&[]).await.unwrap().verdicts, []);
 }
 
-pub(super) async fn fill_and_foreign_slots_take_nonce_without_intent(h: &dyn Harness) {
+pub(super) async fn foreign_slots_take_nonce_without_intent(h: &dyn Harness) {
     let a = h.node("a").await;
     let lane = lane(&a, 1).await;
     let start = Cursor::starting_at(nonce(5));
     commit_done(&a, &lane, |commit| {
         commit.adopt_foreign(&start, nonce(5), text("seen in block 7")).unwrap();
-        commit.bind_fill(&start, nonce(6)).unwrap();
-        commit.attempt(attempt(nonce(6), 0, "fill"));
+        commit.adopt_foreign(&start, nonce(6), text("seen in block 8")).unwrap();
     })
     .await;
     let seen = view(&a, &lane).await;
     let slots: Vec<_> = seen.lane.slots.iter().map(|slot| (slot.nonce.get(), slot.kind)).collect();
-    assert_eq!(slots, [(5, SlotKind::Foreign), (6, SlotKind::Fill)]);
-    assert_eq!((seen.cursor.next_nonce, seen.lane.attempts.len()), (nonce(7), 1));
+    assert_eq!(slots, [(5, SlotKind::Foreign), (6, SlotKind::Foreign)]);
+    assert_eq!((seen.cursor.next_nonce, seen.lane.attempts.len()), (nonce(7), 0));
     bound(&a, &lane, "r").await;
     assert_eq!(view(&a, &lane).await.lane.bound[0].state.nonce(), Some(nonce(7)));
 }

@@ -105,7 +105,7 @@ macro_rules! for_each_case {
                 closed_slots_are_not_loaded
                 changes_of_one_intent_apply_in_order_in_one_commit
                 empty_commit_is_done
-                fill_and_foreign_slots_take_nonce_without_intent
+                foreign_slots_take_nonce_without_intent
             }
             conflicts {
                 stale_cursor_changes_nothing

@@ -109,7 +109,7 @@ pub(super) async fn late_use_or_release_is_refused(h: &dyn Harness) {
     assert_refused(&a, &lane, use_reserved(at, "alice")).await;
     assert_refused(&a, &lane, release(at, "alice")).await;
     let expired = commit(&a, &lane, |commit| {
-        commit.take_back(&tx, ReservationStep::Expire { nonce: at }).unwrap();
+        commit.end_reservation(&tx, ReservationStep::Expire { nonce: at }).unwrap();
     })
     .await;
     assert_eq!(expired, CommitVerdict::Done);
@@ -118,7 +118,7 @@ pub(super) async fn late_use_or_release_is_refused(h: &dyn Harness) {
 
     let bob = queue_reservation(&a, &lane, "bob").await;
     commit_done(&a, &lane, |commit| {
-        commit.lend_again(&bob, reserve(at, &bob, LONG)).unwrap();
+        commit.reserve_again(&bob, reserve(at, &bob, LONG)).unwrap();
     })
     .await;
     assert_refused(&a, &lane, use_reserved(at, "alice")).await;
@@ -149,7 +149,7 @@ pub(super) async fn released_nonces_are_reserved_again_smallest_first(h: &dyn Ha
     for n in [3, 1] {
         let (tx, at) = &reserved[n];
         commit_done(&a, &lane, |commit| {
-            commit.take_back(tx, release(*at, tx.intent.request_id().as_str())).unwrap();
+            commit.end_reservation(tx, release(*at, tx.intent.request_id().as_str())).unwrap();
         })
         .await;
     }
@@ -165,7 +165,7 @@ pub(super) async fn released_nonces_are_reserved_again_smallest_first(h: &dyn Ha
     for at in [1, 3] {
         let next = queue_reservation(&a, &lane, &format!("again{at}")).await;
         commit_done(&a, &lane, |commit| {
-            commit.lend_again(&next, reserve(nonce(at), &next, LONG)).unwrap();
+            commit.reserve_again(&next, reserve(nonce(at), &next, LONG)).unwrap();
         })
         .await;
         assert_eq!(record(&a, next.id).await.state.nonce(), Some(nonce(at)));
@@ -253,7 +253,7 @@ pub(super) async fn intent_of_used_nonce_is_found_after_retention(h: &dyn Harnes
 async fn recyclable(node: &Node, lane: &SubmitterId, request: &str) -> Nonce {
     let (tx, at) = reserve_next(node, lane, request, LONG).await;
     commit_done(node, lane, |commit| {
-        commit.take_back(&tx, release(at, request)).unwrap();
+        commit.end_reservation(&tx, release(at, request)).unwrap();
     })
     .await;
     at
@@ -319,7 +319,7 @@ pub(super) async fn closed_recyclable_nonce_does_not_block_reservations(h: &dyn 
     }
     for (n, (tx, at)) in reserved.iter().enumerate() {
         commit_done(&a, &lane, |commit| {
-            commit.take_back(tx, release(*at, &format!("n{n}"))).unwrap();
+            commit.end_reservation(tx, release(*at, &format!("n{n}"))).unwrap();
         })
         .await;
     }

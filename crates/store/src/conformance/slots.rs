@@ -46,10 +46,9 @@ pub(super) async fn open_slots_show_intent_reservation_and_attempts(h: &dyn Harn
         ReservationStep::Reserve { nonce: nonce(3), tx_id: requester.id, lock_owner: lock_owner.clone(), hold: LONG };
     commit_done(&a, &lane, |commit| {
         commit.bind(cursor, &seen.queue[0], first.clone()).unwrap();
-        commit.bind_above(Some(block(41))).bind_fill(cursor, nonce(1)).unwrap();
+        commit.bind_above(Some(block(41))).adopt_foreign(cursor, nonce(1), text("0xdef in block 41")).unwrap();
         commit.adopt_foreign(cursor, nonce(2), text("0xabc in block 42")).unwrap();
         commit.bind_above(Some(block(0))).bind_reserved(cursor, &requester, reserve.clone()).unwrap();
-        commit.attempt(attempt(nonce(1), 0, "fill"));
     })
     .await;
     commit_done(&a, &lane, |commit| {
@@ -58,22 +57,23 @@ pub(super) async fn open_slots_show_intent_reservation_and_attempts(h: &dyn Harn
     })
     .await;
     let found = open_slots(&b, &lane).await;
-    let [intent, fill, foreign, reservation] = &found[..] else { panic!("{found:?}") };
+    let [intent, first, second, reservation] = &found[..] else { panic!("{found:?}") };
     let loaded = view(&a, &lane).await.lane;
     assert_eq!(found.iter().map(|status| status.slot.clone()).collect::<Vec<_>>(), loaded.slots);
-    let kinds = [SlotKind::Intent(id), SlotKind::Fill, SlotKind::Foreign, SlotKind::Reservation];
+    let kinds = [SlotKind::Intent(id), SlotKind::Foreign, SlotKind::Foreign, SlotKind::Reservation];
     assert_eq!(loaded.slots.iter().map(|slot| slot.kind).collect::<Vec<_>>(), kinds);
     let above = [None, Some(block(41)), Some(block(41)), Some(block(0))];
     assert_eq!(loaded.slots.iter().map(|slot| slot.above).collect::<Vec<_>>(), above);
-    let evidence = [None, None, Some(text("0xabc in block 42")), None];
+    let evidence = [None, Some(text("0xdef in block 41")), Some(text("0xabc in block 42")), None];
     assert_eq!(loaded.slots.iter().map(|slot| slot.evidence.clone()).collect::<Vec<_>>(), evidence);
     assert!(loaded.slots[0].next_resubmit_at.is_some());
 
     assert_eq!(intent.tx, Some(record(&a, id).await));
     assert_eq!(intent.attempts, a.attempts(id).await.unwrap());
     assert_eq!((intent.attempts.len(), intent.attempts[0].sends, &intent.reservation), (2, 1, &None));
-    assert_eq!((&fill.tx, fill.attempts.len(), &fill.reservation), (&None, 1, &None));
-    assert_eq!((&foreign.tx, foreign.attempts.len(), &foreign.reservation), (&None, 0, &None));
+    for foreign in [first, second] {
+        assert_eq!((&foreign.tx, foreign.attempts.len(), &foreign.reservation), (&None, 0, &None));
+    }
     assert_eq!(reservation.tx, Some(record(&a, requester.id).await));
     assert_eq!(reservation.reservation.as_ref(), loaded.reservations.first());
     assert!(reservation.attempts.is_empty());
@@ -105,7 +105,7 @@ pub(super) async fn released_nonce_is_shown_without_intent(h: &dyn Harness) {
     let tx = record(&a, tx.id).await;
     commit_done(&a, &lane, |commit| {
         let release = ReservationStep::Release { nonce: nonce(0), lock_owner: lock_owner.clone() };
-        commit.take_back(&tx, release).unwrap();
+        commit.end_reservation(&tx, release).unwrap();
     })
     .await;
     let free = open_slots(&a, &lane).await.remove(0);
@@ -243,7 +243,8 @@ pub(super) async fn foreign_nonce_is_adopted_in_protect_and_pause(h: &dyn Harnes
     .await;
     let seen = view(&a, &lane).await;
     let mut refused = LaneCommit::new(&acquire(&a, &lane).await);
-    assert_eq!(refused.bind_fill(&seen.cursor, nonce(7)).err(), Some(CommitError::BindsNothing));
+    let bind = refused.bind(&seen.cursor, &seen.queue[0], attempt(nonce(7), 0, "bind"));
+    assert_eq!(bind.err(), Some(CommitError::BindsNothing));
     let on_chain = attempt(nonce(8), 0, "found on chain");
     commit_done(&a, &lane, |commit| {
         commit.bind_above(Some(block(99))).adopt_foreign(&seen.cursor, nonce(7), text("0xabc")).unwrap();

@@ -73,15 +73,14 @@ async fn close_all(node: &Node, lane: &SubmitterId) {
     .await;
 }
 
-/// An open nonce needs an owner even without an intent: a filler has to be mined, and a released nonce has to be used
-/// or filled. If the owner dies, another node has to take the lane over (P2).
+/// An open slot is work also when no intent holds it: a foreign transaction whose block is not final, or a nonce that was
+/// released and must be reserved again or filled. After the death of the owner, another node must find the lane (P2).
 pub(super) async fn sweep_finds_open_nonce_without_intent(h: &dyn Harness) {
     let a = h.node("a").await;
-    let (filling, recycling) = (lane(&a, 1).await, lane(&a, 2).await);
+    let (foreign, recycling) = (lane(&a, 1).await, lane(&a, 2).await);
     let start = Cursor::starting_at(nonce(5));
-    commit_done(&a, &filling, |commit| {
-        commit.bind_fill(&start, nonce(5)).unwrap();
-        commit.attempt(attempt(nonce(5), 0, "fill"));
+    commit_done(&a, &foreign, |commit| {
+        commit.adopt_foreign(&start, nonce(5), text("0xabc in block 42")).unwrap();
     })
     .await;
     let lock_owner = LockOwner::new("alice").unwrap();
@@ -98,20 +97,20 @@ pub(super) async fn sweep_finds_open_nonce_without_intent(h: &dyn Harness) {
     let tx = record(&a, new.id).await;
     let release = ReservationStep::Release { nonce: at, lock_owner };
     commit_done(&a, &recycling, |commit| {
-        commit.take_back(&tx, release.clone()).unwrap();
+        commit.end_reservation(&tx, release.clone()).unwrap();
     })
     .await;
     assert!(record(&a, new.id).await.state.name().is_terminal());
 
-    let mut lanes = vec![filling.clone(), recycling.clone()];
+    let mut lanes = vec![foreign.clone(), recycling.clone()];
     lanes.sort();
     for lane in &lanes {
         release_lane(&a, lane).await;
     }
     assert_eq!(a.lanes_with_work(None, 10).await.unwrap(), lanes);
     assert_eq!(a.lanes_with_work(Some(&lanes[0]), 10).await.unwrap(), lanes[1..]);
-    close_all(&a, &filling).await;
-    release_lane(&a, &filling).await;
+    close_all(&a, &foreign).await;
+    release_lane(&a, &foreign).await;
     assert_eq!(a.lanes_with_work(None, 10).await.unwrap(), [recycling]);
 }
 

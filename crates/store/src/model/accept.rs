@@ -1,4 +1,4 @@
-//! What any node may write without a lease.
+//! Writes that need no lease, so that any node may make them.
 
 use gapless_domain::mistakes::{self, Mistake};
 use gapless_domain::{
@@ -6,33 +6,37 @@ use gapless_domain::{
     SubmitterId, Transition, TxId, TxState,
 };
 
-use super::tables::{Call, RequestKey, SubmitterRow, Tables};
+use super::tables::{Call, RequestKey, Tables};
 use crate::error::StoreError;
 use crate::roles::{Accepted, CancelVerdict, NewIntent, NewSubmitter};
 
 impl Tables {
-    /// No alias leaves the one that is known. An alias that another submitter has fails the whole call: moving it silently
-    /// would send the next payment from another account.
+    /// Registers submitters. A submitter without an alias keeps the alias that it has. An alias of another submitter
+    /// fails the whole call: moving it silently would send the next payment from another account.
     pub(super) fn register(&mut self, submitters: &[NewSubmitter]) -> Result<(), StoreError> {
         let mut after = self.submitters.clone();
-        // Until the newest loss is reconciled, one that seems new may be among what was lost.
-        let epoch = if self.reconciled == self.epoch { self.epoch } else { self.epoch - 1 };
         for new in submitters {
-            let has_it = |(id, row): (&SubmitterId, &SubmitterRow)| *id != new.id && row.alias == new.alias;
+            let has_it = |(id, alias): (&SubmitterId, &Option<String>)| *id != new.id && *alias == new.alias;
             if let Some(alias) = new.alias.as_ref().filter(|_| after.iter().any(has_it)) {
                 return Err(StoreError::Setup(format!("another submitter has the alias {alias}")));
             }
-            let row = after.entry(new.id.clone()).or_insert(SubmitterRow { alias: None, epoch });
+            let alias = after.entry(new.id.clone()).or_default();
             if new.alias.is_some() {
-                row.alias.clone_from(&new.alias);
+                alias.clone_from(&new.alias);
             }
         }
-        self.submitters = after;
+        let before = std::mem::replace(&mut self.submitters, after);
+        let unreconciled = self.unreconciled;
+        for new in submitters.iter().filter(|new| !before.contains_key(&new.id)) {
+            // Until the newest loss is reconciled, the rows of a submitter that seems new may be among the lost ones.
+            let ledger = &mut self.lane_mut(&new.id).ledger;
+            ledger.regressed |= unreconciled && ledger.cursor.is_none();
+        }
         Ok(())
     }
 
     pub(super) fn submitters(&self) -> Vec<NewSubmitter> {
-        self.submitters.iter().map(|(id, row)| NewSubmitter { id: id.clone(), alias: row.alias.clone() }).collect()
+        self.submitters.iter().map(|(id, alias)| NewSubmitter { id: id.clone(), alias: alias.clone() }).collect()
     }
 
     pub(super) fn accept(&mut self, call: &Call<'_>, intents: &[NewIntent]) -> Vec<Accepted> {
@@ -45,7 +49,7 @@ impl Tables {
         if !self.submitters.contains_key(submitter) {
             return Accepted::UnknownSubmitter;
         }
-        // What was accepted once is answered for ever, also in PROTECT.
+        // A request that was accepted once is answered for ever, also in PROTECT.
         let key = (submitter.clone(), new.intent.request_id().clone());
         let fingerprint = new.intent.payload().fingerprint();
         match self.requests.get(&key) {
@@ -53,17 +57,18 @@ impl Tables {
             Some(known) => return Accepted::Conflict(known.tx_id),
             None => {}
         }
-        let cursor = self.lanes.get(submitter).and_then(|lane| lane.cursor.as_ref());
-        if let Some(LaneState::Protect(protection)) = cursor.map(|row| &row.cursor.state) {
-            return Accepted::Protected(protection.clone());
-        }
-        if self.is_regressed(submitter) {
-            return Accepted::Protected(Protection::store_regressed());
+        if let Some(ledger) = self.ledger(submitter) {
+            if let Some(LaneState::Protect(protection)) = ledger.cursor.as_ref().map(|cursor| &cursor.state) {
+                return Accepted::Protected(protection.clone());
+            }
+            if ledger.regressed {
+                return Accepted::Protected(Protection::store_regressed());
+            }
         }
         if let Some(problem) = new.intent.metadata().and_then(problem_of) {
             return Accepted::Refused(problem);
         }
-        if self.get(new.id).is_some() {
+        if self.lane_of.contains_key(&new.id) {
             return Accepted::Refused(format!("the transaction id {} is taken", new.id));
         }
         if !mistakes::made(Mistake::ForgetRequest) {
@@ -80,7 +85,9 @@ impl Tables {
             created_at: call.now,
             updated_at: call.now,
         };
-        self.write_tx(tx, EventKind::Accepted, None);
+        self.record_change(submitter, call.now, (tx.id, tx.version), EventKind::Accepted, tx.state.clone(), None);
+        self.lane_of.insert(tx.id, submitter.clone());
+        self.lane_mut(submitter).ledger.put_intent(tx);
         Accepted::New
     }
 
@@ -91,21 +98,21 @@ impl Tables {
 
     fn cancel_one(&mut self, call: &Call<'_>, id: TxId) -> CancelVerdict {
         let Some(tx) = self.get(id) else { return CancelVerdict::Unknown };
-        let mut tx = tx.clone();
         let Ok(change) = tx.change(Transition::CancelInQueue(CancelReason::User)) else {
             return CancelVerdict::NotQueued;
         };
-        let submitter = tx.intent.submitter();
-        let unreconciled = self.lanes.get(submitter).is_some_and(|lane| lane.is_unreconciled());
-        if unreconciled || self.is_regressed(submitter) {
+        let submitter = tx.intent.submitter().clone();
+        let ledger = &mut self.lane_mut(&submitter).ledger;
+        let unreconciled = ledger.cursor.as_ref().is_some_and(|cursor| cursor.state.is_store_regressed());
+        if unreconciled || ledger.regressed {
             return CancelVerdict::Regressed;
         }
-        tx.apply(&change, call.now);
-        self.write_tx(tx, change.event(), change.notice());
+        ledger.change_intent(&change, call.now);
+        self.record_event_of(call, &submitter, &change);
         CancelVerdict::Canceled
     }
 
-    /// Whose lanes were changed by canceling.
+    /// The lanes in which a cancellation changed an intent.
     pub(super) fn lanes_of(&self, ids: &[TxId], verdicts: &[CancelVerdict]) -> Vec<SubmitterId> {
         let canceled = ids.iter().zip(verdicts).filter(|(_, verdict)| **verdict == CancelVerdict::Canceled);
         canceled.filter_map(|(id, _)| self.get(*id)).map(|tx| tx.intent.submitter().clone()).collect()
@@ -125,7 +132,7 @@ impl Tables {
             issued_by: new.issued_by.clone(),
             issued_at: call.now,
         };
-        self.lane_mut(&new.submitter).commands.insert(id, command);
+        self.lane_mut(&new.submitter).ledger.commands.insert(id, command);
         id
     }
 }

@@ -1,4 +1,4 @@
-//! Leases: who may write a lane, by the database's clock.
+//! Leases: the right to write a lane, by the database's clock.
 
 use gapless_domain::mistakes::{self, Mistake};
 use gapless_domain::{FencingToken, Lease, SubmitterId, Timestamp};
@@ -31,16 +31,16 @@ impl Tables {
         renewal
     }
 
-    /// True if somebody else should look at the lane: it was given back, and there is work left. One that is idle is of no
-    /// interest, or idle lanes would go round for ever.
+    /// Releases a lease. Returns true if another node should take the lane, because work is left. An idle lane wakes no
+    /// node, or idle lanes would change owners for ever.
     pub(super) fn release(&mut self, call: &Call<'_>, lease: &Lease) -> bool {
         let Some(lane) = self.lanes.get_mut(lease.submitter()) else { return false };
         let Some(row) = lane.lease.as_mut().filter(|row| row.is_of(call, lease)) else { return false };
         row.expires_at = LeaseStatus::RELEASED;
-        lane.has_work()
+        lane.ledger.has_work()
     }
 
-    /// The check before every fenced write.
+    /// True if the caller holds the lease now. Every fenced verb asks this first.
     pub(super) fn holds(&self, call: &Call<'_>, lease: &Lease) -> bool {
         let row = self.lanes.get(lease.submitter()).and_then(|lane| lane.lease.as_ref());
         row.is_some_and(|row| row.is_of(call, lease) && row.is_valid(call))
@@ -48,7 +48,7 @@ impl Tables {
 }
 
 impl LeaseRow {
-    /// Is it this lease, in the hands of the process that it was granted to?
+    /// True if the row is this lease, and the caller is the process that it was granted to.
     fn is_of(&self, call: &Call<'_>, lease: &Lease) -> bool {
         lease.owner() == call.owner && self.owner == *lease.owner() && self.token == lease.token()
     }
@@ -57,12 +57,12 @@ impl LeaseRow {
         self.expires_at > call.now && !self.is_absurd(call)
     }
 
-    /// May another process take it? The skew is for the clock of a database server that took over from another.
+    /// True if another process may take the lease. The skew covers the clock of a database server after a failover.
     fn is_free(&self, call: &Call<'_>) -> bool {
         self.expires_at.saturating_add(call.terms.clock_skew) < call.now || self.is_absurd(call)
     }
 
-    /// Nobody was ever granted so long a lease: the database's clock has gone back.
+    /// True if the lease ends later than any lease that is granted now: the database's clock has gone back.
     fn is_absurd(&self, call: &Call<'_>) -> bool {
         self.expires_at > call.lease_end().saturating_add(call.terms.clock_skew)
     }

@@ -1,20 +1,19 @@
 //! The reference store: everything in memory, behind one lock, without randomness.
 //!
-//! It says in the plainest code what a [`Store`](crate::Store) promises; the SQL stores must give the same answers, and the simulator runs
-//! on it. [`Model`] is the database, [`ModelStore`] one process's handle to it.
+//! The model shows in the plainest code what [`Store`](crate::Store) promises. The SQL stores must give the same answers, and the
+//! simulator runs on the model. [`Model`] is the database, [`ModelStore`] one process's handle to it.
 //!
-//! - `tables`: what the database holds
-//! - `accept`: what any node may write
-//! - `lease`, `commit`, `reserve`: ownership, and what it permits
-//! - `read`, `outbox`: what comes out again, and retention
-//! - `status`: what people ask
+//! - `tables`: a map of [`LaneLedger`](gapless_domain::LaneLedger)s, and the rows that belong to no lane
+//! - `accept`: writes that need no lease
+//! - `lease`, `commit`: ownership, and the writes that need it
+//! - `read`, `outbox`: reads, events and retention
+//! - `status`: reads for operators
 
 mod accept;
 mod commit;
 mod lease;
 mod outbox;
 mod read;
-mod reserve;
 mod status;
 mod tables;
 
@@ -52,7 +51,7 @@ struct Shared {
     changes: WakeBoard,
 }
 
-/// All that a model held at one moment.
+/// The contents of a model at one moment.
 #[derive(Clone, Debug)]
 pub struct Snapshot(Tables);
 
@@ -61,7 +60,7 @@ pub struct Snapshot(Tables);
 pub struct ModelStore {
     model: Model,
     owner: OwnerId,
-    /// What this process's row of canaries must hold, if the database still has all that it acknowledged.
+    /// The counter that this process's canary row holds, unless the database lost commits that it acknowledged.
     canary: AtomicU64,
 }
 
@@ -76,7 +75,7 @@ impl Model {
         }))
     }
 
-    /// A handle for a process that starts now. Each start brings an owner id of its own.
+    /// A handle for a process that starts now. Each start has an owner id of its own.
     pub fn node(&self, owner: OwnerId) -> ModelStore {
         let canary = self.tables().canaries.get(&owner).copied().unwrap_or(0);
         let store = ModelStore { model: self.clone(), owner, canary: AtomicU64::new(canary) };
@@ -88,12 +87,12 @@ impl Model {
         Snapshot(self.tables().clone())
     }
 
-    /// Loses every commit since the snapshot, as a failover to a stale standby does. Nobody is told.
+    /// Loses every commit since the snapshot, as a failover to a stale standby does. No process is told.
     pub fn restore(&self, snapshot: Snapshot) {
         *self.tables() = snapshot.0;
     }
 
-    /// A panic under the lock leaves a test that has failed already.
+    /// The tables under their lock. After a panic under the lock the test has failed already, so poison is ignored.
     fn tables(&self) -> MutexGuard<'_, Tables> {
         self.0.tables.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -119,7 +118,8 @@ impl ModelStore {
         }
     }
 
-    /// Compare-and-set of this process's counter: the counter is behind when the database lost what it acknowledged.
+    /// Raises this process's canary by compare-and-set. A row that differs shows that the database lost commits that it
+    /// acknowledged.
     fn advance_canary(&self, tables: &mut Tables) -> Result<(), StoreError> {
         let expected = self.canary.load(Ordering::SeqCst);
         let found = tables.canaries.get(&self.owner).copied().unwrap_or(0);
@@ -284,7 +284,7 @@ impl Views for ModelStore {
     }
 
     async fn used_for(&self, lane: &SubmitterId, nonce: Nonce) -> Result<Option<TxId>, StoreError> {
-        Ok(self.run(|tables, _| tables.lanes.get(lane).and_then(|lane| lane.used_for(nonce))))
+        Ok(self.run(|tables, _| tables.ledger(lane).and_then(|ledger| ledger.slots.get(&nonce)?.submitted_for())))
     }
 
     async fn list(&self, filter: &TxFilter) -> Result<Vec<IntentRecord>, StoreError> {
@@ -339,7 +339,7 @@ impl Upkeep for ModelStore {
 
     async fn declare_reconciled(&self, why: &str) -> Result<(), StoreError> {
         self.run(|tables, call| {
-            tables.reconciled = tables.epoch;
+            tables.unreconciled = false;
             tables.audit(call, AuditRow::reconciled(why));
         });
         Ok(())

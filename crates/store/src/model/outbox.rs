@@ -1,6 +1,6 @@
-//! Events, their consumers, and retention, which waits for them.
+//! Events, their consumers, and retention, which waits for the consumers.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::ops::Bound as Edge;
 use std::time::Duration;
 
@@ -14,13 +14,13 @@ impl Tables {
         later.map(|(_, event)| event.clone()).take(limit as usize).collect()
     }
 
-    /// Positions rise with the numbers of one intent, and its events are either here or moved out, never both.
+    /// The events of one intent, oldest first. They are moved out all together, and positions rise with their numbers.
     pub(super) fn events_of(&self, id: TxId, limit: u32) -> Vec<Event> {
         let all = self.archived_events.values().chain(self.events.values());
         all.filter(|event| intent_of(event) == Some(id)).take(limit as usize).cloned().collect()
     }
 
-    /// The first claim makes a consumer known; from then on retention waits for it.
+    /// Claims the next events for a consumer. From its first claim on, retention waits for the consumer.
     pub(super) fn claim_events(&mut self, call: &Call<'_>, name: &str, limit: u32) -> Option<Vec<Event>> {
         let known = self.consumers.get(name);
         if known.is_some_and(|consumer| consumer.holder != *call.owner && consumer.held_until > call.now) {
@@ -39,20 +39,22 @@ impl Tables {
         true
     }
 
-    /// Oldest first. Terminal states never change, so the last change is when it ended.
+    /// Moves ended intents out, oldest first. A terminal state never changes, so the last change is the end.
     pub(super) fn archive(&mut self, call: &Call<'_>, age: Duration, limit: u32) -> u32 {
         let newest = call.now.saturating_sub(age);
         let unhandled = self.unhandled();
         let is_due =
             |tx: &&IntentRecord| tx.state.name().is_terminal() && tx.updated_at < newest && !unhandled.contains(&tx.id);
-        let due: BTreeSet<_> = self.txs.values().filter(is_due).map(|tx| (tx.updated_at, tx.id)).collect();
+        let all = self.lanes.values().flat_map(|lane| lane.ledger.intents());
+        let due: BTreeSet<_> = all.filter(is_due).map(|tx| (tx.updated_at, tx.id)).collect();
         let due: BTreeSet<TxId> = due.into_iter().take(limit as usize).map(|(_, id)| id).collect();
         let is_moved = |event: &Event| intent_of(event).is_some_and(|id| due.contains(&id));
         self.archived_events.extend(self.events.extract_if(.., |_, event| is_moved(event)));
-        let moved: BTreeMap<TxId, IntentRecord> = due.iter().filter_map(|id| self.txs.remove_entry(id)).collect();
-        let count = moved.len();
-        self.archived.extend(moved);
-        u32::try_from(count).unwrap_or(limit)
+        for id in &due {
+            let lane = self.lane_of.get(id).and_then(|lane| self.lanes.get_mut(lane));
+            self.archived.extend(lane.and_then(|lane| lane.ledger.remove_ended(*id)).map(|tx| (*id, tx)));
+        }
+        u32::try_from(due.len()).unwrap_or(limit)
     }
 
     /// Intents with an event that some consumer has not handled yet.

@@ -1,15 +1,16 @@
-//! What people ask: lanes and their slots, who shares the work, and the audit log.
+//! Reads for operators: lanes and their slots, the census of processes, and the audit log.
 
-use gapless_domain::{AuditEntry, Nonce, Reservation, Slot, SubmitterId};
+use gapless_domain::{AuditEntry, LaneLedger, Nonce, Reservation, SlotRecord, SubmitterId};
 
-use super::tables::{Call, Lane, LeaseRow, Tables};
+use super::tables::{Call, LeaseRow, Tables};
 use crate::audit::AuditRow;
 use crate::roles::{AuditFilter, Census, LaneStatus, LeaseStatus, SlotStatus};
 
 impl Tables {
     pub(super) fn status(&self, call: &Call<'_>, submitter: &SubmitterId) -> Option<LaneStatus> {
-        let alias = self.submitters.get(submitter)?.alias.clone();
+        let alias = self.submitters.get(submitter)?.clone();
         let lane = self.lanes.get(submitter);
+        let ledger = lane.map(|lane| &lane.ledger);
         let counted = |len: usize| count(len).min(LaneStatus::MAX_COUNTED);
         let lease = |row: &LeaseRow| LeaseStatus {
             owner: row.owner.clone(),
@@ -17,39 +18,41 @@ impl Tables {
             expires_at: row.expires_at,
             valid: row.is_valid(call),
         };
-        let first = lane.and_then(|lane| lane.queue.values().next()).and_then(|id| self.txs.get(id));
+        let open = |ledger: &LaneLedger| {
+            ledger.slots.range(ledger.open_nonce()..).filter(|(_, record)| record.intent.is_some()).count()
+        };
         Some(LaneStatus {
             alias,
-            cursor: lane.and_then(|lane| lane.cursor.as_ref()).map(|row| row.cursor.clone()),
+            cursor: ledger.and_then(|ledger| ledger.cursor.clone()),
             lease: lane.and_then(|lane| lane.lease.as_ref()).map(lease),
-            queued: counted(lane.map_or(0, |lane| lane.queue.len())),
-            open: counted(lane.map_or(0, |lane| lane.bound.len())),
-            oldest_queued_at: first.map(|tx| tx.created_at),
-            regressed: self.is_regressed(submitter),
+            queued: counted(ledger.map_or(0, LaneLedger::queue_len)),
+            open: counted(ledger.map_or(0, open)),
+            oldest_queued_at: ledger.and_then(|ledger| ledger.queue().next()).map(|tx| tx.created_at),
+            regressed: ledger.is_some_and(|ledger| ledger.regressed),
             now: call.now,
         })
     }
 
     pub(super) fn open_slots(&self, submitter: &SubmitterId, from: Option<Nonce>, limit: u32) -> Vec<SlotStatus> {
-        let Some(lane) = self.lanes.get(submitter) else { return Vec::new() };
-        let first = from.unwrap_or(Nonce::ZERO).max(lane.first_open());
-        lane.slots.range(first..).take(limit as usize).map(|(_, slot)| self.slot_status(lane, slot)).collect()
+        let Some(ledger) = self.ledger(submitter) else { return Vec::new() };
+        let first = from.unwrap_or(Nonce::ZERO).max(ledger.open_nonce());
+        ledger.slots.range(first..).take(limit as usize).map(|(_, record)| self.slot_status(record)).collect()
     }
 
-    fn slot_status(&self, lane: &Lane, slot: &Slot) -> SlotStatus {
-        let nonce = slot.nonce;
-        let status = lane.reservations.get(&nonce).cloned();
-        let reservation = status.map(|status| Reservation { nonce, status });
-        let holder = SlotStatus::bound_to(slot, reservation.as_ref()).and_then(|id| self.get(id));
+    fn slot_status(&self, record: &SlotRecord) -> SlotStatus {
+        let nonce = record.slot.nonce;
+        let reservation = record.reservation.clone().map(|status| Reservation { nonce, status });
+        let holder = SlotStatus::bound_to(&record.slot, reservation.as_ref()).and_then(|id| self.get(id));
         SlotStatus {
-            slot: slot.clone(),
+            slot: record.slot.clone(),
             tx: holder.filter(|tx| tx.state.nonce() == Some(nonce)).cloned(),
             reservation,
-            attempts: lane.attempts.range((nonce, 0)..=(nonce, u16::MAX)).map(|(_, attempt)| attempt.clone()).collect(),
+            attempts: record.attempts.values().cloned().collect(),
         }
     }
 
-    /// A process that was not heard of for longer than a lease lasts, also by the slowest clock, has no lanes any more.
+    /// Counts the processes and their lanes. A process without a sign of life for longer than a lease lasts, also by
+    /// the slowest clock, owns no lane any more.
     pub(super) fn census(&self, call: &Call<'_>) -> Census {
         let oldest = call.now.saturating_sub(call.terms.duration).saturating_sub(call.terms.clock_skew);
         let others = self.nodes.iter().filter(|(node, seen_at)| *node != call.owner && **seen_at > oldest).count();
@@ -57,7 +60,7 @@ impl Tables {
         Census { nodes: count(others + 1), lanes: count(leases.filter(|row| row.is_valid(call)).count()) }
     }
 
-    /// The process is alive.
+    /// Records a sign of life of the calling process.
     pub(super) fn seen(&mut self, call: &Call<'_>) {
         self.nodes.insert(call.owner.clone(), call.now);
     }

@@ -3,7 +3,9 @@
 use std::fmt;
 
 use async_trait::async_trait;
-use gapless_domain::{Command, IntentRecord, LaneCommit, LaneSnapshot, Lease, Nonce, SubmitterId, Timestamp, TxId};
+pub use gapless_domain::Conflict;
+use gapless_domain::ledger::Rejection;
+use gapless_domain::{Command, IntentRecord, LaneCommit, LaneSnapshot, Lease, SubmitterId, Timestamp, TxId};
 
 use crate::error::StoreError;
 
@@ -77,12 +79,13 @@ pub enum CommitVerdict {
     Refused(String),
 }
 
-/// The row that differs from the lane's memory.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Conflict {
-    Cursor,
-    Tx(TxId),
-    /// The nonce is bound already, or an attempt names a nonce that is not bound.
-    Slot(Nonce),
-    Reservation(Nonce),
+impl From<Rejection> for CommitVerdict {
+    fn from(rejection: Rejection) -> Self {
+        match rejection {
+            Rejection::Fenced => CommitVerdict::Fenced,
+            Rejection::Busy => CommitVerdict::Busy,
+            Rejection::Regressed => CommitVerdict::Regressed,
+            Rejection::Conflict(conflict) => CommitVerdict::Conflict(conflict),
+        }
+    }
 }

@@ -1,15 +1,16 @@
-//! What consumers are told of confirmations, as JSON.
+//! Confirmation notices as JSON.
 
 use gapless_domain::{BlockLink, BlockRef, ConfirmationNotice};
+use gapless_store::RowError;
 use serde::{Deserialize, Serialize};
 
-use super::{RowError, from_json, parsed, to_json};
+use super::{from_json, parsed, to_json};
 
 #[derive(Serialize, Deserialize)]
 struct NoticeRow {
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     new_fork: bool,
-    /// Number, hash, parent's hash. Without names: there may be many of them in every event.
+    /// Number, hash, parent hash. Without field names, because an event may hold many links.
     links: Vec<(u64, String, String)>,
 }
 
@@ -51,7 +52,7 @@ mod tests {
     }
 
     #[test]
-    fn the_words_of_a_row_do_not_change() {
+    fn stored_json_of_a_notice_does_not_change() {
         let hash = B256::repeat_byte(0xab);
         let block = BlockRef { number: 7, hash };
         let notice = ConfirmationNotice::first(BlockLink { block, parent_hash: B256::ZERO });
@@ -60,14 +61,15 @@ mod tests {
     }
 
     #[test]
-    fn damage_is_an_error() {
+    fn damaged_notice_is_an_error() {
+        let negative = format!(r#"{{"links":[[-1,"{0}","{0}"]]}}"#, B256::ZERO);
         for damaged in [
             "",
             "null",
             "{}",
             r#"{"links":[[7]]}"#,
             r#"{"links":[[7,"0xab","0xab"]]}"#,
-            r#"{"links":[[-1,"0x0000000000000000000000000000000000000000000000000000000000000000","0x0000000000000000000000000000000000000000000000000000000000000000"]]}"#,
+            negative.as_str(),
             r#"{"new_fork":1,"links":[]}"#,
         ] {
             assert!(notice_from_json(damaged).is_err(), "{damaged}");

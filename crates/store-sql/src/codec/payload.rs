@@ -1,9 +1,10 @@
 //! Payloads and fees as JSON.
 
 use gapless_domain::{AccessListItem, Authorization, EvmCall, Fees, LockOwner, Payload, ReservationRequest};
+use gapless_store::RowError;
 use serde::{Deserialize, Serialize};
 
-use super::{RowError, from_json, parsed, to_json};
+use super::{from_json, parsed, to_json};
 
 pub fn payload_to_json(payload: &Payload) -> String {
     to_json(&PayloadRow::from(payload))
@@ -72,8 +73,8 @@ impl From<&Payload> for PayloadRow {
     fn from(payload: &Payload) -> Self {
         match payload {
             Payload::Evm(call) => PayloadRow::Evm(Box::new(EvmRow::from(call))),
-            Payload::Reservation(external) => {
-                PayloadRow::External { lock_owner: external.lock_owner.as_str().to_owned(), hold_ms: external.hold_ms }
+            Payload::Reservation(request) => {
+                PayloadRow::External { lock_owner: request.lock_owner.as_str().to_owned(), hold_ms: request.hold_ms }
             }
         }
     }
@@ -224,16 +225,16 @@ mod tests {
     #[test]
     fn payloads_round_trip() {
         let plain = Payload::Evm(EvmCall { fees: Some(Fees::Legacy { gas_price: 3 }), ..EvmCall::default() });
-        let external =
+        let reservation =
             Payload::Reservation(ReservationRequest { lock_owner: LockOwner::new("me").unwrap(), hold_ms: 5 });
-        for payload in [full(), plain, external] {
+        for payload in [full(), plain, reservation] {
             assert_eq!(payload_from_json(&payload_to_json(&payload)), Ok(payload));
         }
     }
 
-    /// Rows that the first release wrote. They must load for ever.
+    /// Rows that the first release wrote must load for ever.
     #[test]
-    fn old_rows_still_load() {
+    fn payload_of_the_first_release_loads() {
         let json = r#"{"kind":"evm","value":"5","data":"0x"}"#;
         let call = EvmCall { value: Amount::from(5_u64), ..EvmCall::default() };
         assert_eq!(payload_from_json(json), Ok(Payload::Evm(call)));
@@ -242,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn damage_is_an_error() {
+    fn damaged_payload_is_an_error() {
         for json in
             ["", "{}", r#"{"kind":"evm","value":"-5","data":"0x"}"#, r#"{"kind":"evm","value":"5","data":"zz"}"#]
         {

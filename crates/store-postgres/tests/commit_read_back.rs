@@ -1,4 +1,4 @@
-//! Commits whose answer never came: each is read back before anybody may act on it.
+//! Commits whose answer was lost: the outcome is read back before the lane goes on.
 
 #![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "a test")]
 
@@ -13,7 +13,7 @@ use support::{Database, Scene, take_over};
 
 /// proves S12
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_commit_that_went_through_is_found() {
+async fn lost_answer_of_a_commit_is_read_back_as_done() {
     let db = Database::shared().await;
     let (proxy, url) = db.proxied().await;
     let scene = Scene::on(db.open_at(&url, "a").await, &["r"]).await;
@@ -28,7 +28,7 @@ async fn a_commit_that_went_through_is_found() {
 
 /// proves S12, N10
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_commit_that_never_arrived_used_no_nonce_and_can_be_repeated() {
+async fn commit_that_never_arrived_can_be_repeated() {
     let db = Database::shared().await;
     let (proxy, url) = db.proxied().await;
     let scene = Scene::on(db.open_at(&url, "a").await, &["r"]).await;
@@ -41,11 +41,11 @@ async fn a_commit_that_never_arrived_used_no_nonce_and_can_be_repeated() {
     assert_eq!(scene.bound_seen_by(&scene.store).await, 1);
 }
 
-/// The server still works on it when the node already asks: the answer waits for the work.
+/// The server still works on the commit when the node reads it back: the read waits for it.
 ///
 /// proves S12
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_commit_that_is_still_under_way_is_waited_for() {
+async fn read_back_waits_for_a_commit_that_is_under_way() {
     let db = Database::shared().await;
     let (proxy, url) = db.proxied().await;
     let scene = Scene::on(db.open_at(&url, "a").await, &["r"]).await;
@@ -57,7 +57,7 @@ async fn a_commit_that_is_still_under_way_is_waited_for() {
 
 /// proves S12
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_cannot_be_read_back_in_time_is_told_as_unknown() {
+async fn commit_not_read_back_in_time_is_unknown() {
     let mut db = Database::shared().await;
     db.options = PgOptions { read_back_timeout: Duration::from_millis(300), ..db.options };
     let (proxy, url) = db.proxied().await;
@@ -66,13 +66,13 @@ async fn what_cannot_be_read_back_in_time_is_told_as_unknown() {
     proxy.arm(b"COMMIT\0", Action::CutThenDeliver(Duration::from_millis(1_000)));
     let lost = scene.write(commit).await.unwrap();
     assert!(matches!(lost, Err(StoreError::OutcomeUnknown(_))), "{lost:?}");
-    // Loading the lane anew waits for the write, and shows what came of it.
+    // Loading the lane waits for the write, and shows its outcome.
     assert_eq!(scene.bound_seen_by(&scene.store).await, 1);
 }
 
-/// A call that is given up half-way leaves nothing open behind it.
+/// A call that is dropped half-way leaves no transaction open.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_abandoned_commit_is_rolled_back_at_once() {
+async fn dropped_commit_is_rolled_back_at_once() {
     let db = Database::shared().await;
     let (proxy, url) = db.proxied().await;
     let scene = Scene::on(db.open_at(&url, "a").await, &["r"]).await;
@@ -89,12 +89,12 @@ async fn an_abandoned_commit_is_rolled_back_at_once() {
     assert_eq!(scene.store.commit(&[commit]).await.unwrap().verdicts, [CommitVerdict::Fenced]);
 }
 
-/// COMMIT is under way before the writes before it are answered, and answers "ok" whatever became of them. A write that
+/// COMMIT is sent before the writes before it are answered, and answers "ok" also when it rolls back. A write that
 /// misses its row must turn it into a rollback.
 ///
 /// proves N10
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_write_that_misses_its_row_takes_everything_back() {
+async fn write_that_misses_its_row_rolls_back_the_commit() {
     let db = Database::shared().await;
     let scene = Scene::on(db.open("a").await, &["r"]).await;
     let raw = db.raw().await;
@@ -107,7 +107,8 @@ async fn a_write_that_misses_its_row_takes_everything_back() {
     let commit = scene.bind().await;
     let verdicts = scene.store.commit(std::slice::from_ref(&commit)).await.unwrap().verdicts;
     assert_eq!(verdicts, [CommitVerdict::Conflict(Conflict::Cursor)]);
-    let left = "SELECT (SELECT count(*) FROM slot) + (SELECT count(*) FROM tx_attempt) + (SELECT count(*) FROM submitter_nonce_cursor)
+    let left = "SELECT (SELECT count(*) FROM slot) + (SELECT count(*) FROM tx_attempt)
+                + (SELECT count(*) FROM submitter_nonce_cursor)
                 + (SELECT count(*) FROM tx_event WHERE kind <> 'accepted')";
     assert_eq!(raw.query_one(left, &[]).await.unwrap().get::<_, i64>(0), 0);
     raw.batch_execute("DROP TRIGGER lose ON managed_tx").await.unwrap();

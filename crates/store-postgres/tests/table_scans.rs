@@ -1,4 +1,4 @@
-//! What costs grow with: with what is asked for, and not with what is there.
+//! No statement reads a growing table from end to end.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -11,19 +11,20 @@ use gapless_store::conformance::fixtures as f;
 use support::Database;
 use tokio_postgres::Client;
 
-/// Those that grow with the work that was done.
-const TABLES: &str = "'managed_tx', 'archived_tx', 'request_key', 'slot', 'tx_attempt', 'archived_attempt', 'submitter_nonce_allocation', \
-    'tx_event', 'archived_event'";
+/// The tables that grow with the work that was done.
+const TABLES: &str = "'managed_tx', 'archived_tx', 'request_key', 'slot', 'tx_attempt', 'archived_attempt', \
+    'submitter_nonce_allocation', 'tx_event', 'archived_event'";
 
-/// A planner that sees young tables for the first time reads them whole, and a lane pays for all that others have ever done.
+/// A planner without statistics prefers to read a new table whole. Then the cost of one lane grows with the work of all
+/// others.
 #[tokio::test]
-async fn no_step_of_an_intent_reads_a_table_from_end_to_end() {
+async fn steps_of_an_intent_scan_no_growing_table() {
     let db = Database::shared().await;
     let node: f::Node = db.open("a").await;
     let raw = db.raw().await;
     let before = reads(&raw).await;
     let lane = f::lane(&node, 1).await;
-    // More often than a server plans anew for each call.
+    // More rounds than a server makes custom plans for a statement.
     for round in 0..8 {
         let requests: Vec<String> = (0..20).map(|n| format!("{round}-{n}")).collect();
         let ids = f::accept(&node, &lane, &requests.iter().map(String::as_str).collect::<Vec<_>>()).await;
@@ -50,7 +51,7 @@ async fn no_step_of_an_intent_reads_a_table_from_end_to_end() {
     }
     let written =
         |counts: &[(String, i64, i64)]| counts.iter().any(|(table, _, rows)| table == "managed_tx" && *rows >= 160);
-    let all_told = async {
+    let all_reported = async {
         loop {
             let after = reads(&raw).await;
             if written(&after) {
@@ -59,17 +60,19 @@ async fn no_step_of_an_intent_reads_a_table_from_end_to_end() {
             f::pause().await;
         }
     };
-    let after = f::soon("that sessions tell what they have done", all_told).await;
+    let after = f::soon("the statistics of all sessions", all_reported).await;
     let scans = |counts: &[(String, i64, i64)]| {
         counts.iter().map(|(table, scans, _)| (table.clone(), *scans)).collect::<Vec<_>>()
     };
     assert_eq!(scans(&after), scans(&before));
 }
 
-/// Each table, how often it was read whole, and how many rows were put into it. Sessions tell of themselves when they have been idle.
+/// Each table, how often it was read whole, and how many rows were inserted. Sessions report their statistics when they
+/// are idle.
 async fn reads(raw: &Client) -> Vec<(String, i64, i64)> {
     let sql = format!(
-        "SELECT relname::text, coalesce(seq_scan, 0), n_tup_ins FROM pg_stat_user_tables WHERE relname IN ({TABLES}) ORDER BY 1"
+        "SELECT relname::text, coalesce(seq_scan, 0), n_tup_ins FROM pg_stat_user_tables
+         WHERE relname IN ({TABLES}) ORDER BY 1"
     );
     raw.query(&sql, &[]).await.unwrap().iter().map(|row| (row.get(0), row.get(1), row.get(2))).collect()
 }

@@ -1,22 +1,23 @@
 //! The head of a chain as columns.
 
 use gapless_domain::{B256, BlockLink, BlockRef, Head, Tail};
+use gapless_store::RowError;
 
-use super::{RowError, signed, unsigned};
+use super::{signed, unsigned};
 
 const HASH_BYTES: usize = 32;
 
 /// The columns of `chain_head`, under their names in PostgreSQL.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HeadRow {
-    /// The newest block. Follows from the tail, and is all that the first releases have written.
+    /// The newest block. The tail ends with it too; the first releases wrote only this and no tail.
     pub number: i64,
     pub hash: Vec<u8>,
     pub parent_hash: Vec<u8>,
     pub final_number: Option<i64>,
     pub final_hash: Option<Vec<u8>>,
     pub tail_first: Option<i64>,
-    /// What the first block stands on, and then the blocks: 32 bytes each.
+    /// Hashes of 32 bytes each: the parent of the first block, then the blocks.
     pub tail: Option<Vec<u8>>,
     pub genesis: Option<Vec<u8>>,
 }
@@ -54,7 +55,8 @@ pub fn head_from_row(row: &HeadRow) -> Result<Head, RowError> {
         (None, None) => None,
         _ => return Err(RowError::new("tail", "half of it is missing")),
     };
-    // While a release is rolled out, a node of an older one may have written the newest block and left the tail as it was.
+    // While a release is rolled out, a node of an older release may write the newest block and leave the tail as it
+    // was.
     let tail = tail.filter(|tail| tail.last() == block).unwrap_or_else(|| Tail::new(newest));
     let genesis = row.genesis.as_deref().map(|bytes| hash("genesis", bytes)).transpose()?;
     Ok(Head { tail, finalized, genesis })
@@ -102,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn what_older_releases_wrote_is_a_tail_of_one_block() {
+    fn head_of_an_older_release_is_a_tail_of_one_block() {
         let one = Head { tail: tail(9..=9), finalized: Some(block(4)), genesis: None };
         let old = HeadRow { tail_first: None, tail: None, genesis: None, ..full() };
         assert_eq!(head_from_row(&old), Ok(one.clone()));
@@ -112,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn damage_is_an_error() {
+    fn damaged_head_is_an_error() {
         for damaged in [
             HeadRow { number: -1, ..full() },
             HeadRow { hash: vec![1; 31], ..full() },

@@ -1,41 +1,42 @@
-//! What came of an attempt's sends, as a JSON array, oldest first.
+//! The history of an attempt: its sends with their outcomes, as a JSON array, oldest first.
 
 use gapless_domain::{EndpointAnswer, NodeText, SendOutcome, SendRecord, SendReport, Timestamp};
+use gapless_store::RowError;
 use serde::{Deserialize, Serialize};
 
-use super::{RowError, from_json, to_json, word};
+use super::{from_json, to_json, word};
 
-/// Microseconds since 1970, as in every other place where a time is not a column.
 #[derive(Serialize, Deserialize)]
 struct SendRow {
+    /// Microseconds since 1970, as in every place where a time is not a column.
     at: i64,
     outcome: String,
     #[serde(default, skip_serializing_if = "String::is_empty")]
     text: String,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    heard: Vec<HeardRow>,
+    heard: Vec<EndpointAnswerRow>,
 }
 
 #[derive(Serialize, Deserialize)]
-struct HeardRow {
+struct EndpointAnswerRow {
     endpoint: String,
     outcome: String,
     #[serde(default, skip_serializing_if = "String::is_empty")]
     text: String,
 }
 
-/// Reports of one attempt and one commit, which is made at `at`. The stores append them to what is there.
+/// The reports of one attempt in one commit, which is made at `at`. The stores append them to the history.
 pub fn sends_to_json(at: Timestamp, reports: &[&SendReport]) -> String {
-    let heard = |heard: &EndpointAnswer| HeardRow {
-        endpoint: heard.endpoint.to_string(),
-        outcome: heard.outcome.as_str().to_owned(),
-        text: heard.text.to_string(),
+    let answer = |answer: &EndpointAnswer| EndpointAnswerRow {
+        endpoint: answer.endpoint.to_string(),
+        outcome: answer.outcome.as_str().to_owned(),
+        text: answer.text.to_string(),
     };
     let row = |report: &&SendReport| SendRow {
         at: at.as_micros(),
         outcome: report.outcome.as_str().to_owned(),
         text: report.text.to_string(),
-        heard: report.answers.iter().map(heard).collect(),
+        heard: report.answers.iter().map(answer).collect(),
     };
     to_json(&reports.iter().map(row).collect::<Vec<_>>())
 }
@@ -57,10 +58,10 @@ impl TryFrom<SendRow> for SendRecord {
     }
 }
 
-impl TryFrom<HeardRow> for EndpointAnswer {
+impl TryFrom<EndpointAnswerRow> for EndpointAnswer {
     type Error = RowError;
 
-    fn try_from(row: HeardRow) -> Result<Self, RowError> {
+    fn try_from(row: EndpointAnswerRow) -> Result<Self, RowError> {
         Ok(EndpointAnswer {
             endpoint: NodeText::new(&row.endpoint),
             outcome: word("outcome", &row.outcome, SendOutcome::parse)?,
@@ -76,19 +77,19 @@ mod tests {
 
     const AT: Timestamp = Timestamp::from_micros(1_900_000_000_000_001);
 
-    fn report(outcome: SendOutcome, said: &str, heard: Vec<EndpointAnswer>) -> SendReport {
-        SendReport { nonce: Nonce::ZERO, hash: B256::ZERO, outcome, text: NodeText::new(said), answers: heard }
+    fn report(outcome: SendOutcome, text: &str, heard: Vec<EndpointAnswer>) -> SendReport {
+        SendReport { nonce: Nonce::ZERO, hash: B256::ZERO, outcome, text: NodeText::new(text), answers: heard }
     }
 
-    fn heard(endpoint: &str, outcome: SendOutcome, said: &str) -> EndpointAnswer {
-        EndpointAnswer { endpoint: NodeText::new(endpoint), outcome, text: NodeText::new(said) }
+    fn answer(endpoint: &str, outcome: SendOutcome, text: &str) -> EndpointAnswer {
+        EndpointAnswer { endpoint: NodeText::new(endpoint), outcome, text: NodeText::new(text) }
     }
 
     #[test]
     fn sends_round_trip_in_order() {
-        let said = [heard("a", SendOutcome::Accepted, ""), heard("b", SendOutcome::Unknown, "\"quoted\" and \\")];
+        let answers = [answer("a", SendOutcome::Accepted, ""), answer("b", SendOutcome::Unknown, "\"quoted\" and \\")];
         let mut reports: Vec<_> = SendOutcome::ALL.iter().map(|outcome| report(*outcome, "", vec![])).collect();
-        reports.push(report(SendOutcome::Accepted, "é", said.to_vec()));
+        reports.push(report(SendOutcome::Accepted, "é", answers.to_vec()));
         let expected: Vec<_> = reports
             .iter()
             .map(|report| SendRecord {
@@ -100,22 +101,23 @@ mod tests {
             .collect();
         let json = sends_to_json(AT, &reports.iter().collect::<Vec<_>>());
         assert_eq!(sends_from_json(&json), Ok(expected));
-        assert_eq!(sends_from_json("[]"), Ok(vec![]), "as rows of older releases have it");
+        assert_eq!(sends_from_json("[]"), Ok(vec![]), "the default of rows that an older release wrote");
     }
 
     #[test]
-    fn the_words_of_a_row_do_not_change() {
-        let full = report(SendOutcome::Wait, "later", vec![heard("node-1", SendOutcome::RateLimited, "429")]);
-        let short = report(SendOutcome::Accepted, "", vec![heard("node-1", SendOutcome::Accepted, "")]);
+    fn stored_json_of_sends_does_not_change() {
+        let full = report(SendOutcome::Wait, "later", vec![answer("node-1", SendOutcome::RateLimited, "429")]);
+        let short = report(SendOutcome::Accepted, "", vec![answer("node-1", SendOutcome::Accepted, "")]);
         let json = concat!(
-            r#"[{"at":7,"outcome":"wait","text":"later","heard":[{"endpoint":"node-1","outcome":"rate_limited","text":"429"}]},"#,
+            r#"[{"at":7,"outcome":"wait","text":"later","#,
+            r#""heard":[{"endpoint":"node-1","outcome":"rate_limited","text":"429"}]},"#,
             r#"{"at":7,"outcome":"accepted","heard":[{"endpoint":"node-1","outcome":"accepted"}]}]"#,
         );
         assert_eq!(sends_to_json(Timestamp::from_micros(7), &[&full, &short]), json);
     }
 
     #[test]
-    fn damage_is_an_error() {
+    fn damaged_history_is_an_error() {
         for damaged in [
             "",
             "null",

@@ -4,9 +4,10 @@ use gapless_domain::{
     AttemptKind, B256, BlockRef, Bound, CancelReason, Cancellation, Execution, FailReason, FinalFailure, Goal,
     Inclusion, Mined, NodeText, Nonce, Progress, Settled, StateName, StuckReason, SubStateName, TxState,
 };
+use gapless_store::RowError;
 use serde::{Deserialize, Serialize};
 
-use super::{RowError, from_json, nonce as nonce_of, parsed, signed, to_json, word};
+use super::{from_json, nonce as nonce_of, parsed, signed, to_json, word};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StateRow {
@@ -32,7 +33,7 @@ struct Detail {
     released: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     inclusion: Option<InclusionRow>,
-    /// Only where it is another block than the inclusion's own.
+    /// The newest block of a confirmation notice. Absent where it is the block of the inclusion.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     told: Option<BlockRow>,
 }
@@ -49,7 +50,7 @@ struct InclusionRow {
     kind: String,
     block_number: u64,
     block_hash: String,
-    /// The first releases did not know it.
+    /// Absent in rows of the first releases.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     parent_hash: Option<String>,
     gas_used: u64,
@@ -92,7 +93,7 @@ pub fn state_to_row(state: &TxState) -> StateRow {
     }
 }
 
-/// `sub_state` follows from the rest and is not read back.
+/// The column `sub_state` follows from the others and is not read.
 pub fn state_from_row(state: &str, nonce: Option<i64>, detail: &str) -> Result<TxState, RowError> {
     let name = word("state", state, StateName::parse)?;
     let detail: Detail = from_json("state detail", detail)?;
@@ -174,7 +175,7 @@ impl Detail {
             None => Goal::Deliver,
             Some("replace") => Goal::Replace,
             Some("cancel") => Goal::Cancel(self.canceled_for()?),
-            Some(other) => return Err(RowError::new("wish", other)),
+            Some(other) => return Err(RowError::new("goal", other)),
         };
         let progress = match (self.inclusion, self.told) {
             (Some(row), told) => {
@@ -182,7 +183,7 @@ impl Detail {
                 let told = told.map_or(Ok(inclusion.block), BlockRef::try_from)?;
                 Progress::Mined(Mined { inclusion, notified: told })
             }
-            (None, Some(_)) => return Err(RowError::new("state detail", "told of, but not mined")),
+            (None, Some(_)) => return Err(RowError::new("state detail", "a notice without an inclusion")),
             (None, None) if self.awaiting_funds => Progress::AwaitingFunds,
             (None, None) => Progress::Pending,
         };
@@ -280,7 +281,7 @@ mod tests {
                 let bound = Bound { nonce: Nonce::ZERO, goal, progress };
                 states.push(TxState::Allocated(bound.clone()));
                 states.push(TxState::Tracking(bound.clone()));
-                states.push(TxState::Stuck(bound, StuckReason::Contradiction));
+                states.push(TxState::Stuck(bound, StuckReason::OutOfTries));
             }
         }
         states
@@ -294,11 +295,15 @@ mod tests {
         }
     }
 
-    /// As the first releases wrote it, without the last brace.
-    const OLD_INCLUSION: &str = r#"{"inclusion":{"hash":"0x0101010101010101010101010101010101010101010101010101010101010101","kind":"bump","block_number":9,"block_hash":"0x0202020202020202020202020202020202020202020202020202020202020202","gas_used":21000,"gas_price":"7"}"#;
+    /// An inclusion as the first releases wrote it, without the last brace.
+    const OLD_INCLUSION: &str = concat!(
+        r#"{"inclusion":{"hash":"0x0101010101010101010101010101010101010101010101010101010101010101","kind":"bump","#,
+        r#""block_number":9,"block_hash":"0x0202020202020202020202020202020202020202020202020202020202020202","#,
+        r#""gas_used":21000,"gas_price":"7"}"#
+    );
 
     #[test]
-    fn what_older_releases_wrote_was_told_up_to_its_own_block() {
+    fn inclusion_of_an_older_release_loads_without_parent_hash() {
         let expected = Inclusion { parent_hash: B256::ZERO, ..inclusion(Execution::Success) };
         let told = expected.block;
         let state = state_from_row("TRACKING", Some(3), &format!("{OLD_INCLUSION}}}")).unwrap();
@@ -312,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn damage_is_an_error() {
+    fn damaged_state_is_an_error() {
         assert!(state_from_row("ALLOCATED", None, "{}").is_err());
         assert!(state_from_row("CONFIRMED", Some(1), "{}").is_err());
         assert!(state_from_row("LOST", None, "{}").is_err());

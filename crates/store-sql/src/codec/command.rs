@@ -5,12 +5,14 @@ use gapless_domain::{
 };
 use serde::{Deserialize, Serialize};
 
+use gapless_store::RowError;
+
 use super::payload::{FeesRow, PayloadRow};
-use super::{RowError, from_json, nonce, parsed, signed, to_json, word};
+use super::{from_json, nonce, parsed, signed, to_json, word};
 
 #[derive(Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
-enum CommandRow {
+enum CommandBody {
     Cancel { tx_id: String },
     Replace { tx_id: String, payload: PayloadRow },
     Resubmit { tx_id: String, fees: Option<FeesRow> },
@@ -25,21 +27,21 @@ enum CommandRow {
 
 pub fn command_to_json(kind: &CommandKind) -> String {
     to_json(&match kind {
-        CommandKind::Cancel { tx_id } => CommandRow::Cancel { tx_id: tx_id.to_string() },
+        CommandKind::Cancel { tx_id } => CommandBody::Cancel { tx_id: tx_id.to_string() },
         CommandKind::Replace { tx_id, payload } => {
-            CommandRow::Replace { tx_id: tx_id.to_string(), payload: payload.into() }
+            CommandBody::Replace { tx_id: tx_id.to_string(), payload: payload.into() }
         }
         CommandKind::Resubmit { tx_id, fees } => {
-            CommandRow::Resubmit { tx_id: tx_id.to_string(), fees: fees.as_ref().map(FeesRow::from) }
+            CommandBody::Resubmit { tx_id: tx_id.to_string(), fees: fees.as_ref().map(FeesRow::from) }
         }
-        CommandKind::CancelPending => CommandRow::CancelPending,
-        CommandKind::Pause => CommandRow::Pause,
-        CommandKind::Resume => CommandRow::Resume,
-        CommandKind::Unprotect => CommandRow::Unprotect,
+        CommandKind::CancelPending => CommandBody::CancelPending,
+        CommandKind::Pause => CommandBody::Pause,
+        CommandKind::Resume => CommandBody::Resume,
+        CommandKind::Unprotect => CommandBody::Unprotect,
         CommandKind::Resync { lost, dry_run } => {
-            CommandRow::Resync { lost: lost.as_str().to_owned(), dry_run: *dry_run }
+            CommandBody::Resync { lost: lost.as_str().to_owned(), dry_run: *dry_run }
         }
-        CommandKind::UseReserved { nonce, lock_owner, signed: tx, fees, cost } => CommandRow::UseReserved {
+        CommandKind::UseReserved { nonce, lock_owner, signed: tx, fees, cost } => CommandBody::UseReserved {
             nonce: signed(nonce.get()),
             lock_owner: lock_owner.to_string(),
             hash: tx.hash.to_string(),
@@ -48,41 +50,41 @@ pub fn command_to_json(kind: &CommandKind) -> String {
             cost: cost.to_string(),
         },
         CommandKind::ReleaseReserved { nonce, lock_owner } => {
-            CommandRow::ReleaseReserved { nonce: signed(nonce.get()), lock_owner: lock_owner.to_string() }
+            CommandBody::ReleaseReserved { nonce: signed(nonce.get()), lock_owner: lock_owner.to_string() }
         }
     })
 }
 
 pub fn command_from_json(json: &str) -> Result<CommandKind, RowError> {
     Ok(match from_json("command", json)? {
-        CommandRow::Cancel { tx_id } => CommandKind::Cancel { tx_id: parsed("tx_id", &tx_id)? },
-        CommandRow::Replace { tx_id, payload } => {
+        CommandBody::Cancel { tx_id } => CommandKind::Cancel { tx_id: parsed("tx_id", &tx_id)? },
+        CommandBody::Replace { tx_id, payload } => {
             CommandKind::Replace { tx_id: parsed("tx_id", &tx_id)?, payload: Payload::try_from(payload)? }
         }
-        CommandRow::Resubmit { tx_id, fees } => {
+        CommandBody::Resubmit { tx_id, fees } => {
             CommandKind::Resubmit { tx_id: parsed("tx_id", &tx_id)?, fees: fees.map(Fees::try_from).transpose()? }
         }
-        CommandRow::CancelPending => CommandKind::CancelPending,
-        CommandRow::Pause => CommandKind::Pause,
-        CommandRow::Resume => CommandKind::Resume,
-        CommandRow::Unprotect => CommandKind::Unprotect,
-        CommandRow::Resync { lost, dry_run } => {
+        CommandBody::CancelPending => CommandKind::CancelPending,
+        CommandBody::Pause => CommandKind::Pause,
+        CommandBody::Resume => CommandKind::Resume,
+        CommandBody::Unprotect => CommandKind::Unprotect,
+        CommandBody::Resync { lost, dry_run } => {
             CommandKind::Resync { lost: word("lost rule", &lost, LostRule::parse)?, dry_run }
         }
-        CommandRow::UseReserved { nonce: number, lock_owner, hash, raw, fees, cost } => CommandKind::UseReserved {
+        CommandBody::UseReserved { nonce: number, lock_owner, hash, raw, fees, cost } => CommandKind::UseReserved {
             nonce: nonce(number)?,
             lock_owner: owner(&lock_owner)?,
             signed: SignedTx { hash: parsed("hash", &hash)?, raw: parsed("raw", &raw)? },
             fees: fees.try_into()?,
             cost: parsed("cost", &cost)?,
         },
-        CommandRow::ReleaseReserved { nonce: number, lock_owner } => {
+        CommandBody::ReleaseReserved { nonce: number, lock_owner } => {
             CommandKind::ReleaseReserved { nonce: nonce(number)?, lock_owner: owner(&lock_owner)? }
         }
     })
 }
 
-/// What became of a command, by its result: NULL while it waits.
+/// The status of a command by its columns. The result is NULL while the command is open.
 pub fn command_status(result: Option<&str>, refused: bool) -> CommandStatus {
     match result.map(CommandReport::new) {
         None => CommandStatus::Open,
@@ -129,11 +131,14 @@ mod tests {
     }
 
     #[test]
-    fn damage_is_an_error() {
+    fn damaged_command_is_an_error() {
         for damaged in [
             r#"{"kind":"resync","lost":"forget","dry_run":false}"#,
             r#"{"kind":"resync","lost":"fail"}"#,
-            r#"{"kind":"use_reserved","nonce":-1,"lock_owner":"me","hash":"0x01","raw":"0x","fees":{"gas_price":"1"},"cost":"1"}"#,
+            concat!(
+                r#"{"kind":"use_reserved","nonce":-1,"lock_owner":"me","hash":"0x01","raw":"0x","#,
+                r#""fees":{"gas_price":"1"},"cost":"1"}"#
+            ),
             r#"{"kind":"explode"}"#,
         ] {
             assert!(command_from_json(damaged).is_err(), "{damaged}");

@@ -1,0 +1,88 @@
+//! Migrations: a database of an older schema is opened with the rows that it holds, and work goes on.
+//!
+//! A store calls [`migration_suite!`](crate::migration_suite) in its tests, with an expression that makes a
+//! [`MigrationHarness`]. Every case gets a fresh database. The rows are written with plain SQL in the form that the
+//! code of that schema wrote, so that no case depends on the code that it tests.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::expect_used,
+    reason = "the suite is test code in a library, so that every store can run it"
+)]
+
+mod harness;
+mod migrations;
+mod newest;
+mod rows;
+
+pub use harness::{ArchivedIntent, FixtureRow, FixtureValue, MigrationHarness};
+
+/// All cases. Calls back `$callback! { $args theme { case … } … }`.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! for_each_migration_case {
+    ($callback:ident ($($args:tt)*)) => {
+        $crate::$callback! {
+            ($($args)*)
+            migrations {
+                schema_1_lane_with_an_open_nonce_is_found_by_the_sweep
+                schema_2_rows_load_without_notices_and_tails
+                schema_3_rows_load_without_audit_log_and_evidence
+                schema_4_slot_without_block_hash_is_above_no_block
+                schema_5_queue_behind_bound_intents_is_peeked_in_order
+                schema_6_rows_load_without_replacement_and_history
+            }
+            newest {
+                schema_7_rows_of_every_kind_load_and_go_on
+                schema_8_rows_of_every_kind_load_and_go_on
+                schema_9_rows_of_every_kind_load_and_go_on
+            }
+        }
+    };
+}
+
+/// One `#[tokio::test]` for every case. The argument is an expression that makes a [`MigrationHarness`]; it may await.
+#[macro_export]
+macro_rules! migration_suite {
+    ($make_harness:expr) => {
+        $crate::for_each_migration_case!(migration_tests($make_harness));
+    };
+}
+
+#[doc(hidden)]
+#[macro_export]
+macro_rules! migration_tests {
+    (($make_harness:expr) $($theme:ident { $($case:ident)+ })+) => {$(
+        mod $theme {
+            #[allow(unused_imports, reason = "the expression that makes a harness may name anything of its file")]
+            use super::*;
+            $(
+                #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+                async fn $case() {
+                    let harness = $make_harness;
+                    $crate::conformance::cases::$theme::$case(&harness).await;
+                }
+            )+
+        }
+    )+};
+}
+
+#[doc(hidden)]
+#[macro_export]
+macro_rules! migration_cases {
+    (() $($theme:ident { $($case:ident)+ })+) => {
+        /// The cases, for the macro; each fails by panicking.
+        pub mod cases {$(
+            pub mod $theme {
+                $(
+                    pub async fn $case(harness: &dyn $crate::conformance::MigrationHarness) {
+                        $crate::conformance::$theme::$case(harness).await;
+                    }
+                )+
+            }
+        )+}
+    };
+}
+
+crate::for_each_migration_case!(migration_cases());

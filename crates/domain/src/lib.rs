@@ -1,9 +1,8 @@
-//! The rules of the house, and nothing else.
+//! The rules of Gapless, as plain values and functions from values to values.
 //!
-//! What an intent is, which states it may pass through, what a lease permits, what one lane may write: all of it is here
-//! as plain values and functions from values to values.
+//! The crate defines intents and their states, leases, the commits of a lane with their rules, and the lane itself.
 //!
-//! Architecture invariant: nothing in this crate is async, reads a clock, draws a random number or does I/O, and nothing
+//! Architecture invariant: no code in this crate is async, reads a clock, draws a random number or does I/O, and no type
 //! derives serde. Time comes in as [`Timestamp`] (the database's clock) or [`Tick`] (a node's own monotonic clock), and
 //! stores and wires convert at their own edge.
 

@@ -7,7 +7,7 @@ use crate::text::NodeText;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TxState {
-    /// Durable, waiting in line, without a nonce.
+    /// Durable, in the queue, without a nonce.
     Queued,
     /// A nonce is bound and an attempt is durable; no node has acknowledged it yet.
     Allocated(Bound),
@@ -15,11 +15,11 @@ pub enum TxState {
     Tracking(Bound),
     /// Needs a decision. Still confirmed if the chain mines it.
     Stuck(Bound, StuckReason),
-    /// Our hash, successful, final.
+    /// An attempt with the payload is final, and succeeded.
     Confirmed(Settled),
     /// Reverted and final, or failed before a nonce was bound.
     FailedFinal(FinalFailure),
-    /// Canceled in the queue, or something that carries no payload is final at its nonce.
+    /// Canceled in the queue, or an attempt without the payload is final at the nonce.
     Canceled(Cancellation),
 }
 
@@ -30,7 +30,7 @@ pub struct Bound {
     pub progress: Progress,
 }
 
-/// What the intent wants of its slot now. It outlives a reorg: what was canceled is canceled again.
+/// The effect that the intent wants of its slot now. A goal survives a reorg: a canceled intent is canceled again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Goal {
     Deliver,
@@ -50,11 +50,11 @@ pub enum Progress {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mined {
     pub inclusion: Inclusion,
-    /// The last confirmation that consumers were told of. It stands for the whole list up to it.
+    /// The newest confirmation in the events. It stands for the whole list up to it.
     pub told: BlockRef,
 }
 
-/// A nonce that is consumed, finally, by one of our hashes.
+/// A nonce that is finally consumed by an attempt of its slot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settled {
     pub nonce: Nonce,
@@ -71,7 +71,7 @@ pub enum FinalFailure {
 #[expect(clippy::large_enum_variant, reason = "what is on chain is the ordinary end, and is moved seldom")]
 pub enum Cancellation {
     InQueue(CancelReason),
-    /// A reserved nonce was let go before any transaction was given to us.
+    /// A reserved nonce was released, or expired, before a transaction was submitted.
     Released,
     OnChain(CancelReason, Settled),
 }
@@ -90,7 +90,7 @@ names! {
         SimulationReverted = "simulation_reverted",
         InsufficientFunds = "insufficient_funds",
         Expired = "expired",
-        /// Its nonce was used by something else, and the operator chose not to queue it again.
+        /// Another transaction consumed the nonce, and the operator chose not to queue the intent again.
         NonceLost = "nonce_lost",
     }
 }
@@ -171,7 +171,7 @@ impl TxState {
         }
     }
 
-    /// What has ended it on chain.
+    /// The inclusion that ended the intent on chain.
     pub fn inclusion(&self) -> Option<&Inclusion> {
         match self {
             TxState::Confirmed(settled)
@@ -187,7 +187,7 @@ impl TxState {
 }
 
 impl Bound {
-    /// What a caller most wants to know: where it is on chain, before what is wanted of it.
+    /// The most useful name for a caller: the progress on chain comes before the goal.
     pub fn sub_state(&self) -> SubStateName {
         match (&self.progress, self.goal) {
             (Progress::Mined(_), _) => SubStateName::Mined,
@@ -200,13 +200,13 @@ impl Bound {
 }
 
 impl Settled {
-    /// How an intent ends whose slot was consumed by this inclusion. Only what is in the final block counts: a cancel that
-    /// lost the race leaves the intent confirmed, and a stopped owner's late original does too (N24).
+    /// The end of an intent whose slot was consumed by this inclusion. Only the transaction in the final block counts:
+    /// a cancel that lost the race leaves the intent confirmed, and a stopped owner's late original does too (N24).
     pub(crate) fn end_state(self, goal: Goal) -> TxState {
         if !self.inclusion.kind.carries_payload() {
             let reason = match goal {
                 Goal::Cancel(reason) => reason,
-                // Nobody asked for it, so what stood in its way was that the original could not go through.
+                // No caller asked for the cancel, so it was sent because the original was rejected.
                 Goal::Deliver | Goal::Replace => CancelReason::Rejected,
             };
             return TxState::Canceled(Cancellation::OnChain(reason, self));

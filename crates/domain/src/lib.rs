@@ -3,8 +3,8 @@
 //! The crate defines intents and their states, leases, the commits of a lane with their rules, and the lane itself.
 //!
 //! Architecture invariant: no code in this crate is async, reads a clock, draws a random number or does I/O, and no
-//! type derives serde. Time comes in as [`Timestamp`] (the database's clock) or [`Tick`] (a node's own monotonic clock),
-//! and stores and wires convert at their own edge.
+//! type derives serde. Time comes in as [`Timestamp`] (the database's clock) or [`Tick`] (a node's own monotonic
+//! clock), and stores and wires convert at their own edge.
 
 mod amount;
 mod attempt;

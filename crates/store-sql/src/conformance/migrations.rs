@@ -105,7 +105,7 @@ pub(super) async fn schema_2_rows_load_without_notices_and_tails(h: &dyn Migrati
     let inclusion = Inclusion { parent_hash: B256::ZERO, ..f::inclusion(hash, AttemptKind::Original, 7) };
     let told = inclusion.block;
     let progress = f::record(&node, open.id).await.state.bound().unwrap().progress.clone();
-    assert_eq!(progress, Progress::Mined(Mined { inclusion, told }));
+    assert_eq!(progress, Progress::Mined(Mined { inclusion, notified: told }));
     for intent in [&ended, &open] {
         let events = node.events_of(intent.id, 100).await.unwrap();
         assert_eq!(i64::try_from(events.len()), Ok(intent.version));

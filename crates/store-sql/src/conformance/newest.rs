@@ -153,7 +153,7 @@ fn states_of_each_kind(lane: &SubmitterId, ledger: &mut Ledger) {
     let mined = inclusion(5, AttemptKind::Original, Execution::Success);
     let told = f::block(9);
     let detail = format!(r#"{{{},"told":{{"number":9,"hash":"{}"}}}}"#, included(5, "original", ""), told.hash);
-    let progress = Progress::Mined(Mined { inclusion: mined, told });
+    let progress = Progress::Mined(Mined { inclusion: mined, notified: told });
     ledger.bound(lane, "mined", &detail, TxState::Tracking(bound_at(5, Goal::Deliver, progress)));
     let settled =
         |nonce, kind, execution| Settled { nonce: number(nonce), inclusion: inclusion(nonce, kind, execution) };
@@ -304,7 +304,7 @@ async fn assert_rows_loaded(node: &f::Node, lane: &SubmitterId, ledger: &Ledger)
         "{statuses:?}"
     );
     let history = node.attempts(ledger.stored[0].id).await.unwrap().remove(0).history;
-    assert_eq!((history.len(), history[0].at, history[0].heard.len()), (1, WRITTEN_AT, 1));
+    assert_eq!((history.len(), history[0].at, history[0].answers.len()), (1, WRITTEN_AT, 1));
     let head = Head { tail: f::tail(8..=9), finalized: Some(f::block(8)), genesis: Some(f::block(0).hash) };
     assert_eq!(node.head(&CHAIN.parse().unwrap()).await.unwrap(), Some(head));
     assert_eq!(f::audits(node, lane).await.len(), 1);

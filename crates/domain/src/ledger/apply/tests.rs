@@ -42,7 +42,7 @@ fn reports_count_sends_and_keep_newest_history() {
     let hash = attempt(0).hash;
     let report = |text: &str| {
         let (outcome, text) = (SendOutcome::Unknown, NodeText::new(text));
-        SendReport { nonce: nonce(0), hash, outcome, text, heard: Vec::new() }
+        SendReport { nonce: nonce(0), hash, outcome, text, answers: Vec::new() }
     };
     write(&mut ledger, |commit| {
         for n in 0..=Attempt::HISTORY {

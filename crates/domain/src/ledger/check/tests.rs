@@ -54,7 +54,7 @@ fn bump(ordinal: u16, hash: u8) -> NewAttempt {
 
 fn report(at: u64, hash: u8) -> SendReport {
     let (outcome, text) = (SendOutcome::Accepted, NodeText::default());
-    SendReport { nonce: nonce(at), hash: B256::with_last_byte(hash), outcome, text, heard: Vec::new() }
+    SendReport { nonce: nonce(at), hash: B256::with_last_byte(hash), outcome, text, answers: Vec::new() }
 }
 
 #[test]

@@ -1,6 +1,6 @@
-//! Everything that Gapless asks a node, asked of the null chain.
+//! All reads and sends of the chain contract, against the null chain.
 
-#![allow(clippy::unwrap_used, reason = "all of this is for tests, though not all of it is inside one")]
+#![allow(clippy::unwrap_used, reason = "test code, also outside of test functions")]
 
 mod support;
 
@@ -30,7 +30,7 @@ fn to_itself(nonce: u64) -> TxPlan {
     TxPlan { call: EvmCall { to: submitter(0).evm_address(), ..plan.call }, ..plan }
 }
 
-async fn is_all_answered(chain: &EvmChain) {
+async fn check_contract(chain: &EvmChain) {
     let genesis = chain.head().await.unwrap();
     assert!(genesis.base_fee.is_some());
     assert!(chain.estimate_gas(&submitter(0), &to_itself(0).call, genesis.block).await.unwrap() >= 21_000);
@@ -51,7 +51,7 @@ async fn is_all_answered(chain: &EvmChain) {
     let last = receipts.last().unwrap().block;
     let in_block = chain.block_receipts(last, &|hash| hash == hashes[49]).await.unwrap().unwrap();
     assert_eq!(in_block.iter().map(|receipt| receipt.hash).collect::<Vec<_>>(), hashes[49..]);
-    // What was sent is found again in the blocks, byte by byte.
+    // The sent transactions are in the blocks, byte by byte.
     let sent = chain.sent_by(&submitter(0), 0..=last.number).await.unwrap();
     let found: Vec<_> = sent.into_iter().flatten().flat_map(|block| block.sent).map(|plan| plan.signed).collect();
     assert_eq!(found, txs);
@@ -68,7 +68,7 @@ async fn is_all_answered(chain: &EvmChain) {
     assert_eq!((view.latest, view.pending, view.finalized), (fifty, fifty, Some(fifty)));
     let again = send(chain, &txs[..1]).await.remove(0);
     assert_eq!(again.verdict, Verdict::NonceTooLow, "{again:?}");
-    // A nonce that waits is replaced for a tenth more only.
+    // A pending transaction is replaced for a tenth more only.
     let waits = signed(chain, &to_itself(60)).await;
     assert_eq!(send(chain, &[waits]).await[0].verdict, Verdict::Accepted);
     let fees = Fees::Eip1559 { max_fee: 21_000_000_000, max_priority_fee: 1_050_000_000 };
@@ -77,13 +77,13 @@ async fn is_all_answered(chain: &EvmChain) {
 }
 
 #[tokio::test]
-async fn over_http() {
+async fn null_chain_over_http_answers_everything() {
     let (chain, _running) = start("http").await;
-    is_all_answered(&chain).await;
+    check_contract(&chain).await;
 }
 
 #[tokio::test]
-async fn over_websocket() {
+async fn null_chain_over_websocket_answers_everything() {
     let (chain, _running) = start("ws").await;
-    is_all_answered(&chain).await;
+    check_contract(&chain).await;
 }

@@ -1,6 +1,6 @@
-//! Endpoints that are at odds, half able, or hung: whose word counts, and what a transaction's fate is not concluded from.
+//! Endpoints that disagree, lack methods or hang: which answers count, and which prove nothing about a transaction.
 
-#![allow(clippy::unwrap_used, reason = "all of this is for tests, though not all of it is inside one")]
+#![allow(clippy::unwrap_used, reason = "test code, also outside of test functions")]
 
 mod support;
 
@@ -12,7 +12,7 @@ use support::{FakeNode, Sending, chain, later, options, plan, send, signed, sign
 
 /// proves S10
 #[tokio::test]
-async fn what_reached_nobody_is_not_judged_by_what_strangers_say() {
+async fn error_text_of_a_down_endpoint_is_no_verdict() {
     for words in [
         "already known",
         "nonce too low",
@@ -30,7 +30,7 @@ async fn what_reached_nobody_is_not_judged_by_what_strangers_say() {
         for _ in 0..3 {
             let answer = send(&chain, &tx).await.remove(0);
             assert_eq!((answer.verdict, answer.reason), (Verdict::Unavailable, Reason::Unreachable), "{answer:?}");
-            assert!(answer.text.as_str().contains(words), "what they say is still told: {answer:?}");
+            assert!(answer.text.as_str().contains(words), "the text is kept: {answer:?}");
             assert_eq!(chain.head().await.unwrap_err().classified.verdict, Verdict::Unavailable);
             later(Duration::from_secs(9)).await;
         }
@@ -38,7 +38,7 @@ async fn what_reached_nobody_is_not_judged_by_what_strangers_say() {
 }
 
 #[tokio::test]
-async fn a_refusal_of_one_transaction_is_not_told_of_another_that_reached_nobody() {
+async fn refusal_is_not_reported_for_an_unsent_transaction() {
     let node = FakeNode::start(|_| {}).await;
     let chain = chain(&[&node]);
     chain.head().await.unwrap();
@@ -56,12 +56,12 @@ async fn a_refusal_of_one_transaction_is_not_told_of_another_that_reached_nobody
     let second = [signed(&chain, &plan(1)).await];
     let sends = node.count("eth_sendRawTransaction");
     let answer = send(&chain, &second).await.remove(0);
-    assert_eq!(node.count("eth_sendRawTransaction"), sends, "it went to nobody");
+    assert_eq!(node.count("eth_sendRawTransaction"), sends, "the transaction was not sent");
     assert_eq!(answer.verdict, Verdict::Unavailable, "{answer:?}");
 }
 
 #[tokio::test]
-async fn one_that_goes_to_and_fro_on_a_halted_chain_makes_nobody_stuck() {
+async fn oscillating_head_makes_no_endpoint_stuck() {
     let (good, balancer) = (FakeNode::start(|_| {}).await, FakeNode::start(|_| {}).await);
     let chain = chain(&[&good, &balancer]);
     for turn in 0..12 {
@@ -69,11 +69,11 @@ async fn one_that_goes_to_and_fro_on_a_halted_chain_makes_nobody_stuck() {
         assert_eq!(chain.head().await.unwrap().block.number, 100, "turn {turn}");
         later(Duration::from_secs(10)).await;
     }
-    assert_eq!(chain.endpoints()[0].standing, EndpointHealth::Good);
+    assert_eq!(chain.endpoints()[0].health, EndpointHealth::Good);
 }
 
 #[tokio::test]
-async fn one_that_flips_on_a_halted_chain_makes_nobody_stuck() {
+async fn flipping_endpoint_makes_no_endpoint_stuck() {
     let (good, flips) = (FakeNode::start(|_| {}).await, FakeNode::start(|_| {}).await);
     let chain = chain(&[&good, &flips]);
     for turn in 0..40 {
@@ -82,12 +82,12 @@ async fn one_that_flips_on_a_halted_chain_makes_nobody_stuck() {
         chain.accounts(&[submitter(0)], None).await.unwrap();
         later(Duration::from_secs(4)).await;
     }
-    assert_eq!(chain.endpoints()[0].standing, EndpointHealth::Good);
+    assert_eq!(chain.endpoints()[0].health, EndpointHealth::Good);
 }
 
 /// proves S10
 #[tokio::test]
-async fn one_that_is_still_syncing_is_not_believed_while_the_other_flips() {
+async fn syncing_endpoint_is_not_preferred_to_a_flipping_one() {
     let (flips, syncing) = (FakeNode::start(|_| {}).await, FakeNode::start(|script| script.head = 5).await);
     let chain = chain(&[&flips, &syncing]);
     for turn in 0..12 {
@@ -96,11 +96,11 @@ async fn one_that_is_still_syncing_is_not_believed_while_the_other_flips() {
         assert_eq!(chain.head().await.unwrap().block.number, 100);
         assert_eq!(chain.accounts(&[submitter(0)], None).await.unwrap()[0].latest.get(), 100);
     }
-    assert_eq!(chain.endpoints()[0].standing, EndpointHealth::Flipping);
+    assert_eq!(chain.endpoints()[0].health, EndpointHealth::Flipping);
 }
 
 #[tokio::test]
-async fn the_word_of_one_that_is_not_asked_any_more_does_not_stand_for_ever() {
+async fn head_of_a_paused_endpoint_stops_counting() {
     let (ahead, good) = (FakeNode::start(|script| script.head = 1_000_000).await, FakeNode::start(|_| {}).await);
     let chain = chain(&[&ahead, &good]);
     assert_eq!(chain.head().await.unwrap().block.number, 1_000_000);
@@ -112,15 +112,15 @@ async fn the_word_of_one_that_is_not_asked_any_more_does_not_stand_for_ever() {
 }
 
 #[tokio::test]
-async fn one_that_makes_up_heads_does_not_put_two_others_into_the_past() {
-    let liar = FakeNode::start(|script| script.head = 1_000_000).await;
+async fn invented_heads_do_not_make_two_others_lag() {
+    let inventor = FakeNode::start(|script| script.head = 1_000_000).await;
     let honest = [FakeNode::start(|_| {}).await, FakeNode::start(|_| {}).await];
-    let mut options = options(&[&liar, &honest[0], &honest[1]]);
+    let mut options = options(&[&inventor, &honest[0], &honest[1]]);
     options.head_age_max = Duration::from_secs(10);
     let chain = EvmChain::connect(options, vec![signer(0)]).unwrap();
-    // The chain stands still, and only the liar goes on.
+    // The chain is halted, and only the invented head rises.
     for _ in 0..8 {
-        liar.change(|script| script.head += 1);
+        inventor.change(|script| script.head += 1);
         assert_eq!(chain.head().await.unwrap().block.number, 100);
         assert_eq!(chain.accounts(&[submitter(0)], None).await.unwrap()[0].latest.get(), 100);
         later(Duration::from_secs(5)).await;
@@ -128,7 +128,7 @@ async fn one_that_makes_up_heads_does_not_put_two_others_into_the_past() {
 }
 
 #[tokio::test]
-async fn one_that_may_be_back_does_not_take_the_place_of_one_that_is_only_busy() {
+async fn rate_limited_endpoint_is_preferred_to_a_down_one() {
     let (good, dead) = (FakeNode::start(|_| {}).await, FakeNode::start(|_| {}).await);
     let options = options(&[&good, &dead]);
     drop(dead);
@@ -143,7 +143,7 @@ async fn one_that_may_be_back_does_not_take_the_place_of_one_that_is_only_busy()
     assert_eq!(send(&chain, &tx).await[0].verdict, Verdict::Accepted);
 }
 
-#[expect(clippy::disallowed_methods, reason = "the test measures")]
+#[expect(clippy::disallowed_methods, reason = "the test measures time")]
 fn started() -> Instant {
     Instant::now()
 }
@@ -156,7 +156,7 @@ async fn reads_only() -> FakeNode {
 }
 
 #[tokio::test]
-async fn one_that_takes_no_transactions_hides_no_refusal() {
+async fn read_only_endpoint_hides_no_refusal() {
     let refuses =
         FakeNode::start(|script| script.send = Sending::Refuse(-32000, "insufficient funds for transfer")).await;
     let reads_only = reads_only().await;
@@ -164,7 +164,7 @@ async fn one_that_takes_no_transactions_hides_no_refusal() {
     chain.head().await.unwrap();
     let tx = [signed(&chain, &plan(0)).await];
     assert_eq!(send(&chain, &tx).await[0].verdict, Verdict::InsufficientFunds);
-    // It may have the transaction from elsewhere, and is asked less and less often, and not missed for ever.
+    // The read-only endpoint may have the transaction. It is asked ever less often, and awaited for a limited time.
     refuses.change(|script| script.send = Sending::Refuse(-32000, "intrinsic gas too low"));
     for _ in 0..5 {
         assert_eq!(send(&chain, &tx).await[0].verdict, Verdict::Unavailable);
@@ -173,11 +173,11 @@ async fn one_that_takes_no_transactions_hides_no_refusal() {
     later(Duration::from_secs(10 * 60)).await;
     assert_eq!(send(&chain, &tx).await[0].verdict, Verdict::Rejected);
     assert_eq!(reads_only.count("eth_sendRawTransaction"), 4);
-    assert_eq!(chain.endpoints()[1].standing, EndpointHealth::Good);
+    assert_eq!(chain.endpoints()[1].health, EndpointHealth::Good);
 }
 
 #[tokio::test]
-async fn what_nobody_takes_transactions_for_is_told_with_its_reason() {
+async fn missing_send_method_is_reported_as_the_reason() {
     let reads_only = reads_only().await;
     let chain = chain(&[&reads_only]);
     let tx = [signed(&chain, &plan(0)).await];
@@ -187,7 +187,7 @@ async fn what_nobody_takes_transactions_for_is_told_with_its_reason() {
 }
 
 #[tokio::test]
-async fn the_next_ones_stand_in_for_those_that_give_no_verdict() {
+async fn next_endpoint_is_asked_if_the_first_has_no_verdict() {
     let (reads_only, good, third) = (reads_only().await, FakeNode::start(|_| {}).await, FakeNode::start(|_| {}).await);
     let mut options = options(&[&reads_only, &good, &third]);
     options.send_to = SendTo::Best(1);
@@ -198,14 +198,14 @@ async fn the_next_ones_stand_in_for_those_that_give_no_verdict() {
     assert_eq!(verdicts, [Verdict::Accepted; 2]);
     let sends = [&reads_only, &good, &third].map(|node| node.count("eth_sendRawTransaction"));
     assert_eq!(sends, [2, 2, 0]);
-    // A verdict is a verdict: nobody is asked for a better one.
+    // After a verdict no further endpoint is asked.
     good.change(|script| script.send = Sending::Refuse(-32000, "transaction underpriced"));
     assert_eq!(send(&chain, &txs).await[0].verdict, Verdict::Underpriced);
     assert_eq!(third.count("eth_sendRawTransaction"), 0);
 }
 
 #[tokio::test]
-async fn a_broadcast_has_one_deadline() {
+async fn broadcast_has_one_deadline() {
     let refuses = FakeNode::start(|script| script.send = Sending::Refuse(-32000, "transaction underpriced")).await;
     let hangs = FakeNode::start(|script| script.batch_max = 1).await;
     let mut options = options(&[&refuses, &hangs]);
@@ -220,13 +220,13 @@ async fn a_broadcast_has_one_deadline() {
     hangs.change(|script| script.hang.insert("eth_sendRawTransaction"));
     let begin = started();
     for answer in send(&chain, &txs).await {
-        assert_eq!(answer.verdict, Verdict::Unavailable, "it may have taken it: {answer:?}");
+        assert_eq!(answer.verdict, Verdict::Unavailable, "the hanging endpoint may have the transaction: {answer:?}");
     }
     assert!(begin.elapsed() < Duration::from_secs(3), "{:?}", begin.elapsed());
 }
 
 #[tokio::test]
-async fn one_that_hangs_on_transactions_only_is_given_none_for_a_while() {
+async fn endpoint_that_hangs_on_sends_is_paused_for_sends() {
     let refuses = FakeNode::start(|script| script.send = Sending::Refuse(-32000, "transaction underpriced")).await;
     let hangs = FakeNode::start(|script| script.hang = ["eth_sendRawTransaction"].into()).await;
     let mut options = options(&[&refuses, &hangs]);
@@ -244,11 +244,11 @@ async fn one_that_hangs_on_transactions_only_is_given_none_for_a_while() {
     }
     use Verdict::{Unavailable, Underpriced};
     assert_eq!(verdicts, [Unavailable, Unavailable, Unavailable, Underpriced, Underpriced, Underpriced]);
-    assert_eq!(chain.endpoints()[1].standing, EndpointHealth::Good, "what it reads is still believed");
+    assert_eq!(chain.endpoints()[1].health, EndpointHealth::Good, "its reads are still used");
 }
 
 #[tokio::test]
-async fn a_hung_endpoint_takes_no_place_from_the_others() {
+async fn hung_endpoint_does_not_block_the_others() {
     let hung = FakeNode::start(|script| script.hang = ["eth_sendRawTransaction"].into()).await;
     let good = FakeNode::start(|_| {}).await;
     let mut options = options(&[&hung, &good]);

@@ -1,6 +1,6 @@
-//! What an account has sent, by whole blocks; and whether its code is somebody else's.
+//! The transactions of an account in whole blocks, and its delegation.
 
-#![allow(clippy::unwrap_used, reason = "all of this is for tests, though not all of it is inside one")]
+#![allow(clippy::unwrap_used, reason = "test code, also outside of test functions")]
 
 mod support;
 
@@ -22,7 +22,7 @@ fn connect(url: &str) -> EvmChain {
     EvmChain::connect(options, vec![signer(0), signer(1)]).unwrap()
 }
 
-/// Delegates account 2 to some address.
+/// An authorization that delegates account 2.
 fn authorization() -> Authorization {
     let inner = eip7702::Authorization { chain_id: U256::from(CHAIN), address: Address::repeat_byte(0xde), nonce: 0 };
     let signed = dev_account(2).unwrap().authorize(inner).unwrap();
@@ -36,7 +36,7 @@ fn authorization() -> Authorization {
     }
 }
 
-/// One transaction of each kind.
+/// One transaction of each type.
 fn plans() -> [TxPlan; 5] {
     let legacy = Fees::Legacy { gas_price: 20_000_000_000 };
     let item =
@@ -61,8 +61,8 @@ async fn send(chain: &EvmChain, plan: &TxPlan) -> SignedTx {
     tx
 }
 
-/// Every kind of transaction is found again in its block, with the very bytes that were sent.
-async fn is_found_again(chain: &EvmChain) {
+/// Checks that transactions of every type are found in their blocks with the bytes that were sent.
+async fn check_sent(chain: &EvmChain) {
     let mut txs = Vec::new();
     for plan in plans() {
         txs.push(send(chain, &plan).await);
@@ -70,7 +70,7 @@ async fn is_found_again(chain: &EvmChain) {
     }
     let head = chain.head().await.unwrap();
     let blocks = chain.sent_by(&submitter(0), 0..=head.block.number + 1).await.unwrap();
-    assert_eq!(blocks.last(), Some(&None), "not there yet");
+    assert_eq!(blocks.last(), Some(&None), "not mined yet");
     let blocks: Vec<SentInBlock> = blocks.into_iter().flatten().collect();
     assert_eq!(blocks.len() as u64, head.block.number + 1);
     assert_eq!(blocks.last().unwrap().link.block, head.block);
@@ -82,7 +82,7 @@ async fn is_found_again(chain: &EvmChain) {
         assert_eq!(&&chain.read_signed(&found.signed.raw).unwrap(), found);
         assert_eq!(chain.outline(&found.signed.raw).map(|outline| outline.cost), Some(plan.worst_cost()));
     }
-    // An authorization has used a nonce of this one; it has sent nothing, and has somebody else's code now.
+    // The authorization has used a nonce of account 2. The account has sent nothing, and is delegated now.
     let views = chain.accounts(&[submitter(0), submitter(2)], None).await.unwrap();
     assert_eq!(
         views.iter().map(|view| (view.latest.get(), view.delegated)).collect::<Vec<_>>(),
@@ -93,13 +93,13 @@ async fn is_found_again(chain: &EvmChain) {
 }
 
 #[tokio::test]
-async fn on_anvil() {
+async fn sent_transactions_are_found_on_anvil() {
     let anvil = Anvil::start(AnvilOptions::default()).unwrap();
-    is_found_again(&connect(&anvil.url())).await;
+    check_sent(&connect(&anvil.url())).await;
 }
 
 #[tokio::test]
-async fn on_the_dev_chain() {
+async fn sent_transactions_are_found_on_the_dev_chain() {
     let dev = DevChain::new(Genesis::dev());
     dev.set_automine(true);
     let server = RpcServer::new(dev, Clock::Wall, None, RpcLimits::default());
@@ -107,15 +107,15 @@ async fn on_the_dev_chain() {
     let url = format!("http://{}", listener.local_addr().unwrap());
     let mut serving = JoinSet::new();
     serving.spawn(async move { serve(listener, server, std::future::pending()).await.unwrap() });
-    is_found_again(&connect(&url)).await;
+    check_sent(&connect(&url)).await;
 }
 
-/// A stranger's transaction of a kind that nobody knows.
-fn strangers() -> Value {
+/// A foreign transaction of an unknown type.
+fn foreign_tx() -> Value {
     json!({ "from": Address::repeat_byte(7), "hash": B256::repeat_byte(7), "type": "0x7e", "sourceHash": "?" })
 }
 
-/// As a node shows it.
+/// The JSON of a transaction as nodes return it.
 fn shown(tx: &SignedTx) -> Value {
     let envelope = EthereumTxEnvelope::<TxEip4844>::decode_2718_exact(&tx.raw).unwrap();
     let mut shown = serde_json::to_value(envelope).unwrap();
@@ -131,11 +131,11 @@ async fn node_with(transactions: Value, root: B256) -> FakeNode {
 }
 
 #[tokio::test]
-async fn strangers_need_not_make_sense_and_our_own_must() {
+async fn foreign_transaction_may_be_unreadable_but_not_ours() {
     let anybody = FakeNode::start(|_| {}).await;
     let tx = signed(&chain(&[&anybody]), &plan(0)).await;
     let good = shown(&tx);
-    let node = node_with(json!([strangers(), good]), B256::repeat_byte(1)).await;
+    let node = node_with(json!([foreign_tx(), good]), B256::repeat_byte(1)).await;
     let found = chain(&[&node]).sent_by(&submitter(0), 100..=100).await.unwrap().remove(0).unwrap();
     assert_eq!(found.sent.iter().map(|found| &found.signed).collect::<Vec<_>>(), [&tx]);
 
@@ -144,18 +144,18 @@ async fn strangers_need_not_make_sense_and_our_own_must() {
         bent[field] = value;
         bent
     };
-    let mut odd_kind = strangers();
+    let mut odd_kind = foreign_tx();
     odd_kind["from"] = json!(signer(0).address());
     for transactions in [
         json!([bent("nonce", json!("0x1"))]),
         json!([bent("hash", json!(B256::repeat_byte(3)))]),
         json!([bent("value", json!("0x2"))]),
         json!([bent("type", json!("0x33"))]),
-        // It is said to be ours, and is not.
+        // The sender is forged.
         json!([odd_kind]),
-        // Only hashes, where transactions were asked for.
+        // Hashes instead of transactions.
         json!([tx.hash]),
-        // The header tells of transactions that are not there.
+        // The header has transactions that are missing.
         json!([]),
     ] {
         let node = node_with(transactions.clone(), B256::repeat_byte(1)).await;
@@ -164,7 +164,7 @@ async fn strangers_need_not_make_sense_and_our_own_must() {
 }
 
 #[tokio::test]
-async fn blocks_come_few_at_a_time() {
+async fn blocks_are_read_in_small_batches() {
     let row = |method: &str, params: &Value| {
         let number = params[0].as_str().filter(|_| method == "eth_getBlockByNumber" && params[1] == true)?;
         let mut row = block(u64::from_str_radix(number.strip_prefix("0x").unwrap(), 16).unwrap());
@@ -186,13 +186,13 @@ async fn blocks_come_few_at_a_time() {
     sizes.sort_unstable();
     assert_eq!(sizes, [2, 3, 3]);
     assert!(chain.sent_by(&submitter(0), 0..=EvmChain::MAX_BLOCKS).await.is_err());
-    #[expect(clippy::reversed_empty_ranges, reason = "that is what is tried")]
+    #[expect(clippy::reversed_empty_ranges, reason = "the test uses an empty range")]
     let nothing = chain.sent_by(&submitter(0), 8..=7).await.unwrap();
     assert_eq!(nothing, []);
 }
 
 #[tokio::test]
-async fn only_a_pointer_to_code_is_a_delegation() {
+async fn only_a_delegation_designator_is_a_delegation() {
     let node = FakeNode::start(|_| {}).await;
     let chain = chain(&[&node]);
     let pointer = format!("0xef0100{}", "de".repeat(20));
@@ -206,7 +206,7 @@ async fn only_a_pointer_to_code_is_a_delegation() {
 }
 
 #[tokio::test]
-async fn a_node_that_does_not_tell_of_code_is_not_asked_again() {
+async fn missing_get_code_is_not_called_again() {
     let node = FakeNode::start(|script| script.missing = ["eth_getCode"].into()).await;
     let chain = chain(&[&node]);
     for _ in 0..3 {

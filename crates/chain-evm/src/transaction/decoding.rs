@@ -1,6 +1,6 @@
-//! What signed bytes say, whoever signed them.
+//! Decoding signed transactions.
 //!
-//! Nothing that anybody says of a transaction is believed: it is made into bytes, and the hash and the sender come from those.
+//! No statement about a transaction is trusted. It is encoded as bytes, and hash and sender are computed from these.
 
 use alloy_consensus::Transaction as _;
 use alloy_consensus::transaction::SignerRecoverable as _;
@@ -14,39 +14,39 @@ use gapless_domain::{
 
 use super::{Envelope, decode};
 
-/// Bytes that somebody wants to have sent. Whatever our plans cannot say whole is not read: blobs, no chain id at all (it could be
-/// sent anywhere), authorizations that no chain takes.
+/// Decodes the bytes that a caller submits. Transactions that a plan cannot express are refused: blobs, a missing chain
+/// id (the transaction would be valid on any chain), invalid authorizations.
 pub(crate) fn read_signed(raw: &Bytes, chain: &ChainId) -> Result<SignedPlan, UnreadableTx> {
-    let envelope =
-        decode(raw).ok_or_else(|| unreadable("it is none of the known kinds, or has bytes too many or too few"))?;
+    let envelope = decode(raw).ok_or_else(|| unreadable("the type is unknown, or the length is wrong"))?;
     match (envelope.chain_id(), chain.evm_number()) {
         (Some(said), Some(ours)) if said == ours => {}
-        (Some(said), _) => return Err(unreadable(&format!("it is for chain {said}"))),
-        (None, _) => return Err(unreadable("it names no chain")),
+        (Some(said), _) => return Err(unreadable(&format!("the transaction is for chain {said}"))),
+        (None, _) => return Err(unreadable("the transaction has no chain id")),
     }
     if envelope.is_eip4844() {
-        return Err(unreadable("it has blobs"));
+        return Err(unreadable("transactions with blobs are not supported"));
     }
     if envelope.authorization_list().unwrap_or_default().iter().any(|signed| signed.y_parity() > 1) {
-        return Err(unreadable("the signature of an authorization has an impossible parity"));
+        return Err(unreadable("the signature of an authorization has an invalid parity"));
     }
     plan_of(&envelope, raw.clone(), chain)
 }
 
-/// A transaction that stands in a block, from the fields that a node tells. Here everything counts that the chain took, so it need
-/// not be anything that we would send. `None` unless the fields make up exactly the transaction with this hash, signed by `sender`.
+/// Decodes a mined transaction from the fields that a node returned. Every transaction that the chain accepted is read,
+/// also of a kind that Gapless does not send. `None` unless the fields encode to the transaction with this hash, signed
+/// by `sender`.
 pub(crate) fn read_mined(fields: &str, hash: B256, sender: Address, chain: &ChainId) -> Option<SignedPlan> {
     let envelope: Envelope = serde_json::from_str(fields).ok()?;
     let raw = Bytes::from(envelope.encoded_2718());
-    // The envelope may carry a hash that came with the fields.
+    // The hash in the envelope may come from the fields, so the bytes are decoded again.
     let read = plan_of(&decode(&raw)?, raw, chain).ok()?;
     (read.signed.hash == hash && read.plan.submitter.evm_address() == Some(sender)).then_some(read)
 }
 
-/// What signed bytes do. Who signed them is not looked at: they are our own, and there may be thousands.
+/// The outline of signed bytes of our own. The signer is not recovered, because there may be thousands.
 pub(crate) fn outline_of(raw: &Bytes) -> Option<Outline> {
     let envelope = decode(raw)?;
-    // Blobs cost more than gas, and there are none in this house.
+    // Blobs cost more than gas, and Gapless sends none.
     if envelope.is_eip4844() {
         return None;
     }
@@ -67,10 +67,10 @@ fn call_of(envelope: &Envelope) -> EvmCall {
 }
 
 fn plan_of(envelope: &Envelope, raw: Bytes, chain: &ChainId) -> Result<SignedPlan, UnreadableTx> {
-    // Also refuses an s in the upper half, which nodes do not take (EIP-2).
-    let sender = envelope.recover_signer().map_err(|_| unreadable("nobody can have signed it"))?;
-    let submitter = format!("{chain}:{sender}").parse().map_err(|_| unreadable("its sender has no name"))?;
-    let nonce = Nonce::new(envelope.nonce()).map_err(|_| unreadable("no account can have its nonce"))?;
+    // An s in the upper half is refused too (EIP-2).
+    let sender = envelope.recover_signer().map_err(|_| unreadable("the signature is invalid"))?;
+    let submitter = format!("{chain}:{sender}").parse().map_err(|_| unreadable("the sender is no valid submitter"))?;
+    let nonce = Nonce::new(envelope.nonce()).map_err(|_| unreadable("the nonce is out of range"))?;
     let call = call_of(envelope);
     let plan = TxPlan { submitter, nonce, call, gas_limit: envelope.gas_limit(), fees: fees(envelope) };
     Ok(SignedPlan { plan, signed: SignedTx { hash: keccak256(&raw), raw } })

@@ -1,6 +1,6 @@
-//! Roads that are silent, narrow or indiscreet, and nodes that can do less than they say.
+//! Transport failures: silent connections, time-outs, refused batches, secrets in errors, missing methods.
 
-#![allow(clippy::unwrap_used, reason = "all of this is for tests, though not all of it is inside one")]
+#![allow(clippy::unwrap_used, reason = "test code, also outside of test functions")]
 
 mod support;
 
@@ -26,7 +26,7 @@ fn hash(number: u64) -> B256 {
     B256::from(gapless_domain::U256::from(number))
 }
 
-/// A node behind a WebSocket; a text to refuse subscriptions with may be given.
+/// A node behind a WebSocket. With `refusal` it refuses subscriptions.
 async fn serve(mut socket: WebSocketStream<TcpStream>, refusal: Option<&str>) {
     while let Some(Ok(message)) = socket.next().await {
         let Message::Text(text) = message else { continue };
@@ -54,14 +54,14 @@ fn over_websocket(address: SocketAddr) -> EvmChain {
     EvmChain::connect(options, vec![]).unwrap()
 }
 
-/// Questions that are sent are no sign of life.
+/// Outgoing calls do not keep a silent connection open.
 #[tokio::test]
-async fn a_silent_websocket_is_given_up_also_while_somebody_asks() {
+async fn silent_websocket_is_closed_despite_outgoing_calls() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let mut nodes = JoinSet::new();
     nodes.spawn(async move {
-        // Behind a proxy that lives: what we say is taken, and nobody answers, not even a ping.
+        // A proxy takes all data, and no answer comes, not even to a ping.
         let (first, _) = listener.accept().await.unwrap();
         let mut first = accept_async(first).await.unwrap().into_inner();
         let mut taken = [0; 4096];
@@ -78,9 +78,9 @@ async fn a_silent_websocket_is_given_up_also_while_somebody_asks() {
     assert!(answered);
 }
 
-#[expect(clippy::disallowed_methods, reason = "the pauses themselves are looked at")]
+#[expect(clippy::disallowed_methods, reason = "the test measures the pauses")]
 #[tokio::test]
-async fn a_websocket_that_is_closed_at_once_is_made_again_ever_more_slowly() {
+async fn closed_websocket_reconnects_with_growing_pauses() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let (connected, mut connections) = mpsc::unbounded_channel();
@@ -100,12 +100,12 @@ async fn a_websocket_that_is_closed_at_once_is_made_again_ever_more_slowly() {
         connections.recv().await.unwrap();
         pauses.push(began.elapsed());
     }
-    assert!(pauses[2] > Duration::from_millis(800), "{pauses:?}");
+    assert!(pauses[2] > Duration::from_millis(700), "{pauses:?}");
 }
 
 /// proves X03
 #[test]
-fn a_key_that_a_websocket_repeats_is_not_logged() {
+fn key_in_a_websocket_error_is_not_logged() {
     let logs = support::Logs::default();
     tracing::subscriber::with_default(logs.clone(), || {
         counted(async {
@@ -124,7 +124,7 @@ fn a_key_that_a_websocket_repeats_is_not_logged() {
 }
 
 #[tokio::test]
-async fn a_result_that_is_no_hash_does_not_repeat_the_key() {
+async fn result_that_is_no_hash_is_redacted() {
     let node = FakeNode::start(|script| script.send = Sending::Returns("key s3cr3ts3cr3t is blocked".into())).await;
     let chain = chain(&[&node]);
     let tx = [signed(&chain, &plan(0)).await];
@@ -132,9 +132,9 @@ async fn a_result_that_is_no_hash_does_not_repeat_the_key() {
     assert!(answer.text.as_str().contains("is blocked") && !answer.text.as_str().contains("s3cr3t"), "{}", answer.text);
 }
 
-/// After one time-out nothing more is asked in the same breath: they would add up, and hold up everybody else.
+/// After one time-out no further request is begun, because the time-outs would add up.
 #[tokio::test]
-async fn time_outs_do_not_add_up() {
+async fn time_outs_of_a_series_do_not_add_up() {
     let node = FakeNode::start(|script| script.batch_max = 1).await;
     let mut options = options(&[&node]);
     options.rpc_timeout = Duration::from_millis(300);
@@ -154,11 +154,11 @@ async fn time_outs_do_not_add_up() {
 
     node.change(|script| script.hang = ["eth_getTransactionReceipt"].into());
     assert!(chain.receipts(&(0..100).map(hash).collect::<Vec<_>>()).await.is_err());
-    assert!(node.count("eth_getTransactionReceipt") <= 8, "those that were under way together");
+    assert!(node.count("eth_getTransactionReceipt") <= 8, "requests that were in flight together");
 }
 
 #[tokio::test]
-async fn a_gateway_that_refuses_everything_for_a_moment_says_nothing_about_batches() {
+async fn temporary_refusal_does_not_change_the_batch_size() {
     let node = FakeNode::start(|_| {}).await;
     let chain = chain(&[&node]);
     chain.head().await.unwrap();
@@ -173,7 +173,7 @@ async fn a_gateway_that_refuses_everything_for_a_moment_says_nothing_about_batch
 }
 
 #[tokio::test]
-async fn batches_that_were_refused_are_tried_again_by_and_by() {
+async fn refused_batch_size_is_tried_again_later() {
     let node = FakeNode::start(|script| script.batch_max = 1).await;
     let chain = chain(&[&node]);
     let accounts = [submitter(0), submitter(1)];
@@ -186,7 +186,7 @@ async fn batches_that_were_refused_are_tried_again_by_and_by() {
         largest.push(node.change(|script| script.sizes.iter().max().copied()).unwrap());
         let checks = node.count("eth_chainId");
         later(Duration::from_secs(5 * 60 + 1)).await;
-        // The check runs beside the question for the head.
+        // The check runs besides the head request.
         while node.count("eth_chainId") == checks {
             chain.head().await.unwrap();
         }
@@ -212,7 +212,7 @@ fn reverted(method: &str, params: &Value) -> Option<Value> {
 }
 
 #[tokio::test]
-async fn traces_that_hang_are_waited_for_once() {
+async fn hanging_traces_are_awaited_once() {
     let mut nodes = Vec::new();
     for _ in 0..3 {
         nodes.push(
@@ -231,16 +231,20 @@ async fn traces_that_hang_are_waited_for_once() {
     let traces = || nodes.iter().map(|node| node.count("debug_traceTransaction")).collect::<Vec<_>>();
     chain.reverts(&hashes).await.unwrap();
     let once = traces();
-    assert!(once.iter().all(|traces| (10..=80).contains(traces)), "what was under way together: {once:?}");
+    assert!(once.iter().all(|traces| (10..=80).contains(traces)), "traces that were in flight together: {once:?}");
     chain.reverts(&hashes).await.unwrap();
     assert_eq!(traces(), once);
     later(Duration::from_secs(5 * 60 + 1)).await;
     chain.reverts(&hashes[..1]).await.unwrap();
-    assert_eq!(traces().iter().sum::<usize>(), once.iter().sum::<usize>() + 3, "after a while they are tried again");
+    assert_eq!(
+        traces().iter().sum::<usize>(),
+        once.iter().sum::<usize>() + 3,
+        "traces are tried again after the pause"
+    );
 }
 
 #[tokio::test]
-async fn a_limit_on_traces_is_none_on_the_rest() {
+async fn rate_limit_on_traces_does_not_limit_other_calls() {
     let node = FakeNode::start(|script| {
         script.custom = Some(reverted);
         let limited = (-32005, "daily request count exceeded, request rate limited");
@@ -252,12 +256,12 @@ async fn a_limit_on_traces_is_none_on_the_rest() {
     for _ in 0..2 {
         chain.reverts(&[hash(7)]).await.unwrap();
     }
-    assert_eq!(chain.endpoints()[0].standing, EndpointHealth::Good);
-    assert_eq!(node.count("debug_traceTransaction"), 1, "it is left alone with them");
+    assert_eq!(chain.endpoints()[0].health, EndpointHealth::Good);
+    assert_eq!(node.count("debug_traceTransaction"), 1, "traces are paused");
 }
 
 #[tokio::test]
-async fn one_that_knows_speaks_before_one_that_guesses() {
+async fn recorded_reason_is_preferred_to_a_replay() {
     let guesses = FakeNode::start(|script| {
         script.custom = Some(reverted);
         script.head = 101;
@@ -272,13 +276,13 @@ async fn one_that_knows_speaks_before_one_that_guesses() {
     .await;
     let chain = chain(&[&guesses, &knows]);
     chain.head().await.unwrap();
-    let told = chain.reverts(&[hash(7)]).await.unwrap().remove(0).unwrap();
-    assert_eq!(told.reason.unwrap().as_str(), "custom error 0x82b42901");
+    let found = chain.reverts(&[hash(7)]).await.unwrap().remove(0).unwrap();
+    assert_eq!(found.reason.unwrap().as_str(), "custom error 0x82b42901");
     assert_eq!(guesses.count("eth_call"), 0);
 }
 
 #[tokio::test]
-async fn out_of_gas_is_concluded_only_from_a_call_that_was_made_once_more() {
+async fn out_of_gas_needs_an_executed_replay() {
     let node = FakeNode::start(|script| script.custom = Some(reverted)).await;
     let chain = chain(&[&node]);
     for (error, reason) in [
@@ -293,13 +297,13 @@ async fn out_of_gas_is_concluded_only_from_a_call_that_was_made_once_more() {
             script.errors.extend(error.map(|error| ("eth_call", error)));
             script.answers.insert("eth_call", json!("0x"));
         });
-        let told = chain.reverts(&[hash(7)]).await.unwrap().remove(0);
-        let told = told.and_then(|revert| revert.reason).map(|reason| reason.as_str().to_owned());
-        assert_eq!(told.as_deref(), reason, "{error:?}");
+        let found = chain.reverts(&[hash(7)]).await.unwrap().remove(0);
+        let found = found.and_then(|revert| revert.reason).map(|reason| reason.as_str().to_owned());
+        assert_eq!(found.as_deref(), reason, "{error:?}");
     }
 }
 
-fn with_a_strange_row(method: &str, params: &Value) -> Option<Value> {
+fn with_an_unreadable_row(method: &str, params: &Value) -> Option<Value> {
     let hashes = [format!("{:?}", hash(0xabc)), format!("{:?}", hash(0xdef))];
     let result = match method {
         "eth_getBlockReceipts" => {
@@ -319,19 +323,19 @@ fn with_a_strange_row(method: &str, params: &Value) -> Option<Value> {
     Some(json!({ "jsonrpc": "2.0", "result": result }))
 }
 
-fn counted_otherwise(method: &str, params: &Value) -> Option<Value> {
+fn with_a_different_count(method: &str, params: &Value) -> Option<Value> {
     match method {
         "eth_getBlockReceipts" => {
             let rows = [0xabc, 0xdef].map(|number| receipt(&format!("{:?}", hash(number)), 50));
             Some(json!({ "jsonrpc": "2.0", "result": rows }))
         }
         "eth_getBlockTransactionCountByHash" => Some(json!({ "jsonrpc": "2.0", "result": "0x1" })),
-        _ => with_a_strange_row(method, params),
+        _ => with_an_unreadable_row(method, params),
     }
 }
 
-fn without_a_name(method: &str, params: &Value) -> Option<Value> {
-    let mut answer = with_a_strange_row(method, params)?;
+fn without_a_hash(method: &str, params: &Value) -> Option<Value> {
+    let mut answer = with_an_unreadable_row(method, params)?;
     if method == "eth_getBlockReceipts" {
         answer["result"][1] = json!({ "system": true });
     }
@@ -340,12 +344,12 @@ fn without_a_name(method: &str, params: &Value) -> Option<Value> {
 
 /// proves R02
 #[tokio::test]
-async fn a_strange_row_among_the_receipts_of_a_block_hides_none_of_ours() {
+async fn unreadable_foreign_receipt_hides_no_wanted_one() {
     for (custom, wanted, singles) in [
-        (with_a_strange_row as support::Custom, &[0xabc][..], 0),
-        (with_a_strange_row, &[0xabc, 0xdef], 2),
-        (counted_otherwise, &[0xabc], 1),
-        (without_a_name, &[0xabc], 1),
+        (with_an_unreadable_row as support::Custom, &[0xabc][..], 0),
+        (with_an_unreadable_row, &[0xabc, 0xdef], 2),
+        (with_a_different_count, &[0xabc], 1),
+        (without_a_hash, &[0xabc], 1),
     ] {
         let node = FakeNode::start(|script| script.custom = Some(custom)).await;
         let chain = chain(&[&node]);

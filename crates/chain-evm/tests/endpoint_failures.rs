@@ -1,6 +1,6 @@
-//! Nodes that are away, slow, behind, of another chain, or that lie.
+//! Endpoints that are down, slow, lagging, on another chain, or return wrong answers.
 
-#![allow(clippy::unwrap_used, reason = "all of this is for tests, though not all of it is inside one")]
+#![allow(clippy::unwrap_used, reason = "test code, also outside of test functions")]
 
 mod support;
 
@@ -16,23 +16,23 @@ fn at(number: u64) -> BlockRef {
     BlockRef { number, hash: B256::from(gapless_domain::U256::from(number)) }
 }
 
-#[expect(clippy::disallowed_methods, reason = "the test measures")]
+#[expect(clippy::disallowed_methods, reason = "the test measures time")]
 fn started() -> Instant {
     Instant::now()
 }
 
 /// proves S08
 #[test]
-fn another_hash_than_ours_is_no_acceptance_and_is_counted() {
+fn different_hash_is_no_acceptance_and_is_counted() {
     let counts = counted(async {
-        let liar = FakeNode::start(|script| script.send = Sending::Returns(format!("0x{:064x}", 7))).await;
-        let chain = chain(&[&liar]);
+        let wrong = FakeNode::start(|script| script.send = Sending::Returns(format!("0x{:064x}", 7))).await;
+        let chain = chain(&[&wrong]);
         let tx = signed(&chain, &plan(0)).await;
         let answer = send(&chain, &[tx]).await.remove(0);
         assert_eq!((answer.verdict, answer.reason), (Verdict::Unknown, Reason::HashMismatch));
-        liar.change(|script| script.send = Sending::Returns("thanks".to_owned()));
+        wrong.change(|script| script.send = Sending::Returns("thanks".to_owned()));
         let tx = signed(&chain, &plan(1)).await;
-        assert_eq!(send(&chain, &[tx]).await[0].verdict, Verdict::Unknown, "no hash at all proves as little");
+        assert_eq!(send(&chain, &[tx]).await[0].verdict, Verdict::Unknown, "a result that is no hash proves nothing");
     });
     assert_eq!(counts.of("gapless_rpc_hash_mismatch_total"), 1);
     assert!(counts.of("gapless_rpc_requests_total") >= 5);
@@ -40,7 +40,7 @@ fn another_hash_than_ours_is_no_acceptance_and_is_counted() {
 
 /// proves S10
 #[test]
-fn any_success_wins_and_a_contradiction_is_counted() {
+fn any_success_wins_and_contradictions_are_counted() {
     let counts = counted(async {
         let good = FakeNode::start(|_| {}).await;
         let refuses = FakeNode::start(|script| script.send = Sending::Refuse(-32000, "intrinsic gas too low")).await;
@@ -57,7 +57,7 @@ fn any_success_wins_and_a_contradiction_is_counted() {
                 .map(|(_, p)| p[0].clone())
                 .collect::<Vec<_>>()
         });
-        assert_eq!(sent, [json!(txs[0].raw), json!(txs[1].raw)], "in the order given");
+        assert_eq!(sent, [json!(txs[0].raw), json!(txs[1].raw)], "in the given order");
         good.change(|script| script.send = Sending::Refuse(-32000, "intrinsic gas too low"));
         assert_eq!(send(&chain, &txs).await[0].verdict, Verdict::PoolFull, "the least final refusal");
     });
@@ -66,7 +66,7 @@ fn any_success_wins_and_a_contradiction_is_counted() {
 
 /// proves S10
 #[tokio::test]
-async fn dead_hung_and_foreign_endpoints_cost_no_transaction_and_little_time() {
+async fn failing_endpoints_do_not_delay_a_transaction() {
     let good = FakeNode::start(|_| {}).await;
     let hung = FakeNode::start(|script| script.hang = ["eth_sendRawTransaction"].into()).await;
     let foreign = FakeNode::start(|script| script.chain_id = 1).await;
@@ -79,18 +79,18 @@ async fn dead_hung_and_foreign_endpoints_cost_no_transaction_and_little_time() {
         let tx = signed(&chain, &plan(nonce)).await;
         let begin = started();
         assert_eq!(send(&chain, &[tx]).await[0].verdict, Verdict::Accepted);
-        assert!(begin.elapsed() < Duration::from_secs(10), "nobody waits for the hung one's time-out");
+        assert!(begin.elapsed() < Duration::from_secs(10), "the time-out of the hung endpoint is not awaited");
     }
     assert_eq!(good.count("eth_sendRawTransaction"), 3);
-    assert_eq!(foreign.count("eth_sendRawTransaction"), 0, "nothing is sent to another chain");
+    assert_eq!(foreign.count("eth_sendRawTransaction"), 0, "no transaction is sent to another chain");
     assert!(hung.count("eth_sendRawTransaction") > 0);
     let status = chain.endpoints();
     assert_eq!(status.iter().map(|status| status.is_healthy()).collect::<Vec<_>>(), [false, false, true, true]);
-    assert_eq!(status[1].trouble.as_deref(), Some("it is on chain 1"));
+    assert_eq!(status[1].last_error.as_deref(), Some("returns chain id 1"));
 }
 
 #[tokio::test]
-async fn verdicts_of_the_healthy_are_not_hidden_by_an_endpoint_that_is_known_to_be_away() {
+async fn down_endpoint_hides_no_verdict() {
     let node = FakeNode::start(|script| script.send = Sending::Refuse(-32000, "transaction underpriced")).await;
     let dead = FakeNode::start(|_| {}).await;
     let options = options(&[&dead, &node]);
@@ -101,7 +101,7 @@ async fn verdicts_of_the_healthy_are_not_hidden_by_an_endpoint_that_is_known_to_
 }
 
 #[tokio::test]
-async fn a_final_refusal_waits_for_endpoints_that_were_not_heard() {
+async fn final_refusal_waits_for_unanswered_endpoints() {
     let refuses = FakeNode::start(|script| script.send = Sending::Refuse(-32000, "intrinsic gas too low")).await;
     let other = FakeNode::start(|_| {}).await;
     let foreign = FakeNode::start(|script| script.chain_id = 1).await;
@@ -112,18 +112,22 @@ async fn a_final_refusal_waits_for_endpoints_that_were_not_heard() {
     other.change(|script| script.http = Some((429, "retry-after: 3600\r\n", "slow down")));
     assert_eq!(send(&chain, &tx).await[0].verdict, Verdict::RateLimited);
     let answer = send(&chain, &tx).await.remove(0);
-    assert_eq!(other.count("eth_sendRawTransaction"), 1, "it is left alone");
-    assert_eq!(answer.verdict, Verdict::Unavailable, "and missed: {}", answer.text);
+    assert_eq!(other.count("eth_sendRawTransaction"), 1, "no request during the pause");
+    assert_eq!(answer.verdict, Verdict::Unavailable, "its answer is awaited: {}", answer.text);
     assert!(answer.text.as_str().contains("intrinsic gas too low"));
 
     refuses.change(|script| script.send = Sending::Refuse(-32000, "transaction underpriced"));
-    assert_eq!(send(&chain, &tx).await[0].verdict, Verdict::Underpriced, "what decides nothing is told at once");
+    assert_eq!(
+        send(&chain, &tx).await[0].verdict,
+        Verdict::Underpriced,
+        "a refusal that is not final is returned at once"
+    );
     refuses.change(|script| script.send = Sending::Accept);
     assert_eq!(send(&chain, &tx).await[0].verdict, Verdict::Accepted);
 }
 
 #[tokio::test]
-async fn a_final_refusal_does_not_wait_for_ever() {
+async fn final_refusal_waits_for_a_limited_time() {
     let refuses = FakeNode::start(|script| script.send = Sending::Refuse(-32000, "intrinsic gas too low")).await;
     let dead = FakeNode::start(|_| {}).await;
     let options = options(&[&dead, &refuses]);
@@ -131,16 +135,16 @@ async fn a_final_refusal_does_not_wait_for_ever() {
     let chain = EvmChain::connect(options, vec![signer(0)]).unwrap();
     let tx = [signed(&chain, &plan(0)).await];
     for _ in 0..3 {
-        assert_eq!(send(&chain, &tx).await[0].verdict, Verdict::Unavailable, "it may be back in a moment");
+        assert_eq!(send(&chain, &tx).await[0].verdict, Verdict::Unavailable, "the endpoint may be up again soon");
     }
     later(Duration::from_secs(9 * 60)).await;
-    assert_eq!(send(&chain, &tx).await[0].verdict, Verdict::Unavailable, "asked again and still away");
+    assert_eq!(send(&chain, &tx).await[0].verdict, Verdict::Unavailable, "the endpoint is still down");
     later(Duration::from_secs(2 * 60)).await;
     assert_eq!(send(&chain, &tx).await[0].verdict, Verdict::Rejected);
 }
 
 #[tokio::test]
-async fn who_is_of_another_chain_or_not_chosen_is_not_missed() {
+async fn final_refusal_ignores_foreign_and_unchosen_endpoints() {
     let refuses = FakeNode::start(|script| {
         script.head = 101;
         script.send = Sending::Refuse(-32000, "intrinsic gas too low");
@@ -160,7 +164,7 @@ async fn who_is_of_another_chain_or_not_chosen_is_not_missed() {
 
 /// proves O02
 #[tokio::test]
-async fn a_chain_is_made_without_nodes_and_finds_them_later() {
+async fn chain_starts_without_endpoints_and_finds_them_later() {
     let node = FakeNode::start(|script| script.http = Some((503, "", "down for maintenance"))).await;
     let chain = chain(&[&node]);
     let tx = signed(&chain, &plan(0)).await;
@@ -174,7 +178,7 @@ async fn a_chain_is_made_without_nodes_and_finds_them_later() {
 }
 
 #[tokio::test]
-async fn a_time_out_is_no_verdict() {
+async fn time_out_is_no_verdict() {
     let node = FakeNode::start(|script| script.hang = ["eth_sendRawTransaction"].into()).await;
     let mut options = options(&[&node]);
     options.rpc_timeout = Duration::from_millis(200);
@@ -185,7 +189,7 @@ async fn a_time_out_is_no_verdict() {
 }
 
 #[tokio::test]
-async fn who_asks_to_be_left_alone_is_left_alone() {
+async fn retry_after_is_respected() {
     let limited = FakeNode::start(|_| {}).await;
     let other = FakeNode::start(|_| {}).await;
     let chain = chain(&[&limited, &other]);
@@ -193,7 +197,7 @@ async fn who_asks_to_be_left_alone_is_left_alone() {
     limited.change(|script| script.http = Some((429, "retry-after: 30\r\n", "slow down")));
     let account = [submitter(0)];
     for _ in 0..2 {
-        assert!(chain.accounts(&account, None).await.is_ok(), "the other one is asked instead");
+        assert!(chain.accounts(&account, None).await.is_ok(), "the other endpoint is asked");
     }
     let asked = limited.change(|script| script.asked.len());
     for _ in 0..3 {
@@ -206,14 +210,14 @@ async fn who_asks_to_be_left_alone_is_left_alone() {
 
 /// proves S10
 #[tokio::test]
-async fn an_endpoint_that_is_behind_is_not_believed() {
+async fn lagging_endpoint_is_not_read() {
     let lagging = FakeNode::start(|script| script.head = 90).await;
     let newest = FakeNode::start(|script| script.head = 100).await;
     let chain = chain(&[&lagging, &newest]);
     assert_eq!(chain.accounts(&[submitter(0)], None).await.unwrap()[0].latest.get(), 100);
     assert_eq!(chain.head().await.unwrap().block.number, 100);
     newest.change(|script| script.http = Some((502, "", "")));
-    assert!(chain.accounts(&[submitter(0)], None).await.is_err(), "what it says is of the past");
+    assert!(chain.accounts(&[submitter(0)], None).await.is_err(), "the lagging endpoint is not used");
     assert!(chain.head().await.is_err());
     lagging.change(|script| script.head = 101);
     assert_eq!(chain.head().await.unwrap().block.number, 101);
@@ -221,7 +225,7 @@ async fn an_endpoint_that_is_behind_is_not_believed() {
 }
 
 #[tokio::test]
-async fn an_absurd_head_that_nobody_is_shown_puts_nobody_into_the_past() {
+async fn far_head_without_header_does_not_count() {
     let honest = FakeNode::start(|_| {}).await;
     let absurd = FakeNode::start(|script| {
         script.answers.insert("eth_blockNumber", json!("0xffffffff"));
@@ -235,22 +239,22 @@ async fn an_absurd_head_that_nobody_is_shown_puts_nobody_into_the_past() {
         assert_eq!(chain.head().await.unwrap().block.number, head);
         assert_eq!(chain.accounts(&[submitter(0)], None).await.unwrap()[0].latest.get(), head);
     }
-    assert!(absurd.count("eth_getBlockByNumber") > 0, "it was asked to show it");
+    assert!(absurd.count("eth_getBlockByNumber") > 0, "the header was requested");
 }
 
 #[tokio::test]
-async fn a_head_far_above_the_others_counts_when_it_is_shown() {
+async fn far_head_with_header_counts() {
     let stuck = FakeNode::start(|_| {}).await;
     let newest = FakeNode::start(|script| script.head = 1_000_000).await;
     let chain = chain(&[&stuck, &newest]);
     assert_eq!(chain.accounts(&[submitter(0)], None).await.unwrap()[0].latest.get(), 1_000_000);
     newest.change(|script| script.http = Some((502, "", "")));
-    assert!(chain.accounts(&[submitter(0)], None).await.is_err(), "what the other says is of the past");
+    assert!(chain.accounts(&[submitter(0)], None).await.is_err(), "the other endpoint is outdated");
     assert!(chain.head().await.is_err());
 }
 
 #[tokio::test]
-async fn a_node_without_batches_is_asked_one_by_one_and_not_tried_again() {
+async fn node_without_batches_gets_single_calls() {
     let node = FakeNode::start(|script| script.batch_max = 1).await;
     let chain = chain(&[&node]);
     let accounts: Vec<_> = (0..5).map(submitter).collect();
@@ -262,7 +266,7 @@ async fn a_node_without_batches_is_asked_one_by_one_and_not_tried_again() {
 }
 
 #[tokio::test]
-async fn a_node_that_names_a_limit_gets_smaller_batches() {
+async fn node_with_a_batch_limit_gets_smaller_batches() {
     let node = FakeNode::start(|script| {
         script.batch_max = 30;
         script.batch_refusal =
@@ -281,7 +285,7 @@ async fn a_node_that_names_a_limit_gets_smaller_batches() {
 }
 
 #[tokio::test]
-async fn one_error_for_a_whole_batch_is_no_verdict_on_any_transaction() {
+async fn one_error_for_a_batch_is_no_verdict() {
     let node = FakeNode::start(|_| {}).await;
     let chain = chain(&[&node]);
     chain.head().await.unwrap();
@@ -295,7 +299,7 @@ async fn one_error_for_a_whole_batch_is_no_verdict_on_any_transaction() {
         json!([{ "id": 0, "error": error }, 7]),
     ];
     for text in texts {
-        // Some of these count as a node that is away: it has to be well before it is sent to again.
+        // Some of these errors count as a failure, so the node has to recover before the next send.
         node.change(|script| script.batch_max = usize::MAX);
         assert_eq!(send(&chain, &txs).await[0].verdict, Verdict::Accepted, "{text}");
         node.change(|script| (script.batch_max, script.batch_refusal) = (1, text.clone()));
@@ -307,11 +311,11 @@ async fn one_error_for_a_whole_batch_is_no_verdict_on_any_transaction() {
         (script.send, script.ids_as_texts) = (Sending::Refuse(-32000, "intrinsic gas too low"), true);
     });
     let verdicts: Vec<_> = send(&chain, &txs).await.into_iter().map(|answer| answer.verdict).collect();
-    assert_eq!(verdicts, [Verdict::Rejected; 2], "each has its own answer, its number is only a text");
+    assert_eq!(verdicts, [Verdict::Rejected; 2], "ids that are texts are matched");
 }
 
 #[tokio::test]
-async fn only_the_best_are_sent_to_when_so_many_are_asked_for() {
+async fn send_to_best_sends_to_the_best_only() {
     let (first, newer) = (FakeNode::start(|_| {}).await, FakeNode::start(|script| script.head = 101).await);
     let mut options = options(&[&first, &newer]);
     options.send_to = SendTo::Best(1);
@@ -324,7 +328,7 @@ async fn only_the_best_are_sent_to_when_so_many_are_asked_for() {
 
 /// proves X03
 #[tokio::test]
-async fn no_secret_of_a_url_or_a_key_is_shown_by_a_chain() {
+async fn chain_shows_no_secret_of_a_url_or_key() {
     let node = FakeNode::start(|script| script.http = Some((403, "", "key s3cr3ts3cr3t is not allowed"))).await;
     let chain = chain(&[&node]);
     let error = chain.head().await.unwrap_err();
@@ -340,7 +344,7 @@ async fn no_secret_of_a_url_or_a_key_is_shown_by_a_chain() {
 }
 
 #[tokio::test]
-async fn a_plan_of_another_submitter_or_chain_is_not_signed() {
+async fn plan_of_another_submitter_is_not_signed() {
     let node = FakeNode::start(|_| {}).await;
     let chain = chain(&[&node]);
     assert!(chain.sign(&support::permit(submitter(1)), &plan(0)).await.is_err(), "the permit is for another lane");

@@ -1,8 +1,8 @@
-//! A TCP stream that acknowledges what it has read at once.
+//! A TCP stream without delayed acknowledgements.
 //!
-//! A node that gathers small messages (Nagle's algorithm; anvil does) holds the second one back until the first is
-//! acknowledged, and a kernel that delays acknowledgements lets it wait for 40 ms. An answer with word of a new head behind it
-//! is just that: every block was heard of 40 ms late.
+//! A node that uses Nagle's algorithm (anvil does) holds a small message back until the one before is acknowledged. A
+//! kernel that delays acknowledgements makes it wait for 40 ms. A new head right behind a response arrived 40 ms late
+//! that way.
 
 use std::io;
 use std::pin::Pin;
@@ -12,11 +12,10 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
 #[derive(Debug)]
-pub(super) struct Prompt(pub(super) TcpStream);
+pub(super) struct QuickAckStream(pub(super) TcpStream);
 
-impl Prompt {
-    /// The kernel goes back to delaying whenever it likes, so it is told again after every read. If it cannot be told,
-    /// things are slower and otherwise as good.
+impl QuickAckStream {
+    /// Sets the option again after every read, because the kernel resets it. A failure only costs time.
     #[cfg(target_os = "linux")]
     fn acknowledge(&self) {
         let _ = self.0.set_quickack(true);
@@ -26,7 +25,7 @@ impl Prompt {
     fn acknowledge(&self) {}
 }
 
-impl AsyncRead for Prompt {
+impl AsyncRead for QuickAckStream {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         ready!(Pin::new(&mut self.0).poll_read(cx, buf))?;
         self.acknowledge();
@@ -34,7 +33,7 @@ impl AsyncRead for Prompt {
     }
 }
 
-impl AsyncWrite for Prompt {
+impl AsyncWrite for QuickAckStream {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.0).poll_write(cx, buf)
     }

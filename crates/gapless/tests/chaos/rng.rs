@@ -1,21 +1,21 @@
-//! Numbers that look random and come from a seed (splitmix64).
+//! Random numbers from a seed (splitmix64).
 
 use std::time::Duration;
 
 #[derive(Clone, Debug)]
-pub(crate) struct Dice(u64);
+pub(crate) struct SeededRng(u64);
 
-impl Dice {
+impl SeededRng {
     pub(crate) fn new(seed: u64) -> Self {
-        Dice(seed)
+        SeededRng(seed)
     }
 
-    /// Dice of its own for whoever rolls at the same time: what one rolls does not depend on how often another does.
+    /// An independent generator for a concurrent task, so that its numbers do not depend on other tasks.
     pub(crate) fn fork(&mut self) -> Self {
-        Dice(self.next())
+        SeededRng(self.next())
     }
 
-    /// From 0 on, below a number.
+    /// A number below a limit.
     pub(crate) fn below(&mut self, limit: u64) -> u64 {
         self.next() % limit
     }

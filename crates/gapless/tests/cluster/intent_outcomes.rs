@@ -1,21 +1,21 @@
-//! What races, prices and orders have in common: chance that comes from a seed, blocks at a price, and what must be true of
-//! intents that may end in more than one way.
+//! Shared helpers: random delays from a seed, blocks with a base fee, and the final check of intents that may end
+//! confirmed or canceled.
 
 use std::time::Duration;
 
 use gapless_wire::{AttemptKindName, AttemptView, TxStateName, TxView};
 use serde_json::{Value, json};
 
-use crate::support::{Chain, Ledger};
+use crate::support::{SubmitterLedger, TestChain};
 
-/// Between two blocks that a test makes by itself.
+/// The time between two blocks that a test mines.
 const PACE: Duration = Duration::from_millis(100);
 
-/// Numbers that look random and come from a seed (splitmix64).
+/// Random delays from a seed (splitmix64).
 #[derive(Clone, Debug)]
-pub(crate) struct Dice(pub(crate) u64);
+pub(crate) struct DelayRng(pub(crate) u64);
 
-impl Dice {
+impl DelayRng {
     fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
@@ -29,31 +29,33 @@ impl Dice {
     }
 }
 
-/// How the intents of one submitter have ended, as the chain has it too.
+/// The number of confirmed and canceled intents of one submitter, as ledger and chain have them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Tally {
+pub(crate) struct IntentOutcomes {
     pub(crate) confirmed: usize,
-    /// By a transaction without effect at its nonce.
+    /// Intents that were canceled by a filler at their nonce.
     pub(crate) canceled: usize,
     pub(crate) canceled_in_queue: usize,
-    /// For gas, in wei.
+    /// Gas cost in wei.
     pub(crate) paid: u128,
 }
 
-impl Tally {
-    /// - Each intent is CONFIRMED or CANCELED;
-    /// - the chain has one transaction at each nonce, from 0 on without a gap, and none that is not an attempt of an intent;
-    /// - what it has for a CONFIRMED one carries a payload, and for a CANCELED one it is the cancel;
-    /// - what the receipts say was paid is what the views say.
-    pub(crate) async fn of(chain: &Chain, ledger: &Ledger) -> Self {
+impl IntentOutcomes {
+    /// Counts the intents, and asserts that
+    ///
+    /// - each intent is CONFIRMED or CANCELED;
+    /// - the chain has one transaction at each nonce, from 0 without a gap, and only attempts of intents;
+    /// - a CONFIRMED intent was mined with a payload, and a CANCELED intent by its cancel;
+    /// - the fees of the views are the fees of the receipts.
+    pub(crate) async fn of(chain: &TestChain, ledger: &SubmitterLedger) -> Self {
         let mut mined = chain.mined_of(&ledger.address).await;
-        let gap = mined.keys().zip(0..).find(|(nonce, place)| *nonce != place);
+        let gap = mined.keys().zip(0..).find(|(nonce, expected)| *nonce != expected);
         assert_eq!(gap, None, "the nonces have a gap");
-        let mut tally = Tally::default();
+        let mut outcomes = IntentOutcomes::default();
         for tx in ledger.txs.values() {
             let Some(nonce) = tx.nonce else {
                 assert_eq!((tx.state, tx.attempts.as_deref()), (TxStateName::Canceled, Some(&[][..])), "{tx:?}");
-                tally.canceled_in_queue += 1;
+                outcomes.canceled_in_queue += 1;
                 continue;
             };
             let hash = tx.hash.as_ref().unwrap();
@@ -64,26 +66,26 @@ impl Tally {
                     TxStateName::Confirmed,
                     AttemptKindName::Original | AttemptKindName::Bump | AttemptKindName::Replace,
                 ) => {
-                    tally.confirmed += 1;
+                    outcomes.confirmed += 1;
                 }
-                (TxStateName::Canceled, AttemptKindName::Cancel) => tally.canceled += 1,
+                (TxStateName::Canceled, AttemptKindName::Cancel) => outcomes.canceled += 1,
                 (state, kind) => panic!("{state} by {kind}: {tx:?}"),
             }
             let paid = paid(chain, hash).await;
-            let told = tx.receipt.as_ref().unwrap();
+            let receipt = tx.receipt.as_ref().unwrap();
             assert_eq!(
-                (told.attempt_kind, told.fee_paid.as_str()),
+                (receipt.attempt_kind, receipt.fee_paid.as_str()),
                 (attempt.kind, paid.to_string().as_str()),
                 "{tx:?}"
             );
-            tally.paid += paid;
+            outcomes.paid += paid;
         }
-        assert!(mined.is_empty(), "the chain has something of nobody's: {mined:?}");
-        tally
+        assert!(mined.is_empty(), "the chain has transactions that are no attempts: {mined:?}");
+        outcomes
     }
 }
 
-impl std::ops::AddAssign for Tally {
+impl std::ops::AddAssign for IntentOutcomes {
     fn add_assign(&mut self, other: Self) {
         self.confirmed += other.confirmed;
         self.canceled += other.canceled;
@@ -96,11 +98,11 @@ impl std::ops::AddAssign for Tally {
 pub(crate) fn mined_attempt(tx: &TxView) -> &AttemptView {
     let attempts = tx.attempts.as_deref().unwrap();
     let found = attempts.iter().find(|attempt| Some(&attempt.hash) == tx.hash.as_ref());
-    found.unwrap_or_else(|| panic!("no attempt of its own is on chain: {tx:?}"))
+    found.unwrap_or_else(|| panic!("the chain has no attempt of the intent: {tx:?}"))
 }
 
-/// What a transaction's receipt says that it has cost.
-async fn paid(chain: &Chain, hash: &str) -> u128 {
+/// The fee of a transaction by its receipt.
+async fn paid(chain: &TestChain, hash: &str) -> u128 {
     let receipt = chain.call("eth_getTransactionReceipt", json!([hash])).await;
     wei(&receipt["gasUsed"]) * wei(&receipt["effectiveGasPrice"])
 }
@@ -109,17 +111,17 @@ pub(crate) fn wei(value: &Value) -> u128 {
     u128::from_str_radix(value.as_str().unwrap().trim_start_matches("0x"), 16).unwrap()
 }
 
-/// Blocks with this base fee, until something has happened.
-pub(crate) async fn blocks_at<T>(chain: &Chain, base_fee: u128, something: impl Future<Output = T>) -> T {
-    blocks_every(PACE, chain, base_fee, something).await
+/// Mines blocks with this base fee until a future ends.
+pub(crate) async fn blocks_at<T>(chain: &TestChain, base_fee: u128, until: impl Future<Output = T>) -> T {
+    blocks_every(PACE, chain, base_fee, until).await
 }
 
-/// The same at another pace.
+/// Mines blocks with this base fee at an interval until a future ends.
 pub(crate) async fn blocks_every<T>(
     pace: Duration,
-    chain: &Chain,
+    chain: &TestChain,
     base_fee: u128,
-    something: impl Future<Output = T>,
+    until: impl Future<Output = T>,
 ) -> T {
     let blocks = async {
         loop {
@@ -129,18 +131,18 @@ pub(crate) async fn blocks_every<T>(
     };
     tokio::select! {
         never = blocks => never,
-        done = something => done,
+        done = until => done,
     }
 }
 
-/// One block with this base fee.
-pub(crate) async fn block_at(chain: &Chain, base_fee: u128) {
+/// Mines one block with this base fee.
+pub(crate) async fn block_at(chain: &TestChain, base_fee: u128) {
     chain.call("hardhat_setNextBlockBaseFeePerGas", json!([format!("{base_fee:#x}")])).await;
     chain.mine(1).await;
 }
 
-/// Figures for whoever reads the output of a test.
-#[expect(clippy::print_stderr, reason = "what a run has measured is worth seeing")]
-pub(crate) fn tell(figures: &str) {
+/// Prints the figures of a test run.
+#[expect(clippy::print_stderr, reason = "the figures are part of the test output")]
+pub(crate) fn print_figures(figures: &str) {
     eprintln!("{figures}");
 }

@@ -27,57 +27,64 @@ const MAX_FOUND_BYTES: usize = 64 << 20;
 
 /// The reasons for a scan without a result.
 #[derive(Debug, thiserror::Error)]
-enum SurveyError {
-    #[error("the chain has not been read yet, or contradicts what was final")]
+enum ScanError {
+    #[error("the chain has not been read yet, or has a finality violation")]
     NoChain,
     #[error("the account cannot be read")]
     NoAccount,
-    #[error("the final block, or its count, is above the head's")]
-    Behind,
+    #[error("the final block or its nonce is above that of the head")]
+    HeadBelowFinal,
     #[error(transparent)]
     Chain(#[from] gapless_chain::ChainError),
-    #[error("block {0} is not there, or not the one that is linked")]
+    #[error("block {0} is missing or does not link to the block above it")]
     Unlinked(u64),
-    #[error("block {0} is another one than the one that was final")]
+    #[error("block {0} differs from the final block at its height")]
     NotFinal(u64),
-    #[error("two transactions of the account with nonce {0}")]
+    #[error("the account has two transactions with nonce {0}")]
     TwoOfOneNonce(Nonce),
-    #[error("the head of the survey is no longer part of the chain")]
+    #[error("the head of the scan is no longer canonical")]
     Reorged,
 }
 
 impl ChainDesk {
     /// Scans, one lane at a time. `None`: no result.
-    pub(crate) async fn survey(&self, submitter: &SubmitterId, request: ScanRequest) -> Option<ScanResult> {
-        let _turn = self.surveying.lock().await;
+    pub(crate) async fn scan(&self, submitter: &SubmitterId, request: ScanRequest) -> Option<ScanResult> {
+        let _turn = self.scan_lock.lock().await;
         match self.read_blocks(submitter, request).await {
-            Ok(survey) => {
-                tracing::info!(%submitter, head = survey.head.number, oldest = survey.oldest, whole = survey.is_whole, found = survey.sent.len(), "read blocks for what the account has sent");
-                Some(survey)
+            Ok(result) => {
+                tracing::info!(
+                    %submitter,
+                    head = result.head.number,
+                    oldest = result.oldest,
+                    whole = result.is_whole,
+                    found = result.sent.len(),
+                    "account scanned"
+                );
+                Some(result)
             }
             Err(error) => {
-                tracing::warn!(%submitter, "cannot read blocks for what the account has sent: {error}");
+                tracing::warn!(%submitter, "account scan failed: {error}");
                 None
             }
         }
     }
 
-    async fn read_blocks(&self, submitter: &SubmitterId, request: ScanRequest) -> Result<ScanResult, SurveyError> {
-        let account = self.account(submitter).await.ok_or(SurveyError::NoAccount)?;
-        let head = self.whole_status().ok_or(SurveyError::NoChain)?.head;
+    async fn read_blocks(&self, submitter: &SubmitterId, request: ScanRequest) -> Result<ScanResult, ScanError> {
+        let account = self.account(submitter).await.ok_or(ScanError::NoAccount)?;
+        let head = self.undisputed_status().ok_or(ScanError::NoChain)?.head;
         // An endpoint may be ahead of the watcher, and its count may include blocks above the head, which are not read.
         let at_head = self.chain.accounts(std::slice::from_ref(submitter), Some(head)).await?.pop();
-        let latest = at_head.and_then(|view| view.finalized).ok_or(SurveyError::NoAccount)?;
+        let latest = at_head.and_then(|view| view.finalized).ok_or(ScanError::NoAccount)?;
         let account = AccountFacts { latest, ..account };
-        let mut descent = Descent::begin(request, account, head)?;
-        let most = u64::from(self.watched_by.survey_blocks).max(1);
+        let mut walk = ScanWalk::begin(request, account, head)?;
+        let most = u64::from(self.watcher_options.survey_blocks).max(1);
         let lowest = head.number.saturating_sub(most - 1);
-        while let Some(numbers) = descent.next_chunk(lowest) {
+        while let Some(numbers) = walk.next_chunk(lowest) {
             let blocks = self.chain.sent_by(submitter, numbers.clone()).await?;
-            descent.read(numbers, blocks)?;
+            walk.read(numbers, blocks)?;
         }
         // The chain may have changed during the scan, and an orphaned branch proves nothing.
-        let status = self.whole_status().ok_or(SurveyError::NoChain)?;
+        let status = self.undisputed_status().ok_or(ScanError::NoChain)?;
         let tail = &status.facts.tail;
         let is_canonical = if head.number >= tail.first_number() {
             tail.contains(head)
@@ -86,19 +93,19 @@ impl ChainDesk {
             header.is_some_and(|header| header.block == head)
         };
         if !is_canonical {
-            return Err(SurveyError::Reorged);
+            return Err(ScanError::Reorged);
         }
-        Ok(descent.survey())
+        Ok(walk.into_result())
     }
 
     /// The status of a chain without a finality violation; under a violation a scan proves nothing.
-    fn whole_status(&self) -> Option<ChainStatus> {
+    fn undisputed_status(&self) -> Option<ChainStatus> {
         self.status().filter(|status| status.broken().is_none())
     }
 }
 
 /// The state of a scan on its way down from the head.
-struct Descent {
+struct ScanWalk {
     /// The wanted nonces: from `from` on, and below the account's count at the head.
     from: Nonce,
     below: Nonce,
@@ -109,22 +116,22 @@ struct Descent {
     /// The next block down; `None` below the first block of the chain.
     next: Option<BlockRef>,
     /// The lower bound is on this chain.
-    is_grounded: bool,
+    bound_is_reached: bool,
     oldest: u64,
     found: BTreeMap<Nonce, ScannedTx>,
     found_bytes: usize,
 }
 
-impl Descent {
-    fn begin(request: ScanRequest, account: AccountFacts, head: BlockRef) -> Result<Self, SurveyError> {
+impl ScanWalk {
+    fn begin(request: ScanRequest, account: AccountFacts, head: BlockRef) -> Result<Self, ScanError> {
         let is_above = |block: BlockRef| block.number > head.number;
         if account.final_block.is_some_and(is_above) || account.finalized > Some(account.latest) {
-            return Err(SurveyError::Behind);
+            return Err(ScanError::HeadBelowFinal);
         }
         let (next, oldest) = (Some(head), head.number);
         let (from, below, above) = (request.from, account.latest, request.above);
-        let (is_grounded, found) = (above == Some(head), BTreeMap::new());
-        Ok(Descent { from, below, above, account, head, next, is_grounded, oldest, found, found_bytes: 0 })
+        let (bound_is_reached, found) = (above == Some(head), BTreeMap::new());
+        Ok(ScanWalk { from, below, above, account, head, next, bound_is_reached, oldest, found, found_bytes: 0 })
     }
 
     /// The next blocks to read, none of them below `lowest`; `None` at the end of the scan.
@@ -136,35 +143,35 @@ impl Descent {
     }
 
     /// Reads the blocks at these heights, given lowest first, from the top down and no further than needed.
-    fn read(&mut self, numbers: RangeInclusive<u64>, blocks: Vec<Option<SentInBlock>>) -> Result<(), SurveyError> {
+    fn read(&mut self, numbers: RangeInclusive<u64>, blocks: Vec<Option<SentInBlock>>) -> Result<(), ScanError> {
         let mut blocks = blocks.into_iter();
         for number in numbers.rev() {
             if self.is_over() {
                 break;
             }
-            let block = blocks.next_back().flatten().ok_or(SurveyError::Unlinked(number))?;
+            let block = blocks.next_back().flatten().ok_or(ScanError::Unlinked(number))?;
             self.step(number, block)?;
         }
         Ok(())
     }
 
-    fn step(&mut self, number: u64, block: SentInBlock) -> Result<(), SurveyError> {
+    fn step(&mut self, number: u64, block: SentInBlock) -> Result<(), ScanError> {
         let at = block.link.block;
         if self.next != Some(at) || at.number != number {
-            return Err(SurveyError::Unlinked(number));
+            return Err(ScanError::Unlinked(number));
         }
         if self.account.final_block.is_some_and(|known| known.number == number && known != at) {
-            return Err(SurveyError::NotFinal(number));
+            return Err(ScanError::NotFinal(number));
         }
         for tx in block.sent {
-            self.note(tx, block.link)?;
+            self.record(tx, block.link)?;
         }
         (self.next, self.oldest) = (block.link.parent(), number);
-        self.is_grounded |= self.above.is_some() && self.above == self.next;
+        self.bound_is_reached |= self.above.is_some() && self.above == self.next;
         Ok(())
     }
 
-    fn note(&mut self, tx: SignedPlan, BlockLink { block, parent_hash }: BlockLink) -> Result<(), SurveyError> {
+    fn record(&mut self, tx: SignedPlan, BlockLink { block, parent_hash }: BlockLink) -> Result<(), ScanError> {
         let nonce = tx.plan.nonce;
         if nonce < self.from || nonce >= self.below {
             return Ok(());
@@ -172,7 +179,7 @@ impl Descent {
         self.found_bytes = self.found_bytes.saturating_add(tx.signed.raw.len());
         match self.found.insert(nonce, ScannedTx { tx, block, parent_hash }) {
             None => Ok(()),
-            Some(_) => Err(SurveyError::TwoOfOneNonce(nonce)),
+            Some(_) => Err(ScanError::TwoOfOneNonce(nonce)),
         }
     }
 
@@ -186,12 +193,12 @@ impl Descent {
     fn is_whole(&self) -> bool {
         let Some(next) = self.next else { return true };
         let is_past = |known: BlockRef| known.number > next.number || known == next;
-        self.is_grounded && self.account.final_block.is_none_or(is_past)
+        self.bound_is_reached && self.account.final_block.is_none_or(is_past)
     }
 
-    fn survey(self) -> ScanResult {
+    fn into_result(self) -> ScanResult {
         let is_whole = self.is_whole();
-        let Descent { account, head, oldest, found, .. } = self;
+        let ScanWalk { account, head, oldest, found, .. } = self;
         ScanResult { account, head, oldest, is_whole, sent: found.into_values().collect() }
     }
 }

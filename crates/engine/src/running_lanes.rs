@@ -14,23 +14,23 @@ use crate::lease_keeper::LeaseKeeper;
 use crate::published::Follower;
 
 #[derive(Debug, Default)]
-pub(crate) struct Roster {
-    running: Mutex<BTreeMap<SubmitterId, Running>>,
+pub(crate) struct RunningLanes {
+    running: Mutex<BTreeMap<SubmitterId, RunningLane>>,
 }
 
 #[derive(Debug)]
-pub(crate) struct Running {
+pub(crate) struct RunningLane {
     pub(crate) lease: Lease,
     pub(crate) inbox: Arc<LaneInbox>,
     pub(crate) since: Tick,
 }
 
-impl Roster {
-    pub(crate) fn insert(&self, running: Running) {
+impl RunningLanes {
+    pub(crate) fn insert(&self, running: RunningLane) {
         self.running().insert(running.lease.submitter().clone(), running);
     }
 
-    pub(crate) fn remove(&self, lane: &SubmitterId) -> Option<Running> {
+    pub(crate) fn remove(&self, lane: &SubmitterId) -> Option<RunningLane> {
         self.running().remove(lane)
     }
 
@@ -97,35 +97,34 @@ impl Roster {
 
     async fn renew(&self, keeper: &LeaseKeeper) {
         // Runs with a lapsed lease are ended first, because the renewal releases the leases of dropped lanes.
-        self.lose_lapsed(keeper);
+        self.end_lapsed_runs(keeper);
         match keeper.renew().await {
-            Ok(lost) => lost.iter().for_each(|lease| self.lose(lease)),
-            Err(error) => tracing::warn!("cannot renew leases: {error}"),
+            Ok(lost) => lost.iter().for_each(|lease| self.end_run(lease)),
+            Err(error) => tracing::warn!("leases could not be renewed: {error}"),
         }
-        self.lose_lapsed(keeper);
+        self.end_lapsed_runs(keeper);
     }
 
     /// Ends runs whose lease is no longer trusted, whether or not the database answers.
-    pub(crate) fn lose_lapsed(&self, keeper: &LeaseKeeper) {
-        let is_lapsed = |running: &&Running| keeper.permit(running.lease.submitter()).is_err();
+    pub(crate) fn end_lapsed_runs(&self, keeper: &LeaseKeeper) {
+        let is_lapsed = |running: &&RunningLane| keeper.permit(running.lease.submitter()).is_err();
         let lapsed: Vec<Lease> =
             self.running().values().filter(is_lapsed).map(|running| running.lease.clone()).collect();
         for lease in lapsed {
             keeper.drop_lease(&lease);
-            self.lose(&lease);
+            self.end_run(&lease);
         }
     }
 
-    fn lose(&self, lease: &Lease) {
+    fn end_run(&self, lease: &Lease) {
         if let Some(running) = self.running().get(lease.submitter())
             && running.lease == *lease
         {
-            tracing::warn!(submitter = %lease.submitter(), node_id = %lease.owner(), fencing_token = %lease.token(), "the lease is lost");
-            running.inbox.lose();
+            running.inbox.end_lease();
         }
     }
 
-    fn running(&self) -> MutexGuard<'_, BTreeMap<SubmitterId, Running>> {
+    fn running(&self) -> MutexGuard<'_, BTreeMap<SubmitterId, RunningLane>> {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -7,20 +7,20 @@ use gapless_domain::{BlockRef, Peeked, SignedTx, SubmitterId, Tick, TxId};
 use gapless_store::{Store, StoreError};
 
 use crate::clock::Clock;
-use crate::group_commit::{BatchLimits, Entrance, Gathering, Job, Weight, group_commit};
+use crate::group_commit::{BatchLimits, BatchLoop, BatchQueue, Job, Weight, group_commit};
 
 /// Reads the queues and commands of many lanes at once.
 #[derive(Clone, Debug)]
-pub(crate) struct Peeker(Entrance<Peek, Option<Peeked>>);
+pub(crate) struct Peeker(BatchQueue<PeekOp, Option<Peeked>>);
 
 #[derive(Debug)]
 pub(crate) struct PeekerLoop {
-    gathering: Gathering<Peek, Option<Peeked>>,
+    batches: BatchLoop<PeekOp, Option<Peeked>>,
     store: Arc<dyn Store>,
 }
 
 #[derive(Debug)]
-struct Peek {
+struct PeekOp {
     lane: SubmitterId,
     limit: u32,
     without: Vec<TxId>,
@@ -28,20 +28,20 @@ struct Peek {
 
 impl Peeker {
     pub(crate) fn new(store: Arc<dyn Store>, limits: BatchLimits) -> (Peeker, PeekerLoop) {
-        let (entrance, gathering) = group_commit(limits);
-        (Peeker(entrance), PeekerLoop { gathering, store })
+        let (queue, batches) = group_commit(limits);
+        (Peeker(queue), PeekerLoop { batches, store })
     }
 
     /// `None` if the store failed.
     pub(crate) async fn peek(&self, lane: SubmitterId, limit: u32, without: Vec<TxId>) -> Option<Peeked> {
-        self.0.submit(Peek { lane, limit, without }).await.ok().flatten()
+        self.0.submit(PeekOp { lane, limit, without }).await.ok().flatten()
     }
 }
 
 impl PeekerLoop {
     pub(crate) async fn run(self) {
         let store = self.store.as_ref();
-        let flush = async |batch: Vec<Job<Peek, Option<Peeked>>>| {
+        let flush = async |batch: Vec<Job<PeekOp, Option<Peeked>>>| {
             // An abandoned peek must not hide its excluded intents from the next owner of the lane (N11).
             let batch: Vec<_> = batch.into_iter().filter(|job| !job.is_abandoned()).collect();
             if batch.is_empty() {
@@ -49,31 +49,36 @@ impl PeekerLoop {
             }
             let lanes: Vec<_> = batch.iter().map(|job| (job.op.lane.clone(), job.op.limit)).collect();
             let without: Vec<TxId> = batch.iter().flat_map(|job| job.op.without.iter().copied()).collect();
-            match look(store, &lanes, &without).await {
+            match peek_lanes(store, &lanes, &without).await {
                 Ok(answers) => batch.into_iter().zip(answers).for_each(|(job, answer)| job.answer(Some(answer))),
                 // A row that cannot be decoded must fail only its own lane, so each lane is read alone.
                 Err(StoreError::Row(error)) if lanes.len() > 1 => {
-                    tracing::warn!("looking at the queues one by one: {error}");
+                    tracing::warn!("a queue row cannot be decoded; reading the queues one by one: {error}");
                     for (job, lane) in batch.into_iter().zip(&lanes) {
-                        let answer = look(store, std::slice::from_ref(lane), &without).await;
+                        let answer = peek_lanes(store, std::slice::from_ref(lane), &without).await;
                         job.answer(answer.ok().and_then(|mut answers| answers.pop()));
                     }
                 }
                 Err(error) => {
-                    tracing::warn!(lanes = lanes.len(), "cannot look at the queues: {error}");
+                    tracing::warn!(lanes = lanes.len(), "queues cannot be read: {error}");
                     batch.into_iter().for_each(|job| job.answer(None));
                 }
             }
             Vec::new()
         };
-        self.gathering.run(flush).await;
+        self.batches.run(flush).await;
     }
 }
 
-async fn look(store: &dyn Store, lanes: &[(SubmitterId, u32)], without: &[TxId]) -> Result<Vec<Peeked>, StoreError> {
+async fn peek_lanes(
+    store: &dyn Store,
+    lanes: &[(SubmitterId, u32)],
+    without: &[TxId],
+) -> Result<Vec<Peeked>, StoreError> {
     let names: Vec<SubmitterId> = lanes.iter().map(|(lane, _)| lane.clone()).collect();
-    let asked: Vec<_> = lanes.iter().filter(|(_, limit)| *limit > 0).cloned().collect();
-    let queues = async { if asked.is_empty() { Ok(Vec::new()) } else { store.peek_queues(&asked, without).await } };
+    let nonempty: Vec<_> = lanes.iter().filter(|(_, limit)| *limit > 0).cloned().collect();
+    let queues =
+        async { if nonempty.is_empty() { Ok(Vec::new()) } else { store.peek_queues(&nonempty, without).await } };
     let (queues, commands) = tokio::try_join!(queues, store.open_commands(&names))?;
     let mut queues = queues.into_iter();
     let queue_of = |limit: u32| if limit > 0 { queues.next().unwrap_or_default() } else { Vec::new() };
@@ -83,11 +88,11 @@ async fn look(store: &dyn Store, lanes: &[(SubmitterId, u32)], without: &[TxId])
 
 /// Reads nonces and balances of many accounts of one chain at once.
 #[derive(Clone, Debug)]
-pub(crate) struct AccountReader(Entrance<Account, Option<AccountRead>>);
+pub(crate) struct AccountReader(BatchQueue<AccountOp, Option<AccountRead>>);
 
 #[derive(Debug)]
 pub(crate) struct AccountReaderLoop {
-    gathering: Gathering<Account, Option<AccountRead>>,
+    batches: BatchLoop<AccountOp, Option<AccountRead>>,
     chain: Arc<dyn Chain>,
 }
 
@@ -99,26 +104,26 @@ pub(crate) struct AccountRead {
 }
 
 #[derive(Debug)]
-struct Account {
+struct AccountOp {
     submitter: SubmitterId,
     final_at: Option<BlockRef>,
 }
 
 impl AccountReader {
     pub(crate) fn new(chain: Arc<dyn Chain>, limits: BatchLimits) -> (AccountReader, AccountReaderLoop) {
-        let (entrance, gathering) = group_commit(limits);
-        (AccountReader(entrance), AccountReaderLoop { gathering, chain })
+        let (queue, batches) = group_commit(limits);
+        (AccountReader(queue), AccountReaderLoop { batches, chain })
     }
 
     pub(crate) async fn read(&self, submitter: SubmitterId, final_at: Option<BlockRef>) -> Option<AccountRead> {
-        self.0.submit(Account { submitter, final_at }).await.ok().flatten()
+        self.0.submit(AccountOp { submitter, final_at }).await.ok().flatten()
     }
 }
 
 impl AccountReaderLoop {
     pub(crate) async fn run(self) {
         let chain = self.chain.as_ref();
-        let flush = async |batch: Vec<Job<Account, Option<AccountRead>>>| {
+        let flush = async |batch: Vec<Job<AccountOp, Option<AccountRead>>>| {
             let accounts: Vec<_> = batch.iter().map(|job| job.op.submitter.clone()).collect();
             // The oldest of the final blocks is final for all of the accounts.
             let final_at = batch.iter().filter_map(|job| job.op.final_at).min_by_key(|block| block.number);
@@ -129,29 +134,29 @@ impl AccountReaderLoop {
                     batch.into_iter().zip(answers).for_each(|(job, read)| job.answer(Some(read)));
                 }
                 Err(error) => {
-                    tracing::warn!(chain = %chain.id(), accounts = accounts.len(), "cannot read accounts: {error}");
+                    tracing::warn!(chain = %chain.id(), accounts = accounts.len(), "accounts cannot be read: {error}");
                     batch.into_iter().for_each(|job| job.answer(None));
                 }
             }
             Vec::new()
         };
-        self.gathering.run(flush).await;
+        self.batches.run(flush).await;
     }
 }
 
 /// Sends transactions of many lanes of one chain in one batch. The transactions of one call stay together and in order.
 #[derive(Clone, Debug)]
-pub(crate) struct Sender(Entrance<Parcel, Option<Vec<SendAnswer>>>);
+pub(crate) struct Sender(BatchQueue<SendOp, Option<Vec<SendAnswer>>>);
 
 #[derive(Debug)]
 pub(crate) struct SenderLoop {
-    gathering: Gathering<Parcel, Option<Vec<SendAnswer>>>,
+    batches: BatchLoop<SendOp, Option<Vec<SendAnswer>>>,
     chain: Arc<dyn Chain>,
     clock: Arc<dyn Clock>,
 }
 
 #[derive(Debug)]
-struct Parcel {
+struct SendOp {
     txs: Vec<SignedTx>,
     /// The time until which the lease behind the transactions is trusted.
     until: Tick,
@@ -159,25 +164,25 @@ struct Parcel {
 
 impl Sender {
     pub(crate) fn new(chain: Arc<dyn Chain>, clock: Arc<dyn Clock>, limits: BatchLimits) -> (Sender, SenderLoop) {
-        let (entrance, gathering) = group_commit(limits);
-        (Sender(entrance), SenderLoop { gathering, chain, clock })
+        let (queue, batches) = group_commit(limits);
+        (Sender(queue), SenderLoop { batches, chain, clock })
     }
 
     /// `None` if nothing was sent because the lease had lapsed meanwhile.
     pub(crate) async fn send(&self, txs: Vec<SignedTx>, until: Tick) -> Option<Vec<SendAnswer>> {
-        self.0.submit(Parcel { txs, until }).await.ok().flatten()
+        self.0.submit(SendOp { txs, until }).await.ok().flatten()
     }
 }
 
 impl SenderLoop {
     pub(crate) async fn run(self) {
         let (chain, clock) = (self.chain.as_ref(), self.clock.as_ref());
-        let flush = async |batch: Vec<Job<Parcel, Option<Vec<SendAnswer>>>>| {
+        let flush = async |batch: Vec<Job<SendOp, Option<Vec<SendAnswer>>>>| {
             let now = clock.now();
             // An abandoned request belongs to a lane that lost its lease or is reloaded: its transactions must not be
             // sent (N06).
-            let may_go = |job: &Job<Parcel, _>| now < job.op.until && !job.is_abandoned();
-            let (mut batch, lapsed): (Vec<_>, Vec<_>) = batch.into_iter().partition(may_go);
+            let may_send = |job: &Job<SendOp, _>| now < job.op.until && !job.is_abandoned();
+            let (mut batch, lapsed): (Vec<_>, Vec<_>) = batch.into_iter().partition(may_send);
             lapsed.into_iter().for_each(|job| job.answer(None));
             let sizes: Vec<usize> = batch.iter().map(|job| job.op.txs.len()).collect();
             let txs: Vec<SignedTx> = batch.iter_mut().flat_map(|job| std::mem::take(&mut job.op.txs)).collect();
@@ -190,11 +195,11 @@ impl SenderLoop {
             }
             Vec::new()
         };
-        self.gathering.run(flush).await;
+        self.batches.run(flush).await;
     }
 }
 
-impl Weight for Peek {
+impl Weight for PeekOp {
     fn items(&self) -> usize {
         1
     }
@@ -204,7 +209,7 @@ impl Weight for Peek {
     }
 }
 
-impl Weight for Account {
+impl Weight for AccountOp {
     fn items(&self) -> usize {
         1
     }
@@ -214,7 +219,7 @@ impl Weight for Account {
     }
 }
 
-impl Weight for Parcel {
+impl Weight for SendOp {
     fn items(&self) -> usize {
         self.txs.len()
     }
@@ -238,17 +243,17 @@ mod tests {
     ///
     /// proves N11
     #[tokio::test]
-    async fn whom_a_run_that_is_over_passed_over_its_successor_sees() {
+    async fn abandoned_peek_does_not_hide_intents_from_next_owner() {
         let model = Model::new(LeaseTerms::default(), Arc::new(ManualClock::default()));
         let node: f::Node = Arc::new(model.node(OwnerId::new("a", 1)));
         let lane = f::lane(&node, 1).await;
         let ids = f::accept(&node, &lane, &["first", "second"]).await;
         let (peeker, peeking) = Peeker::new(node, BatchLimits::default());
-        let mut over = Box::pin(peeker.peek(lane.clone(), 2, ids.clone()));
-        assert!(std::future::poll_fn(|cx| Poll::Ready(over.as_mut().poll(cx).is_pending())).await);
-        drop(over);
-        let successor = async move { peeker.peek(lane, 2, Vec::new()).await };
-        let (seen, ()) = tokio::join!(biased; successor, peeking.run());
-        assert_eq!(seen.unwrap().queue.iter().map(|tx| tx.id).collect::<Vec<_>>(), ids);
+        let mut abandoned = Box::pin(peeker.peek(lane.clone(), 2, ids.clone()));
+        assert!(std::future::poll_fn(|cx| Poll::Ready(abandoned.as_mut().poll(cx).is_pending())).await);
+        drop(abandoned);
+        let next_owner = async move { peeker.peek(lane, 2, Vec::new()).await };
+        let (peeked, ()) = tokio::join!(biased; next_owner, peeking.run());
+        assert_eq!(peeked.unwrap().queue.iter().map(|tx| tx.id).collect::<Vec<_>>(), ids);
     }
 }

@@ -1,6 +1,6 @@
-//! The accounts of every dev chain: those of the mnemonic "test test test test test test test test test test test junk".
+//! The accounts of every dev chain, from the mnemonic "test test test test test test test test test test test junk".
 //!
-//! Their keys are public knowledge, and worth nothing anywhere else.
+//! Their keys are public, and hold no funds on other chains.
 
 use std::fmt;
 
@@ -11,13 +11,13 @@ use alloy_primitives::{Address, B256, Bytes, Signature, address, b256, hex};
 use bip32::{DerivationPath, XPrv};
 use k256::ecdsa::SigningKey;
 
-/// What the mnemonic stretches to (BIP-39, empty passphrase), so that nothing here has to stretch it again.
+/// The BIP-39 seed of the mnemonic with an empty passphrase, precomputed.
 const SEED: [u8; 64] = hex!(
     "9dfc3c64c2f8bede1533b6a79f8570e5943e0b8fd1cf77107adf7b72cef42185"
     "d564a3aee24cab43f80e3c4538087d70fc824eabbad596a23c97b6ee8322ccc0"
 );
 
-/// An account whose key everybody knows.
+/// An account with a publicly known key.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct DevAccount {
     pub address: Address,
@@ -84,7 +84,7 @@ pub const DEV_ACCOUNTS: [DevAccount; 10] = [
     },
 ];
 
-/// The account at m/44'/60'/0'/0/`index`, for those who need more than ten.
+/// The account at m/44'/60'/0'/0/`index`, for tests that need more than ten.
 pub fn dev_account(index: u32) -> Result<DevAccount, AccountError> {
     let path: DerivationPath = format!("m/44'/60'/0'/0/{index}").parse().map_err(|_| AccountError::Index(index))?;
     let key = XPrv::derive_from_path(SEED, &path).map_err(|_| AccountError::Index(index))?;
@@ -98,7 +98,7 @@ impl DevAccount {
         Ok(Self { address: Address::from_public_key(signing.verifying_key()), key })
     }
 
-    /// Signs a hash, as it is.
+    /// Signs a hash without any prefix.
     pub fn sign_hash(&self, hash: B256) -> Result<Signature, AccountError> {
         let signing = signing_key(self.key)?;
         let (signature, recovery) =
@@ -106,7 +106,7 @@ impl DevAccount {
         Ok(Signature::from((signature, recovery)))
     }
 
-    /// Signs a transaction of any kind, and gives the bytes to send.
+    /// Signs a transaction of any type and returns the encoded bytes.
     pub fn sign<T>(&self, tx: T) -> Result<Bytes, AccountError>
     where
         T: SignableTransaction<Signature>,
@@ -133,7 +133,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_listed_accounts_are_those_of_the_mnemonic() {
+    fn dev_accounts_match_the_mnemonic() {
         for (index, listed) in (0..).zip(DEV_ACCOUNTS) {
             assert_eq!(dev_account(index).unwrap(), listed, "account {index}");
         }
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn an_index_that_no_path_has_is_an_error() {
+    fn account_index_out_of_range_is_an_error() {
         assert!(matches!(dev_account(u32::MAX), Err(AccountError::Index(u32::MAX))));
     }
 }

@@ -1,4 +1,4 @@
-//! Blocks and receipts as the chain keeps them.
+//! Blocks and receipts as the chain stores them.
 
 use std::sync::Arc;
 
@@ -7,18 +7,19 @@ use alloy_primitives::{Address, B256, Bloom, Log};
 
 use crate::tx::Tx;
 
-/// A block with everything that happened in it.
+/// A block with its transactions and receipts.
 ///
-/// `state_root` is no trie root: it is a hash over the parent's and over what the block changed, which is as good for telling states
-/// apart, and costs almost nothing. All other fields of the header are what a verifier would compute.
+/// `state_root` is not a trie root. It is a hash over the parent's root and the changes of the block, which
+/// distinguishes states as well and costs almost nothing. All other header fields have the values that a verifier would
+/// compute.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Block {
     pub hash: B256,
     pub header: Header,
     pub txs: Vec<Arc<Tx>>,
-    /// One for each transaction, in their order.
+    /// One receipt per transaction, in the same order.
     pub receipts: Vec<Receipt>,
-    /// The length of the block in RLP.
+    /// The length of the RLP-encoded block in bytes.
     pub size: u64,
 }
 
@@ -35,7 +36,7 @@ impl Block {
         self.header.base_fee_per_gas.unwrap_or_default()
     }
 
-    /// The logs of this block, as subscribers and queries see them.
+    /// The logs of this block, with the position of each.
     pub fn logs(&self, removed: bool) -> impl Iterator<Item = LogEntry> + '_ {
         self.txs.iter().zip(&self.receipts).enumerate().flat_map(move |(tx_index, (tx, receipt))| {
             receipt.logs.iter().enumerate().map(move |(offset, log)| LogEntry {
@@ -52,14 +53,14 @@ impl Block {
     }
 }
 
-/// What came of one transaction.
+/// The result of one transaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Receipt {
     pub success: bool,
     pub gas_used: u64,
     pub cumulative_gas_used: u64,
     pub effective_gas_price: u128,
-    /// The contract that the transaction made, or would have made had it not failed.
+    /// The address of the created contract. Also set if the creation failed.
     pub contract_address: Option<Address>,
     pub logs: Vec<Log>,
     pub bloom: Bloom,
@@ -67,7 +68,7 @@ pub struct Receipt {
     pub first_log_index: u64,
 }
 
-/// A receipt together with where it is.
+/// A mined transaction: its block and its index in the block.
 #[derive(Clone, Debug)]
 pub struct Mined {
     pub block: Arc<Block>,
@@ -75,7 +76,7 @@ pub struct Mined {
 }
 
 impl Mined {
-    /// `None` only if the index is not one of the block's, which the chain never makes.
+    /// The transaction. `None` only for an index outside of the block, which the chain never creates.
     pub fn tx(&self) -> Option<&Arc<Tx>> {
         self.block.txs.get(self.index)
     }
@@ -85,7 +86,7 @@ impl Mined {
     }
 }
 
-/// A log, and where it is.
+/// A log and its position in the chain.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogEntry {
     pub log: Log,
@@ -95,17 +96,18 @@ pub struct LogEntry {
     pub tx_hash: B256,
     pub tx_index: u64,
     pub log_index: u64,
-    /// The block was taken back.
+    /// The block of the log was removed by a reorg.
     pub removed: bool,
 }
 
-/// What subscribers hear, in the order in which it happened.
+/// An event for subscribers. Events are published in the order in which they happen.
 #[derive(Clone, Debug)]
 pub enum ChainEvent {
-    /// A block is the new head.
+    /// The block is the new head.
     NewHead(Arc<Block>),
-    /// A block is no longer part of the chain. The newest comes first; the heads that replace them follow.
+    /// The block is no longer part of the chain. The newest block comes first; `NewHead` events of the replacements
+    /// follow.
     Removed(Arc<Block>),
-    /// A transaction can be mined as far as its nonce is concerned.
+    /// The transaction is executable: no nonce before it is missing.
     Pending(Arc<Tx>),
 }

@@ -1,14 +1,14 @@
-//! Which calls an endpoint got, counted by method: how tests and benchmarks see what a client costs a node.
+//! Calls of an endpoint, counted by method. Tests and benchmarks measure the RPC cost of a client with it.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Methods that are told apart; calls of further ones are counted together.
+/// Number of methods with a counter of their own. Calls of further methods are counted as [`OTHER`].
 pub const MAX_COUNTED_METHODS: usize = 128;
-/// What those are counted as.
+/// The counter of all methods beyond [`MAX_COUNTED_METHODS`].
 const OTHER: &str = "other";
 
-/// Clones are handles onto the same counters.
+/// Call counters. Clones are handles to the same counters.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Calls {
     by_method: Arc<Mutex<BTreeMap<String, u64>>>,
@@ -39,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_that_nobody_knows_do_not_fill_the_memory() {
+    fn unknown_methods_share_one_counter() {
         let calls = Calls::default();
         for index in 0..2 * MAX_COUNTED_METHODS {
             calls.count(&format!("eth_{index}"));

@@ -1,4 +1,4 @@
-//! The handle: what a chain can be told.
+//! The handle of a chain, with all operations that change it.
 
 use std::fmt;
 use std::path::Path;
@@ -17,21 +17,21 @@ use crate::pool::PoolError;
 use crate::query::Finality;
 use crate::view::View;
 
-/// What becomes of the transactions of blocks that are taken back.
+/// The handling of the transactions of removed blocks in a reorg.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Remine {
     /// The new blocks carry the same transactions in the same order; only their hashes differ.
     Same,
-    /// They go back to the pool, and the new blocks are empty. The next block may carry them.
+    /// The transactions return to the pool, and the new blocks are empty. The next block may include them.
     ToPool,
-    /// They are spread over the new blocks as the seed has it, each account's in the order of its nonces.
+    /// The transactions are spread over the new blocks as the seed decides. Each account's stay in nonce order.
     Shuffle,
-    /// They vanish from the chain and from the pool, as if nobody had ever sent them.
+    /// The transactions disappear from the chain and from the pool, as if they had never been sent.
     Drop,
 }
 
-/// When what was written is forced to the disk. A process that is killed loses nothing either way: it is the machine's fall that
-/// this is about.
+/// When the journal is synced to disk. A killed process loses nothing in either mode; only a machine crash can lose
+/// data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Sync {
     /// Before a send is answered, and with every block.
@@ -46,7 +46,7 @@ pub struct OpenOptions {
     pub sync: Sync,
 }
 
-/// A chain. Clones are handles onto the same one; every call takes its lock, and none waits for anything else.
+/// A chain. Clones are handles to the same chain. Every call takes its lock and waits for nothing else.
 #[derive(Clone)]
 pub struct DevChain {
     shared: Arc<Shared>,
@@ -64,12 +64,12 @@ impl fmt::Debug for DevChain {
 }
 
 impl DevChain {
-    /// A chain in memory.
+    /// Creates a chain in memory.
     pub fn new(genesis: Genesis) -> Self {
         Self::of(Core::new(genesis))
     }
 
-    /// A chain that lives in a directory: a new one, or the one that was there, where it was when its process ended.
+    /// Opens the chain in a directory, at its last recorded state. Creates the chain if the directory has none.
     pub fn open(dir: &Path, genesis: Genesis, options: OpenOptions) -> Result<Self, ChainError> {
         Ok(Self::of(crate::journal::open(dir, genesis, options)?))
     }
@@ -80,57 +80,58 @@ impl DevChain {
 
     // --- Sending. ---
 
-    /// Gives a signed transaction to the pool. With automine, it is in a block when this returns.
+    /// Adds a signed transaction to the pool. With automine, the transaction is in a block when the call returns.
     pub fn send_raw(&self, raw: &[u8]) -> Result<B256, PoolError> {
-        // An answer for each of the sends, so there is one.
+        // `send_many` returns one answer per transaction.
         self.send_many(&[raw]).pop().unwrap_or(Err(PoolError::TypedTxTooShort))
     }
 
-    /// Gives many to the pool, one after the other, and forces them to the disk once.
+    /// Adds transactions to the pool in order, with one disk sync for all.
     pub fn send_many(&self, raws: &[&[u8]]) -> Vec<Result<B256, PoolError>> {
-        // Decoding and recovering senders is most of the work, and needs no lock.
+        // Decoding and sender recovery take most of the time, and need no lock.
         let txs: Vec<_> = raws.iter().map(|raw| crate::tx::Tx::decode(raw)).collect();
         self.lock().send(txs)
     }
 
-    /// Takes a transaction now and gives it to the pool when block `until` is made. It is nowhere to be seen before.
+    /// Accepts a transaction now, but adds it to the pool only when block `until` is built. It is invisible until then.
     pub fn send_delayed(&self, raw: &[u8], until: u64) -> Result<B256, ChainError> {
         let tx = crate::tx::Tx::decode(raw)?;
         self.lock().delay(tx, until)
     }
 
-    /// Takes a transaction out of the pool.
+    /// Removes a transaction from the pool.
     pub fn drop_tx(&self, hash: B256) -> Result<bool, ChainError> {
         self.lock().drop_tx(hash)
     }
 
-    /// Empties the pool.
+    /// Empties the pool and returns the number of removed transactions.
     pub fn drop_all_txs(&self) -> Result<usize, ChainError> {
         self.lock().drop_all_txs()
     }
 
     // --- Blocks. ---
 
-    /// Makes a block from the pool. A timestamp that is not after the parent's becomes the second after it.
+    /// Mines a block from the pool. A timestamp not after the parent's becomes the parent's plus one second.
     pub fn mine(&self, timestamp: u64) -> Result<Arc<Block>, ChainError> {
         self.lock().mine(timestamp)
     }
 
-    /// Makes a block at the time of the chain's own clock ([`Self::set_time`]).
+    /// Mines a block at the time of the chain's clock ([`Self::set_time`]).
     pub fn mine_now(&self) -> Result<Arc<Block>, ChainError> {
         let mut core = self.lock();
         let now = core.now();
         core.mine(now)
     }
 
-    /// Makes a block without transactions. Whatever is in the pool stays there, also what a `pending` block showed before.
+    /// Mines a block without transactions. The pool keeps all of its transactions, also those that a `pending` block
+    /// showed.
     pub fn mine_empty(&self) -> Result<Arc<Block>, ChainError> {
         let mut core = self.lock();
         let now = core.now();
         core.mine_empty(now)
     }
 
-    /// Makes `count` blocks, `interval_secs` apart.
+    /// Mines `count` blocks, `interval_secs` apart.
     pub fn mine_many(&self, count: u64, interval_secs: u64) -> Result<Arc<Block>, ChainError> {
         let mut core = self.lock();
         let mut head = core.head();
@@ -142,7 +143,7 @@ impl DevChain {
         Ok(head)
     }
 
-    /// A block for every transaction that is accepted, at the time of the chain's own clock.
+    /// Switches automine: one block for every accepted transaction, at the time of the chain's clock.
     pub fn set_automine(&self, on: bool) {
         self.lock().set_automine(on);
     }
@@ -151,22 +152,22 @@ impl DevChain {
         self.lock().automine()
     }
 
-    /// Tells the chain what time it is (seconds since 1970). It never goes by any other clock.
+    /// Sets the chain's clock (seconds since 1970). The chain reads no other clock.
     pub fn set_time(&self, now: u64) {
         self.lock().set_time(now);
     }
 
-    /// Moves the chain's clock ahead of what it is told. Gives back how far it is ahead in all.
+    /// Moves the chain's clock ahead of the time that was set. Returns the total offset in seconds.
     pub fn increase_time(&self, secs: u64) -> u64 {
         self.lock().increase_time(secs)
     }
 
-    /// The timestamp of the next block, whatever the clock says. It has to be after the head's.
+    /// Sets the timestamp of the next block, which overrides the clock. The timestamp must be after the head's.
     pub fn set_next_timestamp(&self, timestamp: u64) -> Result<(), ChainError> {
         self.lock().set_next_timestamp(timestamp)
     }
 
-    /// The base fee of the next block, instead of what the formula gives.
+    /// Sets the base fee of the next block, which overrides the EIP-1559 formula.
     pub fn set_next_base_fee(&self, base_fee: u64) {
         self.lock().set_next_base_fee(base_fee);
     }
@@ -175,13 +176,13 @@ impl DevChain {
         self.lock().set_coinbase(coinbase)
     }
 
-    /// The gas limit of blocks from the next one on.
+    /// Sets the gas limit of all blocks from the next one on.
     pub fn set_gas_limit(&self, gas_limit: u64) -> Result<(), ChainError> {
         self.lock().set_gas_limit(gas_limit)
     }
 
-    /// How far `safe` and `finalized` are behind the head from now on. They never go back for it: with a depth that is too large
-    /// they stay where they are until the head is that far ahead. It is not written down, as no knob is.
+    /// Sets the depth of `safe` and `finalized` behind the head. The tags never move back: after an increase of the
+    /// depth they keep their blocks until the head is far enough ahead. The setting is not persisted.
     pub fn set_finality(&self, depths: Finality) -> Result<(), ChainError> {
         self.lock().set_finality(depths)
     }
@@ -190,24 +191,24 @@ impl DevChain {
         self.lock().finality()
     }
 
-    // --- Going back. ---
+    // --- Reorgs. ---
 
-    /// Replaces the newest `depth` blocks by `depth + 1` others, and gives back the new head.
+    /// Replaces the newest `depth` blocks by `depth + 1` others, and returns the new head.
     pub fn reorg(&self, depth: u64, remine: Remine) -> Result<Arc<Block>, ChainError> {
         self.lock().reorg(depth, remine)
     }
 
-    /// Takes blocks back until `number` is the head. Their transactions go back to the pool.
+    /// Removes blocks until `number` is the head. Their transactions return to the pool.
     pub fn revert_to(&self, number: u64) -> Result<Arc<Block>, ChainError> {
         self.lock().revert_to(number)
     }
 
-    /// Starts again from genesis: no blocks, no pool, as a dev node that lost its disk.
+    /// Restarts the chain from genesis with an empty pool, like a dev node that lost its disk.
     pub fn reset(&self) -> Result<(), ChainError> {
         self.lock().reset()
     }
 
-    // --- Editing the state at the head. It lasts until its block is taken back. ---
+    // --- Edits of the state at the head. A reorg of the head block also removes its edits. ---
 
     pub fn set_balance(&self, account: Address, balance: U256) -> Result<(), ChainError> {
         self.lock().set_balance(account, balance)
@@ -225,26 +226,26 @@ impl DevChain {
         self.lock().set_storage(account, slot, value)
     }
 
-    // --- Seeing. ---
+    // --- Reads. ---
 
-    /// Reads of the chain as it is.
+    /// A view for reads of the chain at its head.
     pub fn view(&self) -> View {
         View::new(self.clone())
     }
 
-    /// What happens from now on, in order. A receiver that is too slow is told how much it missed.
+    /// Subscribes to events from now on, in order. A receiver that is too slow gets the number of missed events.
     pub fn subscribe(&self) -> broadcast::Receiver<ChainEvent> {
         self.lock().subscribe()
     }
 
-    /// One node's face of this chain, without faults in the beginning. Every call makes a new one, even under the same name.
+    /// Creates an endpoint of this chain without faults. Every call creates a new one, even for a known name.
     pub fn endpoint(&self, name: &str) -> Endpoint {
         let seed = self.lock().seed();
         Endpoint::new(self.clone(), name, Faults::seeded(seed, name))
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, Core> {
-        // A panic in the middle of a call can only come from a test's assertion inside a lock that no call of ours runs.
+        // No call panics while it holds the lock, so the core of a poisoned lock is intact.
         self.shared.core.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

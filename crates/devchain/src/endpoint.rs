@@ -1,4 +1,4 @@
-//! One node's face of the chain: the same blocks as everybody's, with this node's faults.
+//! An RPC endpoint of the chain: a view of the shared blocks, with faults of its own.
 
 use std::collections::BTreeMap;
 
@@ -12,12 +12,12 @@ use crate::error::{RpcError, SERVER_ERROR_CODE};
 use crate::faults::{Fault, Faults, SEND_METHOD};
 use crate::view::View;
 
-/// Why a call has no result.
+/// The reason why a call has no result.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     #[error(transparent)]
     Rpc(#[from] RpcError),
-    /// Nothing comes back. Whether the call did its work is not known to the caller.
+    /// No answer. The caller does not know whether the call was executed.
     #[error("no answer")]
     TimedOut,
     #[error("connection lost")]
@@ -26,16 +26,16 @@ pub enum Refusal {
     Http { status: u16, retry_after_secs: Option<u32>, body: String },
 }
 
-/// What a call that may be made gets.
+/// The result of a call that was not refused.
 #[derive(Debug)]
 pub enum Admitted {
-    /// Read from here.
+    /// The call reads from this view.
     View(View),
-    /// Answer `null`, whatever the question is.
+    /// The answer is `null` for any call.
     Null,
 }
 
-/// An endpoint. Clones are handles onto the same one, with the same faults.
+/// An endpoint. Clones are handles to the same endpoint, with the same faults.
 #[derive(Clone, Debug)]
 pub struct Endpoint {
     chain: DevChain,
@@ -61,18 +61,18 @@ impl Endpoint {
         &self.faults
     }
 
-    /// How often each method was called here so far, also by calls that went wrong. Control is not counted.
+    /// Number of calls by method, including failed calls. Control methods are not counted.
     pub fn calls(&self) -> BTreeMap<String, u64> {
         self.calls.by_method()
     }
 
-    /// The endpoint's head stays where it is, even when the chain gives that block up; or it goes on.
+    /// Freezes the endpoint's head at the current block, even if a reorg removes that block. `false` ends the freeze.
     pub fn stick(&self, stuck: bool) {
         let head = stuck.then(|| self.view().head().hash);
         self.faults.stick_at(head);
     }
 
-    /// Lets a call through, or has it go wrong. Every call but a send begins with this, and reads from the view that it gets.
+    /// Applies the faults to a call. Every call except a send begins here, and reads from the returned view.
     pub fn admit(&self, method: &str) -> Result<Admitted, Refusal> {
         self.calls.count(method);
         if self.faults.is_dead() {
@@ -85,7 +85,8 @@ impl Endpoint {
         }
     }
 
-    /// Reads as this endpoint sees the chain, past the rules of the switchboard: only lag, hidden receipts and lies apply.
+    /// A view of the chain as this endpoint sees it. Fault rules do not apply; lag, hidden receipts and wrong answers
+    /// do.
     pub fn view(&self) -> View {
         View::of_endpoint(self.chain.clone(), self.faults.clone())
     }
@@ -98,7 +99,7 @@ impl Endpoint {
         }
         let Some(fault) = self.faults.strike(SEND_METHOD) else { return self.pass_on(raw) };
         match fault {
-            // Bytes that no node would take are not taken here either: a fault does not make garbage a transaction.
+            // Bytes that cannot be decoded are refused, as on a real node: a fault does not make invalid bytes valid.
             Fault::Drop => Ok(crate::tx::Tx::decode(raw).map_err(RpcError::from)?.hash),
             Fault::DelayBlocks(blocks) => {
                 let until = self.chain.view().head().number().saturating_add(blocks);
@@ -111,7 +112,7 @@ impl Endpoint {
                 self.pass_on(raw)
             }
             Fault::TimeOutAfter => {
-                // The caller hears nothing, and so does not hear a refusal of the pool either.
+                // The caller gets no answer, and so no error of the pool either.
                 drop(self.pass_on(raw));
                 Err(Refusal::TimedOut)
             }
@@ -124,13 +125,13 @@ impl Endpoint {
         }
     }
 
-    /// What happens from now on, as this endpoint tells it; [`Self::seen`] turns it into what it shows.
+    /// Subscribes to the chain's events. [`Self::seen`] maps an event to the one that this endpoint shows.
     pub fn subscribe(&self) -> broadcast::Receiver<ChainEvent> {
         self.chain.subscribe()
     }
 
-    /// What a subscriber of this endpoint sees of an event: one that lags shows the block that it has come to, and keeps blocks
-    /// that it never showed to itself when they are taken back.
+    /// The event that a subscriber of this endpoint gets. A lagging endpoint shows the block that it has reached, and
+    /// reports no removed blocks.
     pub fn seen(&self, event: ChainEvent) -> Option<ChainEvent> {
         let lag = self.faults.lag();
         match event {
@@ -152,7 +153,7 @@ impl Endpoint {
     }
 }
 
-/// The faults that strike before anything is done; `None` for the others.
+/// The refusal of a fault that acts before the call is executed. `None` for all other faults.
 fn refusal_before(fault: Fault) -> Option<Refusal> {
     match fault {
         Fault::TimeOutBefore => Some(Refusal::TimedOut),

@@ -1,16 +1,16 @@
-//! What reading from the chain and controlling it can go wrong with.
+//! Errors of reads and of control operations.
 
 use alloy_primitives::{B256, Bytes};
 
 use crate::pool::PoolError;
 
-/// What geth gives for most errors.
+/// geth's code for most errors.
 pub const SERVER_ERROR_CODE: i64 = -32000;
-/// What geth gives for a call that reverts.
+/// geth's code for a call that reverts.
 pub const REVERT_CODE: i64 = 3;
 pub const INVALID_PARAMS_CODE: i64 = -32602;
 
-/// An error as a JSON-RPC answer carries it.
+/// An error of a JSON-RPC answer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct RpcError {
@@ -25,7 +25,7 @@ impl RpcError {
     }
 }
 
-/// Why a read has no answer. `Display` is geth's text.
+/// The reason why a read has no result. `Display` is geth's text.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReadError {
     #[error("header not found")]
@@ -50,19 +50,19 @@ pub enum ReadError {
     InvalidPercentile(String),
 }
 
-/// Why a call or an estimate has no result. `Display` is geth's text.
+/// The reason why a call or an estimate has no result. `Display` is geth's text.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CallError {
     #[error(transparent)]
     Read(#[from] ReadError),
     #[error("execution reverted{}", with_reason(reason))]
     Reverted { reason: Option<String>, data: Bytes },
-    /// The EVM gave up: out of gas, a bad jump, …
+    /// The EVM halted: out of gas, invalid jump, …
     #[error("{0}")]
     Halted(String),
     #[error("gas required exceeds allowance ({allowance})")]
     GasAllowance { allowance: u64 },
-    /// It cannot be executed at all, for instance because the sender cannot pay for it.
+    /// The call cannot be executed, for instance because the sender cannot pay for it.
     #[error("{0}")]
     Refused(String),
     #[error("insufficient funds for transfer")]
@@ -116,7 +116,7 @@ impl From<CallError> for RpcError {
     }
 }
 
-/// What opening or controlling a chain can go wrong with.
+/// Errors of opening or controlling a chain.
 #[derive(Debug, thiserror::Error)]
 pub enum ChainError {
     #[error("the directory holds another chain: its genesis is {found}, this one's is {wanted}")]

@@ -1,4 +1,4 @@
-//! Executing transactions: the one place that knows revm.
+//! Execution of transactions. Only this module uses the EVM of revm.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -20,13 +20,13 @@ use crate::block::Block;
 use crate::state::{Account, Changes, State, StateAt};
 use crate::tx::Tx;
 
-/// The rules that everything is executed by.
+/// The hard fork whose rules apply.
 const SPEC: SpecId = SpecId::PRAGUE;
-/// There are no blobs, so their price stays at its lowest.
+/// The chain has no blobs, so the blob price stays at its minimum.
 const NO_EXCESS_BLOB_GAS: u64 = 0;
 const BLOB_BASE_FEE_UPDATE_FRACTION: u64 = 5_007_716;
 
-/// What a block says about itself to the code that runs in it.
+/// The block fields that EVM code can read.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BlockContext {
     pub(crate) chain_id: u64,
@@ -38,7 +38,7 @@ pub(crate) struct BlockContext {
     pub(crate) prevrandao: B256,
 }
 
-/// A state that transactions are executed on, one after the other: that after a block, and what they changed.
+/// A state for the execution of transactions: the state after a block, plus the changes of the transactions so far.
 pub(crate) struct Ledger<'a> {
     state: &'a State,
     number: u64,
@@ -47,12 +47,12 @@ pub(crate) struct Ledger<'a> {
 }
 
 impl<'a> Ledger<'a> {
-    /// On top of the block `number`; `blocks` are for the hashes that code may ask for.
+    /// A ledger on top of the block `number`. `blocks` provides block hashes for EVM code.
     pub(crate) fn on(state: &'a State, number: u64, blocks: &'a VecDeque<Arc<Block>>) -> Self {
         Self { state, number, blocks, changes: Changes::default() }
     }
 
-    /// The same on top of changes that are of no block yet.
+    /// Adds changes that belong to no block yet.
     pub(crate) fn with(mut self, changes: Changes) -> Self {
         self.changes = changes;
         self
@@ -71,7 +71,7 @@ impl Database for Ledger<'_> {
             balance: account.balance,
             nonce: account.nonce,
             code_hash: account.code_hash,
-            // Fetched by hash, and only where it runs.
+            // The code is loaded by hash, and only when it runs.
             code: if account.has_code() { None } else { Some(Bytecode::default()) },
             ..AccountInfo::default()
         }))
@@ -79,7 +79,7 @@ impl Database for Ledger<'_> {
 
     fn code_by_hash(&mut self, hash: B256) -> Result<Bytecode, Infallible> {
         let code = self.now().code_by_hash(hash);
-        // Only what the EVM itself made is stored, so this reads what it once wrote.
+        // All stored code was created by the EVM or set by an edit. Edited code may not pass the check.
         Ok(Bytecode::new_raw_checked(code.clone()).unwrap_or_else(|_| Bytecode::new_legacy(code)))
     }
 
@@ -100,7 +100,8 @@ impl DatabaseCommit for Ledger<'_> {
             if !account.is_touched() {
                 continue;
             }
-            // Since Cancun only what was made in the same transaction can be destroyed, so there is no older storage to clear.
+            // Since Cancun a contract can only be destroyed in the transaction that created it, so no older storage
+            // exists.
             if account.is_selfdestructed() || account.is_empty() {
                 self.changes.accounts.insert(address, None);
                 continue;
@@ -120,7 +121,7 @@ impl DatabaseCommit for Ledger<'_> {
     }
 }
 
-/// Why a transaction cannot be executed at all.
+/// A transaction that cannot be executed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Invalid(pub(crate) InvalidTransaction);
 
@@ -130,12 +131,12 @@ pub(crate) struct Executor<'a> {
 }
 
 impl<'a> Executor<'a> {
-    /// For transactions that are to be kept: every rule holds.
+    /// An executor for transactions of a block. All rules apply.
     pub(crate) fn strict(ledger: Ledger<'a>, block: BlockContext) -> Self {
         Self::new(ledger, block, |_| ())
     }
 
-    /// For calls: they may be free, come from contracts, and have any nonce.
+    /// An executor for calls. Calls may be free, come from contracts, and have any nonce.
     pub(crate) fn lenient(ledger: Ledger<'a>, block: BlockContext) -> Self {
         Self::new(ledger, block, |cfg| {
             cfg.disable_base_fee = true;
@@ -165,14 +166,14 @@ impl<'a> Executor<'a> {
         Self { evm: context.with_cfg(cfg).with_block(env).build_mainnet() }
     }
 
-    /// Executes a transaction and keeps what it changes.
+    /// Executes a transaction and keeps its changes.
     pub(crate) fn execute(&mut self, tx: &Tx) -> Result<ExecutionResult, Invalid> {
         let done = self.evm.transact(tx_env(tx)).map_err(invalid)?;
         self.evm.ctx.journaled_state.database.commit(done.state);
         Ok(done.result)
     }
 
-    /// Executes a transaction and forgets what it changes.
+    /// Executes a transaction and discards its changes.
     pub(crate) fn attempt(&mut self, tx: TxEnv) -> Result<ExecutionResult, Invalid> {
         self.evm.transact(tx).map(|done| done.result).map_err(invalid)
     }
@@ -186,7 +187,7 @@ fn invalid(error: EVMError<Infallible>) -> Invalid {
     match error {
         EVMError::Transaction(invalid) => Invalid(invalid),
         EVMError::Database(never) => match never {},
-        // The header is the chain's own, and nothing of it can be wrong in a way that a transaction could change.
+        // The chain builds the header itself, so no transaction can make it invalid.
         other => Invalid(InvalidTransaction::Str(other.to_string().into())),
     }
 }

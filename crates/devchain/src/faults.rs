@@ -1,4 +1,4 @@
-//! The switchboard for faults: what an endpoint does wrong, exactly when it is told to, or with a probability from the seed.
+//! Faults of an endpoint: scripted for exact calls, or random with a probability from the seed.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -6,43 +6,43 @@ use alloy_primitives::{B256, keccak256};
 
 use crate::random::Random;
 
-/// What goes wrong with a call. Faults of sends do nothing to other calls, except for those that say so.
+/// A fault of one call. Faults of sends have no effect on other calls.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fault {
-    // --- Of sends. ---
-    /// The send is answered with its hash, and thrown away.
+    // --- For sends. ---
+    /// The send is answered with its hash and dropped.
     Drop,
     /// The send is answered with its hash, and reaches the pool with the n-th block from now.
     DelayBlocks(u64),
-    /// The send reaches the pool twice, and the caller hears the second answer ("already known").
+    /// The send reaches the pool twice, and the caller gets the second answer ("already known").
     Duplicate,
-    /// The send reaches the pool, and the caller hears nothing.
+    /// The send reaches the pool, and the caller gets no answer.
     TimeOutAfter,
-    /// The send reaches the pool, and the caller hears this error instead of its hash.
+    /// The send reaches the pool, and the caller gets this error instead of the hash.
     RefuseAfter { code: i64, message: String },
     /// The send reaches the pool, and the answer is another hash.
     WrongHash,
-    // --- Of any call. ---
-    /// Nothing is done, and the caller hears nothing.
+    // --- For all calls. ---
+    /// The call is not executed, and the caller gets no answer.
     TimeOutBefore,
-    /// Nothing is done, and the caller hears this error, for instance in another client's words.
+    /// The call is not executed, and the caller gets this error, for instance the text of another client.
     Refuse { code: i64, message: String },
-    /// Nothing is done, and the answer is no JSON-RPC at all.
+    /// The call is not executed, and the answer is an HTTP response without JSON-RPC.
     Http { status: u16, retry_after_secs: Option<u32>, body: String },
-    /// Nothing is done, and the connection breaks.
+    /// The call is not executed, and the connection breaks.
     Disconnect,
-    // --- Of reads. ---
+    // --- For reads. ---
     /// The answer is `null`.
     Null,
 }
 
-/// Which calls a fault is for.
+/// The calls that a fault applies to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum On {
     Any,
     /// `eth_sendRawTransaction`.
     Sends,
-    /// Everything else.
+    /// All other methods.
     Reads,
     Method(String),
 }
@@ -60,10 +60,10 @@ impl On {
     }
 }
 
-/// The most rules of one endpoint; what is added beyond it is not taken.
+/// Maximum number of rules of one endpoint. Further rules are rejected.
 pub const MAX_FAULT_RULES: usize = 1_024;
 
-/// The faults of one endpoint. Clones are handles onto the same switchboard.
+/// The faults of one endpoint. Clones are handles to the same faults.
 #[derive(Clone, Debug)]
 pub struct Faults {
     board: Arc<Mutex<Board>>,
@@ -83,21 +83,21 @@ struct Board {
     struck: u64,
 }
 
-/// An endpoint that goes to and fro between two branches.
+/// The state of an endpoint that alternates between two branches.
 #[derive(Clone, Copy, Debug)]
 struct Flip {
-    /// Reads of what is newest before it changes over.
+    /// Reads of `latest` before the endpoint switches branches.
     every: u32,
     reads: u32,
     shows_orphans: bool,
 }
 
-/// What an endpoint takes for the chain.
+/// The branch that an endpoint shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sight {
-    /// The chain up to so many blocks before its head.
+    /// The canonical chain up to this many blocks before its head.
     Behind(u64),
-    /// The chain up to this block, be it orphaned by now or not.
+    /// The chain up to this block, even if the block is orphaned.
     At(B256),
     /// The branch that the last reorg orphaned.
     Orphaned,
@@ -112,13 +112,13 @@ struct Rule {
 
 #[derive(Debug)]
 enum When {
-    /// Calls to let pass first, and calls to strike after them.
+    /// Number of calls without a fault first, and number of calls with a fault after them.
     Next {
         skip: u32,
         left: u32,
     },
     Always,
-    /// Of a thousand.
+    /// Probability in thousandths.
     Permille(u32),
 }
 
@@ -142,28 +142,28 @@ impl Faults {
         Self { board: Arc::new(Mutex::new(board)) }
     }
 
-    /// The next `count` calls of this kind go wrong. Rules are asked in the order in which they were made, and the first that
-    /// strikes is used up by one.
+    /// Adds a fault for the next `count` matching calls. Rules are checked in the order of their creation. The first
+    /// rule that applies is used, and its count decreases by one.
     pub fn next(&self, on: On, count: u32, fault: Fault) -> bool {
         self.add(Rule { on, fault, when: When::Next { skip: 0, left: count } })
     }
 
-    /// The same, after letting `skip` calls of this kind pass.
+    /// Adds a fault for `count` matching calls, after `skip` matching calls without one.
     pub fn after(&self, on: On, skip: u32, count: u32, fault: Fault) -> bool {
         self.add(Rule { on, fault, when: When::Next { skip, left: count } })
     }
 
-    /// Every call of this kind goes wrong, until [`Self::clear`].
+    /// Adds a fault for every matching call, until [`Self::clear`].
     pub fn always(&self, on: On, fault: Fault) -> bool {
         self.add(Rule { on, fault, when: When::Always })
     }
 
-    /// So many of a thousand calls of this kind go wrong; which ones, the seed says.
+    /// Adds a fault for matching calls with a probability of `permille` thousandths. The seed decides which calls.
     pub fn sometimes(&self, on: On, permille: u32, fault: Fault) -> bool {
         self.add(Rule { on, fault, when: When::Permille(permille) })
     }
 
-    /// All reads answer as of so many blocks before the head.
+    /// Sets the lag: all reads see the chain this many blocks before the head.
     pub fn set_lag(&self, blocks: u64) {
         self.lock().lag = blocks;
     }
@@ -172,40 +172,41 @@ impl Faults {
         self.lock().lag
     }
 
-    /// A dead endpoint refuses every connection.
+    /// Makes the endpoint dead: it refuses every connection.
     pub fn set_dead(&self, dead: bool) {
         self.lock().dead = dead;
     }
 
-    /// The endpoint has no receipts and no transactions, as one whose index is behind.
+    /// Hides receipts and transactions, like an endpoint whose index is behind.
     pub fn hide_receipts(&self, hide: bool) {
         self.lock().hide_receipts = hide;
     }
 
-    /// The endpoint says that it is of another chain.
+    /// Makes the endpoint report the chain id of another chain.
     pub fn lie_about_chain_id(&self, chain_id: Option<u64>) {
         self.lock().chain_id = chain_id;
     }
 
-    /// For the endpoint this block is the head, whatever happens to the chain; `None` lets it go on. [`crate::Endpoint::stick`] knows
-    /// which block that is now.
+    /// Fixes the endpoint's head at this block, whatever happens to the chain. `None` ends it.
+    /// [`crate::Endpoint::stick`] uses the current head.
     pub fn stick_at(&self, head: Option<B256>) {
         self.lock().stuck_at = head;
     }
 
-    /// The endpoint goes to and fro between the chain and the branch that the last reorg orphaned, as two nodes behind one address do
-    /// that do not agree. It changes over after every so many reads of `latest`, and begins with the chain. 0 ends it.
+    /// Makes the endpoint alternate between the chain and the branch that the last reorg orphaned, like two disagreeing
+    /// nodes behind one address. It switches after this many reads of `latest`, and begins with the chain. 0 ends it.
     pub fn flip_every(&self, reads: u32) {
         self.lock().flip = Some(Flip { every: reads, reads: 0, shows_orphans: false }).filter(|flip| flip.every > 0);
     }
 
-    /// The endpoint shows the receipts of transactions that it expects to be in the next block, as those with flashblocks do. Nothing
-    /// makes it keep its word: the next block may be empty ([`crate::DevChain::mine_empty`]), and what was shown may be dropped.
+    /// Makes the endpoint show receipts of transactions that it expects in the next block, like endpoints with
+    /// flashblocks. The preconfirmation is not binding: the next block may be empty ([`crate::DevChain::mine_empty`]),
+    /// and a shown transaction may be dropped.
     pub fn preconfirm(&self, on: bool) {
         self.lock().preconfirms = on;
     }
 
-    /// No faults any more, and no lag.
+    /// Removes all faults, including the lag.
     pub fn clear(&self) {
         let mut board = self.lock();
         board.rules.clear();
@@ -218,7 +219,7 @@ impl Faults {
         board.preconfirms = false;
     }
 
-    /// How many calls went wrong so far by a rule.
+    /// Number of calls that a rule has made fail so far.
     pub fn struck(&self) -> u64 {
         self.lock().struck
     }
@@ -243,7 +244,7 @@ impl Faults {
         self.lock().stuck_at.is_some()
     }
 
-    /// What the endpoint shows now.
+    /// The branch that the endpoint shows now.
     pub(crate) fn sight(&self) -> Sight {
         let board = self.lock();
         match (board.stuck_at, board.flip) {
@@ -253,7 +254,7 @@ impl Faults {
         }
     }
 
-    /// Somebody is about to read what is newest.
+    /// Counts a read of `latest`, and switches branches when it is due.
     pub(crate) fn count_latest(&self) {
         if let Some(flip) = &mut self.lock().flip {
             if flip.reads == flip.every {
@@ -264,7 +265,7 @@ impl Faults {
         }
     }
 
-    /// What goes wrong with this call, if anything.
+    /// The fault of this call, if a rule applies.
     pub(crate) fn strike(&self, method: &str) -> Option<Fault> {
         let mut board = self.lock();
         let Board { rules, random, struck, .. } = &mut *board;
@@ -312,7 +313,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn scripted_faults_strike_exactly_the_calls_that_they_are_for() {
+    fn scripted_faults_apply_to_exact_calls() {
         let faults = Faults::seeded(1, "a");
         faults.after(On::Sends, 1, 2, Fault::Drop);
         let seen: Vec<_> = (0..5).map(|_| faults.strike(SEND_METHOD).is_some()).collect();
@@ -325,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn probabilities_come_from_the_seed_and_the_name() {
+    fn fault_probability_depends_on_seed_and_name() {
         let pattern = |seed, name| -> Vec<bool> {
             let faults = Faults::seeded(seed, name);
             faults.sometimes(On::Any, 300, Fault::Null);
@@ -339,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn the_number_of_rules_is_bounded() {
+    fn fault_rules_are_bounded() {
         let faults = Faults::seeded(1, "a");
         for _ in 0..MAX_FAULT_RULES {
             assert!(faults.always(On::Any, Fault::Null));

@@ -1,4 +1,4 @@
-//! What a chain begins with, and the limits that it keeps.
+//! The initial state of a chain, and its limits.
 
 use alloy_primitives::{Address, B256, Bytes, U256, keccak256};
 
@@ -9,27 +9,28 @@ use crate::pool::PoolLimits;
 pub const DEV_CHAIN_ID: u64 = 31337;
 pub const DEFAULT_GAS_LIMIT: u64 = 30_000_000;
 pub const GWEI: u128 = 1_000_000_000;
-/// The base fee of the first block after genesis, unless another one is asked for.
+/// The default base fee of block 0.
 pub const DEFAULT_BASE_FEE: u64 = 1_000_000_000;
-/// What every dev account has in the beginning, in ether.
+/// The initial balance of every dev account, in ether.
 pub const DEV_BALANCE_ETHER: u64 = 10_000;
 const WEI_PER_ETHER: u64 = 1_000_000_000_000_000_000;
-/// 2025-01-01, so that a seeded chain always begins at the same time.
+/// 2025-01-01, so that a seeded chain always has the same timestamps.
 const DEV_TIMESTAMP: u64 = 1_735_689_600;
 
-/// What a chain begins with. Two chains with the same genesis that are told the same things have the same blocks, hash by hash.
+/// The initial state and configuration of a chain. Two chains with the same genesis and the same calls have the same
+/// blocks, hash by hash.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Genesis {
     pub chain_id: u64,
     pub accounts: Vec<GenesisAccount>,
-    /// Seconds since 1970 of block 0.
+    /// Timestamp of block 0, in seconds since 1970.
     pub timestamp: u64,
     pub gas_limit: u64,
-    /// The base fee of block 0; that of block 1 follows from it by the formula.
+    /// The base fee of block 0. The base fee of block 1 follows from it by the EIP-1559 formula.
     pub base_fee: u64,
-    /// Who gets the tips.
+    /// The account that receives the tips.
     pub coinbase: Address,
-    /// Whatever is random (prevrandao, the twins of reorged blocks, probabilities of faults) comes from this.
+    /// The source of all randomness: prevrandao, the replacements of reorged blocks, the probabilities of faults.
     pub seed: u64,
     pub limits: Limits,
 }
@@ -49,27 +50,27 @@ impl GenesisAccount {
     }
 }
 
-/// Limits that are not part of the chain's identity: they may differ when a chain is opened again.
+/// Limits that are not part of the chain's identity. They may differ when a chain is reopened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
     pub pool: PoolLimits,
-    /// Blocks that can be read, with their state. Older ones are forgotten; a reorg cannot be deeper.
+    /// Blocks that are kept, with their state. Older blocks are dropped, and a reorg cannot be deeper.
     pub history_blocks: u64,
-    /// Orphaned blocks that can still be read by hash.
+    /// Orphaned blocks that stay readable by hash.
     pub orphans: usize,
-    /// How far `finalized` is behind the head.
+    /// Depth of `finalized` behind the head, in blocks.
     pub finalized_depth: u64,
-    /// How far `safe` is behind the head.
+    /// Depth of `safe` behind the head, in blocks.
     pub safe_depth: u64,
-    /// The gas that a call or an estimate may use.
+    /// The maximum gas of a call or an estimate.
     pub call_gas: u64,
-    /// Entries in one answer to a log query.
+    /// Maximum entries in one answer to a log query.
     pub logs_per_answer: usize,
-    /// Blocks in one fee history.
+    /// Maximum blocks in one fee history.
     pub fee_history_blocks: u64,
-    /// Events that a slow subscriber may be behind before it loses some.
+    /// Events that a slow subscriber may be behind before it misses some.
     pub events: usize,
-    /// Sends that are held back by a fault at the same time.
+    /// Sends that a delay fault may hold back at the same time.
     pub delayed_sends: usize,
 }
 
@@ -106,7 +107,7 @@ impl Genesis {
         }
     }
 
-    /// What tells this genesis from others. Limits are no part of it.
+    /// A hash that identifies this genesis. The limits are not part of it.
     pub fn identity(&self) -> B256 {
         let mut bytes = Vec::new();
         for number in [self.chain_id, self.timestamp, self.gas_limit, self.base_fee, self.seed] {

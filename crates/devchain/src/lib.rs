@@ -1,15 +1,18 @@
-//! An EVM dev chain: a txpool with geth's rules, blocks, reorgs and faults; in process or as a JSON-RPC server.
+//! An EVM dev chain for tests: a txpool with geth's rules, blocks, reorgs and faults. It runs in process or as a
+//! JSON-RPC server.
 //!
-//! - [`DevChain`] is the chain: send, mine, reorg, edit. [`View`] reads it. Both are cheap handles onto one locked core.
-//! - [`Endpoint`] is one node's face of it, with [`Faults`] of its own: several endpoints onto one chain can disagree.
-//! - [`null::NullChain`] is another chain altogether, without an EVM, for measuring what sends.
-//! - [`Genesis`] is what it begins with; [`DEV_ACCOUNTS`] are the accounts that everybody knows.
+//! - [`DevChain`] is the chain: send, mine, reorg, edit. [`View`] reads it. Both are cheap handles to one locked core.
+//! - [`Endpoint`] is one RPC endpoint of the chain with its own [`Faults`]. Several endpoints of one chain can
+//!   disagree.
+//! - [`null::NullChain`] is a separate chain without an EVM, for load measurements.
+//! - [`Genesis`] is the initial state and configuration. [`DEV_ACCOUNTS`] are the accounts with well-known keys.
 //!
-//! The core is a machine that is told what happens: the same genesis and the same calls in the same order give the same blocks,
-//! hash by hash. That is also how it is kept on disk (`journal/`): what it was told is written down, and told again.
+//! The core is deterministic: the same genesis and the same calls in the same order give the same blocks, hash by hash.
+//! Persistence (`journal/`) uses this: the calls are recorded, and replayed when the chain is opened.
 //!
-//! Architecture invariant: nothing in the core waits, spawns, reads a clock or rolls a die. Time is an argument, randomness comes from the
-//! genesis's seed. Nothing in here knows what a lane or an intent is.
+//! Architecture invariant: the core does not wait, spawn tasks, read a clock or use a random source. Time is an
+//! argument, and randomness comes from the genesis seed. The crate does not depend on the engine: lanes and intents are
+//! unknown here.
 
 mod accounts;
 mod block;

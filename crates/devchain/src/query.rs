@@ -1,4 +1,4 @@
-//! What can be asked of the chain, and what the answers look like.
+//! Parameters and results of reads.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use alloy_primitives::{Address, B256, Bytes, U256};
 use crate::block::Mined;
 use crate::tx::Tx;
 
-/// Which block a question is about.
+/// The block that a read refers to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum At {
     Latest,
@@ -23,47 +23,47 @@ pub enum At {
     Hash(B256),
 }
 
-/// How many blocks `safe` and `finalized` are behind the head.
+/// Depths of `safe` and `finalized` behind the head, in blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Finality {
     pub safe: u64,
     pub finalized: u64,
 }
 
-/// What a transaction did, without the calls that it made in turn: geth's `callTracer` with `onlyTopCall`.
+/// The top-level call of a transaction without inner calls: geth's `callTracer` with `onlyTopCall`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TopCall {
     pub from: Address,
-    /// The account that was called, or the contract that was made; `None` if its making failed.
+    /// The called account, or the created contract. `None` if the creation failed.
     pub to: Option<Address>,
     pub creates: bool,
     pub value: U256,
-    /// The transaction's limit.
+    /// The gas limit of the transaction.
     pub gas: u64,
-    /// What the receipt says.
+    /// The gas used, as in the receipt.
     pub gas_used: u64,
     pub input: Bytes,
-    /// What it returned, or what it reverted with.
+    /// The return data or the revert data.
     pub output: Bytes,
-    /// Why it failed, in geth's words.
+    /// The reason of the failure, in geth's text.
     pub error: Option<String>,
-    /// The text in what it reverted with, if there is one.
+    /// The text of the revert data, if it has one.
     pub revert_reason: Option<String>,
 }
 
-/// A transaction, wherever it is.
+/// A transaction of the pool or of a block.
 #[derive(Clone, Debug)]
 pub struct FoundTx {
     pub tx: Arc<Tx>,
-    /// `None` while it is in the pool.
+    /// `None` while the transaction is in the pool.
     pub mined: Option<Mined>,
 }
 
-/// A call that is executed and forgotten.
+/// A call that is executed without keeping its changes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CallRequest {
     pub from: Option<Address>,
-    /// `None` makes a contract.
+    /// `None` creates a contract.
     pub to: Option<Address>,
     pub gas: Option<u64>,
     pub gas_price: Option<u128>,
@@ -76,13 +76,13 @@ pub struct CallRequest {
     pub authorizations: Vec<SignedAuthorization>,
 }
 
-/// Which logs are wanted.
+/// A filter for logs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogFilter {
     pub blocks: LogBlocks,
-    /// Empty: any.
+    /// Accepted addresses. Empty accepts any.
     pub addresses: Vec<Address>,
-    /// By position; an empty list matches anything.
+    /// Accepted topics by position. An empty list accepts any topic at that position.
     pub topics: Vec<Vec<B256>>,
 }
 
@@ -93,7 +93,7 @@ pub enum LogBlocks {
 }
 
 impl LogFilter {
-    /// Whether a log is wanted, as far as its content says.
+    /// True if the addresses and topics accept the log.
     pub fn wants(&self, log: &alloy_primitives::Log) -> bool {
         let topics = log.topics();
         (self.addresses.is_empty() || self.addresses.contains(&log.address))
@@ -102,14 +102,14 @@ impl LogFilter {
     }
 }
 
-/// What blocks cost, as `eth_feeHistory` tells it.
+/// The result of `eth_feeHistory`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FeeHistory {
     pub oldest_block: u64,
-    /// One more than there are blocks: the last is that of the block after them.
+    /// One entry more than there are blocks: the last is the base fee of the following block.
     pub base_fee_per_gas: Vec<u128>,
     pub gas_used_ratio: Vec<f64>,
-    /// By block, then by percentile; empty if no percentiles were asked for.
+    /// By block, then by percentile. Empty if no percentiles were requested.
     pub reward: Vec<Vec<u128>>,
 }
 
@@ -119,7 +119,7 @@ pub struct PoolStatus {
     pub queued: usize,
 }
 
-/// What is in the pool, by account and nonce.
+/// The transactions of the pool, by account and nonce.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PoolContent {
     pub pending: BTreeMap<Address, BTreeMap<u64, Arc<Tx>>>,

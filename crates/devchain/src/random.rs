@@ -1,8 +1,8 @@
-//! Randomness from a seed: the same seed, the same sequence.
+//! A seeded random generator: the same seed gives the same sequence.
 
 use alloy_primitives::keccak256;
 
-/// A small generator (SplitMix64). It decides where faults strike and nothing that has to be secret.
+/// A small generator (SplitMix64). It decides on faults and reorgs, and is not for secrets.
 #[derive(Clone, Debug)]
 pub(crate) struct Random {
     state: u64,
@@ -25,7 +25,7 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number below `limit`, which is at least 1.
+    /// A number below `limit`. A limit of 0 counts as 1.
     pub(crate) fn below(&mut self, limit: u64) -> u64 {
         self.next() % limit.max(1)
     }

@@ -1,15 +1,15 @@
 //! The state after every block that is kept.
 //!
-//! Each account and each storage slot has the list of its versions, by the block that made them. The state after a block is
-//! what the newest versions up to it say; going back drops versions, forgetting drops those that no kept block can see any more. A block
-//! costs what it changed, however large the state is.
+//! Each account and each storage slot has a list of versions, by the block that wrote them. The state after a block
+//! consists of the newest versions up to that block. A reorg drops the newest versions; pruning drops versions that no
+//! kept block reads. The cost of a block depends on its changes, not on the size of the state.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use alloy_primitives::map::HashMap;
 use alloy_primitives::{Address, B256, Bytes, KECCAK256_EMPTY, U256, keccak256};
 
-/// An account at one moment. Its code is kept apart, by hash.
+/// An account at one block. The code is stored separately, by hash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Account {
     pub(crate) balance: U256,
@@ -29,22 +29,22 @@ impl Account {
     }
 }
 
-/// What a block changed. Sorted, so that a hash over it is always the same.
+/// The changes of one block. The maps are sorted, so a hash over them is deterministic.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Changes {
-    /// `None`: the account is gone.
+    /// `None`: the account was deleted.
     pub(crate) accounts: BTreeMap<Address, Option<Account>>,
     pub(crate) slots: BTreeMap<(Address, U256), U256>,
     pub(crate) codes: BTreeMap<B256, Bytes>,
 }
 
 impl Changes {
-    /// What stands for the state after these changes to the state that `parent` stands for.
+    /// A hash that stands for the state after these changes, given the hash of the state before.
     pub(crate) fn root(&self, parent: B256) -> B256 {
         let mut bytes = parent.to_vec();
         for (address, account) in &self.accounts {
             bytes.extend_from_slice(address.as_slice());
-            // A missing account and an empty one are the same to every reader.
+            // Readers cannot distinguish a missing account from an empty one.
             let account = account.unwrap_or_default();
             bytes.extend_from_slice(&account.balance.to_be_bytes::<32>());
             bytes.extend_from_slice(&account.nonce.to_be_bytes());
@@ -59,10 +59,10 @@ impl Changes {
     }
 }
 
-/// The versions of one thing, oldest first, each with the number of the block that made it.
+/// The versions of one account or slot, oldest first, each with the number of the block that wrote it.
 pub(crate) type Versions<T> = VecDeque<(u64, T)>;
 
-/// Which things a block changed: what has to be undone with it.
+/// The keys that a block changed. Undoing the block removes one version of each.
 #[derive(Clone, Debug, Default)]
 struct Touched {
     accounts: Vec<Address>,
@@ -73,7 +73,7 @@ struct Touched {
 pub(crate) struct State {
     accounts: HashMap<Address, Versions<Option<Account>>>,
     slots: HashMap<(Address, U256), Versions<U256>>,
-    /// Code is never dropped: it is what is written least, and blocks may share it.
+    /// Code is never dropped: it is written rarely, and blocks may share it.
     codes: HashMap<B256, Bytes>,
     /// By block, beginning with `oldest`.
     touched: VecDeque<Touched>,
@@ -81,18 +81,18 @@ pub(crate) struct State {
 }
 
 impl State {
-    /// Nothing, before block `first`.
+    /// The empty state before block `first`.
     pub(crate) fn before(first: u64) -> Self {
         Self { oldest: first, ..Self::default() }
     }
 
-    /// Adds the next block's changes.
+    /// Adds the changes of the next block.
     pub(crate) fn push(&mut self, changes: &Changes) {
         self.touched.push_back(Touched::default());
         self.amend(changes);
     }
 
-    /// Adds changes to those of the newest block.
+    /// Adds changes to the newest block.
     pub(crate) fn amend(&mut self, changes: &Changes) {
         let number = self.newest();
         let Some(touched) = self.touched.back_mut() else { return };
@@ -111,7 +111,7 @@ impl State {
         }
     }
 
-    /// Takes the newest block's changes back, and gives them to the caller. Code is not among them: it is never dropped.
+    /// Undoes the newest block and returns its changes. The changes contain no code, because code is never dropped.
     pub(crate) fn pop(&mut self) -> Changes {
         let mut undone = Changes::default();
         let Some(touched) = self.touched.pop_back() else { return undone };
@@ -128,7 +128,7 @@ impl State {
         undone
     }
 
-    /// Forgets the oldest block. The state after the one that follows it stays readable.
+    /// Drops the oldest block. The state after the following block stays readable.
     pub(crate) fn forget_oldest(&mut self) {
         if self.touched.len() < 2 {
             return;
@@ -158,12 +158,12 @@ impl State {
         StateAt { state: self, number, changes: None }
     }
 
-    /// The state after a block, and after changes that are not of any block yet.
+    /// The state after a block, plus changes that belong to no block yet.
     pub(crate) fn with<'a>(&'a self, number: u64, changes: &'a Changes) -> StateAt<'a> {
         StateAt { state: self, number, changes: Some(changes) }
     }
 
-    /// All that there is, for a snapshot.
+    /// All account versions, for a snapshot.
     pub(crate) fn accounts(&self) -> impl Iterator<Item = (&Address, &Versions<Option<Account>>)> {
         self.accounts.iter()
     }
@@ -176,7 +176,7 @@ impl State {
         self.codes.iter()
     }
 
-    /// Makes room for the blocks from `oldest` to `newest`, whose versions are then put back one by one.
+    /// Allocates the blocks from `oldest` to `newest`. The `restore_*` calls then add their versions.
     pub(crate) fn restore(oldest: u64, newest: u64) -> Self {
         let blocks = newest.saturating_sub(oldest) + 1;
         let touched = (0..blocks).map(|_| Touched::default()).collect();
@@ -206,7 +206,7 @@ impl State {
     }
 }
 
-/// The state as of one moment.
+/// The state after one block.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct StateAt<'a> {
     state: &'a State,
@@ -240,7 +240,7 @@ impl StateAt<'_> {
     }
 }
 
-/// Says whether this is the block's first version of the thing.
+/// Stores a version. True if it is the block's first version of the key.
 fn put<T>(versions: &mut Versions<T>, number: u64, value: T) -> bool {
     match versions.back_mut() {
         Some((newest, current)) if *newest == number => {
@@ -279,7 +279,7 @@ fn version_at<T: Copy>(versions: &Versions<T>, number: u64) -> Option<T> {
     versions.get(after.checked_sub(1)?).map(|(_, value)| *value)
 }
 
-/// What a block touched. Versions from before the oldest block belong to none: they are never undone.
+/// The keys that a block changed. `None` for versions before the oldest kept block, which are never undone.
 fn touched_by(touched: &mut VecDeque<Touched>, oldest: u64, number: u64) -> Option<&mut Touched> {
     touched.get_mut(usize::try_from(number.checked_sub(oldest)?).ok()?)
 }
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn every_block_keeps_its_own_state_until_it_is_undone_or_forgotten() {
+    fn block_state_is_kept_until_undone_or_dropped() {
         let (a, b) = (Address::with_last_byte(1), Address::with_last_byte(2));
         let mut state = State::before(0);
         state.push(&balance(a, 10));

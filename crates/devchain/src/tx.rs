@@ -1,4 +1,4 @@
-//! A signed transaction as the chain holds it: decoded once, its sender recovered once, its bytes kept.
+//! A signed transaction as the chain stores it: decoded once, sender recovered once, original bytes kept.
 
 use alloy_consensus::transaction::SignerRecoverable;
 use alloy_consensus::{EthereumTxEnvelope, Transaction, TxEip4844, Typed2718};
@@ -7,14 +7,14 @@ use alloy_primitives::{Address, B256, Bytes, U256};
 
 use crate::pool::PoolError;
 
-/// What a transaction is inside. The blob variant is part of the type but never of the chain: such transactions are refused
+/// A decoded transaction. The type has a blob variant, but the chain never contains one: blob transactions are refused
 /// before they are decoded.
 pub type Envelope = EthereumTxEnvelope<TxEip4844>;
 
 const LEGACY_TYPE: u8 = 0;
 const BLOB_TYPE: u8 = 3;
 const HIGHEST_KNOWN_TYPE: u8 = 4;
-/// Bytes below this one begin a typed transaction; from here on they begin an RLP list (EIP-2718).
+/// First bytes below this value begin a typed transaction. Other first bytes begin an RLP list (EIP-2718).
 const FIRST_RLP_LIST_BYTE: u8 = 0xc0;
 
 /// A transaction of the pool or of a block.
@@ -25,12 +25,12 @@ pub struct Tx {
     pub envelope: Envelope,
     /// The bytes as they were sent.
     pub raw: Bytes,
-    /// Who signed its authorizations, where that can be told. Recovered once, because the pool asks often.
+    /// The signers of the authorizations that can be recovered. Recovered once, because the pool reads them often.
     pub authorities: Vec<Address>,
 }
 
 impl Tx {
-    /// Decodes bytes and recovers their sender. The errors are the ones that geth gives for the same bytes.
+    /// Decodes bytes and recovers the sender. The errors are those that geth returns for the same bytes.
     pub fn decode(raw: &[u8]) -> Result<Self, PoolError> {
         let envelope = decode_envelope(raw)?;
         let from = envelope
@@ -39,7 +39,7 @@ impl Tx {
         Ok(Self::assemble(envelope, from, raw))
     }
 
-    /// Decodes bytes whose sender was recovered before, as when a journal is read back.
+    /// Decodes bytes whose sender is already known, for instance when a journal is replayed.
     pub(crate) fn decode_known(raw: &[u8], from: Address) -> Result<Self, PoolError> {
         Ok(Self::assemble(decode_envelope(raw)?, from, raw))
     }
@@ -66,28 +66,29 @@ impl Tx {
         self.envelope.ty()
     }
 
-    /// The most that a unit of gas may cost; for a transaction without it, its gas price.
+    /// Maximum fee per gas. For a transaction type without this field, the gas price.
     pub fn fee_cap(&self) -> u128 {
         self.envelope.max_fee_per_gas()
     }
 
-    /// The most that goes to the block's producer; for a transaction without it, its gas price.
+    /// Maximum tip per gas for the block producer. For a transaction type without this field, the gas price.
     pub fn tip_cap(&self) -> u128 {
         self.envelope.priority_fee_or_price()
     }
 
-    /// What the producer of a block with this base fee gets for a unit of gas; `None` if the transaction does not pay it.
+    /// The tip per gas in a block with this base fee. `None` if the fee cap is below the base fee.
     pub fn effective_tip(&self, base_fee: u64) -> Option<u128> {
         let above = self.fee_cap().checked_sub(u128::from(base_fee))?;
         Some(above.min(self.tip_cap()))
     }
 
-    /// The contract that it makes: its address follows from sender and nonce, whatever comes of it.
+    /// The address of the contract that the transaction creates. The address follows from sender and nonce, and does
+    /// not depend on the result of the execution.
     pub fn created_contract(&self) -> Option<Address> {
         self.envelope.is_create().then(|| self.from.create(self.nonce()))
     }
 
-    /// The most that this transaction can take from its account. It saturates: no balance is that high.
+    /// Maximum cost of the transaction for its sender. The sum saturates, because no balance is that high.
     pub fn cost(&self) -> U256 {
         let gas = U256::from(self.fee_cap()).saturating_mul(U256::from(self.gas_limit()));
         gas.saturating_add(self.envelope.value())
@@ -106,7 +107,7 @@ fn decode_envelope(raw: &[u8]) -> Result<Envelope, PoolError> {
     let mut rest = raw;
     let envelope =
         Envelope::decode_2718(&mut rest).map_err(|error| PoolError::Undecodable { why: error.to_string() })?;
-    // A signature covers the fields and not the bytes after them, which would otherwise get the same hash.
+    // A signature covers the fields but not trailing bytes, so the same hash would stand for different bytes.
     if !rest.is_empty() || envelope.encode_2718_len() != raw.len() {
         return Err(PoolError::TrailingBytes);
     }

@@ -1,4 +1,4 @@
-//! What comes of transactions in blocks, and what can be read of them.
+//! Results of transactions in blocks, and reads of blocks.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "what tests need and cannot get is a failure")]
 
@@ -19,7 +19,7 @@ fn word(number: u64) -> Bytes {
 }
 
 #[test]
-fn a_transfer_moves_value_pays_its_tip_and_burns_the_base_fee() {
+fn transfer_moves_value_pays_tip_and_burns_base_fee() {
     let mut genesis = Genesis::dev();
     genesis.coinbase = Address::repeat_byte(0xcc);
     let chain = DevChain::new(genesis);
@@ -37,14 +37,14 @@ fn a_transfer_moves_value_pays_its_tip_and_burns_the_base_fee() {
     assert_eq!(view.balance(alice().address, At::Latest), Ok(ether(10_000) - ether(1) - fee));
     assert_eq!(view.balance(block.header.beneficiary, At::Latest), Ok(U256::from(GWEI) * U256::from(TRANSFER_GAS)));
     assert_eq!(view.nonce(alice().address, At::Latest), Ok(1));
-    // And the block before still says what it said.
+    // The state of the previous block is unchanged.
     assert_eq!(view.balance(alice().address, At::Number(0)), Ok(ether(10_000)));
     assert_eq!(view.balance(stranger(), At::Earliest), Ok(U256::ZERO));
     assert_eq!(view.nonce(alice().address, At::Hash(block.header.parent_hash)), Ok(0));
 }
 
 #[test]
-fn every_kind_of_transaction_is_mined() {
+fn every_transaction_type_is_mined() {
     let chain = chain();
     send(&chain, &alice().sign(legacy(0)).unwrap());
     send(&chain, &alice().sign(with_access_list(1, Default::default())).unwrap());
@@ -57,7 +57,7 @@ fn every_kind_of_transaction_is_mined() {
 }
 
 #[test]
-fn headers_are_real_and_linked() {
+fn headers_are_valid_and_linked() {
     let chain = chain();
     let genesis = chain.view().head();
     send(&chain, &alice().sign(transfer(0)).unwrap());
@@ -75,19 +75,19 @@ fn headers_are_real_and_linked() {
 }
 
 #[test]
-fn the_base_fee_follows_the_formula() {
-    // Parent base fee, gas limit, gas used, base fee: the vectors that geth and EIP-1559's own tests use.
+fn base_fee_follows_eip_1559() {
+    // Parent base fee, gas limit, gas used, base fee: the test vectors of geth and EIP-1559.
     let vectors = [
         (1_000_000_000_u64, 20_000_000_u64, 10_000_000_u64, 1_000_000_000_u64),
         (1_000_000_000, 20_000_000, 9_000_000, 987_500_000),
         (1_000_000_000, 20_000_000, 11_000_000, 1_012_500_000),
     ];
     for (base_fee, gas_limit, gas_used, expected) in vectors {
-        // Burns a chosen amount of gas: data of a chosen length, to nobody, at its floor price.
+        // Burns a chosen amount of gas: data of a chosen length to an unused account, at its floor price.
         let mut genesis = Genesis::dev();
         (genesis.base_fee, genesis.gas_limit) = (base_fee, gas_limit);
         let chain = DevChain::new(genesis);
-        // An account whose code is INVALID burns all the gas that it is given.
+        // An account whose code is INVALID burns all of the gas.
         chain.set_code(stranger(), Bytes::from_static(&[0xfe])).unwrap();
         let tx = TxEip1559 { gas_limit: gas_used, max_fee_per_gas: 50 * GWEI, ..transfer(0) };
         send(&chain, &alice().sign(tx).unwrap());
@@ -100,7 +100,7 @@ fn the_base_fee_follows_the_formula() {
 }
 
 #[test]
-fn a_contract_is_made_called_and_logs() {
+fn contract_creation_and_call_emit_logs() {
     let chain = chain();
     let address = deploy(&chain, alice(), 0, &counter());
     let view = chain.view();
@@ -130,7 +130,7 @@ fn a_contract_is_made_called_and_logs() {
 }
 
 #[test]
-fn a_revert_costs_its_gas_and_leaves_nothing() {
+fn revert_uses_gas_and_changes_no_state() {
     let chain = chain();
     let address = deploy(&chain, alice(), 0, &reverter());
     let tx = TxEip1559 { value: U256::from(5), ..invoke(1, TxKind::Call(address), Bytes::new()) };
@@ -145,9 +145,9 @@ fn a_revert_costs_its_gas_and_leaves_nothing() {
 }
 
 #[test]
-fn out_of_gas_takes_all_of_it() {
+fn out_of_gas_uses_all_gas() {
     let chain = chain();
-    // JUMPDEST, PUSH1 0, JUMP: for ever.
+    // JUMPDEST, PUSH1 0, JUMP: an endless loop.
     let address = deploy(&chain, alice(), 0, &hex!("5b600056"));
     send(&chain, &alice().sign(invoke(1, TxKind::Call(address), Bytes::new())).unwrap());
     let receipt = chain.mine(0).unwrap().receipts[0].clone();
@@ -155,7 +155,7 @@ fn out_of_gas_takes_all_of_it() {
 }
 
 #[test]
-fn calls_see_the_state_of_their_block_and_change_nothing() {
+fn call_reads_block_state_and_changes_nothing() {
     let chain = chain();
     let address = deploy(&chain, alice(), 0, &counter());
     let request = CallRequest { to: Some(address), ..CallRequest::default() };
@@ -172,7 +172,7 @@ fn calls_see_the_state_of_their_block_and_change_nothing() {
 }
 
 #[test]
-fn failed_calls_say_why_as_geth_does() {
+fn failed_call_has_geth_error_text() {
     let chain = chain();
     let reverts = deploy(&chain, alice(), 0, &reverter());
     let invalid = deploy(&chain, alice(), 1, &hex!("fe"));
@@ -195,7 +195,7 @@ fn failed_calls_say_why_as_geth_does() {
 }
 
 #[test]
-fn an_estimate_is_enough_and_not_much_more() {
+fn gas_estimate_suffices_and_is_close() {
     let chain = chain();
     let address = deploy(&chain, alice(), 0, &counter());
     let view = chain.view();
@@ -217,7 +217,7 @@ fn an_estimate_is_enough_and_not_much_more() {
 }
 
 #[test]
-fn an_authorization_delegates_and_a_new_one_takes_it_back() {
+fn authorization_delegates_and_revokes() {
     let chain = chain();
     let target = deploy(&chain, carol(), 0, &counter());
     send(&chain, &bob().sign(set_code(0, alice().address, vec![authorization(alice(), target, 0)])).unwrap());
@@ -227,10 +227,10 @@ fn an_authorization_delegates_and_a_new_one_takes_it_back() {
     assert_eq!(view.code(alice().address, At::Latest).unwrap()[..3], hex!("ef0100"));
     assert_eq!(view.nonce(alice().address, At::Latest), Ok(1), "an authorization uses a nonce");
     assert_eq!(view.storage(alice().address, U256::ZERO, At::Latest), Ok(U256::from(1)), "the code ran for her");
-    // She can still send.
+    // The delegated account can still send.
     send(&chain, &alice().sign(transfer(1)).unwrap());
     assert!(chain.mine(0).unwrap().receipts[0].success);
-    // One with a nonce that is over does nothing, and its transaction is fine all the same.
+    // An authorization with an old nonce has no effect, and its transaction still succeeds.
     let stale = alice().authorize(Authorization { chain_id: U256::ZERO, address: Address::ZERO, nonce: 0 }).unwrap();
     send(&chain, &bob().sign(set_code(1, stranger(), vec![stale])).unwrap());
     assert!(chain.mine(0).unwrap().receipts[0].success);
@@ -241,7 +241,7 @@ fn an_authorization_delegates_and_a_new_one_takes_it_back() {
 }
 
 #[test]
-fn a_block_is_full_at_its_gas_limit() {
+fn block_is_full_at_its_gas_limit() {
     let chain = chain();
     chain.set_gas_limit(21_000 * 3 + 20_000).unwrap();
     for nonce in 0..5 {
@@ -252,9 +252,9 @@ fn a_block_is_full_at_its_gas_limit() {
 }
 
 #[test]
-fn automine_makes_a_block_for_every_transaction_that_can_go() {
+fn automine_mines_each_executable_transaction() {
     let chain = chain();
-    // Somebody who does not pay the base fee, so that the pool is never empty.
+    // A transaction below the base fee keeps the pool from being empty.
     let cheap = TxEip1559 { max_fee_per_gas: 1, max_priority_fee_per_gas: 1, ..transfer(0) };
     send(&chain, &bob().sign(cheap).unwrap());
     chain.set_automine(true);
@@ -267,7 +267,7 @@ fn automine_makes_a_block_for_every_transaction_that_can_go() {
 }
 
 #[test]
-fn tags_follow_the_head() {
+fn block_tags_follow_the_head() {
     let mut genesis = Genesis::dev();
     (genesis.limits.finalized_depth, genesis.limits.safe_depth) = (4, 2);
     let chain = DevChain::new(genesis);
@@ -280,7 +280,7 @@ fn tags_follow_the_head() {
 }
 
 #[test]
-fn old_blocks_are_forgotten_with_their_state() {
+fn old_blocks_are_dropped_with_state() {
     let mut genesis = Genesis::dev();
     genesis.limits.history_blocks = 3;
     let chain = DevChain::new(genesis);
@@ -296,7 +296,7 @@ fn old_blocks_are_forgotten_with_their_state() {
 }
 
 #[test]
-fn fee_history_and_suggestions_tell_what_was_paid() {
+fn fee_history_and_suggestions_reflect_paid_fees() {
     let chain = chain();
     assert_eq!(chain.view().max_priority_fee(), GWEI);
     for (index, account) in (1..=4).zip(DEV_ACCOUNTS) {
@@ -322,7 +322,7 @@ fn fee_history_and_suggestions_tell_what_was_paid() {
 }
 
 #[test]
-fn edits_change_the_state_at_the_head() {
+fn edits_change_state_at_head() {
     let chain = chain();
     chain.set_nonce(alice().address, 9).unwrap();
     chain.set_storage(stranger(), U256::from(1), U256::from(2)).unwrap();

@@ -1,4 +1,4 @@
-//! Endpoints that take an orphaned branch for the chain.
+//! Endpoints that show an orphaned branch.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "what tests need and cannot get is a failure")]
 
@@ -8,7 +8,7 @@ use alloy_primitives::{B256, Bytes, TxKind, U256};
 use gapless_devchain::{At, CallRequest, ChainEvent, DevChain, Remine, View};
 use support::*;
 
-/// Blocks 1 to 3 with a transfer of alice's each; gives back the transactions.
+/// Mines blocks 1 to 3 with one transfer of alice each. Returns the transaction hashes.
 fn with_blocks(chain: &DevChain) -> Vec<B256> {
     (0..3)
         .map(|nonce| {
@@ -24,7 +24,7 @@ fn nonce(view: &View, at: At) -> u64 {
 }
 
 #[test]
-fn a_stuck_head_stays_while_the_chain_goes_on() {
+fn stuck_head_stays_while_chain_advances() {
     let chain = chain();
     let txs = with_blocks(&chain);
     let node = chain.endpoint("stuck");
@@ -43,7 +43,7 @@ fn a_stuck_head_stays_while_the_chain_goes_on() {
 }
 
 #[test]
-fn a_stuck_head_stays_when_its_block_is_orphaned() {
+fn stuck_head_stays_when_its_block_is_orphaned() {
     let chain = chain();
     let txs = with_blocks(&chain);
     let node = chain.endpoint("stuck");
@@ -55,7 +55,7 @@ fn a_stuck_head_stays_when_its_block_is_orphaned() {
     assert_eq!(view.receipt(txs[2]).unwrap().block.hash, head.hash);
     assert_eq!(view.transaction(txs[2]).unwrap().mined.unwrap().block.hash, head.hash);
     assert!(view.block(At::Hash(new_head.header.parent_hash)).is_none(), "nothing is known of the new branch");
-    // The state is that of the branch, at every block of it.
+    // The state is that of the branch, at each of its blocks.
     let at = [At::Number(1), At::Number(2), At::Latest, At::Hash(below.hash)];
     assert_eq!(at.map(|at| nonce(&view, at)), [1, 2, 3, 2]);
     assert_eq!(view.balance(stranger(), At::Latest), Ok(U256::from(3)));
@@ -66,7 +66,7 @@ fn a_stuck_head_stays_when_its_block_is_orphaned() {
 }
 
 #[test]
-fn code_runs_on_the_state_of_the_branch() {
+fn call_on_branch_uses_branch_state() {
     let chain = chain();
     let contract = deploy(&chain, alice(), 0, &counter());
     for nonce in 1..3 {
@@ -85,7 +85,7 @@ fn code_runs_on_the_state_of_the_branch() {
 }
 
 #[test]
-fn an_endpoint_that_flips_goes_to_and_fro_with_reads_of_latest() {
+fn flipping_endpoint_switches_on_reads_of_latest() {
     let chain = chain();
     let txs = with_blocks(&chain);
     let node = chain.endpoint("torn");
@@ -95,7 +95,7 @@ fn an_endpoint_that_flips_goes_to_and_fro_with_reads_of_latest() {
     node.faults().flip_every(1);
     let new = chain.reorg(1, Remine::Drop).unwrap();
     assert_eq!([(); 4].map(|()| node.view().head().hash), [new.hash, old.hash, new.hash, old.hash]);
-    // Whatever else is read is of the branch that was read last.
+    // Other reads use the branch of the last read of `latest`.
     assert_eq!(node.view().receipt(txs[2]).unwrap().block.hash, old.hash);
     assert_eq!(node.view().block(At::Number(3)).unwrap().hash, old.hash);
     assert_eq!(nonce(&node.view(), At::Latest), 2, "a read of the state changes over, too");
@@ -110,7 +110,7 @@ fn an_endpoint_that_flips_goes_to_and_fro_with_reads_of_latest() {
 }
 
 #[test]
-fn a_branch_that_is_forgotten_is_not_shown_any_more() {
+fn dropped_branch_is_no_longer_shown() {
     let mut genesis = gapless_devchain::Genesis::dev();
     genesis.limits.orphans = 1;
     let chain = DevChain::new(genesis);

@@ -1,4 +1,4 @@
-//! Endpoints that do wrong, onto a chain that does right.
+//! Faults of endpoints of a healthy chain.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "what tests need and cannot get is a failure")]
 
@@ -20,7 +20,7 @@ fn admitted(endpoint: &Endpoint) -> View {
 }
 
 #[test]
-fn a_dropped_send_is_answered_and_gone() {
+fn dropped_send_is_answered_but_not_pooled() {
     let chain = chain();
     let node = chain.endpoint("a");
     node.faults().next(On::Sends, 1, Fault::Drop);
@@ -33,7 +33,7 @@ fn a_dropped_send_is_answered_and_gone() {
 }
 
 #[test]
-fn a_time_out_may_come_before_or_after() {
+fn timeout_can_precede_or_follow_execution() {
     let chain = chain();
     let node = chain.endpoint("a");
     node.faults().next(On::Sends, 1, Fault::TimeOutBefore);
@@ -45,7 +45,7 @@ fn a_time_out_may_come_before_or_after() {
 }
 
 #[test]
-fn other_clients_words_other_hashes_and_twice() {
+fn send_faults_change_error_hash_and_count() {
     let chain = chain();
     let node = chain.endpoint("a");
     let words = || ("nonce too low, by a client of another kind".to_owned(), -32010);
@@ -68,7 +68,7 @@ fn other_clients_words_other_hashes_and_twice() {
 }
 
 #[test]
-fn a_delayed_send_comes_with_its_block() {
+fn delayed_send_is_mined_at_its_block() {
     let chain = chain();
     let node = chain.endpoint("a");
     node.faults().next(On::Sends, 1, Fault::DelayBlocks(2));
@@ -79,7 +79,7 @@ fn a_delayed_send_comes_with_its_block() {
 }
 
 #[test]
-fn one_endpoint_lags_one_is_dead_and_one_is_well() {
+fn endpoints_have_independent_faults() {
     let chain = chain();
     let (slow, dead, well) = (chain.endpoint("slow"), chain.endpoint("dead"), chain.endpoint("well"));
     slow.faults().set_lag(2);
@@ -109,7 +109,7 @@ fn one_endpoint_lags_one_is_dead_and_one_is_well() {
 }
 
 #[test]
-fn reads_go_wrong_as_they_are_told() {
+fn read_faults_apply_as_configured() {
     let chain = chain();
     let node = chain.endpoint("a");
     let busy = Fault::Http { status: 429, retry_after_secs: Some(3), body: "slow down".to_owned() };

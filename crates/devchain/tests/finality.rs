@@ -1,4 +1,4 @@
-//! `safe` and `finalized`: they follow the head, and go back only when a reorg takes them along.
+//! `safe` and `finalized`: the tags follow the head, and move back only with a deeper reorg.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "what tests need and cannot get is a failure")]
 
@@ -7,7 +7,7 @@ mod support;
 use gapless_devchain::{At, ChainError, DevChain, Finality, Remine};
 use support::*;
 
-/// The numbers that `safe` and `finalized` stand for.
+/// The block numbers of `safe` and `finalized`.
 fn tags(chain: &DevChain) -> (u64, u64) {
     let number = |at| chain.view().block(at).unwrap().number();
     (number(At::Safe), number(At::Finalized))
@@ -20,7 +20,7 @@ fn with_depths(safe: u64, finalized: u64) -> DevChain {
 }
 
 #[test]
-fn the_depths_are_those_of_ethereum_until_they_are_set() {
+fn finality_depths_default_to_ethereum() {
     let chain = chain();
     chain.mine_many(100, 1).unwrap();
     assert_eq!(tags(&chain), (68, 36));
@@ -32,7 +32,7 @@ fn the_depths_are_those_of_ethereum_until_they_are_set() {
 }
 
 #[test]
-fn a_greater_depth_holds_them_until_the_head_is_so_far_ahead() {
+fn greater_depth_keeps_tags_until_head_catches_up() {
     let chain = with_depths(1, 2);
     chain.mine_many(10, 1).unwrap();
     chain.set_finality(Finality { safe: 4, finalized: 8 }).unwrap();
@@ -41,14 +41,14 @@ fn a_greater_depth_holds_them_until_the_head_is_so_far_ahead() {
     assert_eq!(tags(&chain), (10, 8));
     chain.mine_many(3, 1).unwrap();
     assert_eq!(tags(&chain), (13, 9));
-    // A depth that is never reached: finality stalls.
+    // A depth that is never reached stalls finality.
     chain.set_finality(Finality { safe: 4, finalized: u64::MAX }).unwrap();
     chain.mine_many(100, 1).unwrap();
     assert_eq!(tags(&chain), (113, 9));
 }
 
 #[test]
-fn only_what_goes_deeper_takes_them_back() {
+fn only_deeper_reorg_moves_tags_back() {
     let chain = with_depths(2, 4);
     chain.mine_many(10, 1).unwrap();
     let (safe, finalized) = (chain.view().block(At::Safe).unwrap(), chain.view().block(At::Finalized).unwrap());
@@ -56,13 +56,13 @@ fn only_what_goes_deeper_takes_them_back() {
     assert_eq!(tags(&chain), (8, 6), "the head went back, and they did not");
     chain.reorg(1, Remine::Same).unwrap();
     assert_eq!(chain.view().block(At::Safe).unwrap().hash, safe.hash);
-    // Behind `safe`, not behind `finalized`.
+    // A reorg below `safe`, but not below `finalized`.
     chain.revert_to(7).unwrap();
     assert_eq!(tags(&chain), (7, 6));
     chain.mine_many(2, 1).unwrap();
     assert_ne!(chain.view().block(At::Number(8)).unwrap().hash, safe.hash);
     assert_eq!(chain.view().block(At::Finalized).unwrap().hash, finalized.hash);
-    // Behind both: the block that was final is orphaned.
+    // A reorg below both: the finalized block is orphaned.
     chain.reorg(4, Remine::Drop).unwrap();
     assert_eq!(chain.view().head().number(), 10);
     assert_eq!(tags(&chain), (8, 6));
@@ -73,7 +73,7 @@ fn only_what_goes_deeper_takes_them_back() {
 }
 
 #[test]
-fn an_endpoint_that_lags_is_as_far_behind_with_them() {
+fn lagging_endpoint_lags_in_finality() {
     let chain = with_depths(1, 3);
     let node = chain.endpoint("behind");
     node.faults().set_lag(4);
@@ -83,7 +83,7 @@ fn an_endpoint_that_lags_is_as_far_behind_with_them() {
 }
 
 #[test]
-fn what_is_final_was_safe_before() {
+fn safe_depth_above_finalized_depth_is_refused() {
     let error = chain().set_finality(Finality { safe: 3, finalized: 2 }).unwrap_err();
     assert!(matches!(error, ChainError::SafeBehindFinalized { safe: 3, finalized: 2 }), "{error}");
 }

@@ -1,4 +1,4 @@
-//! The null chain over real HTTP and WebSocket: what is sent is mined in the order of nonces, and told.
+//! The null chain over HTTP and WebSocket: transactions are mined in nonce order and reported to subscribers.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "the helpers of a test fail like the test itself")]
 
@@ -13,9 +13,9 @@ use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tungstenite::Message;
 
-/// Far longer than anything here takes, so that only a hanging test runs into it.
+/// Much longer than any test takes, so that only a hanging test reaches it.
 const LIMIT: Duration = Duration::from_secs(20);
-/// So long that a test sees what a pool holds before it is mined.
+/// Long enough for a test to read the pool before the next block.
 const NEVER: Duration = Duration::from_secs(3_600);
 const QUICK: Duration = Duration::from_millis(5);
 
@@ -94,14 +94,14 @@ fn unsigned(index: usize, nonce: u64) -> TxEip1559 {
     }
 }
 
-/// From an account to itself.
+/// A transaction from an account to itself.
 fn signed(index: usize, nonce: u64) -> (Bytes, B256) {
     let raw = DEV_ACCOUNTS[index].sign(unsigned(index, nonce)).unwrap();
     (raw.clone(), keccak256(&raw))
 }
 
 #[tokio::test]
-async fn what_is_sent_is_mined_at_once_and_has_its_receipt() {
+async fn sent_transaction_is_mined_with_receipt() {
     with_chain(QUICK, Duration::ZERO, async |served| {
         let (raw, hash) = signed(0, 0);
         assert_eq!(served.ok("eth_sendRawTransaction", json!([raw])).await, json!(hash));
@@ -114,7 +114,7 @@ async fn what_is_sent_is_mined_at_once_and_has_its_receipt() {
         let all = served.ok("eth_getBlockReceipts", json!([receipt["blockHash"]])).await;
         assert_eq!(all, json!([receipt]));
         assert_eq!(served.ok("eth_getBlockTransactionCountByHash", json!([receipt["blockHash"]])).await, json!("0x1"));
-        // As alloy reads it, and with the very bytes that were sent.
+        // The transaction in alloy's type, with the exact bytes that were sent.
         let whole: alloy_rpc_types_eth::Block =
             serde_json::from_value(served.ok("eth_getBlockByNumber", json!([block["number"], true])).await).unwrap();
         let shown = whole.transactions.as_transactions().unwrap();
@@ -131,7 +131,7 @@ async fn what_is_sent_is_mined_at_once_and_has_its_receipt() {
 }
 
 #[tokio::test]
-async fn every_kind_of_transaction_is_read() {
+async fn every_transaction_type_is_decoded() {
     with_chain(QUICK, Duration::ZERO, async |served| {
         let (to, gas_limit, gas_price) = (TxKind::Call(account(0)), 100_000, 5 * GWEI);
         let input = Bytes::from(vec![7; 100]);
@@ -153,7 +153,7 @@ async fn every_kind_of_transaction_is_read() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_mined_is_refused_in_the_words_of_geth() {
+async fn unminable_transaction_is_refused_with_geth_text() {
     with_chain(QUICK, Duration::ZERO, async |served| {
         let sign = |tx: TxEip1559| DEV_ACCOUNTS[0].sign(tx).unwrap();
         let mut long = signed(0, 0).0.to_vec();
@@ -184,7 +184,7 @@ async fn what_cannot_be_mined_is_refused_in_the_words_of_geth() {
 }
 
 #[tokio::test]
-async fn nonces_are_mined_in_order_and_a_gap_is_waited_for() {
+async fn nonce_gap_delays_later_nonces() {
     with_chain(QUICK, Duration::ZERO, async |served| {
         let batch: Vec<Value> = [2, 0, 3]
             .iter()
@@ -206,7 +206,7 @@ async fn nonces_are_mined_in_order_and_a_gap_is_waited_for() {
         assert!(others.iter().all(|other| other["blockHash"] == last["blockHash"]));
         assert_eq!(number(&last["transactionIndex"]), 2);
         assert_eq!(number(&last["cumulativeGasUsed"]), 63_000);
-        // What the count was then is known as long as the block is.
+        // The count at an earlier block is available as long as the block is kept.
         let then = json!({ "blockHash": first["blockHash"], "requireCanonical": true });
         assert_eq!(served.count(account(0), then).await, 1);
         assert_eq!(served.count(account(0), last["blockNumber"].clone()).await, 4);
@@ -217,7 +217,7 @@ async fn nonces_are_mined_in_order_and_a_gap_is_waited_for() {
 }
 
 #[tokio::test]
-async fn what_waits_is_replaced_only_for_a_tenth_more() {
+async fn replacement_needs_ten_percent_bump() {
     with_chain(NEVER, Duration::ZERO, async |served| {
         let with = |max_fee_per_gas: u128, max_priority_fee_per_gas: u128| {
             DEV_ACCOUNTS[0].sign(TxEip1559 { max_fee_per_gas, max_priority_fee_per_gas, ..unsigned(0, 0) }).unwrap()
@@ -256,13 +256,13 @@ fn hear(socket: &mut Socket) -> Value {
     serde_json::from_str(&text).unwrap()
 }
 
-/// The head that a subscriber hears of next.
+/// The next head that the subscriber gets.
 fn next_head(socket: &mut Socket) -> Value {
     hear(socket)["params"]["result"].clone()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn subscribers_hear_of_every_block_and_depth_comes_by_itself() {
+async fn subscriber_gets_every_head_until_finality() {
     with_chain(QUICK, Duration::ZERO, async |served| {
         let address = served.address;
         let socket = tokio::task::spawn_blocking(move || {
@@ -295,12 +295,12 @@ async fn subscribers_hear_of_every_block_and_depth_comes_by_itself() {
     .await;
 }
 
-/// What comes too soon, or one after the other, tells so by its time.
+/// Long enough to detect early answers, and answers that wait one after the other.
 const LATENCY: Duration = Duration::from_millis(300);
 
 #[tokio::test]
 #[expect(clippy::disallowed_methods, reason = "how long it takes is what is tested")]
-async fn answers_wait_side_by_side() {
+async fn answers_wait_concurrently() {
     with_chain(QUICK, LATENCY, async |served| {
         let began = Instant::now();
         let calls = (0..20).map(|_| served.ok("eth_chainId", json!([])));
@@ -314,7 +314,7 @@ async fn answers_wait_side_by_side() {
 
 #[tokio::test(flavor = "multi_thread")]
 #[expect(clippy::disallowed_methods, reason = "how long it takes is what is tested")]
-async fn answers_wait_side_by_side_on_one_socket_and_keep_their_order() {
+async fn socket_answers_wait_concurrently_in_order() {
     with_chain(NEVER, LATENCY, async |served| {
         let address = served.address;
         let asking = tokio::task::spawn_blocking(move || {
@@ -332,7 +332,7 @@ async fn answers_wait_side_by_side_on_one_socket_and_keep_their_order() {
 }
 
 #[tokio::test]
-async fn it_tells_what_it_was_asked_and_what_came_when() {
+async fn stats_count_calls_and_arrivals() {
     with_chain(QUICK, Duration::ZERO, async |served| {
         for nonce in 0..3 {
             served.ok("eth_sendRawTransaction", json!([signed(1, nonce).0])).await;

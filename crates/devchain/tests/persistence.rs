@@ -1,4 +1,4 @@
-//! A chain in a directory goes on where it was, however its process ended.
+//! A chain in a directory continues at its last state, however its process ended.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "what tests need and cannot get is a failure")]
 
@@ -12,7 +12,7 @@ use alloy_primitives::{Address, B256, Bytes, TxKind, U256};
 use gapless_devchain::{At, ChainError, DevChain, Genesis, OpenOptions, PoolLimits, Remine, Sync, ether};
 use support::*;
 
-/// A directory of the test's own, gone when it ends.
+/// A temporary directory of one test, removed on drop.
 struct Dir(PathBuf);
 
 impl Dir {
@@ -70,7 +70,7 @@ fn portrait(chain: &DevChain) -> (Vec<B256>, Vec<String>, Vec<(u64, U256)>) {
     (blocks.iter().map(|block| block.hash).collect(), pool, states)
 }
 
-/// Some of everything that can happen.
+/// Applies operations of every kind.
 fn live(chain: &DevChain) {
     let address = deploy(chain, carol(), 0, &counter());
     for nonce in 0..6 {
@@ -93,7 +93,7 @@ fn live(chain: &DevChain) {
 }
 
 #[test]
-fn a_chain_goes_on_where_it_was() {
+fn reopened_chain_continues_at_last_state() {
     let dir = Dir::new("goes-on");
     let chain = dir.open();
     live(&chain);
@@ -101,7 +101,7 @@ fn a_chain_goes_on_where_it_was() {
     drop(chain);
     let chain = dir.open();
     assert_eq!(portrait(&chain), before);
-    // What was held back still comes, and the chain is as alive as before.
+    // The delayed send is released, and the chain accepts new blocks.
     let block = chain.mine(0).unwrap();
     assert!(block.txs.iter().any(|tx| tx.from == bob().address), "the delayed send");
     assert!(block.txs.iter().any(|tx| tx.from == alice().address), "what was pending");
@@ -111,7 +111,7 @@ fn a_chain_goes_on_where_it_was() {
 }
 
 #[test]
-fn a_torn_tail_is_cut_off_wherever_it_is_torn() {
+fn torn_tail_is_truncated_at_any_byte() {
     let dir = Dir::new("torn");
     let chain = dir.open();
     let first = send(&chain, &alice().sign(transfer(0)).unwrap());
@@ -129,7 +129,7 @@ fn a_torn_tail_is_cut_off_wherever_it_is_torn() {
         drop(chain);
         assert_eq!(fs::metadata(dir.journal()).unwrap().len(), good);
     }
-    // Garbage behind the end is a torn tail, too; and after it, the chain can be written to.
+    // Garbage after the end is also a torn tail. The chain accepts new operations after it.
     let mut file = FileOptions::new().append(true).open(dir.journal()).unwrap();
     file.write_all(&[0; 100]).unwrap();
     let chain = dir.open();
@@ -141,7 +141,7 @@ fn a_torn_tail_is_cut_off_wherever_it_is_torn() {
 }
 
 #[test]
-fn damage_in_the_middle_is_an_error_and_not_a_shorter_chain() {
+fn damage_before_end_fails_to_open() {
     let dir = Dir::new("damage");
     let chain = dir.open();
     live(&chain);
@@ -154,7 +154,7 @@ fn damage_in_the_middle_is_an_error_and_not_a_shorter_chain() {
 }
 
 #[test]
-fn another_genesis_is_refused() {
+fn other_genesis_is_refused() {
     let dir = Dir::new("genesis");
     drop(dir.open());
     let error = dir.open_as(Genesis { chain_id: 5, ..Genesis::dev() }).unwrap_err();
@@ -162,7 +162,7 @@ fn another_genesis_is_refused() {
 }
 
 #[test]
-fn a_file_that_is_no_journal_is_not_written_over() {
+fn foreign_file_is_not_overwritten() {
     let dir = Dir::new("foreign");
     drop(dir.open());
     let list = [b"a shopping list".as_slice(); 10].concat();
@@ -170,13 +170,13 @@ fn a_file_that_is_no_journal_is_not_written_over() {
     let error = dir.open_as(Genesis::dev()).unwrap_err();
     assert!(matches!(error, ChainError::OtherFormat), "{error}");
     assert_eq!(fs::read(dir.journal()).unwrap(), list);
-    // Half a header is what is left of a process that ended at once.
+    // Half a header is left if the process ends during its first write.
     fs::write(dir.journal(), [0, 0, 0, 49, 1]).unwrap();
     dir.open();
 }
 
 #[test]
-fn two_processes_cannot_have_one_chain() {
+fn open_chain_cannot_be_opened_again() {
     let dir = Dir::new("lock");
     let chain = dir.open();
     let error = dir.open_as(Genesis::dev()).unwrap_err();
@@ -186,7 +186,7 @@ fn two_processes_cannot_have_one_chain() {
 }
 
 #[test]
-fn a_snapshot_is_the_chain() {
+fn snapshot_restores_the_chain() {
     let dir = Dir::new("snapshot");
     let genesis = Genesis {
         limits: gapless_devchain::Limits { pool: PoolLimits::roomy(), ..Default::default() },
@@ -194,7 +194,7 @@ fn a_snapshot_is_the_chain() {
     };
     let chain = dir.open_as(genesis.clone()).unwrap();
     live(&chain);
-    // Codes are the bulkiest edits: enough of them make a journal long enough to be replaced.
+    // Code edits are the largest operations. Enough of them lead to a snapshot.
     for index in 0..100_u64 {
         let account = Address::from_word(B256::from(U256::from(0x1000 + index)));
         chain.set_code(account, vec![index as u8; 100_000].into()).unwrap();
@@ -210,7 +210,7 @@ fn a_snapshot_is_the_chain() {
     let chain = dir.open_as(genesis.clone()).unwrap();
     assert_eq!(portrait(&chain), before);
     assert_eq!(chain.view().code(Address::from_word(B256::from(U256::from(0x1007))), At::Latest).unwrap(), code);
-    // The state of old blocks came with it, so they can be taken back.
+    // The snapshot has the state of old blocks, so a reorg is possible.
     chain.reorg(4, Remine::Same).unwrap();
     chain.mine(0).unwrap();
     let after = portrait(&chain);
@@ -219,7 +219,7 @@ fn a_snapshot_is_the_chain() {
 }
 
 #[test]
-fn what_a_full_pool_pushed_out_stays_out() {
+fn evicted_transaction_stays_out_after_reopen() {
     let dir = Dir::new("evicted");
     let mut genesis = Genesis::dev();
     (genesis.limits.pool.global_slots, genesis.limits.pool.global_queue) = (3, 2);
@@ -236,13 +236,13 @@ fn what_a_full_pool_pushed_out_stays_out() {
     let before = portrait(&chain);
     drop(chain);
     assert_eq!(portrait(&dir.open_as(genesis.clone()).unwrap()), before);
-    // Even if the pool is larger now.
+    // A larger pool on reopening does not change that.
     genesis.limits.pool = PoolLimits::roomy();
     assert_eq!(portrait(&dir.open_as(genesis).unwrap()), before);
 }
 
 #[test]
-fn a_reset_is_remembered() {
+fn reset_survives_reopen() {
     let dir = Dir::new("reset");
     let chain = dir.open();
     live(&chain);
@@ -257,7 +257,7 @@ fn a_reset_is_remembered() {
 }
 
 #[test]
-fn many_blocks_are_read_back_quickly() {
+fn long_journal_replays_quickly() {
     let dir = Dir::new("many");
     let chain = dir.open();
     chain.mine_many(2_000, 1).unwrap();
@@ -267,12 +267,12 @@ fn many_blocks_are_read_back_quickly() {
     assert_eq!((chain.view().head().number(), chain.view().head().hash), (2_000, hash));
 }
 
-/// Where the process that is killed lives; unset in every other one.
+/// The directory of the child process that is killed. Unset in all other processes.
 const CHILD_DIR: &str = "GAPLESS_DEVCHAIN_TEST_DIR";
 
-/// No test of its own: what the next test starts, and kills.
+/// The child process of the next test. Without the variable it does nothing.
 #[test]
-fn child_that_sends_and_mines_until_it_is_killed() {
+fn child_process_sends_and_mines_until_killed() {
     let Some(dir) = std::env::var_os(CHILD_DIR) else { return };
     let chain = DevChain::open(Path::new(&dir), Genesis::dev(), OpenOptions::default()).unwrap();
     let mut out = std::io::stdout();
@@ -290,9 +290,9 @@ fn child_that_sends_and_mines_until_it_is_killed() {
     }
 }
 
-/// Whatever was answered before kill -9 is in the pool or in a block after it, three times in a row.
+/// Every send that was answered before `kill -9` is in the pool or in a block afterwards, three times in a row.
 #[test]
-fn nothing_that_was_accepted_is_lost_when_the_process_is_killed() {
+fn killed_process_keeps_accepted_sends() {
     use std::io::BufRead;
     use std::process::{Command, Stdio};
 
@@ -300,7 +300,7 @@ fn nothing_that_was_accepted_is_lost_when_the_process_is_killed() {
     let mut accepted: Vec<B256> = Vec::new();
     for lines in [40, 150, 333] {
         let mut child = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "--nocapture", "child_that_sends_and_mines_until_it_is_killed"])
+            .args(["--exact", "--nocapture", "child_process_sends_and_mines_until_killed"])
             .env(CHILD_DIR, &dir.0)
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
@@ -310,13 +310,13 @@ fn nothing_that_was_accepted_is_lost_when_the_process_is_killed() {
         let mut seen = 0;
         for line in reader.lines() {
             let line = line.unwrap();
-            // The harness may have begun the line.
+            // The test harness may have written the beginning of the line.
             if let Some((_, hash)) = line.split_once("accepted ") {
                 accepted.push(hash.parse().unwrap());
                 seen += 1;
             }
             if seen == lines {
-                // And whatever it writes until it is dead is read below.
+                // The loop goes on to read what the child writes until its end.
                 child.kill().unwrap();
                 seen += 1;
             }

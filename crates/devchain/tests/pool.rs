@@ -1,4 +1,4 @@
-//! The rules of the pool, row by row, in geth's words.
+//! The rules of the pool, with geth's error texts.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "what tests need and cannot get is a failure")]
 
@@ -23,7 +23,7 @@ fn chain_with(limits: impl FnOnce(&mut PoolLimits)) -> DevChain {
     DevChain::new(genesis)
 }
 
-/// An account with so much and no more.
+/// An account with exactly this balance.
 fn pauper(chain: &DevChain, balance: U256) -> DevAccount {
     let account = gapless_devchain::dev_account(50).unwrap();
     chain.set_balance(account.address, balance).unwrap();
@@ -31,7 +31,7 @@ fn pauper(chain: &DevChain, balance: U256) -> DevAccount {
 }
 
 #[test]
-fn what_is_wrong_with_the_transaction_itself_is_refused_in_geths_words() {
+fn invalid_transaction_is_refused_with_geth_text() {
     let cases: Vec<(TxEip1559, &str)> = vec![
         (TxEip1559 { gas_limit: 20_999, ..transfer(0) }, "intrinsic gas too low: gas 20999, minimum needed 21000"),
         (TxEip1559 { gas_limit: 0, ..transfer(0) }, "intrinsic gas too low: gas 0, minimum needed 21000"),
@@ -68,14 +68,14 @@ fn what_is_wrong_with_the_transaction_itself_is_refused_in_geths_words() {
 }
 
 #[test]
-fn data_beyond_128_kib_is_oversized() {
+fn data_over_128_kib_is_refused_as_oversized() {
     let raw = alice().sign(invoke(0, TxKind::Call(stranger()), vec![0; 131_072].into())).unwrap();
     let text = format!("oversized data: transaction size {}, limit 131072", raw.len());
     assert_eq!(refusal(&chain(), &raw), text);
 }
 
 #[test]
-fn bytes_that_are_no_transaction_are_refused() {
+fn undecodable_bytes_are_refused() {
     let chain = chain();
     assert_eq!(refusal(&chain, &[]), "typed transaction too short");
     assert_eq!(refusal(&chain, &[3, 1, 2, 3]), "transaction type not supported: tx type 3 not supported by this pool");
@@ -90,7 +90,7 @@ fn bytes_that_are_no_transaction_are_refused() {
 }
 
 #[test]
-fn the_same_bytes_twice_are_already_known_and_after_a_block_too_low() {
+fn repeated_send_is_known_then_nonce_too_low() {
     let chain = chain();
     let raw = alice().sign(transfer(0)).unwrap();
     send(&chain, &raw);
@@ -100,7 +100,7 @@ fn the_same_bytes_twice_are_already_known_and_after_a_block_too_low() {
 }
 
 #[test]
-fn a_gap_waits_and_closes() {
+fn nonce_gap_queues_until_closed() {
     let chain = chain();
     for nonce in [3, 1, 2] {
         send(&chain, &alice().sign(transfer(nonce)).unwrap());
@@ -117,7 +117,7 @@ fn a_gap_waits_and_closes() {
 }
 
 #[test]
-fn a_replacement_needs_ten_percent_on_both_fees() {
+fn replacement_needs_ten_percent_on_both_fees() {
     let chain = chain();
     let fees = |fee_cap, tip| {
         let tx = TxEip1559 { max_fee_per_gas: fee_cap, max_priority_fee_per_gas: tip, ..transfer(0) };
@@ -137,7 +137,7 @@ fn a_replacement_needs_ten_percent_on_both_fees() {
     assert_eq!(status(&chain), (1, 0));
     assert!(chain.view().transaction(first).is_none());
     assert!(chain.view().transaction(second).unwrap().mined.is_none());
-    // The same holds for what waits behind a gap.
+    // The same rule applies to queued transactions.
     let waiting = |fee_cap| alice().sign(TxEip1559 { max_fee_per_gas: fee_cap, ..transfer(5) }).unwrap();
     send(&chain, &waiting(20 * GWEI));
     assert_eq!(refusal(&chain, &waiting(30 * GWEI)), "replacement transaction underpriced");
@@ -145,7 +145,7 @@ fn a_replacement_needs_ten_percent_on_both_fees() {
 }
 
 #[test]
-fn a_gas_price_counts_as_both_fees_of_a_replacement() {
+fn gas_price_counts_as_both_replacement_fees() {
     let chain = chain();
     let priced = |gas_price| alice().sign(alloy_consensus::TxLegacy { gas_price, ..legacy(0) }).unwrap();
     send(&chain, &priced(20 * GWEI));
@@ -154,7 +154,7 @@ fn a_gas_price_counts_as_both_fees_of_a_replacement() {
 }
 
 #[test]
-fn an_account_cannot_promise_more_than_it_has() {
+fn pending_costs_above_balance_are_refused() {
     let chain = chain();
     let gas = U256::from(TRANSFER_GAS) * U256::from(20 * GWEI);
     let pauper = pauper(&chain, ether(1));
@@ -178,7 +178,8 @@ fn an_account_cannot_promise_more_than_it_has() {
             queued + cost - ether(1)
         )
     );
-    // The replacement alone could be paid, and so could what it costs more; with the other one, it cannot.
+    // The balance covers the replacement alone, and its additional cost alone, but not together with the other
+    // transaction.
     send(&chain, &worth(1, ether(1) / U256::from(4), 20 * GWEI));
     let text = refusal(&chain, &worth(1, half, 30 * GWEI));
     assert!(text.starts_with("insufficient funds for gas * price + value: balance"), "{text}");
@@ -187,7 +188,7 @@ fn an_account_cannot_promise_more_than_it_has() {
 }
 
 #[test]
-fn what_can_no_longer_be_paid_leaves_the_pool_and_what_follows_waits() {
+fn unpayable_transaction_is_dropped_and_later_ones_queue() {
     let chain = chain();
     let pauper = pauper(&chain, ether(1));
     for nonce in 0..3 {
@@ -199,7 +200,7 @@ fn what_can_no_longer_be_paid_leaves_the_pool_and_what_follows_waits() {
 }
 
 #[test]
-fn who_does_not_pay_the_base_fee_stays_pending_and_holds_up_only_himself() {
+fn fee_cap_below_base_fee_blocks_only_its_account() {
     let chain = chain();
     let cheap = TxEip1559 { max_fee_per_gas: GWEI / 10, max_priority_fee_per_gas: 1, ..transfer(0) };
     let cheap = send(&chain, &alice().sign(cheap).unwrap());
@@ -215,7 +216,7 @@ fn who_does_not_pay_the_base_fee_stays_pending_and_holds_up_only_himself() {
 }
 
 #[test]
-fn blocks_take_the_best_tips_first_then_the_first_that_came() {
+fn block_orders_by_tip_then_arrival() {
     let chain = chain();
     let tipped =
         |who: DevAccount, nonce, tip| who.sign(TxEip1559 { max_priority_fee_per_gas: tip, ..transfer(nonce) }).unwrap();
@@ -228,7 +229,7 @@ fn blocks_take_the_best_tips_first_then_the_first_that_came() {
 }
 
 #[test]
-fn a_queue_keeps_so_many_of_one_account() {
+fn account_queue_is_bounded() {
     let chain = chain_with(|limits| limits.account_queue = 3);
     for nonce in 1..=5 {
         send(&chain, &alice().sign(transfer(nonce)).unwrap());
@@ -239,7 +240,7 @@ fn a_queue_keeps_so_many_of_one_account() {
 }
 
 #[test]
-fn a_full_pool_takes_only_who_pays_more() {
+fn full_pool_accepts_only_higher_tips() {
     let chain = chain_with(|limits| (limits.global_slots, limits.global_queue) = (2, 1));
     let tipped =
         |who: DevAccount, nonce, tip| who.sign(TxEip1559 { max_priority_fee_per_gas: tip, ..transfer(nonce) }).unwrap();
@@ -258,7 +259,7 @@ fn a_full_pool_takes_only_who_pays_more() {
 }
 
 #[test]
-fn access_lists_count_for_intrinsic_gas() {
+fn access_list_adds_intrinsic_gas() {
     let chain = chain();
     let list = AccessList(vec![AccessListItem { address: Address::ZERO, storage_keys: vec![B256::ZERO; 2] }]);
     let needed = 21_000 + 2_400 + 2 * 1_900;
@@ -273,18 +274,18 @@ fn access_lists_count_for_intrinsic_gas() {
 }
 
 #[test]
-fn a_delegated_account_has_one_transaction_in_flight() {
+fn delegated_account_has_one_transaction_in_flight() {
     let chain = chain();
     let target = deploy(&chain, carol(), 0, &counter());
     let raw = bob().sign(set_code(0, stranger(), vec![authorization(alice(), target, 0)])).unwrap();
     send(&chain, &raw);
-    // While the authorization is on its way …
+    // While the authorization is in the pool.
     send(&chain, &alice().sign(transfer(0)).unwrap());
     let limit = "in-flight transaction limit reached for delegated accounts";
     assert_eq!(refusal(&chain, &alice().sign(transfer(1)).unwrap()), limit);
     let better = TxEip1559 { max_fee_per_gas: 40 * GWEI, max_priority_fee_per_gas: 2 * GWEI, ..transfer(0) };
     chain.drop_all_txs().unwrap();
-    // … and when it has arrived.
+    // After the authorization is mined.
     send(&chain, &raw);
     chain.mine(0).unwrap();
     assert_eq!(refusal(&chain, &alice().sign(transfer(3)).unwrap()), "gapped-nonce tx from delegated accounts");
@@ -295,7 +296,7 @@ fn a_delegated_account_has_one_transaction_in_flight() {
 }
 
 #[test]
-fn an_authority_with_transactions_in_flight_is_reserved() {
+fn authority_with_transactions_in_flight_is_reserved() {
     let chain = chain();
     for nonce in 0..2 {
         send(&chain, &alice().sign(transfer(nonce)).unwrap());
@@ -307,7 +308,7 @@ fn an_authority_with_transactions_in_flight_is_reserved() {
 }
 
 #[test]
-fn a_dropped_transaction_leaves_a_gap() {
+fn dropped_transaction_leaves_nonce_gap() {
     let chain = chain();
     let first = send(&chain, &alice().sign(transfer(0)).unwrap());
     send(&chain, &alice().sign(transfer(1)).unwrap());
@@ -317,11 +318,11 @@ fn a_dropped_transaction_leaves_a_gap() {
 }
 
 #[test]
-fn a_signature_that_recovers_nobody_is_an_invalid_sender() {
+fn unrecoverable_signature_is_invalid_sender() {
     let raw = alice().sign(transfer(0)).unwrap();
     let mut bytes = raw.to_vec();
     let end = bytes.len();
-    // The last 32 bytes are s: as high as it gets, it is no signature of the curve.
+    // The last 32 bytes are `s`. The maximum value is not a valid signature.
     bytes[end - 32..].fill(0xff);
     let error = chain().send_raw(&bytes).unwrap_err();
     assert!(matches!(error, PoolError::InvalidSender { .. }), "{error}");
@@ -329,7 +330,7 @@ fn a_signature_that_recovers_nobody_is_an_invalid_sender() {
 }
 
 #[test]
-fn the_limits_of_the_pool_can_be_chosen() {
+fn custom_pool_limits_apply() {
     assert_eq!(PoolLimits::default().price_bump_percent, 10);
     let chain = chain_with(|limits| *limits = PoolLimits { min_tip: 2 * GWEI, ..PoolLimits::roomy() });
     assert_eq!(

@@ -1,4 +1,4 @@
-//! What holds for every order and every seed.
+//! Properties for every order of sends and every seed.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "what tests need and cannot get is a failure")]
 
@@ -11,7 +11,7 @@ use support::*;
 
 const NONCES: u64 = 12;
 
-/// Tells a chain a story: some sends, blocks and reorgs, as the numbers say.
+/// Runs a sequence of sends, blocks and reorgs that the bytes choose. Returns the hashes of all blocks.
 fn tell(chain: &DevChain, story: &[u8]) -> Vec<B256> {
     let accounts = [alice(), bob(), carol()];
     let mut next = [0; 3];
@@ -19,7 +19,7 @@ fn tell(chain: &DevChain, story: &[u8]) -> Vec<B256> {
         let who = usize::from(step % 3);
         match step % 8 {
             0..=4 => {
-                // Some are refused, which is part of the story.
+                // Refused sends are expected.
                 drop(chain.send_raw(&accounts[who].sign(transfer(next[who])).unwrap()));
                 next[who] += 1;
             }
@@ -36,7 +36,7 @@ fn tell(chain: &DevChain, story: &[u8]) -> Vec<B256> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 32, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Whatever order they come in, contiguous nonces all end up in blocks, in their order.
+    /// Contiguous nonces are all mined, in nonce order, whatever their order of arrival.
     #[test]
     fn contiguous_nonces_are_mined_in_order(order in Just((0..NONCES).collect::<Vec<_>>()).prop_shuffle(), every in 1..6_usize) {
         let chain = chain();
@@ -53,17 +53,17 @@ proptest! {
         prop_assert_eq!(mined, (0..NONCES).collect::<Vec<_>>());
     }
 
-    /// The same genesis and the same story make the same blocks; another seed makes others.
+    /// The same genesis and the same operations give the same blocks. Another seed gives others.
     #[test]
-    fn a_seed_reproduces_a_run(story in proptest::collection::vec(any::<u8>(), 1..60)) {
+    fn same_seed_reproduces_all_blocks(story in proptest::collection::vec(any::<u8>(), 1..60)) {
         let of = |seed| tell(&DevChain::new(Genesis { seed, ..Genesis::dev() }), &story);
         prop_assert_eq!(of(1), of(1));
         prop_assert_ne!(of(1).last().copied(), of(2).last().copied());
     }
 
-    /// A reorg never loses a transaction that it should keep: the counts of the accounts come back with the next block.
+    /// A reorg keeps all transactions: the account counts are the same again after the next block.
     #[test]
-    fn a_reorg_loses_nothing(story in proptest::collection::vec(0..6_u8, 1..40), depth in 1..6_u64) {
+    fn reorg_keeps_all_transactions(story in proptest::collection::vec(0..6_u8, 1..40), depth in 1..6_u64) {
         let chain = chain();
         tell(&chain, &story);
         let counts = || [alice(), bob(), carol()].map(|who| chain.view().nonce(who.address, At::Latest).unwrap());

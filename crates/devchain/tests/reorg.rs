@@ -1,4 +1,4 @@
-//! Taking blocks back: what is dropped, what is mined again, and who hears of it.
+//! Reorgs: dropped and remined transactions, and the events for subscribers.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "what tests need and cannot get is a failure")]
 
@@ -8,7 +8,7 @@ use alloy_primitives::{B256, U256};
 use gapless_devchain::{At, ChainError, ChainEvent, DevChain, Remine};
 use support::*;
 
-/// Three blocks with one transfer of alice's each; gives back their hashes, the oldest first.
+/// Mines three blocks with one transfer of alice each. Returns the transaction hashes, oldest first.
 fn with_blocks(chain: &DevChain) -> Vec<B256> {
     (0..3)
         .map(|nonce| {
@@ -25,7 +25,7 @@ fn nonces(chain: &DevChain) -> (u64, u64) {
 }
 
 #[test]
-fn the_same_transactions_in_other_blocks() {
+fn remine_same_puts_transactions_in_new_blocks() {
     let chain = chain();
     let txs = with_blocks(&chain);
     let old: Vec<_> = txs.iter().map(|tx| chain.view().receipt(*tx).unwrap().block).collect();
@@ -41,13 +41,13 @@ fn the_same_transactions_in_other_blocks() {
     }
     assert_eq!(nonces(&chain), (3, 3));
     assert_eq!(chain.view().balance(stranger(), At::Latest), Ok(U256::from(3)));
-    // An orphan is still known by its hash, as at geth, and only by that.
+    // An orphan is still readable by its hash, as in geth, and only by its hash.
     assert_eq!(chain.view().block(At::Hash(old[2].hash)).unwrap().number(), 3);
     assert!(chain.view().balance(stranger(), At::Hash(old[2].hash)).is_err());
 }
 
 #[test]
-fn transactions_go_back_to_the_pool_and_are_mined_again() {
+fn remine_to_pool_returns_transactions_to_pool() {
     let chain = chain();
     let txs = with_blocks(&chain);
     send(&chain, &alice().sign(transfer(3)).unwrap());
@@ -61,7 +61,7 @@ fn transactions_go_back_to_the_pool_and_are_mined_again() {
 }
 
 #[test]
-fn dropped_transactions_are_nowhere_and_what_followed_waits() {
+fn remine_drop_removes_transactions_and_queues_later() {
     let chain = chain();
     let txs = with_blocks(&chain);
     send(&chain, &alice().sign(transfer(3)).unwrap());
@@ -72,7 +72,7 @@ fn dropped_transactions_are_nowhere_and_what_followed_waits() {
     assert_eq!(nonces(&chain), (1, 1));
     assert_eq!(chain.view().pool_status().queued, 1);
     assert_eq!(chain.view().balance(stranger(), At::Latest), Ok(U256::from(1)));
-    // They can be sent again, byte by byte.
+    // The same bytes can be sent again.
     for nonce in 1..3 {
         send(&chain, &alice().sign(transfer(nonce)).unwrap());
     }
@@ -80,7 +80,7 @@ fn dropped_transactions_are_nowhere_and_what_followed_waits() {
 }
 
 #[test]
-fn shuffled_transactions_are_all_there_in_the_order_of_their_nonces() {
+fn remine_shuffle_keeps_all_in_nonce_order() {
     let chain = chain();
     for nonce in 0..10 {
         for account in [alice(), bob(), carol()] {
@@ -99,7 +99,7 @@ fn shuffled_transactions_are_all_there_in_the_order_of_their_nonces() {
 }
 
 #[test]
-fn listeners_hear_what_was_removed_newest_first_and_then_what_replaced_it() {
+fn reorg_publishes_removed_then_new_heads() {
     let chain = chain();
     with_blocks(&chain);
     let mut events = chain.subscribe();
@@ -116,7 +116,7 @@ fn listeners_hear_what_was_removed_newest_first_and_then_what_replaced_it() {
 }
 
 #[test]
-fn a_reorg_cannot_go_behind_genesis() {
+fn reorg_below_genesis_is_refused() {
     let chain = chain();
     with_blocks(&chain);
     let error = chain.reorg(4, Remine::Same).unwrap_err();
@@ -127,7 +127,7 @@ fn a_reorg_cannot_go_behind_genesis() {
 }
 
 #[test]
-fn reverting_goes_back_and_keeps_the_transactions() {
+fn revert_returns_transactions_to_pool() {
     let chain = chain();
     with_blocks(&chain);
     assert_eq!(chain.revert_to(1).unwrap().number(), 1);
@@ -136,7 +136,7 @@ fn reverting_goes_back_and_keeps_the_transactions() {
 }
 
 #[test]
-fn a_reset_chain_is_as_it_began() {
+fn reset_restores_genesis() {
     let chain = chain();
     let genesis = chain.view().head().hash;
     let txs = with_blocks(&chain);
@@ -146,7 +146,7 @@ fn a_reset_chain_is_as_it_began() {
     assert_eq!(chain.view().head().hash, genesis);
     assert_eq!(nonces(&chain), (0, 0));
     assert!(chain.view().transaction(txs[0]).is_none());
-    // The same transactions make other blocks: nobody can take them for the old ones.
+    // The same transactions give blocks with other hashes than before the reset.
     let again = with_blocks(&chain);
     assert_eq!(txs, again);
     assert_ne!(chain.view().receipt(txs[0]).unwrap().block.hash, old);

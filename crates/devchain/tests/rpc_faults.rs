@@ -1,4 +1,4 @@
-//! How a test uses the dev chain: served in process, spoken to over HTTP, with endpoints that fail.
+//! Faults of endpoints over HTTP, with a chain served in process.
 
 #![expect(clippy::expect_used, reason = "the helpers of a test fail like the test itself")]
 
@@ -11,10 +11,10 @@ use gapless_devchain::{DEV_ACCOUNTS, Fault, On};
 use rpc_support::{Served, payment, with_server};
 use serde_json::json;
 
-/// Short, because these calls are not meant to be answered.
+/// Short, because these calls get no answer.
 const PATIENCE: Duration = Duration::from_millis(300);
 
-/// A call whose caller gives up, and what it heard.
+/// Makes a call that times out, and returns the error.
 async fn impatient(served: &Served, path: &str, method: &str, params: serde_json::Value) -> reqwest::Error {
     let body = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params }).to_string();
     let request = served.http.post(served.url(path)).header("content-type", "application/json").body(body);
@@ -25,7 +25,7 @@ async fn impatient(served: &Served, path: &str, method: &str, params: serde_json
 }
 
 #[tokio::test]
-async fn a_send_that_timed_out_was_accepted_and_a_lagging_endpoint_sees_it_later() {
+async fn timed_out_send_is_accepted_and_seen_after_lag() {
     with_server(Mining::OnDemand, RpcLimits::default(), async |served| {
         let rules = json!([{ "on": "sends", "times": 1, "fault": { "kind": "timeOutAfter" } }]);
         served.ok("/", "gapless_faults", json!(["flaky", { "rules": rules }])).await;
@@ -34,7 +34,7 @@ async fn a_send_that_timed_out_was_accepted_and_a_lagging_endpoint_sees_it_later
         let (raw, hash) = payment(0);
         let heard = impatient(served, "/endpoint/flaky", "eth_sendRawTransaction", json!([raw])).await;
         assert!(heard.is_timeout(), "{heard:?}");
-        // The caller knows nothing; the healthy endpoint knows better.
+        // The caller does not know the outcome. The healthy endpoint has the transaction.
         let found = served.ok("/", "eth_getTransactionByHash", json!([hash])).await;
         assert_eq!(found["blockHash"], json!(null));
         let again = served.call("/endpoint/flaky", "eth_sendRawTransaction", json!([raw])).await;
@@ -55,9 +55,9 @@ async fn a_send_that_timed_out_was_accepted_and_a_lagging_endpoint_sees_it_later
 }
 
 #[tokio::test]
-async fn an_endpoint_can_drop_refuse_lie_and_break() {
+async fn endpoint_faults_apply_over_http() {
     with_server(Mining::PerTransaction, RpcLimits::default(), async |served| {
-        // The same switchboard is there in process.
+        // The faults can also be set in process.
         let faults = served.server.endpoint("bad").expect("one more endpoint").faults().clone();
         let (raw, hash) = payment(0);
         let send = async || served.call("/endpoint/bad", "eth_sendRawTransaction", json!([raw])).await;
@@ -95,7 +95,7 @@ async fn an_endpoint_can_drop_refuse_lie_and_break() {
 }
 
 #[tokio::test]
-async fn rate_limits_come_with_their_status_and_a_time_to_wait() {
+async fn rate_limit_has_status_and_retry_after() {
     with_server(Mining::OnDemand, RpcLimits::default(), async |served| {
         let fault = json!({ "kind": "http", "status": 429, "retryAfterSecs": 7, "body": "slow down" });
         let changes = json!({ "rules": [{ "on": "eth_blockNumber", "times": 1, "fault": fault }] });
@@ -112,7 +112,7 @@ async fn rate_limits_come_with_their_status_and_a_time_to_wait() {
 }
 
 #[tokio::test]
-async fn faults_that_make_no_sense_are_refused_and_change_nothing() {
+async fn invalid_faults_are_refused_without_effect() {
     with_server(Mining::OnDemand, RpcLimits::default(), async |served| {
         let drop = json!({ "kind": "drop" });
         for changes in [

@@ -1,4 +1,4 @@
-//! The server's own behaviour: limits, shutdown, blocks that come by themselves, subscriptions across a reorg.
+//! Behaviour of the server: limits, shutdown, interval mining, subscriptions across a reorg.
 
 #![expect(clippy::unwrap_used, reason = "the helpers of a test fail like the test itself")]
 
@@ -18,7 +18,7 @@ use tungstenite::{Message, WebSocket};
 const CHAIN_ID: &str = r#"{"jsonrpc":"2.0","id":1,"method":"eth_chainId","params":[]}"#;
 
 #[tokio::test]
-async fn what_is_too_large_or_no_json_is_refused_with_its_status() {
+async fn oversized_or_non_json_body_is_refused_with_status() {
     let limits = RpcLimits { body_bytes: 1_000, batch_calls: 2, ..RpcLimits::default() };
     with_server(Mining::OnDemand, limits, async |served| {
         let padded = format!("{CHAIN_ID}{}", " ".repeat(1_000));
@@ -43,7 +43,7 @@ async fn what_is_too_large_or_no_json_is_refused_with_its_status() {
 }
 
 #[tokio::test]
-async fn endpoints_are_bounded_in_number_and_in_name() {
+async fn endpoint_count_and_name_length_are_bounded() {
     let limits = RpcLimits { endpoints: 2, endpoint_name_bytes: 4, ..RpcLimits::default() };
     with_server(Mining::OnDemand, limits, async |served| {
         let status = async |path: &str| served.post(path, CHAIN_ID.to_owned()).await.unwrap().status().as_u16();
@@ -56,10 +56,10 @@ async fn endpoints_are_bounded_in_number_and_in_name() {
 }
 
 #[tokio::test]
-async fn a_connection_too_many_waits_for_a_place() {
+async fn excess_connection_waits_for_a_permit() {
     let limits = RpcLimits { connections: 1, ..RpcLimits::default() };
     with_server(Mining::OnDemand, limits, async |served| {
-        // It takes the only place, without a word.
+        // An idle connection takes the only permit.
         let silent = TcpStream::connect(served.address).unwrap();
         let client = http_client().timeout(Duration::from_millis(300)).build().unwrap();
         let ask = async |limit: Duration| {
@@ -74,7 +74,7 @@ async fn a_connection_too_many_waits_for_a_place() {
 }
 
 #[tokio::test]
-async fn blocks_come_on_an_interval_until_they_are_told_not_to() {
+async fn interval_mining_runs_until_stopped() {
     with_server(Mining::OnDemand, RpcLimits::default(), async |served| {
         let mut events = served.chain.subscribe();
         served.ok("/", "evm_setIntervalMining", json!([20])).await;
@@ -84,7 +84,7 @@ async fn blocks_come_on_an_interval_until_they_are_told_not_to() {
         served.ok("/", "evm_setIntervalMining", json!([0])).await;
         let head = served.chain.view().head().number();
         assert!(head >= 3);
-        // One block may have been under way; afterwards nothing moves.
+        // One block may have been in progress. Afterwards the head stays.
         let settled = served.ok("/", "eth_blockNumber", json!([])).await;
         let (raw, hash) = payment(0);
         served.ok("/", "eth_sendRawTransaction", json!([raw])).await;
@@ -98,7 +98,7 @@ async fn blocks_come_on_an_interval_until_they_are_told_not_to() {
 }
 
 #[tokio::test]
-async fn a_manual_clock_gives_the_same_blocks_every_time() {
+async fn manual_clock_reproduces_blocks() {
     let run = async || {
         let chain = DevChain::new(Genesis::dev());
         let producer = BlockProducer::new(chain.clone(), Mining::PerTransaction, Clock::Manual);
@@ -126,7 +126,7 @@ async fn a_manual_clock_gives_the_same_blocks_every_time() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_reorg_is_told_to_subscribers_and_the_end_of_the_server_ends_sockets_and_silenced_calls() {
+async fn reorg_notifies_and_shutdown_ends_sockets_and_calls() {
     let chain = DevChain::new(Genesis::dev());
     let server = RpcServer::new(chain.clone(), Clock::Wall, None, RpcLimits::default());
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -153,12 +153,12 @@ async fn a_reorg_is_told_to_subscribers_and_the_end_of_the_server_ends_sockets_a
         );
         let silenced = TcpStream::connect(address).unwrap();
         post(&silenced, "/endpoint/mute");
-        // The server has the call once it counts as struck.
+        // The server has received the call once its fault is counted.
         while ask(&mut socket, "gapless_faults", json!(["mute"]))["struck"] == 0 {}
         drop(end);
         assert!(socket.read().is_err(), "the socket is still open");
         let mut answer = String::new();
-        // Either nothing, or an answer that breaks off.
+        // Either no bytes, or an answer that breaks off.
         let _ = std::io::Read::read_to_string(&mut &silenced, &mut answer);
         assert!(!answer.contains("jsonrpc"), "{answer}");
     });
@@ -168,7 +168,7 @@ async fn a_reorg_is_told_to_subscribers_and_the_end_of_the_server_ends_sockets_a
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn subscriptions_of_one_connection_are_bounded() {
+async fn subscriptions_per_connection_are_bounded() {
     let limits = RpcLimits { subscriptions: 2, ..RpcLimits::default() };
     with_server(Mining::OnDemand, limits, async |served| {
         let url = served.ws_url("/");

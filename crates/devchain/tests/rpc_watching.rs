@@ -1,4 +1,4 @@
-//! What a watcher of the chain meets, over JSON-RPC: finality, branches, methods that are missing, promises that do not hold.
+//! JSON-RPC behaviour that a chain watcher depends on: finality, branches, missing methods, preconfirmations, traces.
 
 mod rpc_support;
 
@@ -12,7 +12,7 @@ async fn block(served: &Served, path: &str, tag: &str) -> Value {
 }
 
 #[tokio::test]
-async fn finality_is_set_in_part_and_refused_when_it_makes_no_sense() {
+async fn set_finality_is_partial_and_validated() {
     with_server(Mining::OnDemand, RpcLimits::default(), async |served| {
         served.ok("/", "anvil_mine", json!([100])).await;
         assert_eq!(block(served, "/", "safe").await["number"], "0x44");
@@ -31,7 +31,7 @@ async fn finality_is_set_in_part_and_refused_when_it_makes_no_sense() {
 }
 
 #[tokio::test]
-async fn a_method_can_be_missing_at_one_endpoint() {
+async fn method_can_be_missing_at_one_endpoint() {
     with_server(Mining::OnDemand, RpcLimits::default(), async |served| {
         let text = "the method eth_getBlockReceipts does not exist/is not available";
         let fault = json!({ "kind": "refuse", "code": -32601, "message": text });
@@ -50,7 +50,7 @@ async fn a_method_can_be_missing_at_one_endpoint() {
 }
 
 #[tokio::test]
-async fn endpoints_can_be_torn_between_branches_or_stuck() {
+async fn endpoint_can_flip_branches_or_get_stuck() {
     with_server(Mining::OnDemand, RpcLimits::default(), async |served| {
         served.ok("/", "anvil_mine", json!([3])).await;
         let old = block(served, "/", "latest").await["hash"].clone();
@@ -71,7 +71,7 @@ async fn endpoints_can_be_torn_between_branches_or_stuck() {
 }
 
 #[tokio::test]
-async fn what_is_preconfirmed_may_come_later_or_never() {
+async fn preconfirmed_transaction_may_be_late_or_dropped() {
     with_server(Mining::OnDemand, RpcLimits::default(), async |served| {
         served.ok("/", "gapless_faults", json!(["hasty", { "preconfirm": true }])).await;
         let receipt = async |path: &str, hash| served.ok(path, "eth_getTransactionReceipt", json!([hash])).await;
@@ -104,7 +104,7 @@ async fn what_is_preconfirmed_may_come_later_or_never() {
 }
 
 #[tokio::test]
-async fn only_top_calls_are_traced() {
+async fn trace_supports_only_top_calls() {
     with_server(Mining::PerTransaction, RpcLimits::default(), async |served| {
         let (raw, hash) = payment(0);
         served.ok("/", "eth_sendRawTransaction", json!([raw])).await;

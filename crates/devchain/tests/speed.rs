@@ -1,4 +1,5 @@
-//! How fast the chain is. Not run with the others: `cargo test --release -p gapless-devchain --test speed -- --ignored --nocapture`.
+//! Throughput of the chain. Ignored by default:
+//! `cargo test --release -p gapless-devchain --test speed -- --ignored --nocapture`.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "what tests need and cannot get is a failure")]
 
@@ -31,7 +32,7 @@ fn transfers_per_second() {
     let start = Instant::now();
     let mut mined = 0;
     while mined < raws.len() {
-        // Else the base fee would climb above what is offered.
+        // Otherwise the base fee would rise above the fee cap.
         chain.set_next_base_fee(1_000_000_000);
         mined += chain.mine(0).unwrap().txs.len();
     }

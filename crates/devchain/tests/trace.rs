@@ -1,4 +1,4 @@
-//! What transactions did, told afterwards: traces, and calls at older blocks.
+//! Traces of mined transactions, and calls at older blocks.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "what tests need and cannot get is a failure")]
 
@@ -14,11 +14,11 @@ fn top_call(chain: &DevChain, tx: B256) -> TopCall {
 }
 
 #[test]
-fn a_trace_is_of_the_state_that_the_transaction_ran_on() {
+fn trace_uses_state_before_transaction() {
     let chain = chain();
     let contract = deploy(&chain, alice(), 0, &counter());
     let call = |nonce| invoke(nonce, TxKind::Call(contract), Bytes::new());
-    // Three in one block, by two accounts, and one in the next.
+    // Three transactions of two accounts in one block, and one in the next.
     let txs =
         [alice().sign(call(1)), bob().sign(call(0)), alice().sign(call(2))].map(|raw| send(&chain, &raw.unwrap()));
     let block = chain.mine(0).unwrap();
@@ -38,7 +38,7 @@ fn a_trace_is_of_the_state_that_the_transaction_ran_on() {
 }
 
 #[test]
-fn an_edit_before_the_block_counts_and_one_after_it_does_not() {
+fn trace_includes_only_edits_before_the_block() {
     let chain = chain();
     let contract = deploy(&chain, alice(), 0, &counter());
     chain.set_storage(contract, U256::ZERO, U256::from(10)).unwrap();
@@ -49,13 +49,13 @@ fn an_edit_before_the_block_counts_and_one_after_it_does_not() {
 }
 
 #[test]
-fn failures_say_why() {
+fn failed_transaction_trace_has_reason() {
     let chain = chain();
     let reverts = deploy(&chain, alice(), 0, &reverter());
     let loops = deploy(&chain, alice(), 1, &[0x5b, 0x60, 0x00, 0x56]);
     let reverted = send(&chain, &alice().sign(invoke(2, TxKind::Call(reverts), Bytes::new())).unwrap());
     let exhausted = send(&chain, &alice().sign(invoke(3, TxKind::Call(loops), Bytes::new())).unwrap());
-    // Its init code is the reverter itself.
+    // A contract creation whose init code is the reverter.
     let unmade = send(&chain, &alice().sign(invoke(4, TxKind::Create, reverter().into())).unwrap());
     chain.mine(0).unwrap();
     let traced = top_call(&chain, reverted);
@@ -70,7 +70,7 @@ fn failures_say_why() {
 }
 
 #[test]
-fn what_was_made_and_what_was_paid() {
+fn trace_has_created_contract_and_value() {
     let chain = chain();
     let made = send(&chain, &alice().sign(invoke(0, TxKind::Create, deployer(&counter()))).unwrap());
     let paid = send(&chain, &alice().sign(TxEip1559 { value: U256::from(5), ..transfer(1) }).unwrap());
@@ -83,7 +83,7 @@ fn what_was_made_and_what_was_paid() {
 }
 
 #[test]
-fn what_is_not_mined_or_too_old_has_no_trace() {
+fn unmined_or_old_transaction_has_no_trace() {
     let mut genesis = Genesis::dev();
     genesis.limits.history_blocks = 3;
     let chain = DevChain::new(genesis);
@@ -101,7 +101,7 @@ fn what_is_not_mined_or_too_old_has_no_trace() {
 }
 
 #[test]
-fn calls_see_the_block_that_they_name() {
+fn call_at_block_sees_its_state() {
     let chain = chain();
     let contract = deploy(&chain, alice(), 0, &counter());
     for nonce in 1..4 {

@@ -7,7 +7,7 @@ mod support;
 use std::sync::Arc;
 
 use gapless_store::conformance::fixtures as f;
-use gapless_store::{Store, Wakeup};
+use gapless_store::{Leases, Views, Wakeup};
 use support::Database;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

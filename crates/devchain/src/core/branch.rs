@@ -1,4 +1,4 @@
-//! The chain as it is up to some block: the canonical one, or a branch that was orphaned.
+//! Branches: the canonical chain up to a block, or an orphaned branch.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use super::Core;
 use crate::block::Block;
 use crate::state::Changes;
 
-/// A chain up to its tip: the canonical blocks up to `fork`, and then those that are not canonical (any more), the oldest first.
+/// A chain up to its tip: the canonical blocks up to `fork`, then blocks that are not canonical, oldest first.
 #[derive(Clone, Debug)]
 pub(crate) struct Branch {
     pub(crate) fork: u64,
@@ -29,7 +29,7 @@ impl Branch {
         self.blocks.is_empty()
     }
 
-    /// A block of it that is not canonical.
+    /// A block of the branch that is not canonical.
     pub(crate) fn orphan(&self, number: u64) -> Option<&Arc<Block>> {
         let index = number.checked_sub(self.fork + 1)?;
         self.blocks.get(usize::try_from(index).ok()?)
@@ -37,7 +37,7 @@ impl Branch {
 }
 
 impl Core {
-    /// The chain up to a block that may be orphaned; `None` once one of its blocks is forgotten.
+    /// The branch up to a block, which may be orphaned. `None` if one of its blocks is no longer kept.
     pub(crate) fn branch_of(&self, tip: B256) -> Option<Branch> {
         let mut blocks = Vec::new();
         let mut next = self.block_by_hash(tip)?;
@@ -55,7 +55,7 @@ impl Core {
         self.last_orphaned
     }
 
-    /// What the orphaned blocks of a branch changed, up to a number.
+    /// The combined changes of the orphaned blocks of a branch, up to a block number.
     pub(crate) fn changes_of_branch(&self, branch: &Branch, up_to: u64) -> Changes {
         let mut all = Changes::default();
         for block in branch.blocks.iter().take_while(|block| block.number() <= up_to) {

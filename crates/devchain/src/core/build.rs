@@ -1,4 +1,4 @@
-//! Making blocks.
+//! Building of blocks.
 
 use std::sync::Arc;
 
@@ -19,12 +19,12 @@ use crate::genesis::Genesis;
 use crate::state::{Account, Changes, StateAt};
 use crate::tx::Tx;
 
-/// What every block says in its `extraData`.
+/// The `extraData` of every block.
 const EXTRA_DATA: &[u8] = b"gapless devchain";
-/// The cheapest transaction: with less than this left, a block is full.
+/// The gas of the cheapest transaction. A block with less gas left is full.
 const LEAST_TX_GAS: u64 = 21_000;
 
-/// What a block is to be made of.
+/// The inputs of a block.
 #[derive(Debug)]
 pub(super) struct Plan {
     pub(super) timestamp: u64,
@@ -34,9 +34,9 @@ pub(super) struct Plan {
 
 #[derive(Debug)]
 pub(super) enum Txs {
-    /// The best of the pool.
+    /// The best transactions of the pool.
     Best,
-    /// These of the pool, in this order, as far as they can be executed.
+    /// These transactions of the pool, in this order. Transactions that cannot be executed are left out.
     These(Vec<B256>),
 }
 
@@ -47,7 +47,7 @@ impl Core {
         self.next_base_fee.unwrap_or_else(|| base_fee_after(&head.header))
     }
 
-    /// What a block on top of the head says about itself.
+    /// The block fields of a block on top of the head.
     pub(crate) fn next_context(&self, timestamp: u64, base_fee: u64) -> BlockContext {
         let parent = self.head();
         BlockContext {
@@ -66,13 +66,13 @@ impl Core {
         Some(self.pending().block.clone())
     }
 
-    /// Asks the state after that block.
+    /// Reads the state after the pending block.
     pub(crate) fn with_pending_state<T>(&self, ask: impl FnOnce(&StateAt<'_>) -> T) -> T {
         let pending = self.pending();
         ask(&self.state.with(self.state.newest(), &pending.changes))
     }
 
-    /// That block, and what it would change.
+    /// The pending block and its changes. Built on first use, and cached until the chain or the pool changes.
     pub(crate) fn pending(&self) -> Arc<Pending> {
         if let Some(pending) = self.pending.borrow().as_ref() {
             return pending.clone();
@@ -103,7 +103,7 @@ impl Core {
                     if filling.gas_left < LEAST_TX_GAS {
                         break;
                     }
-                    // What does not fit or cannot be paid for any more holds up its account, and nobody else.
+                    // A transaction that does not fit or cannot be paid for only blocks the rest of its account.
                     match filling.put(tx) {
                         true => selection.taken(),
                         false => selection.skip_account(),
@@ -146,7 +146,7 @@ impl Core {
         (finish(header, txs, receipts), changes)
     }
 
-    /// Random as far as contracts can tell, and another one on every branch: that is what tells twins apart.
+    /// Pseudo-random for contracts, and different on every branch. Replacement blocks get other hashes by it.
     fn prevrandao(&self, parent: B256) -> B256 {
         let mut bytes = parent.to_vec();
         bytes.extend_from_slice(&self.genesis.seed.to_be_bytes());
@@ -155,7 +155,7 @@ impl Core {
     }
 }
 
-/// A block that is being filled.
+/// A block under construction.
 struct Filling<'a> {
     executor: Executor<'a>,
     base_fee: u64,
@@ -167,7 +167,7 @@ struct Filling<'a> {
 }
 
 impl Filling<'_> {
-    /// Says whether the transaction is in the block.
+    /// Executes a transaction and adds it to the block. False if it does not fit or cannot be executed.
     fn put(&mut self, tx: Arc<Tx>) -> bool {
         if tx.gas_limit() > self.gas_left {
             return false;
@@ -230,7 +230,7 @@ pub(super) fn genesis_block(genesis: &Genesis) -> (Block, Changes) {
     (finish(header, Vec::new(), Vec::new()), changes)
 }
 
-/// What all headers have in common.
+/// The fields that all headers share.
 fn header_of_no_block(base_fee: u64) -> Header {
     Header {
         ommers_hash: EMPTY_OMMER_ROOT_HASH,
@@ -247,11 +247,11 @@ fn header_of_no_block(base_fee: u64) -> Header {
     }
 }
 
-/// Puts a block together whose parts are right.
+/// Computes hash and size of a block from its valid parts.
 pub(crate) fn finish(header: Header, txs: Vec<Arc<Tx>>, receipts: Vec<Receipt>) -> Block {
     let hash = header.hash_slow();
     let listed: usize = txs.iter().map(|tx| tx.envelope.network_len()).sum();
-    // Ommers and withdrawals are empty lists, of a byte each.
+    // Ommers and withdrawals are empty lists of one byte each.
     let payload = header.length() + list_len(listed) + 2;
     Block { hash, size: list_len(payload) as u64, header, txs, receipts }
 }
@@ -261,7 +261,7 @@ fn list_len(payload: usize) -> usize {
     alloy_rlp::Header { list: true, payload_length: payload }.length_with_payload()
 }
 
-/// The receipt as the block's root covers it.
+/// The receipt in the form that the receipts root covers.
 fn consensus_receipt(tx: &Tx, receipt: &Receipt) -> ReceiptEnvelope {
     let inner = alloy_consensus::Receipt {
         status: Eip658Value::Eip658(receipt.success),

@@ -1,4 +1,4 @@
-//! What the chain is told, one call after the other: each is done, written down, and then answered.
+//! Operations that change the chain. Each is applied, recorded in the journal, and then answered.
 
 use std::sync::Arc;
 
@@ -36,14 +36,14 @@ impl Core {
         let sent = SentTx { from: tx.from, raw: tx.raw.clone() };
         let (pool, ground) = self.pool_and_ground();
         let outcome = pool.add(Arc::new(tx), ground);
-        // Even a refused transaction may have pushed others out, as it does at geth.
+        // A refused transaction may also have evicted others, as in geth.
         let evicted = pool.take_evicted();
         let was_evicted = evicted.contains(&hash);
         let risen = outcome.inspect(|_| ops.push(Op::Send(sent)));
         ops.extend(evicted.into_iter().map(Op::Drop));
         let risen = risen?;
         self.changed();
-        // A block of its own, unless it waits for a nonce.
+        // An executable transaction gets a block of its own. A queued one waits for its nonce.
         let makes_block = self.automine && !was_evicted && !risen.is_empty();
         self.publish_pending(risen);
         if makes_block {
@@ -91,7 +91,7 @@ impl Core {
         self.mine_of(timestamp, Txs::Best)
     }
 
-    /// The pool stays as it is.
+    /// Mines a block without transactions. The pool stays unchanged.
     pub(crate) fn mine_empty(&mut self, timestamp: u64) -> Result<Arc<Block>, ChainError> {
         self.mine_of(timestamp, Txs::These(Vec::new()))
     }
@@ -105,7 +105,7 @@ impl Core {
         Ok(block)
     }
 
-    /// Makes the next block. It is not written yet, and nobody has heard of it.
+    /// Builds the next block and makes it the head. The caller records the operations and publishes the event.
     pub(super) fn produce(&mut self, timestamp: u64, base_fee: Option<u64>, txs: Txs) -> (Arc<Block>, Vec<Op>) {
         let timestamp = timestamp.max(self.head().timestamp() + 1);
         let mut ops = self.release_delayed();
@@ -134,10 +134,11 @@ impl Core {
         (block, ops)
     }
 
-    /// Gives the pool what was held back until the next block. What it refuses by now is gone, as any other refused send.
+    /// Adds delayed transactions to the pool that are due with the next block. Transactions that the pool refuses are
+    /// lost, like any other refused send.
     fn release_delayed(&mut self) -> Vec<Op> {
         let mut ops = Vec::new();
-        // When it is told again, the pool is told what it got.
+        // During a replay, recorded operations release the transactions.
         if self.pool.is_replaying() {
             return ops;
         }
@@ -168,7 +169,7 @@ impl Core {
         }
     }
 
-    // --- Knobs. ---
+    // --- Settings. ---
 
     pub(crate) fn set_automine(&mut self, on: bool) {
         self.automine = on;
@@ -229,7 +230,7 @@ impl Core {
         self.write(&ops, Durable::WithAnswer)
     }
 
-    /// Gives back what the pool had no room for.
+    /// Applies an edit and returns the transactions that the pool evicted.
     pub(super) fn apply_edit(&mut self, edit: &Edit) -> Vec<B256> {
         let changes = self.changes_of(edit);
         self.root = changes.root(self.root);
@@ -279,7 +280,7 @@ impl Core {
         self.edit(Edit::Storage { account, slot, value })
     }
 
-    /// Nothing is done that could not be written down.
+    /// Refuses all operations once the journal cannot be written.
     pub(super) fn usable(&self) -> Result<(), ChainError> {
         match &self.lost {
             Some(why) => Err(ChainError::JournalLost(why.clone())),
@@ -297,10 +298,10 @@ impl Core {
     }
 }
 
-/// When an op has to be on the disk.
+/// When an operation must be synced to disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Durable {
-    /// With the block that follows at once.
+    /// With the block that follows immediately.
     Later,
     WithAnswer,
     WithBlock,

@@ -1,7 +1,7 @@
-//! How far `safe` and `finalized` are.
+//! Positions of `safe` and `finalized`.
 //!
-//! They follow the head at a depth, and what was safe or final once stays so: a deeper depth, or a head that goes back, leaves them where
-//! they are. Only a reorg that goes deeper than a tag takes it along, which is what a chain must never do and a test must be able to.
+//! The tags follow the head at a fixed depth and do not move back: a larger depth, or a lower head, leaves them in
+//! place. Only a reorg deeper than a tag moves it back. A real chain must never do that, but tests need it.
 
 use super::Core;
 use crate::error::ChainError;
@@ -21,13 +21,13 @@ impl Tags {
         tags
     }
 
-    /// The head moved on.
+    /// Moves the tags forward to a new head.
     pub(super) fn follow(&mut self, head: u64) {
         self.safe = self.safe.max(head.saturating_sub(self.depths.safe));
         self.finalized = self.finalized.max(head.saturating_sub(self.depths.finalized));
     }
 
-    /// Blocks were taken back until this one.
+    /// Moves the tags back to the new head after blocks were removed.
     pub(super) fn go_back(&mut self, head: u64) {
         self.safe = self.safe.min(head);
         self.finalized = self.finalized.min(head);
@@ -49,12 +49,12 @@ impl Core {
         Ok(())
     }
 
-    /// The number of the block that `safe` stands for at the head.
+    /// The number of the `safe` block.
     pub(crate) fn safe(&self) -> u64 {
         self.tags.safe
     }
 
-    /// The number of the block that `finalized` stands for at the head.
+    /// The number of the `finalized` block.
     pub(crate) fn finalized(&self) -> u64 {
         self.tags.finalized
     }

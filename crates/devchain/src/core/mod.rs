@@ -1,4 +1,4 @@
-//! The chain itself: blocks, state and pool under one lock, changed only by what it is told.
+//! The chain itself: blocks, state and pool. It is used under one lock, and changes only by calls.
 
 mod branch;
 mod build;
@@ -36,14 +36,14 @@ pub(crate) use persist::Restored;
 pub(crate) struct Core {
     genesis: Genesis,
     state: State,
-    /// What stands for the state at the head, with all edits.
+    /// A hash that stands for the state at the head, including all edits.
     root: B256,
-    /// The chain, from the oldest block that is kept to the head. Never empty.
+    /// The canonical blocks, from the oldest kept block to the head. Never empty.
     blocks: VecDeque<Arc<Block>>,
-    /// Those, and the orphans.
+    /// The canonical blocks and the orphans.
     by_hash: HashMap<B256, Arc<Block>>,
     orphans: VecDeque<B256>,
-    /// What the orphans changed, for those who still take them for the chain.
+    /// The changes of the orphans, for endpoints that show an orphaned branch.
     orphan_changes: HashMap<B256, Changes>,
     /// The head of the branch that the last reorg orphaned.
     last_orphaned: Option<B256>,
@@ -51,7 +51,7 @@ pub(crate) struct Core {
     mined: HashMap<B256, (u64, usize)>,
     pool: Pool,
     delayed: Vec<Delayed>,
-    /// Counts how often blocks were taken back, so that their twins get other hashes.
+    /// Number of rewinds. It is part of prevrandao, so replacement blocks get other hashes.
     branch: u64,
     gas_limit: u64,
     coinbase: Address,
@@ -60,22 +60,22 @@ pub(crate) struct Core {
     clock: u64,
     ahead: u64,
     automine: bool,
-    /// The block that would be mined now; made when somebody asks.
+    /// The block that would be mined now. Built on first use.
     pending: RefCell<Option<Arc<Pending>>>,
     journal: Option<Journal>,
-    /// Why nothing can be written any more, if so. From then on nothing is accepted.
+    /// The error of the journal. Once it is set, no operation is accepted.
     lost: Option<String>,
     events: broadcast::Sender<ChainEvent>,
 }
 
-/// A block that is not part of the chain, and what it would change.
+/// The block that would be mined now, and its changes. The block is not part of the chain.
 #[derive(Debug)]
 pub(crate) struct Pending {
     pub(crate) block: Arc<Block>,
     pub(crate) changes: Changes,
 }
 
-/// A send that is held back until a block.
+/// A send that is delayed until a block.
 #[derive(Clone, Debug)]
 pub(crate) struct Delayed {
     pub(crate) until: u64,
@@ -186,19 +186,19 @@ impl Core {
         self.events.subscribe()
     }
 
-    /// What the pool goes by.
+    /// The head's values for the pool.
     fn ground(&self) -> Ground<'_> {
         ground(&self.genesis, &self.state, self.gas_limit, self.next_base_fee())
     }
 
-    /// The pool, and what it goes by, at the same time.
+    /// The pool and the head's values for it, borrowed at the same time.
     fn pool_and_ground(&mut self) -> (&mut Pool, Ground<'_>) {
         let base_fee = self.next_base_fee();
         (&mut self.pool, ground(&self.genesis, &self.state, self.gas_limit, base_fee))
     }
 
     fn publish(&self, event: ChainEvent) {
-        // Nobody listening is no error.
+        // A send without receivers is no error.
         drop(self.events.send(event));
     }
 
@@ -210,7 +210,7 @@ impl Core {
         }
     }
 
-    /// Whatever was made of the pool for those who look ahead is old now.
+    /// Drops the cached pending block, after every change of the chain or the pool.
     fn changed(&self) {
         self.pending.replace(None);
     }

@@ -1,26 +1,26 @@
-//! What the chain can be told, as it is written down and told again.
+//! Operations on the chain, as they are recorded and replayed.
 
 use alloy_primitives::{Address, B256, Bytes, U256};
 use alloy_rlp::{RlpDecodable, RlpEncodable};
 
-/// One thing that changed the chain. Told in the same order to the same genesis, they lead to the same chain.
+/// One change of the chain. The same operations in the same order on the same genesis lead to the same chain.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Op {
     /// A transaction was accepted into the pool.
     Send(SentTx),
-    /// A transaction was taken, and reaches the pool with a later block.
+    /// A transaction was accepted, and reaches the pool with a later block.
     Delay {
         until: u64,
         tx: SentTx,
     },
-    /// A transaction that was held back is so no longer. If the pool took it, its send follows.
+    /// The delay of a transaction ended. If the pool accepted it, a `Send` follows.
     Release(B256),
-    /// A transaction was taken out of the pool.
+    /// A transaction was removed from the pool.
     Drop(B256),
     /// The pool was emptied.
     DropAll,
     Mine(MinedBlock),
-    /// Blocks were taken back.
+    /// Blocks were removed.
     Rewind {
         depth: u64,
         to_pool: bool,
@@ -31,14 +31,14 @@ pub(crate) enum Op {
     Reset,
 }
 
-/// A transaction with its sender, which took longest to find out.
+/// A transaction with its sender. The sender is recorded because its recovery is slow.
 #[derive(Clone, Debug, PartialEq, Eq, RlpEncodable, RlpDecodable)]
 pub(crate) struct SentTx {
     pub(crate) from: Address,
     pub(crate) raw: Bytes,
 }
 
-/// What a block was made of, and what came out.
+/// The inputs of a block, and its hash for a check on replay.
 #[derive(Clone, Debug, PartialEq, Eq, RlpEncodable, RlpDecodable)]
 pub(crate) struct MinedBlock {
     pub(crate) timestamp: u64,
@@ -47,7 +47,7 @@ pub(crate) struct MinedBlock {
     pub(crate) hash: B256,
 }
 
-/// A change of the state that no transaction made.
+/// An edit of the state outside of any transaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Edit {
     Balance { account: Address, balance: U256 },

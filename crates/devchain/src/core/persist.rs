@@ -1,4 +1,4 @@
-//! Being told again, and being written down as a whole.
+//! Restoring the chain from a snapshot and a journal.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::journal::Journal;
 use crate::state::State;
 use crate::tx::Tx;
 
-/// A chain as a snapshot has it.
+/// The content of a snapshot.
 #[derive(Debug)]
 pub(crate) struct Restored {
     pub(crate) state: State,
@@ -28,7 +28,7 @@ pub(crate) struct Restored {
 }
 
 impl Core {
-    /// A chain that is being read back: it does what it is told, and asks no questions.
+    /// Creates a chain in replay mode, which applies recorded operations without checks.
     pub(crate) fn replaying(genesis: Genesis, restored: Option<Restored>) -> Self {
         let mut core = Self::new(genesis);
         core.pool.set_replaying(true);
@@ -54,7 +54,7 @@ impl Core {
         core
     }
 
-    /// From now on it is as any other chain, and writes down what happens.
+    /// Ends the replay mode. From now on the chain checks and records its operations.
     pub(crate) fn go_on(mut self, journal: Journal) -> Self {
         self.pool.set_replaying(false);
         self.clock = self.head().timestamp();
@@ -62,7 +62,7 @@ impl Core {
         self
     }
 
-    /// Does again what was done before.
+    /// Applies a recorded operation again.
     pub(crate) fn replay(&mut self, op: Op) -> Result<(), ChainError> {
         match op {
             Op::Send(tx) => {

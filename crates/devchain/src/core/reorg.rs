@@ -1,4 +1,4 @@
-//! Taking blocks back, and putting others in their place.
+//! Reorgs: removing blocks and building their replacements.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ impl Core {
         let (removed, evicted) = self.rewind(depth, to_pool);
         let mut ops = vec![Op::Rewind { depth, to_pool }];
         ops.extend(evicted.into_iter().map(Op::Drop));
-        // From the oldest on; one block more than before, because the longer chain wins.
+        // Oldest first. The new branch has one block more than the old one, because the longer chain wins.
         let old: Vec<_> = removed.iter().rev().cloned().collect();
         let mut lists = self.spread(&old, remine);
         lists.push((head.timestamp() + 1, Vec::new()));
@@ -33,7 +33,7 @@ impl Core {
             ops.extend(made);
             blocks.push(block);
         }
-        // All of it or nothing: a reorg that is half written would be another one.
+        // One write for the whole reorg: a partly recorded reorg would replay as a different one.
         self.write(&ops, Durable::WithBlock)?;
         for block in removed {
             self.publish(ChainEvent::Removed(block));
@@ -74,13 +74,13 @@ impl Core {
         fresh.automine = self.automine;
         fresh.clock = self.clock;
         fresh.ahead = self.ahead;
-        // The blocks of the new life are others than those of the old one, even if they carry the same.
+        // The blocks after a reset get other hashes than those before, even with the same transactions.
         fresh.branch = self.branch + 1;
         fresh.tags.depths = self.tags.depths;
         *self = fresh;
     }
 
-    /// Takes blocks back. Gives back the blocks, the newest first, and what the pool had no room for.
+    /// Removes blocks. Returns the removed blocks, newest first, and the transactions that the pool evicted.
     pub(super) fn rewind(&mut self, depth: u64, to_pool: bool) -> (Vec<Arc<Block>>, Vec<B256>) {
         let mut removed = Vec::new();
         for _ in 0..depth {
@@ -131,7 +131,7 @@ impl Core {
         }
     }
 
-    /// What the new blocks carry, and when they are made.
+    /// The timestamps and transactions of the new blocks.
     fn spread(&self, old: &[Arc<Block>], remine: Remine) -> Vec<(u64, Vec<B256>)> {
         let mut lists: Vec<(u64, Vec<B256>)> = old.iter().map(|block| (block.timestamp(), Vec::new())).collect();
         match remine {
@@ -145,7 +145,7 @@ impl Core {
                 let mut random = Random::new(self.genesis.seed, &self.branch.to_be_bytes());
                 let mut earliest: HashMap<Address, usize> = HashMap::default();
                 for tx in old.iter().flat_map(|block| &block.txs) {
-                    // Not before the account's last one, or its nonce would be too high.
+                    // Not before the account's previous transaction: its nonce would be missing.
                     let from = earliest.get(&tx.from).copied().unwrap_or_default();
                     let chosen = from + random.below((lists.len() - from) as u64) as usize;
                     earliest.insert(tx.from, chosen);

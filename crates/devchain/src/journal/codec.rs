@@ -1,4 +1,4 @@
-//! Ops and headers as bytes: a byte for the kind, then RLP.
+//! Encoding of operations and headers: one byte for the kind, then RLP.
 
 use alloy_primitives::{Address, B256, Bytes, U256};
 use alloy_rlp::{Decodable, Encodable, Error, Header};
@@ -6,7 +6,7 @@ use alloy_rlp::{Decodable, Encodable, Error, Header};
 use crate::core::{Edit, Op};
 use crate::error::ChainError;
 
-/// What every file of a chain begins with. The last byte is the version of the format.
+/// The prefix of every file of a chain. The last byte is the format version.
 const MAGIC: &[u8] = b"gapless-devchain\x01";
 
 const SEND: u8 = 1;
@@ -83,7 +83,7 @@ pub(super) fn decode_op(payload: &[u8]) -> Result<Op, Error> {
     if rest.is_empty() { Ok(op) } else { Err(Error::UnexpectedLength) }
 }
 
-/// A record of a kind with its fields, one after the other.
+/// Writes a record: its kind, then its fields.
 pub(super) fn put(out: &mut Vec<u8>, kind: u8, fields: &[&dyn Encodable]) {
     out.push(kind);
     for field in fields {
@@ -95,7 +95,7 @@ pub(super) fn get<T: Decodable>(rest: &mut &[u8]) -> Result<T, Error> {
     T::decode(rest)
 }
 
-/// The payload of a list, as bytes of its own.
+/// The payload of an RLP list.
 pub(super) fn get_list<'a>(rest: &mut &'a [u8]) -> Result<&'a [u8], Error> {
     Header::decode_bytes(rest, true)
 }
@@ -106,7 +106,7 @@ mod tests {
     use crate::core::{MinedBlock, SentTx};
 
     #[test]
-    fn every_op_comes_back_as_it_went() {
+    fn every_op_decodes_to_itself() {
         let (account, hash) = (Address::with_last_byte(7), B256::with_last_byte(9));
         let tx = SentTx { from: account, raw: Bytes::from_static(&[1, 2, 3]) };
         let mined = MinedBlock { timestamp: 5, base_fee: 6, txs: vec![hash, B256::ZERO], hash };

@@ -1,25 +1,25 @@
-//! Records in a file: length, checksum, payload.
+//! Framing of records in a file: length, checksum, payload.
 
 use crate::error::ChainError;
 
 const LENGTH_BYTES: usize = 4;
 const HEADER_BYTES: usize = LENGTH_BYTES + 4;
-/// How far behind a bad record a good one is looked for. No torn write is longer, and most damage is shorter.
+/// Search window for a valid record after an invalid one. Torn writes are shorter.
 const SEARCH_BYTES: usize = 1024 * 1024;
 
-/// Appends a record. Payloads are shorter than 4 GiB, because the longest thing in one is a block.
+/// Appends a record. Payloads are shorter than 4 GiB, because the largest record is a block.
 pub(super) fn push(out: &mut Vec<u8>, payload: &[u8]) {
     out.extend_from_slice(&(payload.len() as u32).to_be_bytes());
     out.extend_from_slice(&crc32fast::hash(payload).to_be_bytes());
     out.extend_from_slice(payload);
 }
 
-/// How long a record of this payload is.
+/// Length of a record with this payload.
 pub(super) fn framed_len(payload: &[u8]) -> usize {
     HEADER_BYTES + payload.len()
 }
 
-/// Reads records until the file ends or its tail is torn.
+/// Reads records until the end of the file or a torn tail.
 #[derive(Debug)]
 pub(super) struct Frames<'a> {
     name: &'a str,
@@ -32,13 +32,13 @@ impl<'a> Frames<'a> {
         Self { name, bytes, offset: 0 }
     }
 
-    /// How far the file is good.
+    /// Length of the valid part of the file that was read so far.
     pub(super) fn offset(&self) -> u64 {
         self.offset as u64
     }
 
-    /// The next payload. What cannot be read is a torn tail, unless a good record comes after it: then something in the middle was lost,
-    /// and to go on would mean to forget what was promised.
+    /// The next payload. An unreadable record is a torn tail, unless a valid record follows: then records in the middle
+    /// are lost. Continuing would lose acknowledged sends, so that case is an error.
     pub(super) fn next(&mut self) -> Result<Option<&'a [u8]>, ChainError> {
         match record_at(self.bytes, self.offset) {
             Record::Good { payload, end } => {
@@ -52,7 +52,7 @@ impl<'a> Frames<'a> {
         }
     }
 
-    /// Looks at every byte, because the length may be what is wrong.
+    /// Tries every byte offset, because the length field may be the damaged part.
     fn has_good_after(&self) -> bool {
         let window = self.offset + 1..self.bytes.len().min(self.offset + SEARCH_BYTES);
         window.into_iter().any(|offset| matches!(record_at(self.bytes, offset), Record::Good { .. }))
@@ -68,7 +68,7 @@ enum Record<'a> {
         payload: &'a [u8],
         end: usize,
     },
-    /// The file ends within it, or its checksum is wrong.
+    /// The file ends within the record, or the checksum is wrong.
     Bad,
 }
 
@@ -78,7 +78,7 @@ fn record_at(bytes: &[u8], offset: usize) -> Record<'_> {
     let (length, checksum) = (number(0) as usize, number(LENGTH_BYTES));
     let start = offset + HEADER_BYTES;
     match bytes.get(start..start.saturating_add(length)) {
-        // Nothing that is written is empty, but a tail of zeros would be.
+        // No written record is empty, but a tail of zeros would decode as empty records.
         Some(payload) if length > 0 && crc32fast::hash(payload) == checksum => {
             Record::Good { payload, end: start + length }
         }
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn a_torn_tail_is_cut_at_every_byte() {
+    fn torn_tail_ends_the_records_at_any_byte() {
         let mut bytes = Vec::new();
         push(&mut bytes, b"one");
         let first = bytes.len();
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn zeros_and_garbage_at_the_end_are_a_torn_tail() {
+    fn trailing_zeros_and_garbage_are_a_torn_tail() {
         let mut bytes = Vec::new();
         push(&mut bytes, b"one");
         let good = bytes.len() as u64;
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn damage_before_a_good_record_is_no_torn_tail() {
+    fn damage_before_a_valid_record_is_an_error() {
         let mut bytes = Vec::new();
         push(&mut bytes, b"one");
         push(&mut bytes, b"two");

@@ -1,9 +1,9 @@
-//! The chain on disk: a snapshot of everything, and a journal of what it was told since.
+//! Persistence of the chain: a snapshot, and a journal of all operations since.
 //!
-//! `snapshot-N` is the chain at some moment and `journal-N` is what happened after it; `N` counts snapshots, and the first journal has
-//! none before it. A snapshot is written beside, forced to the disk and renamed; only then do the files before it go. A journal is only
-//! ever appended to. Whatever a process that is killed leaves behind is the last snapshot, its journal, and at worst half a record at the
-//! journal's end, which nobody was told about.
+//! `snapshot-N` is the whole chain at one moment, and `journal-N` has the operations after it. `N` counts snapshots;
+//! the first journal has no snapshot. A snapshot is written to a temporary file, synced and renamed; only then are the
+//! older files removed. A journal is only appended to. After a crash, the directory has the last snapshot, its journal,
+//! and at most half a record at the journal's end. No caller got an answer for that half record.
 
 mod codec;
 mod frame;
@@ -20,7 +20,7 @@ use crate::core::{Core, Durable, Op};
 use crate::error::ChainError;
 use crate::genesis::Genesis;
 
-/// A journal shorter than this is never replaced by a snapshot.
+/// Minimum journal length before a snapshot replaces it.
 const SNAPSHOT_MIN_BYTES: u64 = 8 * 1024 * 1024;
 const LOCK_FILE: &str = "lock";
 
@@ -34,11 +34,11 @@ pub(crate) struct Journal {
     snapshot_bytes: u64,
     sync: Sync,
     identity: B256,
-    /// Keeps others out for as long as it is open.
+    /// The lock on the directory. It excludes other processes while the file is open.
     _lock: File,
 }
 
-/// Opens the chain of a directory, or begins one.
+/// Opens the chain of a directory, or creates it.
 pub(crate) fn open(dir: &Path, genesis: Genesis, options: OpenOptions) -> Result<Core, ChainError> {
     fs::create_dir_all(dir).map_err(io("create the chain's directory"))?;
     let lock = lock(dir)?;
@@ -70,7 +70,8 @@ pub(crate) fn open(dir: &Path, genesis: Genesis, options: OpenOptions) -> Result
 }
 
 impl Journal {
-    /// Writes ops down. When this returns, a killed process loses none of them; whether a fallen machine does, `durable` says.
+    /// Appends operations. A killed process loses none of them after the return. `durable` decides whether a machine
+    /// crash can.
     pub(crate) fn append(&mut self, ops: &[Op], durable: Durable) -> Result<(), ChainError> {
         let mut bytes = Vec::new();
         for op in ops {
@@ -91,8 +92,8 @@ impl Journal {
         Ok(())
     }
 
-    /// Replaces a long journal by a snapshot. The longer the snapshot, the less often: all of them together stay in proportion to
-    /// what was written.
+    /// Replaces a long journal by a snapshot. A larger snapshot is written less often, so the total cost of snapshots
+    /// stays proportional to the data written.
     pub(crate) fn snapshot_if_due(&mut self, core: &Core) -> Result<(), ChainError> {
         if self.bytes < SNAPSHOT_MIN_BYTES.max(self.snapshot_bytes / 2) {
             return Ok(());
@@ -107,7 +108,8 @@ impl Journal {
         let mut file = File::create(&beside).map_err(io("create a snapshot"))?;
         file.write_all(&bytes).map_err(io("write a snapshot"))?;
         file.sync_all().map_err(io("force a snapshot to the disk"))?;
-        // The journal first: a snapshot without one is complete, but a journal has to be there before anything is told to be durable.
+        // The journal is created first: a snapshot without a journal is complete, but the journal must exist before the
+        // next answer.
         let (journal, length) = create_journal(&self.dir.join(journal_name(next)), self.identity)?;
         fs::rename(&beside, self.dir.join(snapshot_name(next))).map_err(io("put a snapshot in its place"))?;
         sync_dir(&self.dir)?;
@@ -120,7 +122,7 @@ impl Journal {
     }
 }
 
-/// Tells the chain again what the journal has, cuts a torn tail off, and leaves the file open at its end.
+/// Replays the journal, truncates a torn tail, and leaves the file open at its end.
 fn replay(path: &Path, identity: B256, core: &mut Core) -> Result<(File, u64), ChainError> {
     if !path.exists() {
         let made = create_journal(path, identity)?;
@@ -145,7 +147,8 @@ fn replay(path: &Path, identity: B256, core: &mut Core) -> Result<(File, u64), C
         good = frames.offset();
     }
     if !has_header {
-        // Its process ended before it had written the first record; or it is something else, which is not ours to write over.
+        // Either a crash interrupted the first record, or the file is not a journal. A foreign file is never
+        // overwritten.
         let header = frame::framed_len(&codec::encode_header(identity));
         return if bytes.len() < header { create_journal(path, identity) } else { Err(ChainError::OtherFormat) };
     }
@@ -174,17 +177,17 @@ fn lock(dir: &Path) -> Result<File, ChainError> {
     }
 }
 
-/// The number of the newest snapshot; 0 if there is none.
+/// The number of the newest snapshot. 0 if the directory has none.
 fn newest_generation(dir: &Path) -> Result<u64, ChainError> {
     Ok(generations(dir)?.into_iter().filter(|(_, file)| *file == Kind::Snapshot).map(|(n, _)| n).max().unwrap_or(0))
 }
 
-/// Removes what the snapshot `kept` stands for, and what was never finished.
+/// Removes files older than the snapshot `kept`, and unfinished files.
 fn remove_older(dir: &Path, kept: u64) -> Result<(), ChainError> {
     for (generation, kind) in generations(dir)? {
         let name = match kind {
             Kind::Snapshot if generation < kept => snapshot_name(generation),
-            // A newer journal belongs to a snapshot that was never put in its place.
+            // A newer journal belongs to a snapshot that was never renamed.
             Kind::Journal if generation != kept => journal_name(generation),
             Kind::Unfinished => format!("{}.new", snapshot_name(generation)),
             Kind::Snapshot | Kind::Journal => continue,
@@ -229,7 +232,7 @@ fn journal_name(generation: u64) -> String {
     format!("journal-{generation}")
 }
 
-/// The name without its directory, for messages.
+/// The file name without its directory, for error texts.
 fn name_of(path: &Path) -> String {
     path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
 }

@@ -1,4 +1,4 @@
-//! The whole chain as one file, in the same records as the journal.
+//! Encoding of the whole chain as one file, in the record format of the journal.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ const SLOT: u8 = 4;
 const CODE: u8 = 5;
 const POOLED: u8 = 6;
 const DELAYED: u8 = 7;
-/// The last record. A snapshot without it is not one.
+/// The last record. A snapshot without it is incomplete.
 const END: u8 = 8;
 
 #[derive(Debug, RlpEncodable, RlpDecodable)]
@@ -34,7 +34,7 @@ struct ChainRecord {
     coinbase: Address,
 }
 
-/// The state after its own `block` of an account; one that is gone has no fields but that.
+/// A version of an account, written by `block`. The other fields of a deleted account are empty.
 #[derive(Debug, RlpEncodable, RlpDecodable)]
 struct AccountRecord {
     block: u64,

@@ -1,4 +1,4 @@
-//! One account: what it has sent, and what waits to be mined.
+//! An account: its nonces, and its transactions that wait to be mined.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -8,11 +8,11 @@ use super::tx::Tx;
 pub(super) struct Account {
     /// The nonce that is mined next.
     pub(super) next: u64,
-    /// The first nonce that is missing: everything before it can be mined.
+    /// The first missing nonce. All transactions before it can be mined.
     pub(super) first_missing: u64,
-    /// From `next` on, with gaps from `first_missing` on.
+    /// Transactions by nonce: without gaps from `next` to `first_missing`, with gaps after it.
     waiting: BTreeMap<u64, Tx>,
-    /// The counts after those blocks that changed them, as far back as blocks are kept, and one from before.
+    /// Transaction counts after the blocks that changed them: one entry per kept block, and one older entry.
     counts: VecDeque<CountAt>,
 }
 
@@ -31,7 +31,7 @@ impl Account {
         self.next < self.first_missing
     }
 
-    /// Keeps it until it can be mined, and gives back what was in its place.
+    /// Stores a transaction until it is mined, and returns the one that it replaces.
     pub(super) fn put(&mut self, tx: Tx) -> Option<Tx> {
         let replaced = self.waiting.insert(tx.nonce, tx);
         while self.waiting.contains_key(&self.first_missing) {
@@ -40,7 +40,7 @@ impl Account {
         replaced
     }
 
-    /// Moves at most `most` of what can be mined into a block.
+    /// Moves at most `most` minable transactions into a block.
     pub(super) fn mine(&mut self, most: usize, block: u64, oldest_block: u64, into: &mut Vec<Tx>) {
         let before = self.next;
         while self.can_be_mined() && self.next - before < most as u64 {
@@ -53,7 +53,7 @@ impl Account {
         self.counts.push_back(CountAt { block, count: self.next });
     }
 
-    /// How many of its transactions are mined as of a block that is kept.
+    /// Number of mined transactions as of a kept block.
     pub(super) fn count_at(&self, block: u64) -> u64 {
         let later = self.counts.partition_point(|at| at.block <= block);
         later.checked_sub(1).and_then(|last| self.counts.get(last)).map_or(0, |at| at.count)
@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gap_keeps_what_is_behind_it() {
+    fn nonce_gap_holds_back_later_transactions() {
         let mut account = Account::default();
         for nonce in [0, 2, 3] {
             account.put(tx(nonce));
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn counts_of_earlier_blocks_are_kept_as_long_as_the_blocks() {
+    fn counts_are_kept_as_long_as_their_blocks() {
         let mut account = Account::default();
         for nonce in 0..6 {
             account.put(tx(nonce));

@@ -1,4 +1,4 @@
-//! A block: what was mined together.
+//! A block of the null chain.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -12,18 +12,18 @@ pub(super) struct Block {
     pub(super) number: u64,
     pub(super) hash: B256,
     pub(super) parent: B256,
-    /// When it was made, in µs since 1970: more than a block says elsewhere, and what latencies are measured from.
+    /// Time of creation, in µs since 1970. Latencies are measured from it; a block timestamp is only exact to a second.
     pub(super) made_at_micros: u64,
     pub(super) txs: Vec<Tx>,
     pub(super) gas_used: u64,
-    /// The JSON of all receipts, from the first time that somebody asks until it is old.
+    /// The JSON of all receipts. Cached from the first read until the block is old.
     receipts: Mutex<Option<Arc<str>>>,
 }
 
 impl Block {
     pub(super) fn new(number: u64, parent: B256, made_at_micros: u64, txs: Vec<Tx>) -> Self {
         let gas_used = txs.iter().map(|tx| tx.gas_used).sum();
-        // All that a hash has to be is another one for another block.
+        // The hash covers no transactions. It only has to be unique per block.
         let mut header = [0; 56];
         header[..32].copy_from_slice(parent.as_slice());
         header[32..40].copy_from_slice(&number.to_be_bytes());
@@ -41,12 +41,12 @@ impl Block {
         kept.get_or_insert_with(|| render::receipts(self).into()).clone()
     }
 
-    /// Whoever asks for the receipts from now on has them written anew.
+    /// Drops the cached receipts. A later read renders them again.
     pub(super) fn forget_receipts(&self) {
         *self.receipts.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
-    /// The bytes of its transactions.
+    /// Length of all transactions in bytes.
     pub(super) fn bytes(&self) -> usize {
         self.txs.iter().map(|tx| tx.raw.len()).sum()
     }

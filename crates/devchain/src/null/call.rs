@@ -1,5 +1,4 @@
-//! The methods, as far as a transaction manager asks for them. An answer is written into the text that goes out, and nowhere else
-//! before.
+//! The JSON-RPC methods that a transaction manager needs. A result is written directly into the text of the answer.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -23,16 +22,16 @@ use crate::rpc::{
 };
 use crate::view::CLIENT_VERSION;
 
-/// What everybody has, whatever they spend: a million ether.
+/// The balance of every account at any time: a million ether.
 const BALANCE: u128 = 1_000_000_000_000_000_000_000_000;
-/// What everybody offers above the base fee.
+/// The suggested tip, in wei.
 const TIP: u64 = 1_000_000_000;
-/// Blocks of one fee history. geth's.
+/// Maximum blocks of one fee history, as in geth.
 const MAX_FEE_HISTORY: u64 = 1_024;
 const MAX_PERCENTILES: usize = 100;
 
 impl NullChain {
-    /// The text that answers a text; `None` if nobody waits for one.
+    /// The answer to a request text. `None` if it contains only notifications.
     pub(super) fn answer(&self, text: &[u8], mut heads: Option<&mut Heads>) -> Option<String> {
         let mut out = String::new();
         match Incoming::parse(text, LIMITS.batch_calls) {
@@ -49,7 +48,7 @@ impl NullChain {
                         out.push(',');
                     }
                 }
-                // The last comma becomes the bracket; without any, nobody has asked anything.
+                // The last comma becomes the bracket. Without a comma, the batch had only notifications.
                 out.pop().filter(|last| *last == ',')?;
                 out.push(']');
             }
@@ -57,7 +56,7 @@ impl NullChain {
         Some(out).filter(|out| !out.is_empty())
     }
 
-    /// False if nothing was written.
+    /// Writes the answer to one request. False if the request is a notification, which gets no answer.
     fn one(
         &self,
         request: Result<Request<'_>, Invalid<'_>>,
@@ -171,7 +170,7 @@ impl NullChain {
     }
 
     fn send(&self, params: Option<&RawValue>, now_micros: u64, out: &mut String) -> Result<(), RpcError> {
-        /// One text, which is not copied if it has no escapes.
+        /// A list of one string. Serde borrows a string without escapes.
         #[derive(Deserialize)]
         struct OneText<'a>(#[serde(borrow)] [Cow<'a, str>; 1]);
         let params = params.ok_or_else(|| invalid("missing value for required argument 0"))?;
@@ -186,7 +185,7 @@ impl NullChain {
         Ok(())
     }
 
-    /// What is the same whoever asks, whatever they ask for.
+    /// Methods without arguments that matter.
     fn constant(&self, method: &str, out: &mut String) -> Result<(), RpcError> {
         match method {
             "eth_chainId" => quantity(out, self.shared.options.chain_id),
@@ -218,14 +217,14 @@ impl NullChain {
         let history = json!({
             "oldestBlock": U64::from(newest + 1 - count),
             "baseFeePerGas": vec![U64::from(BASE_FEE); blocks + 1],
-            // Blocks are never full here.
+            // The gas limit is so high that the ratio is always about 0.
             "gasUsedRatio": vec![0.0; blocks],
             "reward": vec![vec![U64::from(TIP); percentiles.len()]; blocks],
         });
         text(out, &history.to_string())
     }
 
-    /// What is not a node's: for whoever measures.
+    /// The `null_` methods for benchmarks, which real nodes do not have.
     fn control(&self, what: &str, params: Value, out: &mut String) -> Result<(), RpcError> {
         match what {
             "stats" => {

@@ -1,4 +1,4 @@
-//! The room that owns time: when a block is made, and how long an answer waits.
+//! Time of the null chain: when blocks are made, and how long answers wait. Only this module reads the clock.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -7,9 +7,10 @@ use tokio::time::Instant;
 
 use super::NullChain;
 
-/// Empty blocks that follow the last one with transactions as quickly as it came, so that depth is reached without waiting.
+/// Number of empty blocks that follow a block with transactions at the block time, so that transactions get deep
+/// quickly.
 const TRAILING_BLOCKS: u32 = 3;
-/// After those, this is how often there is one.
+/// Interval of empty blocks while the chain is idle.
 const HEARTBEAT: Duration = Duration::from_secs(1);
 
 #[expect(clippy::disallowed_methods, reason = "blocks and arrivals are stamped with the machine's time")]
@@ -18,13 +19,13 @@ pub(super) fn now_micros() -> u64 {
     u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
 }
 
-/// When something is due that has to wait so long from now on.
+/// The instant after a duration from now.
 #[expect(clippy::disallowed_methods, reason = "how long answers wait is counted here")]
 pub(super) fn due_after(wait: Duration) -> Instant {
     Instant::now() + wait
 }
 
-/// Waits until then; forever, if that is never.
+/// Waits until the instant. `None` waits forever.
 #[expect(clippy::disallowed_methods, reason = "waiting is what this room is for")]
 pub(super) async fn until(due: Option<Instant>) {
     match due {
@@ -33,7 +34,7 @@ pub(super) async fn until(due: Option<Instant>) {
     }
 }
 
-/// A block as soon as there is something to mine, and never two within the block time.
+/// Makes a block as soon as transactions can be mined, with at least the block time between two blocks.
 pub(super) async fn make_blocks(chain: &NullChain) {
     let block_time = chain.shared.options.block_time;
     let mut trailing = TRAILING_BLOCKS;
@@ -44,7 +45,7 @@ pub(super) async fn make_blocks(chain: &NullChain) {
         }
         let block = chain.core().mine(now_micros());
         trailing = if block.txs.is_empty() { trailing.saturating_add(1) } else { 0 };
-        // Nobody may be listening.
+        // The send fails if no subscriber exists.
         let _ = chain.shared.heads.send(Arc::clone(&block));
     }
 }
@@ -56,7 +57,7 @@ async fn work_or_heartbeat(chain: &NullChain) {
             return;
         }
         tokio::select! {
-            // A wake-up from before may still be there: then nothing is found, and the wait goes on.
+            // The notification may be an old one. Then the pool has no work, and the loop waits again.
             () = chain.shared.work.notified() => {}
             () = until(Some(heartbeat)) => return,
         }

@@ -1,4 +1,4 @@
-//! The pool and the blocks. It is told what happens and what time it is.
+//! The pool and the blocks of the null chain. Time is an argument.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -12,31 +12,31 @@ use super::block::Block;
 use super::tx::Tx;
 use crate::pool::PoolError;
 
-/// Blocks that are remembered, with what is in them.
+/// Maximum number of kept blocks.
 const KEPT_BLOCKS: usize = 2_000;
-/// Bytes of transactions in them; beyond this blocks are forgotten earlier.
+/// Maximum transaction bytes of all kept blocks. Beyond it, blocks are dropped earlier.
 const KEPT_TX_BYTES: usize = 256 << 20;
-/// So many are remembered whatever their size.
+/// Blocks that are kept whatever their size.
 const LEAST_KEPT_BLOCKS: usize = 64;
-/// Blocks whose receipts are kept as text.
+/// Blocks with cached JSON of their receipts.
 const KEPT_RECEIPT_TEXTS: usize = 64;
-/// Transactions of one block. All their receipts are less than what clients take in one answer.
+/// Maximum transactions of one block. All receipts of a block must fit into one answer that clients accept.
 const MAX_BLOCK_TXS: usize = 20_000;
-/// Transactions that wait to be mined, and their bytes.
+/// Maximum number and bytes of the transactions that wait to be mined.
 const MAX_WAITING: usize = 1_000_000;
 const MAX_WAITING_BYTES: usize = 512 << 20;
-/// Accounts that have ever sent.
+/// Maximum number of accounts.
 const MAX_ACCOUNTS: usize = 1_000_000;
-/// The newest sends whose arrival is remembered.
+/// Number of newest sends with a kept arrival time.
 const KEPT_ARRIVALS: usize = 10_000;
-/// How many blocks the tags are behind the head.
+/// Depths of the tags behind the head, in blocks.
 const SAFE_DEPTH: u64 = 1;
 const FINALIZED_DEPTH: u64 = 2;
 
 #[derive(Debug)]
 pub(super) struct Core {
     accounts: AddressHashMap<Account>,
-    /// Accounts that have something that can be mined, each once.
+    /// Accounts with minable transactions, each once.
     ready: VecDeque<Address>,
     /// Never empty.
     blocks: VecDeque<Arc<Block>>,
@@ -51,32 +51,32 @@ pub(super) struct Core {
     mined: u64,
 }
 
-/// Where a transaction is.
+/// The position of a transaction.
 #[derive(Clone, Copy, Debug)]
 enum Place {
     Waiting { from: Address, nonce: u64 },
     Mined { block: u64, index: usize },
 }
 
-/// A transaction that somebody asks for.
+/// The result of a search for a transaction.
 #[derive(Debug)]
 pub(super) enum Found {
     Waiting { raw: Box<[u8]>, from: Address },
     Mined { block: Arc<Block>, index: usize },
 }
 
-/// When a transaction came first.
+/// The first arrival of a transaction.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Arrival {
     pub(super) hash: B256,
     pub(super) at_micros: u64,
 }
 
-/// What became of a send that was accepted.
+/// An accepted send.
 #[derive(Debug)]
 pub(super) struct Taken {
     pub(super) hash: B256,
-    /// Before it, nothing could be mined.
+    /// No transaction was minable before this one.
     pub(super) is_first_work: bool,
 }
 
@@ -153,7 +153,7 @@ impl Core {
         !self.ready.is_empty()
     }
 
-    /// Makes a block of everything that can be mined.
+    /// Mines a block of all minable transactions, up to [`MAX_BLOCK_TXS`].
     pub(super) fn mine(&mut self, now_micros: u64) -> Arc<Block> {
         let (number, oldest) = (self.head.number + 1, self.oldest());
         let mut txs = Vec::new();
@@ -211,7 +211,7 @@ impl Core {
         self.blocks.get(usize::try_from(index).ok()?)
     }
 
-    /// There is no pending block: what is asked of it is answered from the head.
+    /// The block of an id. The chain has no pending block: `pending` is the head.
     pub(super) fn block(&self, id: BlockId) -> Option<&Arc<Block>> {
         let behind = |depth| self.by_number(self.head.number.saturating_sub(depth));
         match id {
@@ -224,7 +224,7 @@ impl Core {
         }
     }
 
-    /// How many transactions an account has sent; `None` if the block is not known, or not any more.
+    /// The transaction count of an account at a block. `None` if the block is unknown or no longer kept.
     pub(super) fn count(&self, account: Address, at: BlockId) -> Option<u64> {
         let block = self.block(at)?;
         let Some(account) = self.accounts.get(&account) else { return Some(0) };
@@ -245,7 +245,7 @@ impl Core {
         }
     }
 
-    /// The newest arrivals, the oldest of them first.
+    /// The newest arrivals, oldest first.
     pub(super) fn arrivals(&self, most: usize) -> Vec<Arrival> {
         self.arrivals.iter().skip(self.arrivals.len().saturating_sub(most)).copied().collect()
     }
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn old_blocks_are_forgotten_with_everything_in_them() {
+    fn old_blocks_are_dropped_with_transactions() {
         let most = KEPT_BLOCKS as u64;
         let mut core = Core::new(0);
         for nonce in 0..most * 2 {
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn a_block_takes_only_so_many_and_the_next_one_the_rest() {
+    fn full_block_leaves_rest_to_the_next() {
         let mut core = Core::new(0);
         for nonce in 0..MAX_BLOCK_TXS as u64 + 7 {
             core.send(tx(nonce), 0).unwrap();

@@ -1,4 +1,4 @@
-//! One caller's line to the null chain. With a latency, answers wait here, side by side.
+//! A connection to the null chain. With a latency, answers wait here concurrently.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -14,9 +14,9 @@ use crate::rpc::{EndpointError, FellBehind, Line, METHOD_NOT_FOUND_CODE, Reply, 
 #[derive(Debug)]
 pub(crate) struct NullLine {
     chain: NullChain,
-    /// Over HTTP there are none.
+    /// `None` over HTTP, which has no subscriptions.
     heads: Option<Heads>,
-    /// What goes out when its time has come. All wait equally long, so they are in order.
+    /// Texts that wait for their time to be sent. All wait for the same duration, so they are in order.
     waiting: VecDeque<(Instant, String)>,
 }
 
@@ -25,7 +25,7 @@ pub(crate) struct NullLine {
 pub(super) struct Heads {
     ids: Vec<u64>,
     last_id: u64,
-    /// There only while somebody has subscribed.
+    /// Present only while a subscription exists.
     blocks: Option<broadcast::Receiver<Arc<Block>>>,
 }
 
@@ -36,7 +36,7 @@ impl Served for NullChain {
         &LIMITS
     }
 
-    /// Every name is the same endpoint.
+    /// All endpoint names lead to the same endpoint.
     fn line(&self, _: &str, road: Road) -> Result<NullLine, EndpointError> {
         let heads = (road == Road::Socket).then(Heads::default);
         Ok(NullLine { chain: self.clone(), heads, waiting: VecDeque::new() })

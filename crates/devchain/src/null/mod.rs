@@ -1,17 +1,20 @@
-//! The null chain: it accepts sends and mines them at once, and there is no EVM in it. It is for measuring what sends, and nothing else.
+//! The null chain: a chain without an EVM that accepts sends and mines them at once. It exists for load measurements
+//! only.
 //!
-//! - [`NullChain`] is the chain: [`NullChain::serve`] answers for it, [`NullChain::make_blocks`] makes its blocks. Both are futures that
-//!   somebody drives.
-//! - [`NullOptions`] is how quick it is.
+//! - [`NullChain`] is the chain. [`NullChain::serve`] answers JSON-RPC, and [`NullChain::make_blocks`] makes blocks.
+//!   The caller must drive both futures.
+//! - [`NullOptions`] are the chain's block time and latency.
 //!
-//! It shares the machine with what is measured, so it does as little as it can: **the recipient of a transaction is taken as its sender**,
-//! because recovering the sender from the signature would cost more than everything else. Who wants to be understood sends from an
-//! account to itself. No signature is checked, everybody is rich, every transaction succeeds, and the base fee never changes.
+//! The null chain shares the machine with the measured process, so it does as little as possible: **it takes the
+//! recipient of a transaction as its sender**, because recovering the sender from the signature would cost more than
+//! everything else. Clients must send from an account to itself. Signatures are not checked, every account has enough
+//! funds, every transaction succeeds, and the base fee never changes.
 //!
-//! A text goes `rpc` (the transport of the dev chain) → `line` → `call` → `core` (pool and blocks) → `render` (JSON).
+//! A request passes `rpc` (the transport of the dev chain) → `connection` → `call` → `core` (pool and blocks) →
+//! `render` (JSON).
 //!
-//! Architecture invariant: only `clock` waits or knows the time. Nothing in here uses the dev chain's core, and the other way round; what
-//! they share is the transport and the words of errors.
+//! Architecture invariant: only `clock` waits or reads the time. The null chain and the dev chain's core do not use
+//! each other; they share the transport and the error types.
 
 mod account;
 mod block;
@@ -37,11 +40,11 @@ use crate::rpc::RpcLimits;
 
 /// Heads that a subscriber may be behind before its connection is closed.
 const MAX_UNHEARD_HEADS: usize = 1_024;
-/// Calls in one batch. More than geth's: how batches are cut is not what is measured here.
+/// Maximum calls in one batch. More than geth allows, because batch limits are not measured here.
 const MAX_BATCH_CALLS: usize = 10_000;
-/// Bytes of one text: so many calls with some data.
+/// Maximum bytes of one request: enough for a full batch with call data.
 const MAX_TEXT_BYTES: usize = 64 << 20;
-/// Subscriptions, connections and what else the transport limits.
+/// The limits of the transport.
 const LIMITS: RpcLimits = RpcLimits {
     body_bytes: MAX_TEXT_BYTES,
     batch_calls: MAX_BATCH_CALLS,
@@ -51,13 +54,13 @@ const LIMITS: RpcLimits = RpcLimits {
     endpoint_name_bytes: 64,
 };
 
-/// How quick a null chain is.
+/// Configuration of a null chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NullOptions {
     pub chain_id: u64,
-    /// The least time between two blocks.
+    /// Minimum time between two blocks.
     pub block_time: Duration,
-    /// How long every answer waits before it goes out. Answers wait side by side.
+    /// Delay of every answer. Answers wait concurrently.
     pub latency: Duration,
 }
 
@@ -71,7 +74,7 @@ impl Default for NullOptions {
     }
 }
 
-/// A chain without an EVM. Clones are handles onto the same one.
+/// A chain without an EVM. Clones are handles to the same chain.
 #[derive(Clone, Debug)]
 pub struct NullChain {
     shared: Arc<Shared>,
@@ -82,7 +85,7 @@ struct Shared {
     options: NullOptions,
     core: Mutex<Core>,
     calls: Calls,
-    /// Something can be mined.
+    /// Notified when transactions become minable.
     work: Notify,
     heads: broadcast::Sender<Arc<Block>>,
 }
@@ -95,7 +98,7 @@ impl NullChain {
         Self { shared: Arc::new(shared) }
     }
 
-    /// Serves until `shutdown` is over, and then until the last connection is closed.
+    /// Serves until `shutdown` completes, and then until the last connection is closed.
     pub async fn serve(
         &self,
         listener: TcpListener,
@@ -104,7 +107,7 @@ impl NullChain {
         crate::rpc::serve_any(listener, self.clone(), shutdown).await
     }
 
-    /// Makes blocks until `shutdown` is over.
+    /// Makes blocks until `shutdown` completes.
     pub async fn make_blocks(&self, shutdown: impl Future<Output = ()>) {
         tokio::select! {
             () = shutdown => {}

@@ -1,4 +1,4 @@
-//! The JSON of blocks and receipts, written by hand: this is where a chain without an EVM spends its time.
+//! JSON of blocks and receipts, written by hand because the null chain spends most of its time here.
 
 use std::fmt::Write as _;
 
@@ -16,7 +16,7 @@ use crate::tx::Envelope;
 
 /// More than all transactions of a block together use.
 pub(super) const GAS_LIMIT: u64 = 120_000_000_000;
-/// A bloom filter of no logs. No client of ours looks at it; that it is there is a part of what a receipt costs them.
+/// A bloom filter without logs. Clients ignore it, but must parse it, as with a real node.
 const NO_BLOOM: &str = concat!(
     "0x",
     "0000000000000000000000000000000000000000000000000000000000000000",
@@ -28,14 +28,14 @@ const NO_BLOOM: &str = concat!(
     "0000000000000000000000000000000000000000000000000000000000000000",
     "0000000000000000000000000000000000000000000000000000000000000000",
 );
-/// About as long as one receipt is.
+/// Approximate length of one receipt.
 const RECEIPT_BYTES: usize = 1_100;
 
 pub(super) fn quantity(number: u64) -> String {
     format!("{number:#x}")
 }
 
-/// Writes a number as nodes do, with its quotes.
+/// Writes a number as a JSON-RPC quantity, with quotes.
 pub(super) fn push_quantity(out: &mut String, number: impl std::fmt::LowerHex) {
     // Writing to a string does not fail.
     let _ = write!(out, "\"{number:#x}\"");
@@ -76,7 +76,7 @@ pub(super) fn receipt(out: &mut String, block: &Block, index: usize) {
     push_receipt(out, &place_of(block), tx, index, gas_used);
 }
 
-/// What all receipts of a block have in common.
+/// The beginning of a receipt, which all receipts of a block share.
 fn place_of(block: &Block) -> String {
     let mut place = String::from("{\"blockHash\":");
     push_hash(&mut place, &block.hash);
@@ -108,7 +108,7 @@ fn push_receipt(out: &mut String, place: &str, tx: &Tx, index: usize, cumulative
     out.push('}');
 }
 
-/// A block with the hashes of its transactions, or with all of each.
+/// Writes a block with the hashes of its transactions, or with full transactions.
 pub(super) fn block(out: &mut String, block: &Block, full: bool) -> Result<(), RpcError> {
     push_header(out, block);
     out.push_str(",\"size\":\"0x0\",\"uncles\":[],\"withdrawals\":[],\"transactions\":[");
@@ -126,7 +126,7 @@ pub(super) fn block(out: &mut String, block: &Block, full: bool) -> Result<(), R
     Ok(())
 }
 
-/// What a subscriber hears of a new head.
+/// The notification of a new head.
 pub(super) fn new_head(subscription: u64, block: &Block) -> String {
     let mut out = String::from(r#"{"jsonrpc":"2.0","method":"eth_subscription","params":{"subscription":"#);
     push_quantity(&mut out, subscription);
@@ -136,7 +136,8 @@ pub(super) fn new_head(subscription: u64, block: &Block) -> String {
     out
 }
 
-/// An object that is not closed yet. `madeAtMicros` is ours: from when on a client can know the block.
+/// Writes the header fields of an object and leaves the object open. `madeAtMicros` is an extension for measurements:
+/// the time from which on a client can know the block.
 fn push_header(out: &mut String, block: &Block) {
     let has_txs = !block.txs.is_empty();
     out.push_str("{\"hash\":");
@@ -155,7 +156,7 @@ fn push_header(out: &mut String, block: &Block) {
     push_quantity(out, GAS_LIMIT);
     out.push_str(",\"baseFeePerGas\":");
     push_quantity(out, BASE_FEE);
-    // There is no trie. What has no transactions says so, and what has some does not say that it has none.
+    // The chain has no tries. A block without transactions has the empty root; any other block has some other root.
     for name in ["transactionsRoot", "receiptsRoot"] {
         let _ = write!(out, ",\"{name}\":");
         push_hash(out, if has_txs { &block.hash } else { &EMPTY_ROOT_HASH });
@@ -184,7 +185,7 @@ pub(super) fn transaction(out: &mut String, found: &Found) -> Result<(), RpcErro
     }
 }
 
-/// Rarely asked for, so alloy may do it.
+/// Writes a full transaction. Rarely used, so alloy's serialisation is fast enough.
 fn push_transaction(
     out: &mut String,
     mut raw: &[u8],
@@ -192,7 +193,7 @@ fn push_transaction(
     mined: Option<(&Block, usize)>,
 ) -> Result<(), RpcError> {
     let broken = |error: String| RpcError::new(SERVER_ERROR_CODE, error);
-    // Only as much of it was read before as a block needs.
+    // The send only decoded the fields that a block needs.
     let envelope = Envelope::decode_2718(&mut raw).map_err(|error| broken(error.to_string()))?;
     let price = mined.and_then(|(block, index)| block.txs.get(index)).map(Tx::gas_price);
     let shown = Transaction {

@@ -1,4 +1,4 @@
-//! A transaction, read only as far as it matters.
+//! A transaction, decoded only as far as the null chain needs it.
 
 use alloy_primitives::{Address, B256, keccak256};
 use alloy_rlp::{Decodable as _, Header};
@@ -8,23 +8,24 @@ use crate::pool::PoolError;
 
 /// The base fee of every block.
 pub(super) const BASE_FEE: u64 = 1_000_000_000;
-/// What any transaction uses, and what a byte of its data uses on top: no less than any fork asks for, so that estimates are enough.
+/// Gas of any transaction, and gas per byte of call data. At least as much as any hard fork requires, so that estimates
+/// suffice.
 const TX_GAS: u64 = 21_000;
 const DATA_BYTE_GAS: u64 = 40;
-/// A replacement offers this many percent of what it replaces. geth's.
+/// Minimum fees of a replacement, in percent of the old fees, as in geth.
 const REPLACEMENT_PERCENT: u128 = 110;
-/// Bytes of one transaction. geth's.
+/// Maximum bytes of one transaction, as in geth.
 const MAX_TX_BYTES: usize = 128 * 1024;
 
 const LEGACY: u8 = 0;
 const ACCESS_LIST: u8 = 1;
 const DYNAMIC_FEE: u8 = 2;
-/// Bytes below this one begin a typed transaction; from here on they begin an RLP list (EIP-2718).
+/// First bytes below this value begin a typed transaction. Other first bytes begin an RLP list (EIP-2718).
 const FIRST_RLP_LIST_BYTE: u8 = 0xc0;
-/// Where `v` of a legacy transaction begins to name a chain (EIP-155).
+/// The first `v` of a legacy transaction that contains a chain id (EIP-155).
 const FIRST_PROTECTED_V: u64 = 35;
 
-/// Why a transaction is not taken. `Display` is geth's text where geth has one.
+/// The reason why a transaction is refused. `Display` is geth's text where geth has one.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum SendError {
     #[error(transparent)]
@@ -41,11 +42,11 @@ impl From<SendError> for RpcError {
     }
 }
 
-/// What the chain needs of a transaction.
+/// The fields of a transaction that the chain needs.
 #[derive(Debug)]
 pub(super) struct Tx {
     pub(super) hash: B256,
-    /// The recipient, really.
+    /// The recipient, which the null chain takes as the sender.
     pub(super) from: Address,
     pub(super) nonce: u64,
     pub(super) gas_used: u64,
@@ -85,7 +86,7 @@ impl Tx {
         if tip_cap > fee_cap {
             return Err(PoolError::TipAboveFeeCap.into());
         }
-        // geth would keep it for better days. Here they never come.
+        // geth would keep the transaction until the base fee falls. The base fee of the null chain never falls.
         if fee_cap < u128::from(BASE_FEE) {
             return Err(SendError::FeeCapBelowBaseFee { fee_cap });
         }
@@ -102,7 +103,7 @@ impl Tx {
     }
 }
 
-/// What a transaction with so much data uses.
+/// Gas used by a transaction with this much call data.
 pub(super) fn gas_of(data_bytes: usize) -> u64 {
     (data_bytes as u64).saturating_mul(DATA_BYTE_GAS).saturating_add(TX_GAS)
 }
@@ -118,7 +119,7 @@ struct Fields {
 }
 
 impl Fields {
-    /// Past the data nothing is read but a legacy transaction's `v`, which has the chain's id in it.
+    /// Decodes the fields up to the call data, and `v` of a legacy transaction, which contains the chain id.
     fn read(buf: &mut &[u8], ty: u8) -> alloy_rlp::Result<Self> {
         let typed_chain = if ty == LEGACY { None } else { Some(u64::decode(buf)?) };
         let nonce = u64::decode(buf)?;

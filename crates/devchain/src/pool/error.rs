@@ -1,13 +1,13 @@
-//! Why the pool refuses a transaction, in geth's words.
+//! Errors of the pool, with geth's texts.
 
 use std::fmt;
 
 use alloy_primitives::U256;
 
-/// The code that geth gives for everything that its pool refuses.
+/// geth's code for all errors of its pool.
 pub const POOL_ERROR_CODE: i64 = -32000;
 
-/// A refusal. `Display` is the text that geth answers with, because clients recognise errors by their texts.
+/// A refusal of the pool. `Display` is geth's text, because clients recognise errors by their texts.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PoolError {
     #[error("already known")]
@@ -66,7 +66,7 @@ pub enum PoolError {
     TrailingBytes,
     #[error("rlp: {why}")]
     Undecodable { why: String },
-    /// The chain cannot write what it would have to remember; nothing was accepted.
+    /// The journal cannot be written, so the transaction was not accepted.
     #[error("internal error: {why}")]
     Storage { why: String },
 }
@@ -78,14 +78,14 @@ impl PoolError {
     }
 }
 
-/// What an account has, and what it would have to have.
+/// An account's balance and the higher amount that it needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Shortage {
     /// For the transaction alone.
     OfOne { balance: U256, cost: U256 },
-    /// For the transaction beside those that are pending.
+    /// For the transaction together with the pending ones.
     OfAll { balance: U256, queued: U256, cost: U256 },
-    /// For what a replacement costs more than what it replaces.
+    /// For the additional cost of a replacement.
     OfBump { balance: U256, queued: U256, bump: U256 },
 }
 

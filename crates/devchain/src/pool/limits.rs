@@ -2,31 +2,31 @@
 
 use crate::genesis::GWEI;
 
-/// Sizes are counted in slots of this many bytes: a transaction takes one, and one more for every slot that it is longer.
+/// Bytes of one slot. A transaction takes one slot per started 32 KiB.
 pub(crate) const SLOT_BYTES: usize = 32 * 1024;
-/// The longest transaction.
+/// Maximum length of a transaction.
 pub(crate) const MAX_TX_BYTES: usize = 4 * SLOT_BYTES;
-/// EIP-3860.
+/// Maximum length of init code (EIP-3860).
 pub(crate) const MAX_INIT_CODE_BYTES: usize = 49_152;
 const WEI_PER_ETHER: u128 = GWEI * GWEI;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PoolLimits {
-    /// The least tip that is accepted, in wei.
+    /// Minimum tip, in wei.
     pub min_tip: u128,
-    /// By how many percent both fees of a replacement have to be above the old ones.
+    /// Minimum increase of both fees for a replacement, in percent.
     pub price_bump_percent: u128,
-    /// Pending slots that an account keeps when there are too many of them.
+    /// Pending slots that every account keeps when the pool is over its global limit.
     pub account_slots: usize,
     /// Pending slots of all accounts.
     pub global_slots: usize,
-    /// Transactions of one account that may wait for a nonce before them.
+    /// Queued transactions of one account (behind a nonce gap).
     pub account_queue: usize,
-    /// The same for all accounts.
+    /// Queued transactions of all accounts.
     pub global_queue: usize,
-    /// The most that a transaction may pay for its gas, in wei; 0 for any.
+    /// Maximum fee of a transaction, in wei. 0 means no limit.
     pub tx_fee_cap: u128,
-    /// Whether transactions without a chain id are taken.
+    /// Accepts transactions without a chain id.
     pub allow_unprotected: bool,
 }
 
@@ -46,7 +46,7 @@ impl Default for PoolLimits {
 }
 
 impl PoolLimits {
-    /// For benchmarks: the rules stay geth's, the pool is large enough for everything.
+    /// Limits for benchmarks: geth's rules with a very large pool.
     pub fn roomy() -> Self {
         Self {
             account_slots: 65_536,

@@ -8,20 +8,20 @@ use alloy_primitives::U256;
 use super::error::PoolError;
 use crate::tx::Tx;
 
-/// A transaction and when it came.
+/// A transaction and its order of arrival.
 #[derive(Clone, Debug)]
 pub(super) struct Entry {
     pub(super) tx: Arc<Tx>,
-    /// Counts arrivals, and decides between equal tips.
+    /// Arrival counter. It decides between equal tips.
     pub(super) arrival: u64,
 }
 
-/// When a transaction takes the place of another with its nonce.
+/// The condition for replacing a transaction with the same nonce.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Replace {
-    /// When both of its fees are higher by so many percent.
+    /// Both fees must be higher by at least this many percent.
     IfOutbid { percent: u128 },
-    /// Always: it was decided before, and is only told again.
+    /// No condition: the replacement was decided before and is replayed.
     Always,
 }
 
@@ -40,7 +40,7 @@ impl List {
         self.by_nonce.is_empty()
     }
 
-    /// What all of them can cost together.
+    /// Maximum cost of all transactions together.
     pub(super) fn cost(&self) -> U256 {
         self.cost
     }
@@ -57,7 +57,8 @@ impl List {
         self.by_nonce.keys().next_back().copied()
     }
 
-    /// Puts a transaction in, in place of one with the same nonce if it pays enough more.
+    /// Adds a transaction. Replaces one with the same nonce if the fees are bumped enough, and returns the replaced
+    /// one.
     pub(super) fn add(&mut self, entry: Entry, replace: Replace) -> Result<Option<Arc<Tx>>, PoolError> {
         if let (Replace::IfOutbid { percent }, Some(old)) = (replace, self.by_nonce.get(&entry.tx.nonce()))
             && !outbids(&entry.tx, &old.tx, percent)
@@ -78,26 +79,26 @@ impl List {
         Some(entry)
     }
 
-    /// Takes out what is below a nonce.
+    /// Removes all transactions below a nonce.
     pub(super) fn take_below(&mut self, nonce: u64) -> Vec<Entry> {
         self.take(|entry| entry.tx.nonce() < nonce)
     }
 
-    /// Takes out what is above a nonce.
+    /// Removes all transactions above a nonce.
     pub(super) fn take_above(&mut self, nonce: u64) -> Vec<Entry> {
         self.take(|entry| entry.tx.nonce() > nonce)
     }
 
-    /// Takes out what a balance or a gas limit does not allow.
+    /// Removes all transactions that exceed the balance or the gas limit.
     pub(super) fn take_unpayable(&mut self, balance: U256, gas_limit: u64) -> Vec<Entry> {
-        // Together they cost at least as much as each, so most lists need no look at each.
+        // The total cost is at least each single cost, so most lists pass without a check per transaction.
         if self.cost <= balance && self.iter().all(|entry| entry.tx.gas_limit() <= gas_limit) {
             return Vec::new();
         }
         self.take(|entry| entry.tx.cost() > balance || entry.tx.gas_limit() > gas_limit)
     }
 
-    /// Takes out what follows `nonce` without a gap, beginning with it.
+    /// Removes the transactions with consecutive nonces, beginning with `nonce`.
     pub(super) fn take_ready(&mut self, mut nonce: u64) -> Vec<Entry> {
         let mut ready = Vec::new();
         while let Some(entry) = self.remove(nonce) {
@@ -107,7 +108,7 @@ impl List {
         ready
     }
 
-    /// Takes out what does not follow `nonce` without a gap.
+    /// Removes the transactions behind the first nonce gap at or after `nonce`.
     pub(super) fn take_gapped(&mut self, mut nonce: u64) -> Vec<Entry> {
         while self.by_nonce.contains_key(&nonce) {
             nonce += 1;
@@ -126,7 +127,7 @@ impl List {
     }
 }
 
-/// Both fees have to be higher, and by so many percent.
+/// True if both fees are higher by at least `bump_percent`.
 fn outbids(new: &Tx, old: &Tx, bump_percent: u128) -> bool {
     let exceeds = |new: u128, old: u128| {
         let wanted = U256::from(old) * U256::from(100 + bump_percent) / U256::from(100);

@@ -1,8 +1,9 @@
-//! The txpool, by geth's rules.
+//! The txpool, with geth's rules.
 //!
-//! A transaction is *pending* if every nonce before it is on the chain or pending too, and *queued* otherwise. Queued ones become pending when the
-//! gap before them closes; pending ones go back when it opens again. What can no longer be paid for is dropped. Unlike geth's, this pool
-//! does all of this before it answers, so that the same calls always leave the same pool.
+//! A transaction is *pending* if every nonce before it is mined or pending, and *queued* otherwise. Queued transactions
+//! become pending when the gap before them closes, and pending ones become queued when a gap opens. Transactions that
+//! the sender can no longer pay for are dropped. Unlike geth, this pool does all of this before it answers, so the same
+//! calls always lead to the same pool.
 
 mod error;
 mod limits;
@@ -27,7 +28,7 @@ use crate::tx::Tx;
 use limits::SLOT_BYTES;
 use list::{Entry, List, Replace};
 
-/// What the pool has to know about the chain.
+/// The chain's values at the head that the pool needs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ground<'a> {
     pub(crate) chain_id: u64,
@@ -40,17 +41,17 @@ pub(crate) struct Ground<'a> {
 #[derive(Debug, Default)]
 pub(crate) struct Pool {
     limits: PoolLimits,
-    // Sorted by address, so that whatever goes over all accounts always does so in the same order.
+    // Sorted by address, so that every loop over all accounts has the same order.
     pending: BTreeMap<Address, List>,
     queued: BTreeMap<Address, List>,
     by_hash: HashMap<B256, Arc<Tx>>,
-    /// How many pooled transactions carry an authorization of an account.
+    /// Number of pooled transactions that carry an authorization of the account.
     authorities: HashMap<Address, usize>,
     slots: usize,
     arrivals: u64,
-    /// What was dropped for want of room since it was last asked. Everything else that the pool does follows from what it is told.
+    /// Transactions evicted for lack of room since the last `take_evicted`. All other effects follow from the calls.
     evicted: Vec<B256>,
-    /// What was decided once is told again: nothing is refused, and nothing is dropped for want of room.
+    /// During a replay the pool refuses and evicts nothing, because these decisions were recorded.
     is_replaying: bool,
 }
 
@@ -59,7 +60,7 @@ impl Pool {
         Self { limits, ..Self::default() }
     }
 
-    /// Takes a transaction in, or says why not. Gives back what has become pending by it.
+    /// Adds a transaction or refuses it. Returns the transactions that became pending.
     pub(crate) fn add(&mut self, tx: Arc<Tx>, ground: Ground<'_>) -> Result<Vec<Arc<Tx>>, PoolError> {
         validate::check_at_the_door(&tx, &self.limits)?;
         if self.by_hash.contains_key(&tx.hash) {
@@ -72,12 +73,12 @@ impl Pool {
         self.enter(tx, ground)
     }
 
-    /// Takes a transaction in that was accepted before, when a journal is read back.
+    /// Adds a transaction that was accepted before, when a journal is replayed.
     pub(crate) fn replay(&mut self, tx: Arc<Tx>, ground: Ground<'_>) {
         drop(self.enter(tx, ground));
     }
 
-    /// While the journal is read back, the pool only does what it is told.
+    /// Switches the replay mode, in which the pool decides nothing itself.
     pub(crate) fn set_replaying(&mut self, is_replaying: bool) {
         self.is_replaying = is_replaying;
     }
@@ -90,7 +91,7 @@ impl Pool {
         std::mem::take(&mut self.evicted)
     }
 
-    /// Takes back transactions of blocks that are no more, in their order. [`Self::settle_all`] has to follow.
+    /// Returns transactions of removed blocks to the pool, in their order. The caller then calls [`Self::settle_all`].
     pub(crate) fn take_back(&mut self, txs: Vec<Arc<Tx>>) {
         let replace = Replace::IfOutbid { percent: self.limits.price_bump_percent };
         for tx in txs {
@@ -131,7 +132,7 @@ impl Pool {
         Ok(risen)
     }
 
-    /// The head is another one: goes over the accounts that it may concern. Gives back what has become pending.
+    /// Updates the given accounts after a change of the head. Returns the transactions that became pending.
     pub(crate) fn settle(&mut self, accounts: impl Iterator<Item = Address>, ground: Ground<'_>) -> Vec<Arc<Tx>> {
         let mut risen = Vec::new();
         for account in accounts {
@@ -145,7 +146,7 @@ impl Pool {
         risen
     }
 
-    /// The same for every account.
+    /// Updates all accounts after a change of the head. Returns the transactions that became pending.
     pub(crate) fn settle_all(&mut self, ground: Ground<'_>) -> Vec<Arc<Tx>> {
         let accounts: Vec<Address> = self.pending.keys().chain(self.queued.keys()).copied().collect();
         self.settle(accounts.into_iter(), ground)
@@ -155,7 +156,7 @@ impl Pool {
         let tx = self.by_hash.get(&hash)?.clone();
         let removed = match self.pending.get_mut(&tx.from).and_then(|list| list.remove(tx.nonce())) {
             Some(removed) => {
-                // What came after it waits for its nonce now.
+                // The transactions after the removed one wait for its nonce now.
                 let after = self.pending.get_mut(&tx.from).map(|list| list.take_above(tx.nonce())).unwrap_or_default();
                 self.requeue(tx.from, after);
                 Some(removed)
@@ -200,7 +201,7 @@ impl Pool {
         PoolContent { pending: of(&self.pending), queued: of(&self.queued) }
     }
 
-    /// Everything, in the order of arrival.
+    /// All transactions in the order of arrival.
     pub(crate) fn by_arrival(&self) -> Vec<Arc<Tx>> {
         let lists = self.pending.values().chain(self.queued.values());
         let mut entries: Vec<&Entry> = lists.flat_map(List::iter).collect();
@@ -208,7 +209,7 @@ impl Pool {
         entries.into_iter().map(|entry| entry.tx.clone()).collect()
     }
 
-    /// What may go into a block with this base fee, in the order in which it should.
+    /// The candidates for a block with this base fee, in their order.
     pub(crate) fn select(&self, base_fee: u64) -> Selection {
         Selection::new(self.pending.values(), base_fee)
     }
@@ -222,7 +223,7 @@ impl Pool {
         if balance < cost {
             return Err(short(Shortage::OfOne { balance, cost }));
         }
-        // As in geth, only what is pending counts as spent, and only a pending transaction as replaced.
+        // As in geth, only pending transactions count as spent, and only a pending transaction counts as replaced.
         let Some(pending) = self.pending.get(&tx.from) else { return Ok(()) };
         let queued = pending.cost();
         let Some(old) = pending.get(tx.nonce()) else {
@@ -231,7 +232,7 @@ impl Pool {
             }
             return Ok(());
         };
-        // A replacement that costs less cannot overdraw what its predecessor did not.
+        // A cheaper replacement needs no more funds than its predecessor.
         let bump = cost.saturating_sub(old.tx.cost());
         if !bump.is_zero() && balance < queued.saturating_add(bump) {
             return Err(short(Shortage::OfBump { balance, queued, bump }));
@@ -239,8 +240,8 @@ impl Pool {
         Ok(())
     }
 
-    /// EIP-7702: an account with code, or one that is about to get some, may have one transaction in flight, because whatever runs
-    /// for it can take the money that the next ones need.
+    /// EIP-7702: an account with code, or with a pending authorization, may have only one transaction in flight.
+    /// Delegated code can spend the funds that further transactions need.
     fn check_authorities(&self, tx: &Tx, ground: Ground<'_>) -> Result<(), PoolError> {
         let is_delegated = ground.state.account(tx.from).is_some_and(|account| account.has_code());
         if is_delegated || self.authorities.contains_key(&tx.from) {
@@ -259,7 +260,7 @@ impl Pool {
         Ok(())
     }
 
-    /// Moves what has become executable from the queue to pending, and drops what never will.
+    /// Moves executable transactions from queued to pending, and drops mined and unpayable ones.
     fn promote(&mut self, account: Address, ground: Ground<'_>) -> Vec<Arc<Tx>> {
         let state = ground.state.account(account).unwrap_or_default();
         let next = self.next_nonce(account, ground);
@@ -287,13 +288,13 @@ impl Pool {
         risen
     }
 
-    /// Moves what is not executable any more from pending to the queue, and drops what was mined or cannot be paid for.
+    /// Moves transactions that are no longer executable from pending to queued, and drops mined and unpayable ones.
     fn demote(&mut self, account: Address, ground: Ground<'_>) {
         let state = ground.state.account(account).unwrap_or_default();
         let Some(list) = self.pending.get_mut(&account) else { return };
         let mut dropped = list.take_below(state.nonce);
         let unpayable = list.take_unpayable(state.balance, ground.gas_limit);
-        // After a reorg the nonces before may be missing, too.
+        // After a reorg, earlier nonces may be missing too.
         let gapped = list.take_gapped(state.nonce);
         dropped.extend(unpayable);
         for entry in dropped {

@@ -1,4 +1,4 @@
-//! A full pool: who has to go.
+//! Evictions from a full pool.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use super::{Ground, Pool, slots};
 use crate::tx::Tx;
 
 impl Pool {
-    /// Makes room for a transaction by dropping cheaper ones, or refuses it.
+    /// Makes room for a transaction by evicting cheaper ones, or refuses it.
     pub(super) fn make_room(&mut self, tx: &Tx, ground: Ground<'_>) -> Result<(), PoolError> {
         let capacity = self.limits.global_slots + self.limits.global_queue;
         let mut missing = (self.slots + slots(tx)).saturating_sub(capacity);
@@ -47,9 +47,10 @@ impl Pool {
         Ok(())
     }
 
-    /// Too much is pending: the accounts with the most lose their last ones, down to what everybody may keep.
+    /// Enforces the global limit of pending transactions. The accounts with the most pending transactions lose their
+    /// last ones, down to `account_slots` each.
     pub(super) fn truncate_pending(&mut self) {
-        // Cheap, and true of most pools.
+        // A cheap check that most pools pass.
         if self.is_replaying || self.by_hash.len() <= self.limits.global_slots {
             return;
         }
@@ -64,7 +65,7 @@ impl Pool {
         }
     }
 
-    /// Too much is queued: what came last goes first.
+    /// Enforces the global limit of queued transactions. The latest arrivals are evicted first.
     pub(super) fn truncate_queue(&mut self) {
         if self.is_replaying || self.by_hash.len() <= self.limits.global_queue {
             return;
@@ -88,7 +89,7 @@ impl Pool {
     }
 }
 
-/// What a transaction is worth when there is no room: what it would pay now, then what it is ready to pay.
+/// Sort key for evictions: the tip at the current base fee, then the fee caps.
 fn price(tx: &Tx, base_fee: u64) -> (Option<u128>, u128, u128) {
     (tx.effective_tip(base_fee), tx.fee_cap(), tx.tip_cap())
 }

@@ -1,4 +1,4 @@
-//! Whether a transaction may come into the pool: geth's checks, in geth's order.
+//! Validation of transactions: geth's checks in geth's order.
 
 use alloy_consensus::Transaction;
 use alloy_primitives::U256;
@@ -20,7 +20,7 @@ const AUTHORIZATION_GAS: u64 = 25_000;
 const FLOOR_GAS_PER_TOKEN: u64 = 10;
 const TOKENS_PER_NONZERO_BYTE: u64 = 4;
 
-/// What a node asks before it asks its pool (`internal/ethapi`).
+/// The checks of geth's RPC layer, before the pool (`internal/ethapi`).
 pub(super) fn check_at_the_door(tx: &Tx, limits: &PoolLimits) -> Result<(), PoolError> {
     let fee = U256::from(tx.fee_cap()).saturating_mul(U256::from(tx.gas_limit()));
     if limits.tx_fee_cap != 0 && fee > U256::from(limits.tx_fee_cap) {
@@ -33,7 +33,7 @@ pub(super) fn check_at_the_door(tx: &Tx, limits: &PoolLimits) -> Result<(), Pool
     Ok(())
 }
 
-/// What can be said without knowing the sender's account.
+/// The checks that do not need the sender's account.
 pub(super) fn check_basics(tx: &Tx, chain_id: u64, block_gas_limit: u64, limits: &PoolLimits) -> Result<(), PoolError> {
     let envelope = &tx.envelope;
     if tx.raw.len() > MAX_TX_BYTES {
@@ -72,7 +72,7 @@ pub(super) fn check_basics(tx: &Tx, chain_id: u64, block_gas_limit: u64, limits:
     Ok(())
 }
 
-/// The gas that a transaction costs before anything is executed.
+/// The gas that a transaction costs before execution.
 fn intrinsic_gas(tx: &Tx) -> u64 {
     let envelope = &tx.envelope;
     let input = envelope.input();
@@ -87,7 +87,7 @@ fn intrinsic_gas(tx: &Tx) -> u64 {
     gas + envelope.authorization_list().unwrap_or_default().len() as u64 * AUTHORIZATION_GAS
 }
 
-/// The least that data costs, whatever is executed (EIP-7623).
+/// The minimum gas for call data, independent of the execution (EIP-7623).
 fn floor_gas(input: &[u8]) -> u64 {
     let (zeros, others) = count_bytes(input);
     TX_GAS + (zeros + others * TOKENS_PER_NONZERO_BYTE) * FLOOR_GAS_PER_TOKEN
@@ -98,7 +98,7 @@ fn count_bytes(input: &[u8]) -> (u64, u64) {
     (zeros, input.len() as u64 - zeros)
 }
 
-/// With two digits, as geth prints it.
+/// Ether with two decimals, as geth prints it.
 fn in_ether(wei: U256) -> String {
     let cents = (wei + U256::from(GWEI * GWEI / 200)) / U256::from(GWEI * GWEI / 100);
     let (whole, rest) = cents.div_rem(U256::from(100));

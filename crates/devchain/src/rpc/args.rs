@@ -1,4 +1,4 @@
-//! The arguments of a call, by position, with geth's words for what is wrong with them.
+//! Positional arguments of a call, with geth's error texts.
 
 use std::vec;
 
@@ -14,7 +14,7 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    /// `most` is how many arguments the method has.
+    /// `most` is the number of arguments of the method.
     pub(crate) fn new(params: Value, most: usize) -> Result<Self, RpcError> {
         let list = match params {
             Value::Array(list) => list,
@@ -36,7 +36,7 @@ impl Args {
         self.optional()?.ok_or_else(|| invalid(format!("missing value for required argument {index}")))
     }
 
-    /// An argument that may be left out, or be `null`.
+    /// An argument that may be missing or `null`.
     pub(crate) fn optional<T: DeserializeOwned>(&mut self) -> Result<Option<T>, RpcError> {
         let index = self.index;
         self.index += 1;
@@ -59,7 +59,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn what_is_wrong_with_arguments_is_said_as_geth_says_it() {
+    fn argument_errors_have_geth_texts() {
         let text = |error: RpcError| (error.code, error.message);
         let mut args = Args::new(json!([1, null]), 3).unwrap();
         assert_eq!(args.required::<u8>().unwrap(), 1);

@@ -1,4 +1,4 @@
-//! The room that owns time: which clock the chain goes by, and the blocks that come by themselves.
+//! Time of the dev chain: its clock and interval mining. Only this module reads the clock.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -7,18 +7,18 @@ use tokio::sync::watch;
 use crate::chain::DevChain;
 use crate::error::ChainError;
 
-/// Which clock gives blocks their time.
+/// The source of block times.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Clock {
-    /// The machine's.
+    /// The machine's clock.
     #[default]
     Wall,
-    /// Nobody's: the chain's time moves only when it is told to, so that a run can be repeated hash by hash.
+    /// The chain's time moves only by control calls, so that a run can be repeated hash by hash.
     Manual,
 }
 
 impl Clock {
-    /// Tells the chain what time it is, if that is this clock's business.
+    /// Sets the chain's time, if this clock is the machine's.
     #[expect(clippy::disallowed_methods, reason = "blocks of a dev chain are stamped with the machine's time")]
     pub(crate) fn tell(self, chain: &DevChain) {
         if self == Self::Wall {
@@ -31,15 +31,15 @@ impl Clock {
 /// When blocks are made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mining {
-    /// Every so often.
+    /// At a fixed interval.
     Interval(Duration),
-    /// At once for every transaction that is accepted.
+    /// Immediately for every accepted transaction.
     PerTransaction,
-    /// Only when somebody asks for one (`evm_mine`).
+    /// Only on request (`evm_mine`).
     OnDemand,
 }
 
-/// Changes when blocks are made, while they are being made. Clones are handles onto the same switch.
+/// Changes the mining mode at run time. Clones are handles to the same switch.
 #[derive(Clone, Debug)]
 pub struct MiningSwitch {
     interval: watch::Sender<Option<Duration>>,
@@ -55,13 +55,13 @@ impl MiningSwitch {
         }
     }
 
-    /// A block every so often, beside whatever else makes blocks; `None` ends it.
+    /// Sets the interval of blocks, in addition to other modes. `None` ends interval mining.
     pub fn set_interval(&self, interval: Option<Duration>) {
         self.interval.send_replace(interval.filter(|interval| !interval.is_zero()));
     }
 }
 
-/// Makes blocks on an interval. It does nothing until somebody drives [`BlockProducer::run`].
+/// Makes blocks at an interval. The caller must drive [`BlockProducer::run`].
 #[derive(Debug)]
 pub struct BlockProducer {
     chain: DevChain,
@@ -83,16 +83,16 @@ impl BlockProducer {
         self.switch.clone()
     }
 
-    /// Makes blocks until `shutdown` is over, or until the chain takes no more.
+    /// Makes blocks until `shutdown` completes, or until the chain accepts no more.
     pub async fn run(mut self, shutdown: impl Future<Output = ()>) -> Result<(), ChainError> {
         tokio::pin!(shutdown);
         loop {
             let interval = *self.interval.borrow_and_update();
             tokio::select! {
-                // In this order: whoever has ended the interval sees no block of it any more.
+                // In this order: after the end of the interval, no further block of it appears.
                 biased;
                 () = &mut shutdown => return Ok(()),
-                // The switch lives as long as we do, so this is always a change.
+                // The producer holds a sender, so the result is always a change.
                 _ = self.interval.changed() => {}
                 () = pause(interval) => {
                     self.clock.tell(&self.chain);

@@ -1,6 +1,6 @@
-//! The methods that real nodes do not have: making blocks, taking them back, editing the state, switching faults.
+//! The methods that real nodes do not have: mining, reorgs, edits of the state, faults.
 //!
-//! They go by the names that anvil and Hardhat gave them, so that tools which know those find them here.
+//! The names are those of anvil and Hardhat, so that existing tools find them.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use crate::endpoint::Endpoint;
 use crate::error::{ChainError, RpcError, SERVER_ERROR_CODE};
 
 const PREFIXES: [&str; 4] = ["evm_", "anvil_", "hardhat_", "gapless_"];
-/// Blocks that one call may make.
+/// Maximum number of blocks that one call may make.
 const MAX_BLOCKS_PER_CALL: u64 = 100_000;
 
 pub(crate) fn is_control(method: &str) -> bool {
@@ -32,7 +32,7 @@ pub(crate) fn control(server: &RpcServer, method: &str, params: Value) -> Result
             server.chain().set_automine(Args::new(params, 1)?.required()?);
             answer(&true)
         }
-        // The same name means milliseconds to Hardhat, which had it first, and seconds to anvil, which also has its own.
+        // Hardhat introduced this name with milliseconds. anvil uses it with seconds, and has a name of its own too.
         "evm_setIntervalMining" => set_interval(server, params, Duration::from_millis),
         "anvil_setIntervalMining" => set_interval(server, params, Duration::from_secs),
         "evm_setNextBlockTimestamp" => {
@@ -83,7 +83,7 @@ pub(crate) fn control(server: &RpcServer, method: &str, params: Value) -> Result
     }
 }
 
-/// The methods that change the state at the head, or the pool.
+/// The methods that edit the state at the head, or the pool.
 fn edit(server: &RpcServer, method: &str, params: Value) -> Result<Answer, RpcError> {
     let chain = server.chain();
     let mut args = Args::new(params, 3)?;
@@ -121,7 +121,7 @@ fn edit(server: &RpcServer, method: &str, params: Value) -> Result<Answer, RpcEr
     answer(&Value::Null)
 }
 
-/// What `evm_mine` takes: a timestamp, or an object with one.
+/// The argument of `evm_mine`: a timestamp, or an object with one.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum MineRequest {
@@ -172,7 +172,7 @@ struct FinalityRequest {
     finalized: Option<u64>,
 }
 
-/// What is left out stays. The answer is how it is.
+/// Missing fields keep their values. The answer has the new values.
 fn set_finality(server: &RpcServer, params: Value) -> Result<Answer, RpcError> {
     let request: FinalityRequest = Args::new(params, 1)?.required()?;
     let mut depths = server.chain().finality();
@@ -189,7 +189,7 @@ fn set_interval(server: &RpcServer, params: Value, unit: fn(u64) -> Duration) ->
     answer(&true)
 }
 
-/// anvil's: the new blocks have only the transactions that the caller lists, which must be none here.
+/// anvil's reorg: the new blocks have only the listed transactions. Here the list must be empty.
 fn anvil_reorg(server: &RpcServer, params: Value) -> Result<Answer, RpcError> {
     let mut args = Args::new(params, 2)?;
     let depth: U64 = args.required()?;
@@ -223,7 +223,7 @@ fn gapless_reorg(server: &RpcServer, params: Value) -> Result<Answer, RpcError> 
     answer(&head.hash)
 }
 
-/// `[name, changes]`: changes the faults of an endpoint, and says how they are. Without changes it only says it.
+/// `[name, changes]`: changes the faults of an endpoint and returns their state. `changes` is optional.
 fn faults(server: &RpcServer, params: Value) -> Result<Answer, RpcError> {
     let mut args = Args::new(params, 2)?;
     let name: Option<String> = args.optional()?;
@@ -235,7 +235,7 @@ fn faults(server: &RpcServer, params: Value) -> Result<Answer, RpcError> {
     answer(&serde_json::json!({ "lag": endpoint.faults().lag(), "struck": endpoint.faults().struck() }))
 }
 
-/// The endpoint of a name, or the healthy one.
+/// The endpoint with this name, or the default endpoint.
 fn endpoint(server: &RpcServer, name: Option<String>) -> Result<Endpoint, RpcError> {
     let name = name.as_deref().unwrap_or(DEFAULT_ENDPOINT);
     server.endpoint(name).map_err(|error| invalid(format!("invalid argument 0: {error}")))

@@ -1,4 +1,4 @@
-//! From a text to the text that answers it.
+//! Dispatch of requests: from the text of a request to the text of its answer.
 
 use alloy_primitives::Bytes;
 use serde_json::Value;
@@ -16,12 +16,12 @@ use crate::endpoint::{Admitted, Endpoint, Refusal};
 use crate::error::RpcError;
 use crate::faults::SEND_METHOD;
 
-/// A caller's line to one endpoint of the dev chain.
+/// A connection to one endpoint of the dev chain.
 #[derive(Debug)]
 pub(crate) struct DevLine {
     server: RpcServer,
     endpoint: Endpoint,
-    /// Over HTTP there are none.
+    /// `None` over HTTP, which has no subscriptions.
     subscriptions: Option<Subscriptions>,
 }
 
@@ -59,7 +59,7 @@ impl Line for DevLine {
     }
 }
 
-/// What a connection can do beside answering.
+/// The transport of a call. Only a WebSocket has subscriptions.
 enum Reach<'a> {
     Http,
     Socket(&'a mut Subscriptions),
@@ -77,8 +77,8 @@ fn handle(server: &RpcServer, endpoint: &Endpoint, text: &[u8], mut reach: Reach
     }
 }
 
-/// Calls of a batch are made one after the other. One whose caller hears nothing takes the whole answer with it, but not the
-/// calls after it.
+/// Joins the answers of a batch. All calls of a batch are executed, one after the other. A fault of one call replaces
+/// the whole answer.
 fn gather(replies: Vec<Reply>) -> Reply {
     let mut texts = Vec::with_capacity(replies.len());
     for reply in replies {
@@ -113,7 +113,7 @@ fn one(
         (_, None) => Reply::Nothing,
         (Ok(result), Some(id)) => Reply::Text(success(id, &result)),
         (Err(Refusal::Rpc(error)), Some(id)) => Reply::Text(failure(id, &error)),
-        // A WebSocket has no status; nodes say it with this code there.
+        // A WebSocket has no HTTP status. Nodes use this code instead.
         (Err(Refusal::Http { body, .. }), Some(id)) => {
             Reply::Text(failure(id, &RpcError::new(LIMIT_EXCEEDED_CODE, body)))
         }
@@ -127,7 +127,7 @@ fn call(
     params: Value,
     reach: &mut Reach<'_>,
 ) -> Result<Answer, Refusal> {
-    // What controls the chain is no part of what a node does, so no fault strikes it.
+    // Faults do not apply to control methods, which are not part of a real node.
     if control::is_control(method) {
         return Ok(control::control(server, method, params)?);
     }
@@ -144,7 +144,7 @@ fn call(
         ("eth_subscribe", Reach::Http) => {
             Err(RpcError::new(METHOD_NOT_FOUND_CODE, "notifications not supported").into())
         }
-        // There is none that could be found.
+        // Over HTTP no subscription exists, so the answer is "subscription not found".
         ("eth_unsubscribe", Reach::Http) => Ok(Subscriptions::default().close(params)?),
         ("eth_subscribe", Reach::Socket(subscriptions)) => Ok(subscriptions.open(server, endpoint, params)?),
         ("eth_unsubscribe", Reach::Socket(subscriptions)) => Ok(subscriptions.close(params)?),

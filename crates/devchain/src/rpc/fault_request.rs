@@ -1,4 +1,4 @@
-//! The switchboard's JSON: what `gapless_faults` takes.
+//! The JSON argument of `gapless_faults`.
 //!
 //! ```json
 //! { "clear": true, "lag": 3, "dead": false, "hideReceipts": true, "chainId": 5,
@@ -7,7 +7,7 @@
 //!              { "on": "eth_call", "permille": 100, "fault": { "kind": "http", "status": 429, "retryAfterSecs": 1 } } ] }
 //! ```
 //!
-//! A rule without `times` and `permille` strikes always.
+//! A rule without `times` and `permille` applies to every call.
 
 use serde::Deserialize;
 
@@ -19,7 +19,7 @@ use crate::faults::{Fault, Faults, On};
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct FaultRequest {
-    /// First of all, no faults any more.
+    /// Removes all faults before the other changes.
     #[serde(default)]
     clear: bool,
     lag: Option<u64>,
@@ -27,7 +27,7 @@ pub(crate) struct FaultRequest {
     hide_receipts: Option<bool>,
     chain_id: Option<u64>,
     stuck_head: Option<bool>,
-    /// Reads of `latest` before the endpoint changes over; 0 ends it.
+    /// Reads of `latest` before the endpoint switches branches. 0 ends it.
     flip: Option<u32>,
     preconfirm: Option<bool>,
     #[serde(default)]
@@ -62,7 +62,7 @@ enum FaultKind {
 }
 
 impl FaultRequest {
-    /// Nothing is changed when something about it is wrong.
+    /// Applies the changes. An invalid rule leaves all faults unchanged.
     pub(crate) fn apply(self, endpoint: &Endpoint) -> Result<(), RpcError> {
         let faults = endpoint.faults();
         for rule in &self.rules {

@@ -1,4 +1,4 @@
-//! The HTTP side: one POST is one message or one batch, and a GET can become a WebSocket.
+//! The HTTP server: a POST is one message or one batch, and a GET can become a WebSocket.
 
 use std::io;
 
@@ -21,21 +21,21 @@ use super::server::{DEFAULT_ENDPOINT, RpcServer};
 use super::socket;
 
 const JSON: &str = "application/json";
-/// What geth takes for JSON.
+/// The content types that geth accepts.
 const JSON_TYPES: [&str; 3] = [JSON, "application/json-rpc", "application/jsonrequest"];
 
-/// What every connection needs.
+/// The state that every connection shares.
 #[derive(Clone)]
 struct Serving<S> {
     server: S,
     /// Becomes true when the server stops.
     stopped: watch::Receiver<bool>,
-    /// Nothing is ever sent: that the last of these is gone says that the last WebSocket is.
+    /// Never used for messages. The channel closes when the last WebSocket ends.
     alive: mpsc::Sender<()>,
 }
 
-/// Serves until `shutdown` is over, and then until the last connection is closed. Calls that are under way are finished; WebSockets
-/// and calls that a fault has silenced are cut off.
+/// Serves until `shutdown` completes, and then until the last connection is closed. Running calls finish. WebSockets
+/// and calls without an answer (by a fault) are cut off.
 pub async fn serve(
     listener: TcpListener,
     server: RpcServer,
@@ -59,7 +59,7 @@ pub(crate) async fn serve_any<S: Served>(
         .with_state(Serving { server, stopped, alive });
     let shutdown = async move {
         shutdown.await;
-        // The value stays when its sender goes.
+        // The value stays readable after the sender is dropped.
         stop.send_replace(true);
     };
     let listener = LimitedListener::new(listener, limits.connections);
@@ -113,7 +113,7 @@ async fn post<S: Served>(mut serving: Serving<S>, name: &str, headers: &HeaderMa
         Reply::Text(text) => ([(CONTENT_TYPE, JSON)], text).into_response(),
         Reply::Nothing => StatusCode::OK.into_response(),
         Reply::Silence => {
-            // The caller gives up first, and takes this future with it; otherwise the end of the server ends it.
+            // The caller's timeout drops this future. Otherwise the end of the server completes it.
             socket::end(&mut serving.stopped).await;
             broken_response()
         }
@@ -133,7 +133,7 @@ fn upgrade<S: Served>(serving: Serving<S>, name: &str, headers: &HeaderMap, sock
     let socket = match socket {
         Ok(socket) => socket,
         Err(rejection) if headers.contains_key(UPGRADE) => return rejection.into_response(),
-        // geth lets empty requests pass, because load balancers ask like that whether it is alive.
+        // geth accepts empty requests, because load balancers use them as health checks.
         Err(_) => return StatusCode::OK.into_response(),
     };
     let line = match find(&serving.server, name, Road::Socket) {
@@ -161,7 +161,7 @@ fn is_json(headers: &HeaderMap) -> bool {
     JSON_TYPES.iter().any(|json| kind.eq_ignore_ascii_case(json))
 }
 
-/// An answer that breaks off, and takes the connection with it.
+/// A response whose body fails, which closes the connection.
 fn broken_response() -> Response {
     let broken: io::Result<Bytes> = Err(io::ErrorKind::ConnectionReset.into());
     Body::from_stream(stream::iter([broken])).into_response()

@@ -1,49 +1,50 @@
-//! The seam between the transport and what answers: two chains speak through one server.
+//! The interface between the transport and the chains behind it. The dev chain and the null chain share one HTTP
+//! server.
 //!
-//! The transport brings texts and takes texts. Whose they are, what they mean and how long an answer takes is behind this.
+//! The transport passes texts in both directions. It knows neither their meaning nor how long an answer takes.
 
 use super::server::{EndpointError, RpcLimits};
 
-/// What is served. Clones are handles onto the same one.
+/// A chain that can be served. Clones are handles to the same chain.
 pub(crate) trait Served: Clone + Send + Sync + 'static {
     type Line: Line;
 
     fn limits(&self) -> &RpcLimits;
 
-    /// A caller's line to the endpoint of a name.
+    /// Opens a connection to the endpoint with this name.
     fn line(&self, endpoint: &str, road: Road) -> Result<Self::Line, EndpointError>;
 }
 
-/// How a caller came.
+/// The transport of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Road {
     Http,
     Socket,
 }
 
-/// One caller's line: over HTTP it lives for one text, over a WebSocket as long as the connection.
+/// A connection of one caller. Over HTTP it lives for one request, over a WebSocket as long as the socket.
 pub(crate) trait Line: Send + 'static {
-    /// Nobody answers here: connections are refused.
+    /// True if the endpoint is dead: connections are refused.
     fn is_dead(&self) -> bool;
 
     fn answer(&mut self, text: &[u8]) -> impl Future<Output = Reply> + Send;
 
-    /// What the caller hears beside the answers, and answers that took their time; never, while there is nothing to tell. It is given
-    /// up and begun again whenever something else happens on the connection, and must not lose anything by that.
+    /// The next notifications and delayed answers. Pending while there are none. The future is dropped and created
+    /// again on other events of the connection, and must not lose texts by that.
     fn news(&mut self) -> impl Future<Output = Result<Vec<String>, FellBehind>> + Send;
 }
 
-/// What becomes of a text.
+/// The answer to a request text.
 #[derive(Debug)]
 pub(crate) enum Reply {
     Text(String),
-    /// Nobody waits for an answer, or it comes as news.
+    /// No answer is due, or it follows as a notification.
     Nothing,
-    /// A fault: the caller hears nothing.
+    /// By a fault: the caller gets no answer.
     Silence,
-    /// A fault: the connection breaks.
+    /// By a fault: the connection breaks.
     Disconnect,
-    /// A fault: an answer that is no JSON-RPC.
+    /// By a fault: an HTTP response without JSON-RPC.
     Http {
         status: u16,
         retry_after_secs: Option<u32>,
@@ -51,7 +52,8 @@ pub(crate) enum Reply {
     },
 }
 
-/// The connection was too slow, and events are lost. It is closed, so that its client notices and reads what it missed.
+/// The subscriber was too slow and events are lost. The connection is closed, so that the client notices and reads the
+/// missed blocks.
 #[derive(Debug, thiserror::Error)]
 #[error("the subscriber fell behind")]
 pub(crate) struct FellBehind;

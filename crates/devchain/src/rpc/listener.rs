@@ -1,4 +1,4 @@
-//! A listener that has only so many connections open at once.
+//! A listener with a limit of open connections.
 
 use std::io;
 use std::net::SocketAddr;
@@ -17,7 +17,7 @@ pub(crate) struct LimitedListener {
     free: Arc<Semaphore>,
 }
 
-/// A connection, and its place among those that may be open.
+/// A connection with its permit of the limit.
 #[derive(Debug)]
 pub(crate) struct LimitedStream {
     stream: TcpStream,
@@ -35,11 +35,11 @@ impl Listener for LimitedListener {
     type Addr = SocketAddr;
 
     async fn accept(&mut self) -> (Self::Io, Self::Addr) {
-        // Nobody closes the semaphore, so there is always a permit in the end.
+        // The semaphore is never closed, so the permit is always granted.
         let place = self.free.clone().acquire_owned().await.ok();
-        // The trait's accept goes on after errors of single connections.
+        // The trait's `accept` retries after errors of single connections.
         let (stream, address) = Listener::accept(&mut self.listener).await;
-        // Answers are small and waited for; if this fails they only come a little later.
+        // Answers are small and clients wait for them. A failure here only delays them.
         let _ = stream.set_nodelay(true);
         (LimitedStream { stream, _place: place }, address)
     }

@@ -1,4 +1,4 @@
-//! JSON-RPC 2.0 as geth speaks it: what comes in, what goes out, and which error has which code.
+//! JSON-RPC 2.0 as geth implements it: requests, answers and error codes.
 
 use std::borrow::Cow;
 
@@ -11,19 +11,19 @@ use crate::error::{INVALID_PARAMS_CODE, RpcError, SERVER_ERROR_CODE};
 pub(crate) const PARSE_ERROR_CODE: i64 = -32700;
 pub(crate) const INVALID_REQUEST_CODE: i64 = -32600;
 pub(crate) const METHOD_NOT_FOUND_CODE: i64 = -32601;
-/// What rate limits are answered with where there is no HTTP status to say it with (EIP-1474).
+/// The code for rate limits where no HTTP status exists (EIP-1474).
 pub(crate) const LIMIT_EXCEEDED_CODE: i64 = -32005;
 
 const VERSION: &str = "2.0";
 
-/// A JSON text that came in.
+/// A parsed request text.
 #[derive(Debug)]
 pub(crate) enum Incoming<'a> {
     Single(Result<Request<'a>, Invalid<'a>>),
     Batch(Vec<Result<Request<'a>, Invalid<'a>>>),
 }
 
-/// A call, still a part of the text. Without an id it is a notification, and nobody waits for an answer.
+/// A call that borrows from the request text. Without an id it is a notification, which gets no answer.
 #[derive(Debug)]
 pub(crate) struct Request<'a> {
     pub(crate) id: Option<&'a RawValue>,
@@ -31,23 +31,23 @@ pub(crate) struct Request<'a> {
     pub(crate) params: Option<&'a RawValue>,
 }
 
-/// What is JSON but no call, with the id to answer it under.
+/// Valid JSON that is not a call, with the id for the answer.
 #[derive(Debug)]
 pub(crate) struct Invalid<'a> {
     pub(crate) id: &'a RawValue,
 }
 
-/// What a method gives back: JSON that is written once and copied from then on.
+/// The result of a method: serialised once, then copied.
 pub(crate) type Answer = Box<RawValue>;
 
-/// Why a text is not even taken apart.
+/// The reason why a request text cannot be parsed.
 #[derive(Debug, Clone, thiserror::Error)]
 pub(crate) enum MessageError {
     #[error("parse error")]
     Parse,
     #[error("empty batch")]
     EmptyBatch,
-    /// With the id of the first call in it, under which it is answered.
+    /// The id is that of the first call in the batch. The answer uses it.
     #[error("batch too large")]
     BatchTooLarge { id: Box<RawValue> },
 }
@@ -81,7 +81,7 @@ impl<'a> Incoming<'a> {
     }
 }
 
-/// The fields of a call, each of which may be anything, or missing.
+/// The fields of a call. Each may have any value or be missing.
 #[derive(Deserialize)]
 struct Fields<'a> {
     #[serde(default, borrow, deserialize_with = "present")]
@@ -94,7 +94,7 @@ struct Fields<'a> {
     params: Option<&'a RawValue>,
 }
 
-/// An id that is `null` is an id, and not one that is missing.
+/// Distinguishes a `null` value from a missing field.
 fn present<'de: 'a, 'a, D: Deserializer<'de>>(deserializer: D) -> Result<Option<&'a RawValue>, D::Error> {
     <&'a RawValue>::deserialize(deserializer).map(Some)
 }
@@ -104,7 +104,7 @@ impl<'a> Request<'a> {
         let Ok(Fields { id, jsonrpc, method, params }) = serde_json::from_str(message.get()) else {
             return Err(Invalid { id: RawValue::NULL });
         };
-        // An id is a string, a number or null; anything else cannot be answered under it.
+        // An id is a string, a number or null. An answer cannot carry any other id.
         let is_id = id.is_none_or(|id| !id.get().starts_with(['{', '[', 't', 'f']));
         let is_ours = jsonrpc.and_then(text_of).as_deref() == Some(VERSION);
         match method.and_then(text_of) {
@@ -114,19 +114,19 @@ impl<'a> Request<'a> {
     }
 }
 
-/// A string; `None` if it is none. Almost none has escapes in it, and the others need not be copied.
+/// The content of a JSON string; `None` for other values. A string without escapes is borrowed.
 pub(crate) fn text_of(value: &RawValue) -> Option<Cow<'_, str>> {
     let borrowed = serde_json::from_str::<&str>(value.get()).map(Cow::Borrowed);
     borrowed.or_else(|_| serde_json::from_str(value.get()).map(Cow::Owned)).ok()
 }
 
-/// The arguments of a call, taken apart.
+/// Parses the arguments of a call.
 pub(crate) fn read_params(params: Option<&RawValue>) -> Result<Value, RpcError> {
     let read = |params: &RawValue| serde_json::from_str(params.get());
     params.map_or(Ok(Value::Null), read).map_err(|error| RpcError::new(INVALID_PARAMS_CODE, error.to_string()))
 }
 
-/// Turns a value into an answer. Nothing that we answer with has keys that are no strings, so this does not fail.
+/// Serialises a result. No result has map keys other than strings, so this does not fail.
 pub(crate) fn answer(value: &impl Serialize) -> Result<Answer, RpcError> {
     to_raw_value(value).map_err(|error| RpcError::new(SERVER_ERROR_CODE, error.to_string()))
 }
@@ -167,7 +167,7 @@ pub(crate) fn success(id: &RawValue, result: &RawValue) -> String {
     text
 }
 
-/// Writes what comes before a result, for whoever writes the result in its place.
+/// Writes the part of an answer before the result. The caller then writes the result itself.
 pub(crate) fn begin_success(text: &mut String, id: &RawValue) {
     text.push_str("{\"jsonrpc\":\"2.0\",\"id\":");
     text.push_str(id.get());
@@ -187,7 +187,7 @@ pub(crate) fn invalid(invalid: &Invalid<'_>) -> String {
     failure(invalid.id, &RpcError::new(INVALID_REQUEST_CODE, "invalid request"))
 }
 
-/// What a subscriber hears.
+/// The text of a subscription notification.
 pub(crate) fn notification(subscription: &str, result: &RawValue) -> String {
     to_text(&Notification {
         jsonrpc: VERSION,
@@ -197,7 +197,7 @@ pub(crate) fn notification(subscription: &str, result: &RawValue) -> String {
 }
 
 fn to_text(message: &impl Serialize) -> String {
-    // Structs of strings, numbers and JSON always have a text.
+    // Structs of strings, numbers and JSON can always be serialised.
     serde_json::to_string(message).unwrap_or_default()
 }
 
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_notifications_and_nonsense_are_told_apart() {
+    fn request_notification_and_invalid_are_distinguished() {
         let call = single(r#"{"jsonrpc":"2.0","id":7,"method":"m","params":[1]}"#).unwrap();
         assert_eq!((call.id.unwrap().get(), &*call.method), ("7", "m"));
         assert_eq!(single(r#"{"jsonrpc":"2.0","id":null,"method":"\u006d"}"#).unwrap().id.unwrap().get(), "null");
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_json_or_no_batch_is_refused_as_a_whole() {
+    fn malformed_text_or_batch_is_refused() {
         for text in [&b"{"[..], b"", b"[1,", b"{} {}", b"\xff"] {
             assert!(matches!(Incoming::parse(text, 2), Err(MessageError::Parse)), "{text:?}");
         }

@@ -1,14 +1,15 @@
 //! The dev chain as a JSON-RPC server, over HTTP and WebSocket on one port.
 //!
-//! - [`RpcServer`] is what is served: a chain, its [`Clock`], and its endpoints. `/` is the healthy endpoint, `/endpoint/{name}` a named
-//!   one with faults and a lag of its own, so that a client can be given a dead, a lagging and a healthy node of one chain.
-//! - [`serve`] is a future that somebody drives, and so is [`BlockProducer::run`].
+//! - [`RpcServer`] is a chain with its [`Clock`] and its endpoints. `/` is the default endpoint without faults.
+//!   `/endpoint/{name}` is a named endpoint with its own faults and lag. A client can use a dead, a lagging and a
+//!   healthy endpoint of one chain.
+//! - The caller must drive the futures [`serve`] and [`BlockProducer::run`].
 //!
-//! One request goes `http`/`socket` → `line` → `message` (JSON-RPC) → `dispatch` → `read`, `control` or the endpoint's send → `shape` (the
-//! JSON of the answer).
+//! A request passes `http`/`socket` → `connection` → `message` (JSON-RPC) → `dispatch` → `read`, `control` or the
+//! endpoint's send → `shape` (the JSON of the answer).
 //!
-//! Architecture invariant: nothing in here decides what the chain does. Texts and codes of errors that geth gives for JSON-RPC itself are
-//! here; those of the pool and of reads are the core's. Only `clock` knows what time it is.
+//! Architecture invariant: this module does not decide what the chain does. It has the error texts and codes of
+//! JSON-RPC itself; those of the pool and of reads belong to the core. Only `clock` reads the time.
 
 mod args;
 mod clock;

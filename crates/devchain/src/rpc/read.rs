@@ -1,4 +1,4 @@
-//! The methods that only look.
+//! The methods that read the chain.
 
 use std::collections::BTreeMap;
 
@@ -97,7 +97,7 @@ fn block_by<T: DeserializeOwned>(view: &View, params: Value, to_at: fn(T) -> At)
 fn block_receipts(view: &View, params: Value) -> Result<Answer, RpcError> {
     let id: BlockId = Args::new(params, 1)?.required()?;
     let at = checked_at(view, id)?;
-    // The receipts of a block that is not mined yet are nobody's business; geth has none either.
+    // The pending block has no receipts, as in geth.
     let block = Some(at).filter(|at| *at != At::Pending).and_then(|at| view.block(at));
     answer(&block.map(|block| shape::receipts(&block)))
 }
@@ -166,14 +166,14 @@ fn pool_content_from(view: &View, params: Value) -> Result<Answer, RpcError> {
 }
 
 fn by_nonce(txs: BTreeMap<u64, std::sync::Arc<crate::tx::Tx>>) -> BTreeMap<String, Value> {
-    // A transaction always has its JSON; `null` would only stand for one that has none.
+    // A transaction can always be serialised, so the default (`null`) is never used.
     let shown = |(nonce, tx): (u64, std::sync::Arc<crate::tx::Tx>)| {
         (nonce.to_string(), serde_json::to_value(shape::pooled_transaction(&tx)).unwrap_or_default())
     };
     txs.into_iter().map(shown).collect()
 }
 
-/// The block that an id stands for. By hash, and if the caller says so, only while it is part of the chain.
+/// The block of an id. With `requireCanonical`, a block that is not canonical is an error.
 fn checked_at(view: &View, id: BlockId) -> Result<At, RpcError> {
     if let BlockId::Hash(hash) = id
         && hash.require_canonical == Some(true)
@@ -189,7 +189,7 @@ fn is_canonical(view: &View, block: &Block) -> bool {
     view.block(At::Number(block.number())).is_some_and(|canonical| canonical.hash == block.hash)
 }
 
-/// geth says it in other words when the block was named by its hash.
+/// geth has another text for an unknown block that was requested by hash.
 fn named(error: ReadError, at: At) -> RpcError {
     match (error, at) {
         (ReadError::UnknownBlock, At::Hash(_)) => RpcError::new(SERVER_ERROR_CODE, "header for hash not found"),

@@ -1,4 +1,4 @@
-//! What clients ask for, turned into what the chain can be asked.
+//! Conversion of request arguments to the chain's types.
 
 use alloy_eips::{BlockId, BlockNumberOrTag};
 use alloy_primitives::{Address, B256, TxKind};
@@ -9,7 +9,7 @@ use super::args::invalid;
 use crate::error::RpcError;
 use crate::query::{At, CallRequest, LogBlocks, LogFilter};
 
-/// More positions than a log can have topics cannot match anything.
+/// Maximum number of topic positions, because a log has at most four topics.
 const MAX_TOPICS: usize = 4;
 
 pub(crate) fn at_tag(tag: BlockNumberOrTag) -> At {
@@ -30,7 +30,7 @@ pub(crate) fn at(id: BlockId) -> At {
     }
 }
 
-/// The fields that the chain knows; blobs are refused, since there are none here.
+/// Converts a call request. Blob fields are refused, because the chain has no blobs.
 pub(crate) fn call(request: TransactionRequest) -> Result<CallRequest, RpcError> {
     if request.blob_versioned_hashes.is_some() || request.sidecar.is_some() {
         return Err(invalid("invalid argument 0: blob transactions are not supported by this chain"));
@@ -58,8 +58,8 @@ pub(crate) fn call(request: TransactionRequest) -> Result<CallRequest, RpcError>
     })
 }
 
-/// A filter for logs as clients write it. Written out here because alloy's type forgets positions that match anything, which
-/// for geth mean that a log must have a topic there.
+/// A log filter in its JSON form. alloy's type is not used because it drops positions that match anything. In geth such
+/// a position still requires that the log has a topic there.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct FilterRequest {
@@ -103,7 +103,7 @@ impl FilterRequest {
         if topics.len() > MAX_TOPICS {
             return Err(invalid("exceed max topics"));
         }
-        // A position that allows `null` allows everything, also if it names topics beside it.
+        // A position that contains `null` matches any topic, even if it also lists topics.
         let position = |wanted: Option<OneOrMany<Option<B256>>>| {
             wanted.map(OneOrMany::into_vec).and_then(|list| list.into_iter().collect()).unwrap_or_default()
         };
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn topics_are_by_position_and_null_matches_anything() {
+    fn topics_match_by_position_and_null_matches_any() {
         let one = B256::repeat_byte(1);
         let two = B256::repeat_byte(2);
         let read = filter(json!({ "topics": [one, null, [one, two], [one, null]] })).unwrap();
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn one_address_or_many_and_a_hash_or_a_range() {
+    fn log_filter_accepts_address_lists_and_hash_or_range() {
         let account = Address::repeat_byte(7);
         assert_eq!(filter(json!({ "address": account })).unwrap().addresses, [account]);
         assert_eq!(filter(json!({ "address": [account, account] })).unwrap().addresses.len(), 2);

@@ -1,4 +1,4 @@
-//! What is served: a chain, its clock and its endpoints.
+//! The served chain, with its clock and endpoints.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,21 +8,21 @@ use super::clock::{Clock, MiningSwitch};
 use crate::chain::DevChain;
 use crate::endpoint::Endpoint;
 
-/// The endpoint at `/`.
+/// The name of the endpoint at `/`.
 pub const DEFAULT_ENDPOINT: &str = "default";
 
-/// How much one server does at once.
+/// Limits of one server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RpcLimits {
-    /// Bytes of one HTTP body or one WebSocket message. geth's.
+    /// Maximum bytes of one HTTP body or WebSocket message, as in geth.
     pub body_bytes: usize,
-    /// Calls in one batch. geth's.
+    /// Maximum calls in one batch, as in geth.
     pub batch_calls: usize,
-    /// Connections that are open at the same time; the next ones wait to be accepted.
+    /// Maximum open connections. Further ones wait to be accepted.
     pub connections: usize,
-    /// Subscriptions of one WebSocket connection.
+    /// Maximum subscriptions of one WebSocket connection.
     pub subscriptions: usize,
-    /// Named endpoints of one chain.
+    /// Maximum named endpoints of one chain.
     pub endpoints: usize,
     pub endpoint_name_bytes: usize,
 }
@@ -40,7 +40,7 @@ impl Default for RpcLimits {
     }
 }
 
-/// Why there is no endpoint of a name.
+/// The reason why an endpoint name is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EndpointError {
     #[error("the chain has as many endpoints as it may have ({0})")]
@@ -49,7 +49,7 @@ pub enum EndpointError {
     NameLength(usize),
 }
 
-/// A chain with everything that serving it needs. Clones are handles onto the same one.
+/// A chain with everything that serving needs. Clones are handles to the same server.
 #[derive(Clone, Debug)]
 pub struct RpcServer {
     shared: Arc<Shared>,
@@ -66,7 +66,7 @@ struct Shared {
 }
 
 impl RpcServer {
-    /// Without a producer's switch, `evm_setIntervalMining` is refused.
+    /// Creates a server. Without the switch of a producer, `evm_setIntervalMining` is refused.
     pub fn new(chain: DevChain, clock: Clock, switch: Option<MiningSwitch>, limits: RpcLimits) -> Self {
         let healthy = chain.endpoint(DEFAULT_ENDPOINT);
         let endpoints = Mutex::new(BTreeMap::from([(DEFAULT_ENDPOINT.to_owned(), healthy)]));
@@ -74,7 +74,7 @@ impl RpcServer {
         Self { shared: Arc::new(shared) }
     }
 
-    /// The endpoint of a name: the one that `/endpoint/{name}` serves. It is made when it is first asked for.
+    /// The endpoint that `/endpoint/{name}` serves. The first use creates it.
     pub fn endpoint(&self, name: &str) -> Result<Endpoint, EndpointError> {
         let RpcLimits { endpoints: most, endpoint_name_bytes, .. } = self.shared.limits;
         if name.is_empty() || name.len() > endpoint_name_bytes {
@@ -108,7 +108,7 @@ impl RpcServer {
         self.shared.switch.as_ref()
     }
 
-    /// An id that no other subscription of this server has.
+    /// A subscription id that is unique in this server.
     pub(crate) fn next_subscription(&self) -> String {
         format!("{:#x}", self.shared.subscriptions.fetch_add(1, Ordering::Relaxed) + 1)
     }

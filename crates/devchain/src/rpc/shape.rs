@@ -1,4 +1,4 @@
-//! What the chain knows, in the JSON that clients expect.
+//! Conversion of the chain's types to the JSON that clients expect.
 
 use alloy_consensus::transaction::Recovered;
 use alloy_consensus::{Eip658Value, Receipt as ConsensusReceipt, ReceiptEnvelope, ReceiptWithBloom, TxType};
@@ -14,10 +14,10 @@ use crate::error::{RpcError, SERVER_ERROR_CODE};
 use crate::query::{FeeHistory, FoundTx};
 use crate::tx::{Envelope, Tx};
 
-/// Fields that a block which is not mined yet does not have.
+/// Fields that are `null` in the pending block.
 const UNKNOWN_WHILE_PENDING: [&str; 3] = ["hash", "nonce", "miner"];
 
-/// A header as `newHeads` tells it.
+/// A header in the form of `newHeads`.
 pub(crate) fn header(block: &Block) -> Header {
     Header { hash: block.hash, inner: block.header.clone(), total_difficulty: None, size: None }
 }
@@ -36,7 +36,7 @@ pub(crate) fn block(block: &Block, full: bool) -> RpcBlock<Transaction<Envelope>
     }
 }
 
-/// The block that would be mined now has no hash, and its transactions are in no block yet.
+/// The pending block. It has no hash, and its transactions have no block.
 pub(crate) fn pending_block(block: &Block, full: bool) -> Result<Value, RpcError> {
     let mut shape = self::block(block, false);
     if full {
@@ -58,7 +58,7 @@ pub(crate) fn transaction(found: &FoundTx) -> Transaction<Envelope> {
     .unwrap_or_else(|| pooled_transaction(&found.tx))
 }
 
-/// A transaction that is in no block. geth shows what it may cost at most as its gas price.
+/// A transaction of the pool. As in geth, its gas price is its fee cap.
 pub(crate) fn pooled_transaction(tx: &Tx) -> Transaction<Envelope> {
     Transaction {
         inner: Recovered::new_unchecked(tx.envelope.clone(), tx.from),
@@ -142,7 +142,7 @@ pub(crate) fn log(entry: LogEntry) -> RpcLog {
 
 pub(crate) fn fee_history(history: FeeHistory) -> RpcFeeHistory {
     let blocks = history.gas_used_ratio.len();
-    // There are no blobs on this chain, so their fee is the least that there is, and none of their gas is used.
+    // The chain has no blobs, so the blob fee is the minimum and no blob gas is used.
     let base_fee_per_blob_gas = if blocks == 0 { Vec::new() } else { vec![1; blocks + 1] };
     RpcFeeHistory {
         base_fee_per_gas: history.base_fee_per_gas,

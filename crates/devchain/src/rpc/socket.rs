@@ -1,11 +1,11 @@
-//! One WebSocket connection, from its upgrade to its end.
+//! A WebSocket connection.
 
 use axum::extract::ws::{Message, WebSocket};
 use tokio::sync::watch;
 
 use super::line::{Line, Reply};
 
-/// Answers messages and tells what was subscribed to, until either side ends it or the server stops.
+/// Answers messages and sends notifications, until either side closes the connection or the server stops.
 pub(crate) async fn run(mut socket: WebSocket, mut line: impl Line, mut stopped: watch::Receiver<bool>) {
     loop {
         tokio::select! {
@@ -20,7 +20,7 @@ pub(crate) async fn run(mut socket: WebSocket, mut line: impl Line, mut stopped:
                 match line.answer(&text).await {
                     Reply::Text(text) => if socket.send(Message::text(text)).await.is_err() { return },
                     Reply::Nothing | Reply::Silence => {}
-                    // There is no status to say it with once the connection is upgraded.
+                    // A WebSocket has no HTTP status.
                     Reply::Disconnect | Reply::Http { .. } => return,
                 }
             }
@@ -38,6 +38,6 @@ pub(crate) async fn run(mut socket: WebSocket, mut line: impl Line, mut stopped:
 
 /// Waits until the server stops.
 pub(crate) async fn end(stopped: &mut watch::Receiver<bool>) {
-    // An error says that the server is gone, which is an end too.
+    // An error means that the server is gone, which also ends the wait.
     let _ = stopped.wait_for(|stopped| *stopped).await;
 }

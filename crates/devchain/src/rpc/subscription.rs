@@ -1,4 +1,4 @@
-//! What one WebSocket connection has subscribed to.
+//! Subscriptions of one WebSocket connection.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ use crate::query::LogFilter;
 #[derive(Debug, Default)]
 pub(crate) struct Subscriptions {
     by_id: BTreeMap<String, Kind>,
-    /// There only while somebody has subscribed: a receiver that nobody reads would only fall behind.
+    /// Present only while a subscription exists. A receiver that is never read would fall behind.
     events: Option<broadcast::Receiver<ChainEvent>>,
 }
 
@@ -27,7 +27,7 @@ pub(crate) struct Subscriptions {
 enum Kind {
     NewHeads,
     Logs(LogFilter),
-    /// The hash of each, or all of it.
+    /// Hashes, or full transactions.
     PendingTransactions {
         full: bool,
     },
@@ -70,20 +70,20 @@ impl Subscriptions {
         answer(&true)
     }
 
-    /// The next event; never, while nobody has subscribed.
+    /// The next event. Pending while no subscription exists.
     pub(crate) async fn next(&mut self) -> Result<ChainEvent, FellBehind> {
         match &mut self.events {
             None => std::future::pending().await,
             Some(events) => match events.recv().await {
                 Ok(event) => Ok(event),
                 Err(RecvError::Lagged(_)) => Err(FellBehind),
-                // The chain is gone, and nothing will happen on it any more.
+                // The chain is gone, so no further event follows.
                 Err(RecvError::Closed) => std::future::pending().await,
             },
         }
     }
 
-    /// What subscribers hear of an event.
+    /// The notifications of an event.
     pub(crate) fn notifications(&self, event: &ChainEvent) -> Vec<String> {
         let mut texts = Vec::new();
         for (id, kind) in &self.by_id {

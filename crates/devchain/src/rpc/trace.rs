@@ -1,4 +1,4 @@
-//! `debug_traceTransaction`, as far as the dev chain has it: geth's `callTracer`, and of its calls the top one.
+//! `debug_traceTransaction`. The dev chain supports geth's `callTracer` with the top call only.
 
 use alloy_primitives::{Address, B256, Bytes, U64, U256};
 use serde::{Deserialize, Serialize};
@@ -12,7 +12,7 @@ use crate::view::View;
 
 const CALL_TRACER: &str = "callTracer";
 
-/// What geth takes beside this (`timeout`, `reexec`) changes no answer here.
+/// Options of a trace. geth's further options (`timeout`, `reexec`) do not affect the answer and are ignored.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct TraceRequest {
@@ -27,7 +27,7 @@ struct TracerConfig {
     with_log: bool,
 }
 
-/// A call as geth shows it: what is empty is left out.
+/// A call in geth's form: empty fields are omitted.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct CallFrame {

@@ -1,4 +1,4 @@
-//! Calls and estimates, as geth makes them.
+//! Calls and gas estimates, as in geth.
 
 use alloy_primitives::{Address, Bytes, TxKind, U256};
 use revm::context::TxEnv;
@@ -13,9 +13,9 @@ use crate::execute::{BlockContext, Executor, Invalid, Ledger};
 use crate::query::{At, CallRequest};
 
 const PLAIN_TRANSFER_GAS: u64 = 21_000;
-/// What the EVM gives to a call that carries value, and takes from nobody.
+/// The free gas that the EVM adds to a call with value.
 const CALL_STIPEND: u64 = 2_300;
-/// An estimate may be off by so many of a thousand, as geth's may.
+/// Allowed error of an estimate in thousandths, as in geth.
 const ESTIMATE_ERROR_PERMILLE: u64 = 15;
 
 pub(super) fn call(read: &Read<'_>, request: &CallRequest, at: At) -> Result<Bytes, CallError> {
@@ -53,7 +53,7 @@ pub(super) fn estimate_gas(read: &Read<'_>, request: &CallRequest, at: At) -> Re
         Some(to) if request.data.is_empty() => read.with_state(at, |state| state.code(to).is_empty())?,
         _ => false,
     };
-    // An error here is not told: the run with all the gas has it too, and geth tells that one.
+    // An error here is ignored: the run with the full gas fails too, and geth reports that error.
     if is_plain && matches!(bench.succeeds(PLAIN_TRANSFER_GAS), Ok(Some(()))) {
         return Ok(PLAIN_TRANSFER_GAS);
     }
@@ -70,7 +70,7 @@ pub(super) fn estimate_gas(read: &Read<'_>, request: &CallRequest, at: At) -> Re
     bench.search(used, refunded, high)
 }
 
-/// A call, ready to be tried with any gas.
+/// A prepared call that can run with any gas limit.
 struct Bench<'a> {
     executor: Executor<'a>,
     context: BlockContext,
@@ -88,7 +88,7 @@ impl<'a> Bench<'a> {
         let fee_cap = request.gas_price.or(request.max_fee_per_gas).unwrap_or_default();
         let mut context = context(read, at)?;
         if fee_cap == 0 {
-            // A call that pays nothing sees a block that costs nothing.
+            // A call without a fee sees a base fee of 0.
             context.base_fee = 0;
         }
         let from = request.from.unwrap_or_default();
@@ -123,7 +123,7 @@ impl<'a> Bench<'a> {
         }
     }
 
-    /// Halves what is between a gas that fails and one that succeeds, until it is close enough.
+    /// Bisects between a gas limit that fails and one that succeeds, until the error is small enough.
     fn search(&mut self, used: u64, refunded: u64, mut high: u64) -> Result<u64, CallError> {
         let mut low = used.saturating_sub(1);
         let likely = (used + refunded + CALL_STIPEND).saturating_mul(64) / 63;
@@ -152,13 +152,13 @@ impl<'a> Bench<'a> {
     }
 }
 
-/// What the call sees of its block.
+/// The block fields that the call sees.
 fn context(read: &Read<'_>, at: At) -> Result<BlockContext, ReadError> {
     let block = read.block(at).ok_or(ReadError::UnknownBlock)?;
     Ok(block_context(read, &block))
 }
 
-/// What code that runs in a block sees of it.
+/// The block fields that code in this block sees.
 pub(super) fn block_context(read: &Read<'_>, block: &Block) -> BlockContext {
     BlockContext {
         chain_id: read.core.chain_id(),
@@ -172,7 +172,7 @@ pub(super) fn block_context(read: &Read<'_>, block: &Block) -> BlockContext {
 }
 
 fn ledger<'a>(read: &'a Read<'_>, at: At) -> Result<Ledger<'a>, ReadError> {
-    // Whatever cannot be read cannot be called.
+    // Fails if the state of the block cannot be read.
     read.with_state(at, |_| ())?;
     let core = &read.core;
     if at == At::Pending && !read.lags() {
@@ -233,7 +233,7 @@ fn invalid_text(invalid: &Invalid, from: Address) -> String {
     }
 }
 
-/// Why the EVM gave up, as geth says it.
+/// geth's text for a halt of the EVM.
 pub(super) fn halt_text(reason: &HaltReason) -> String {
     let text = match reason {
         HaltReason::OutOfGas(_) => "out of gas",

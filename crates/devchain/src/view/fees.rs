@@ -1,4 +1,4 @@
-//! What gas costs: suggestions and history, as geth makes them.
+//! Suggested fees and fee history, as in geth.
 
 use super::Read;
 use crate::block::Block;
@@ -7,17 +7,17 @@ use crate::error::ReadError;
 use crate::genesis::GWEI;
 use crate::query::{At, FeeHistory};
 
-/// What is suggested where nobody has paid anything lately.
+/// The suggestion if recent blocks have no tips.
 const DEFAULT_TIP: u128 = GWEI;
-/// Nobody is told to pay more than this.
+/// Maximum suggestion.
 const MAX_TIP: u128 = 500 * GWEI;
-/// Tips below this are left out: somebody paid himself.
+/// Lower tips are ignored: a block producer may include its own transactions without a tip.
 const IGNORED_TIP: u128 = 2;
 const TIP_BLOCKS: u64 = 20;
 const TIPS_PER_BLOCK: usize = 3;
 const TIP_PERCENTILE: usize = 60;
 
-/// The tip that got transactions into recent blocks.
+/// The suggested tip, from the tips of recent blocks.
 pub(super) fn suggested_tip(read: &Read<'_>) -> u128 {
     let mut tips = Vec::new();
     for number in read.newest.saturating_sub(TIP_BLOCKS - 1)..=read.newest {
@@ -62,7 +62,7 @@ pub(super) fn fee_history(
             history.reward.push(rewards(&block, percentiles));
         }
         if block.number() == newest {
-            // The block after it, if it is there; else what it will be.
+            // The base fee of the following block, or its prediction if the block does not exist yet.
             let next = read.block_by_number(newest + 1).filter(|next| next.number() <= read.newest);
             let after = next.map_or_else(|| base_fee_after(&block.header), |next| next.base_fee());
             history.base_fee_per_gas.push(u128::from(after));
@@ -71,7 +71,7 @@ pub(super) fn fee_history(
     Ok(history)
 }
 
-/// The tips of a block's transactions by percentile of its gas.
+/// The tips of a block's transactions, by percentile of its gas.
 fn rewards(block: &Block, percentiles: &[f64]) -> Vec<u128> {
     let mut paid: Vec<(u128, u64)> = tips_of(block).collect();
     paid.sort_unstable();
@@ -90,7 +90,7 @@ fn rewards(block: &Block, percentiles: &[f64]) -> Vec<u128> {
         .collect()
 }
 
-/// What each transaction paid per gas above the base fee, and how much gas it used.
+/// Tip per gas and gas used of each transaction.
 fn tips_of(block: &Block) -> impl Iterator<Item = (u128, u64)> + '_ {
     let base_fee = u128::from(block.base_fee());
     block.receipts.iter().map(move |receipt| (receipt.effective_gas_price.saturating_sub(base_fee), receipt.gas_used))

@@ -1,4 +1,4 @@
-//! Logs by filter.
+//! Log queries.
 
 use super::Read;
 use crate::block::{Block, LogEntry};
@@ -28,7 +28,7 @@ pub(super) fn logs(read: &Read<'_>, filter: &LogFilter) -> Result<Vec<LogEntry>,
     Ok(found)
 }
 
-/// A number that is not there yet is an edge all the same.
+/// The block number of one end of the range. A number beyond the head is allowed.
 fn edge(read: &Read<'_>, at: At) -> Result<u64, ReadError> {
     match at {
         At::Number(number) => Ok(number),

@@ -1,4 +1,4 @@
-//! Reading the chain, as of its head or of a block behind it.
+//! Reads of the chain, at the head or at another block.
 
 mod call;
 mod fees;
@@ -19,10 +19,10 @@ use crate::faults::{Faults, Sight};
 use crate::query::{At, CallRequest, FeeHistory, FoundTx, LogFilter, PoolContent, PoolStatus, TopCall};
 use crate::state::StateAt;
 
-/// What `web3_clientVersion` says. It begins as geth's does, because the pool speaks in geth's words.
+/// The answer to `web3_clientVersion`. It begins like geth's, because the pool returns geth's error texts.
 pub const CLIENT_VERSION: &str = "Geth/v1.16.7-gapless-devchain/linux-amd64/go1.25.1";
 
-/// Reads. Each call takes the chain's lock once, so that one answer is of one moment.
+/// A view for reads. Each call takes the chain's lock once, so that every answer is consistent.
 #[derive(Clone, Debug)]
 pub struct View {
     chain: DevChain,
@@ -46,17 +46,17 @@ impl View {
         CLIENT_VERSION
     }
 
-    /// The newest block that this view has.
+    /// The newest block of this view.
     pub fn head(&self) -> Arc<Block> {
         self.read_at(At::Latest).head()
     }
 
-    /// A block, or `None` if this view does not have it. `Pending` is made for the occasion.
+    /// A block, or `None` if this view does not have it. `Pending` is built on demand.
     pub fn block(&self, at: At) -> Option<Arc<Block>> {
         self.read_at(at).block(at)
     }
 
-    /// Where a transaction was mined.
+    /// The block and index of a mined transaction.
     pub fn receipt(&self, tx: B256) -> Option<Mined> {
         if self.hides_receipts() {
             return None;
@@ -82,7 +82,7 @@ impl View {
             .with_state(at, |state| state.account(account).map(|account| account.balance).unwrap_or_default())
     }
 
-    /// The count of an account's transactions; at `Pending`, with those of the pool that wait for nothing but a block.
+    /// The transaction count of an account. `Pending` includes executable transactions of the pool.
     pub fn nonce(&self, account: Address, at: At) -> Result<u64, ReadError> {
         let read = self.read_at(at);
         if at == At::Pending {
@@ -103,12 +103,12 @@ impl View {
         call::call(&self.read_at(at), request, at)
     }
 
-    /// The least gas that the call succeeds with, found as geth finds it.
+    /// The minimum gas with which the call succeeds, found with geth's search.
     pub fn estimate_gas(&self, request: &CallRequest, at: At) -> Result<u64, CallError> {
         call::estimate_gas(&self.read_at(at), request, at)
     }
 
-    /// What a transaction of the chain did, without the calls that it made in turn.
+    /// The top-level call of a mined transaction, without inner calls.
     pub fn top_call(&self, tx: B256) -> Result<TopCall, ReadError> {
         trace::top_call(&self.read(), tx)
     }
@@ -117,12 +117,12 @@ impl View {
         logs::logs(&self.read(), filter)
     }
 
-    /// Percentiles are between 0 and 100 and rise.
+    /// The fee history. Percentiles must be between 0 and 100 and increasing.
     pub fn fee_history(&self, blocks: u64, newest: At, percentiles: &[f64]) -> Result<FeeHistory, ReadError> {
         fees::fee_history(&self.read_at(newest), blocks, newest, percentiles)
     }
 
-    /// The head's base fee and the suggested tip.
+    /// The head's base fee plus the suggested tip.
     pub fn gas_price(&self) -> u128 {
         let read = self.read();
         u128::from(read.head().base_fee()) + fees::suggested_tip(&read)
@@ -132,7 +132,7 @@ impl View {
         fees::suggested_tip(&self.read())
     }
 
-    /// The base fee that the next block will have.
+    /// The base fee of the next block.
     pub fn next_base_fee(&self) -> u64 {
         self.chain.lock().next_base_fee()
     }
@@ -149,7 +149,7 @@ impl View {
         self.faults.as_ref().is_some_and(Faults::hides_receipts)
     }
 
-    /// Where the block that would be mined now has a transaction, if this endpoint gives that away before it is so.
+    /// The position of a transaction in the pending block, if the endpoint preconfirms transactions.
     fn preconfirmed(&self, read: &Read<'_>, tx: B256) -> Option<Mined> {
         let tells = self.faults.as_ref().is_some_and(Faults::preconfirms) && !read.lags();
         let block = read.core.pending_block().filter(|_| tells)?;
@@ -157,7 +157,8 @@ impl View {
         Some(Mined { block, index })
     }
 
-    /// A read of what is newest moves an endpoint that goes to and fro; any other read is of where the last one was.
+    /// Begins a read. A read of `latest` is counted for endpoints that alternate between branches; other reads stay on
+    /// the current branch.
     fn read_at(&self, at: At) -> Read<'_> {
         if at == At::Latest
             && let Some(faults) = &self.faults
@@ -173,7 +174,7 @@ impl View {
         let behind = |lag| core.head().number().saturating_sub(lag).max(core.oldest());
         let branch = match sight {
             Sight::Behind(lag) => Branch::canonical(behind(lag)),
-            // A branch that the chain has forgotten cannot be shown any more.
+            // A branch with dropped blocks can no longer be shown.
             Sight::At(tip) => core.branch_of(tip).unwrap_or_else(|| Branch::canonical(behind(0))),
             Sight::Orphaned => {
                 core.last_orphaned().and_then(|tip| core.branch_of(tip)).unwrap_or_else(|| Branch::canonical(behind(0)))
@@ -183,7 +184,7 @@ impl View {
     }
 }
 
-/// One read: the locked chain, and what the reader takes for the chain.
+/// One read: the locked chain, and the branch that the reader sees.
 pub(crate) struct Read<'a> {
     core: MutexGuard<'a, Core>,
     /// The number of the newest block that the reader may see.
@@ -200,7 +201,7 @@ impl Read<'_> {
         self.newest != self.core.head().number() || !self.branch.is_canonical()
     }
 
-    /// A block of what the reader takes for the chain.
+    /// A block of the branch that the reader sees.
     fn block_by_number(&self, number: u64) -> Option<Arc<Block>> {
         match self.branch.orphan(number) {
             Some(orphan) => Some(orphan.clone()),
@@ -208,7 +209,7 @@ impl Read<'_> {
         }
     }
 
-    /// On a branch, nothing is known of what replaced it.
+    /// A block by its hash. A reader of an orphaned branch does not see the blocks that replaced it.
     fn block_by_hash(&self, hash: B256) -> Option<Arc<Block>> {
         let block = self.core.block_by_hash(hash).filter(|block| block.number() <= self.newest)?;
         let is_known = self.branch.is_canonical()
@@ -225,9 +226,9 @@ impl Read<'_> {
         }
     }
 
-    /// The number that a tag stands for; `None` for one that is not there.
+    /// The block number of a tag. `None` if the block does not exist.
     fn number(&self, at: At) -> Option<u64> {
-        // Who is behind with the head is as far behind with these.
+        // A lagging endpoint has the same lag for `safe` and `finalized`.
         let behind = self.core.head().number().saturating_sub(self.newest);
         match at {
             At::Latest | At::Pending => Some(self.newest),
@@ -247,7 +248,7 @@ impl Read<'_> {
         orphaned.or_else(|| self.core.mined(tx).filter(|mined| mined.block.number() <= self.branch.fork))
     }
 
-    /// Asks the state after a block.
+    /// Reads the state after a block.
     fn with_state<T>(&self, at: At, ask: impl FnOnce(&StateAt<'_>) -> T) -> Result<T, ReadError> {
         if at == At::Pending && !self.lags() {
             return Ok(self.core.with_pending_state(ask));
@@ -269,8 +270,7 @@ impl Read<'_> {
         Ok(ask(&self.core.state().with(self.branch.fork, &changes)))
     }
 
-    /// The state after a block that can be read, for code to run on. Code on an orphaned branch that asks for hashes of blocks is told
-    /// the canonical ones.
+    /// The state after a readable block, for execution. Code on an orphaned branch gets canonical block hashes.
     fn ledger(&self, number: u64) -> Ledger<'_> {
         let canonical = Ledger::on(self.core.state(), number.min(self.branch.fork), self.core.blocks());
         match number > self.branch.fork {

@@ -1,4 +1,4 @@
-//! What a revert says, if it says it as Solidity does.
+//! The reason of a revert, in Solidity's encodings.
 
 use alloy_primitives::U256;
 
@@ -6,7 +6,7 @@ const ERROR_SELECTOR: [u8; 4] = [0x08, 0xc3, 0x79, 0xa0];
 const PANIC_SELECTOR: [u8; 4] = [0x4e, 0x48, 0x7b, 0x71];
 const WORD: usize = 32;
 
-/// The reason of `Error(string)` or of `Panic(uint256)`.
+/// The reason in `Error(string)` or `Panic(uint256)` revert data.
 pub(super) fn revert_reason(data: &[u8]) -> Option<String> {
     let (selector, arguments) = data.split_at_checked(ERROR_SELECTOR.len())?;
     if selector == ERROR_SELECTOR {
@@ -53,7 +53,7 @@ mod tests {
     }
 
     #[test]
-    fn reasons_are_read_and_garbage_has_none() {
+    fn revert_reason_is_decoded_and_garbage_has_none() {
         let mut error = ERROR_SELECTOR.to_vec();
         error.extend(word(32));
         error.extend(word(4));

@@ -1,4 +1,4 @@
-//! What a transaction did, found out by doing it again.
+//! Traces of mined transactions, by executing them again.
 
 use alloy_consensus::Transaction;
 use alloy_primitives::B256;
@@ -14,7 +14,8 @@ use crate::tx::Tx;
 
 const REVERTED: &str = "execution reverted";
 
-/// Runs the block of the transaction again up to it, on the state that the block was made on: what comes out is what came out then.
+/// Executes the transactions of the block up to this one again, on the state before the block. The result is the same
+/// as when the block was built.
 pub(super) fn top_call(read: &Read<'_>, hash: B256) -> Result<TopCall, ReadError> {
     let mined = read.mined(hash).ok_or(ReadError::UnknownTx)?;
     let parent = mined.block.number().checked_sub(1).filter(|parent| *parent >= read.core.oldest());
@@ -22,7 +23,7 @@ pub(super) fn top_call(read: &Read<'_>, hash: B256) -> Result<TopCall, ReadError
     let mut executor = Executor::strict(ledger, block_context(read, &mined.block));
     let mut last = None;
     for tx in mined.block.txs.iter().take(mined.index + 1) {
-        // It was executed before, so it can be.
+        // The transaction is in a block, so its execution is possible.
         let result = executor.execute(tx).map_err(|_| ReadError::NoStateToTrace)?;
         last = Some((tx, result));
     }

@@ -1,4 +1,4 @@
-//! One case: what is done, and what comes of it on which node.
+//! A conformance case, with its expected outcome per node.
 
 use std::panic;
 
@@ -12,7 +12,7 @@ pub(crate) enum Target {
     Hardhat,
 }
 
-/// What a node that is not geth does.
+/// The expected outcome of a node other than geth.
 #[derive(Clone, Copy, Debug)]
 enum Other {
     Same,
@@ -28,7 +28,7 @@ pub(crate) struct Case {
 }
 
 impl Case {
-    /// `geth` is what geth answers, and so what the dev chain has to answer.
+    /// `geth` is geth's outcome, which the dev chain must match.
     pub(crate) fn new(name: &'static str, run: fn(&Stage<'_>) -> String, geth: &'static str) -> Self {
         Self { name, run, geth, anvil: Other::Same, hardhat: Other::Same }
     }
@@ -53,14 +53,14 @@ impl Case {
         }
     }
 
-    /// A difference that is none would make the table lie.
+    /// True if the expected outcome differs from geth's. A listed difference that equals geth's outcome is none.
     pub(crate) fn differs(&self, target: Target) -> bool {
         self.expected(target) != self.geth
     }
 
-    /// What is wrong, if anything is.
+    /// Runs the case. Returns a description of the difference, if there is one.
     pub(crate) fn check(&self, node: &Node) -> Option<String> {
-        // One case that panics must not hide the others.
+        // A panic of one case must not hide the others.
         let run = || (self.run)(&Stage::new(node, self.name));
         let seen =
             panic::catch_unwind(panic::AssertUnwindSafe(run)).unwrap_or_else(|_| "a panic, see above".to_owned());

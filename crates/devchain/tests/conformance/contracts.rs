@@ -1,4 +1,4 @@
-//! The few contracts that the cases need, small enough to be written by hand.
+//! Small contracts for the cases, written by hand.
 
 use alloy_primitives::{Bytes, hex};
 
@@ -6,17 +6,17 @@ use alloy_primitives::{Bytes, hex};
 pub(crate) const LOGGER: [u8; 16] = hex!("60075f55" "365f5f37" "602a365fa1" "365ff3");
 /// Reverts with its input.
 pub(crate) const REVERTER: [u8; 7] = hex!("365f5f37365ffd");
-/// Runs until its gas is used up.
+/// Loops until its gas is used up.
 pub(crate) const LOOPER: [u8; 3] = hex!("5b5f56");
 
-/// Code that makes a contract with this code.
+/// Init code that deploys this code.
 pub(crate) fn deploy(code: &[u8]) -> Bytes {
     let mut init = vec![0x60, u8::try_from(code.len()).unwrap(), 0x80, 0x60, 0x09, 0x5f, 0x39, 0x5f, 0xf3];
     init.extend_from_slice(code);
     init.into()
 }
 
-/// What Solidity's `require(false, reason)` reverts with, for reasons of up to 32 bytes.
+/// The revert data of Solidity's `require(false, reason)`, for reasons of up to 32 bytes.
 pub(crate) fn revert_reason(reason: &str) -> Bytes {
     let mut data = hex!("08c379a0").to_vec();
     let mut word = |fill: &dyn Fn(&mut [u8; 32])| {

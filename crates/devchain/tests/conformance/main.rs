@@ -1,8 +1,8 @@
 //! One list of JSON-RPC cases, run against the dev chain, anvil and Hardhat.
 //!
-//! Every case says what geth does. The dev chain must do the same, without exception. Where anvil or Hardhat do something
-//! else, the case says what, so that the table in `docs/devchain.md` is what was seen and not what somebody remembers: this
-//! test fails when the table and the list differ. `GAPLESS_WRITE_DOCS=1` writes the table anew.
+//! Every case lists geth's outcome, which the dev chain must match without exception. A different outcome of anvil or
+//! Hardhat is listed with the case. The table in `docs/devchain.md` is generated from the list: this test fails if they
+//! differ, and `GAPLESS_WRITE_DOCS=1` rewrites the table.
 
 #![expect(
     clippy::unwrap_used,
@@ -22,26 +22,26 @@ use case::Target;
 use node::Node;
 
 #[test]
-fn the_dev_chain_does_as_geth_does() {
+fn devchain_matches_geth() {
     run(Target::DevChain);
 }
 
 #[test]
-fn anvil_differs_where_the_list_says_so() {
+fn anvil_differs_only_as_listed() {
     run(Target::Anvil);
 }
 
 #[test]
-fn hardhat_differs_where_the_list_says_so() {
+fn hardhat_differs_only_as_listed() {
     run(Target::Hardhat);
 }
 
 #[test]
-fn the_table_in_the_docs_is_the_list() {
+fn docs_table_matches_cases() {
     table::check(&cases::all());
 }
 
-/// All cases on one node, each with accounts of its own. All failures are told at once.
+/// Runs all cases on one node, each with its own accounts, and reports all failures together.
 fn run(target: Target) {
     let node = Node::start(target);
     let failures: Vec<String> = cases::all().iter().filter_map(|case| case.check(&node)).collect();

@@ -1,4 +1,4 @@
-//! The three nodes, and how they are spoken to.
+//! The three nodes under test, and their connections.
 
 use std::net::TcpListener;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -26,14 +26,14 @@ pub(crate) struct Node {
     _process: Process,
 }
 
-/// Ends with the node.
+/// The process or thread of the node. It ends when the node is dropped.
 enum Process {
     DevChain(#[expect(dead_code, reason = "it is held, not used")] InProcess),
     Anvil(#[expect(dead_code, reason = "it is held, not used")] Anvil),
     Hardhat(#[expect(dead_code, reason = "it is held, not used")] HardhatNode),
 }
 
-/// An error as a node gave it.
+/// The error of an answer.
 #[derive(Clone, Debug)]
 pub(crate) struct Failure {
     pub(crate) code: i64,
@@ -50,7 +50,7 @@ impl Node {
             }
             Target::Anvil => {
                 let mining = gapless_testbed::Mining::OnDemand;
-                // The fork of the dev chain, and not whatever is the newest one that anvil knows.
+                // The hard fork of the dev chain, instead of anvil's newest.
                 let arguments = vec!["--hardfork".to_owned(), "prague".to_owned()];
                 let anvil = Anvil::start(AnvilOptions { mining, arguments, ..AnvilOptions::default() }).unwrap();
                 (anvil.port(), Process::Anvil(anvil))
@@ -61,7 +61,7 @@ impl Node {
                 (hardhat.port(), Process::Hardhat(hardhat))
             }
         };
-        // Where anybody in the workspace wants https, reqwest asks for a TLS provider also for plain http.
+        // With the workspace's TLS features, reqwest needs a TLS provider even for plain http.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let http = reqwest::blocking::Client::builder().timeout(ANSWER_LIMIT).build().unwrap();
         Self { target, port, http, next_id: AtomicU64::new(1), _process: process }
@@ -80,7 +80,7 @@ impl Node {
         outcome(&answer)
     }
 
-    /// Posts any text, and gives back the text of the answer.
+    /// Posts a text and returns the text of the answer.
     pub(crate) fn post(&self, body: &str) -> String {
         let url = format!("http://127.0.0.1:{}", self.port);
         let request = self.http.post(url).header("content-type", "application/json").body(body.to_owned());
@@ -96,7 +96,7 @@ impl Node {
     }
 }
 
-/// A WebSocket connection. What comes between a question and its answer is kept for later.
+/// A WebSocket connection. Notifications that arrive before an answer are kept.
 pub(crate) struct Socket {
     socket: WebSocket<MaybeTlsStream<std::net::TcpStream>>,
     heard: Vec<Value>,
@@ -115,7 +115,7 @@ impl Socket {
         }
     }
 
-    /// The next thing that a subscription tells.
+    /// The next notification of a subscription.
     pub(crate) fn next(&mut self, subscription: &Value) -> Value {
         loop {
             let is_its = |message: &Value| message["params"]["subscription"] == *subscription;
@@ -147,7 +147,7 @@ fn outcome(answer: &Value) -> Result<Value, Failure> {
     }
 }
 
-/// The dev chain's server in a thread of its own.
+/// The dev chain's server in its own thread.
 struct InProcess {
     port: u16,
     shutdown: Option<oneshot::Sender<()>>,
@@ -185,7 +185,7 @@ impl Drop for InProcess {
     fn drop(&mut self) {
         drop(self.shutdown.take());
         if let Some(thread) = self.thread.take() {
-            // A test that failed already has nothing to add.
+            // A panic of the server thread is ignored, because the test has already failed then.
             let _ = thread.join();
         }
     }

@@ -1,4 +1,4 @@
-//! What a case plays on: a node, and accounts that no other case uses.
+//! The environment of a case: a node, and accounts that no other case uses.
 
 use std::cell::RefCell;
 
@@ -11,26 +11,26 @@ use serde_json::{Value, json};
 use crate::node::{Failure, Node, Socket};
 
 pub(crate) const GWEI: u128 = 1_000_000_000;
-/// Enough for every case, and so little that a count of its digits is easy: 100 ether.
+/// Initial balance of the funded account: 100 ether, enough for every case.
 pub(crate) const BALANCE: u128 = 100_000_000_000 * GWEI;
 pub(crate) const FEE_CAP: u128 = 100 * GWEI;
 pub(crate) const TIP: u128 = 2 * GWEI;
 
 pub(crate) struct Stage<'a> {
     node: &'a Node,
-    /// With money.
+    /// An account with funds.
     pub(crate) account: DevAccount,
-    /// Without.
+    /// An account without funds.
     pub(crate) poor: DevAccount,
     sent: RefCell<Vec<B256>>,
 }
 
-/// What a case left in the pool is taken out, so that the next one finds it empty. Hardhat would otherwise make no block any
-/// more once it has taken a transaction that its sender cannot pay.
+/// Removes the case's transactions from the pool, so that the next case starts with an empty pool. Hardhat would
+/// otherwise make no more blocks once it has accepted a transaction that its sender cannot pay for.
 impl Drop for Stage<'_> {
     fn drop(&mut self) {
         for hash in self.sent.take() {
-            // Most of them are mined, and some nodes call that an error.
+            // Most transactions are mined, which some nodes report as an error.
             let _ = self.call("hardhat_dropTransaction", json!([hash]));
         }
     }
@@ -48,13 +48,13 @@ impl<'a> Stage<'a> {
         self.node.call(method, params)
     }
 
-    /// A call that must have a result.
+    /// The result of a call that must succeed.
     pub(crate) fn ok(&self, method: &str, params: Value) -> Value {
         let described = format!("{method} {params}");
         self.call(method, params).unwrap_or_else(|error| panic!("{described}: {error:?}"))
     }
 
-    /// What a call gives, as the table shows it.
+    /// The outcome of a call, in the form of the table.
     pub(crate) fn show(&self, method: &str, params: Value) -> String {
         show(&self.call(method, params))
     }
@@ -76,14 +76,14 @@ impl<'a> Stage<'a> {
         self.call("eth_sendRawTransaction", json!([raw]))
     }
 
-    /// Sends what must be accepted.
+    /// Sends a transaction that must be accepted.
     pub(crate) fn sent(&self, raw: &Bytes) -> B256 {
         let answer = self.send(raw).unwrap_or_else(|error| panic!("send: {error:?}"));
         assert_eq!(answer, json!(keccak256(raw)));
         keccak256(raw)
     }
 
-    /// A payment of one wei to nobody, which cases change to their needs.
+    /// A payment of one wei to an unused account. Cases change the fields that they need.
     pub(crate) fn payment(&self, nonce: u64) -> TxEip1559 {
         TxEip1559 {
             chain_id: DEV_CHAIN_ID,
@@ -102,12 +102,12 @@ impl<'a> Stage<'a> {
         self.account.sign(tx).unwrap()
     }
 
-    /// Signs, sends and shows what came of it; an accepted one shows as `accepted`.
+    /// Signs and sends a transaction, and returns the outcome. Success is shown as `accepted`.
     pub(crate) fn try_send(&self, tx: TxEip1559) -> String {
         accepted(&self.send(&self.signed(tx)))
     }
 
-    /// A contract with this code, made by the account's first transaction.
+    /// A contract with this code, created by the account's first transaction.
     pub(crate) fn contract(&self, code: &[u8]) -> Address {
         let made = self.account.address.create(0);
         let init = crate::contracts::deploy(code);
@@ -135,19 +135,19 @@ impl<'a> Stage<'a> {
     }
 }
 
-/// A quantity.
+/// The number of a JSON-RPC quantity.
 pub(crate) fn number(value: &Value) -> u64 {
     let text = value.as_str().unwrap_or_else(|| panic!("no quantity: {value}"));
     u64::from_str_radix(text.strip_prefix("0x").unwrap(), 16).unwrap()
 }
 
-/// A result, or the code and the text of an error on one line, with hashes left out.
+/// A result, or the code and the text of an error on one line, without hashes.
 pub(crate) fn show(result: &Result<Value, Failure>) -> String {
     match result {
         Ok(Value::String(text)) => text.clone(),
         Ok(value) => value.to_string(),
         Err(error) => {
-            // Where in its own text a JSON library stumbled is nobody's business.
+            // The position in the text of a JSON library's error is left out.
             let message = error.message.split(" at line ").next().unwrap_or_default();
             let words: Vec<_> = message.split_whitespace().map(without_hash).collect();
             format!("{}: {}", error.code, words.join(" "))
@@ -155,12 +155,12 @@ pub(crate) fn show(result: &Result<Value, Failure>) -> String {
     }
 }
 
-/// The same, with any result shown as `accepted`.
+/// A result as `accepted`, or the code and the text of an error.
 pub(crate) fn accepted(result: &Result<Value, Failure>) -> String {
     if result.is_ok() { "accepted".to_owned() } else { show(result) }
 }
 
-/// The same text with a number that differs from run to run left out.
+/// The text without the head's number, which differs between runs.
 pub(crate) fn without_head(text: &str, head: u64) -> String {
     let head = head.to_string();
     let is_head = |word: &str| word.trim_end_matches(['.', ',']) == head;

@@ -1,4 +1,4 @@
-//! The table in the docs.
+//! The conformance table in the docs.
 
 use std::fs;
 use std::path::Path;
@@ -10,7 +10,7 @@ const BEGIN: &str = "<!-- conformance: written by the test, do not edit -->\n";
 const END: &str = "<!-- end of conformance -->\n";
 const WRITE_ENV: &str = "GAPLESS_WRITE_DOCS";
 
-/// Fails if the docs have another table than the cases make, or writes it there.
+/// Compares the table in the docs with the cases, or rewrites the table.
 pub(crate) fn check(cases: &[Case]) {
     let mut names: Vec<_> = cases.iter().map(|case| case.name).collect();
     names.sort_unstable();
@@ -39,7 +39,7 @@ fn table(cases: &[Case]) -> String {
     lines.iter().map(|line| format!("{line}\n")).collect()
 }
 
-/// Text that stays in its cell.
+/// A text as inline code of a table cell.
 fn code(text: &str) -> String {
     format!("`{}`", text.replace('|', "\\|").replace('`', "'").replace('\n', " "))
 }

@@ -1,4 +1,4 @@
-//! A dev chain served in process, driven by the test's own runtime.
+//! A dev chain that is served in process, in the test's runtime.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "the helpers of a test fail like the test itself")]
 #![allow(dead_code, reason = "not every test program needs all of it")]
@@ -14,10 +14,10 @@ use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 
-/// Far longer than anything here takes, so that only a hanging test runs into it.
+/// Much longer than any test takes, so that only a hanging test reaches it.
 pub(crate) const LIMIT: Duration = Duration::from_secs(20);
 
-/// A served chain, as a client sees it.
+/// A client of the served chain.
 pub(crate) struct Served {
     pub(crate) chain: DevChain,
     pub(crate) server: RpcServer,
@@ -25,7 +25,7 @@ pub(crate) struct Served {
     pub(crate) http: reqwest::Client,
 }
 
-/// Serves a new chain while the test runs, and ends the server after it.
+/// Serves a new chain while the test runs, and stops the server afterwards.
 pub(crate) async fn with_server(mining: Mining, limits: RpcLimits, test: impl AsyncFnOnce(&Served)) {
     let chain = DevChain::new(Genesis::dev());
     let producer = BlockProducer::new(chain.clone(), mining, Clock::Wall);
@@ -58,7 +58,7 @@ impl Served {
         format!("ws://{}{path}", self.address)
     }
 
-    /// Posts a text, as JSON.
+    /// Posts a JSON text.
     pub(crate) async fn post(&self, path: &str, body: String) -> reqwest::Result<reqwest::Response> {
         self.http.post(self.url(path)).header("content-type", "application/json").body(body).send().await
     }
@@ -70,7 +70,7 @@ impl Served {
         serde_json::from_str(&text).unwrap_or_else(|_| panic!("{method}: no JSON: {text}"))
     }
 
-    /// The result of a call that must have one.
+    /// The result of a call that must succeed.
     pub(crate) async fn ok(&self, path: &str, method: &str, params: Value) -> Value {
         let answer = self.call(path, method, params).await;
         assert!(answer.get("error").is_none(), "{method}: {answer}");
@@ -95,7 +95,7 @@ pub(crate) fn payment(nonce: u64) -> (Bytes, B256) {
     (raw, hash)
 }
 
-/// Where anybody in the workspace wants https, reqwest asks for a TLS provider also for plain http.
+/// With the workspace's TLS features, reqwest needs a TLS provider even for plain http.
 pub(crate) fn http_client() -> reqwest::ClientBuilder {
     let _ = rustls::crypto::ring::default_provider().install_default();
     reqwest::Client::builder()

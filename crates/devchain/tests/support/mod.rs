@@ -1,4 +1,4 @@
-//! Transactions and little contracts for the tests of the chain.
+//! Transactions and small contracts for the tests.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "what tests need and cannot get is a failure")]
 #![allow(dead_code, reason = "every test file uses some of it")]
 
@@ -26,12 +26,12 @@ pub(crate) fn carol() -> DevAccount {
     DEV_ACCOUNTS[2]
 }
 
-/// Somebody who has nothing.
+/// An account without funds.
 pub(crate) fn stranger() -> Address {
     Address::repeat_byte(0x77)
 }
 
-/// A transfer of one wei that pays plenty; tests change what they are about.
+/// A transfer of one wei with high fees. Tests change the fields that they need.
 pub(crate) fn transfer(nonce: u64) -> TxEip1559 {
     TxEip1559 {
         chain_id: DEV_CHAIN_ID,
@@ -95,7 +95,7 @@ pub(crate) fn invoke(nonce: u64, to: TxKind, input: Bytes) -> TxEip1559 {
     TxEip1559 { to, input, gas_limit: 1_000_000, value: U256::ZERO, ..transfer(nonce) }
 }
 
-/// Wraps code into code that deploys it.
+/// Init code that deploys this code.
 pub(crate) fn deployer(code: &[u8]) -> Bytes {
     // PUSH1 len, PUSH1 12, PUSH1 0, CODECOPY, PUSH1 len, PUSH1 0, RETURN
     let length = u8::try_from(code.len()).unwrap();
@@ -113,7 +113,7 @@ pub(crate) fn counter() -> Vec<u8> {
 /// Reverts with Error("nope").
 pub(crate) fn reverter() -> Vec<u8> {
     let mut code = Vec::new();
-    // The selector, then offset, length and text, each stored where the ABI has it.
+    // The selector, then offset, length and text, each at its ABI position.
     code.extend(hex!("7f08c379a000000000000000000000000000000000000000000000000000000000" "600052"));
     code.extend(hex!("6020600452" "6004602452"));
     code.extend(hex!("7f6e6f706500000000000000000000000000000000000000000000000000000000" "604452"));
@@ -121,7 +121,7 @@ pub(crate) fn reverter() -> Vec<u8> {
     code
 }
 
-/// Deploys code and gives back its address.
+/// Deploys code and returns its address.
 pub(crate) fn deploy(chain: &DevChain, from: DevAccount, nonce: u64, code: &[u8]) -> Address {
     let raw = from.sign(invoke(nonce, TxKind::Create, deployer(code))).unwrap();
     let hash = chain.send_raw(&raw).unwrap();
@@ -132,12 +132,12 @@ pub(crate) fn deploy(chain: &DevChain, from: DevAccount, nonce: u64, code: &[u8]
     receipt.contract_address.unwrap()
 }
 
-/// Sends a transaction that has to be accepted.
+/// Sends a transaction that must be accepted.
 pub(crate) fn send(chain: &DevChain, raw: &[u8]) -> B256 {
     chain.send_raw(raw).unwrap()
 }
 
-/// The text of a refusal.
+/// The error text of a refused send.
 pub(crate) fn refusal(chain: &DevChain, raw: &[u8]) -> String {
     chain.send_raw(raw).unwrap_err().to_string()
 }

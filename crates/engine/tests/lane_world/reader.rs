@@ -53,7 +53,7 @@ fn check(id: TxId, state: &TxState, list: &[BlockLink], chain: &Chain) {
                 assert_eq!(list.first(), Some(&mined.inclusion.link()));
                 assert_eq!(
                     list.last().map(|link| link.block),
-                    Some(mined.told),
+                    Some(mined.notified),
                     "{id}: what was told is what the row says"
                 );
                 assert!(list.len() as u64 <= FINAL_DEPTH);

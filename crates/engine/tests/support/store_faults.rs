@@ -4,7 +4,7 @@ use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
 use gapless_domain::SubmitterId;
-use gapless_store::{StoreError, StoreFaults, StoreVerb, codec};
+use gapless_store::{StoreError, StoreFaults, StoreVerb, RowError};
 
 #[derive(Debug, Default)]
 pub(crate) struct SwitchedFaults(Mutex<FaultSwitches>);
@@ -36,7 +36,7 @@ impl StoreFaults for SwitchedFaults {
             return Err(StoreError::Unavailable("too slow".into()));
         }
         if verb == StoreVerb::PeekQueues && lanes.iter().any(|lane| Some(lane) == faults.bad_queue.as_ref()) {
-            return Err(StoreError::Row(codec::RowError::new("payload", "cannot be read")));
+            return Err(StoreError::Row(RowError::new("payload", "cannot be read")));
         }
         if self.set().is_down {
             return Err(StoreError::Unavailable("connection refused".into()));

@@ -1,4 +1,4 @@
-//! Blocks and what is in them, and the methods that make them.
+//! Blocks and their contents, and the methods that make blocks.
 
 use alloy_primitives::{B256, U256};
 use serde_json::{Value, json};
@@ -127,7 +127,7 @@ fn timestamp(stage: &Stage<'_>) -> String {
 
 /// 2 gwei, and an eighth less after an empty block.
 fn base_fee(stage: &Stage<'_>) -> String {
-    // Whatever other cases left behind is mined before, so that the block after is empty.
+    // Mines the leftovers of other cases first, so that the block is empty.
     stage.mine();
     stage.ok("hardhat_setNextBlockBaseFeePerGas", json!(["0x77359400"]));
     stage.mine();

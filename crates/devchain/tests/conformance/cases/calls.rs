@@ -113,7 +113,7 @@ fn out_of_gas(stage: &Stage<'_>) -> String {
     stage.show("eth_call", json!([{ "to": contract, "gas": "0x186a0" }, "latest"]))
 }
 
-/// The state of then: a contract that answers 1, and whose code is taken away later.
+/// A call at an earlier block. The contract answers 1, and its code is removed later.
 fn earlier(stage: &Stage<'_>) -> String {
     let contract = stage.contract(&hex!("60015f5360015ff3"));
     let block = stage.ok("eth_getBlockByNumber", json!(["latest", false]));
@@ -134,7 +134,7 @@ fn estimate(stage: &Stage<'_>) -> String {
     stage.show("eth_estimateGas", json!([{ "from": stage.account.address, "to": stage.poor.address, "value": "0x1" }]))
 }
 
-/// The estimate must suffice, and not be far from what is used. It need not be the same on every node.
+/// The estimate must suffice and be close to the gas used. It may differ between nodes.
 fn contract_estimate(stage: &Stage<'_>) -> String {
     let contract = stage.contract(&LOGGER);
     let estimate = crate::stage::number(&call(stage, "eth_estimateGas", contract, &Bytes::from_static(&[1])).unwrap());

@@ -1,4 +1,4 @@
-//! Contracts: their making, their failing, their logs and their storage.
+//! Contracts: creation, failures, logs and storage.
 
 use alloy_consensus::TxEip1559;
 use alloy_primitives::{Address, B256, Bytes, TxKind, U256, hex};
@@ -152,7 +152,7 @@ fn receipt_logs(stage: &Stage<'_>) -> String {
     format!("{} log, topic {name}, data {}, removed {}", logs.len(), log["data"].as_str().unwrap(), log["removed"])
 }
 
-/// How many logs a filter finds, which is made from the block and the contract of one log.
+/// The number of logs that a filter finds. The filter is made from the block and the contract of one log.
 fn logs(stage: &Stage<'_>, filter: fn(&Value, Address) -> Value) -> String {
     let contract = stage.contract(&LOGGER);
     let receipt = send_to(stage, contract);

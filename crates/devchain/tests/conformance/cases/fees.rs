@@ -1,4 +1,4 @@
-//! What the chain says about fees.
+//! Fee history and fee suggestions.
 
 use serde_json::{Value, json};
 
@@ -58,8 +58,8 @@ fn length(value: &Value) -> usize {
     value.as_array().map_or(0, Vec::len)
 }
 
-/// The history of the head alone. anvil writes its own down after it has answered that a block is mined, so that it is asked
-/// until it knows the head.
+/// The fee history of the head. anvil updates its history after it has answered the mining call, so the read is
+/// repeated until the history contains the head.
 fn of_head(stage: &Stage<'_>, percentiles: Value) -> Value {
     const TRIES: usize = 500;
     let head = stage.ok("eth_getBlockByNumber", json!(["latest", false]));
@@ -95,7 +95,7 @@ fn no_percentiles(stage: &Stage<'_>) -> String {
 }
 
 fn reward(stage: &Stage<'_>) -> String {
-    // First whatever waits of other cases, so that the next block has one transaction.
+    // Mines the leftovers of other cases first, so that the next block has one transaction.
     stage.mine();
     stage.sent(&stage.signed(stage.payment(0)));
     stage.mine();

@@ -1,4 +1,4 @@
-//! The list.
+//! The list of all cases.
 
 mod blocks;
 mod calls;

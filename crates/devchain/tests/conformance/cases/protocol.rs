@@ -1,4 +1,4 @@
-//! JSON-RPC itself: what is no call, what is no method, what are no arguments.
+//! JSON-RPC itself: invalid calls, unknown methods, invalid arguments.
 
 use alloy_primitives::Address;
 use serde_json::{Value, json};
@@ -72,7 +72,7 @@ fn client_name(stage: &Stage<'_>) -> String {
     show(&stage.call("web3_clientVersion", json!([]))).split('/').next().unwrap().to_owned()
 }
 
-/// The id and the outcome of one answer to a text.
+/// The id and the outcome of one answer.
 fn posted(stage: &Stage<'_>, text: &str) -> String {
     let answer = stage.post(text);
     let answer: Value = serde_json::from_str(&answer).unwrap_or_else(|_| panic!("no JSON: {answer}"));
@@ -109,7 +109,7 @@ fn bad_block(stage: &Stage<'_>) -> String {
     beginning(&stage.show("eth_getBalance", json!([Address::ZERO, "sometime"])))
 }
 
-/// The code and the first words: what follows is how a language's JSON library puts it.
+/// The code and the first words. The rest depends on the node's JSON library.
 fn beginning(text: &str) -> String {
     text.splitn(3, ": ").take(2).collect::<Vec<_>>().join(": ")
 }

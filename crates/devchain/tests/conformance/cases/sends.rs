@@ -1,4 +1,4 @@
-//! What the pool takes and what it refuses.
+//! Sends that the pool accepts or refuses.
 
 use alloy_consensus::{TxEip1559, TxLegacy};
 use alloy_primitives::{Bytes, TxKind, U256};
@@ -9,7 +9,7 @@ use crate::case::Case;
 use crate::stage::{BALANCE, FEE_CAP, GWEI, Stage, TIP, accepted};
 
 const BLOCK_GAS_LIMIT: u64 = 30_000_000;
-/// One byte more than code that makes a contract may have (EIP-3860).
+/// One byte more than the maximum length of init code (EIP-3860).
 const INIT_CODE_TOO_LONG: usize = 2 * 24_576 + 1;
 
 pub(crate) fn cases() -> Vec<Case> {
@@ -193,7 +193,7 @@ fn gap(stage: &Stage<'_>) -> String {
     format!("{before}; then latest {}", stage.count(account, "latest"))
 }
 
-/// The fees of the second in percent of the first's.
+/// The fees of the second transaction, in percent of the first.
 fn replace(stage: &Stage<'_>, cap: u128, tip: u128) -> String {
     stage.sent(&stage.signed(stage.payment(0)));
     stage.try_send(TxEip1559 {
@@ -216,7 +216,7 @@ fn no_gas(stage: &Stage<'_>) -> String {
     stage.try_send(TxEip1559 { gas_limit: 20_999, ..stage.payment(0) })
 }
 
-/// A thousand bytes that are not zero: 16 gas each to execute, 40 as a floor (EIP-7623).
+/// A thousand bytes that are not zero: 16 intrinsic gas each, 40 as a floor (EIP-7623).
 fn floor(stage: &Stage<'_>) -> String {
     stage.try_send(TxEip1559 { gas_limit: 37_000, input: vec![1; 1_000].into(), ..stage.payment(0) })
 }
@@ -284,7 +284,7 @@ fn long_init_code(stage: &Stage<'_>) -> String {
     })
 }
 
-/// Only the code: the text is a library's.
+/// Only the code, because the text comes from a library.
 fn trailing(stage: &Stage<'_>) -> String {
     let tx = TxLegacy {
         chain_id: Some(DEV_CHAIN_ID),

@@ -1,4 +1,4 @@
-//! Traces of transactions, as far as the dev chain has them: the top call.
+//! Traces of transactions: the top call, which is all that the dev chain supports.
 
 use alloy_consensus::TxEip1559;
 use alloy_primitives::{B256, Bytes, TxKind, U256};
@@ -103,7 +103,7 @@ fn gas(stage: &Stage<'_>) -> String {
     }
 }
 
-/// The rest of the trace of a transaction.
+/// A summary of the trace of a transaction.
 fn shown(stage: &Stage<'_>, tx: TxEip1559) -> String {
     let (hash, traced) = traced(stage, tx);
     let Ok(traced) = traced else { return show(&traced) };

@@ -158,7 +158,7 @@ fn bad_authorization(stage: &Stage<'_>) -> String {
     format!("status {}, code {code}, authority's count {count}", receipt["status"].as_str().unwrap())
 }
 
-/// Sends of an account that has delegated its code, which is at nonce 1 then.
+/// Sends of an account with delegated code, whose nonce is 1.
 fn from_delegated(stage: &Stage<'_>, nonces: &[u64]) -> String {
     stage.ok("hardhat_setBalance", json!([stage.poor.address, U256::from(BALANCE)]));
     mined(stage, &delegate_tx(stage, 0));

@@ -131,8 +131,15 @@ impl Engine {
         }
         let keeper = Arc::new(LeaseKeeper::new(store.clone(), Arc::clone(&clock), terms));
         let services = LaneServices { driver: Arc::clone(&driver), keeper, writer, peeker, faults, stuck };
-        let dispatcher =
-            Dispatcher::new((store.clone(), store), services, tasks.clone(), terms, options.dispatch, servable, drain_asked);
+        let dispatcher = Dispatcher::new(
+            (store.clone(), store),
+            services,
+            tasks.clone(),
+            terms,
+            options.dispatch,
+            servable,
+            drain_asked,
+        );
         tasks.spawn(dispatcher.run());
         let view = Arc::new(EngineView { driver, changes, desks });
         Ok(Engine { intake, view, draining, stop, lanes_ended })
@@ -207,8 +214,7 @@ fn start_chain(
     let (accounts, accounts_loop) = AccountReader::new(Arc::clone(&chain), options.reader);
     let driver = Arc::clone(tasks.driver());
     let watcher_options = watcher.clone();
-    let (watcher, status) =
-        Watcher::new(Arc::clone(&chain), heads, Arc::clone(&driver), Arc::clone(&book), watcher);
+    let (watcher, status) = Watcher::new(Arc::clone(&chain), heads, Arc::clone(&driver), Arc::clone(&book), watcher);
     tasks.spawn(sender_loop.run());
     tasks.spawn(accounts_loop.run());
     tasks.spawn(watcher.run());

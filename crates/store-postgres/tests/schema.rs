@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use gapless_domain::{B256, CommandKind, CommandStatus, Cursor, Head, NewCommand, OwnerId};
 use gapless_store::conformance::fixtures as f;
-use gapless_store::{Accepted, Heads, IntentIntake, NewIntent, StoreError, Views};
+use gapless_store::{Accepted, Heads, IntentIntake, NewIntent, StoreError};
 use gapless_store_postgres::{PgOptions, PgStore};
 use support::{Database, Scene};
 

@@ -9,7 +9,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gapless_domain::{Event, EventPosition, OwnerId, Timestamp};
-use gapless_store::{Accepted, Acquired, CommitVerdict, IntentIntake, Leases, ManualClock, NewSubmitter, StoreError, Upkeep, Views};
+use gapless_store::{
+    Accepted, Acquired, CommitVerdict, IntentIntake, Leases, ManualClock, NewSubmitter, StoreError, Upkeep, Views,
+};
 use gapless_store_sqlite::{Location, SqliteOptions, SqliteStore};
 use rusqlite::Connection;
 use support::{

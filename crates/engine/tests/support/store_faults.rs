@@ -4,7 +4,7 @@ use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
 use gapless_domain::SubmitterId;
-use gapless_store::{StoreError, StoreFaults, StoreVerb, RowError};
+use gapless_store::{RowError, StoreError, StoreFaults, StoreVerb};
 
 #[derive(Debug, Default)]
 pub(crate) struct SwitchedFaults(Mutex<FaultSwitches>);

@@ -317,7 +317,10 @@ fn invalid_values_are_rejected_with_their_rule() {
         ("[store]\nurl = \"sqlite::memory:\"", "store.url: must be"),
         ("[store]\nurl = 1979-05-27", "store.url: must be"),
         ("[[classify]]\npattern = \"* #\"\nverdict = \"wait\"", "classify: override 0"),
-        ("[[classify]]\npattern = \"nonce\"\nverdict = \"accepted\"", "classify: override 0: `accepted` is not allowed"),
+        (
+            "[[classify]]\npattern = \"nonce\"\nverdict = \"accepted\"",
+            "classify: override 0: `accepted` is not allowed",
+        ),
         ("[node]\nid = \"a b\"", "node.id: must be 1 to 64 letters"),
         ("[watcher]\npoll_min = \"3s\"", "watcher.poll_min: poll_min is longer than poll_max"),
         ("[funds]\nlow_balance = \"1.5\"", "funds.low_balance: must be an amount of wei"),

@@ -6,10 +6,10 @@ use alloy_primitives::{Address, Signature};
 
 /// The account that signed an authorization, for any chain id. `None` if the signature is invalid.
 pub fn authority(signed: &gapless_domain::Authorization) -> Option<Address> {
-    let said = Authorization { chain_id: signed.chain_id, address: signed.address, nonce: signed.nonce };
+    let authorization = Authorization { chain_id: signed.chain_id, address: signed.address, nonce: signed.nonce };
     let signature = Signature::new(signed.r, signed.s, signed.y_parity);
     // An s in the upper half is refused too, as chains do.
-    recover_signer(&signature, said.signature_hash()).ok()
+    recover_signer(&signature, authorization.signature_hash()).ok()
 }
 
 #[cfg(test)]
@@ -23,14 +23,15 @@ mod tests {
     const ACCOUNT: Address = address!("f39Fd6e51aad88F6F4ce6aB8827279cffFb92266");
 
     fn signed(chain_id: u64) -> gapless_domain::Authorization {
-        let said = Authorization { chain_id: U256::from(chain_id), address: Address::repeat_byte(7), nonce: 3 };
+        let authorization =
+            Authorization { chain_id: U256::from(chain_id), address: Address::repeat_byte(7), nonce: 3 };
         let key = SecretKey::from_byte_array(KEY.0).unwrap();
-        let message = Message::from_digest(said.signature_hash().0);
+        let message = Message::from_digest(authorization.signature_hash().0);
         let (parity, bytes) = SECP256K1.sign_ecdsa_recoverable(message, &key).serialize_compact();
         gapless_domain::Authorization {
-            chain_id: said.chain_id,
-            address: said.address,
-            nonce: said.nonce,
+            chain_id: authorization.chain_id,
+            address: authorization.address,
+            nonce: authorization.nonce,
             y_parity: i32::from(parity) == 1,
             r: U256::from_be_slice(&bytes[..32]),
             s: U256::from_be_slice(&bytes[32..]),

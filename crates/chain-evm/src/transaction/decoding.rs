@@ -19,8 +19,8 @@ use super::{Envelope, decode};
 pub(crate) fn read_signed(raw: &Bytes, chain: &ChainId) -> Result<SignedPlan, UnreadableTx> {
     let envelope = decode(raw).ok_or_else(|| unreadable("the type is unknown, or the length is wrong"))?;
     match (envelope.chain_id(), chain.evm_number()) {
-        (Some(said), Some(ours)) if said == ours => {}
-        (Some(said), _) => return Err(unreadable(&format!("the transaction is for chain {said}"))),
+        (Some(chain_id), Some(ours)) if chain_id == ours => {}
+        (Some(chain_id), _) => return Err(unreadable(&format!("the transaction is for chain {chain_id}"))),
         (None, _) => return Err(unreadable("the transaction has no chain id")),
     }
     if envelope.is_eip4844() {

@@ -1,6 +1,6 @@
 //! Databases of older schemas are migrated with their rows: the suite of `gapless-store-sql`, on PostgreSQL.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "a test fails by panicking and owns its names")]
 
 mod support;
 

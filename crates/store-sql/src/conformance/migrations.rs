@@ -37,7 +37,7 @@ pub(super) async fn schema_1_lane_with_an_open_nonce_is_found_by_the_sweep(h: &d
     ])
     .await;
     let node = migrated(h, 1).await;
-    assert_eq!(node.lanes_with_work(None, 10).await.unwrap(), [lane.clone()]);
+    assert_eq!(node.lanes_with_work(None, 10).await.unwrap(), std::slice::from_ref(&lane));
     let record = f::record(&node, canceled.id).await;
     assert_eq!(record.intent, f::intent(&lane, "before"));
     // Work goes on.

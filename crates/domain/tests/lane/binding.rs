@@ -51,7 +51,7 @@ fn after_a_restart_what_was_mined_is_compared_before_the_next_one_is_bound() {
 
 /// proves N13
 #[test]
-fn the_window_is_never_exceeded() {
+fn full_window_binds_only_what_mining_makes_room_for() {
     let mut bench = Bench::busy(window(3), 10);
     assert_eq!(bench.sending(), [0, 1, 2]);
     bench.answer(SendOutcome::Accepted);
@@ -61,12 +61,25 @@ fn the_window_is_never_exceeded() {
     bench.see(mined(bench.hash(1, 0), block(1)));
     assert_eq!(bench.lane.in_flight(), 3);
     assert_eq!(bench.nonces().iter().flatten().count(), 5);
-    // A reorg makes it fuller than full; nothing is bound until there is room again.
+}
+
+/// A reorg takes a mined transaction back: four are in flight in a window of three. The lane binds nothing until there
+/// is room again.
+///
+/// proves N13
+#[test]
+fn window_overfilled_by_reorg_binds_nothing_until_it_drains() {
+    let mut bench = Bench::busy(window(3), 10);
+    bench.answer(SendOutcome::Accepted);
+    bench.see(mined(bench.hash(0, 0), block(1)));
+    bench.see(mined(bench.hash(1, 0), block(1)));
     let hash = bench.hash(0, 0);
     bench.see(Sighting::Unmined { hash, block: block(1) });
-    assert_eq!(bench.lane.in_flight(), 4);
+    assert_eq!((bench.lane.in_flight(), bench.nonces().iter().flatten().count()), (4, 5));
     bench.see(mined(bench.hash(2, 0), block(1)));
-    assert_eq!(bench.nonces().iter().flatten().count(), 5);
+    assert_eq!((bench.lane.in_flight(), bench.nonces().iter().flatten().count()), (3, 5));
+    bench.see(mined(hash, block(2)));
+    assert_eq!((bench.lane.in_flight(), bench.nonces().iter().flatten().count()), (3, 6));
 }
 
 /// A commit that is under way, signatures that are under way: all of it counts.

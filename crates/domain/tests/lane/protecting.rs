@@ -241,5 +241,11 @@ fn a_lane_that_is_stopped_says_why_once() {
     bench.pass_secs(60);
     assert_eq!(bench.protect_code(), Some("cannot_fill"));
     assert!(bench.commits.iter().all(|commit| commit.lane_events().count() == 0));
+    // A later commit of the stopped lane repeats neither the event nor the reason.
+    let commits = bench.commits.len();
     bench.see(mined(bench.hash(0, 0), block(1)));
+    assert!(bench.commits.len() > commits, "the lane still writes what it sees");
+    assert_eq!(bench.ledger.txs[&1].state.sub_state().map(|state| state.as_str()), Some("MINED"));
+    assert!(bench.commits.iter().all(|commit| commit.lane_events().count() == 0));
+    assert_eq!(bench.protect_code(), Some("cannot_fill"));
 }

@@ -2,8 +2,6 @@
 #![allow(clippy::disallowed_methods, reason = "a test owns its own time and tasks")]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "what supports a test says by panicking what it expects, too")]
 
-#[path = "support/odd_chain.rs"]
-mod odd_chain;
 #[allow(dead_code, reason = "not every test uses all of it")]
 mod support;
 #[path = "support/troubled_store.rs"]
@@ -20,9 +18,9 @@ use gapless_engine::{
     ChainSetup, Clock, DispatchOptions, Driver, Engine, EngineOptions, EngineParts, FaultPoint, FaultPoints, GasPolicy,
     NoFaults, TimeOrderedIds, WaitForOperator,
 };
+use gapless_sim::testing::ScriptedChain;
 use gapless_store::Store;
 use gapless_store::conformance::fixtures::text;
-use odd_chain::OddChain;
 use support::{Node, World, get, until_all};
 use troubled_store::TroubledStore;
 
@@ -92,8 +90,8 @@ impl Parts {
         (self, troubled)
     }
 
-    fn odd(mut self, world: &World) -> (Self, Arc<OddChain>) {
-        let odd = OddChain::new(&world.chain);
+    fn odd(mut self, world: &World) -> (Self, Arc<ScriptedChain>) {
+        let odd = world.chain.endpoint();
         self.parts.chains[0].chain = Arc::clone(&odd) as Arc<dyn Chain>;
         (self, odd)
     }
@@ -207,10 +205,10 @@ async fn what_a_deep_fork_took_away_is_noticed_also_after_an_error() {
         world.chain.mine();
         pass(3).await;
         assert_eq!(get(&node.store, ids[0]).await.state.sub_state().unwrap().as_str(), "MINED");
-        chain.odd().header_fails_after = Some(answered);
+        chain.scripted().header_fails_after = Some(answered);
         world.chain.reorg(10, false);
         pass(10).await;
-        if chain.odd().header_fails_after.is_some() {
+        if chain.scripted().header_fails_after.is_some() {
             assert!(answered > 1, "too few headers were asked for");
             return;
         }
@@ -234,7 +232,7 @@ async fn a_look_up_that_fails_stops_nobody() {
     until_all(&first.store, &old, StateName::Tracking, A_WHILE).await;
     drop(first);
     let (parts, chain) = Parts::of(&world, "b").odd(&world);
-    chain.odd().receipts_fail = true;
+    chain.scripted().receipts_fail = true;
     let node = parts.start();
     // By now the lane is taken over, and its hash is asked for.
     pass(20).await;
@@ -321,10 +319,10 @@ async fn look_ups_that_cannot_be_answered_keep_nobody_waiting() {
     let (parts, chain) = Parts::of(&world, "b").odd(&world);
     let honest = world.chain.mined(&world.lanes[11])[0].1;
     let all = world.lanes.iter().flat_map(|lane| world.chain.mined(lane)).map(|(_, hash)| hash);
-    chain.odd().lies_about = all.filter(|hash| *hash != honest).collect();
+    chain.scripted().misplaced = all.filter(|hash| *hash != honest).collect();
     let node = parts.change(|parts| parts.chains[0].watcher.look_ups = 2).start();
     until_all(&node.store, &ids[11..], StateName::Confirmed, A_WHILE).await;
-    chain.odd().lies_about.clear();
+    chain.scripted().misplaced.clear();
     until_all(&node.store, &ids, StateName::Confirmed, A_WHILE).await;
 }
 
@@ -335,7 +333,7 @@ async fn a_lane_whose_dear_intent_is_gone_does_not_spin() {
     let parts = Parts::of(&world, "a");
     let spun = Arc::clone(&parts.spun);
     let node = parts.start();
-    world.chain.trouble(|trouble| trouble.balance = Some(1000));
+    world.chain.script(|script| script.balance = Some(1000));
     let ids = node.submit(&world.lanes[0], 0..1).await;
     pass(3).await;
     node.store.cancel_queued(&ids).await.unwrap();
@@ -351,7 +349,7 @@ async fn a_node_that_lags_protects_nothing() {
         world.chain.mine_every(Duration::from_secs(2));
         let a = world.node("a");
         let (parts, chain) = Parts::of(&world, "b").odd(&world);
-        chain.odd().lag = 2;
+        chain.scripted().lag = 2;
         let b = parts.start();
         let mut ids = Vec::new();
         for round in 0..rounds {

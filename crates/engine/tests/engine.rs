@@ -11,9 +11,9 @@ use gapless_domain::{
     Cancellation, CommandKind, FailReason, FinalFailure, LaneState, NewCommand, ProtectCode, StateName, SubmitterId,
     TxState,
 };
+use gapless_sim::testing::ScriptedSend;
 use gapless_store::Store;
 use gapless_store::conformance::fixtures::{intent, text};
-use support::toy_chain::Answer;
 use support::{World, get, nonces, until_all};
 
 const A_WHILE: Duration = Duration::from_secs(30);
@@ -65,9 +65,9 @@ async fn a_window_is_filled_and_never_exceeded() {
 async fn a_time_out_keeps_the_nonce_and_the_bytes() {
     let world = World::new(1).await;
     let node = world.node("a");
-    world
-        .chain
-        .trouble(|trouble| trouble.answers.extend([Answer::TimeOut, Answer::TimeOut, Answer::Text("what is this")]));
+    world.chain.script(|script| {
+        script.sends.extend([ScriptedSend::TimeOut, ScriptedSend::TimeOut, ScriptedSend::Text("what is this")])
+    });
     let ids = node.submit(&world.lanes[0], 0..1).await;
     until_all(&node.store, &ids, StateName::Confirmed, A_WHILE).await;
     let sends = world.chain.sends();
@@ -80,7 +80,7 @@ async fn a_time_out_keeps_the_nonce_and_the_bytes() {
 async fn accepted_but_not_heard_of_is_found_on_chain() {
     let world = World::without_blocks(1).await;
     let node = world.node("a");
-    world.chain.trouble(|trouble| trouble.answers.push_back(Answer::TimeOutAfterAccepting));
+    world.chain.script(|script| script.sends.push_back(ScriptedSend::TimeOutAfterAccepting));
     let ids = node.submit(&world.lanes[0], 0..1).await;
     tokio::time::sleep(Duration::from_millis(500)).await;
     assert_eq!(get(&node.store, ids[0]).await.state.name(), StateName::Allocated);
@@ -95,12 +95,12 @@ async fn accepted_but_not_heard_of_is_found_on_chain() {
 async fn a_revert_in_simulation_fails_without_a_nonce() {
     let world = World::new(1).await;
     let node = world.node("a");
-    world.chain.trouble(|trouble| trouble.estimate_reverts = true);
+    world.chain.script(|script| script.estimate_reverts = true);
     let ids = node.submit(&world.lanes[0], 0..1).await;
     until_all(&node.store, &ids, StateName::FailedFinal, A_WHILE).await;
     let TxState::FailedFinal(FinalFailure::Unbound(reason, _)) = get(&node.store, ids[0]).await.state else { panic!() };
     assert_eq!(reason, FailReason::SimulationReverted);
-    world.chain.trouble(|trouble| trouble.estimate_reverts = false);
+    world.chain.script(|script| script.estimate_reverts = false);
     let next = node.submit(&world.lanes[0], 1..2).await;
     until_all(&node.store, &next, StateName::Confirmed, A_WHILE).await;
     assert_eq!(nonces(&node.store, &next).await, [0], "the failed one used no nonce");
@@ -111,12 +111,12 @@ async fn a_revert_in_simulation_fails_without_a_nonce() {
 async fn without_funds_nothing_is_bound_and_it_goes_on_when_funded() {
     let world = World::new(1).await;
     let node = world.node("a");
-    world.chain.trouble(|trouble| trouble.balance = Some(1000));
+    world.chain.script(|script| script.balance = Some(1000));
     let ids = node.submit(&world.lanes[0], 0..1).await;
     tokio::time::sleep(Duration::from_secs(20)).await;
     assert_eq!(get(&node.store, ids[0]).await.state, TxState::Queued);
     assert!(world.chain.sends().is_empty());
-    world.chain.trouble(|trouble| trouble.balance = None);
+    world.chain.script(|script| script.balance = None);
     until_all(&node.store, &ids, StateName::Confirmed, A_WHILE).await;
 }
 
@@ -127,10 +127,10 @@ async fn with_rpc_away_intake_goes_on_and_lanes_wait() {
     let node = world.node("a");
     let first = node.submit(&world.lanes[0], 0..2).await;
     until_all(&node.store, &first, StateName::Tracking, A_WHILE).await;
-    world.chain.trouble(|trouble| trouble.away = true);
+    world.chain.script(|script| script.unreachable = true);
     let second = node.submit(&world.lanes[0], 2..6).await;
     tokio::time::sleep(Duration::from_secs(60)).await;
-    world.chain.trouble(|trouble| trouble.away = false);
+    world.chain.script(|script| script.unreachable = false);
     let all = [first, second].concat();
     until_all(&node.store, &all, StateName::Confirmed, Duration::from_secs(120)).await;
     assert_eq!(nonces(&node.store, &all).await, [0, 1, 2, 3, 4, 5]);
@@ -161,7 +161,7 @@ async fn what_a_reorg_takes_away_is_sent_again() {
 async fn null_receipts_move_nothing() {
     let world = World::without_blocks(1).await;
     let node = world.node("a");
-    world.chain.trouble(|trouble| trouble.null_receipts = true);
+    world.chain.script(|script| script.null_receipts = true);
     let ids = node.submit(&world.lanes[0], 0..1).await;
     until_all(&node.store, &ids, StateName::Tracking, A_WHILE).await;
     drop(node);
@@ -290,8 +290,8 @@ async fn a_paused_lane_binds_nothing_until_it_is_resumed() {
 async fn what_is_refused_for_good_is_filled_at_its_own_nonce() {
     let world = World::new(1).await;
     let node = world.node("a");
-    world.chain.trouble(|trouble| {
-        trouble.answers.push_back(Answer::Text("intrinsic gas too low: gas 0, minimum needed 21000"))
+    world.chain.script(|script| {
+        script.sends.push_back(ScriptedSend::Text("intrinsic gas too low: gas 0, minimum needed 21000"))
     });
     let ids = node.submit(&world.lanes[0], 0..2).await;
     until_all(&node.store, &ids[..1], StateName::Canceled, A_WHILE).await;
@@ -330,12 +330,12 @@ async fn a_send_is_all_that_an_intent_costs() {
     until_all(&node.store, &ids, StateName::Confirmed, Duration::from_secs(120)).await;
     let blocks = usize::try_from(world.chain.height() - height).unwrap();
     assert_eq!(world.chain.sends().len(), 1000);
-    assert!(world.chain.calls("broadcast") <= 1000);
-    assert_eq!(world.chain.calls("estimate_gas"), 0);
-    assert_eq!(world.chain.calls("receipts"), 0, "no transaction is looked up by itself");
-    assert!(world.chain.calls("quote") <= blocks + 2, "one price a head");
-    assert!(world.chain.calls("block_receipts") <= blocks + 2, "the receipts of a block are read once");
-    assert!(world.chain.calls("accounts") <= 2 + blocks / 10, "counts and balance are read from time to time");
+    assert!(world.chain.requests("broadcast") <= 1000);
+    assert_eq!(world.chain.requests("estimate_gas"), 0);
+    assert_eq!(world.chain.requests("receipts"), 0, "no transaction is looked up by itself");
+    assert!(world.chain.requests("quote") <= blocks + 2, "one price a head");
+    assert!(world.chain.requests("block_receipts") <= blocks + 2, "the receipts of a block are read once");
+    assert!(world.chain.requests("accounts") <= 2 + blocks / 10, "counts and balance are read from time to time");
 }
 
 /// On a chain whose blocks come faster than prices change, not every block is asked for its price; and none is taken for ever.
@@ -348,7 +348,7 @@ async fn a_price_is_good_for_a_second_and_is_asked_for_anew_after_it() {
     let ids = node.submit(&world.lanes[0], 0..50).await;
     until_all(&node.store, &ids, StateName::Confirmed, A_WHILE).await;
     let seconds = usize::try_from(world.chain.height() - height).unwrap() / 10;
-    let quotes = world.chain.calls("quote");
+    let quotes = world.chain.requests("quote");
     assert!(seconds >= 5 && (seconds / 2..=seconds + 2).contains(&quotes), "{quotes} in {seconds} s");
 }
 

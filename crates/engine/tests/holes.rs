@@ -11,8 +11,8 @@ use std::time::Duration;
 use futures_util::FutureExt as _;
 use gapless_domain::{AttemptKind, LaneState, SignedTx, StateName, SubmitterId};
 use gapless_engine::{FaultPoint, FaultPoints};
+use gapless_sim::testing::{ScriptedChain, ScriptedSend};
 use gapless_store::Store;
-use support::toy_chain::{Answer, ToyChain};
 use support::{World, get, nonces, until_all};
 
 const A_WHILE: Duration = Duration::from_secs(60);
@@ -22,12 +22,12 @@ const A_WHILE: Duration = Duration::from_secs(60);
 async fn hole_a_receipt_error_requeues_at_a_new_nonce() {
     let world = World::new(1).await;
     let node = world.node("a");
-    world.chain.trouble(|trouble| (trouble.no_block_receipts, trouble.null_receipts) = (true, true));
+    world.chain.script(|script| (script.no_block_receipts, script.null_receipts) = (true, true));
     let ids = node.submit(&world.lanes[0], 0..1).await;
     tokio::time::sleep(Duration::from_secs(600)).await;
     assert_eq!(get(&node.store, ids[0]).await.state.name(), StateName::Tracking);
     assert_eq!(nonces(&node.store, &ids).await, [0]);
-    world.chain.trouble(|trouble| (trouble.no_block_receipts, trouble.null_receipts) = (false, false));
+    world.chain.script(|script| (script.no_block_receipts, script.null_receipts) = (false, false));
     until_all(&node.store, &ids, StateName::Confirmed, A_WHILE).await;
     assert_eq!((nonces(&node.store, &ids).await, world.chain.mined(&world.lanes[0]).len()), (vec![0], 1));
 }
@@ -37,7 +37,7 @@ async fn hole_a_receipt_error_requeues_at_a_new_nonce() {
 async fn hole_a_send_time_out_recycles_the_nonce_and_forgets_the_hash() {
     let world = World::without_blocks(1).await.window(2);
     let node = world.node("a");
-    world.chain.trouble(|trouble| trouble.answers.extend([Answer::TimeOutAfterAccepting, Answer::TimeOut]));
+    world.chain.script(|script| script.sends.extend([ScriptedSend::TimeOutAfterAccepting, ScriptedSend::TimeOut]));
     let ids = node.submit(&world.lanes[0], 0..2).await;
     tokio::time::sleep(Duration::from_millis(500)).await;
     let before = nonces(&node.store, &ids).await;
@@ -52,7 +52,7 @@ async fn hole_a_send_time_out_recycles_the_nonce_and_forgets_the_hash() {
 /// As soon as nodes have something, the store is asked whether it had it before.
 #[derive(Debug)]
 struct SeesSends {
-    chain: Arc<ToyChain>,
+    chain: Arc<ScriptedChain>,
     store: Arc<dyn Store>,
     lane: SubmitterId,
     unknown: AtomicUsize,
@@ -81,8 +81,8 @@ async fn hole_a_bumped_hash_is_broadcast_before_it_is_stored() {
     let seen = Arc::new(SeesSends { chain, store: Arc::clone(&store), lane, unknown });
     let node = world.node_with(store, Arc::<SeesSends>::clone(&seen));
     // Nodes want more than it offers, and later they refuse it for good: more transactions are made for the same nonce.
-    let answers = [Answer::Text("transaction underpriced"), Answer::Text("intrinsic gas too low")];
-    world.chain.trouble(|trouble| trouble.answers.extend(answers));
+    let answers = [ScriptedSend::Text("transaction underpriced"), ScriptedSend::Text("intrinsic gas too low")];
+    world.chain.script(|script| script.sends.extend(answers));
     let ids = node.submit(&world.lanes[0], 0..1).await;
     tokio::time::sleep(Duration::from_secs(5)).await;
     let stored = node.store.attempts(ids[0]).await.unwrap();
@@ -96,8 +96,8 @@ async fn hole_a_bumped_hash_is_broadcast_before_it_is_stored() {
 async fn hole_replacement_underpriced_counts_as_success() {
     let world = World::without_blocks(1).await;
     let node = world.node("a");
-    let refusals = vec![Answer::Text("replacement transaction underpriced"); 3];
-    world.chain.trouble(|trouble| trouble.answers.extend(refusals));
+    let refusals = vec![ScriptedSend::Text("replacement transaction underpriced"); 3];
+    world.chain.script(|script| script.sends.extend(refusals));
     let ids = node.submit(&world.lanes[0], 0..1).await;
     tokio::time::sleep(Duration::from_secs(3)).await;
     assert_eq!(get(&node.store, ids[0]).await.state.name(), StateName::Allocated, "no node has said that it has it");
@@ -113,13 +113,13 @@ async fn hole_the_nonce_counter_lives_in_memory() {
     let ids = first.submit(&world.lanes[0], 0..3).await;
     tokio::time::sleep(Duration::from_secs(2)).await;
     // The nodes of the chain forget what they had, and the process dies: only the ledger knows.
-    world.chain.trouble(|trouble| trouble.empty_blocks = true);
+    world.chain.script(|script| script.empty_blocks = true);
     world.chain.forget_pool();
     drop(first);
     tokio::time::sleep(Duration::from_secs(15)).await;
     let second = world.node("b");
     let more = second.submit(&world.lanes[0], 3..5).await;
-    world.chain.trouble(|trouble| trouble.empty_blocks = false);
+    world.chain.script(|script| script.empty_blocks = false);
     world.chain.mine_every(Duration::from_secs(1));
     let all = [ids, more].concat();
     until_all(&second.store, &all, StateName::Confirmed, Duration::from_secs(180)).await;
@@ -149,8 +149,8 @@ async fn hole_only_the_last_hash_is_tracked() {
     let world = World::without_blocks(1).await;
     let node = world.node("a");
     // It is pooled, and we are told that it never can be: a cancel is made, and it is not the one that is mined.
-    let refused = [Answer::AcceptedButText("intrinsic gas too low"), Answer::TimeOut];
-    world.chain.trouble(|trouble| trouble.answers.extend(refused));
+    let refused = [ScriptedSend::AcceptedButText("intrinsic gas too low"), ScriptedSend::TimeOut];
+    world.chain.script(|script| script.sends.extend(refused));
     let ids = node.submit(&world.lanes[0], 0..1).await;
     tokio::time::sleep(Duration::from_millis(500)).await;
     assert_eq!(node.store.attempts(ids[0]).await.unwrap().len(), 2);

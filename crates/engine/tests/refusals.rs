@@ -60,7 +60,6 @@ async fn borrow(node: &Node, lane: &SubmitterId, owner: &str) -> TxId {
 async fn a_price_that_nobody_can_pay_is_handed_in_and_canceled_and_the_lane_goes_on() {
     for silly in [Fees::Eip1559 { max_fee: 3, max_priority_fee: u128::MAX }, Fees::Legacy { gas_price: 1 << 90 }] {
         let world = World::new(1).await;
-        world.chain.trouble(|trouble| trouble.asks_for_funds = true);
         let (node, lane) = (world.node("a"), world.lanes[0].clone());
         let borrower = borrow(&node, &lane, "me").await;
         let plan = TxPlan {
@@ -70,11 +69,7 @@ async fn a_price_that_nobody_can_pay_is_handed_in_and_canceled_and_the_lane_goes
             gas_limit: 21_000,
             fees: silly,
         };
-        let (cost, signed) = (plan.worst_cost(), world.chain.signed_outside(plan));
-        if matches!(silly, Fees::Eip1559 { .. }) {
-            let no = "max priority fee per gas higher than max fee per gas";
-            world.chain.trouble(|trouble| trouble.answers.push_back(support::toy_chain::Answer::Text(no)));
-        }
+        let (cost, signed) = (plan.worst_cost(), gapless_sim::testing::sign(&plan));
         let lock_owner = LockOwner::new("me").unwrap();
         let kind = CommandKind::UseReserved { nonce: Nonce::ZERO, lock_owner, signed, fees: silly, cost };
         assert!(matches!(order(&node, &lane, kind).await, CommandResult::Done(_)));

@@ -31,7 +31,7 @@ fn of(spread: &BTreeMap<String, usize>, name: &str) -> usize {
 
 /// Two intents for each lane; no block takes any, so that every lane has something to do until [`finish`].
 async fn work(world: &World, node: &Node) -> Vec<TxId> {
-    world.chain.trouble(|trouble| trouble.empty_blocks = true);
+    world.chain.script(|script| script.empty_blocks = true);
     let mut ids = Vec::new();
     for lane in &world.lanes {
         ids.extend(node.submit(lane, 0..2).await);
@@ -41,7 +41,7 @@ async fn work(world: &World, node: &Node) -> Vec<TxId> {
 
 /// Everything ends, nothing is lost, and each intent is one transaction, however often it was sent.
 async fn finish(world: &World, node: &Node, ids: &[TxId]) {
-    world.chain.trouble(|trouble| trouble.empty_blocks = false);
+    world.chain.script(|script| script.empty_blocks = false);
     until_all(&node.store, ids, StateName::Confirmed, Duration::from_secs(120)).await;
     for lane in &world.lanes {
         let mined: Vec<u64> = world.chain.mined(lane).into_iter().map(|(nonce, _)| nonce).collect();

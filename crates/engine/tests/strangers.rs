@@ -9,11 +9,11 @@ use std::time::Duration;
 
 use gapless_domain::{
     AuditEntry, CommandKind, CommandResult, CommandStatus, LaneState, LostRule, NewAudit, NewCommand, Payload,
-    ProtectCode, ReservationPolicy, SlotKind, StateName, SubmitterId, TxState,
+    ProtectCode, ReservationPolicy, StateName, SubmitterId, TxState,
 };
+use gapless_sim::testing::ScriptedSend;
 use gapless_store::conformance::fixtures::{intent, text};
 use gapless_store::{Accepted, AuditFilter, Store};
-use support::toy_chain::Answer;
 use support::{Node, World, get, nonces, until_all};
 
 const A_WHILE: Duration = Duration::from_secs(60);
@@ -110,7 +110,7 @@ async fn a_lane_that_adopts_goes_on_behind_an_outside_user() {
 
 /// Our transaction is in no pool any more when a stranger's takes its nonce.
 async fn robbed(world: &World, node: &Node) -> Vec<gapless_domain::TxId> {
-    world.chain.trouble(|trouble| trouble.answers.extend(vec![Answer::TimeOut; 500]));
+    world.chain.script(|script| script.sends.extend(vec![ScriptedSend::TimeOut; 500]));
     let ids = node.submit(&world.lanes[0], 0..2).await;
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert_eq!(get(&node.store, ids[0]).await.state.name(), StateName::Allocated);
@@ -127,7 +127,7 @@ async fn a_stranger_at_our_nonce_stops_the_lane_and_its_intent_is_queued_again_w
     assert_eq!(until_protected(&node.store, &lane).await, ProtectCode::ForeignTransaction);
     tokio::time::sleep(A_WHILE).await;
     assert_eq!(nonces(&node.store, &ids[..1]).await, [0], "nothing moves by itself");
-    world.chain.trouble(|trouble| trouble.answers.clear());
+    world.chain.script(|script| script.sends.clear());
     assert!(matches!(order(&node, &lane, resync(false)).await, CommandResult::Done(_)));
     until_all(&node.store, &ids, StateName::Confirmed, A_WHILE).await;
     assert_eq!(nonces(&node.store, &ids).await, [1, 2], "in the order of acceptance");
@@ -142,7 +142,7 @@ async fn a_nonce_that_an_authorization_has_used_is_detected_and_its_intent_queue
     let ids = robbed(&world, &node).await;
     world.chain.use_without_transaction(&lane);
     assert_eq!(until_protected(&node.store, &lane).await, ProtectCode::ForeignTransaction);
-    world.chain.trouble(|trouble| trouble.answers.clear());
+    world.chain.script(|script| script.sends.clear());
     let told = order(&node, &lane, resync(true)).await;
     assert!(told.report().as_str().contains("without a transaction of the account"), "{told:?}");
     assert_eq!(nonces(&node.store, &ids[..1]).await, [0]);
@@ -188,13 +188,14 @@ async fn a_foreign_transaction_that_does_what_a_queued_intent_asks_for_is_not_se
     let ids = node.accept(vec![wanted]).await;
     until_protected(&node.store, &lane).await;
     let sends = world.chain.sends().len();
-    order(&node, &lane, resync(false)).await;
+    let report = order(&node, &lane, resync(false)).await;
     until_all(&node.store, &ids, StateName::Confirmed, A_WHILE).await;
     assert_eq!(node.store.attempts(ids[0]).await.unwrap()[0].hash, second);
     assert_ne!(second, hash);
     assert_eq!(world.chain.sends().len(), sends, "nothing was sent");
-    let slots = node.store.open_slots(&lane, None, 10).await.unwrap();
-    assert!(slots.iter().all(|slot| matches!(slot.slot.kind, SlotKind::Intent(_))));
+    assert_eq!(nonces(&node.store, &ids).await, [2]);
+    let adopted = format!("adopt nonce 2 for intent {}, which transaction {second}", ids[0]);
+    assert!(report.report().as_str().contains(&adopted), "{report:?}");
 }
 
 /// A dev chain that was started anew is no outside user of the key, and says so.

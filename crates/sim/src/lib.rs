@@ -10,9 +10,10 @@
 //! - `run`, `replay`, `shrink`: one world or many, the same one again, and the smallest one that still fails
 //! - `history`, `words`: what happened, and in words
 //! - `check`: the promises, one file each
+//! - `testing`: the parts that tests of other crates use
 //!
 //! Architecture invariant: nothing here reads a clock, starts a thread inside of a world, or asks the operating system for chance. What
-//! happens next is decided by the seed alone.
+//! happens next is decided by the seed alone. (`testing` is outside of every world.)
 
 pub mod chain;
 pub mod check;
@@ -30,6 +31,7 @@ mod run;
 mod shrink;
 mod stage;
 mod store;
+pub mod testing;
 mod trouble;
 mod words;
 mod world;

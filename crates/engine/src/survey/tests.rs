@@ -8,6 +8,7 @@ use gapless_chain::Chain;
 use gapless_domain::{
     Amount, B256, Bytes, ChainFacts, EvmCall, Fees, ProtectCode, Protection, SignedTx, Tail, Tick, TxPlan,
 };
+use gapless_sim::testing::{PausedDriver, ScriptedChain};
 use tokio::time::Instant;
 
 use super::*;
@@ -18,12 +19,6 @@ use crate::gathered::{AccountReader, Sender};
 use crate::group_commit::BatchLimits;
 use crate::published::{Publisher, published};
 use crate::watcher::{WatchBook, WatcherOptions};
-
-#[path = "../../tests/support/toy_chain.rs"]
-#[allow(dead_code, reason = "it is made for whole engines")]
-mod toy_chain;
-
-use toy_chain::ToyChain;
 
 #[derive(Debug)]
 struct TestDriver(Instant);
@@ -46,7 +41,7 @@ impl Driver for TestDriver {
 
 /// A desk on a chain whose watcher is the test.
 struct Bench {
-    chain: Arc<ToyChain>,
+    chain: Arc<ScriptedChain>,
     desk: Arc<ChainDesk>,
     status: Publisher<Option<ChainStatus>>,
     us: SubmitterId,
@@ -61,7 +56,7 @@ fn account_of(byte: u8) -> SubmitterId {
 impl Bench {
     fn new(survey_blocks: u32) -> Self {
         let us = account_of(1);
-        let chain = ToyChain::new(us.chain().clone());
+        let chain = ScriptedChain::new(&[us.clone(), account_of(2)], PausedDriver::start());
         let driver = Arc::new(TestDriver(Instant::now()));
         let limits = BatchLimits { items: 10, bytes: 1000, waiting: 10, flushes: 1 };
         let shared = || Arc::clone(&chain) as Arc<dyn Chain>;
@@ -138,10 +133,10 @@ async fn what_was_sent_is_found_and_no_more_is_read_than_needed() {
     assert!(all.sent.iter().all(|sent| sent.tx.plan.submitter == bench.us));
     let last = bench.survey(2, None).await.unwrap();
     assert_eq!((found(&last), last.oldest), (vec![(2, 151)], 151));
-    let asked = bench.chain.calls("sent_by");
+    let asked = bench.chain.requests("sent_by");
     let none = bench.survey(3, None).await.unwrap();
     assert_eq!((none.sent.len(), none.account.latest), (0, nonce(3)), "nothing was used above");
-    assert_eq!(bench.chain.calls("sent_by"), asked, "so nothing is read");
+    assert_eq!(bench.chain.requests("sent_by"), asked, "so nothing is read");
 }
 
 /// The endpoint has blocks that the watcher has not seen.
@@ -178,10 +173,10 @@ async fn it_ends_at_its_limit() {
     bench.chain.foreign(&bench.us, 0);
     bench.mine(200);
     bench.look().await;
-    let asked = bench.chain.calls("sent_by");
+    let asked = bench.chain.requests("sent_by");
     let survey = bench.survey(0, None).await.unwrap();
     assert_eq!((survey.sent.len(), survey.oldest, survey.is_whole), (0, 131, false));
-    assert_eq!(bench.chain.calls("sent_by") - asked, 2, "64 and 6");
+    assert_eq!(bench.chain.requests("sent_by") - asked, 2, "64 and 6");
 }
 
 #[tokio::test(start_paused = true)]
@@ -223,35 +218,35 @@ async fn a_block_of_another_branch_bounds_nothing() {
 #[tokio::test(start_paused = true)]
 async fn blocks_of_another_branch_or_missing_ones_are_no_answer() {
     let bench = with_three().await;
-    let other = ToyChain::new(bench.us.chain().clone());
+    let other = ScriptedChain::new(&[bench.us.clone(), account_of(2)], PausedDriver::start());
     (0..200).for_each(|_| other.mine());
     other.reorg(100, false);
-    bench.chain.trouble(|trouble| trouble.blocks_from = Some(Arc::clone(&other)));
+    bench.chain.script(|script| script.sent_from = Some(Arc::clone(&other)));
     assert_eq!(bench.survey(0, None).await, None, "another head");
-    bench.chain.trouble(|trouble| (trouble.blocks_from, trouble.first_block) = (None, 50));
+    bench.chain.script(|script| (script.sent_from, script.first_block) = (None, 50));
     assert_eq!(bench.survey(0, None).await, None, "a hole");
     assert!(bench.survey(1, None).await.is_some(), "not on its way");
-    bench.chain.trouble(|trouble| (trouble.first_block, trouble.away) = (0, true));
+    bench.chain.script(|script| (script.first_block, script.unreachable) = (0, true));
     assert_eq!(bench.survey(0, None).await, None, "nobody there");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_branch_that_was_left_meanwhile_is_no_answer() {
     let bench = with_three().await;
-    bench.chain.trouble(|trouble| trouble.latency = Duration::from_secs(10));
+    bench.chain.script(|script| script.latency = Duration::from_secs(10));
     let (survey, ()) = tokio::join!(bench.survey(0, None), async {
         // The last of its blocks is under way.
         tokio::time::sleep(Duration::from_secs(25)).await;
-        bench.chain.trouble(|trouble| trouble.latency = Duration::ZERO);
+        bench.chain.script(|script| script.latency = Duration::ZERO);
         bench.chain.reorg(1, false);
         bench.look().await;
     });
     assert_eq!(survey, None);
     // A head that has only moved on is fine.
-    bench.chain.trouble(|trouble| trouble.latency = Duration::from_secs(10));
+    bench.chain.script(|script| script.latency = Duration::from_secs(10));
     let (survey, ()) = tokio::join!(bench.survey(0, None), async {
         tokio::time::sleep(Duration::from_secs(25)).await;
-        bench.chain.trouble(|trouble| trouble.latency = Duration::ZERO);
+        bench.chain.script(|script| script.latency = Duration::ZERO);
         bench.mine(3);
         bench.look().await;
     });
@@ -262,11 +257,11 @@ async fn a_branch_that_was_left_meanwhile_is_no_answer() {
 #[tokio::test(start_paused = true)]
 async fn a_branch_that_was_left_is_no_answer_when_the_tail_has_moved_on() {
     let bench = with_three().await;
-    bench.chain.trouble(|trouble| trouble.latency = Duration::from_secs(10));
+    bench.chain.script(|script| script.latency = Duration::from_secs(10));
     let (survey, ()) = tokio::join!(bench.survey(0, None), async {
         // The last of its blocks is under way.
         tokio::time::sleep(Duration::from_secs(25)).await;
-        bench.chain.trouble(|trouble| trouble.latency = Duration::ZERO);
+        bench.chain.script(|script| script.latency = Duration::ZERO);
         bench.chain.reorg(2, false);
         bench.mine(100);
         bench.look().await;
@@ -300,7 +295,7 @@ async fn nothing_is_read_from_a_chain_that_contradicts_itself() {
 #[tokio::test(start_paused = true)]
 async fn one_lane_at_a_time_reads_blocks() {
     let bench = with_three().await;
-    bench.chain.trouble(|trouble| trouble.latency = Duration::from_secs(1));
+    bench.chain.script(|script| script.latency = Duration::from_secs(1));
     let began = Instant::now();
     let all = futures_util::future::join_all((0..5).map(|_| bench.survey(2, None))).await;
     assert!(all.iter().all(Option::is_some));

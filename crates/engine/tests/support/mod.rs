@@ -1,63 +1,23 @@
 //! Nodes of a made-up world: real engines on the model store and a small chain, with time that passes as fast as it can.
 
-pub(crate) mod toy_chain;
-
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::BoxFuture;
 use gapless_domain::{
-    Intent, IntentRecord, LaneSetup, LeaseTerms, NoncePolicy, OwnerId, StateName, SubmitterId, SubmitterPolicy, Tick,
-    Timestamp, TxId,
+    Intent, IntentRecord, LaneSetup, LeaseTerms, NoncePolicy, OwnerId, StateName, SubmitterId, SubmitterPolicy, TxId,
 };
 use gapless_engine::{
-    ChainSetup, Clock, DispatchOptions, Driver, Engine, EngineOptions, EngineParts, FaultPoints, GasPolicy, NoFaults,
+    ChainSetup, DispatchOptions, Driver, Engine, EngineOptions, EngineParts, FaultPoints, GasPolicy, NoFaults,
     TimeOrderedIds, WaitForOperator, WatcherOptions,
 };
+use gapless_sim::testing::{PausedDriver, ScriptedChain};
 use gapless_store::conformance::fixtures;
 use gapless_store::{Accepted, DatabaseClock, Model, NewSubmitter, Store};
-use tokio::time::Instant;
-
-pub(crate) use toy_chain::ToyChain;
-
-/// Tokio's clock, which a test pauses: then time jumps to the next thing that somebody waits for.
-#[derive(Debug)]
-pub(crate) struct TestDriver(Instant);
-
-impl TestDriver {
-    pub(crate) fn start() -> Arc<Self> {
-        Arc::new(TestDriver(Instant::now()))
-    }
-}
-
-impl Clock for TestDriver {
-    fn now(&self) -> Tick {
-        Tick::since_start(self.0.elapsed())
-    }
-}
-
-impl Driver for TestDriver {
-    fn sleep_until(&self, at: Tick) -> BoxFuture<'static, ()> {
-        Box::pin(tokio::time::sleep_until(self.0 + at.elapsed()))
-    }
-
-    fn spawn(&self, task: BoxFuture<'static, ()>) {
-        tokio::spawn(task);
-    }
-}
-
-impl DatabaseClock for TestDriver {
-    fn now(&self) -> Timestamp {
-        let micros = i64::try_from(self.0.elapsed().as_micros()).unwrap();
-        Timestamp::from_micros(1_900_000_000_000_000 + micros)
-    }
-}
-
 /// One database, one chain, any number of nodes.
 pub(crate) struct World {
-    pub(crate) driver: Arc<TestDriver>,
+    pub(crate) driver: Arc<PausedDriver>,
     pub(crate) model: Model,
-    pub(crate) chain: Arc<ToyChain>,
+    pub(crate) chain: Arc<ScriptedChain>,
     pub(crate) lanes: Vec<SubmitterId>,
     pub(crate) setup: LaneSetup,
     pub(crate) watcher: WatcherOptions,
@@ -79,10 +39,10 @@ impl World {
     }
 
     pub(crate) async fn without_blocks(lanes: u64) -> World {
-        let driver = TestDriver::start();
+        let driver = PausedDriver::start();
         let model = Model::new(LeaseTerms::default(), Arc::clone(&driver) as Arc<dyn DatabaseClock>);
         let lanes: Vec<SubmitterId> = (1..=lanes).map(fixtures::submitter).collect();
-        let chain = ToyChain::new(lanes[0].chain().clone());
+        let chain = ScriptedChain::new(&lanes, Arc::clone(&driver) as Arc<dyn Driver>);
         let world = World {
             driver,
             model,
@@ -96,6 +56,12 @@ impl World {
         let new = world.lanes.iter().map(|id| NewSubmitter { id: id.clone(), alias: None });
         store.register_submitters(&new.collect::<Vec<_>>()).await.unwrap();
         world
+    }
+
+    /// Another chain with the same id. Its blocks are the same until one of the two does something else.
+    #[allow(dead_code, reason = "not every test has two chains")]
+    pub(crate) fn other_chain(&self) -> Arc<ScriptedChain> {
+        ScriptedChain::new(&self.lanes, Arc::clone(&self.driver) as Arc<dyn Driver>)
     }
 
     #[allow(dead_code, reason = "not every test has a window")]

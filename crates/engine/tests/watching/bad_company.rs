@@ -7,7 +7,7 @@ use gapless_chain::Revert;
 use gapless_domain::{EventBody, EventKind, Execution, FinalFailure, NodeText, StateName, TransitionName, TxState};
 use gapless_engine::Finality;
 
-use crate::support::{ToyChain, World, get, until_all};
+use crate::support::{World, get, until_all};
 use crate::{A_WHILE, events, one_sent, pass, protected, sub_state};
 
 /// The watcher lived through the outage.
@@ -17,9 +17,9 @@ async fn what_was_mined_in_a_gap_too_wide_to_walk_ends() {
     (world.watcher.walk_max, world.watcher.margin) = (20, 2);
     (0..10).for_each(|_| world.chain.mine());
     let (node, ids) = one_sent(&world).await;
-    world.chain.trouble(|trouble| trouble.away = true);
+    world.chain.script(|script| script.unreachable = true);
     (0..200).for_each(|_| world.chain.mine());
-    world.chain.trouble(|trouble| trouble.away = false);
+    world.chain.script(|script| script.unreachable = false);
     world.chain.mine_every(Duration::from_secs(1));
     until_all(&node.store, &ids, StateName::Confirmed, Duration::from_secs(600)).await;
 }
@@ -46,7 +46,7 @@ async fn a_tag_that_lies_deep_still_makes_final() {
     let mut world = World::without_blocks(1).await;
     (world.watcher.walk_max, world.watcher.margin) = (20, 2);
     world.watcher.finality = Finality::Finalized;
-    world.chain.trouble(|trouble| trouble.finalized = Some(60));
+    world.chain.script(|script| script.finalized_depth = Some(60));
     (0..10).for_each(|_| world.chain.mine());
     let (node, ids) = one_sent(&world).await;
     world.chain.mine_every(Duration::from_secs(1));
@@ -57,7 +57,7 @@ async fn a_tag_that_lies_deep_still_makes_final() {
 #[tokio::test(start_paused = true)]
 async fn an_endpoint_that_lags_on_an_orphaned_tip_is_no_deep_fork() {
     let mut world = World::without_blocks(1).await;
-    let behind = ToyChain::new(world.chain.id.clone());
+    let behind = world.other_chain();
     (0..9).for_each(|_| behind.mine());
     behind.reorg(1, false); // 9', 10'
     (0..12).for_each(|_| world.chain.mine());
@@ -74,7 +74,7 @@ async fn an_endpoint_that_lags_on_an_orphaned_tip_is_no_deep_fork() {
 #[tokio::test(start_paused = true)]
 async fn a_head_that_is_saved_late_with_an_orphaned_tip_is_no_deep_fork() {
     let mut world = World::without_blocks(1).await;
-    let behind = ToyChain::new(world.chain.id.clone());
+    let behind = world.other_chain();
     (0..8).for_each(|_| behind.mine());
     (0..12).for_each(|_| world.chain.mine());
     let main = std::mem::replace(&mut world.chain, Arc::clone(&behind));
@@ -100,14 +100,14 @@ async fn a_head_that_is_saved_late_with_an_orphaned_tip_is_no_deep_fork() {
 async fn nothing_ends_on_another_chain() {
     let mut world = World::without_blocks(1).await;
     world.watcher.margin = 2;
-    world.chain.trouble(|trouble| trouble.empty_blocks = true);
+    world.chain.script(|script| script.empty_blocks = true);
     (0..30).for_each(|_| world.chain.mine());
     let (node, ids) = one_sent(&world).await;
     pass(10).await;
     world.chain.begin_anew(3);
     pass(10).await;
     assert_eq!(protected(&node.store, &world.lanes[0]).await, Some("other_chain"));
-    world.chain.trouble(|trouble| trouble.empty_blocks = false);
+    world.chain.script(|script| script.empty_blocks = false);
     for _ in 0..15 {
         world.chain.mine();
         pass(20).await;
@@ -128,9 +128,9 @@ async fn one_hash_that_cannot_be_asked_for_keeps_nobody_waiting() {
     }
     until_all(&node.store, &ids, StateName::Tracking, A_WHILE).await;
     let poison = node.store.attempts(ids[0]).await.unwrap()[0].hash;
-    world.chain.trouble(|trouble| {
-        trouble.hidden_receipts = true;
-        trouble.poison = Some(poison);
+    world.chain.script(|script| {
+        script.hidden_receipts = true;
+        script.poison = Some(poison);
     });
     world.chain.mine_every(Duration::from_secs(1));
     until_all(&node.store, &ids[1..], StateName::Confirmed, Duration::from_secs(600)).await;
@@ -141,15 +141,15 @@ async fn one_hash_that_cannot_be_asked_for_keeps_nobody_waiting() {
 async fn a_short_outage_does_not_cost_the_reason() {
     let world = World::without_blocks(1).await;
     let why = Revert { reason: Some(NodeText::new("not today")), data: b"data"[..].into() };
-    world.chain.trouble(|trouble| {
-        trouble.reverting = Some(world.lanes[0].clone());
-        trouble.revert = Some(why.clone());
-        trouble.reverts_fail = true;
+    world.chain.script(|script| {
+        script.reverting = Some(world.lanes[0].clone());
+        script.revert = Some(why.clone());
+        script.reverts_fail = true;
     });
     let (node, ids) = one_sent(&world).await;
     world.chain.mine();
     tokio::time::sleep(Duration::from_millis(1000)).await;
-    world.chain.trouble(|trouble| trouble.reverts_fail = false);
+    world.chain.script(|script| script.reverts_fail = false);
     pass(30).await;
     world.chain.mine();
     world.chain.mine();
@@ -164,7 +164,7 @@ async fn the_watcher_keeps_up_with_blocks_without_receipts() {
     let world = World::without_blocks(1).await;
     let node = world.node("a");
     node.submit(&world.lanes[0], 0..500).await;
-    world.chain.trouble(|trouble| trouble.no_block_receipts = true);
+    world.chain.script(|script| script.no_block_receipts = true);
     world.chain.mine_every(Duration::from_secs(1));
     pass(300).await;
     let head = node.engine.view().chain_status(world.lanes[0].chain()).unwrap().head.number;
@@ -182,7 +182,7 @@ async fn what_was_mined_in_a_gap_over_a_restart_ends_also_with_latency() {
     pass(3).await;
     node.engine.drain().await;
     (0..200).for_each(|_| world.chain.mine());
-    world.chain.trouble(|trouble| trouble.latency = Duration::from_millis(50));
+    world.chain.script(|script| script.latency = Duration::from_millis(50));
     let node = world.node("b");
     world.chain.mine_every(Duration::from_secs(1));
     until_all(&node.store, &ids, StateName::Confirmed, Duration::from_secs(600)).await;
@@ -213,14 +213,14 @@ async fn catching_up_keeps_nobody_waiting() {
     let world = World::without_blocks(1).await;
     (0..10).for_each(|_| world.chain.mine());
     let (node, _) = one_sent(&world).await;
-    world.chain.trouble(|trouble| {
-        trouble.away = true;
-        trouble.empty_blocks = true;
+    world.chain.script(|script| {
+        script.unreachable = true;
+        script.empty_blocks = true;
     });
     (0..900).for_each(|_| world.chain.mine());
-    world.chain.trouble(|trouble| {
-        trouble.away = false;
-        trouble.latency = Duration::from_millis(100);
+    world.chain.script(|script| {
+        script.unreachable = false;
+        script.latency = Duration::from_millis(100);
     });
     let mut oldest = Duration::ZERO;
     for _ in 0..120 {
@@ -236,18 +236,18 @@ async fn catching_up_keeps_nobody_waiting() {
 async fn a_second_look_takes_nothing_back() {
     let world = World::without_blocks(1).await;
     let why = Revert { reason: Some(NodeText::new("not today")), data: b"data"[..].into() };
-    world.chain.trouble(|trouble| {
-        trouble.reverting = Some(world.lanes[0].clone());
-        trouble.revert = Some(why.clone());
+    world.chain.script(|script| {
+        script.reverting = Some(world.lanes[0].clone());
+        script.revert = Some(why.clone());
     });
     let (node, ids) = one_sent(&world).await;
     world.chain.mine();
     pass(3).await;
     assert_eq!(sub_state(&node.store, ids[0]).await, Some("MINED"));
     // Whoever could tell why has forgotten it; and every open hash is looked up once more.
-    world.chain.trouble(|trouble| {
-        trouble.revert = None;
-        trouble.no_block_receipts = true;
+    world.chain.script(|script| {
+        script.revert = None;
+        script.no_block_receipts = true;
     });
     world.chain.mine();
     pass(30).await;
@@ -267,7 +267,7 @@ async fn a_second_look_takes_nothing_back() {
 async fn two_nodes_that_take_different_blocks_for_final_do_not_both_go_on() {
     for (anew, code) in [(false, "deep_reorg"), (true, "other_chain")] {
         let mut world = World::without_blocks(1).await;
-        let other = ToyChain::new(world.chain.id.clone());
+        let other = world.other_chain();
         (0..3).for_each(|_| other.mine());
         if anew {
             other.begin_anew(5);

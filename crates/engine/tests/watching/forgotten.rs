@@ -71,7 +71,7 @@ async fn what_other_nodes_keep_accepts_nothing_for_one_on_another_chain() {
     let mut world = World::without_blocks(1).await;
     let _right = two_nodes(&mut world).await;
     world.chain.mine_every(Duration::from_secs(1));
-    let other = crate::support::ToyChain::new(world.chain.id.clone());
+    let other = world.other_chain();
     other.begin_anew(40);
     other.mine_every(Duration::from_secs(1));
     let right = std::mem::replace(&mut world.chain, std::sync::Arc::clone(&other));
@@ -79,8 +79,8 @@ async fn what_other_nodes_keep_accepts_nothing_for_one_on_another_chain() {
     pass(120).await;
     assert_eq!(broken(&wrong, &world), Some("other_chain"));
     // Its endpoint is put right.
-    other.trouble(|trouble| {
-        (trouble.head_from, trouble.header_from) = (Some(std::sync::Arc::clone(&right)), Some(right));
+    other.script(|script| {
+        (script.head_from, script.header_from) = (Some(std::sync::Arc::clone(&right)), Some(right));
     });
     pass(150).await;
     assert_eq!(broken(&wrong, &world), None);

@@ -40,12 +40,12 @@ async fn a_height_alone_makes_nothing_final() {
     pass(3).await;
     let block = world.chain.height() - 1;
     // As high as it has to be, by a branch on which it does not stand.
-    world.chain.trouble(|trouble| trouble.empty_blocks = true);
+    world.chain.script(|script| script.empty_blocks = true);
     world.chain.reorg(2, true);
     assert!(world.chain.height() >= block + 2);
     pass(10).await;
     assert_eq!(sub_state(&node.store, ids[0]).await, Some("PENDING"));
-    world.chain.trouble(|trouble| trouble.empty_blocks = false);
+    world.chain.script(|script| script.empty_blocks = false);
     world.chain.mine();
     pass(3).await;
     assert_eq!(sub_state(&node.store, ids[0]).await, Some("MINED"));
@@ -72,13 +72,13 @@ async fn after_a_gap_everything_back_to_the_common_block_is_read() {
     let two = node.submit(&world.lanes[1], 0..1).await;
     until_all(&node.store, &two, StateName::Tracking, A_WHILE).await;
     // While nobody answers, two blocks are replaced, and hundreds come after them.
-    world.chain.trouble(|trouble| trouble.away = true);
+    world.chain.script(|script| script.unreachable = true);
     world.chain.reorg(2, true);
     (0..300).for_each(|_| world.chain.mine());
-    let before = world.chain.calls("headers");
-    world.chain.trouble(|trouble| trouble.away = false);
+    let before = world.chain.requests("headers");
+    world.chain.script(|script| script.unreachable = false);
     until_all(&node.store, &[one.clone(), two].concat(), StateName::Confirmed, A_WHILE).await;
-    assert!(world.chain.calls("headers") - before <= 6, "in few questions");
+    assert!(world.chain.requests("headers") - before <= 6, "in few questions");
     assert_eq!(world.chain.mined(&world.lanes[0]).len(), 1);
     let list = confirmations(&events(&node.store).await, one[0]);
     let TxState::Confirmed(settled) = get(&node.store, one[0]).await.state else { panic!() };
@@ -90,9 +90,9 @@ async fn after_a_gap_everything_back_to_the_common_block_is_read() {
 async fn a_revert_is_told_with_its_reason_and_only_when_it_is_final() {
     let world = World::without_blocks(1).await;
     let why = Revert { reason: Some(NodeText::new("not today")), data: b"data"[..].into() };
-    world.chain.trouble(|trouble| {
-        trouble.reverting = Some(world.lanes[0].clone());
-        trouble.revert = Some(why.clone());
+    world.chain.script(|script| {
+        script.reverting = Some(world.lanes[0].clone());
+        script.revert = Some(why.clone());
     });
     let (node, ids) = one_sent(&world).await;
     world.chain.mine();
@@ -104,7 +104,10 @@ async fn a_revert_is_told_with_its_reason_and_only_when_it_is_final() {
     until_all(&node.store, &ids, StateName::FailedFinal, A_WHILE).await;
     let TxState::FailedFinal(FinalFailure::Reverted(settled)) = get(&node.store, ids[0]).await.state else { panic!() };
     assert_eq!(settled.inclusion.execution, Execution::Reverted { reason: why.reason, data: why.data });
-    assert_eq!((settled.inclusion.gas_used, settled.inclusion.effective_gas_price), (21_000, Amount::from(1_u64)));
+    assert_eq!(
+        (settled.inclusion.gas_used, settled.inclusion.effective_gas_price),
+        (21_000, Amount::from(1_200_000_000_u64))
+    );
 }
 
 /// Nobody knows why; that is no reason to wait for ever, nor for others to wait at all.
@@ -112,7 +115,7 @@ async fn a_revert_is_told_with_its_reason_and_only_when_it_is_final() {
 #[tokio::test(start_paused = true)]
 async fn a_revert_that_nobody_can_explain_ends_all_the_same() {
     let world = World::new(2).await;
-    world.chain.trouble(|trouble| trouble.reverting = Some(world.lanes[0].clone()));
+    world.chain.script(|script| script.reverting = Some(world.lanes[0].clone()));
     let node = world.node("a");
     let reverts = node.submit(&world.lanes[0], 0..1).await;
     let other = node.submit(&world.lanes[1], 0..1).await;
@@ -127,7 +130,7 @@ async fn a_revert_that_nobody_can_explain_ends_all_the_same() {
 async fn a_revert_that_is_older_than_what_is_kept_ends() {
     let mut world = World::without_blocks(1).await;
     world.watcher.margin = 4;
-    world.chain.trouble(|trouble| trouble.reverting = Some(world.lanes[0].clone()));
+    world.chain.script(|script| script.reverting = Some(world.lanes[0].clone()));
     let (node, ids) = one_sent(&world).await;
     drop(node);
     (0..40).for_each(|_| world.chain.mine());
@@ -141,7 +144,7 @@ async fn a_revert_that_is_older_than_what_is_kept_ends() {
 async fn a_block_whose_receipts_never_come_stops_nothing() {
     let world = World::without_blocks(1).await;
     let (node, ids) = one_sent(&world).await;
-    world.chain.trouble(|trouble| trouble.no_block_receipts = true);
+    world.chain.script(|script| script.no_block_receipts = true);
     world.chain.mine_every(Duration::from_secs(5));
     until_all(&node.store, &ids, StateName::Confirmed, Duration::from_secs(120)).await;
 }
@@ -153,7 +156,7 @@ async fn what_no_block_explains_is_asked_for_after_a_while() {
     // Nor does a count that has moved on lead to a look.
     world.setup.limits.account_interval = Duration::from_secs(3600);
     let (node, ids) = one_sent(&world).await;
-    world.chain.trouble(|trouble| trouble.hidden_receipts = true);
+    world.chain.script(|script| script.hidden_receipts = true);
     world.chain.mine_every(Duration::from_secs(1));
     pass(40).await;
     assert_eq!(sub_state(&node.store, ids[0]).await, Some("PENDING"));
@@ -255,7 +258,7 @@ async fn where_a_tag_says_what_is_final_nothing_ends_before_it() {
     for finality in [Finality::Finalized, Finality::Safe] {
         let mut world = World::without_blocks(1).await;
         world.watcher.finality = finality;
-        world.chain.trouble(|trouble| trouble.finalized = Some(6));
+        world.chain.script(|script| script.finalized_depth = Some(6));
         (0..8).for_each(|_| world.chain.mine());
         let (node, ids) = one_sent(&world).await;
         (0..6).for_each(|_| world.chain.mine());
@@ -273,7 +276,7 @@ async fn safe_needs_depth_and_finalized_does_not() {
     for (finality, at_once) in [(Finality::Finalized, true), (Finality::Safe, false)] {
         let mut world = World::without_blocks(1).await;
         world.watcher.finality = finality;
-        world.chain.trouble(|trouble| trouble.finalized = Some(0));
+        world.chain.script(|script| script.finalized_depth = Some(0));
         let (node, ids) = one_sent(&world).await;
         world.chain.mine();
         pass(5).await;
@@ -287,7 +290,7 @@ async fn safe_needs_depth_and_finalized_does_not() {
 #[tokio::test(start_paused = true)]
 async fn a_preconfirmed_count_is_shown_and_decides_nothing() {
     let world = World::without_blocks(1).await.window(4);
-    world.chain.trouble(|trouble| trouble.empty_blocks = true);
+    world.chain.script(|script| script.empty_blocks = true);
     let node = world.node("a");
     let ids = node.submit(&world.lanes[0], 0..3).await;
     until_all(&node.store, &ids, StateName::Tracking, A_WHILE).await;
@@ -309,11 +312,11 @@ async fn a_block_costs_the_same_however_many_are_open() {
     let mut costs = Vec::new();
     for open in [1, 100, 1000] {
         let world = World::without_blocks(1).await.window(open);
-        world.chain.trouble(|trouble| trouble.empty_blocks = true);
+        world.chain.script(|script| script.empty_blocks = true);
         let node = world.node("a");
         let ids = node.submit(&world.lanes[0], 0..u64::from(open)).await;
         until_all(&node.store, &ids, StateName::Tracking, A_WHILE).await;
-        let count = |method: &'static str| world.chain.calls(method);
+        let count = |method: &'static str| world.chain.requests(method);
         let methods = ["block_receipts", "receipts", "header", "headers", "reverts"];
         let before: Vec<usize> = methods.iter().map(|method| count(method)).collect();
         for _ in 0..50 {

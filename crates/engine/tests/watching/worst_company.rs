@@ -1,6 +1,6 @@
 //! Endpoints that disagree, chains that go back, what is old and not final, slow traces.
 
-use crate::support::{ToyChain, World, get, until_all};
+use crate::support::{World, get, until_all};
 use crate::{A_WHILE, broken, one_sent, pass};
 use gapless_domain::{EventBody, EventKind, EventPosition, Head, StateName, TransitionName, TxState};
 use gapless_engine::Finality;
@@ -14,7 +14,7 @@ async fn nothing_that_was_looked_up_ends_before_its_block_is_kept() {
     world.watcher.save_interval = Duration::from_secs(3600);
     world.watcher.stale_receipt_timeout = Duration::from_secs(5);
     let (node, ids) = one_sent(&world).await;
-    world.chain.trouble(|trouble| trouble.hidden_receipts = true);
+    world.chain.script(|script| script.hidden_receipts = true);
     world.chain.mine_every(Duration::from_secs(1));
     until_all(&node.store, &ids, StateName::Confirmed, A_WHILE).await;
     let TxState::Confirmed(settled) = get(&node.store, ids[0]).await.state else { panic!() };
@@ -41,9 +41,9 @@ async fn what_is_old_and_not_final_is_not_asked_for_for_ever() {
         pass(1).await;
     }
     pass(10).await;
-    let before = world.chain.calls("headers") + world.chain.calls("header");
+    let before = world.chain.requests("headers") + world.chain.requests("header");
     pass(60).await;
-    let asked = world.chain.calls("headers") + world.chain.calls("header") - before;
+    let asked = world.chain.requests("headers") + world.chain.requests("header") - before;
     assert!(asked < 60, "{asked} questions for headers in a minute without a block");
 }
 
@@ -52,7 +52,7 @@ async fn what_is_old_and_not_final_is_not_asked_for_for_ever() {
 async fn what_is_final_is_not_taken_back_while_endpoints_disagree() {
     let mut world = World::without_blocks(1).await;
     world.watcher.save_interval = Duration::from_secs(3600);
-    let other = ToyChain::new(world.chain.id.clone());
+    let other = world.other_chain();
     for _ in 0..20 {
         world.chain.mine();
         other.mine();
@@ -60,7 +60,7 @@ async fn what_is_final_is_not_taken_back_while_endpoints_disagree() {
     let node = world.node("a");
     pass(10).await;
     let before = node.engine.view().chain_status(world.lanes[0].chain()).unwrap().final_block.unwrap();
-    world.chain.trouble(|trouble| trouble.header_from = Some(Arc::clone(&other)));
+    world.chain.script(|script| script.header_from = Some(Arc::clone(&other)));
     world.chain.reorg(10, false);
     tokio::time::sleep(Duration::from_millis(300)).await;
     let status = node.engine.view().chain_status(world.lanes[0].chain()).unwrap();
@@ -73,19 +73,19 @@ async fn what_is_final_is_not_taken_back_while_endpoints_disagree() {
 async fn nothing_ends_on_a_fork_that_is_far_behind() {
     let mut world = World::without_blocks(1).await;
     world.watcher.margin = 2;
-    let fork = ToyChain::new(world.chain.id.clone());
+    let fork = world.other_chain();
     for _ in 0..5 {
         fork.mine();
         world.chain.mine();
     }
     let main = std::mem::replace(&mut world.chain, Arc::clone(&fork));
-    fork.trouble(|trouble| trouble.empty_blocks = true);
+    fork.script(|script| script.empty_blocks = true);
     let b = world.node("b");
     let ids = b.submit(&world.lanes[0], 0..1).await;
     until_all(&b.store, &ids, StateName::Tracking, A_WHILE).await;
     pass(10).await;
-    fork.rollback(0); // What comes from now on are other blocks.
-    fork.trouble(|trouble| trouble.empty_blocks = true);
+    fork.diverge(); // What comes from now on are other blocks.
+    fork.script(|script| script.empty_blocks = true);
     (0..195).for_each(|_| main.mine());
     world.chain = main;
     let a = world.node("a");
@@ -94,7 +94,7 @@ async fn nothing_ends_on_a_fork_that_is_far_behind() {
     pass(10).await;
     let kept = a.store.head(world.lanes[0].chain()).await.unwrap().unwrap();
     assert_eq!(kept.finalized.map(|block| block.number), Some(199));
-    fork.trouble(|trouble| trouble.empty_blocks = false);
+    fork.script(|script| script.empty_blocks = false);
     pass(90).await; // sent again
     for _ in 0..8 {
         fork.mine();
@@ -185,7 +185,7 @@ async fn the_newest_final_block_is_kept_in_the_end() {
 async fn headers_that_nobody_has_slow_nothing_down() {
     let world = World::without_blocks(1).await;
     (0..200).for_each(|_| world.chain.mine());
-    world.chain.trouble(|trouble| trouble.first_block = 190);
+    world.chain.script(|script| script.first_block = 190);
     let node = world.node("a");
     pass(60).await;
     world.chain.mine();
@@ -202,22 +202,22 @@ async fn a_broken_chain_is_not_hammered() {
     (0..12).for_each(|_| world.chain.mine());
     let node = world.node("a");
     pass(5).await;
-    world.chain.trouble(|trouble| trouble.empty_blocks = true);
+    world.chain.script(|script| script.empty_blocks = true);
     let ids = node.submit(&world.lanes[0], 0..40).await;
     until_all(&node.store, &ids, StateName::Tracking, A_WHILE).await;
     world.chain.reorg(8, true);
     pass(5).await;
     assert_eq!(broken(&node, &world), Some("deep_reorg"));
-    world.chain.trouble(|trouble| trouble.empty_blocks = false);
+    world.chain.script(|script| script.empty_blocks = false);
     world.chain.mine();
     pass(1).await;
     for _ in 0..20 {
         world.chain.mine();
         pass(1).await;
     }
-    let before = world.chain.calls("headers") + world.chain.calls("header");
+    let before = world.chain.requests("headers") + world.chain.requests("header");
     pass(60).await;
-    let asked = world.chain.calls("headers") + world.chain.calls("header") - before;
+    let asked = world.chain.requests("headers") + world.chain.requests("header") - before;
     assert!(asked < 120, "{asked} questions for headers in a minute without a block");
 }
 
@@ -249,9 +249,9 @@ async fn old_blocks_that_are_not_final_keep_nobody_waiting() {
 #[tokio::test(start_paused = true)]
 async fn slow_traces_keep_nobody_waiting() {
     let world = World::without_blocks(1).await.window(20);
-    world.chain.trouble(|trouble| {
-        trouble.reverting = Some(world.lanes[0].clone());
-        trouble.reverts_take = Duration::from_secs(10);
+    world.chain.script(|script| {
+        script.reverting = Some(world.lanes[0].clone());
+        script.reverts_take = Duration::from_secs(10);
     });
     let node = world.node("a");
     let ids = node.submit(&world.lanes[0], 0..5).await;
@@ -272,15 +272,15 @@ async fn nothing_old_is_final_by_the_word_of_two_endpoints() {
     let mut world = World::without_blocks(1).await;
     world.watcher.margin = 2;
     world.setup.limits.account_interval = Duration::from_secs(36000);
-    let main = ToyChain::new(world.chain.id.clone());
+    let main = world.other_chain();
     for _ in 0..200 {
         world.chain.mine();
         main.mine();
     }
     let (node, ids) = one_sent(&world).await;
-    world.chain.trouble(|trouble| {
-        trouble.head_from = Some(Arc::clone(&main));
-        trouble.header_from = Some(Arc::clone(&main));
+    world.chain.script(|script| {
+        script.head_from = Some(Arc::clone(&main));
+        script.header_from = Some(Arc::clone(&main));
     });
     world.chain.rollback(150);
     (0..100).for_each(|_| world.chain.mine());

@@ -281,6 +281,9 @@ impl Bench {
             }
         };
         if self.hold.contains(&kind) {
+            let is_single = matches!(effect, Effect::Commit(_) | Effect::Sign(_) | Effect::Peek { .. });
+            let is_same = |held: &Effect| std::mem::discriminant(held) == std::mem::discriminant(&effect);
+            assert!(!is_single || !self.held.iter().any(is_same), "two of a kind at a time: {effect:?}");
             self.held.push(effect);
             return None;
         }
@@ -319,6 +322,7 @@ impl Bench {
         match effect {
             Effect::Broadcast(outgoing) => {
                 assert!(self.broadcasts.is_empty(), "one send at a time");
+                assert!(outgoing.is_sorted_by_key(|out| out.nonce), "the lowest nonce is sent first");
                 for out in &outgoing {
                     let held = self.ledger.attempts.values().find(|attempt| attempt.hash == out.tx.hash);
                     assert_eq!(held.map(|held| &held.raw), Some(&out.tx.raw), "sent before it was durable");

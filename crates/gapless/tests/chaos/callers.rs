@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
 use futures_util::{StreamExt as _, stream};
+use gapless_sim::Dice;
 use gapless_wire::{CallPayload, ClientError, TxRequest};
 
-use crate::dice::Dice;
 use crate::support::{Accepted, LONG, hex, may_be_asked_again};
 use crate::world::World;
 
@@ -59,7 +59,7 @@ impl LaneLoad {
 
 /// Until it is over and each has an answer to its last request.
 pub(crate) async fn hand_in(world: &World, seed: u64, over: &AtomicBool) {
-    let mut dice = Dice::new(!seed);
+    let mut dice = Dice::new(seed, "callers");
     let callers = LANES.iter().flat_map(|lane| (0..lane.callers).map(move |caller| (lane, caller)));
     join_all(callers.map(|(lane, caller)| call(world, lane, caller, over, dice.fork()))).await;
 }

@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
+use gapless_sim::Dice;
 use serde_json::json;
 
 use crate::callers::LANES;
-use crate::dice::Dice;
 use crate::operator;
 use crate::rules::Rules;
 use crate::scan::newest;

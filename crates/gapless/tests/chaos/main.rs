@@ -19,7 +19,6 @@
 )]
 
 mod callers;
-mod dice;
 mod end_state;
 mod faults;
 mod figures;
@@ -41,9 +40,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-use dice::Dice;
 use faults::PROMOTED;
 use figures::Total;
+use gapless_sim::Dice;
 use ledger::Ledger;
 use rules::Rules;
 use scan::Scan;
@@ -58,7 +57,7 @@ async fn whatever_goes_wrong_in_whatever_order_every_accepted_intent_happens_exa
     let start = Instant::now();
     let over = AtomicBool::new(false);
     let trouble = async {
-        faults::strike_all(&world, &rules, Dice::new(rules.seed)).await;
+        faults::strike_all(&world, &rules, Dice::new(rules.seed, "faults")).await;
         over.store(true, Ordering::SeqCst);
     };
     tokio::join!(callers::hand_in(&world, rules.seed, &over), trouble);

@@ -11,24 +11,6 @@ use crate::support::{Chain, Ledger};
 /// Between two blocks that a test makes by itself.
 const PACE: Duration = Duration::from_millis(100);
 
-/// Numbers that look random and come from a seed (splitmix64).
-#[derive(Clone, Debug)]
-pub(crate) struct Dice(pub(crate) u64);
-
-impl Dice {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
-    pub(crate) fn up_to(&mut self, span: Duration) -> Duration {
-        Duration::from_micros(self.next() % (span.as_micros() as u64 + 1))
-    }
-}
-
 /// How the intents of one submitter have ended, as the chain has it too.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tally {

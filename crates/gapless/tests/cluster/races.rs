@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use futures_util::future::{join, join_all};
+use gapless_sim::Dice;
 use gapless_testbed::Mining;
 use gapless_wire::{
     AttemptKindName, CallPayload, Client, ClientError, ReplaceRequest, TxExpand, TxQuery, TxRequest, TxStateName,
@@ -10,7 +11,7 @@ use gapless_wire::{
 };
 use serde_json::json;
 
-use crate::control::{Dice, Tally, blocks_every, mined_attempt, tell};
+use crate::control::{Tally, blocks_every, mined_attempt, tell};
 use crate::support::{
     Accepted, Chain, Database, Ledger, Node, NodeConfig, create, create_all, eventually, transfer, wait_until_done,
 };
@@ -107,14 +108,28 @@ impl Scene {
                 .into_iter()
                 .unzip();
         let later = async {
-            let mut dice = Dice(seed());
+            let mut dice = Dice::new(seed(), "callers");
             let mut callers = Vec::new();
             for id in rest.into_iter().flatten() {
-                callers.push(caller(deed, &nodes, Err(id), Duration::ZERO, dice.up_to(BLOCK_TIME), dice.0));
+                callers.push(caller(
+                    deed,
+                    &nodes,
+                    Err(id),
+                    Duration::ZERO,
+                    dice.up_to(BLOCK_TIME),
+                    dice.below(u64::MAX),
+                ));
             }
             for (account, n) in accounts.iter().flat_map(|account| (0..RANDOM).map(move |n| (account, n))) {
                 let request = transfer(&format!("s{account}"), &format!("random-{n}"), TO);
-                callers.push(caller(deed, &nodes, Ok(request), dice.up_to(SPAN), dice.up_to(BLOCK_TIME), dice.0));
+                callers.push(caller(
+                    deed,
+                    &nodes,
+                    Ok(request),
+                    dice.up_to(SPAN),
+                    dice.up_to(BLOCK_TIME),
+                    dice.below(u64::MAX),
+                ));
             }
             let mut too_late: Vec<String> = join_all(callers).await.into_iter().flatten().collect();
             let late = accounts.iter().map(|account| when_it_is_done(deed, &nodes, *account));

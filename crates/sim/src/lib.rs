@@ -2,6 +2,7 @@
 //! everything to them that the real ones do, and worse. One seed is one world, one thread, and always the same run.
 //!
 //! - `dice`, `fault`, `plan`: what the seed decides
+//! - `script`: faults at named moments
 //! - `stage`, `node_clock`, `net`: tasks, time, and requests that travel
 //! - `store`, `chain`: the database, and blocks, pools and endpoints
 //! - `process`, `trouble`: nodes, and what happens to them
@@ -28,6 +29,7 @@ mod plan;
 mod process;
 mod replay;
 mod run;
+mod script;
 mod shrink;
 mod stage;
 mod store;
@@ -43,5 +45,6 @@ pub use outcome::{Figures, Outcome};
 pub use plan::{Plan, StoreKind};
 pub use replay::{Changes, command};
 pub use run::{Batch, Summary, can_make_mistakes, make, run, run_batch, run_traced};
+pub use script::{Cue, Landmark};
 pub use shrink::shrink;
 pub use stage::{Home, Stage};

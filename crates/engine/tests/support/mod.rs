@@ -1,4 +1,4 @@
-//! Nodes of a made-up world: real engines on the model store and a small chain, with time that passes as fast as it can.
+//! Nodes for tests: real engines on the model store and the simulator's chain, on a paused clock.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,8 +30,8 @@ pub(crate) struct Node {
 }
 
 impl World {
-    /// A new block comes every second.
-    #[allow(dead_code, reason = "not every test has blocks of itself")]
+    /// A world whose chain mines every second.
+    #[allow(dead_code, reason = "not every test file mines by the clock")]
     pub(crate) async fn new(lanes: u64) -> World {
         let world = Self::without_blocks(lanes).await;
         world.chain.mine_every(Duration::from_secs(1));
@@ -58,13 +58,13 @@ impl World {
         world
     }
 
-    /// Another chain with the same id. Its blocks are the same until one of the two does something else.
-    #[allow(dead_code, reason = "not every test has two chains")]
+    /// Another chain with the same id. Its blocks are the same until one of the chains forks.
+    #[allow(dead_code, reason = "not every test file has two chains")]
     pub(crate) fn other_chain(&self) -> Arc<ScriptedChain> {
         ScriptedChain::new(&self.lanes, Arc::clone(&self.driver) as Arc<dyn Driver>)
     }
 
-    #[allow(dead_code, reason = "not every test has a window")]
+    #[allow(dead_code, reason = "not every test file has a window")]
     pub(crate) fn window(mut self, max_in_flight: u16) -> Self {
         let nonce = NoncePolicy { max_in_flight, ..NoncePolicy::default() };
         self.setup = LaneSetup { policy: SubmitterPolicy { nonce, ..SubmitterPolicy::default() }, ..self.setup };
@@ -122,7 +122,7 @@ pub(crate) async fn get(store: &Arc<dyn Store>, id: TxId) -> IntentRecord {
     store.get(&[id]).await.unwrap().remove(0).unwrap()
 }
 
-/// Waits until all of them are in that state; `limit` of made-up time at most.
+/// Waits until all intents are in the state, for `limit` of the paused clock at most.
 pub(crate) async fn until_all(store: &Arc<dyn Store>, ids: &[TxId], state: StateName, limit: Duration) {
     let all = async {
         loop {
@@ -136,12 +136,12 @@ pub(crate) async fn until_all(store: &Arc<dyn Store>, ids: &[TxId], state: State
     if tokio::time::timeout(limit, all).await.is_err() {
         let txs = store.get(ids).await.unwrap();
         let states: Vec<_> = txs.iter().flatten().map(|tx| (tx.seq, tx.state.clone())).collect();
-        panic!("not all are {state:?} after {limit:?}: {states:?}");
+        panic!("not all intents are {state:?} after {limit:?}: {states:?}");
     }
 }
 
-/// The nonces of intents, in the order given.
-#[allow(dead_code, reason = "not every test looks at nonces")]
+/// The nonces of the intents, in the given order.
+#[allow(dead_code, reason = "not every test file reads nonces")]
 pub(crate) async fn nonces(store: &Arc<dyn Store>, ids: &[TxId]) -> Vec<u64> {
     let txs = store.get(ids).await.unwrap();
     txs.into_iter().flatten().map(|tx| tx.state.nonce().unwrap().get()).collect()

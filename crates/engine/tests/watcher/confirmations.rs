@@ -1,4 +1,4 @@
-//! Blocks, gaps, finality, reverts, and forks below what was final.
+//! Blocks, gaps, finality, reverts, and reorgs below the final block.
 
 use std::time::Duration;
 
@@ -12,9 +12,9 @@ use gapless_store::Accepted;
 use gapless_store::conformance::fixtures;
 
 use crate::support::{World, get, until_all};
-use crate::{A_WHILE, broken, events, one_sent, pass, protected, sub_state};
+use crate::{A_WHILE, events, finality_violation, one_sent, pass, protected, sub_state};
 
-/// What a consumer has that only reads events.
+/// The confirmations that a consumer has who reads only events.
 fn confirmations(events: &[Event], id: TxId) -> Vec<BlockLink> {
     let mut list = Vec::new();
     for event in events {
@@ -32,14 +32,14 @@ fn confirmations(events: &[Event], id: TxId) -> Vec<BlockLink> {
 
 /// proves R06
 #[tokio::test(start_paused = true)]
-async fn a_height_alone_makes_nothing_final() {
+async fn height_on_another_branch_makes_nothing_final() {
     let world = World::without_blocks(1).await;
     let (node, ids) = one_sent(&world).await;
     world.chain.mine();
     world.chain.mine();
     pass(3).await;
     let block = world.chain.height() - 1;
-    // As high as it has to be, by a branch on which it does not stand.
+    // The new branch is high enough, and does not have the transaction.
     world.chain.script(|script| script.empty_blocks = true);
     world.chain.reorg(2, true);
     assert!(world.chain.height() >= block + 2);
@@ -60,7 +60,7 @@ async fn a_height_alone_makes_nothing_final() {
 
 /// proves R07
 #[tokio::test(start_paused = true)]
-async fn after_a_gap_everything_back_to_the_common_block_is_read() {
+async fn gap_is_read_back_to_the_common_block() {
     let world = World::without_blocks(2).await;
     (0..5).for_each(|_| world.chain.mine());
     let node = world.node("a");
@@ -71,14 +71,14 @@ async fn after_a_gap_everything_back_to_the_common_block_is_read() {
     assert_eq!(sub_state(&node.store, one[0]).await, Some("MINED"));
     let two = node.submit(&world.lanes[1], 0..1).await;
     until_all(&node.store, &two, StateName::Tracking, A_WHILE).await;
-    // While nobody answers, two blocks are replaced, and hundreds come after them.
+    // While the endpoint is unreachable, two blocks are replaced, and hundreds follow.
     world.chain.script(|script| script.unreachable = true);
     world.chain.reorg(2, true);
     (0..300).for_each(|_| world.chain.mine());
     let before = world.chain.requests("headers");
     world.chain.script(|script| script.unreachable = false);
     until_all(&node.store, &[one.clone(), two].concat(), StateName::Confirmed, A_WHILE).await;
-    assert!(world.chain.requests("headers") - before <= 6, "in few questions");
+    assert!(world.chain.requests("headers") - before <= 6, "in few requests");
     assert_eq!(world.chain.mined(&world.lanes[0]).len(), 1);
     let list = confirmations(&events(&node.store).await, one[0]);
     let TxState::Confirmed(settled) = get(&node.store, one[0]).await.state else { panic!() };
@@ -87,7 +87,7 @@ async fn after_a_gap_everything_back_to_the_common_block_is_read() {
 
 /// proves R08
 #[tokio::test(start_paused = true)]
-async fn a_revert_is_told_with_its_reason_and_only_when_it_is_final() {
+async fn final_revert_fails_with_its_reason() {
     let world = World::without_blocks(1).await;
     let why = Revert { reason: Some(NodeText::new("not today")), data: b"data"[..].into() };
     world.chain.script(|script| {
@@ -110,10 +110,10 @@ async fn a_revert_is_told_with_its_reason_and_only_when_it_is_final() {
     );
 }
 
-/// Nobody knows why; that is no reason to wait for ever, nor for others to wait at all.
+/// No endpoint knows the reason of a revert. The intent still ends, and other intents do not wait.
 /// proves R02
 #[tokio::test(start_paused = true)]
-async fn a_revert_that_nobody_can_explain_ends_all_the_same() {
+async fn revert_without_a_reason_ends() {
     let world = World::new(2).await;
     world.chain.script(|script| script.reverting = Some(world.lanes[0].clone()));
     let node = world.node("a");
@@ -123,11 +123,11 @@ async fn a_revert_that_nobody_can_explain_ends_all_the_same() {
     until_all(&node.store, &reverts, StateName::FailedFinal, A_WHILE).await;
 }
 
-/// It was mined, and reverted, while nobody looked, and longer ago than headers are kept: they are linked once more, and stay so until it is
-/// known why. (Seed 2178 of the simulator: it was looked for and asked about again and again, and never told.)
+/// A transaction reverted while no node ran, longer ago than headers are kept. The watcher links the old headers
+/// again, and keeps them until the reason is known. (Seed 2178 of the simulator: the intent never ended.)
 /// proves R08
 #[tokio::test(start_paused = true)]
-async fn a_revert_that_is_older_than_what_is_kept_ends() {
+async fn revert_older_than_the_kept_headers_ends() {
     let mut world = World::without_blocks(1).await;
     world.watcher.margin = 4;
     world.chain.script(|script| script.reverting = Some(world.lanes[0].clone()));
@@ -141,7 +141,7 @@ async fn a_revert_that_is_older_than_what_is_kept_ends() {
 
 /// proves R02
 #[tokio::test(start_paused = true)]
-async fn a_block_whose_receipts_never_come_stops_nothing() {
+async fn block_without_receipts_delays_no_intent_for_ever() {
     let world = World::without_blocks(1).await;
     let (node, ids) = one_sent(&world).await;
     world.chain.script(|script| script.no_block_receipts = true);
@@ -149,11 +149,11 @@ async fn a_block_whose_receipts_never_come_stops_nothing() {
     until_all(&node.store, &ids, StateName::Confirmed, Duration::from_secs(120)).await;
 }
 
-/// A node that shows a block and leaves out what is in it.
+/// The endpoint shows blocks without their receipts.
 #[tokio::test(start_paused = true)]
-async fn what_no_block_explains_is_asked_for_after_a_while() {
+async fn hidden_receipt_is_looked_up_after_a_while() {
     let mut world = World::without_blocks(1).await;
-    // Nor does a count that has moved on lead to a look.
+    // The account is read too seldom to show that the count has moved.
     world.setup.limits.account_interval = Duration::from_secs(3600);
     let (node, ids) = one_sent(&world).await;
     world.chain.script(|script| script.hidden_receipts = true);
@@ -165,36 +165,40 @@ async fn what_no_block_explains_is_asked_for_after_a_while() {
 
 /// proves R09
 #[tokio::test(start_paused = true)]
-async fn a_fork_below_what_was_final_stops_every_lane_and_changes_no_end() {
+async fn deep_reorg_protects_lanes_and_changes_no_end() {
     let world = World::without_blocks(2).await;
     (0..10).for_each(|_| world.chain.mine());
     let (node, ids) = one_sent(&world).await;
     (0..3).for_each(|_| world.chain.mine());
     until_all(&node.store, &ids, StateName::Confirmed, A_WHILE).await;
     let ended = get(&node.store, ids[0]).await;
-    // Both lanes rest, and one has never had anything to do.
+    // Both lanes are idle, and the second never had an intent.
     pass(30).await;
     world.chain.reorg(5, false);
     pass(30).await;
     assert_eq!(protected(&node.store, &world.lanes[0]).await, Some("deep_reorg"));
-    assert_eq!(protected(&node.store, &world.lanes[1]).await, None, "what never began has nothing to be contradicted");
+    assert_eq!(protected(&node.store, &world.lanes[1]).await, None, "a lane without a start has no final nonce");
     assert_eq!(get(&node.store, ids[0]).await, ended);
     let told = events(&node.store)
         .await
         .into_iter()
         .filter(|event| matches!(&event.body, EventBody::Lane { kind: LaneEventKind::Protected, .. }));
-    assert_eq!(told.count(), 1, "it says so once");
+    assert_eq!(told.count(), 1, "one event");
     let later = node.engine.intake().accept(vec![fixtures::intent(&world.lanes[0], "later")]).await.unwrap();
     assert!(matches!(later[0].1, Accepted::Protected(_)), "{later:?}");
     let other = node.submit(&world.lanes[1], 0..1).await;
     pass(30).await;
-    assert_eq!(get(&node.store, other[0]).await.state, TxState::Queued, "and it does not begin on such a chain");
+    assert_eq!(
+        get(&node.store, other[0]).await.state,
+        TxState::Queued,
+        "a lane does not start during a finality violation"
+    );
 }
 
-/// The same while no node runs: what was final is in the store.
+/// The reorg happens while no node runs. The final block is in the store.
 /// proves R09
 #[tokio::test(start_paused = true)]
-async fn a_fork_below_what_was_final_is_noticed_also_after_a_restart() {
+async fn deep_reorg_while_no_node_runs_is_noticed() {
     let world = World::without_blocks(1).await;
     (0..10).for_each(|_| world.chain.mine());
     let (node, ids) = one_sent(&world).await;
@@ -213,10 +217,10 @@ async fn a_fork_below_what_was_final_is_noticed_also_after_a_restart() {
     assert_eq!(get(&next.store, ids[0]).await.state.name(), StateName::Confirmed);
 }
 
-/// Too far away to walk to, and another chain all the same.
+/// The saved head is too far below to walk to.
 /// proves R09
 #[tokio::test(start_paused = true)]
-async fn a_fork_below_what_was_final_is_noticed_however_long_nobody_looked() {
+async fn deep_reorg_below_a_wide_gap_is_noticed() {
     for forked in [false, true] {
         let mut world = World::without_blocks(1).await;
         world.watcher.walk_max = 20;
@@ -231,13 +235,13 @@ async fn a_fork_below_what_was_final_is_noticed_however_long_nobody_looked() {
         (0..200).for_each(|_| world.chain.mine());
         let next = world.node("b");
         pass(30).await;
-        assert_eq!(broken(&next, &world), forked.then_some("deep_reorg"));
+        assert_eq!(finality_violation(&next, &world), forked.then_some("deep_reorg"));
     }
 }
 
-/// A dev chain that was started anew is told apart from a fork.
+/// A dev chain that was started anew is not reported as a reorg.
 #[tokio::test(start_paused = true)]
-async fn another_genesis_is_another_chain() {
+async fn other_genesis_is_reported_as_other_chain() {
     for (blocks, restarted) in [(3, false), (15, false), (15, true), (3, true)] {
         let world = World::without_blocks(1).await;
         (0..12).for_each(|_| world.chain.mine());
@@ -249,12 +253,12 @@ async fn another_genesis_is_another_chain() {
             node = world.node("b");
         }
         pass(30).await;
-        assert_eq!(broken(&node, &world), Some("other_chain"), "{blocks} {restarted}");
+        assert_eq!(finality_violation(&node, &world), Some("other_chain"), "{blocks} {restarted}");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn where_a_tag_says_what_is_final_nothing_ends_before_it() {
+async fn no_intent_ends_above_the_finality_tag() {
     for finality in [Finality::Finalized, Finality::Safe] {
         let mut world = World::without_blocks(1).await;
         world.watcher.finality = finality;
@@ -266,13 +270,13 @@ async fn where_a_tag_says_what_is_final_nothing_ends_before_it() {
         assert_eq!(sub_state(&node.store, ids[0]).await, Some("MINED"), "{finality:?}");
         world.chain.mine();
         until_all(&node.store, &ids, StateName::Confirmed, A_WHILE).await;
-        assert_eq!(confirmations(&events(&node.store).await, ids[0]).len(), 3, "as many as are asked for");
+        assert_eq!(confirmations(&events(&node.store).await, ids[0]).len(), 3, "as many as required");
     }
 }
 
-/// A safe block that is not deep enough is not final; a finalized one is, however new.
+/// A safe block is final when it is deep enough. A finalized block is final at once.
 #[tokio::test(start_paused = true)]
-async fn safe_needs_depth_and_finalized_does_not() {
+async fn safe_tag_needs_depth_and_finalized_does_not() {
     for (finality, at_once) in [(Finality::Finalized, true), (Finality::Safe, false)] {
         let mut world = World::without_blocks(1).await;
         world.watcher.finality = finality;
@@ -288,7 +292,7 @@ async fn safe_needs_depth_and_finalized_does_not() {
 
 /// proves R10
 #[tokio::test(start_paused = true)]
-async fn a_preconfirmed_count_is_shown_and_decides_nothing() {
+async fn pending_count_is_shown_and_decides_nothing() {
     let world = World::without_blocks(1).await.window(4);
     world.chain.script(|script| script.empty_blocks = true);
     let node = world.node("a");
@@ -308,7 +312,7 @@ async fn a_preconfirmed_count_is_shown_and_decides_nothing() {
 
 /// proves R01
 #[tokio::test(start_paused = true)]
-async fn a_block_costs_the_same_however_many_are_open() {
+async fn requests_per_block_do_not_grow_with_open_intents() {
     let mut costs = Vec::new();
     for open in [1, 100, 1000] {
         let world = World::without_blocks(1).await.window(open);
@@ -326,6 +330,6 @@ async fn a_block_costs_the_same_however_many_are_open() {
         let after = methods.iter().map(|method| count(method));
         costs.push(after.zip(before).map(|(after, before)| after - before).collect::<Vec<_>>());
     }
-    assert_eq!(costs[0][0], 50, "one question a block");
+    assert_eq!(costs[0][0], 50, "one request per block");
     assert!(costs.iter().all(|cost| *cost == costs[0]), "{costs:?}");
 }

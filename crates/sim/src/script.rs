@@ -7,8 +7,8 @@ use gapless_domain::{AttemptKind, EventKind, LaneEventKind, ReservationStep, Tra
 use crate::fault::{Fault, Faults};
 use crate::history::Moment;
 
-/// One step of a script: a fault that strikes at its first chance after a moment. The next step begins when the fault has
-/// struck.
+/// One step of a script: a fault that strikes at its first chance after a moment. The next step begins when the fault
+/// has struck.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cue {
     pub after: Landmark,

@@ -15,7 +15,8 @@ pub use crate::dice::Dice;
 /// The database's time at the start of every test.
 const EPOCH_MICROS: i64 = 1_900_000_000_000_000;
 
-/// Tokio's clock, for nodes and for the database. A test pauses it: time then jumps to the next timer when no task is ready.
+/// Tokio's clock, for nodes and for the database. A test pauses it: time then jumps to the next timer when no task is
+/// ready.
 #[derive(Debug)]
 pub struct PausedDriver(Instant);
 

@@ -1,7 +1,7 @@
 //! Scenarios that have found a bug once, as scripts: faults at named moments, in small worlds.
 //!
-//! A scenario runs under several seeds, since the dice still decide about times and depths. No world may break a promise, and
-//! at least one of them must show the scenario. A scenario that is no longer shown needs another script.
+//! A scenario runs under several seeds, since the dice still decide about times and depths. No world may break a
+//! promise, and at least one of them must show the scenario. A scenario that is no longer shown needs another script.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -91,8 +91,8 @@ fn own_hashes(moments: &[Moment]) -> Vec<B256> {
     commits(moments).flat_map(|(_, commit)| commit.attempts()).map(|attempt| attempt.hash).collect()
 }
 
-/// Found by seed 2178: a transaction that reverted while no node ran, longer ago than headers are kept, was looked up again
-/// and again, and its intent never ended.
+/// Found by seed 2178: a transaction that reverted while no node ran, longer ago than headers are kept, was looked up
+/// again and again, and its intent never ended.
 #[test]
 fn revert_older_than_the_kept_headers_ends() {
     let plan = |seed| Plan { walk_max: 5, ..small(seed, &[(Landmark::Sent, Fault::CrashAnywhere); 4]) };
@@ -114,8 +114,8 @@ fn revert_older_than_the_kept_headers_ends() {
     });
 }
 
-/// Found by seed 2454: after a reorg below the final block, which an operator accepted, a transaction stood below the height
-/// at which the search for it ended. Its intent was taken for lost, and sent again.
+/// Found by seed 2454: after a reorg below the final block, which an operator accepted, a transaction stood below the
+/// height at which the search for it ended. Its intent was taken for lost, and sent again.
 #[test]
 fn transaction_mined_lower_after_a_deep_reorg_is_not_lost() {
     let plan = |seed| small(seed, &[(Landmark::OwnMined, Fault::DeepReorg)]);
@@ -131,8 +131,8 @@ fn transaction_mined_lower_after_a_deep_reorg_is_not_lost() {
     });
 }
 
-/// Found by seed 14222: the commit that put a lane into PROTECT was lost by a second failover. Its owner had nothing to write,
-/// and never noticed.
+/// Found by seed 14222: the commit that put a lane into PROTECT was lost by a second failover. Its owner had nothing
+/// to write, and never noticed.
 #[test]
 fn loss_of_the_commit_that_protects_is_noticed() {
     let plan = |seed| small(seed, &[(Landmark::Bound, Fault::Failover), (Landmark::Protected, Fault::Failover)]);
@@ -143,8 +143,8 @@ fn loss_of_the_commit_that_protects_is_noticed() {
     });
 }
 
-/// Found by seed 6806: a second loss forgot that an operator's resync was done. The lane executed it again, after a loss that
-/// it was not meant for, and went on before the transactions that were sent had shown themselves.
+/// Found by seed 6806: a second loss forgot that an operator's resync was done. The lane executed it again, after a
+/// loss that it was not meant for, and went on before the transactions that were sent had shown themselves.
 #[test]
 fn resync_from_before_a_loss_is_not_executed_again() {
     let plan = |seed| small(seed, &[(Landmark::Bound, Fault::Failover), (Landmark::Resynced, Fault::Failover)]);
@@ -162,8 +162,8 @@ fn lost_replacements(moments: &[Moment]) -> Vec<(usize, B256)> {
     replacements.collect()
 }
 
-/// Found by seeds 1957 and 2630: a replacement of ours had used a nonce, and the database had lost the replacement. The intent
-/// was taken for lost, and sent again.
+/// Found by seeds 1957 and 2630: a replacement of ours had used a nonce, and the database had lost the replacement.
+/// The intent was taken for lost, and sent again.
 #[test]
 fn replacement_lost_by_the_database_is_not_sent_again() {
     let plan = |seed| {
@@ -175,8 +175,8 @@ fn replacement_lost_by_the_database_is_not_sent_again() {
     });
 }
 
-/// Found by seed 2730: a decision canceled a cancel that was stuck. Such a change cannot be written, and the lane wrote nothing
-/// from then on.
+/// Found by seed 2730: a decision canceled a cancel that was stuck. Such a change cannot be written, and the lane
+/// wrote nothing from then on.
 #[test]
 fn stuck_cancel_ends() {
     let plan = |seed| {
@@ -192,7 +192,8 @@ fn stuck_cancel_ends() {
     });
 }
 
-/// Found by seed 7952: a bump was refused as underpriced. A higher price was above the cap, and the bump was never sent again.
+/// Found by seed 7952: a bump was refused as underpriced. A higher price was above the cap, and the bump was never
+/// sent again.
 #[test]
 fn bump_refused_as_underpriced_is_sent_again() {
     let plan = |seed| {
@@ -218,8 +219,8 @@ fn bump_refused_as_underpriced_is_sent_again() {
     });
 }
 
-/// Found by seed 2989: a transaction was found again in an old block while the chain violated finality. The lane forgot it as
-/// if it had been told that it is final.
+/// Found by seed 2989: a transaction was found again in an old block while the chain violated finality. The lane
+/// forgot it as if it had been told that it is final.
 #[test]
 fn transaction_found_during_a_finality_violation_ends() {
     let script = [(Landmark::OwnMined, Fault::DeepReorg), (Landmark::Orphaned, Fault::CrashAnywhere)];
@@ -247,8 +248,8 @@ fn transaction_found_during_a_finality_violation_ends() {
     );
 }
 
-/// Found by seed 8436: a loss was reconciled by the answers of endpoints that were behind. A replacement that was lost with the
-/// database had used the nonce long before, and its intent was sent once more.
+/// Found by seed 8436: a loss was reconciled by the answers of endpoints that were behind. A replacement that was
+/// lost with the database had used the nonce long before, and its intent was sent once more.
 #[test]
 fn loss_is_not_reconciled_by_endpoints_that_lag() {
     let plan = |seed| {
@@ -267,8 +268,8 @@ fn loss_is_not_reconciled_by_endpoints_that_lag() {
     });
 }
 
-/// Found by seed 216: a loss was not reconciled while a nonce was reserved, although the reservation ends only after it: no
-/// nonce behind it can be mined.
+/// Found by seed 216: a loss was not reconciled while a nonce was reserved, although the reservation ends only after
+/// it: no nonce behind it can be mined.
 #[test]
 fn loss_is_reconciled_while_a_nonce_is_reserved() {
     let plan = |seed| {

@@ -2,8 +2,8 @@
 
 use gapless_sim::{Batch, Changes, Fault, Plan, command, run, run_batch, run_traced};
 
-/// Every check of `gapless_sim::check` holds in worlds with crashes, takeovers, lost answers, null receipts, wrong answers to
-/// sends and reorgs. A consumer that reads only notices has the confirmations of the chain.
+/// Every check of `gapless_sim::check` holds in worlds with crashes, takeovers, lost answers, null receipts, wrong
+/// answers to sends and reorgs. A consumer that reads only notices has the confirmations of the chain.
 ///
 /// proves N11, N12, N13, N14, S01, S02, S05, S07, S12, S19, R03, R04, R05
 #[test]

@@ -1,5 +1,5 @@
-//! The chain of a test: blocks, pool and accounts of the simulated chain, without a network. A [`Script`] says where its
-//! answers deviate, and the test makes the blocks.
+//! The chain of a test: blocks, pool and accounts of the simulated chain, without a network. A [`Script`] says where
+//! its answers deviate, and the test makes the blocks.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
@@ -30,7 +30,8 @@ use crate::stage::Stage;
 const GWEI: u128 = 1_000_000_000;
 const FOREIGN_GAS: u64 = 50_000;
 
-/// One endpoint of a chain whose blocks a test makes. Endpoints of one chain share blocks and pool; each has its own script.
+/// One endpoint of a chain whose blocks a test makes. Endpoints of one chain share blocks and pool; each has its own
+/// script.
 pub struct ScriptedChain {
     shared: Arc<Shared>,
     script: Mutex<Script>,

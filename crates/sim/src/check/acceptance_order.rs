@@ -1,8 +1,8 @@
 //! N11: the nonces of a lane follow the order in which its intents were accepted.
 //!
-//! Three cases are out of order on purpose. An intent that lost its nonce to another transaction gets a higher one later.
-//! A queued intent whose payload was replaced is prepared anew, and prepared intents behind it do not wait. After a loss of
-//! commits the ledger does not know the order in which nonces were bound.
+//! Three cases are out of order on purpose. An intent that lost its nonce to another transaction gets a higher one
+//! later. A queued intent whose payload was replaced is prepared anew, and prepared intents behind it do not wait.
+//! After a loss of commits the ledger does not know the order in which nonces were bound.
 
 use std::collections::BTreeMap;
 

@@ -11,7 +11,8 @@ use super::{Broken, Check, Picture};
 #[derive(Debug, Default)]
 pub(super) struct FalseAlarms {
     has_cause: bool,
-    /// An endpoint may show a branch that is below the final block by now. A node that sees nothing else is right to stop.
+    /// An endpoint may show a branch that is below the final block by now. A node that sees nothing else is right to
+    /// stop.
     has_old_branch: bool,
     /// An endpoint may say of a fill that it can never be mined.
     has_wrong_text: bool,

@@ -1,5 +1,5 @@
-//! S19: a revert in simulation fails a queued intent only when no slot of the lane before it is unmined, since an unmined
-//! transaction may be the one that the intent depends on.
+//! S19: a revert in simulation fails a queued intent only when no slot of the lane before it is unmined, since an
+//! unmined transaction may be the one that the intent depends on.
 
 use gapless_domain::{FailReason, FinalFailure, SlotKind, TxState};
 

@@ -1,7 +1,7 @@
-//! `cargo xtask chaos`: everything goes wrong, for as long as one likes (docs/chaos.md).
+//! `cargo xtask chaos`: real processes under faults, for a given time (docs/chaos.md).
 //!
-//! What goes wrong, and what must be true all the same, is in the test `chaos` of the package `gapless`. It starts its own PostgreSQL,
-//! since it has to crash it.
+//! The faults and the checks are in the test `chaos` of the package `gapless`. The test starts its own PostgreSQL
+//! server, because it crashes the server.
 
 use std::process::ExitCode;
 
@@ -12,17 +12,17 @@ use crate::process::{cargo, status};
 
 #[derive(Args)]
 pub(crate) struct ChaosArguments {
-    /// For how long faults go on; what they leave behind is waited for after that
+    /// Minutes of faults; afterwards the run waits for all intents to end
     #[arg(long, default_value_t = 10)]
     minutes: u32,
-    /// The seed that a run before has printed: the same faults in the same order
+    /// Seed that an earlier run printed: the same faults in the same order
     #[arg(long)]
     seed: Option<u64>,
-    /// Callers whose accepted requests were lost by the database ask again without having looked at what the operator has found on
-    /// chain: whatever had happened already happens again, and is told as a violation of P1
+    /// Callers repeat requests that the database lost, without checking the chain first. Transactions that were already
+    /// mined happen twice, and the run reports a violation of P1
     #[arg(long)]
     resend_blindly: bool,
-    /// Build with optimizations: more load on the same machine
+    /// Build with optimizations, for more load on the same machine
     #[arg(long)]
     release: bool,
 }
@@ -40,6 +40,6 @@ pub(crate) fn run(arguments: &ChaosArguments) -> Result<ExitCode> {
     if arguments.resend_blindly {
         command.env("GAPLESS_CHAOS_RESEND_BLINDLY", "1");
     }
-    // Cargo ends with another code when a test fails; here 1 says that a promise was not kept.
+    // Cargo exits with 101 when a test fails. Here 1 means that a promise was broken.
     Ok(if status(&mut command)?.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

@@ -1,6 +1,6 @@
-//! `cargo xtask`: what a developer or a CI machine runs. One file a command.
+//! `cargo xtask`: the commands of developers and CI machines, one file for each command.
 //!
-//! What must not be in here: anything that another crate needs. Nothing depends on this one.
+//! No other crate depends on this one, so code that another crate needs does not belong here.
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command line tool talks by printing")]
 
@@ -25,29 +25,29 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// All that has to pass: formatting, lints, tidy, and every test, with a private PostgreSQL
+    /// Run all checks: formatting, lints, tidy and every test, with a private PostgreSQL server
     Test {
         /// Arguments for `cargo test`
         #[arg(last = true)]
         cargo_test: Vec<String>,
     },
-    /// Run a command with a private PostgreSQL, whose URL is in GAPLESS_TEST_POSTGRES_URL
+    /// Run a command with a private PostgreSQL server, whose URL is in GAPLESS_TEST_POSTGRES_URL
     WithPostgres {
-        /// Commits survive a power cut; slower
+        /// Sync every commit to disk; slower
         #[arg(long)]
         durable: bool,
         #[arg(last = true, required = true)]
         command: Vec<String>,
     },
-    /// Check the rules that no compiler checks: arrows, sizes, proofs, markers, links
+    /// Check the project's rules: dependencies, sizes, width, comments, test names, references, proofs, links
     Tidy {
-        /// Write what is generated (docs/guarantees.md) instead of complaining about it
+        /// Write docs/guarantees.md instead of reporting that it is out of date
         #[arg(long)]
         fix: bool,
     },
-    /// Three nodes, and everything that can go wrong: kill -9, SIGSTOP, cut networks, database crashes, reorganisations
+    /// Run three nodes under faults: kill -9, SIGSTOP, network cuts, database crashes, reorgs
     Chaos(chaos::ChaosArguments),
-    /// Measure, with a durable private PostgreSQL
+    /// Run benchmarks, with a durable private PostgreSQL server
     Bench {
         #[command(subcommand)]
         what: bench::What,
@@ -71,7 +71,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// The folder of the workspace, wherever `cargo xtask` was called.
+/// The root folder of the workspace, whatever the current folder is.
 fn workspace_root() -> PathBuf {
     let mut root = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
     root.pop();

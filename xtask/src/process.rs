@@ -1,4 +1,4 @@
-//! Running other programs.
+//! Helpers to run other programs.
 
 use std::env;
 use std::path::Path;
@@ -9,12 +9,12 @@ use gapless_testbed::{Options, Postgres, SHARED_URL_ENV};
 
 use crate::workspace_root;
 
-/// The cargo that runs us, at the root of the workspace.
+/// The cargo that runs this tool, with the root of the workspace as its folder.
 pub(crate) fn cargo() -> Command {
     let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.current_dir(workspace_root());
-    // What the cargo that runs us says about this package is no concern of those that are built: some build scripts would run again for
-    // it, and everything above them be built anew, each time that cargo is called in the other way.
+    // The outer cargo sets variables about this package. Some build scripts depend on them and would run again,
+    // and with them everything above, each time that cargo is called directly or through xtask.
     for (name, _) in env::vars_os().filter(|(name, _)| is_about_this_package(&name.to_string_lossy())) {
         command.env_remove(name);
     }
@@ -36,7 +36,7 @@ pub(crate) fn status(command: &mut Command) -> Result<ExitStatus> {
     command.status().with_context(|| format!("cannot run {}", shown(command)))
 }
 
-/// Hands a command's exit code on; one that was ended by a signal has none.
+/// The exit code of a command; a command that was ended by a signal counts as failed.
 pub(crate) fn exit_code(status: ExitStatus) -> ExitCode {
     let code = status.code().and_then(|code| u8::try_from(code).ok());
     code.map_or(ExitCode::FAILURE, ExitCode::from)

@@ -1,4 +1,4 @@
-//! `cargo xtask test`: everything that has to pass, cheapest first, up to the first failure.
+//! `cargo xtask test`: all checks, cheapest first, up to the first failure.
 
 use std::env;
 use std::process::ExitCode;
@@ -10,7 +10,7 @@ use gapless_testbed::Options;
 use crate::process::{cargo, run as run_command, start_postgres, with_server};
 use crate::tidy;
 
-/// Tests of a store wait for the database most of the time, so more of them than cores run at once.
+/// Store tests wait for the database most of the time, so more tests than cores run at once.
 const TEST_THREADS: &str = "8";
 
 type Step<'a> = (&'a str, &'a dyn Fn() -> Result<()>);
@@ -25,7 +25,7 @@ pub(crate) fn run(cargo_test: &[String]) -> Result<ExitCode> {
             Ok(())
         }),
         ("tests", &|| tests(cargo_test)),
-        // Apart from the others, so that nothing else is built with mistakes in it.
+        // A separate step, so that no other binary is built with planted bugs.
         ("mistakes", &|| {
             run_command(cargo().args([
                 "test",
@@ -51,7 +51,7 @@ pub(crate) fn run(cargo_test: &[String]) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// One server for all tests: each makes a database of its own in it.
+/// Runs all tests against one server. Each test creates its own database.
 fn tests(cargo_test: &[String]) -> Result<()> {
     let server = start_postgres(Options::default())?;
     let mut command = cargo();
@@ -62,7 +62,7 @@ fn tests(cargo_test: &[String]) -> Result<()> {
     run_command(with_server(&mut command, &server))
 }
 
-#[expect(clippy::disallowed_methods, reason = "tells a human how long a step took; nothing is decided by it")]
+#[expect(clippy::disallowed_methods, reason = "shows how long a step took; no decision depends on it")]
 fn timed<T>(step: impl FnOnce() -> T) -> (T, f64) {
     let start = Instant::now();
     (step(), start.elapsed().as_secs_f64())

@@ -1,4 +1,5 @@
-//! `cargo xtask with-postgres -- COMMAND`: one command with a private server, for a single test or for psql.
+//! `cargo xtask with-postgres -- COMMAND`: runs one command, such as a single test or
+//! psql, with a private PostgreSQL server.
 
 use std::process::{Command, ExitCode};
 

@@ -1,4 +1,4 @@
-//! What the routes work with.
+//! The dependencies of the routes.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,12 +12,12 @@ use crate::hosts::AllowedHosts;
 use crate::limits::ApiLimits;
 use crate::ports::{Chains, Changes, Timer};
 
-/// Everything that the composition root hands in.
+/// The dependencies that the composition root passes to the routes.
 #[derive(Clone)]
 pub struct App {
     pub store: Arc<dyn Store>,
     pub intake: Intake,
-    /// Where names come from that callers leave out.
+    /// Source of the names that callers leave out.
     pub ids: Arc<dyn Ids>,
     pub changes: Arc<dyn Changes>,
     pub chains: Arc<dyn Chains>,
@@ -26,9 +26,9 @@ pub struct App {
     /// The text of `/metrics`.
     pub metrics: Arc<dyn Fn() -> String + Send + Sync>,
     pub drain: Drain,
-    /// The names that calls may come by.
+    /// Host names by which the API may be called.
     pub hosts: AllowedHosts,
-    /// Limits on one intent.
+    /// Limits of one intent.
     pub intent_limits: Limits,
     pub limits: ApiLimits,
 }

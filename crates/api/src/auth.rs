@@ -1,12 +1,12 @@
-//! Who calls. Keys and scopes come with a later floor; this is the one place where a caller gets its name, before any
-//! route sees the request.
+//! The caller's identity. API keys and scopes do not exist yet; this is the one place where a request gets its caller,
+//! before any route sees it.
 
 use axum::extract::Request;
 
 use crate::problem::Refusal;
 use crate::shared::Shared;
 
-/// Who a request comes from, for the audit log.
+/// The caller of a request, for the audit log.
 #[derive(Clone, Debug)]
 pub(crate) struct Caller(&'static str);
 
@@ -16,7 +16,7 @@ impl Caller {
     }
 }
 
-/// What every route of `/api` is behind, as part of the guard.
+/// The access check of every `/api` route, as part of the guard.
 pub(crate) fn admit(shared: &Shared, request: &mut Request) -> Result<(), Refusal> {
     shared.app.hosts.check(request.uri(), request.headers())?;
     request.extensions_mut().insert(Caller("api"));

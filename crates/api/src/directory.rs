@@ -1,8 +1,7 @@
-//! Which submitters there are, and what they are called.
+//! The registered submitters and their aliases.
 //!
-//! The list is kept for [`ApiLimits::alias_age`](crate::ApiLimits), so that a flood of requests by alias does not become a
-//! flood of reads. It is not kept longer: an alias can be given to another submitter, and money would go out of the wrong
-//! account.
+//! The list is cached for [`ApiLimits::alias_age`](crate::ApiLimits), so that many requests by alias cause few reads.
+//! A longer cache would be wrong: an alias can be given to another submitter, and money would leave the wrong account.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -19,7 +18,7 @@ pub(crate) struct Directory {
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
     age: Duration,
-    /// Held while the list is read, so that many who miss it read it once.
+    /// Held while the list is read, so that concurrent misses read it once.
     kept: Mutex<Option<(Tick, Arc<Listing>)>>,
 }
 
@@ -54,7 +53,7 @@ impl Directory {
         Ok(listing)
     }
 
-    /// The id that is meant. An id is taken as it is, whether the submitter exists or not.
+    /// Resolves a reference. An id is returned unchanged, whether the submitter exists or not.
     pub(crate) async fn resolve(&self, name: SubmitterRef) -> Result<Option<SubmitterId>, StoreError> {
         match name {
             SubmitterRef::Id(id) => Ok(Some(id)),
@@ -64,7 +63,7 @@ impl Directory {
 }
 
 impl Listing {
-    /// Is it the address of a submitter, on whatever chain?
+    /// True if the address belongs to a submitter on any chain.
     pub(crate) fn manages(&self, address: Address) -> bool {
         self.addresses.contains(&address)
     }

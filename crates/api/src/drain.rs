@@ -1,10 +1,10 @@
-//! Going down in order: readiness says so, and nobody is left waiting.
+//! Orderly shutdown: readiness turns false, and waiting callers get an answer.
 
 use std::sync::Arc;
 
 use tokio::sync::watch;
 
-/// Tells every route that the node drains. Clones share it.
+/// Tells every route that the node drains. Clones share the signal.
 #[derive(Clone, Debug)]
 pub struct Drain(Arc<watch::Sender<bool>>);
 
@@ -15,7 +15,7 @@ impl Default for Drain {
 }
 
 impl Drain {
-    /// From now on `/readyz` answers 503, and callers that wait for a change get what there is.
+    /// Begins the drain: `/readyz` answers 503, and callers that wait for a change get the current state.
     pub fn begin(&self) {
         self.0.send_replace(true);
     }
@@ -27,7 +27,7 @@ impl Drain {
     /// Ends when the drain begins.
     pub async fn begun(&self) {
         let mut receiver = self.0.subscribe();
-        // The sender is alive: it is the one that we were called on.
+        // The sender is alive, because `self` holds it.
         let _ = receiver.wait_for(|begun| *begun).await;
     }
 }

@@ -1,4 +1,4 @@
-//! What holds for every route of `/api`, before it does anything: the limits, and who may call.
+//! Checks of every `/api` route before its handler: limits and access.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::auth;
 use crate::problem::Refusal;
 use crate::shared::{InFlight, Shared};
 
-/// The one layer around the routes of `/api`: each costs every request some allocations.
+/// The one layer around the `/api` routes. Each layer costs every request some allocations.
 pub(crate) async fn guard(State(shared): State<Arc<Shared>>, mut request: Request, next: Next) -> Response {
     match check(&shared, &mut request) {
         Ok(in_flight) => {
@@ -28,7 +28,7 @@ fn check(shared: &Shared, request: &mut Request) -> Result<InFlight, Refusal> {
     let size: usize = request.headers().iter().map(|(name, value)| name.as_str().len() + value.len()).sum();
     let target = request.uri().path_and_query().map_or(0, |target| target.as_str().len());
     if size + target > limit {
-        let detail = format!("the target and the headers of a request have at most {limit} bytes");
+        let detail = format!("target and headers of a request have at most {limit} bytes");
         return Err(Problem::new(ProblemCode::HeadersTooLarge).detail(detail).into());
     }
     let in_flight = shared.enter()?;

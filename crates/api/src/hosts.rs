@@ -1,7 +1,8 @@
-//! By which names the API may be called.
+//! The host names by which the API may be called.
 //!
-//! Who may call without a key is whoever reaches the port, and a web page in a browser on the same machine does reach it. Two
-//! things tell a page apart: its `Origin`, and, where it has made its own name point at this machine, its name in `Host`.
+//! Without keys, every program that reaches the port may call, and a web page in a browser on the same machine reaches
+//! it. Two headers reveal a page: its `Origin`, and its name in `Host` if the page made its own name point to this
+//! machine.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -11,29 +12,29 @@ use gapless_wire::{Problem, ProblemCode};
 
 use crate::problem::Refusal;
 
-/// The names that a call may come by. A mode in which callers have keys may allow more than this one does.
+/// The host names by which a call may come. A mode with API keys may allow more.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AllowedHosts {
-    /// `localhost`, and the loopback addresses as literals: names that nobody else can make point here.
+    /// `localhost` and the literal loopback addresses: names that no other party can point here.
     #[default]
     Loopback,
 }
 
 impl AllowedHosts {
-    /// Refuses a call that came by another name, or from a page that this server did not serve.
+    /// Refuses a call by another host name, or from a page that this server did not serve.
     pub(crate) fn check(self, uri: &Uri, headers: &HeaderMap) -> Result<(), Refusal> {
         let named = headers.get_all(HOST).iter().map(|value| value.to_str().unwrap_or_default());
         let named: Vec<&str> = uri.authority().map(|authority| authority.as_str()).into_iter().chain(named).collect();
         if !named.iter().all(|authority| self.has(authority)) {
-            return Err(foreign("the host of a call is localhost or a loopback address"));
+            return Err(foreign("the Host header must be localhost or a loopback address"));
         }
-        // Without a name there is no page that could be ours; `null` is a page that hides where it is from.
+        // A missing origin is no page; `null` is a page that hides its origin.
         let ours = |origin: &str| {
             let authority = origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://"));
             authority.is_some_and(|from| named.first().is_some_and(|host| host.eq_ignore_ascii_case(from)))
         };
         if !headers.get_all(ORIGIN).iter().all(|origin| origin.to_str().is_ok_and(ours)) {
-            return Err(foreign("pages of another origin may not call"));
+            return Err(foreign("calls from web pages of another origin are not allowed"));
         }
         Ok(())
     }

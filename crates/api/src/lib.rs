@@ -1,13 +1,14 @@
-//! The HTTP API: routes, limits, and one mapping of everything that can go wrong to an answer.
+//! The HTTP API: routes, limits, and one mapping of every error to an answer.
 //!
-//! - [`router`] makes the routes from an [`App`].
-//! - `routes/` has one file for each group of routes, `problem.rs` the error mapping, `extract/` what a request is read by.
-//! - `guard.rs`, `auth.rs` with `hosts.rs`, and `observe.rs` are the layers around them; `openapi.rs` documents what they can answer.
-//! - [`Changes`], [`Chains`] and [`Timer`] are what the routes need of the rest of the house.
+//! - [`router`] builds the routes from an [`App`].
+//! - `routes/` has one file for each group of routes, `problem.rs` the error mapping, `extract/` the request parsing.
+//! - `guard.rs`, `auth.rs` with `hosts.rs`, and `observe.rs` are the layers around the routes; `openapi.rs` documents
+//!   their answers.
+//! - [`Changes`], [`Chains`] and [`Timer`] are the ports to the rest of the program.
 //!
-//! Architecture invariant: no route holds state of a transaction, decides anything about one, or needs a lease; any node
-//! answers for any submitter, and no default answer tells which node works for what. Nothing here sleeps or reads a clock by
-//! itself.
+//! Architecture invariant: no route holds state of a transaction, decides anything about one, or needs a lease. Every
+//! node answers for every submitter, and no default answer reveals which node owns a lane. No code here sleeps or reads
+//! a clock by itself.
 
 mod app;
 mod auth;

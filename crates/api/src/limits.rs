@@ -2,52 +2,52 @@
 
 use std::time::Duration;
 
-/// How many events of one transaction `expand=events` shows: the first ones. This is no setting, but one that is watched for
-/// thousands of blocks, or goes back and forth for months, must not make an answer without end.
+/// Number of events that `expand=events` shows, beginning with the first. A transaction that is watched for thousands
+/// of blocks must not produce an endless answer. This limit is not configurable.
 pub(crate) const MAX_EVENTS_SHOWN: u32 = 1000;
 
-/// How many events `expand=confirmations` reads to rebuild the list of blocks. Every block may bring one until there are as many
-/// as the config asks for, which may be thousands where blocks are quick.
+/// Number of events that `expand=confirmations` reads to rebuild the list of blocks. Every block may bring one event
+/// until the required number is reached, which may be thousands on a fast chain.
 pub(crate) const MAX_EVENTS_FOLDED: u32 = 10_000;
 
-/// How many bound nonces `expand=slots` shows at once; `nextSlot` goes on.
+/// Number of bound nonces per page of `expand=slots`; `nextSlot` continues.
 pub(crate) const MAX_SLOTS_SHOWN: u32 = 100;
 
-/// How many queued intents one call of `cancel-pending` cancels, and how many at a time.
+/// Number of queued intents that one call of `cancel-pending` cancels, and the batch size.
 pub(crate) const MAX_QUEUED_CANCELED: u32 = 10_000;
 pub(crate) const QUEUED_CANCELED_AT_ONCE: u32 = 500;
 
-/// How long a call about a lent nonce waits for the lane, if the caller does not say.
+/// Default wait for the lane of a call about a reservation.
 pub(crate) const RESERVATION_WAIT: Duration = Duration::from_secs(5);
 
-/// The defaults are the config's defaults. Limits on one intent are [`gapless_domain::Limits`].
+/// Limits of the API. The defaults equal the config's. Limits of one intent are [`gapless_domain::Limits`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ApiLimits {
-    /// Bytes of one request's body; over it, 413.
+    /// Bytes of a request body; more gets 413.
     pub body_bytes: usize,
-    /// How long a body may take to arrive; over it, 408.
+    /// Time for a body to arrive; longer gets 408.
     pub body_time: Duration,
-    /// Bytes of all headers of a request; over it, 431.
+    /// Bytes of all headers of a request; more gets 431.
     pub header_bytes: usize,
-    /// Intents in one batch; over it, 422.
+    /// Intents in one batch; more gets 422.
     pub batch_items: usize,
-    /// Items of a page, if the caller does not say.
+    /// Default items per page.
     pub page_size_default: u32,
-    /// Items of a page; asking for more is 422.
+    /// Largest items per page; more gets 422.
     pub page_size_max: u32,
-    /// The longest wait for a change; longer ones are cut to it.
+    /// Longest wait for a change; longer waits are shortened to it.
     pub wait_max: Duration,
-    /// Callers that wait for a change at once; over it, 429.
+    /// Concurrent callers that wait for a change; more gets 429.
     pub waiters_max: usize,
-    /// How many hints of a change one wait follows at once. After them it goes on, with a pause before each look.
+    /// Number of change hints that one wait follows at once. Later hints are followed after a pause.
     pub wait_rereads: u32,
-    /// That pause: what a wait on a busy lane may be late by.
+    /// That pause, and so the longest delay of a wait on a busy lane.
     pub wait_pause: Duration,
-    /// Requests to `/api` that are worked on at once, those that wait for a change not counted; over it, 429.
+    /// Concurrent requests to `/api`, without those that wait for a change; more gets 429.
     pub in_flight_requests: usize,
-    /// How old the list of submitters may be that aliases are looked up in.
+    /// Largest age of the cached list of submitters for alias lookups.
     pub alias_age: Duration,
-    /// What `Retry-After` says when the store is away or a queue is full.
+    /// Value of `Retry-After` when the store is away or a queue is full.
     pub retry_after: Duration,
 }
 

@@ -1,4 +1,4 @@
-//! What operators see of the traffic: a span and two metrics for each request, and a request that panics is answered.
+//! Observability of requests: a span and two metrics for each, and an answer for a request that panics.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::problem::Refusal;
 use crate::shared::Shared;
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
-/// A caller's own id is taken over into the logs up to this length.
+/// Longest caller-provided id that is copied into the logs.
 const REQUEST_ID_BYTES_MAX: usize = 64;
 
 pub(crate) async fn observe(State(shared): State<Arc<Shared>>, request: Request, next: Next) -> Response {
@@ -45,7 +45,7 @@ pub(crate) async fn observe(State(shared): State<Arc<Shared>>, request: Request,
     response
 }
 
-/// The caller's id, if it fits into a log line; else one that is unique in this process, whose name the log also has.
+/// The caller's id if it fits into a log line, otherwise an id that is unique in this process.
 fn request_id(headers: &HeaderMap) -> HeaderValue {
     static LAST: AtomicU64 = AtomicU64::new(0);
     let theirs = headers

@@ -1,7 +1,6 @@
-//! The OpenAPI document: what the routes say of themselves, and what is true of all of them.
+//! The OpenAPI document: the routes' own documentation, and the parts that all routes share.
 //!
-//! A status that a route can answer but that is not documented is a bug (A02), so what the layers around the routes can
-//! answer is added here, in one place.
+//! An undocumented status is a bug (A02), so the answers of the layers around the routes are added here, in one place.
 
 use gapless_wire::{Problem, ProblemCode};
 use utoipa::openapi::content::ContentBuilder;
@@ -14,7 +13,7 @@ use utoipa::{PartialSchema, ToSchema};
 
 use crate::limits::ApiLimits;
 
-/// Operations that may be called without a body.
+/// Operations with an optional body.
 const OPTIONAL_BODIES: [&str; 2] = ["resyncSubmitter", "resubmitTx"];
 
 pub(crate) fn frame() -> OpenApi {
@@ -22,9 +21,9 @@ pub(crate) fn frame() -> OpenApi {
         .title("Gapless")
         .version(env!("CARGO_PKG_VERSION"))
         .description(Some(
-            "A transaction manager: hand in an intent, and it takes effect on chain exactly once. JSON is camelCase, amounts \
-             are decimal strings or 0x-hex, times are RFC 3339. Every answer that is not a success is a problem (RFC 9457) \
-             with a stable `code`.",
+            "A transaction manager: send an intent, and it takes effect on chain exactly once. JSON is camelCase, \
+             amounts are decimal strings or 0x-hex, times are RFC 3339. Every unsuccessful answer is a problem \
+             (RFC 9457) with a stable `code`.",
         ))
         .build();
     OpenApiBuilder::new().info(info).build()
@@ -52,6 +51,7 @@ pub(crate) fn finish(mut document: OpenApi, limits: &ApiLimits) -> OpenApi {
 }
 
 fn describe(operation: &mut Operation, is_api: bool, limits: &ApiLimits) {
+    set_problem_type(operation);
     add(operation, &[ProblemCode::MethodNotAllowed]);
     add(operation, &[ProblemCode::Internal]);
     if !is_api {
@@ -75,7 +75,18 @@ fn describe(operation: &mut Operation, is_api: bool, limits: &ApiLimits) {
     limit_pages(operation, limits);
 }
 
-/// Documents a status with the codes that it may carry, unless the route has its own words for it.
+/// Routes document a problem as `body = Problem`; its media type is always `application/problem+json`.
+fn set_problem_type(operation: &mut Operation) {
+    for (status, response) in &mut operation.responses.responses {
+        if let (true, RefOr::T(response)) = (status.starts_with(['4', '5']), response)
+            && let Some(content) = response.content.swap_remove("application/json")
+        {
+            response.content.insert("application/problem+json".to_owned(), content);
+        }
+    }
+}
+
+/// Documents a status with its problem codes, unless the route documents the status itself.
 fn add(operation: &mut Operation, codes: &[ProblemCode]) {
     let Some(status) = codes.first().map(|code| code.status().to_string()) else { return };
     let known = &mut operation.responses.responses;
@@ -111,7 +122,7 @@ fn limit_pages(operation: &mut Operation, limits: &ApiLimits) {
     }
 }
 
-/// The types that only the layers mention.
+/// Types that only the layers mention.
 fn add_schemas(document: &mut OpenApi) {
     let mut schemas = vec![(Problem::name().into_owned(), Problem::schema())];
     Problem::schemas(&mut schemas);

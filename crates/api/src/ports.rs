@@ -1,4 +1,4 @@
-//! What the routes need of the house that neither the store nor intake gives them.
+//! The ports of the routes besides store and intake.
 
 use std::fmt;
 use std::time::Duration;
@@ -11,45 +11,45 @@ use gapless_domain::{
 };
 use gapless_wire::FinalityName;
 
-/// Hints that something changed, for callers who wait. A hint may come too often, and a lost one costs only time: the
-/// route reads the row itself, and answers at its deadline in any case.
+/// Hints of changes, for callers who wait. Extra hints are harmless, and a lost hint costs only time: the route reads
+/// the row itself and answers at its deadline in any case.
 pub trait Changes: Send + Sync + fmt::Debug {
-    /// Ends when the intent may have changed since `version`. Listens from the moment of the call, not from the first poll:
-    /// the route calls this first and reads the row then, so that no change falls in between.
+    /// Ends when the intent may have changed since `version`. Listens from the call on, not from the first poll: the
+    /// route calls this first and then reads the row, so that no change falls in between.
     fn changed(&self, submitter: &SubmitterId, id: TxId, version: u32) -> BoxFuture<'static, ()>;
 
-    /// Ends when something of the lane may have changed since the call: its cursor, or a command was executed.
+    /// Ends when the lane may have changed since the call: its cursor, or an executed command.
     fn lane_changed(&self, submitter: &SubmitterId) -> BoxFuture<'static, ()>;
 }
 
-/// What this node knows of the chains at this moment. Answers at once, from memory, but for [`Chains::account`].
+/// This node's current knowledge of the chains. All answers come from memory, except [`Chains::account`].
 pub trait Chains: Send + Sync + fmt::Debug {
     /// Every chain of the config, in its order.
     fn all(&self) -> Vec<ChainInfo>;
 
-    /// None if it is not in the config.
+    /// `None` if the chain is not in the config.
     fn one(&self, chain: &ChainId) -> Option<ChainInfo>;
 
     /// The newest linked block.
     fn head(&self, chain: &ChainId) -> Option<HeadInfo>;
 
-    /// Why nothing of the chain is believed any more: it contradicts what was final.
+    /// The finality violation of the chain, if there is one.
     fn trouble(&self, chain: &ChainId) -> Option<Protection>;
 
-    /// What the chain says of an account now, or said last if there is no answer within seconds. Those who ask at once share their
-    /// questions.
+    /// The chain's current data of an account, or the last known data if there is no answer within seconds. Concurrent
+    /// callers share one request.
     fn account(&self, submitter: &SubmitterId) -> BoxFuture<'_, Option<AccountFacts>>;
 
-    /// What signed bytes say, whoever signed them; `None` if the chain is not in the config.
+    /// Decodes signed bytes of any signer; `None` if the chain is not in the config.
     fn read_signed(&self, chain: &ChainId, raw: &Bytes) -> Option<Result<SignedPlan, UnreadableTx>>;
 
-    /// What signed bytes of ours do and can cost; `None` if the chain is not in the config, or cannot read them.
+    /// The effect and the worst cost of signed bytes; `None` if the chain is not in the config or cannot read them.
     fn outline(&self, chain: &ChainId, raw: &Bytes) -> Option<Outline>;
 
-    /// Whose account an authorization (EIP-7702) is for; `None` if its signature is nobody's.
+    /// The account that signed an authorization (EIP-7702); `None` if the signature is invalid.
     fn authority(&self, authorization: &Authorization) -> Option<Address>;
 
-    /// How this node binds nonces of a submitter; `None` if it is not in the config.
+    /// This node's nonce policy of a submitter; `None` if it is not in the config.
     fn nonce_policy(&self, submitter: &SubmitterId) -> Option<NoncePolicy>;
 }
 
@@ -63,9 +63,9 @@ pub struct ChainInfo {
     pub required_confirmations: u32,
     pub block_time: Option<Duration>,
     pub trouble: Option<Protection>,
-    /// Hashes that this node looks for.
+    /// Number of hashes that this node looks for.
     pub open_hashes: usize,
-    /// Lanes of the chain that run on this node.
+    /// Number of lanes of the chain that run on this node.
     pub lanes: usize,
     pub endpoints: Vec<EndpointStatus>,
 }
@@ -73,11 +73,11 @@ pub struct ChainInfo {
 #[derive(Clone, Copy, Debug)]
 pub struct HeadInfo {
     pub block: BlockRef,
-    /// How long ago it was last seen to be the newest.
+    /// Time since this block was last seen as the newest.
     pub age: Duration,
 }
 
-/// Where waiting comes from, so that tests and the simulator can bring their own time.
+/// Timers, so that tests and the simulator can replace the time.
 pub trait Timer: Send + Sync + fmt::Debug {
     fn sleep(&self, span: Duration) -> BoxFuture<'static, ()>;
 }

@@ -1,4 +1,4 @@
-//! One mapping of everything that can go wrong to an answer.
+//! One mapping of every error to an answer.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use gapless_engine::IntakeError;
 use gapless_store::StoreError;
 use gapless_wire::{FieldFault, JsonError, Problem, ProblemCode};
 
-/// An answer that is not a success.
+/// An unsuccessful answer.
 #[derive(Clone, Debug)]
 pub(crate) struct Refusal(pub(crate) Box<Problem>);
 
@@ -20,14 +20,14 @@ impl Refusal {
         Refusal::from(Problem::new(code))
     }
 
-    /// The same after this time may go better.
+    /// Time after which a retry may succeed.
     pub(crate) fn later(code: ProblemCode, after: Duration) -> Self {
         Refusal::from(Problem::new(code).retry_after(after.as_secs().max(1)))
     }
 
     pub(crate) fn of_store(error: &StoreError, after: Duration) -> Self {
         match error {
-            // What the database said is for the operator's log; to a caller all of these mean "not now".
+            // The database's text is for the operator's log; for a caller all of these mean "not now".
             StoreError::Unavailable(_)
             | StoreError::OutcomeUnknown(_)
             | StoreError::Regressed(_)
@@ -38,11 +38,11 @@ impl Refusal {
             | StoreError::SchemaIsNewer { .. }
             | StoreError::SchemaIsOlder { .. }
             | StoreError::MigrationDiffers { .. } => {
-                tracing::warn!("the store did not answer a request: {error}");
+                tracing::warn!("store unavailable: {error}");
                 Self::later(ProblemCode::StoreUnavailable, after)
             }
             StoreError::Row(_) | StoreError::Setup(_) => {
-                tracing::error!("a request found the store in disorder: {error}");
+                tracing::error!("store returned an unexpected error: {error}");
                 Self::of(ProblemCode::Internal)
             }
         }

@@ -1,4 +1,4 @@
-//! What all routes share: the app, and the counters that keep it within its limits.
+//! State that all routes share: the app, and the counters of the limits.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -21,11 +21,11 @@ pub(crate) struct Shared {
     in_flight: Arc<Semaphore>,
 }
 
-/// A request's place among those that are worked on. Who begins to wait for a change gives it up.
+/// A request's permit among the concurrent requests. A caller that begins to wait for a change returns it.
 #[derive(Clone, Debug)]
 pub(crate) struct InFlight(Arc<Mutex<Option<OwnedSemaphorePermit>>>);
 
-/// A place among those who wait for a change, for this long.
+/// A permit among the callers who wait for a change, with the time to wait.
 #[derive(Debug)]
 pub(crate) struct Place {
     pub(crate) time: Duration,
@@ -50,8 +50,8 @@ impl Shared {
         }
     }
 
-    /// A place among those who wait for a change. Whoever writes something and waits for what comes of it takes the place first:
-    /// a refusal must mean that nothing was written.
+    /// Takes a permit to wait for a change. A route that writes and then waits takes the permit first: a refusal must
+    /// mean that nothing was written.
     pub(crate) fn place_to_wait(&self, time: Duration) -> Result<Place, Refusal> {
         let permit = Arc::clone(&self.waiters).try_acquire_owned();
         let permit = permit.map_err(|_| Refusal::later(ProblemCode::TooManyWaiters, self.app.limits.retry_after))?;
@@ -68,7 +68,8 @@ impl Shared {
         found.into_iter().next().flatten().ok_or_else(|| Refusal::of(ProblemCode::TxNotFound))
     }
 
-    /// Names for what a caller left out. An id is made of the time and a random part; two of them are too much to guess.
+    /// Names for a caller who left them out. An id consists of the time and a random part; two of them are not
+    /// guessable.
     pub(crate) fn fresh_names(&self) -> Result<(String, LockOwner), Refusal> {
         let lock_owner = LockOwner::new(&format!("{}-{}", self.app.ids.next_tx(), self.app.ids.next_tx()));
         let lock_owner = lock_owner.ok_or_else(|| Refusal::of(ProblemCode::Internal))?;
@@ -86,7 +87,7 @@ impl Shared {
 
 impl InFlight {
     pub(crate) fn give_up(&self) {
-        // A panic while the lock is held leaves a permit that is either there or not.
+        // A panic while the lock is held leaves the permit either present or absent.
         self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
     }
 }

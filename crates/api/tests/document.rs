@@ -1,4 +1,4 @@
-//! The OpenAPI document, against what the server does.
+//! Tests of the OpenAPI document against the server's behaviour.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "what tests need and cannot get is a failure")]
 
@@ -18,7 +18,7 @@ async fn document(house: &House) -> Value {
 }
 
 #[tokio::test]
-async fn every_route_of_this_floor_is_documented_and_no_other() {
+async fn document_lists_exactly_the_routes() {
     let document = document(&house().await).await;
     assert!(document["openapi"].as_str().unwrap().starts_with("3.1"));
     let mut found = BTreeSet::new();
@@ -68,7 +68,7 @@ fn references(json: &Value, into: &mut BTreeSet<String>) {
 }
 
 #[tokio::test]
-async fn every_reference_leads_somewhere() {
+async fn every_schema_reference_resolves() {
     let document = document(&house().await).await;
     let mut found = BTreeSet::new();
     references(&document, &mut found);
@@ -79,7 +79,7 @@ async fn every_reference_leads_somewhere() {
 }
 
 #[tokio::test]
-async fn words_stand_in_the_document_as_they_are_answered() {
+async fn documented_words_equal_answered_words() {
     let document = document(&house().await).await;
     let words = |name: &str| document["components"]["schemas"][name]["enum"].clone();
     assert_eq!(words("FieldPlace"), json!(["body", "query", "path", "header"]));
@@ -94,7 +94,7 @@ async fn words_stand_in_the_document_as_they_are_answered() {
 }
 
 #[tokio::test]
-async fn fields_that_are_unknown_are_refused_by_the_schema_too() {
+async fn schema_refuses_unknown_fields() {
     let document = document(&house().await).await;
     for name in [
         "TxRequest",
@@ -113,12 +113,12 @@ async fn fields_that_are_unknown_are_refused_by_the_schema_too() {
     }
 }
 
-/// What a fuzzer would send, in small: each value for each parameter and field, right or wrong. Every answer must be one
-/// that the document has for the operation, of the content type that it has there, and none may be the server's fault.
+/// A small fuzzer: each value for each parameter and field, valid or not. Every answer must be documented for the
+/// operation, with its content type, and none may be a server error.
 ///
 /// proves A02
 #[tokio::test]
-async fn no_answer_is_undocumented() {
+async fn every_answer_is_documented() {
     let house = house().await;
     let document = document(&house).await;
     let id = house.accept("a").await.to_string();
@@ -150,7 +150,7 @@ async fn no_answer_is_undocumented() {
         }
     }
     assert!(asked > 300, "{asked}");
-    // Right and wrong were both among them.
+    // Valid and invalid requests were both among them.
     assert!(statuses.is_superset(&BTreeSet::from([200, 202, 400, 404, 415, 422])), "{statuses:?}");
 }
 
@@ -160,7 +160,7 @@ fn requests(path: &str, method: &str, operation: &Value, values: &[&str]) -> Vec
         if path.contains('{') && value.is_empty() {
             continue;
         }
-        // Of two variable parts the last one is filled with anything, and the first one with a submitter, or the same.
+        // Of two variable parts the last gets any value, and the first a submitter or the same value.
         let of_two = path.replacen("{submitter}", "treasury", usize::from(path.matches('{').count() == 2));
         let target = fill(&of_two, value);
         if of_two != path {
@@ -180,7 +180,7 @@ fn requests(path: &str, method: &str, operation: &Value, values: &[&str]) -> Vec
     let bodies = if operation.get("requestBody").is_some() { bodies() } else { vec![String::new()] };
     let mut requests = Vec::new();
     for target in targets {
-        // Every body goes to the targets that have something there, and some go everywhere.
+        // Every body goes to the targets with a body, and some go everywhere.
         let is_good = values.iter().any(|value| value.len() == 36 && fill(path, value) == target)
             || [fill(path, "treasury"), fill(path, support::CHAIN)].contains(&target)
             || target.starts_with("/api/v1/submitters/treasury/nonces/0/");
@@ -196,7 +196,7 @@ fn requests(path: &str, method: &str, operation: &Value, values: &[&str]) -> Vec
     requests
 }
 
-/// The path with all its variable parts replaced.
+/// The path with all variable parts replaced.
 fn fill(path: &str, value: &str) -> String {
     match path.split_once('{').and_then(|(begin, rest)| Some((begin, rest.split_once('}')?.1))) {
         Some((begin, rest)) => format!("{begin}{value}{}", fill(rest, value)),
@@ -255,11 +255,11 @@ async fn check(house: &House, operation: &Value, method: &str, target: &str, req
     status
 }
 
-/// A page in a browser on the same machine: by its own name that points here, or across origins.
+/// A page in a browser on the same machine, by its own host name that points here, or across origins.
 ///
 /// proves A02
 #[tokio::test]
-async fn a_foreign_page_is_refused_on_every_route_as_documented() {
+async fn foreign_page_is_refused_on_every_route() {
     let house = house().await;
     let document = document(&house).await;
     let foreign = [
@@ -285,13 +285,13 @@ async fn a_foreign_page_is_refused_on_every_route_as_documented() {
         }
     }
     assert!(refused > 50, "{refused}");
-    // The commands left nothing behind.
+    // The refused commands wrote nothing.
     let lane = gapless_store::conformance::fixtures::view(&house.store, &treasury()).await.lane;
     assert!(lane.commands.is_empty());
 }
 
 #[tokio::test]
-async fn own_pages_and_callers_that_are_no_pages_are_taken() {
+async fn own_page_and_plain_client_are_accepted() {
     let house = house().await;
     for (host, origin) in [
         (Some("localhost:8080"), Some("http://localhost:8080")),
@@ -308,13 +308,13 @@ async fn own_pages_and_callers_that_are_no_pages_are_taken() {
         let answer = house.send(call).await;
         assert_eq!(answer.status, 202, "{host:?} {origin:?}: {}", answer.text);
     }
-    // A page needs a name to be ours by.
+    // A page without a host name is foreign.
     let nameless = Request::get("/api/v1/chains").header("origin", "http://localhost").body(Body::empty()).unwrap();
     house.send(nameless).await.problem(403, "foreign_origin");
 }
 
 #[tokio::test]
-async fn the_page_asks_no_other_host() {
+async fn docs_page_uses_no_other_host() {
     let page = house().await.get("/docs").await;
     assert_eq!(page.status, 200);
     assert!(page.header("content-type").starts_with("text/html"));

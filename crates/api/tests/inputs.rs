@@ -1,4 +1,4 @@
-//! What may come in, and what is said to what may not.
+//! Tests of valid and invalid input.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "what tests need and cannot get is a failure")]
 
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use support::{House, house, house_limited, request, request_with, treasury};
 
 #[tokio::test]
-async fn a_new_request_is_accepted_and_the_same_again_is_known() {
+async fn repeated_request_returns_the_first_id() {
     let house = house().await;
     let first = house.post("/api/v1/tx", &request("order-42")).await;
     assert_eq!(first.status, 202);
@@ -32,7 +32,7 @@ async fn a_new_request_is_accepted_and_the_same_again_is_known() {
 }
 
 #[tokio::test]
-async fn a_known_request_is_answered_with_its_state_of_now() {
+async fn repeated_request_returns_current_state() {
     let house = house().await;
     house.accept("a").await;
     fixtures::bind_next(&house.store, &treasury()).await;
@@ -40,7 +40,7 @@ async fn a_known_request_is_answered_with_its_state_of_now() {
 }
 
 #[tokio::test]
-async fn the_header_stands_for_the_request_id() {
+async fn idempotency_key_replaces_request_id() {
     let house = house().await;
     let nameless = request("x").replace(r#""requestId":"x","#, "");
     let send = async |key: &'static [u8], body: &str| {
@@ -59,7 +59,7 @@ async fn the_header_stands_for_the_request_id() {
 
 /// proves A01
 #[tokio::test]
-async fn every_bad_input_is_told_where_it_is_wrong_and_nothing_is_stored() {
+async fn bad_input_names_its_place_and_stores_nothing() {
     let house = house().await;
     let good: Value = serde_json::from_str(&request("a")).unwrap();
     let cases: Vec<(&str, Value)> = vec![
@@ -122,7 +122,7 @@ async fn every_bad_input_is_told_where_it_is_wrong_and_nothing_is_stored() {
     assert_eq!(house.stored().await, 0);
 }
 
-/// Puts a value where the pointer says; its parents are there.
+/// Sets a value at the pointer, whose parents exist.
 fn place(json: &mut Value, pointer: &str, value: Value) {
     let (parent, key) = pointer.rsplit_once('/').unwrap();
     json.pointer_mut(parent).unwrap()[key] = value;
@@ -130,7 +130,7 @@ fn place(json: &mut Value, pointer: &str, value: Value) {
 
 /// proves A01
 #[tokio::test]
-async fn bad_paths_and_parameters_are_told_too() {
+async fn bad_path_or_parameter_names_its_place() {
     let house = house().await;
     let id = house.accept("a").await;
     for (target, pointers) in [
@@ -162,7 +162,7 @@ async fn bad_paths_and_parameters_are_told_too() {
 }
 
 #[tokio::test]
-async fn what_is_not_there_is_a_problem_as_well() {
+async fn missing_resource_is_a_problem() {
     let house = house().await;
     for target in ["/", "/api", "/api/v1/tx/", "/api/v2/tx", "/api/v1/tx/x/y/z"] {
         house.get(target).await.problem(404, "not_found");
@@ -188,7 +188,7 @@ async fn bodies_batches_pages_and_headers_have_limits() {
     let limits = ApiLimits { body_bytes: 4000, batch_items: 2, page_size_max: 3, ..ApiLimits::default() };
     let house = house_limited(limits).await;
     house.post("/api/v1/tx", &" ".repeat(4001)).await.problem(413, "body_too_large");
-    // The same without saying beforehand how long it is.
+    // A request without a content length.
     let stream = futures_util::stream::iter((0..5).map(|_| Ok::<_, std::io::Error>(" ".repeat(1000))));
     let request = Request::post("/api/v1/tx").header("content-type", "application/json");
     let request = request.body(Body::from_stream(stream)).unwrap();
@@ -207,7 +207,7 @@ async fn bodies_batches_pages_and_headers_have_limits() {
 
 /// proves A05
 #[tokio::test]
-async fn a_body_has_a_time_limit() {
+async fn slow_body_times_out() {
     let house = house().await;
     house.time.all_over();
     let never = futures_util::stream::pending::<Result<String, std::io::Error>>();
@@ -218,7 +218,7 @@ async fn a_body_has_a_time_limit() {
 
 /// proves A05
 #[tokio::test]
-async fn requests_at_once_have_a_limit_and_are_told_when_to_come_again() {
+async fn concurrent_requests_are_limited_with_retry_after() {
     let house = house_limited(ApiLimits { in_flight_requests: 1, ..ApiLimits::default() }).await;
     let slow = futures_util::stream::pending::<Result<String, std::io::Error>>();
     let request = Request::post("/api/v1/tx").header("content-type", "application/json");
@@ -228,7 +228,7 @@ async fn requests_at_once_have_a_limit_and_are_told_when_to_come_again() {
     let second = house.get("/api/v1/tx").await;
     second.problem(429, "too_many_requests");
     assert_eq!(second.header("retry-after"), "1");
-    // Health is not behind the limit, or a full node would be taken for a dead one.
+    // Health routes are outside of the limit, or a busy node would look dead.
     assert_eq!(house.get("/healthz").await.status, 200);
     drop(first);
     assert_eq!(house.get("/api/v1/tx").await.status, 200);
@@ -240,7 +240,7 @@ fn batch(ids: &[&str]) -> String {
 }
 
 #[tokio::test]
-async fn each_of_a_batch_has_its_own_result() {
+async fn batch_items_have_their_own_results() {
     let house = house().await;
     house.accept("known").await;
     let known = request("known");
@@ -267,7 +267,7 @@ async fn in_line(house: &House) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn a_thousand_in_one_call() {
+async fn batch_of_a_thousand_is_accepted() {
     let house = house().await;
     let ids: Vec<String> = (0..1000).map(|n| format!("order-{n}")).collect();
     let answer = house.post("/api/v1/tx/batch", &batch(&ids.iter().map(String::as_str).collect::<Vec<_>>())).await;

@@ -1,4 +1,4 @@
-//! Over a real socket, with the client that callers use.
+//! Tests over a real socket, with the public client.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "what tests need and cannot get is a failure")]
 
@@ -29,7 +29,7 @@ fn transfer(request_id: &str) -> TxRequest {
 }
 
 #[tokio::test]
-async fn the_client_speaks_every_route() {
+async fn client_calls_every_route() {
     let house = house().await;
     let client = serve(&house).await;
     let (accepted, is_new) = client.create_tx(&transfer("a/b c?é")).await.unwrap();
@@ -85,7 +85,7 @@ async fn the_client_speaks_every_route() {
 }
 
 #[tokio::test]
-async fn a_refusal_and_a_silence_are_told_apart() {
+async fn client_distinguishes_refusal_from_silence() {
     let house = house().await;
     let client = serve(&house).await;
     let refused = client.tx("17", &TxQuery::default()).await.unwrap_err();

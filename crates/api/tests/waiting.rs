@@ -1,4 +1,4 @@
-//! `?wait=`: the answer comes at the change.
+//! Tests of `?wait=`: the answer comes at the change.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "what tests need and cannot get is a failure")]
 
@@ -12,21 +12,21 @@ use gapless_store::conformance::fixtures;
 use gapless_store::conformance::fixtures::soon;
 use support::{house, house_limited, treasury};
 
-/// Time stands still in this test, so what answers can only be the change.
+/// Time does not move in this test, so only the change can cause the answer.
 ///
 /// proves A04
 #[tokio::test]
-async fn a_wait_ends_at_the_change() {
+async fn wait_ends_at_change() {
     let house = house().await;
     let id = house.accept("a").await;
     let target = format!("/api/v1/tx/{id}?wait=30s");
     let mut waiting = Box::pin(house.get(&target));
     assert!(futures_util::poll!(&mut waiting).is_pending());
-    // A hint without a change ends nothing.
+    // A hint without a change does not end the wait.
     house.bell.ring(&treasury());
     assert!(futures_util::poll!(&mut waiting).is_pending());
     fixtures::bind_next(&house.store, &treasury()).await;
-    // The change alone is not looked for: nothing polls.
+    // A change without a hint is not seen: there is no polling.
     assert!(futures_util::poll!(&mut waiting).is_pending());
     house.bell.ring(&treasury());
     let answer = soon("the answer to a wait", waiting).await;
@@ -35,7 +35,7 @@ async fn a_wait_ends_at_the_change() {
 
 /// proves A04
 #[tokio::test]
-async fn a_change_between_the_look_and_the_wait_is_not_missed() {
+async fn change_between_read_and_wait_is_seen() {
     let house = house().await;
     let id = house.accept("a").await;
     let seen = house.get(&format!("/api/v1/tx/{id}")).await.json()["version"].as_u64().unwrap();
@@ -49,7 +49,7 @@ async fn a_change_between_the_look_and_the_wait_is_not_missed() {
 }
 
 #[tokio::test]
-async fn what_is_final_is_answered_at_once() {
+async fn final_intent_is_answered_at_once() {
     let house = house().await;
     let id = house.accept("a").await;
     fixtures::change(&house.store, &treasury(), id, Transition::CancelInQueue(CancelReason::User)).await;
@@ -58,7 +58,7 @@ async fn what_is_final_is_answered_at_once() {
 }
 
 #[tokio::test]
-async fn a_wait_ends_at_its_deadline_and_sees_what_no_hint_told() {
+async fn wait_reads_again_at_deadline() {
     let house = house().await;
     let id = house.accept("a").await;
     let target = format!("/api/v1/tx/{id}?wait=30s");
@@ -72,7 +72,7 @@ async fn a_wait_ends_at_its_deadline_and_sees_what_no_hint_told() {
 }
 
 #[tokio::test]
-async fn a_drain_leaves_nobody_waiting() {
+async fn drain_answers_all_waiting_callers() {
     let house = house().await;
     let id = house.accept("a").await;
     let target = format!("/api/v1/tx/{id}?wait=30s");
@@ -84,14 +84,14 @@ async fn a_drain_leaves_nobody_waiting() {
 
 /// proves A05
 #[tokio::test]
-async fn waiters_have_a_limit_of_their_own() {
+async fn waiting_callers_are_limited() {
     let limits = ApiLimits { waiters_max: 2, in_flight_requests: 1, ..ApiLimits::default() };
     let house = house_limited(limits).await;
     let id = house.accept("a").await;
     let target = format!("/api/v1/tx/{id}?wait=30s");
     let mut first = Box::pin(house.get(&target));
     assert!(futures_util::poll!(&mut first).is_pending());
-    // Who waits is not counted among those that are worked on.
+    // Waiting callers do not count as concurrent requests.
     let mut second = Box::pin(house.get(&target));
     assert!(futures_util::poll!(&mut second).is_pending());
     let third = house.get(&target).await;
@@ -103,11 +103,11 @@ async fn waiters_have_a_limit_of_their_own() {
     assert!(futures_util::poll!(&mut fourth).is_pending());
 }
 
-/// On a busy lane most hints are of others. They neither end a wait early nor keep a node busy.
+/// On a busy lane most hints concern other intents. They neither end a wait nor keep the node busy.
 ///
 /// proves A04
 #[tokio::test]
-async fn hints_without_end_slow_a_wait_down_and_do_not_end_it() {
+async fn endless_hints_pace_a_wait() {
     let limits = ApiLimits { wait_rereads: 3, ..ApiLimits::default() };
     let pause = limits.wait_pause;
     let house = house_limited(limits).await;
@@ -119,7 +119,7 @@ async fn hints_without_end_slow_a_wait_down_and_do_not_end_it() {
         house.bell.ring(&treasury());
         assert!(futures_util::poll!(&mut waiting).is_pending(), "a hint of another ended a wait");
     }
-    // The first look, and one for each hint that is followed at once.
+    // The first read, and one for each hint that is followed at once.
     assert_eq!(house.bell.listeners.load(Ordering::Relaxed), 4);
     house.time.pass(pause);
     assert!(futures_util::poll!(&mut waiting).is_pending());
@@ -141,7 +141,7 @@ async fn hints_without_end_slow_a_wait_down_and_do_not_end_it() {
 }
 
 #[tokio::test]
-async fn a_command_is_written_down_and_may_be_waited_for() {
+async fn command_is_durable_and_can_be_waited_for() {
     let house = house().await;
     let put = house.post("/api/v1/submitters/treasury/pause", "").await;
     assert_eq!((put.status.as_u16(), &put.json()["state"]), (202, &"open".into()));

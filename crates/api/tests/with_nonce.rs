@@ -1,4 +1,4 @@
-//! The client's `with_nonce`, whatever way it ends. The lane's part is played by the test.
+//! Tests of the client's `with_nonce` for every way to end. The test plays the lane.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "what tests need and cannot get is a failure")]
 
@@ -8,12 +8,12 @@ use gapless_domain::{Bytes, LockOwner, TxId};
 use gapless_store::conformance::fixtures::{self, beside, soon};
 use gapless_wire::{Client, CommandState, NonceFate, NonceOptions, ProblemCode, TxQuery, TxStateName, WithNonceError};
 use serde_json::json;
-use support::lending::work;
+use support::reservations::work;
 use support::{House, OneChain, house, signed_by, treasury};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
-/// A server, and somebody who does what lanes do.
+/// A server, and a task that plays the lane.
 async fn serve(house: &House) -> Client {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let client = Client::new(&format!("http://{}", listener.local_addr().unwrap())).unwrap();
@@ -52,7 +52,7 @@ async fn is_back(house: &House, tx_id: &str) {
 
 /// proves N18
 #[tokio::test]
-async fn with_a_nonce_what_was_signed_is_handed_in_once() {
+async fn with_nonce_submits_signed_bytes_once() {
     let house = house().await;
     let client = serve(&house).await;
     let options = NonceOptions::default();
@@ -66,7 +66,7 @@ async fn with_a_nonce_what_was_signed_is_handed_in_once() {
     let view = client.tx(&given.tx_id, &TxQuery::default()).await.unwrap();
     assert_eq!((view.state, view.hash, view.payload), (TxStateName::Allocated, given.hash, None));
 
-    // Handed in by the closure itself, and then once more by its return: it is one transaction.
+    // The closure submits the bytes and then returns them: one transaction.
     let work = |nonce: gapless_wire::NonceContext| async move {
         let bytes = raw(nonce.nonce(), "by itself");
         nonce.submit(&bytes).await.map_err(|error| error.to_string())?;
@@ -86,7 +86,7 @@ async fn with_a_nonce_what_was_signed_is_handed_in_once() {
 
 /// proves N18
 #[tokio::test]
-async fn with_a_nonce_that_is_not_used_it_comes_back_however_that_came() {
+async fn with_nonce_releases_unused_nonce_on_every_exit() {
     for way in ["fails", "panics", "is dropped", "signs nonsense"] {
         let house = house().await;
         let client = serve(&house).await;
@@ -122,7 +122,7 @@ async fn with_a_nonce_that_is_not_used_it_comes_back_however_that_came() {
     }
 }
 
-/// Takes one call, says which it was, and answers; without an answer it hangs up.
+/// Takes one call, reports which one, and answers; without an answer it closes the connection.
 async fn take_call(listener: &TcpListener, answer: Option<&str>) -> String {
     let (mut stream, _) = listener.accept().await.unwrap();
     let mut got = Vec::new();
@@ -147,11 +147,11 @@ async fn take_call(listener: &TcpListener, answer: Option<&str>) -> String {
     String::from_utf8_lossy(&got).lines().next().unwrap().to_owned()
 }
 
-/// Whoever does not know whether a transaction is on its way keeps its nonce, and is told so.
+/// A client that does not know whether the transaction is on its way keeps the nonce and says so.
 ///
 /// proves N18
 #[tokio::test]
-async fn with_a_nonce_whose_hand_in_has_no_answer_nothing_is_released() {
+async fn with_nonce_keeps_nonce_after_unknown_submit() {
     for fails in [false, true] {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let client = Client::new(&format!("http://{}", listener.local_addr().unwrap())).unwrap();
@@ -189,7 +189,7 @@ async fn with_a_nonce_whose_hand_in_has_no_answer_nothing_is_released() {
 }
 
 #[tokio::test]
-async fn who_gets_no_nonce_in_time_is_taken_out_of_the_line() {
+async fn with_nonce_timeout_withdraws_reservation() {
     let house = house().await;
     house.time.all_over();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -203,11 +203,11 @@ async fn who_gets_no_nonce_in_time_is_taken_out_of_the_line() {
     assert_eq!(view.state, TxStateName::Canceled);
 }
 
-/// What was written down may have been done before the next call was refused.
+/// A durable command may have been executed before the next call was refused.
 ///
 /// proves N18
 #[tokio::test]
-async fn with_a_nonce_a_refusal_after_a_hand_in_that_was_written_down_proves_nothing() {
+async fn with_nonce_refusal_after_durable_submit_is_unknown() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let client = Client::new(&format!("http://{}", listener.local_addr().unwrap())).unwrap();
     let running = beside(async move {
@@ -234,9 +234,9 @@ async fn with_a_nonce_a_refusal_after_a_hand_in_that_was_written_down_proves_not
     }
 }
 
-/// Nobody would be there to use the nonce.
+/// The caller is gone, so the nonce would never be used.
 #[tokio::test]
-async fn who_gives_up_in_line_is_taken_out_of_it() {
+async fn dropped_with_nonce_withdraws_reservation() {
     let house = house().await;
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let client = Client::new(&format!("http://{}", listener.local_addr().unwrap())).unwrap();
@@ -253,7 +253,7 @@ async fn who_gives_up_in_line_is_taken_out_of_it() {
     soon("the wait", house.bell.listened.notified()).await;
     running.abort();
     let _ = running.await;
-    // Whoever withdraws waits no longer than for an answer.
+    // The withdrawal waits only for an answer.
     house.time.all_over();
     let withdrawn = async {
         while !fixtures::view(&house.store, &treasury()).await.queue.is_empty() {

@@ -1,4 +1,4 @@
-//! Accounts that nobody has used: every measurement has its own, so that each begins at nonce 0 on whatever chain it runs.
+//! Fresh accounts: every measurement has its own, so that each begins at nonce 0 on any chain.
 
 use alloy_primitives::{Address, B256, keccak256};
 use gapless_chain_evm::{LocalSigner, Signer as _};
@@ -13,14 +13,14 @@ pub(crate) struct Account {
 }
 
 impl Account {
-    /// So many of them, which are others than ever before.
+    /// Creates so many new accounts.
     pub(crate) fn fresh(count: u32) -> Result<Vec<Self>, LoadError> {
         let seed = Uuid::new_v4();
         (0..count).map(|index| Self::derive(seed, index)).collect()
     }
 
     fn derive(seed: Uuid, index: u32) -> Result<Self, LoadError> {
-        // Hashes that are no number of the curve are rarer than anything else that can go wrong here.
+        // A hash that is no valid key is too rare to handle.
         let key = keccak256(format!("gapless bench {seed} {index}"));
         Ok(Account { address: LocalSigner::from_key(&key.0)?.address(), key })
     }
@@ -29,12 +29,12 @@ impl Account {
         Ok(LocalSigner::from_key(&self.key.0)?)
     }
 
-    /// For the environment of a node.
+    /// The private key, for a node's environment.
     pub(crate) fn key_text(&self) -> String {
         self.key.to_string()
     }
 
-    /// CAIP-10.
+    /// The CAIP-10 id.
     pub(crate) fn submitter(&self, chain_id: u64) -> String {
         format!("eip155:{chain_id}:{}", self.address)
     }

@@ -1,5 +1,5 @@
-//! What processes have used, as the system accounts for it (`/proc`, so Linux only). CPU time is steadier than time: it does not count
-//! what else runs on the machine.
+//! Resource usage of processes, from `/proc` (Linux only). CPU time is steadier than wall time, because other programs
+//! do not count.
 
 use std::fs;
 use std::time::Duration;
@@ -7,45 +7,45 @@ use std::time::Duration;
 /// `/proc` counts in hundredths of a second (`USER_HZ`), whatever the kernel's own clock is.
 const TICK: Duration = Duration::from_millis(10);
 
-/// One process, as `/proc/PID/stat` tells of it.
+/// One process, read from `/proc/PID/stat`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Stat {
     name: String,
     parent: u32,
     own_ticks: u64,
-    /// Of children that have ended and were waited for.
+    /// CPU time of ended children that were waited for.
     ended_ticks: u64,
 }
 
-/// How long a process has computed, all its threads together; `None` if there is no such process.
+/// CPU time of a process with all its threads; `None` if there is no such process.
 pub(crate) fn cpu(pid: u32) -> Option<Duration> {
     stat(pid).map(|stat| ticks(stat.own_ticks))
 }
 
-/// The same of a process, of its children, and of those that have ended.
+/// CPU time of a process, its children, and its ended children.
 pub(crate) fn cpu_of_family(pid: u32) -> Option<Duration> {
     let head = stat(pid)?;
     let children = processes().filter_map(stat).filter(|stat| stat.parent == pid).map(|stat| stat.own_ticks);
     Some(ticks(head.own_ticks + head.ended_ticks + children.sum::<u64>()))
 }
 
-/// The parent of a process, if both go by this name.
+/// The parent of a process, if both have this name.
 pub(crate) fn parent_named(pid: u32, name: &str) -> Option<u32> {
     let parent = stat(pid).filter(|stat| stat.name == name)?.parent;
     stat(parent).filter(|stat| stat.name == name).map(|_| parent)
 }
 
-/// How a process is called, with its arguments.
+/// The command line of a process.
 pub(crate) fn command_line(pid: u32) -> Option<String> {
     fs::read(format!("/proc/{pid}/cmdline")).ok().map(|text| String::from_utf8_lossy(&text).replace('\0', " "))
 }
 
-/// The most memory that a process ever had, in bytes.
+/// Peak memory of a process, in bytes.
 pub(crate) fn peak_memory(pid: u32) -> Option<u64> {
     status_bytes(&fs::read_to_string(format!("/proc/{pid}/status")).ok()?, "VmHWM:")
 }
 
-/// The memory that it has, in bytes.
+/// Current memory of a process, in bytes.
 pub(crate) fn memory(pid: u32) -> Option<u64> {
     status_bytes(&fs::read_to_string(format!("/proc/{pid}/status")).ok()?, "VmRSS:")
 }
@@ -63,12 +63,12 @@ fn stat(pid: u32) -> Option<Stat> {
     parse_stat(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
 }
 
-/// A name may have anything in it, blanks and brackets too, so what follows is counted from the last bracket.
+/// A process name may contain blanks and brackets, so fields are counted from the last bracket.
 fn parse_stat(text: &str) -> Option<Stat> {
     let (before, after) = text.rsplit_once(')')?;
     let (_, name) = before.split_once('(')?;
     let fields: Vec<&str> = after.split_whitespace().collect();
-    // The first of them is the third field of the manual page: the state.
+    // The first field here is the third of the manual page: the state.
     let field = |number: usize| fields.get(number - 3)?.parse::<u64>().ok();
     Some(Stat {
         name: name.to_owned(),
@@ -89,8 +89,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_stat_line_is_read_whatever_the_name_is() {
-        let line = "4242 (a) b (c) S 17 4242 4242 0 -1 4194560 900 11 2 0 130 20 7 3 20 0 4 0 12345 1000 50 18446744073709551615\n";
+    fn stat_line_is_parsed_with_any_process_name() {
+        let line = "4242 (a) b (c) S 17 4242 4242 0 -1 4194560 900 11 2 0 130 20 7 3 20 0 4 0 12345 1000 50 \
+                    18446744073709551615\n";
         let stat = parse_stat(line).unwrap();
         assert_eq!(stat, Stat { name: "a) b (c".to_owned(), parent: 17, own_ticks: 150, ended_ticks: 10 });
         assert_eq!(parse_stat("4242 (cut"), None);

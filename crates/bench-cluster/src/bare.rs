@@ -1,6 +1,7 @@
-//! The bare sender, to compare with: it signs, sends in batches and reads receipts, and keeps nothing. When it is killed, all is lost.
+//! The bare sender, for comparison: it signs, sends in batches and reads receipts, and stores nothing. A crash loses
+//! everything.
 //!
-//! It is what one would write in an afternoon, and it is quick: no ledger, no database, no HTTP in front of it.
+//! An engineer writes such a sender in an afternoon, and it is fast: no ledger, no database, no HTTP in front.
 
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -24,17 +25,17 @@ use crate::driver::{STEADY, STEADY_MIN};
 use crate::order::gas_limit;
 use crate::rpc::{Rpc, number};
 
-/// As many at once, and as many in one call, as a node of ours sends.
+/// Concurrent batches and calls per batch, as in a Gapless node.
 const SENDERS: usize = 4;
 const BATCH_ITEMS: usize = 100;
-/// How often it asks for a new block.
+/// Interval between reads of the newest block.
 const LOOK_INTERVAL: Duration = Duration::from_millis(5);
 const PATIENCE: Duration = Duration::from_secs(60);
 const PRIORITY_FEE_WEI: u128 = 1_000_000_000;
-/// No block gets dearer than this, times what the chain asks now, while it is measured.
+/// Factor on the current price. No block becomes dearer during the measurement.
 const FEE_FACTOR: u128 = 100;
 
-/// What the bare sender does.
+/// The load of the bare sender.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BareFlow {
     pub(crate) submitters: u32,
@@ -47,7 +48,8 @@ pub(crate) struct BareFlow {
 struct Sender {
     signer: LocalSigner,
     next_nonce: Cell<u64>,
-    /// All below it are with the chain. Whoever has signed the next ones waits for this: nodes drop what is too far ahead.
+    /// The chain has all nonces below this one. Later batches wait for it, because chain nodes drop nonces that are too
+    /// far ahead.
     sent_to: Cell<u64>,
     unmined: Cell<u32>,
 }
@@ -82,7 +84,7 @@ struct Receipt {
     status: String,
 }
 
-/// How many it gets mined in a second.
+/// Measures the number of mined transactions per second.
 pub(crate) async fn run(chain: &Endpoint, flow: BareFlow) -> Result<f64, LoadError> {
     let bare = Rc::new(Bare::new(chain, flow).await?);
     let mut rpc = chain.connect().await?;
@@ -102,7 +104,7 @@ pub(crate) async fn run(chain: &Endpoint, flow: BareFlow) -> Result<f64, LoadErr
     LocalSet::new().run_until(driven).await
 }
 
-/// Sends one every so often, for ever: the null chain makes blocks only while there is something to put into them.
+/// Sends one transaction per interval for ever, because the null chain makes blocks only for transactions.
 pub(crate) async fn tick(chain: &Endpoint, interval: Duration) -> LoadError {
     let flow = BareFlow { submitters: 1, window: 1, intents: 1, calldata: 0 };
     let ticking = async {
@@ -173,7 +175,7 @@ impl Bare {
         }
     }
 
-    /// Whether one of its accounts has earlier ones that are still on their way.
+    /// True if one of the batch's accounts has earlier transactions on their way.
     fn is_early(&self, batch: &[(usize, u64)]) -> bool {
         let mut previous = None;
         batch.iter().any(|(sender, nonce)| {
@@ -182,7 +184,7 @@ impl Bare {
         })
     }
 
-    /// The next ones that may be sent, account by account.
+    /// The next transactions that may be sent, account by account.
     fn take(&self) -> Vec<(usize, u64)> {
         let mut batch = Vec::new();
         let room = BATCH_ITEMS.min(usize::try_from(self.left.get()).unwrap_or(usize::MAX));
@@ -220,7 +222,7 @@ impl Bare {
         Ok(hex::encode_prefixed(TxEnvelope::from(tx.into_signed(signature)).encoded_2718()))
     }
 
-    /// Reads every block's receipts until all are mined.
+    /// Reads every block's receipts until all transactions are mined.
     async fn read(
         &self,
         mut rpc: Rpc,

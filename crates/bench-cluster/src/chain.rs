@@ -1,4 +1,4 @@
-//! The chain of a measurement: one that is started for it, or one that is there.
+//! The chain of a measurement: started for it, or an existing one.
 
 use std::path::Path;
 use std::process::Command;
@@ -19,18 +19,18 @@ const FUNDED_AT_ONCE: usize = 500;
 
 #[derive(Debug)]
 pub(crate) struct Chain {
-    /// As nodes are told of them.
+    /// The endpoint URLs for the nodes' config.
     pub(crate) urls: Vec<String>,
     pub(crate) endpoint: Endpoint,
     child: Option<Child>,
 }
 
-/// Where it is asked, and what it is.
+/// The chain's endpoints and kind.
 #[derive(Clone, Debug)]
 pub(crate) struct Endpoint {
     pub(crate) address: RpcAddress,
     pub(crate) chain_id: u64,
-    /// It has endless funds for everybody, and notes when transactions come.
+    /// The null chain: endless funds for every account, and a record of arrival times.
     pub(crate) is_null: bool,
 }
 
@@ -55,7 +55,7 @@ impl Chain {
         Ok(Chain { urls, endpoint: Endpoint { address, chain_id, is_null }, child })
     }
 
-    /// What its process has computed, if it is one of ours.
+    /// CPU time of the chain's process; `None` for a chain that was not started here.
     pub(crate) fn cpu(&self) -> Option<Duration> {
         accounting::cpu(self.child.as_ref()?.pid())
     }
@@ -70,7 +70,7 @@ impl Endpoint {
         Rpc::open(&self.address).await
     }
 
-    /// Gives every account enough, as only chains for development do.
+    /// Funds every account, by a method that only development chains have.
     pub(crate) async fn fund(&self, accounts: &[Account]) -> Result<(), LoadError> {
         if self.is_null {
             return Ok(());
@@ -95,7 +95,7 @@ async fn start(options: &Options, more: &[&str], folder: &Path) -> Result<(Child
     Ok((child, url))
 }
 
-/// Whether the chain knows the method.
+/// True if the chain supports the method.
 async fn fund_by(rpc: &mut Rpc, method: &str, accounts: &[Account]) -> Result<bool, LoadError> {
     for some in accounts.chunks(FUNDED_AT_ONCE) {
         let calls = some.iter().enumerate().map(|(id, account)| {

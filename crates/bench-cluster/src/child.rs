@@ -1,4 +1,4 @@
-//! A process that is measured: what it says goes to files, and it ends with us, however we end.
+//! A measured process. Its output goes to files, and it ends with this process.
 
 use std::fs::{self, File};
 use std::io::Write as _;
@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::LoadError;
 
-/// A node with ten thousand keys takes some seconds.
+/// A node with ten thousand keys takes some seconds to start.
 const READY_SECONDS: u64 = 120;
 const LOOK_INTERVAL: Duration = Duration::from_millis(10);
 const LOG_LINES: usize = 25;
@@ -20,13 +20,13 @@ const LOG_LINES: usize = 25;
 pub(crate) struct Child {
     name: String,
     child: process::Child,
-    /// Ends the child when our end of its pipe is closed without a word: when we are killed.
+    /// The child ends when this pipe is closed, also when this process is killed.
     guard: Option<(process::Child, ChildStdin)>,
     folder: PathBuf,
 }
 
 impl Child {
-    /// In a folder of its own: `stdout`, `log`.
+    /// Starts the child in a folder of its own, with the files `stdout` and `log`.
     pub(crate) fn start(name: &str, command: &mut Command, folder: &Path) -> Result<Self, LoadError> {
         let create = |file: &str| {
             let path = folder.join(file);
@@ -34,7 +34,7 @@ impl Child {
         };
         let failed = |source| LoadError::Start { what: name.to_owned(), source };
         let command = command.current_dir(folder).stdin(Stdio::null()).stdout(create("stdout")?).stderr(create("log")?);
-        // A Ctrl-C is for us; we end our children.
+        // Ctrl-C goes to this process only, which then ends its children.
         let child = command.process_group(0).spawn().map_err(failed)?;
         let mut child = Child { name: name.to_owned(), child, guard: None, folder: folder.to_owned() };
         let mut guard = Command::new("sh")
@@ -49,7 +49,7 @@ impl Child {
         Ok(child)
     }
 
-    /// The line of JSON in which it says that it is there.
+    /// Waits for the line of JSON that announces readiness.
     pub(crate) async fn ready(&mut self) -> Result<Value, LoadError> {
         let began = Instant::now();
         loop {
@@ -67,7 +67,7 @@ impl Child {
         }
     }
 
-    /// Fails if it has ended.
+    /// Fails if the child has ended.
     pub(crate) fn check(&mut self) -> Result<(), LoadError> {
         match self.child.try_wait() {
             Ok(Some(_)) => Err(LoadError::Ended { what: self.name.clone(), log: self.log() }),
@@ -75,7 +75,7 @@ impl Child {
         }
     }
 
-    /// Waits until it has ended by itself.
+    /// Waits until the child ends by itself.
     pub(crate) async fn ended(&mut self) -> Result<(), LoadError> {
         loop {
             match self.child.try_wait() {
@@ -90,14 +90,14 @@ impl Child {
         self.child.id()
     }
 
-    /// The end of what it has logged.
+    /// The end of the child's log.
     pub(crate) fn log(&self) -> String {
         let read = |file| fs::read_to_string(self.folder.join(file)).unwrap_or_default();
         let lines = |text: &str| {
             let lines: Vec<&str> = text.lines().collect();
             lines.get(lines.len().saturating_sub(LOG_LINES)..).unwrap_or_default().join("\n")
         };
-        // What a command fails with while it starts is its result.
+        // A command that fails during its start reports the reason as its result.
         let said = read("stdout");
         let failed = if said.starts_with("{\"error\"") { said.as_str() } else { "" };
         lines(&(read("log") + failed))
@@ -106,7 +106,7 @@ impl Child {
 
 impl Drop for Child {
     fn drop(&mut self) {
-        // It may have ended; its ledger is thrown away in any case.
+        // The child may have ended already; its ledger is discarded in any case.
         let _ = self.child.kill();
         let _ = self.child.wait();
         if let Some((mut guard, mut pipe)) = self.guard.take() {

@@ -1,4 +1,4 @@
-//! A PostgreSQL database of its own on a server that is there, and what that server computes.
+//! A PostgreSQL database of its own on an existing server, and the server's CPU time.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -10,13 +10,13 @@ use crate::{LoadError, accounting};
 
 const SERVER_NAME: &str = "postgres";
 
-/// Dropping it does not drop the database; [`Database::remove`] does.
+/// A database that [`Database::remove`] drops. Dropping this value leaves it.
 #[derive(Debug)]
 pub(crate) struct Database {
     pub(crate) url: String,
     name: String,
     admin: Client,
-    /// Of the server, if it runs on this machine.
+    /// Process id of the server, if it runs on this machine.
     postmaster: Option<u32>,
 }
 
@@ -25,7 +25,7 @@ impl Database {
         with_database(url, "any").map(|_| ()).ok_or_else(|| LoadError::StoreUrl(without_secrets(url)))
     }
 
-    /// A new one beside the one that the URL names.
+    /// Creates a new database on the server of the URL.
     pub(crate) async fn create(server: &str, prefix: &str) -> Result<Self, LoadError> {
         let admin = connect(server).await?;
         static NEXT: AtomicU32 = AtomicU32::new(0);
@@ -36,7 +36,7 @@ impl Database {
         Ok(Database { url, name, admin, postmaster })
     }
 
-    /// What the server and all its processes have computed; `None` if it is on another machine.
+    /// CPU time of the server and all its processes; `None` if it runs on another machine.
     pub(crate) fn cpu(&self) -> Option<Duration> {
         accounting::cpu_of_family(self.postmaster?)
     }
@@ -45,7 +45,7 @@ impl Database {
         connect(&self.url).await
     }
 
-    /// All whose names begin like this, whatever became of those who made them.
+    /// Drops all databases whose names begin with the prefix.
     pub(crate) async fn remove_all(server: &str, prefix: &str) -> Result<(), LoadError> {
         let admin = connect(server).await?;
         let sql = "SELECT datname FROM pg_database WHERE starts_with(datname, $1)";
@@ -64,12 +64,13 @@ impl Database {
 
 async fn connect(url: &str) -> Result<Client, LoadError> {
     let (client, connection) = tokio_postgres::connect(url, NoTls).await?;
-    // It ends with its client; what it fails with, the client's calls fail with.
+    // The connection ends with its client, and the client's calls report its errors.
     tokio::spawn(connection);
     Ok(client)
 }
 
-/// A process of this number may be another one if the server is elsewhere, so it must also go by the name of our database.
+/// A remote server's process id may belong to another process here, so the process must also carry the name of the
+/// database.
 async fn postmaster(server: &str, client: &Client, database: &str) -> Result<Option<u32>, LoadError> {
     let config: Config = server.parse()?;
     let is_near = config.get_hosts().iter().all(|host| match host {
@@ -82,7 +83,7 @@ async fn postmaster(server: &str, client: &Client, database: &str) -> Result<Opt
     Ok(ours.and_then(|pid| accounting::parent_named(pid, SERVER_NAME)))
 }
 
-/// The same server, user and options, another database.
+/// The URL with another database name.
 fn with_database(url: &str, name: &str) -> Option<String> {
     let (scheme, rest) = url.split_once("://").filter(|(scheme, _)| matches!(*scheme, "postgres" | "postgresql"))?;
     let (rest, options) =
@@ -91,7 +92,7 @@ fn with_database(url: &str, name: &str) -> Option<String> {
     Some(format!("{scheme}://{authority}/{name}{options}"))
 }
 
-/// What stands before the host may be a password.
+/// The part before the host may hold a password.
 fn without_secrets(url: &str) -> String {
     url.rsplit_once('@').map_or(url, |(_, rest)| rest).to_owned()
 }
@@ -101,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_database_in_a_url_is_replaced_and_nothing_else() {
+    fn database_name_in_url_is_replaced() {
         let named = |url| with_database(url, "b");
         assert_eq!(
             named("postgres://u:p@h:5432/a?sslmode=disable").unwrap(),

@@ -1,4 +1,4 @@
-//! Callers, each with one connection and one request at a time, and how far the nodes have come.
+//! The load driver: callers with one connection and one request at a time, and the nodes' progress.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -13,53 +13,53 @@ use crate::http::Connection;
 use crate::metrics::Counts;
 use crate::order::Orders;
 use crate::percentiles::Percentiles;
-use crate::scene::{Scene, Usage, counts};
+use crate::setup::{BenchSetup, Usage, counts};
 
 const TX_PATH: &str = "/api/v1/tx";
-/// How often nodes are asked how far they are. Each question costs them something.
+/// Interval between reads of the nodes' progress. Each read costs the nodes CPU.
 const LOOK_INTERVAL: Duration = Duration::from_millis(50);
-/// How often people are told how far it is.
+/// Interval between progress messages.
 const TELL_INTERVAL: Duration = Duration::from_secs(1);
-/// So long without anything done is a failure.
+/// A run without progress for this long has failed.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// The steady middle: from when so much of it is done to when so much is.
+/// The steady middle of a run, as shares of the intents that have ended.
 pub(crate) const STEADY: (f64, f64) = (0.1, 0.9);
-/// The same where windows fill up first, and more is begun than ends.
+/// The steady middle where windows fill up first, and more intents begin than end.
 pub(crate) const STEADY_LATE: (f64, f64) = (0.4, 0.9);
-/// A middle that is shorter is none: then the whole is measured, from the first request to the last that has ended.
+/// A shorter middle is not used; then the whole run counts, from the first request to the last end.
 pub(crate) const STEADY_MIN: Duration = Duration::from_millis(500);
 const BATCH_ITEMS: u64 = 1000;
 
-/// What is driven through the nodes.
+/// The load of one run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Flow {
-    /// The number of the first order; those before it were handed in already.
+    /// Number of the first order; orders below it were sent before.
     pub(crate) first: u64,
     pub(crate) intents: u64,
     pub(crate) callers: u32,
-    /// Accepted and not ended, at the most.
+    /// Limit of intents that are accepted and not ended.
     pub(crate) open_max: u64,
-    /// So many of them are followed to their end, to time it.
+    /// Number of intents that a caller follows to their end, to measure the latency.
     pub(crate) followed: u64,
-    /// So many more are handed in, and not waited for: what is open stays open to the end.
+    /// Number of further intents that stay open to the end.
     pub(crate) behind: u64,
-    /// What is measured.
+    /// The measured quantity.
     pub(crate) steady: (f64, f64),
 }
 
-/// How a flow went.
+/// The result of one run.
 #[derive(Debug)]
 pub(crate) struct Flowed {
     pub(crate) accept: Option<Percentiles>,
-    /// From the request to the answer that says CONFIRMED.
+    /// Latencies from the request to the answer CONFIRMED.
     pub(crate) confirm: Option<Percentiles>,
-    /// At the ends of the steady middle.
+    /// Readings at both ends of the steady middle.
     pub(crate) steady: (Sample, Sample),
-    /// How many have ended on chain.
+    /// Number of intents that have ended on chain.
     pub(crate) settled: u64,
 }
 
-/// How far things were at a moment.
+/// One reading of progress and accounting.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sample {
     pub(crate) at: Instant,
@@ -67,17 +67,17 @@ pub(crate) struct Sample {
     pub(crate) usage: Usage,
 }
 
-/// What all callers of a flow share.
+/// State that all callers of a run share.
 #[derive(Debug)]
 struct Callers {
     orders: Orders,
     next: Cell<u64>,
     end: u64,
     until: Option<Instant>,
-    /// Orders below this number may be handed in.
+    /// Orders below this number may be sent.
     may_reach: Cell<u64>,
     freed: Notify,
-    /// Where those are looked at that are followed to their end, and which ones these are.
+    /// The intents to follow, and the node to ask.
     follow_at: String,
     follow_every: Option<u64>,
     followers: RefCell<JoinSet<Result<(), LoadError>>>,
@@ -86,7 +86,7 @@ struct Callers {
 }
 
 impl Callers {
-    /// One caller, until there is nothing left to hand in.
+    /// Runs one caller until no order is left.
     async fn call(self: Rc<Self>, mut connection: Connection) -> Result<(), LoadError> {
         loop {
             let number = self.next.get();
@@ -120,16 +120,16 @@ impl Callers {
     }
 }
 
-/// Hands in all, and waits until all have ended on chain.
+/// Sends all orders and waits until all intents have ended on chain.
 pub(crate) async fn flow(
-    scene: &mut Scene,
+    setup: &mut BenchSetup,
     orders: Orders,
     flow: Flow,
     tell: &dyn Fn(u64),
 ) -> Result<Flowed, LoadError> {
-    let mut watched = scene.connect_each().await?;
+    let mut watched = setup.connect_each().await?;
     let before = counts(&mut watched).await?;
-    let connections = connect(scene, flow.callers).await?;
+    let connections = connect(setup, flow.callers).await?;
     let callers = Rc::new(Callers {
         orders,
         next: Cell::new(flow.first),
@@ -137,7 +137,7 @@ pub(crate) async fn flow(
         until: None,
         may_reach: Cell::new(flow.first + flow.open_max),
         freed: Notify::new(),
-        follow_at: scene.authority(0).to_owned(),
+        follow_at: setup.authority(0).to_owned(),
         follow_every: flow.intents.checked_div(flow.followed).map(|every| every.max(1)),
         followers: RefCell::default(),
         accept_times: RefCell::default(),
@@ -145,7 +145,7 @@ pub(crate) async fn flow(
     });
     let driven = async {
         let mut tasks = start(&callers, connections);
-        let steady = watch(scene, &mut watched, before, &callers, flow, tell, &mut tasks).await?;
+        let steady = watch(setup, &mut watched, before, &callers, flow, tell, &mut tasks).await?;
         if flow.behind == 0 {
             join(tasks).await?;
             join(callers.followers.take()).await?;
@@ -157,15 +157,15 @@ pub(crate) async fn flow(
     Ok(Flowed { accept: Percentiles::of(&accepted), confirm: Percentiles::of(&confirmed), steady, settled })
 }
 
-/// Accepts alone, for a time: how long it was, and how long each took.
+/// Sends accepts for a time. Returns the time and the latency of each accept.
 pub(crate) async fn accept_for(
-    scene: &Scene,
+    setup: &BenchSetup,
     orders: Orders,
     first: u64,
     callers: u32,
     time: Duration,
 ) -> Result<(Duration, Vec<Duration>), LoadError> {
-    let connections = connect(scene, callers).await?;
+    let connections = connect(setup, callers).await?;
     let began = Instant::now();
     let callers = Rc::new(Callers {
         orders,
@@ -184,10 +184,10 @@ pub(crate) async fn accept_for(
     Ok((began.elapsed(), callers.accept_times.take()))
 }
 
-async fn connect(scene: &Scene, count: u32) -> Result<Vec<Connection>, LoadError> {
+async fn connect(setup: &BenchSetup, count: u32) -> Result<Vec<Connection>, LoadError> {
     let mut connections = Vec::new();
     for caller in 0..count as usize {
-        connections.push(scene.connect(caller).await?);
+        connections.push(setup.connect(caller).await?);
     }
     Ok(connections)
 }
@@ -207,9 +207,10 @@ async fn join(mut tasks: JoinSet<Result<(), LoadError>>) -> Result<(), LoadError
     Ok(())
 }
 
-/// Looks at the nodes until all have ended; the ends of the steady middle come back, and how many have ended.
+/// Reads the nodes' progress until all intents have ended. Returns the ends of the steady middle and the number of
+/// ends.
 async fn watch(
-    scene: &mut Scene,
+    setup: &mut BenchSetup,
     watched: &mut [Connection],
     before: Counts,
     callers: &Callers,
@@ -218,7 +219,7 @@ async fn watch(
     tasks: &mut JoinSet<Result<(), LoadError>>,
 ) -> Result<((Sample, Sample), u64), LoadError> {
     let (mut progress, mut told) = ((Instant::now(), 0), Instant::now());
-    let begun = Sample { at: Instant::now(), counts: before, usage: scene.usage()? };
+    let begun = Sample { at: Instant::now(), counts: before, usage: setup.usage()? };
     let (mut first, mut last): (Option<Sample>, Option<Sample>) = (None, None);
     let share = |part: f64| (flow.intents as f64 * part) as u64;
     loop {
@@ -228,20 +229,20 @@ async fn watch(
         callers.may_reach.set(flow.first + done + flow.open_max);
         callers.freed.notify_waiters();
         if first.is_none() && done >= share(flow.steady.0) {
-            first = Some(Sample { at: Instant::now(), counts: now, usage: scene.usage()? });
+            first = Some(Sample { at: Instant::now(), counts: now, usage: setup.usage()? });
         }
         if last.is_none() && done >= share(flow.steady.1) {
-            last = Some(Sample { at: Instant::now(), counts: now, usage: scene.usage()? });
+            last = Some(Sample { at: Instant::now(), counts: now, usage: setup.usage()? });
         }
         if done >= flow.intents {
-            let ended = Sample { at: Instant::now(), counts: now, usage: scene.usage()? };
+            let ended = Sample { at: Instant::now(), counts: now, usage: setup.usage()? };
             let steady = first.zip(last).filter(|(first, last)| last.at - first.at >= STEADY_MIN);
             return Ok((steady.unwrap_or((begun, ended)), done));
         }
         while let Some(ended) = tasks.try_join_next() {
             ended.map_err(|_| LoadError::Stopped)??;
         }
-        scene.check()?;
+        setup.check()?;
         if told.elapsed() >= TELL_INTERVAL {
             told = Instant::now();
             tell(done);
@@ -250,14 +251,14 @@ async fn watch(
             progress = (Instant::now(), done);
         } else if progress.0.elapsed() > PATIENCE {
             let (wanted, seconds) = (flow.intents, PATIENCE.as_secs());
-            return Err(LoadError::Stalled { done, wanted, seconds, log: scene.node_log() });
+            return Err(LoadError::Stalled { done, wanted, seconds, log: setup.node_log() });
         }
     }
 }
 
-/// Hands in so many, a thousand at a time: for a backlog, not for a figure.
-pub(crate) async fn fill(scene: &Scene, orders: &Orders, count: u64) -> Result<(), LoadError> {
-    let mut connection = scene.connect(0).await?;
+/// Sends a backlog, a thousand intents per request, without measuring.
+pub(crate) async fn fill(setup: &BenchSetup, orders: &Orders, count: u64) -> Result<(), LoadError> {
+    let mut connection = setup.connect(0).await?;
     let mut number = 0;
     while number < count {
         let end = count.min(number + BATCH_ITEMS);
@@ -275,7 +276,7 @@ pub(crate) async fn fill(scene: &Scene, orders: &Orders, count: u64) -> Result<(
     Ok(())
 }
 
-/// Hands in one, and tells its id.
+/// Sends one intent and returns its id.
 pub(crate) async fn hand_in(connection: &mut Connection, body: &str) -> Result<String, LoadError> {
     let answer = connection.post(TX_PATH, body).await.map_err(LoadError::http("a request"))?;
     if answer.status != 202 {
@@ -284,7 +285,7 @@ pub(crate) async fn hand_in(connection: &mut Connection, body: &str) -> Result<S
     tx_id(&answer)
 }
 
-/// Waits until the API says that it is CONFIRMED; its view comes back.
+/// Waits until the API reports CONFIRMED and returns the view.
 pub(crate) async fn follow(connection: &mut Connection, id: &str) -> Result<Value, LoadError> {
     let mut path = format!("{TX_PATH}/{id}?wait=30s");
     loop {
@@ -299,13 +300,13 @@ pub(crate) async fn follow(connection: &mut Connection, id: &str) -> Result<Valu
     }
 }
 
-/// `pause` or `resume` every submitter, and wait until it is done. All at once: those that were first would work off what waits while the
-/// others are asked.
-pub(crate) async fn tell_all(scene: &Scene, word: &'static str) -> Result<(), LoadError> {
+/// Sends `pause` or `resume` to every submitter at once and waits for all. One after the other, the first submitters
+/// would drain the backlog while the others are asked.
+pub(crate) async fn tell_all(setup: &BenchSetup, word: &'static str) -> Result<(), LoadError> {
     let mut tasks = JoinSet::new();
-    for account in &scene.accounts {
-        let mut connection = scene.connect(0).await?;
-        let path = format!("/api/v1/submitters/{}/{word}?wait=30s", scene.submitter(account));
+    for account in &setup.accounts {
+        let mut connection = setup.connect(0).await?;
+        let path = format!("/api/v1/submitters/{}/{word}?wait=30s", setup.submitter(account));
         tasks.spawn(async move {
             let answer = connection.post(&path, "").await.map_err(LoadError::http(word))?;
             if answer.status == 200 { Ok(()) } else { Err(refused(word, &answer)) }
@@ -314,9 +315,9 @@ pub(crate) async fn tell_all(scene: &Scene, word: &'static str) -> Result<(), Lo
     join(tasks).await
 }
 
-/// Fails unless everything that has ended is CONFIRMED.
-pub(crate) async fn check_confirmed(scene: &Scene) -> Result<(), LoadError> {
-    let mut connection = scene.connect(0).await?;
+/// Fails unless every ended intent is CONFIRMED.
+pub(crate) async fn check_confirmed(setup: &BenchSetup) -> Result<(), LoadError> {
+    let mut connection = setup.connect(0).await?;
     for state in ["FAILED_FINAL", "CANCELED", "STUCK"] {
         let path = format!("{TX_PATH}?state={state}&limit=100");
         let answer = connection.get(&path).await.map_err(LoadError::http("a list"))?;

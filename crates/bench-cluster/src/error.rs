@@ -1,11 +1,11 @@
-//! What a measurement can fail with.
+//! Errors of a measurement.
 
 use std::io;
 use std::path::PathBuf;
 
 use crate::http::HttpError;
 
-/// Why nothing was measured.
+/// The reason why a measurement failed.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
     #[error("{}: {source}", path.display())]
@@ -55,7 +55,7 @@ pub enum LoadError {
 }
 
 impl LoadError {
-    /// Whether trying again would be answered the same.
+    /// True if a repetition would fail in the same way.
     pub fn is_refusal(&self) -> bool {
         matches!(
             self,

@@ -1,4 +1,4 @@
-//! A temporary folder, removed in the end.
+//! A temporary folder that is removed at the end.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -19,7 +19,7 @@ impl Folder {
         Ok(Folder { path })
     }
 
-    /// A folder in it.
+    /// Creates a folder inside of this one.
     pub(crate) fn within(&self, name: &str) -> Result<PathBuf, LoadError> {
         let path = self.path.join(name);
         fs::create_dir_all(&path).map_err(LoadError::file(&path))?;
@@ -33,7 +33,7 @@ impl Folder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        // What cannot be removed stays in a folder for temporary files.
+        // A file that cannot be removed stays in the folder for temporary files.
         let _ = fs::remove_dir_all(&self.path);
     }
 }

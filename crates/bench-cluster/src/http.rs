@@ -1,5 +1,5 @@
-//! HTTP/1.1 as far as it is needed: one request at a time on a connection that stays open. The driver shares its cores with what it
-//! measures, so this has to cost a few microseconds.
+//! A minimal HTTP/1.1 client: one request at a time on a persistent connection. The driver shares its cores with the
+//! measured processes, so a request must cost only a few microseconds.
 
 use std::io;
 use std::ops::Range;
@@ -8,11 +8,11 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
 const HEAD_BYTES_MAX: usize = 16 << 10;
-/// Receipts of a big block are the longest that is read.
+/// Limit of a body; the receipts of a big block are the longest.
 const BODY_BYTES_MAX: usize = 256 << 20;
 const READ_BYTES: usize = 4 << 10;
 
-/// Why there is no answer.
+/// The reason why there is no response.
 #[derive(Debug, thiserror::Error)]
 pub enum HttpError {
     #[error(transparent)]
@@ -28,12 +28,12 @@ pub enum HttpError {
 #[derive(Debug)]
 pub(crate) struct Connection {
     stream: TcpStream,
-    /// `127.0.0.1:8080`, for the header `host`.
+    /// Value of the `host` header, such as `127.0.0.1:8080`.
     authority: String,
     buffer: Vec<u8>,
 }
 
-/// An answer, in the buffer of its connection.
+/// A response, in the buffer of its connection.
 #[derive(Debug)]
 pub(crate) struct Answer<'a> {
     pub(crate) status: u16,
@@ -98,11 +98,12 @@ impl Connection {
 fn post_text(authority: &str, path: &str, body: &str) -> String {
     let length = body.len();
     format!(
-        "POST {path} HTTP/1.1\r\nhost: {authority}\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n{body}"
+        "POST {path} HTTP/1.1\r\nhost: {authority}\r\ncontent-type: application/json\r\n\
+         content-length: {length}\r\n\r\n{body}"
     )
 }
 
-/// What an answer begins with, once all of its head is there.
+/// Parses the head of a response once it is complete.
 fn parse_head(bytes: &[u8]) -> Result<Option<Head>, HttpError> {
     let Some(end) = bytes.windows(4).position(|window| window == b"\r\n\r\n") else {
         return if bytes.len() > HEAD_BYTES_MAX { Err(HttpError::Malformed("the head is too long")) } else { Ok(None) };
@@ -130,7 +131,7 @@ mod tests {
     use tokio::net::TcpListener;
 
     #[test]
-    fn a_head_is_read_when_all_of_it_is_there() {
+    fn head_is_parsed_once_complete() {
         let answer = b"HTTP/1.1 202 Accepted\r\ncontent-type: application/json\r\nContent-Length: 2\r\n\r\n{}";
         let end = answer.len() - 2;
         for cut in 0..end {
@@ -140,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_understood_is_an_error_and_not_a_guess() {
+    fn malformed_response_is_an_error() {
         let texts = [
             "HTTP/1.0 200 OK\r\ncontent-length: 0\r\n\r\n",
             "HTTP/1.1 2x0 OK\r\ncontent-length: 0\r\n\r\n",
@@ -156,7 +157,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn answers_in_pieces_are_put_together_and_the_connection_stays() {
+    async fn split_response_is_joined_and_connection_kept() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let authority = listener.local_addr().unwrap().to_string();
         let server = async {

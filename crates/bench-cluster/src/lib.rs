@@ -1,16 +1,18 @@
-//! What `gapless bench` does: it starts a chain and nodes as processes of their own, drives them over real HTTP, and measures.
+//! The benchmark behind `gapless bench`: starts a chain and nodes as processes, drives them over real HTTP, and
+//! measures.
 //!
-//! - `options`, `shape`: what is asked for. `report`: what comes out.
+//! - `options`, `shape`: the request. `report`: the result.
 //! - `measure`: one file for each kind of measurement.
-//! - `scene`: the chain, the database and the nodes of one measurement, and their end. `child`, `chain`, `database`, `node`: its parts.
-//! - `driver`: callers with one connection each (`http`), and how far the nodes have come (`metrics`).
-//! - `accounting`: what processes have used. `percentiles`: of what was timed.
-//! - `bare`: a sender without a ledger, to compare with. [`raw`]: the same rows without Gapless, to compare with.
+//! - `setup`: the setup of one measurement. `child`, `chain`, `database`, `node`: its parts.
+//! - `driver`: callers with one connection each (`http`), and the nodes' progress (`metrics`).
+//! - `accounting`: resource usage of processes. `percentiles`: of latencies.
+//! - `bare`: a sender without a ledger, for comparison. [`raw`]: the same rows without Gapless, for comparison.
 //!
-//! Everything of the driver runs on one thread: it shares its cores with what it measures, and what it takes itself is reported too.
+//! The driver runs on one thread, because it shares the cores with the measured processes. Its own usage is reported
+//! too.
 //!
-//! Architecture invariant: nothing in here takes part in what is measured. Nodes and chains are other processes, known by their HTTP
-//! and by what the system accounts to them.
+//! Architecture invariant: no code of this crate is part of the measured system. Nodes and chains are other processes,
+//! known by their HTTP and by the operating system's accounting.
 
 #![expect(clippy::disallowed_methods, reason = "what measures owns its clock, its tasks and its names")]
 
@@ -33,7 +35,7 @@ mod percentiles;
 pub mod raw;
 mod report;
 mod rpc;
-mod scene;
+mod setup;
 mod shape;
 
 pub use error::LoadError;

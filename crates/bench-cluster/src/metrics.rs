@@ -1,4 +1,4 @@
-//! What a node counts, as its `/metrics` tells.
+//! A node's counters, read from `/metrics`.
 
 use crate::LoadError;
 use crate::http::Connection;
@@ -8,7 +8,7 @@ const SETTLED_LABEL: &str = "event=\"settle\"";
 const STATEMENTS: &str = "gapless_store_statements_total";
 const RPC_CALLS: &str = "gapless_rpc_requests_total";
 
-/// Of one node, or of several together.
+/// Counters of one node, or the sum of several.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Counts {
     /// Intents that have ended on chain.
@@ -43,7 +43,7 @@ impl Counts {
     }
 }
 
-/// All of this name that have this label; `None` if there is none.
+/// Sum of all samples with this name and label; `None` if there is none.
 fn sum(text: &str, name: &str, label: &str) -> Option<f64> {
     let values = text.lines().filter_map(|line| {
         let rest = line.strip_prefix(name)?;
@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn what_one_of_them_does_not_tell_both_do_not_tell() {
+    fn counter_missing_in_one_node_is_missing_in_sum() {
         let both = Counts::parse(TEXT).and(Counts { settled: 1, statements: Some(1.0), rpc_calls: Some(1.0) });
         assert_eq!(both, Counts { settled: 42, statements: None, rpc_calls: Some(8.0) });
     }

@@ -13,11 +13,11 @@ use crate::child::Child;
 #[derive(Debug)]
 pub(crate) struct Node {
     pub(crate) child: Child,
-    /// `127.0.0.1:8080`
+    /// Address of the API, such as `127.0.0.1:8080`.
     pub(crate) authority: String,
 }
 
-/// What all nodes of a scene have in common.
+/// Settings that all nodes of a setup share.
 #[derive(Debug)]
 pub(crate) struct NodePlan<'a> {
     pub(crate) program: &'a Path,
@@ -30,11 +30,13 @@ pub(crate) struct NodePlan<'a> {
 }
 
 impl NodePlan<'_> {
-    /// Room for as many calls as there are callers; all else is as it is by default, and the environment may say otherwise.
+    /// The config: room for as many calls as there are callers, and defaults elsewhere. The environment may override
+    /// it.
     fn toml(&self) -> String {
         let mut text = format!(
-            "[auth]\nmode = \"none\"\n[log]\nfilter = \"warn\"\n[confirmations]\nrequired = {}\n[nonce]\nmax_in_flight = {}\n\
-             [limits]\nin_flight_requests = {}\n[[chain]]\nid = \"eip155:{}\"\nrpc = {:?}\n",
+            "[auth]\nmode = \"none\"\n[log]\nfilter = \"warn\"\n[confirmations]\nrequired = {}\n\
+             [nonce]\nmax_in_flight = {}\n[limits]\nin_flight_requests = {}\n\
+             [[chain]]\nid = \"eip155:{}\"\nrpc = {:?}\n",
             self.confirmations,
             self.window,
             self.callers.saturating_mul(2).max(1024),
@@ -63,7 +65,7 @@ impl NodePlan<'_> {
         Ok(Node { child, authority })
     }
 
-    /// Makes the tables, and nothing else.
+    /// Creates the tables and nothing else.
     pub(crate) async fn migrate(&self, folder: &Path) -> Result<(), LoadError> {
         Child::start("gapless migrate", &mut self.command("migrate", folder)?, folder)?.ended().await
     }
@@ -73,7 +75,7 @@ impl NodePlan<'_> {
         fs::write(&file, self.toml()).map_err(LoadError::file(&file))?;
         let mut command = Command::new(self.program);
         command.args([word, "--json", "--config"]).arg(file);
-        // These are never the caller's to say: whatever runs there would be measured, or spoiled.
+        // The environment must not override these: another store or port would be measured, or damaged.
         command.env("GAPLESS__STORE__URL", self.store).env("GAPLESS__NODE__LISTEN", "127.0.0.1:0");
         for (index, account) in self.accounts.iter().enumerate() {
             command.env(variable(index), account.key_text());

@@ -1,4 +1,4 @@
-//! What is asked for.
+//! The options of a benchmark run.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -11,11 +11,11 @@ use crate::shape::ShapeName;
 /// The chain to measure on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ChainChoice {
-    /// Takes every send and mines it at once: what is measured is Gapless alone.
+    /// The null chain: it mines every send at once, so Gapless alone is measured.
     Null,
     /// The dev chain, with an EVM.
     Dev,
-    /// Endpoints of a node that is there.
+    /// Endpoints of an existing chain node.
     Rpc(Vec<String>),
 }
 
@@ -29,7 +29,7 @@ impl ChainChoice {
     }
 }
 
-/// A shape of one's own.
+/// A shape given by the user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Custom {
     pub submitters: u32,
@@ -39,34 +39,34 @@ pub struct Custom {
 
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The executable that nodes and chains are started from.
+    /// The executable of nodes and chains.
     pub program: PathBuf,
     pub chain: ChainChoice,
-    /// A PostgreSQL server, by the URL of one of its databases; SQLite without it.
+    /// URL of a database on a PostgreSQL server; SQLite if absent.
     pub store: Option<String>,
-    /// In this order; all that are possible if there is none.
+    /// The shapes in this order; all possible ones if empty.
     pub shapes: Vec<ShapeName>,
     pub custom: Option<Custom>,
-    /// Less of everything: to see that it works, not to trust the figures.
+    /// A short run that only checks that the benchmark works.
     pub quick: bool,
-    /// How long what goes by time is measured.
+    /// Duration of measurements that run for a time.
     pub seconds: Option<u64>,
-    /// How many intents an end-to-end shape has.
+    /// Number of intents of an end-to-end shape.
     pub intents: Option<u64>,
     pub callers: u32,
-    /// Bytes of calldata, where the shape does not say otherwise.
+    /// Bytes of calldata, unless the shape sets them.
     pub calldata: usize,
     /// Leave the gas limit to the node.
     pub estimate: bool,
     pub block_time: Option<Duration>,
-    /// Of the null chain, where nodes are compared with each other.
+    /// Latency of the null chain where nodes are compared with each other.
     pub latency: Duration,
     /// Run the bare sender as well.
     pub compare_bare: bool,
 }
 
 impl Options {
-    /// What would fail in any case is told before anything is started.
+    /// Checks the options before any process is started.
     pub(crate) fn check(&self) -> Result<(), LoadError> {
         if let ChainChoice::Rpc(urls) = &self.chain {
             urls.iter().try_for_each(|url| RpcAddress::parse(url).map(|_| ()))?;
@@ -93,7 +93,7 @@ impl Options {
         if self.store.is_some() { "postgres" } else { "sqlite" }
     }
 
-    /// How many intents are enough for a figure on this chain.
+    /// Number of intents that are enough for a figure on this chain.
     pub(crate) fn intents(&self) -> u64 {
         let usual = match self.chain {
             ChainChoice::Null => 20_000,
@@ -103,12 +103,12 @@ impl Options {
         self.intents.unwrap_or(if self.quick { usual / 20 } else { usual })
     }
 
-    /// A slice of time.
+    /// Duration of one slice.
     pub(crate) fn slice(&self) -> Duration {
         Duration::from_secs(self.seconds.unwrap_or(if self.quick { 1 } else { 5 }))
     }
 
-    /// How many are timed where one is handed in at a time.
+    /// Number of latencies that are measured one at a time.
     pub(crate) fn single_samples(&self) -> u64 {
         if self.quick { 20 } else { 300 }
     }

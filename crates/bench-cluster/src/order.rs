@@ -1,34 +1,34 @@
-//! What callers hand in: a transaction from an account to itself.
+//! The orders of callers: transactions from an account to itself.
 //!
-//! The null chain takes the recipient as the sender; on any other chain, this is as good as anything else.
+//! The null chain counts the recipient as the sender. Other chains accept such transactions like any other.
 
 use std::fmt::Write as _;
 
-use crate::scene::Scene;
+use crate::setup::BenchSetup;
 
-/// What every transaction needs, and what every byte of calldata costs at the most (EIP-7623).
+/// Gas of every transaction, and the highest gas cost of a byte of calldata (EIP-7623).
 const GAS_BASE: u64 = 21_000;
 const GAS_BYTE: u64 = 40;
 
-/// Bodies of requests, by number. Ids are never used twice in a scene, since the numbers are not.
+/// Request bodies by number. Numbers are unique within a setup, and so are the request ids.
 #[derive(Debug)]
 pub(crate) struct Orders {
-    /// For each account, all that is before the request id.
+    /// For each account, the body before the request id.
     openings: Vec<String>,
-    /// For each account, all that is after it.
+    /// For each account, the body after the request id.
     endings: Vec<String>,
 }
 
 impl Orders {
-    /// `estimate`: the node has to ask the chain for the gas.
-    pub(crate) fn new(scene: &Scene, calldata: usize, estimate: bool) -> Self {
+    /// `estimate`: leave the gas limit out, so that the node estimates it.
+    pub(crate) fn new(setup: &BenchSetup, calldata: usize, estimate: bool) -> Self {
         let data = "11".repeat(calldata);
         let gas = if estimate { String::new() } else { format!(",\"gasLimit\":{}", gas_limit(calldata)) };
-        let opening = |account| format!("{{\"submitter\":\"{}\",\"requestId\":\"", scene.submitter(account));
+        let opening = |account| format!("{{\"submitter\":\"{}\",\"requestId\":\"", setup.submitter(account));
         let ending = |address| format!("\",\"payload\":{{\"to\":\"{address}\",\"data\":\"0x{data}\"{gas}}}}}");
         Orders {
-            openings: scene.accounts.iter().map(opening).collect(),
-            endings: scene.accounts.iter().map(|account| ending(account.address)).collect(),
+            openings: setup.accounts.iter().map(opening).collect(),
+            endings: setup.accounts.iter().map(|account| ending(account.address)).collect(),
         }
     }
 
@@ -45,7 +45,7 @@ impl Orders {
     }
 }
 
-/// Enough on every chain.
+/// A price that is enough on every chain.
 pub(crate) fn gas_limit(calldata: usize) -> u64 {
     GAS_BASE + GAS_BYTE * calldata as u64
 }

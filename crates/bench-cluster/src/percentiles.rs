@@ -1,8 +1,8 @@
-//! Of what was timed.
+//! Percentiles of latencies.
 
 use std::time::Duration;
 
-/// The middle, and what one of twenty and one of a hundred is worse than. Nothing was timed: nothing is told.
+/// Median, 95th and 99th percentile. There is no value without samples.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Percentiles {
     pub(crate) p50_ms: f64,
@@ -19,7 +19,7 @@ impl Percentiles {
     }
 }
 
-/// The smallest value that so many thousandths of all are not above.
+/// The smallest value that is at least as large as the given share (in thousandths) of all values.
 fn nearest_rank(sorted: &[f64], permille: usize) -> Option<f64> {
     let rank = (sorted.len() * permille).div_ceil(1000).max(1);
     sorted.get(rank - 1).copied()
@@ -34,7 +34,7 @@ mod tests {
     }
 
     #[test]
-    fn percentiles_are_values_that_were_timed() {
+    fn percentiles_are_measured_values() {
         let all = ms((1..=100).rev()).unwrap();
         assert_eq!(all, Percentiles { p50_ms: 50.0, p95_ms: 95.0, p99_ms: 99.0 });
         let few = ms([7, 5, 6]).unwrap();

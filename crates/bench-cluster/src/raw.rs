@@ -1,4 +1,4 @@
-//! The barest thing that does the same work: the same rows into the same tables, with nothing asked and nothing checked.
+//! Raw rows for comparison: the same rows into the same tables, without any check.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -10,12 +10,14 @@ use gapless_store::codec::payload_to_json;
 use tokio_postgres::Client;
 use uuid::Uuid;
 
-/// The rows of one accept: key, intent, event. One statement, so one round trip, and no conflict is ever looked for.
+/// The rows of one accept (key, intent, event) in one statement and one round trip, without a check for conflicts.
 const INSERT: &str = "
     WITH input AS (
-        SELECT * FROM unnest($1::uuid[], $2::text[], $3::text[], $4::bytea[], $5::text[]) AS i (tx_id, submitter, request_id, hash, payload)
+        SELECT * FROM unnest($1::uuid[], $2::text[], $3::text[], $4::bytea[], $5::text[])
+            AS i (tx_id, submitter, request_id, hash, payload)
     ), keys AS (
-        INSERT INTO request_key (submitter, request_id, payload_hash, tx_id) SELECT submitter, request_id, hash, tx_id FROM input
+        INSERT INTO request_key (submitter, request_id, payload_hash, tx_id)
+        SELECT submitter, request_id, hash, tx_id FROM input
     ), events AS (
         INSERT INTO tx_event (submitter, tx_id, seq, kind, state, detail)
         SELECT submitter, tx_id, 1, 'accepted', 'QUEUED', '{}' FROM input
@@ -23,12 +25,12 @@ const INSERT: &str = "
     INSERT INTO managed_tx (tx_id, submitter, request_id, payload, speed, state, detail, version)
     SELECT tx_id, submitter, request_id, payload::jsonb, 'standard', 'QUEUED', '{}', 1 FROM input";
 
-/// The intent's own row and nothing else.
+/// The intent's row alone.
 const INSERT_ONE: &str = "
     INSERT INTO managed_tx (tx_id, submitter, request_id, payload, speed, state, detail, version)
     VALUES ($1, $2, $3, $4::text::jsonb, 'standard', 'QUEUED', '{}', 1)";
 
-/// What rows are made of: a token transfer, which is what most intents are, with 68 bytes of calldata.
+/// The content of the rows: a token transfer with 68 bytes of calldata, like most intents.
 pub fn intent(lane: &SubmitterId) -> Result<Intent, InvalidIntent> {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     let call = EvmCall {
@@ -48,7 +50,7 @@ pub fn intent(lane: &SubmitterId) -> Result<Intent, InvalidIntent> {
     Intent::new(draft, &Limits::default())
 }
 
-/// Why raw rows could not be written.
+/// The reason why raw rows could not be written.
 #[derive(Debug, thiserror::Error)]
 pub enum RawError {
     #[error(transparent)]
@@ -57,7 +59,7 @@ pub enum RawError {
     Intent(InvalidIntent),
 }
 
-/// Batches of `size`, one after the other, until the deadline. Returns how many rows.
+/// Writes batches of `size`, one after the other, until the deadline. Returns the number of rows.
 pub async fn insert_batches(
     client: &Client,
     lanes: &[SubmitterId],
@@ -80,7 +82,7 @@ pub async fn insert_batches(
     Ok(rows)
 }
 
-/// Plain single INSERTs, one after the other, and how long each took.
+/// Writes single rows, one after the other. Returns the latency of each.
 pub async fn insert_singly(client: &Client, lane: &SubmitterId, deadline: Instant) -> Result<Vec<Duration>, RawError> {
     let statement = client.prepare(INSERT_ONE).await?;
     let mut times = Vec::new();

@@ -1,4 +1,4 @@
-//! What comes out: a row for each thing that was measured, as JSON or as a table for people.
+//! The result: one row per measurement, as JSON or as a table.
 
 use serde::Serialize;
 
@@ -15,7 +15,7 @@ pub struct Row {
     pub figures: Vec<Figure>,
 }
 
-/// What was not measured has no value; none is ever made up.
+/// A figure. A figure that was not measured has no value.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Figure {
     pub name: String,
@@ -51,7 +51,7 @@ impl Row {
 }
 
 impl Report {
-    /// Rows that tell of the same things stand beside each other, one column each.
+    /// Formats rows with the same figures as one table.
     pub fn to_table(&self) -> String {
         let mut text = String::new();
         let mut rest: Vec<&Row> = self.rows.iter().collect();
@@ -81,7 +81,7 @@ fn table(labels: &[(&str, &str)], rows: &[&Row]) -> String {
     let mut text = String::new();
     for line in &lines {
         for (column, (cell, width)) in line.iter().zip(&widths).enumerate() {
-            // Names to the left, figures to the right.
+            // Names are aligned left, figures right.
             text.push_str(&if column == 0 { format!("{cell:width$}") } else { format!("  {cell:>width$}") });
         }
         text.push('\n');
@@ -89,7 +89,7 @@ fn table(labels: &[(&str, &str)], rows: &[&Row]) -> String {
     text
 }
 
-/// As exact as it was measured: three or four digits.
+/// Formats a value with three or four digits, as precise as the measurement.
 fn shown(value: Option<f64>) -> String {
     match value {
         None => UNKNOWN.to_owned(),
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_of_the_same_figures_share_a_table() {
+    fn rows_with_equal_figures_share_table() {
         let rows = vec![
             row("one", &[("confirmed", Some(1234.5))]),
             row("idle", &[("cpu", Some(f64::NAN))]),
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn figures_are_as_exact_as_people_need_them() {
+    fn figures_have_three_or_four_digits() {
         let texts = [
             (0.0, "0.00"),
             (9.876, "9.88"),

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::LoadError;
 use crate::http::Connection;
 
-/// Where an endpoint is: `ws://` and `http://` on the same port, as all nodes that are measured against have it.
+/// Host and port of an endpoint, which serves `ws://` and `http://` on the same port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct RpcAddress {
     authority: String,
@@ -17,7 +17,7 @@ impl RpcAddress {
         let wrong = || LoadError::Url(url.to_owned());
         let rest = url.strip_prefix("http://").or_else(|| url.strip_prefix("ws://")).ok_or_else(wrong)?;
         let (authority, path) = rest.split_once('/').map_or((rest, ""), |(authority, path)| (authority, path));
-        // Without a port it is one of the Internet, and names and passwords are none of ours.
+        // Remote endpoints without a port, and URLs with user names or passwords, are not supported.
         let port = authority.rsplit_once(':').and_then(|(_, port)| port.parse::<u16>().ok());
         if port.is_none() || authority.contains('@') {
             return Err(wrong());
@@ -50,7 +50,7 @@ impl Rpc {
         }
     }
 
-    /// A whole batch, as it is.
+    /// Sends a whole batch.
     pub(crate) async fn post<T: serde::de::DeserializeOwned>(
         &mut self,
         what: &str,
@@ -66,7 +66,7 @@ impl Rpc {
     }
 }
 
-/// A number as nodes write it.
+/// Parses a hexadecimal quantity.
 pub(crate) fn number(value: &Value) -> Option<u64> {
     u64::from_str_radix(value.as_str()?.strip_prefix("0x")?, 16).ok()
 }
@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_endpoint_is_a_host_and_a_port() {
+    fn endpoint_is_host_and_port() {
         let address = RpcAddress::parse("ws://127.0.0.1:8545").unwrap();
         assert_eq!(address, RpcAddress { authority: "127.0.0.1:8545".to_owned(), path: "/".to_owned() });
         assert_eq!(RpcAddress::parse("http://node:1/endpoint/a").unwrap().path, "/endpoint/a");

@@ -1,16 +1,17 @@
-//! What can be measured, by name.
+//! The shapes of load, by name.
 
 use std::time::Duration;
 
 use crate::options::Options;
-use crate::scene::Setting;
+use crate::setup::Setting;
 
 const WINDOW: u32 = 256;
 const LARGE_BYTES: usize = 4096;
-/// How much may be open at once where no backlog is asked for: enough for every window and for what ends between two looks at the nodes.
+/// Limit of open intents without a backlog: enough for every window, and for the intents that end between two reads of
+/// progress.
 const OPEN_MIN: u64 = 2048;
 const OPEN_MAX: u64 = 4096;
-/// A strict lane has one transaction in a block, so a tenth is enough for it, and with one lane a hundredth.
+/// A strict lane has one transaction per block, so a tenth of the intents is enough, and with one lane a hundredth.
 const STRICT_PART: u64 = 10;
 const STRICT_ONE_PART: u64 = 100;
 
@@ -35,7 +36,7 @@ pub enum ShapeName {
 }
 
 impl ShapeName {
-    /// All that are measured when nobody asks for less.
+    /// All shapes of a default run.
     pub const ALL: &'static [ShapeName] = &[
         ShapeName::Accepts,
         ShapeName::AcceptLatency,
@@ -86,9 +87,9 @@ pub(crate) struct Course {
     pub(crate) setting: Setting,
     pub(crate) intents: u64,
     pub(crate) calldata: usize,
-    /// Accepted and not ended, at the most.
+    /// Limit of intents that are accepted and not ended.
     pub(crate) open_max: u64,
-    /// Handed in and not waited for.
+    /// Number of intents that are sent and not waited for.
     pub(crate) behind: u64,
 }
 
@@ -100,7 +101,7 @@ impl Course {
         Course { setting, intents, calldata, open_max: room.clamp(OPEN_MIN, OPEN_MAX), behind: 0 }
     }
 
-    /// The course of a shape that has one.
+    /// The course of an end-to-end shape; `None` for other shapes.
     pub(crate) fn named(options: &Options, shape: ShapeName) -> Option<Self> {
         let part = |course: Course, part: u64| Course { intents: (course.intents / part).max(1), ..course };
         match shape {

@@ -1,4 +1,4 @@
-//! Accepting: through group commit, against raw inserts of the same rows.
+//! Accepts through group commit, against raw inserts of the same rows.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -9,12 +9,12 @@ use gapless_store::{Accepted, NewSubmitter, Store};
 use gapless_store_sqlite::{Location, SqliteOptions, SqliteStore};
 
 use crate::fixture::{Fixture, connect, intent};
-use crate::measure::{ROUNDS, Report, median, per_second};
+use crate::measure::{ROUNDS, ResultTable, median, per_second};
 use crate::raw;
 
 const CALLERS: [usize; 3] = [1, 64, 256];
 
-pub(crate) async fn measure(fixture: &Fixture, slice: Duration, report: &mut Report) {
+pub(crate) async fn measure(fixture: &Fixture, slice: Duration, report: &mut ResultTable) {
     let client = connect(&fixture.url).await;
     let (intake, run) = Intake::new(Arc::clone(&fixture.store) as _, Arc::new(TimeOrderedIds), IntakeLimits::default());
     let driver = tokio::spawn(run.run());
@@ -63,7 +63,7 @@ pub(crate) async fn measure(fixture: &Fixture, slice: Duration, report: &mut Rep
     sqlite(&fixture.lanes, slice, report).await;
 }
 
-async fn sqlite(lanes: &[SubmitterId], slice: Duration, report: &mut Report) {
+async fn sqlite(lanes: &[SubmitterId], slice: Duration, report: &mut ResultTable) {
     let folder = std::env::temp_dir().join(format!("gapless-bench-{}", uuid::Uuid::new_v4().simple()));
     std::fs::create_dir(&folder).unwrap();
     let file = Location::File(folder.join("bench.db"));
@@ -90,7 +90,7 @@ async fn sqlite(lanes: &[SubmitterId], slice: Duration, report: &mut Report) {
     std::fs::remove_dir_all(folder).unwrap();
 }
 
-/// So many callers, each with one intent at a time.
+/// Runs so many callers, each with one intent at a time.
 async fn accept(intake: &Intake, lanes: &[SubmitterId], callers: usize, until: Instant) -> u64 {
     let tasks: Vec<_> = (0..callers)
         .map(|caller| {

@@ -1,4 +1,4 @@
-//! What a long queue costs those who look at its front.
+//! The cost of a long queue for a peek and a sweep.
 
 use std::time::Instant;
 
@@ -6,13 +6,13 @@ use gapless_store::{NewIntent, Store};
 use uuid::Uuid;
 
 use crate::fixture::{Fixture, connect, intent};
-use crate::measure::{Report, median};
+use crate::measure::{ResultTable, median};
 
 pub(crate) const ROWS: usize = 100_000;
 const LOOKS: usize = 50;
 
-/// A fresh database: everything in one lane, and few other lanes with a little.
-pub(crate) async fn measure(_: &Fixture, report: &mut Report) {
+/// A fresh database with the whole backlog in one lane, and a few other lanes with little work.
+pub(crate) async fn measure(_: &Fixture, report: &mut ResultTable) {
     let fixture = Fixture::new().await;
     fill(&fixture, 100).await;
     let (peek_short, sweep_short) = look(&fixture).await;

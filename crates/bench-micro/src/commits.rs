@@ -11,10 +11,10 @@ use gapless_store::{Acquired, CommitVerdict, NewIntent, Store};
 use uuid::Uuid;
 
 use crate::fixture::{Fixture, connect, intent};
-use crate::measure::{ROUNDS, Report, median, per_second};
+use crate::measure::{ROUNDS, ResultTable, median, per_second};
 use crate::raw;
 
-pub(crate) async fn measure(fixture: &Fixture, slice: Duration, report: &mut Report) {
+pub(crate) async fn measure(fixture: &Fixture, slice: Duration, report: &mut ResultTable) {
     let mut lanes = bind_one_each(fixture).await;
     let twins = insert_twins(fixture, lanes.len()).await;
     let client = connect(&fixture.url).await;
@@ -49,7 +49,7 @@ pub(crate) async fn measure(fixture: &Fixture, slice: Duration, report: &mut Rep
     );
 }
 
-/// A state change and its event, again and again: the smallest commit that a lane makes.
+/// Repeats the smallest commit of a lane: one state change and its event.
 async fn change(writer: LaneWriter, mut lane: (Lease, IntentRecord), until: Instant) -> (u64, (Lease, IntentRecord)) {
     let mut done = 0;
     while Instant::now() < until {
@@ -94,12 +94,13 @@ async fn bind_one_each(fixture: &Fixture) -> Vec<(Lease, IntentRecord)> {
     lanes
 }
 
-/// Rows like the ones that the lanes change, for the raw update to change.
+/// Creates rows for the raw update, like those of the lanes.
 async fn insert_twins(fixture: &Fixture, count: usize) -> Vec<Uuid> {
     let intents: Vec<NewIntent> = fixture.lanes.iter().cycle().take(count).map(new_intent).collect();
     fixture.store.accept(&intents).await.unwrap();
     let ids: Vec<Uuid> = intents.iter().map(|new| new.id.uuid()).collect();
-    let bind = "UPDATE managed_tx SET state = 'ALLOCATED', sub_state = 'PENDING', nonce = 1, fencing_token = 1 WHERE tx_id = ANY($1)";
+    let bind = "UPDATE managed_tx SET state = 'ALLOCATED', sub_state = 'PENDING', nonce = 1, fencing_token = 1 \
+                WHERE tx_id = ANY($1)";
     connect(&fixture.url).await.execute(bind, &[&ids]).await.unwrap();
     ids
 }

@@ -1,4 +1,4 @@
-//! Databases and intents to measure with.
+//! Databases and intents for the measurements.
 
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ impl Fixture {
         let lanes: Vec<SubmitterId> = (1..=64).map(submitter).collect();
         let new: Vec<_> = lanes.iter().map(|id| NewSubmitter { id: id.clone(), alias: None }).collect();
         store.register_submitters(&new).await.unwrap();
-        // As a running node does every few seconds; it finds out that it is alone.
+        // A running node renews every few seconds, and learns that it is alone.
         store.renew().await.unwrap();
         Fixture { url, store, lanes }
     }
@@ -39,7 +39,7 @@ pub(crate) fn submitter(n: u64) -> SubmitterId {
     format!("eip155:31337:{}", Address::from(bytes)).parse().unwrap()
 }
 
-/// A token transfer, which is what most intents are.
+/// A token transfer, like most intents.
 pub(crate) fn intent(lane: &SubmitterId) -> Intent {
     gapless_bench_cluster::raw::intent(lane).unwrap()
 }

@@ -1,6 +1,6 @@
-//! Benchmarks of the rooms, each against the barest thing that does the same work, in one run on one machine: machines are
-//! noisy, ratios less so. `cargo xtask bench store` starts a durable PostgreSQL and runs this; `cargo xtask bench watcher` needs no
-//! server.
+//! Benchmarks of single crates, each against the barest code that does the same work, in one run on one machine: ratios
+//! are less noisy than absolute figures. `cargo xtask bench store` starts a durable PostgreSQL and runs this program;
+//! `cargo xtask bench watcher` needs no server.
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command-line tool")]
 #![expect(
@@ -21,9 +21,9 @@ mod watcher;
 use std::time::Duration;
 
 use fixture::Fixture;
-use measure::Report;
+use measure::ResultTable;
 
-/// Longer than any benchmark: a thread that ends takes the count of its time with it.
+/// Keep-alive of idle threads: longer than any benchmark, because an ended thread takes its CPU count with it.
 const THREADS_STAY: Duration = Duration::from_secs(24 * 3600);
 const STORE_SECONDS: f64 = 2.0;
 /// Twice the time after which lanes read their accounts again.
@@ -70,9 +70,9 @@ fn usage(what: &str) {
     std::process::exit(2);
 }
 
-/// N seconds for each thing in each of five rounds; the rounds take turns, and medians are reported.
-async fn store(slice: Duration) -> Report {
-    let mut report = Report::default();
+/// Duration of each measurement in each of five alternating rounds; medians are reported.
+async fn store(slice: Duration) -> ResultTable {
+    let mut report = ResultTable::default();
     let fixture = Fixture::new().await;
     eprintln!("accepts …");
     accepts::measure(&fixture, slice, &mut report).await;

@@ -1,4 +1,4 @@
-//! Rounds, medians, tables.
+//! Rounds, medians and tables.
 
 use std::time::{Duration, Instant};
 
@@ -6,7 +6,7 @@ use serde_json::json;
 
 pub(crate) const ROUNDS: usize = 5;
 
-/// How much was done in a slice of time.
+/// The amount of work in a slice of time.
 pub(crate) async fn per_second<F: Future<Output = u64>>(slice: Duration, work: impl FnOnce(Instant) -> F) -> f64 {
     let began = Instant::now();
     let done = work(began + slice).await;
@@ -19,11 +19,11 @@ pub(crate) fn median(mut values: Vec<f64>) -> f64 {
 }
 
 #[derive(Default)]
-pub(crate) struct Report {
-    lines: Vec<Line>,
+pub(crate) struct ResultTable {
+    lines: Vec<ResultRow>,
 }
 
-struct Line {
+struct ResultRow {
     what: String,
     value: f64,
     unit: &'static str,
@@ -31,12 +31,12 @@ struct Line {
     goal: Option<&'static str>,
 }
 
-impl Report {
+impl ResultTable {
     pub(crate) fn plain(&mut self, what: impl Into<String>, value: f64, unit: &'static str) {
-        self.lines.push(Line { what: what.into(), value, unit, against: None, goal: None });
+        self.lines.push(ResultRow { what: what.into(), value, unit, against: None, goal: None });
     }
 
-    /// A figure, and its ratio to another of the same rounds.
+    /// A figure, and its ratio to another figure of the same rounds.
     pub(crate) fn ratio(
         &mut self,
         what: impl Into<String>,
@@ -47,7 +47,7 @@ impl Report {
         goal: Option<&'static str>,
     ) {
         let against = Some((against.into(), ratio));
-        self.lines.push(Line { what: what.into(), value, unit, against, goal });
+        self.lines.push(ResultRow { what: what.into(), value, unit, against, goal });
     }
 
     pub(crate) fn to_table(&self) -> String {

@@ -1,4 +1,4 @@
-//! The barest thing that does the same work; for accepts, that is what `gapless bench` measures against too.
+//! The barest code that does the same work; for accepts, the same as in `gapless bench`.
 
 use std::time::Instant;
 
@@ -6,7 +6,7 @@ use gapless_domain::SubmitterId;
 use tokio_postgres::Client;
 use uuid::Uuid;
 
-/// Batches of `size`, one after the other, until the deadline. Returns how many rows.
+/// Writes batches of `size`, one after the other, until the deadline. Returns the number of rows.
 pub(crate) async fn insert_batches(client: &Client, lanes: &[SubmitterId], size: usize, deadline: Instant) -> u64 {
     gapless_bench_cluster::raw::insert_batches(client, lanes, size, deadline).await.unwrap()
 }
@@ -19,8 +19,10 @@ pub(crate) async fn insert_singly(client: &Client, lanes: &[SubmitterId], deadli
 /// Plain batch updates of the same rows, without lease, version or event.
 pub(crate) async fn update_batches(client: &Client, ids: &[Uuid], deadline: Instant) -> u64 {
     let update = "
-        UPDATE managed_tx t SET state = i.state, sub_state = i.sub_state, detail = i.detail::jsonb, updated_at = clock_timestamp()
-        FROM unnest($1::uuid[], $2::text[], $3::text[], $4::text[]) AS i (tx_id, state, sub_state, detail) WHERE t.tx_id = i.tx_id";
+        UPDATE managed_tx t
+        SET state = i.state, sub_state = i.sub_state, detail = i.detail::jsonb, updated_at = clock_timestamp()
+        FROM unnest($1::uuid[], $2::text[], $3::text[], $4::text[]) AS i (tx_id, state, sub_state, detail)
+        WHERE t.tx_id = i.tx_id";
     let statement = client.prepare(update).await.unwrap();
     let states = vec!["ALLOCATED"; ids.len()];
     let details = vec!["{}"; ids.len()];

@@ -71,7 +71,7 @@ impl EvmChain {
                 return Err(ConnectError::TwoSigners(address));
             }
         }
-        let needs_tls = options.rpc.iter().any(|endpoint| endpoint.url.is_tls());
+        let needs_tls = options.rpc.iter().any(|endpoint| matches!(endpoint.url.scheme(), "https" | "wss"));
         let tls = rpc::client_config(needs_tls).map_err(|error| ConnectError::Tls(error.to_string()))?;
         let terms = Arc::new(Terms {
             chain: options.id.clone(),
@@ -86,7 +86,7 @@ impl EvmChain {
         let mut has_source = false;
         for (place, EndpointOptions { url, weight }) in options.rpc.iter().enumerate() {
             let state = Arc::new(EndpointState::default());
-            let road = if url.is_websocket() {
+            let road = if matches!(url.scheme(), "ws" | "wss") {
                 tokio::runtime::Handle::try_current().map_err(|_| ConnectError::NoRuntime)?;
                 has_source = true;
                 let news = head_news(Arc::clone(&told), Arc::clone(&state));

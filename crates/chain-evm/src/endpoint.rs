@@ -18,6 +18,7 @@ use gapless_chain::{
     Classified, Classifier, EndpointHealth, EndpointStatus, Header, Method, NodeFailure, Reason, Source, Verdict,
 };
 use gapless_domain::ChainId;
+use gapless_secret::SecretUrl;
 use serde::de::DeserializeOwned;
 use serde_json::json;
 use serde_json::value::RawValue;
@@ -29,7 +30,6 @@ pub(crate) use known::{EndpointState, HeadClaim, Skills, Standing};
 use crate::family::family_of;
 use crate::meter;
 use crate::rpc::{Call, Exchange, Fault, Reply, Road};
-use crate::url::EndpointUrl;
 use batch::{after_refusal, chunks};
 use health::Failure as Trouble;
 use known::Known;
@@ -83,7 +83,7 @@ pub(crate) struct Endpoint {
     terms: Arc<Terms>,
     name: String,
     weight: u32,
-    url: EndpointUrl,
+    url: SecretUrl,
     road: Road,
     /// Requests that may be under way at once.
     places_max: usize,
@@ -98,7 +98,7 @@ pub(crate) struct Parts {
     /// Host and port, or more where two endpoints have the same.
     pub(crate) name: String,
     pub(crate) weight: u32,
-    pub(crate) url: EndpointUrl,
+    pub(crate) url: SecretUrl,
     pub(crate) road: Road,
     pub(crate) places: usize,
     pub(crate) state: Arc<EndpointState>,

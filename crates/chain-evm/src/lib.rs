@@ -2,7 +2,6 @@
 //!
 //! - [`EvmChain`] implements the contract of `gapless-chain`. It is made from [`EvmChainOptions`] and a list of [`Signer`]s, and
 //!   making it needs no node to be there.
-//! - [`EndpointUrl`] is where a node is reached; it shows nobody more than host and port.
 //! - `rpc` carries JSON-RPC over HTTP and WebSocket: batches, time-outs, bounds. It judges nothing.
 //! - `endpoint` knows one node: whether it is of this chain, how it is, which forks it shows, what it can do. `endpoints` chooses
 //!   among them and decides who is believed. `read` has the questions.
@@ -29,15 +28,11 @@ mod rpc;
 mod signer;
 mod surcharge;
 mod transaction;
-mod url;
 
 pub use authority::authority;
 pub use chain::EvmChain;
 pub use fees::{FeeOptions, Rollup};
+pub use gapless_secret::{Secret, SecretError, SecretUrl, UrlError};
 pub use options::{ConnectError, EndpointOptions, EvmChainOptions, SendTo};
-pub use signer::{
-    KeyError, Keystore, KeystoreEntry, KeystoreError, LocalSigner, MnemonicOptions, Secret, SecretError, Signer,
-    SignerError,
-};
+pub use signer::{KeyError, Keystore, KeystoreEntry, KeystoreError, LocalSigner, MnemonicOptions, Signer, SignerError};
 pub use transaction::UnsignedTx;
-pub use url::{EndpointUrl, UrlError};

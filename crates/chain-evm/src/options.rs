@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use gapless_chain::Overrides;
 use gapless_domain::{Address, ChainId};
+use gapless_secret::{SecretUrl, UrlError};
 
 use crate::fees::FeeOptions;
-use crate::url::{EndpointUrl, UrlError};
 
 /// How to reach a chain, and how its prices are read. Caps, bumps and gas factors are policies and stand elsewhere.
 #[derive(Clone, Debug)]
@@ -36,7 +36,7 @@ pub struct EvmChainOptions {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EndpointOptions {
     /// `http`, `https`, `ws` or `wss`; a WebSocket endpoint also tells of new heads.
-    pub url: EndpointUrl,
+    pub url: SecretUrl,
     /// Its share of the reads among endpoints that are equally up to date, and its place among them when sends go to the best
     /// few. One of weight 0 is only used when no other is good.
     pub weight: u32,
@@ -47,8 +47,8 @@ impl EndpointOptions {
     pub const MAX_WEIGHT: u32 = 1_000;
 }
 
-impl From<EndpointUrl> for EndpointOptions {
-    fn from(url: EndpointUrl) -> Self {
+impl From<SecretUrl> for EndpointOptions {
+    fn from(url: SecretUrl) -> Self {
         EndpointOptions { url, weight: Self::DEFAULT_WEIGHT }
     }
 }
@@ -63,6 +63,8 @@ pub enum SendTo {
 }
 
 impl EvmChainOptions {
+    /// The schemes of an endpoint's URL.
+    pub const SCHEMES: [&str; 4] = ["http", "https", "ws", "wss"];
     pub const MAX_ENDPOINTS: usize = 32;
     pub const MAX_IN_FLIGHT: usize = 10_000;
     pub const MAX_BATCH: usize = 1_000;
@@ -75,7 +77,7 @@ impl EvmChainOptions {
     pub const MAX_HEAD_AGE: Duration = Duration::from_secs(24 * 3600);
 
     /// The defaults, for one chain and its endpoints.
-    pub fn new(id: ChainId, rpc: Vec<EndpointUrl>) -> Self {
+    pub fn new(id: ChainId, rpc: Vec<SecretUrl>) -> Self {
         EvmChainOptions {
             id,
             rpc: rpc.into_iter().map(EndpointOptions::from).collect(),
@@ -98,6 +100,9 @@ impl EvmChainOptions {
         }
         if self.rpc.is_empty() || self.rpc.len() > Self::MAX_ENDPOINTS {
             return Err(ConnectError::Endpoints(self.rpc.len()));
+        }
+        if self.rpc.iter().any(|endpoint| !Self::SCHEMES.contains(&endpoint.url.scheme())) {
+            return Err(ConnectError::Url(UrlError::Scheme));
         }
         if self.rpc_timeout.is_zero() || self.rpc_timeout > Self::MAX_TIMEOUT {
             return Err(ConnectError::Timeout);

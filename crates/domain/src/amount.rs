@@ -1,4 +1,4 @@
-//! Amounts of the chain's smallest unit (wei).
+//! Amounts in the smallest unit of the chain (wei).
 
 use std::fmt;
 use std::str::FromStr;
@@ -63,7 +63,7 @@ impl FromStr for Amount {
             Some(hex) => (hex, 16),
             None => (text, 10),
         };
-        // The number parser below also takes signs and underscores; one amount has one way to be written.
+        // The number parser below also accepts signs and underscores; an amount must not contain them.
         if digits.is_empty() || !digits.chars().all(|c| c.is_digit(radix)) {
             return Err(AmountError::Malformed);
         }
@@ -77,14 +77,14 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn decimal_and_hex_are_the_same_amount() {
+    fn decimal_and_hex_text_parse_to_equal_amounts() {
         assert_eq!("255".parse::<Amount>(), Ok(Amount::from(255_u64)));
         assert_eq!("0xff".parse::<Amount>(), Ok(Amount::from(255_u64)));
         assert_eq!("0xFF".parse::<Amount>(), Ok(Amount::from(255_u64)));
     }
 
     #[test]
-    fn what_is_not_a_number_is_refused() {
+    fn malformed_amount_is_rejected() {
         for text in ["", "0x", "-1", "+1", "1_000", "1.5", "1e18", " 1", "0xgg", "0X1", "١"] {
             assert_eq!(text.parse::<Amount>(), Err(AmountError::Malformed), "{text:?}");
         }
@@ -94,7 +94,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn text_round_trips(limbs in any::<[u64; 4]>()) {
+        fn amount_text_round_trips(limbs in any::<[u64; 4]>()) {
             let amount = Amount::new(U256::from_limbs(limbs));
             prop_assert_eq!(amount.to_string().parse::<Amount>(), Ok(amount));
             prop_assert_eq!(format!("{:#x}", amount.get()).parse::<Amount>(), Ok(amount));

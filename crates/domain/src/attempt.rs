@@ -9,8 +9,8 @@ use crate::text::NodeText;
 use crate::time::Timestamp;
 
 names! {
-    /// What a signed transaction does for its slot. A cancel that is bumped is still a cancel: the kind says whose effect
-    /// it carries, so that the mined hash alone tells how the intent ended.
+    /// Purpose of a signed transaction. A bumped cancel is still a cancel: the kind names the effect of the
+    /// transaction, so the mined hash alone decides how the intent ended.
     AttemptKind {
         Original = "original",
         Bump = "bump",
@@ -21,7 +21,7 @@ names! {
 }
 
 impl AttemptKind {
-    /// Does mining it bring about what the intent asked for?
+    /// True if the transaction carries the intent's payload, and false if it is a filler.
     pub fn carries_payload(self) -> bool {
         match self {
             AttemptKind::Original | AttemptKind::Bump | AttemptKind::Replace => true,
@@ -31,22 +31,23 @@ impl AttemptKind {
 }
 
 impl SendOutcome {
-    /// Is it refused for what it is, or for want of funds? Then it is in no pool of those who were asked.
+    /// True if the node rejected the transaction itself, or for lack of funds. The transaction is then not in the pools
+    /// of the nodes that answered.
     pub fn is_refusal(self) -> bool {
         matches!(self, SendOutcome::Rejected | SendOutcome::InsufficientFunds)
     }
 
-    /// Did a node take it, now or before?
-    pub fn is_taken(self) -> bool {
+    /// True if a node has the transaction, from this send or an earlier one.
+    pub fn is_accepted(self) -> bool {
         matches!(self, SendOutcome::Accepted | SendOutcome::AlreadyKnown)
     }
 }
 
-/// A signed transaction that is about to be made durable. Its bytes may go to a node only after that (P3).
+/// A signed transaction that is about to be made durable. Its bytes are sent only after that (P3).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewAttempt {
     pub nonce: Nonce,
-    /// Counts the attempts of a slot from 0.
+    /// Number of the attempt within its slot, from 0.
     pub ordinal: u16,
     pub kind: AttemptKind,
     pub hash: B256,
@@ -64,11 +65,12 @@ pub struct Attempt {
     pub raw: Bytes,
     pub fees: Fees,
     pub created_at: Timestamp,
-    /// How often it was given to a node, as far as we know.
+    /// Number of sends in the ledger. A send whose report was lost in a crash is not counted.
     pub sends: u32,
     pub last_sent_at: Option<Timestamp>,
     pub last_outcome: Option<(SendOutcome, NodeText)>,
-    /// The newest sends, oldest first, at most [`Attempt::HISTORY`] of them. For people: a lane is loaded without it.
+    /// The newest sends, oldest first, at most [`Attempt::HISTORY`] of them. For display; a lane is loaded without
+    /// them.
     pub history: Vec<SendRecord>,
 }
 
@@ -76,49 +78,51 @@ impl Attempt {
     pub const HISTORY: usize = 20;
 }
 
-/// One time that an attempt was given to nodes.
+/// One send of an attempt, as the ledger keeps it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SendRecord {
     pub at: Timestamp,
     pub outcome: SendOutcome,
     pub text: NodeText,
-    pub heard: Vec<EndpointAnswer>,
+    pub answers: Vec<EndpointAnswer>,
 }
 
-/// What one endpoint said to one send.
+/// Answer of one endpoint to one send.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EndpointAnswer {
-    /// Its name, which holds no secret.
+    /// Name of the endpoint, without secrets.
     pub endpoint: NodeText,
     pub outcome: SendOutcome,
     pub text: NodeText,
 }
 
-/// What came of one send, to be kept with its attempt.
+/// Result of one send, to be stored with its attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SendReport {
     pub nonce: Nonce,
     pub hash: B256,
     pub outcome: SendOutcome,
     pub text: NodeText,
-    pub heard: Vec<EndpointAnswer>,
+    pub answers: Vec<EndpointAnswer>,
 }
 
 names! {
-    /// What nodes' pools show of a slot. It guides; it proves nothing (P9).
+    /// State of a slot in the mempools of the nodes. A signal is a hint and proves nothing (P9).
     MempoolSignal {
-        /// Some node has one of ours.
+        /// Some node has one of the slot's attempts.
         InMempool = "in_mempool",
-        /// Every node was heard, and none has one, nor counts its nonce as taken.
+        /// Every node answered. No node has an attempt of the slot or counts the nonce as used.
         LikelyDropped = "likely_dropped",
-        /// None has one, and some node counts its nonce as taken.
+        /// No node has an attempt of the slot, and some node counts the nonce as used.
         LikelyReplaced = "likely_replaced",
+        /// Not every node answered.
         Unknown = "unknown",
     }
 }
 
 names! {
-    /// What a node's answer to a send means. Only a mined hash decides anything (P9); this decides what to try next.
+    /// Meaning of a node's answer to a send. The outcome decides the next try; only a mined hash decides the intent
+    /// (P9).
     SendOutcome {
         Accepted = "accepted",
         AlreadyKnown = "already_known",

@@ -1,24 +1,25 @@
-//! The audit log: who changed what no ordinary work changes, and what came of it.
+//! The audit log: changes by operators and policies, outside of ordinary work.
 
 use crate::text::{CommandReport, NodeText};
 use crate::time::Timestamp;
 
-/// One entry that is about to be written, with the change that it tells of.
+/// An audit entry that is about to be written, in the same commit as its change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewAudit {
-    /// Who asked for it; [`NewAudit::POLICY`] if nobody did.
+    /// Name of the caller or operator, or [`NewAudit::POLICY`].
     pub actor: NodeText,
-    /// A stable word: the name of a command, `adopt`, …
+    /// Stable word for the change: the name of a command, `adopt`, …
     pub action: &'static str,
     pub detail: CommandReport,
 }
 
+/// A durable audit entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AuditEntry {
-    /// Counts all entries of the store; not without holes.
+    /// Number of the entry in the store. The numbers may have gaps.
     pub id: u64,
     pub at: Timestamp,
-    /// A submitter, a chain, or the store.
+    /// The changed thing: a submitter, a chain, or the store.
     pub subject: String,
     pub actor: NodeText,
     pub action: String,
@@ -26,6 +27,6 @@ pub struct AuditEntry {
 }
 
 impl NewAudit {
-    /// The actor of what the config allows without an operator.
+    /// Actor of changes that the policy makes without an operator.
     pub const POLICY: &'static str = "policy";
 }

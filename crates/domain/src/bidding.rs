@@ -1,30 +1,33 @@
-//! What an attempt offers: from what the market asks, what was sent before, and the most that may be offered.
+//! Fee arithmetic: the price of an attempt, from the market's price, the prices of earlier attempts at the same nonce,
+//! and the cap of the policy.
 //!
-//! Plain arithmetic, so that the same facts lead to the same price, whoever computes it and when (F07).
+//! The functions are pure, so the same facts give the same price on every node and at any time (F07).
 
 use crate::payload::Fees;
 use crate::policy::{BumpPolicy, FeePolicy};
 
-/// Every node takes a replacement that offers an eighth more in every field; some want only a tenth.
+/// Smallest factor of a replacement over the transaction that it replaces. Some nodes ask for a tenth more in every
+/// price field, some for an eighth; an eighth satisfies all of them.
 pub(crate) const NODE_STEP_PERMILLE: u32 = 1125;
 
-/// What the chain asks now.
+/// Prices that the chain asks for at present.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Market {
     pub(crate) asks: Fees,
-    /// Of the next block; zero where blocks have none.
+    /// Base fee of the next block; zero on chains whose blocks have no base fee.
     pub(crate) base_fee: u128,
 }
 
+/// Result of pricing one attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Offer {
     At(Fees),
-    /// More would be needed than may be offered, which is this for one unit of gas.
+    /// The price would have to be above the cap. The number is the cap, in wei per unit of gas.
     AboveCap(u128),
 }
 
 impl Market {
-    /// The least that the next block takes.
+    /// The lowest price per unit of gas that the next block accepts.
     fn least(self) -> u128 {
         match self.asks {
             Fees::Legacy { gas_price } => gas_price,
@@ -32,15 +35,15 @@ impl Market {
         }
     }
 
-    /// For what was never sent.
+    /// Price of the first attempt at a nonce.
     pub(crate) fn first_offer(self, fees: &FeePolicy) -> Offer {
         let cap = fees.cap();
         if self.least() > cap { Offer::AboveCap(cap) } else { Offer::At(self.asks.at_most(cap)) }
     }
 
-    /// For the same once more, or for something else in its place: above everything that was sent, by the step of the policy or, near
-    /// the cap, by what nodes want at the least (F01, F02).
-    pub(crate) fn raised_offer(
+    /// Price of a later attempt at a nonce: above every earlier attempt, by the step of the policy or, near the cap, by
+    /// the smallest step that nodes accept (F01, F02).
+    pub(crate) fn bump_offer(
         self,
         sent: impl Iterator<Item = Fees> + Clone,
         fees: &FeePolicy,
@@ -56,20 +59,20 @@ impl Market {
         Offer::At(wanted.at_most(cap).at_least(least))
     }
 
-    /// For what consumes a nonce without effect, which may pass the cap by one step: somebody waits for the nonces behind it.
+    /// Price of a filler. A filler may go above the cap by one step, because the nonces behind it wait for it.
     pub(crate) fn filler_offer(self, sent: impl Iterator<Item = Fees>, fees: &FeePolicy) -> Fees {
         let least = self.least_above(sent);
         self.asks.at_most(fees.cap()).at_least(least)
     }
 
-    /// What nodes take in the place of everything that was sent.
+    /// The lowest price that nodes accept in place of all attempts in `sent`.
     fn least_above(self, sent: impl Iterator<Item = Fees>) -> Fees {
         sent.fold(self.asks.at_most(0), |offer, sent| offer.to_replace(sent, NODE_STEP_PERMILLE))
     }
 }
 
-/// Is a price that somebody named enough to take the place of everything that was sent? If not, this would be.
-pub(crate) fn enough(named: Fees, sent: impl Iterator<Item = Fees>) -> Result<(), Fees> {
+/// Checks that a price set by the caller replaces all attempts in `sent`. The error is the lowest price that would.
+pub(crate) fn check_replaces(named: Fees, sent: impl Iterator<Item = Fees>) -> Result<(), Fees> {
     let least = Market { asks: named, base_fee: 0 }.least_above(sent);
     if named.at_least(least) == named { Ok(()) } else { Err(least) }
 }
@@ -85,8 +88,8 @@ impl FeePolicy {
 }
 
 impl Fees {
-    /// At least this, and above `sent` by a factor in every field, rounded up, and by one wei at the least. The kind of price stays
-    /// the same.
+    /// Raises `self` until every field is above `sent` by the given factor, rounded up, and by at least one wei. The
+    /// kind of price (legacy or EIP-1559) does not change.
     pub(crate) fn to_replace(self, sent: Fees, step_permille: u32) -> Fees {
         let above = |price: u128| times(price, step_permille).max(price.saturating_add(1));
         self.at_least(match self {
@@ -106,7 +109,7 @@ impl Fees {
         }
     }
 
-    /// In every field; a tip is never above the whole.
+    /// Maximum of both prices in every field. The tip never exceeds the whole price.
     fn at_least(self, other: Fees) -> Fees {
         match self {
             Fees::Legacy { gas_price } => Fees::Legacy { gas_price: gas_price.max(other.highest_price()) },
@@ -119,7 +122,7 @@ impl Fees {
     }
 }
 
-/// Rounded up. A price that does not fit is the highest that there is.
+/// `price * permille / 1000`, rounded up and saturating at the highest price.
 fn times(price: u128, permille: u32) -> u128 {
     let (whole, rest) = (price / 1000, price % 1000);
     let part = rest.saturating_mul(u128::from(permille)).div_ceil(1000);
@@ -148,51 +151,52 @@ mod tests {
     }
 
     #[test]
-    fn every_field_is_raised_and_rounded_up() {
-        let offer = market(100, 2, 40).raised_offer([eip1559(101, 1)].into_iter(), &capped(0), &bumps());
+    fn bump_price_raises_every_field_and_rounds_up() {
+        let offer = market(100, 2, 40).bump_offer([eip1559(101, 1)].into_iter(), &capped(0), &bumps());
         assert_eq!(offer, Offer::At(eip1559(127, 2)));
         let legacy = Market { asks: Fees::Legacy { gas_price: 1 }, base_fee: 0 };
-        let offer = legacy.raised_offer([Fees::Legacy { gas_price: 1 }].into_iter(), &capped(0), &bumps());
-        assert_eq!(offer, Offer::At(Fees::Legacy { gas_price: 2 }), "at least one wei more");
+        let offer = legacy.bump_offer([Fees::Legacy { gas_price: 1 }].into_iter(), &capped(0), &bumps());
+        assert_eq!(offer, Offer::At(Fees::Legacy { gas_price: 2 }), "the smallest step is one wei");
     }
 
     /// proves F02
     #[test]
-    fn near_the_cap_it_is_the_smallest_step_and_above_it_nothing() {
+    fn bump_price_near_cap_takes_smallest_step() {
         let sent = [eip1559(100, 10)];
-        let at = |cap| market(100, 10, 40).raised_offer(sent.into_iter(), &capped(cap), &bumps());
+        let at = |cap| market(100, 10, 40).bump_offer(sent.into_iter(), &capped(cap), &bumps());
         assert_eq!(at(0), Offer::At(eip1559(125, 13)));
         assert_eq!(at(120), Offer::At(eip1559(120, 13)));
         assert_eq!(at(113), Offer::At(eip1559(113, 13)));
         assert_eq!(at(112), Offer::AboveCap(112));
-        // Three times what the market asks.
-        let offer = market(30, 3, 10).raised_offer(sent.into_iter(), &capped(0), &bumps());
+        // The policy allows at most three times the market's price.
+        let offer = market(30, 3, 10).bump_offer(sent.into_iter(), &capped(0), &bumps());
         assert_eq!(offer, Offer::AboveCap(90));
-        // What the next block wants is above the cap, so more would not help.
-        assert_eq!(market(1000, 10, 490).raised_offer(sent.into_iter(), &capped(400), &bumps()), Offer::AboveCap(400));
+        // The next block asks for more than the cap, so a bump up to the cap would not help.
+        let offer = market(1000, 10, 490).bump_offer(sent.into_iter(), &capped(400), &bumps());
+        assert_eq!(offer, Offer::AboveCap(400));
     }
 
     /// proves F06
     #[test]
-    fn a_spike_above_the_cap_is_waited_out() {
+    fn first_price_above_cap_is_not_offered() {
         assert_eq!(market(210, 10, 100).first_offer(&capped(150)), Offer::At(eip1559(150, 10)));
         assert_eq!(market(2010, 10, 1000).first_offer(&capped(150)), Offer::AboveCap(150));
         assert_eq!(market(2010, 10, 1000).first_offer(&capped(0)), Offer::At(eip1559(2010, 10)));
     }
 
     #[test]
-    fn what_fills_a_nonce_may_pass_the_cap_by_one_step() {
+    fn filler_price_may_exceed_cap_by_one_step() {
         let fees = market(2010, 10, 1000).filler_offer([eip1559(150, 10)].into_iter(), &capped(150));
         assert_eq!(fees, eip1559(169, 12));
         assert_eq!(market(2010, 10, 1000).filler_offer(std::iter::empty(), &capped(150)), eip1559(150, 10));
     }
 
     #[test]
-    fn a_named_price_is_enough_or_says_what_would_be() {
+    fn named_price_too_low_returns_lowest_accepted_price() {
         let sent = [eip1559(100, 10), eip1559(80, 20)];
-        assert_eq!(enough(eip1559(113, 23), sent.into_iter()), Ok(()));
-        assert_eq!(enough(eip1559(113, 22), sent.into_iter()), Err(eip1559(113, 23)));
-        assert_eq!(enough(eip1559(1, 1), std::iter::empty()), Ok(()));
+        assert_eq!(check_replaces(eip1559(113, 23), sent.into_iter()), Ok(()));
+        assert_eq!(check_replaces(eip1559(113, 22), sent.into_iter()), Err(eip1559(113, 23)));
+        assert_eq!(check_replaces(eip1559(1, 1), std::iter::empty()), Ok(()));
     }
 
     fn any_fees() -> impl Strategy<Value = Fees> {
@@ -206,21 +210,25 @@ mod tests {
     proptest! {
         /// proves F01, F02, F07
         #[test]
-        fn a_raise_outbids_everything_and_stays_below_the_cap(
-            asks in any_fees(), base_fee in 0..2000_u128, max_price in prop_oneof![Just(0), 1..5000_u128, any::<u128>()],
-            sent in proptest::collection::vec(any_fees(), 0..5), multiplier in 1100..3000_u32, max_market in 1000..10_000_u32,
+        fn bump_price_exceeds_all_attempts_and_respects_cap(
+            asks in any_fees(),
+                base_fee in 0..2000_u128,
+                max_price in prop_oneof![Just(0), 1..5000_u128, any::<u128>()],
+                sent in proptest::collection::vec(any_fees(), 0..5),
+                multiplier in 1100..3000_u32,
+                max_market in 1000..10_000_u32,
         ) {
             let bump = BumpPolicy { multiplier_permille: multiplier, max_market_permille: max_market, ..bumps() };
             let (market, fees) = (Market { asks, base_fee }, capped(max_price));
-            let offer = market.raised_offer(sent.iter().copied(), &fees, &bump);
-            prop_assert_eq!(offer, market.raised_offer(sent.iter().copied(), &fees, &bump));
+            let offer = market.bump_offer(sent.iter().copied(), &fees, &bump);
+            prop_assert_eq!(offer, market.bump_offer(sent.iter().copied(), &fees, &bump));
             if let Offer::At(offer) = offer {
                 prop_assert!(offer.highest_price() <= fees.cap());
                 prop_assert!(offer.tip() <= offer.highest_price());
                 for sent in &sent {
                     for (new, old) in [(offer.highest_price(), sent.highest_price()), (offer.tip(), sent.tip())] {
                         prop_assert!(new > old || old == u128::MAX);
-                        // A tenth, and a bit: what every node takes.
+                        // Every node accepts a replacement that offers a tenth more.
                         prop_assert!(new >= old.saturating_add(old.div_ceil(10)) || new == u128::MAX);
                     }
                 }
@@ -228,18 +236,19 @@ mod tests {
         }
 
         #[test]
-        fn a_filler_outbids_everything(
+        fn filler_price_exceeds_all_attempts(
             asks in any_fees(), sent in proptest::collection::vec(any_fees(), 1..5), max_price in any::<u128>(),
         ) {
             let offer = Market { asks, base_fee: 0 }.filler_offer(sent.iter().copied(), &capped(max_price));
-            let is_above = |sent: &Fees| offer.highest_price() > sent.highest_price() || sent.highest_price() == u128::MAX;
+            let is_above =
+                |sent: &Fees| offer.highest_price() > sent.highest_price() || sent.highest_price() == u128::MAX;
             prop_assert!(sent.iter().all(is_above));
         }
 
         #[test]
-        fn what_is_named_as_enough_is_enough(named in any_fees(), sent in proptest::collection::vec(any_fees(), 0..5)) {
-            if let Err(least) = enough(named, sent.iter().copied()) {
-                prop_assert_eq!(enough(named.at_least(least), sent.iter().copied()), Ok(()));
+        fn lowest_accepted_price_is_accepted(named in any_fees(), sent in proptest::collection::vec(any_fees(), 0..5)) {
+            if let Err(least) = check_replaces(named, sent.iter().copied()) {
+                prop_assert_eq!(check_replaces(named.at_least(least), sent.iter().copied()), Ok(()));
             }
         }
     }

@@ -1,4 +1,4 @@
-//! Where on the chain something happened.
+//! Positions on the chain: blocks, links between blocks, and inclusions of transactions.
 
 use alloy_primitives::{B256, Bytes};
 
@@ -6,13 +6,14 @@ use crate::amount::Amount;
 use crate::attempt::AttemptKind;
 use crate::text::NodeText;
 
+/// A block, named by height and hash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct BlockRef {
     pub number: u64,
     pub hash: B256,
 }
 
-/// A block and the one that it stands on.
+/// A block together with the hash of its parent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct BlockLink {
     pub block: BlockRef,
@@ -20,13 +21,13 @@ pub struct BlockLink {
 }
 
 impl BlockLink {
-    /// The one that it stands on; the first block of a chain stands on none.
+    /// The parent block; `None` for the first block of a chain.
     pub fn parent(&self) -> Option<BlockRef> {
         Some(BlockRef { number: self.block.number.checked_sub(1)?, hash: self.parent_hash })
     }
 }
 
-/// One of our hashes in a canonical block: the only thing that decides which attempt counts (P9).
+/// One of our hashes in a canonical block. Only an inclusion decides which attempt counts (P9).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Inclusion {
     pub hash: B256,
@@ -39,12 +40,13 @@ pub struct Inclusion {
 }
 
 impl Inclusion {
-    /// The first confirmation.
+    /// The block of the inclusion with its parent hash; this is the first confirmation.
     pub fn link(&self) -> BlockLink {
         BlockLink { block: self.block, parent_hash: self.parent_hash }
     }
 }
 
+/// Result of running a mined transaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Execution {
     Success,

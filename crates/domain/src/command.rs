@@ -1,26 +1,29 @@
-//! Commands: what a caller or an operator wants of a lane. Any node writes one down; the lane's owner executes it, fenced.
+//! Commands: orders of a caller or an operator to a lane. Any node writes a command as a durable row; the lane's owner
+//! executes it in a fenced commit.
 
 use crate::amount::Amount;
 use crate::id::{SubmitterId, TxId};
 use crate::names::names;
 use crate::nonce::Nonce;
 use crate::payload::{Fees, Payload};
-use crate::plan::SignedTx;
 use crate::reservation::LockOwner;
+use crate::signing::SignedTx;
 use crate::text::{CommandReport, NodeText};
 use crate::time::Timestamp;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CommandId(pub u64);
 
+/// A command before the store has given it an id and a time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewCommand {
     pub submitter: SubmitterId,
     pub kind: CommandKind,
-    /// Who asked, for the audit log.
+    /// Name of the caller or operator, for the audit log.
     pub issued_by: NodeText,
 }
 
+/// A durable command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Command {
     pub id: CommandId,
@@ -30,17 +33,18 @@ pub struct Command {
     pub issued_at: Timestamp,
 }
 
-/// What became of a command.
+/// Whether a command was executed, and its result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CommandStatus {
     Open,
+    /// The command was executed or refused.
     Over(CommandResult),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CommandResult {
     Done(CommandReport),
-    /// The lane did not do it, and nothing has changed.
+    /// The lane did not execute the command, and nothing has changed.
     Refused(CommandReport),
 }
 
@@ -61,13 +65,13 @@ pub enum CommandKind {
     Pause,
     Resume,
     Unprotect,
-    /// Reconcile the ledger with the chain, or only say what that would do.
+    /// Reconcile the ledger with the chain. A dry run only reports what would change.
     Resync {
         lost: LostRule,
         dry_run: bool,
     },
-    /// A transaction for a lent nonce, signed by the caller. Whoever writes this down has read the bytes: they are the submitter's,
-    /// for this nonce, and carry this price.
+    /// Submit a transaction for a reserved nonce, signed by the caller. The writer of the command has checked the
+    /// bytes: they are signed by the submitter, for this nonce, at this price.
     UseReserved {
         nonce: Nonce,
         lock_owner: LockOwner,
@@ -75,6 +79,7 @@ pub enum CommandKind {
         fees: Fees,
         cost: Amount,
     },
+    /// Release a reserved nonce unused.
     ReleaseReserved {
         nonce: Nonce,
         lock_owner: LockOwner,
@@ -82,10 +87,11 @@ pub enum CommandKind {
 }
 
 names! {
-    /// What becomes of intents whose nonce was used by something else.
+    /// Rule for intents whose nonce was consumed by a foreign transaction.
     LostRule {
-        /// Back to their place in line.
+        /// Return the intent to its position in the queue.
         Requeue = "requeue",
+        /// End the intent as failed.
         Fail = "fail",
     }
 }
@@ -99,15 +105,15 @@ impl CommandResult {
 }
 
 impl CommandKind {
-    /// An operator's answers to a lane in doubt. They are about what stood in the ledger when they were asked for, so an open one
-    /// means nothing any more once commits were lost: whatever begins a new epoch of a store refuses them.
+    /// Operator decisions about a lane in PROTECT. A decision refers to the ledger that the operator saw. When a store
+    /// starts a new epoch because commits were lost, it refuses the open decisions.
     pub const DECISIONS: [&'static str; 2] = ["unprotect", "resync"];
 
-    /// What such a decision comes back with.
+    /// Result of a decision that was refused because commits were lost.
     pub const OVERTAKEN: &'static str =
-        "asked for before the database was found to have lost commits; look again, then decide";
+        "the database lost commits after this decision was requested; check the lane and decide again";
 
-    /// The intent that it is about, if it is about one.
+    /// The intent that the command refers to, if it refers to one.
     pub fn tx_id(&self) -> Option<TxId> {
         match self {
             CommandKind::Cancel { tx_id }

@@ -1,44 +1,47 @@
-//! How consumers follow the confirmations of a transaction: a list of linked blocks, beginning with its own.
+//! Confirmation notices: the list of linked blocks on top of a transaction, as consumers follow it.
 //!
-//! The first notice, and every one that no longer continues what was told before, is a new fork and carries the whole list;
-//! the others carry only what is new. Notices may be left out under load: what was told last is in the ledger, and the next
-//! one is made by comparing that with the chain, so a fork in between is never lost.
+//! The first notice carries the whole list. So does every notice that does not continue the previous one; it starts a
+//! new fork. Other notices carry only the new blocks. Under load, notices may be skipped: the ledger keeps the last
+//! block that consumers were notified of, and the next notice is made by comparing that block with the chain. A skipped
+//! notice therefore never hides a fork.
 
 use crate::block::{BlockLink, BlockRef};
 use crate::mistakes::{Mistake, made};
 
+/// A change of one transaction's list of confirmations.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfirmationNotice {
-    /// The consumer throws away what it has.
+    /// True if the consumer must discard the list that it has.
     pub new_fork: bool,
-    /// The whole list if this is a new fork; else what comes after what was told.
+    /// The whole list for a new fork; otherwise the blocks after the last notice.
     pub links: Vec<BlockLink>,
 }
 
 impl ConfirmationNotice {
-    /// The beginning of a list.
+    /// The first notice: a list of one block.
     pub fn first(link: BlockLink) -> Self {
         ConfirmationNotice { new_fork: true, links: vec![link] }
     }
 
-    /// What has to be told to whoever knows the list up to `told`, so that it has `list`; `None` if it has.
+    /// The notice that turns the list up to `notified` into `list`; `None` if both lists are equal.
     ///
-    /// Blocks are linked, so the last one that was told stands for all of them.
-    pub fn between(told: BlockRef, list: &[BlockLink]) -> Option<Self> {
-        let continues =
-            |link: &BlockLink| link.block == told || (made(Mistake::ForkContinues) && link.block.number == told.number);
+    /// Blocks are linked by hash, so the last block stands for the whole list.
+    pub fn between(notified: BlockRef, list: &[BlockLink]) -> Option<Self> {
+        let continues = |link: &BlockLink| {
+            link.block == notified || (made(Mistake::ForkContinues) && link.block.number == notified.number)
+        };
         let known = list.iter().position(continues);
         let links = list.get(known.map_or(0, |known| known.saturating_add(1))..).unwrap_or_default();
         let notice = ConfirmationNotice { new_fork: known.is_none(), links: links.to_vec() };
         (!notice.links.is_empty()).then_some(notice)
     }
 
-    /// The last block that is told by it.
+    /// The last block of the notice.
     pub fn tip(&self) -> Option<BlockRef> {
         self.links.last().map(|link| link.block)
     }
 
-    /// What a consumer does with it.
+    /// Updates the consumer's list.
     pub fn apply(&self, list: &mut Vec<BlockLink>) {
         if self.new_fork {
             list.clear();
@@ -60,17 +63,17 @@ mod tests {
     }
 
     #[test]
-    fn whoever_knows_the_beginning_is_told_the_rest() {
-        let told = list(6, 99).last().unwrap().block;
-        let notice = ConfirmationNotice::between(told, &list(8, 99)).unwrap();
+    fn notice_after_known_block_carries_new_blocks() {
+        let notified = list(6, 99).last().unwrap().block;
+        let notice = ConfirmationNotice::between(notified, &list(8, 99)).unwrap();
         assert_eq!((notice.new_fork, notice.links.len()), (false, 2));
-        assert_eq!(ConfirmationNotice::between(told, &list(6, 99)), None);
+        assert_eq!(ConfirmationNotice::between(notified, &list(6, 99)), None);
     }
 
     #[test]
-    fn whoever_knows_another_list_is_told_the_whole() {
-        let told = list(8, 99).last().unwrap().block;
-        let notice = ConfirmationNotice::between(told, &list(7, 7)).unwrap();
+    fn notice_after_fork_carries_whole_list() {
+        let notified = list(8, 99).last().unwrap().block;
+        let notice = ConfirmationNotice::between(notified, &list(7, 7)).unwrap();
         assert_eq!((notice.new_fork, notice.links.clone()), (true, list(7, 7)));
         let mut consumer = list(8, 99);
         notice.apply(&mut consumer);
@@ -78,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_told_of_a_list_that_nobody_knows() {
+    fn notice_for_empty_list_is_none() {
         assert_eq!(ConfirmationNotice::between(list(8, 99)[0].block, &[]), None);
     }
 }

@@ -1,4 +1,4 @@
-//! Events: what the outside is told, and what the state can be rebuilt from.
+//! Events: records of state changes, written in the same commit (P8). A consumer can rebuild the state from them.
 
 use crate::confirmation::ConfirmationNotice;
 use crate::id::{SubmitterId, TxId};
@@ -8,16 +8,17 @@ use crate::text::NodeText;
 use crate::time::Timestamp;
 use crate::transition::TransitionName;
 
-/// Where an event stands in the order of commits. A reader keeps the position of the last one it has handled.
+/// Position of an event in the order of commits. A reader keeps the position of the last event that it handled.
 ///
-/// `commit` grows with the database transaction that wrote the event, `index` within it; neither is without holes. The
-/// sequence without holes is the one per intent.
+/// `commit` grows with the database transaction that wrote the event, `index` within that transaction. Both may have
+/// gaps. The gapless sequence is the one of each intent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct EventPosition {
     pub commit: u64,
     pub index: u64,
 }
 
+/// A durable event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
     pub position: EventPosition,
@@ -26,16 +27,18 @@ pub struct Event {
     pub body: EventBody,
 }
 
+/// Content of an event: a change of an intent or of a lane.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[expect(clippy::large_enum_variant, reason = "nearly every event is one of an intent")]
+#[expect(clippy::large_enum_variant, reason = "nearly every event belongs to an intent")]
 pub enum EventBody {
-    /// An intent changed; `state` is what it became, whole, so the newest event of an intent is its state.
-    /// A notice continues or replaces the list of confirmations that a consumer has; `unmine` empties it.
+    /// An intent changed. `state` is its complete new state, so the newest event of an intent holds its state. `notice`
+    /// continues or replaces the consumer's list of confirmations; the transition `unmine` empties that list.
     Tx { tx_id: TxId, seq: u32, kind: EventKind, state: TxState, notice: Option<ConfirmationNotice> },
-    /// Something happened to the lane as such.
+    /// The lane changed.
     Lane { seq: u64, kind: LaneEventKind, text: NodeText },
 }
 
+/// Kind of an intent's event: acceptance, or a transition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum EventKind {
     Accepted,
@@ -43,6 +46,7 @@ pub enum EventKind {
 }
 
 names! {
+    /// Kinds of lane events.
     LaneEventKind {
         Protected = "protected",
         Unprotected = "unprotected",
@@ -51,15 +55,15 @@ names! {
         Resynced = "resynced",
         /// The balance is below the threshold of the policy.
         LowBalance = "low_balance",
-        /// It is not any more.
+        /// The balance is above the threshold again.
         BalanceRestored = "balance_restored",
-        /// What the market asks is above the most that may be offered: nothing new is sent, and nothing is raised.
+        /// The market price is above the cap. Nothing new is sent, and no attempt is bumped.
         FeesAboveCap = "fees_above_cap",
-        /// It is not any more.
+        /// The market price is below the cap again.
         FeesBelowCap = "fees_below_cap",
-        /// Nodes' pools show something else of a nonce than before.
+        /// The mempool signal of a nonce changed.
         Diagnosed = "diagnosed",
-        /// Something needs a decision that nobody here may take.
+        /// A stuck intent needs a decision by people.
         Escalated = "escalated",
     }
 }

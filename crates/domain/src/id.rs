@@ -1,7 +1,7 @@
-//! Names of things: chains, submitters, requests, transactions.
+//! Identifiers of chains, submitters, requests and transactions.
 //!
-//! Each has exactly one canonical form, made on construction, so that two spellings of one account can never hold two
-//! leases or two nonce cursors.
+//! Each identifier has one canonical form, made on construction. Two spellings of one account can therefore never hold
+//! two leases or two cursors.
 
 use std::fmt;
 use std::str::FromStr;
@@ -12,6 +12,7 @@ use uuid::Uuid;
 
 use crate::limits::Limits;
 
+/// Reason why a text is not a valid identifier.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum IdError {
     #[error("a chain id is namespace:reference, as in eip155:1")]
@@ -132,7 +133,8 @@ impl FromStr for SubmitterId {
     }
 }
 
-/// Mixed case is a checksum and has to be right; all of one case says nothing and is taken as it is.
+/// Canonical (EIP-55) form of an EVM address. Mixed letter case is a checksum and must be correct; an address in one
+/// letter case is accepted as it is.
 fn canonical_evm_address(text: &str) -> Result<String, IdError> {
     let digits = text.strip_prefix("0x").ok_or(IdError::EvmAddress)?;
     if digits.len() != 40 || !digits.bytes().all(|b| b.is_ascii_hexdigit()) {
@@ -153,7 +155,7 @@ fn plain_address(text: &str) -> Result<String, IdError> {
     if ok { Ok(text.to_owned()) } else { Err(IdError::Address) }
 }
 
-/// The caller's own name for an intent, unique per submitter for ever.
+/// The caller's idempotency key. `(submitter, request id)` names one intent for ever.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RequestId(Arc<str>);
 
@@ -171,7 +173,8 @@ impl RequestId {
         Ok(RequestId(text.into()))
     }
 
-    /// A request id that a store already holds; limits may have changed since.
+    /// Reads a request id from a store. The limits are not checked, because they may have changed since it was
+    /// accepted.
     pub fn restore(text: &str) -> Self {
         RequestId(text.into())
     }
@@ -181,7 +184,7 @@ impl RequestId {
     }
 }
 
-/// Gapless's own name for an intent: opaque to callers, ordered in time for the database's sake (UUID version 7).
+/// Id of an intent, made by Gapless: opaque to callers, and ordered in time to suit database indexes (UUID version 7).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TxId(Uuid);
 
@@ -242,7 +245,7 @@ mod tests {
 
     /// proves N23
     #[test]
-    fn one_address_in_any_letter_case_is_one_submitter() {
+    fn evm_address_in_any_letter_case_is_one_submitter() {
         let canonical: SubmitterId = CHECKSUMMED.parse().unwrap();
         let lower: SubmitterId = CHECKSUMMED.to_lowercase().parse().unwrap();
         let upper: SubmitterId =
@@ -254,13 +257,13 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_checksum_is_a_typing_error() {
+    fn evm_address_with_wrong_checksum_is_rejected() {
         let typo = CHECKSUMMED.replace("0xf39F", "0xF39F");
         assert_eq!(typo.parse::<SubmitterId>(), Err(IdError::EvmChecksum));
     }
 
     #[test]
-    fn malformed_ids_are_refused() {
+    fn malformed_ids_are_rejected() {
         for text in [
             "",
             "eip155",
@@ -288,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn other_chains_keep_their_letters() {
+    fn non_evm_address_keeps_its_letter_case() {
         let id: SubmitterId = "stellar:testnet:GDLEWFXV".parse().unwrap();
         assert_eq!(id.chain().as_str(), "stellar:testnet");
         assert_eq!(id.address(), "GDLEWFXV");
@@ -296,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn request_ids_have_limits() {
+    fn request_id_outside_limits_is_rejected() {
         let limits = Limits::default();
         assert!(RequestId::new("order-42", &limits).is_ok());
         assert_eq!(RequestId::new("", &limits), Err(IdError::RequestIdEmpty));

@@ -1,4 +1,4 @@
-//! What the business asked for, checked once, on construction.
+//! Intents: the requests of callers, checked once, on construction.
 
 use crate::id::{RequestId, SubmitterId};
 use crate::limits::Limits;
@@ -6,7 +6,7 @@ use crate::names::names;
 use crate::payload::{EvmCall, Fees, Payload};
 use crate::time::Timestamp;
 
-/// An accepted goal: whoever holds one knows that it is within all limits.
+/// A checked request. Every value of this type is within all limits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Intent {
     submitter: SubmitterId,
@@ -17,7 +17,7 @@ pub struct Intent {
     metadata: Option<Metadata>,
 }
 
-/// The same, before the checks.
+/// An intent before the checks.
 #[derive(Clone, Debug)]
 pub struct IntentDraft {
     pub submitter: SubmitterId,
@@ -25,12 +25,12 @@ pub struct IntentDraft {
     pub payload: Payload,
     pub speed: Speed,
     pub valid_until: Option<Timestamp>,
-    /// JSON text; the edge has parsed it.
+    /// JSON text; the API has parsed it.
     pub metadata: Option<String>,
 }
 
 names! {
-    /// How much the caller pays for being quick.
+    /// Fee level that the caller chooses.
     Speed {
         Slow = "slow",
         Standard = "standard",
@@ -39,17 +39,18 @@ names! {
     }
 }
 
-/// The caller's own JSON, kept as it came and never looked into.
+/// The caller's own JSON, stored as received and never interpreted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Metadata(String);
 
-/// Everything that is wrong with a draft, each with the JSON pointer of the field.
+/// All errors of a draft, each with the JSON pointer of its field.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{} of the intent's fields cannot be accepted", errors.len())]
+#[error("{} of the intent's fields are invalid", errors.len())]
 pub struct InvalidIntent {
     pub errors: Vec<FieldError>,
 }
 
+/// One invalid field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FieldError {
     pub pointer: &'static str,
@@ -58,7 +59,7 @@ pub struct FieldError {
 
 impl Intent {
     pub fn new(draft: IntentDraft, limits: &Limits) -> Result<Intent, InvalidIntent> {
-        let mut errors = Faults(Vec::new());
+        let mut errors = FieldErrors(Vec::new());
         let request_id = match RequestId::new(&draft.request_id, limits) {
             Ok(id) => Some(id),
             Err(error) => {
@@ -84,7 +85,7 @@ impl Intent {
         }
     }
 
-    /// An intent that a store already holds. It was checked when it was accepted, and limits may have changed since.
+    /// Reads an intent from a store. The limits were checked when the intent was accepted, and may have changed since.
     pub fn restore(
         submitter: SubmitterId,
         request_id: RequestId,
@@ -122,7 +123,7 @@ impl Intent {
 }
 
 impl Metadata {
-    /// Metadata that a store already holds.
+    /// Reads metadata from a store.
     pub fn restore(json: String) -> Self {
         Metadata(json)
     }
@@ -131,17 +132,17 @@ impl Metadata {
         &self.0
     }
 
-    fn check(&self, limits: &Limits, errors: &mut Faults) {
+    fn check(&self, limits: &Limits, errors: &mut FieldErrors) {
         if self.0.len() > limits.metadata_bytes {
             errors.add("/metadata", format!("metadata has at most {} bytes", limits.metadata_bytes));
         }
         if has_nul(&self.0) {
-            errors.add("/metadata", "metadata cannot hold the character NUL".to_owned());
+            errors.add("/metadata", "metadata must not contain the character NUL".to_owned());
         }
     }
 }
 
-/// Finds NUL, bare or as the escape `\u0000`, which is JSON but which PostgreSQL's jsonb cannot hold.
+/// Finds NUL, bare or as the escape `\u0000`. The escape is valid JSON, but PostgreSQL's jsonb rejects it.
 fn has_nul(json: &str) -> bool {
     let mut rest = json;
     while let Some(at) = rest.find(['\\', '\0']) {
@@ -149,7 +150,7 @@ fn has_nul(json: &str) -> bool {
         if tail.starts_with('\0') || tail.starts_with("\\u0000") {
             return true;
         }
-        // Skip the backslash and whatever it escapes.
+        // Skip the backslash and the character that it escapes.
         let mut chars = tail.chars();
         chars.next();
         chars.next();
@@ -159,15 +160,15 @@ fn has_nul(json: &str) -> bool {
 }
 
 impl Payload {
-    /// The checks of a new intent, for a payload that is to replace another one.
+    /// Runs the checks of a new intent on a payload that replaces another one.
     pub fn check(&self, submitter: &SubmitterId, limits: &Limits) -> Result<(), InvalidIntent> {
-        let mut errors = Faults(Vec::new());
+        let mut errors = FieldErrors(Vec::new());
         check_payload(self, submitter, limits, &mut errors);
         if errors.0.is_empty() { Ok(()) } else { Err(InvalidIntent { errors: errors.0 }) }
     }
 }
 
-fn check_payload(payload: &Payload, submitter: &SubmitterId, limits: &Limits, errors: &mut Faults) {
+fn check_payload(payload: &Payload, submitter: &SubmitterId, limits: &Limits, errors: &mut FieldErrors) {
     match payload {
         Payload::Evm(call) => {
             if !submitter.chain().is_evm() {
@@ -175,19 +176,19 @@ fn check_payload(payload: &Payload, submitter: &SubmitterId, limits: &Limits, er
             }
             check_call(call, limits, errors);
         }
-        Payload::Reservation(external) if external.hold_ms == 0 || external.hold_ms > limits.hold_ms => {
-            errors.add("/hold", format!("a nonce is held for 1 to {} milliseconds", limits.hold_ms));
+        Payload::Reservation(request) if request.hold_ms == 0 || request.hold_ms > limits.hold_ms => {
+            errors.add("/hold", format!("a nonce can be held for 1 to {} milliseconds", limits.hold_ms));
         }
         Payload::Reservation(_) => {}
     }
 }
 
-fn check_call(call: &EvmCall, limits: &Limits, errors: &mut Faults) {
+fn check_call(call: &EvmCall, limits: &Limits, errors: &mut FieldErrors) {
     if call.data.len() > limits.data_bytes {
         errors.add("/payload/data", format!("data has at most {} bytes", limits.data_bytes));
     }
     if call.to.is_none() && call.data.is_empty() {
-        errors.add("/payload/to", "without an address to call, data must hold the code of a new contract".to_owned());
+        errors.add("/payload/to", "set `to`, or set `data` to the code of a new contract".to_owned());
     }
     if call.to.is_none() && !call.authorizations.is_empty() {
         errors.add("/payload/authorizationList", "a contract creation cannot carry authorizations".to_owned());
@@ -197,7 +198,7 @@ fn check_call(call: &EvmCall, limits: &Limits, errors: &mut Faults) {
             errors.add("/payload/gasLimit", format!("gasLimit is at most {}", limits.gas_limit));
         }
         Some(limit) if limit < 21_000 => {
-            errors.add("/payload/gasLimit", "no transaction costs less than 21000 gas".to_owned());
+            errors.add("/payload/gasLimit", "gasLimit is at least 21000".to_owned());
         }
         _ => {}
     }
@@ -222,9 +223,9 @@ fn check_call(call: &EvmCall, limits: &Limits, errors: &mut Faults) {
     }
 }
 
-struct Faults(Vec<FieldError>);
+struct FieldErrors(Vec<FieldError>);
 
-impl Faults {
+impl FieldErrors {
     fn add(&mut self, pointer: &'static str, message: String) {
         self.0.push(FieldError { pointer, message });
     }
@@ -255,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn all_faults_are_told_at_once() {
+    fn invalid_draft_reports_all_errors_at_once() {
         let limits = Limits::default();
         let bad = IntentDraft {
             request_id: String::new(),
@@ -270,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn every_limit_holds() {
+    fn draft_above_a_limit_is_rejected() {
         let limits =
             Limits { data_bytes: 1, access_list_items: 0, gas_limit: 21_000, metadata_bytes: 2, ..Limits::default() };
         let data = Bytes::from_static(&[0, 0]);
@@ -284,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn a_nonce_is_not_held_for_ever() {
+    fn reservation_hold_time_is_limited() {
         let hold = |hold_ms| {
             let lock_owner = crate::LockOwner::new("me").unwrap();
             let payload = Payload::Reservation(crate::ReservationRequest { lock_owner, hold_ms });
@@ -294,13 +295,13 @@ mod tests {
     }
 
     #[test]
-    fn an_evm_call_needs_an_evm_chain() {
+    fn evm_call_on_non_evm_chain_is_rejected() {
         let other = IntentDraft { submitter: "stellar:testnet:GDLEWFXV".parse().unwrap(), ..draft(transfer()) };
         assert_eq!(pointers(Intent::new(other, &Limits::default())), ["/payload"]);
     }
 
     #[test]
-    fn nul_is_found_only_where_it_is() {
+    fn nul_in_json_is_found_bare_and_escaped() {
         assert!(has_nul(r#""\u0000""#));
         assert!(has_nul("\"\0\""));
         assert!(has_nul(r#""\\\u0000""#));

@@ -1,4 +1,4 @@
-//! An intent with its place in line and its state: one row of `managed_tx`.
+//! Intent records: an intent with its queue position, its state and its version. One record is one row of `managed_tx`.
 
 use crate::confirmation::ConfirmationNotice;
 use crate::event::EventKind;
@@ -10,24 +10,26 @@ use crate::state::{StateName, TxState};
 use crate::time::Timestamp;
 use crate::transition::{IllegalTransition, Transition, TransitionName};
 
+/// The durable record of one intent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IntentRecord {
     pub id: TxId,
-    /// Place in line. Given by the database once, and kept also when the intent comes back to the queue.
+    /// Queue position. The database assigns it once; it stays the same when the intent returns to the queue.
     pub seq: u64,
     pub intent: Intent,
-    /// What is wanted instead of what the intent asked for first. The request id stands for the first one all the same.
+    /// The payload that replaced the first one, if any. The request id still refers to the first payload.
     pub replacement: Option<Payload>,
     pub state: TxState,
-    /// Counts the state changes from 1 (accepted). It is also the sequence number of the intent's newest event, so a
-    /// change that names it can neither be lost under another nor leave a hole in the events.
+    /// Number of state changes, starting at 1 (accepted). The version is also the sequence number of the intent's
+    /// newest event. A change names the version that it starts from, so no change overwrites another one, and the
+    /// events have no gap.
     pub version: u32,
     pub created_at: Timestamp,
     pub updated_at: Timestamp,
 }
 
-/// One legal state change, with its event. Can only be made by way of the transition table, so a store never has to ask
-/// whether it is allowed; it only has to ask whether the row still is what it was.
+/// One legal state change, with its event. The transition table is the only way to make one. A store therefore does not
+/// check whether the change is allowed; it checks that the row still has the expected version.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
     tx_id: TxId,
@@ -40,13 +42,13 @@ pub struct Change {
 }
 
 impl IntentRecord {
-    /// What is wanted on chain now.
+    /// The payload that is wanted on chain now.
     pub fn payload(&self) -> &Payload {
         self.replacement.as_ref().unwrap_or(self.intent.payload())
     }
 
-    /// A change of the intent alone. Binding it, and letting a reserved nonce go, change its slot as well, and are made by
-    /// [`LaneCommit`](crate::LaneCommit) only.
+    /// A change of the intent alone. Binding an intent and releasing a reserved nonce also change the slot; only
+    /// [`LaneCommit`](crate::LaneCommit) makes these changes.
     pub fn change(&self, transition: Transition) -> Result<Change, IllegalTransition> {
         let name = transition.name();
         if matches!(name, TransitionName::Bind | TransitionName::ReleaseReserved) {
@@ -65,14 +67,14 @@ impl IntentRecord {
         Ok(Change { tx_id, from_version, from, to, replacement, event, notice })
     }
 
-    /// The record after its nonce was bound, which the store has said is durable.
-    pub(crate) fn bound(&mut self, nonce: Nonce, at: Timestamp) {
+    /// Applies a bind that the store has committed.
+    pub(crate) fn apply_bind(&mut self, nonce: Nonce, at: Timestamp) {
         if let Ok(state) = self.state.apply(Transition::Bind(nonce)) {
             (self.state, self.version, self.updated_at) = (state, self.version.saturating_add(1), at);
         }
     }
 
-    /// The record after `change`, which the store has said is durable.
+    /// Applies a change that the store has committed.
     pub fn apply(&mut self, change: &Change, at: Timestamp) {
         self.state = change.to.clone();
         if let Some(replacement) = &change.replacement {
@@ -104,7 +106,7 @@ impl Change {
         &self.to
     }
 
-    /// The payload that takes the place of the one before; `None` leaves it as it is.
+    /// The new payload; `None` leaves the payload as it is.
     pub fn replacement(&self) -> Option<&Payload> {
         self.replacement.as_deref()
     }
@@ -113,7 +115,7 @@ impl Change {
         self.event
     }
 
-    /// What its event tells of confirmations.
+    /// The confirmation notice in the event of this change.
     pub fn notice(&self) -> Option<&ConfirmationNotice> {
         self.notice.as_ref()
     }

@@ -550,7 +550,7 @@ mod tests {
         let lost = Protection { code: ProtectCode::StoreRegressed, detail: NodeText::default() };
         let cursor = Cursor { state: LaneState::Protect(lost.clone()), ..Cursor::starting_at(Nonce::ZERO) };
         let mut commit = LaneCommit::new(&lease());
-        let other = Protection { code: ProtectCode::ReservationRequest, detail: NodeText::default() };
+        let other = Protection { code: ProtectCode::ExternalNonce, detail: NodeText::default() };
         commit.protect(&cursor, other).unwrap();
         assert_eq!(commit.cursor().unwrap().to().state, LaneState::Protect(lost));
         assert_eq!(commit.lane_events().count(), 1);

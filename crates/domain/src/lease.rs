@@ -1,4 +1,4 @@
-//! Ownership of a lane: the lease, the fence, and how long a node may trust either.
+//! Ownership of a lane: the lease, the fencing token, and the time for which a node may trust them.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,15 +7,16 @@ use std::time::Duration;
 use crate::id::SubmitterId;
 use crate::time::Tick;
 
-/// One *process*, not one host: a restarted node gets a new id, so it never shares a token with its own zombie (N22).
+/// Identity of one node, that is one *process*. A restarted process gets a new id, so it never shares a fencing token
+/// with a former process that still runs (N22).
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct OwnerId(Arc<str>);
 
 impl OwnerId {
     pub const MAX_NAME_BYTES: usize = 64;
 
-    /// `unique` is drawn afresh at every start of the process. The name is for people; what does not fit into a log line
-    /// is left out of it.
+    /// `unique` is drawn at every start of the process. `node_name` is for people; characters that are unsafe in a log
+    /// line are removed.
     pub fn new(node_name: &str, unique: u128) -> Self {
         let name: String = node_name
             .chars()
@@ -25,7 +26,7 @@ impl OwnerId {
         OwnerId(format!("{name}/{unique:032x}").into())
     }
 
-    /// An owner that a store already holds.
+    /// Reads an owner from a store.
     pub fn restore(text: &str) -> Self {
         OwnerId(text.into())
     }
@@ -47,7 +48,7 @@ impl fmt::Debug for OwnerId {
     }
 }
 
-/// Grows at every takeover of a lane and never restarts.
+/// Fencing token: grows at every takeover of a lane and never restarts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FencingToken(u64);
 
@@ -67,8 +68,8 @@ impl fmt::Display for FencingToken {
     }
 }
 
-/// The right to write one lane, as a store granted it. Every fenced operation takes one, so it cannot be written without;
-/// whether it still holds is asked anew by the store each time.
+/// The right to write one lane, as a store granted it. Every fenced operation takes a lease, and the store checks each
+/// time that the lease still holds.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Lease {
     submitter: SubmitterId,
@@ -77,7 +78,7 @@ pub struct Lease {
 }
 
 impl Lease {
-    /// For stores: what the lease row says.
+    /// For stores: makes a lease from the lease row.
     pub fn granted(submitter: SubmitterId, owner: OwnerId, token: FencingToken) -> Self {
         Lease { submitter, owner, token }
     }
@@ -95,12 +96,12 @@ impl Lease {
     }
 }
 
-/// The three times of a lease.
+/// Durations of a lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LeaseTerms {
     pub duration: Duration,
     pub renew_interval: Duration,
-    /// How far the clocks of two database servers may be apart; a takeover waits this much longer.
+    /// Largest difference between the clocks of two database servers. A takeover waits this much longer.
     pub clock_skew: Duration,
 }
 
@@ -115,32 +116,33 @@ impl Default for LeaseTerms {
 }
 
 impl LeaseTerms {
-    /// Two renewals must fit into the trusted part of a lease, or one slow answer would cost the lane.
+    /// True if two renewals fit into the trusted part of a lease. Otherwise one slow answer would cost the lane.
     pub fn are_sound(&self) -> bool {
         !self.renew_interval.is_zero() && self.renew_interval * 2 <= self.trusted_span()
     }
 
-    /// How long a node trusts a lease by its own clock, from before it asked for it.
+    /// How long a node trusts a lease by its own clock, counted from before the request.
     pub fn trusted_span(&self) -> Duration {
         self.duration.saturating_sub(self.clock_skew)
     }
 }
 
-/// A lease as its holder sees it: trusted until a point on the holder's own monotonic clock, which lies before the
-/// database's expiry.
+/// A lease with the time until which its holder trusts it. That time is on the holder's own monotonic clock and lies
+/// before the expiry in the database.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Term {
     lease: Lease,
     trusted_until: Tick,
 }
 
-/// Proof that a lease was trusted a moment ago. Signing and sending take one (N06), and it says when they must be over.
+/// Proof that a lease was trusted a moment ago. Signing and sending take a permit (N06), and must end before it does.
 #[derive(Debug)]
 pub struct Permit {
     lease: Lease,
     until: Tick,
 }
 
+/// The lease is no longer trusted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the lease of {submitter} is no longer trusted by this node")]
 pub struct Lapsed {
@@ -148,12 +150,13 @@ pub struct Lapsed {
 }
 
 impl Term {
-    /// `asked_at` was read *before* the request went to the store: the answer may have been under way for long.
+    /// `asked_at` is the time *before* the request went to the store, because the answer may have been delayed.
     pub fn begin(lease: Lease, asked_at: Tick, terms: &LeaseTerms) -> Self {
         Term { lease, trusted_until: asked_at.saturating_add(terms.trusted_span()) }
     }
 
-    /// A renewal, or a commit that extended the lease. An older answer that comes late shortens nothing.
+    /// Extends the trust after a renewal, or after a commit that extended the lease. A late answer to an older request
+    /// shortens nothing.
     pub fn extend(&mut self, asked_at: Tick, terms: &LeaseTerms) {
         self.trusted_until = self.trusted_until.max(asked_at.saturating_add(terms.trusted_span()));
     }
@@ -180,7 +183,7 @@ impl Permit {
         &self.lease
     }
 
-    /// When what it permits must be over.
+    /// The time by which the permitted work must be done.
     pub fn until(&self) -> Tick {
         self.until
     }
@@ -200,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn trust_ends_before_the_database_lets_go() {
+    fn lease_trust_ends_before_database_expiry() {
         let terms = LeaseTerms::default();
         let term = Term::begin(lease(), tick(100), &terms);
         assert!(term.permit(tick(108)).is_ok());
@@ -208,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn a_late_answer_shortens_nothing() {
+    fn late_renewal_answer_does_not_shorten_trust() {
         let terms = LeaseTerms::default();
         let mut term = Term::begin(lease(), tick(100), &terms);
         term.extend(tick(103), &terms);
@@ -217,13 +220,13 @@ mod tests {
     }
 
     #[test]
-    fn a_restarted_node_is_another_owner() {
+    fn restarted_node_is_another_owner() {
         assert_ne!(OwnerId::new("node-a", 1), OwnerId::new("node-a", 2));
         assert_eq!(OwnerId::new("no de\n/a", 0xff).as_str(), "nodea/000000000000000000000000000000ff");
     }
 
     #[test]
-    fn terms_leave_room_for_a_second_renewal() {
+    fn sound_terms_allow_a_second_renewal() {
         assert!(LeaseTerms::default().are_sound());
         assert!(!LeaseTerms { renew_interval: Duration::from_secs(5), ..LeaseTerms::default() }.are_sound());
     }

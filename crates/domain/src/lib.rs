@@ -1,15 +1,14 @@
-//! The rules of the house, and nothing else.
+//! The rules of Gapless as plain values and pure functions: intents and their states, leases, lane commits, and the
+//! lane that decides for one submitter.
 //!
-//! What an intent is, which states it may pass through, what a lease permits, what one lane may write: all of it is here
-//! as plain values and functions from values to values.
-//!
-//! Architecture invariant: nothing in this crate is async, reads a clock, draws a random number or does I/O, and nothing
-//! derives serde. Time comes in as [`Timestamp`] (the database's clock) or [`Tick`] (a node's own monotonic clock), and
-//! stores and wires convert at their own edge.
+//! Architecture invariant: nothing in this crate is async, reads a clock, draws a random number or does I/O, and no
+//! type derives serde. Time is passed in as [`Timestamp`] (the database's clock) or [`Tick`] (a node's own monotonic
+//! clock). Stores and wire types convert at their own boundary.
 
 mod amount;
 mod attempt;
 mod audit;
+mod backoff;
 mod bidding;
 mod block;
 mod command;
@@ -27,9 +26,9 @@ pub mod mistakes;
 mod names;
 mod nonce;
 mod payload;
-mod plan;
 mod policy;
 mod reservation;
+mod signing;
 mod slot;
 mod snapshot;
 mod state;
@@ -46,6 +45,7 @@ pub use attempt::{
     Attempt, AttemptKind, EndpointAnswer, MempoolSignal, NewAttempt, SendOutcome, SendRecord, SendReport,
 };
 pub use audit::{AuditEntry, NewAudit};
+pub use backoff::Backoff;
 pub use block::{BlockLink, BlockRef, Execution, Inclusion};
 pub use command::{Command, CommandId, CommandKind, CommandResult, CommandStatus, LostRule, NewCommand};
 pub use confirmation::ConfirmationNotice;
@@ -56,20 +56,20 @@ pub use intent::{FieldError, Intent, IntentDraft, InvalidIntent, Metadata, Speed
 pub use intent_record::{Change, IntentRecord};
 pub use lane::{
     AccountFacts, ChainFacts, CommitOutcome, DiagnoseRequest, Effect, Fact, Lane, LaneLimits, LaneSetup, MinedTx,
-    OnChain, Outgoing, Peeked, PrepareFailure, PrepareKey, PrepareRequest, Prepared, ScanRequest, ScanResult, SentTx,
-    Sighting, SignFailure, SignRequest, Step, Watched,
+    Outgoing, Peeked, PrepareFailure, PrepareKey, PrepareRequest, Prepared, ScanRequest, ScanResult, ScannedTx, SentTx,
+    Sighting, SignFailure, SignRequest, Step, WatchRequest,
 };
 pub use lane_commit::{CommitError, LaneCommit};
 pub use lease::{FencingToken, Lapsed, Lease, LeaseTerms, OwnerId, Permit, Term};
 pub use limits::Limits;
 pub use nonce::{Nonce, NonceError};
 pub use payload::{AccessListItem, Authorization, EvmCall, Fees, Payload, PayloadFingerprint, ReservationRequest};
-pub use plan::{Outline, SignedPlan, SignedTx, TxPlan, worst_cost};
 pub use policy::{
-    BumpPolicy, ConfirmationPolicy, FeePolicy, FundsPolicy, MempoolPolicy, NoncePolicy, OnShortage, PolicyError,
-    ReleaseRule, ReservationPolicy, ResubmitPolicy, StartFrom, StuckRule, SubmitterPolicy,
+    BumpPolicy, ConfirmationPolicy, ExternalNoncePolicy, FeePolicy, FundsPolicy, MempoolPolicy, NoncePolicy,
+    OnShortage, PolicyError, ReleaseRule, ResubmitPolicy, StartFrom, StuckRule, SubmitterPolicy,
 };
 pub use reservation::{LockOwner, Reservation, ReservationStatus, ReservationStep};
+pub use signing::{Outline, SignedPlan, SignedTx, TxPlan, worst_cost};
 pub use slot::{Claim, NewSlot, Slot, SlotKind};
 pub use snapshot::LaneSnapshot;
 pub use state::{

@@ -1,17 +1,17 @@
-//! Every limit on what a caller may hand in, by name.
+//! Limits on the input of callers.
 
-/// Limits on one intent. The defaults are the config's defaults; rows that are already stored are not measured again.
+/// Limits on one intent. The defaults are the config's defaults. Stored rows are not checked again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
     pub request_id_bytes: usize,
-    /// Calldata or init code. Nodes refuse transactions over 128 KiB.
+    /// Calldata or init code. Nodes reject transactions over 128 KiB.
     pub data_bytes: usize,
     pub metadata_bytes: usize,
     pub access_list_items: usize,
     pub access_list_keys: usize,
     pub authorizations: usize,
     pub gas_limit: u64,
-    /// How long a reserved nonce may be held: while it is, a strict lane stands still.
+    /// Longest time for which a nonce may be reserved. A strict lane binds nothing else during that time.
     pub hold_ms: u32,
 }
 

@@ -1,6 +1,7 @@
 //! Enums whose variants have a fixed spelling in rows and answers.
 
-/// Declares a field-less enum with one stable text for each variant, and both directions between them.
+/// Declares a field-less enum with one stable text for each variant, the list `ALL` of its variants, and the
+/// conversions in both directions.
 #[macro_export]
 macro_rules! names {
     ($(#[$doc:meta])* $name:ident { $($(#[$variant_doc:meta])* $variant:ident = $text:literal),+ $(,)? }) => {

@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-/// A nonce. Kept below `i64::MAX` so that both databases hold it in a plain BIGINT, and so that `next` exists for all of
-/// them; EIP-2681 ends only a factor of two above.
+/// An account nonce. Nonces stay below `i64::MAX`, so that both databases hold them in a plain BIGINT and `next` exists
+/// for each of them. The limit of EIP-2681 is only a factor of two higher.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Nonce(u64);
 
@@ -23,7 +23,7 @@ impl Nonce {
         self.0
     }
 
-    /// The nonce after this one. The last nonce has no successor; a lane there is full for ever.
+    /// The nonce after this one. The last nonce has no successor.
     pub fn next(self) -> Result<Self, NonceError> {
         Self::new(self.0.saturating_add(1))
     }
@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_nonce_has_no_successor() {
+    fn last_nonce_has_no_successor() {
         assert_eq!(Nonce::new(41).and_then(Nonce::next), Nonce::new(42));
         assert!(Nonce::MAX.next().is_err());
         assert!(Nonce::new(u64::MAX).is_err());

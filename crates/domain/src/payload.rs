@@ -1,4 +1,4 @@
-//! What an intent wants done on chain.
+//! Payloads: the effect on chain that an intent asks for.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use alloy_primitives::{Address, B256, Bytes, Keccak256, U256};
 use crate::amount::Amount;
 use crate::reservation::LockOwner;
 
-/// The thing to do. One variant a family of chains, and one for callers who sign by themselves.
+/// Content of an intent: one variant for each family of chains, and one for reservations.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Payload {
     Evm(EvmCall),
@@ -27,7 +27,7 @@ pub struct EvmCall {
 }
 
 impl EvmCall {
-    /// Is its effect the same, whatever it costs?
+    /// True if both calls have the same effect, apart from gas and fees.
     pub fn has_same_effect(&self, other: &EvmCall) -> bool {
         (self.to, self.value, &self.data) == (other.to, other.value, &other.data)
             && self.access_list == other.access_list
@@ -35,15 +35,15 @@ impl EvmCall {
     }
 }
 
-/// A reservation in the queue: the lane binds a nonce for it like for any other intent, and the caller signs by itself.
+/// A request for a reservation. The lane binds a nonce for it like for any other intent, and the caller signs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReservationRequest {
     pub lock_owner: LockOwner,
-    /// How long the nonce is held for the caller once it is bound.
+    /// How long the nonce is held for the caller after the bind.
     pub hold_ms: u32,
 }
 
-/// Prices in wei per gas.
+/// Prices in wei per unit of gas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fees {
     Legacy { gas_price: u128 },
@@ -51,7 +51,7 @@ pub enum Fees {
 }
 
 impl Fees {
-    /// The most that one unit of gas can cost.
+    /// The highest price that one unit of gas can cost.
     pub fn highest_price(self) -> u128 {
         match self {
             Fees::Legacy { gas_price } => gas_price,
@@ -59,7 +59,7 @@ impl Fees {
         }
     }
 
-    /// What the block's producer gets of it, at the most.
+    /// The highest share of the price that the block's producer gets.
     pub(crate) fn tip(self) -> u128 {
         match self {
             Fees::Legacy { gas_price } => gas_price,
@@ -67,13 +67,13 @@ impl Fees {
         }
     }
 
-    /// Is it more than `other` in any way?
+    /// True if the price or the tip is higher than in `other`.
     pub fn offers_more_than(self, other: Fees) -> bool {
         self.highest_price() > other.highest_price() || self.tip() > other.tip()
     }
 }
 
-/// In wei for one unit of gas.
+/// Formats the price in wei per unit of gas.
 impl fmt::Display for Fees {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -83,13 +83,14 @@ impl fmt::Display for Fees {
     }
 }
 
+/// One entry of an EIP-2930 access list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AccessListItem {
     pub address: Address,
     pub storage_keys: Vec<B256>,
 }
 
-/// A signed EIP-7702 authorization, as the caller handed it in.
+/// A signed EIP-7702 authorization, as the caller submitted it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Authorization {
     pub chain_id: U256,
@@ -100,8 +101,8 @@ pub struct Authorization {
     pub s: U256,
 }
 
-/// What a request id is compared by: the same id with another fingerprint is a conflict. Kept for ever, so the encoding
-/// below never changes for payloads that can already be written.
+/// Hash of a payload. A request id that comes again with another fingerprint is a conflict. Fingerprints are kept for
+/// ever, so the encoding below never changes for payloads that can already be stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct PayloadFingerprint(pub B256);
 
@@ -110,15 +111,15 @@ impl Payload {
         let mut hasher = FieldHasher(Keccak256::new());
         match self {
             Payload::Evm(call) => hasher.evm(call),
-            Payload::Reservation(external) => {
+            Payload::Reservation(request) => {
                 hasher.field(b"external/1");
-                hasher.field(external.lock_owner.as_str().as_bytes());
+                hasher.field(request.lock_owner.as_str().as_bytes());
             }
         }
         PayloadFingerprint(hasher.0.finalize())
     }
 
-    /// The one word that names the variant in rows and answers.
+    /// The word that names the variant in rows and answers.
     pub fn kind(&self) -> &'static str {
         match self {
             Payload::Evm(_) => "evm",
@@ -127,7 +128,7 @@ impl Payload {
     }
 }
 
-/// Writes each field with its length before it, so that no two payloads share an encoding.
+/// Hashes each field with its length first, so that no two payloads share an encoding.
 struct FieldHasher(Keccak256);
 
 impl FieldHasher {
@@ -181,16 +182,16 @@ mod tests {
         EvmCall { to: Some(Address::repeat_byte(7)), value: Amount::from(5_u64), ..EvmCall::default() }
     }
 
-    /// Request ids outlive every release of ours, and so does what they are compared by. If this test fails, the encoding
-    /// changed: give new fields a new version tag instead.
+    /// Request ids and their fingerprints outlive every release. If this test fails, the encoding changed: give new
+    /// fields a new version tag instead.
     #[test]
-    fn the_fingerprint_is_pinned() {
+    fn payload_fingerprint_is_pinned() {
         let fingerprint = Payload::Evm(call()).fingerprint();
         assert_eq!(fingerprint.0.to_string(), "0xe01d43d84232e0bfb77fee69bf97446c633d1ccfec6291e4f1cf70cc29c5a015");
     }
 
     #[test]
-    fn every_field_counts() {
+    fn payload_fingerprint_covers_every_field() {
         let base = Payload::Evm(call()).fingerprint();
         let item = AccessListItem { address: Address::ZERO, storage_keys: vec![B256::ZERO] };
         let authorization = Authorization {

@@ -1,10 +1,11 @@
-//! Policies: the choices a submitter is run by. The defaults are the seeds' settings.
+//! Policies: the settings of one submitter. The defaults are the config's defaults.
 
 use std::time::Duration;
 
 use crate::amount::Amount;
 use crate::nonce::Nonce;
 
+/// All policies of a submitter.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SubmitterPolicy {
     pub nonce: NoncePolicy,
@@ -19,31 +20,35 @@ pub struct SubmitterPolicy {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NoncePolicy {
-    /// How many bound nonces may be unconsumed at once; 1 is the strict mode.
+    /// Largest number of bound nonces that are not consumed; 1 is the strict mode.
     pub max_in_flight: u16,
-    /// The same for an account with delegated code (EIP-7702): nodes take few pending transactions of such an account, and its
-    /// code can use nonces by itself.
+    /// `max_in_flight` for an account with delegated code (EIP-7702). Nodes accept few pending transactions of such an
+    /// account, and its code can consume nonces by itself.
     pub delegated_max_in_flight: u16,
     pub release: ReleaseRule,
     pub start_from: StartFrom,
-    pub on_external_nonce: ReservationPolicy,
+    pub on_external_nonce: ExternalNoncePolicy,
 }
 
-/// When a nonce counts as consumed, so that the window moves on.
+/// The event that counts as consumption of a nonce, so that the window moves on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReleaseRule {
     Mined,
     Final,
 }
 
+/// First nonce of a lane that never bound one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StartFrom {
+    /// This nonce. The lane enters PROTECT if the account's nonce is another one.
     Nonce(Nonce),
+    /// The account's nonce on chain, once it is final.
     Chain,
 }
 
+/// Reaction to a nonce that was consumed outside of Gapless.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ReservationPolicy {
+pub enum ExternalNoncePolicy {
     Protect,
     Adopt,
 }
@@ -59,34 +64,36 @@ pub struct BumpPolicy {
     pub enabled: bool,
     pub min_interval: Duration,
     pub max_attempts: u16,
-    /// In thousandths: 1125 is a factor of 1.125. Money is not multiplied with floating point numbers.
+    /// Factor in thousandths: 1125 is a factor of 1.125. Prices are not multiplied with floating point numbers.
     pub multiplier_permille: u32,
-    /// Blocks that must have come since the last attempt went out: a chain that stands still is no matter of price.
+    /// Number of blocks since the last attempt was sent that a bump waits for. A higher price does not help on a chain
+    /// that makes no blocks.
     pub min_blocks: u32,
-    /// The most that is offered, in thousandths of what the market asks.
+    /// Highest price, in thousandths of the market's price.
     pub max_market_permille: u32,
-    /// Only the lowest unmined nonce is raised; the others wait for it anyway.
+    /// Bump only the lowest unmined nonce; the others wait for it anyway.
     pub only_lowest: bool,
 }
 
-/// What may be offered. A caller's own fees are the caller's to say.
+/// Price limits. They do not apply to fees that the caller sets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FeePolicy {
-    /// The most for one unit of gas, in wei; zero is no limit. What consumes a nonce without effect may pass it by one step.
+    /// Highest price per unit of gas, in wei; zero is no limit. A filler may exceed it by one step.
     pub max_price: u128,
 }
 
+/// When an intent is stuck, and how often a decision is requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StuckRule {
-    /// Tries after which a decision is needed.
+    /// Number of tries after which an intent needs a decision.
     pub after_tries: u16,
-    /// How long it is before whoever said "wait" is asked again.
+    /// Time until a new decision is requested after the decision "wait".
     pub ask_interval: Duration,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MempoolPolicy {
-    /// Nodes' pools are looked into before anything is sent again.
+    /// Diagnose the mempools of the nodes before anything is sent again.
     pub diagnose: bool,
 }
 
@@ -99,11 +106,11 @@ pub struct ConfirmationPolicy {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FundsPolicy {
     pub on_shortage: OnShortage,
-    /// Consumers are told when the balance falls below this; zero tells nobody.
+    /// Consumers are notified when the balance falls below this amount; zero disables the event.
     pub low_balance: Amount,
 }
 
-/// What becomes of queued intents that the account cannot pay for.
+/// Reaction to queued intents that the account cannot pay for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnShortage {
     #[default]
@@ -111,11 +118,12 @@ pub enum OnShortage {
     Fail,
 }
 
+/// A policy that cannot work.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PolicyError {
     #[error("max_in_flight is at least 1")]
     EmptyWindow,
-    #[error("a bump multiplies by at least 1.1, or nodes refuse the replacement")]
+    #[error("gas_bump.multiplier is at least 1.1; nodes reject a smaller replacement")]
     SmallMultiplier,
     #[error("confirmations.required is at least 1")]
     NoConfirmations,
@@ -136,7 +144,7 @@ impl Default for NoncePolicy {
             delegated_max_in_flight: 1,
             release: ReleaseRule::Mined,
             start_from: StartFrom::Nonce(Nonce::ZERO),
-            on_external_nonce: ReservationPolicy::Protect,
+            on_external_nonce: ExternalNoncePolicy::Protect,
         }
     }
 }
@@ -205,7 +213,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_defaults_are_sound_and_strict() {
+    fn default_policy_is_valid_and_strict() {
         let policy = SubmitterPolicy::default();
         assert_eq!(policy.validate(), Ok(()));
         assert_eq!(policy.nonce.max_in_flight, 1);
@@ -213,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn unsound_policies_are_told() {
+    fn invalid_policies_are_rejected() {
         let nonce = NoncePolicy { max_in_flight: 0, ..NoncePolicy::default() };
         assert_eq!(SubmitterPolicy { nonce, ..SubmitterPolicy::default() }.validate(), Err(PolicyError::EmptyWindow));
         let bump = BumpPolicy { multiplier_permille: 1099, ..BumpPolicy::default() };

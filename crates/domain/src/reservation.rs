@@ -1,4 +1,4 @@
-//! Reservations: nonces lent to callers who sign by themselves (the low-level API).
+//! Reservations: nonces that callers sign for.
 
 use std::fmt;
 use std::time::Duration;
@@ -7,8 +7,8 @@ use crate::id::TxId;
 use crate::nonce::Nonce;
 use crate::time::Timestamp;
 
-/// The caller's proof that the nonce is still lent to it. A call that comes after the time-out names an owner that the
-/// nonce no longer has, and fails.
+/// The caller's proof that it still holds the reservation. A call after the time-out names an owner that the
+/// reservation no longer has, and fails.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct LockOwner(String);
 
@@ -31,6 +31,7 @@ impl fmt::Display for LockOwner {
     }
 }
 
+/// A reserved nonce.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reservation {
     pub nonce: Nonce,
@@ -39,33 +40,29 @@ pub struct Reservation {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ReservationStatus {
-    Reserved {
-        tx_id: TxId,
-        lock_owner: LockOwner,
-        locked_until: Timestamp,
-    },
-    /// A transaction was given to us for it, or a filler of ours took it (then it is no intent's); from here on it is a slot
-    /// like any other.
-    Used {
-        tx_id: Option<TxId>,
-    },
-    /// Let go before any transaction was given to us: lent again, smallest first, or filled.
+    /// The nonce is reserved for an intent until a time on the database's clock.
+    Reserved { tx_id: TxId, lock_owner: LockOwner, locked_until: Timestamp },
+    /// The caller submitted a transaction, or a filler consumed the nonce (then `tx_id` is `None`). From here on the
+    /// slot is like any other.
+    Used { tx_id: Option<TxId> },
+    /// The reservation ended before a transaction was submitted. The nonce is reserved again, smallest first, or
+    /// filled.
     Recyclable,
 }
 
-/// One step of a reservation, checked by the store inside the fenced commit, by database time.
+/// One step of a reservation. The store checks it inside the fenced commit, by the database's clock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ReservationStep {
-    /// Lend a fresh nonce (its slot is in the same commit) or a recyclable one. Refused unless it is the smallest
-    /// recyclable nonce of the lane that is not closed, or there is none.
+    /// Reserve a fresh nonce (its slot is in the same commit) or a recyclable one. Refused unless the nonce is the
+    /// smallest recyclable nonce of the lane that is not closed, or there is no recyclable nonce.
     Reserve { nonce: Nonce, tx_id: TxId, lock_owner: LockOwner, hold: Duration },
-    /// The caller gave its transaction. Refused when it is not, or no longer, lent to this owner.
+    /// The caller submits its transaction. Refused unless the nonce is reserved for this owner.
     Use { nonce: Nonce, lock_owner: LockOwner },
-    /// The caller lets it go. Refused when it is not, or no longer, lent to this owner.
+    /// The caller releases the nonce. Refused unless the nonce is reserved for this owner.
     Release { nonce: Nonce, lock_owner: LockOwner },
-    /// The time is over. Refused while it is not.
+    /// The reservation timed out. Refused before its end.
     Expire { nonce: Nonce },
-    /// Nobody wants it: a filler of ours takes it, in the same commit. Refused unless it is recyclable.
+    /// A filler consumes the nonce, in the same commit. Refused unless the nonce is recyclable.
     Fill { nonce: Nonce },
 }
 

@@ -9,29 +9,33 @@ use crate::nonce::Nonce;
 use crate::text::NodeText;
 use crate::time::Timestamp;
 
-/// Whose nonce it is, for ever (P4).
+/// Purpose of a slot. It never changes (P4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SlotKind {
+    /// Bound for this intent.
     Intent(TxId),
-    /// Nobody's: bound only to be consumed.
+    /// Bound only to be consumed.
     Fill,
-    /// Lent to a caller who signs by itself; the reservation says to whom.
+    /// Reserved for a caller who signs. The reservation names the caller.
     Reservation,
-    /// Used by somebody else with our key, and adopted with its evidence.
+    /// Consumed by a foreign transaction, and adopted with evidence.
     Foreign,
 }
 
+/// A slot that is about to be written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewSlot {
     pub nonce: Nonce,
     pub kind: SlotKind,
-    /// This block was final before anything could be sent for the slot: on a chain that has it, what consumes the slot lies above
-    /// (P4). On a chain that does not, it says nothing, also about heights. `None` if nobody knew.
+    /// This block was final before anything could be sent for the slot. On a chain that has this block, the transaction
+    /// that consumes the slot lies above it (P4). On a chain without this block, it says nothing, not even about
+    /// heights. `None` if no final block was known.
     pub above: Option<BlockRef>,
-    /// What shows that it was used by somebody else.
+    /// Evidence that the nonce was consumed by a foreign transaction.
     pub evidence: Option<NodeText>,
 }
 
+/// A durable slot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Slot {
     pub nonce: Nonce,
@@ -39,22 +43,22 @@ pub struct Slot {
     pub above: Option<BlockRef>,
     pub evidence: Option<NodeText>,
     pub bound_at: Timestamp,
-    /// The claim of whoever sends it again: nobody else does before this.
+    /// Claim on the next resend: no other node sends the slot again before this time.
     pub next_resubmit_at: Option<Timestamp>,
-    /// How often it was sent again, or raised, since it was bound or somebody decided about it.
+    /// Number of resends and bumps since the bind, or since the last decision about the slot.
     pub tries: u16,
-    /// What nodes' pools showed of it before it was last sent again.
+    /// Mempool signal before the last resend.
     pub signal: Option<MempoolSignal>,
 }
 
-/// The right to send a slot again, or to raise it, written down before that is done.
+/// The right to resend or bump a slot, written before the node does so.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Claim {
     pub nonce: Nonce,
-    /// Nobody else does before this is over, by the database's clock.
+    /// No other node acts on the slot before this time has passed, by the database's clock.
     pub pause: Duration,
-    /// How many tries there are with this one.
+    /// Number of tries, this one included.
     pub tries: u16,
-    /// Kept with the slot; `None` leaves what is there.
+    /// New mempool signal of the slot; `None` keeps the stored one.
     pub signal: Option<MempoolSignal>,
 }

@@ -1,28 +1,30 @@
-//! The states of an intent, each with the data that exists in it and no other.
+//! States of an intent. Each state carries exactly the data that exists in it.
 
 use crate::block::{BlockRef, Execution, Inclusion};
 use crate::names::names;
 use crate::nonce::Nonce;
 use crate::text::NodeText;
 
+/// State of an intent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TxState {
-    /// Durable, waiting in line, without a nonce.
+    /// Durable and in the queue, without a nonce.
     Queued,
-    /// A nonce is bound and an attempt is durable; no node has acknowledged it yet.
+    /// A nonce is bound and an attempt is durable; no node has acknowledged the attempt yet.
     Allocated(Bound),
-    /// A node has acknowledged it.
+    /// A node has acknowledged an attempt.
     Tracking(Bound),
-    /// Needs a decision. Still confirmed if the chain mines it.
+    /// Needs a decision. The intent is still confirmed if the chain mines it.
     Stuck(Bound, StuckReason),
-    /// Our hash, successful, final.
+    /// One of our hashes is final and succeeded.
     Confirmed(Settled),
     /// Reverted and final, or failed before a nonce was bound.
     FailedFinal(FinalFailure),
-    /// Canceled in the queue, or something that carries no payload is final at its nonce.
+    /// Canceled in the queue, or a transaction without the payload is final at the nonce.
     Canceled(Cancellation),
 }
 
+/// Data of an intent that has a nonce.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bound {
     pub nonce: Nonce,
@@ -30,7 +32,7 @@ pub struct Bound {
     pub progress: Progress,
 }
 
-/// What the intent wants of its slot now. It outlives a reorg: what was canceled is canceled again.
+/// Purpose that the intent's slot serves now. The goal survives a reorg: a canceled intent is canceled again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Goal {
     Deliver,
@@ -38,45 +40,49 @@ pub enum Goal {
     Cancel(CancelReason),
 }
 
+/// Position of a bound intent on chain.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[expect(clippy::large_enum_variant, reason = "what is on chain is the ordinary end, and is moved seldom")]
+#[expect(clippy::large_enum_variant, reason = "most intents end mined, and the value is moved seldom")]
 pub enum Progress {
     Pending,
     AwaitingFunds,
     Mined(Mined),
 }
 
-/// In a canonical block, and not final yet.
+/// The transaction is in a canonical block that is not final yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mined {
     pub inclusion: Inclusion,
-    /// The last confirmation that consumers were told of. It stands for the whole list up to it.
-    pub told: BlockRef,
+    /// The last confirmation that consumers were notified of. It stands for the whole list up to it.
+    pub notified: BlockRef,
 }
 
-/// A nonce that is consumed, finally, by one of our hashes.
+/// A nonce that is finally consumed by one of our hashes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settled {
     pub nonce: Nonce,
     pub inclusion: Inclusion,
 }
 
+/// Why an intent failed for good.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FinalFailure {
     Unbound(FailReason, NodeText),
     Reverted(Settled),
 }
 
+/// How an intent was canceled.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[expect(clippy::large_enum_variant, reason = "what is on chain is the ordinary end, and is moved seldom")]
+#[expect(clippy::large_enum_variant, reason = "most intents end mined, and the value is moved seldom")]
 pub enum Cancellation {
     InQueue(CancelReason),
-    /// A reserved nonce was let go before any transaction was given to us.
+    /// The reserved nonce was released before a transaction was submitted.
     Released,
     OnChain(CancelReason, Settled),
 }
 
 names! {
+    /// Reason of a cancellation.
     CancelReason {
         User = "user",
         Expired = "expired",
@@ -85,17 +91,19 @@ names! {
 }
 
 names! {
+    /// Reason of a failure in the queue.
     FailReason {
         InvalidPayload = "invalid_payload",
         SimulationReverted = "simulation_reverted",
         InsufficientFunds = "insufficient_funds",
         Expired = "expired",
-        /// Its nonce was used by something else, and the operator chose not to queue it again.
+        /// The nonce was consumed by a foreign transaction, and the operator chose not to requeue the intent.
         NonceLost = "nonce_lost",
     }
 }
 
 names! {
+    /// Reason why an intent is stuck.
     StuckReason {
         OutOfTries = "out_of_tries",
         Contradiction = "contradiction",
@@ -103,7 +111,7 @@ names! {
 }
 
 names! {
-    /// The names of the states, as operators and callers see them.
+    /// Names of the states, as operators and callers see them.
     StateName {
         Queued = "QUEUED",
         Allocated = "ALLOCATED",
@@ -116,6 +124,7 @@ names! {
 }
 
 names! {
+    /// Names of the sub-states of a bound intent.
     SubStateName {
         Pending = "PENDING",
         Mined = "MINED",
@@ -171,7 +180,7 @@ impl TxState {
         }
     }
 
-    /// What has ended it on chain.
+    /// The inclusion that ended the intent.
     pub fn inclusion(&self) -> Option<&Inclusion> {
         match self {
             TxState::Confirmed(settled)
@@ -187,7 +196,7 @@ impl TxState {
 }
 
 impl Bound {
-    /// What a caller most wants to know: where it is on chain, before what is wanted of it.
+    /// The sub-state that callers see. The position on chain takes precedence over the goal.
     pub fn sub_state(&self) -> SubStateName {
         match (&self.progress, self.goal) {
             (Progress::Mined(_), _) => SubStateName::Mined,
@@ -200,13 +209,13 @@ impl Bound {
 }
 
 impl Settled {
-    /// How an intent ends whose slot was consumed by this inclusion. Only what is in the final block counts: a cancel that
-    /// lost the race leaves the intent confirmed, and a stopped owner's late original does too (N24).
+    /// The terminal state of an intent whose slot was consumed by this inclusion. Only the final block counts: if a
+    /// cancel lost the race, the intent is confirmed, also when a former owner sent the original late (N24).
     pub(crate) fn end_state(self, goal: Goal) -> TxState {
         if !self.inclusion.kind.carries_payload() {
             let reason = match goal {
                 Goal::Cancel(reason) => reason,
-                // Nobody asked for it, so what stood in its way was that the original could not go through.
+                // No cancel was requested, so the filler was sent because nodes rejected the original.
                 Goal::Deliver | Goal::Replace => CancelReason::Rejected,
             };
             return TxState::Canceled(Cancellation::OnChain(reason, self));

@@ -1,4 +1,4 @@
-//! What is stuck, and what may be done about it.
+//! Stuck intents and the decisions about them.
 
 use alloy_primitives::B256;
 
@@ -10,7 +10,7 @@ use crate::payload::Fees;
 use crate::state::StuckReason;
 use crate::time::Timestamp;
 
-/// Everything that somebody has to know who decides.
+/// Facts for a decision about a stuck intent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StuckCase {
     pub submitter: SubmitterId,
@@ -20,11 +20,12 @@ pub struct StuckCase {
     pub reason: StuckReason,
     pub tries: u16,
     pub signal: Option<MempoolSignal>,
-    /// When its first attempt was made.
+    /// Time of the first attempt.
     pub since: Option<Timestamp>,
     pub attempts: Vec<StuckAttempt>,
 }
 
+/// One attempt of a stuck intent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StuckAttempt {
     pub kind: AttemptKind,
@@ -33,17 +34,17 @@ pub struct StuckAttempt {
 }
 
 names! {
-    /// What is to be done about it. Whichever it is, the chain decides which attempt counts.
+    /// Decision about a stuck intent. The chain still decides which attempt counts.
     Decision {
-        /// Nothing: it is asked again later.
+        /// Do nothing; a decision is requested again later.
         Wait = "wait",
-        /// The same bytes, now.
+        /// Send the same bytes again now.
         Resend = "resend",
-        /// The same for more.
+        /// Send a dearer attempt.
         Bump = "bump",
-        /// Its nonce is consumed without effect.
+        /// Consume the nonce without effect.
         Cancel = "cancel",
-        /// People are told.
+        /// Notify people.
         Escalate = "escalate",
     }
 }

@@ -4,22 +4,22 @@ use alloy_primitives::B256;
 
 use crate::block::{BlockLink, BlockRef};
 
-/// Linked blocks, without a hole, at least one. Each hash stands for all that is before it, so a tail that holds a block says
-/// everything about the way to it.
+/// Linked blocks without a gap, at least one. A block hash covers all blocks below it, so a tail that contains a block
+/// also fixes the chain up to that block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tail {
     first: u64,
-    /// What the first block stands on, and then the blocks themselves.
+    /// Parent hash of the first block, followed by the hashes of the blocks.
     hashes: Vec<B256>,
 }
 
-/// What a watcher leaves for the one that comes after it.
+/// State that a watcher saves for its successor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Head {
     pub tail: Tail,
     /// The newest final block. It only moves forward.
     pub finalized: Option<BlockRef>,
-    /// Pinned when it was first read: another one is another chain.
+    /// Genesis hash, pinned at the first read. Another genesis means another chain.
     pub genesis: Option<B256>,
 }
 
@@ -28,21 +28,21 @@ impl Tail {
         Tail { first: first.block.number, hashes: vec![first.parent_hash, first.block.hash] }
     }
 
-    /// A tail as it was kept: the number of its first block, and [`Tail::hashes`]. `None` if there is no block in it.
+    /// Reads a tail from its first block number and [`Tail::hashes`]. `None` if it contains no block.
     pub fn restore(first: u64, hashes: Vec<B256>) -> Option<Self> {
         let blocks = u64::try_from(hashes.len()).ok()?.checked_sub(1)?;
         first.checked_add(blocks)?;
         (blocks > 0).then_some(Tail { first, hashes })
     }
 
-    /// Blocks in order, each linked to the one before; `None` if they are not, or if there is none.
+    /// A tail of blocks in order. `None` if the blocks are not linked, or if there is no block.
     pub fn of(links: impl IntoIterator<Item = BlockLink>) -> Option<Self> {
         let mut links = links.into_iter();
         let mut tail = Tail::new(links.next()?);
         links.all(|link| tail.push(link)).then_some(tail)
     }
 
-    /// False, and nothing is changed, if it does not stand on the last one.
+    /// Appends a block. Returns false, and changes nothing, if the block's parent is not the last block.
     pub fn push(&mut self, link: BlockLink) -> bool {
         let last = self.last();
         let links = link.parent_hash == last.hash && Some(link.block.number) == last.number.checked_add(1);
@@ -56,7 +56,7 @@ impl Tail {
         self.first
     }
 
-    /// The parent of the first block, and then the hash of each.
+    /// Parent hash of the first block, followed by the hash of each block.
     pub fn hashes(&self) -> &[B256] {
         &self.hashes
     }
@@ -76,12 +76,12 @@ impl Tail {
         self.get(block.number).is_some_and(|link| link.block == block)
     }
 
-    /// Is another block at its place?
+    /// True if the tail has another block at the same height.
     pub fn contradicts(&self, block: BlockRef) -> bool {
         self.get(block.number).is_some_and(|link| link.block != block)
     }
 
-    /// At most `most` blocks, beginning with this one; empty if it is not here.
+    /// At most `most` blocks, starting with `block`; empty if the tail does not contain it.
     pub fn list_from(&self, block: BlockRef, most: u32) -> Vec<BlockLink> {
         if !self.contains(block) {
             return Vec::new();
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_links_is_put_on() {
+    fn push_of_unlinked_block_is_rejected() {
         let mut tail = Tail::new(link(3, 0, 0));
         assert!(!tail.push(link(5, 0, 0)), "a hole");
         assert!(!tail.push(link(4, 0, 1)), "another fork");
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn a_block_is_known_by_its_hash() {
+    fn block_lookup_compares_hash_and_height() {
         let tail = Tail::of((3..=6).map(|number| link(number, 0, 0))).unwrap();
         assert!(tail.contains(link(5, 0, 0).block) && !tail.contains(link(5, 1, 0).block));
         assert!(tail.contradicts(link(5, 1, 0).block) && !tail.contradicts(link(7, 1, 0).block));
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tail_comes_back_as_it_was_kept() {
+    fn tail_survives_save_and_restore() {
         let tail = Tail::of((3..=6).map(|number| link(number, 0, 0))).unwrap();
         assert_eq!(Tail::restore(tail.first_number(), tail.hashes().to_vec()), Some(tail));
         assert_eq!(Tail::restore(3, vec![B256::ZERO]), None);

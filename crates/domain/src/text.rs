@@ -1,10 +1,10 @@
-//! Text that strangers wrote.
+//! Untrusted text, made safe to store.
 
 use std::fmt;
 
-/// What a node (or a signer, or a caller's operator) said, made safe to keep: control characters, NUL above all, become
-/// spaces, and it is cut at [`NodeText::MAX_BYTES`]. PostgreSQL refuses a NUL in text, so one odd answer of a node would
-/// otherwise make every later commit of its lane fail.
+/// Text of a node, a signer or an operator, made safe to store: control characters become spaces, and the text is cut
+/// at [`NodeText::MAX_BYTES`]. PostgreSQL rejects NUL in text, so one odd answer of a node would otherwise make every
+/// later commit of its lane fail.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NodeText(String);
 
@@ -33,7 +33,7 @@ impl fmt::Display for NodeText {
     }
 }
 
-/// What came of something that an operator asked for, in lines. Longer than what nodes say: it may have to list what it is about.
+/// Result of a command, in lines. A report may be longer than a [`NodeText`], because it may contain a list.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CommandReport(String);
 
@@ -69,12 +69,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn control_characters_do_not_survive() {
+    fn node_text_replaces_control_characters() {
         assert_eq!(NodeText::new("nonce\0too\nlow").as_str(), "nonce too low");
     }
 
     #[test]
-    fn a_report_keeps_its_lines_and_says_that_it_was_cut() {
+    fn command_report_keeps_lines_and_marks_a_cut() {
         assert_eq!(CommandReport::new("one\0\ntwo").as_str(), "one \ntwo");
         let long = CommandReport::new(&"x".repeat(2 * CommandReport::MAX_BYTES));
         assert_eq!(long.as_str().len(), CommandReport::MAX_BYTES);
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn long_text_is_cut_at_a_character() {
+    fn long_node_text_is_cut_at_a_character_boundary() {
         let text = NodeText::new(&"é".repeat(NodeText::MAX_BYTES));
         assert_eq!(text.as_str().len(), NodeText::MAX_BYTES);
     }

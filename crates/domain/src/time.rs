@@ -1,9 +1,9 @@
-//! The two times of the house. They never mix, so they are two types.
+//! The two clocks: the database's clock and a node's monotonic clock. Two types keep them apart.
 
 use std::time::Duration;
 
-/// A point on the *database's* clock, in microseconds since 1970. Nodes store and compare these; they never make one from
-/// their own clock.
+/// A time on the *database's* clock, in microseconds since 1970. Nodes store and compare timestamps, but never make one
+/// from their own clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Timestamp(i64);
 
@@ -27,8 +27,8 @@ impl Timestamp {
     }
 }
 
-/// A point on one *node's* monotonic clock, since that process started. Means nothing to any other process and is never
-/// stored.
+/// A time on one *node's* monotonic clock, counted from the start of that process. A tick has no meaning in any other
+/// process and is never stored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Tick(Duration);
 

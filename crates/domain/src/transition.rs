@@ -1,7 +1,8 @@
-//! The transition table: the single source of which state may follow which.
+//! The transition table: the only definition of which state may follow which.
 //!
-//! [`targets`] is the table by name. [`TxState::apply`] moves the data along and asks the table first, so nothing can
-//! pass that the table does not know; a test walks every cell of it, and the diagram in `docs/states.md` is drawn from it.
+//! [`targets`] is the table by name. [`TxState::apply`] checks the table first and then moves the data, so a transition
+//! outside of the table is impossible. A test covers every cell of the table, and the diagram in `docs/states.md` is
+//! generated from it.
 
 use crate::block::Inclusion;
 use crate::confirmation::ConfirmationNotice;
@@ -14,66 +15,73 @@ use crate::state::{
 };
 use crate::text::NodeText;
 
-/// What may happen to an intent after it was accepted.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Transition {
-    /// A nonce is bound, with a durable attempt in the same commit.
-    Bind(Nonce),
-    /// A node has it.
-    Acknowledge,
+/// Declares the transitions once: the enum with their data, their stable names and the conversion between both.
+macro_rules! transitions {
+    ($($(#[$doc:meta])* $variant:ident $(($($data:ty),+))? = $text:literal,)+) => {
+        /// A state change of an accepted intent, with its data.
+        #[derive(Clone, Debug, PartialEq, Eq)]
+        pub enum Transition {
+            $($(#[$doc])* $variant $(($($data),+))?,)+
+        }
+
+        names! {
+            /// The name of a transition, as rows and events hold it.
+            TransitionName { $($(#[$doc])* $variant = $text,)+ }
+        }
+
+        impl Transition {
+            pub fn name(&self) -> TransitionName {
+                match self { $(Transition::$variant { .. } => TransitionName::$variant),+ }
+            }
+        }
+    };
+}
+
+transitions! {
+    /// Bind a nonce, with a durable attempt in the same commit.
+    Bind(Nonce) = "bind",
+    /// A node has an attempt.
+    Acknowledge = "acknowledge",
     /// One of our hashes at this nonce is in a canonical block: the first confirmation.
-    Mine(Inclusion),
-    /// There are more confirmations, or other ones.
-    Confirm(ConfirmationNotice),
-    /// That block is no longer canonical.
-    Unmine,
-    AwaitFunds,
-    Funded,
-    GiveUp(StuckReason),
-    /// The chain moved, or somebody decided: no longer stuck.
-    Revive,
-    WantCancel(CancelReason),
-    /// Another payload is wanted at the same nonce, or in the same place in line.
-    WantReplace(Payload),
-    /// P4 has proven the nonce consumed by something else: back to the original place in line.
-    LoseNonce,
-    /// The mined block is final; with the confirmations that were not told yet.
-    Settle(Option<ConfirmationNotice>),
-    FailInQueue(FailReason, NodeText),
-    CancelInQueue(CancelReason),
-    /// A reserved nonce is let go before any transaction was given to us.
-    ReleaseReserved,
+    Mine(Inclusion) = "mine",
+    /// The list of confirmations grew, or changed after a fork.
+    Confirm(ConfirmationNotice) = "confirm",
+    /// The block of the inclusion is no longer canonical.
+    Unmine = "unmine",
+    /// The account cannot pay for the attempt.
+    AwaitFunds = "await_funds",
+    /// The account can pay for the attempt again.
+    Funded = "funded",
+    /// The intent is stuck.
+    GiveUp(StuckReason) = "give_up",
+    /// The intent is no longer stuck, because the chain moved or a decision was taken.
+    Revive = "revive",
+    /// The goal of a bound intent becomes a cancel.
+    WantCancel(CancelReason) = "want_cancel",
+    /// The intent gets another payload, at the same nonce or the same queue position.
+    WantReplace(Payload) = "want_replace",
+    /// P4 has proven that a foreign transaction consumed the nonce. The intent returns to its queue position.
+    LoseNonce = "lose_nonce",
+    /// The block of the inclusion is final. The notice carries the confirmations that consumers do not have yet.
+    Settle(Option<ConfirmationNotice>) = "settle",
+    /// The intent fails before it has a nonce.
+    FailInQueue(FailReason, NodeText) = "fail_in_queue",
+    /// The intent is canceled before it has a nonce.
+    CancelInQueue(CancelReason) = "cancel_in_queue",
+    /// A reserved nonce is released before a transaction was submitted for it.
+    ReleaseReserved = "release_reserved",
 }
 
-names! {
-    TransitionName {
-        Bind = "bind",
-        Acknowledge = "acknowledge",
-        Mine = "mine",
-        Confirm = "confirm",
-        Unmine = "unmine",
-        AwaitFunds = "await_funds",
-        Funded = "funded",
-        GiveUp = "give_up",
-        Revive = "revive",
-        WantCancel = "want_cancel",
-        WantReplace = "want_replace",
-        LoseNonce = "lose_nonce",
-        Settle = "settle",
-        FailInQueue = "fail_in_queue",
-        CancelInQueue = "cancel_in_queue",
-        ReleaseReserved = "release_reserved",
-    }
-}
-
+/// The transition does not exist in the state of the intent.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("an intent that is {} cannot {}", from.as_str(), transition.as_str())]
+#[error("transition {} is not allowed in state {}", transition.as_str(), from.as_str())]
 pub struct IllegalTransition {
     pub from: StateName,
     pub transition: TransitionName,
 }
 
-/// The table. An empty list means that the transition does not exist there; several names mean that the data decides.
+/// The transition table. An empty list means that the transition does not exist in that state. With several targets,
+/// the data decides.
 pub const fn targets(from: StateName, transition: TransitionName) -> &'static [StateName] {
     use StateName as S;
     use TransitionName as T;
@@ -88,7 +96,7 @@ pub const fn targets(from: StateName, transition: TransitionName) -> &'static [S
         (S::Allocated | S::Tracking, T::GiveUp) => &[S::Stuck],
         (S::Stuck, T::Revive) => &[S::Tracking],
 
-        // Mined means that some node had it, whatever we were told; and a chain that moves ends STUCK.
+        // A mined attempt was in some node, even if no node acknowledged it. An inclusion also ends STUCK.
         (S::Allocated | S::Tracking | S::Stuck, T::Mine) => &[S::Tracking],
         (S::Tracking, T::Unmine | T::Confirm) => &[S::Tracking],
         (S::Tracking, T::Settle) => &[S::Confirmed, S::FailedFinal, S::Canceled],
@@ -104,28 +112,7 @@ pub const fn targets(from: StateName, transition: TransitionName) -> &'static [S
 }
 
 impl Transition {
-    pub fn name(&self) -> TransitionName {
-        match self {
-            Transition::Bind(_) => TransitionName::Bind,
-            Transition::Acknowledge => TransitionName::Acknowledge,
-            Transition::Mine(_) => TransitionName::Mine,
-            Transition::Confirm(_) => TransitionName::Confirm,
-            Transition::Unmine => TransitionName::Unmine,
-            Transition::AwaitFunds => TransitionName::AwaitFunds,
-            Transition::Funded => TransitionName::Funded,
-            Transition::GiveUp(_) => TransitionName::GiveUp,
-            Transition::Revive => TransitionName::Revive,
-            Transition::WantCancel(_) => TransitionName::WantCancel,
-            Transition::WantReplace(_) => TransitionName::WantReplace,
-            Transition::LoseNonce => TransitionName::LoseNonce,
-            Transition::Settle(_) => TransitionName::Settle,
-            Transition::FailInQueue(..) => TransitionName::FailInQueue,
-            Transition::CancelInQueue(_) => TransitionName::CancelInQueue,
-            Transition::ReleaseReserved => TransitionName::ReleaseReserved,
-        }
-    }
-
-    /// What consumers are told of confirmations by it.
+    /// The confirmation notice that the event of this transition carries.
     pub(crate) fn notice(&self) -> Option<ConfirmationNotice> {
         match self {
             Transition::Mine(inclusion) => Some(ConfirmationNotice::first(inclusion.link())),
@@ -137,8 +124,8 @@ impl Transition {
 }
 
 impl TxState {
-    /// The state after `transition`, or a refusal: by the table, or because the data forbids it (a block that was never
-    /// mined cannot be unmined, and what is being canceled cannot be replaced).
+    /// The state after `transition`. An error if the table or the data forbids it: an attempt that is not mined cannot
+    /// be unmined, and an intent that is being canceled cannot be replaced.
     pub fn apply(&self, transition: Transition) -> Result<TxState, IllegalTransition> {
         let illegal = IllegalTransition { from: self.name(), transition: transition.name() };
         if targets(illegal.from, illegal.transition).is_empty() {
@@ -155,16 +142,16 @@ impl TxState {
     fn move_bound(&self, bound: &Bound, transition: Transition) -> Option<TxState> {
         let mined = matches!(bound.progress, Progress::Mined(_));
         let with_progress = |progress| Bound { progress, ..bound.clone() };
-        let with_wish = |goal| Bound { goal, ..bound.clone() };
+        let with_goal = |goal| Bound { goal, ..bound.clone() };
         match transition {
             Transition::Acknowledge | Transition::Revive => Some(TxState::Tracking(bound.clone())),
             Transition::Mine(inclusion) => {
-                let told = inclusion.block;
-                Some(TxState::Tracking(with_progress(Progress::Mined(Mined { inclusion, told }))))
+                let notified = inclusion.block;
+                Some(TxState::Tracking(with_progress(Progress::Mined(Mined { inclusion, notified }))))
             }
             Transition::Confirm(notice) => {
                 let Progress::Mined(mined) = &bound.progress else { return None };
-                let mined = Mined { told: notice.tip()?, ..mined.clone() };
+                let mined = Mined { notified: notice.tip()?, ..mined.clone() };
                 Some(TxState::Tracking(with_progress(Progress::Mined(mined))))
             }
             Transition::Unmine => mined.then(|| TxState::Tracking(with_progress(Progress::Pending))),
@@ -176,11 +163,11 @@ impl TxState {
             Transition::GiveUp(reason) => (!mined).then(|| TxState::Stuck(bound.clone(), reason)),
             Transition::WantCancel(reason) => {
                 let already = matches!(bound.goal, Goal::Cancel(_));
-                (!already).then(|| self.same_state(with_wish(Goal::Cancel(reason))))
+                (!already).then(|| self.same_state(with_goal(Goal::Cancel(reason))))
             }
             Transition::WantReplace(_) => {
                 let canceling = matches!(bound.goal, Goal::Cancel(_));
-                (!canceling).then(|| self.same_state(with_wish(Goal::Replace)))
+                (!canceling).then(|| self.same_state(with_goal(Goal::Replace)))
             }
             Transition::LoseNonce => (!mined).then_some(TxState::Queued),
             Transition::ReleaseReserved => Some(TxState::Canceled(Cancellation::Released)),

@@ -1,4 +1,4 @@
-//! Walks every cell of the transition table, and keeps its picture in `docs/states.md`.
+//! The transition table, cell by cell, and its diagram in `docs/states.md`.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -9,8 +9,8 @@ use gapless_domain::{
     StuckReason, Transition, TransitionName, TxState, targets,
 };
 
-/// The table once more, as a person would write it on paper: a row for each transition, a column for each state that is
-/// not terminal. A dot means that it cannot happen.
+/// The expected table: one row for each transition, one column for each state that is not terminal. A dot means that
+/// the transition is not allowed.
 const TABLE: &str = "
 transition        QUEUED        ALLOCATED  TRACKING                         STUCK
 bind              ALLOCATED     .          .                                .
@@ -34,9 +34,9 @@ release_reserved  .             CANCELED   .                                .
 const OPEN: [StateName; 4] = [StateName::Queued, StateName::Allocated, StateName::Tracking, StateName::Stuck];
 
 #[test]
-fn the_table_is_the_one_on_paper() {
+fn transition_table_matches_expected_table() {
     let rows: Vec<Vec<&str>> = TABLE.trim().lines().skip(1).map(|line| line.split_whitespace().collect()).collect();
-    assert_eq!(rows.len(), TransitionName::ALL.len(), "a transition is missing on paper");
+    assert_eq!(rows.len(), TransitionName::ALL.len(), "a transition is missing in the expected table");
     for row in rows {
         let transition = TransitionName::parse(row[0]).unwrap();
         for (state, expected) in OPEN.into_iter().zip(&row[1..]) {
@@ -48,7 +48,7 @@ fn the_table_is_the_one_on_paper() {
 }
 
 #[test]
-fn nothing_leaves_a_terminal_state() {
+fn terminal_state_allows_no_transition() {
     for state in samples().into_iter().filter(|state| state.name().is_terminal()) {
         for transition in transitions() {
             assert!(state.apply(transition.clone()).is_err(), "{state:?} {transition:?}");
@@ -56,10 +56,10 @@ fn nothing_leaves_a_terminal_state() {
     }
 }
 
-/// Moving the data along agrees with the table in every cell: nothing passes that the table does not know, and every
-/// target that it names is reached by some data.
+/// Applying a transition agrees with the table in every cell: no transition outside of the table succeeds, and every
+/// target in the table is reached by some data.
 #[test]
-fn data_moves_as_the_table_says() {
+fn applying_transitions_agrees_with_table() {
     let mut reached = Vec::new();
     for state in samples() {
         for transition in transitions() {
@@ -76,14 +76,14 @@ fn data_moves_as_the_table_says() {
     for from in StateName::ALL.iter().copied() {
         for transition in TransitionName::ALL.iter().copied() {
             for to in targets(from, transition).iter().copied() {
-                assert!(reached.contains(&(from, transition, to)), "never seen: {from:?} {transition:?} {to:?}");
+                assert!(reached.contains(&(from, transition, to)), "never reached: {from:?} {transition:?} {to:?}");
             }
         }
     }
 }
 
 #[test]
-fn what_was_mined_decides_how_it_ends() {
+fn settled_intent_ends_by_what_was_mined() {
     let end = |goal, inclusion| {
         let bound = Bound { nonce: Nonce::ZERO, goal, progress: mined(inclusion) };
         TxState::Tracking(bound).apply(Transition::Settle(None)).unwrap()
@@ -99,7 +99,7 @@ fn what_was_mined_decides_how_it_ends() {
 }
 
 #[test]
-fn data_can_forbid_what_the_table_allows() {
+fn transition_forbidden_by_data_is_rejected() {
     let tracking = |goal, progress| TxState::Tracking(Bound { nonce: Nonce::ZERO, goal, progress });
     let in_block = || mined(inclusion(AttemptKind::Original, Execution::Success));
     assert!(tracking(Goal::Deliver, Progress::Pending).apply(Transition::Unmine).is_err());
@@ -113,16 +113,16 @@ fn data_can_forbid_what_the_table_allows() {
     );
 }
 
-/// `GAPLESS_UPDATE=1 cargo test -p gapless-domain` draws it anew.
+/// Regenerate with `GAPLESS_UPDATE=1 cargo test -p gapless-domain`.
 #[test]
-fn the_diagram_in_the_docs_is_current() {
+fn states_diagram_in_docs_is_current() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/states.md");
     let drawn = draw();
     if std::env::var_os("GAPLESS_UPDATE").is_some() {
         std::fs::write(&path, &drawn).unwrap();
     }
     let kept = std::fs::read_to_string(&path).unwrap_or_default();
-    assert_eq!(kept, drawn, "docs/states.md is old: GAPLESS_UPDATE=1 cargo test -p gapless-domain");
+    assert_eq!(kept, drawn, "docs/states.md is outdated; run GAPLESS_UPDATE=1 cargo test -p gapless-domain");
 }
 
 fn draw() -> String {
@@ -147,11 +147,12 @@ fn draw() -> String {
         page,
         "# The states of an intent\n\n\
          Generated from the transition table in `crates/domain/src/transition.rs`; do not edit.\n\
-         `GAPLESS_UPDATE=1 cargo test -p gapless-domain` draws it anew.\n\n\
+         Regenerate it with `GAPLESS_UPDATE=1 cargo test -p gapless-domain`.\n\n\
          ```mermaid\nstateDiagram-v2\n    [*] --> QUEUED: accepted\n{arrows}{ends}```\n\n\
-         Within a state, these change only what is beside it (sub-state, goal):\n\n\
+         These transitions keep the state and change only the sub-state or the goal:\n\n\
          ```mermaid\nstateDiagram-v2\n{within}```\n\n\
-         The table, whole. A dot means that it cannot happen; nothing leaves a terminal state.\n\n```text{TABLE}```\n"
+         The complete table. A dot means that the transition is not allowed. No transition leaves a terminal state.\n\n\
+         ```text{TABLE}```\n"
     );
     page
 }
@@ -226,8 +227,8 @@ fn inclusion(kind: AttemptKind, execution: Execution) -> Inclusion {
 }
 
 fn mined(inclusion: Inclusion) -> Progress {
-    let told = inclusion.block;
-    Progress::Mined(Mined { inclusion, told })
+    let notified = inclusion.block;
+    Progress::Mined(Mined { inclusion, notified })
 }
 
 fn reverted() -> Execution {

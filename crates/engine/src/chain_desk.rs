@@ -1,4 +1,4 @@
-//! What all lanes of one chain share on this node: prices, sends, account reads, the watcher's book.
+//! Services that all lanes of one chain share on this node: prices, sends, account reads, the watch book.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -17,12 +17,12 @@ use crate::gathered::{AccountRead, AccountReader, Sender};
 use crate::published::Follower;
 use crate::watcher::{ChainStatus, WatchBook, WatcherOptions};
 
-/// Gas limit = estimate × factor + constant (F05), and how long a price is good for.
+/// Gas limit = estimate × factor + constant (F05), and the lifetime of a price.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GasPolicy {
     pub factor_permille: u32,
     pub constant: u64,
-    /// A price that was asked for at one block is taken for this long at the next ones, too.
+    /// A price is reused at later blocks for this long.
     pub price_for: Duration,
 }
 
@@ -47,18 +47,18 @@ pub(crate) struct ChainDesk {
     pub(crate) status: Follower<Option<ChainStatus>>,
     accounts: AccountReader,
     gas: GasPolicy,
-    /// One quote for everybody. Whoever is first asks; the others wait for the answer.
+    /// One quote for all lanes. The first lane requests it; the others wait for the lock.
     quote: Mutex<Option<Kept>>,
-    /// As last read, and when.
+    /// The last read of each account.
     seen: std::sync::Mutex<HashMap<SubmitterId, Seen>>,
     driver: Arc<dyn Driver>,
     pub(crate) watched_by: WatcherOptions,
-    /// One lane at a time reads blocks: they are big, and a thousand lanes may want to at the same moment.
+    /// Only one lane at a time scans: blocks are big, and a thousand lanes may need a scan at the same moment.
     pub(crate) surveying: Mutex<()>,
     lanes: AtomicUsize,
 }
 
-/// A quote, the head that it was asked for at, and when.
+/// A fee quote with the head and the time at which it was requested.
 #[derive(Clone, Copy, Debug)]
 struct Kept {
     quote: FeeQuote,
@@ -66,7 +66,7 @@ struct Kept {
     asked_at: Tick,
 }
 
-/// An account as it was read, when, and at which head.
+/// Account facts with the time and the head at which they were read.
 #[derive(Clone, Copy, Debug)]
 struct Seen {
     at: Tick,
@@ -74,16 +74,16 @@ struct Seen {
     facts: AccountFacts,
 }
 
-/// What one chain is to this node.
+/// The load of one chain on this node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChainLoad {
-    /// Hashes of ours that are not closed.
+    /// Hashes that this node watches.
     pub open_hashes: usize,
-    /// Lanes that run here.
+    /// Lanes that run on this node.
     pub lanes: usize,
 }
 
-/// How old an account may be that is shown, and how long is waited for a newer one.
+/// Maximum age of displayed account facts, and the timeout for a newer read.
 const SHOWN_FOR: Duration = Duration::from_secs(1);
 const SHOWN_WITHIN: Duration = Duration::from_secs(3);
 
@@ -133,7 +133,7 @@ impl ChainDesk {
         Some(facts)
     }
 
-    /// For people: not much older than it takes to ask, and whatever is known if nobody answers.
+    /// For display: at most 1 s old; after 3 s without an answer, the last known value.
     pub(crate) async fn shown_account(&self, submitter: &SubmitterId) -> Option<AccountFacts> {
         let now = self.driver.now();
         let known = self.seen().get(submitter).copied();
@@ -199,7 +199,7 @@ impl ChainDesk {
         Ok(Prepared { gas_limit, fees, base_fee, surcharge })
     }
 
-    /// A revert on top of a block that was orphaned meanwhile says nothing.
+    /// A revert on top of a block that is orphaned by now proves nothing.
     fn estimate_failure(&self, error: ChainError, at: BlockRef) -> PrepareFailure {
         let orphaned = self.status().is_none_or(|now| now.head.number <= at.number && now.head != at);
         match prepare_failure(error, at) {

@@ -1,4 +1,5 @@
-//! Who waits for an intent to change: `?wait=`, and readers of events. Told at the change, not at a poll.
+//! Wake-ups for readers that wait for an intent to change: `?wait=` and event streams. Signalled at the change, not
+//! polled.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,13 +9,13 @@ use gapless_domain::SubmitterId;
 use gapless_store::{Store, Wakeup, Wakeups};
 use tokio::sync::Notify;
 
-/// Waiters by lane. A hint is enough: whoever is woken reads the row.
+/// Waiters by lane. A wake-up carries no data: the waiter reads the row itself.
 #[derive(Default)]
 pub struct Changes {
     lanes: Mutex<BTreeMap<SubmitterId, Weak<Notify>>>,
 }
 
-/// One waiter. Made *before* the row is read, it cannot miss a change after that.
+/// One waiter. A waiter that is created *before* the row is read cannot miss a later change.
 #[derive(Debug)]
 pub struct ChangeWaiter {
     lane: Arc<Notify>,
@@ -32,7 +33,7 @@ impl Changes {
         ChangeWaiter { lane: notify }
     }
 
-    /// Passes on what the store says, for as long as it is driven.
+    /// Forwards the store's change signals for as long as the future is polled.
     pub(crate) async fn run(&self, store: Arc<dyn Store>) {
         let mut changes: Wakeups = store.changes();
         loop {
@@ -56,7 +57,7 @@ impl Changes {
 }
 
 impl ChangeWaiter {
-    /// Begins to listen now; the future that comes back ends at the next change, also if it is first polled later.
+    /// Listens from the call on: the returned future ends at the next change, even if it is first polled later.
     pub fn listen(&self) -> impl Future<Output = ()> + Send + use<> {
         let lane = Arc::clone(&self.lane);
         let mut heard = Box::pin(lane.notified_owned());

@@ -1,4 +1,5 @@
-//! The node's own clock. It decides only when to stop trusting something; what is true is decided by the database's.
+//! The node's own monotonic clock. It only decides when a node stops trusting a lease or a value; the time of the
+//! ledger is the database's.
 
 use std::fmt;
 use std::time::Instant;
@@ -6,7 +7,7 @@ use std::time::Instant;
 use gapless_domain::Tick;
 
 pub trait Clock: Send + Sync + fmt::Debug {
-    /// Monotonic: never goes back, whatever happens to the wall clock.
+    /// Monotonic: never goes back, even if the wall clock does.
     fn now(&self) -> Tick;
 }
 

@@ -1,6 +1,7 @@
-//! Which lanes this node runs: takes those that have work and no owner, and gives back those that have none.
+//! Chooses the lanes that this node runs: acquires lanes that have work and no owner, and releases idle ones.
 //!
-//! It is woken, and it sweeps; a wake-up says "look", never "what". Running it twice is harmless.
+//! The dispatcher acts on wake-ups and on a periodic sweep. A wake-up says "look there" and carries no data, so a
+//! duplicate is harmless.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -20,18 +21,18 @@ use crate::lane_runner::{Ending, LaneRunner, Tools};
 use crate::published::Follower;
 use crate::roster::{Roster, Running};
 
-/// The paces of a node, by the names that the config gives them.
+/// The intervals and limits of a node, by their config names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DispatchOptions {
-    /// How often lanes are looked for that no wake-up told of.
+    /// Interval of the sweep for lanes that no wake-up announced.
     pub sweep_interval: Duration,
-    /// Lanes that one sweep may find.
+    /// Lanes that one read of the sweep may return.
     pub sweep_limit: u32,
-    /// Lanes that may run here at once.
+    /// Lanes that may run on this node at once.
     pub lanes_max: usize,
-    /// How long a lane is not asked for again that another node holds.
+    /// Pause before the next request for a lane that another node holds.
     pub held_pause: Duration,
-    /// Before a lane is loaded again that could not go on.
+    /// Pause before a lane that could not continue is loaded again.
     pub reload_pause: Duration,
     pub refused_pause: Duration,
     /// When lanes are handed over to other nodes.
@@ -52,10 +53,10 @@ impl Default for DispatchOptions {
     }
 }
 
-/// A lane that this node can run: it knows the chain, and has the key.
+/// A lane that this node can run: its chain is configured, and its key is here.
 #[derive(Clone, Debug)]
 pub(crate) struct Servable {
-    /// Thousands of lanes may have the same.
+    /// Shared: thousands of lanes may have the same setup.
     pub(crate) setup: Arc<LaneSetup>,
     pub(crate) desk: Arc<ChainDesk>,
 }
@@ -69,21 +70,21 @@ pub(crate) struct Dispatcher {
     options: DispatchOptions,
     servable: BTreeMap<SubmitterId, Servable>,
     roster: Arc<Roster>,
-    /// To be asked for, not before this.
+    /// Lanes to acquire, with the earliest time for each.
     wanted: BTreeMap<SubmitterId, Tick>,
-    /// Held by another node when last asked; not asked for again before this.
+    /// Lanes that another node held at the last request, with the earliest time for the next one.
     elsewhere: BTreeMap<SubmitterId, Tick>,
     report_ending: mpsc::Sender<(Lease, Ending)>,
     endings: mpsc::Receiver<(Lease, Ending)>,
     wakeups: Wakeups,
     draining: Follower<bool>,
-    /// Lanes that were woken because their chain contradicts what was final.
+    /// Lanes that were woken because their chain has a finality violation.
     alarmed: BTreeSet<SubmitterId>,
     share: FairShare,
     started_at: Tick,
 }
 
-/// Says how a run has ended, also if that was by a defect.
+/// Reports the end of a run when dropped, so that a panic is reported too.
 struct EndOfRun {
     lease: Lease,
     ending: Ending,
@@ -95,7 +96,7 @@ impl Drop for EndOfRun {
         if std::thread::panicking() {
             tracing::error!(submitter = %self.lease.submitter(), node_id = %self.lease.owner(), fencing_token = %self.lease.token(), "a defect ended the run of a lane; it is loaded anew");
         }
-        // There is room for one from each lane that may run.
+        // The channel has room for one report of each lane that may run.
         let _ = self.report.try_send((self.lease.clone(), self.ending));
     }
 }
@@ -135,7 +136,7 @@ impl Dispatcher {
         }
     }
 
-    /// Until the node drains and every lane is given back.
+    /// Runs until the node drains and every lease is released.
     pub(crate) async fn run(mut self) {
         let (keeper, driver) = (Arc::clone(&self.tools.keeper), Arc::clone(&self.tools.driver));
         self.crew.spawn(Arc::clone(&self.roster).keep_leases(keeper, driver, self.terms, self.draining.clone()));
@@ -154,13 +155,13 @@ impl Dispatcher {
                 self.hand_over().await;
             }
             self.take_wanted().await;
-            // Where there is no room, the end of a run is what is waited for.
+            // At full capacity only the end of a run makes room.
             let due = self.wanted.values().copied().min().filter(|_| self.room() > 0);
             let wake_at = due.unwrap_or(sweep_at).min(sweep_at).min(self.share.next_look());
             let sleep = self.tools.driver.sleep_until(wake_at);
             tokio::select! {
-                // However often it is called, a drain and the ends of runs come first: there is one for each run. What is due by
-                // the clock needs no turn, it is looked at above each time.
+                // A drain and the ends of runs come before wake-ups, however many there are. Deadlines need no branch
+                // of their own: the loop checks them each time.
                 biased;
                 _ = self.draining.find(|draining| draining.then_some(())) => return self.drain().await,
                 Some((lease, ending)) = self.endings.recv() => self.ended(lease, ending).await,
@@ -174,7 +175,7 @@ impl Dispatcher {
         self.tools.driver.now()
     }
 
-    /// One that comes with many is handled with them.
+    /// Handles this wake-up together with all others that have arrived.
     fn woken(&mut self, wakeup: Wakeup, sweep_at: &mut Tick) {
         let mut next = Some(wakeup);
         while let Some(wakeup) = next {
@@ -189,7 +190,7 @@ impl Dispatcher {
         }
     }
 
-    /// There is work for this lane.
+    /// Plans to acquire a lane that has work, or wakes it if it runs here.
     fn want(&mut self, lane: SubmitterId) {
         if !self.roster.wake(&lane) && self.servable.contains_key(&lane) {
             let now = self.now();
@@ -217,7 +218,7 @@ impl Dispatcher {
             let whole = lanes.len() >= self.options.sweep_limit as usize;
             after = lanes.last().cloned();
             for lane in lanes {
-                // Nobody holds it, whatever was heard before.
+                // The sweep returns lanes without an owner, so an older "held by another node" is outdated.
                 self.elsewhere.remove(&lane);
                 self.want(lane);
             }
@@ -227,10 +228,10 @@ impl Dispatcher {
         }
     }
 
-    /// A lane that rests has to take notice too when its chain is no longer what it was: some of what it has ended may be undone.
+    /// Wakes idle lanes too when their chain has a finality violation: an intent that they ended may be undone.
     fn alarm(&mut self) {
         let is_broken = |desk: &ChainDesk| desk.status().is_some_and(|status| status.broken().is_some());
-        // Once an operator has accepted it, the next contradiction is news again.
+        // Once an operator has resolved a violation, the next one wakes the lane again.
         let servable = &self.servable;
         self.alarmed.retain(|lane| servable.get(lane).is_some_and(|servable| is_broken(&servable.desk)));
         let lanes = self.servable.iter().filter(|(lane, _)| !self.alarmed.contains(*lane));
@@ -242,7 +243,7 @@ impl Dispatcher {
         }
     }
 
-    /// Lets go what is above this node's share: those lanes finish what is under way, and are given back.
+    /// Drains the lanes above this node's share, so that their leases are released.
     async fn hand_over(&mut self) {
         let now = self.now();
         let running = self.roster.lanes();
@@ -274,23 +275,23 @@ impl Dispatcher {
         leaving.iter().for_each(|lane| self.roster.drain(lane));
     }
 
-    /// Could its chain not be read for long?
+    /// Has the lane's chain been unreadable for long?
     fn is_away(&self, lane: &SubmitterId, now: Tick) -> bool {
         let status = self.servable.get(lane).and_then(|servable| servable.desk.status());
         let read_at = status.map_or(self.started_at, |status| status.read_at.max(self.started_at));
         now.saturating_since(read_at) > self.share.away_after()
     }
 
-    /// How many more lanes may run here.
+    /// The number of lanes that may still start here.
     fn room(&self) -> usize {
         self.options.lanes_max.saturating_sub(self.roster.len())
     }
 
-    /// Acquires, loads and starts everything that is wanted, in two round trips.
+    /// Acquires, loads and starts every lane that is due, in two round trips.
     async fn take_wanted(&mut self) {
         let now = self.now();
         let due = self.wanted.iter().filter(|(lane, at)| **at <= now && !self.roster.contains(lane));
-        // Who has waited longest comes first where there is no room for all.
+        // The longest-waiting lanes come first if there is no room for all.
         let due: BTreeSet<(Tick, &SubmitterId)> = due.map(|(lane, at)| (*at, lane)).collect();
         let lanes: BTreeSet<&SubmitterId> = due.into_iter().take(self.room()).map(|(_, lane)| lane).collect();
         let lanes: Vec<SubmitterId> = lanes.into_iter().cloned().collect();
@@ -345,7 +346,7 @@ impl Dispatcher {
                     }
                 }
             }
-            // One row that cannot be read is one lane's trouble, not everybody's.
+            // A row that cannot be decoded must stop only its own lane, so each lane is loaded alone.
             Err(StoreError::Row(error)) if leases.len() > 1 => {
                 tracing::warn!("loading lanes one by one: {error}");
                 for lease in leases {
@@ -402,14 +403,15 @@ impl Dispatcher {
         let now = self.now();
         let handed_over = self.share.has_left(&lane, now);
         match ending {
-            // What would be loaded anew is left to the others too. If nobody takes it, it is asked for again after a while.
+            // A lane that was handed over is not reloaded here. If no other node takes it, this node acquires it again
+            // later.
             Ending::Released | Ending::Reload | Ending::Refused if handed_over => {
                 metrics::counter!("gapless_lanes_handed_over_total").increment(1);
                 release.push(lease);
             }
             Ending::Released => {
                 release.push(lease);
-                // It was called when it had already made up its mind.
+                // A wake-up arrived after the lane had decided to end.
                 if ended.is_some_and(|run| run.inbox.is_woken()) {
                     self.wanted.insert(lane, now);
                 }
@@ -420,14 +422,14 @@ impl Dispatcher {
             Ending::Refused => {
                 self.wanted.insert(lane, now.saturating_add(self.options.refused_pause));
             }
-            // If there is work left, the sweep finds it once nobody holds the lease. Counted here, where every way of losing
-            // it ends: not renewed, fenced, no longer trusted.
+            // If there is work left, the sweep finds the lane once its lease has expired. Counted here, where every
+            // kind of loss ends: not renewed, fenced, no longer trusted.
             Ending::Lost => metrics::counter!("gapless_lease_lost_total").increment(1),
         }
     }
 
-    /// Lets every lane finish what is under way, and gives all leases back. None is renewed any more: what cannot be finished
-    /// while its lease is trusted is given up then, so this ends also when the database is away.
+    /// Lets every lane finish its work in flight, and releases all leases. Leases are no longer renewed: work that does
+    /// not finish while its lease is trusted is dropped, so a drain ends even if the database is down.
     async fn drain(mut self) {
         self.roster.drain_all();
         let mut idle = self.tools.keeper.held();
@@ -449,7 +451,7 @@ impl Dispatcher {
         let mut release = Vec::new();
         let mut take = |this: &mut Self, lease: Lease, ending: Ending| {
             this.roster.remove(lease.submitter());
-            // Nobody loads it here any more, so what would be loaded anew is given back too.
+            // No lane is loaded here any more, so a lane that would be reloaded is released too.
             if ending != Ending::Lost {
                 release.push(lease);
             }

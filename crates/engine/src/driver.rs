@@ -1,4 +1,4 @@
-//! Who owns time and tasks. Everything else in the engine is a plain future that somebody drives.
+//! Time and tasks. All other code in the engine is plain futures that a driver runs.
 
 use std::convert::Infallible;
 use std::fmt;
@@ -11,17 +11,17 @@ use tokio::sync::mpsc;
 use crate::clock::{Clock, SystemClock};
 use crate::published::Follower;
 
-/// The outside of the engine: a clock, a way to wait, a way to run something beside. The simulator brings its own, and so
-/// decides what happens when.
+/// The engine's access to time and tasks: a clock, timers, spawning. The simulator provides its own driver and so
+/// decides the order of all steps.
 pub trait Driver: Clock {
     /// Ends when the clock shows `at`.
     fn sleep_until(&self, at: Tick) -> BoxFuture<'static, ()>;
 
-    /// Runs `task` beside everything else. Whoever needs its end arranges to hear of it.
+    /// Runs `task` in the background. The task itself reports its end to its creator, if needed.
     fn spawn(&self, task: BoxFuture<'static, ()>);
 }
 
-/// The real one.
+/// The driver of the running program.
 #[derive(Debug, Clone)]
 pub struct TokioDriver {
     clock: Arc<SystemClock>,
@@ -51,13 +51,13 @@ impl Driver for TokioDriver {
     }
 }
 
-/// Runs tasks that end when the engine stops; whoever made it can wait for the end of all of them.
+/// Spawns tasks that end when the engine stops; the receiver from `new` tells when all of them have ended.
 #[derive(Clone)]
 pub(crate) struct Crew {
     driver: Arc<dyn Driver>,
-    /// Its sender is dropped when everything is to stop.
+    /// The publisher is dropped to stop all tasks.
     stopped: Follower<()>,
-    /// Each task holds one of these; when all are gone, the receiver hears of it.
+    /// Each task holds a clone; when all clones are dropped, the receiver's channel closes.
     alive: mpsc::Sender<Infallible>,
 }
 
@@ -75,7 +75,7 @@ impl Crew {
         let (alive, stopped) = (self.alive.clone(), self.stopped.clone());
         self.driver.spawn(Box::pin(async move {
             tokio::select! {
-                // First, so that nothing is done any more by what is told to stop.
+                // Checked first, so that a stopped task does no further work.
                 biased;
                 () = stopped.gone() => {}
                 () = task => {}

@@ -1,4 +1,4 @@
-//! The engine of one node, put together: what is given in, what runs, and how it ends.
+//! The engine of one node: its parts, its start and its end.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -27,7 +27,7 @@ use crate::published::{Publisher, published};
 use crate::stuck_policy::StuckPolicy;
 use crate::watcher::{ChainStatus, Finality, WatchBook, Watcher, WatcherOptions};
 
-/// Everything that the engine needs from outside.
+/// Dependencies and settings of the engine.
 #[derive(Debug)]
 pub struct EngineParts {
     pub store: Arc<dyn Store>,
@@ -36,7 +36,7 @@ pub struct EngineParts {
     pub faults: Arc<dyn FaultPoints>,
     pub stuck: Arc<dyn StuckPolicy>,
     pub chains: Vec<ChainSetup>,
-    /// The lanes that this node can run: it has their keys.
+    /// The lanes whose keys this node has.
     pub lanes: Vec<(SubmitterId, Arc<LaneSetup>)>,
     pub terms: LeaseTerms,
     pub options: EngineOptions,
@@ -53,9 +53,9 @@ pub struct ChainSetup {
 pub struct EngineOptions {
     pub intake: IntakeLimits,
     pub writer: BatchLimits,
-    /// Sends of one chain in one go, and how many goes at once.
+    /// Limits of one send batch of a chain, and of concurrent batches.
     pub sender: BatchLimits,
-    /// Queues and accounts that are read in one go.
+    /// Limits of one read batch of queues or accounts.
     pub reader: BatchLimits,
     pub dispatch: DispatchOptions,
 }
@@ -72,18 +72,18 @@ impl Default for EngineOptions {
     }
 }
 
-/// A running engine. Dropping it stops everything where it stands, as a crash would; [`Engine::drain`] ends it in order.
+/// A running engine. Dropping it stops everything at once, as a crash would; [`Engine::drain`] ends it in order.
 #[derive(Debug)]
 pub struct Engine {
     intake: Intake,
     view: Arc<EngineView>,
     draining: Publisher<bool>,
-    /// Dropped when everything is to stop.
+    /// Dropped to stop all tasks.
     stop: Publisher<()>,
     lanes_over: mpsc::Receiver<Infallible>,
 }
 
-/// What an engine knows, for whoever shows it. It may outlive the engine.
+/// The engine's knowledge, for display. A view may outlive the engine.
 #[derive(Debug)]
 pub struct EngineView {
     driver: Arc<dyn Driver>,
@@ -91,7 +91,7 @@ pub struct EngineView {
     desks: BTreeMap<ChainId, Arc<ChainDesk>>,
 }
 
-/// A lane names a chain that this node does not have.
+/// The error for a lane on a chain that is not configured.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{submitter} is on a chain that is not configured")]
 pub struct UnknownChain {
@@ -99,13 +99,13 @@ pub struct UnknownChain {
 }
 
 impl Engine {
-    /// Starts everything on the driver.
+    /// Starts all tasks on the driver.
     pub fn start(parts: EngineParts) -> Result<Engine, UnknownChain> {
         let EngineParts { store, driver, ids, faults, stuck, chains, lanes, terms, options } = parts;
         let clock: Arc<dyn Clock> = Arc::new(DriverClock(Arc::clone(&driver)));
         let (stop, stopped) = published(());
         let (draining, drain_asked) = published(false);
-        // The loops live until the engine stops; the dispatcher and its lanes end when they have drained.
+        // Background loops run until the engine stops; the dispatcher and its lanes end when they have drained.
         let (background, _) = Crew::new(Arc::clone(&driver), stopped.clone());
         let (crew, lanes_over) = Crew::new(Arc::clone(&driver), stopped);
         let (intake, intake_loop) = Intake::with_faults(Arc::clone(&store), ids, options.intake, Arc::clone(&faults));
@@ -145,11 +145,11 @@ impl Engine {
         &self.view
     }
 
-    /// Waits until lanes have finished what is under way and all leases are given back; then everything stops. Whoever
-    /// calls it has stopped taking requests before.
+    /// Ends when lanes have finished their work in flight and all leases are released; then everything stops. The
+    /// caller has stopped accepting requests before.
     pub async fn drain(mut self) {
         self.draining.publish(true);
-        // Nothing is ever sent: it ends when the dispatcher and every lane have.
+        // Nothing is ever sent: the channel closes when the dispatcher and all lanes have ended.
         let _ = self.lanes_over.recv().await;
         drop(self.stop);
     }
@@ -164,17 +164,17 @@ impl EngineView {
         self.desks.keys()
     }
 
-    /// What this node knows of a chain; `None` until it has read a head.
+    /// This node's knowledge of a chain; `None` until it has read a head.
     pub fn chain_status(&self, chain: &ChainId) -> Option<ChainStatus> {
         self.desks.get(chain)?.status()
     }
 
-    /// How long ago the head was read.
+    /// The time since the head was read.
     pub fn head_age(&self, status: &ChainStatus) -> Duration {
         self.driver.now().saturating_since(status.read_at)
     }
 
-    /// Counts and balance as the chain has them now, or as they were last read.
+    /// Nonces and balance from the chain now, or as last read.
     pub async fn account(&self, submitter: &SubmitterId) -> Option<AccountFacts> {
         self.desks.get(submitter.chain())?.shown_account(submitter).await
     }
@@ -183,7 +183,7 @@ impl EngineView {
         self.desks.get(chain).map(|desk| desk.load())
     }
 
-    /// What makes a block final there, and how many confirmations are asked for.
+    /// The finality rule of the chain, and the required confirmations.
     pub fn finality(&self, chain: &ChainId) -> Option<(Finality, u32)> {
         self.desks.get(chain).map(|desk| (desk.watched_by.finality, desk.watched_by.confirmations))
     }

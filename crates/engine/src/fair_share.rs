@@ -1,17 +1,17 @@
-//! How many lanes this node should run, and which it lets go when it runs more.
+//! Decides how many lanes this node should run, and which lanes it hands over when it runs more.
 //!
-//! Lanes spread by who accepts and by who wakes first, and after a restart one node may have all of them. A node that has more than
-//! its share (lanes ÷ live nodes) gives some back; whoever wakes takes them. It takes them back if nobody does: how many nodes live
-//! says nothing of which keys they have.
+//! Lanes gather on the nodes that accept their intents or wake first; after a restart one node may hold all of them. A
+//! node with more lanes than its share (lanes ÷ live nodes) releases some, and another node that wakes acquires them.
+//! If no other node does, this node takes them back: the number of live nodes does not tell which keys they have.
 //!
-//! Whoever has its share already lets the others be quicker when a lane wakes; else the one that is nearest to the database would
-//! take what another has just given back.
+//! A node that has its share waits a little before it acquires another lane; otherwise the node nearest to the database
+//! would take every lane that another node has just released.
 //!
-//! A node that cannot read a chain is no use to its lanes, while others may: it gives them back too, and waits before it asks for
-//! them again.
+//! A node that cannot read a chain releases the lanes of that chain, because other nodes may be able to read it, and
+//! waits before it acquires them again.
 //!
-//! The ones that have been here longest go first. So each lane moves as seldom as can be: one that has just come was just loaded,
-//! and stood still for that.
+//! The lanes that have run here longest go first, so that each lane moves as seldom as possible: a lane that has just
+//! arrived has just paid for its load.
 
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
@@ -19,24 +19,26 @@ use std::time::Duration;
 use gapless_domain::{SubmitterId, Tick};
 use gapless_store::Census;
 
-/// When lanes are handed over, by the names that the config gives.
+/// The rules of handing lanes over, by their config names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ShareOptions {
-    /// How often the node looks whether it has more than its share.
+    /// Interval of the check for more lanes than the share.
     pub interval: Duration,
-    /// It keeps as many more than its share, or this part of the share if that is more: whole shares are no reason to move anything.
+    /// Tolerated excess over the share: this number, or `slack_percent` of the share if that is more. Exact shares are
+    /// not worth a move.
     pub slack: usize,
     pub slack_percent: usize,
     /// Lanes that are handed over in one round.
     pub round_max: usize,
-    /// A lane that was handed over is left to the others for so long.
+    /// After handing a lane over, this node does not acquire it for this long.
     pub pause: Duration,
-    /// A node that has more than its share waits for so long before it asks for another lane.
+    /// A node above its share waits this long before it acquires another lane.
     pub yield_pause: Duration,
-    /// A lane that was handed over is not handed over again for so long; and after a round of which every lane has come back, none is.
+    /// A lane is not handed over a second time within this period. After a round whose lanes have all come back, no
+    /// lane is handed over for this long.
     pub returned_pause: Duration,
-    /// A chain that could not be read for so long is away: its lanes are given to others, if there are any, and not asked for before as
-    /// long again.
+    /// A chain that could not be read for this long is unreachable: its lanes are handed over if there are other nodes,
+    /// and not acquired again for as long.
     pub away_after: Duration,
 }
 
@@ -59,23 +61,23 @@ impl Default for ShareOptions {
 pub(crate) struct FairShare {
     options: ShareOptions,
     next_look: Tick,
-    /// By the last look; not known if there is nobody to share with.
+    /// This node's share by the last check; `None` while there is no other node.
     share: Option<usize>,
-    /// Others were alive at the last look.
+    /// There were other live nodes at the last check.
     has_company: bool,
-    /// Told to finish, and not yet given back.
+    /// Lanes that drain for a handover and have not ended yet.
     leaving: HashSet<SubmitterId>,
     moved: HashMap<SubmitterId, Moved>,
-    /// The last round.
+    /// The lanes of the last round.
     round: Vec<SubmitterId>,
 }
 
-/// A lane that was handed over.
+/// The waiting times of a lane that was handed over.
 #[derive(Clone, Copy, Debug)]
 struct Moved {
-    /// Before this it is the others'.
+    /// Until then only other nodes acquire the lane.
     not_before: Tick,
-    /// Until then it is not handed over again.
+    /// Until then the lane is not handed over again.
     stays_until: Tick,
 }
 
@@ -90,7 +92,7 @@ impl FairShare {
         self.next_look
     }
 
-    /// Is there anything to look at? A node with few lanes has never too many, and asks nobody.
+    /// Begins a check. False if this node has too few lanes to ever exceed its share, so that no census is needed.
     pub(crate) fn look(&mut self, running: usize, now: Tick) -> bool {
         self.next_look = now.saturating_add(self.options.interval);
         self.moved.retain(|_, moved| moved.stays_until > now);
@@ -102,7 +104,7 @@ impl FairShare {
         self.options.away_after
     }
 
-    /// Those of these lanes, whose chain is away, that others should try.
+    /// Of the lanes whose chain is unreachable here, the ones to hand over now.
     pub(crate) fn choose_away(&mut self, mut lanes: Vec<SubmitterId>, census: Census) -> Vec<SubmitterId> {
         self.has_company = census.nodes > 1;
         lanes.retain(|lane| self.has_company && !self.leaving.contains(lane));
@@ -110,14 +112,14 @@ impl FairShare {
         lanes
     }
 
-    /// The lanes that should go, of those that run here, with since when.
+    /// Of the running lanes, with their start times, the ones to hand over now.
     pub(crate) fn choose(
         &mut self,
         mut running: Vec<(SubmitterId, Tick)>,
         census: Census,
         now: Tick,
     ) -> Vec<SubmitterId> {
-        // Judged when all of it has left.
+        // A round is judged only when all of its lanes have left.
         let is_leaving = self.round.iter().any(|lane| self.leaving.contains(lane));
         let round = if is_leaving { Vec::new() } else { std::mem::take(&mut self.round) };
         let is_here = |lane: &SubmitterId| running.iter().any(|(here, _)| here == lane);
@@ -137,10 +139,10 @@ impl FairShare {
         chosen
     }
 
-    /// How many more than its share, if it is more than the slack allows.
+    /// The number of lanes above the share; 0 if the slack tolerates it.
     fn excess(&mut self, running: usize, census: Census) -> usize {
         let nodes = usize::try_from(census.nodes).unwrap_or(usize::MAX).max(1);
-        // What runs here is held by somebody, whatever was true when it was counted.
+        // The census may be older than the lanes that run here.
         let lanes = usize::try_from(census.lanes).unwrap_or(usize::MAX).max(running);
         let share = lanes.div_ceil(nodes);
         self.share = (nodes > 1).then_some(share);
@@ -149,7 +151,7 @@ impl FairShare {
         if excess > slack { excess } else { 0 }
     }
 
-    /// A run has ended. True if it was told to, so that others can have the lane.
+    /// Records the end of a run. True if the lane was to be handed over.
     pub(crate) fn has_left(&mut self, lane: &SubmitterId, now: Tick) -> bool {
         let was_leaving = self.leaving.remove(lane);
         if was_leaving {
@@ -160,7 +162,7 @@ impl FairShare {
         was_leaving
     }
 
-    /// When this node may ask for a lane, if it already has `running`.
+    /// The earliest time at which this node may acquire a lane, if it already runs `running` lanes.
     pub(crate) fn not_before(&self, lane: &SubmitterId, running: usize, is_away: bool, now: Tick) -> Tick {
         let yields = self.share.is_some_and(|share| running > share);
         let earliest = match (is_away && self.has_company, yields) {
@@ -184,7 +186,7 @@ mod tests {
         format!("eip155:1:0x{number:040x}").parse().unwrap()
     }
 
-    /// The first came last.
+    /// Lane 0 arrived last.
     fn lanes(count: usize) -> Vec<(SubmitterId, Tick)> {
         (0..count).map(|number| (lane(number), at((count - number) as u64))).collect()
     }
@@ -209,7 +211,7 @@ mod tests {
             (3, 3, 3, 0),
             (4, 3, 6, 0),
             (0, 3, 6, 0),
-            // Nobody counts to more than there are here.
+            // The census is older than the lanes that run here.
             (100, 2, 0, 50),
             (100, 0, 100, 0),
         ] {
@@ -222,7 +224,7 @@ mod tests {
     fn who_came_first_goes_first_and_no_more_than_a_round() {
         let mut share = FairShare::new(ShareOptions { round_max: 3, ..ShareOptions::default() }, at(0));
         assert_eq!(share.choose(lanes(100), census(2, 100), at(1)), [lane(99), lane(98), lane(97)]);
-        // They are not counted, and not chosen again, while they finish.
+        // Leaving lanes are not counted and not chosen again.
         assert_eq!(share.choose(lanes(53), census(2, 100), at(1)), []);
     }
 
@@ -234,7 +236,7 @@ mod tests {
         assert!(!share.has_left(&chosen[0], at(2)), "only once");
         assert_eq!(share.not_before(&chosen[0], 50, false, at(2)), at(5));
         assert_eq!(share.not_before(&lane(0), 50, false, at(2)), at(2), "any other");
-        // Half of them have come back.
+        // Half of the lanes have come back.
         let back: Vec<_> = lanes(75);
         let again = share.choose(back, census(2, 100), at(20));
         assert!(!again.is_empty() && again.iter().all(|lane| !chosen.contains(lane)));

@@ -1,4 +1,4 @@
-//! Named places on a transaction's way, for whoever wants something to happen just there: a test that ends the process.
+//! Fault points: named places in a transaction's life where a test stops or ends the process.
 
 use std::fmt;
 
@@ -36,7 +36,7 @@ pub trait FaultPoints: Send + Sync + fmt::Debug {
     fn reach(&self, point: FaultPoint);
 }
 
-/// Nothing happens anywhere.
+/// The production implementation: does nothing.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoFaults;
 
@@ -45,7 +45,7 @@ impl FaultPoints for NoFaults {
 }
 
 impl FaultPoint {
-    /// The points before and after a commit, by the furthest step that is in it.
+    /// The fault points before and after a commit, by the furthest step in it.
     pub(crate) fn around_commit(commit: &LaneCommit) -> (FaultPoint, FaultPoint) {
         let has = |name| commit.changes().iter().any(|change| change.event() == EventKind::Tx(name));
         if has(TransitionName::Settle) {

@@ -1,4 +1,4 @@
-//! Reads and sends of many lanes in one round trip: the same gathering as for commits, with another flush.
+//! Batched reads and sends: requests of many lanes in one round trip, by the loop that also groups commits.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use gapless_store::{Store, StoreError};
 use crate::clock::Clock;
 use crate::group_commit::{BatchLimits, Entrance, Gathering, Job, Weight, group_commit};
 
-/// Looks at the queues and commands of many lanes at once.
+/// Reads the queues and commands of many lanes at once.
 #[derive(Clone, Debug)]
 pub(crate) struct Peeker(Entrance<Peek, Option<Peeked>>);
 
@@ -32,7 +32,7 @@ impl Peeker {
         (Peeker(entrance), PeekerLoop { gathering, store })
     }
 
-    /// `None` if the store could not tell.
+    /// `None` if the store failed.
     pub(crate) async fn peek(&self, lane: SubmitterId, limit: u32, without: Vec<TxId>) -> Option<Peeked> {
         self.0.submit(Peek { lane, limit, without }).await.ok().flatten()
     }
@@ -42,7 +42,7 @@ impl PeekerLoop {
     pub(crate) async fn run(self) {
         let store = self.store.as_ref();
         let flush = async |batch: Vec<Job<Peek, Option<Peeked>>>| {
-            // Whom a run that is over was binding, its successor wants to see (N11).
+            // An abandoned peek must not hide its excluded intents from the next owner of the lane (N11).
             let batch: Vec<_> = batch.into_iter().filter(|job| !job.is_abandoned()).collect();
             if batch.is_empty() {
                 return Vec::new();
@@ -51,7 +51,7 @@ impl PeekerLoop {
             let without: Vec<TxId> = batch.iter().flat_map(|job| job.op.without.iter().copied()).collect();
             match look(store, &lanes, &without).await {
                 Ok(answers) => batch.into_iter().zip(answers).for_each(|(job, answer)| job.answer(Some(answer))),
-                // One row that cannot be read is one lane's trouble, not everybody's.
+                // A row that cannot be decoded must fail only its own lane, so each lane is read alone.
                 Err(StoreError::Row(error)) if lanes.len() > 1 => {
                     tracing::warn!("looking at the queues one by one: {error}");
                     for (job, lane) in batch.into_iter().zip(&lanes) {
@@ -81,7 +81,7 @@ async fn look(store: &dyn Store, lanes: &[(SubmitterId, u32)], without: &[TxId])
     Ok(queues.zip(commands).map(|(queue, commands)| Peeked { queue, commands }).collect())
 }
 
-/// Reads counts and balances of many accounts of one chain at once.
+/// Reads nonces and balances of many accounts of one chain at once.
 #[derive(Clone, Debug)]
 pub(crate) struct AccountReader(Entrance<Account, Option<AccountRead>>);
 
@@ -91,7 +91,7 @@ pub(crate) struct AccountReaderLoop {
     chain: Arc<dyn Chain>,
 }
 
-/// An account, and the final block that its count was asked for at.
+/// An account, and the final block at which its final nonce was read.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AccountRead {
     pub(crate) view: AccountView,
@@ -120,7 +120,7 @@ impl AccountReaderLoop {
         let chain = self.chain.as_ref();
         let flush = async |batch: Vec<Job<Account, Option<AccountRead>>>| {
             let accounts: Vec<_> = batch.iter().map(|job| job.op.submitter.clone()).collect();
-            // The oldest final block is final for all of them.
+            // The oldest of the final blocks is final for all of the accounts.
             let final_at = batch.iter().filter_map(|job| job.op.final_at).min_by_key(|block| block.number);
             let answer: Result<Vec<AccountView>, ChainError> = chain.accounts(&accounts, final_at).await;
             match answer {
@@ -139,7 +139,7 @@ impl AccountReaderLoop {
     }
 }
 
-/// Sends of many lanes of one chain in one batch. What a lane hands in stays together and in order.
+/// Sends transactions of many lanes of one chain in one batch. The transactions of one call stay together and in order.
 #[derive(Clone, Debug)]
 pub(crate) struct Sender(Entrance<Parcel, Option<Vec<SendAnswer>>>);
 
@@ -153,7 +153,7 @@ pub(crate) struct SenderLoop {
 #[derive(Debug)]
 struct Parcel {
     txs: Vec<SignedTx>,
-    /// When the lease that it goes out under is no longer trusted.
+    /// The time until which the lease behind the transactions is trusted.
     until: Tick,
 }
 
@@ -163,7 +163,7 @@ impl Sender {
         (Sender(entrance), SenderLoop { gathering, chain, clock })
     }
 
-    /// `None` if nothing was sent, because the lease had lapsed by the time it was their turn.
+    /// `None` if nothing was sent because the lease had lapsed meanwhile.
     pub(crate) async fn send(&self, txs: Vec<SignedTx>, until: Tick) -> Option<Vec<SendAnswer>> {
         self.0.submit(Parcel { txs, until }).await.ok().flatten()
     }
@@ -174,7 +174,8 @@ impl SenderLoop {
         let (chain, clock) = (self.chain.as_ref(), self.clock.as_ref());
         let flush = async |batch: Vec<Job<Parcel, Option<Vec<SendAnswer>>>>| {
             let now = clock.now();
-            // A lane that is gone meanwhile has lost its lease, or is loaded anew: nothing is sent in its name (N06).
+            // An abandoned request belongs to a lane that lost its lease or is reloaded: its transactions must not be
+            // sent (N06).
             let may_go = |job: &Job<Parcel, _>| now < job.op.until && !job.is_abandoned();
             let (mut batch, lapsed): (Vec<_>, Vec<_>) = batch.into_iter().partition(may_go);
             lapsed.into_iter().for_each(|job| job.answer(None));
@@ -233,7 +234,7 @@ mod tests {
 
     use super::*;
 
-    /// What it was binding was not bound, and its successor asks in the same batch.
+    /// The intents of the abandoned peek were never bound, and the next owner peeks in the same batch.
     ///
     /// proves N11
     #[tokio::test]

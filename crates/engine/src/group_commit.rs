@@ -1,23 +1,23 @@
-//! Group commit: while one flush is under way, the next batch gathers. Nothing waits for a batch to fill.
+//! Group commit: while one flush runs, the next batch collects. No item waits for a batch to fill.
 //!
-//! A lone caller is flushed at once, alone; under load a batch is as large as what came in during the flush before. Both
-//! follow from one rule: whoever flushes takes everything that is there, then comes back for more.
+//! A lone item is flushed at once, alone; under load a batch holds everything that arrived during the flush before.
+//! Both follow from one rule: a worker takes all waiting items, flushes them, and comes back for more.
 
 use std::collections::VecDeque;
 use std::future::Future;
 
 use tokio::sync::{Mutex, mpsc, oneshot};
 
-/// How much one flush may take, and how much may wait.
+/// Limits of one flush and of the waiting items.
 #[derive(Clone, Copy, Debug)]
 pub struct BatchLimits {
     /// Items in one flush.
     pub items: usize,
-    /// Bytes in one flush, as the items weigh themselves. One item may always go.
+    /// Bytes in one flush, by the items' own weight. A single item is always allowed.
     pub bytes: usize,
-    /// Items that may wait. A caller that comes when it is full waits too, before its item is taken.
+    /// Items that may wait. At this limit a caller waits before its item is taken.
     pub waiting: usize,
-    /// Flushes that may be under way at once.
+    /// Concurrent flushes.
     pub flushes: usize,
 }
 
@@ -27,7 +27,7 @@ impl Default for BatchLimits {
     }
 }
 
-/// How much an item adds to a batch.
+/// The weight of an item in a batch.
 pub(crate) trait Weight {
     fn items(&self) -> usize;
     fn bytes(&self) -> usize;
@@ -45,7 +45,7 @@ impl<Op, Out> Clone for Entrance<Op, Out> {
     }
 }
 
-/// The end that flushes. It ends when every entrance is gone and everything that waited is flushed.
+/// The flushing end. Its loop ends when every queue handle is dropped and every waiting item is flushed.
 #[derive(Debug)]
 pub(crate) struct Gathering<Op, Out> {
     waiting: Mutex<Waiting<Op, Out>>,
@@ -55,18 +55,18 @@ pub(crate) struct Gathering<Op, Out> {
 #[derive(Debug)]
 struct Waiting<Op, Out> {
     receiver: mpsc::Receiver<Job<Op, Out>>,
-    /// Taken out of the channel, but not yet into a batch.
+    /// Items that were received but did not fit into a batch yet.
     front: VecDeque<Job<Op, Out>>,
 }
 
-/// An item and where its answer goes.
+/// An item and the channel for its answer.
 #[derive(Debug)]
 pub(crate) struct Job<Op, Out> {
     pub(crate) op: Op,
     reply: oneshot::Sender<Out>,
 }
 
-/// The loop that flushes has ended: the process is shutting down.
+/// The error after the flushing loop has ended: the process is shutting down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the process is shutting down")]
 pub(crate) struct Closed;
@@ -78,7 +78,7 @@ pub(crate) fn group_commit<Op: Weight, Out>(limits: BatchLimits) -> (Entrance<Op
 }
 
 impl<Op, Out> Entrance<Op, Out> {
-    /// Waits for the answer. If the caller goes away meanwhile, the item is flushed all the same.
+    /// Waits for the answer. The item is flushed even if the caller stops waiting.
     pub(crate) async fn submit(&self, op: Op) -> Result<Out, Closed> {
         let (reply, answer) = oneshot::channel();
         self.sender.send(Job { op, reply }).await.map_err(|_| Closed)?;
@@ -87,20 +87,20 @@ impl<Op, Out> Entrance<Op, Out> {
 }
 
 impl<Op, Out> Job<Op, Out> {
-    /// Nobody waits for the answer any more.
+    /// Has the caller stopped waiting for the answer?
     pub(crate) fn is_abandoned(&self) -> bool {
         self.reply.is_closed()
     }
 
-    /// Answers the caller, if it still listens.
+    /// Answers the caller, if it still waits.
     pub(crate) fn answer(self, out: Out) {
         let _ = self.reply.send(out);
     }
 }
 
 impl<Op: Weight, Out> Gathering<Op, Out> {
-    /// Flushes until there is nothing left to come, `limits.flushes` at once. Jobs that `flush` gives back begin the next
-    /// batch of the same line; they do not go back to the others, who may be asleep over an empty channel.
+    /// Flushes until every queue handle is dropped, with `limits.flushes` workers. Jobs that `flush` returns begin the
+    /// next batch of the same worker; other workers may be asleep over an empty channel.
     pub(crate) async fn run<F, Fut>(&self, flush: F)
     where
         F: Fn(Vec<Job<Op, Out>>) -> Fut,
@@ -133,7 +133,7 @@ impl<Op: Weight, Out> Gathering<Op, Out> {
         }
     }
 
-    /// Everything that is there, within the limits; waits only if there is nothing.
+    /// All waiting items, within the limits; waits only if there are none.
     async fn next_batch(&self) -> Option<Vec<Job<Op, Out>>> {
         let mut waiting = self.waiting.lock().await;
         if waiting.front.is_empty() {
@@ -143,7 +143,8 @@ impl<Op: Weight, Out> Gathering<Op, Out> {
         Some(waiting.take(&self.limits))
     }
 
-    /// The same, behind jobs that come again. Whoever holds the lock waits for the first item, so there is none.
+    /// The returned jobs, plus waiting items. A worker that holds the lock waits for a first item, so there are none
+    /// then.
     fn join_in(&self, mut again: Vec<Job<Op, Out>>) -> Vec<Job<Op, Out>> {
         if again.len() < self.limits.items
             && let Ok(mut waiting) = self.waiting.try_lock()
@@ -219,7 +220,7 @@ mod tests {
         let callers = async move {
             let first = entrance.submit(Number(0));
             let rest = async {
-                // By now the first one is being flushed, alone.
+                // By now the first item is being flushed, alone.
                 let many: Vec<_> = (1..=9).map(|n| Box::pin(entrance.submit(Number(n)))).collect();
                 let release = async { gate.add_permits(2) };
                 let (answers, ()) = tokio::join!(biased; join_all(many), release);
@@ -248,7 +249,7 @@ mod tests {
             Vec::new()
         };
         let callers = async move {
-            // The last one is heavier than any batch may be, and goes alone.
+            // The last item is heavier than any batch may be, and goes alone.
             let many: Vec<_> = [1, 1, 1, 1, 1, 30, 30, 30, 70].map(|n| Box::pin(entrance.submit(Number(n)))).into();
             join_all(many).await
         };
@@ -280,7 +281,7 @@ mod tests {
         assert_eq!(seen.into_inner().unwrap(), [(1, true), (2, false)]);
     }
 
-    /// Also when another line holds the lock and sleeps.
+    /// Holds even if another worker has the lock and sleeps.
     #[tokio::test]
     async fn what_is_given_back_comes_again_first() {
         let (entrance, gathering) = group_commit::<Number, usize>(BatchLimits { flushes: 3, ..limits() });

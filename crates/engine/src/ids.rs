@@ -1,4 +1,4 @@
-//! New ids.
+//! Sources of new ids.
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ pub trait Ids: Send + Sync + fmt::Debug {
 }
 
 /// UUID version 7: random enough to be unguessable, and ordered in time, so that the database appends to its indexes
-/// instead of writing all over them. Nothing relies on the time in it.
+/// instead of writing to random pages. No code relies on the time in it.
 #[derive(Debug, Default)]
 pub struct TimeOrderedIds;
 

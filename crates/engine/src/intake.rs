@@ -1,4 +1,4 @@
-//! Intake: accepting intents, many in one commit. Needs no lease; any node accepts for any lane.
+//! Intake: accepts intents, many in one commit. Intake needs no lease: any node accepts for any lane.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::fault_points::{FaultPoint, FaultPoints, NoFaults};
 use crate::group_commit::{BatchLimits, Entrance, Gathering, Job, Weight, group_commit};
 use crate::ids::Ids;
 
-/// The limits of intake, by the names that the config gives them.
+/// The limits of intake, by their config names.
 pub type IntakeLimits = BatchLimits;
 
 type Answer = Result<Vec<Accepted>, Arc<StoreError>>;
@@ -21,7 +21,7 @@ pub struct Intake {
     ids: Arc<dyn Ids>,
 }
 
-/// Somebody drives this for as long as anything is accepted; it ends when every [`Intake`] is gone.
+/// The loop of intake. It must be polled while intents are accepted, and ends when every [`Intake`] is dropped.
 #[derive(Debug)]
 pub struct IntakeLoop {
     gathering: Gathering<Group, Answer>,
@@ -31,14 +31,14 @@ pub struct IntakeLoop {
 
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum IntakeError {
-    /// Nobody knows whether it was accepted. The same request again is the way to learn it.
+    /// The outcome is unknown. The caller learns it by sending the same request again.
     #[error(transparent)]
     Store(Arc<StoreError>),
     #[error("the process is shutting down")]
     ShuttingDown,
 }
 
-/// The intents of one call. They stay together, so that their order in line is the order in which they were given.
+/// The intents of one call. They stay together, so that the queue keeps their order.
 #[derive(Debug)]
 struct Group(Vec<NewIntent>);
 
@@ -57,8 +57,8 @@ impl Intake {
         (Intake { entrance, ids }, IntakeLoop { gathering, store, faults })
     }
 
-    /// Accepts intents in the order given. Each gets its id, and its own verdict; when this returns a new or an existing
-    /// one, it is durable (P6).
+    /// Accepts intents in the given order. Each gets an id and a verdict of its own; an intent that is returned as new
+    /// or existing is durable (P6).
     pub async fn accept(&self, intents: Vec<Intent>) -> Result<Vec<(TxId, Accepted)>, IntakeError> {
         let new: Vec<NewIntent> =
             intents.into_iter().map(|intent| NewIntent { id: self.ids.next_tx(), intent }).collect();
@@ -69,7 +69,7 @@ impl Intake {
     }
 }
 
-/// The id that the caller is to use.
+/// The verdict with the id that the caller is to use.
 fn settle((ours, verdict): (TxId, Accepted)) -> (TxId, Accepted) {
     match verdict {
         Accepted::Existing(id) | Accepted::Conflict(id) => (id, verdict),
@@ -120,7 +120,7 @@ impl Weight for Group {
     }
 
     fn bytes(&self) -> usize {
-        /// Everything of an intent that is not calldata or metadata, roughly.
+        /// Approximate size of an intent without calldata and metadata.
         const BASE: usize = 512;
         self.0
             .iter()

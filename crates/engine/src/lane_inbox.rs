@@ -1,4 +1,4 @@
-//! Where a running lane hears of what it did not ask for. What comes while nobody looks is kept.
+//! Mailbox of a running lane: wake-ups, drain, lease loss, sightings. Messages are coalesced, and kept until taken.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -19,12 +19,12 @@ struct Letters {
     sightings: Vec<Sighting>,
 }
 
-/// What a lane is told from outside.
+/// A message to a lane.
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "nearly every letter is a fact")]
 pub(crate) enum Letter {
     Fact(Fact),
-    /// The lease is lost: stop at once.
+    /// The lease is lost: the run must end at once.
     Lost,
 }
 
@@ -49,12 +49,12 @@ impl LaneInbox {
         self.posted.notify_one();
     }
 
-    /// Somebody has called since the last letter was taken.
+    /// A wake-up has arrived since the last message was taken.
     pub(crate) fn is_woken(&self) -> bool {
         self.letters().woken
     }
 
-    /// The next letter. Dropping the future loses nothing.
+    /// The next message. Dropping the future loses nothing.
     pub(crate) async fn next(&self) -> Letter {
         loop {
             if let Some(letter) = self.take() {
@@ -73,7 +73,7 @@ impl LaneInbox {
             return Some(Letter::Fact(Fact::Drain));
         }
         if !letters.sightings.is_empty() {
-            return Some(Letter::Fact(Fact::Seen(std::mem::take(&mut letters.sightings))));
+            return Some(Letter::Fact(Fact::Sightings(std::mem::take(&mut letters.sightings))));
         }
         std::mem::take(&mut letters.woken).then_some(Letter::Fact(Fact::Woken))
     }

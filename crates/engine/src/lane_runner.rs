@@ -1,4 +1,4 @@
-//! Runs one lane: executes its effects, and tells it what came of them.
+//! Runs one lane: executes its effects, and passes the results to it as facts.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,7 +25,7 @@ use crate::published::Follower;
 use crate::stuck_policy::StuckPolicy;
 use crate::watcher::ChainStatus;
 
-/// What every lane of this node uses.
+/// Services that all lanes of this node share.
 #[derive(Clone, Debug)]
 pub(crate) struct Tools {
     pub(crate) driver: Arc<dyn Driver>,
@@ -36,14 +36,14 @@ pub(crate) struct Tools {
     pub(crate) stuck: Arc<dyn StuckPolicy>,
 }
 
-/// How a run of a lane ended.
+/// The outcome of a run of a lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ending {
-    /// Nothing left to do: the lease is to be given back.
+    /// The lane has nothing to do: release the lease.
     Released,
-    /// The lease is held, but what the lane believes is not what the store has, or nobody knows: load it anew.
+    /// The lease is held, but the lane's memory differs from the store, or may differ: load the lane again.
     Reload,
-    /// The store cannot hold what the lane wants to write. Loaded anew, but not at once.
+    /// The store cannot hold a write of the lane: load the lane again, after a pause.
     Refused,
     /// The lease is lost.
     Lost,
@@ -57,7 +57,7 @@ pub(crate) struct LaneRunner {
     inbox: Arc<LaneInbox>,
 }
 
-/// However a run ends, nothing is told to it any more.
+/// However a run ends, no further sightings are delivered to it.
 impl Drop for LaneRunner {
     fn drop(&mut self) {
         self.desk.book.forget(&self.inbox);
@@ -73,18 +73,18 @@ impl LaneRunner {
         LaneRunner { tools, desk, lease, inbox }
     }
 
-    /// Until there is nothing to do, or the lane may not go on. Whatever is under way then is dropped; what is durable is
-    /// found by whoever loads the lane next.
+    /// Runs until there is nothing to do or the lane must stop. Effects in flight are dropped then; the next owner
+    /// finds everything that is durable.
     pub(crate) async fn run(self, snapshot: LaneSnapshot, setup: LaneSetup) -> Ending {
         let driver = Arc::clone(&self.tools.driver);
         let chain = Arc::clone(&self.desk.chain);
         let mut lane = Lane::restore(&self.lease, snapshot, setup, |raw| chain.outline(raw), driver.now());
         let mut under_way: FuturesUnordered<Work> = FuturesUnordered::new();
         let mut news = ChainNews { status: self.desk.status.clone(), told: None };
-        // Before anything is begun: a chain that contradicts the ledger stops the lane.
+        // First of all: a finality violation stops the lane.
         let mut fact = news.if_broken().map_or(Fact::Woken, Fact::Chain);
         loop {
-            let was_letter = matches!(fact, Fact::Woken | Fact::Drain | Fact::Seen(_));
+            let was_letter = matches!(fact, Fact::Woken | Fact::Drain | Fact::Sightings(_));
             let Step { effects, wake_at } = lane.handle(fact, driver.now());
             if let Some(ending) = self.begin_all(effects, &mut under_way) {
                 return ending;
@@ -121,8 +121,8 @@ impl LaneRunner {
         None
     }
 
-    /// Letters first, but not two in a row while something else waits: whoever is called all the time still hears what came of its
-    /// own work.
+    /// Inbox messages come first, but not twice in a row while another fact waits: a lane that is woken all the time
+    /// still receives the results of its own effects.
     async fn next_fact(
         &self,
         under_way: &mut FuturesUnordered<Work>,
@@ -210,7 +210,7 @@ impl LaneRunner {
                 if !matches!(answer.verdict, Verdict::Accepted | Verdict::AlreadyKnown) {
                     tracing::warn!(submitter = %lease.submitter(), node_id = %lease.owner(), fencing_token = %lease.token(), nonce = nonce.get(), %hash, outcome = outcome.as_str(), reason = answer.reason.as_str(), "not taken: {}", answer.text);
                 }
-                SentTx { nonce, hash, outcome, text: answer.text, heard }
+                SentTx { nonce, hash, outcome, text: answer.text, answers: heard }
             });
             Ok(Fact::Sent(sent.collect()))
         })
@@ -283,7 +283,7 @@ impl LaneRunner {
                     }
                     _ => Ok(Fact::Committed(CommitOutcome::NotWritten)),
                 },
-                // What is durable decides, and only the store knows it (S12).
+                // Only the store knows whether the commit is durable (S12).
                 Err(WriteError::Unknown(_)) => Err(Ending::Reload),
                 Err(WriteError::ShuttingDown) => Err(Ending::Lost),
             }
@@ -291,7 +291,7 @@ impl LaneRunner {
     }
 }
 
-/// What the watcher publishes, as far as the lane needs it.
+/// The watcher's publications, as far as the lane needs them.
 struct ChainNews {
     status: Follower<Option<ChainStatus>>,
     told: Option<Arc<ChainFacts>>,
@@ -300,17 +300,17 @@ struct ChainNews {
 impl ChainNews {
     fn if_broken(&mut self) -> Option<Arc<ChainFacts>> {
         let facts = self.status.read(|status| status.as_ref().map(|status| Arc::clone(&status.facts)));
-        self.told = facts.filter(|facts| facts.broken.is_some());
+        self.told = facts.filter(|facts| facts.finality_violation.is_some());
         self.told.clone()
     }
 
-    /// The next head, if the lane follows heads; what stops it, in any case. Dropping the future loses nothing.
+    /// The next head if the lane follows heads; a finality violation in any case. Dropping the future loses nothing.
     async fn next(&mut self, follows: bool) -> Arc<ChainFacts> {
         let told = self.told.clone();
         let is_new = |facts: &Arc<ChainFacts>| told.as_ref().is_none_or(|told| !Arc::ptr_eq(told, facts));
-        // One that stopped also hears when there is no reason any more.
-        let was_broken = told.as_ref().is_some_and(|told| told.broken.is_some());
-        let concerns = |facts: &Arc<ChainFacts>| follows || was_broken || facts.broken.is_some();
+        // A lane that stopped for a violation also needs to see its end.
+        let was_broken = told.as_ref().is_some_and(|told| told.finality_violation.is_some());
+        let concerns = |facts: &Arc<ChainFacts>| follows || was_broken || facts.finality_violation.is_some();
         let wanted = |status: &Option<ChainStatus>| {
             let facts = status.as_ref().map(|status| &status.facts);
             facts.filter(|facts| concerns(facts) && is_new(facts)).cloned()
@@ -320,7 +320,7 @@ impl ChainNews {
                 self.told = Some(Arc::clone(&facts));
                 facts
             }
-            // The watcher is gone; so will the lane be.
+            // The watcher has ended, so the engine is stopping.
             None => std::future::pending().await,
         }
     }
@@ -347,7 +347,7 @@ fn lapsed(tools: &Tools, lease: &Lease) -> Ending {
     Ending::Lost
 }
 
-/// What a transaction that is final has paid for its gas.
+/// The gas cost of a final transaction in gwei, with the kind of its attempt.
 fn paid(inclusion: &Inclusion) -> (&'static str, u64) {
     let wei = inclusion.effective_gas_price.get().saturating_mul(U256::from(inclusion.gas_used));
     (inclusion.kind.as_str(), u64::try_from(wei / U256::from(GWEI)).unwrap_or(u64::MAX))
@@ -355,12 +355,13 @@ fn paid(inclusion: &Inclusion) -> (&'static str, u64) {
 
 const GWEI: u64 = 1_000_000_000;
 
-/// What a commit changes, for the log: told only when it is durable.
+/// The metrics and log lines of a commit. They are written only when the commit is durable.
 struct Story {
     changes: Vec<(gapless_domain::TxId, &'static str, gapless_domain::StateName)>,
-    /// Lists of confirmations that no longer continue what was told before.
+    /// Confirmation lists that do not continue the list before.
     new_forks: u64,
-    /// Attempts that are new, and what those that are final have paid, in gwei: both by kind, so that it shows what raising costs.
+    /// Kinds of the new attempts, and gas costs in gwei by kind of the final ones: the metrics show the cost of
+    /// bumping.
     attempts: Vec<&'static str>,
     paid: Vec<(&'static str, u64)>,
 }

@@ -1,4 +1,4 @@
-//! Lane commits, many lanes in one database transaction.
+//! Writes lane commits, many lanes in one database transaction.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ pub struct LaneWriter {
     entrance: Entrance<Pending, Answer>,
 }
 
-/// Somebody drives this for as long as lanes run; it ends when every [`LaneWriter`] is gone.
+/// The loop of the writer. It must be polled while lanes run, and ends when every [`LaneWriter`] is dropped.
 #[derive(Debug)]
 pub struct LaneWriterLoop {
     gathering: Gathering<Pending, Answer>,
@@ -24,27 +24,27 @@ pub struct LaneWriterLoop {
     clock: Arc<dyn Clock>,
 }
 
-/// What became of one commit.
+/// The result of one commit.
 #[derive(Clone, Debug)]
 pub struct Written {
     pub verdict: CommitVerdict,
     /// The database's time of the commit.
     pub at: Timestamp,
-    /// False: durable here, perhaps not on the standby. Nothing of it may be sent until a later commit is true.
+    /// False: durable here, but perhaps not on the standby. None of it may be sent until a later commit is replicated.
     pub replicated: bool,
-    /// When the store was asked, by this node's clock: a done commit has extended the lease from then on.
+    /// This node's time before the store was asked: a commit that is done has extended the lease from then on.
     pub asked_at: Tick,
 }
 
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum WriteError {
-    /// Nothing was written. Whether trying again helps, the error tells.
+    /// Nothing was written. The error tells whether a retry can help.
     #[error(transparent)]
     NotWritten(Arc<StoreError>),
-    /// It may have been written. Drop the lane and load it anew before anything is sent.
+    /// The commit may have been written. The lane must be loaded again before anything is sent.
     #[error(transparent)]
     Unknown(Arc<StoreError>),
-    /// Nobody will say what became of it. The lane is not to act on it; whoever loads it next will see.
+    /// The outcome stays unknown. The lane must not act on the commit; its next owner finds the outcome.
     #[error("the process is shutting down")]
     ShuttingDown,
 }
@@ -52,21 +52,21 @@ pub enum WriteError {
 #[derive(Debug)]
 struct Pending {
     commit: LaneCommit,
-    /// How often its lease row was being written by somebody else.
+    /// How often another transaction held the lease row.
     busy: u32,
 }
 
 impl LaneWriter {
-    /// How often a commit is put into the next flush because its lease row is busy, before its lane hears of it.
+    /// How often a commit moves to the next flush because its lease row is busy, before its lane gets the verdict.
     pub const MAX_BUSY: u32 = 20;
 
-    /// There is one flush at a time, whatever the limits say: the canary is raised by one commit after another.
+    /// There is one flush at a time, regardless of the limits: commits increment the canary one after another.
     pub fn new(store: Arc<dyn Store>, clock: Arc<dyn Clock>, limits: BatchLimits) -> (LaneWriter, LaneWriterLoop) {
         let (entrance, gathering) = group_commit(BatchLimits { flushes: 1, ..limits });
         (LaneWriter { entrance }, LaneWriterLoop { gathering, store, clock })
     }
 
-    /// Writes one commit. A lane waits for the answer before it hands in the next one.
+    /// Writes one commit. A lane waits for the answer before its next commit.
     pub async fn write(&self, commit: LaneCommit) -> Result<Written, WriteError> {
         self.entrance.submit(Pending { commit, busy: 0 }).await.map_err(|_| WriteError::ShuttingDown)?
     }
@@ -116,7 +116,7 @@ impl LaneWriterLoop {
             let (at, replicated) = (committed.at, committed.replicated);
             job.answer(Ok(Written { verdict, at, replicated, asked_at }));
         }
-        // A lane's earlier commit stays before its later one.
+        // The earlier commit of a lane stays before its later one.
         again.extend(later);
         again
     }
@@ -124,7 +124,7 @@ impl LaneWriterLoop {
 
 #[cfg(feature = "mistakes")]
 impl LaneWriterLoop {
-    /// Taken for done without looking; only the time is asked for.
+    /// A planted bug: takes the commits for done without a check, and asks the store only for the time.
     async fn believe_done(&self, commits: &[LaneCommit], asked_at: Tick) -> Option<Written> {
         use gapless_domain::mistakes::{Mistake, made};
         let lane = commits.first().filter(|_| made(Mistake::UnknownIsDone))?.lease().submitter();

@@ -1,7 +1,7 @@
-//! Which leases this process holds, and how long it may trust them.
+//! The leases that this process holds, and the time until which it may trust them.
 //!
-//! A node stops trusting a lease before the database does: by its own monotonic clock, counted from the moment *before* it
-//! asked. Signing and sending need a [`Permit`], and there is no other way to get one.
+//! A node stops trusting a lease before the database does: by its own monotonic clock, counted from the moment *before*
+//! the request. Signing and sending need a [`Permit`], and only this module grants one.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -22,12 +22,13 @@ pub struct LeaseKeeper {
 #[derive(Debug, Default)]
 struct Book {
     held: BTreeMap<SubmitterId, Term>,
-    /// Acquisitions whose answer is under way, and how many there ever were: while there is one, the database may know of
-    /// leases that we do not.
+    /// Acquisitions in flight, and the number of all acquisitions so far: while one is in flight, the database may know
+    /// leases that this process does not know yet.
     acquiring: usize,
     acquisitions: u64,
-    /// Lanes whose release is under way, or was never answered, until the store must have done with it. Acquiring one of
-    /// them would be answered with the same token, and the late release would then take it away unnoticed.
+    /// Lanes whose release is in flight or was never answered, with the time at which the store must be done with it.
+    /// An acquisition of such a lane would return the same token, and the late release would then end the lease
+    /// unnoticed.
     releasing: BTreeMap<SubmitterId, Tick>,
 }
 
@@ -53,10 +54,11 @@ impl LeaseKeeper {
             .collect())
     }
 
-    /// Renews all leases at once, and gives back those that are lost: their lanes must be dropped.
+    /// Renews all leases at once, and returns the lost ones: their lanes must be dropped.
     ///
-    /// The store renews whatever it holds for this process, also a lane that was dropped without giving its lease back, or
-    /// one whose acquisition was never answered. Nobody would ever take such a lane over, so those are released here.
+    /// The store renews every lease of this process, also of a lane that was dropped without a release, or of an
+    /// acquisition that was never answered. Such a lane would never get another owner, so these leases are released
+    /// here.
     pub async fn renew(&self) -> Result<Vec<Lease>, StoreError> {
         let asked_at = self.clock.now();
         let (known, quiet, acquisitions) = {
@@ -87,12 +89,12 @@ impl LeaseKeeper {
         }
         let still: HashSet<&Lease> = renewal.extended.iter().chain(&renewal.busy).collect();
         let mut lost: Vec<Lease> = known.into_iter().filter(|lease| !still.contains(lease)).collect();
-        // What was dropped or acquired anew while the answer was under way is nobody's loss.
+        // A lease that was dropped or acquired again during the renewal is not lost.
         lost.retain(|lease| self.drop_lease(lease));
         Ok(lost)
     }
 
-    /// Gives leases back. They are no longer trusted from the moment of the call, whatever comes of it.
+    /// Releases leases. They are not trusted from the moment of the call on, regardless of the result.
     pub async fn release(&self, leases: &[Lease]) -> Result<(), StoreError> {
         let over = self.clock.now().saturating_add(self.terms.duration);
         self.book().begin_release(leases, over);
@@ -108,17 +110,17 @@ impl LeaseKeeper {
         Ok(())
     }
 
-    /// The leases that this process believes to hold, trusted or not.
+    /// The leases of this process, trusted or not.
     pub fn held(&self) -> Vec<Lease> {
         self.book().held.values().map(|term| term.lease().clone()).collect()
     }
 
-    /// A commit that was asked for at `asked_at` is done, and has extended the lease.
+    /// Extends a lease after a commit that was requested at `asked_at`.
     pub fn committed(&self, lease: &Lease, asked_at: Tick) {
         self.book().extend_all(std::slice::from_ref(lease), asked_at, &self.terms);
     }
 
-    /// The lease is lost, or its lane is dropped: nothing is signed or sent for it any more. False if it was not held.
+    /// Stops signing and sending for a lease that is lost or whose lane is dropped. False if the lease was not held.
     pub fn drop_lease(&self, lease: &Lease) -> bool {
         let mut book = self.book();
         let is_held = book.held.get(lease.submitter()).is_some_and(|term| term.lease() == lease);
@@ -128,13 +130,13 @@ impl LeaseKeeper {
         is_held
     }
 
-    /// The database has lost what it acknowledged to this process: what our lanes know may never have happened. None of them is trusted any
-    /// more, also one that has nothing to write and would never notice; all are taken and loaded anew.
+    /// Drops all leases, because the database lost commits that it had acknowledged: the memory of the lanes may be
+    /// wrong. A lane without anything to write would never notice. All lanes are acquired and loaded again.
     pub fn distrust_all(&self) {
         self.book().held.clear();
     }
 
-    /// The right to sign and send for a lane, for as long as it says.
+    /// The right to sign and send for a lane, for a limited time.
     pub fn permit(&self, lane: &SubmitterId) -> Result<Permit, Lapsed> {
         let now = self.clock.now();
         match self.book().held.get(lane) {
@@ -144,13 +146,13 @@ impl LeaseKeeper {
     }
 
     fn book(&self) -> MutexGuard<'_, Book> {
-        // A panic elsewhere cannot leave the book half-written.
+        // A panic elsewhere cannot leave the map half-written.
         self.book.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Book {
-    /// One step: whoever acquires the lane sees it either held or being released, never neither.
+    /// Moves leases from held to releasing in one step, so that an acquisition always sees one of the two.
     fn begin_release(&mut self, leases: &[Lease], over: Tick) {
         for lease in leases {
             if self.held.get(lease.submitter()).is_some_and(|term| term.lease() == lease) {
@@ -163,7 +165,7 @@ impl Book {
     fn begin_or_extend(&mut self, lease: &Lease, asked_at: Tick, terms: &LeaseTerms) {
         match self.held.get_mut(lease.submitter()) {
             Some(term) if term.lease() == lease => term.extend(asked_at, terms),
-            // An answer that was overtaken by a newer one.
+            // A newer acquisition has overtaken this answer.
             Some(term) if term.lease().token() > lease.token() => {}
             _ => {
                 self.held.insert(lease.submitter().clone(), Term::begin(lease.clone(), asked_at, terms));
@@ -171,7 +173,7 @@ impl Book {
         }
     }
 
-    /// Gives back the leases that are not in the book.
+    /// Returns the leases that this process does not hold.
     fn extend_all(&mut self, leases: &[Lease], asked_at: Tick, terms: &LeaseTerms) -> Vec<Lease> {
         let mut unknown = Vec::new();
         for lease in leases {
@@ -184,11 +186,11 @@ impl Book {
     }
 }
 
-/// Says that an acquisition is under way for as long as it lives, also if its caller goes away.
+/// Marks an acquisition as in flight while it lives, even if the caller drops the future.
 struct Acquiring<'a>(&'a LeaseKeeper);
 
 impl<'a> Acquiring<'a> {
-    /// Also says which of the lanes may be asked for now.
+    /// Also returns the lanes that may be acquired now.
     fn begin(keeper: &'a LeaseKeeper, lanes: &[SubmitterId], now: Tick) -> (Self, Vec<SubmitterId>) {
         let mut book = keeper.book();
         book.acquiring += 1;

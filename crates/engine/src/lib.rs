@@ -1,17 +1,20 @@
-//! What acts. The engine executes what the domain decides, against a store and chains.
+//! The engine executes the decisions of the domain against a store and chains.
 //!
-//! - [`Engine`] is one node, put together. [`Intake`] accepts intents, many in one commit.
-//! - `dispatcher`: which lanes run here; `fair_share`: which of them others should have. `roster`: those that do, and the renewal of their leases. `lane_runner`: one lane, its effects executed. [`LaneWriter`]: commits of many lanes in one.
-//! - [`LeaseKeeper`] knows which leases this process holds and how long it may trust them.
-//! - `watcher`: one for each chain; follows heads and tells lanes what became of their hashes.
-//! - `chain_desk`, `gathered`: what lanes share: prices, sends, reads, many in one round trip. `survey`: what an account has sent,
-//!   by the blocks themselves.
-//! - [`StuckPolicy`]: who decides about what is stuck.
-//! - [`Changes`]: who waits for an intent to change. [`FaultPoint`]: named places on a transaction's way.
+//! - [`Engine`]: one node, composed. [`Intake`] accepts intents, many in one commit.
+//! - `dispatcher`: chooses the lanes that run on this node; `fair_share`: chooses lanes to hand over to other nodes.
+//!   `running_lanes`: the lanes that run here, and the renewal of their leases.
+//! - `lane_runner`: runs one lane and executes its effects. [`LaneWriter`]: writes the commits of many lanes as one.
+//! - [`LeaseKeeper`]: the leases that this process holds, and the time until which it may trust them.
+//! - `watcher`: one for each chain; follows heads and reports to lanes the fate of their hashes.
+//! - `chain_desk`, `batched_io`: prices, sends and reads that lanes share, many in one round trip. `scan`: reads blocks
+//!   for the transactions of one account.
+//! - [`StuckPolicy`]: decides about stuck intents.
+//! - [`Changes`]: wakes readers that wait for an intent to change. [`FaultPoint`]: named places where tests can
+//!   intervene.
 //!
 //! Architecture invariant: no loop in here sleeps, spawns or reads a clock by itself. Loops are plain futures that a
-//! [`Driver`] runs; time comes from it and ids from [`Ids`], so that a simulator can bring its own. Nothing here knows SQL
-//! or a chain's protocol.
+//! [`Driver`] runs; time comes from the driver and ids from [`Ids`], so that a simulator can provide its own. No module
+//! here knows SQL or the protocol of a chain.
 
 mod chain_desk;
 mod changes;

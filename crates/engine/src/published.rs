@@ -1,17 +1,17 @@
-//! A value that one publishes and many follow, who are woken in the same order in every run.
+//! A value with one publisher and many followers, which are woken in a fixed order.
 //!
-//! `tokio::sync::watch` is the same but for that: it wakes its receivers in an order that is drawn at random, and a run would not
-//! be repeatable.
+//! `tokio::sync::watch` does the same, but wakes its receivers in a random order, which would make simulated runs
+//! unrepeatable.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
 
-/// Followers wait at as many places, so that they do not all wait for one lock.
+/// Followers are spread over several notifiers, so that they do not all contend for one lock.
 const PLACES: usize = 8;
 
-/// Dropping it tells followers that nothing more will come.
+/// Dropping the publisher ends all waits.
 #[derive(Debug)]
 pub(crate) struct Publisher<T>(Arc<Shared<T>>);
 
@@ -49,7 +49,7 @@ impl<T> Publisher<T> {
         });
     }
 
-    /// Followers are woken if the change says so.
+    /// Applies a change, which returns whether to wake the followers.
     pub(crate) fn publish_if(&self, change: impl FnOnce(&mut T) -> bool) {
         let is_news = change(&mut self.0.state().value);
         if is_news {
@@ -79,11 +79,12 @@ impl<T> Follower<T> {
         look(&self.shared.state().value)
     }
 
-    /// Waits until something is found in the value; `None` if the publisher is gone. Dropping the future loses nothing.
+    /// Waits until `look` finds something in the value; `None` if the publisher is dropped. Dropping the future loses
+    /// nothing.
     pub(crate) async fn find<R>(&self, mut look: impl FnMut(&T) -> Option<R>) -> Option<R> {
         let place = self.shared.places.get(self.place)?;
         loop {
-            // Before looking: what is published after that is heard.
+            // Enabled before the read, so that a value that is published after the read wakes this follower.
             let mut told = std::pin::pin!(place.notified());
             told.as_mut().enable();
             {
@@ -97,7 +98,7 @@ impl<T> Follower<T> {
         }
     }
 
-    /// Waits until the publisher is gone.
+    /// Waits until the publisher is dropped.
     pub(crate) async fn gone(&self) {
         self.find(|_| None::<()>).await;
     }
@@ -114,7 +115,7 @@ impl<T> Shared<T> {
         self.places.iter().for_each(Notify::notify_waiters);
     }
 
-    /// A panic while it is held leaves the old value or the new one.
+    /// A panic under the lock leaves the old value or the new one.
     fn state(&self) -> MutexGuard<'_, State<T>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -137,7 +138,7 @@ mod tests {
         }
     }
 
-    /// Who is woken in which order, of twenty.
+    /// The order in which twenty followers are woken.
     fn order_of_wakes() -> Vec<usize> {
         let bell = Arc::new(Bell(20, Mutex::default()));
         let (publisher, first) = published(0);

@@ -1,7 +1,7 @@
-//! The lanes that run here, and how long their leases last.
+//! The lanes that run on this node, and the renewal of their leases.
 //!
-//! Known to whoever starts and ends runs, and to whoever renews leases: a renewal waits for nothing else, since whatever the
-//! dispatcher asks the store for may take longer than a lease.
+//! The dispatcher and the renewal loop share this map: a renewal must not wait for the dispatcher, whose store calls
+//! may take longer than a lease lasts.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -46,7 +46,7 @@ impl Roster {
         self.running().is_empty()
     }
 
-    /// False if it does not run here.
+    /// False if the lane does not run here.
     pub(crate) fn wake(&self, lane: &SubmitterId) -> bool {
         self.running().get(lane).map(|running| running.inbox.wake()).is_some()
     }
@@ -55,12 +55,12 @@ impl Roster {
         self.running().values().for_each(|running| running.inbox.wake());
     }
 
-    /// All of them, and since when they run here.
+    /// All running lanes with their start times.
     pub(crate) fn lanes(&self) -> Vec<(SubmitterId, Tick)> {
         self.running().iter().map(|(lane, running)| (lane.clone(), running.since)).collect()
     }
 
-    /// Lets one lane finish what is under way.
+    /// Lets one lane finish its work in flight.
     pub(crate) fn drain(&self, lane: &SubmitterId) {
         if let Some(running) = self.running().get(lane) {
             running.inbox.drain();
@@ -71,7 +71,7 @@ impl Roster {
         self.running().values().for_each(|running| running.inbox.drain());
     }
 
-    /// Renews all leases from time to time, until the node drains.
+    /// Renews all leases periodically until the node drains.
     pub(crate) async fn keep_leases(
         self: Arc<Self>,
         keeper: Arc<LeaseKeeper>,
@@ -83,7 +83,7 @@ impl Roster {
             let mut at = driver.now().saturating_add(terms.renew_interval);
             loop {
                 driver.sleep_until(at).await;
-                // Counted from before it is asked, as the lease is.
+                // Counted from before the request, as the lease is.
                 at = driver.now().saturating_add(terms.renew_interval);
                 self.renew(&keeper).await;
             }
@@ -96,7 +96,7 @@ impl Roster {
     }
 
     async fn renew(&self, keeper: &LeaseKeeper) {
-        // Before: a renewal gives back whatever nobody is known to hold, and whoever still runs should have been told by then.
+        // Runs with a lapsed lease are ended first, because the renewal releases the leases of dropped lanes.
         self.lose_lapsed(keeper);
         match keeper.renew().await {
             Ok(lost) => lost.iter().for_each(|lease| self.lose(lease)),
@@ -105,7 +105,7 @@ impl Roster {
         self.lose_lapsed(keeper);
     }
 
-    /// What is no longer trusted is over, whether or not the database can be asked.
+    /// Ends runs whose lease is no longer trusted, whether or not the database answers.
     pub(crate) fn lose_lapsed(&self, keeper: &LeaseKeeper) {
         let is_lapsed = |running: &&Running| keeper.permit(running.lease.submitter()).is_err();
         let lapsed: Vec<Lease> =

@@ -1,19 +1,19 @@
-//! Who decides about what is stuck.
+//! The hook that decides about stuck intents.
 
 use std::fmt;
 
 use async_trait::async_trait;
 use gapless_domain::{Decision, StuckCase};
 
-/// A hook of the business. It is asked when an intent has become STUCK, and again after every "wait"; an intent that is stuck is
-/// still confirmed if the chain mines it. Whoever is asked takes as long as it likes, and the lane goes on meanwhile; no answer is no
-/// decision.
+/// A hook for the user's business rules. The engine asks it when an intent becomes STUCK, and again after every "wait".
+/// A stuck intent is still confirmed if the chain mines it. The lane continues while the hook thinks; without an answer
+/// there is no decision.
 #[async_trait]
 pub trait StuckPolicy: Send + Sync + fmt::Debug {
     async fn decide(&self, case: &StuckCase) -> Decision;
 }
 
-/// Cancels and replaces nothing by itself.
+/// The default policy: always waits, and leaves the decision to an operator.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct WaitForOperator;
 

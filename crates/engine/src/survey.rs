@@ -1,29 +1,31 @@
-//! Surveys: what an account has sent, by the blocks themselves.
+//! Scans: reads blocks for the transactions of one account.
 //!
-//! A count says that a nonce is gone, and nothing about what has used it. The blocks do: they are read from the watcher's head down,
-//! each by the hash that the one above it names, so that all of them are of one chain and none is left out (P4). Whatever does not
-//! fit ends the survey without an answer: the lane asks again, and decides nothing meanwhile.
+//! A nonce count says that a nonce is used, and not by which transaction. The blocks do: a scan reads them from the
+//! watcher's head down, each by the parent hash in the block above, so that all blocks are of one chain and none is
+//! left out (P4). A block that does not fit ends the scan without a result: the lane asks again, and decides nothing
+//! meanwhile.
 //!
-//! The request names a block below which nothing can be. It is believed when it is reached, by its hash: after a reorg below what was
-//! final another block may have its number, and then the survey goes on down to its limit.
+//! The request names a lower bound: a block that is known to lie below all wanted transactions. The bound counts only
+//! when the scan reaches it by its hash: after a reorg below a final block another block may have its number, and then
+//! the scan continues to its limit.
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
 use gapless_chain::{HeaderAt, SentInBlock};
 use gapless_domain::{
-    AccountFacts, BlockLink, BlockRef, Nonce, OnChain, ScanRequest, ScanResult, SignedPlan, SubmitterId,
+    AccountFacts, BlockLink, BlockRef, Nonce, ScanRequest, ScanResult, ScannedTx, SignedPlan, SubmitterId,
 };
 
 use crate::chain_desk::ChainDesk;
 use crate::watcher::ChainStatus;
 
-/// Blocks that are asked for in one go.
+/// Blocks in one request.
 const CHUNK_BLOCKS: u64 = 64;
-/// Of transactions that are kept until the end. A survey that has found more ends there, as at its last block.
+/// Limit on the bytes of the transactions found. A scan that has found more ends there, as at its last block.
 const MAX_FOUND_BYTES: usize = 64 << 20;
 
-/// Why there is no answer.
+/// The reasons for a scan without a result.
 #[derive(Debug, thiserror::Error)]
 enum SurveyError {
     #[error("the chain has not been read yet, or contradicts what was final")]
@@ -45,7 +47,7 @@ enum SurveyError {
 }
 
 impl ChainDesk {
-    /// One at a time. `None`: nobody could tell.
+    /// Scans, one lane at a time. `None`: no result.
     pub(crate) async fn survey(&self, submitter: &SubmitterId, request: ScanRequest) -> Option<ScanResult> {
         let _turn = self.surveying.lock().await;
         match self.read_blocks(submitter, request).await {
@@ -63,7 +65,7 @@ impl ChainDesk {
     async fn read_blocks(&self, submitter: &SubmitterId, request: ScanRequest) -> Result<ScanResult, SurveyError> {
         let account = self.account(submitter).await.ok_or(SurveyError::NoAccount)?;
         let head = self.whole_status().ok_or(SurveyError::NoChain)?.head;
-        // An endpoint may be ahead of the watcher: what it counts above the head is in none of the blocks that are read.
+        // An endpoint may be ahead of the watcher, and its count may include blocks above the head, which are not read.
         let at_head = self.chain.accounts(std::slice::from_ref(submitter), Some(head)).await?.pop();
         let latest = at_head.and_then(|view| view.finalized).ok_or(SurveyError::NoAccount)?;
         let account = AccountFacts { latest, ..account };
@@ -74,7 +76,7 @@ impl ChainDesk {
             let blocks = self.chain.sent_by(submitter, numbers.clone()).await?;
             descent.read(numbers, blocks)?;
         }
-        // It took a while, and a branch that is no longer the chain proves nothing.
+        // The chain may have changed during the scan, and an orphaned branch proves nothing.
         let status = self.whole_status().ok_or(SurveyError::NoChain)?;
         let tail = &status.facts.tail;
         let is_canonical = if head.number >= tail.first_number() {
@@ -89,27 +91,27 @@ impl ChainDesk {
         Ok(descent.survey())
     }
 
-    /// Nothing is concluded from a chain that contradicts what was final.
+    /// The status of a chain without a finality violation; under a violation a scan proves nothing.
     fn whole_status(&self) -> Option<ChainStatus> {
         self.status().filter(|status| status.broken().is_none())
     }
 }
 
-/// The way down.
+/// The state of a scan on its way down from the head.
 struct Descent {
-    /// Which nonces are looked for: from one on, and below the account's count at the head.
+    /// The wanted nonces: from `from` on, and below the account's count at the head.
     from: Nonce,
     below: Nonce,
-    /// Nothing of them lies in this block or below.
+    /// The lower bound: no wanted transaction is in this block or below it.
     above: Option<BlockRef>,
     account: AccountFacts,
     head: BlockRef,
-    /// The next block down; `None` below the first of all.
+    /// The next block down; `None` below the first block of the chain.
     next: Option<BlockRef>,
-    /// The block that the request names is on this chain.
+    /// The lower bound is on this chain.
     is_grounded: bool,
     oldest: u64,
-    found: BTreeMap<Nonce, OnChain>,
+    found: BTreeMap<Nonce, ScannedTx>,
     found_bytes: usize,
 }
 
@@ -125,7 +127,7 @@ impl Descent {
         Ok(Descent { from, below, above, account, head, next, is_grounded, oldest, found, found_bytes: 0 })
     }
 
-    /// What is to be read next, if anything is. Not beyond the number at which the way may end.
+    /// The next blocks to read, none of them below `lowest`; `None` at the end of the scan.
     fn next_chunk(&self, lowest: u64) -> Option<RangeInclusive<u64>> {
         let top = self.next.filter(|next| next.number >= lowest && !self.is_over())?.number;
         let above = self.above.map(|above| above.number).filter(|above| *above < top);
@@ -133,7 +135,7 @@ impl Descent {
         Some(above.map_or(bottom, |above| bottom.max(above.saturating_add(1)))..=top)
     }
 
-    /// The blocks at these heights, lowest first. They are walked from the top, and no further than needed.
+    /// Reads the blocks at these heights, given lowest first, from the top down and no further than needed.
     fn read(&mut self, numbers: RangeInclusive<u64>, blocks: Vec<Option<SentInBlock>>) -> Result<(), SurveyError> {
         let mut blocks = blocks.into_iter();
         for number in numbers.rev() {
@@ -168,19 +170,19 @@ impl Descent {
             return Ok(());
         }
         self.found_bytes = self.found_bytes.saturating_add(tx.signed.raw.len());
-        match self.found.insert(nonce, OnChain { tx, block, parent_hash }) {
+        match self.found.insert(nonce, ScannedTx { tx, block, parent_hash }) {
             None => Ok(()),
             Some(_) => Err(SurveyError::TwoOfOneNonce(nonce)),
         }
     }
 
-    /// Everything was found, or there is nothing below, or no more of it can be kept.
+    /// Every wanted nonce is found, or there is nothing below, or the size limit is reached.
     fn is_over(&self) -> bool {
         let asked = self.below.get().saturating_sub(self.from.get());
         self.found.len() as u64 >= asked || self.is_whole() || self.found_bytes > MAX_FOUND_BYTES
     }
 
-    /// Is there nothing of it further down? Not before it is seen that the final block is on the way.
+    /// Is there no wanted transaction further down? Not known before the final block is seen on this chain.
     fn is_whole(&self) -> bool {
         let Some(next) = self.next else { return true };
         let is_past = |known: BlockRef| known.number > next.number || known == next;

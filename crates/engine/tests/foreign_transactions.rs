@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gapless_domain::{
-    AuditEntry, CommandKind, CommandResult, CommandStatus, LaneState, LostRule, NewAudit, NewCommand, Payload,
-    ProtectCode, ReservationPolicy, StateName, SubmitterId, TxState,
+    AuditEntry, CommandKind, CommandResult, CommandStatus, ExternalNoncePolicy, LaneState, LostRule, NewAudit,
+    NewCommand, Payload, ProtectCode, StateName, SubmitterId, TxState,
 };
 use gapless_sim::testing::ScriptedSend;
 use gapless_store::conformance::fixtures::{intent, text};
@@ -76,7 +76,10 @@ async fn foreign_transaction_protects_until_resync() {
     assert!(matches!(new[0].1, Accepted::Protected(_)));
 
     let refused = order(&node, &lane, CommandKind::Unprotect).await;
-    assert!(matches!(&refused, CommandResult::Refused(why) if why.as_str().contains("cause persists")), "{refused:?}");
+    assert!(
+        matches!(&refused, CommandResult::Refused(why) if why.as_str().contains("cause of PROTECT persists")),
+        "{refused:?}"
+    );
     let told = order(&node, &lane, resync(true)).await;
     assert!(told.report().as_str().contains(&format!("adopt nonce 2: transaction {hash}")), "{told:?}");
     assert!(protect_code(&node.store, &lane).await.is_some(), "a dry run changes nothing");
@@ -92,7 +95,7 @@ async fn foreign_transaction_protects_until_resync() {
 #[tokio::test(start_paused = true)]
 async fn adopting_lane_goes_on_above_foreign_nonces() {
     let mut world = World::new(1).await;
-    world.setup.policy.nonce.on_external_nonce = ReservationPolicy::Adopt;
+    world.setup.policy.nonce.on_external_nonce = ExternalNoncePolicy::Adopt;
     let (node, lane) = (world.node("a"), world.lanes[0].clone());
     let first = node.submit(&lane, 0..1).await;
     until_all(&node.store, &first, StateName::Confirmed, A_WHILE).await;
@@ -195,7 +198,7 @@ async fn foreign_transaction_equal_to_a_queued_intent_is_adopted() {
     assert_ne!(second, hash);
     assert_eq!(world.chain.sends().len(), sends, "the intent is not sent");
     assert_eq!(nonces(&node.store, &ids).await, [2]);
-    let adopted = format!("adopt nonce 2 for intent {}, which transaction {second}", ids[0]);
+    let adopted = format!("adopt nonce 2 for intent {}: transaction {second}", ids[0]);
     assert!(report.report().as_str().contains(&adopted), "{report:?}");
 }
 

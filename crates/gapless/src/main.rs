@@ -1,11 +1,12 @@
-//! Gapless, the binary: where the rooms are put together, and what people type.
+//! The `gapless` binary: the composition root and the command line.
 //!
-//! - `config`: everything that can be set.
-//! - `cli`: the commands, one file each, and what their exit codes mean.
-//! - `output`: the one room that prints.
+//! - `config`: reads and checks the configuration.
+//! - `compose`: builds a node from the library crates.
+//! - `cli`: the commands, one file each, and their exit codes.
+//! - `output`: the only module that prints.
 //!
-//! Architecture invariant: nothing is decided here about lanes, chains or stores. A command reads its arguments, asks a room,
-//! and shows the answer.
+//! Architecture invariant: this crate decides nothing about lanes, chains or stores. A command reads its arguments,
+//! calls a library crate or a server, and prints the result.
 
 mod cli;
 mod compose;
@@ -14,7 +15,7 @@ mod output;
 
 use std::process::ExitCode;
 
-/// With glibc's, a transaction costs more the more others are open (ADR 10).
+/// The glibc allocator makes each transaction dearer the more transactions are open (ADR 10).
 #[cfg(all(feature = "jemalloc", not(target_env = "msvc")))]
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;

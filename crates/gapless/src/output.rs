@@ -1,5 +1,5 @@
-//! The one room that prints. Results go to standard output, as text or as JSON; whatever accompanies them goes to standard
-//! error. With `--json` standard output is JSON and nothing else, errors included.
+//! The only module that prints. Results go to standard output, as text or as JSON. Notes and progress go to standard
+//! error. With `--json`, standard output is JSON and nothing else, errors included.
 
 use std::fmt;
 use std::io::{self, IsTerminal, Write};
@@ -11,17 +11,17 @@ pub(crate) struct Output {
     json: bool,
 }
 
-/// Nobody listens any more, or the disk is full.
+/// Standard output is closed, or its device is full.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum OutputError {
-    #[error("the output cannot be written: {0}")]
+    #[error("cannot write to standard output: {0}")]
     Write(#[from] io::Error),
-    #[error("the result cannot be written as JSON: {0}")]
+    #[error("cannot format the result as JSON: {0}")]
     Json(#[from] serde_json::Error),
 }
 
 impl OutputError {
-    /// Whoever read the output has gone: `gapless tx list | head -1`. That is their good right, and no failure.
+    /// True if the reader closed the pipe, as in `gapless tx list | head -1`. A closed pipe is not a failure.
     pub(crate) fn is_closed_pipe(&self) -> bool {
         matches!(self, OutputError::Write(error) if error.kind() == io::ErrorKind::BrokenPipe)
     }
@@ -32,7 +32,7 @@ impl Output {
         Output { json }
     }
 
-    /// One result: a line of JSON, or text for people.
+    /// Prints one result: a line of JSON, or text.
     pub(crate) fn result(&self, value: &impl Serialize, text: impl fmt::Display) -> Result<(), OutputError> {
         let mut shown = if self.json { serde_json::to_string(value)? } else { text.to_string() };
         if !shown.is_empty() && !shown.ends_with('\n') {
@@ -44,15 +44,15 @@ impl Output {
         Ok(())
     }
 
-    /// Something to know beside the result, for people only.
+    /// Prints a note on standard error. With `--json` notes are left out.
     pub(crate) fn note(&self, text: impl fmt::Display) {
         if !self.json {
-            // What accompanies a result is not worth failing for.
+            // A note that cannot be written does not make the command fail.
             let _ = writeln!(io::stderr().lock(), "{text}");
         }
     }
 
-    /// What went wrong: to people on standard error, to machines where they look for the result.
+    /// Prints an error: as text on standard error, or with `--json` on standard output in place of the result.
     pub(crate) fn error(&self, value: &impl Serialize, text: impl fmt::Display) {
         let json = if self.json { serde_json::to_string(value).ok() } else { None };
         let _ = match json {
@@ -61,22 +61,23 @@ impl Output {
         };
     }
 
-    /// A line that the next one replaces, where there is somebody to see it; plain lines elsewhere.
-    pub(crate) fn progress(&self) -> Progress {
-        Progress { shown: !self.json, terminal: io::stderr().is_terminal(), open: false }
+    /// The progress of a long command: on a terminal each line replaces the one before, elsewhere lines follow each
+    /// other.
+    pub(crate) fn progress(&self) -> ProgressLine {
+        ProgressLine { shown: !self.json, terminal: io::stderr().is_terminal(), open: false }
     }
 }
 
-/// How something goes on.
+/// Prints the progress of a long command on standard error.
 #[derive(Debug)]
-pub(crate) struct Progress {
+pub(crate) struct ProgressLine {
     shown: bool,
     terminal: bool,
-    /// A line that is not ended yet.
+    /// The terminal shows a line that has no line break yet.
     open: bool,
 }
 
-impl Progress {
+impl ProgressLine {
     pub(crate) fn say(&mut self, text: impl fmt::Display) {
         if !self.shown {
             return;
@@ -84,7 +85,7 @@ impl Progress {
         let mut out = io::stderr().lock();
         let _ = if self.terminal {
             self.open = true;
-            // Back to the beginning of the line, and clear it.
+            // Return to the start of the line and clear it.
             write!(out, "\r\x1b[2K{text}").and_then(|()| out.flush())
         } else {
             writeln!(out, "{text}")
@@ -92,7 +93,7 @@ impl Progress {
     }
 }
 
-impl Drop for Progress {
+impl Drop for ProgressLine {
     fn drop(&mut self) {
         if self.open {
             let _ = writeln!(io::stderr().lock());

@@ -1,5 +1,5 @@
-//! `gapless bench` on the null chain: everything is measured, nothing is made up, and nothing is left behind.
-#![expect(clippy::unwrap_used, clippy::panic, reason = "the helpers of a test fail like the test itself")]
+//! `gapless bench` on the null chain: every shape is measured, and no process or folder is left behind.
+#![expect(clippy::unwrap_used, clippy::panic, reason = "test helpers fail by panicking")]
 
 mod support;
 
@@ -8,10 +8,10 @@ use std::io::{BufRead as _, BufReader};
 use std::process::{Command, Stdio};
 
 use serde_json::Value;
-use support::{DONE, FAILED, Folder, REFUSED, command, run, run_with};
+use support::{FAILURE, REFUSED, SUCCESS, TempFolder, command, run, run_with};
 
 const INTENTS: f64 = 400.0;
-/// What SQLite has no figure for, and what is compared only with something else.
+/// Figures that SQLite does not have, and figures that need another shape to compare with.
 const MAY_BE_UNKNOWN: [&str; 8] = [
     "CPU database",
     "statements",
@@ -33,13 +33,13 @@ fn number(row: &Value, name: &str) -> f64 {
 }
 
 #[test]
-fn every_shape_is_measured_and_as_many_are_confirmed_as_were_asked_for() {
-    let folder = Folder::new();
+fn every_shape_is_measured_and_all_intents_are_confirmed() {
+    let folder = TempFolder::new();
     let tmp = folder.path().to_str().unwrap().to_owned();
     let arguments = ["bench", "--quick", "--json", "--intents", "400", "--callers", "32", "--compare", "bare"];
-    let said = run_with(&folder, &arguments, &[("TMPDIR", &tmp)]);
-    assert_eq!(said.code, DONE, "{said:#?}");
-    let rows = said.json();
+    let output = run_with(&folder, &arguments, &[("TMPDIR", &tmp)]);
+    assert_eq!(output.code, SUCCESS, "{output:#?}");
+    let rows = output.json();
     let rows = rows.as_array().unwrap();
     let shapes: Vec<&str> = rows.iter().map(|row| row["shape"].as_str().unwrap()).collect();
     let expected = [
@@ -82,53 +82,53 @@ fn every_shape_is_measured_and_as_many_are_confirmed_as_were_asked_for() {
     assert_eq!(leftovers(&folder), Vec::<String>::new());
 }
 
-/// What takes longer than the run, or is only there to be compared with.
+/// True if a figure may be missing: its shape takes longer than the run, or the figure only compares.
 fn may_be_unknown(row: &Value, name: &str) -> bool {
     let is_long = ["2000 queued", "up to 1000 open"].iter().any(|shape| row["shape"] == *shape);
     MAY_BE_UNKNOWN.contains(&name) || name == "of few open" || (is_long && name.starts_with("request → CONFIRMED"))
 }
 
-fn leftovers(folder: &Folder) -> Vec<String> {
+fn leftovers(folder: &TempFolder) -> Vec<String> {
     let names = fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
     names.filter(|name| name.starts_with("gapless-bench-")).collect()
 }
 
 #[test]
-fn what_is_interrupted_leaves_nothing_behind() {
-    let folder = Folder::new();
+fn interrupted_bench_leaves_nothing_behind() {
+    let folder = TempFolder::new();
     let tmp = folder.path().to_str().unwrap().to_owned();
     let mut bench = command(&folder, &["bench", "--shape", "one", "--intents", "1000000"], &[("TMPDIR", &tmp)]);
     let mut bench = bench.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(bench.stderr.take().unwrap()).lines();
     let line = lines.find(|line| line.as_ref().is_ok_and(|line| line.contains("of 1000000 confirmed")));
-    assert!(line.is_some(), "it never got that far");
+    assert!(line.is_some(), "the benchmark printed no progress");
     assert_eq!(leftovers(&folder).len(), 1);
     let interrupted = Command::new("kill").args(["-INT", &bench.id().to_string()]).status().unwrap();
     assert!(interrupted.success());
-    assert_eq!(bench.wait().unwrap().code(), Some(FAILED));
+    assert_eq!(bench.wait().unwrap().code(), Some(FAILURE));
     assert_eq!(leftovers(&folder), Vec::<String>::new());
     assert_eq!(processes_of(&folder), Vec::<String>::new());
 }
 
 /// Command lines that name the folder.
-fn processes_of(folder: &Folder) -> Vec<String> {
+fn processes_of(folder: &TempFolder) -> Vec<String> {
     let files = fs::read_dir("/proc").unwrap().flatten().map(|entry| entry.path().join("cmdline"));
     let lines = files.filter_map(|file| fs::read_to_string(file).ok()).map(|line| line.replace('\0', " "));
     lines.filter(|line| line.contains(folder.path().to_str().unwrap())).collect()
 }
 
 #[test]
-fn what_cannot_be_measured_is_told_and_ends_it() {
-    let folder = Folder::new();
+fn impossible_bench_ends_with_an_error() {
+    let folder = TempFolder::new();
     for (arguments, code, word) in [
         (&["bench", "--rpc", "https://node.example"][..], REFUSED, "no URL of an endpoint"),
         (&["bench", "--shape", "nodes"], REFUSED, "needs PostgreSQL"),
-        (&["bench", "--shape", "one", "--rpc", "http://127.0.0.1:1"], FAILED, "the chain"),
+        (&["bench", "--shape", "one", "--rpc", "http://127.0.0.1:1"], FAILURE, "the chain"),
         (&["bench", "--shape", "one", "--store", "sqlite:file.db"], REFUSED, "no URL of a PostgreSQL server"),
-        (&["bench", "--shape", "one", "--store", "postgres://127.0.0.1:1/none"], FAILED, "the database"),
+        (&["bench", "--shape", "one", "--store", "postgres://127.0.0.1:1/none"], FAILURE, "the database"),
     ] {
-        let said = run(&folder, arguments);
-        assert_eq!(said.code, code, "{arguments:?} {said:#?}");
-        assert!(said.err.contains(word), "{arguments:?} {said:#?}");
+        let output = run(&folder, arguments);
+        assert_eq!(output.code, code, "{arguments:?} {output:#?}");
+        assert!(output.err.contains(word), "{arguments:?} {output:#?}");
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use gapless_domain::{ReleaseRule, ReservationPolicy};
+use gapless_domain::{ExternalNoncePolicy, ReleaseRule};
 
 use crate::dice::Dice;
 use crate::fault::{Fault, Odds};
@@ -17,7 +17,7 @@ pub struct Plan {
     /// `max_in_flight` of every lane.
     pub window: u16,
     pub release: ReleaseRule,
-    pub on_external_nonce: ReservationPolicy,
+    pub on_external_nonce: ExternalNoncePolicy,
     pub endpoints: u32,
     pub block_time: Duration,
     /// Confirmations, the block's own among them, that make a block final.
@@ -104,8 +104,8 @@ impl Plan {
                 .pick(&[ReleaseRule::Mined, ReleaseRule::Mined, ReleaseRule::Final])
                 .unwrap_or(ReleaseRule::Mined),
             on_external_nonce: dice
-                .pick(&[ReservationPolicy::Adopt, ReservationPolicy::Protect])
-                .unwrap_or(ReservationPolicy::Protect),
+                .pick(&[ExternalNoncePolicy::Adopt, ExternalNoncePolicy::Protect])
+                .unwrap_or(ExternalNoncePolicy::Protect),
             endpoints: dice.pick(&[1, 2, 3, 3]).unwrap_or(1),
             block_time: dice.pick(&[1, 2, 2, 5]).map_or(Duration::from_secs(1), Duration::from_secs),
             confirmations: dice.pick(&[2, 3, 4, 6]).unwrap_or(2),

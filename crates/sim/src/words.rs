@@ -117,7 +117,7 @@ fn state(state: &TxState) -> String {
         Some(bound) => match &bound.progress {
             Progress::Mined(mined) => {
                 let (hash, block) = (short(&mined.inclusion.hash), block_name(&mined.inclusion.block));
-                format!("{name}/MINED by {hash} in {block}, told up to {}", mined.told.number)
+                format!("{name}/MINED by {hash} in {block}, told up to {}", mined.notified.number)
             }
             Progress::Pending | Progress::AwaitingFunds => format!("{name}/{}", bound.sub_state().as_str()),
         },

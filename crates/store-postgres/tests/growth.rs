@@ -31,7 +31,7 @@ async fn no_step_of_an_intent_reads_a_table_from_end_to_end() {
         let sent = node.attempts(first.id).await.unwrap().remove(0);
         f::commit_done(&node, &lane, |commit| {
             let (nonce, hash, text) = (sent.nonce, sent.hash, f::text(""));
-            commit.report(SendReport { nonce, hash, outcome: SendOutcome::Accepted, text, heard: Vec::new() });
+            commit.report(SendReport { nonce, hash, outcome: SendOutcome::Accepted, text, answers: Vec::new() });
         })
         .await;
         f::change(&node, &lane, first.id, Transition::Acknowledge).await;

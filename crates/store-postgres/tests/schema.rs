@@ -113,7 +113,7 @@ async fn a_database_without_confirmations_is_brought_up_to_date_with_what_it_hol
     let inclusion = Inclusion { parent_hash: B256::ZERO, ..mined };
     let told = inclusion.block;
     let progress = f::record(&node, open).await.state.bound().unwrap().progress.clone();
-    assert_eq!(progress, Progress::Mined(Mined { inclusion, told }));
+    assert_eq!(progress, Progress::Mined(Mined { inclusion, notified: told }));
     for id in [ended, open] {
         let events = node.events_of(id, 100).await.unwrap();
         assert!(events.len() >= 3, "{events:?}");

@@ -105,7 +105,7 @@ async fn a_database_without_confirmations_is_brought_up_to_date_with_what_it_hol
     let inclusion = Inclusion { parent_hash: B256::ZERO, ..mined };
     let told = inclusion.block;
     let progress = f::record(&node, waiting).await.state.bound().unwrap().progress.clone();
-    assert_eq!(progress, Progress::Mined(Mined { inclusion, told }));
+    assert_eq!(progress, Progress::Mined(Mined { inclusion, notified: told }));
     for (id, count) in [(ended, 4), (waiting, 3)] {
         let events = node.events_of(id, 100).await.unwrap();
         assert_eq!(events.len(), count);

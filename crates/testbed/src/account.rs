@@ -1,5 +1,5 @@
-//! Who runs PostgreSQL. It refuses to run as root, which is what a container usually is; then an account without
-//! rights takes over.
+//! The account that runs PostgreSQL. PostgreSQL refuses to run as root, the usual account of a container; then an
+//! unprivileged account runs it.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -13,9 +13,9 @@ use crate::Error;
 /// The account that runs the server's processes.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Account {
-    /// We are not root: the server runs as whoever runs the test.
+    /// The test does not run as root: the server runs as the same account.
     Own,
-    /// We are root: the server runs as this one.
+    /// The test runs as root: the server runs as this account.
     Other { uid: u32, gid: u32 },
 }
 
@@ -28,7 +28,7 @@ impl Account {
         ["postgres", "nobody"].into_iter().find_map(|name| look_up(&passwd, name)).ok_or(Error::NoUnprivilegedAccount)
     }
 
-    /// A command that will run as this account, from a folder that it can enter, with no stdin.
+    /// A command that runs as this account, in a folder that it can enter, without stdin.
     pub(crate) fn command(self, program: impl AsRef<OsStr>) -> Command {
         let mut command = Command::new(program);
         command.current_dir("/").stdin(Stdio::null());
@@ -38,7 +38,7 @@ impl Account {
         command
     }
 
-    /// Hands a file or folder (not what is in it) to the account.
+    /// Makes the account the owner of a file or folder, without the folder's content.
     pub(crate) fn give(self, path: &Path) -> Result<(), Error> {
         match self {
             Self::Own => Ok(()),
@@ -47,7 +47,7 @@ impl Account {
         }
     }
 
-    /// Like [`Account::give`], for a symbolic link itself and not for what it points to.
+    /// Like [`Account::give`], for a symbolic link itself and not its target.
     pub(crate) fn give_link(self, path: &Path) -> Result<(), Error> {
         match self {
             Self::Own => Ok(()),
@@ -57,7 +57,7 @@ impl Account {
     }
 }
 
-/// Std has no `geteuid`, and `id` is everywhere.
+/// The standard library has no `geteuid`; the program `id` is everywhere.
 pub(crate) fn we_are_root() -> Result<bool, Error> {
     let output = Command::new("id").arg("-u").output().map_err(Error::io("running `id -u`"))?;
     Ok(output.stdout.trim_ascii() == b"0")
@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reads_uid_and_gid_of_exactly_the_named_account() {
+    fn passwd_lookup_matches_the_exact_account_name() {
         let passwd = "root:x:0:0::/root:/bin/sh\npostgres2:x:7:8::/:/bin/sh\npostgres:x:101:104:a,b:/:/bin/sh\n";
         assert!(matches!(look_up(passwd, "postgres"), Some(Account::Other { uid: 101, gid: 104 })));
         assert!(look_up(passwd, "nobody").is_none());

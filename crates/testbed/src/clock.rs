@@ -1,11 +1,11 @@
-//! The only place of this crate that reads a clock or sleeps: waiting for another process to get ready, and holding back what a
-//! proxy carries.
+//! The only module of this crate that reads a clock or sleeps: to wait for another process, and to delay the bytes of a
+//! proxy.
 
 use std::time::{Duration, Instant};
 
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
-/// Polls `look` until it gives an answer, or until `limit` has passed (then `None`).
+/// Polls `look` until it returns an answer. Returns `None` after `limit`.
 #[expect(clippy::disallowed_methods, reason = "waits for a real process; no code that we ship runs through here")]
 pub(crate) fn wait_for<T>(limit: Duration, mut look: impl FnMut() -> Option<T>) -> Option<T> {
     let start = Instant::now();

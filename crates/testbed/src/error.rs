@@ -1,6 +1,6 @@
 use std::path::PathBuf;
 
-/// Why there is no server.
+/// The reason why a server could not be started or used.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error(
@@ -47,7 +47,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// For `map_err`: an I/O error together with what was being done.
+    /// Wraps an I/O error with the action that failed; for `map_err`.
     pub(crate) fn io(what: impl Into<String>) -> impl FnOnce(std::io::Error) -> Self {
         let what = what.into();
         move |source| Self::Io { what, source }

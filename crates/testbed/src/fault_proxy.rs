@@ -1,10 +1,10 @@
-//! A TCP road to a server, which a test can cut, close, slow down, and lead to another server.
+//! A TCP proxy that a test can cut, close, slow down, or redirect to another server.
 //!
-//! Whoever is to lose its server is pointed to the proxy instead. A cut is what a network does that drops every packet: nobody is
-//! told, nothing is refused, and what was under way arrives when the road is open again, perhaps long after its sender has given
-//! up. That is harder on both sides than an end of the connection, which [`FaultProxy::drop_all`] is for.
+//! A client connects to the proxy instead of its server. A cut behaves like a network that drops every packet: no error
+//! is reported, and bytes in flight arrive when the proxy heals, perhaps long after their sender gave up. That is
+//! harder on both sides than a closed connection, which [`FaultProxy::drop_all`] produces.
 //!
-//! It knows nothing of what it carries. Threads carry it, two for each connection; they end with the proxy.
+//! The proxy does not interpret the bytes. Two threads per connection copy them; the threads end with the proxy.
 
 use std::collections::HashMap;
 use std::io::{self, Read, Write};
@@ -16,13 +16,13 @@ use std::time::Duration;
 use crate::Error;
 use crate::clock::pause;
 
-/// More connections than this at once are closed as they come.
+/// Limit of open connections; further connections are closed at once.
 const CONNECTIONS_MAX: usize = 1024;
-/// Bytes that are carried at once, and so the most that a delay holds back.
+/// Bytes copied at once, and so the most that a delay holds back.
 const CHUNK_BYTES: usize = 64 << 10;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A loopback port that leads to another one, for as long as it is not dropped.
+/// A loopback port that forwards to another one until this value is dropped.
 #[derive(Debug)]
 pub struct FaultProxy {
     port: u16,
@@ -38,18 +38,19 @@ struct Shared {
 
 #[derive(Debug)]
 struct State {
-    /// Where new connections lead to.
+    /// Target port of new connections.
     server: SocketAddr,
-    road: Road,
+    link: Link,
     delay: Duration,
-    /// Both ends of each connection, or only the client's while there is no other yet. One that is not in here any more is over.
+    /// Both ends of each connection; only the client's end until the server is connected. A missing id means that the
+    /// connection has ended.
     connections: HashMap<u64, Vec<TcpStream>>,
-    /// How many there ever were, which also names the next.
+    /// Number of connections so far, and the id of the next one.
     opened: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Road {
+enum Link {
     Open,
     Cut,
     Closed,
@@ -58,12 +59,12 @@ enum Road {
 }
 
 impl FaultProxy {
-    /// Leads to a loopback port, whether or not somebody listens there yet.
+    /// Forwards to a loopback port, whether or not a server listens there yet.
     pub fn start(server_port: u16) -> Result<Self, Error> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(Error::io("listening for a proxy"))?;
         let port = listener.local_addr().map_err(Error::io("asking for a proxy's port"))?.port();
         let (server, connections) = (loopback(server_port), HashMap::new());
-        let state = State { server, road: Road::Open, delay: Duration::ZERO, connections, opened: 0 };
+        let state = State { server, link: Link::Open, delay: Duration::ZERO, connections, opened: 0 };
         let shared = Arc::new(Shared { state: Mutex::new(state), changed: Condvar::new() });
         let accepting = Arc::clone(&shared);
         let acceptor = Builder::new().name(format!("proxy-{port}")).spawn(move || accept_all(&accepting, &listener));
@@ -71,47 +72,47 @@ impl FaultProxy {
         Ok(Self { port, shared, acceptor: Some(acceptor) })
     }
 
-    /// Where clients connect to.
+    /// The port for clients.
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// How many connections there are, those that wait for the road to be open again among them.
+    /// Number of open connections, including connections that wait for the end of a cut.
     pub fn connections(&self) -> usize {
         self.shared.state().connections.len()
     }
 
-    /// New connections lead to another loopback port from now on, as after a failover; those that there are stay where they are.
+    /// Forwards new connections to another loopback port, as after a failover. Existing connections stay.
     pub fn lead_to(&self, server_port: u16) {
         self.shared.state().server = loopback(server_port);
     }
 
-    /// Not a byte is carried any more, in either direction, and nobody is told. New connections are taken and hang.
+    /// Stops all bytes in both directions without an error. New connections are accepted and hang.
     pub fn cut(&self) {
-        self.shared.set(Road::Cut);
+        self.shared.set(Link::Cut);
     }
 
-    /// Ends every connection, and from now on every new one at once.
+    /// Closes every connection, and every new one at once, until the proxy heals.
     pub fn drop_all(&self) {
-        self.shared.set(Road::Closed);
+        self.shared.set(Link::Closed);
     }
 
-    /// Whatever is carried is held back so long first, in each direction. It makes the road narrow too: one chunk at a time waits.
+    /// Delays bytes in each direction. One chunk waits at a time, so throughput falls too.
     pub fn delay(&self, delay: Duration) {
         self.shared.state().delay = delay;
     }
 
-    /// Everything is carried, at once. What was sent while the road was cut arrives now, in order.
+    /// Forwards everything without delay. Bytes that were sent during a cut arrive now, in order.
     pub fn heal(&self) {
         self.delay(Duration::ZERO);
-        self.shared.set(Road::Open);
+        self.shared.set(Link::Open);
     }
 }
 
 impl Drop for FaultProxy {
     fn drop(&mut self) {
-        self.shared.set(Road::Gone);
-        // The acceptor looks up only when somebody comes.
+        self.shared.set(Link::Gone);
+        // The acceptor thread wakes only for a new connection.
         let _ = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port));
         if let Some(acceptor) = self.acceptor.take() {
             let _ = acceptor.join();
@@ -121,14 +122,14 @@ impl Drop for FaultProxy {
 
 impl Shared {
     fn state(&self) -> MutexGuard<'_, State> {
-        // Nobody panics with the lock held, and if so, nothing is half-written.
+        // No code panics with the lock held, and no write is ever half done.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn set(&self, road: Road) {
+    fn set(&self, link: Link) {
         let mut state = self.state();
-        state.road = road;
-        if matches!(road, Road::Closed | Road::Gone) {
+        state.link = link;
+        if matches!(link, Link::Closed | Link::Gone) {
             for end in state.connections.drain().flat_map(|(_, ends)| ends) {
                 let _ = end.shutdown(Shutdown::Both);
             }
@@ -136,10 +137,10 @@ impl Shared {
         self.changed.notify_all();
     }
 
-    /// Takes a connection in, unless it is to be closed at once.
+    /// Registers a connection, unless it must be closed at once.
     fn admit(&self, client: &TcpStream) -> Option<u64> {
         let mut state = self.state();
-        if matches!(state.road, Road::Closed | Road::Gone) || state.connections.len() >= CONNECTIONS_MAX {
+        if matches!(state.link, Link::Closed | Link::Gone) || state.connections.len() >= CONNECTIONS_MAX {
             return None;
         }
         let (id, end) = (state.opened, client.try_clone().ok()?);
@@ -148,7 +149,7 @@ impl Shared {
         Some(id)
     }
 
-    /// Adds the server's end. False if the connection is over by now.
+    /// Adds the server's end. Returns false if the connection has ended meanwhile.
     fn add_end(&self, id: u64, server: &TcpStream) -> bool {
         let Ok(end) = server.try_clone() else { return false };
         self.state().connections.get_mut(&id).map(|ends| ends.push(end)).is_some()
@@ -158,14 +159,14 @@ impl Shared {
         self.state().connections.remove(&id);
     }
 
-    /// Waits until the road is open. False if the connection is over.
+    /// Waits for the end of a cut. Returns false if the connection has ended.
     fn wait_until_open(&self, id: u64) -> bool {
-        let is_cut = |state: &mut State| state.connections.contains_key(&id) && state.road == Road::Cut;
+        let is_cut = |state: &mut State| state.connections.contains_key(&id) && state.link == Link::Cut;
         let state = self.changed.wait_while(self.state(), is_cut).unwrap_or_else(PoisonError::into_inner);
         state.connections.contains_key(&id)
     }
 
-    /// The same, and as long again as everything is held back.
+    /// Waits for the end of a cut and then for the configured delay.
     fn wait_for_passage(&self, id: u64) -> bool {
         let delay = self.state().delay;
         if !delay.is_zero() {
@@ -182,17 +183,17 @@ fn loopback(port: u16) -> SocketAddr {
 fn accept_all(shared: &Arc<Shared>, listener: &TcpListener) {
     let mut carriers: Vec<JoinHandle<()>> = Vec::new();
     for client in listener.incoming() {
-        if shared.state().road == Road::Gone {
+        if shared.state().link == Link::Gone {
             break;
         }
         carriers.retain(|carrier| !carrier.is_finished());
-        // Whoever could not be taken in is dropped here, which closes the connection.
+        // A connection that was not admitted is dropped here, which closes it.
         let Some((client, id)) = client.ok().and_then(|client| shared.admit(&client).map(|id| (client, id))) else {
             continue;
         };
         let carrying = Arc::clone(shared);
         let carrier = Builder::new().spawn(move || {
-            // One that the server does not take, or that breaks, ends for the client as well.
+            // A connection that the server refuses or breaks ends for the client as well.
             let _ = carry(&carrying, id, &client);
             let _ = client.shutdown(Shutdown::Both);
             carrying.forget(id);
@@ -207,7 +208,7 @@ fn accept_all(shared: &Arc<Shared>, listener: &TcpListener) {
     }
 }
 
-/// Until both directions have ended.
+/// Copies until both directions have ended.
 fn carry(shared: &Arc<Shared>, id: u64, client: &TcpStream) -> io::Result<()> {
     if !shared.wait_until_open(id) {
         return Ok(());
@@ -226,7 +227,7 @@ fn carry(shared: &Arc<Shared>, id: u64, client: &TcpStream) -> io::Result<()> {
     Ok(())
 }
 
-/// One direction. Its end is carried like everything else: not while the road is cut.
+/// Copies one direction. Its end of file is forwarded like bytes: not during a cut.
 fn pump(shared: &Shared, id: u64, mut from: TcpStream, mut to: TcpStream) {
     let mut chunk = vec![0; CHUNK_BYTES];
     loop {
@@ -237,7 +238,7 @@ fn pump(shared: &Shared, id: u64, mut from: TcpStream, mut to: TcpStream) {
         let end = match read {
             Ok(0) => Shutdown::Write,
             Ok(bytes) if to.write_all(chunk.get(..bytes).unwrap_or_default()).is_ok() => continue,
-            // Either side is gone without a word: so is the whole connection.
+            // One side is gone without closing: end the whole connection.
             _ => Shutdown::Both,
         };
         let _ = to.shutdown(end);

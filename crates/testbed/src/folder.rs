@@ -10,25 +10,25 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use crate::Error;
 use crate::account::Account;
 
-/// The supervisor writes it.
+/// File with the server's process id, written by the supervisor.
 const LOG_FILE: &str = "server.log";
 const LOG_TAIL_BYTES: usize = 4_000;
 
 static NEXT: AtomicU32 = AtomicU32::new(0);
 
-/// A folder that is removed when this is dropped.
+/// A temporary folder that is removed when this value is dropped.
 ///
-/// The supervisor removes the folder too, because a killed process drops nothing; this is for the time before there
-/// is a supervisor, and for errors on the way.
+/// The supervisor removes the folder too, because a killed process drops no values. This type covers the time before
+/// the supervisor runs, and errors during the start.
 #[derive(Debug)]
 pub(crate) struct Folder(PathBuf);
 
 impl Folder {
-    /// Makes a new, empty folder that only the account can enter.
+    /// Creates a new, empty folder that only the account can enter.
     pub(crate) fn create(label: &str, account: Account) -> Result<Self, Error> {
         let parent = std::env::temp_dir();
         loop {
-            // A folder of a killed process with our pid may still be there, so the name is tried, not trusted.
+            // A killed process with the same pid may have left a folder, so existing names are skipped.
             let name = format!("gapless-{label}-{}-{}", process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
             let path = parent.join(name);
             match DirBuilder::new().mode(0o700).create(&path) {
@@ -47,7 +47,7 @@ impl Folder {
         &self.0
     }
 
-    /// What the server has written to its log, all of it.
+    /// The server's whole log.
     pub(crate) fn log(&self) -> String {
         String::from_utf8_lossy(&fs::read(self.0.join(LOG_FILE)).unwrap_or_default()).into_owned()
     }
@@ -62,12 +62,12 @@ impl Folder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        // Nobody is left to tell when this fails, and usually the supervisor was faster.
+        // A failure cannot be reported here, and usually the supervisor was faster.
         let _ = fs::remove_dir_all(&self.0);
     }
 }
 
-/// Copies a folder with all that is in it, links as links, and hands the copy to the account.
+/// Copies a folder with its content, keeps symbolic links, and makes the account the owner of the copy.
 pub(crate) fn copy_tree(from: &Path, to: &Path, account: Account) -> Result<(), Error> {
     let failed = || Error::io(format!("copying {} to {}", from.display(), to.display()));
     fs::create_dir_all(to).map_err(failed())?;

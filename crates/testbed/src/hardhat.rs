@@ -10,17 +10,17 @@ use crate::node::{Mining, Node};
 use crate::npm::Package;
 
 const NAME: &str = "hardhat";
-/// The last line of versions that runs on the Node.js versions that are still common; 3.x needs a newer one.
+/// The newest version that runs on common Node.js versions; 3.x needs a newer Node.js.
 const VERSION: &str = "2.29.1";
 
-/// How a Hardhat node is to be set up.
+/// Settings of a Hardhat node.
 #[derive(Debug, Clone)]
 pub struct HardhatOptions {
     pub mining: Mining,
     pub chain_id: u64,
-    /// How many accounts of the well-known mnemonic (`test test … junk`) have money.
+    /// Number of funded accounts of the well-known mnemonic (`test test … junk`).
     pub accounts: u32,
-    /// What each of them has, in ether.
+    /// Balance of each funded account, in ether.
     pub balance_ether: u64,
 }
 
@@ -30,21 +30,21 @@ impl Default for HardhatOptions {
     }
 }
 
-/// A running private Hardhat node. Dropping it stops it, and so does the end of our process, however that comes about.
+/// A running private Hardhat node. It stops when this value is dropped or when the process ends for any reason.
 #[derive(Debug)]
 pub struct HardhatNode {
     node: Node,
 }
 
 impl HardhatNode {
-    /// Fetches Hardhat (npm; it needs `node` on PATH) unless an earlier run has, and starts it on a free loopback port.
-    /// It serves HTTP and WebSocket when this returns.
+    /// Fetches Hardhat from npm unless it is cached, and starts it on a free loopback port. Needs `node` on PATH. The
+    /// node serves HTTP and WebSocket when this returns.
     pub fn start(options: HardhatOptions) -> Result<Self, Error> {
         let program = Path::new(NAME).join("internal").join("cli").join("bootstrap.js");
         let package = Package { label: NAME, name: NAME.to_owned(), version: VERSION };
         let modules = package.fetched(&program, |_| Ok(()))?.join("node_modules");
         let folder = Node::folder(NAME)?;
-        // Hardhat only runs in a project that has it among its packages.
+        // Hardhat only runs in a project that lists it among its packages.
         let failed = || Error::io(format!("preparing {}", folder.path().display()));
         fs::write(folder.path().join("hardhat.config.js"), configuration(&options)).map_err(failed())?;
         let modules = fs::canonicalize(modules).map_err(failed())?;
@@ -55,12 +55,12 @@ impl HardhatNode {
         Ok(Self { node: Node::start(NAME, folder, &mut node)? })
     }
 
-    /// For HTTP.
+    /// The HTTP URL.
     pub fn url(&self) -> String {
         format!("http://127.0.0.1:{}", self.node.port())
     }
 
-    /// For WebSocket.
+    /// The WebSocket URL.
     pub fn ws_url(&self) -> String {
         format!("ws://127.0.0.1:{}", self.node.port())
     }
@@ -69,24 +69,23 @@ impl HardhatNode {
         self.node.port()
     }
 
-    /// The process id, for tests that stop and continue it; `None` when it is down.
+    /// The process id, for tests that stop and continue the node; `None` while it is down.
     pub fn pid(&self) -> Option<u32> {
         self.node.pid()
     }
 
-    /// Ends it as a crash does (SIGKILL).
+    /// Ends the node like a crash (SIGKILL).
     pub fn stop(&self) -> Result<(), Error> {
         self.node.stop()
     }
 
-    /// Starts it again on the same port, after [`HardhatNode::stop`]. It keeps nothing: the chain begins at its
-    /// genesis.
+    /// Starts the node again on the same port after [`HardhatNode::stop`]. The chain begins at its genesis again.
     pub fn start_again(&self) -> Result<(), Error> {
         self.node.start_again()
     }
 }
 
-/// Numbers only, so nothing needs quoting.
+/// The values are numbers, so no quoting is needed.
 fn configuration(options: &HardhatOptions) -> String {
     let mining = match options.mining {
         Mining::PerTransaction => "{ auto: true }".to_owned(),

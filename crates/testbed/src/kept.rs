@@ -1,4 +1,4 @@
-//! Folders that are fetched once and kept in the workspace's target folder.
+//! A cache of fetched folders in the workspace's target folder.
 
 use std::env;
 use std::fs::{self, File};
@@ -7,8 +7,8 @@ use std::process;
 
 use crate::Error;
 
-/// The folder `label-version`, out of the cache when an earlier run has fetched it. `needed` is what must be in it, as a
-/// path below; `fetch` puts everything into the folder it is given.
+/// The folder `label-version`, from the cache if an earlier run has fetched it. `needed` is a path that must exist in
+/// the folder; `fetch` fills the folder.
 pub(crate) fn kept(
     label: &str,
     version: &str,
@@ -22,12 +22,12 @@ pub(crate) fn kept(
     if is_there(&kept) {
         return Ok(kept);
     }
-    // Threads and processes start servers at once; one of them fetches, the others wait and find it done.
+    // Several threads and processes may start servers at once: one fetches, the others wait.
     let _alone = lock(&tools.join(format!("{label}.lock")))?;
     if is_there(&kept) {
         return Ok(kept);
     }
-    // Fetched beside its place and then moved there: an interrupted run must not leave half of it behind.
+    // Fetch into a temporary place and rename, so that an interrupted run leaves no half-filled folder.
     let fresh = tools.join(format!("{label}-{version}.{}", process::id()));
     let made = fs::create_dir_all(&fresh).map_err(Error::io(format!("creating {}", fresh.display())));
     let moved = made.and_then(|()| fetch(&fresh)).and_then(|()| {
@@ -40,7 +40,7 @@ pub(crate) fn kept(
     moved.map(|()| kept)
 }
 
-/// Holds until the file is dropped, also against other processes; the kernel lets go when we die.
+/// Locks a file against threads and processes until the value is dropped or the process dies.
 fn lock(path: &Path) -> Result<File, Error> {
     let failed = || Error::io(format!("locking {}", path.display()));
     let file = File::options().create(true).append(true).open(path).map_err(failed())?;

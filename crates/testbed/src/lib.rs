@@ -1,15 +1,14 @@
 //! Private servers for tests and benchmarks: PostgreSQL, and the EVM nodes anvil and Hardhat.
 //!
-//! [`Postgres::start`] finds (or fetches) the PostgreSQL binaries, makes a data directory in a temporary folder,
-//! starts a server on a free loopback port, and removes everything when it is dropped, or when the process dies,
-//! however it dies. Tests that only need *a* database do not start one: they take [`Postgres::shared_url`], the
-//! server that `cargo xtask test` has started for all of them.
+//! [`Postgres::start`] finds or fetches the PostgreSQL binaries, creates a data directory in a temporary folder, and
+//! starts a server on a free loopback port. Everything is removed when the value is dropped or the process dies. A test
+//! that only needs *a* database uses [`Postgres::shared_url`], the server that `cargo xtask test` starts for all tests.
 //!
-//! [`Anvil::start`] and [`HardhatNode::start`] do the same for a chain node, at one exact version. [`Schemathesis`] fuzzes an API by
-//! its OpenAPI document. [`FaultProxy`] stands between a server and whoever is to lose it.
+//! [`Anvil::start`] and [`HardhatNode::start`] start a chain node at one exact version. [`Schemathesis`] fuzzes an API
+//! by its OpenAPI document. [`FaultProxy`] stands between a server and a client, and cuts the connection on request.
 //!
-//! What must not be in here: anything that knows Gapless. This crate depends on nothing of the workspace, speaks
-//! no SQL and no JSON-RPC, and is a dev-dependency only.
+//! Code that knows Gapless does not belong here. This crate depends on no other crate of the workspace, speaks no SQL
+//! and no JSON-RPC, and is a dev-dependency only.
 
 mod account;
 mod anvil;

@@ -1,5 +1,4 @@
-//! One private chain node, whichever program it is: a process in a folder of its own, on a loopback port that the
-//! system chose.
+//! One private chain node of any program: a process in a folder of its own, on a loopback port that the system chose.
 
 use std::net::{Ipv4Addr, TcpStream};
 use std::process::Command;
@@ -14,21 +13,21 @@ use crate::supervisor::{Crash, Supervisor};
 
 const READY_LIMIT: Duration = Duration::from_secs(60);
 
-/// When a node makes a block.
+/// The rule by which a node makes blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Mining {
-    /// At once for every transaction that can be included.
+    /// One block at once for every transaction that can be included.
     #[default]
     PerTransaction,
-    /// One every so often, whether there are transactions or not.
+    /// One block per interval, with or without transactions.
     Every(Duration),
-    /// Only when it is told to (`evm_mine`).
+    /// Blocks only on request (`evm_mine`).
     OnDemand,
 }
 
 #[derive(Debug)]
 pub(crate) struct Node {
-    // Dropped before the folder: first the process ends, then its files.
+    // Field order: the process ends before its folder is removed.
     supervisor: Mutex<Supervisor>,
     folder: Folder,
     name: &'static str,
@@ -36,7 +35,7 @@ pub(crate) struct Node {
 }
 
 impl Node {
-    /// A folder for the node, in which its command can be put together.
+    /// Creates the node's folder, in which its command can be assembled.
     pub(crate) fn folder(name: &'static str) -> Result<Folder, Error> {
         Folder::create(name, Account::Own)
     }
@@ -44,8 +43,8 @@ impl Node {
     /// Starts the node in its folder and waits until it listens. The command must take a `--port`, and the node must
     /// write `127.0.0.1:PORT` to its output when it listens.
     ///
-    /// The folder is also its home, so that nothing of the machine's own configuration changes what a test sees, and
-    /// nothing of the test's stays on the machine.
+    /// The folder is also the node's home, so that the machine's configuration does not affect tests, and tests leave
+    /// no files on the machine.
     pub(crate) fn start(name: &'static str, folder: Folder, command: &mut Command) -> Result<Self, Error> {
         command.current_dir(folder.path()).env("HOME", folder.path());
         let supervisor = Supervisor::spawn(Account::Own, folder.path(), Crash::Kill, command)?;
@@ -77,7 +76,7 @@ impl Node {
     fn launch(&self, port: u16) -> Result<u16, Error> {
         let mut supervisor = self.supervisor();
         supervisor.stop_server()?;
-        // The log goes on after the one of the run before, which also names a port.
+        // The log continues that of the run before, which also names a port.
         let old = self.folder.log().len();
         supervisor.start_server(Some(port))?;
         let answer = wait_for(READY_LIMIT, || {
@@ -94,7 +93,7 @@ impl Node {
     }
 }
 
-/// The port that the node says it listens on. A number at the very end may still be in the middle of being written.
+/// The port that the node announces. A number at the very end of the log may be incomplete.
 fn announced_port(log: &str) -> Option<u16> {
     let (_, rest) = log.split_once("127.0.0.1:")?;
     let end = rest.find(|letter: char| !letter.is_ascii_digit())?;
@@ -106,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reads_the_port_that_a_node_announces_once_it_is_whole() {
+    fn announced_port_is_read_once_it_is_complete() {
         assert_eq!(announced_port("0\n\nListening on 127.0.0.1:45789\n"), Some(45789));
         assert_eq!(announced_port("server at http://127.0.0.1:41519/\n\nAccounts\n"), Some(41519));
         assert_eq!(announced_port("Listening on 127.0.0.1:4578"), None);

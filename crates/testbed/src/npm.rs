@@ -1,5 +1,5 @@
-//! The one way to fetch an npm package: an exact version, into a folder of the workspace's target folder, with nobody's
-//! install scripts run and nothing outside that folder changed.
+//! Fetches npm packages: an exact version, into the workspace's target folder, without install scripts and without
+//! changes outside of that folder.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use crate::Error;
 use crate::command::run;
 use crate::kept::kept;
 
-/// A package at the one version that we use, so that a test which fails today did not pass yesterday on another one.
+/// A package at one exact version, so that test results do not depend on the day.
 #[derive(Debug, Clone)]
 pub(crate) struct Package {
     /// The folder's name, together with the version.
@@ -19,10 +19,9 @@ pub(crate) struct Package {
 }
 
 impl Package {
-    /// The folder that holds the package's `node_modules`, out of the cache when an earlier run has fetched it.
+    /// The folder with the package's `node_modules`, from the cache if an earlier run has fetched it.
     ///
-    /// `needed` is what must be there, as a path below `node_modules`; `finish` does what the package's install script
-    /// would have done.
+    /// `needed` is a path below `node_modules` that must exist; `finish` does the work of the package's install script.
     pub(crate) fn fetched(
         &self,
         needed: &Path,
@@ -44,7 +43,7 @@ impl Package {
     }
 }
 
-/// What npm packages call this operating system.
+/// The name of this operating system in npm packages.
 pub(crate) fn system() -> &'static str {
     match env::consts::OS {
         "macos" => "darwin",

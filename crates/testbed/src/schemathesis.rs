@@ -1,4 +1,4 @@
-//! Schemathesis, a fuzzer that is driven by an OpenAPI document.
+//! Schemathesis, an API fuzzer that reads an OpenAPI document.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -16,7 +16,7 @@ pub struct Schemathesis {
 }
 
 impl Schemathesis {
-    /// Fetches it with pip, unless an earlier run has. Needs Python 3 with pip.
+    /// Fetches the package with pip unless it is cached. Needs Python 3 with pip.
     pub fn fetch() -> Result<Self, Error> {
         let folder = kept("schemathesis", VERSION, Path::new("schemathesis"), |folder| {
             run(Command::new("python3")
@@ -28,7 +28,7 @@ impl Schemathesis {
         Ok(Schemathesis { folder })
     }
 
-    /// `schemathesis`, to be given its arguments.
+    /// The command `schemathesis`, without arguments.
     pub fn command(&self) -> Command {
         let mut command = Command::new("python3");
         command.args(["-m", "schemathesis.cli"]).env("PYTHONPATH", &self.folder);

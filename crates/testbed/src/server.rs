@@ -1,4 +1,4 @@
-//! One private server, from its empty folder to its end.
+//! One private PostgreSQL server, from its empty folder to its end.
 
 use std::env;
 use std::fs;
@@ -16,25 +16,25 @@ use crate::folder::Folder;
 use crate::supervisor::{Crash, Supervisor};
 use crate::{Error, binaries};
 
-/// Names the server that tests share: its URL without a database.
+/// The environment variable with the URL, without a database, of the server that tests share.
 pub const SHARED_URL_ENV: &str = "GAPLESS_TEST_POSTGRES_URL";
 
 pub(crate) const SUPERUSER: &str = "gapless";
 const SERVER: &str = "postgres";
 const READY_LIMIT: Duration = Duration::from_secs(60);
 const PORT_TRIES: u32 = 5;
-/// Written by us and included by the server's own file, so that it can be written again (another port, a standby).
+/// Our settings file, included by postgresql.conf, so that it can be rewritten (another port, a standby).
 const SETTINGS_FILE: &str = "gapless.conf";
 
-/// How a server is to be set up.
+/// Settings of a server.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Whether commits survive a power cut (`fsync`). A crash of the server loses nothing either way, so tests go
-    /// without; numbers of a benchmark mean nothing without it.
+    /// Sync commits to disk (`fsync`). A server crash loses nothing either way, so tests turn it off. Benchmarks are
+    /// meaningless without it.
     pub durable: bool,
     pub max_connections: u32,
     pub shared_buffers: String,
-    /// More settings of postgresql.conf; they win over ours.
+    /// Further settings of postgresql.conf, which override the defaults of this crate.
     pub settings: Vec<(String, String)>,
 }
 
@@ -47,7 +47,7 @@ impl Default for Options {
 /// A running private PostgreSQL server. Dropping it stops the server and removes its data.
 #[derive(Debug)]
 pub struct Postgres {
-    // Dropped before the folder: first the server ends, then its data.
+    // Field order: the server ends before its data is removed.
     supervisor: Mutex<Supervisor>,
     folder: Folder,
     account: Account,
@@ -57,7 +57,7 @@ pub struct Postgres {
 }
 
 impl Postgres {
-    /// Makes a new, empty server and starts it: superuser `gapless`, no passwords, loopback only.
+    /// Creates and starts a new, empty server: superuser `gapless`, no passwords, loopback only.
     pub fn start(options: Options) -> Result<Self, Error> {
         Self::prepare(binaries::find()?, options)?.with_new_data()
     }
@@ -71,7 +71,7 @@ impl Postgres {
             .ok_or(Error::NoSharedServer)
     }
 
-    /// The URL without a database: what [`SHARED_URL_ENV`] is set to.
+    /// The URL without a database, for [`SHARED_URL_ENV`].
     pub fn base_url(&self) -> String {
         format!("postgres://{SUPERUSER}@127.0.0.1:{}", self.port)
     }
@@ -92,22 +92,22 @@ impl Postgres {
         &self.bin_dir
     }
 
-    /// The process id of the server's first process, for tests that stop and continue it; `None` when it is down.
+    /// The id of the server's first process, for tests that stop and continue it; `None` while the server is down.
     pub fn pid(&self) -> Option<u32> {
         self.supervisor().server_pid()
     }
 
-    /// Stops the server like `pg_ctl stop -m immediate`: a crash. The data stays.
+    /// Stops the server like a crash (`pg_ctl stop -m immediate`). The data stays.
     pub fn stop_immediate(&self) -> Result<(), Error> {
         self.supervisor().stop_server()
     }
 
-    /// Starts the server again on the same port, after [`Postgres::stop_immediate`], and waits for its recovery.
+    /// Starts the server again on the same port after [`Postgres::stop_immediate`], and waits for crash recovery.
     pub fn start_again(&self) -> Result<(), Error> {
         self.launch()
     }
 
-    /// A server without data: its folder, and the supervisor that removes the folder when we end.
+    /// A server without data: its folder, and the supervisor that removes the folder at the end.
     pub(crate) fn prepare(found: PathBuf, options: Options) -> Result<Self, Error> {
         let account = Account::choose()?;
         let folder = Folder::create(SERVER, account)?;
@@ -119,8 +119,7 @@ impl Postgres {
         Ok(Self { supervisor: Mutex::new(supervisor), folder, account, bin_dir, port: 0, options })
     }
 
-    /// Chooses a port and starts the server. Between choosing and binding somebody else may take the port, then
-    /// another one is chosen.
+    /// Chooses a port and starts the server. If another program takes the port in between, the next port is tried.
     pub(crate) fn launch_on_a_free_port(mut self) -> Result<Self, Error> {
         for _ in 1..PORT_TRIES {
             self.port = free_port()?;
@@ -135,7 +134,7 @@ impl Postgres {
         self.launch().map(|()| self)
     }
 
-    /// A PostgreSQL tool as the server's account; an error when this distribution does not have it.
+    /// A PostgreSQL tool, run as the server's account. An error if this distribution lacks the tool.
     pub(crate) fn tool(&self, name: &str) -> Result<Command, Error> {
         let tool = self.bin_dir.join(name);
         if tool.is_file() { Ok(self.account.command(tool)) } else { Err(Error::MissingTool { tool }) }
@@ -145,7 +144,7 @@ impl Postgres {
         &self.options
     }
 
-    /// Makes the server read our settings, whatever made its data directory.
+    /// Adds our settings file to the server's configuration.
     pub(crate) fn include_settings(&self) -> Result<(), Error> {
         let file = self.data_dir().join("postgresql.conf");
         fs::OpenOptions::new()
@@ -193,7 +192,7 @@ impl Postgres {
         self.account.give(&file)
     }
 
-    /// The last setting of a name wins, so the caller's come last.
+    /// PostgreSQL uses the last setting of a name, so the caller's settings come last.
     fn settings(&self) -> Vec<(String, String)> {
         let on_or_off = |on: bool| if on { "on" } else { "off" };
         let ours = [
@@ -219,7 +218,7 @@ impl Postgres {
     }
 }
 
-/// The server says in the eighth line of its pid file how far it is; the first line tells this run from an older one.
+/// The eighth line of the pid file is the server's status. The first line distinguishes this run from an older one.
 fn is_ready(data_dir: &Path, pid: u32) -> bool {
     let text = fs::read_to_string(data_dir.join("postmaster.pid")).unwrap_or_default();
     let lines: Vec<&str> = text.lines().map(str::trim).collect();

@@ -1,21 +1,20 @@
-//! A second server that follows a first one, for tests of failover.
+//! A standby server that follows a primary, for failover tests.
 
 use crate::command::run;
 use crate::server::SUPERUSER;
 use crate::{Error, Postgres};
 
 impl Postgres {
-    /// Copies the primary (which goes on working) and starts the copy as an asynchronous streaming standby, with the
-    /// primary's options. Asynchronous means: a promoted standby may lack the primary's last commits.
+    /// Copies the running primary and starts the copy as an asynchronous streaming standby with the primary's options.
+    /// A promoted asynchronous standby may lack the primary's last commits.
     ///
-    /// Needs `pg_basebackup`, which the system's packages have and the npm package does not
-    /// ([`Error::MissingTool`]).
+    /// Needs `pg_basebackup`, which the npm package lacks ([`Error::MissingTool`]).
     pub fn standby_of(primary: &Self) -> Result<Self, Error> {
         Self::standby_through(primary, primary.port())
     }
 
-    /// The same, and the standby reaches the primary at another port: that of a [`FaultProxy`](crate::FaultProxy) which leads to it. While
-    /// that is cut the primary goes on, and the standby falls behind.
+    /// A standby that reaches the primary through another port: that of a [`FaultProxy`](crate::FaultProxy). While the
+    /// proxy is cut, the primary continues and the standby falls behind.
     pub fn standby_through(primary: &Self, port: u16) -> Result<Self, Error> {
         let standby = Self::prepare(primary.bin_dir().to_owned(), primary.options().clone())?;
         let mut copy = standby.tool("pg_basebackup")?;
@@ -25,11 +24,11 @@ impl Postgres {
             copy.arg("--no-sync");
         }
         run(copy.arg("-D").arg(standby.data_dir()))?;
-        // The copy's postgresql.conf includes our settings already; only their values are its own.
+        // The copied postgresql.conf already includes our settings file; only its values change.
         standby.launch_on_a_free_port()
     }
 
-    /// Makes a standby the primary, and waits until it takes writes.
+    /// Promotes a standby to primary and waits until it accepts writes.
     pub fn promote(&self) -> Result<(), Error> {
         let mut pg_ctl = self.tool("pg_ctl")?;
         run(pg_ctl.args(["promote", "-w", "-D"]).arg(self.data_dir()))

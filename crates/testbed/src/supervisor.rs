@@ -1,8 +1,9 @@
-//! The process between us and the server, which makes sure that the server does not outlive us.
+//! The supervisor process between a test and its server. The server never outlives the test process.
 //!
-//! A test process can be killed with SIGKILL, and then nothing of ours runs any more. So the server is the child of a
-//! few lines of shell that read orders from a pipe whose other end only we hold. When we are gone, however that came
-//! about, the kernel closes the pipe; the shell reads the end of it, stops the server and removes the folder.
+//! A test process can be killed with SIGKILL and cannot clean up then. So the server is the child of a few lines of
+//! shell that read orders from a pipe. Only the test process holds the other end. When the test process ends, for
+//! whatever reason, the kernel closes the pipe; the shell reads the end of file, stops the server and removes the
+//! folder.
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::CommandExt;
@@ -15,10 +16,10 @@ use crate::account::Account;
 /// Arguments: the folder, the signal that ends the server, then the server's command line. The order `start` may
 /// carry a port, which is then added to the command line.
 ///
-/// - Signals to the terminal's process group (Ctrl-C) are not for the shell: it ends when the pipe ends. SIGPIPE is
-///   ignored since an answer to a dead parent must not keep the shell from cleaning up.
+/// - The shell ignores signals to the terminal's process group (Ctrl-C): it ends when the pipe ends. It ignores
+///   SIGPIPE, because an answer to a dead parent must not keep it from cleaning up.
 /// - The server's pid is written by the process that becomes the server, and `start` waits for it, so that `stop`
-///   always knows whom to stop.
+///   always knows the process to stop.
 const SCRIPT: &str = r#"
 trap '' HUP INT TERM PIPE
 folder=$1
@@ -27,8 +28,9 @@ shift 2
 watcher=
 stop() {
     if [ -n "$watcher" ]; then
-        # A server that a test has stopped (SIGSTOP) hears of it only when it goes on.
-        [ -e "$folder/exited" ] || { kill -"$signal" "$(cat "$folder/server.pid")"; kill -CONT "$(cat "$folder/server.pid")"; } 2>/dev/null
+        # A server that a test has stopped (SIGSTOP) gets the signal only when it continues.
+        pid=$(cat "$folder/server.pid")
+        [ -e "$folder/exited" ] || { kill -"$signal" "$pid"; kill -CONT "$pid"; } 2>/dev/null
         wait "$watcher"
         watcher=
     fi
@@ -39,7 +41,8 @@ while read -r order port; do
         stop
         rm -f "$folder/server.pid" "$folder/exited"
         {
-            sh -c 'echo $$ >"$0" && exec "$@"' "$folder/server.pid" "$@" ${port:+--port "$port"} </dev/null >>"$folder/server.log" 2>&1
+            sh -c 'echo $$ >"$0" && exec "$@"' "$folder/server.pid" "$@" ${port:+--port "$port"} \
+                </dev/null >>"$folder/server.log" 2>&1
             echo $? >"$folder/exited"
         } >/dev/null 2>&1 &
         watcher=$!
@@ -53,12 +56,12 @@ stop
 rm -rf "$folder"
 "#;
 
-/// The signal that ends a server like a crash: nothing is flushed, nothing is told to anybody.
+/// The signal that ends a server like a crash: without a flush and without goodbyes to clients.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Crash {
-    /// PostgreSQL's immediate shutdown. It ends the server's other processes too, which SIGKILL would leave behind.
+    /// PostgreSQL's immediate shutdown. Unlike SIGKILL it also ends the server's child processes.
     Quit,
-    /// For servers that are one process.
+    /// SIGKILL, for servers that are one process.
     Kill,
 }
 
@@ -71,8 +74,8 @@ pub(crate) struct Supervisor {
 }
 
 impl Supervisor {
-    /// Starts the shell, with the command's folder and environment. From here on the folder is removed when we end; the
-    /// server is not yet started.
+    /// Starts the shell with the command's folder and environment. From now on the folder is removed when this process
+    /// ends. The server is not started yet.
     pub(crate) fn spawn(account: Account, folder: &Path, crash: Crash, server: &Command) -> Result<Self, Error> {
         let signal = match crash {
             Crash::Quit => "QUIT",
@@ -100,8 +103,8 @@ impl Supervisor {
         Ok(Self { shell, orders, answers, folder: folder.to_owned() })
     }
 
-    /// Starts the server (and stops the one that runs, if any). It is not ready yet when this returns.
-    /// With a port, the server gets `--port` and it as its last arguments.
+    /// Starts the server, and stops the running one first. The server is not ready yet when this returns.
+    /// A port is passed as the last argument, `--port PORT`.
     pub(crate) fn start_server(&mut self, port: Option<u16>) -> Result<(), Error> {
         match port {
             Some(port) => self.order("start", &port.to_string()),
@@ -109,7 +112,7 @@ impl Supervisor {
         }
     }
 
-    /// Stops the server as if it had crashed. When this returns none of its processes is left.
+    /// Stops the server as if it had crashed. None of its processes is left when this returns.
     pub(crate) fn stop_server(&mut self) -> Result<(), Error> {
         self.order("stop", "")
     }
@@ -135,7 +138,7 @@ impl Supervisor {
 
 impl Drop for Supervisor {
     fn drop(&mut self) {
-        // Closing the pipe is the order to end.
+        // Closing the pipe tells the shell to end.
         self.orders = None;
         let _ = self.shell.wait();
     }

@@ -1,4 +1,4 @@
-//! A proxy before an echo: what arrives, what does not, and what arrives late.
+//! Tests of the proxy in front of an echo server: bytes that arrive, are held back, or arrive late.
 
 #![expect(clippy::unwrap_used, reason = "the helpers of a test fail like the test itself")]
 #![expect(clippy::disallowed_methods, reason = "a test owns its threads and its time")]
@@ -10,12 +10,12 @@ use std::time::{Duration, Instant};
 
 use gapless_testbed::FaultProxy;
 
-/// How long is waited for what must not come.
+/// Wait time for bytes that must not arrive.
 const A_WHILE: Duration = Duration::from_millis(300);
-/// How long is waited for what must come.
+/// Wait time for bytes that must arrive.
 const LONG: Duration = Duration::from_secs(30);
 
-/// Sends back what it gets, on every connection, until its client has no more to say. Its threads end with the test.
+/// An echo server: sends every byte back until the client closes. Its threads end with the test.
 fn echo() -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -52,7 +52,7 @@ fn assert_silent(stream: &mut TcpStream) {
     stream.set_read_timeout(Some(LONG)).unwrap();
 }
 
-/// Whether the other side has ended the connection, in whatever way.
+/// True if the other side has ended the connection in any way.
 fn has_ended(stream: &mut TcpStream) -> bool {
     match stream.read(&mut [0]) {
         Ok(read) => read == 0,
@@ -69,7 +69,7 @@ fn until(what: &str, is_so: impl Fn() -> bool) {
 }
 
 #[test]
-fn while_it_is_cut_nothing_is_carried_and_nobody_is_told_and_then_everything_arrives_in_order() {
+fn cut_holds_bytes_back_and_heal_delivers_in_order() {
     let proxy = FaultProxy::start(echo()).unwrap();
     let mut old = connect(&proxy);
     old.write_all(b"before").unwrap();
@@ -91,7 +91,7 @@ fn while_it_is_cut_nothing_is_carried_and_nobody_is_told_and_then_everything_arr
 }
 
 #[test]
-fn what_was_sent_into_a_cut_road_arrives_though_its_sender_is_gone() {
+fn bytes_sent_into_cut_arrive_after_sender_is_gone() {
     let server = TcpListener::bind("127.0.0.1:0").unwrap();
     let proxy = FaultProxy::start(server.local_addr().unwrap().port()).unwrap();
     let mut client = connect(&proxy);
@@ -103,7 +103,7 @@ fn what_was_sent_into_a_cut_road_arrives_though_its_sender_is_gone() {
     proxy.cut();
     client.write_all(b"late").unwrap();
     drop(client);
-    // Neither the words nor that nobody is there any more.
+    // Neither the bytes nor the end of the connection arrive.
     assert_silent(&mut taken);
     proxy.heal();
     assert_eq!(heard(&mut taken, 4), "late");
@@ -111,7 +111,7 @@ fn what_was_sent_into_a_cut_road_arrives_though_its_sender_is_gone() {
 }
 
 #[test]
-fn when_all_is_dropped_both_sides_hear_of_it_and_nobody_gets_in_until_it_is_healed() {
+fn drop_all_closes_both_sides_until_healed() {
     let proxy = FaultProxy::start(echo()).unwrap();
     let mut old = connect(&proxy);
     old.write_all(b"before").unwrap();
@@ -133,7 +133,7 @@ fn when_all_is_dropped_both_sides_hear_of_it_and_nobody_gets_in_until_it_is_heal
 }
 
 #[test]
-fn a_delay_holds_back_both_directions_and_ends_when_it_is_healed() {
+fn delay_applies_to_both_directions_until_healed() {
     const DELAY: Duration = Duration::from_millis(150);
     let proxy = FaultProxy::start(echo()).unwrap();
     let mut client = connect(&proxy);
@@ -147,12 +147,12 @@ fn a_delay_holds_back_both_directions_and_ends_when_it_is_healed() {
     proxy.delay(DELAY);
     assert!(round_trip() >= 2 * DELAY);
     proxy.heal();
-    // Now and then a machine is busy for so long; not ten times in a row.
+    // A busy machine may be late once, but not ten times in a row.
     assert!((0..10).any(|_| round_trip() < DELAY), "it is still held back");
 }
 
 #[test]
-fn a_connection_ends_as_it_would_without_a_proxy_and_is_forgotten() {
+fn connection_end_is_forwarded_and_connection_forgotten() {
     let proxy = FaultProxy::start(echo()).unwrap();
     let mut client = connect(&proxy);
     client.write_all(b"the last").unwrap();
@@ -164,7 +164,7 @@ fn a_connection_ends_as_it_would_without_a_proxy_and_is_forgotten() {
 }
 
 #[test]
-fn led_elsewhere_new_connections_go_there_and_old_ones_stay() {
+fn redirect_applies_to_new_connections_only() {
     let proxy = FaultProxy::start(echo()).unwrap();
     let mut old = connect(&proxy);
     old.write_all(b"before").unwrap();
@@ -182,7 +182,7 @@ fn led_elsewhere_new_connections_go_there_and_old_ones_stay() {
 }
 
 #[test]
-fn where_no_server_listens_connections_end() {
+fn connection_without_server_is_closed() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let proxy = FaultProxy::start(listener.local_addr().unwrap().port()).unwrap();
     drop(listener);
@@ -190,7 +190,7 @@ fn where_no_server_listens_connections_end() {
 }
 
 #[test]
-fn dropping_the_proxy_ends_its_connections_and_its_port() {
+fn dropped_proxy_closes_connections_and_port() {
     let proxy = FaultProxy::start(echo()).unwrap();
     let (port, mut client) = (proxy.port(), connect(&proxy));
     client.write_all(b"ping").unwrap();

@@ -1,4 +1,4 @@
-//! Real chain nodes, spoken to with plain HTTP.
+//! Tests with real chain nodes over plain HTTP.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "the helpers of a test fail like the test itself")]
 
@@ -10,11 +10,11 @@ use std::time::Duration;
 use gapless_testbed::{Anvil, AnvilOptions, HardhatNode, HardhatOptions, Mining};
 
 const FIRST_ACCOUNT: &str = "0xf39Fd6e51aad88F6F4ce6aB8827279cffFb92266";
-/// Of the well-known mnemonic too: the twelfth, which has money only when it is asked for.
+/// The twelfth account of the well-known mnemonic, which is funded only on request.
 const TWELFTH_ACCOUNT: &str = "0x71bE63f3384f5fb98995898A86B02Fb2426c5788";
 
 #[test]
-fn anvil_starts_crashes_comes_back_and_leaves_nothing() {
+fn anvil_restarts_after_crash_and_leaves_no_files() {
     let options = AnvilOptions { chain_id: 4_242, accounts: 12, balance_ether: 3, ..AnvilOptions::default() };
     let anvil = Anvil::start(AnvilOptions { mining: Mining::OnDemand, ..options }).unwrap();
     let port = anvil.port();
@@ -44,14 +44,14 @@ fn anvil_starts_crashes_comes_back_and_leaves_nothing() {
 }
 
 #[test]
-fn anvil_makes_blocks_in_the_time_that_it_is_given() {
+fn anvil_makes_blocks_at_given_interval() {
     let mining = Mining::Every(Duration::from_millis(200));
     let anvil = Anvil::start(AnvilOptions { mining, ..AnvilOptions::default() }).unwrap();
     assert!(eventually(|| result(anvil.port(), "eth_blockNumber", "[]") != "0x0"), "no block came");
 }
 
 #[test]
-fn hardhat_starts_and_mines_as_it_is_told() {
+fn hardhat_starts_and_mines_by_its_options() {
     let options = HardhatOptions { chain_id: 4_242, accounts: 12, balance_ether: 3, ..HardhatOptions::default() };
     let hardhat = HardhatNode::start(HardhatOptions { mining: Mining::OnDemand, ..options }).unwrap();
     let port = hardhat.port();

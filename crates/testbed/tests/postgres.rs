@@ -1,4 +1,4 @@
-//! Real servers. They cost a second or two each, so there are few of them.
+//! Tests with real servers, which cost a second or two each.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "the helpers of a test fail like the test itself")]
 
@@ -15,7 +15,7 @@ use gapless_testbed::{Error, FaultProxy, Options, Postgres};
 const VICTIM_ENV: &str = "GAPLESS_TESTBED_VICTIM";
 
 #[test]
-fn starts_answers_crashes_comes_back_and_leaves_nothing() {
+fn server_restarts_after_crash_and_leaves_no_files() {
     let settings = vec![("application_name".to_owned(), "it's".to_owned())];
     let server = Postgres::start(Options { settings, ..Options::default() }).unwrap();
     let port = server.port();
@@ -37,11 +37,11 @@ fn starts_answers_crashes_comes_back_and_leaves_nothing() {
 }
 
 #[test]
-fn a_promoted_standby_has_the_primarys_data() {
+fn promoted_standby_has_primary_data() {
     let primary = Postgres::start(Options::default()).unwrap();
     query(primary.port(), "CREATE TABLE followed AS SELECT 1 AS n");
     let standby = match Postgres::standby_of(&primary) {
-        // The npm package has no pg_basebackup; that is said in the documentation of `standby_of`.
+        // The npm package has no pg_basebackup, as the documentation of `standby_of` says.
         Err(Error::MissingTool { tool }) if tool.ends_with("pg_basebackup") => return,
         standby => standby.unwrap(),
     };
@@ -56,7 +56,7 @@ fn a_promoted_standby_has_the_primarys_data() {
 }
 
 #[test]
-fn a_standby_whose_road_was_cut_is_promoted_without_what_came_after() {
+fn cut_standby_is_promoted_without_later_commits() {
     let primary = Postgres::start(Options::default()).unwrap();
     query(primary.port(), "CREATE TABLE followed AS SELECT 1 AS n");
     let road = FaultProxy::start(primary.port()).unwrap();
@@ -74,7 +74,7 @@ fn a_standby_whose_road_was_cut_is_promoted_without_what_came_after() {
     assert_eq!(query(standby.port(), "SELECT count(*) FROM followed"), "2");
 }
 
-/// Not a test of its own: the victim of the next one, which runs this program again with only this test.
+/// The victim of the next test, which runs this program again with only this function.
 #[test]
 fn victim() {
     if std::env::var_os(VICTIM_ENV).is_none() {
@@ -87,7 +87,7 @@ fn victim() {
 }
 
 #[test]
-fn the_server_does_not_outlive_a_killed_process() {
+fn server_ends_with_killed_process() {
     let mut victim = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "victim", "--nocapture"])
         .env(VICTIM_ENV, "1")
@@ -122,8 +122,8 @@ fn eventually(mut look: impl FnMut() -> bool) -> bool {
     })
 }
 
-/// Runs one statement by the simple query protocol and gives the first column of the last row back. Speaking these
-/// few messages keeps a database client out of this crate.
+/// Runs one statement by the simple query protocol and returns the first column of the last row. These few messages
+/// keep a database client out of this crate.
 fn query(port: u16, sql: &str) -> String {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
     let startup = b"\0\x03\0\0user\0gapless\0database\0postgres\0\0";
@@ -139,7 +139,7 @@ fn query(port: u16, sql: &str) -> String {
         stream.read_exact(&mut body).unwrap();
         match head[0] {
             b'E' => panic!("{sql}: {}", String::from_utf8_lossy(&body)),
-            // A row: two bytes with the number of columns, then four with the length of the first one.
+            // A row: two bytes with the number of columns, then four bytes with the length of the first column.
             b'D' => {
                 let end = 6 + u32::from_be_bytes([body[2], body[3], body[4], body[5]]) as usize;
                 answer = String::from_utf8(body[6..end].to_vec()).unwrap();

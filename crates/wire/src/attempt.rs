@@ -1,4 +1,4 @@
-//! Signed transactions of a nonce, and what nodes said to each: for operators.
+//! The attempts of a nonce and the endpoints' answers, for operators.
 
 use gapless_domain::{Attempt, EndpointAnswer, Outline, SendRecord};
 use serde::{Deserialize, Serialize};
@@ -17,65 +17,65 @@ pub struct AttemptView {
     pub kind: AttemptKindName,
     pub hash: String,
     pub fees: FeesPayload,
-    /// The most that it can take from the account, its value included: wei, a decimal string. Absent if the node that answers does not
-    /// know its chain.
+    /// The most that the attempt can take from the account, value included: wei, a decimal string. Absent if the
+    /// answering node does not know the chain.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_cost: Option<String>,
     #[cfg_attr(feature = "schema", schema(format = "date-time"))]
     pub created_at: String,
-    /// How often it was given to a node, as far as is known.
+    /// Number of known sends to endpoints.
     pub sends: u32,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(format = "date-time"))]
     pub last_sent_at: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_outcome: Option<OutcomeView>,
-    /// The newest sends, oldest first; `sends` counts all of them.
+    /// The newest sends, oldest first; `sends` counts all sends.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub history: Vec<SendView>,
 }
 
-/// What came of the last send.
+/// Outcome of the last send.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct OutcomeView {
     pub code: String,
-    /// What the node said.
+    /// Text of the endpoint.
     pub text: String,
 }
 
-/// One time that an attempt was given to nodes.
+/// One send of an attempt.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct SendView {
     #[cfg_attr(feature = "schema", schema(format = "date-time"))]
     pub at: String,
-    /// What all answers together mean, a stable word.
+    /// Meaning of all answers together, a stable word.
     pub outcome: String,
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub text: String,
-    /// What each endpoint said.
+    /// Answer of each endpoint.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub heard: Vec<HeardView>,
 }
 
-/// What one endpoint said to one send.
+/// Answer of one endpoint to one send.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct HeardView {
-    /// The endpoint's name: host and port, without anything secret.
+    /// Name of the endpoint: host and port, without secrets.
     pub endpoint: String,
-    /// What its answer means, a stable word.
+    /// Meaning of the answer, a stable word.
     pub outcome: String,
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub text: String,
 }
 
 impl AttemptView {
-    /// `outline` is what its bytes say, if somebody can read them.
+    /// `outline` is the content of the signed bytes, if the chain adapter can read them.
     pub fn new(attempt: &Attempt, outline: Option<&Outline>) -> Self {
         AttemptView {
             nonce: attempt.nonce.get(),
@@ -102,7 +102,7 @@ impl From<&SendRecord> for SendView {
             at: moment_to_text(record.at),
             outcome: record.outcome.as_str().to_owned(),
             text: record.text.as_str().to_owned(),
-            heard: record.heard.iter().map(HeardView::from).collect(),
+            heard: record.answers.iter().map(HeardView::from).collect(),
         }
     }
 }
@@ -126,7 +126,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn everything_that_was_said_is_told_and_survives_the_wire() {
+    fn attempt_view_keeps_every_answer_and_round_trips() {
         let at = Timestamp::from_micros(1_767_225_600_000_000);
         let heard = |endpoint: &str, outcome, text: &str| EndpointAnswer {
             endpoint: NodeText::new(endpoint),
@@ -137,7 +137,7 @@ mod tests {
             at,
             outcome: SendOutcome::Accepted,
             text: NodeText::new(""),
-            heard: vec![
+            answers: vec![
                 heard("a:8545", SendOutcome::Accepted, ""),
                 heard("b:8545", SendOutcome::ReplacementUnderpriced, "replacement transaction underpriced"),
             ],

@@ -1,26 +1,26 @@
-//! The audit log as operators see it.
+//! The audit log, for operators.
 
 use gapless_domain::AuditEntry;
 use serde::{Deserialize, Serialize};
 
 use crate::moment::moment_to_text;
 
-/// Somebody, or a policy, changed what no ordinary work changes.
+/// An entry: an action of an operator or a policy outside of ordinary work.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct AuditView {
-    /// Grows from entry to entry, with holes.
+    /// Increasing id, with gaps.
     pub id: u64,
     #[cfg_attr(feature = "schema", schema(format = "date-time"))]
     pub at: String,
-    /// A submitter (CAIP-10), a chain (CAIP-2), or `store`: the database as a whole.
+    /// A submitter (CAIP-10), a chain (CAIP-2), or `store` for the database as a whole.
     pub subject: String,
-    /// Who asked for it; `policy` if the config allowed it without anybody.
+    /// The actor; `policy` if the config allowed the action without an operator.
     pub actor: String,
-    /// A stable word: the name of a command, `adopt`, `accept_chain`, …
+    /// Stable word: the name of a command, `adopt`, `accept_chain`, …
     pub action: String,
-    /// What came of it, in one or more lines.
+    /// Result, in one or more lines.
     pub detail: String,
 }
 

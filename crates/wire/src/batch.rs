@@ -11,7 +11,7 @@ use crate::tx::TxAccepted;
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct BatchRequest {
-    /// Each is read by itself, so that one of the wrong shape is refused alone.
+    /// The intents. Each is parsed on its own, so that a malformed one is refused alone.
     #[cfg_attr(feature = "schema", schema(value_type = Vec<crate::request::TxRequest>, min_items = 1))]
     pub transactions: Vec<Box<RawValue>>,
 }
@@ -24,12 +24,12 @@ pub struct BatchResult {
     pub results: Vec<BatchItem>,
 }
 
-/// Exactly one of `transaction` and `problem` is there. Pointers in the problem begin at the item.
+/// One result. Exactly one of `transaction` and `problem` is present. Pointers in the problem begin at the item.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct BatchItem {
-    /// What the call for this one alone would have answered: 202, 200, 404, 409 or 422.
+    /// Status that a call with this item alone would have: 202, 200, 404, 409 or 422.
     pub status: u16,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub transaction: Option<TxAccepted>,

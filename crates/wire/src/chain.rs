@@ -1,4 +1,4 @@
-//! Chains as this node sees them.
+//! Chains as one node sees them.
 
 use gapless_domain::{BlockRef, Protection};
 use serde::{Deserialize, Serialize};
@@ -11,26 +11,27 @@ use crate::submitter::protect_message;
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct ChainView {
-    /// CAIP-2, as in `eip155:1`.
+    /// CAIP-2 id, such as `eip155:1`.
     pub chain: String,
-    /// The newest block that was linked to the canonical chain; absent until one was seen.
+    /// The newest block that is linked to the canonical chain; absent until one was seen.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub head: Option<HeadView>,
-    /// The newest final block. It only moves forward.
+    /// The newest final block. The final block only moves forward.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub final_block: Option<BlockView>,
     pub finality: FinalityName,
-    /// Blocks that a final transaction has at least, its own counted; where `finality` is `finalized`, the tag alone decides.
+    /// Least number of blocks of a final transaction, its own block included. With `finality` = `finalized` the tag
+    /// alone decides.
     pub required_confirmations: u32,
-    /// From block to block, as learned; absent until it is.
+    /// Learned time between blocks; absent until it is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub block_time_ms: Option<u64>,
-    /// There while the chain contradicts what was final: no lane of it binds anything new.
+    /// Present during a finality violation: no lane of the chain binds a new nonce.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trouble: Option<ChainTroubleView>,
-    /// Hashes that this node looks for in new blocks.
+    /// Number of hashes that this node looks for in new blocks.
     pub open_transactions: u64,
-    /// Lanes of this chain that run on this node.
+    /// Number of lanes of this chain that run on this node.
     pub lanes: u64,
     pub endpoints: Vec<EndpointView>,
 }
@@ -41,7 +42,7 @@ pub struct ChainView {
 pub struct HeadView {
     pub block_number: u64,
     pub block_hash: String,
-    /// How long ago it was last seen to be the newest, in milliseconds.
+    /// Time since this block was last seen as the newest, in milliseconds.
     pub age_ms: u64,
 }
 
@@ -53,16 +54,16 @@ pub struct BlockView {
     pub block_hash: String,
 }
 
-/// What is wrong with a chain as a whole.
+/// A problem of the chain as a whole.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct ChainTroubleView {
-    /// A stable word, the same that its submitters go into PROTECT with.
+    /// Stable code, equal to the PROTECT code of the chain's submitters.
     pub code: String,
-    /// What the word means. Always the same for a code.
+    /// Meaning of the code. Always the same text for a code.
     pub message: String,
-    /// What was found.
+    /// Details of this case.
     pub detail: String,
 }
 
@@ -70,41 +71,41 @@ pub struct ChainTroubleView {
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct EndpointView {
-    /// Its host and port, never the whole URL, which may hold a key.
+    /// Host and port of the endpoint. The full URL may hold a key and is never shown.
     pub name: String,
-    /// How much it is preferred, as the config says.
+    /// Preference weight from the config.
     pub weight: u32,
     pub standing: EndpointStandingName,
-    /// Is it asked and believed?
+    /// True if the endpoint is used and trusted.
     pub healthy: bool,
-    /// Its newest block; absent until it told one.
+    /// Newest block of the endpoint; absent until it reported one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub block_number: Option<u64>,
-    /// How long that block has been its newest, in milliseconds.
+    /// Time since that block became the endpoint's newest, in milliseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub head_age_ms: Option<u64>,
-    /// Blocks behind the newest one that any endpoint credibly tells of.
+    /// Number of blocks behind the newest credible block of all endpoints.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lag_blocks: Option<u64>,
-    /// Of the newest requests, how many of a thousand failed; absent before the first.
+    /// Failed requests per thousand of the newest requests; absent before the first request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub errors_permille: Option<u32>,
-    /// How long an answer takes, smoothed, in milliseconds.
+    /// Smoothed response time in milliseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latency_ms: Option<u64>,
-    /// Requests that are not answered yet.
+    /// Number of unanswered requests.
     pub in_flight: u64,
-    /// The last thing that went wrong, if it still matters.
+    /// The last error, while it still matters.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trouble: Option<String>,
 }
 
-/// An operator accepts that a chain is another one than before, or went back behind what was final.
+/// An operator accepts the chain as it is now: another chain than before, or one that went back behind a final block.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct AcceptChainRequest {
-    /// Why, for the audit log.
+    /// Reason for the audit log.
     #[cfg_attr(feature = "schema", schema(min_length = 1, max_length = 1000))]
     pub reason: String,
 }
@@ -113,7 +114,7 @@ pub struct AcceptChainRequest {
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct ChainAccepted {
-    /// CAIP-2.
+    /// CAIP-2 id.
     pub chain: String,
     pub reason: String,
 }
@@ -121,11 +122,11 @@ pub struct ChainAccepted {
 impl AcceptChainRequest {
     pub const REASON_BYTES: usize = 1000;
 
-    /// The reason, if it says something.
+    /// The reason, unless it is blank.
     pub fn read(self) -> Result<String, Vec<FieldFault>> {
         let said = self.reason.trim();
         if said.is_empty() || said.len() > Self::REASON_BYTES || said.contains('\0') {
-            let message = format!("a reason has 1 to {} bytes, more than white space, and no NUL", Self::REASON_BYTES);
+            let message = format!("a reason has 1 to {} bytes, is not blank, and contains no NUL", Self::REASON_BYTES);
             return Err(vec![FieldFault::body("/reason", message)]);
         }
         Ok(said.to_owned())

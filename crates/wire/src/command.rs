@@ -1,4 +1,4 @@
-//! What operators and callers tell a lane, and what became of it.
+//! Commands of operators and callers to a lane, and their results.
 
 use gapless_domain::{CommandId, CommandResult, CommandStatus, Fees, IntentRecord, Payload};
 use serde::{Deserialize, Serialize};
@@ -9,10 +9,10 @@ use crate::problem::FieldFault;
 
 words! {
     CommandState {
-        /// Written down; the lane will come to it.
+        /// Durable, and not executed yet.
         Open = "open",
         Done = "done",
-        /// The lane did not do it, and nothing has changed; `result` says why.
+        /// The lane refused it and changed nothing; `result` has the reason.
         Refused = "refused",
     }
 }
@@ -21,28 +21,28 @@ words! {
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct CommandView {
-    /// The command's own id, for asking later.
+    /// Id of the command, for later reads.
     pub command_id: String,
     pub state: CommandState,
-    /// What came of it, once it is over: text of one or more lines, for people.
+    /// Result of an ended command: one or more lines of text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result: Option<String>,
 }
 
-/// How a lane is reconciled with its chain. An empty body means the defaults.
+/// Options of a resync. An empty body means the defaults.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ResyncRequest {
-    /// What becomes of transactions whose nonce was finally used by something else; `requeue` if absent.
+    /// Rule for transactions whose nonce was finally used by something else; `requeue` if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lost: Option<LostRuleName>,
-    /// Change nothing, only say what would be done.
+    /// Only list what would be done; change nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dry_run: Option<bool>,
 }
 
-/// Another payload in the place of the one that was asked for.
+/// A new payload for a transaction.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -50,7 +50,7 @@ pub struct ReplaceRequest {
     pub payload: CallPayload,
 }
 
-/// At what price a transaction is sent again. An empty body leaves that to the config.
+/// Price of a resubmitted transaction. An empty body leaves the price to the config.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -60,79 +60,79 @@ pub struct ResubmitRequest {
 }
 
 words! {
-    /// What a lane was told to do with a transaction.
+    /// The kind of a command to a transaction's lane.
     TxCommandName {
         Replace = "replace",
         Resubmit = "resubmit",
     }
 }
 
-/// What came of the goal for another transaction in the place of one.
+/// Result of a replace or resubmit command.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct TxCommandView {
     #[cfg_attr(feature = "schema", schema(format = "uuid"))]
     pub tx_id: String,
-    /// CAIP-10.
+    /// CAIP-10 id.
     pub submitter: String,
     pub request_id: String,
-    /// The transaction's own state.
+    /// State of the transaction.
     pub state: TxStateName,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sub_state: Option<SubStateName>,
     pub command: TxCommandName,
-    /// The command to its lane, for asking later.
+    /// Id of the command, for later reads.
     pub command_id: String,
-    /// How far the lane is with the command.
+    /// State of the command.
     pub command_state: CommandState,
-    /// What the lane said of it.
+    /// Result text of the lane.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result: Option<String>,
-    /// What this means, for people.
+    /// Explanation for people.
     pub note: String,
 }
 
-/// What came of the goal to cancel a transaction.
+/// Result of a cancel.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct CancelView {
     #[cfg_attr(feature = "schema", schema(format = "uuid"))]
     pub tx_id: String,
-    /// CAIP-10.
+    /// CAIP-10 id.
     pub submitter: String,
     pub request_id: String,
-    /// The transaction's own state. Only CANCELED means that it will not happen.
+    /// State of the transaction. Only CANCELED means that it will not happen.
     pub state: TxStateName,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sub_state: Option<SubStateName>,
-    /// The command to its lane, if it was too late to cancel it in the queue.
+    /// Id of the command to the lane, if the transaction had already left the queue.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command_id: Option<String>,
-    /// How far the lane is with the command.
+    /// State of the command.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command_state: Option<CommandState>,
-    /// What the lane said of it.
+    /// Result text of the lane.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result: Option<String>,
-    /// What this means, for people.
+    /// Explanation for people.
     pub note: String,
 }
 
-/// What came of the goal to cancel all that a submitter has under way.
+/// Result of canceling all open transactions of a submitter.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct CancelPendingView {
-    /// The command to the lane, for those that have left the queue.
+    /// Id of the command to the lane, for transactions that have left the queue.
     pub command_id: String,
     pub state: CommandState,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result: Option<String>,
-    /// How many were canceled in the queue, at once and for good.
+    /// Number of transactions that were canceled in the queue, at once and for good.
     pub canceled_queued: u32,
-    /// One call cancels a bounded number of queued ones: there may be more, and the same call again goes on.
+    /// True if queued transactions are left. One call cancels a bounded number; repeat the call for the rest.
     pub more_queued: bool,
 }
 
@@ -147,7 +147,7 @@ impl CommandView {
 }
 
 impl ReplaceRequest {
-    /// The payload that is meant. Limits are asked later, as with a new request.
+    /// Parses the payload. Limits are checked later, as for a new request.
     pub fn read(&self) -> Result<Payload, Vec<FieldFault>> {
         let mut faults = Vec::new();
         let payload = Payload::Evm(self.payload.read("/payload", &mut faults));
@@ -167,10 +167,10 @@ impl TxCommandName {
     const fn note(self) -> &'static str {
         match self {
             TxCommandName::Replace => {
-                "what waits in line asks for the new payload in the same place; what has a nonce gets another transaction at it, \
-                 and the chain decides which of them counts: `receipt.minedPayload` tells"
+                "a queued transaction keeps its place and gets the new payload; a bound one gets another attempt at \
+                 its nonce, and the chain decides which one counts: see `receipt.minedPayload`"
             }
-            TxCommandName::Resubmit => "which of its transactions counts, the chain decides; the nonce stays the same",
+            TxCommandName::Resubmit => "the nonce stays the same, and the chain decides which attempt counts",
         }
     }
 }
@@ -210,7 +210,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn orders_survive_the_wire_and_tell_what_is_wrong_with_them() {
+    fn commands_round_trip_and_report_faults() {
         let call = EvmCall { data: vec![1].into(), fees: Some(Fees::Legacy { gas_price: 7 }), ..EvmCall::default() };
         let replace = ReplaceRequest { payload: CallPayload::from(&call) };
         let read: ReplaceRequest = from_json(&serde_json::to_vec(&replace).unwrap()).unwrap();

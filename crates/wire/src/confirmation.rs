@@ -1,9 +1,9 @@
-//! How callers follow the confirmations of a transaction: linked blocks, beginning with its own.
+//! Confirmations of a transaction: linked blocks that begin with its own.
 
 use gapless_domain::{BlockLink, ConfirmationNotice, Event, EventBody, EventKind, TransitionName};
 use serde::{Deserialize, Serialize};
 
-/// One confirmation: a block and the one that it stands on.
+/// One confirmation: a block and the hash of its parent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
@@ -13,13 +13,13 @@ pub struct ConfirmationView {
     pub parent_hash: String,
 }
 
-/// What an event says of confirmations. Whoever follows a transaction keeps a list: with `newFork` it is thrown away first, and
-/// then `blocks` are put to its end. The event `unmine` empties it.
+/// Change of the confirmations in an event. A consumer keeps a list: with `newFork` it empties the list first, and then
+/// appends `blocks`. The event `unmine` empties the list.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct ConfirmationNoticeView {
-    /// What was told before is no longer so, or nothing was: `blocks` is the whole list.
+    /// True if `blocks` is the whole list: earlier blocks are invalid, or there were none.
     pub new_fork: bool,
     pub blocks: Vec<ConfirmationView>,
 }
@@ -43,7 +43,8 @@ impl From<&ConfirmationNotice> for ConfirmationNoticeView {
     }
 }
 
-/// The list of whoever followed a transaction's events from the first one to this version; `None` if they do not reach it.
+/// The list of a consumer that followed the events from the first one to this version; `None` if the events do not
+/// reach it.
 pub(crate) fn list_at(version: u32, events: &[Event]) -> Option<Vec<ConfirmationView>> {
     let mut list = Vec::new();
     let mut reached = 0;
@@ -100,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_is_what_was_told_up_to_a_version() {
+    fn list_contains_notices_up_to_version() {
         let events = history(&[
             ("accepted", None),
             ("mine", Some((true, vec![link(5, 0)]))),

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct HealthView {
-    /// Always `ok`; what is not well answers with a problem.
+    /// Always `ok`; an unhealthy node answers with a problem.
     pub status: String,
 }
 

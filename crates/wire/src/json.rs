@@ -1,29 +1,29 @@
-//! Reading JSON so that a fault names the place where it is.
+//! JSON parsing with faults that name their place.
 
 use serde::de::{DeserializeOwned, IgnoredAny};
 use serde_path_to_error::{Path, Segment};
 
 use crate::problem::FieldFault;
 
-/// Why a body could not be read.
+/// The reason why a body could not be parsed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum JsonError {
-    /// It is not JSON at all.
+    /// The body is not JSON.
     #[error("the body is not JSON: {0}")]
     Malformed(String),
-    /// It is JSON, but of another shape than was asked for.
+    /// The body is JSON of another shape than expected.
     #[error("{}", .0.message)]
     Shape(FieldFault),
 }
 
-/// Reads one JSON document.
+/// Parses one JSON document.
 pub fn from_json<T: DeserializeOwned>(json: &[u8]) -> Result<T, JsonError> {
     let mut reader = serde_json::Deserializer::from_slice(json);
     let read = serde_path_to_error::deserialize(&mut reader);
     match read {
         Ok(value) => reader.end().map(|()| value).map_err(malformed),
         Err(error) if error.inner().is_data() => {
-            // The shape may be wrong long before the text ends to be JSON; that it is none is the first thing to tell.
+            // The shape may be wrong before the text stops being JSON; invalid JSON is reported first.
             serde_json::from_slice::<IgnoredAny>(json).map_err(malformed)?;
             Err(JsonError::Shape(fault(&error)))
         }
@@ -38,7 +38,7 @@ fn malformed(error: serde_json::Error) -> JsonError {
 fn fault(error: &serde_path_to_error::Error<serde_json::Error>) -> FieldFault {
     let mut pointer = pointer(error.path());
     let message = without_position(&error.inner().to_string());
-    // Serde says at the object that a field of it is missing. The field is what the caller has to look for.
+    // Serde reports a missing field at its object. The caller needs the name of the field.
     let missing = message.strip_prefix("missing field `").and_then(|rest| rest.strip_suffix('`'));
     if let Some(field) = missing {
         push_key(&mut pointer, field);
@@ -46,7 +46,7 @@ fn fault(error: &serde_path_to_error::Error<serde_json::Error>) -> FieldFault {
     FieldFault::body(pointer, message)
 }
 
-/// The pointer already says where; a line and a column of a text that the caller's library wrote do not help.
+/// The pointer already names the place; line and column of a generated text do not help.
 fn without_position(message: &str) -> String {
     message.split_once(" at line ").map_or(message, |(text, _)| text).to_owned()
 }
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fault_of_shape_names_its_place() {
+    fn fault_of_shape_names_its_place() {
         let wrong_type = fault(r#"{"submitter":"s","payload":{"to":7}}"#);
         assert_eq!(wrong_type.pointer, "/payload/to");
         assert_eq!(wrong_type.message, "invalid type: integer `7`, expected a string");
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_json_is_told_apart() {
+    fn invalid_json_is_distinguished() {
         for json in ["", "{", "{} {}", "nul", "{\"submitter\":\"\u{1}\"}"] {
             assert!(matches!(from_json::<TxRequest>(json.as_bytes()), Err(JsonError::Malformed(_))), "{json:?}");
         }

@@ -1,17 +1,18 @@
-//! What travels between Gapless and its callers: request and response types, and the HTTP client.
+//! Request and response types of the API, and the HTTP client.
 //!
-//! - [`TxRequest`] is what a caller hands in; [`TxRequest::read`] turns it into domain values, and tells everything that is
-//!   wrong with it at once, each fault with its JSON pointer.
-//! - [`TxView`], [`SubmitterView`], [`ChainView`], [`CommandView`], [`AuditView`] are what a caller gets to see.
-//! - [`ReserveRequest`] and its neighbours are the low-level API: nonces for callers who sign by themselves.
-//! - [`StuckCaseView`] is what a webhook is asked that decides about what is stuck, and [`StuckAnswer`] what it says.
-//! - [`Problem`] is every answer that is not a success (RFC 9457), with a stable [`ProblemCode`].
-//! - `Client` (feature `client`) calls every route; `Client::with_nonce` is the safe way to a nonce of one's own.
+//! - [`TxRequest`] is a caller's request; [`TxRequest::read`] turns it into domain values and reports all faults at
+//!   once, each with its JSON pointer.
+//! - [`TxView`], [`SubmitterView`], [`ChainView`], [`CommandView`], [`AuditView`] are the views of callers and
+//!   operators.
+//! - [`ReserveRequest`] and its neighbours are the low-level API: nonces for callers who sign.
+//! - [`StuckCaseView`] is the question to the stuck webhook, [`StuckAnswer`] its answer.
+//! - [`Problem`] is every unsuccessful answer (RFC 9457), with a stable [`ProblemCode`].
+//! - `Client` (feature `client`) calls every route; `Client::with_nonce` is the safe way to use a reservation.
 //!
 //! JSON is camelCase, amounts are decimal strings or 0x-hex, times are RFC 3339.
 //!
-//! Architecture invariant: nothing in here decides anything about a transaction or keeps state, and no type carries a
-//! nonce unless it was asked for. The domain has no serde; this is one of the edges where values are converted.
+//! Architecture invariant: no code here decides anything about a transaction or keeps state, and no type carries a
+//! nonce unless the caller asked for it. The domain has no serde; this crate converts at the edge.
 
 mod attempt;
 mod audit;
@@ -72,4 +73,4 @@ pub use submitter::{
     LeaseView, LowestUnminedView, NoncesView, ProtectView, SubmitterExpand, SubmitterView, WindowView, protect_message,
 };
 pub use tx::{ReasonView, ReceiptView, RevertView, TxAccepted, TxEventView, TxExpand, TxView};
-pub use wait::{WaitError, parse_wait};
+pub use wait::{WaitError, parse_duration, parse_wait};

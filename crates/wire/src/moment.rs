@@ -4,10 +4,10 @@ use gapless_domain::Timestamp;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
-/// What cannot be written with four digits for the year cannot be read back, so it is shown as the nearest that can.
+/// Years that do not fit into four digits cannot be parsed back, so they are shown as the nearest that can.
 const LAST_SECOND: i64 = 253_402_300_799;
 
-/// The text of a time, in UTC. Fractions of a second are kept to the microsecond.
+/// Formats a time in UTC, with fractions of a second to the microsecond.
 pub fn moment_to_text(at: Timestamp) -> String {
     let micros = at.as_micros().clamp(0, LAST_SECOND * 1_000_000);
     OffsetDateTime::from_unix_timestamp_nanos(i128::from(micros) * 1000)
@@ -16,7 +16,7 @@ pub fn moment_to_text(at: Timestamp) -> String {
         .unwrap_or_else(|| "1970-01-01T00:00:00Z".to_owned())
 }
 
-/// Reads RFC 3339, from 1970 on. Anything finer than a microsecond is cut off.
+/// Parses RFC 3339, from 1970 on. Digits below a microsecond are dropped.
 pub fn moment_from_text(text: &str) -> Option<Timestamp> {
     let nanos = OffsetDateTime::parse(text, &Rfc3339).ok()?.unix_timestamp_nanos();
     let micros = i64::try_from(nanos.div_euclid(1000)).ok()?;
@@ -35,7 +35,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_rfc_3339_is_refused() {
+    fn invalid_rfc_3339_is_refused() {
         for text in ["", "soon", "2026-03-01", "2026-03-01T12:00:00", "1969-12-31T23:59:59Z", "2026-13-01T00:00:00Z"] {
             assert_eq!(moment_from_text(text), None, "{text:?}");
         }

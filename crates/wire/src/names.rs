@@ -1,7 +1,7 @@
 //! Fixed words of the API, each the twin of a domain name.
 //!
-//! They are types of their own because the domain knows no serde; the `From` below is an exhaustive match, so a new domain
-//! name does not compile until it has a word here.
+//! These types exist because the domain has no serde. The `From` below is an exhaustive match, so a new domain name
+//! does not compile until it has a word here.
 
 use gapless_domain::{EventKind, TransitionName};
 use serde::{Deserialize, Serialize};
@@ -30,7 +30,7 @@ macro_rules! words {
             }
         }
 
-        // Written by hand: the derive does not see names that come out of a macro.
+        // Written by hand, because the derive does not see names that a macro produces.
         #[cfg(feature = "schema")]
         impl utoipa::PartialSchema for $name {
             fn schema() -> utoipa::openapi::RefOr<utoipa::openapi::schema::Schema> {
@@ -88,7 +88,7 @@ impl TxStateName {
 }
 
 words! {
-    /// What goes on within a state.
+    /// Progress within a state.
     SubStateName = gapless_domain::SubStateName {
         Pending = "PENDING",
         Mined = "MINED",
@@ -98,58 +98,66 @@ words! {
     }
 }
 
-words! {
-    /// What happened to an intent.
-    TxEventName {
-        Accepted = "accepted",
-        Bind = "bind",
-        Acknowledge = "acknowledge",
-        Mine = "mine",
-        Confirm = "confirm",
-        Unmine = "unmine",
-        AwaitFunds = "await_funds",
-        Funded = "funded",
-        GiveUp = "give_up",
-        Revive = "revive",
-        WantCancel = "want_cancel",
-        WantReplace = "want_replace",
-        LoseNonce = "lose_nonce",
-        Settle = "settle",
-        FailInQueue = "fail_in_queue",
-        CancelInQueue = "cancel_in_queue",
-        ReleaseReserved = "release_reserved",
+/// Kind of an event of an intent: `accepted`, or the name of a transition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct TxEventName(EventKind);
+
+impl TxEventName {
+    pub const ACCEPTED: TxEventName = TxEventName(EventKind::Accepted);
+    pub const MINE: TxEventName = TxEventName(EventKind::Tx(TransitionName::Mine));
+    pub const UNMINE: TxEventName = TxEventName(EventKind::Tx(TransitionName::Unmine));
+
+    pub fn all() -> impl Iterator<Item = TxEventName> {
+        let transitions = TransitionName::ALL.iter().map(|name| TxEventName(EventKind::Tx(*name)));
+        std::iter::once(TxEventName::ACCEPTED).chain(transitions)
+    }
+
+    pub fn as_str(self) -> &'static str {
+        self.0.as_str()
+    }
+
+    pub fn parse(text: &str) -> Option<Self> {
+        EventKind::parse(text).map(TxEventName)
+    }
+}
+
+impl std::fmt::Display for TxEventName {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.as_str())
     }
 }
 
 impl From<EventKind> for TxEventName {
     fn from(kind: EventKind) -> Self {
-        let transition = match kind {
-            EventKind::Accepted => return TxEventName::Accepted,
-            EventKind::Tx(transition) => transition,
-        };
-        match transition {
-            TransitionName::Bind => TxEventName::Bind,
-            TransitionName::Acknowledge => TxEventName::Acknowledge,
-            TransitionName::Mine => TxEventName::Mine,
-            TransitionName::Confirm => TxEventName::Confirm,
-            TransitionName::Unmine => TxEventName::Unmine,
-            TransitionName::AwaitFunds => TxEventName::AwaitFunds,
-            TransitionName::Funded => TxEventName::Funded,
-            TransitionName::GiveUp => TxEventName::GiveUp,
-            TransitionName::Revive => TxEventName::Revive,
-            TransitionName::WantCancel => TxEventName::WantCancel,
-            TransitionName::WantReplace => TxEventName::WantReplace,
-            TransitionName::LoseNonce => TxEventName::LoseNonce,
-            TransitionName::Settle => TxEventName::Settle,
-            TransitionName::FailInQueue => TxEventName::FailInQueue,
-            TransitionName::CancelInQueue => TxEventName::CancelInQueue,
-            TransitionName::ReleaseReserved => TxEventName::ReleaseReserved,
-        }
+        TxEventName(kind)
     }
 }
 
+impl Serialize for TxEventName {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.as_str())
+    }
+}
+
+impl<'de> Deserialize<'de> for TxEventName {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
+        TxEventName::parse(&text).ok_or_else(|| serde::de::Error::custom(format!("unknown event name `{text}`")))
+    }
+}
+
+#[cfg(feature = "schema")]
+impl utoipa::PartialSchema for TxEventName {
+    fn schema() -> utoipa::openapi::RefOr<utoipa::openapi::schema::Schema> {
+        word_schema(TxEventName::all().map(TxEventName::as_str))
+    }
+}
+
+#[cfg(feature = "schema")]
+impl utoipa::ToSchema for TxEventName {}
+
 words! {
-    /// How much the caller pays for being quick.
+    /// Price level that the caller chose.
     Speed = gapless_domain::Speed {
         Slow = "slow",
         Standard = "standard",
@@ -159,7 +167,7 @@ words! {
 }
 
 words! {
-    /// What a signed transaction does for its nonce.
+    /// Purpose of an attempt.
     AttemptKindName = gapless_domain::AttemptKind {
         Original = "original",
         Bump = "bump",
@@ -170,8 +178,9 @@ words! {
 }
 
 words! {
-    /// What nodes' pools show of a transaction that is not mined. It guides what is sent; it proves nothing. `likely_dropped`: every node
-    /// was heard, and none has it. `likely_replaced`: none has it, and some node counts its nonce as taken.
+    /// Signal of the endpoints' pools about an unmined transaction. It guides resends and proves nothing.
+    /// `likely_dropped`: every endpoint answered, and none has it. `likely_replaced`: none has it, and an endpoint
+    /// counts its nonce as taken.
     MempoolSignalName = gapless_domain::MempoolSignal {
         InMempool = "in_mempool",
         LikelyDropped = "likely_dropped",
@@ -181,7 +190,7 @@ words! {
 }
 
 words! {
-    /// What becomes of transactions whose nonce was finally used by something else.
+    /// Rule for transactions whose nonce was finally used by something else.
     LostRuleName = gapless_domain::LostRule {
         Requeue = "requeue",
         Fail = "fail",
@@ -196,7 +205,7 @@ words! {
 }
 
 words! {
-    /// The state of a submitter's lane. PROTECT binds nothing new until an operator decides.
+    /// State of a submitter's lane. PROTECT binds no new nonce until an operator decides.
     LaneStateName {
         Idle = "IDLE",
         InFlight = "IN_FLIGHT",
@@ -205,32 +214,32 @@ words! {
 }
 
 words! {
-    /// By what a block counts as final on a chain.
+    /// Rule that makes a block of a chain final.
     FinalityName {
-        /// There are enough blocks on it.
+        /// Enough blocks on top of it.
         Depth = "depth",
-        /// There are enough blocks on it, and the chain's own `safe` tag has come to it.
+        /// Enough blocks on top of it, and under the chain's `safe` tag.
         Safe = "safe",
-        /// The chain's own `finalized` tag.
+        /// Under the chain's `finalized` tag.
         Finalized = "finalized",
     }
 }
 
 words! {
-    /// What a node thinks of an endpoint. Only a `good` one is asked for anything that has to be believed.
+    /// Health of an endpoint. Only a `good` endpoint is trusted.
     EndpointStandingName {
         Good = "good",
-        /// Nobody has asked it yet.
+        /// Not asked yet.
         Unchecked = "unchecked",
-        /// It is behind others, or its head has not moved for too long.
+        /// Behind other endpoints, or its head has not moved for too long.
         Lagging = "lagging",
-        /// It fails; it is tried again from time to time.
+        /// Failing; tried again from time to time.
         Down = "down",
-        /// It has said when to come back.
+        /// Rate limited; it has said when to come back.
         RateLimited = "rate_limited",
-        /// It is of another chain.
+        /// Belongs to another chain.
         WrongChain = "wrong_chain",
-        /// It goes to and fro between two forks.
+        /// Alternates between two forks.
         Flipping = "flipping",
     }
 }
@@ -240,13 +249,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn events_have_the_same_words_as_in_the_ledger() {
-        let kinds = TransitionName::ALL.iter().map(|name| EventKind::Tx(*name)).chain([EventKind::Accepted]);
-        let mut words = 0;
-        for kind in kinds {
-            assert_eq!(TxEventName::from(kind).as_str(), kind.as_str());
-            words += 1;
-        }
-        assert_eq!(words, TxEventName::ALL.len());
+    fn event_names_round_trip_as_json() {
+        let names: Vec<TxEventName> = TxEventName::all().collect();
+        assert_eq!(names.len(), TransitionName::ALL.len() + 1);
+        let json = serde_json::to_string(&names).unwrap();
+        assert!(json.starts_with(r#"["accepted","bind","#), "{json}");
+        assert_eq!(serde_json::from_str::<Vec<TxEventName>>(&json).unwrap(), names);
+        assert!(serde_json::from_str::<TxEventName>(r#""unheard_of""#).is_err());
     }
 }

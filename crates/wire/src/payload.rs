@@ -1,4 +1,4 @@
-//! What a transaction does, as callers write it, and its way to the domain and back.
+//! The payload of a transaction as callers write it, and its conversion to and from the domain.
 
 use gapless_domain::{Address, Amount, B256, Bytes, EvmCall, Fees, U256};
 use serde::{Deserialize, Serialize};
@@ -11,11 +11,11 @@ use crate::quantity::Quantity;
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct CallPayload {
-    /// 0x and 40 hex digits; mixed case must be the right EIP-55 checksum.
+    /// Address of 0x and 40 hex digits; a mixed-case address must have the right EIP-55 checksum.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(pattern = "^0x[0-9a-fA-F]{40}$"))]
     pub to: Option<String>,
-    /// Wei: a decimal string or 0x-hex. Nothing is 0.
+    /// Wei: a decimal string or 0x-hex; 0 if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(pattern = "^([0-9]+|0x[0-9a-fA-F]+)$"))]
     pub value: Option<String>,
@@ -23,10 +23,10 @@ pub struct CallPayload {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(pattern = "^0x([0-9a-fA-F]{2})*$"))]
     pub data: Option<String>,
-    /// Estimated if absent.
+    /// Gas limit; estimated if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gas_limit: Option<Quantity>,
-    /// Chosen by speed if absent.
+    /// Fees; chosen by speed if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fees: Option<FeesPayload>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -58,7 +58,7 @@ pub struct FeesPayload {
 pub struct AccessListItem {
     #[cfg_attr(feature = "schema", schema(pattern = "^0x[0-9a-fA-F]{40}$"))]
     pub address: String,
-    /// 32 bytes each, 0x-hex.
+    /// Storage keys of 32 bytes, 0x-hex.
     #[serde(default)]
     pub storage_keys: Vec<String>,
 }
@@ -70,7 +70,7 @@ pub struct Authorization {
     pub chain_id: Quantity,
     #[cfg_attr(feature = "schema", schema(pattern = "^0x[0-9a-fA-F]{40}$"))]
     pub address: String,
-    /// The nonce of the account that authorizes, which its owner has signed; not a nonce of ours.
+    /// Nonce of the authorizing account, signed by its owner; not a nonce of the submitter.
     pub nonce: Quantity,
     /// 0 or 1.
     pub y_parity: Quantity,
@@ -80,14 +80,14 @@ pub struct Authorization {
     pub s: String,
 }
 
-/// Gathers faults while fields are read, so that all of them are told at once.
+/// Collects faults while fields are parsed, so that all of them are reported at once.
 #[derive(Debug)]
 pub(crate) struct Reader<'a> {
     pub(crate) faults: &'a mut Vec<FieldFault>,
 }
 
 impl CallPayload {
-    /// The call that is meant. What is wrong goes to `faults`, with pointers that begin with `base`.
+    /// Parses the call. Faults go to `faults`, with pointers that begin with `base`.
     pub(crate) fn read(&self, base: &str, faults: &mut Vec<FieldFault>) -> EvmCall {
         let mut reader = Reader { faults };
         EvmCall {
@@ -112,7 +112,7 @@ impl Reader<'_> {
         None
     }
 
-    /// Mixed case is a checksum and has to be right, as it has in the address of a submitter.
+    /// A mixed-case address must have the right checksum, as in the address of a submitter.
     fn address(&mut self, pointer: &str, text: &str) -> Option<Address> {
         let digits = text.strip_prefix("0x").unwrap_or_default();
         if digits.len() != 40 || !digits.bytes().all(|b| b.is_ascii_hexdigit()) {
@@ -283,7 +283,7 @@ impl From<&gapless_domain::Authorization> for Authorization {
     }
 }
 
-/// A number where every reader of JSON keeps all its digits, else text.
+/// A number where every JSON reader keeps all digits, otherwise a string.
 fn quantity(value: U256) -> Quantity {
     const EXACT_IN_A_DOUBLE: u64 = 1 << 53;
     match u64::try_from(value) {

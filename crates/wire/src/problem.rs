@@ -1,15 +1,15 @@
-//! Answers that are not a success: RFC 9457, with a stable code.
+//! Unsuccessful answers: RFC 9457, with a stable code.
 
 use serde::{Deserialize, Serialize};
 
 use crate::names::words;
 
 words! {
-    /// Stable names of what can go wrong. Programs go by these; titles and details are for people.
+    /// Stable codes of problems. Programs use the codes; titles and details are for people.
     ProblemCode {
         /// The body is not JSON.
         MalformedJson = "malformed_json",
-        /// The URL or a header is not what HTTP allows.
+        /// The URL or a header is not valid HTTP.
         MalformedRequest = "malformed_request",
         /// One or more fields cannot be accepted; `errors` names them.
         InvalidRequest = "invalid_request",
@@ -17,31 +17,31 @@ words! {
         BlobsUnsupported = "blobs_unsupported",
         /// More items than one call may have.
         TooManyItems = "too_many_items",
-        /// The call came by a name that is not this server's, or from a web page of another origin.
+        /// The call used a host name that is not this server's, or came from a web page of another origin.
         ForeignOrigin = "foreign_origin",
         /// No such path.
         NotFound = "not_found",
         TxNotFound = "tx_not_found",
         UnknownSubmitter = "unknown_submitter",
         CommandNotFound = "command_not_found",
-        /// No chain of this node's config.
+        /// The chain is not in this node's config.
         UnknownChain = "unknown_chain",
         MethodNotAllowed = "method_not_allowed",
         /// The body did not arrive in time.
         BodyTimeout = "body_timeout",
-        /// The request id stands for another payload.
+        /// The request id belongs to another payload.
         RequestIdConflict = "request_id_conflict",
-        /// The submitter takes nothing new until an operator has decided.
+        /// The submitter accepts no new request until an operator has decided.
         SubmitterProtected = "submitter_protected",
-        /// The lane was asked, and did not do it; `detail` says why, and nothing has changed.
+        /// The lane refused the command and changed nothing; `detail` has the reason.
         Refused = "refused",
-        /// The transaction has ended, and that never changes.
+        /// The transaction has ended, which never changes.
         AlreadyFinal = "already_final",
-        /// The transaction is being canceled, and is not replaced any more.
+        /// The transaction is being canceled and can no longer be replaced.
         Canceling = "canceling",
-        /// Its nonce is lent to somebody who signs by itself, so nobody else can sign another transaction for it.
+        /// The nonce is reserved by a caller who signs, so Gapless cannot sign another transaction for it.
         SignedByBorrower = "signed_by_borrower",
-        /// The nonce is not, or no longer, lent to this lock owner.
+        /// The nonce is not, or no longer, reserved by this lock owner.
         ReservationLost = "reservation_lost",
         BodyTooLarge = "body_too_large",
         UnsupportedMediaType = "unsupported_media_type",
@@ -50,14 +50,15 @@ words! {
         TooManyWaiters = "too_many_waiters",
         HeadersTooLarge = "headers_too_large",
         Internal = "internal",
-        /// The database does not answer. It is not known whether something was accepted; the same request again tells.
+        /// The database does not answer. Whether the request was accepted is unknown; repeat the same request to find
+        /// out.
         StoreUnavailable = "store_unavailable",
         ShuttingDown = "shutting_down",
     }
 }
 
 impl ProblemCode {
-    /// The HTTP status of an answer with this code.
+    /// HTTP status of an answer with this code.
     pub const fn status(self) -> u16 {
         match self {
             ProblemCode::MalformedJson | ProblemCode::MalformedRequest => 400,
@@ -120,7 +121,7 @@ impl ProblemCode {
     }
 }
 
-/// `application/problem+json`.
+/// Media type `application/problem+json`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
@@ -130,30 +131,30 @@ pub struct Problem {
     pub kind: String,
     pub title: String,
     pub status: u16,
-    /// The stable name of what went wrong. A newer server may have codes that this client does not know.
+    /// The stable code. A newer server may have codes that this client does not know.
     #[cfg_attr(feature = "schema", schema(value_type = ProblemCode))]
     pub code: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub errors: Vec<FieldFault>,
-    /// Seconds after which trying again makes sense; the header `Retry-After` says the same.
+    /// Seconds after which a retry makes sense; equal to the header `Retry-After`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_after: Option<u64>,
-    /// The transaction that it is about: the one that holds the request id, or the nonce.
+    /// Id of the transaction that holds the request id or the nonce.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tx_id: Option<String>,
-    /// The command that was refused.
+    /// Id of the refused command.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command_id: Option<String>,
 }
 
-/// As the JSON-RPC of Ethereum and the usual libraries write them.
+/// Codes as Ethereum's JSON-RPC and the usual libraries write them.
 const BLOB_FIELDS: [&str; 7] =
     ["blobs", "blobVersionedHashes", "maxFeePerBlobGas", "sidecar", "sidecars", "commitments", "proofs"];
 
 words! {
-    /// Which part of the request a pointer points into.
+    /// The part of the request that a pointer refers to.
     FieldPlace {
         Body = "body",
         Query = "query",
@@ -169,7 +170,7 @@ words! {
 pub struct FieldFault {
     #[serde(rename = "in")]
     pub place: FieldPlace,
-    /// A JSON pointer: into the body, or `/` and the name of the parameter or header.
+    /// A JSON pointer into the body, or `/` and the name of the parameter or header.
     pub pointer: String,
     pub message: String,
 }
@@ -207,8 +208,8 @@ impl Problem {
         }
     }
 
-    /// A body of another shape than was asked for. Fields of blobs (EIP-4844) have a code of their own: whoever sends one wants to
-    /// know that this is no slip of the pen.
+    /// A body of another shape than expected. Fields of blobs (EIP-4844) have a code of their own, because they are not
+    /// a typing mistake.
     pub fn shape(fault: FieldFault) -> Self {
         let field = fault.pointer.rsplit('/').next().unwrap_or_default();
         let is_blob = BLOB_FIELDS.contains(&field);

@@ -1,10 +1,10 @@
-//! Small whole numbers that callers write in several ways.
+//! Small whole numbers, which callers may write in several ways.
 
 use gapless_domain::{Amount, AmountError};
 use serde::{Deserialize, Serialize};
 
-/// A whole number: a JSON number, a decimal string or 0x-hex. For counts of gas and the like; amounts of money are strings
-/// only, because the numbers of JavaScript lose their last digits.
+/// A whole number: a JSON number, a decimal string or 0x-hex. For gas and similar counts. Amounts of money are strings
+/// only, because JavaScript numbers lose their last digits.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged, expecting = "expected a whole number, a decimal string or 0x-hex")]
 pub enum Quantity {

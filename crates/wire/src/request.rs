@@ -1,4 +1,4 @@
-//! What a caller hands in.
+//! A caller's request.
 
 use gapless_domain::{IntentDraft, Payload, SubmitterId, Timestamp};
 use serde::{Deserialize, Serialize};
@@ -14,27 +14,27 @@ use crate::problem::FieldFault;
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct TxRequest {
-    /// CAIP-10 (`eip155:1:0x…`) or the submitter's alias.
+    /// CAIP-10 id (`eip155:1:0x…`) or alias of the submitter.
     #[cfg_attr(feature = "schema", schema(min_length = 1))]
     pub submitter: String,
-    /// The caller's own name for this intent, unique per submitter for ever. The header `Idempotency-Key` may stand for it.
+    /// The caller's name for this intent, unique per submitter for ever. The header `Idempotency-Key` may replace it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(min_length = 1))]
     pub request_id: Option<String>,
     pub payload: CallPayload,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub speed: Option<Speed>,
-    /// RFC 3339. What is not on chain by then is given up; the chain itself guarantees nothing about it.
+    /// RFC 3339. An intent that is not on chain by then is given up; the chain guarantees nothing about it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(format = "date-time"))]
     pub valid_until: Option<String>,
-    /// The caller's own JSON, kept and given back, never looked into.
+    /// The caller's own JSON, stored and returned, never interpreted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(value_type = serde_json::Value))]
     pub metadata: Option<Box<RawValue>>,
 }
 
-/// How a caller names a submitter.
+/// A caller's reference to a submitter.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum SubmitterRef {
     Id(SubmitterId),
@@ -49,7 +49,7 @@ pub enum SubmitterRefError {
     Alias,
 }
 
-/// A request whose fields are all well-formed. Whether the submitter exists, and the limits of an intent, are asked later.
+/// A well-formed request. The submitter's existence and the limits of an intent are checked later.
 #[derive(Clone, Debug)]
 pub struct RequestParts {
     pub submitter: SubmitterRef,
@@ -63,7 +63,7 @@ pub struct RequestParts {
 impl SubmitterRef {
     pub const ALIAS_BYTES: usize = 128;
 
-    /// A colon makes it an id; an alias has none.
+    /// A text with a colon is an id; aliases have none.
     pub fn parse(text: &str) -> Result<Self, SubmitterRefError> {
         if text.contains(':') {
             return Ok(SubmitterRef::Id(text.parse()?));
@@ -88,7 +88,7 @@ impl TxRequest {
         }
     }
 
-    /// Reads every field, and tells everything that is wrong at once.
+    /// Parses every field and reports all faults at once.
     pub fn read(self, idempotency_key: Option<&str>) -> Result<RequestParts, Vec<FieldFault>> {
         let mut faults = Vec::new();
         let submitter = SubmitterRef::parse(&self.submitter)
@@ -130,8 +130,8 @@ impl TxRequest {
     }
 }
 
-/// Raw JSON has only been skipped over so far: it may hold half a surrogate pair or nest without end, which no database and
-/// no later reader takes.
+/// Raw JSON was only skipped so far. It may hold half a surrogate pair or nest without end, which no database and no
+/// later reader accepts.
 fn read_metadata(json: &RawValue, faults: &mut Vec<FieldFault>) -> String {
     if let Err(error) = serde_json::from_str::<serde_json::Value>(json.get()) {
         faults.push(FieldFault::body("/metadata", format!("metadata cannot be kept: {error}")));
@@ -140,7 +140,7 @@ fn read_metadata(json: &RawValue, faults: &mut Vec<FieldFault>) -> String {
 }
 
 impl RequestParts {
-    /// The draft of an intent, from the submitter that was meant.
+    /// The draft of an intent, for the resolved submitter.
     pub fn into_draft(self, submitter: SubmitterId) -> IntentDraft {
         IntentDraft {
             submitter,
@@ -174,13 +174,13 @@ mod tests {
     }
 
     #[test]
-    fn every_fault_is_told_with_its_pointer() {
+    fn every_fault_has_its_pointer() {
         let bad = r#"{"submitter":"eip155:1:0x12","payload":{"to":"0x1","value":"-1","data":"0x1","gasLimit":"1e3",
             "fees":{"gasPrice":"1","maxFeePerGas":"2"},
             "accessList":[{"address":"0xF39Fd6e51aad88F6F4ce6aB8827279cffFb92266","storageKeys":["0x00","0xzz"]}],
             "authorizationList":[{"chainId":"x","address":"0x","nonce":-0.5e0,"yParity":2,"r":"","s":"0x"}]},
             "validUntil":"tomorrow","metadata":{"half":"\ud800"}}"#;
-        // A number with a fraction is a fault of shape, which is told before the others.
+        // A number with a fraction is a fault of shape, which is reported before the others.
         assert!(from_json::<TxRequest>(bad.as_bytes()).is_err());
         let bad = bad.replace("-0.5e0", "\"-1\"");
         let expected = [
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn the_header_may_stand_for_the_request_id() {
+    fn header_replaces_missing_request_id() {
         let json = format!(r#"{{"submitter":"{SUBMITTER}","payload":{{"to":"{}"}}}}"#, Address::repeat_byte(1));
         let id = |request: TxRequest, key| request.read(key).map(|parts| parts.request_id);
         assert_eq!(id(request(&json), Some("order-42")), Ok("order-42".to_owned()));
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn metadata_is_kept_as_it_came() {
+    fn metadata_is_kept_unchanged() {
         let json =
             r#"{"submitter":"treasury","requestId":"a","payload":{"data":"0x00"},"metadata":{"b": 1.10, "a":[]}}"#;
         let parts = request(json).read(None).unwrap();
@@ -276,14 +276,14 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(64))]
 
         #[test]
-        fn a_call_survives_the_wire(call in any_call()) {
+        fn call_round_trips(call in any_call()) {
             let request = TxRequest::new(SUBMITTER, "a", CallPayload::from(&call));
             let json = serde_json::to_vec(&request).unwrap();
             let parts = from_json::<TxRequest>(&json).unwrap().read(None).unwrap();
             prop_assert_eq!(parts.payload, Payload::Evm(call));
         }
 
-        /// Whatever text comes in any field, reading ends in a draft or in faults that name fields.
+        /// Any text in any field ends in a draft or in faults that name fields.
         #[test]
         fn any_text_is_read_or_refused(text in ".{0,40}") {
             let payload = CallPayload { to: Some(text.clone()), value: Some(text.clone()), data: Some(text.clone()),

@@ -1,4 +1,4 @@
-//! Nonces lent to callers who sign by themselves: the low-level API, where the nonce is the answer.
+//! Reservations for callers who sign: the low-level API, in which the answer contains the nonce.
 
 use gapless_domain::{Bytes, IntentDraft, LockOwner, Payload, ReservationRequest, SubmitterId};
 use serde::{Deserialize, Serialize};
@@ -9,51 +9,51 @@ use crate::payload::Reader;
 use crate::problem::FieldFault;
 use crate::wait::parse_wait;
 
-/// Signed bytes that are longer are not read: nodes refuse them too.
+/// Limit of signed bytes; chain nodes refuse longer transactions too.
 pub const MAX_RAW_BYTES: usize = 128 * 1024;
 
-/// Lend me a nonce.
+/// A request to reserve a nonce.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ReserveRequest {
-    /// The caller's own name for it, unique per submitter for ever; made up if absent. The same id with the same `lockOwner`, which
-    /// it needs, asks again for the same nonce.
+    /// The caller's name for the reservation, unique per submitter for ever; generated if absent. The same id with the
+    /// same `lockOwner`, which it requires, asks again for the same nonce.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(min_length = 1))]
     pub request_id: Option<String>,
-    /// What proves later that the nonce is still lent to this caller; a secret, best another one for each loan. Needed with a
-    /// `requestId`, made up if both are absent.
+    /// The caller's proof that it holds the reservation: a secret, best a new one for each reservation. Required with a
+    /// `requestId`, generated if both are absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(min_length = 1, max_length = 128))]
     pub lock_owner: Option<String>,
-    /// How long the nonce is held once it is bound: `60s` if absent.
+    /// Time for which the nonce is held after the bind; `60s` if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(pattern = "^[0-9]{1,6}(ms|s|m)$"))]
     pub hold: Option<String>,
 }
 
-/// A nonce that is lent, or will be.
+/// A reservation, with its nonce once it is bound.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct ReservationView {
     #[cfg_attr(feature = "schema", schema(format = "uuid"))]
     pub tx_id: String,
-    /// CAIP-10.
+    /// CAIP-10 id.
     pub submitter: String,
     pub request_id: String,
     pub lock_owner: String,
-    /// Absent while it waits in line.
+    /// The nonce; absent while the reservation is queued.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nonce: Option<u64>,
-    /// Until then it is lent, by the database's clock.
+    /// End of the reservation, by the database's clock.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(format = "date-time"))]
     pub locked_until: Option<String>,
 }
 
-/// The transaction for a lent nonce.
+/// The signed transaction for a reserved nonce.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -65,7 +65,7 @@ pub struct SubmitRequest {
     pub raw: String,
 }
 
-/// A lent nonce comes back.
+/// A request to release a reserved nonce.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -74,24 +74,24 @@ pub struct ReleaseRequest {
     pub lock_owner: String,
 }
 
-/// What became of a lent nonce.
+/// Result of a submit or a release.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct ReservationResult {
     #[cfg_attr(feature = "schema", schema(format = "uuid"))]
     pub tx_id: String,
-    /// The transaction that was given for it; absent for a release.
+    /// Hash of the submitted transaction; absent for a release.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hash: Option<String>,
-    /// `done`, or `open` while the lane has not come to it.
+    /// `done`, or `open` while the lane has not executed it.
     pub state: CommandState,
-    /// The command to the lane; absent if there was nothing left to do.
+    /// Id of the command to the lane; absent if there was nothing left to do.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command_id: Option<String>,
 }
 
-/// A request for a nonce whose fields are all well-formed.
+/// A well-formed request for a nonce.
 #[derive(Clone, Debug)]
 pub struct ReserveParts {
     request_id: Option<String>,
@@ -100,16 +100,16 @@ pub struct ReserveParts {
 }
 
 impl ReserveRequest {
-    /// How long a nonce is held if nobody says.
+    /// Default hold.
     pub const DEFAULT_HOLD_MS: u32 = 60_000;
 
-    /// Reads every field, and tells everything that is wrong at once. Whether the hold is within its limit is asked later.
+    /// Parses every field and reports all faults at once. The limit of the hold is checked later.
     pub fn read(self) -> Result<ReserveParts, Vec<FieldFault>> {
         let mut faults = Vec::new();
         let names_owner = self.lock_owner.is_some();
         let lock_owner = self.lock_owner.and_then(|text| read_lock_owner(&text, &mut faults));
         let hold_ms = self.hold.map_or(Self::DEFAULT_HOLD_MS, |text| match parse_wait(&text) {
-            // More than fits is more than any limit.
+            // A value that does not fit is above any limit.
             Ok(hold) => u32::try_from(hold.as_millis()).unwrap_or(u32::MAX),
             Err(_) => {
                 faults
@@ -117,9 +117,10 @@ impl ReserveRequest {
                 0
             }
         });
-        // Without it the same request again would be another one, and nobody could use, repeat or release the first.
+        // Without the lock owner a repeated request would be a new one, and the caller could not use or release the
+        // first.
         if self.request_id.is_some() && !names_owner {
-            let message = "a request that can be repeated names both: a requestId needs a lockOwner";
+            let message = "a requestId needs a lockOwner, so that the request can be repeated";
             faults.push(FieldFault::body("/lockOwner", message));
         }
         if faults.is_empty() {
@@ -131,7 +132,7 @@ impl ReserveRequest {
 }
 
 impl ReserveParts {
-    /// The draft of an intent. What the caller left out is taken from `fresh`, which must not be guessable.
+    /// The draft of an intent. Missing names are taken from `fresh`, which must not be guessable.
     pub fn into_draft(self, submitter: SubmitterId, fresh: (String, LockOwner)) -> IntentDraft {
         let lock_owner = self.lock_owner.unwrap_or(fresh.1);
         IntentDraft {
@@ -185,7 +186,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_left_out_is_made_up_and_what_is_given_is_kept() {
+    fn missing_names_are_generated_and_given_ones_kept() {
         let lane: SubmitterId = "eip155:1:0x1111111111111111111111111111111111111111".parse().unwrap();
         let draft = |request: ReserveRequest| {
             request.read().unwrap().into_draft(lane.clone(), ("fresh".to_owned(), LockOwner::new("new").unwrap()))
@@ -205,9 +206,9 @@ mod tests {
     }
 
     #[test]
-    fn every_fault_is_told_with_its_pointer() {
+    fn every_fault_has_its_pointer() {
         let pointers = |faults: Vec<FieldFault>| faults.into_iter().map(|fault| fault.pointer).collect::<Vec<_>>();
-        let bad = ReserveRequest { request_id: None, lock_owner: Some(String::new()), hold: Some("1h".to_owned()) };
+        let bad = ReserveRequest { request_id: None, lock_owner: Some(String::new()), hold: Some("soon".to_owned()) };
         assert_eq!(pointers(bad.read().unwrap_err()), ["/lockOwner", "/hold"]);
         let half = ReserveRequest { request_id: Some("a".to_owned()), ..ReserveRequest::default() };
         assert_eq!(pointers(half.read().unwrap_err()), ["/lockOwner"]);

@@ -8,31 +8,31 @@ use crate::moment::moment_to_text;
 use crate::names::{MempoolSignalName, SubStateName, TxStateName, words};
 
 words! {
-    /// Whose a bound nonce is.
+    /// The kind of a bound nonce.
     SlotKindName {
-        /// A transaction's that was handed in.
+        /// Belongs to a transaction that a caller requested.
         Intent = "intent",
-        /// Nobody's: it is only consumed, so that there is no gap.
+        /// Consumed by a filler, so that there is no gap.
         Fill = "fill",
-        /// A caller's who signs by itself.
+        /// Reserved by a caller who signs.
         Reservation = "reservation",
-        /// Somebody else used it with the same key; `evidence` says what was found.
+        /// Used by a foreign transaction with the same key; `evidence` says what was found.
         Foreign = "foreign",
     }
 }
 
 words! {
     ReservationState {
-        /// Lent, until `lockedUntil`.
+        /// Reserved until `lockedUntil`.
         Reserved = "reserved",
-        /// A transaction was given for it, or a filler took it.
+        /// A transaction was submitted for it, or a filler consumed it.
         Used = "used",
-        /// Let go without a transaction: it is lent again, or filled.
+        /// Released without a transaction: it is reserved again or filled.
         Recyclable = "recyclable",
     }
 }
 
-/// One bound nonce that is not closed yet, with all that hangs on it.
+/// One bound nonce that is not closed yet, with its attempts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
@@ -41,7 +41,7 @@ pub struct SlotView {
     pub kind: SlotKindName,
     #[cfg_attr(feature = "schema", schema(format = "date-time"))]
     pub bound_at: String,
-    /// The transaction that holds it, if any.
+    /// Id of the transaction that holds the nonce, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(format = "uuid"))]
     pub tx_id: Option<String>,
@@ -53,25 +53,24 @@ pub struct SlotView {
     pub sub_state: Option<SubStateName>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reservation: Option<SlotReservationView>,
-    /// What shows that somebody else used it.
+    /// Evidence of the foreign transaction.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub evidence: Option<String>,
-    /// Nobody sends it again before this.
+    /// Earliest time of the next resend.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(format = "date-time"))]
     pub next_resubmit_at: Option<String>,
-    /// How often it was sent again, or raised, since it was bound or somebody decided about it. Enough of them make its transaction
-    /// STUCK.
+    /// Number of resends and bumps since the bind or the last stuck decision. At a limit the transaction becomes STUCK.
     #[serde(default)]
     pub tries: u16,
-    /// What nodes' pools showed of it before it was last sent again, if they were looked into. It proves nothing.
+    /// Signal of the endpoints' pools before the last resend, if pools are read. It proves nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signal: Option<MempoolSignalName>,
-    /// Every signed transaction for it, oldest first.
+    /// Every signed transaction of the nonce, oldest first.
     pub attempts: Vec<AttemptView>,
 }
 
-/// To whom it is lent is the borrower's secret, and not shown.
+/// A reservation. The lock owner is the caller's secret and is not shown.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
@@ -83,7 +82,7 @@ pub struct SlotReservationView {
 }
 
 impl SlotView {
-    /// `outline` reads the bytes of its attempts, if somebody can.
+    /// `outline` reads the bytes of attempts, if the chain adapter can.
     pub fn new(
         slot: &Slot,
         tx: Option<&IntentRecord>,

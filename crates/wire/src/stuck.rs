@@ -1,4 +1,4 @@
-//! What somebody is asked who decides about a transaction that is stuck, and what is answered.
+//! The question to the webhook that decides about a stuck transaction, and its answer.
 
 use gapless_domain::{Decision, StuckCase};
 use serde::{Deserialize, Serialize};
@@ -7,26 +7,26 @@ use crate::moment::moment_to_text;
 use crate::names::{AttemptKindName, MempoolSignalName};
 use crate::payload::FeesPayload;
 
-/// Everything that there is to know for a decision.
+/// The facts for a decision.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct StuckCaseView {
-    /// CAIP-10.
+    /// CAIP-10 id.
     pub submitter: String,
     pub tx_id: String,
     pub request_id: String,
     pub nonce: u64,
-    /// A stable word.
+    /// Stable word.
     pub reason: String,
-    /// How often it was sent again, or raised.
+    /// Number of resends and bumps.
     pub tries: u16,
-    /// What nodes' pools showed of it, if they were looked into.
+    /// Signal of the endpoints' pools, if they are read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signal: Option<MempoolSignalName>,
-    /// When its first transaction was signed.
+    /// Time at which the first attempt was signed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<String>,
-    /// Oldest first.
+    /// Attempts, oldest first.
     pub attempts: Vec<StuckAttemptView>,
 }
 
@@ -38,15 +38,15 @@ pub struct StuckAttemptView {
     pub fees: FeesPayload,
 }
 
-/// The answer. What stands beside the decision is whoever answers' own.
+/// The webhook's answer. Other fields are ignored.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StuckAnswer {
-    /// `wait`, `resend`, `bump`, `cancel` or `escalate`.
+    /// One of `wait`, `resend`, `bump`, `cancel`, `escalate`.
     pub decision: String,
 }
 
 impl StuckAnswer {
-    /// `None` for a word that is none of them.
+    /// The decision; `None` for an unknown word.
     pub fn decision(&self) -> Option<Decision> {
         Decision::parse(&self.decision)
     }
@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_decision_has_its_word_and_others_have_none() {
+    fn every_decision_has_one_word() {
         for decision in Decision::ALL {
             let json = format!(r#"{{"decision":"{}","note":"anything"}}"#, decision.as_str());
             assert_eq!(serde_json::from_str::<StuckAnswer>(&json).unwrap().decision(), Some(*decision));

@@ -1,4 +1,4 @@
-//! What a caller sees of a submitter and its lane.
+//! Views of a submitter and its lane.
 
 use gapless_domain::{ProtectCode, Protection};
 use serde::{Deserialize, Serialize};
@@ -7,74 +7,74 @@ use crate::names::{LaneStateName, SubStateName, TxStateName, words};
 use crate::slot::{SlotKindName, SlotView};
 
 words! {
-    /// What `?expand=` adds to a submitter, for operators.
+    /// Additions of `?expand=` to a submitter, for operators.
     SubmitterExpand {
-        /// Which node works for it, and until when.
+        /// The node that owns the lane, and the end of its lease.
         Lease = "lease",
-        /// The ledger's next nonce, and what the chain counts now.
+        /// The ledger's next nonce, and the chain's counts.
         Nonces = "nonces",
-        /// The bound nonces, with their attempts.
+        /// The bound nonces with their attempts.
         Slots = "slots",
     }
 }
 
-/// One submitter. Which node works for it, and its nonces, are there only if they were asked for.
+/// One submitter. The owner and the nonces are present only on request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct SubmitterView {
-    /// CAIP-10.
+    /// CAIP-10 id.
     pub submitter: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub alias: Option<String>,
-    /// CAIP-2.
+    /// CAIP-2 id.
     pub chain: String,
     pub state: LaneStateName,
-    /// Paused by an operator: it binds nothing new, what is under way goes on.
+    /// Paused by an operator: no new nonce is bound, and work in flight continues.
     pub paused: bool,
-    /// Why it is in PROTECT.
+    /// Cause of PROTECT.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub protect: Option<ProtectView>,
-    /// Intents that wait in line, counted up to a limit of the server.
+    /// Number of queued intents, counted up to a limit of the server.
     pub queued: u32,
-    /// Intents that are on their way, counted up to the same limit.
+    /// Number of open intents, counted up to the same limit.
     pub open: u32,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(format = "date-time"))]
     pub oldest_queued_at: Option<String>,
-    /// Wei, a decimal string: what the chain says, at most a second ago, or what it said last if it does not answer.
+    /// Balance in wei, a decimal string: at most a second old, or the last known value if the chain does not answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub balance: Option<String>,
-    /// The balance was below the threshold of the config when its lane last read it.
+    /// True if the balance was below the config's threshold when the lane last read it.
     pub low_balance: bool,
-    /// How much may be under way at once, and how much is.
+    /// Limit and number of transactions in flight.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub window: Option<WindowView>,
-    /// What everything behind it waits for. Left out of lists.
+    /// The lowest nonce that is not mined; everything behind it waits. Left out of lists.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lowest_unmined: Option<LowestUnminedView>,
-    /// The lowest that is not mined waits for funds. Left out of lists.
+    /// True if the lowest unmined nonce waits for funds. Left out of lists.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub awaiting_funds: Option<bool>,
-    /// Number of the newest block of its chain.
+    /// Number of the chain's newest block.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub chain_head: Option<u64>,
-    /// How long ago that block was last seen to be the newest, in milliseconds.
+    /// Time since that block was last seen as the newest, in milliseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub chain_head_age_ms: Option<u64>,
-    /// What is wrong with its chain, a stable word; `/api/v1/chains` says more.
+    /// Problem of the chain, a stable code; `/api/v1/chains` has the details.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub chain_trouble: Option<String>,
-    /// Only with `expand=lease`, and only while somebody holds one.
+    /// The lease, only with `expand=lease` and while a node holds one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lease: Option<LeaseView>,
-    /// Only with `expand=nonces`.
+    /// Nonce counts, only with `expand=nonces`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nonces: Option<NoncesView>,
-    /// Only with `expand=slots`: bound nonces that are not closed, lowest first, up to a limit of the server.
+    /// Bound nonces that are not closed, lowest first, up to a limit of the server. Only with `expand=slots`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slots: Option<Vec<SlotView>>,
-    /// Where the next page of slots begins (`fromSlot`); absent on the last one.
+    /// First nonce of the next page of slots (`fromSlot`); absent on the last page.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_slot: Option<u64>,
 }
@@ -84,18 +84,19 @@ pub struct SubmitterView {
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct WindowView {
-    /// Transactions that may be bound and not consumed at once, by the config of the node that answers; 1 is strict. Absent if it
-    /// does not know the submitter.
+    /// Limit of transactions that are bound and not consumed, by the config of the answering node; 1 is strict. Absent
+    /// if that node does not know the submitter.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max: Option<u32>,
-    /// Transactions that are bound and that the chain has not consumed yet.
+    /// Number of transactions that are bound and not consumed on chain.
     pub in_flight: u64,
-    /// The account has code of somebody else's (EIP-7702), for which `max` may be smaller. Absent if the chain does not answer.
+    /// True if the account has delegated code (EIP-7702), for which `max` may be smaller. Absent if the chain does not
+    /// answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delegated: Option<bool>,
 }
 
-/// The lowest bound nonce that is not mined: what it is and how long it has been so, without the nonce itself.
+/// The lowest bound nonce that is not mined, without the nonce itself.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
@@ -103,7 +104,7 @@ pub struct LowestUnminedView {
     pub kind: SlotKindName,
     #[cfg_attr(feature = "schema", schema(format = "date-time"))]
     pub bound_at: String,
-    /// How long ago that was, in milliseconds.
+    /// Time since the bind, in milliseconds.
     pub since_ms: u64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(format = "uuid"))]
@@ -112,20 +113,20 @@ pub struct LowestUnminedView {
     pub state: Option<TxStateName>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sub_state: Option<SubStateName>,
-    /// Signed transactions for it.
+    /// Number of attempts.
     pub attempts: u32,
-    /// How often any of them was given to a node, as far as is known.
+    /// Number of known sends of all attempts.
     pub sends: u32,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(format = "date-time"))]
     pub last_sent_at: Option<String>,
-    /// What came of the last send, a stable word.
+    /// Outcome of the last send, a stable word.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_outcome: Option<String>,
-    /// What the node said, which may name nonces: only with `expand=nonces` or `expand=slots`.
+    /// Text of the endpoint, which may name nonces: only with `expand=nonces` or `expand=slots`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_outcome_text: Option<String>,
-    /// Only with `expand=nonces` or `expand=slots`.
+    /// The nonce, only with `expand=nonces` or `expand=slots`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nonce: Option<u64>,
 }
@@ -134,11 +135,11 @@ pub struct LowestUnminedView {
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct ProtectView {
-    /// A stable word.
+    /// Stable code.
     pub code: String,
-    /// What the word means. Always the same for a code.
+    /// Meaning of the code. Always the same text for a code.
     pub message: String,
-    /// What was found, which may name nonces: only with `expand=nonces`.
+    /// Details of this case, which may name nonces: only with `expand=nonces`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,
 }
@@ -153,20 +154,20 @@ pub struct LeaseView {
     pub expires_at: String,
 }
 
-/// The counts are what the chain says, each by itself, at most a second ago. If it does not answer they are what it said last, or
+/// Nonce counts. The chain's counts are at most a second old; without an answer they are the last known values, or
 /// absent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct NoncesView {
-    /// The nonce that the next bind takes, by the ledger; absent until the lane has begun.
+    /// The ledger's next nonce; absent until the lane has begun.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<u64>,
     /// The account's count at the newest block.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latest: Option<u64>,
-    /// The count with what a node has in its pool, or in a block that is being built. A hint: nothing goes on or ends by it. Where it is
-    /// ahead of the ledger at two looks in a row, the lane stops.
+    /// The count including an endpoint's pool, or a block that is being built. A hint: no decision depends on it,
+    /// except that the lane stops if it is ahead of the ledger twice in a row.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub preconfirmed: Option<u64>,
     /// The account's count at the newest final block.
@@ -175,29 +176,33 @@ pub struct NoncesView {
 }
 
 impl ProtectView {
-    /// What every caller may see.
+    /// The view for every caller.
     pub fn new(code: ProtectCode) -> Self {
         ProtectView { code: code.as_str().to_owned(), message: protect_message(code).to_owned(), detail: None }
     }
 
-    /// With what was found, for an operator who asked for nonces.
+    /// The view with details, for an operator who asked for nonces.
     pub fn with_detail(protection: &Protection) -> Self {
         ProtectView { detail: Some(protection.detail.as_str().to_owned()), ..ProtectView::new(protection.code) }
     }
 }
 
-/// What a code means, without anything of the one case: no nonces, no counts.
+/// The meaning of a code, without nonces and counts of the case.
 pub const fn protect_message(code: ProtectCode) -> &'static str {
     match code {
-        ProtectCode::ReservationRequest => "the chain has more transactions of this account than the ledger explains",
-        ProtectCode::ForeignTransaction => "a transaction that is not ours stands in the place of one that is",
-        ProtectCode::ChainRegressed => "the chain went back behind what was final",
-        ProtectCode::PendingAhead => "nodes know of pending transactions of this account that the ledger does not",
+        ProtectCode::ExternalNonce => "the chain has more transactions of this account than the ledger explains",
+        ProtectCode::ForeignTransaction => "a foreign transaction used a nonce that the ledger had bound",
+        ProtectCode::ChainRegressed => "the chain went back behind a final block",
+        ProtectCode::PendingAhead => {
+            "endpoints know pending transactions of this account that the ledger does not know"
+        }
         ProtectCode::MissingSlot => "the ledger has a gap",
         ProtectCode::CannotFill => "a gap cannot be filled",
-        ProtectCode::HistoryWithoutStart => "the account has a history, and the config does not say where to start",
+        ProtectCode::HistoryWithoutStart => {
+            "the account has sent transactions before, and the config does not say where to start"
+        }
         ProtectCode::StoreRegressed => "the database lost commits, or was restored",
-        ProtectCode::DeepReorg => "a reorganisation went deeper than finality allows",
-        ProtectCode::OtherChain => "the endpoints show another chain than the one that was read before",
+        ProtectCode::DeepReorg => "a reorg went below the final block",
+        ProtectCode::OtherChain => "the endpoints show another chain than before",
     }
 }

@@ -1,4 +1,4 @@
-//! What a caller sees of an intent.
+//! Views of an intent.
 
 use gapless_domain::{
     Attempt, Cancellation, Event, EventBody, EvmCall, Execution, Fees, FinalFailure, Inclusion, IntentRecord, NodeText,
@@ -15,66 +15,68 @@ use crate::names::{
 };
 use crate::payload::CallPayload;
 
-/// The answer to a request that was accepted, now or before.
+/// Answer to an accepted request, whether it is new or a repetition.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct TxAccepted {
     #[cfg_attr(feature = "schema", schema(format = "uuid"))]
     pub tx_id: String,
-    /// CAIP-10, also if the request named an alias.
+    /// CAIP-10 id, also if the request named an alias.
     pub submitter: String,
     pub request_id: String,
     pub state: TxStateName,
 }
 
 words! {
-    /// What `?expand=` adds to a transaction.
+    /// Additions of `?expand=` to a transaction.
     TxExpand {
-        /// The nonce and every signed transaction, for operators.
+        /// The nonce and every attempt, for operators.
         Attempts = "attempts",
-        /// What happened to it so far.
+        /// The events so far.
         Events = "events",
-        /// The blocks from its own on, as its events tell of them.
+        /// The confirmations, as the events report them.
         Confirmations = "confirmations",
     }
 }
 
-/// One intent as it stands. The nonce is there only if it was asked for.
+/// One intent in its current state. The nonce is present only on request.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct TxView {
     #[cfg_attr(feature = "schema", schema(format = "uuid"))]
     pub tx_id: String,
-    /// CAIP-10.
+    /// CAIP-10 id.
     pub submitter: String,
     pub request_id: String,
     pub state: TxStateName,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sub_state: Option<SubStateName>,
-    /// Counts the changes of the intent.
+    /// Number of changes of the intent.
     pub version: u32,
     pub speed: Speed,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(format = "date-time"))]
     pub valid_until: Option<String>,
-    /// What was asked for first; the request id stands for this. Left out of lists.
+    /// The first payload, for which the request id stands. Left out of lists.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub payload: Option<CallPayload>,
-    /// What is wanted now, if that was replaced since. Which of them counts, the chain decides: `receipt.minedPayload`. Left out of
-    /// lists.
+    /// The payload that is wanted now, if it was replaced. The chain decides which one counts: `receipt.minedPayload`.
+    /// Left out of lists.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replacement: Option<CallPayload>,
-    /// The transaction on chain, or while there is none the newest one that was signed. In lists only what is on chain.
+    /// Hash of the transaction on chain, or of the newest attempt while none is on chain. Lists show only hashes on
+    /// chain.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hash: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub receipt: Option<ReceiptView>,
-    /// Blocks from the transaction's own, which counts as the first, to the newest.
+    /// Number of blocks from the transaction's own, which counts as the first, to the newest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub confirmations: Option<u64>,
-    /// Why it failed, was canceled, or is stuck. One that reverted has it only once that is final; its receipt says so before.
+    /// Reason of a failure, a cancel or STUCK. A reverted transaction has it once the revert is final; its receipt
+    /// shows it before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<ReasonView>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -84,26 +86,27 @@ pub struct TxView {
     pub created_at: String,
     #[cfg_attr(feature = "schema", schema(format = "date-time"))]
     pub updated_at: String,
-    /// Only with `expand=attempts`.
+    /// The nonce, only with `expand=attempts`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nonce: Option<u64>,
-    /// Only with `expand=attempts`, oldest first.
+    /// The attempts, oldest first, only with `expand=attempts`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attempts: Option<Vec<AttemptView>>,
-    /// Only with `expand=attempts`, while its nonce is not closed: how often it was sent again, or raised, since it was bound or
-    /// somebody decided about it. Enough of them make it STUCK.
+    /// Number of resends and bumps since the bind or the last stuck decision. At a limit the transaction becomes STUCK.
+    /// Only with `expand=attempts`, while the nonce is not closed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tries: Option<u16>,
-    /// Only with `expand=attempts`, while its nonce is not closed, and only if pools are looked into: what they showed before it was last
-    /// sent again. It proves nothing.
+    /// Signal of the endpoints' pools before the last resend. It proves nothing. Only with `expand=attempts`, while the
+    /// nonce is not closed, and only if pools are read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signal: Option<MempoolSignalName>,
-    /// Only with `expand=events`, oldest first. If there are more than the server shows, the last `seq` is below `version`.
+    /// The events, oldest first, only with `expand=events`. If there are more than the server shows, the last `seq` is
+    /// below `version`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub events: Option<Vec<TxEventView>>,
-    /// Only with `expand=confirmations`: linked blocks, beginning with the transaction's own, as its events have told of them up to
-    /// `version`; empty while it is not mined. There are at most as many as the chain requires, and they may be behind `confirmations`,
-    /// which counts to the newest block. Absent if there are more events than the server reads.
+    /// Linked blocks that begin with the transaction's own, as its events report them up to `version`; empty while it
+    /// is not mined. Only with `expand=confirmations`. There are at most as many as the chain requires, and they may be
+    /// behind `confirmations`, which counts to the newest block. Absent if there are more events than the server reads.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub confirmation_list: Option<Vec<ConfirmationView>>,
 }
@@ -118,21 +121,21 @@ pub struct ReceiptView {
     pub gas_used: u64,
     /// Wei per gas, a decimal string.
     pub effective_gas_price: String,
-    /// What was paid for gas: `gasUsed` times `effectiveGasPrice`, wei, a decimal string. What a rollup takes for its parent chain is
-    /// not in it.
+    /// Gas cost: `gasUsed` times `effectiveGasPrice`, wei, a decimal string. A rollup's fee for its parent chain is not
+    /// included.
     pub fee_paid: String,
-    /// Whose effect the mined transaction has: `cancel` and `fill` have none.
+    /// Kind of the mined attempt: `cancel` and `fill` have no effect.
     pub attempt_kind: AttemptKindName,
-    /// If the payload was replaced: the one that was mined, read from the signed bytes. Left out of lists, and where nothing with a
-    /// payload was mined.
+    /// The mined payload, read from the signed bytes, if the payload was replaced. Left out of lists, and if the mined
+    /// attempt carries no payload.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mined_payload: Option<CallPayload>,
-    /// How many transactions were signed for its nonce after the first one, whatever for. Left out of lists.
+    /// Number of attempts after the first, of any kind. Left out of lists.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bumps: Option<u32>,
-    /// What was paid beyond the most that the first transaction could have cost for the same gas, wei, a decimal string: the least that
-    /// offering more has cost, since in this block the first one might have paid less than its most. `0` if what was paid is not
-    /// above that. Left out of lists.
+    /// Cost beyond the most that the first attempt could have cost for the same gas, wei, a decimal string. This is the
+    /// least that bumping has cost, because the first attempt might have paid less in this block. `0` if the cost is
+    /// not above it. Left out of lists.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bump_cost: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -143,7 +146,7 @@ pub struct ReceiptView {
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct RevertView {
-    /// The decoded reason, where there is one.
+    /// The decoded reason, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     pub data: String,
@@ -153,7 +156,7 @@ pub struct RevertView {
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct ReasonView {
-    /// A stable word.
+    /// Stable word.
     pub code: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
@@ -164,14 +167,14 @@ pub struct ReasonView {
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct TxEventView {
-    /// The version that it led to: from 1, without a hole.
+    /// Version that the change led to: from 1, without a gap.
     pub seq: u32,
     pub event: TxEventName,
-    /// The state that it led to.
+    /// State that the change led to.
     pub state: TxStateName,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sub_state: Option<SubStateName>,
-    /// What it says of confirmations, if anything.
+    /// Change of the confirmations, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub confirmations: Option<ConfirmationNoticeView>,
     #[cfg_attr(feature = "schema", schema(format = "date-time"))]
@@ -179,7 +182,7 @@ pub struct TxEventView {
 }
 
 impl TxView {
-    /// What a list shows: everything that stands in the row itself, but for the payload.
+    /// The view in a list: the row without the payload.
     pub fn summary(tx: &IntentRecord) -> Self {
         let intent = &tx.intent;
         let inclusion = inclusion(&tx.state);
@@ -198,7 +201,7 @@ impl TxView {
             receipt: inclusion.map(ReceiptView::from),
             confirmations: None,
             reason: reason(&tx.state),
-            // What is in a row was JSON once; if it no longer is, the rest of the row is worth showing all the same.
+            // A row was JSON once. If it no longer is, the rest of the row is still worth showing.
             metadata: intent.metadata().and_then(|json| RawValue::from_string(json.as_json().to_owned()).ok()),
             created_at: moment_to_text(tx.created_at),
             updated_at: moment_to_text(tx.updated_at),
@@ -211,13 +214,13 @@ impl TxView {
         }
     }
 
-    /// What one transaction's own page shows.
+    /// The view of one transaction.
     pub fn whole(tx: &IntentRecord) -> Self {
         let payload = payload_view(tx.intent.payload());
         TxView { payload, replacement: tx.replacement.as_ref().and_then(payload_view), ..Self::summary(tx) }
     }
 
-    /// How deep the transaction is under this block, if it is on chain and the block is not older.
+    /// Adds the depth under this block, if the transaction is on chain and the block is not older.
     #[must_use]
     pub fn with_head(mut self, head_number: Option<u64>) -> Self {
         let depth = |receipt: &ReceiptView| head_number?.checked_sub(receipt.block_number)?.checked_add(1);
@@ -225,7 +228,7 @@ impl TxView {
         self
     }
 
-    /// The newest signed transaction at the nonce that is bound now, while none is on chain.
+    /// Adds the newest attempt at the bound nonce, while none is on chain.
     #[must_use]
     pub fn with_pending_hash(mut self, tx: &IntentRecord, attempts: &[Attempt]) -> Self {
         if self.hash.is_none()
@@ -237,7 +240,8 @@ impl TxView {
         self
     }
 
-    /// Which of these it was that was mined, what it carried, and what raising has cost. `outline` reads signed bytes, if somebody can.
+    /// Adds the mined attempt, its content and the cost of bumping. `outline` reads signed bytes, if the chain adapter
+    /// can.
     #[must_use]
     pub fn with_mined(
         mut self,
@@ -257,7 +261,7 @@ impl TxView {
         self
     }
 
-    /// What operators may see: the nonce and all attempts; and the slot, while it is not closed.
+    /// Adds the nonce and all attempts, and the slot while it is not closed.
     #[must_use]
     pub fn with_attempts(
         mut self,
@@ -274,8 +278,8 @@ impl TxView {
         self
     }
 
-    /// What happened to it until it became what this view shows. Events that came while it was read are left for the next
-    /// look, so that the last one always tells of the state above it.
+    /// Adds the events up to the shown version. Later events are left for the next read, so that the last event matches
+    /// the shown state.
     #[must_use]
     pub fn with_events(mut self, events: &[Event]) -> Self {
         let own = events.iter().filter_map(TxEventView::of).filter(|event| event.seq <= self.version);
@@ -283,7 +287,7 @@ impl TxView {
         self
     }
 
-    /// The list of confirmations that these events, which begin with the first one, lead to.
+    /// Adds the confirmations that result from these events, which begin with the first one.
     #[must_use]
     pub fn with_confirmations(mut self, events: &[Event]) -> Self {
         self.confirmation_list = list_at(self.version, events);
@@ -298,7 +302,7 @@ fn payload_view(payload: &Payload) -> Option<CallPayload> {
     }
 }
 
-/// What was paid above the most that the same gas could have cost at `first`.
+/// Cost above the most that the same gas could have cost at the fees `first`.
 fn beyond(inclusion: &Inclusion, first: Fees) -> U256 {
     let most = U256::from(inclusion.gas_used).saturating_mul(U256::from(first.highest_price()));
     paid(inclusion).saturating_sub(most)
@@ -308,8 +312,8 @@ fn paid(inclusion: &Inclusion) -> U256 {
     U256::from(inclusion.gas_used).saturating_mul(inclusion.effective_gas_price.get())
 }
 
-/// What signed bytes do, in the words of whoever asked for it if they are the same: bytes also say what nobody asked for, a gas limit
-/// and a price.
+/// The content of signed bytes, in the caller's words if the effect is the same: the bytes also hold a gas limit and a
+/// price, which the caller may not have asked for.
 fn carried(tx: &IntentRecord, call: EvmCall) -> CallPayload {
     let asked = [Some(tx.intent.payload()), tx.replacement.as_ref()].into_iter().flatten();
     let asked = asked.filter_map(|payload| if let Payload::Evm(asked) = payload { Some(asked) } else { None });
@@ -334,7 +338,7 @@ fn inclusion(state: &TxState) -> Option<&Inclusion> {
 
 fn reason(state: &TxState) -> Option<ReasonView> {
     match state {
-        // What reverted in a block that is not final may go better in another one (R08).
+        // A transaction that reverted in a block that is not final may succeed in another block (R08).
         TxState::Queued | TxState::Allocated(_) | TxState::Tracking(_) | TxState::Confirmed(_) => None,
         TxState::Stuck(_, reason) => {
             Some(ReasonView { code: reason.as_str().to_owned(), text: Some(stuck(*reason).to_owned()) })
@@ -352,7 +356,7 @@ fn reason(state: &TxState) -> Option<ReasonView> {
 
 fn stuck(reason: StuckReason) -> &'static str {
     match reason {
-        StuckReason::OutOfTries => "it was sent again as often as the config allows, and no block has it",
+        StuckReason::OutOfTries => "sent as often as the config allows, and not in any block",
         StuckReason::Contradiction => "what nodes say of it contradicts itself",
     }
 }
@@ -397,7 +401,7 @@ impl From<&Inclusion> for ReceiptView {
 }
 
 impl TxEventView {
-    /// None for an event of a lane as such, which is no change of a transaction.
+    /// `None` for an event of the lane, which is no change of a transaction.
     pub fn of(event: &Event) -> Option<Self> {
         match &event.body {
             EventBody::Tx { tx_id: _, seq, kind, state, notice } => Some(TxEventView {

@@ -1,4 +1,4 @@
-//! What was measured before, and what counts as worse.
+//! The committed baseline, and the rule that says when a figure is worse.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -6,10 +6,10 @@ use std::fmt::Write as _;
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 
-/// Machines are noisy, also in these; what is worse by more than this is worse.
+/// Machines are noisy. A figure counts as worse only beyond this share of the baseline.
 const RATIO_TOLERANCE: f64 = 0.25;
 const CPU_TOLERANCE: f64 = 0.25;
-/// Calls and statements depend on how work falls into batches, and that on the machine's other work.
+/// Calls and statements depend on batch sizes, and batch sizes on the machine's other load.
 const COUNT_TOLERANCE: f64 = 0.4;
 
 struct Rule {
@@ -18,7 +18,7 @@ struct Rule {
     tolerance: f64,
 }
 
-/// The figures that are compared; all others depend on the machine.
+/// The figures that are compared. All other figures depend on the machine.
 const RULES: &[Rule] = &[
     Rule { figure: "of raw", more_is_better: true, tolerance: RATIO_TOLERANCE },
     Rule { figure: "of bare", more_is_better: true, tolerance: RATIO_TOLERANCE },
@@ -29,10 +29,10 @@ const RULES: &[Rule] = &[
     Rule { figure: "RPC calls", more_is_better: false, tolerance: COUNT_TOLERANCE },
 ];
 
-/// Store, shape, figure.
+/// Names one figure: store, shape, figure.
 type Key = (String, String, String);
 
-/// Medians of what was measured.
+/// The medians of the measured figures.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Measured(BTreeMap<Key, f64>);
 
@@ -56,12 +56,12 @@ enum Verdict {
     Better,
     New,
     Worse,
-    /// It was measured once, and is not any more.
+    /// The baseline has the figure, the new run does not.
     Missing,
 }
 
 impl Measured {
-    /// Of the rows that `gapless bench --json` prints.
+    /// Reads the rows that `gapless bench --json` prints.
     pub(super) fn of(rows: &[Value]) -> Self {
         let mut all: BTreeMap<Key, Vec<f64>> = BTreeMap::new();
         for row in rows {
@@ -78,7 +78,7 @@ impl Measured {
 
     pub(super) fn to_json(&self) -> Value {
         let line = |((store, shape, figure), value): (&Key, &f64)| {
-            // Three digits are more than the machine is good for.
+            // Three decimals are more than the machine can reproduce.
             json!({ "store": store, "shape": shape, "figure": figure, "value": (value * 1e3).round() / 1e3 })
         };
         self.0.iter().map(line).collect()
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn medians_of_the_runs_are_compared_and_only_what_can_be() {
+    fn medians_of_comparable_figures_are_kept() {
         let measured = Measured::of(&[row(100.0, Some(0.5)), row(900.0, Some(0.7)), row(120.0, Some(0.6))]);
         let key = |figure: &str| ("sqlite".to_owned(), "one".to_owned(), figure.to_owned());
         let expected = [(key("CPU Gapless"), 120.0), (key("of bare"), 0.6)];
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_worse_by_more_than_noise_fails() {
+    fn figure_worse_than_tolerance_fails() {
         let good = [(100.0, 0.5), (124.0, 0.5), (100.0, 0.38), (10.0, 5.0)];
         let bad = [(126.0, 0.5), (100.0, 0.37)];
         for (cpu, ratio) in good {
@@ -195,14 +195,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_longer_measured_fails_and_what_is_new_does_not() {
+    fn missing_figure_fails_and_new_figure_passes() {
         let measured = Measured::of(&[row(100.0, None)]);
         assert!(!baseline(100.0, 0.5).compare(&measured).is_good());
         assert!(Baseline::default().compare(&measured).is_good());
     }
 
     #[test]
-    fn a_baseline_that_cannot_be_read_is_an_error() {
+    fn unreadable_baseline_is_an_error() {
         for json in [json!({}), json!([{ "store": "a", "shape": "b", "figure": "c" }]), json!([{ "value": 1.0 }])] {
             assert!(Baseline::parse(&json).is_err(), "{json}");
         }

@@ -1,7 +1,8 @@
-//! `cargo xtask bench check`: runs a short fixed set, and compares it with the committed baseline.
+//! `cargo xtask bench check`: runs a short fixed set of benchmarks and compares the figures with the
+//! committed baseline.
 //!
-//! Only what a busy machine changes little is compared: ratios in one run, and CPU time, calls and statements of one transaction. Each is
-//! the median of a few runs.
+//! Only figures that a busy machine changes little are compared: ratios within one run, and CPU time, calls and
+//! statements for each transaction. Each figure is the median of a few runs.
 
 use std::fs;
 use std::path::PathBuf;
@@ -31,7 +32,7 @@ pub(super) fn run(update: bool) -> Result<ExitCode> {
     if update {
         let text = serde_json::to_string_pretty(&measured.to_json())? + "\n";
         fs::write(file(), text).with_context(|| format!("cannot write {FILE}"))?;
-        println!("{FILE} is written; commit it with what changed it");
+        println!("{FILE} is written; commit it together with the change that explains it");
         return Ok(ExitCode::SUCCESS);
     }
     let text = fs::read_to_string(file())

@@ -1,4 +1,4 @@
-//! `cargo xtask bench`: measures what the rooms cost, and what the whole of it does.
+//! `cargo xtask bench`: benchmarks of single crates and of whole nodes.
 
 mod baseline;
 mod check;
@@ -12,35 +12,35 @@ use gapless_testbed::{Anvil, AnvilOptions, Mining, Options, Postgres};
 
 use crate::process::{cargo, exit_code, start_postgres, status, with_server};
 
-/// In bigger blocks, anvil's receipts get slow.
+/// anvil's receipts get slow in bigger blocks.
 const ANVIL_BLOCK_TIME: Duration = Duration::from_millis(250);
 
 #[derive(Subcommand)]
 pub(crate) enum What {
-    /// The stores: accepts, commits and renewals a second
+    /// Measure the stores: accepts, commits and renewals per second
     Store {
-        /// Arguments for gapless-bench
+        /// Arguments for gapless-bench-micro
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },
-    /// The watcher: calls and time a block, by how many transactions are open
+    /// Measure the watcher: calls and time per block, by the number of open transactions
     Watcher {
-        /// Arguments for gapless-bench
+        /// Arguments for gapless-bench-micro
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },
-    /// The whole: `gapless bench` with a durable private PostgreSQL
+    /// Measure whole nodes: `gapless bench` with a durable private PostgreSQL server
     Load {
-        /// On a private anvil with a block every 250 ms, instead of the null chain
+        /// Use a private anvil with a block every 250 ms instead of the null chain
         #[arg(long)]
         anvil: bool,
         /// Arguments for gapless bench
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },
-    /// Whether ratios and CPU a transaction are as good as docs/performance-baseline.json says
+    /// Compare ratios and CPU per transaction with docs/performance-baseline.json
     Check {
-        /// Write what is measured now as the new baseline
+        /// Write the measured figures as the new baseline
         #[arg(long)]
         update: bool,
     },
@@ -74,7 +74,7 @@ fn load(anvil: bool, arguments: &[String]) -> Result<ExitCode> {
     Ok(exit_code(status))
 }
 
-/// A durable server, since commits that are not synced cost nothing and mean nothing.
+/// A durable server: commits that are not synced to disk would make the figures meaningless.
 fn durable_postgres() -> Result<Postgres> {
     start_postgres(Options { durable: true, ..Options::default() })
 }
@@ -85,7 +85,7 @@ fn bench(name: &str, arguments: &[String]) -> Command {
     command
 }
 
-/// `gapless bench`, on a server or with SQLite.
+/// `gapless bench`, on a PostgreSQL server or with SQLite.
 fn gapless_bench(server: Option<&Postgres>) -> Command {
     let mut command = cargo();
     command.args(["run", "--release", "--package", "gapless", "--", "bench"]);

@@ -1,7 +1,6 @@
-//! Which room may know which: the arrows of the workspace point one way.
+//! The dependencies between the crates of the workspace point one way.
 //!
-//! The table is the rule. A crate that is not in it may not exist, so that a new room begins with saying where it
-//! stands.
+//! The table is the rule. Every crate must be in it, so that a new crate begins with a decision about its place.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -13,24 +12,29 @@ use serde_json::Value;
 use super::Finding;
 use crate::process::cargo;
 
-/// What one package of the workspace may depend on, of the workspace.
+/// The workspace crates that one package may depend on.
 struct Rule {
     package: &'static str,
     normal: &'static [&'static str],
-    /// For its tests, beside what it may use anyway and the testbed, which everybody may.
+    /// Further crates for its tests. Every crate's tests may use the testbed.
     dev: &'static [&'static str],
 }
 
-const EVERYBODYS_DEV: &str = "gapless-testbed";
+const SHARED_DEV: &str = "gapless-testbed";
 
 const RULES: &[Rule] = &[
     Rule { package: "gapless-domain", normal: &[], dev: &[] },
-    // Itself with the conformance suite, so that a plain `cargo test` runs the suite on the model.
+    // The crate depends on itself with the conformance suite, so that `cargo test` runs the suite on the model.
     Rule { package: "gapless-store", normal: &["gapless-domain"], dev: &["gapless-store"] },
     Rule { package: "gapless-store-postgres", normal: &["gapless-domain", "gapless-store"], dev: &[] },
     Rule { package: "gapless-store-sqlite", normal: &["gapless-domain", "gapless-store"], dev: &[] },
     Rule { package: "gapless-chain", normal: &["gapless-domain"], dev: &[] },
-    Rule { package: "gapless-chain-evm", normal: &["gapless-domain", "gapless-chain"], dev: &["gapless-devchain"] },
+    Rule { package: "gapless-secret", normal: &[], dev: &[] },
+    Rule {
+        package: "gapless-chain-evm",
+        normal: &["gapless-domain", "gapless-chain", "gapless-secret"],
+        dev: &["gapless-devchain"],
+    },
     Rule {
         package: "gapless-engine",
         normal: &["gapless-domain", "gapless-store", "gapless-chain"],
@@ -79,6 +83,7 @@ const RULES: &[Rule] = &[
             "gapless-engine",
             "gapless-wire",
             "gapless-api",
+            "gapless-secret",
             "gapless-devchain",
             "gapless-sim",
             "gapless-bench-cluster",
@@ -134,19 +139,19 @@ fn check(metadata: &Value) -> Result<Vec<Finding>> {
             let target = dependency["name"].as_str().unwrap_or_default();
             let is_dev = dependency["kind"] == "dev";
             if members.contains(target) && !allows(rule, target, is_dev) {
-                findings.push(Finding::of(manifest, broken(rule, target, is_dev)));
+                findings.push(Finding::of(manifest, violation(rule, target, is_dev)));
             }
         }
     }
     Ok(findings)
 }
 
-/// Build dependencies are judged like normal ones: they make what we ship.
+/// Build dependencies count as normal ones, because they shape the shipped binary.
 fn allows(rule: &Rule, target: &str, is_dev: bool) -> bool {
-    rule.normal.contains(&target) || (is_dev && (target == EVERYBODYS_DEV || rule.dev.contains(&target)))
+    rule.normal.contains(&target) || (is_dev && (target == SHARED_DEV || rule.dev.contains(&target)))
 }
 
-fn broken(rule: &Rule, target: &str, is_dev: bool) -> String {
+fn violation(rule: &Rule, target: &str, is_dev: bool) -> String {
     let (kind, extra) = if is_dev { ("dev-depend", rule.dev) } else { ("depend", &[][..]) };
     let allowed: Vec<&str> = rule.normal.iter().chain(extra).copied().collect();
     let allowed = if allowed.is_empty() { "nothing of the workspace".to_owned() } else { allowed.join(", ") };
@@ -172,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn arrows_that_point_the_right_way_pass() {
+    fn allowed_arrows_pass() {
         let packages = json!([
             package("gapless-domain", &[("uuid", None), ("gapless-testbed", Some("dev"))]),
             package("gapless-store-sqlite", &[]),
@@ -183,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn an_arrow_back_is_found_and_the_rule_is_named() {
+    fn arrow_back_is_found_with_its_rule() {
         let packages = json!([package("gapless-domain", &[("gapless-store", None)]), package("gapless-store", &[])]);
         let found = findings(packages);
         assert_eq!(found.len(), 1);
@@ -191,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_for_tests_only_may_not_be_a_normal_dependency() {
+    fn test_dependency_as_normal_dependency_is_found() {
         for kind in [None, Some("build")] {
             let packages = json!([
                 package("gapless-engine", &[("gapless-store-postgres", kind), ("gapless-testbed", kind)]),
@@ -203,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn a_crate_without_a_rule_is_found() {
+    fn crate_without_rule_is_found() {
         assert!(findings(json!([package("gapless-utils", &[])]))[0].contains("is not in the table"));
     }
 }

@@ -1,5 +1,5 @@
-//! Which files the rules look at: those under version control, and new ones that git does not ignore, so that a rule
-//! speaks before the commit and not after it.
+//! The files that the rules check: files under version control, and new files that git does not ignore, so that a rule
+//! finds a problem before the commit.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -22,12 +22,12 @@ impl SourceFile {
 pub(crate) fn read_all(root: &Path) -> Result<Vec<SourceFile>> {
     let mut paths = match listed_by_git(root) {
         Some(paths) => paths,
-        // An unpacked archive has no repository; then everything but what is built counts.
+        // An unpacked archive has no repository: take all files outside of build folders.
         None => walk(root, root)?,
     };
     paths.sort();
     paths.dedup();
-    // A file that is gone but not yet committed as such, or that is no text, has nothing to check.
+    // Deleted files and binary files are skipped.
     let read = |path: PathBuf| fs::read_to_string(root.join(&path)).ok().map(|text| SourceFile { path, text });
     Ok(paths.into_iter().filter_map(read).collect())
 }

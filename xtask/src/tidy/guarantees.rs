@@ -21,6 +21,11 @@ use self::proofs::Proof;
 use super::Finding;
 use super::files::SourceFile;
 
+/// The ids of all statements in the text of the document.
+pub(crate) fn statement_ids(text: &str) -> impl Iterator<Item = &str> {
+    document::statements(text).into_iter().map(|(_, id)| id)
+}
+
 const DOCUMENT: &str = "docs/guarantees.md";
 
 pub(crate) fn check(root: &Path, sources: &[SourceFile], fix: bool) -> Result<Vec<Finding>> {
@@ -39,21 +44,20 @@ pub(crate) fn check(root: &Path, sources: &[SourceFile], fix: bool) -> Result<Ve
         if fix {
             fs::write(&path, current).with_context(|| format!("cannot write {DOCUMENT}"))?;
         } else {
-            findings
-                .push(Finding::of(DOCUMENT, "does not show the proofs that there are: run `cargo xtask tidy --fix`"));
+            findings.push(Finding::of(DOCUMENT, "the list of proofs is out of date: run `cargo xtask tidy --fix`"));
         }
     }
     Ok(findings)
 }
 
-/// What the document should be, and what is wrong with the statements and with what claims to prove them.
+/// Gives the document as it should be, with the findings about statements and proofs.
 fn judge(text: &str, proofs: &[Proof]) -> (String, Vec<Finding>) {
     let statements = document::statements(text);
     let mut findings: Vec<Finding> = statements
         .iter()
         .enumerate()
         .filter(|(number, (_, id))| statements.iter().take(*number).any(|(_, earlier)| earlier == id))
-        .map(|(_, (line, id))| Finding::at(DOCUMENT, *line, format!("statement {id} is there twice")))
+        .map(|(_, (line, id))| Finding::at(DOCUMENT, *line, format!("statement {id} is listed twice")))
         .collect();
     findings.extend(proofs.iter().filter(|proof| !statements.iter().any(|(_, id)| *id == proof.id)).map(|proof| {
         Finding::at(&proof.path, proof.line, format!("proves {}, which is no statement of {DOCUMENT}", proof.id))
@@ -61,7 +65,7 @@ fn judge(text: &str, proofs: &[Proof]) -> (String, Vec<Finding>) {
     (document::rewrite(text, proofs), findings)
 }
 
-/// Only the crates: this tool's own tests speak about proofs without proving anything, and so may an experiment.
+/// Only files of the crates count. Tests of this tool and experiments may mention proofs without proving anything.
 fn is_scanned(source: &SourceFile) -> bool {
     source.has_extension("rs") && source.path.starts_with("crates")
 }
@@ -70,14 +74,15 @@ fn is_scanned(source: &SourceFile) -> bool {
 mod tests {
     use super::*;
 
-    const TEXT: &str = "# Guarantees\n\nProven: 0 of 2 statements.\n\n## N. Nonces\n- N01 One owner.\n  - open\n- N02 Token\n  rises.\n  - open\n";
+    const TEXT: &str = "# Guarantees\n\nProven: 0 of 2 statements.\n\n## N. Nonces\n- N01 One owner.\n  - open\n\
+                        - N02 Token\n  rises.\n  - open\n";
 
     fn proof(id: &str, function: &str) -> Proof {
         Proof { id: id.to_owned(), path: "crates/a/src/b.rs".into(), line: 3, function: function.to_owned() }
     }
 
     #[test]
-    fn an_unknown_statement_is_found_with_its_place() {
+    fn unknown_statement_is_found_with_its_line() {
         let (_, findings) = judge(TEXT, &[proof("N99", "f")]);
         assert_eq!(findings.len(), 1);
         assert_eq!(
@@ -87,13 +92,13 @@ mod tests {
     }
 
     #[test]
-    fn a_statement_that_is_there_twice_is_found() {
+    fn duplicate_statement_is_found() {
         let (_, findings) = judge("- N01 a\n- N01 b\n", &[]);
-        assert_eq!(findings, [Finding::at(DOCUMENT, 2, "statement N01 is there twice")]);
+        assert_eq!(findings, [Finding::at(DOCUMENT, 2, "statement N01 is listed twice")]);
     }
 
     #[test]
-    fn a_new_proof_makes_the_document_stale_and_rewriting_makes_it_current() {
+    fn new_proof_makes_document_stale_until_rewritten() {
         assert_eq!(judge(TEXT, &[]).0, TEXT);
         let proofs = [proof("N02", "rises")];
         let (current, findings) = judge(TEXT, &proofs);

@@ -1,10 +1,10 @@
-//! Nothing is left for later in a file: what is open is an issue or an "open" statement in docs/guarantees.md, where
-//! somebody sees it.
+//! No file contains a marker for unfinished work. Open work is an issue, or an "open" statement in docs/guarantees.md,
+//! where people look for it.
 
 use super::Finding;
 use super::files::SourceFile;
 
-/// Put together here, so that this file does not contain what it looks for.
+/// Assembled from parts, so that this file does not contain the markers itself.
 const WORDS: [&str; 3] = [concat!("TO", "DO"), concat!("FIX", "ME"), concat!("XX", "X")];
 const MACRO: &str = concat!("to", "do!(");
 
@@ -14,7 +14,7 @@ pub(crate) fn check(sources: &[SourceFile]) -> Vec<Finding> {
         for (number, line) in source.text.lines().enumerate() {
             let word = WORDS.into_iter().find(|word| contains_word(line, word));
             if let Some(marker) = word.or_else(|| line.contains(MACRO).then_some(MACRO)) {
-                let text = format!("`{marker}` left in the file: do it, or say elsewhere that it is open");
+                let text = format!("`{marker}` is left in the file: do the work, or open an issue");
                 findings.push(Finding::at(&source.path, number + 1, text));
             }
         }
@@ -36,7 +36,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn finds_markers_as_words_and_the_macro() {
+    fn markers_are_found_as_words_and_as_macro() {
         let text = format!("fine\n// {}: later\nlet x = {});\nlet MAX{} = 1;\n", WORDS[0], MACRO, WORDS[2]);
         let findings = check(&[SourceFile { path: "a.rs".into(), text }]);
         let lines: Vec<_> = findings.iter().map(|finding| finding.line).collect();

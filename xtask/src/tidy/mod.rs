@@ -1,12 +1,17 @@
-//! `cargo xtask tidy`: the rules of the house that no compiler checks. One file a rule; each gives findings back and
-//! prints nothing, so that its tests can show that it does find what is wrong.
+//! `cargo xtask tidy`: the rules of the project that no compiler checks, one file for each rule. A rule returns its
+//! findings and prints nothing, so that tests can check it.
 
 mod arrows;
+mod comments;
 mod files;
 mod guarantees;
 mod links;
 mod markers;
+mod port_verbs;
+mod references;
 mod sizes;
+mod test_names;
+mod width;
 
 use std::fmt;
 use std::path::PathBuf;
@@ -16,7 +21,7 @@ use anyhow::Result;
 
 use crate::workspace_root;
 
-/// Something that breaks a rule, and where.
+/// One violation of a rule, with its place.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Finding {
     path: PathBuf,
@@ -47,14 +52,14 @@ impl fmt::Display for Finding {
 pub(crate) fn run(fix: bool) -> Result<ExitCode> {
     let findings = check(fix)?;
     if findings == 0 {
-        println!("tidy: all well");
+        println!("tidy: no findings");
         return Ok(ExitCode::SUCCESS);
     }
     eprintln!("tidy: {findings} findings");
     Ok(ExitCode::FAILURE)
 }
 
-/// Prints what breaks a rule, and says how many findings there are.
+/// Prints all findings and returns their number.
 pub(crate) fn check(fix: bool) -> Result<usize> {
     let root = workspace_root();
     let sources = files::read_all(&root)?;
@@ -63,6 +68,11 @@ pub(crate) fn check(fix: bool) -> Result<usize> {
     findings.extend(guarantees::check(&root, &sources, fix)?);
     findings.extend(markers::check(&sources));
     findings.extend(links::check(&root, &sources));
+    findings.extend(width::check(&sources));
+    findings.extend(comments::check(&sources));
+    findings.extend(test_names::check(&sources));
+    findings.extend(references::check(&sources));
+    findings.extend(port_verbs::check(&sources));
     for finding in &findings {
         eprintln!("{finding}");
     }

@@ -1,4 +1,4 @@
-//! A file or a function that has grown too long is a sign of a missing room.
+//! Files have at most 600 lines outside of test modules, functions at most 100. More is a sign of a missing module.
 
 use proc_macro2::Span;
 use syn::spanned::Spanned;
@@ -52,7 +52,7 @@ struct Measured {
 }
 
 impl Measured {
-    /// From the line of the signature to that of the closing brace; attributes and documentation are not counted.
+    /// Counts from the line of the signature to the closing brace, without attributes and documentation.
     fn function(&mut self, signature: &syn::Signature, block: &syn::Block) {
         let line = signature.fn_token.span.start().line;
         let lines = block.brace_token.span.close().end().line + 1 - line;
@@ -95,8 +95,8 @@ fn lines_of(span: Span) -> usize {
     span.end().line + 1 - span.start().line
 }
 
-/// `#[cfg(test)]` itself. A module that is also compiled for something else (a feature) is no test module.
-fn is_for_tests(attribute: &syn::Attribute) -> bool {
+/// True for `#[cfg(test)]` alone. A module that a feature also compiles is no test module.
+pub(super) fn is_for_tests(attribute: &syn::Attribute) -> bool {
     attribute.path().is_ident("cfg")
         && attribute.parse_args::<syn::Path>().is_ok_and(|condition| condition.is_ident("test"))
 }
@@ -110,13 +110,13 @@ mod tests {
     }
 
     #[test]
-    fn a_file_may_have_600_lines_and_not_601() {
+    fn file_of_601_lines_is_found_and_600_pass() {
         assert!(findings("// x\n".repeat(600)).is_empty());
         assert_eq!(findings("// x\n".repeat(601)), ["a.rs:1: 601 lines outside of test modules; at most 600 a file"]);
     }
 
     #[test]
-    fn lines_of_test_modules_do_not_count_and_those_of_other_modules_do() {
+    fn lines_of_test_modules_do_not_count() {
         let with =
             |attribute: &str| format!("{}{attribute}\nmod m {{\n{}}}\n", "// x\n".repeat(500), "// y\n".repeat(400));
         assert!(findings(with("#[cfg(test)]")).is_empty());
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_function_is_found_wherever_it_is() {
+    fn long_function_is_found_in_every_kind_of_item() {
         let body = "    let _ = 1;\n".repeat(99);
         let fine = format!("fn f() {{\n{}}}\n", "    let _ = 1;\n".repeat(98));
         assert!(findings(fine).is_empty());
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_parse_is_a_finding_and_no_silence() {
+    fn file_that_does_not_parse_is_found() {
         assert!(findings("fn f( {".to_owned())[0].contains("does not parse"));
     }
 }

@@ -27,7 +27,7 @@ impl<T: DeserializeOwned> FromRequest<Arc<Shared>> for JsonBody<T> {
     }
 }
 
-/// The same, where no body at all means the defaults.
+/// An optional JSON body; a missing body means the defaults.
 #[derive(Debug)]
 pub(crate) struct OptionalJsonBody<T>(pub(crate) T);
 
@@ -59,9 +59,9 @@ async fn read(request: Request, shared: &Shared) -> Result<Vec<u8>, Refusal> {
     }
     let body: Body = request.into_body();
     let deadline = shared.app.timer.sleep(limits.body_time);
-    // A body that is too large and a connection that broke look alike here; the second has nobody left to answer.
+    // A body that is too large and a broken connection look alike here; a broken connection needs no answer.
     let bytes = tokio::select! {
-        // A body that is there is taken, however late it is by now.
+        // A complete body is accepted, even after the deadline.
         biased;
         bytes = to_bytes(body, limits.body_bytes) => bytes.map_err(|_| too_large())?,
         () = deadline => return Err(Refusal::of(ProblemCode::BodyTimeout)),
@@ -69,7 +69,7 @@ async fn read(request: Request, shared: &Shared) -> Result<Vec<u8>, Refusal> {
     Ok(bytes.into())
 }
 
-/// `application/json`, with any parameters, or a type that is built on it.
+/// True for `application/json` with any parameters, and for types that end in `+json`.
 fn is_json(headers: &HeaderMap) -> bool {
     let Some(text) = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()) else {
         return false;

@@ -1,4 +1,4 @@
-//! How a request is read: each part tells what is wrong with it as a problem.
+//! Request parsing: each extractor reports faults as a problem.
 
 mod body;
 mod path;

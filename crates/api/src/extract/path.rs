@@ -47,7 +47,7 @@ impl PathText {
     }
 
     pub(crate) fn tx_id(&self) -> Result<TxId, Refusal> {
-        // Only the usual spelling: a path is compared and cached as text.
+        // Only the canonical spelling is accepted, because paths are compared and cached as text.
         let usual = self.0.len() == 36;
         match TxId::from_str(&self.0) {
             Ok(id) if usual => Ok(id),

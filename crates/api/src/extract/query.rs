@@ -1,5 +1,5 @@
-//! Query parameters. Every fault is told at once, an unknown or a repeated parameter too: a filter that is misspelled
-//! must not quietly become "everything".
+//! Query parameters. All faults are reported at once, also unknown and repeated parameters: a misspelled filter must
+//! not mean "everything".
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use gapless_wire::{FieldFault, Problem, ProblemCode, parse_wait};
 use crate::limits::ApiLimits;
 use crate::problem::Refusal;
 
-/// Parameters that are still to be read.
+/// Parameters that are not read yet.
 #[derive(Debug)]
 pub(crate) struct Query {
     pairs: Vec<(String, String)>,
@@ -54,7 +54,7 @@ impl Query {
         self.faults.push(FieldFault::query(name, message));
     }
 
-    /// `wait`, cut to the longest that is granted.
+    /// `wait`, limited to the longest allowed wait.
     pub(crate) fn wait(&mut self, limits: &ApiLimits) -> Option<Duration> {
         self.read("wait", parse_wait).map(|wait| wait.min(limits.wait_max))
     }
@@ -69,10 +69,10 @@ impl Query {
         self.read("limit", read).unwrap_or_else(|| limits.page_size_default.min(max))
     }
 
-    /// Ends the reading. What is left was not asked for by anybody.
+    /// Ends the parsing. Remaining parameters are unknown.
     pub(crate) fn finish(mut self) -> Result<(), Refusal> {
         for (name, _) in std::mem::take(&mut self.pairs) {
-            self.fault(&name, "this parameter is unknown here, or there twice");
+            self.fault(&name, "this parameter is unknown here, or given twice");
         }
         if self.faults.is_empty() { Ok(()) } else { Err(self.faults.into()) }
     }
@@ -87,7 +87,7 @@ pub(crate) fn whole_number(text: &str) -> Option<u64> {
 pub(crate) fn expand<T>(query: &mut Query, parse: impl Fn(&str) -> Option<T>, known: &str) -> Vec<T> {
     let read = |text: &str| {
         let words: Option<Vec<T>> = text.split(',').map(&parse).collect();
-        words.ok_or_else(|| format!("what can be expanded here: {known}"))
+        words.ok_or_else(|| format!("expand accepts: {known}"))
     };
     query.read("expand", read).unwrap_or_default()
 }

@@ -1,4 +1,4 @@
-//! `GET /api/v1/audit`: who changed what no ordinary work changes.
+//! `GET /api/v1/audit`: the audit log.
 
 use std::sync::Arc;
 
@@ -8,26 +8,27 @@ use gapless_domain::ChainId;
 use gapless_store::{AuditFilter, AuditRow};
 use gapless_wire::{AuditView, Page, Problem, SubmitterRef};
 
+use super::parameters::PageQuery;
 use crate::extract::Query;
 use crate::problem::Refusal;
 use crate::shared::Shared;
 
 /// Read the audit log, newest first.
 ///
-/// What operators asked of lanes and chains and what came of it, and what policies did by themselves.
+/// The log holds the commands of operators to lanes, chains and the store, their results, and the actions of policies.
 #[utoipa::path(
     get,
     path = "/api/v1/audit",
     operation_id = "listAudit",
     tag = "audit",
     params(
-        ("subject" = Option<String>, Query, description = "Only about this submitter (CAIP-10 or alias), this chain (CAIP-2), or the database (`store`)"),
-        ("limit" = Option<u32>, Query, minimum = 1, description = "Items of a page"),
-        ("cursor" = Option<String>, Query, description = "`nextCursor` of the page before"),
+        ("subject" = Option<String>, Query, description = "Only entries about this submitter (CAIP-10 or alias), \
+            chain (CAIP-2), or the database (`store`)"),
+        PageQuery,
     ),
     responses(
         (status = 200, description = "One page", body = Page<AuditView>),
-        (status = 404, description = "`unknown_submitter`, for an alias that nobody has", body = Problem, content_type = "application/problem+json"),
+        (status = 404, description = "`unknown_submitter`, for an unknown alias", body = Problem),
     )
 )]
 pub(super) async fn list_audit(
@@ -44,7 +45,7 @@ pub(super) async fn list_audit(
         Some(Subject::Submitter(name)) => Some(shared.resolve(name).await?.to_string()),
         None => None,
     };
-    // One more than is shown tells whether there is a next page.
+    // One entry more than is shown tells whether there is a next page.
     let filter = AuditFilter { subject, before, limit: limit.saturating_add(1) };
     let mut found = shared.app.store.audit_log(&filter).await.map_err(|error| shared.store_failed(&error))?;
     let more = found.len() > limit as usize;
@@ -72,10 +73,10 @@ impl Subject {
     }
 }
 
-/// A place in the log. Opaque to callers, so that it can become something else.
+/// A position in the log. Opaque to callers, so that it can change.
 fn read_cursor(text: &str) -> Option<u64> {
     let digits = text.strip_prefix('a')?;
     let canonical = digits.bytes().all(|b| b.is_ascii_hexdigit());
-    // Both databases keep it as a signed number.
+    // Both databases store a signed number.
     u64::from_str_radix(digits, 16).ok().filter(|id| canonical && i64::try_from(*id).is_ok())
 }

@@ -1,6 +1,6 @@
-//! Authorizations (EIP-7702) use a nonce of the account that signed them, without a transaction of it. A submitter's nonces are
-//! given out by its lane and by nobody else, so an authorization that is signed with a submitter's key is not taken, whatever
-//! chain it names: once it is public, anybody can bring it there.
+//! The check for authorizations (EIP-7702) of submitters. An authorization uses a nonce of the account that signed it,
+//! without a transaction. Only the lane gives out a submitter's nonces, so an authorization signed with a submitter's
+//! key is refused for any chain: once it is public, anyone can send it there.
 
 use gapless_domain::EvmCall;
 use gapless_wire::FieldFault;
@@ -8,7 +8,7 @@ use gapless_wire::FieldFault;
 use crate::problem::Refusal;
 use crate::shared::Shared;
 
-/// Refuses a call with an authorization of a submitter. The fault of the n-th points to what `pointer` says.
+/// Refuses a call with an authorization of a submitter. `pointer` gives the place of the n-th authorization.
 pub(super) async fn refuse_submitters(
     shared: &Shared,
     call: &EvmCall,

@@ -1,4 +1,4 @@
-//! `POST /api/v1/tx/batch`: hand in many intents, each with its own result.
+//! `POST /api/v1/tx/batch`: send many intents, each with its own result.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,17 +15,17 @@ use crate::extract::{JsonBody, Query};
 use crate::problem::Refusal;
 use crate::shared::Shared;
 
-/// Hand in many intents.
+/// Send many intents.
 ///
-/// They are queued in the order given. One that cannot be accepted is told so by itself and does not touch the others. The
-/// whole call may be repeated: what was accepted before is answered with 200 in its place.
+/// The intents are queued in the given order. An intent that cannot be accepted gets its own problem and does not
+/// affect the others. The whole call may be repeated: intents that were accepted before are answered with 200.
 #[utoipa::path(
     post,
     path = "/api/v1/tx/batch",
     operation_id = "createBatch",
     tag = "transactions",
     request_body = BatchRequest,
-    responses((status = 200, description = "A result for each, in the order given", body = BatchResult))
+    responses((status = 200, description = "One result per intent, in the given order", body = BatchResult))
 )]
 pub(super) async fn create_batch(
     State(shared): State<Arc<Shared>>,
@@ -44,7 +44,7 @@ pub(super) async fn create_batch(
                 intents.push(intent);
                 results.push(None);
             }
-            // A store that is away is no fault of the item: the whole call is to be repeated.
+            // An unavailable store is no fault of the item: the whole call has to be repeated.
             Err(Refusal(problem)) if problem.status >= 500 => return Err(Refusal(problem)),
             Err(Refusal(problem)) => {
                 count("invalid");
@@ -61,7 +61,7 @@ pub(super) async fn create_batch(
 
 fn check(shared: &Shared, headers: &HeaderMap, batch: &BatchRequest) -> Result<(), Refusal> {
     if headers.contains_key(IDEMPOTENCY_KEY) {
-        let message = "one key cannot stand for many requests; each has its own requestId";
+        let message = "one Idempotency-Key cannot name several requests; give each its own requestId";
         return Err(vec![FieldFault::header("Idempotency-Key", message)].into());
     }
     let limit = shared.app.limits.batch_items;
@@ -100,7 +100,7 @@ async fn accept(shared: &Shared, intents: Vec<Intent>) -> Result<Vec<BatchItem>,
     Ok(answers.collect())
 }
 
-/// Where those are by now that were accepted before.
+/// The current states of intents that were accepted before.
 async fn states_of_known(shared: &Shared, verdicts: &[(TxId, Accepted)]) -> Result<HashMap<TxId, StateName>, Refusal> {
     let known = verdicts.iter().filter(|(_, verdict)| matches!(verdict, Accepted::Existing(_)));
     let ids: Vec<TxId> = known.map(|(id, _)| *id).collect();

@@ -12,6 +12,7 @@ use gapless_store::{CancelVerdict, TxFilter};
 use gapless_wire::{CancelPendingView, CancelView, CommandView, Problem, ProblemCode, protect_message};
 
 use super::commands::{refused, tell};
+use super::parameters::{SubmitterPath, TxPath, WaitQuery};
 use super::submitters;
 use crate::auth::Caller;
 use crate::extract::{PathText, Query};
@@ -19,28 +20,30 @@ use crate::limits::{MAX_QUEUED_CANCELED, QUEUED_CANCELED_AT_ONCE};
 use crate::problem::Refusal;
 use crate::shared::{InFlight, Shared};
 
-const CANCELED: &str = "it will not happen";
-const A_RACE: &str = "it has left the queue: its lane sends another transaction in its place, and the chain decides which of \
-                      them counts; only CANCELED means that it will not happen";
+const CANCELED: &str = "the transaction is canceled and will not happen";
+const A_RACE: &str = "the transaction has left the queue: its lane sends a cancel at the same nonce, and the chain \
+                      decides which of them counts; only the state CANCELED means that it will not happen";
 
 /// Cancel a transaction.
 ///
-/// One that waits in line is CANCELED at once. One that has left the queue may already be on its way: its lane sends another
-/// transaction in its place, and the chain decides which of them counts. Repeating the call is harmless.
+/// A queued transaction is CANCELED at once. A transaction that has left the queue may already be on its way: its lane
+/// sends another transaction at its nonce, and the chain decides which of them counts. Repeating the call is harmless.
 #[utoipa::path(
     post,
     path = "/api/v1/tx/{txId}/cancel",
     operation_id = "cancelTx",
     tag = "transactions",
     params(
-        ("txId" = String, Path, format = "uuid", description = "The id that was given when it was accepted"),
-        ("wait" = Option<String>, Query, pattern = "^[0-9]{1,6}(ms|s|m)$", description = "Wait this long for the lane to take notice"),
+        TxPath,
+        WaitQuery,
     ),
     responses(
-        (status = 200, description = "It is CANCELED, for good", body = CancelView),
-        (status = 202, description = "Too late for that; the chain will decide", body = CancelView),
-        (status = 404, description = "`tx_not_found`", body = Problem, content_type = "application/problem+json"),
-        (status = 409, description = "`already_final`: it has ended otherwise; `submitter_protected`: the database lost commits, and nothing ends before the lane is reconciled; `refused`: the lane was waited for and did not do it", body = Problem, content_type = "application/problem+json"),
+        (status = 200, description = "CANCELED, for good", body = CancelView),
+        (status = 202, description = "It has left the queue; the chain decides", body = CancelView),
+        (status = 404, description = "`tx_not_found`", body = Problem),
+        (status = 409, description = "`already_final`: it has ended otherwise; `submitter_protected`: the \
+            database lost commits, and nothing ends before the lane is reconciled; \
+            `refused`: the lane refused", body = Problem),
     )
 )]
 pub(super) async fn cancel_tx(
@@ -67,7 +70,7 @@ pub(super) async fn cancel_tx(
     let kind = CommandKind::Cancel { tx_id: id };
     let place = wait.map(|wait| shared.place_to_wait(wait)).transpose()?;
     let (command, status) = tell(&shared, &in_flight, &caller, tx.intent.submitter(), kind, place).await?;
-    // What became of it while the lane was waited for.
+    // The transaction may have changed while the lane was waited for.
     let tx = if wait.is_some() { shared.find(id).await? } else { tx };
     match (&status, tx.state.name()) {
         (_, StateName::Canceled) => Ok((StatusCode::OK, Json(view(&tx, Some(CommandView::new(command, &status)))))),
@@ -77,24 +80,26 @@ pub(super) async fn cancel_tx(
     }
 }
 
-/// Cancel all that a submitter has under way.
+/// Cancel all open transactions of a submitter.
 ///
-/// What waits in line is CANCELED at once, newest first, up to a limit of the server for one call; then the lane is told to cancel
-/// what has left the queue, and the chain decides about those.
+/// Queued transactions are CANCELED at once, newest first, up to a limit of the server per call. Then the lane is told
+/// to cancel transactions that have left the queue, and the chain decides about those.
 #[utoipa::path(
     post,
     path = "/api/v1/submitters/{submitter}/cancel-pending",
     operation_id = "cancelPending",
     tag = "submitters",
     params(
-        ("submitter" = String, Path, description = "CAIP-10 or alias"),
-        ("wait" = Option<String>, Query, pattern = "^[0-9]{1,6}(ms|s|m)$", description = "Wait this long for the lane to take notice"),
+        SubmitterPath,
+        WaitQuery,
     ),
     responses(
-        (status = 202, description = "Written down for what has left the queue; the lane will come to it", body = CancelPendingView),
-        (status = 200, description = "The lane has taken notice; the chain will decide", body = CancelPendingView),
-        (status = 404, description = "`unknown_submitter`", body = Problem, content_type = "application/problem+json"),
-        (status = 409, description = "`submitter_protected`: the database lost commits, and nothing ends before the lane is reconciled; `refused`: the lane was waited for and did not do it", body = Problem, content_type = "application/problem+json"),
+        (status = 202, description = "Durable for bound transactions, not executed yet", body = CancelPendingView),
+        (status = 200, description = "The lane has executed it; the chain decides", body = CancelPendingView),
+        (status = 404, description = "`unknown_submitter`", body = Problem),
+        (status = 409, description = "`submitter_protected`: the database lost commits, and nothing ends \
+            before the lane is reconciled; \
+            `refused`: the lane refused", body = Problem),
     )
 )]
 pub(super) async fn cancel_pending(
@@ -108,7 +113,7 @@ pub(super) async fn cancel_pending(
     query.finish()?;
     let (submitter, _) = submitters::find(&shared, &path).await?;
     let place = wait.map(|wait| shared.place_to_wait(wait)).transpose()?;
-    // First those in line: what the lane takes out of it meanwhile is what the command then finds.
+    // Queued intents come first: the command then finds those that the lane binds meanwhile.
     let (canceled_queued, more_queued) = cancel_line(&shared, &submitter).await?;
     let (id, status) = tell(&shared, &in_flight, &caller, &submitter, CommandKind::CancelPending, place).await?;
     if let CommandStatus::Over(CommandResult::Refused(report)) = &status {
@@ -119,8 +124,8 @@ pub(super) async fn cancel_pending(
     Ok((code, Json(CancelPendingView { command_id, state, result, canceled_queued, more_queued })))
 }
 
-/// Cancels what waits in line now, newest first, so that the lane, which takes the oldest, is not raced for. How many that were, and
-/// whether there may be more.
+/// Cancels queued intents, newest first, so that it does not race with the lane, which binds the oldest. Returns the
+/// number of canceled intents, and whether there may be more.
 async fn cancel_line(shared: &Shared, submitter: &SubmitterId) -> Result<(u32, bool), Refusal> {
     let mut canceled = 0;
     let mut looked_at = 0;
@@ -137,7 +142,7 @@ async fn cancel_line(shared: &Shared, submitter: &SubmitterId) -> Result<(u32, b
             match verdict {
                 CancelVerdict::Canceled => canceled += 1,
                 CancelVerdict::Regressed => return Err(regressed()),
-                // The lane was quicker, or retention.
+                // The lane or retention was faster.
                 CancelVerdict::NotQueued | CancelVerdict::Unknown => {}
             }
         }

@@ -1,4 +1,4 @@
-//! `GET /api/v1/chains` and `…/{chain}`: what this node sees of the chains; `…/accept`: that one is another than before.
+//! `GET /api/v1/chains` and `…/{chain}`: this node's view of the chains; `…/accept`: accept a changed chain.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,13 +12,14 @@ use gapless_wire::{
     Problem, ProblemCode,
 };
 
+use super::parameters::ChainPath;
 use crate::auth::Caller;
 use crate::extract::{JsonBody, PathText, Query};
 use crate::ports::ChainInfo;
 use crate::problem::Refusal;
 use crate::shared::Shared;
 
-/// List chains: their heads, what is final, and their endpoints, as this node sees them.
+/// List chains with their heads, final blocks and endpoints, as this node sees them.
 #[utoipa::path(
     get,
     path = "/api/v1/chains",
@@ -34,16 +35,16 @@ pub(super) async fn list_chains(
     Ok(Json(shared.app.chains.all().into_iter().map(view).collect()))
 }
 
-/// Look at a chain, as this node sees it.
+/// Read a chain, as this node sees it.
 #[utoipa::path(
     get,
     path = "/api/v1/chains/{chain}",
     operation_id = "getChain",
     tag = "chains",
-    params(("chain" = String, Path, description = "CAIP-2, as in `eip155:1`")),
+    params(ChainPath),
     responses(
-        (status = 200, description = "As this node sees it", body = ChainView),
-        (status = 404, description = "`unknown_chain`", body = Problem, content_type = "application/problem+json"),
+        (status = 200, description = "The chain as this node sees it", body = ChainView),
+        (status = 404, description = "`unknown_chain`", body = Problem),
     )
 )]
 pub(super) async fn chain(
@@ -56,20 +57,21 @@ pub(super) async fn chain(
     Ok(Json(view(found.ok_or_else(|| Refusal::of(ProblemCode::UnknownChain))?)))
 }
 
-/// Accept that a chain is another one than before, or went back behind what was final.
+/// Accept a chain as it is now: another chain than before, or one that went back behind a final block.
 ///
-/// What was known of it is forgotten: its genesis, its head and what was final. Its submitters stay in PROTECT until they are
-/// resynced. A dev chain that was begun anew is the ordinary case; on a real chain, make sure first that no endpoint lies.
+/// The stored genesis, head and final block are forgotten. The chain's submitters stay in PROTECT until they are
+/// resynced. The usual case is a dev chain that was started anew; on a real chain, make sure first that no endpoint
+/// lies.
 #[utoipa::path(
     post,
     path = "/api/v1/chains/{chain}/accept",
     operation_id = "acceptChain",
     tag = "chains",
-    params(("chain" = String, Path, description = "CAIP-2, as in `eip155:1`")),
+    params(ChainPath),
     request_body = AcceptChainRequest,
     responses(
-        (status = 200, description = "Forgotten, and written into the audit log", body = ChainAccepted),
-        (status = 404, description = "`unknown_chain`", body = Problem, content_type = "application/problem+json"),
+        (status = 200, description = "The old chain is forgotten; the audit log has an entry", body = ChainAccepted),
+        (status = 404, description = "`unknown_chain`", body = Problem),
     )
 )]
 pub(super) async fn accept_chain(
@@ -89,7 +91,7 @@ pub(super) async fn accept_chain(
     let by = NodeText::new(caller.name());
     let forgotten = shared.app.store.forget_head(&chain, &by, &reason).await;
     forgotten.map_err(|error| shared.store_failed(&error))?;
-    tracing::warn!(%chain, issued_by = caller.name(), reason, "what was known of a chain was forgotten");
+    tracing::warn!(%chain, issued_by = caller.name(), reason, "chain accepted, stored head deleted");
     Ok(Json(ChainAccepted { chain: chain.to_string(), reason }))
 }
 
@@ -117,14 +119,14 @@ fn endpoint_view(endpoint: EndpointStatus) -> EndpointView {
         healthy: endpoint.is_healthy(),
         name: endpoint.name,
         weight: endpoint.weight,
-        standing: standing(endpoint.standing),
+        standing: standing(endpoint.health),
         block_number: endpoint.head,
         head_age_ms: endpoint.head_age.map(millis),
         lag_blocks: endpoint.lag,
         errors_permille: endpoint.errors_permille,
         latency_ms: endpoint.latency.map(millis),
         in_flight: endpoint.in_flight as u64,
-        trouble: endpoint.trouble,
+        trouble: endpoint.last_error,
     }
 }
 

@@ -1,4 +1,4 @@
-//! What operators tell lanes: pause, resume, unprotect, resync; and what became of a command.
+//! Operators' commands to lanes (pause, resume, unprotect, resync), and the result of a command.
 
 use std::sync::Arc;
 
@@ -10,6 +10,7 @@ use gapless_domain::{
 };
 use gapless_wire::{CommandView, LostRuleName, Problem, ProblemCode, ResyncRequest};
 
+use super::parameters::{CommandAnswers, SubmitterPath, WaitQuery};
 use super::{submitters, wait};
 use crate::auth::Caller;
 use crate::extract::{OptionalJsonBody, PathText, Query};
@@ -20,22 +21,14 @@ type Told = Result<(StatusCode, Json<CommandView>), Refusal>;
 
 /// Pause a submitter.
 ///
-/// It binds nothing new until it is resumed; what is under way goes on, and requests are still accepted.
+/// The submitter binds no new nonce until it is resumed. Work in flight continues, and requests are still accepted.
 #[utoipa::path(
     post,
     path = "/api/v1/submitters/{submitter}/pause",
     operation_id = "pauseSubmitter",
     tag = "submitters",
-    params(
-        ("submitter" = String, Path, description = "CAIP-10 or alias"),
-        ("wait" = Option<String>, Query, pattern = "^[0-9]{1,6}(ms|s|m)$", description = "Wait this long for it to be done"),
-    ),
-    responses(
-        (status = 202, description = "Written down; the lane will come to it", body = CommandView),
-        (status = 200, description = "Done", body = CommandView),
-        (status = 404, description = "`unknown_submitter`", body = Problem, content_type = "application/problem+json"),
-        (status = 409, description = "`refused`: the lane was waited for and did not do it; `detail` says why", body = Problem, content_type = "application/problem+json"),
-    )
+    params(SubmitterPath, WaitQuery,),
+    responses(CommandAnswers)
 )]
 pub(super) async fn pause(
     State(shared): State<Arc<Shared>>,
@@ -47,24 +40,16 @@ pub(super) async fn pause(
     put(&shared, &in_flight, &caller, &path, query, CommandKind::Pause).await
 }
 
-/// Resume a submitter that was paused.
+/// Resume a paused submitter.
 ///
-/// This does not lead out of PROTECT.
+/// Resume does not end PROTECT.
 #[utoipa::path(
     post,
     path = "/api/v1/submitters/{submitter}/resume",
     operation_id = "resumeSubmitter",
     tag = "submitters",
-    params(
-        ("submitter" = String, Path, description = "CAIP-10 or alias"),
-        ("wait" = Option<String>, Query, pattern = "^[0-9]{1,6}(ms|s|m)$", description = "Wait this long for it to be done"),
-    ),
-    responses(
-        (status = 202, description = "Written down; the lane will come to it", body = CommandView),
-        (status = 200, description = "Done", body = CommandView),
-        (status = 404, description = "`unknown_submitter`", body = Problem, content_type = "application/problem+json"),
-        (status = 409, description = "`refused`: the lane was waited for and did not do it; `detail` says why", body = Problem, content_type = "application/problem+json"),
-    )
+    params(SubmitterPath, WaitQuery,),
+    responses(CommandAnswers)
 )]
 pub(super) async fn resume(
     State(shared): State<Arc<Shared>>,
@@ -78,22 +63,14 @@ pub(super) async fn resume(
 
 /// Lead a submitter out of PROTECT.
 ///
-/// Refused while what led into it persists: `resync` deals with that.
+/// Refused while the cause of PROTECT persists: `resync` resolves that.
 #[utoipa::path(
     post,
     path = "/api/v1/submitters/{submitter}/unprotect",
     operation_id = "unprotectSubmitter",
     tag = "submitters",
-    params(
-        ("submitter" = String, Path, description = "CAIP-10 or alias"),
-        ("wait" = Option<String>, Query, pattern = "^[0-9]{1,6}(ms|s|m)$", description = "Wait this long for it to be done"),
-    ),
-    responses(
-        (status = 202, description = "Written down; the lane will come to it", body = CommandView),
-        (status = 200, description = "Done", body = CommandView),
-        (status = 404, description = "`unknown_submitter`", body = Problem, content_type = "application/problem+json"),
-        (status = 409, description = "`refused`: the lane was waited for and did not do it; `detail` says why", body = Problem, content_type = "application/problem+json"),
-    )
+    params(SubmitterPath, WaitQuery,),
+    responses(CommandAnswers)
 )]
 pub(super) async fn unprotect(
     State(shared): State<Arc<Shared>>,
@@ -107,25 +84,20 @@ pub(super) async fn unprotect(
 
 /// Reconcile a submitter's ledger with its chain.
 ///
-/// Only what is final counts: nonces that somebody else has used are adopted with their evidence, a transaction on chain that the
-/// ledger had lost is attached to its intent, and intents whose nonce was finally used by something else go back to their place in
-/// line, or fail. With `dryRun` nothing changes, and `result` lists what would.
+/// Only final data counts. Nonces that foreign transactions used are adopted with their evidence. A transaction on
+/// chain that the ledger had lost is attached to its intent. Intents whose nonce was finally used by something else are
+/// queued again or fail. With `dryRun` nothing changes, and `result` lists what would change.
 #[utoipa::path(
     post,
     path = "/api/v1/submitters/{submitter}/resync",
     operation_id = "resyncSubmitter",
     tag = "submitters",
     params(
-        ("submitter" = String, Path, description = "CAIP-10 or alias"),
-        ("wait" = Option<String>, Query, pattern = "^[0-9]{1,6}(ms|s|m)$", description = "Wait this long for it to be done"),
+        SubmitterPath,
+        WaitQuery,
     ),
     request_body = ResyncRequest,
-    responses(
-        (status = 202, description = "Written down; the lane will come to it", body = CommandView),
-        (status = 200, description = "Done", body = CommandView),
-        (status = 404, description = "`unknown_submitter`", body = Problem, content_type = "application/problem+json"),
-        (status = 409, description = "`refused`: the lane was waited for and did not do it; `detail` says why", body = Problem, content_type = "application/problem+json"),
-    )
+    responses(CommandAnswers)
 )]
 pub(super) async fn resync(
     State(shared): State<Arc<Shared>>,
@@ -141,16 +113,17 @@ pub(super) async fn resync(
     put(&shared, &in_flight, &caller, &path, query, kind).await
 }
 
-/// Look at a command.
+/// Read a command.
 #[utoipa::path(
     get,
     path = "/api/v1/commands/{commandId}",
     operation_id = "getCommand",
     tag = "submitters",
-    params(("commandId" = String, Path, pattern = "^[0-9]{1,19}$", description = "The id that was given when it was written down")),
+    params(("commandId" = String, Path, pattern = "^[0-9]{1,19}$",
+        description = "The id in the answer to the command")),
     responses(
-        (status = 200, description = "What became of it", body = CommandView),
-        (status = 404, description = "`command_not_found`", body = Problem, content_type = "application/problem+json"),
+        (status = 200, description = "State and result of the command", body = CommandView),
+        (status = 404, description = "`command_not_found`", body = Problem),
     )
 )]
 pub(super) async fn command(
@@ -160,7 +133,7 @@ pub(super) async fn command(
 ) -> Result<Json<CommandView>, Refusal> {
     query.finish()?;
     let id = CommandId(path.number("commandId")?);
-    // Both databases keep it as a signed number; a larger one was never given out.
+    // Both databases store a signed number; a larger id was never given out.
     if i64::try_from(id.0).is_err() {
         return Err(Refusal::of(ProblemCode::CommandNotFound));
     }
@@ -188,7 +161,7 @@ async fn put(
     Ok((code, Json(CommandView::new(id, &status))))
 }
 
-/// Writes a command down, and waits for the lane if there is a place to wait at.
+/// Writes a command, and waits for the lane if a wait permit is given.
 pub(super) async fn tell(
     shared: &Shared,
     in_flight: &InFlight,
@@ -201,7 +174,7 @@ pub(super) async fn tell(
     let new = NewCommand { submitter: submitter.clone(), kind, issued_by: NodeText::new(caller.name()) };
     let put = shared.app.store.put_commands(&[new]).await.map_err(|error| shared.store_failed(&error))?;
     let id = put.first().copied().ok_or_else(|| Refusal::of(ProblemCode::Internal))?;
-    tracing::info!(%submitter, command = name, id = id.0, issued_by = caller.name(), "a command was written down");
+    tracing::info!(%submitter, command = name, id = id.0, issued_by = caller.name(), "command accepted");
     let status = match place {
         Some(place) => wait::for_command(shared, in_flight, submitter, id, place).await?,
         None => CommandStatus::Open,
@@ -209,7 +182,7 @@ pub(super) async fn tell(
     Ok((id, status))
 }
 
-/// The answer to somebody who waited for a lane that then said no.
+/// The answer to a caller that waited for a lane which then refused.
 pub(super) fn refused(id: CommandId, report: &str) -> Refusal {
     let mut problem = Problem::new(ProblemCode::Refused).detail(report);
     problem.command_id = Some(id.0.to_string());

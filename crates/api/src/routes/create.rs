@@ -1,4 +1,4 @@
-//! `POST /api/v1/tx`: hand in one intent.
+//! `POST /api/v1/tx`: send one intent.
 
 use std::sync::Arc;
 
@@ -18,25 +18,27 @@ use crate::shared::Shared;
 
 pub(super) const IDEMPOTENCY_KEY: &str = "idempotency-key";
 
-/// Hand in an intent.
+/// Send an intent.
 ///
-/// When this answers 202 or 200, the intent is durable, and will be done exactly once. The same request again is answered
-/// with 200 and what was accepted before, so a request without an answer is simply sent again. An authorization (EIP-7702) that is
-/// signed with the key of a submitter is refused: it would use one of its nonces.
+/// After a 202 or 200 the intent is durable and will be executed exactly once. The same request again gets 200 and the
+/// first result, so a request without an answer can simply be repeated. An authorization (EIP-7702) signed with the key
+/// of a submitter is refused, because it would use one of its nonces.
 #[utoipa::path(
     post,
     path = "/api/v1/tx",
     operation_id = "createTx",
     tag = "transactions",
-    params(("Idempotency-Key" = Option<String>, Header, description = "Stands for requestId. If both are there they must be the same.")),
+    params(("Idempotency-Key" = Option<String>, Header,
+        description = "Replaces requestId. If both are present, they must be equal.")),
     request_body = TxRequest,
     responses(
-        (status = 202, description = "Accepted, new", body = TxAccepted,
-            headers(("Location" = String, description = "Where to look at it"))),
-        (status = 200, description = "Accepted before, under the same request id", body = TxAccepted,
-            headers(("Location" = String, description = "Where to look at it"))),
-        (status = 404, description = "`unknown_submitter`", body = Problem, content_type = "application/problem+json"),
-        (status = 409, description = "`request_id_conflict`: the request id stands for another payload; `submitter_protected`: the submitter takes nothing new until an operator has decided", body = Problem, content_type = "application/problem+json"),
+        (status = 202, description = "Accepted as new", body = TxAccepted,
+            headers(("Location" = String, description = "URL of the transaction"))),
+        (status = 200, description = "Accepted before with the same request id", body = TxAccepted,
+            headers(("Location" = String, description = "URL of the transaction"))),
+        (status = 404, description = "`unknown_submitter`", body = Problem),
+        (status = 409, description = "`request_id_conflict`: the request id belongs to another payload; \
+            `submitter_protected`: the submitter accepts nothing new until an operator has decided", body = Problem),
     )
 )]
 pub(super) async fn create_tx(
@@ -72,7 +74,7 @@ async fn create(
     let intent = read(shared, request, key.as_deref()).await?;
     let asked = Asked::of(&intent);
     let verdicts = shared.app.intake.accept(vec![intent]).await.map_err(|error| shared.intake_failed(&error))?;
-    // One intent was handed in, so there is one verdict; without it nothing is known.
+    // One intent has one verdict; without a verdict the result is unknown.
     let Some((id, verdict)) = verdicts.into_iter().next() else {
         return Err(Refusal::of(ProblemCode::Internal));
     };
@@ -84,7 +86,7 @@ async fn create(
     Ok((verdict, accepted))
 }
 
-/// The intent that a request means, within all limits.
+/// The intent of a request, within all limits.
 pub(super) async fn read(shared: &Shared, request: TxRequest, key: Option<&str>) -> Result<Intent, Refusal> {
     let mut parts = request.read(key)?;
     let name = std::mem::replace(&mut parts.submitter, gapless_wire::SubmitterRef::Alias(String::new()));
@@ -96,7 +98,7 @@ pub(super) async fn read(shared: &Shared, request: TxRequest, key: Option<&str>)
     Ok(intent)
 }
 
-/// What an answer repeats of the request.
+/// The parts of the request that the answer repeats.
 #[derive(Clone, Debug)]
 pub(super) struct Asked {
     submitter: String,
@@ -108,7 +110,7 @@ impl Asked {
         Asked { submitter: intent.submitter().to_string(), request_id: intent.request_id().to_string() }
     }
 
-    /// One exhaustive mapping of what a store says of one intent.
+    /// One exhaustive mapping of the store's verdict on one intent.
     pub(super) fn answer(self, id: TxId, verdict: &Accepted, state: StateName) -> Result<TxAccepted, Refusal> {
         match verdict {
             Accepted::New | Accepted::Existing(_) => Ok(TxAccepted {
@@ -125,13 +127,13 @@ impl Asked {
             }
             Accepted::UnknownSubmitter => Err(Refusal::of(ProblemCode::UnknownSubmitter)),
             Accepted::Protected(protection) => {
-                // What was found may name nonces; an operator sees it at the submitter, with `expand=nonces`.
+                // The detail may name nonces; an operator sees it at the submitter, with `expand=nonces`.
                 let detail = format!("{}: {}", protection.code.as_str(), protect_message(protection.code));
                 Err(Problem::new(ProblemCode::SubmitterProtected).detail(detail).into())
             }
             Accepted::Refused(why) => {
-                tracing::warn!("the database cannot hold an intent: {why}");
-                Err(vec![FieldFault::body("", "the database cannot hold this request")].into())
+                tracing::warn!("database rejected an intent: {why}");
+                Err(vec![FieldFault::body("", "the database cannot store this request")].into())
             }
         }
     }

@@ -1,4 +1,4 @@
-//! `/openapi.json`, and `/docs`, which shows it to people. The page brings everything along: it asks no other host.
+//! `/openapi.json`, and `/docs`, which shows it to people. The page loads nothing from other hosts.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use axum::http::header::CONTENT_TYPE;
 use axum::response::{Html, IntoResponse, Response};
 use utoipa::openapi::OpenApi;
 
-/// The document as text, made once.
+/// The document as text, built once.
 #[derive(Clone, Debug)]
 pub(super) struct Document(Arc<str>);
 

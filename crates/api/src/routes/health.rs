@@ -1,5 +1,5 @@
-//! `/healthz`, `/readyz`, `/metrics`: for whoever runs the node. They stand outside the limits of the API, so that a node
-//! that is full is not taken for a dead one.
+//! `/healthz`, `/readyz`, `/metrics`, for operators. These routes are outside of the API's limits, so that a busy node
+//! does not look dead.
 
 use std::sync::Arc;
 
@@ -12,34 +12,34 @@ use gapless_wire::{HealthView, Problem, ProblemCode};
 use crate::problem::Refusal;
 use crate::shared::Shared;
 
-/// Is the process alive?
+/// Liveness of the process.
 #[utoipa::path(
     get,
     path = "/healthz",
     operation_id = "healthz",
     tag = "health",
-    responses((status = 200, description = "It is", body = HealthView))
+    responses((status = 200, description = "The process is alive", body = HealthView))
 )]
 pub(super) async fn healthz() -> Json<HealthView> {
     Json(HealthView::ok())
 }
 
-/// Should this node get requests?
+/// Readiness of this node for requests.
 #[utoipa::path(
     get,
     path = "/readyz",
     operation_id = "readyz",
     tag = "health",
     responses(
-        (status = 200, description = "It should", body = HealthView),
-        (status = 503, description = "`shutting_down`, or `store_unavailable`", body = Problem, content_type = "application/problem+json"),
+        (status = 200, description = "The node accepts requests", body = HealthView),
+        (status = 503, description = "`shutting_down`, or `store_unavailable`", body = Problem),
     )
 )]
 pub(super) async fn readyz(State(shared): State<Arc<Shared>>) -> Result<Json<HealthView>, Refusal> {
     if shared.app.drain.has_begun() {
         return Err(Refusal::later(ProblemCode::ShuttingDown, shared.app.limits.retry_after));
     }
-    // Asking for nothing would answer without a database; an id that nobody has is one cheap look.
+    // An empty list would be answered without the database; an id that does not exist is one cheap read.
     let nobody = gapless_domain::TxId::from_uuid(uuid::Uuid::nil());
     match shared.app.store.get(&[nobody]).await {
         Ok(_) => Ok(Json(HealthView::ok())),
@@ -47,13 +47,13 @@ pub(super) async fn readyz(State(shared): State<Arc<Shared>>) -> Result<Json<Hea
     }
 }
 
-/// Prometheus.
+/// Metrics for Prometheus.
 #[utoipa::path(
     get,
     path = "/metrics",
     operation_id = "metrics",
     tag = "health",
-    responses((status = 200, description = "Metrics, in the text format of Prometheus", body = String, content_type = "text/plain"))
+    responses((status = 200, description = "Metrics as Prometheus text", body = String, content_type = "text/plain"))
 )]
 pub(super) async fn metrics(State(shared): State<Arc<Shared>>) -> Response {
     let text = (shared.app.metrics)();

@@ -8,6 +8,7 @@ use gapless_domain::{ChainId, IntentRecord, StateName};
 use gapless_store::TxFilter;
 use gapless_wire::{Page, Problem, SubmitterRef, TxStateName, TxView};
 
+use super::parameters::PageQuery;
 use crate::extract::Query;
 use crate::problem::Refusal;
 use crate::shared::Shared;
@@ -20,13 +21,12 @@ use crate::shared::Shared;
     tag = "transactions",
     params(
         ("submitter" = Option<String>, Query, description = "CAIP-10 or alias"),
-        ("state" = Option<TxStateName>, Query, description = "Only those in this state"),
-        ("limit" = Option<u32>, Query, minimum = 1, description = "Items of a page"),
-        ("cursor" = Option<String>, Query, description = "`nextCursor` of the page before"),
+        ("state" = Option<TxStateName>, Query, description = "Only transactions in this state"),
+        PageQuery,
     ),
     responses(
         (status = 200, description = "One page", body = Page<TxView>),
-        (status = 404, description = "`unknown_submitter`, for an alias that nobody has", body = Problem, content_type = "application/problem+json"),
+        (status = 404, description = "`unknown_submitter`, for an unknown alias", body = Problem),
     )
 )]
 pub(super) async fn list_tx(
@@ -42,7 +42,7 @@ pub(super) async fn list_tx(
         Some(name) => Some(shared.resolve(name).await?),
         None => None,
     };
-    // One more than is shown tells whether there is a next page.
+    // One intent more than is shown tells whether there is a next page.
     let filter = TxFilter { submitter, state, before_seq, limit: limit.saturating_add(1) };
     let mut found = shared.app.store.list(&filter).await.map_err(|error| shared.store_failed(&error))?;
     let more = found.len() > limit as usize;
@@ -54,10 +54,10 @@ pub(super) async fn list_tx(
     Ok(Json(Page { items: found.iter().map(view).collect(), next_cursor }))
 }
 
-/// A place in line. Opaque to callers, so that it can become something else.
+/// A position in the order of acceptance. Opaque to callers, so that it can change.
 fn read_cursor(text: &str) -> Option<u64> {
     let digits = text.strip_prefix('s')?;
     let canonical = digits.bytes().all(|b| b.is_ascii_hexdigit());
-    // Both databases keep it as a signed number.
+    // Both databases store a signed number.
     u64::from_str_radix(digits, 16).ok().filter(|seq| canonical && i64::try_from(*seq).is_ok())
 }

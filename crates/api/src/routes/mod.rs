@@ -1,4 +1,4 @@
-//! The routes, one file for each group, and how they are put together.
+//! The routes, one file for each group, and their assembly.
 
 mod audit;
 mod authorities;
@@ -11,8 +11,9 @@ mod docs;
 mod health;
 mod list;
 mod nonces;
-mod orders;
+mod parameters;
 mod read;
+mod replace;
 mod slots;
 mod submitters;
 mod wait;
@@ -31,7 +32,7 @@ use crate::problem::Refusal;
 use crate::shared::Shared;
 use crate::{guard, observe, openapi};
 
-/// All routes, for a server to serve.
+/// All routes of the server.
 pub fn router(app: App) -> Router {
     let shared = Arc::new(Shared::new(app));
     let (routes, document) = documented(&shared);
@@ -59,8 +60,8 @@ fn documented(shared: &Arc<Shared>) -> (Router<Arc<Shared>>, utoipa::openapi::Op
         .routes(routes!(commands::command))
         .routes(routes!(cancel::cancel_tx))
         .routes(routes!(cancel::cancel_pending))
-        .routes(routes!(orders::replace_tx))
-        .routes(routes!(orders::resubmit_tx))
+        .routes(routes!(replace::replace_tx))
+        .routes(routes!(replace::resubmit_tx))
         .routes(routes!(nonces::reserve))
         .routes(routes!(nonces::submit))
         .routes(routes!(nonces::release))

@@ -1,8 +1,8 @@
-//! `POST /api/v1/submitters/{submitter}/nonces`, `…/{nonce}/submit`, `…/{nonce}/release`: nonces for callers who sign by themselves.
+//! `POST /api/v1/submitters/{submitter}/nonces`, `…/{nonce}/submit`, `…/{nonce}/release`: reservations.
 //!
-//! A request for a nonce is an intent like any other: it waits in line, and its lane binds a nonce for it. What comes of a lent nonce
-//! is decided by the lane, under its lease, by the database's clock. What is read here first only spares the lane calls that cannot
-//! go well, and answers the same call again as before.
+//! A reservation is an intent like any other: it waits in the queue, and its lane binds a nonce for it. The lane
+//! decides about a submit or a release, under its lease and by the database's clock. The reads here only spare the lane
+//! calls that cannot succeed, and answer a repeated call like the first one.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,6 +22,7 @@ use gapless_wire::{
 
 use super::commands::tell;
 use super::create::{Asked, outcome};
+use super::parameters::{NoncePath, SubmitterPath, WaitQuery};
 use super::{authorities, submitters, wait};
 use crate::auth::Caller;
 use crate::extract::{JsonBody, PathPair, PathText, Query};
@@ -31,26 +32,28 @@ use crate::shared::{InFlight, Shared};
 
 type Answer = Result<(StatusCode, Json<ReservationResult>), Refusal>;
 
-/// Borrow a nonce.
+/// Reserve a nonce.
 ///
-/// The request waits in line like a transaction. Once its nonce is bound it is held for the caller as long as `hold` says, and
-/// everything behind it waits: give the signed transaction with `submit`, or the nonce back with `release`. If the time is over, or
-/// the nonce was released, it is lent to somebody else or filled.
+/// The reservation waits in the queue like a transaction. Once its nonce is bound, it is held for the caller for the
+/// time `hold`, and everything behind it waits: hand in the signed transaction with `submit`, or give the nonce up with
+/// `release`. After the time, or after a release, the nonce is reserved by another caller or filled.
 #[utoipa::path(
     post,
     path = "/api/v1/submitters/{submitter}/nonces",
     operation_id = "reserveNonce",
     tag = "nonces",
     params(
-        ("submitter" = String, Path, description = "CAIP-10 or alias"),
-        ("wait" = Option<String>, Query, pattern = "^[0-9]{1,6}(ms|s|m)$", description = "Wait this long for the nonce; 5s if absent"),
+        SubmitterPath,
+        WaitQuery,
     ),
     request_body = ReserveRequest,
     responses(
-        (status = 201, description = "Lent", body = ReservationView),
-        (status = 202, description = "Still in line: ask again with the same requestId and lockOwner", body = ReservationView),
-        (status = 404, description = "`unknown_submitter`", body = Problem, content_type = "application/problem+json"),
-        (status = 409, description = "`request_id_conflict`: the request id stands for something else, or has another lock owner; `submitter_protected`: nothing is lent until an operator has decided; `reservation_lost`: it was lent under this request id, and is no longer", body = Problem, content_type = "application/problem+json"),
+        (status = 201, description = "Reserved", body = ReservationView),
+        (status = 202, description = "Still queued: repeat the same request", body = ReservationView),
+        (status = 404, description = "`unknown_submitter`", body = Problem),
+        (status = 409, description = "`request_id_conflict`: the request id belongs to another request or lock \
+            owner; `submitter_protected`: nothing is reserved until an operator has decided; `reservation_lost`: the \
+            reservation of this request id has ended", body = Problem),
     )
 )]
 pub(super) async fn reserve(
@@ -76,27 +79,27 @@ pub(super) async fn reserve(
     lent(&shared, &tx).await
 }
 
-/// Give the signed transaction for a nonce that was borrowed.
+/// Submit the signed transaction for a reserved nonce.
 ///
-/// It is checked: it is signed by the submitter, for its chain and this nonce, its tip and gas limit are within their limits, and the
-/// account can pay for it. From here on it is a transaction like any other,
-/// and `GET /api/v1/tx/{txId}` follows it. The same bytes again are answered the same.
+/// The transaction must be signed by the submitter, for its chain and this nonce, its tip and gas limit must be within
+/// their limits, and the account must be able to pay for it. From then on it is a transaction like any other, and `GET
+/// /api/v1/tx/{txId}` follows it. The same bytes again get the same answer.
 #[utoipa::path(
     post,
     path = "/api/v1/submitters/{submitter}/nonces/{nonce}/submit",
     operation_id = "submitNonce",
     tag = "nonces",
     params(
-        ("submitter" = String, Path, description = "CAIP-10 or alias"),
-        ("nonce" = u64, Path, description = "The nonce that was lent"),
-        ("wait" = Option<String>, Query, pattern = "^[0-9]{1,6}(ms|s|m)$", description = "Wait this long for the lane; 5s if absent"),
+        SubmitterPath,
+        NoncePath,
+        WaitQuery,
     ),
     request_body = SubmitRequest,
     responses(
-        (status = 200, description = "Taken", body = ReservationResult),
-        (status = 202, description = "Written down; the lane has not come to it. The same call again tells", body = ReservationResult),
-        (status = 404, description = "`unknown_submitter`, or `unknown_chain` if this node does not have its chain", body = Problem, content_type = "application/problem+json"),
-        (status = 409, description = "`reservation_lost`: the nonce is not, or no longer, lent to this lock owner", body = Problem, content_type = "application/problem+json"),
+        (status = 200, description = "Accepted", body = ReservationResult),
+        (status = 202, description = "Durable, not executed yet: repeat the call", body = ReservationResult),
+        (status = 404, description = "`unknown_submitter`, or `unknown_chain` for this node", body = Problem),
+        (status = 409, description = "`reservation_lost`: this lock owner does not hold the nonce", body = Problem),
     )
 )]
 pub(super) async fn submit(
@@ -122,11 +125,11 @@ pub(super) async fn submit(
     }
     let tx_id = match given.borrower().await {
         Ok(tx_id) => tx_id,
-        // The same call may have been made twice, and the lane come to the other one since the look above.
+        // A duplicate of this call may have been executed since the read above.
         Err(refusal) => return given.find(hash).await?.map(|tx_id| taken(tx_id, Some(hash))).ok_or(refusal),
     };
     if let Err(refusal) = refuse_absurd(&shared, &plan).await {
-        // The balance may be lower just because the same bytes were taken and mined meanwhile.
+        // The balance may be lower because the same bytes were accepted and mined meanwhile.
         return given.find(hash).await?.map(|tx_id| taken(tx_id, Some(hash))).ok_or(refusal);
     }
     let place = shared.place_to_wait(wait)?;
@@ -137,30 +140,30 @@ pub(super) async fn submit(
         CommandStatus::Open => Ok(written_down(tx_id, Some(hash), id.0)),
         CommandStatus::Over(CommandResult::Done(_)) => Ok(taken(tx_id, Some(hash))),
         CommandStatus::Over(CommandResult::Refused(report)) => match given.find(hash).await? {
-            // The same call was made twice at once, and the other one came first.
+            // A concurrent duplicate of this call was executed first.
             Some(tx_id) => Ok(taken(tx_id, Some(hash))),
             None => Err(lost(Some(tx_id), report.as_str())),
         },
     }
 }
 
-/// Give a borrowed nonce back, unused.
+/// Release a reserved nonce, unused.
 #[utoipa::path(
     post,
     path = "/api/v1/submitters/{submitter}/nonces/{nonce}/release",
     operation_id = "releaseNonce",
     tag = "nonces",
     params(
-        ("submitter" = String, Path, description = "CAIP-10 or alias"),
-        ("nonce" = u64, Path, description = "The nonce that was lent"),
-        ("wait" = Option<String>, Query, pattern = "^[0-9]{1,6}(ms|s|m)$", description = "Wait this long for the lane; 5s if absent"),
+        SubmitterPath,
+        NoncePath,
+        WaitQuery,
     ),
     request_body = ReleaseRequest,
     responses(
-        (status = 200, description = "It is back", body = ReservationResult),
-        (status = 202, description = "Written down; the lane has not come to it", body = ReservationResult),
-        (status = 404, description = "`unknown_submitter`", body = Problem, content_type = "application/problem+json"),
-        (status = 409, description = "`reservation_lost`: the nonce is not, or no longer, lent to this lock owner", body = Problem, content_type = "application/problem+json"),
+        (status = 200, description = "Released", body = ReservationResult),
+        (status = 202, description = "Durable; the lane has not executed it yet", body = ReservationResult),
+        (status = 404, description = "`unknown_submitter`", body = Problem),
+        (status = 409, description = "`reservation_lost`: this lock owner does not hold the nonce", body = Problem),
     )
 )]
 pub(super) async fn release(
@@ -198,7 +201,7 @@ fn waiting_time(shared: &Shared, query: &mut Query) -> Duration {
 async fn accept(shared: &Shared, intent: Intent) -> Result<TxId, Refusal> {
     let asked = Asked::of(&intent);
     let verdicts = shared.app.intake.accept(vec![intent]).await.map_err(|error| shared.intake_failed(&error))?;
-    // One intent was handed in, so there is one verdict; without it nothing is known.
+    // One intent has one verdict; without a verdict the result is unknown.
     let Some((id, verdict)) = verdicts.into_iter().next() else {
         return Err(Refusal::of(ProblemCode::Internal));
     };
@@ -207,9 +210,9 @@ async fn accept(shared: &Shared, intent: Intent) -> Result<TxId, Refusal> {
     Ok(id)
 }
 
-/// What the borrower is told.
+/// The caller's view of the reservation.
 async fn lent(shared: &Shared, tx: &IntentRecord) -> Result<(StatusCode, Json<ReservationView>), Refusal> {
-    // Whatever was accepted here is one; what else has the request id was a conflict.
+    // An intent that was accepted here is a reservation; another kind with the same request id was a conflict.
     let Payload::Reservation(external) = tx.intent.payload() else { return Err(Refusal::of(ProblemCode::Internal)) };
     let mut view = ReservationView {
         tx_id: tx.id.to_string(),
@@ -231,11 +234,11 @@ async fn lent(shared: &Shared, tx: &IntentRecord) -> Result<(StatusCode, Json<Re
             view.locked_until = Some(moment_to_text(locked_until));
             Ok((StatusCode::CREATED, Json(view)))
         }
-        _ => Err(gone("a transaction was given for it, or its time is over")),
+        _ => Err(gone("a transaction was submitted for it, or its hold has ended")),
     }
 }
 
-/// What a caller's bytes say, if they are for this nonce of this submitter.
+/// Decodes a caller's bytes, if they are for this nonce of this submitter.
 async fn read_signed(
     shared: &Shared,
     submitter: &SubmitterId,
@@ -247,37 +250,38 @@ async fn read_signed(
     let read = read.ok_or_else(|| Refusal::of(ProblemCode::UnknownChain))?;
     let read = read.map_err(|error| wrong(error.to_string()))?;
     if read.plan.submitter != *submitter {
-        return Err(wrong(format!("it is signed by {}, not by {submitter}", read.plan.submitter)));
+        return Err(wrong(format!("the transaction is signed by {}, not by {submitter}", read.plan.submitter)));
     }
     if read.plan.nonce != nonce {
-        return Err(wrong(format!("its nonce is {}, not {nonce}", read.plan.nonce)));
+        return Err(wrong(format!("the transaction has nonce {}, not {nonce}", read.plan.nonce)));
     }
     authorities::refuse_submitters(shared, &read.plan.call, |_| "/raw".to_owned()).await?;
     Ok(read)
 }
 
-/// What no node would take, or no account can pay, would hold up everything behind it: it is never signed anew.
+/// A transaction that no chain node accepts, or that the account cannot pay, would hold up everything behind it:
+/// Gapless cannot sign another one.
 async fn refuse_absurd(shared: &Shared, plan: &TxPlan) -> Result<(), Refusal> {
     let wrong = |message: String| Err(vec![FieldFault::body("/raw", message)].into());
     if let Fees::Eip1559 { max_fee, max_priority_fee } = plan.fees
         && max_priority_fee > max_fee
     {
-        return wrong(format!("its tip of {max_priority_fee} is above its max fee of {max_fee}"));
+        return wrong(format!("the tip {max_priority_fee} is above the max fee {max_fee}"));
     }
     let most_gas = shared.app.intent_limits.gas_limit;
     if plan.gas_limit > most_gas {
-        return wrong(format!("its gas limit is {}, and {most_gas} is the most", plan.gas_limit));
+        return wrong(format!("the gas limit is {}; at most {most_gas} is allowed", plan.gas_limit));
     }
     let account = shared.app.chains.account(&plan.submitter).await;
     match account.map(|account| account.balance) {
         Some(balance) if plan.worst_cost() > balance => {
-            wrong(format!("it may cost {}, and the account has {balance}", plan.worst_cost()))
+            wrong(format!("the transaction may cost {}, and the account has {balance}", plan.worst_cost()))
         }
         _ => Ok(()),
     }
 }
 
-/// A nonce that a caller speaks of.
+/// A nonce that a caller refers to.
 struct Given<'a> {
     shared: &'a Shared,
     submitter: &'a SubmitterId,
@@ -286,19 +290,20 @@ struct Given<'a> {
 }
 
 impl Given<'_> {
-    /// The intent that it is lent to now, by this owner.
+    /// The intent that holds the reservation now, if this owner made it.
     async fn borrower(&self) -> Result<TxId, Refusal> {
         let slot = slot_at(self.shared, self.submitter, self.nonce).await?;
         match slot.and_then(|slot| slot.reservation).map(|reservation| reservation.status) {
             Some(ReservationStatus::Reserved { tx_id, lock_owner, .. }) if lock_owner == *self.lock_owner => Ok(tx_id),
-            _ => {
-                Err(lost(None, "it was never lent to this lock owner, or its time is over, or it was used or released"))
-            }
+            _ => Err(lost(
+                None,
+                "this lock owner never reserved the nonce, or its hold has ended, or it was used or released",
+            )),
         }
     }
 
-    /// The intent of this owner that this transaction was given for already, whatever became of it since: blocks may be quicker than
-    /// a caller who asks again.
+    /// The intent of this owner for which this transaction was already submitted, in any state: blocks may be faster
+    /// than a caller who asks again.
     async fn find(&self, hash: B256) -> Result<Option<TxId>, Refusal> {
         let store = &self.shared.app.store;
         let used = store.used_for(self.submitter, self.nonce).await;

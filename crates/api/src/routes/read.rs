@@ -8,16 +8,17 @@ use axum::{Extension, Json};
 use gapless_domain::{Attempt, IntentRecord, RequestId};
 use gapless_wire::{Problem, ProblemCode, SubmitterRef, TxExpand, TxView};
 
+use super::parameters::{TxPath, TxReadQuery, WaitQuery};
 use super::{slots, wait};
 use crate::extract::{PathText, Query, expand, whole_number};
 use crate::limits::{MAX_EVENTS_FOLDED, MAX_EVENTS_SHOWN};
 use crate::problem::Refusal;
 use crate::shared::{InFlight, Shared};
 
-/// Look at a transaction.
+/// Read a transaction.
 ///
-/// With `wait`, the answer comes when the transaction changes, or when the time is over. One that is final is answered at
-/// once. With `version` as well, a transaction that is no longer at this version is answered at once, so that a caller who
+/// With `wait`, the answer comes when the transaction changes or the time is over. A final transaction is answered at
+/// once. With `version` too, a transaction that is no longer at this version is answered at once, so that a caller who
 /// goes from change to change misses none.
 #[utoipa::path(
     get,
@@ -25,14 +26,13 @@ use crate::shared::{InFlight, Shared};
     operation_id = "getTx",
     tag = "transactions",
     params(
-        ("txId" = String, Path, format = "uuid", description = "The id that was given when it was accepted"),
-        ("wait" = Option<String>, Query, pattern = "^[0-9]{1,6}(ms|s|m)$", description = "Wait this long for the next change: 500ms, 30s, 1m. Longer than the server grants is cut"),
-        ("version" = Option<u32>, Query, description = "The version that the caller knows"),
-        ("expand" = Option<String>, Query, pattern = "^(attempts|events|confirmations)(,(attempts|events|confirmations))*$", description = "`attempts`: the nonce and every signed transaction, with what each endpoint said to it. `events`: what happened to it, the first 1000. `confirmations`: the blocks from its own on, as its events tell of them"),
+        TxPath,
+        WaitQuery,
+        TxReadQuery,
     ),
     responses(
-        (status = 200, description = "As it stands", body = TxView),
-        (status = 404, description = "`tx_not_found`", body = Problem, content_type = "application/problem+json"),
+        (status = 200, description = "The current state", body = TxView),
+        (status = 404, description = "`tx_not_found`", body = Problem),
     )
 )]
 pub(super) async fn tx(
@@ -47,7 +47,7 @@ pub(super) async fn tx(
     look.answer(&shared, &in_flight, tx).await
 }
 
-/// Look at a transaction by the caller's own id for it.
+/// Read a transaction by its request id.
 #[utoipa::path(
     get,
     path = "/api/v1/tx/by-request",
@@ -55,14 +55,13 @@ pub(super) async fn tx(
     tag = "transactions",
     params(
         ("submitter" = String, Query, description = "CAIP-10 or alias"),
-        ("requestId" = String, Query, min_length = 1, description = "The request id that it was handed in with"),
-        ("wait" = Option<String>, Query, pattern = "^[0-9]{1,6}(ms|s|m)$", description = "Wait this long for the next change"),
-        ("version" = Option<u32>, Query, description = "The version that the caller knows"),
-        ("expand" = Option<String>, Query, pattern = "^(attempts|events|confirmations)(,(attempts|events|confirmations))*$", description = "`attempts`: the nonce and every signed transaction, with what each endpoint said to it. `events`: what happened to it, the first 1000. `confirmations`: the blocks from its own on, as its events tell of them"),
+        ("requestId" = String, Query, min_length = 1, description = "The request id of the transaction"),
+        WaitQuery,
+        TxReadQuery,
     ),
     responses(
-        (status = 200, description = "As it stands", body = TxView),
-        (status = 404, description = "`tx_not_found`, or `unknown_submitter` for an alias that nobody has", body = Problem, content_type = "application/problem+json"),
+        (status = 200, description = "The current state", body = TxView),
+        (status = 404, description = "`tx_not_found`, or `unknown_submitter` for an unknown alias", body = Problem),
     )
 )]
 pub(super) async fn tx_by_request(
@@ -75,7 +74,7 @@ pub(super) async fn tx_by_request(
     let submitter = query.required("submitter", SubmitterRef::parse);
     let request = query.required("requestId", |text| RequestId::new(text, limits));
     query.finish()?;
-    // What is missing or wrong was told by `finish`.
+    // `finish` has reported missing and wrong parameters.
     let (Some(submitter), Some(request)) = (submitter, request) else {
         return Err(Refusal::of(ProblemCode::Internal));
     };
@@ -86,7 +85,7 @@ pub(super) async fn tx_by_request(
     look.answer(&shared, &in_flight, tx).await
 }
 
-/// How the caller wants to look.
+/// The caller's parameters of a read.
 #[derive(Debug)]
 struct Look {
     wait: Option<Duration>,
@@ -122,7 +121,7 @@ impl Look {
         let head = shared.app.chains.head(tx.intent.submitter().chain());
         let mut view = TxView::whole(tx).with_head(head.map(|head| head.block.number));
         let wanted = |word| self.expand.contains(&word);
-        // Without a nonce nothing was signed, unless one was lost.
+        // An intent without a nonce has no attempts, unless it lost a nonce.
         if tx.state.nonce().is_some() || wanted(TxExpand::Attempts) {
             let attempts = shared.app.store.attempts(tx.id).await.map_err(|error| shared.store_failed(&error))?;
             let outline = |attempt: &Attempt| shared.app.chains.outline(tx.intent.submitter().chain(), &attempt.raw);
@@ -134,7 +133,7 @@ impl Look {
         }
         let (listed, folded) = (wanted(TxExpand::Events), wanted(TxExpand::Confirmations));
         if listed || folded {
-            // Their numbers have no hole, so as many as the version are exactly those that led to it.
+            // Event numbers have no gap, so as many events as the version are exactly those that led to it.
             let most = if folded { MAX_EVENTS_FOLDED } else { MAX_EVENTS_SHOWN };
             let events = shared.app.store.events_of(tx.id, tx.version.min(most)).await;
             let events = events.map_err(|error| shared.store_failed(&error))?;

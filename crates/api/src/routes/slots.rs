@@ -1,4 +1,4 @@
-//! The bound nonces of a lane, for whoever looks at a submitter.
+//! The bound nonces of a lane, for the views of a submitter.
 
 use gapless_domain::{
     Attempt, IntentRecord, Nonce, Progress, Slot, SlotKind, SubStateName, SubmitterId, Timestamp, TxState,
@@ -10,13 +10,13 @@ use crate::limits::MAX_SLOTS_SHOWN;
 use crate::problem::Refusal;
 use crate::shared::Shared;
 
-/// One page of slots, and where the next one begins.
+/// One page of slots, and the first nonce of the next page.
 pub(super) async fn page(
     shared: &Shared,
     lane: &SubmitterId,
     from: Option<Nonce>,
 ) -> Result<(Vec<SlotView>, Option<Nonce>), Refusal> {
-    // One more than is shown tells whether there is a next page.
+    // One slot more than is shown tells whether there is a next page.
     let mut found = read(shared, lane, from, MAX_SLOTS_SHOWN + 1).await?;
     let more = found.split_off(found.len().min(MAX_SLOTS_SHOWN as usize));
     let outline = |attempt: &Attempt| shared.app.chains.outline(lane.chain(), &attempt.raw);
@@ -34,14 +34,14 @@ pub(super) async fn of(shared: &Shared, tx: &IntentRecord) -> Result<Option<Slot
     Ok(found.into_iter().map(|status| status.slot).find(|slot| slot.nonce == nonce))
 }
 
-/// The lowest slot that nothing of ours is mined for: what everything behind it waits for.
+/// The lowest slot without a mined attempt, for which everything behind it waits.
 pub(super) async fn lowest_unmined(
     shared: &Shared,
     lane: &SubmitterId,
     status: &LaneStatus,
     consumed: Nonce,
 ) -> Result<Option<SlotStatus>, Refusal> {
-    // A lane that has bound nothing, or whose slots are all closed, is not worth a read.
+    // A lane without bound nonces, or with closed slots only, needs no read.
     if status.cursor.as_ref().is_none_or(|cursor| cursor.open_nonce == cursor.next_nonce) {
         return Ok(None);
     }
@@ -51,7 +51,7 @@ pub(super) async fn lowest_unmined(
     if unmined.is_some() || all {
         return Ok(unmined);
     }
-    // Many are mined and wait to be final; what the chain has not consumed stands behind them.
+    // Many slots are mined and wait to be final; unmined slots come behind them.
     let next = read(shared, lane, Some(consumed), 1).await?;
     Ok(next.into_iter().find(|slot| !is_mined(slot, consumed)))
 }
@@ -60,7 +60,7 @@ pub(super) fn awaits_funds(slot: &SlotStatus) -> bool {
     slot.tx.as_ref().and_then(|tx| tx.state.sub_state()) == Some(SubStateName::AwaitingFunds)
 }
 
-/// Nodes name nonces in what they say, so their words are shown only to those who asked for nonces.
+/// Endpoints name nonces in their texts, so texts are shown only to callers who asked for nonces.
 pub(super) fn lowest_view(status: &SlotStatus, now: Timestamp, with_nonce: bool) -> LowestUnminedView {
     let SlotStatus { slot, tx, attempts, .. } = status;
     let last = attempts.iter().filter(|attempt| attempt.last_outcome.is_some()).max_by_key(|a| a.last_sent_at);
@@ -82,12 +82,12 @@ pub(super) fn lowest_view(status: &SlotStatus, now: Timestamp, with_nonce: bool)
     }
 }
 
-/// Is something of ours in a block for it? Where no intent tells, the chain's count does: this is for showing, and decides nothing.
+/// True if an attempt of the slot is in a block. Without an intent the chain's count decides; this is for display only.
 fn is_mined(status: &SlotStatus, consumed: Nonce) -> bool {
     let counted = status.slot.nonce < consumed;
     match (&status.slot.kind, &status.tx) {
         (SlotKind::Intent(_), Some(tx)) => is_on_chain(tx),
-        // A lent nonce that came back has an intent that ended, and is still to be used.
+        // A released nonce has an ended intent, and is still to be used.
         (SlotKind::Reservation, Some(tx)) if !tx.state.name().is_terminal() => is_on_chain(tx),
         (SlotKind::Intent(_) | SlotKind::Foreign, _) => true,
         (SlotKind::Reservation | SlotKind::Fill, _) => counted,

@@ -1,4 +1,4 @@
-//! `GET /api/v1/submitters` and `…/{submitter}`: what lanes are doing.
+//! `GET /api/v1/submitters` and `…/{submitter}`: the state of lanes.
 
 use std::sync::Arc;
 
@@ -13,6 +13,7 @@ use gapless_wire::{
 };
 
 use super::chains::millis;
+use super::parameters::{PageQuery, SubmitterPath};
 use super::slots;
 use crate::extract::{PathText, Query, expand, whole_number};
 use crate::problem::Refusal;
@@ -25,9 +26,10 @@ use crate::shared::Shared;
     operation_id = "listSubmitters",
     tag = "submitters",
     params(
-        ("limit" = Option<u32>, Query, minimum = 1, description = "Items of a page"),
-        ("cursor" = Option<String>, Query, description = "`nextCursor` of the page before"),
-        ("expand" = Option<String>, Query, pattern = "^(lease|nonces)(,(lease|nonces))*$", description = "`lease`: which node works for it. `nonces`: the ledger's next one, and what the chain counts now"),
+        PageQuery,
+        ("expand" = Option<String>, Query, pattern = "^(lease|nonces)(,(lease|nonces))*$",
+            description = "`lease`: the node that owns the lane. `nonces`: the ledger's next nonce and the \
+                chain's counts"),
     ),
     responses((status = 200, description = "One page", body = Page<SubmitterView>))
 )]
@@ -55,20 +57,22 @@ pub(super) async fn list_submitters(
     Ok(Json(Page { items: known.collect(), next_cursor }))
 }
 
-/// Look at a submitter.
+/// Read a submitter.
 #[utoipa::path(
     get,
     path = "/api/v1/submitters/{submitter}",
     operation_id = "getSubmitter",
     tag = "submitters",
     params(
-        ("submitter" = String, Path, description = "CAIP-10 or alias"),
-        ("expand" = Option<String>, Query, pattern = "^(lease|nonces|slots)(,(lease|nonces|slots))*$", description = "`lease`: which node works for it. `nonces`: the ledger's next one, and what the chain counts now. `slots`: the bound nonces with their attempts, up to 100"),
-        ("fromSlot" = Option<u64>, Query, description = "`nextSlot` of the page of slots before"),
+        SubmitterPath,
+        ("expand" = Option<String>, Query, pattern = "^(lease|nonces|slots)(,(lease|nonces|slots))*$",
+            description = "`lease`: the node that owns the lane. `nonces`: the ledger's next nonce and the \
+                chain's counts. `slots`: the bound nonces with their attempts, up to 100"),
+        ("fromSlot" = Option<u64>, Query, description = "`nextSlot` of the page before"),
     ),
     responses(
-        (status = 200, description = "As it stands", body = SubmitterView),
-        (status = 404, description = "`unknown_submitter`", body = Problem, content_type = "application/problem+json"),
+        (status = 200, description = "The current state", body = SubmitterView),
+        (status = 404, description = "`unknown_submitter`", body = Problem),
     )
 )]
 pub(super) async fn submitter(
@@ -94,7 +98,7 @@ pub(super) async fn submitter(
     Ok(Json(view))
 }
 
-/// A submitter that exists.
+/// A registered submitter.
 pub(super) async fn find(shared: &Shared, path: &PathText) -> Result<(SubmitterId, LaneStatus), Refusal> {
     let id = shared.resolve(path.submitter()?).await?;
     let found = shared.app.store.lane_status(std::slice::from_ref(&id)).await;
@@ -102,7 +106,7 @@ pub(super) async fn find(shared: &Shared, path: &PathText) -> Result<(SubmitterI
     Ok((id, status.ok_or_else(|| Refusal::of(ProblemCode::UnknownSubmitter))?))
 }
 
-/// What is known of a lane, and what the caller wants to see of it.
+/// The data of a lane, and the parts that the caller asked for.
 struct Seen<'a> {
     shared: &'a Shared,
     id: &'a SubmitterId,
@@ -116,7 +120,7 @@ impl Seen<'_> {
         self.expand.iter().any(|word| matches!(word, SubmitterExpand::Nonces | SubmitterExpand::Slots))
     }
 
-    /// How many nonces the chain has consumed: what it says now, or what the lane has last read.
+    /// Number of nonces that the chain has consumed: the current value, or the value that the lane read last.
     fn consumed(&self) -> Nonce {
         let read = self.status.cursor.as_ref().map_or(Nonce::ZERO, |cursor| cursor.chain_nonce);
         self.facts.map_or(read, |facts| facts.latest)
@@ -162,7 +166,7 @@ impl Seen<'_> {
             false => ProtectView::new(protection.code),
         };
         match self.status.cursor.as_ref().map(|cursor| &cursor.state) {
-            // The store refuses to write for it, so it is as good as in PROTECT, and will be once it is loaded.
+            // The store refuses to write for this lane, so it is shown as in PROTECT, and will be once it is loaded.
             _ if self.status.regressed => (LaneStateName::Protect, Some(told(&Protection::store_regressed()))),
             None | Some(LaneState::Idle) => (LaneStateName::Idle, None),
             Some(LaneState::InFlight) => (LaneStateName::InFlight, None),
@@ -188,7 +192,8 @@ impl Seen<'_> {
     }
 }
 
-/// Each count by itself: a preconfirmed one never stands in for one of a block (R10), nor the ledger's for one of the chain.
+/// Each count is separate: a preconfirmed count never replaces a block's count (R10), nor the ledger's count the
+/// chain's.
 fn nonces_view(next: Option<Nonce>, facts: Option<&AccountFacts>) -> NoncesView {
     NoncesView {
         next: next.map(Nonce::get),

@@ -1,8 +1,8 @@
-//! `?wait=`: an answer at the change, not at a poll.
+//! `?wait=`: an answer at the change, without polling.
 //!
-//! A wait first asks to be told of changes, then reads the row, then sleeps. A change between the two is seen by the
-//! reading, one after it by the hint; a hint that is lost costs only time, since the deadline reads once more. Hints are of
-//! the lane, so on a busy one most are of other intents: after some of them a wait pauses before it reads again.
+//! A wait first subscribes to changes, then reads the row, then sleeps. A change in between is seen by the read, a
+//! later change by the hint. A lost hint costs only time, because the deadline reads once more. Hints belong to the
+//! lane, so on a busy lane most concern other intents: after some of them a wait pauses before it reads again.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::app::App;
 use crate::problem::Refusal;
 use crate::shared::{InFlight, Place, Shared};
 
-/// The intent as soon as it differs from `tx`, or as it is at the deadline.
+/// The intent as soon as it differs from `tx`, or its state at the deadline.
 pub(super) async fn for_change(
     shared: &Shared,
     in_flight: &InFlight,
@@ -36,7 +36,7 @@ pub(super) async fn for_change(
     }
 }
 
-/// The command's status as soon as it is done, or as it is at the deadline.
+/// The command's status as soon as it has ended, or its status at the deadline.
 pub(super) async fn for_command(
     shared: &Shared,
     in_flight: &InFlight,
@@ -59,11 +59,11 @@ pub(super) async fn for_command(
     }
 }
 
-/// How long a wait goes on, and how often it looks.
+/// The deadline of a wait, and its rate of reads.
 struct Patience<'a> {
     app: &'a App,
     deadline: BoxFuture<'static, ()>,
-    /// Hints that are still followed at once.
+    /// Number of hints that are still followed at once.
     prompt: u32,
 }
 
@@ -72,7 +72,7 @@ impl<'a> Patience<'a> {
         Patience { app, deadline: app.timer.sleep(wait), prompt: app.limits.wait_rereads }
     }
 
-    /// Ends with `true` when it is time to look again, with `false` at the deadline or a drain.
+    /// Ends with `true` when it is time to read again, with `false` at the deadline or a drain.
     async fn look_again(&mut self, changed: BoxFuture<'static, ()>) -> bool {
         let drain = &self.app.drain;
         let prompt = self.prompt.checked_sub(1);

@@ -8,7 +8,7 @@
     reason = "what tests need and cannot get is a failure"
 )]
 
-pub(crate) mod lending;
+pub(crate) mod reservations;
 mod unplugged;
 
 use std::collections::HashMap;
@@ -39,13 +39,13 @@ pub(crate) use unplugged::Unplugged;
 
 pub(crate) const CHAIN: &str = "eip155:31337";
 
-/// Fires when a test says so, for whoever listened before.
+/// Hints that fire on request, for callers who listened before.
 #[derive(Debug, Default)]
 pub(crate) struct Bell {
     bells: Mutex<HashMap<SubmitterId, Arc<Notify>>>,
-    /// Rung whenever somebody begins to listen.
+    /// Notified whenever a caller begins to listen.
     pub(crate) listened: Notify,
-    /// How often somebody began to.
+    /// Number of calls that began to listen.
     pub(crate) listeners: AtomicUsize,
 }
 
@@ -72,18 +72,18 @@ impl Changes for Bell {
     }
 }
 
-/// A chain whose newest block tests choose, and what else there is to say of it.
+/// A chain whose newest block and other data the test chooses.
 #[derive(Clone, Debug)]
 pub(crate) struct OneChain {
     pub(crate) head: Option<u64>,
     pub(crate) trouble: Option<Protection>,
     pub(crate) account: Option<AccountFacts>,
-    /// How every lane binds; none if they are not in the config.
+    /// Nonce policy of every lane; `None` if the lanes are not in the config.
     pub(crate) policy: Option<NoncePolicy>,
 }
 
-/// Bytes that this chain reads as a transaction of the account at the nonce, carrying whatever else: `authorizes ADDRESS`,
-/// `pays MAX_FEE TIP GAS_LIMIT`, or `gives VALUE ADDRESS`.
+/// Bytes that this chain reads as a transaction of the account at the nonce, with a command in the data: `authorizes
+/// ADDRESS`, `pays MAX_FEE TIP GAS_LIMIT`, or `gives VALUE ADDRESS`.
 pub(crate) fn signed_by(account: &SubmitterId, nonce: u64, what: &str) -> String {
     Bytes::from(format!("{account}/{nonce}/{what}").into_bytes()).to_string()
 }
@@ -109,7 +109,7 @@ fn read(chain: &ChainId, raw: &Bytes) -> Option<TxPlan> {
     (submitter.chain() == chain).then_some(TxPlan { submitter, nonce, call, gas_limit, fees })
 }
 
-/// An authorization that this chain takes for one of this account.
+/// An authorization that this chain attributes to this account.
 pub(crate) fn authorization(authority: Address) -> Authorization {
     let one = gapless_domain::U256::from(1);
     Authorization { chain_id: one, address: authority, nonce: 0, y_parity: false, r: one, s: one }
@@ -136,34 +136,34 @@ impl Chains for OneChain {
         let good = EndpointStatus {
             name: "first:8545".to_owned(),
             weight: 2,
-            standing: EndpointHealth::Good,
+            health: EndpointHealth::Good,
             head: self.head,
             head_age: Some(Duration::from_millis(1500)),
             lag: Some(0),
             errors_permille: Some(4),
             latency: Some(Duration::from_millis(30)),
             in_flight: 7,
-            trouble: None,
+            last_error: None,
         };
         let lagging = EndpointStatus {
             name: "second:8545".to_owned(),
-            standing: EndpointHealth::Lagging,
+            health: EndpointHealth::Lagging,
             head: self.head.map(|number| number - 2),
             lag: Some(2),
-            trouble: Some("it is behind".to_owned()),
+            last_error: Some("it is behind".to_owned()),
             ..good.clone()
         };
         let new = EndpointStatus {
             name: "third:8545".to_owned(),
             weight: 1,
-            standing: EndpointHealth::Unchecked,
+            health: EndpointHealth::Unchecked,
             head: None,
             head_age: None,
             lag: None,
             errors_permille: None,
             latency: None,
             in_flight: 0,
-            trouble: None,
+            last_error: None,
         };
         vec![ChainInfo {
             id: CHAIN.parse().unwrap(),
@@ -214,7 +214,7 @@ impl Chains for OneChain {
     }
 }
 
-/// Time that does not pass until it is told that all deadlines are over, or those of one length.
+/// A clock that does not move until the test ends all deadlines, or those of one length.
 #[derive(Debug, Default)]
 pub(crate) struct StoppedTime {
     over: Drain,
@@ -226,7 +226,7 @@ impl StoppedTime {
         self.over.begin();
     }
 
-    /// Ends the sleeps of this length that have begun.
+    /// Ends the running sleeps of this length.
     pub(crate) fn pass(&self, span: Duration) {
         self.of(span).notify_waiters();
     }
@@ -258,7 +258,7 @@ impl Clock for StoppedClock {
     }
 }
 
-/// A router and everything behind it.
+/// A router with all its parts.
 pub(crate) struct House {
     pub(crate) router: Router,
     pub(crate) store: Arc<dyn Store>,
@@ -268,7 +268,7 @@ pub(crate) struct House {
     pub(crate) app: App,
 }
 
-/// The submitter that every house knows, also as `treasury`.
+/// The submitter of every fixture, with the alias `treasury`.
 pub(crate) fn treasury() -> SubmitterId {
     fixtures::submitter(0)
 }
@@ -288,7 +288,7 @@ pub(crate) async fn house_limited(limits: ApiLimits) -> House {
 
 pub(crate) async fn house_with(store: Arc<dyn Store>, limits: ApiLimits) -> House {
     let known = NewSubmitter { id: treasury(), alias: Some("treasury".to_owned()) };
-    // A store that is made to fail may refuse this; its test does not need it.
+    // A failing store may refuse this; its test does not need it.
     let _ = store.register_submitters(&[known]).await;
     let (intake, intake_loop) = Intake::new(Arc::clone(&store), Arc::new(TimeOrderedIds), BatchLimits::default());
     #[expect(clippy::disallowed_methods, reason = "the test drives intake")]
@@ -313,7 +313,7 @@ pub(crate) async fn house_with(store: Arc<dyn Store>, limits: ApiLimits) -> Hous
     House { router: router(app.clone()), store, bell, time, drain, app }
 }
 
-/// An answer that was read to its end.
+/// A complete response.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: StatusCode,
@@ -334,7 +334,7 @@ impl Answer {
         self.headers.get(name).map_or("", |value| value.to_str().unwrap())
     }
 
-    /// The pointers of a problem, after checking that it is one in every respect.
+    /// The pointers of a problem, after checking its form.
     pub(crate) fn problem(&self, status: u16, code: &str) -> Vec<String> {
         assert_eq!((self.status.as_u16(), self.code().as_str()), (status, code), "{}", self.text);
         assert_eq!(self.header("content-type"), "application/problem+json");
@@ -348,7 +348,7 @@ impl Answer {
 }
 
 impl House {
-    /// The same house on another chain.
+    /// This fixture on another chain.
     pub(crate) fn on(&self, chain: OneChain) -> House {
         let app = App { chains: Arc::new(chain), ..self.app.clone() };
         House {
@@ -377,7 +377,7 @@ impl House {
         self.send(request.body(Body::from(body.to_owned())).unwrap()).await
     }
 
-    /// How many intents the store holds.
+    /// Number of intents in the store.
     pub(crate) async fn stored(&self) -> usize {
         let filter = gapless_store::TxFilter { limit: 10_000, ..Default::default() };
         self.store.list(&filter).await.unwrap().len()
@@ -390,17 +390,18 @@ impl House {
     }
 }
 
-/// A block of the fixtures' chain as it is shown.
+/// The JSON of a block of the fixtures' chain.
 pub(crate) fn block(number: u64) -> Value {
     shown(fixtures::link(number))
 }
 
 pub(crate) fn shown(link: BlockLink) -> Value {
     let BlockLink { block, parent_hash } = link;
-    serde_json::json!({"blockNumber": block.number, "blockHash": block.hash.to_string(), "parentHash": parent_hash.to_string()})
+    let (hash, parent) = (block.hash.to_string(), parent_hash.to_string());
+    serde_json::json!({"blockNumber": block.number, "blockHash": hash, "parentHash": parent})
 }
 
-/// A request that is in order.
+/// A valid request.
 pub(crate) fn request(request_id: &str) -> String {
     request_with(request_id, "1")
 }

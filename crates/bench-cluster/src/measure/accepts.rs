@@ -1,4 +1,4 @@
-//! Accepts alone: lanes are paused, so that nothing but accepting is measured.
+//! Accepts alone: the lanes are paused.
 
 use std::time::{Duration, Instant};
 
@@ -9,45 +9,45 @@ use super::{Bench, micros_each};
 use crate::driver::{accept_for, tell_all};
 use crate::order::Orders;
 use crate::percentiles::Percentiles;
-use crate::scene::{Scene, Setting, counts};
+use crate::setup::{BenchSetup, Setting, counts};
 use crate::{LoadError, Row, raw};
 
 const SETTING: Setting = Setting { submitters: 50, window: 256, nodes: 1, confirmations: 1, latency: Duration::ZERO };
-/// Ours and the raw rows take turns.
+/// Rounds; Gapless and raw rows alternate.
 const ROUNDS: u32 = 3;
 const WARM_UP: Duration = Duration::from_millis(500);
-/// What raw rows are written in: as a group commit of so many callers gives them with two writers, and in batches that are as long as
-/// ours may be. The better of both counts.
+/// Batch sizes of the raw rows: the size that a group commit of so many callers with two writers gives, and the longest
+/// that Gapless uses. The better result counts.
 const RAW_BATCH: usize = 1000;
 
 pub(super) async fn measure(bench: &Bench<'_>) -> Result<Vec<Row>, LoadError> {
-    let scene = Scene::set(bench, &SETTING).await?;
-    let row = accept(bench, &scene).await;
-    scene.strike().await?;
+    let setup = BenchSetup::set(bench, &SETTING).await?;
+    let row = accept(bench, &setup).await;
+    setup.strike().await?;
     Ok(vec![row?])
 }
 
-async fn accept(bench: &Bench<'_>, scene: &Scene) -> Result<Row, LoadError> {
+async fn accept(bench: &Bench<'_>, setup: &BenchSetup) -> Result<Row, LoadError> {
     let options = bench.options;
-    tell_all(scene, "pause").await?;
-    let twin = scene.twin_database(bench).await?;
+    tell_all(setup, "pause").await?;
+    let twin = setup.twin_database(bench).await?;
     let writers = match &twin {
         Some(twin) => Some((twin.connect().await?, twin.connect().await?)),
         None => None,
     };
-    let mut watched = scene.connect_each().await?;
+    let mut watched = setup.connect_each().await?;
     let slice = options.slice() / ROUNDS;
     let mut first = 0;
-    let orders = || Orders::new(scene, options.calldata, options.estimate);
-    let warm = accept_for(scene, orders(), first, options.callers, WARM_UP).await?.1;
+    let orders = || Orders::new(setup, options.calldata, options.estimate);
+    let warm = accept_for(setup, orders(), first, options.callers, WARM_UP).await?.1;
     first += warm.len() as u64 + u64::from(options.callers);
     let (mut times, mut took, mut raw_rates) = (Vec::new(), Duration::ZERO, Vec::new());
     let (mut nodes, mut driver, mut database, mut statements) =
         (Duration::ZERO, Duration::ZERO, Some(Duration::ZERO), Some(0.0));
     for _ in 0..ROUNDS {
-        let (usage, count) = (scene.usage()?, counts(&mut watched).await?);
-        let (time, accepted) = accept_for(scene, orders(), first, options.callers, slice).await?;
-        let (used, counted) = (scene.usage()?, counts(&mut watched).await?);
+        let (usage, count) = (setup.usage()?, counts(&mut watched).await?);
+        let (time, accepted) = accept_for(setup, orders(), first, options.callers, slice).await?;
+        let (used, counted) = (setup.usage()?, counts(&mut watched).await?);
         first += accepted.len() as u64 + u64::from(options.callers);
         took += time;
         times.extend(accepted);
@@ -57,7 +57,7 @@ async fn accept(bench: &Bench<'_>, scene: &Scene) -> Result<Row, LoadError> {
         statements =
             statements.zip(counted.statements).zip(count.statements).map(|((sum, after), before)| sum + after - before);
         if let Some(writers) = &writers {
-            raw_rates.push(raw_rate(scene, writers, options.callers, slice).await?);
+            raw_rates.push(raw_rate(setup, writers, options.callers, slice).await?);
         }
     }
     if let Some(twin) = twin {
@@ -76,13 +76,18 @@ async fn accept(bench: &Bench<'_>, scene: &Scene) -> Result<Row, LoadError> {
     row.plain("CPU database", micros_each(database, count), "µs each");
     row.plain("CPU driver", micros_each(Some(driver), count), "µs each");
     row.plain("statements", statements.map(|sum| sum / count as f64), "each");
-    row.plain("peak memory", scene.peak_memory().map(|bytes| bytes as f64 / 1e6), "MB");
+    row.plain("peak memory", setup.peak_memory().map(|bytes| bytes as f64 / 1e6), "MB");
     Ok(row)
 }
 
-async fn raw_rate(scene: &Scene, writers: &(Client, Client), callers: u32, slice: Duration) -> Result<f64, LoadError> {
+async fn raw_rate(
+    setup: &BenchSetup,
+    writers: &(Client, Client),
+    callers: u32,
+    slice: Duration,
+) -> Result<f64, LoadError> {
     let ids: Result<Vec<SubmitterId>, _> =
-        scene.accounts.iter().map(|account| scene.submitter(account).parse()).collect();
+        setup.accounts.iter().map(|account| setup.submitter(account).parse()).collect();
     let (ids, half) = (ids?, (callers as usize / 2).max(1));
     let began = Instant::now();
     let until = began + slice / 2;

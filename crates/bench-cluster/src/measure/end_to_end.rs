@@ -7,19 +7,19 @@ use crate::bare::{self, BareFlow};
 use crate::driver::{self, Flow, Flowed, STEADY, STEADY_LATE, Sample};
 use crate::options::Options;
 use crate::order::Orders;
-use crate::scene::{Scene, Setting};
+use crate::setup::{BenchSetup, Setting};
 use crate::shape::{Course, ShapeName};
 use crate::{LoadError, Row};
 
-/// How many are followed to their end by a caller, to time it.
+/// Number of intents that a caller follows to their end, to measure the latency.
 const FOLLOWED: u64 = 50;
 const BACKLOG: u64 = 100_000;
 const BACKLOG_QUICK: u64 = 2_000;
-/// With a backlog, windows fill up before anything else is as it stays: so that this does not count, more than usual goes through.
+/// With a backlog the windows fill up before the load is steady, so more intents than usual are sent.
 const BACKLOG_TIMES: u64 = 4;
 const OPEN: u64 = 20_000;
 const OPEN_QUICK: u64 = 1_000;
-/// Where much is to be open: a block a second, as chains make them, and as many to wait for as hold twenty thousand at 2,000 a second.
+/// The shape with many open intents: a block per second, and a depth that keeps 20,000 open at 2,000 per second.
 const OPEN_BLOCK_TIME: Duration = Duration::from_secs(1);
 const OPEN_BLOCK_TIME_QUICK: Duration = Duration::from_millis(100);
 const OPEN_CONFIRMATIONS: u32 = 10;
@@ -28,36 +28,41 @@ const NODES_BLOCK_LATENCIES: u32 = 2;
 const CONFIRMED: &str = "confirmed";
 
 pub(super) async fn measure(bench: &Bench<'_>, shape: &str, course: Course) -> Result<Row, LoadError> {
-    let mut scene = Scene::set(bench, &course.setting).await?;
-    let row = run(bench, &mut scene, shape, course, 0).await;
-    scene.strike().await?;
+    let mut setup = BenchSetup::set(bench, &course.setting).await?;
+    let row = run(bench, &mut setup, shape, course, 0).await;
+    setup.strike().await?;
     row
 }
 
-/// The same with a long queue as without one: the rate must not depend on what waits.
+/// Compares the rate with and without a long queue.
 pub(super) async fn backlog(bench: &Bench<'_>) -> Result<Vec<Row>, LoadError> {
     let Some(course) = Course::named(bench.options, ShapeName::Backlog) else { return Ok(Vec::new()) };
     let queued = if bench.options.quick { BACKLOG_QUICK } else { BACKLOG };
     let course = Course { intents: course.intents * BACKLOG_TIMES, ..course };
     let mut none = measure(bench, "no backlog", course).await?;
     bench.say(&format!("backlog: handing in {queued} …"));
-    let mut scene = Scene::set(bench, &course.setting).await?;
-    let row = with_backlog(bench, &mut scene, course, queued).await;
-    scene.strike().await?;
+    let mut setup = BenchSetup::set(bench, &course.setting).await?;
+    let row = with_backlog(bench, &mut setup, course, queued).await;
+    setup.strike().await?;
     let mut some = row?;
     compare(&mut none, &mut some, "of no backlog");
     Ok(vec![none, some])
 }
 
-async fn with_backlog(bench: &Bench<'_>, scene: &mut Scene, course: Course, queued: u64) -> Result<Row, LoadError> {
-    driver::tell_all(scene, "pause").await?;
-    driver::fill(scene, &orders(bench.options, scene, course), queued).await?;
+async fn with_backlog(
+    bench: &Bench<'_>,
+    setup: &mut BenchSetup,
+    course: Course,
+    queued: u64,
+) -> Result<Row, LoadError> {
+    driver::tell_all(setup, "pause").await?;
+    driver::fill(setup, &orders(bench.options, setup, course), queued).await?;
     bench.say("backlog: draining …");
-    driver::tell_all(scene, "resume").await?;
-    run(bench, scene, &format!("{queued} queued"), course, queued).await
+    driver::tell_all(setup, "resume").await?;
+    run(bench, setup, &format!("{queued} queued"), course, queued).await
 }
 
-/// The same with much that is mined and not final as with little: the rate must not depend on what is open.
+/// Compares the rate with many and with few intents that are mined and not final.
 pub(super) async fn open(bench: &Bench<'_>) -> Result<Vec<Row>, LoadError> {
     let Some(course) = Course::named(bench.options, ShapeName::Open) else { return Ok(Vec::new()) };
     let quick = bench.options.quick;
@@ -68,25 +73,25 @@ pub(super) async fn open(bench: &Bench<'_>) -> Result<Vec<Row>, LoadError> {
     let mut few = measure(bench, "few open", course).await?;
     let setting = Setting { confirmations: OPEN_CONFIRMATIONS, ..course.setting };
     let course = Course { setting, open_max: open, behind: open, ..course };
-    let mut scene = Scene::set(bench, &course.setting).await?;
-    let row = with_open(bench, &mut scene, course, open).await;
-    scene.strike().await?;
+    let mut setup = BenchSetup::set(bench, &course.setting).await?;
+    let row = with_open(bench, &mut setup, course, open).await;
+    setup.strike().await?;
     let mut many = row?;
     compare(&mut few, &mut many, "of few open");
     Ok(vec![few, many])
 }
 
-async fn with_open(bench: &Bench<'_>, scene: &mut Scene, course: Course, open: u64) -> Result<Row, LoadError> {
+async fn with_open(bench: &Bench<'_>, setup: &mut BenchSetup, course: Course, open: u64) -> Result<Row, LoadError> {
     let shape = format!("up to {open} open");
-    let (chain, interval) = (scene.chain.endpoint.clone(), bench.options.block_time());
+    let (chain, interval) = (setup.chain.endpoint.clone(), bench.options.block_time());
     tokio::select! {
-        row = run(bench, scene, &shape, course, 0) => row,
+        row = run(bench, setup, &shape, course, 0) => row,
         failed = bare::tick(&chain, interval) => Err(failed),
     }
 }
 
-/// The same by one node and by three, on a chain that takes its time instead of theirs: a node has so many sends under way at once
-/// (`sender`), and no more.
+/// Compares one node with three, on a chain with slow answers: each node has a limited number of sends in flight
+/// (`sender`).
 pub(super) async fn nodes(bench: &Bench<'_>) -> Result<Vec<Row>, LoadError> {
     let Some(course) = Course::named(bench.options, ShapeName::Nodes) else { return Ok(Vec::new()) };
     // Blocks are read one after the other, so they come less often than answers.
@@ -108,39 +113,45 @@ fn compare(base: &mut Row, other: &mut Row, name: &str) {
     other.plain(name, ratio, "");
 }
 
-/// `queued` have been handed in already, and wait.
-async fn run(bench: &Bench<'_>, scene: &mut Scene, shape: &str, course: Course, queued: u64) -> Result<Row, LoadError> {
+/// `queued` intents were sent before and still wait.
+async fn run(
+    bench: &Bench<'_>,
+    setup: &mut BenchSetup,
+    shape: &str,
+    course: Course,
+    queued: u64,
+) -> Result<Row, LoadError> {
     let options = bench.options;
     let flow = Flow {
         first: queued,
         intents: course.intents,
         callers: options.callers,
         open_max: course.open_max,
-        // Behind a backlog, nothing that is handed in now ends in time.
+        // An intent that is sent behind a backlog does not end in time.
         followed: if queued == 0 && course.behind == 0 { FOLLOWED } else { 0 },
         behind: course.behind,
         steady: if queued == 0 { STEADY } else { STEADY_LATE },
     };
     let tell = |done| bench.say(&format!("{shape}: {done} of {} confirmed", course.intents));
-    let flowed = driver::flow(scene, orders(options, scene, course), flow, &tell).await?;
-    driver::check_confirmed(scene).await?;
+    let flowed = driver::flow(setup, orders(options, setup, course), flow, &tell).await?;
+    driver::check_confirmed(setup).await?;
     let mut row = bench.row(shape);
-    figures(&mut row, scene, &flowed);
+    figures(&mut row, setup, &flowed);
     row.plain("confirmed in all", Some(flowed.settled as f64), "");
     if options.compare_bare {
         bench.say(&format!("{shape}: the bare sender …"));
-        scene.end_nodes();
+        setup.end_nodes();
         let Setting { submitters, window, .. } = course.setting;
         let flow = BareFlow { submitters, window, intents: course.intents, calldata: course.calldata };
-        let bare = bare::run(&scene.chain.endpoint, flow).await?;
+        let bare = bare::run(&setup.chain.endpoint, flow).await?;
         row.plain("bare sender", Some(bare), "/s");
         row.plain("of bare", row.value(CONFIRMED).map(|ours| ours / bare), "");
     }
     Ok(row)
 }
 
-/// All of the steady middle.
-fn figures(row: &mut Row, scene: &Scene, flowed: &Flowed) {
+/// Figures of the steady middle.
+fn figures(row: &mut Row, setup: &BenchSetup, flowed: &Flowed) {
     let (first, last) = &flowed.steady;
     let count = last.counts.settled - first.counts.settled;
     let took = last.at - first.at;
@@ -158,9 +169,9 @@ fn figures(row: &mut Row, scene: &Scene, flowed: &Flowed) {
     row.plain("RPC calls", each(&|sample| sample.counts.rpc_calls), "each");
     row.plain("memory at 10 %", Some(first.usage.memory as f64 / 1e6), "MB");
     row.plain("memory at 90 %", Some(last.usage.memory as f64 / 1e6), "MB");
-    row.plain("peak memory of a node", scene.peak_memory().map(|bytes| bytes as f64 / 1e6), "MB");
+    row.plain("peak memory of a node", setup.peak_memory().map(|bytes| bytes as f64 / 1e6), "MB");
 }
 
-fn orders(options: &Options, scene: &Scene, course: Course) -> Orders {
-    Orders::new(scene, course.calldata, options.estimate)
+fn orders(options: &Options, setup: &BenchSetup, course: Course) -> Orders {
+    Orders::new(setup, course.calldata, options.estimate)
 }

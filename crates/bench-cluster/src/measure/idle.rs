@@ -1,15 +1,15 @@
-//! What submitters cost that do nothing.
+//! The cost of idle submitters.
 
 use std::time::{Duration, Instant};
 
 use super::Bench;
-use crate::scene::{Scene, Setting};
+use crate::setup::{BenchSetup, Setting};
 use crate::{LoadError, Row};
 
 const FEW: u32 = 10;
 const MANY: u32 = 10_000;
 const MANY_QUICK: u32 = 500;
-/// After a start, until a node has done what it does once.
+/// Time after a start until the node has finished its one-time work.
 const SETTLE: Duration = Duration::from_secs(3);
 
 struct Idle {
@@ -33,19 +33,19 @@ pub(super) async fn measure(bench: &Bench<'_>) -> Result<Vec<Row>, LoadError> {
 async fn idle(bench: &Bench<'_>, submitters: u32) -> Result<Idle, LoadError> {
     bench.say(&format!("idle: {submitters} submitters …"));
     let setting = Setting { submitters, window: 256, nodes: 1, confirmations: 1, latency: Duration::ZERO };
-    let mut scene = Scene::set(bench, &setting).await?;
-    let measured = watch(bench, &mut scene).await;
-    scene.strike().await?;
+    let mut setup = BenchSetup::set(bench, &setting).await?;
+    let measured = watch(bench, &mut setup).await;
+    setup.strike().await?;
     measured
 }
 
-async fn watch(bench: &Bench<'_>, scene: &mut Scene) -> Result<Idle, LoadError> {
+async fn watch(bench: &Bench<'_>, setup: &mut BenchSetup) -> Result<Idle, LoadError> {
     tokio::time::sleep(SETTLE).await;
-    let (before, began) = (scene.usage()?, Instant::now());
-    // CPU time is counted in hundredths of a second, so this is longer than other slices.
+    let (before, began) = (setup.usage()?, Instant::now());
+    // CPU time is counted in hundredths of a second, so this slice is longer than others.
     tokio::time::sleep(bench.options.slice() * 2).await;
-    scene.check()?;
-    let (after, took) = (scene.usage()?, began.elapsed());
+    setup.check()?;
+    let (after, took) = (setup.usage()?, began.elapsed());
     let cpu = (after.nodes - before.nodes).as_secs_f64();
     Ok(Idle { cpu_ms_each_second: cpu * 1e3 / took.as_secs_f64(), memory: after.memory })
 }

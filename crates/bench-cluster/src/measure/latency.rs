@@ -1,4 +1,4 @@
-//! One intent at a time, on nodes that have nothing else to do.
+//! One intent at a time, on idle nodes.
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -10,49 +10,49 @@ use crate::driver::{follow, hand_in};
 use crate::order::Orders;
 use crate::percentiles::Percentiles;
 use crate::rpc::{Rpc, number};
-use crate::scene::{Scene, Setting};
+use crate::setup::{BenchSetup, Setting};
 use crate::{LoadError, Row, raw};
 
 const SETTING: Setting = Setting { submitters: 1, window: 256, nodes: 1, confirmations: 1, latency: Duration::ZERO };
-/// A timer knows milliseconds.
+/// Timers have a resolution of a millisecond.
 const LOOK_INTERVAL: Duration = Duration::from_millis(1);
-/// After one has ended, before the next: a prime, so that it does not keep step with the blocks.
+/// Pause between two intents: a prime number, so that it does not keep step with the blocks.
 const PAUSE: Duration = Duration::from_millis(37);
-/// The first ones find the lane not yet taken, and connections not yet open.
+/// Number of first intents that do not count: the lane is not loaded and connections are not open yet.
 const WARM_UP: u64 = 3;
-/// Ours and plain INSERTs take turns.
+/// Rounds; Gapless and plain INSERTs alternate.
 const TURN: u64 = 10;
-/// How long plain INSERTs are timed in one turn.
+/// Duration of plain INSERTs in one round.
 const INSERTS: Duration = Duration::from_millis(20);
-/// The newest transactions that came to the null chain: the one that is timed is among them.
+/// Number of newest arrivals to read from the null chain; the measured transaction is among them.
 const ARRIVALS: u32 = 10;
 const PATIENCE: Duration = Duration::from_secs(30);
 
 pub(super) async fn accept(bench: &Bench<'_>) -> Result<Vec<Row>, LoadError> {
-    let scene = Scene::set(bench, &SETTING).await?;
-    let row = time_accepts(bench, &scene).await;
-    scene.strike().await?;
+    let setup = BenchSetup::set(bench, &SETTING).await?;
+    let row = time_accepts(bench, &setup).await;
+    setup.strike().await?;
     Ok(vec![row?])
 }
 
 pub(super) async fn broadcast(bench: &Bench<'_>) -> Result<Vec<Row>, LoadError> {
-    let scene = Scene::set(bench, &SETTING).await?;
-    let row = time_broadcasts(bench, &scene).await;
-    scene.strike().await?;
+    let setup = BenchSetup::set(bench, &SETTING).await?;
+    let row = time_broadcasts(bench, &setup).await;
+    setup.strike().await?;
     Ok(vec![row?])
 }
 
 pub(super) async fn confirm(bench: &Bench<'_>) -> Result<Vec<Row>, LoadError> {
-    let scene = Scene::set(bench, &SETTING).await?;
-    let row = time_confirmations(bench, &scene).await;
-    scene.strike().await?;
+    let setup = BenchSetup::set(bench, &SETTING).await?;
+    let row = time_confirmations(bench, &setup).await;
+    setup.strike().await?;
     Ok(vec![row?])
 }
 
-async fn time_accepts(bench: &Bench<'_>, scene: &Scene) -> Result<Row, LoadError> {
-    let orders = Orders::new(scene, bench.options.calldata, bench.options.estimate);
-    let mut plain = PlainInserts::new(bench, scene).await?;
-    let mut connection = scene.connect(0).await?;
+async fn time_accepts(bench: &Bench<'_>, setup: &BenchSetup) -> Result<Row, LoadError> {
+    let orders = Orders::new(setup, bench.options.calldata, bench.options.estimate);
+    let mut plain = PlainInserts::new(bench, setup).await?;
+    let mut connection = setup.connect(0).await?;
     let mut times = Vec::new();
     for number in 0..WARM_UP + bench.options.single_samples() {
         if number.is_multiple_of(TURN) {
@@ -62,7 +62,7 @@ async fn time_accepts(bench: &Bench<'_>, scene: &Scene) -> Result<Row, LoadError
         let asked = Instant::now();
         let id = hand_in(&mut connection, &body).await?;
         let took = asked.elapsed();
-        // It is done before the next one comes, so that each finds an idle node.
+        // The intent ends before the next one is sent, so that each finds an idle node.
         follow(&mut connection, &id).await?;
         if number >= WARM_UP {
             times.push(took);
@@ -76,12 +76,12 @@ async fn time_accepts(bench: &Bench<'_>, scene: &Scene) -> Result<Row, LoadError
     Ok(row)
 }
 
-async fn time_broadcasts(bench: &Bench<'_>, scene: &Scene) -> Result<Row, LoadError> {
-    let orders = Orders::new(scene, bench.options.calldata, bench.options.estimate);
-    let mut plain = PlainInserts::new(bench, scene).await?;
-    let mut connection = scene.connect(0).await?;
-    let mut rpc = scene.chain.endpoint.connect().await?;
-    let address = scene.accounts.first().map(|account| account.address.to_string()).unwrap_or_default();
+async fn time_broadcasts(bench: &Bench<'_>, setup: &BenchSetup) -> Result<Row, LoadError> {
+    let orders = Orders::new(setup, bench.options.calldata, bench.options.estimate);
+    let mut plain = PlainInserts::new(bench, setup).await?;
+    let mut connection = setup.connect(0).await?;
+    let mut rpc = setup.chain.endpoint.connect().await?;
+    let address = setup.accounts.first().map(|account| account.address.to_string()).unwrap_or_default();
     let (mut from_request, mut from_answer) = (Vec::new(), Vec::new());
     for number in 0..WARM_UP + bench.options.single_samples() {
         if number.is_multiple_of(TURN) {
@@ -93,8 +93,8 @@ async fn time_broadcasts(bench: &Bench<'_>, scene: &Scene) -> Result<Row, LoadEr
             let id = hand_in(&mut connection, &body).await?;
             Ok((id, Moment::now()))
         };
-        // The null chain notes when a transaction comes; other chains have to be asked again and again.
-        let ((id, answered), sent) = if scene.chain.endpoint.is_null {
+        // The null chain records arrival times; other chains are polled.
+        let ((id, answered), sent) = if setup.chain.endpoint.is_null {
             (handed_in.await?, None)
         } else {
             let (handed_in, at) = tokio::try_join!(handed_in, seen_by_chain(&mut rpc, &address, number))?;
@@ -124,7 +124,7 @@ async fn time_broadcasts(bench: &Bench<'_>, scene: &Scene) -> Result<Row, LoadEr
     Ok(row)
 }
 
-/// By the machine's clock, which the null chain goes by as well.
+/// The time by the machine's clock, which the null chain uses as well.
 #[derive(Clone, Copy, Debug)]
 struct Moment(Duration);
 
@@ -138,7 +138,7 @@ impl Moment {
     }
 }
 
-/// When the chain has the transaction of this nonce, whether or not it is mined.
+/// Waits until the chain has the transaction of this nonce, mined or not.
 async fn seen_by_chain(rpc: &mut Rpc, address: &str, nonce: u64) -> Result<Moment, LoadError> {
     let began = Instant::now();
     loop {
@@ -154,7 +154,7 @@ async fn seen_by_chain(rpc: &mut Rpc, address: &str, nonce: u64) -> Result<Momen
     }
 }
 
-/// When the null chain says that the transaction came.
+/// The arrival time that the null chain recorded.
 async fn noted_by_chain(rpc: &mut Rpc, hash: &Value) -> Result<Moment, LoadError> {
     let arrivals = rpc.call("null_arrivals", json!([ARRIVALS])).await?;
     let found = arrivals.as_array().into_iter().flatten().find(|arrival| arrival[0] == *hash);
@@ -162,10 +162,10 @@ async fn noted_by_chain(rpc: &mut Rpc, hash: &Value) -> Result<Moment, LoadError
     at.ok_or_else(|| LoadError::Unreadable { what: "null_arrivals".to_owned(), text: format!("{hash} never came") })
 }
 
-async fn time_confirmations(bench: &Bench<'_>, scene: &Scene) -> Result<Row, LoadError> {
-    let orders = Orders::new(scene, bench.options.calldata, bench.options.estimate);
-    let mut connection = scene.connect(0).await?;
-    let mut rpc = scene.chain.endpoint.connect().await?;
+async fn time_confirmations(bench: &Bench<'_>, setup: &BenchSetup) -> Result<Row, LoadError> {
+    let orders = Orders::new(setup, bench.options.calldata, bench.options.estimate);
+    let mut connection = setup.connect(0).await?;
+    let mut rpc = setup.chain.endpoint.connect().await?;
     let (mut from_block, mut from_request) = (Vec::new(), Vec::new());
     for number in 0..WARM_UP + bench.options.single_samples() {
         let body = orders.body(number);
@@ -180,13 +180,13 @@ async fn time_confirmations(bench: &Bench<'_>, scene: &Scene) -> Result<Row, Loa
             confirmed = confirmed => confirmed?,
             failed = see_blocks(&mut rpc, &mut seen) => return Err(failed),
         };
-        // A look may have been cut off in the middle of its answer.
-        rpc = scene.chain.endpoint.connect().await?;
+        // A read may have been interrupted in the middle of its answer.
+        rpc = setup.chain.endpoint.connect().await?;
         let block = view["receipt"]["blockNumber"].as_u64();
         let seen_at = seen.iter().find(|(number, _)| Some(*number) >= block).map(|(_, at)| *at);
         if number >= WARM_UP {
             from_request.push(at - asked);
-            // A block that nobody here has seen before the API told of it took no time at all.
+            // A block that the API reported before it was seen here counts as zero.
             from_block.push(seen_at.map_or(Duration::ZERO, |seen| at.saturating_duration_since(seen)));
         }
         tokio::time::sleep(PAUSE).await;
@@ -198,7 +198,7 @@ async fn time_confirmations(bench: &Bench<'_>, scene: &Scene) -> Result<Row, Loa
     Ok(row)
 }
 
-/// Notes when each block came. It ends only by an error.
+/// Records the arrival of each block. Ends only by an error.
 async fn see_blocks(rpc: &mut Rpc, seen: &mut Vec<(u64, Instant)>) -> LoadError {
     loop {
         match rpc.call("eth_blockNumber", json!([])).await {
@@ -214,7 +214,7 @@ async fn see_blocks(rpc: &mut Rpc, seen: &mut Vec<(u64, Instant)>) -> LoadError 
     }
 }
 
-/// What one plain INSERT takes, timed in turns with ours; nothing where there is no server.
+/// Latency of one plain INSERT, measured in alternating rounds; none without a server.
 #[derive(Debug)]
 struct PlainInserts {
     client: Option<(crate::database::Database, tokio_postgres::Client)>,
@@ -223,15 +223,15 @@ struct PlainInserts {
 }
 
 impl PlainInserts {
-    async fn new(bench: &Bench<'_>, scene: &Scene) -> Result<Self, LoadError> {
-        let client = match scene.twin_database(bench).await? {
+    async fn new(bench: &Bench<'_>, setup: &BenchSetup) -> Result<Self, LoadError> {
+        let client = match setup.twin_database(bench).await? {
             Some(twin) => {
                 let client = twin.connect().await?;
                 Some((twin, client))
             }
             None => None,
         };
-        let lane = scene.accounts.first().map(|account| scene.submitter(account).parse()).transpose()?;
+        let lane = setup.accounts.first().map(|account| setup.submitter(account).parse()).transpose()?;
         Ok(PlainInserts { client, lane, times: Vec::new() })
     }
 

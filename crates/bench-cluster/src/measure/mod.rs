@@ -15,10 +15,10 @@ use crate::percentiles::Percentiles;
 use crate::shape::{Course, ShapeName};
 use crate::{LoadError, Options, Report, Row};
 
-/// A run, and how it tells of itself.
+/// A benchmark run and its progress output.
 pub(crate) struct Bench<'a> {
     pub(crate) options: &'a Options,
-    /// Begins the names of all its databases.
+    /// Prefix of the names of all its databases.
     pub(crate) database_prefix: String,
     say: &'a dyn Fn(&str),
 }
@@ -29,8 +29,8 @@ impl std::fmt::Debug for Bench<'_> {
     }
 }
 
-/// Measures what is asked for, into `report`: what is in it was measured, however the rest ended. SIGINT and SIGTERM end it, and nothing
-/// is left behind.
+/// Runs the measurements and fills `report`. The report keeps the results so far if a later measurement fails. SIGINT
+/// and SIGTERM end the run, and all processes and files are removed.
 pub fn run(options: &Options, report: &mut Report, say: &dyn Fn(&str)) -> Result<(), LoadError> {
     options.check()?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(LoadError::Runtime)?;
@@ -44,7 +44,7 @@ pub fn run(options: &Options, report: &mut Report, say: &dyn Fn(&str)) -> Result
             () = asked(&mut interrupt) => Err(LoadError::Stopped),
             () = asked(&mut terminate) => Err(LoadError::Stopped),
         };
-        // However it ended, its processes have ended by now.
+        // All processes of the setup have ended by now, whatever the result.
         if let Some(server) = &options.store {
             let removed = Database::remove_all(server, &bench.database_prefix).await;
             return ended.and(removed);
@@ -58,7 +58,7 @@ async fn asked(signal: &mut Signal) {
 }
 
 impl Bench<'_> {
-    /// The same, with other options.
+    /// A setup with other options.
     fn with<'b>(&'b self, options: &'b Options) -> Bench<'b> {
         Bench { options, database_prefix: self.database_prefix.clone(), say: self.say }
     }
@@ -108,7 +108,7 @@ impl Bench<'_> {
         }
     }
 
-    /// Something for people to see meanwhile.
+    /// Shows a progress message.
     pub(crate) fn say(&self, text: &str) {
         (self.say)(text);
     }
@@ -119,12 +119,12 @@ impl Bench<'_> {
     }
 }
 
-/// The middle of what was timed.
+/// The median.
 fn p50(times: &[Duration]) -> Option<f64> {
     Percentiles::of(times).map(|times| times.p50_ms)
 }
 
-/// A time for each of so many.
+/// Time per item.
 fn micros_each(time: Option<Duration>, count: u64) -> Option<f64> {
     time.map(|time| time.as_secs_f64() * 1e6 / count as f64)
 }

@@ -1,4 +1,5 @@
-//! The dev chain in a process of its own: this program again, told what to do by lines on its standard input, whose end is its end.
+//! The dev chain in a process of its own: this program again, controlled by lines on its standard input. The end of the
+//! input ends the process.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
@@ -11,7 +12,7 @@ use serde_json::{Value, json};
 
 /// The argument that makes this program the chain.
 pub(crate) const CHAIN_ARGUMENT: &str = "serve-chain";
-/// The chain is as old as so many blocks of a second, so that whoever learns its block time from headers learns that.
+/// The chain starts with so many blocks of one second, so that the learned block time is a second.
 const PAST_BLOCKS: u64 = 200;
 const PARTING: &str = "the chain's process has ended";
 
@@ -38,12 +39,12 @@ impl ChainProcess {
         format!("http://127.0.0.1:{}", self.port)
     }
 
-    /// A block without transactions.
+    /// Makes a block without transactions.
     pub(crate) fn mine_empty(&mut self) {
         self.order("mine-empty");
     }
 
-    /// A block of what is in the pool.
+    /// Makes a block from the pool.
     pub(crate) fn mine(&mut self) {
         self.order("mine");
     }
@@ -56,7 +57,7 @@ impl ChainProcess {
         self.order("head").as_u64().unwrap()
     }
 
-    /// Calls so far, by method.
+    /// Number of calls so far, by method.
     pub(crate) fn calls(&mut self) -> BTreeMap<String, u64> {
         let answer = self.order("calls");
         answer.as_object().unwrap().iter().map(|(method, count)| (method.clone(), count.as_u64().unwrap())).collect()
@@ -81,7 +82,7 @@ impl Drop for ChainProcess {
     }
 }
 
-/// What the process does.
+/// The main loop of the chain process.
 pub(crate) fn serve() {
     let mut genesis = Genesis::dev();
     genesis.limits.pool = PoolLimits::roomy();

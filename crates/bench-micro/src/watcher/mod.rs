@@ -1,11 +1,12 @@
-//! What watching a chain costs a block, by how many transactions are open (R01).
+//! The cost of watching a chain per block, by the number of open transactions (R01).
 //!
-//! A whole engine with the EVM adapter and SQLite, against the dev chain in a process of its own, so that only the engine's time is
-//! counted. It is brought to so many open transactions; then a block without transactions comes every second, and nothing else
-//! happens. The number of lanes is the same in all rows, and nothing is sent again while it is measured, so what differs is what
-//! the open transactions cost. What goes by the clock and not by blocks is on in some rows only.
+//! A whole engine with the EVM adapter and SQLite runs against the dev chain in a process of its own, so that only the
+//! engine's time counts. After the setup, an empty block comes every second. The number of lanes is equal in all rows,
+//! and no transaction is sent again, so the rows differ only by the open transactions. Work by the clock is on in some
+//! rows.
 //!
-//! - `chain_process`: the dev chain, and what it is told. `node`: the engine on it. `cpu`: this process's time. `table`: the result.
+//! - `chain_process`: the dev chain and its control. `node`: the engine. `cpu`: this process's time. `table`: the
+//!   result.
 
 mod chain_process;
 mod cpu;
@@ -22,19 +23,19 @@ use table::{Row, Table};
 
 const OPEN: [usize; 3] = [10, 1_000, 20_000];
 const BLOCK_TIME: Duration = Duration::from_secs(1);
-/// Blocks before the first that counts: what was put off until there was a head is done by then.
+/// Number of first blocks that do not count: work that waited for a head is done by then.
 const WARM_UP_BLOCKS: usize = 3;
 
-/// What the open transactions are like.
+/// The state of the open transactions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// Sent, and in no block.
     Sent,
-    /// The same, and for so long that the watcher asks for them by hash, as many a head as it may.
+    /// Sent so long ago that the watcher looks them up by hash, up to its limit per head.
     Stale,
     /// In a block, and not final.
     Mined,
-    /// As those that are sent, with all that lanes and nodes do by the clock, as often as they do it.
+    /// Sent and in no block, with all work that lanes and nodes do by the clock.
     ByTheClock,
 }
 
@@ -51,7 +52,7 @@ impl Kind {
     }
 }
 
-/// So many blocks for each kind and number.
+/// Measures so many blocks for each kind and number.
 pub(crate) async fn measure(blocks: usize) -> Table {
     let mut table = Table::default();
     for kind in Kind::ALL {

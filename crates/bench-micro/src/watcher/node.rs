@@ -1,4 +1,4 @@
-//! The engine that watches: everything real but the number of seconds between blocks.
+//! The engine with its watcher. Only the block time is artificial.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,9 +23,9 @@ use crate::fixture::intent;
 const CHAIN: &str = "eip155:31337";
 const MNEMONIC: &str = "test test test test test test test test test test test junk";
 const LANES: u32 = 10;
-/// More than a row lasts.
+/// A time that is longer than a row takes.
 const NEVER: Duration = Duration::from_secs(24 * 3600);
-/// More blocks than a row has, so that nothing becomes final.
+/// More blocks than a row has, so that no transaction becomes final.
 const CONFIRMATIONS: u32 = 1_000;
 const ACCEPTED_AT_ONCE: usize = 500;
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
@@ -54,14 +54,14 @@ impl Node {
         let stale_receipt_timeout = if kind == Kind::Stale { Duration::ZERO } else { NEVER };
         let policy = SubmitterPolicy {
             nonce: NoncePolicy { max_in_flight: u16::MAX, ..NoncePolicy::default() },
-            // What a lane sends again is no cost of watching.
+            // Resends are not part of the cost of watching.
             resubmit: ResubmitPolicy { enabled: true, interval: NEVER },
             confirmations: ConfirmationPolicy { required: CONFIRMATIONS, stale_receipt_timeout },
             ..SubmitterPolicy::default()
         };
         let watcher =
             WatcherOptions { confirmations: CONFIRMATIONS, stale_receipt_timeout, ..WatcherOptions::default() };
-        // Nor is what goes by the clock and not by blocks: looks at the queue, at accounts, for lanes without an owner.
+        // Work by the clock (peeks, account reads, sweeps) is not part of the cost of a block.
         let (mut limits, mut dispatch) = (LaneLimits::default(), DispatchOptions::default());
         if kind != Kind::ByTheClock {
             (limits.look_interval, limits.account_interval, dispatch.sweep_interval) = (NEVER, NEVER, NEVER);
@@ -82,7 +82,7 @@ impl Node {
         Node { engine, store, lanes }
     }
 
-    /// So many intents, as many for each lane.
+    /// Sends so many intents, spread evenly over the lanes.
     pub(crate) async fn accept(&self, count: usize) -> Vec<TxId> {
         let intents: Vec<_> = self.lanes.iter().cycle().take(count).map(intent).collect();
         let mut ids = Vec::with_capacity(count);
@@ -110,12 +110,12 @@ impl Node {
         }
     }
 
-    /// Those that are bound to a nonce and not final.
+    /// Number of intents that have a nonce and are not final.
     pub(crate) async fn still_open(&self, ids: &[TxId]) -> usize {
         self.count(ids, |_| true).await
     }
 
-    /// The head as the watcher last read it.
+    /// The head that the watcher read last.
     pub(crate) fn head(&self) -> u64 {
         let status = self.engine.view().chain_status(self.lanes[0].chain());
         status.map_or(0, |status| status.head.number)

@@ -1,4 +1,4 @@
-//! What came out, and how it grows.
+//! The result table with its growth ratios.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,7 +13,7 @@ pub(crate) struct Row {
     pub(crate) blocks: usize,
     pub(crate) by_method: BTreeMap<String, u64>,
     pub(crate) cpu: Duration,
-    /// Blocks that the watcher had not read in the end.
+    /// Number of blocks that the watcher had not read at the end.
     pub(crate) behind: u64,
 }
 
@@ -31,7 +31,7 @@ impl Row {
     }
 }
 
-/// Rows of one kind stand together, and the first of them is what the others are compared with.
+/// Rows of one kind are adjacent, and the first of them is the reference of the others.
 #[derive(Default)]
 pub(crate) struct Table {
     rows: Vec<Row>,
@@ -51,7 +51,8 @@ impl Table {
 
     pub(crate) fn to_table(&self) -> String {
         let mut text = String::from(
-            "| transactions | open | blocks | calls a block | ratio | CPU ms a block | ratio | behind | calls a block by method |\n\
+            "| transactions | open | blocks | calls per block | ratio | CPU ms per block | ratio | behind | \
+             calls per block by method |\n\
              | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | --- |\n",
         );
         for (row, calls, cpu) in self.compared() {

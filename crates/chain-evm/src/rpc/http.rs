@@ -5,6 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use gapless_secret::{SecretUrl, UrlError};
 use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
 use hyper::body::{Body, Bytes};
 use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
@@ -17,7 +18,6 @@ use rustls::ClientConfig;
 
 use super::frame::{decode, encode, refuses_batches};
 use super::{Call, Exchange, Fault, MAX_ANSWER_BYTES, MAX_ERROR_BYTES};
-use crate::url::{EndpointUrl, UrlError};
 
 /// Shorter than what servers and balancers usually allow, so that we close first.
 const IDLE: Duration = Duration::from_secs(30);
@@ -31,9 +31,9 @@ pub(crate) struct HttpRoad {
 }
 
 impl HttpRoad {
-    pub(crate) fn new(url: &EndpointUrl, tls: &Arc<ClientConfig>, connect_timeout: Duration) -> Result<Self, UrlError> {
-        let uri = url.expose().parse().map_err(|_| UrlError::Malformed)?;
-        let authorization = match url.authorization() {
+    pub(crate) fn new(url: &SecretUrl, tls: &Arc<ClientConfig>, connect_timeout: Duration) -> Result<Self, UrlError> {
+        let uri = url.expose_without_credentials().parse().map_err(|_| UrlError::Malformed)?;
+        let authorization = match url.basic_authorization() {
             None => None,
             Some(text) => {
                 let mut value = HeaderValue::from_str(&text).map_err(|_| UrlError::Malformed)?;

@@ -10,14 +10,13 @@ mod websocket;
 use std::time::Duration;
 
 use gapless_chain::NodeFailure;
+use gapless_secret::SecretUrl;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
 pub(crate) use http::HttpRoad;
 pub(crate) use tls::client_config;
 pub(crate) use websocket::{HeadNews, WebSocketRoad};
-
-use crate::url::EndpointUrl;
 
 /// An answer may be as large as all receipts of a full block, and not larger.
 pub(crate) const MAX_ANSWER_BYTES: usize = 128 << 20;
@@ -96,7 +95,7 @@ impl Fault {
     }
 
     /// The same without what the URL has of secrets.
-    pub(crate) fn redacted(mut self, url: &EndpointUrl) -> Self {
+    pub(crate) fn redacted(mut self, url: &SecretUrl) -> Self {
         match &mut self {
             Fault::Answer { text, data, .. } => {
                 *text = url.redact(text);

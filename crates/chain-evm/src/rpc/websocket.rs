@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use futures_util::{SinkExt as _, StreamExt as _};
+use gapless_secret::SecretUrl;
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 use serde::Deserialize;
@@ -32,7 +33,6 @@ use super::frame::{Answer, question};
 use super::prompt::Prompt;
 use super::{Call, Exchange, Fault, MAX_ANSWER_BYTES, Reply};
 use crate::endpoint::now;
-use crate::url::EndpointUrl;
 
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
 const LAST_PAUSE: Duration = Duration::from_secs(30);
@@ -72,7 +72,7 @@ impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 type Socket = WebSocketStream<Box<dyn Stream>>;
 
 struct Line {
-    url: EndpointUrl,
+    url: SecretUrl,
     tls: Arc<ClientConfig>,
     connect_timeout: Duration,
     news: HeadNews,
@@ -81,7 +81,7 @@ struct Line {
 
 impl WebSocketRoad {
     /// Must be called inside a tokio runtime.
-    pub(crate) fn open(url: EndpointUrl, tls: Arc<ClientConfig>, connect_timeout: Duration, news: HeadNews) -> Self {
+    pub(crate) fn open(url: SecretUrl, tls: Arc<ClientConfig>, connect_timeout: Duration, news: HeadNews) -> Self {
         let (sender, questions) = mpsc::channel(MAX_QUEUED);
         let mut task = JoinSet::new();
         task.spawn(Line { url, tls, connect_timeout, news, questions }.keep());
@@ -177,7 +177,7 @@ impl Line {
             };
             let Some(error) = ended else { return };
             let text = self.url.redact(&error.to_string());
-            tracing::warn!(endpoint = %self.url, error = %text, "the WebSocket to a node is away");
+            tracing::warn!(endpoint = self.url.name(), error = %text, "the WebSocket to a node is away");
             if !self.rest(pause, &text).await {
                 return;
             }
@@ -204,14 +204,14 @@ impl Line {
         let tcp = TcpStream::connect((self.url.host(), self.url.port())).await?;
         tcp.set_nodelay(true)?;
         let tcp = Prompt(tcp);
-        let stream: Box<dyn Stream> = if self.url.is_tls() {
+        let stream: Box<dyn Stream> = if self.url.scheme() == "wss" {
             let name = ServerName::try_from(self.url.host().to_owned()).map_err(std::io::Error::other)?;
             Box::new(TlsConnector::from(Arc::clone(&self.tls)).connect(name, tcp).await?)
         } else {
             Box::new(tcp)
         };
-        let mut request = self.url.expose().into_client_request()?;
-        if let Some(authorization) = self.url.authorization() {
+        let mut request = self.url.expose_without_credentials().into_client_request()?;
+        if let Some(authorization) = self.url.basic_authorization() {
             let mut value = HeaderValue::from_str(&authorization).map_err(std::io::Error::other)?;
             value.set_sensitive(true);
             request.headers_mut().insert(AUTHORIZATION, value);
@@ -292,7 +292,7 @@ impl Line {
             Some(SUBSCRIBE) => {
                 if let Err(fault) = answer.into_reply() {
                     let fault = fault.redacted(&self.url);
-                    tracing::warn!(endpoint = %self.url, ?fault, "the node tells of no new heads");
+                    tracing::warn!(endpoint = self.url.name(), ?fault, "the node tells of no new heads");
                 }
                 (self.news)(None);
             }

@@ -5,12 +5,12 @@ use std::path::Path;
 
 use alloy_primitives::{Address, B256, Signature, U256, hex, keccak256};
 use async_trait::async_trait;
+use gapless_secret::{Secret, SecretError};
 use secp256k1::{Message, PublicKey, SECP256K1, SecretKey};
 use zeroize::Zeroizing;
 
 use super::keystore::{Keystore, KeystoreError};
 use super::mnemonic::{self, MnemonicOptions};
-use super::secret::{Secret, SecretError};
 use super::{Signer, SignerError};
 
 /// A key in memory, from wherever it was read. `Debug` shows its address.

@@ -2,10 +2,10 @@
 
 use bip32::{DerivationPath, XPrv};
 use bip39::{Language, Mnemonic};
+use gapless_secret::Secret;
 use zeroize::{Zeroize as _, Zeroizing};
 
 use super::local::KeyError;
-use super::secret::Secret;
 
 #[derive(Clone, Debug)]
 pub struct MnemonicOptions {

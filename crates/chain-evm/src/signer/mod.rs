@@ -3,7 +3,6 @@
 mod keystore;
 mod local;
 mod mnemonic;
-mod secret;
 
 use std::fmt;
 
@@ -13,7 +12,6 @@ use async_trait::async_trait;
 pub use keystore::{Keystore, KeystoreEntry, KeystoreError};
 pub use local::{KeyError, LocalSigner};
 pub use mnemonic::MnemonicOptions;
-pub use secret::{Secret, SecretError};
 
 use crate::transaction::{self, UnsignedTx};
 

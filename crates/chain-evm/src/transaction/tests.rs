@@ -3,10 +3,11 @@ use std::sync::Arc;
 use alloy_primitives::{Address, address, b256, bytes};
 use async_trait::async_trait;
 use gapless_domain::{AccessListItem as Item, Amount, Authorization as Signed, ChainId, Nonce};
+use gapless_secret::Secret;
 use proptest::prelude::*;
 
 use super::*;
-use crate::signer::{LocalSigner, Secret, Signer, SignerError};
+use crate::signer::{LocalSigner, Signer, SignerError};
 
 const CHAIN: u64 = 31337;
 const KEY: &str = "ac0974bec39a17e36ba4a6b4d238ff944bacb478cbed5efcae784d7bf4f2ff80";

@@ -1,4 +1,4 @@
-//! What a lane wants done.
+//! Effects: the outputs of a lane.
 
 use alloy_primitives::B256;
 
@@ -9,60 +9,58 @@ use crate::intent::Speed;
 use crate::lane_commit::LaneCommit;
 use crate::nonce::Nonce;
 use crate::payload::EvmCall;
-use crate::plan::{SignedTx, TxPlan};
+use crate::signing::{SignedTx, TxPlan};
 use crate::stuck::StuckCase;
 use crate::text::NodeText;
 use crate::time::Tick;
 
 use super::fact::PrepareKey;
 
-/// What to do now, and when to come back if nothing else happens.
+/// Effects to begin now, and the time of the next wake-up if no other fact comes.
 #[derive(Debug, Default)]
 pub struct Step {
-    /// In this order; those that wait for an answer are not waited for before the next one begins.
+    /// Effects in order. The next effect begins without waiting for the answer to the one before.
     pub effects: Vec<Effect>,
     pub wake_at: Option<Tick>,
 }
 
+/// Work that the lane asks for. Most effects are answered by a [`Fact`](super::Fact).
 #[derive(Debug)]
 pub enum Effect {
-    /// Read the first `limit` of the queue but for those of `without`, and the commands; with 0 only the commands. Answer:
-    /// [`Fact::Peeked`](super::Fact::Peeked).
-    Peek {
-        limit: u32,
-        without: Vec<TxId>,
-    },
-    /// Estimate and price; needs no nonce. Answer: [`Fact::Prepared`](super::Fact::Prepared), for all of them.
+    /// Read the first `limit` intents of the queue except `without`, and the open commands. With limit 0, read only the
+    /// commands. Answer: [`Fact::Peeked`](super::Fact::Peeked).
+    Peek { limit: u32, without: Vec<TxId> },
+    /// Estimate gas and choose fees; needs no nonce. Answer: [`Fact::Prepared`](super::Fact::Prepared), for all
+    /// requests.
     Prepare(Vec<PrepareRequest>),
-    /// Needs a permit. Answer: [`Fact::Signed`](super::Fact::Signed), in this order.
+    /// Sign; needs a permit. Answer: [`Fact::Signed`](super::Fact::Signed), in this order.
     Sign(Vec<SignRequest>),
-    /// Answer: [`Fact::Committed`](super::Fact::Committed); every other verdict of the store is the end of this `Lane`, which
-    /// is dropped, or loaded anew.
+    /// Write a commit. Answer: [`Fact::Committed`](super::Fact::Committed). Every other verdict of the store ends this
+    /// `Lane`: it is dropped or loaded again.
     Commit(Box<LaneCommit>),
-    /// Needs a permit. In this order. Answer: [`Fact::Sent`](super::Fact::Sent), for all of them.
+    /// Send in this order; needs a permit. Answer: [`Fact::Sent`](super::Fact::Sent), for all transactions.
     Broadcast(Vec<Outgoing>),
-    /// Read counts and balance. Answer: [`Fact::Account`](super::Fact::Account).
+    /// Read the account's nonces and balance. Answer: [`Fact::Account`](super::Fact::Account).
     ReadAccount,
-    /// Read blocks for what the account has sent. Answer: [`Fact::Scanned`](super::Fact::Scanned).
+    /// Read blocks for transactions of the account. Answer: [`Fact::Scanned`](super::Fact::Scanned).
     Scan(ScanRequest),
-    /// Look into nodes' pools. Answer: [`Fact::Diagnosed`](super::Fact::Diagnosed), for all of them.
+    /// Query the mempools of the nodes. Answer: [`Fact::Diagnosed`](super::Fact::Diagnosed), for all requests.
     Diagnose(Vec<DiagnoseRequest>),
-    /// Ask whoever decides what is to be done. Answer: [`Fact::Decided`](super::Fact::Decided).
+    /// Request a decision about a stuck intent. Answer: [`Fact::Decided`](super::Fact::Decided).
     Decide(Box<StuckCase>),
-    /// Look out for these hashes from now on, before anything that follows is begun. Answers come as
-    /// [`Fact::Seen`](super::Fact::Seen), for as long as they are watched. One that is watched already may be asked for again;
-    /// then what is known of it is told again, also that it is final.
-    Watch(Vec<Watched>),
+    /// Watch these hashes from now on, before any later effect begins. Answers come as
+    /// [`Fact::Sightings`](super::Fact::Sightings) for as long as the hashes are watched. A hash may be watched again;
+    /// then its known state is reported again, finality included.
+    Watch(Vec<WatchRequest>),
+    /// Stop watching these hashes.
     Unwatch(Vec<B256>),
-    /// Something that people should know. It changes nothing.
-    Notice {
-        nonce: Option<Nonce>,
-        text: NodeText,
-    },
-    /// There is nothing left to do here: give the lease back.
+    /// Log a message. It changes nothing.
+    Notice { nonce: Option<Nonce>, text: NodeText },
+    /// The lane has no work left: release the lease.
     Release,
 }
 
+/// Request for gas limit and price of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PrepareRequest {
     pub key: PrepareKey,
@@ -70,40 +68,43 @@ pub struct PrepareRequest {
     pub speed: Speed,
 }
 
-/// Does any node have one of these, all of one nonce, in its pool?
+/// Query whether any node has one of these hashes, all of one nonce, in its pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DiagnoseRequest {
     pub nonce: Nonce,
     pub hashes: Vec<B256>,
 }
 
-/// Which nonces were used by what? Those from `from` on, up to the account's count (the latest, or the final one if that is higher)
-/// as it is when the survey begins.
+/// Request to find the transactions that consumed the nonces from `from` up to the account's nonce (the latest, or the
+/// final one if that is higher) at the start of the scan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ScanRequest {
     pub from: Nonce,
-    /// Nothing of it lies in this block or below, on a chain that has this block: it need not be read there. On another chain, or if
-    /// it is `None`: as far down as a limit allows.
+    /// On a chain that has this block, no requested transaction lies in it or below, so the scan ends there. On a chain
+    /// without this block, or with `None`, the scan goes down to the configured limit.
     pub above: Option<BlockRef>,
 }
 
+/// Request to sign one transaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SignRequest {
     pub kind: AttemptKind,
     pub plan: TxPlan,
 }
 
+/// A signed transaction to send.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outgoing {
     pub nonce: Nonce,
     pub tx: SignedTx,
 }
 
+/// Request to watch one hash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Watched {
+pub struct WatchRequest {
     pub hash: B256,
-    /// Where the ledger says that it was mined: to be compared with the canonical chain.
-    pub known: Option<BlockRef>,
-    /// May have been mined before anybody looked: to be asked for by its hash.
+    /// The block that holds the transaction by the ledger: to be compared with the canonical chain.
+    pub known_block: Option<BlockRef>,
+    /// The transaction may have been mined before the watch began: look it up by its hash.
     pub look_up: bool,
 }

@@ -1,4 +1,4 @@
-//! What a lane is told.
+//! Facts: the inputs of a lane.
 
 use std::sync::Arc;
 
@@ -13,134 +13,145 @@ use crate::id::TxId;
 use crate::intent_record::IntentRecord;
 use crate::nonce::Nonce;
 use crate::payload::Fees;
-use crate::plan::{SignedPlan, SignedTx};
+use crate::signing::{SignedPlan, SignedTx};
 use crate::stuck::Decision;
 use crate::tail::Tail;
 use crate::text::NodeText;
 use crate::time::Timestamp;
 
-/// One thing that has happened. Facts may come late, twice (but for answers to effects) and in any order; only what a watcher
-/// says of one hash comes in the order in which it saw it, or an orphaned block could come after the one in its place.
+/// An input of the lane. Facts may come late, twice (except for answers to effects) and in any order. Only the
+/// sightings of one hash must come in the order in which the watcher saw them. Otherwise an orphaned block could be
+/// reported after the block that replaced it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fact {
-    /// There may be something new in the queue, or a command.
+    /// The queue or the commands may have changed.
     Woken,
-    /// The time that was asked for has come.
+    /// The requested wake-up time has come.
     Tick,
-    /// Bind nothing more, finish what is under way, and let go.
+    /// Bind nothing more, finish the work in flight, and release the lease.
     Drain,
+    /// Answer to a peek. `None`: the read failed.
     Peeked(Option<Peeked>),
+    /// Answers to prepare requests.
     Prepared(Vec<(PrepareKey, Result<Prepared, PrepareFailure>)>),
-    /// In the order of the requests.
+    /// Answers of the signer, in the order of the requests.
     Signed(Vec<Result<SignedTx, SignFailure>>),
+    /// Result of the commit in flight.
     Committed(CommitOutcome),
+    /// Results of a broadcast.
     Sent(Vec<SentTx>),
-    Seen(Vec<Sighting>),
-    /// There is a new head.
+    /// Reports of the watcher about watched hashes.
+    Sightings(Vec<Sighting>),
+    /// The chain has a new head.
     Chain(Arc<ChainFacts>),
-    /// `None`: nobody could tell.
+    /// Answer to reading the account. `None`: no endpoint answered.
     Account(Option<AccountFacts>),
-    /// The same.
+    /// Answer to a scan. `None`: the blocks could not be read.
     Scanned(Option<ScanResult>),
-    /// What nodes' pools show, for all that was asked.
+    /// Mempool signals, one for each request.
     Diagnosed(Vec<(Nonce, MempoolSignal)>),
-    /// What is to be done about a nonce that is stuck.
+    /// Decision about a stuck nonce.
     Decided(Nonce, Decision),
 }
 
-/// The first in line, and the commands that are open.
+/// The first intents of the queue, and the open commands.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Peeked {
     pub queue: Vec<IntentRecord>,
     pub commands: Vec<Command>,
 }
 
-/// What is being prepared: an intent in the queue, or another attempt for a slot.
+/// Subject of a prepare request: a queued intent, or another attempt of a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum PrepareKey {
-    /// As of this version of it: what it asks for may change meanwhile.
+    /// An intent and the version of its record. The payload may change while the request is in flight.
     Intent(TxId, u32),
-    /// The so many-th time that something was asked for it.
+    /// A nonce and the number of the request for that slot.
     Slot(Nonce, u32),
 }
 
+/// Gas limit and price of a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Prepared {
     pub gas_limit: u64,
-    /// What the market asks for the speed that was wanted, or the caller's own.
+    /// Market price for the requested speed, or the caller's own price.
     pub fees: Fees,
-    /// Of the next block, as far as it is known; zero where blocks have none.
+    /// Base fee of the next block, if known; zero on chains without base fee.
     pub base_fee: u128,
-    /// What the chain takes beside the gas, at the most (an L1 data fee).
+    /// Highest cost besides the gas (an L1 data fee).
     pub surcharge: Amount,
 }
 
 impl Prepared {
-    /// Where only this is known of the market.
+    /// Only gas limit and price are known.
     pub fn new(gas_limit: u64, fees: Fees) -> Self {
         Prepared { gas_limit, fees, base_fee: 0, surcharge: Amount::ZERO }
     }
 }
 
+/// Reason why a transaction could not be prepared.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PrepareFailure {
-    /// The call reverted on top of this block, which the watcher has on its chain: on another branch, an earlier transaction
-    /// of ours may not have run.
+    /// The call reverted on top of this block, which is on the watcher's chain. On another branch, an earlier
+    /// transaction of the account may not have run.
     Reverted {
         at: BlockRef,
         text: NodeText,
     },
-    /// No chain will ever take it.
+    /// No node will ever accept the transaction.
     Invalid(NodeText),
     InsufficientFunds(NodeText),
-    /// Nothing is known; ask again later.
+    /// No answer; try again later.
     Unavailable(NodeText),
 }
 
+/// Reason why a transaction was not signed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SignFailure {
-    /// Will not work later either.
+    /// The signer will not sign this transaction later either.
     Refused(NodeText),
-    /// May work later, or elsewhere.
+    /// The signer may sign later, or on another node.
     Unavailable(NodeText),
 }
 
+/// Result of a commit. Every other verdict of the store ends the lane.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CommitOutcome {
     Done {
         at: Timestamp,
         replicated: bool,
     },
-    /// Nothing was written, and it may be tried again.
+    /// The commit was not written, and may be tried again.
     NotWritten,
 }
 
-/// What came of one send.
+/// Result of one send.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SentTx {
     pub nonce: Nonce,
     pub hash: B256,
     pub outcome: SendOutcome,
     pub text: NodeText,
-    /// What each endpoint said.
-    pub heard: Vec<EndpointAnswer>,
+    /// Answers of the endpoints.
+    pub answers: Vec<EndpointAnswer>,
 }
 
-/// What a watcher says of one of our hashes.
+/// A watcher's report about one of our hashes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Sighting {
-    /// It is in this canonical block.
+    /// The transaction is in this canonical block.
     Mined(MinedTx),
-    /// The block that it was known to be in is still canonical.
+    /// The known block of the transaction is still canonical.
     StillMined { hash: B256, block: BlockRef },
-    /// The block that it was in is no longer canonical.
+    /// The block of the transaction is no longer canonical.
     Unmined { hash: B256, block: BlockRef },
-    /// The block that it is in is final. With its confirmations, beginning with that block.
+    /// The block of the transaction is final. `list` holds the confirmations, starting with that block.
     Final { hash: B256, block: BlockRef, list: Arc<[BlockLink]> },
-    /// It was asked for by hash, and nobody knew it. Proves nothing by itself.
+    /// No endpoint knows the hash. This proves nothing by itself (P9).
     NotFound { hash: B256 },
 }
 
+/// Inclusion of one of our hashes, as a watcher reports it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MinedTx {
     pub hash: B256,
@@ -151,55 +162,59 @@ pub struct MinedTx {
     pub effective_gas_price: Amount,
 }
 
-/// What a watcher says of the chain as such.
+/// A watcher's report about the chain.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChainFacts {
     pub tail: Tail,
-    /// It contradicts what was final: every lane stops.
-    pub broken: Option<Protection>,
+    /// The chain contradicts a final block: every lane stops.
+    pub finality_violation: Option<Protection>,
 }
 
-/// What the chain says of the account.
+/// State of the account on chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AccountFacts {
-    /// The newest block when it was read.
+    /// Number of the newest block at the time of the read.
     pub head: u64,
+    /// Account nonce at the newest block.
     pub latest: Nonce,
+    /// Account nonce with pending transactions.
     pub pending: Nonce,
-    /// The count at the newest final block; `None` while there is none.
+    /// Account nonce at the newest final block; `None` while no block is final.
     pub finalized: Option<Nonce>,
-    /// That block.
+    /// The newest final block.
     pub final_block: Option<BlockRef>,
     pub balance: Amount,
-    /// It has code of somebody else's (EIP-7702).
+    /// The account has delegated code (EIP-7702).
     pub delegated: bool,
 }
 
-/// What the account has sent, by the blocks themselves: read from the newest one down, each linked to the one above it, until
-/// everything that was asked for was found or the blocks that may have it were read.
+/// Transactions of the account, read from blocks. The blocks were read from the newest one down, each linked to the one
+/// above, until every requested nonce was found or all blocks that may contain it were read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScanResult {
-    /// As it was before the blocks were read.
+    /// State of the account before the blocks were read.
     pub account: AccountFacts,
-    /// The newest block that was read; the final one is on its chain.
+    /// The newest block that was read. The final block is on its chain.
     pub head: BlockRef,
-    /// The oldest one. There is no hole in between.
+    /// The oldest block that was read. There is no gap in between.
     pub oldest: u64,
-    /// Nothing of what was asked for lies below: the oldest one stands on the block that the request named, or is the first of all.
+    /// No requested transaction lies below the oldest block: its parent is the block that the request named, or it is
+    /// the first block of the chain.
     pub is_whole: bool,
-    /// What it sent with the nonces that were asked for, lowest first.
-    pub sent: Vec<OnChain>,
+    /// Transactions of the account with the requested nonces, lowest first.
+    pub sent: Vec<ScannedTx>,
 }
 
-/// A transaction in a canonical block, signed by the account: its bytes were read, its hash computed, its sender recovered.
+/// A transaction of the account in a canonical block. Its bytes were read, its hash was computed and its sender was
+/// recovered.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OnChain {
+pub struct ScannedTx {
     pub tx: SignedPlan,
     pub block: BlockRef,
     pub parent_hash: B256,
 }
 
-impl OnChain {
+impl ScannedTx {
     pub fn link(&self) -> BlockLink {
         BlockLink { block: self.block, parent_hash: self.parent_hash }
     }

@@ -1,46 +1,49 @@
-//! The lane: the pure machine that decides for one submitter.
+//! The lane: the pure state machine that decides for one submitter.
 //!
-//! Facts come in, effects go out ([`Lane::handle`]). It does no I/O, reads no clock, and holds nothing that cannot be
-//! rebuilt from the store: a lane that is in doubt is dropped and loaded anew.
+//! Facts come in and effects go out ([`Lane::handle`]). The lane does no I/O and reads no clock. All of its state can
+//! be rebuilt from the store: a lane whose state is uncertain is dropped and loaded again.
 //!
-//! It is driven by levels, not by edges. A fact only changes what the lane knows; then `decide` looks at all of it and begins
-//! whatever is possible and not under way. So a fact that comes late, twice or in another order leads to the same place.
+//! The lane is driven by levels, not by edges. A fact only changes the lane's knowledge. Then `decide` looks at the
+//! whole state and begins everything that is possible and not in flight. A fact that comes late, twice or in another
+//! order leads to the same result.
 //!
-//! - `line`: the queue side. Peek, prepare; nobody in it has a nonce. `pricing`: what the answers to that mean.
-//! - `open_slot`: one bound nonce, its attempts, what the chain shows of it, when to send it.
-//! - `slots`: all of them, and which have something to do. `restoring`: one as the ledger has it.
-//! - `purse`: what the account can pay for.
-//! - `survey`: what the blocks themselves say of a nonce. `reckoning`: what that means. `recovery`: what is done about it, by an
-//!   operator's word or the policy.
-//! - `telling`: who is told of new confirmations.
-//! - `commands`: what callers and operators ask for. `canceling`, `orders` and `lending` are what they ask for most.
-//! - `raising`: sending again, or for more, what waits too long. `stuck`: what somebody has to decide about.
-//! - `plan`: what to begin next. `writing`: the one commit under way. `start`: where a new lane begins, and what stops one.
+//! - `queue`: queued intents and how far each of them is prepared. `pricing`: the answers to prepare requests.
+//! - `open_slot`: one bound nonce, its attempts, its state on chain, its next send. `slots`: all open slots and their
+//!   indexes. `restoring`: a slot as loaded from the ledger.
+//! - `funds`: the amount that the account can spend.
+//! - `scanning`: reads blocks to find out what consumed a nonce. `reconcile_plan`: what a scan
+//!   means for the ledger. `reconciling`: carries the plan out, by command or by policy.
+//! - `confirmations`: notices about new confirmations.
+//! - `commands`: executes commands. `canceling`, `replacing` and `reservations` hold the larger ones.
+//! - `bumping`: resends and bumps of attempts that wait too long. `stuck`: decisions about stuck intents.
+//! - `decide`: what to begin next. `pending_commit`: the commit in flight. `start`: where a new lane starts, and the
+//!   checks that lead to PROTECT.
+//! - `planted_bugs`: deliberate mistakes for the simulator.
 
+mod bumping;
 mod canceling;
 mod commands;
+mod confirmations;
+mod decide;
 mod effect;
 mod fact;
-mod lending;
-mod line;
-#[cfg(feature = "mistakes")]
-mod mistaken;
+mod funds;
 mod open_slot;
-mod orders;
-mod plan;
+mod pending_commit;
+#[cfg(feature = "mistakes")]
+mod planted_bugs;
 mod pricing;
-mod purse;
-mod raising;
-mod reckoning;
-mod recovery;
+mod queue;
+mod reconcile_plan;
+mod reconciling;
+mod replacing;
+mod reservations;
 mod restoring;
+mod scanning;
 mod setup;
 mod slots;
 mod start;
 mod stuck;
-mod survey;
-mod telling;
-mod writing;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
@@ -57,93 +60,95 @@ use crate::intent_record::IntentRecord;
 use crate::lease::Lease;
 use crate::mistakes::{self, Mistake};
 use crate::nonce::Nonce;
-use crate::plan::{Outline, SignedTx};
 use crate::policy::ReleaseRule;
+use crate::signing::{Outline, SignedTx};
 use crate::snapshot::LaneSnapshot;
 use crate::time::{Tick, Timestamp};
 
-pub use effect::{DiagnoseRequest, Effect, Outgoing, PrepareRequest, ScanRequest, SignRequest, Step, Watched};
+pub use effect::{DiagnoseRequest, Effect, Outgoing, PrepareRequest, ScanRequest, SignRequest, Step, WatchRequest};
 pub use fact::{
-    AccountFacts, ChainFacts, CommitOutcome, Fact, MinedTx, OnChain, Peeked, PrepareFailure, PrepareKey, Prepared,
-    ScanResult, SentTx, Sighting, SignFailure,
+    AccountFacts, ChainFacts, CommitOutcome, Fact, MinedTx, Peeked, PrepareFailure, PrepareKey, Prepared, ScanResult,
+    ScannedTx, SentTx, Sighting, SignFailure,
 };
 pub use setup::{LaneLimits, LaneSetup};
 
-use line::{Candidate, Line};
-use open_slot::{HeldAttempt, OpenSlot, Pace, Pressure, Remedy, Seen, Sending};
-use purse::Purse;
+use funds::Funds;
+use open_slot::{BumpReason, MiningState, NextAttempt, OpenSlot, Pace, Sending, SlotAttempt};
+use pending_commit::PendingCommit;
+use queue::{Candidate, Queue};
+use scanning::Scans;
 use slots::Slots;
-use survey::Surveys;
-use writing::Writing;
 
+/// The state machine of one lane. See the module documentation.
 #[derive(Debug)]
 pub struct Lane {
     lease: Lease,
     setup: LaneSetup,
-    /// `None` until it is known where a new lane begins.
+    /// `None` until the first nonce of a new lane is known.
     cursor: Option<Cursor>,
-    /// The store lost commits; nothing else is written before that is acknowledged.
+    /// The store lost commits. The lane writes nothing else before it has acknowledged this.
     regressed: bool,
     slots: Slots,
-    /// Those that may have something to write.
+    /// Slots that may have a state change to write.
     dirty: BTreeSet<Nonce>,
     by_hash: HashMap<B256, Nonce>,
-    /// Mined, and not final: those whose confirmations grow, who was told longest ago first.
-    growing: VecDeque<Nonce>,
-    /// The chain as the watcher last showed it.
+    /// Slots that are mined and not final, in the order in which their next confirmation notice is due.
+    notice_queue: VecDeque<Nonce>,
+    /// The chain as the watcher last reported it.
     chain: Option<Arc<ChainFacts>>,
-    /// The newest block in which one stood that is closed since.
+    /// The newest block that contains a transaction of a closed slot.
     newest_closed: Option<BlockLink>,
-    line: Line,
+    queue: Queue,
     peek_limit: u32,
     commands: Vec<Command>,
     commands_done: HashSet<CommandId>,
-    purse: Purse,
-    surveys: Surveys,
+    funds: Funds,
+    scans: Scans,
     signing: Option<Vec<Signing>>,
     sign_after: Tick,
     sign_failures: u32,
-    /// Signed, not yet durable: never sent from here.
+    /// Signed and not yet durable. These attempts are never sent from here.
     signed: Vec<SignedItem>,
-    writing: Option<Writing>,
+    pending_commit: Option<PendingCommit>,
     write_after: Tick,
     write_failures: u32,
     reports: Vec<SendReport>,
-    /// The commit that was planned last has left something to be priced.
-    asks_again: bool,
-    /// The market is too dear for the policy, in words; and whether consumers know.
+    /// The last commit left a slot that needs a price.
+    prepare_again: bool,
+    /// Text about a market price above the cap of the policy, and whether consumers were notified.
     above_cap: Option<String>,
-    told_above_cap: bool,
+    notified_above_cap: bool,
     protect: Option<Protection>,
     broadcasting: bool,
-    /// What the store has may not have reached its standby: nothing is sent until a later commit has. So it is when a
-    /// commit says so, and after loading: the commit before may be one whose answer was lost.
+    /// Commits may not have reached the standby of the store, so nothing is sent until a later commit has. True after a
+    /// commit that reports it, and after loading: the last commit may be one whose answer was lost.
     unreplicated: bool,
-    /// The database's clock, as of a moment of ours.
+    /// A time of the database's clock, with the tick at which it was read.
     database_time: (Timestamp, Tick),
     idle_since: Option<Tick>,
     draining: bool,
     over: bool,
-    /// Begun outside of `decide`, to be handed out with it.
+    /// Effects that were begun outside of `decide`; the next step returns them.
     effects: Vec<Effect>,
 }
 
-fn newest(links: impl Iterator<Item = BlockLink>) -> Option<BlockLink> {
+/// The highest of the given links.
+fn newest_link(links: impl Iterator<Item = BlockLink>) -> Option<BlockLink> {
     links.max_by_key(|link| link.block.number)
 }
 
-/// A sighting that does not fit what is known of the slot.
-enum Unexpected {
-    /// What was final stood in this block.
+/// A sighting that contradicts the known state of the slot.
+enum UnexpectedSighting {
+    /// The final block that held the slot's transaction is no longer canonical.
     Orphaned(BlockRef),
     FinalElsewhere(B256),
 }
 
-/// What is being signed: a bind, or (without a candidate) another attempt for a slot.
+/// An attempt at the signer: a bind or, without a candidate, another attempt of a slot.
 #[derive(Debug)]
 struct Signing {
     candidate: Option<Candidate>,
-    attempt: Unsigned,
+    attempt: UnsignedAttempt,
 }
 
 #[derive(Debug)]
@@ -153,24 +158,24 @@ struct SignedItem {
     attempt: NewAttempt,
     gas_limit: u64,
     cost: Amount,
-    /// The command that it was made for.
-    ordered_by: Option<CommandId>,
+    /// The command that requested the attempt.
+    requested_by: Option<CommandId>,
 }
 
-/// An attempt but for hash and bytes.
+/// An attempt without hash and bytes.
 #[derive(Clone, Copy, Debug)]
-struct Unsigned {
+struct UnsignedAttempt {
     nonce: Nonce,
     ordinal: u16,
     kind: crate::attempt::AttemptKind,
     fees: crate::payload::Fees,
     gas_limit: u64,
     cost: Amount,
-    ordered_by: Option<CommandId>,
+    requested_by: Option<CommandId>,
 }
 
 impl Signing {
-    fn is_of(&self, id: TxId) -> bool {
+    fn is_for_intent(&self, id: TxId) -> bool {
         self.candidate.as_ref().is_some_and(|candidate| candidate.tx.id == id)
     }
 }
@@ -181,20 +186,20 @@ impl SignedItem {
         Outgoing { nonce: *nonce, tx: SignedTx { hash: *hash, raw: raw.clone() } }
     }
 
-    fn is_of(&self, id: TxId) -> bool {
+    fn is_for_intent(&self, id: TxId) -> bool {
         self.candidate.as_ref().is_some_and(|candidate| candidate.tx.id == id)
     }
 }
 
-impl Unsigned {
+impl UnsignedAttempt {
     fn with(self, signed: SignedTx) -> NewAttempt {
-        let Unsigned { nonce, ordinal, kind, fees, .. } = self;
+        let UnsignedAttempt { nonce, ordinal, kind, fees, .. } = self;
         NewAttempt { nonce, ordinal, kind, hash: signed.hash, raw: signed.raw, fees }
     }
 }
 
 impl Lane {
-    /// A lane as the store has it. `outline_of` reads from signed bytes what they do and what they can cost.
+    /// Loads a lane from a snapshot. `outline_of` decodes the effect and the highest cost of signed bytes.
     pub fn restore(
         lease: &Lease,
         snapshot: LaneSnapshot,
@@ -210,26 +215,26 @@ impl Lane {
             slots: Slots::default(),
             dirty: BTreeSet::new(),
             by_hash: HashMap::new(),
-            growing: VecDeque::new(),
+            notice_queue: VecDeque::new(),
             chain: None,
             newest_closed: None,
-            line: Line::unseen(),
+            queue: Queue::unread(),
             peek_limit: 0,
             commands: snapshot.commands,
             commands_done: HashSet::new(),
-            purse: Purse::default(),
-            surveys: Surveys::default(),
+            funds: Funds::default(),
+            scans: Scans::default(),
             signing: None,
             sign_after: Tick::default(),
             sign_failures: 0,
             signed: Vec::new(),
-            writing: None,
+            pending_commit: None,
             write_after: Tick::default(),
             write_failures: 0,
             reports: Vec::new(),
-            asks_again: false,
+            prepare_again: false,
             above_cap: None,
-            told_above_cap: false,
+            notified_above_cap: false,
             protect: None,
             broadcasting: false,
             unreplicated: true,
@@ -253,11 +258,12 @@ impl Lane {
         for attempt in snapshot.attempts {
             lane.by_hash.insert(attempt.hash, attempt.nonce);
             if let Some(slot) = slots.get_mut(&attempt.nonce) {
-                // Whoever sent it may have died before it was written down, so only one refusal of one send is believed.
+                // The former owner may have died before it wrote the result of a send. So a refusal counts only if it
+                // is the answer to the only send.
                 let refused = attempt.last_outcome.as_ref().is_some_and(|(outcome, _)| outcome.is_refusal());
                 let pooled = !(refused && attempt.sends == 1);
                 slot.attempts.reserve_exact(1);
-                slot.attempts.push(HeldAttempt::restore(attempt, pooled, &outline_of));
+                slot.attempts.push(SlotAttempt::restore(attempt, pooled, &outline_of));
             }
         }
         for tx in snapshot.bound {
@@ -267,17 +273,17 @@ impl Lane {
         }
         for reservation in snapshot.reservations {
             if let Some(slot) = slots.get_mut(&reservation.nonce) {
-                slot.restore_lending(reservation);
+                slot.restore_reservation(reservation);
             }
         }
-        slots.values_mut().for_each(OpenSlot::restore_loss);
+        slots.values_mut().for_each(OpenSlot::restore_lost);
         let (resubmit, now_is) = (lane.setup.resubmit_interval(), lane.database_time.0);
         for mut slot in slots.into_values() {
             slot.restore_sending(resubmit, now_is, now);
             lane.slots.insert(slot);
         }
         lane.dirty = lane.slots.unmined().clone();
-        let watched: Vec<Watched> = lane.slots.iter().flat_map(OpenSlot::watched).collect();
+        let watched: Vec<WatchRequest> = lane.slots.iter().flat_map(OpenSlot::watched).collect();
         if !watched.is_empty() {
             lane.effects.push(Effect::Watch(watched));
         }
@@ -285,18 +291,18 @@ impl Lane {
         lane
     }
 
-    /// Takes a fact in and says what to do next.
+    /// Applies a fact and returns the effects to begin.
     pub fn handle(&mut self, fact: Fact, now: Tick) -> Step {
         match fact {
-            Fact::Woken => self.line.look = true,
+            Fact::Woken => self.queue.peek_wanted = true,
             Fact::Tick => {}
             Fact::Drain => self.draining = true,
             Fact::Peeked(answer) => self.peeked(answer),
             Fact::Prepared(answers) => {
                 for (key, answer) in answers {
                     match key {
-                        PrepareKey::Intent(id, version) => self.prepared(id, version, answer, now),
-                        PrepareKey::Slot(nonce, ticket) => self.prepared_remedy(nonce, ticket, answer, now),
+                        PrepareKey::Intent(id, version) => self.candidate_prepared(id, version, answer, now),
+                        PrepareKey::Slot(nonce, ticket) => self.attempt_prepared(nonce, ticket, answer, now),
                     }
                 }
             }
@@ -308,14 +314,14 @@ impl Lane {
                     self.sent(sent, now);
                 }
             }
-            Fact::Seen(sightings) => {
+            Fact::Sightings(sightings) => {
                 for sighting in sightings {
-                    self.seen(sighting, now);
+                    self.observe(sighting, now);
                 }
             }
-            Fact::Chain(chain) => self.chain_moved(chain),
+            Fact::Chain(chain) => self.chain_changed(chain),
             Fact::Account(account) => self.account(account, now),
-            Fact::Scanned(survey) => self.surveyed(survey, now),
+            Fact::Scanned(scan) => self.scanned(scan, now),
             Fact::Diagnosed(signals) => self.diagnosed(signals),
             Fact::Decided(nonce, decision) => self.decided(nonce, decision),
         }
@@ -326,12 +332,12 @@ impl Lane {
         &self.lease
     }
 
-    /// The cursor as the store has it.
+    /// The cursor as stored.
     pub fn cursor(&self) -> Option<&Cursor> {
         self.cursor.as_ref()
     }
 
-    /// How many nonces are bound and not consumed, by the rule of the policy.
+    /// Number of nonces that are bound and not consumed, by the release rule of the policy.
     pub fn in_flight(&self) -> usize {
         match self.setup.policy.nonce.release {
             ReleaseRule::Mined => self.slots.unmined().len(),
@@ -341,120 +347,125 @@ impl Lane {
 
     fn peeked(&mut self, answer: Option<Peeked>) {
         let Some(Peeked { queue, commands }) = answer else {
-            self.line.look_failed();
+            self.queue.peek_failed();
             return;
         };
         if self.peek_limit == 0 {
-            self.line.looked_past();
+            self.queue.command_poll_done();
         } else {
             self.merge(queue);
         }
         self.commands = commands.into_iter().filter(|command| !self.commands_done.contains(&command.id)).collect();
-        self.line.must_look |= self.peek_limit == 0 && self.commands.iter().any(|command| self.is_of_nobody(command));
-        self.forget_orders();
+        self.queue.must_peek |=
+            self.peek_limit == 0 && self.commands.iter().any(|command| self.targets_unknown_intent(command));
+        self.drop_orphaned_requests();
     }
 
-    /// Is something asked of an intent that the lane does not have before it?
-    fn is_of_nobody(&self, command: &Command) -> bool {
+    /// True if the command refers to an intent that is neither a candidate, nor in a slot, nor about to leave the
+    /// queue.
+    fn targets_unknown_intent(&self, command: &Command) -> bool {
         let Some(id) = command.kind.tx_id() else { return false };
-        let in_line = self.line.waiting.iter().any(|candidate| candidate.tx.id == id);
-        !in_line && self.slots.find(id).is_none() && !self.ids_leaving().any(|leaving| leaving == id)
+        let is_candidate = self.queue.candidates.iter().any(|candidate| candidate.tx.id == id);
+        !is_candidate && self.slots.find(id).is_none() && !self.ids_leaving().any(|leaving| leaving == id)
     }
 
     fn merge(&mut self, queue: Vec<IntentRecord>) {
-        if self.peek_limit as usize >= self.setup.limits.adopt && !self.line.is_distrusted() {
-            self.surveys.queue_was_read();
+        if self.peek_limit as usize >= self.setup.limits.adopt && !self.queue.ignores_peek_in_flight() {
+            self.scans.queue_was_read();
         }
         let leaving: HashSet<TxId> = self.ids_leaving().collect();
         let slots = &self.slots;
-        self.line.merge(queue, self.peek_limit as usize, |id| slots.holds(id) || leaving.contains(&id));
+        self.queue.merge(queue, self.peek_limit as usize, |id| slots.holds(id) || leaving.contains(&id));
     }
 
-    /// Intents that are about to leave the queue, and that the store may still show in it.
+    /// Intents that are about to leave the queue. The store may still list them as queued.
     fn ids_leaving(&self) -> impl Iterator<Item = TxId> {
         let signing = self.signing.iter().flatten().filter_map(|item| Some(item.candidate.as_ref()?.tx.id));
         let signed = self.signed.iter().filter_map(|item| Some(item.candidate.as_ref()?.tx.id));
-        let writing = self.writing.iter().flat_map(Writing::ids);
-        signing.chain(signed).chain(writing)
+        let pending = self.pending_commit.iter().flat_map(PendingCommit::ids);
+        signing.chain(signed).chain(pending)
     }
 
     fn sent(&mut self, sent: SentTx, now: Tick) {
         let (pace, head) = (self.pace(), self.head());
-        let told = self.slots.update(sent.nonce, |slot| {
-            slot.sent_at = head.or(slot.sent_at);
+        let updated = self.slots.update(sent.nonce, |slot| {
+            slot.sent_at_head = head.or(slot.sent_at_head);
             let is_newest = slot.attempts.last().is_some_and(|held| held.attempt.hash == sent.hash);
-            slot.offered_at = slot.offered_at.or(head.filter(|_| is_newest));
+            slot.newest_sent_at_head = slot.newest_sent_at_head.or(head.filter(|_| is_newest));
             slot.sent(sent.hash, sent.outcome, now, &pace);
         });
-        if told.is_none() {
+        if updated.is_none() {
             return;
         }
         self.dirty.insert(sent.nonce);
         #[cfg(feature = "mistakes")]
         if mistakes::made(Mistake::NonceTooLowIsSuccess) && sent.outcome == SendOutcome::NonceTooLow {
-            self.believe_too_low(&sent);
+            self.treat_too_low_as_final(&sent);
         }
         let Some(slot) = self.slots.get(sent.nonce) else { return };
         let was_filler = slot.kind_of(sent.hash).is_some_and(|kind| !kind.carries_payload());
         match sent.outcome {
-            // By whose transaction, the text does not prove: look for ours (S06).
+            // The text does not prove which transaction consumed the nonce: look for our hashes (S06).
             SendOutcome::NonceTooLow => {
-                let watched = slot.hashes().map(|hash| Watched { hash, known: None, look_up: true }).collect();
+                let watched =
+                    slot.hashes().map(|hash| WatchRequest { hash, known_block: None, look_up: true }).collect();
                 self.effects.push(Effect::Watch(watched));
-                self.purse.read_soon();
+                self.funds.read_soon();
             }
-            SendOutcome::NonceTooHigh => self.send_those_below(sent.nonce, now),
-            SendOutcome::InsufficientFunds => self.purse.read_soon(),
-            SendOutcome::Underpriced => self.wants_more(sent.nonce, false, now),
-            // By an attempt of ours, or of whoever else has the key.
+            SendOutcome::NonceTooHigh => self.resend_below(sent.nonce, now),
+            SendOutcome::InsufficientFunds => self.funds.read_soon(),
+            SendOutcome::Underpriced => self.request_bump(sent.nonce, false, now),
+            // The pool holds another attempt of ours, or a transaction of another owner of the key.
             SendOutcome::ReplacementUnderpriced if was_filler || slot.attempts.len() > 1 => {
-                self.wants_more(sent.nonce, true, now);
+                self.request_bump(sent.nonce, true, now);
             }
-            // What came too late to be said decides nothing.
-            SendOutcome::Rejected if was_filler && slot.seen == Seen::Nowhere && !slot.is_over() => {
+            // A late answer decides nothing.
+            SendOutcome::Rejected if was_filler && slot.mining == MiningState::Unmined && !slot.is_ended() => {
                 self.cannot_fill(&sent);
             }
             _ => {}
         }
-        let SentTx { nonce, hash, outcome, text, heard } = sent;
-        self.reports.push(SendReport { nonce, hash, outcome, text, heard });
+        let SentTx { nonce, hash, outcome, text, answers } = sent;
+        self.reports.push(SendReport { nonce, hash, outcome, text, answers });
     }
 
-    /// A price is asked for anew, at the pace of resends, unless it is the caller's own, or there were enough tries. What is to be
-    /// consumed without effect is priced again for as long as it takes, but only where the market wants more.
-    fn wants_more(&mut self, nonce: Nonce, outbid: bool, now: Tick) {
+    /// Requests a new price for the slot, at the pace of resends, unless the caller set the price or the tries are used
+    /// up. A filler is priced again without a limit on tries, but only if the market price rose.
+    fn request_bump(&mut self, nonce: Nonce, is_replacement: bool, now: Tick) {
         if mistakes::made(Mistake::UnderpricedIsSuccess) {
             return;
         }
         let (most, pace) = (self.setup.policy.bump.max_attempts, self.pace());
         self.slots.update(nonce, |slot| {
             let has_tries = slot.next_ordinal() <= most;
-            let ours = if slot.wants_nothing() {
-                has_tries || !outbid
+            let ours = if slot.wants_filler() {
+                has_tries || !is_replacement
             } else {
-                slot.call_again().is_some() && !slot.has_own_price() && has_tries
+                slot.repeated_call().is_some() && !slot.has_own_price() && has_tries
             };
-            if ours && !slot.is_mined() && slot.remedy == Remedy::None {
-                slot.pressure = Some(if outbid { Pressure::Outbid } else { Pressure::Market });
-                slot.remedy = Remedy::Later(now.saturating_add(pace.after_failures(slot.failures)));
+            if ours && !slot.is_mined() && slot.next_attempt == NextAttempt::None {
+                slot.bump_reason =
+                    Some(if is_replacement { BumpReason::ReplacementUnderpriced } else { BumpReason::Underpriced });
+                slot.next_attempt = NextAttempt::Later(now.saturating_add(pace.after_failures(slot.failures)));
             }
         });
     }
 
-    /// The node may have lost what it had taken. What it does not take has its own pace.
-    fn send_those_below(&mut self, nonce: Nonce, now: Tick) {
+    /// Sends the lower nonces again, because the node may have lost them. Nonces that the node does not accept keep
+    /// their own pace.
+    fn resend_below(&mut self, nonce: Nonce, now: Tick) {
         let lower: Vec<Nonce> = self.slots.unmined().range(..nonce).copied().collect();
         for nonce in lower {
             self.slots.update(nonce, |slot| {
-                let waits = matches!(slot.sending, Sending::Due { .. } | Sending::Rest) && slot.failures == 0;
-                if waits && slot.seen == Seen::Nowhere {
+                let waits = matches!(slot.sending, Sending::Due { .. } | Sending::Idle) && slot.failures == 0;
+                if waits && slot.mining == MiningState::Unmined {
                     slot.sending = Sending::Due { at: now, claim: false };
                 }
             });
         }
     }
 
-    fn seen(&mut self, sighting: Sighting, now: Tick) {
+    fn observe(&mut self, sighting: Sighting, now: Tick) {
         let (Sighting::StillMined { hash, .. }
         | Sighting::Unmined { hash, .. }
         | Sighting::Final { hash, .. }
@@ -476,7 +487,7 @@ impl Lane {
                 }
                 Sighting::Unmined { hash, block } if slot.is_final_in(hash, block) => {
                     slot.no_longer_final(now);
-                    return Err(Unexpected::Orphaned(block));
+                    return Err(UnexpectedSighting::Orphaned(block));
                 }
                 Sighting::Unmined { hash, block } => {
                     slot.unmined(hash, block, now);
@@ -484,34 +495,36 @@ impl Lane {
                 }
                 Sighting::Final { hash, block, list } => {
                     if !slot.finalized(hash, block, list) {
-                        return Err(Unexpected::FinalElsewhere(hash));
+                        return Err(UnexpectedSighting::FinalElsewhere(hash));
                     }
                     false
                 }
                 Sighting::NotFound { hash } => {
-                    slot.not_found(hash, now);
+                    slot.hash_not_found(hash, now);
                     false
                 }
             };
-            let grows = matches!(slot.seen, Seen::Mined(_)) && !std::mem::replace(&mut slot.grows, true);
+            let grows =
+                matches!(slot.mining, MiningState::Mined(_)) && !std::mem::replace(&mut slot.in_notice_queue, true);
             Ok((changed, grows))
         });
         match answer {
             Some(Ok((changed, grows))) => {
                 if changed {
-                    self.line.try_again();
+                    self.queue.retry_postponed();
                 }
                 if grows && self.setup.limits.notices_per_head > 0 {
-                    self.growing.push_back(nonce);
+                    self.notice_queue.push_back(nonce);
                 }
             }
-            Some(Err(Unexpected::Orphaned(block))) => {
-                let text = format!("block {} was final, and nonce {nonce} stood in it; it is orphaned", block.number);
+            Some(Err(UnexpectedSighting::Orphaned(block))) => {
+                let number = block.number;
+                let text = format!("final block {number}, which contains nonce {nonce}, was orphaned");
                 self.want_protect(ProtectCode::DeepReorg, &text);
             }
-            // Final, but not where we have seen it: what it is there has to be asked.
-            Some(Err(Unexpected::FinalElsewhere(hash))) => {
-                self.effects.push(Effect::Watch(vec![Watched { hash, known: None, look_up: true }]));
+            // The transaction is final in another block than the known one: ask for its inclusion.
+            Some(Err(UnexpectedSighting::FinalElsewhere(hash))) => {
+                self.effects.push(Effect::Watch(vec![WatchRequest { hash, known_block: None, look_up: true }]));
             }
             None => return,
         }
@@ -526,14 +539,14 @@ impl Lane {
         }
     }
 
-    /// When the database's clock will show `at`, by ours.
+    /// The tick at which the database's clock shows `at`.
     fn tick_of(&self, at: Timestamp) -> Tick {
         let (then, tick) = self.database_time;
         let micros = u64::try_from(at.as_micros().saturating_sub(then.as_micros())).unwrap_or(0);
         tick.saturating_add(std::time::Duration::from_micros(micros))
     }
 
-    /// About what the database's clock shows now.
+    /// Approximate time of the database's clock.
     fn database_now(&self, now: Tick) -> Timestamp {
         let (then, tick) = self.database_time;
         then.saturating_add(now.saturating_since(tick))

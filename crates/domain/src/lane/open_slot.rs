@@ -1,4 +1,4 @@
-//! One bound nonce that is not closed yet: what the ledger holds, what the chain shows, what is to be sent.
+//! An open slot: one bound nonce with its attempts, its state on chain and its next send.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,237 +19,250 @@ use crate::tail::Tail;
 use crate::time::{Tick, Timestamp};
 use crate::transition::Transition;
 
+use super::bumping::Diagnosis;
 use super::fact::{MinedTx, Prepared};
-use super::lending::Lending;
-use super::orders::Order;
-use super::raising::Diagnosis;
-use super::stuck::Deciding;
+use super::replacing::RequestedAttempt;
+use super::reservations::SlotReservation;
+use super::stuck::DecisionState;
 
+/// One bound nonce that is not closed yet.
 #[derive(Debug)]
 pub(super) struct OpenSlot {
     pub(super) nonce: Nonce,
     pub(super) kind: SlotKind,
-    pub(super) lending: Lending,
-    pub(super) attempts: Vec<HeldAttempt>,
-    /// The intent, while it is open.
+    pub(super) reservation: SlotReservation,
+    pub(super) attempts: Vec<SlotAttempt>,
+    /// The intent, while it is not terminal.
     pub(super) tx: Option<Box<IntentRecord>>,
-    pub(super) seen: Seen,
+    pub(super) mining: MiningState,
     pub(super) sending: Sending,
-    /// Sends in a row that brought no acknowledgement.
+    /// Number of sends in a row without an acknowledgement.
     pub(super) failures: u32,
     pub(super) acknowledged: bool,
     pub(super) short_of_funds: bool,
-    /// What it wants is refused for good, on every node.
+    /// Nodes reject the wanted attempt itself, not only its price.
     pub(super) rejected: bool,
-    /// Why more is to be offered for what it wants.
-    pub(super) pressure: Option<Pressure>,
-    /// What somebody has asked for, and waits for the next attempt.
-    pub(super) order: Option<Order>,
-    pub(super) remedy: Remedy,
-    /// How often a price was asked for.
+    /// Reason why a dearer attempt is needed.
+    pub(super) bump_reason: Option<BumpReason>,
+    /// The attempt that a command has requested.
+    pub(super) requested: Option<RequestedAttempt>,
+    pub(super) next_attempt: NextAttempt,
+    /// Number of the last price request; answers to older requests are ignored.
     pub(super) ticket: u32,
-    /// How often it was sent again since it was bound, or since somebody decided about it.
+    /// Number of resends and bumps since the bind, or since the last decision.
     pub(super) tries: u16,
-    /// What nodes' pools showed of it.
+    /// Newest mempool signal.
     pub(super) signal: Option<MempoolSignal>,
     pub(super) diagnosis: Diagnosis,
-    /// The head when it was last sent, and when its newest attempt was first; `None` if that was before the lane was loaded.
-    pub(super) sent_at: Option<u64>,
-    pub(super) offered_at: Option<u64>,
-    pub(super) decision: Deciding,
-    /// How often all its hashes were missing while its nonce was used up, finally; `None` while it is not.
-    pub(super) lost_looks: Option<u32>,
-    /// Its nonce was used by something else, finally: there is nothing left to do for it.
+    /// Head at the last send of any attempt; `None` if the lane was loaded after that.
+    pub(super) sent_at_head: Option<u64>,
+    /// Head at the first send of the newest attempt; `None` if the lane was loaded after that.
+    pub(super) newest_sent_at_head: Option<u64>,
+    pub(super) decision: DecisionState,
+    /// Number of lookups at which all hashes were missing while the nonce was consumed; `None` while the nonce is not
+    /// consumed.
+    pub(super) missed_lookups: Option<u32>,
+    /// The nonce was finally consumed by something else. The slot has no work left.
     pub(super) lost: bool,
-    /// What consumes it lies above this block, on a chain that has it.
+    /// On a chain that has this block, the transaction that consumes the nonce lies above it.
     pub(super) above: Option<BlockRef>,
-    /// Sent by an owner before this one, and not seen since.
+    /// A former owner sent the attempt, and no block is known to contain it.
     pub(super) inherited: bool,
-    /// It is in the row of those whose confirmations grow.
-    pub(super) grows: bool,
-    /// It is its turn to be told of.
-    pub(super) tell: bool,
-    /// The confirmations of what is final.
+    /// The slot is in the lane's queue for confirmation notices.
+    pub(super) in_notice_queue: bool,
+    /// A confirmation notice is due.
+    pub(super) notice_due: bool,
+    /// Confirmations of the final inclusion.
     pub(super) final_list: Option<Arc<[BlockLink]>>,
 }
 
+/// A durable attempt, with facts that only the lane's memory holds.
 #[derive(Debug)]
-pub(super) struct HeldAttempt {
+pub(super) struct SlotAttempt {
     pub(super) attempt: Attempt,
     pub(super) cost: Amount,
     pub(super) gas_limit: u64,
-    /// Looked up, and nobody knew it.
+    /// The last lookup of the hash found nothing.
     pub(super) missing: bool,
-    /// Some node may have it in its pool: all but those that were only ever refused as such, or for want of funds.
+    /// Some node may have the attempt in its pool. False before the first send, and while every send was refused as
+    /// invalid or for lack of funds.
     pub(super) pooled: bool,
-    /// It is being given to nodes.
+    /// A send of the attempt is in flight.
     pub(super) under_way: bool,
-    /// It carries a payload that was replaced since.
+    /// The attempt carries a payload that was replaced since.
     pub(super) stale: bool,
 }
 
-/// Why more is to be offered for the same thing.
+/// Reason for a bump.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Pressure {
-    /// Nodes want more.
-    Market,
-    /// By something else that is pooled at its nonce, so that the market's price does not help.
-    Outbid,
-    /// It has waited long enough.
-    Waiting,
+pub(super) enum BumpReason {
+    /// Nodes ask for a higher price.
+    Underpriced,
+    /// Another transaction in the pool has the same nonce, so the market price is not enough.
+    ReplacementUnderpriced,
+    /// The attempt has waited long enough.
+    Overdue,
 }
 
-/// What the chain shows of the slot, by any of its hashes.
+/// State of a slot on chain, by any of its hashes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Seen {
-    Nowhere,
-    /// The ledger says that it was in this block; nobody has compared it with the chain since the lane was loaded.
+pub(super) enum MiningState {
+    Unmined,
+    /// The ledger says that the transaction is in this block. The block was not compared with the chain since the lane
+    /// was loaded.
     Unverified(BlockRef),
     Mined(Inclusion),
     Final(Inclusion),
 }
 
+/// Next send of a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sending {
-    /// Nothing is to be sent.
-    Rest,
-    /// To be sent at this time; with a claim in the ledger first, if it is a resubmit.
+    /// No send is planned.
+    Idle,
+    /// To be sent at this time. `claim` is true for a resend, which needs a claim in the ledger first.
     Due {
         at: Tick,
         claim: bool,
     },
-    /// The claim is being written.
+    /// The commit with the claim is in flight.
     Claiming,
-    UnderWay,
+    InFlight,
 }
 
-/// The way to another attempt at the same nonce.
+/// Progress of the next attempt at the same nonce.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Remedy {
+pub(super) enum NextAttempt {
+    /// No further attempt is being made.
     None,
-    Asked,
+    /// A price was requested.
+    Pricing,
+    /// To be tried again at this time.
     Later(Tick),
+    /// The price is known.
     Ready(Prepared),
-    /// Being signed, or signed and not yet durable.
-    UnderWay,
+    /// The attempt is at the signer, or signed and not yet durable.
+    Signing,
 }
 
 impl OpenSlot {
     pub(super) fn is_final(&self) -> bool {
-        matches!(self.seen, Seen::Final(_))
+        matches!(self.mining, MiningState::Final(_))
     }
 
     pub(super) fn is_mined(&self) -> bool {
-        matches!(self.seen, Seen::Mined(_) | Seen::Final(_))
+        matches!(self.mining, MiningState::Mined(_) | MiningState::Final(_))
     }
 
     pub(super) fn mined_in(&self) -> Option<BlockLink> {
-        match &self.seen {
-            Seen::Mined(inclusion) | Seen::Final(inclusion) => Some(inclusion.link()),
-            Seen::Nowhere | Seen::Unverified(_) => None,
+        match &self.mining {
+            MiningState::Mined(inclusion) | MiningState::Final(inclusion) => Some(inclusion.link()),
+            MiningState::Unmined | MiningState::Unverified(_) => None,
         }
     }
 
-    /// The most that it can still take from the account.
+    /// The largest amount that the slot can still take from the account.
     pub(super) fn cost(&self) -> Amount {
         self.attempts.iter().map(|held| held.cost).max().unwrap_or(Amount::ZERO)
     }
 
-    /// The longest of its attempts.
+    /// Length of the longest attempt.
     pub(super) fn bytes(&self) -> usize {
         self.attempts.iter().map(|held| held.attempt.raw.len()).max().unwrap_or(0)
     }
 
-    /// What its intent calls, at a price that is still to be found; `None` if there is nothing to call.
-    pub(super) fn call_again(&self) -> Option<EvmCall> {
+    /// The intent's call without a price; `None` if the slot has no such call.
+    pub(super) fn repeated_call(&self) -> Option<EvmCall> {
         let Payload::Evm(call) = self.tx.as_ref()?.payload() else { return None };
         let held = self.attempts.iter().rev().find(|held| held.attempt.kind.carries_payload() && !held.stale)?;
         let gas_limit = Some(held.gas_limit).filter(|limit| *limit > 0);
         Some(EvmCall { gas_limit, fees: None, ..call.clone() })
     }
 
-    /// Is its price the caller's own, so that nobody else changes it?
+    /// True if the caller set the price, so that the lane does not change it.
     pub(super) fn has_own_price(&self) -> bool {
         let payload = self.tx.as_deref().map(IntentRecord::payload);
-        !self.wants_nothing() && !matches!(payload, Some(Payload::Evm(call)) if call.fees.is_none())
+        !self.wants_filler() && !matches!(payload, Some(Payload::Evm(call)) if call.fees.is_none())
     }
 
-    /// Does it have an attempt for what it wants, which only offers too little?
-    pub(super) fn needs_price(&self) -> bool {
-        self.pressure.is_some() && self.has_what_it_wants() && !self.short_of_funds && !self.is_mined()
+    /// True if the wanted attempt exists, and only its price is too low.
+    pub(super) fn needs_bump(&self) -> bool {
+        self.bump_reason.is_some() && self.has_wanted_attempt() && !self.short_of_funds && !self.is_mined()
     }
 
-    fn lacks_what_it_wants(&self) -> bool {
-        let lacks = !self.is_mined() && !self.has_what_it_wants() && !self.is_lent() && self.kind != SlotKind::Foreign;
-        let is_forgotten = mistakes::made(Mistake::NoFillForHole) && self.wants_nothing();
+    fn lacks_wanted_attempt(&self) -> bool {
+        let lacks =
+            !self.is_mined() && !self.has_wanted_attempt() && !self.is_reserved() && self.kind != SlotKind::Foreign;
+        let is_forgotten = mistakes::made(Mistake::NoFillForHole) && self.wants_filler();
         lacks && !is_forgotten
     }
 
-    /// Is the next attempt for nothing but a better price, so that it may as well be sent as it is?
-    pub(super) fn is_only_raised(&self) -> bool {
-        self.pressure == Some(Pressure::Waiting) && !self.has_order() && self.has_what_it_wants()
+    /// True if the next attempt only improves the price, so that the existing one may be sent instead.
+    pub(super) fn is_only_a_bump(&self) -> bool {
+        self.bump_reason == Some(BumpReason::Overdue) && !self.has_request() && self.has_wanted_attempt()
     }
 
-    /// If more cannot be offered, is there something that may be sent again? Who was told that it is outbid need not believe it: the text
-    /// may be wrong, or what outbids it may go away.
-    pub(super) fn may_go_as_it_is(&self) -> bool {
-        let is_outbid = self.pressure == Some(Pressure::Outbid);
-        self.is_only_raised() || (self.has_what_it_wants() && (self.wants_nothing() || is_outbid))
+    /// True if, without a bump, an existing attempt may be sent again. This includes attempts below another transaction
+    /// in the pool: the node's text may be wrong, or that transaction may go away.
+    pub(super) fn may_resend_unchanged(&self) -> bool {
+        let may_be_replaced = self.bump_reason == Some(BumpReason::ReplacementUnderpriced);
+        self.is_only_a_bump() || (self.has_wanted_attempt() && (self.wants_filler() || may_be_replaced))
     }
 
-    pub(super) fn has_what_it_wants(&self) -> bool {
+    pub(super) fn has_wanted_attempt(&self) -> bool {
         self.attempts.iter().any(|held| self.fits(held))
     }
 
-    /// Does it do what the slot wants now?
-    fn fits(&self, held: &HeldAttempt) -> bool {
-        held.attempt.kind.carries_payload() != self.wants_nothing() && !held.stale
+    /// True if the attempt does what the slot needs now.
+    fn fits(&self, held: &SlotAttempt) -> bool {
+        held.attempt.kind.carries_payload() != self.wants_filler() && !held.stale
     }
 
     pub(super) fn goal(&self) -> Goal {
         self.tx.as_ref().and_then(|tx| tx.state.bound()).map_or(Goal::Deliver, |bound| bound.goal)
     }
 
-    /// What another attempt has to outbid: whatever may be in a pool.
-    pub(super) fn to_outbid(&self) -> impl Iterator<Item = &Attempt> {
+    /// Attempts that may be in a pool, so that the next attempt must replace them.
+    pub(super) fn attempts_to_replace(&self) -> impl Iterator<Item = &Attempt> {
         self.attempts.iter().filter(move |held| held.pooled || held.under_way).map(|held| &held.attempt)
     }
 
-    /// Its attempt is on its way to nodes.
-    pub(super) fn goes_out(&mut self, hash: B256) {
-        self.sending = Sending::UnderWay;
+    /// Marks an attempt as being sent.
+    pub(super) fn mark_sending(&mut self, hash: B256) {
+        self.sending = Sending::InFlight;
         self.attempts.iter_mut().filter(|held| held.attempt.hash == hash).for_each(|held| held.under_way = true);
     }
 
-    /// Does it want to be consumed without effect?
-    pub(super) fn wants_nothing(&self) -> bool {
+    /// True if the nonce is to be consumed without effect.
+    pub(super) fn wants_filler(&self) -> bool {
         matches!(self.goal(), Goal::Cancel(_)) || self.kind == SlotKind::Fill || self.is_unclaimed()
     }
 
-    /// What it wants on chain now, in its newest and so dearest form.
+    /// The newest, and so dearest, attempt that does what the slot needs now.
     pub(super) fn wanted(&self) -> Option<&Attempt> {
         let newest = self.attempts.iter().rev().find(|held| self.fits(held));
         newest.or(self.attempts.last()).map(|held| &held.attempt)
     }
 
-    /// Do nodes refuse even to have its nonce consumed without effect?
+    /// True if nodes reject even the filler.
     pub(super) fn cannot_fill(&self) -> bool {
-        self.rejected && self.wants_nothing() && self.wanted().is_some_and(|wanted| !wanted.kind.carries_payload())
+        self.rejected && self.wants_filler() && self.wanted().is_some_and(|wanted| !wanted.kind.carries_payload())
     }
 
-    /// Is there an attempt for what it wants, or must one be made?
-    pub(super) fn needs_another(&self) -> bool {
-        self.lacks_what_it_wants() || self.needs_price() || self.has_order()
+    /// True if another attempt must be made.
+    pub(super) fn needs_attempt(&self) -> bool {
+        self.lacks_wanted_attempt() || self.needs_bump() || self.has_request()
     }
 
-    /// Does somebody wait for another attempt, which may still come to something?
-    fn has_order(&self) -> bool {
-        self.order.as_ref().is_some_and(|order| order.failed.is_none()) && !self.is_mined()
+    /// True if a command waits for another attempt that may still succeed.
+    fn has_request(&self) -> bool {
+        self.requested.as_ref().is_some_and(|requested| requested.failed.is_none()) && !self.is_mined()
     }
 
-    /// To be sent now. What it no longer wants is not sent again while what it wants is being made.
+    /// True if the slot is to be sent now. An attempt that is no longer wanted is not sent while its successor is being
+    /// made.
     pub(super) fn is_due(&self, now: Tick) -> bool {
-        let waits = self.lacks_what_it_wants() || self.needs_price();
+        let waits = self.lacks_wanted_attempt() || self.needs_bump();
         matches!(self.sending, Sending::Due { at, claim: false } if at <= now) && !waits
     }
 
@@ -257,7 +270,7 @@ impl OpenSlot {
         self.attempts.last().map_or(0, |held| held.attempt.ordinal.saturating_add(1))
     }
 
-    pub(super) fn hold(&mut self, new: &NewAttempt, cost: Amount, gas_limit: u64, at: Timestamp) {
+    pub(super) fn add_attempt(&mut self, new: &NewAttempt, cost: Amount, gas_limit: u64, at: Timestamp) {
         let attempt = Attempt {
             nonce: new.nonce,
             ordinal: new.ordinal,
@@ -271,9 +284,9 @@ impl OpenSlot {
             last_outcome: None,
             history: Vec::new(),
         };
-        // Most have one, and room for four would be the larger part of a slot.
+        // Most slots have one attempt; space for four would be the larger part of a slot.
         self.attempts.reserve_exact(1);
-        self.attempts.push(HeldAttempt {
+        self.attempts.push(SlotAttempt {
             attempt,
             cost,
             gas_limit,
@@ -282,9 +295,9 @@ impl OpenSlot {
             under_way: false,
             stale: false,
         });
-        self.offered_at = None;
-        // What has a transaction is lent to nobody any more.
-        self.lending = Lending::Ours;
+        self.newest_sent_at_head = None;
+        // A slot with a transaction is no longer reserved.
+        self.reservation = SlotReservation::NotReserved;
     }
 
     pub(super) fn kind_of(&self, hash: B256) -> Option<AttemptKind> {
@@ -295,36 +308,36 @@ impl OpenSlot {
         Some(held.attempt.kind)
     }
 
-    /// True if that changes anything.
+    /// Records an inclusion. Returns true if it changes the slot.
     pub(super) fn mined(&mut self, mined: MinedTx) -> bool {
         let Some(kind) = self.kind_of(mined.hash) else { return false };
-        // What is final stays; the watcher tells apart what lies below (R09).
+        // A final inclusion stays. The watcher reports a reorg below it separately (R09).
         if self.is_final() {
             return false;
         }
         let MinedTx { hash, block, parent_hash, execution, gas_used, effective_gas_price } = mined;
         let inclusion = Inclusion { hash, kind, block, parent_hash, execution, gas_used, effective_gas_price };
-        // The same in the same block is the same, whatever a second look makes of it: who could tell why it reverted may have
-        // forgotten since.
+        // An equal hash in an equal block is the same inclusion. A second read may lack the revert reason, because the
+        // node may have forgotten it.
         let is_same = |known: &&Inclusion| known.hash == hash && known.block == block;
-        let seen = Seen::Mined(self.known_inclusion().filter(is_same).cloned().unwrap_or(inclusion));
-        let changed = self.seen != seen;
-        self.seen = seen;
-        self.sending = Sending::Rest;
-        // Whatever nodes had against it, the chain has taken it.
+        let mining = MiningState::Mined(self.known_inclusion().filter(is_same).cloned().unwrap_or(inclusion));
+        let changed = self.mining != mining;
+        self.mining = mining;
+        self.sending = Sending::Idle;
+        // The chain has accepted the transaction, so earlier rejections do not matter.
         self.short_of_funds = false;
         self.rejected = false;
-        self.pressure = None;
-        self.lost_looks = None;
-        if let (true, Seen::Mined(inclusion)) = (mistakes::made(Mistake::MinedIsFinal), &self.seen) {
-            self.seen = Seen::Final(inclusion.clone());
+        self.bump_reason = None;
+        self.missed_lookups = None;
+        if let (true, MiningState::Mined(inclusion)) = (mistakes::made(Mistake::MinedIsFinal), &self.mining) {
+            self.mining = MiningState::Final(inclusion.clone());
         }
         changed
     }
 
-    /// Where it was last known to be, by the chain or by the ledger.
+    /// The last known inclusion, by the chain or by the ledger.
     fn known_inclusion(&self) -> Option<&Inclusion> {
-        if let Seen::Mined(inclusion) = &self.seen {
+        if let MiningState::Mined(inclusion) = &self.mining {
             return Some(inclusion);
         }
         match &self.tx.as_ref()?.state.bound()?.progress {
@@ -335,21 +348,21 @@ impl OpenSlot {
 
     pub(super) fn still_mined(&mut self, hash: B256, block: BlockRef) {
         let Some(bound) = self.tx.as_ref().and_then(|tx| tx.state.bound()) else { return };
-        if let (Seen::Unverified(at), Progress::Mined(Mined { inclusion, .. })) = (&self.seen, &bound.progress)
+        if let (MiningState::Unverified(at), Progress::Mined(Mined { inclusion, .. })) = (&self.mining, &bound.progress)
             && *at == block
             && inclusion.hash == hash
         {
-            self.seen = Seen::Mined(inclusion.clone());
-            self.sending = Sending::Rest;
+            self.mining = MiningState::Mined(inclusion.clone());
+            self.sending = Sending::Idle;
         }
     }
 
     pub(super) fn is_final_in(&self, hash: B256, block: BlockRef) -> bool {
-        matches!(&self.seen, Seen::Final(inclusion) if inclusion.hash == hash && inclusion.block == block)
+        matches!(&self.mining, MiningState::Final(inclusion) if inclusion.hash == hash && inclusion.block == block)
     }
 
-    /// A reorg below what was final. What has ended by it stays so (R09); what was only about to ends by the chain as it is, if it
-    /// ends at all.
+    /// A reorg below finality. An intent that has ended stays as it is (R09). An intent that has not ended follows the
+    /// chain as it is now.
     pub(super) fn no_longer_final(&mut self, now: Tick) {
         let has_ended = match self.kind {
             SlotKind::Intent(_) => self.tx.is_none(),
@@ -359,46 +372,47 @@ impl OpenSlot {
         };
         if !has_ended && !self.lost {
             self.final_list = None;
-            self.go_back(now);
+            self.reset_unmined(now);
         }
     }
 
-    fn go_back(&mut self, now: Tick) {
-        self.seen = Seen::Nowhere;
+    fn reset_unmined(&mut self, now: Tick) {
+        self.mining = MiningState::Unmined;
         self.forget_missing();
         self.sending = Sending::Due { at: now, claim: false };
     }
 
-    /// True if it was in that block: then what it wants goes out again.
+    /// Records that the block was orphaned. Returns true if it held this slot; the wanted attempt is then sent again.
     pub(super) fn unmined(&mut self, hash: B256, block: BlockRef, now: Tick) -> bool {
-        let was_there = match &self.seen {
-            Seen::Mined(inclusion) => inclusion.hash == hash && inclusion.block == block,
-            Seen::Unverified(at) => *at == block,
-            Seen::Nowhere | Seen::Final(_) => false,
+        let was_there = match &self.mining {
+            MiningState::Mined(inclusion) => inclusion.hash == hash && inclusion.block == block,
+            MiningState::Unverified(at) => *at == block,
+            MiningState::Unmined | MiningState::Final(_) => false,
         };
         if was_there {
-            self.go_back(now);
+            self.reset_unmined(now);
         }
         was_there
     }
 
-    /// False if it is not known to be in that block: then somebody has to look.
+    /// Records finality. Returns false if the slot is not known to be in that block, so that its hash must be looked
+    /// up.
     pub(super) fn finalized(&mut self, hash: B256, block: BlockRef, list: Arc<[BlockLink]>) -> bool {
-        // What is canonical and final is also still mined.
+        // A final block is canonical, so the inclusion still holds.
         self.still_mined(hash, block);
-        if let Seen::Mined(inclusion) = &self.seen
+        if let MiningState::Mined(inclusion) = &self.mining
             && inclusion.hash == hash
             && inclusion.block == block
         {
-            self.seen = Seen::Final(inclusion.clone());
+            self.mining = MiningState::Final(inclusion.clone());
             self.final_list = Some(list);
         }
-        self.is_final() || self.is_over()
+        self.is_final() || self.is_ended()
     }
 
-    /// One of its hashes was asked for, and nobody knew it. What was sent by an owner before us may be in no pool any more: it
-    /// goes out once more when no block has it, not only when its resubmit is due.
-    pub(super) fn not_found(&mut self, hash: B256, now: Tick) {
+    /// Records that a lookup of a hash found nothing. An attempt sent by a former owner may have left all pools. It is
+    /// sent again when no block has it, not only when its resend is due.
+    pub(super) fn hash_not_found(&mut self, hash: B256, now: Tick) {
         if let Some(held) = self.attempts.iter_mut().find(|held| held.attempt.hash == hash) {
             held.missing = true;
         }
@@ -410,7 +424,7 @@ impl OpenSlot {
         }
     }
 
-    /// True if every one of its hashes was asked for since the last time, and nobody knew one.
+    /// True if every hash was looked up since the last call and none was found.
     pub(super) fn take_missing(&mut self) -> bool {
         let all = self.attempts.iter().all(|held| held.missing);
         self.forget_missing();
@@ -423,75 +437,77 @@ impl OpenSlot {
         }
     }
 
-    /// What one send says about the slot, and when to send again.
+    /// Applies the result of one send, and sets the time of the next one.
     pub(super) fn sent(&mut self, hash: B256, outcome: SendOutcome, now: Tick, pace: &Pace) {
-        let is_mistaken = mistakes::made(Mistake::UnderpricedIsSuccess)
+        let is_planted_bug = mistakes::made(Mistake::UnderpricedIsSuccess)
             && matches!(outcome, SendOutcome::Underpriced | SendOutcome::ReplacementUnderpriced);
-        let taken = outcome.is_taken() || is_mistaken;
+        let accepted = outcome.is_accepted() || is_planted_bug;
         if let Some(held) = self.attempts.iter_mut().find(|held| held.attempt.hash == hash) {
             held.under_way = false;
             held.pooled |= !outcome.is_refusal();
         }
-        // What is said of an attempt that it no longer wants says nothing about the one that it does.
+        // An answer to an attempt that is no longer wanted says nothing about the wanted one.
         let is_wanted = self.wanted().is_some_and(|wanted| wanted.hash == hash);
-        // And what the chain has taken meanwhile needs nobody's verdict.
-        let counts = is_wanted && self.seen == Seen::Nowhere;
-        self.acknowledged |= taken;
-        // An answer that is no verdict takes none back.
-        self.short_of_funds = !taken && (self.short_of_funds || (counts && outcome == SendOutcome::InsufficientFunds));
-        self.rejected = !taken && (self.rejected || (counts && outcome == SendOutcome::Rejected));
-        // A node that has it may still be asked to wait for more.
-        if taken && self.pressure == Some(Pressure::Market) {
-            self.pressure = None;
+        // An answer about an attempt that was mined meanwhile does not matter.
+        let counts = is_wanted && self.mining == MiningState::Unmined;
+        self.acknowledged |= accepted;
+        // An answer without a verdict does not revoke an earlier verdict.
+        self.short_of_funds =
+            !accepted && (self.short_of_funds || (counts && outcome == SendOutcome::InsufficientFunds));
+        self.rejected = !accepted && (self.rejected || (counts && outcome == SendOutcome::Rejected));
+        // A node accepted the attempt at the market price. A bump for another reason is still needed.
+        if accepted && self.bump_reason == Some(BumpReason::Underpriced) {
+            self.bump_reason = None;
         }
-        self.failures = if taken { 0 } else { self.failures.saturating_add(1) };
-        if self.sending != Sending::UnderWay {
-            // Something else became due while it was under way.
+        self.failures = if accepted { 0 } else { self.failures.saturating_add(1) };
+        if self.sending != Sending::InFlight {
+            // Another send became due while this one was in flight.
         } else if self.is_mined() {
-            self.sending = Sending::Rest;
-        } else if taken {
-            self.sending = match pace.resubmit.filter(|_| !is_mistaken) {
+            self.sending = Sending::Idle;
+        } else if accepted {
+            self.sending = match pace.resubmit.filter(|_| !is_planted_bug) {
                 Some(interval) => Sending::Due { at: now.saturating_add(interval), claim: true },
-                None => Sending::Rest,
+                None => Sending::Idle,
             };
         } else {
             self.sending = Sending::Due { at: now.saturating_add(pace.after_failures(self.failures)), claim: false };
         }
     }
 
-    /// The way from what the ledger holds to what the chain and the nodes say, one legal step after another.
+    /// The legal transitions from the state in the ledger to the state on chain and in the nodes.
     pub(super) fn due_transitions(&self, may_end: bool, tail: Option<&Tail>, most: u32) -> Vec<Transition> {
         let Some(tx) = &self.tx else { return Vec::new() };
         let Some(bound) = tx.state.bound() else { return Vec::new() };
         let mut steps = Vec::new();
         let held = if let Progress::Mined(mined) = &bound.progress { Some(mined) } else { None };
-        match &self.seen {
-            Seen::Unverified(_) => {}
-            Seen::Mined(inclusion) | Seen::Final(inclusion) => {
-                let told = match held {
-                    Some(mined) if mined.inclusion == *inclusion => mined.told,
+        match &self.mining {
+            MiningState::Unverified(_) => {}
+            MiningState::Mined(inclusion) | MiningState::Final(inclusion) => {
+                let notified = match held {
+                    Some(mined) if mined.inclusion == *inclusion => mined.notified,
                     _ => {
                         steps.extend(held.map(|_| Transition::Unmine));
                         steps.push(Transition::Mine(inclusion.clone()));
                         inclusion.block
                     }
                 };
-                // More were told once than are asked for now, and all of them are still there.
+                // Consumers were notified of more confirmations than are required now, and all of them are still
+                // canonical.
                 let is_longer = |list: &[BlockLink]| {
-                    list.last().is_none_or(|last| last.block.number < told.number)
-                        && tail.is_some_and(|tail| tail.contains(told))
+                    list.last().is_none_or(|last| last.block.number < notified.number)
+                        && tail.is_some_and(|tail| tail.contains(notified))
                 };
                 let notice = |list: &[BlockLink]| {
-                    if is_longer(list) { None } else { ConfirmationNotice::between(told, list) }
+                    if is_longer(list) { None } else { ConfirmationNotice::between(notified, list) }
                 };
                 if self.is_final() && may_end {
                     steps.push(Transition::Settle(self.final_list.as_deref().and_then(notice)));
-                } else if self.tell {
+                } else if self.notice_due {
                     let list = tail.map(|tail| tail.list_from(inclusion.block, most)).unwrap_or_default();
                     steps.extend(notice(&list).map(Transition::Confirm));
                 }
             }
-            Seen::Nowhere => {
+            MiningState::Unmined => {
                 steps.extend(held.map(|_| Transition::Unmine));
                 let waits = bound.progress == Progress::AwaitingFunds;
                 if self.short_of_funds && !waits {
@@ -511,8 +527,8 @@ impl OpenSlot {
         steps
     }
 
-    /// Is there nothing left to happen to it?
-    pub(super) fn is_over(&self) -> bool {
+    /// True if nothing is left to happen to the slot.
+    pub(super) fn is_ended(&self) -> bool {
         if self.lost {
             return true;
         }
@@ -520,13 +536,13 @@ impl OpenSlot {
             SlotKind::Intent(_) => self.tx.is_none(),
             SlotKind::Fill => self.is_final() && self.tx.is_none(),
             SlotKind::Reservation if self.is_unclaimed() => self.is_final(),
-            SlotKind::Reservation => self.tx.is_none() && !self.is_lent(),
+            SlotKind::Reservation => self.tx.is_none() && !self.is_reserved(),
             SlotKind::Foreign => true,
         }
     }
 }
 
-/// How long to wait before the next try.
+/// Pauses between sends.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pace {
     pub(super) first: Duration,
@@ -535,7 +551,7 @@ pub(super) struct Pace {
 }
 
 impl Pace {
-    /// Twice as long after each failure.
+    /// Pause after this many failures in a row; it doubles each time.
     pub(super) fn after_failures(&self, failures: u32) -> Duration {
         let doublings = failures.saturating_sub(1).min(16);
         self.first.saturating_mul(1 << doublings).min(self.longest)

@@ -1,4 +1,4 @@
-//! A slot as the ledger has it: what is known of it before anybody has looked at the chain, and what is to be done first.
+//! Loading of slots: the state of a slot from the ledger, before the chain was read, and its first send.
 
 use std::time::Duration;
 
@@ -9,56 +9,57 @@ use crate::attempt::Attempt;
 use crate::intent_record::IntentRecord;
 use crate::nonce::Nonce;
 use crate::payload::Payload;
-use crate::plan::Outline;
+use crate::signing::Outline;
 use crate::slot::SlotKind;
 use crate::state::{Mined, Progress, StateName, TxState};
 use crate::time::{Tick, Timestamp};
 
-use super::effect::Watched;
-use super::lending::Lending;
-use super::open_slot::{HeldAttempt, OpenSlot, Remedy, Seen, Sending};
-use super::raising::Diagnosis;
-use super::stuck::Deciding;
+use super::bumping::Diagnosis;
+use super::effect::WatchRequest;
+use super::open_slot::{MiningState, NextAttempt, OpenSlot, Sending, SlotAttempt};
+use super::reservations::SlotReservation;
+use super::stuck::DecisionState;
 
-impl HeldAttempt {
-    /// Bytes of ours that cannot be read cost the most: nothing more is bound until they are explained.
+impl SlotAttempt {
+    /// Bytes that cannot be decoded get the highest possible cost: nothing more is bound until they are explained.
     pub(super) fn restore(attempt: Attempt, pooled: bool, outline_of: &impl Fn(&Bytes) -> Option<Outline>) -> Self {
         let (cost, gas_limit) =
             outline_of(&attempt.raw).map_or((Amount::new(U256::MAX), 0), |outline| (outline.cost, outline.gas_limit));
-        HeldAttempt { attempt, cost, gas_limit, missing: false, pooled, under_way: false, stale: false }
+        SlotAttempt { attempt, cost, gas_limit, missing: false, pooled, under_way: false, stale: false }
     }
 }
 
 impl OpenSlot {
+    /// A slot without attempts.
     pub(super) fn empty(nonce: Nonce, kind: SlotKind) -> Self {
         OpenSlot {
             nonce,
             kind,
-            lending: Lending::Ours,
+            reservation: SlotReservation::NotReserved,
             attempts: Vec::new(),
             tx: None,
-            seen: Seen::Nowhere,
-            sending: Sending::Rest,
+            mining: MiningState::Unmined,
+            sending: Sending::Idle,
             failures: 0,
             acknowledged: false,
             short_of_funds: false,
             rejected: false,
-            pressure: None,
-            order: None,
-            remedy: Remedy::None,
+            bump_reason: None,
+            requested: None,
+            next_attempt: NextAttempt::None,
             ticket: 0,
             tries: 0,
             signal: None,
             diagnosis: Diagnosis::None,
-            sent_at: None,
-            offered_at: None,
-            decision: Deciding::Nothing,
-            lost_looks: None,
+            sent_at_head: None,
+            newest_sent_at_head: None,
+            decision: DecisionState::None,
+            missed_lookups: None,
             lost: false,
             above: None,
             inherited: false,
-            grows: false,
-            tell: false,
+            in_notice_queue: false,
+            notice_due: false,
             final_list: None,
         }
     }
@@ -69,18 +70,18 @@ impl OpenSlot {
         now: Tick,
         outline_of: &impl Fn(&Bytes) -> Option<Outline>,
     ) {
-        // Which of its attempts carry what is wanted now, only their bytes tell.
+        // Only the bytes of an attempt tell whether it carries the replaced payload.
         if let Some(Payload::Evm(wanted)) = &tx.replacement {
             for held in self.attempts.iter_mut().filter(|held| held.attempt.kind.carries_payload()) {
                 held.stale = outline_of(&held.attempt.raw).is_some_and(|outline| !outline.call.has_same_effect(wanted));
             }
         }
         if let TxState::Stuck(..) = tx.state {
-            self.decision = Deciding::Ask(now);
+            self.decision = DecisionState::AskAt(now);
         }
         if let Some(bound) = tx.state.bound() {
             if let Progress::Mined(Mined { inclusion, .. }) = &bound.progress {
-                self.seen = Seen::Unverified(inclusion.block);
+                self.mining = MiningState::Unverified(inclusion.block);
             }
             self.short_of_funds = bound.progress == Progress::AwaitingFunds;
         }
@@ -88,19 +89,21 @@ impl OpenSlot {
         self.tx = Some(Box::new(tx));
     }
 
-    /// What was never sent, or was not taken when it was sent last, goes out at once; what a node has taken waits for its
-    /// resubmit. Without resubmits it goes out once, since what the chain did meanwhile may have put it out of all pools.
+    /// Sets the first send after loading. An attempt that was never sent, or not accepted at its last send, is sent at
+    /// once. An accepted attempt waits for its resend. Without resends it is sent once, because it may have left all
+    /// pools meanwhile.
     pub(super) fn restore_sending(&mut self, resubmit: Option<Duration>, database_now: Timestamp, now: Tick) {
-        let over = self.is_over();
+        let over = self.is_ended();
         let Some(wanted) = self.wanted() else {
-            self.sending = Sending::Rest;
+            self.sending = Sending::Idle;
             return;
         };
-        let taken = self.acknowledged && wanted.last_outcome.as_ref().is_some_and(|(outcome, _)| outcome.is_taken());
+        let accepted =
+            self.acknowledged && wanted.last_outcome.as_ref().is_some_and(|(outcome, _)| outcome.is_accepted());
         let last_sent = wanted.last_sent_at;
-        self.inherited = taken && self.seen == Seen::Nowhere;
-        self.sending = match (taken, resubmit, self.sending) {
-            _ if over || matches!(self.seen, Seen::Unverified(_)) => Sending::Rest,
+        self.inherited = accepted && self.mining == MiningState::Unmined;
+        self.sending = match (accepted, resubmit, self.sending) {
+            _ if over || matches!(self.mining, MiningState::Unverified(_)) => Sending::Idle,
             (false, _, _) | (true, None, _) => Sending::Due { at: now, claim: false },
             (true, Some(_), Sending::Due { at, claim: true }) => Sending::Due { at, claim: true },
             (true, Some(interval), _) => {
@@ -112,18 +115,18 @@ impl OpenSlot {
         };
     }
 
-    /// All its hashes, to be looked for after the lane was loaded.
-    pub(super) fn watched(&self) -> Vec<Watched> {
-        let known = if let Seen::Unverified(block) = self.seen { Some(block) } else { None };
+    /// Watch requests for all hashes of the slot, after the lane was loaded.
+    pub(super) fn watched(&self) -> Vec<WatchRequest> {
+        let known = if let MiningState::Unverified(block) = self.mining { Some(block) } else { None };
         let mined = self.tx.as_ref().and_then(|tx| match tx.state.bound().map(|bound| &bound.progress) {
             Some(Progress::Mined(mined)) => Some(mined.inclusion.hash),
             _ => None,
         });
         let watch = |hash| {
             let known = known.filter(|_| mined == Some(hash));
-            Watched { hash, known, look_up: known.is_none() }
+            WatchRequest { hash, known_block: known, look_up: known.is_none() }
         };
-        if self.is_over() { Vec::new() } else { self.hashes().map(watch).collect() }
+        if self.is_ended() { Vec::new() } else { self.hashes().map(watch).collect() }
     }
 
     pub(super) fn hashes(&self) -> impl Iterator<Item = B256> {

@@ -1,46 +1,48 @@
-//! How a lane is run.
+//! Settings of a lane.
 
 use std::time::Duration;
 
 use crate::policy::SubmitterPolicy;
 
+/// Policies and limits of one lane.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LaneSetup {
     pub policy: SubmitterPolicy,
     pub limits: LaneLimits,
 }
 
-/// The limits and paces of a lane, by the names that the config gives them.
+/// Limits and intervals of a lane, by the names that the config gives them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LaneLimits {
-    /// Slots that may be open at once: bound, mined and waiting to be final.
+    /// Largest number of open slots: bound, or mined and not final.
     pub open_slots: usize,
-    /// Bytes of signed transactions that may be bound and not mined at once; one always may.
+    /// Largest total of signed bytes that are bound and not mined. One transaction is always allowed.
     pub window_bytes: usize,
-    /// Nonces that one reconciliation with the chain adopts at the most.
+    /// Largest number of nonces that one reconciliation adopts.
     pub adopt: usize,
-    /// Intents that are signed, written or sent in one go.
+    /// Largest number of intents that are signed, written or sent at once.
     pub batch: usize,
-    /// Calldata in one batch of binds.
+    /// Largest total of calldata in one batch of binds.
     pub batch_bytes: usize,
-    /// How often a held lane looks at its queue, whatever wake-ups are lost; one that has everybody in line for whom there is room reads its
-    /// commands then, and its line at every fifth look.
+    /// Interval at which an owned lane reads its queue without a wake-up. A lane with enough candidates reads only its
+    /// commands at this interval, and its queue at every fifth one.
     pub look_interval: Duration,
     /// How long a lane without work is kept.
     pub idle_linger: Duration,
-    /// How often counts and balance are read while the lane works.
+    /// Interval at which the account is read while the lane works.
     pub account_interval: Duration,
-    /// Confirmation notices that are written when there is a new head, beside the first, the last and those of forks; who was told
-    /// longest ago comes first.
+    /// Largest number of confirmation notices per new head, besides the first notice, the last notice and notices of
+    /// forks. The slot whose last notice is oldest comes first.
     pub notices_per_head: usize,
-    /// How old a price may be when it is signed.
+    /// Largest age of a price at the time of signing.
     pub price_age: Duration,
-    /// Before preparing again what could not be prepared.
+    /// Pause before a failed preparation is tried again.
     pub prepare_retry: Duration,
-    /// Before the first resend of what no node has taken; twice as long each time.
+    /// Pause before the first resend of a transaction that no node accepted; it doubles each time.
+    /// Longest pause between two resends.
     pub resend_first: Duration,
     pub resend_longest: Duration,
-    /// Before a commit is tried again that the store could not take, and before a signer is asked again.
+    /// Pause before a failed commit or a failed signing is tried again.
     pub retry: Duration,
 }
 

@@ -1,5 +1,5 @@
-//! All open slots of a lane, and which of them have something to do. Nobody looks at all of them to find the few: what a fact
-//! costs does not grow with what is open (R01).
+//! The open slots of a lane, with indexes of the slots that need work. The cost of a fact does not grow with the number
+//! of open slots (R01).
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -7,43 +7,45 @@ use crate::id::TxId;
 use crate::nonce::Nonce;
 use crate::time::{Tick, Timestamp};
 
-use super::lending::Lending;
-use super::open_slot::{OpenSlot, Remedy, Sending};
-use super::stuck::Deciding;
+use super::open_slot::{NextAttempt, OpenSlot, Sending};
+use super::reservations::SlotReservation;
+use super::stuck::DecisionState;
 
+/// Open slots by nonce, with their indexes. All changes go through [`Slots::update`], which keeps the indexes correct.
 #[derive(Debug, Default)]
 pub(super) struct Slots {
-    /// Boxed: a node of the tree has room for eleven, and is half empty where nonces only grow.
+    /// Boxed, because a node of the tree has room for eleven values and is half empty where nonces only grow.
     slots: BTreeMap<Nonce, Box<OpenSlot>>,
-    /// Those that the chain does not show, as far as anybody has looked.
+    /// Slots that are not known to be mined.
     unmined: BTreeSet<Nonce>,
-    /// When to send, and when to claim a resubmit.
+    /// Send times of slots.
     sends: BTreeSet<(Tick, Nonce)>,
+    /// Times at which a resend is to be claimed.
     claims: BTreeSet<(Tick, Nonce)>,
-    /// Those that need another attempt, or get one.
-    remedial: BTreeSet<Nonce>,
-    /// When they are past their time, by the database's clock.
+    /// Slots that need another attempt, or get one.
+    needing_attempt: BTreeSet<Nonce>,
+    /// Deadlines of slots, by the database's clock.
     deadlines: BTreeSet<(Timestamp, Nonce)>,
-    /// Those that came back from a caller without a transaction.
+    /// Slots whose reservation ended without a transaction.
     recyclable: BTreeSet<Nonce>,
-    /// Those that nodes say the account cannot pay for.
+    /// Slots that the account cannot pay for, as nodes report.
     short: BTreeSet<Nonce>,
-    /// Those that somebody has to decide about.
+    /// Slots that wait for a decision.
     deciding: BTreeSet<Nonce>,
-    /// Signed bytes of those that are unmined.
+    /// Total of signed bytes of the unmined slots.
     unmined_bytes: usize,
-    /// Those that are not final and not over.
+    /// Number of slots that are neither final nor ended.
     unsettled: usize,
     ids: HashMap<TxId, Nonce>,
 }
 
-/// Where a slot stands in the lists.
+/// Index entries of one slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Standing {
+struct SlotIndexKeys {
     unmined: bool,
     send_at: Option<Tick>,
     claim_at: Option<Tick>,
-    remedial: bool,
+    needing_attempt: bool,
     deadline: Option<Timestamp>,
     recyclable: bool,
     short: bool,
@@ -52,27 +54,38 @@ struct Standing {
     unsettled: bool,
 }
 
-impl Standing {
+impl SlotIndexKeys {
     fn of(slot: &OpenSlot) -> Self {
-        let unmined = !slot.is_mined() && !slot.is_over();
+        let unmined = !slot.is_mined() && !slot.is_ended();
         let (send_at, claim_at) = match slot.sending {
             Sending::Due { at, claim: false } if unmined => (Some(at), None),
             Sending::Due { at, claim: true } if unmined => (None, Some(at)),
             _ => (None, None),
         };
-        let remedial = unmined && (slot.remedy != Remedy::None || slot.needs_another());
+        let needing_attempt = unmined && (slot.next_attempt != NextAttempt::None || slot.needs_attempt());
         let (deadline, recyclable) = (slot.deadline().filter(|_| unmined), unmined && slot.is_recyclable());
         let bytes = if unmined { slot.bytes() } else { 0 };
-        let (short, unsettled) = (unmined && slot.short_of_funds, !slot.is_final() && !slot.is_over());
-        let deciding = unmined && slot.decision != Deciding::Nothing;
-        Standing { unmined, send_at, claim_at, remedial, deadline, recyclable, short, deciding, bytes, unsettled }
+        let (short, unsettled) = (unmined && slot.short_of_funds, !slot.is_final() && !slot.is_ended());
+        let deciding = unmined && slot.decision != DecisionState::None;
+        SlotIndexKeys {
+            unmined,
+            send_at,
+            claim_at,
+            needing_attempt,
+            deadline,
+            recyclable,
+            short,
+            deciding,
+            bytes,
+            unsettled,
+        }
     }
 
-    const NOWHERE: Standing = Standing {
+    const NONE: SlotIndexKeys = SlotIndexKeys {
         unmined: false,
         send_at: None,
         claim_at: None,
-        remedial: false,
+        needing_attempt: false,
         deadline: None,
         recyclable: false,
         short: false,
@@ -86,18 +99,19 @@ impl Slots {
     pub(super) fn insert(&mut self, slot: OpenSlot) {
         let nonce = slot.nonce;
         self.ids.extend(id_of(&slot).map(|id| (id, nonce)));
-        let standing = Standing::of(&slot);
-        let before = self.slots.insert(nonce, Box::new(slot)).map_or(Standing::NOWHERE, |old| Standing::of(&old));
-        self.move_to(nonce, before, standing);
+        let after = SlotIndexKeys::of(&slot);
+        let before =
+            self.slots.insert(nonce, Box::new(slot)).map_or(SlotIndexKeys::NONE, |old| SlotIndexKeys::of(&old));
+        self.move_to(nonce, before, after);
     }
 
-    /// The only way to change one: it is in the right lists afterwards.
+    /// Changes a slot and moves it to the right indexes. This is the only way to change a slot.
     pub(super) fn update<T>(&mut self, nonce: Nonce, change: impl FnOnce(&mut OpenSlot) -> T) -> Option<T> {
         let slot = self.slots.get_mut(&nonce)?;
-        let (before, id_before) = (Standing::of(slot), id_of(slot));
+        let (before, id_before) = (SlotIndexKeys::of(slot), id_of(slot));
         let answer = change(slot);
-        let (after, id_after) = (Standing::of(slot), id_of(slot));
-        // What is lent changes hands.
+        let (after, id_after) = (SlotIndexKeys::of(slot), id_of(slot));
+        // A reserved nonce changes its intent.
         if id_after != id_before {
             id_before.into_iter().for_each(|id| forget_id(&mut self.ids, id, nonce));
             id_after.map(|id| self.ids.insert(id, nonce));
@@ -108,13 +122,13 @@ impl Slots {
         Some(answer)
     }
 
-    /// Its nonce is gone, and its intent, if there is one, is in line again or has failed.
+    /// Marks a nonce as lost. Its intent, if there is one, is queued again or has failed.
     pub(super) fn lose(&mut self, nonce: Nonce) {
         self.update(nonce, |slot| {
             slot.lost = true;
-            slot.sending = Sending::Rest;
-            slot.remedy = Remedy::None;
-            slot.lending = Lending::Ours;
+            slot.sending = Sending::Idle;
+            slot.next_attempt = NextAttempt::None;
+            slot.reservation = SlotReservation::NotReserved;
             slot.tx = None;
         });
     }
@@ -122,16 +136,16 @@ impl Slots {
     #[cfg(feature = "mistakes")]
     pub(super) fn remove(&mut self, nonce: Nonce) {
         if let Some(slot) = self.slots.remove(&nonce) {
-            self.move_to(nonce, Standing::of(&slot), Standing::NOWHERE);
+            self.move_to(nonce, SlotIndexKeys::of(&slot), SlotIndexKeys::NONE);
         }
     }
 
-    /// Takes out all below this one.
+    /// Removes all slots below `open`.
     pub(super) fn close_below(&mut self, open: Nonce) -> BTreeMap<Nonce, Box<OpenSlot>> {
         let still_open = self.slots.split_off(&open);
         let closed = std::mem::replace(&mut self.slots, still_open);
         for slot in closed.values() {
-            self.move_to(slot.nonce, Standing::of(slot), Standing::NOWHERE);
+            self.move_to(slot.nonce, SlotIndexKeys::of(slot), SlotIndexKeys::NONE);
             id_of(slot).into_iter().for_each(|id| forget_id(&mut self.ids, id, slot.nonce));
         }
         closed
@@ -182,28 +196,28 @@ impl Slots {
         self.unmined_bytes
     }
 
-    /// Those that need another attempt, or get one, in order.
-    pub(super) fn remedial(&self) -> Vec<Nonce> {
-        self.remedial.iter().copied().collect()
+    /// Slots that need another attempt, or get one, in order.
+    pub(super) fn needing_attempt(&self) -> Vec<Nonce> {
+        self.needing_attempt.iter().copied().collect()
     }
 
-    /// Those to be sent by now, the lowest first.
+    /// Slots that are due to be sent, lowest first.
     pub(super) fn to_send(&self, now: Tick) -> Vec<Nonce> {
         due(&self.sends, now)
     }
 
-    /// Those whose resubmit is to be claimed by now, the lowest first.
+    /// Slots whose resend is due to be claimed, lowest first.
     pub(super) fn to_claim(&self, now: Tick) -> Vec<Nonce> {
         due(&self.claims, now)
     }
 
-    /// When the next one has to be sent or claimed, after now.
+    /// The next time after `now` at which a slot is due to be sent or claimed.
     pub(super) fn next_after(&self, now: Tick) -> Option<Tick> {
         let next = |list: &BTreeSet<(Tick, Nonce)>| list.range((after(now), Nonce::ZERO)..).next().map(|(at, _)| *at);
         [next(&self.sends), next(&self.claims)].into_iter().flatten().min()
     }
 
-    /// Those that are past their time, the lowest first.
+    /// Slots past their deadline, lowest first.
     pub(super) fn overdue(&self, database_now: Timestamp) -> Vec<Nonce> {
         let past = self.deadlines.iter().take_while(|(at, _)| *at <= database_now);
         let mut nonces: Vec<Nonce> = past.map(|(_, nonce)| *nonce).collect();
@@ -211,19 +225,19 @@ impl Slots {
         nonces
     }
 
-    /// When the next one is, after now.
+    /// The next deadline after now.
     pub(super) fn next_deadline(&self, database_now: Timestamp) -> Option<Timestamp> {
         self.deadlines.iter().map(|(at, _)| *at).find(|at| *at > database_now)
     }
 
-    /// Those that came back from a caller without a transaction, the smallest first.
+    /// Slots whose reservation ended without a transaction, lowest first.
     pub(super) fn recyclable(&self) -> impl Iterator<Item = Nonce> {
         self.recyclable.iter().copied()
     }
 
-    fn move_to(&mut self, nonce: Nonce, before: Standing, after: Standing) {
+    fn move_to(&mut self, nonce: Nonce, before: SlotIndexKeys, after: SlotIndexKeys) {
         put(&mut self.unmined, nonce, before.unmined, after.unmined);
-        put(&mut self.remedial, nonce, before.remedial, after.remedial);
+        put(&mut self.needing_attempt, nonce, before.needing_attempt, after.needing_attempt);
         put(&mut self.short, nonce, before.short, after.short);
         put(&mut self.deciding, nonce, before.deciding, after.deciding);
         self.unmined_bytes = self.unmined_bytes.saturating_sub(before.bytes).saturating_add(after.bytes);
@@ -236,7 +250,7 @@ impl Slots {
     }
 }
 
-/// Who holds it now; whoever has lost it may hold another.
+/// The intent that holds the slot now. An intent that lost this nonce may hold another one.
 fn id_of(slot: &OpenSlot) -> Option<TxId> {
     slot.tx.as_ref().map(|tx| tx.id)
 }
@@ -268,7 +282,7 @@ fn due(list: &BTreeSet<(Tick, Nonce)>, now: Tick) -> Vec<Nonce> {
     nonces
 }
 
-/// The first moment that is later.
+/// The first tick after `now`.
 fn after(now: Tick) -> Tick {
     now.saturating_add(std::time::Duration::from_nanos(1))
 }
@@ -299,7 +313,7 @@ mod tests {
             raw: Bytes::from(vec![0; nonce as usize]),
             fees: Fees::Legacy { gas_price: 1 },
         };
-        slot.hold(&attempt, Amount::ZERO, 21_000, Timestamp::EPOCH);
+        slot.add_attempt(&attempt, Amount::ZERO, 21_000, Timestamp::EPOCH);
         slot
     }
 
@@ -314,9 +328,9 @@ mod tests {
         }
     }
 
-    /// However slots are changed, the lists are what one would find by looking at all of them.
+    /// After any change of a slot, the indexes equal a full search of all slots.
     #[test]
-    fn the_lists_are_always_those_of_the_slots() {
+    fn slot_indexes_after_any_change_match_a_full_search() {
         let mut slots = Slots::default();
         (0..40).for_each(|nonce| slots.insert(slot(nonce)));
         let mut random = 1_u64;
@@ -329,19 +343,19 @@ mod tests {
             let (nonce, what, at) = (Nonce::new(dice(40)).unwrap(), dice(14), tick(dice(50)));
             let until = Timestamp::EPOCH.saturating_add(at.elapsed());
             slots.update(nonce, |slot| match what {
-                0 => slot.sending = Sending::Rest,
+                0 => slot.sending = Sending::Idle,
                 1 => slot.sending = Sending::Due { at, claim: false },
                 2 => slot.sending = Sending::Due { at, claim: true },
-                3 => slot.sending = Sending::UnderWay,
-                4 => slot.remedy = Remedy::Later(at),
-                5 => slot.remedy = Remedy::None,
+                3 => slot.sending = Sending::InFlight,
+                4 => slot.next_attempt = NextAttempt::Later(at),
+                5 => slot.next_attempt = NextAttempt::None,
                 6 => drop(slot.mined(mined(nonce.get()))),
-                7 => slot.lending = Lending::Lent { to: LockOwner::new("me").unwrap(), until },
-                8 => slot.lending = Lending::Recyclable,
-                9 => slot.lending = Lending::Ours,
+                7 => slot.reservation = SlotReservation::Reserved { to: LockOwner::new("me").unwrap(), until },
+                8 => slot.reservation = SlotReservation::Recyclable,
+                9 => slot.reservation = SlotReservation::NotReserved,
                 10 => slot.short_of_funds = !slot.short_of_funds,
-                11 => slot.decision = Deciding::Ask(at),
-                12 => slot.decision = Deciding::Nothing,
+                11 => slot.decision = DecisionState::AskAt(at),
+                12 => slot.decision = DecisionState::None,
                 _ => drop(slot.unmined(mined(nonce.get()).hash, mined(0).block, at)),
             });
             if dice(500) == 0 {
@@ -370,8 +384,8 @@ mod tests {
         let later = unmined.filter_map(OpenSlot::deadline).filter(|at| *at > database_now);
         assert_eq!(slots.next_deadline(database_now), later.min());
         assert_eq!(slots.recyclable().collect::<Vec<_>>(), of(&OpenSlot::is_recyclable));
-        assert_eq!(slots.remedial(), of(&|slot| slot.remedy != Remedy::None || slot.needs_another()));
-        assert_eq!(slots.deciding(), of(&|slot| slot.decision != Deciding::Nothing));
+        assert_eq!(slots.needing_attempt(), of(&|slot| slot.next_attempt != NextAttempt::None || slot.needs_attempt()));
+        assert_eq!(slots.deciding(), of(&|slot| slot.decision != DecisionState::None));
         assert_eq!(slots.short().iter().copied().collect::<Vec<_>>(), of(&|slot| slot.short_of_funds));
         let bytes = slots.iter().filter(|slot| !slot.is_mined()).map(OpenSlot::bytes).sum::<usize>();
         assert_eq!(slots.unmined_bytes(), bytes);

@@ -1,4 +1,4 @@
-//! What is stuck: somebody outside decides, and only what was decided is done.
+//! Stuck intents: a policy outside of the lane decides, and the lane carries the decision out.
 
 use crate::audit::NewAudit;
 use crate::cursor::Cursor;
@@ -13,15 +13,16 @@ use crate::time::Tick;
 
 use super::Lane;
 use super::effect::{Effect, Step};
-use super::open_slot::{OpenSlot, Seen};
-use super::writing::Writing;
+use super::open_slot::{MiningState, OpenSlot};
+use super::pending_commit::PendingCommit;
 
+/// Progress of a decision about a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Deciding {
-    Nothing,
-    /// Somebody is to be asked then.
-    Ask(Tick),
-    Asked,
+pub(super) enum DecisionState {
+    None,
+    /// A decision is to be requested at this time.
+    AskAt(Tick),
+    Requested,
     Decided(Decision),
 }
 
@@ -33,21 +34,21 @@ impl Lane {
         for nonce in self.slots.deciding() {
             let Some(slot) = self.slots.get(nonce) else { continue };
             match slot.decision {
-                Deciding::Ask(at) if at > now => step.wake(at),
-                Deciding::Ask(_) => {
+                DecisionState::AskAt(at) if at > now => step.wake(at),
+                DecisionState::AskAt(_) => {
                     let case = slot.tx.as_ref().and_then(|tx| self.case(slot, tx));
-                    let next = if case.is_some() { Deciding::Asked } else { Deciding::Nothing };
+                    let next = if case.is_some() { DecisionState::Requested } else { DecisionState::None };
                     step.effects.extend(case.map(|case| Effect::Decide(Box::new(case))));
                     self.slots.update(nonce, |slot| slot.decision = next);
                 }
-                Deciding::Nothing | Deciding::Asked | Deciding::Decided(_) => {}
+                DecisionState::None | DecisionState::Requested | DecisionState::Decided(_) => {}
             }
         }
     }
 
     fn case(&self, slot: &OpenSlot, tx: &IntentRecord) -> Option<StuckCase> {
         let TxState::Stuck(_, reason) = tx.state else { return None };
-        let attempt_of = |held: &super::HeldAttempt| {
+        let attempt_of = |held: &super::SlotAttempt| {
             let attempt = &held.attempt;
             StuckAttempt { kind: attempt.kind, hash: attempt.hash, fees: attempt.fees }
         };
@@ -66,36 +67,36 @@ impl Lane {
 
     pub(super) fn decided(&mut self, nonce: Nonce, decision: Decision) {
         self.slots.update(nonce, |slot| {
-            if slot.decision == Deciding::Asked {
-                slot.decision = Deciding::Decided(decision);
+            if slot.decision == DecisionState::Requested {
+                slot.decision = DecisionState::Decided(decision);
             }
         });
     }
 
-    /// What was decided is written before it is done.
+    /// Writes the decisions before they are carried out.
     pub(super) fn write_decisions(
         &mut self,
         now: Tick,
         cursor: &Cursor,
         commit: &mut LaneCommit,
-        writing: &mut Writing,
+        pending: &mut PendingCommit,
     ) -> Result<(), CommitError> {
-        let again = Deciding::Ask(now.saturating_add(self.setup.policy.stuck.ask_interval));
+        let again = DecisionState::AskAt(now.saturating_add(self.setup.policy.stuck.ask_interval));
         for nonce in self.slots.deciding() {
             let Some(slot) = self.slots.get(nonce) else { continue };
-            let Deciding::Decided(decision) = slot.decision else { continue };
+            let DecisionState::Decided(decision) = slot.decision else { continue };
             let has_own_price = slot.has_own_price();
             let is_stuck = |tx: &IntentRecord| matches!(tx.state, TxState::Stuck(..));
-            if slot.seen != Seen::Nowhere || !self.intent_at(nonce, writing).is_some_and(is_stuck) {
-                // The chain, or somebody else, was quicker.
-                self.slots.update(nonce, |slot| slot.decision = Deciding::Nothing);
+            if slot.mining != MiningState::Unmined || !self.intent_at(nonce, pending).is_some_and(is_stuck) {
+                // The chain or a command was quicker.
+                self.slots.update(nonce, |slot| slot.decision = DecisionState::None);
                 continue;
             }
             if decision == Decision::Wait {
                 self.slots.update(nonce, |slot| slot.decision = again);
                 continue;
             }
-            if writing.recovered.concerns(nonce) {
+            if pending.reconciled.touches(nonce) {
                 continue;
             }
             let text = format!("nonce {nonce} is stuck: {}", decision.as_str());
@@ -107,44 +108,44 @@ impl Lane {
                     commit.lane_event(cursor, LaneEventKind::Escalated, NodeText::new(&text))?;
                     again
                 }
-                // Its cancel is what is stuck.
-                Decision::Cancel if self.is_canceled(nonce, writing) => {
-                    self.revive(nonce, commit, writing)?;
-                    self.claim_by_hand(nonce, false, commit, writing);
-                    Deciding::Nothing
+                // The cancel itself is stuck.
+                Decision::Cancel if self.is_canceled(nonce, pending) => {
+                    self.revive(nonce, commit, pending)?;
+                    self.claim_now(nonce, false, commit, pending);
+                    DecisionState::None
                 }
                 Decision::Resend | Decision::Bump => {
-                    self.revive(nonce, commit, writing)?;
-                    // A price that is the caller's own, or a borrower's, is not ours to raise.
-                    let raises = decision == Decision::Bump && !has_own_price;
-                    self.claim_by_hand(nonce, raises, commit, writing);
-                    Deciding::Nothing
+                    self.revive(nonce, commit, pending)?;
+                    // A price that the caller set is not bumped.
+                    let is_bump = decision == Decision::Bump && !has_own_price;
+                    self.claim_now(nonce, is_bump, commit, pending);
+                    DecisionState::None
                 }
                 Decision::Cancel => {
-                    self.want_cancel(nonce, CancelReason::User, commit, writing)?;
-                    Deciding::Nothing
+                    self.want_cancel(nonce, CancelReason::User, commit, pending)?;
+                    DecisionState::None
                 }
             };
-            writing.decided.push((nonce, next));
+            pending.decided.push((nonce, next));
         }
         Ok(())
     }
 }
 
 impl Lane {
-    fn is_canceled(&self, nonce: Nonce, writing: &Writing) -> bool {
-        self.bound_at(nonce, writing).is_some_and(|(_, bound)| matches!(bound.goal, Goal::Cancel(_)))
+    fn is_canceled(&self, nonce: Nonce, pending: &PendingCommit) -> bool {
+        self.bound_at(nonce, pending).is_some_and(|(_, bound)| matches!(bound.goal, Goal::Cancel(_)))
     }
 }
 
 impl OpenSlot {
-    /// Its intent is as the ledger has it now: does somebody have to decide about it?
+    /// Requests a decision if the intent is stuck in the ledger.
     pub(super) fn follow_state(&mut self, now: Tick) {
         let is_stuck = self.tx.as_ref().is_some_and(|tx| matches!(tx.state, TxState::Stuck(..)));
         self.decision = match self.decision {
-            Deciding::Nothing if is_stuck => Deciding::Ask(now),
+            DecisionState::None if is_stuck => DecisionState::AskAt(now),
             deciding if is_stuck => deciding,
-            _ => Deciding::Nothing,
+            _ => DecisionState::None,
         };
     }
 }

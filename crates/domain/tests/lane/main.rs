@@ -1,29 +1,30 @@
-//! The lane, table by table: given a lane and a fact, these effects.
+//! Tests of the lane: facts in, effects out, without a store, a chain or a clock. Start reading in `harness`.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "the helpers of a test fail like the test itself")]
 
-mod bench;
-mod doubted;
+mod harness;
 mod ledger;
+mod reconcile_fixtures;
 
 mod binding;
-mod borrowers;
+mod bump_races;
+mod bumping;
 mod canceling;
-mod contested;
-mod doubts;
-mod ending;
+mod command_races;
+mod confirmations;
+mod drain_and_release;
 mod funds;
-mod lending;
-mod mining;
-mod orders;
-mod outbidding;
-mod outcomes;
-mod protecting;
-mod raising;
-mod recovering;
+mod inclusions;
+mod peeking;
+mod protect;
+mod random_walk;
+mod reconcile_races;
+mod reconciling;
+mod rejections;
+mod replacing;
+mod reservations;
 mod restoring;
-mod roaming;
+mod send_outcomes;
 mod sending;
-mod starting;
-mod telling;
-mod trouble;
+mod start;
+mod unsubmitted_transactions;

@@ -39,7 +39,7 @@ impl Driver for TestDriver {
     }
 }
 
-/// A desk on a chain whose watcher is the test.
+/// A chain desk without a watcher: the test publishes the status.
 struct Bench {
     chain: Arc<ScriptedChain>,
     desk: Arc<ChainDesk>,
@@ -74,13 +74,13 @@ impl Bench {
         (0..blocks).for_each(|_| self.chain.mine());
     }
 
-    /// The watcher has seen all there is.
+    /// Publishes the status that a watcher at the chain's head would publish.
     async fn look(&self) {
         let links = self.chain.sent_by(&self.us, 0..=self.chain.height()).await.unwrap();
         let tail = Tail::of(links.into_iter().flatten().map(|block| block.link)).unwrap();
         let head = tail.last();
         let final_block = tail.get(head.number.saturating_sub(FINAL_DEPTH)).map(|link| link.block);
-        let facts = Arc::new(ChainFacts { tail, broken: None });
+        let facts = Arc::new(ChainFacts { tail, finality_violation: None });
         let read_at = Tick::default();
         self.status.publish(Some(ChainStatus { head, final_block, read_at, block_time_ms: None, facts }));
     }
@@ -89,7 +89,7 @@ impl Bench {
         self.desk.survey(&self.us, request(from, above)).await
     }
 
-    /// The block of that number, as it is now.
+    /// The canonical block of that number.
     async fn block(&self, number: u64) -> BlockRef {
         self.chain.header(HeaderAt::Number(number)).await.unwrap().unwrap().block
     }
@@ -103,12 +103,12 @@ fn request(from: u64, above: Option<BlockRef>) -> ScanRequest {
     ScanRequest { from: nonce(from), above }
 }
 
-/// Nonces and the blocks they were found in.
+/// Nonces and block numbers of the transactions found.
 fn found(survey: &ScanResult) -> Vec<(u64, u64)> {
     survey.sent.iter().map(|sent| (sent.tx.plan.nonce.get(), sent.block.number)).collect()
 }
 
-/// Three of ours in blocks 10, 100 and 150 of 200, and one of somebody else in between.
+/// Three transactions of the account in blocks 10, 100 and 151 of 200, and one of another account in between.
 async fn with_three() -> Bench {
     let bench = Bench::new(10_000);
     bench.mine(9);
@@ -139,7 +139,7 @@ async fn what_was_sent_is_found_and_no_more_is_read_than_needed() {
     assert_eq!(bench.chain.requests("sent_by"), asked, "so nothing is read");
 }
 
-/// The endpoint has blocks that the watcher has not seen.
+/// The endpoint has a block that the watcher has not seen.
 #[tokio::test(start_paused = true)]
 async fn the_count_is_of_the_head_that_is_surveyed() {
     let bench = with_three().await;
@@ -154,13 +154,13 @@ async fn it_ends_at_the_block_below_which_nothing_can_be() {
     let bench = with_three().await;
     let bounded = bench.survey(1, Some(bench.block(120).await)).await.unwrap();
     assert_eq!((found(&bounded), bounded.oldest, bounded.is_whole), (vec![(2, 151)], 121, true));
-    // What was found on the way is on the way, and no proof of anything else.
+    // A found transaction proves nothing about the blocks below it.
     let found_all = bench.survey(1, Some(bench.block(50).await)).await.unwrap();
     assert_eq!((found(&found_all), found_all.oldest, found_all.is_whole), (vec![(1, 100), (2, 151)], 100, false));
-    // Nothing lies above it.
+    // No transaction lies above the bound.
     let none = bench.survey(0, Some(bench.block(199).await)).await.unwrap();
     assert_eq!((none.sent.len(), none.oldest, none.is_whole), (0, 198, true), "down to the final block all the same");
-    // One was used that no block has: down to the first block of all.
+    // A nonce was used without a transaction: the scan goes down to the first block.
     bench.chain.use_without_transaction(&bench.us);
     let whole = bench.survey(0, None).await.unwrap();
     assert_eq!((whole.sent.len(), whole.oldest, whole.account.latest), (3, 0, nonce(4)));
@@ -191,7 +191,7 @@ async fn a_nonce_that_was_used_without_a_transaction_is_found_nowhere() {
     assert!(survey.is_whole);
 }
 
-/// After a reorg below what was final, which somebody has accepted, ours may lie below the number of what was final once.
+/// After an accepted finality violation, a transaction may lie below the number of a block that was final once.
 #[tokio::test(start_paused = true)]
 async fn a_block_of_another_branch_bounds_nothing() {
     let bench = Bench::new(150);
@@ -205,7 +205,7 @@ async fn a_block_of_another_branch_bounds_nothing() {
     assert_ne!(bench.block(160).await, once_final);
     let survey = bench.survey(0, Some(once_final)).await.unwrap();
     assert_eq!((found(&survey), survey.oldest), (vec![(0, 121)], 121));
-    // Neither does it say that there is nothing.
+    // The orphaned bound does not prove that there is nothing.
     bench.chain.use_without_transaction(&bench.us);
     let survey = bench.survey(0, Some(once_final)).await.unwrap();
     assert_eq!((found(&survey), survey.oldest, survey.is_whole), (vec![(0, 121)], 51, false));
@@ -235,14 +235,14 @@ async fn a_branch_that_was_left_meanwhile_is_no_answer() {
     let bench = with_three().await;
     bench.chain.script(|script| script.latency = Duration::from_secs(10));
     let (survey, ()) = tokio::join!(bench.survey(0, None), async {
-        // The last of its blocks is under way.
+        // The last request of the scan is in flight.
         tokio::time::sleep(Duration::from_secs(25)).await;
         bench.chain.script(|script| script.latency = Duration::ZERO);
         bench.chain.reorg(1, false);
         bench.look().await;
     });
     assert_eq!(survey, None);
-    // A head that has only moved on is fine.
+    // A head that has only advanced is fine.
     bench.chain.script(|script| script.latency = Duration::from_secs(10));
     let (survey, ()) = tokio::join!(bench.survey(0, None), async {
         tokio::time::sleep(Duration::from_secs(25)).await;
@@ -253,25 +253,25 @@ async fn a_branch_that_was_left_meanwhile_is_no_answer() {
     assert_eq!(survey.unwrap().head.number, 201);
 }
 
-/// A survey may take longer than the watcher's tail is long.
+/// A scan may take longer than the watcher's tail is long.
 #[tokio::test(start_paused = true)]
 async fn a_branch_that_was_left_is_no_answer_when_the_tail_has_moved_on() {
     let bench = with_three().await;
     bench.chain.script(|script| script.latency = Duration::from_secs(10));
     let (survey, ()) = tokio::join!(bench.survey(0, None), async {
-        // The last of its blocks is under way.
+        // The last request of the scan is in flight.
         tokio::time::sleep(Duration::from_secs(25)).await;
         bench.chain.script(|script| script.latency = Duration::ZERO);
         bench.chain.reorg(2, false);
         bench.mine(100);
         bench.look().await;
-        // As `Watcher::publish` does it: no more than it keeps.
+        // Trims the tail to the kept length, as `Watcher::publish` does.
         bench.status.publish_if(|status| {
             let status = status.as_mut().unwrap();
             let tail = &status.facts.tail;
             let last = tail.last().number;
             let tail = Tail::of((last - 83..=last).filter_map(|number| tail.get(number))).unwrap();
-            status.facts = Arc::new(ChainFacts { tail, broken: None });
+            status.facts = Arc::new(ChainFacts { tail, finality_violation: None });
             true
         });
     });
@@ -284,7 +284,7 @@ async fn nothing_is_read_from_a_chain_that_contradicts_itself() {
     bench.status.publish_if(|status| {
         let status = status.as_mut().unwrap();
         let broken = Protection { code: ProtectCode::DeepReorg, detail: gapless_domain::NodeText::new("test") };
-        status.facts = Arc::new(ChainFacts { tail: status.facts.tail.clone(), broken: Some(broken) });
+        status.facts = Arc::new(ChainFacts { tail: status.facts.tail.clone(), finality_violation: Some(broken) });
         true
     });
     assert_eq!(bench.survey(0, None).await, None);
@@ -359,7 +359,7 @@ fn the_final_block_is_on_the_way() {
     assert!(matches!(Descent::begin(request(0, None), account, link(7, 0).block), Err(SurveyError::Behind)));
 }
 
-/// The block that was named is one thing, the final one another.
+/// The lower bound and the final block are independent.
 #[test]
 fn nothing_is_whole_before_the_final_block_was_seen() {
     let blocks =

@@ -1,10 +1,10 @@
-//! Who waits for which hash.
+//! The register of watched hashes.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use gapless_domain::{B256, BlockRef, Sighting, Tick, Watched};
+use gapless_domain::{B256, BlockRef, Sighting, Tick, WatchRequest};
 use tokio::sync::Notify;
 
 use crate::lane_inbox::LaneInbox;
@@ -20,31 +20,31 @@ pub(crate) struct WatchBook {
 struct Inner {
     hashes: HashMap<B256, Entry>,
     requests: HashMap<B256, Request>,
-    /// How many answers were tried for.
+    /// Counter of tries, for `Request::tried`.
     tries: u64,
-    /// Put down since the watcher last looked.
+    /// Hashes that were added since the watcher's last round.
     fresh: Vec<B256>,
-    /// When to ask for those that no block has explained until then, the earliest first. What is not due then by its own
-    /// entry is gone, or was put down anew.
+    /// Times at which a hash that is in no block is looked up, the earliest first. An entry whose time is not the
+    /// hash's `due` is outdated.
     stale: VecDeque<(Tick, B256)>,
-    /// By where a lane's inbox is.
+    /// Hashes by inbox id.
     of_lane: HashMap<usize, HashSet<B256>>,
 }
 
 #[derive(Debug)]
 struct Entry {
     lane: Arc<LaneInbox>,
-    /// A canonical block has it.
+    /// A canonical block holds the hash.
     explained: bool,
     due: Option<Tick>,
 }
 
-/// To be looked up by hash, or compared with the canonical chain.
+/// A request to look a hash up, or to compare its known block with the canonical chain.
 #[derive(Clone, Copy, Debug)]
 struct Request {
     known: Option<BlockRef>,
-    /// When it was last tried, counted in tries; 0 if never. Those that wait longest come first, so that those that cannot
-    /// be answered keep nobody waiting (R02).
+    /// The counter at the last try; 0 if never tried. The lowest come first, so that requests that cannot be answered
+    /// delay no other request (R02).
     tried: u64,
 }
 
@@ -55,10 +55,10 @@ impl Request {
 }
 
 impl WatchBook {
-    pub(crate) fn watch(&self, inbox: &Arc<LaneInbox>, watched: &[Watched]) {
+    pub(crate) fn watch(&self, inbox: &Arc<LaneInbox>, watched: &[WatchRequest]) {
         let mut inner = self.inner();
         let mut asked = false;
-        for Watched { hash, known, look_up } in watched {
+        for WatchRequest { hash, known_block: known, look_up } in watched {
             inner.remove(*hash);
             inner.hashes.insert(*hash, Entry { lane: Arc::clone(inbox), explained: false, due: None });
             inner.of_lane.entry(place(inbox)).or_default().insert(*hash);
@@ -79,7 +79,7 @@ impl WatchBook {
         hashes.iter().for_each(|hash| inner.remove(*hash));
     }
 
-    /// The lane is no longer run here.
+    /// Removes all hashes of a lane that no longer runs here.
     pub(crate) fn forget(&self, inbox: &Arc<LaneInbox>) {
         let mut inner = self.inner();
         let hashes = inner.of_lane.remove(&place(inbox)).unwrap_or_default();
@@ -98,14 +98,14 @@ impl WatchBook {
         self.inner().hashes.contains_key(&hash)
     }
 
-    /// Those that wait longest.
+    /// The longest-waiting requests.
     pub(super) fn requests(&self, limit: usize) -> Vec<(B256, Option<BlockRef>)> {
         let mut all: Vec<(B256, Request)> = self.inner().requests.iter().map(|(hash, asked)| (*hash, *asked)).collect();
         all.sort_unstable_by_key(|(hash, asked)| (asked.tried, *hash));
         all.into_iter().take(limit).map(|(hash, asked)| (hash, asked.known)).collect()
     }
 
-    /// An answer is being looked for.
+    /// Records a try.
     pub(super) fn tried(&self, hashes: &[B256]) {
         let mut inner = self.inner();
         let Inner { requests, tries, .. } = &mut *inner;
@@ -117,7 +117,7 @@ impl WatchBook {
         }
     }
 
-    /// If nobody has tried to answer some, the next round need not be waited for.
+    /// Wakes the watcher for its next round if there are requests that were never tried.
     pub(super) fn go_on(&self) {
         if self.inner().requests.values().any(|asked| asked.tried == 0) {
             self.asked.notify_one();
@@ -131,7 +131,7 @@ impl WatchBook {
         }
     }
 
-    /// The request is answered, unless it was asked anew meanwhile.
+    /// Removes an answered request, unless it was made again meanwhile.
     pub(super) fn answered(&self, hash: B256, known: Option<BlockRef>) {
         let mut inner = self.inner();
         if inner.requests.get(&hash).is_some_and(|asked| asked.known == known && asked.tried != 0) {
@@ -139,7 +139,7 @@ impl WatchBook {
         }
     }
 
-    /// Every hash that no block has explained has to be looked up: there was a hole in what was read.
+    /// Requests a look-up of every hash that is in no known block: some blocks were not read.
     pub(super) fn ask_unexplained(&self) {
         let mut inner = self.inner();
         let Inner { hashes, requests, .. } = &mut *inner;
@@ -148,8 +148,8 @@ impl WatchBook {
         }
     }
 
-    /// Asks for hashes that nothing has explained for so long, at most so many, the oldest first; and again after the same
-    /// time. So what it costs does not grow with what is open (R01).
+    /// Requests look-ups of hashes that were in no block for the time `after`, at most `limit`, the oldest first; and
+    /// again after the same time. So the cost does not grow with the number of open hashes (R01).
     pub(super) fn ask_for_stale(&self, now: Tick, after: Duration, limit: usize) {
         let mut inner = self.inner();
         let Inner { hashes, requests, fresh, stale, .. } = &mut *inner;
@@ -207,7 +207,7 @@ impl Inner {
     }
 }
 
-/// As long as somebody has it, nobody else is there.
+/// The address of the inbox; unique while the inbox is alive.
 fn place(inbox: &Arc<LaneInbox>) -> usize {
     Arc::as_ptr(inbox).addr()
 }
@@ -221,9 +221,9 @@ mod tests {
     }
 
     fn watch(book: &WatchBook, hashes: impl IntoIterator<Item = u8>) {
-        let watched: Vec<Watched> = hashes
+        let watched: Vec<WatchRequest> = hashes
             .into_iter()
-            .map(|byte| Watched { hash: B256::repeat_byte(byte), known: None, look_up: false })
+            .map(|byte| WatchRequest { hash: B256::repeat_byte(byte), known_block: None, look_up: false })
             .collect();
         book.watch(&Arc::default(), &watched);
     }
@@ -258,7 +258,7 @@ mod tests {
     #[test]
     fn lanes_that_come_and_go_leave_nothing_behind() {
         let book = WatchBook::default();
-        let watched = [Watched { hash: B256::repeat_byte(1), known: None, look_up: true }];
+        let watched = [WatchRequest { hash: B256::repeat_byte(1), known_block: None, look_up: true }];
         for round in 0..1000 {
             let inbox = Arc::default();
             book.watch(&inbox, &watched);
@@ -279,12 +279,12 @@ mod tests {
         assert_eq!(asked(&book), 9);
     }
 
-    /// An answer that is older than the question.
+    /// The answer is older than the second request.
     #[test]
     fn what_is_asked_anew_is_not_answered_by_the_old_answer() {
         let book = WatchBook::default();
         let (inbox, hash) = (Arc::default(), B256::repeat_byte(1));
-        let watched = [Watched { hash, known: None, look_up: true }];
+        let watched = [WatchRequest { hash, known_block: None, look_up: true }];
         book.watch(&inbox, &watched);
         book.tried(&[hash]);
         book.watch(&inbox, &watched);
@@ -296,8 +296,9 @@ mod tests {
     #[test]
     fn who_was_tried_waits_behind_those_who_were_not() {
         let book = WatchBook::default();
-        let watched: Vec<Watched> =
-            (1..=20).map(|byte| Watched { hash: B256::repeat_byte(byte), known: None, look_up: true }).collect();
+        let watched: Vec<WatchRequest> = (1..=20)
+            .map(|byte| WatchRequest { hash: B256::repeat_byte(byte), known_block: None, look_up: true })
+            .collect();
         book.watch(&Arc::default(), &watched);
         let mut seen = HashSet::new();
         for _ in 0..20 {

@@ -1,4 +1,4 @@
-//! The newest part of the canonical chain: headers linked by parent hash, and which of our hashes stand in each.
+//! The newest part of the canonical chain: headers linked by parent hash, and our hashes in each block.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -6,35 +6,35 @@ use std::sync::Arc;
 use gapless_chain::Header;
 use gapless_domain::{B256, BlockLink, BlockRef, Tail};
 
-/// How many blocks the block time is learned from.
+/// Number of blocks for the measurement of the block time.
 const TIMED_BLOCKS: usize = 32;
 
 #[derive(Debug, Default)]
 pub(super) struct Canon {
     blocks: VecDeque<Linked>,
-    /// Everything up to this block is final. It only moves forward while it is canonical, also if the chain is shorter now
-    /// than it was.
+    /// Everything up to this block is final. It only moves forward while it is canonical, even if the chain has become
+    /// shorter.
     finalized: Option<BlockRef>,
 }
 
 #[derive(Debug)]
 pub(super) struct Linked {
     pub(super) link: BlockLink,
-    /// Not known of what was kept from before this node started.
+    /// Unknown for blocks that were saved before this node started.
     timestamp: Option<u64>,
     pub(super) ours: Vec<B256>,
 }
 
-/// Where a block stands.
+/// The position of a block relative to the kept part of the canonical chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
-    /// On the canonical chain, as far as it is kept.
+    /// In the kept part.
     Canonical,
     /// Another block is canonical at its height.
     Orphaned,
-    /// Older than everything kept.
+    /// Below the kept part.
     Older,
-    /// Newer than everything kept.
+    /// Above the head.
     Newer,
 }
 
@@ -46,7 +46,7 @@ impl Linked {
 }
 
 impl Canon {
-    /// What was kept from before.
+    /// Restores a saved head.
     pub(super) fn restore(tail: &Tail, finalized: Option<BlockRef>) -> Self {
         let numbers = tail.first_number()..=tail.last().number;
         let kept = |link| Linked { link, timestamp: None, ours: Vec::new() };
@@ -54,7 +54,7 @@ impl Canon {
         Canon { blocks, finalized }
     }
 
-    /// Begins anew with this block. What was final before still is, unless somebody finds that it is not on this chain.
+    /// Restarts at this block. The final block stays, until it is found not to be on this chain.
     pub(super) fn restart(head: &Header, finalized: Option<BlockRef>) -> Self {
         Canon { blocks: VecDeque::from([Linked::of(head)]), finalized }
     }
@@ -71,13 +71,13 @@ impl Canon {
         self.blocks.get(self.index(number)?).map(|linked| linked.link)
     }
 
-    /// The newest blocks, at most so many.
+    /// The newest blocks, at most `most`.
     pub(super) fn tail(&self, most: u64) -> Option<Tail> {
         let skipped = (self.blocks.len() as u64).saturating_sub(most.max(1));
         Tail::of(self.blocks.iter().skip(usize::try_from(skipped).ok()?).map(|linked| linked.link))
     }
 
-    /// At most `most` confirmations of what stands in the block at this height.
+    /// At most `most` confirmations of a transaction in the block at this height.
     pub(super) fn list(&self, number: u64, most: u32) -> Arc<[BlockLink]> {
         let Some(index) = self.index(number) else { return Arc::default() };
         self.blocks.iter().skip(index).take(most as usize).map(|linked| linked.link).collect()
@@ -96,7 +96,7 @@ impl Canon {
         }
     }
 
-    /// One of our hashes stands in this canonical block. In one that is older than what is kept nothing can be noted.
+    /// Records one of our hashes in a canonical block. Does nothing for a block below the kept part.
     pub(super) fn note(&mut self, block: BlockRef, hash: B256) {
         if let Some(linked) = self.index(block.number).and_then(|index| self.blocks.get_mut(index))
             && linked.link.block == block
@@ -106,10 +106,10 @@ impl Canon {
         }
     }
 
-    /// Takes the newest block off: it is no longer canonical.
+    /// Removes the head: it is no longer canonical.
     pub(super) fn pop(&mut self) -> Option<Linked> {
         let linked = self.blocks.pop_back()?;
-        // Another block will stand at its height, and nobody was told of that one.
+        // The next block at this height was not reported as final to any lane.
         if self.is_final(linked.link.block.number) {
             let parent = linked.link.block.number.checked_sub(1);
             self.finalized = parent.map(|number| BlockRef { number, hash: linked.link.parent_hash });
@@ -117,14 +117,14 @@ impl Canon {
         Some(linked)
     }
 
-    /// Is this the block that comes next?
+    /// Does this block link to the head?
     pub(super) fn is_next(&self, header: &Header) -> bool {
         self.head().is_none_or(|head| {
             header.parent_hash == head.hash && Some(header.block.number) == head.number.checked_add(1)
         })
     }
 
-    /// Puts the next block on, which must link to the head.
+    /// Appends a block if it links to the head.
     pub(super) fn push(&mut self, header: &Header) -> bool {
         let links = self.is_next(header);
         if links {
@@ -133,7 +133,7 @@ impl Canon {
         links
     }
 
-    /// Puts a block below the oldest one, which must stand on it.
+    /// Adds a block below the oldest one if it links.
     pub(super) fn push_below(&mut self, header: &Header) -> bool {
         let links = self.blocks.front().is_some_and(|first| {
             first.link.parent_hash == header.block.hash
@@ -145,12 +145,12 @@ impl Canon {
         links
     }
 
-    /// Is another block linked where the final one was?
+    /// Is another block linked at the height of the final one?
     pub(super) fn denies_final(&self) -> bool {
         self.finalized.is_some_and(|block| self.place(block) == Place::Orphaned)
     }
 
-    /// The newest final block; it may be older than what is kept.
+    /// The newest final block; it may be below the kept part.
     pub(super) fn final_block(&self) -> Option<BlockRef> {
         self.finalized
     }
@@ -159,7 +159,7 @@ impl Canon {
         self.finalized.is_some_and(|upto| number <= upto.number)
     }
 
-    /// Blocks up to this one that are not final yet and in which something of ours stands.
+    /// Blocks up to this one that are not final yet and hold our hashes.
     pub(super) fn ours_up_to(&self, upto: BlockRef) -> Vec<(BlockRef, Vec<B256>)> {
         let is_new = |linked: &&Linked| {
             let number = linked.link.block.number;
@@ -168,15 +168,15 @@ impl Canon {
         self.blocks.iter().filter(is_new).map(|linked| (linked.link.block, linked.ours.clone())).collect()
     }
 
-    /// Everything up to this block is final. One that is lower than before is ignored.
+    /// Makes everything up to this block final. A block below the final one is ignored.
     pub(super) fn finalize(&mut self, upto: BlockRef) {
         if self.place(upto) == Place::Canonical && !self.is_final(upto.number) {
             self.finalized = Some(upto);
         }
     }
 
-    /// Forgets what lies below this height. Returns what has something of ours in it and was not told to be final: what is not, and what is
-    /// while nobody is told.
+    /// Drops blocks below this height. Returns dropped blocks with our hashes that were not reported as final: the
+    /// blocks that are not final, and all blocks while no finality is reported.
     pub(super) fn trim(&mut self, below: u64, are_told: bool) -> Vec<Linked> {
         let mut forgotten = Vec::new();
         while self.blocks.len() > 1
@@ -190,7 +190,7 @@ impl Canon {
         forgotten
     }
 
-    /// Milliseconds from block to block, over the newest ones. Some genesis blocks have no time of their own.
+    /// Milliseconds from block to block, over the newest ones. Some genesis blocks have no timestamp.
     pub(super) fn block_time_ms(&self) -> Option<u64> {
         let timed = |linked: &Linked| Some((linked.link.block.number, linked.timestamp?));
         let newest = self.blocks.iter().rev().take(TIMED_BLOCKS).filter_map(timed);
@@ -241,7 +241,7 @@ mod tests {
 
     #[test]
     fn what_is_forgotten_before_it_is_final_is_told() {
-        // While nobody is told of final ones, these are told too.
+        // While no finality is reported, final blocks are returned too.
         for (are_told, wanted) in [(false, vec![3, 4]), (true, vec![4])] {
             let mut canon = canon(9);
             (3..=5).for_each(|number| canon.note(header(number, 0, 0).block, B256::with_last_byte(number as u8)));
@@ -285,7 +285,7 @@ mod tests {
         assert_eq!(canon.final_block(), Some(header(4, 0, 0).block), "nobody has linked these");
     }
 
-    /// A fork below what was final: what stands there now is told as well.
+    /// A fork below the final block: our hashes in its blocks become final again.
     #[test]
     fn finality_is_told_anew_for_other_blocks() {
         let mut canon = canon(9);
@@ -301,7 +301,7 @@ mod tests {
         assert_eq!(canon.ours_up_to(header(5, 1, 0).block), vec![(header(5, 1, 0).block, vec![ours])]);
     }
 
-    /// Counts are read at the final block, and one that is lower than before would look like a chain that went back.
+    /// Nonces are read at the final block, and a lower one than before would look like a chain that went back.
     #[test]
     fn the_final_block_does_not_go_back_with_the_head() {
         let mut canon = canon(9);

@@ -1,7 +1,7 @@
-//! What is final, and what happens if it turns out not to be.
+//! Finality: the final block, its persistence, and finality violations.
 //!
-//! The final block only moves forward, along linked headers. It is kept in the store with the newest headers, so that a node
-//! that starts knows what the one before it took for final.
+//! The final block only moves forward, along linked headers. It is saved in the store with the newest headers, so that
+//! a node that starts knows the final block of the nodes before it.
 
 use std::time::Duration;
 
@@ -12,21 +12,21 @@ use gapless_store::HeadVerdict;
 use super::canon::{Canon, Place};
 use super::{WatchError, Watcher};
 
-/// Headers that are kept at the most, however far behind the tag is that says what is final.
+/// Most headers in memory, however far behind the finality tag is.
 pub(super) const KEPT_AT_MOST: u64 = 50_000;
 
-/// Headers that are kept in the store.
+/// Most headers in the store.
 const SAVED_AT_MOST: u64 = 1_000;
-/// How long a chain may contradict what was final, and grow, without being higher than what we have read.
+/// A chain that contradicts a final block, and grows for this long without overtaking our head, is another chain.
 const BEHIND_AT_MOST: Duration = Duration::from_secs(120);
 
-/// What makes a block final.
+/// The rule that makes a block final.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Finality {
-    /// So many confirmations.
+    /// The required confirmations.
     #[default]
     Depth,
-    /// So many confirmations, and the chain's `safe` tag. The tag alone is not final: what it stands on may be undone.
+    /// The required confirmations, and the chain's `safe` tag. The tag alone is not final: a safe block may be undone.
     Safe,
     /// The chain's `finalized` tag.
     Finalized,
@@ -51,7 +51,7 @@ impl Finality {
 }
 
 impl Watcher {
-    /// Goes on from what was kept.
+    /// Restores the saved head.
     pub(super) async fn remember(&mut self) -> Result<(), WatchError> {
         if self.remembers && !self.may_go_on().await? {
             return Ok(());
@@ -75,7 +75,8 @@ impl Watcher {
         Ok(())
     }
 
-    /// Somebody has made the store forget the head, or keep one of the chain that we see: the contradiction is over.
+    /// Has an operator removed the saved head, or saved a head of the chain that we see? Then the violation is
+    /// resolved.
     async fn may_go_on(&mut self) -> Result<bool, WatchError> {
         let now = self.driver.now();
         if self.broken.is_none() || now < self.save_at {
@@ -84,12 +85,12 @@ impl Watcher {
         self.save_at = now.saturating_add(self.options.save_interval);
         let Some(kept) = self.store.head(self.chain.id()).await? else { return Ok(self.goes_on()) };
         let over = match self.broken.as_ref().map(|broken| broken.code) {
-            // What we have linked must be what the endpoints show.
+            // The linked chain must be the one that endpoints show.
             Some(ProtectCode::DeepReorg) => {
                 let is_canonical = |block| self.canon.place(block) == Place::Canonical;
                 self.failures == 0 && kept.finalized.is_some_and(is_canonical)
             }
-            // Another node went on with it first. Nobody keeps a head of another genesis before the old one was taken away.
+            // Another node has restarted first: no node saves a head of another genesis before the old head is removed.
             Some(ProtectCode::OtherChain) => kept.genesis.is_some() && kept.genesis == self.genesis_now().await?,
             _ => false,
         };
@@ -101,11 +102,11 @@ impl Watcher {
         true
     }
 
-    /// Tells of everything that has become final. What is final is kept in the store first, so that no terminal state is written
-    /// whose block nobody remembers after a crash.
+    /// Reports every hash that has become final. The final block is saved in the store first, so that after a crash no
+    /// terminal state stands on a block that the store does not know.
     pub(super) async fn finalize(&mut self) -> Result<(), WatchError> {
         let Some(upto) = self.final_candidate().await? else { return Ok(()) };
-        // While the chain contradicts what was final, nothing ends by it.
+        // Under a finality violation no intent ends.
         if self.canon.is_final(upto.number) || self.broken.is_some() {
             return Ok(());
         }
@@ -125,7 +126,7 @@ impl Watcher {
         Ok(())
     }
 
-    /// The newest block that is final by now, among those that are linked.
+    /// The newest linked block that is final by now.
     async fn final_candidate(&mut self) -> Result<Option<BlockRef>, WatchError> {
         let Some(head) = self.canon.head() else { return Ok(None) };
         let by_depth = head.number.saturating_sub(u64::from(self.options.confirmations.max(1)) - 1);
@@ -134,14 +135,14 @@ impl Watcher {
             Some(tag) => {
                 if self.tag.is_none_or(|(at, _)| at != head) {
                     let tagged = self.chain.header(tag).await?.map(|header| header.block);
-                    // Whoever does not know it today says nothing about what was said before.
+                    // An endpoint that does not know the tag does not undo an earlier answer.
                     let tagged = tagged.or(self.tag.and_then(|(_, tagged)| tagged));
                     if tagged.is_none() && self.tag.is_none() {
                         tracing::warn!(chain = %self.chain.id(), finality = self.options.finality.as_str(), "the chain has no such tag: nothing becomes final");
                     }
                     self.tag = Some((head, tagged));
                 }
-                // Only where it is linked to what we have read.
+                // The tag counts only if its block is linked.
                 let tagged = self.tag.and_then(|(_, tagged)| tagged);
                 let linked =
                     tagged.filter(|block| self.canon.place(*block) == Place::Canonical).map(|block| block.number);
@@ -151,7 +152,7 @@ impl Watcher {
         Ok(number.and_then(|number| self.canon.get(number)).map(|link| link.block))
     }
 
-    /// The lowest height that is to be kept.
+    /// The lowest height to keep.
     pub(super) fn oldest_wanted(&self) -> u64 {
         let Some(head) = self.canon.head() else { return 0 };
         let margin = u64::from(self.options.margin);
@@ -160,22 +161,22 @@ impl Watcher {
         let by_tag = self.tag.and_then(|(_, tagged)| tagged).map(|block| block.number.saturating_sub(margin));
         let wanted = match self.options.finality.tag() {
             None => by_depth,
-            // What is not final yet is kept, however deep it lies.
+            // Blocks that are not final yet are kept, however deep they are.
             Some(_) => by_depth.min(by_finality.or(by_tag).unwrap_or(by_depth)),
         };
         let wanted = wanted.max(head.number.saturating_sub(KEPT_AT_MOST));
         self.reach.map_or(wanted, |reach| reach.min(wanted))
     }
 
-    /// The same, and nothing is let go that was linked for a revert whose reason is still being asked for: whoever stands there
-    /// would be looked for anew, and asked about anew, without end.
+    /// The lowest height to keep, including blocks of reverts whose reasons are still queried: without them the hashes
+    /// would be looked up and queried again without end.
     pub(super) fn oldest_kept(&self) -> u64 {
         let linked = |number: &u64| self.canon.first_number().is_some_and(|first| first <= *number);
         let unexplained = self.oldest_unexplained().filter(linked);
         unexplained.map_or(self.oldest_wanted(), |number| number.min(self.oldest_wanted()))
     }
 
-    /// Keeps the head for whoever comes next. An error if nothing may become final by it.
+    /// Saves the head for the next node. An error if the block must not become final.
     async fn keep(&mut self, finalized: BlockRef) -> Result<(), WatchError> {
         let Some(tail) = self.canon.tail(SAVED_AT_MOST) else { return Ok(()) };
         let head = Head { tail, finalized: Some(finalized), genesis: self.genesis };
@@ -183,7 +184,7 @@ impl Watcher {
         match self.store.save_head(self.chain.id(), &head).await? {
             HeadVerdict::Saved => Ok(()),
             HeadVerdict::FinalIsNewer(kept) if kept.tail.contains(finalized) => Ok(()),
-            // Another node is far ahead. Whether on this chain, shows when we have come as far.
+            // Another node is far ahead. Whether it is on this chain shows when this node gets there.
             HeadVerdict::FinalIsNewer(_) => Err(WatchError::Behind { head: finalized.number }),
             HeadVerdict::FinalDiffers(kept) => {
                 let number = kept.finalized.map_or(0, |block| block.number);
@@ -199,7 +200,7 @@ impl Watcher {
         }
     }
 
-    /// The chain no longer has a block that was final. Nothing is declared while nobody can say which chain it is.
+    /// Declares the violation: a final block is not on the chain. No declaration while the genesis cannot be read.
     pub(super) async fn declare_broken(&mut self, finalized: BlockRef) -> Result<(), WatchError> {
         if self.has_another_genesis().await? {
             let text = "the chain has another genesis block than before: it was started anew";
@@ -212,8 +213,8 @@ impl Watcher {
         Ok(())
     }
 
-    /// The head is not as far as we have come: an endpoint that lags, or another chain. One that contradicts what was final, and
-    /// grows, is another chain after a while.
+    /// The head is below ours: the endpoint lags, or is on another chain. A chain that contradicts a final block and
+    /// grows is another chain after a while.
     pub(super) async fn report_behind(&mut self, head: Header, contradicts: bool) -> Result<(), WatchError> {
         if self.has_another_genesis().await? {
             let number = head.block.number;
@@ -233,7 +234,7 @@ impl Watcher {
         Err(WatchError::Behind { head: head.block.number })
     }
 
-    /// Is it another chain from its very beginning, as far as both beginnings are known?
+    /// Do both genesis blocks, as far as they are known, differ?
     async fn has_another_genesis(&self) -> Result<bool, WatchError> {
         let now = self.genesis_now().await?;
         Ok(now.zip(self.genesis).is_some_and(|(now, before)| now != before))
@@ -243,7 +244,7 @@ impl Watcher {
         Ok(self.chain.header(HeaderAt::Number(0)).await?.map(|header| header.block.hash))
     }
 
-    /// Every lane of the chain stops, until an operator decides (P7).
+    /// Stops every lane of the chain until an operator decides (P7).
     fn breaks(&mut self, code: ProtectCode, text: &str) {
         if self.broken.is_none() {
             tracing::error!(chain = %self.chain.id(), code = code.as_str(), "the chain contradicts what was final; its lanes stop: {text}");

@@ -1,4 +1,4 @@
-//! Follows the chain: from the head back to what is linked already, and then forward, block by block.
+//! Follows the chain: from the head back to the linked part, and then forward, block by block.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -10,22 +10,22 @@ use gapless_domain::{B256, BlockRef, Sighting};
 use super::canon::{Canon, Place};
 use super::{WatchError, Watcher};
 
-/// Headers in one question.
+/// Headers in one request.
 const CHUNK: u64 = 100;
-/// Headers in the first question after a fork was noticed: most forks are short.
+/// Headers in the first request after a fork: most forks are short.
 const FORK_CHUNK: u64 = 8;
-/// Questions in one round for headers that are older than those that are kept.
+/// Requests for older headers in one round.
 const CHUNKS_A_ROUND: usize = 5;
-/// Blocks that are taken on in one round, and whose receipts are asked for at once: whoever waits for something else waits no
-/// longer than this takes (R02).
+/// Blocks that are appended in one round, and blocks whose receipts are requested concurrently: they bound the delay of
+/// the other steps of a round (R02).
 const BLOCKS_A_ROUND: usize = 64;
 const BLOCKS_AT_ONCE: usize = 8;
-/// Before headers are asked for again that nobody had.
+/// Pause before older headers that no endpoint had are requested again.
 const DEEPEN_AGAIN: Duration = Duration::from_secs(60);
-/// Rounds in which the receipts of one block are asked for before it is taken without them, and hashes are looked up instead.
+/// Rounds in which the receipts of one block are requested before it is appended without them and hashes are looked up.
 const RECEIPT_TRIES: u32 = 5;
 
-/// How often receipts of blocks could not be had. Once a block had to do without, the next ones are asked only once.
+/// Failures to read receipts. Once a block was appended without them, each later block gets one try until one succeeds.
 #[derive(Debug, Default)]
 pub(super) struct ReceiptFailures {
     in_a_row: u32,
@@ -33,7 +33,7 @@ pub(super) struct ReceiptFailures {
 }
 
 impl ReceiptFailures {
-    /// False if it is time to do without.
+    /// Records a failure. False if the block is to be appended without receipts.
     fn try_again(&mut self) -> bool {
         self.in_a_row = self.in_a_row.saturating_add(1);
         let again = !self.given_up && self.in_a_row < RECEIPT_TRIES;
@@ -43,16 +43,16 @@ impl ReceiptFailures {
 }
 
 impl Watcher {
-    /// Takes on what comes up to the newest block; in several rounds, if it is much.
+    /// Appends the blocks up to this head; in several rounds if there are many.
     pub(super) async fn follow(&mut self, head: Header) -> Result<(), WatchError> {
         if self.canon.head().is_none() {
             self.canon = Canon::restart(&head, None);
-            // Nobody has read the blocks before it for us.
+            // The blocks before this head were not read.
             self.book.ask_unexplained();
             return Ok(());
         }
         match self.canon.place(head.block) {
-            // The same head, or an endpoint that lags: a block that we have is nothing new.
+            // The head has not moved, or the endpoint lags.
             Place::Canonical => return Ok(()),
             Place::Older => return self.report_behind(head, false).await,
             Place::Newer | Place::Orphaned => {}
@@ -66,7 +66,7 @@ impl Watcher {
         let next: Vec<Header> = self.ahead.drain(..count).collect();
         for headers in next.chunks(BLOCKS_AT_ONCE) {
             if let Err(error) = self.take_on(headers).await {
-                // What comes next is found anew: the chain may be another one by then.
+                // The next round searches again: the chain may be another one by then.
                 self.ahead.clear();
                 return Err(error);
             }
@@ -76,7 +76,7 @@ impl Watcher {
         Ok(())
     }
 
-    /// The newest block that we have in common with this head, and the way from it, oldest first; `None` if it is too far.
+    /// The newest common block with this head, and the headers above it, oldest first; `None` if it is too far.
     async fn way_to(&self, head: Header) -> Result<Option<(BlockRef, VecDeque<Header>)>, WatchError> {
         let mut way = VecDeque::from([head]);
         let mut oldest = head;
@@ -91,7 +91,7 @@ impl Watcher {
                 }
                 Place::Newer | Place::Orphaned => {}
             }
-            // More of the way back, by number and so in one question; the hashes say whether it is the same chain.
+            // Older headers are requested by number, in one request; their hashes prove that they link.
             let gap = self.canon.head().map_or(CHUNK, |ours| number.saturating_sub(ours.number));
             let first = number.saturating_sub(gap.clamp(FORK_CHUNK, CHUNK) - 1);
             let before = oldest.block;
@@ -109,7 +109,7 @@ impl Watcher {
         }
     }
 
-    /// Links older headers to those that are kept, until there are enough.
+    /// Links older headers below the kept ones, until there are enough.
     pub(super) async fn deepen(&mut self) -> Result<(), WatchError> {
         for _ in 0..CHUNKS_A_ROUND {
             let Some(first) = self.canon.first_number() else { return Ok(()) };
@@ -129,7 +129,7 @@ impl Watcher {
                 self.declare_broken(finalized).await?;
             }
             if self.canon.first_number() == Some(first) {
-                // Nobody has older ones: the chain begins here, or they were dropped.
+                // No endpoint has older headers: the chain begins here, or they were pruned.
                 self.deepen_at = self.driver.now().saturating_add(DEEPEN_AGAIN);
                 return Ok(());
             }
@@ -138,7 +138,7 @@ impl Watcher {
         Ok(())
     }
 
-    /// The chain that we had is gone, or too far away to walk to.
+    /// Restarts at a head that does not link to the kept chain, or is too far away to walk to.
     async fn begin_anew(&mut self, head: Header) -> Result<(), WatchError> {
         tracing::warn!(chain = %self.chain.id(), head = head.block.number, "the chain does not link to what was read; looking everything up");
         let finalized = self.canon.final_block();
@@ -150,7 +150,7 @@ impl Watcher {
         Ok(())
     }
 
-    /// Forgets the chain that we had; whoever stood on it has to be compared with the new one.
+    /// Replaces the canonical chain; our hashes in the old one are compared with the new one.
     pub(super) fn go_on_with(&mut self, canon: Canon) {
         let mut old = std::mem::replace(&mut self.canon, canon);
         self.ahead.clear();
@@ -163,9 +163,9 @@ impl Watcher {
         self.unpark(0..=u64::MAX);
     }
 
-    /// Is what was final still on the chain of this head? If not, everybody stops.
+    /// Checks that the final block is on the chain of this head. If not, all lanes stop.
     async fn check_final(&mut self, head: Header, finalized: BlockRef) -> Result<(), WatchError> {
-        // A head that is not higher than ours may be one that lags, on a branch that was orphaned since.
+        // A head that is not above ours may come from a lagging endpoint on an orphaned branch.
         if self.canon.head().is_some_and(|ours| head.block.number <= ours.number) {
             return self.report_behind(head, true).await;
         }
@@ -176,14 +176,15 @@ impl Watcher {
         }
     }
 
-    /// Blocks above the common one are no longer canonical.
+    /// Removes the blocks above the common one: they are no longer canonical.
     async fn take_back_above(&mut self, common: BlockRef, head: Header) -> Result<(), WatchError> {
         if let Some(finalized) = self.canon.final_block()
             && finalized.number > common.number
             && self.broken.is_none()
         {
             self.check_final(head, finalized).await?;
-            // The way to this head passes it by, and somebody still shows it: endpoints disagree, and nothing is taken back.
+            // This head's branch lacks the final block, but an endpoint still shows it: endpoints disagree, nothing
+            // changes.
             if self.broken.is_none() {
                 return Err(WatchError::Contradiction);
             }
@@ -200,7 +201,7 @@ impl Watcher {
         Ok(())
     }
 
-    /// New blocks: the receipts of each are read once, for all lanes, and only if anybody waits for any.
+    /// Appends new blocks. The receipts of each are read once for all lanes, and only if any hash is watched.
     async fn take_on(&mut self, headers: &[Header]) -> Result<(), WatchError> {
         let receipts = join_all(headers.iter().map(|header| self.receipts_of(header.block))).await;
         for (header, receipts) in headers.iter().zip(receipts) {

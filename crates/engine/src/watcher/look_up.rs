@@ -1,4 +1,4 @@
-//! Hashes that no block explained, by hash; and blocks that are older than what is kept, by number.
+//! Looks up hashes that were in no block that was read, and blocks that are older than the kept part.
 
 use std::collections::HashMap;
 use std::ops::RangeInclusive;
@@ -11,30 +11,30 @@ use super::canon::Place;
 use super::finality::KEPT_AT_MOST;
 use super::{WatchError, Watcher};
 
-/// Blocks below what is kept that are linked to it before they are believed. What lies deeper is asked for by number.
+/// Blocks this far below the kept part are linked to it before they count. Deeper blocks are read by number.
 const REACH: u64 = KEPT_AT_MOST;
-/// Such deep blocks that are asked for in one round; the rest wait for the next.
+/// Deep blocks that are read in one round; the others wait for the next round.
 const DEEP_BLOCKS_A_ROUND: usize = 20;
 
-/// Where a block stands, for one of our hashes.
+/// The status of a block that holds one of our hashes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Standing {
     Canonical {
         parent_hash: B256,
-        /// Its confirmations, if it is final.
+        /// The confirmations, if the block is final.
         final_list: Option<Arc<[BlockLink]>>,
-        /// Whoever is in it will be told when it is final; else it has to be asked for again.
+        /// The block is in the kept part, so its finality will be reported; else its hashes must be requested again.
         is_kept: bool,
     },
     Orphaned,
-    /// Not to be told yet; asked again in the next round.
+    /// Not known yet; the next round asks again.
     Unclear,
 }
 
-/// Blocks that are older than what is kept, asked for once in a round.
+/// Blocks below the kept part, each read once in a round.
 #[derive(Debug, Default)]
 pub(super) struct OldBlocks {
-    /// Whether those who are asked by number have our chain.
+    /// The endpoints that answer by number are on our chain.
     is_ours: Option<bool>,
     blocks: HashMap<u64, Option<Tail>>,
 }
@@ -53,7 +53,7 @@ impl Watcher {
         for (hash, known) in self.book.requests(self.options.look_ups.max(1)) {
             match known {
                 None => unexplained.push(hash),
-                // There is no room for it in this round, which is not its fault.
+                // This round has no room for another deep block; the request does not count as tried.
                 Some(block) if old.is_full(block.number) && self.canon.place(block) == Place::Older => {
                     self.again_soon = true;
                 }
@@ -61,7 +61,7 @@ impl Watcher {
                     self.book.tried(&[hash]);
                     outcome = self.compare(hash, block, &mut old).await;
                 }
-                // Those that were tried come last in the next round.
+                // Requests that were tried come last in the next round.
                 Some(_) => {}
             }
         }
@@ -99,7 +99,7 @@ impl Watcher {
         outcome
     }
 
-    /// The ledger says that it was mined there.
+    /// Compares the block in which the ledger has the hash with the canonical chain.
     async fn compare(&mut self, hash: B256, block: BlockRef, old: &mut OldBlocks) -> Result<(), WatchError> {
         match self.standing(block, old).await? {
             Standing::Canonical { final_list, is_kept, .. } => {
@@ -122,7 +122,7 @@ impl Watcher {
         Ok(())
     }
 
-    /// A node says that it is mined: true only if the block is on the chain that we have linked.
+    /// Handles a receipt from an endpoint: it counts only if its block is on the linked chain.
     async fn explain(&mut self, receipt: Receipt, old: &mut OldBlocks) -> Result<(), WatchError> {
         let (hash, block) = (receipt.hash, receipt.block);
         if let Standing::Canonical { parent_hash, final_list, is_kept } = self.standing(block, old).await? {
@@ -136,7 +136,7 @@ impl Watcher {
         Ok(())
     }
 
-    /// It is mined, and will not be asked about again before that can be final, or linked.
+    /// Parks a mined hash: it is not requested again before its block can be final or linked.
     pub(super) fn park(&mut self, hash: B256, block: BlockRef) {
         self.parked.entry(block.number).or_default().push((hash, block));
     }
@@ -159,7 +159,7 @@ impl Watcher {
             }
             Place::Orphaned => Standing::Orphaned,
             Place::Newer => Standing::Unclear,
-            // It is linked first.
+            // The block is linked first.
             Place::Older if self.is_within_reach(block) => {
                 self.reach = Some(self.reach.map_or(block.number, |other| other.min(block.number)));
                 self.again_soon |= self.driver.now() >= self.deepen_at;
@@ -178,14 +178,14 @@ impl Watcher {
         })
     }
 
-    /// Can the blocks down to this one be linked, by who has them?
+    /// Is the block near enough to be linked?
     fn is_within_reach(&self, block: BlockRef) -> bool {
         let below = self.canon.first_number().and_then(|first| first.checked_sub(block.number));
         below.is_some_and(|below| below <= REACH)
     }
 
-    /// The block at this height and those that confirm it, from somebody who also has the oldest block that we have linked;
-    /// `None` while nobody shows them so.
+    /// The block at this height and its confirmations, from endpoints that also have our oldest linked block; `None`
+    /// while no endpoint shows them.
     async fn old_block(&self, number: u64, old: &mut OldBlocks) -> Result<Option<Tail>, WatchError> {
         if let Some(known) = old.blocks.get(&number) {
             return Ok(known.clone());
@@ -207,7 +207,7 @@ impl Watcher {
             Some(BlockLink { block: header.block, parent_hash: header.parent_hash })
         });
         let tail = Tail::of(links).filter(|tail| tail.last().number == last);
-        // As far as we have linked it ourselves, it must be the same.
+        // Where the confirmations overlap the linked part, they must be the same blocks.
         let tail = tail.filter(|tail| self.canon.place(tail.last()) != Place::Orphaned);
         old.blocks.insert(number, tail.clone());
         Ok(tail)

@@ -1,12 +1,14 @@
-//! The watcher: one for each chain on each node. It follows new heads, links them, reads the receipts of each block once for
-//! all lanes, and tells lanes what became of their hashes.
+//! The watcher: one for each chain on each node. The watcher follows new heads, links them, reads the receipts of each
+//! block once for all lanes, and reports to lanes the fate of their hashes.
 //!
-//! - `canon`: the linked headers, and which of our hashes stand in each.
-//! - `follow`: from a new head back to what is linked, and forward again.
-//! - `finality`: what is final, and what is kept of it.
-//! - `book`: who waits for which hash. `look_up`: hashes that no block explained, by hash. `reverts`: why something reverted.
+//! - `canon`: the linked headers, and our hashes in each.
+//! - `follow`: walks from a new head back to the linked part, and forward again.
+//! - `finality`: the final block, its persistence, and finality violations.
+//! - `book`: the watched hashes of all lanes. `look_up`: finds hashes that were in no block that was read. `reverts`:
+//!   finds the reasons of reverts.
 //!
-//! What a lane is told: mined, no longer mined, final; each by a canonical block's hash, never by a height or a count alone.
+//! A lane learns that a hash is mined, no longer mined, or final; each by the hash of a canonical block, never by a
+//! height or a count alone.
 
 mod book;
 mod canon;
@@ -34,27 +36,27 @@ pub use finality::Finality;
 use follow::ReceiptFailures;
 use reverts::{Asking, Unexplained, answered};
 
-/// How a chain is watched, by the names that the config gives.
+/// The rules of watching a chain, by their config names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WatcherOptions {
-    /// Blocks, beginning with a transaction's own, that make it final; and the most that are listed.
+    /// Blocks, beginning with a transaction's own, that make it final; also the longest confirmation list.
     pub confirmations: u32,
     pub finality: Finality,
-    /// Headers kept below the final one, so that a fork there is still seen for what it is.
+    /// Headers kept below the final block, so that a fork there is still recognised.
     pub margin: u32,
-    /// A gap of more blocks than this is not walked; then every open hash is looked up instead.
+    /// Longest gap in blocks that is walked header by header; above it, every open hash is looked up instead.
     pub walk_max: u32,
     pub poll_min: Duration,
     pub poll_max: Duration,
     /// Hashes that are looked up in one round.
     pub look_ups: usize,
-    /// How long a hash may be in no block before it is asked for by name.
+    /// A hash that is in no block for this long is looked up by hash.
     pub stale_receipt_timeout: Duration,
-    /// Hashes that are asked for so when there is a new head.
+    /// Such look-ups at each new head.
     pub stale_checks: usize,
-    /// How often the head is kept in the store while nothing of ours becomes final; whatever does is kept at once.
+    /// Interval of saving the head while none of our transactions becomes final; with one, the head is saved at once.
     pub save_interval: Duration,
-    /// Whole blocks that are read at the most, from the head down, to find what an account has sent.
+    /// Most blocks that a scan reads, from the head down.
     pub survey_blocks: u32,
 }
 
@@ -77,28 +79,28 @@ impl Default for WatcherOptions {
 }
 
 impl WatcherOptions {
-    /// Headers that are kept.
+    /// The number of headers to keep.
     fn keep(&self) -> u64 {
         u64::from(self.confirmations.max(1)).saturating_add(u64::from(self.margin))
     }
 }
 
-/// What a node knows of a chain.
+/// This node's knowledge of a chain.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChainStatus {
     pub head: BlockRef,
     pub final_block: Option<BlockRef>,
-    /// When the head was read, by this node's clock.
+    /// This node's time when the head was read.
     pub read_at: Tick,
     pub block_time_ms: Option<u64>,
-    /// What lanes are told.
+    /// The facts for lanes.
     pub facts: Arc<ChainFacts>,
 }
 
 impl ChainStatus {
-    /// Why every lane of the chain has to stop.
+    /// The finality violation that stops every lane of the chain.
     pub fn broken(&self) -> Option<&Protection> {
-        self.facts.broken.as_ref()
+        self.facts.finality_violation.as_ref()
     }
 }
 
@@ -111,38 +113,40 @@ pub(crate) struct Watcher {
     status: Publisher<Option<ChainStatus>>,
     options: WatcherOptions,
     canon: Canon,
-    /// The kept head was read.
+    /// The saved head was read from the store.
     remembers: bool,
     genesis: Option<B256>,
     broken: Option<Protection>,
-    /// The head at which the finality tag was last asked for, and where it was.
+    /// The head at which the finality tag was last read, and the tagged block.
     tag: Option<(BlockRef, Option<BlockRef>)>,
     save_at: Tick,
-    /// Since when the endpoints contradict what was final without being ahead, and the lowest head they had.
+    /// Start of the period in which endpoints contradict a final block without being ahead, and their lowest head in
+    /// it.
     behind: Option<(Tick, u64)>,
-    /// The oldest block that somebody stands in who waits for it to be linked.
+    /// Lowest height that holds one of our transactions and is not linked yet.
     reach: Option<u64>,
-    /// Not before this are older headers asked for again.
+    /// The earliest time of the next request for older headers.
     deepen_at: Tick,
-    /// By height: those that are mined too deep to be linked and not final yet.
+    /// By height: hashes that are mined too deep to be linked, and not final yet.
     parked: BTreeMap<u64, Vec<(B256, BlockRef)>>,
-    /// Headers that link to what is kept and were not taken on yet.
+    /// Headers that link to the canonical chain and are not appended yet.
     ahead: VecDeque<Header>,
     reverted: VecDeque<Unexplained>,
-    /// The oldest block that somebody stands in who is being asked about.
+    /// Lowest block of the reverts whose reasons are being queried.
     explaining: Option<u64>,
     ask_why_at: Tick,
     receipt_failures: ReceiptFailures,
-    /// Rounds in a row in which the chain could not be followed, and in which something could not be done.
+    /// Consecutive rounds in which the head could not be followed, and in which any step failed.
     failures: u32,
     troubles: u32,
-    /// There is something left to do that no new head is needed for.
+    /// Work is left that needs no new head.
     again_soon: bool,
-    /// Hashes in one question. Fewer after a failure, so that one that cannot be asked for is left alone in the end.
+    /// Hashes in one look-up request. Halved after a failure, so that a hash that fails the request is isolated in the
+    /// end.
     look_up_size: usize,
 }
 
-/// Why a round ended early. The next one goes on from there.
+/// The error of a round. The next round continues where this one ended.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum WatchError {
     #[error(transparent)]
@@ -197,7 +201,7 @@ impl Watcher {
         (watcher, seen)
     }
 
-    /// Watches for as long as it is driven.
+    /// Watches for as long as the future is polled.
     pub(crate) async fn run(mut self) {
         let mut asking: Option<Asking> = None;
         loop {
@@ -215,7 +219,7 @@ impl Watcher {
             asking = asking.or_else(|| self.begin_asking());
             let wait = self.driver.sleep_until(self.driver.now().saturating_add(self.pause()));
             tokio::select! {
-                // All the others only begin the next round, so the one answer that is waited for comes before them.
+                // The other branches only begin the next round, so the answer of a query comes before them.
                 biased;
                 answers = answered(&mut asking) => {
                     asking = None;
@@ -238,13 +242,12 @@ impl Watcher {
         longer.min(self.options.poll_max)
     }
 
-    /// One look at the chain. Whatever becomes of one question, the others are asked all the same, and what was read is told
-    /// (R02).
+    /// One round. A failed step does not stop the other steps, and everything that was read is reported (R02).
     pub(crate) async fn round(&mut self) -> Result<(), WatchError> {
         self.again_soon = false;
         let before = self.canon.head();
         let followed = self.look().await;
-        // Only this says whether the endpoints answer; other questions have a pace of their own.
+        // Only following the head tells whether endpoints answer; the other steps have their own pace.
         self.failures = if followed.is_ok() { 0 } else { self.failures.saturating_add(1) };
         let has_moved = self.canon.head() != before;
         let stale = if has_moved { self.options.stale_checks } else { 0 };
@@ -254,12 +257,12 @@ impl Watcher {
             return followed;
         }
         let deepened = self.deepen().await;
-        // Before anybody is answered: what is final decides what they are told.
+        // Before requests are answered: the answers depend on the final block.
         let finalized = self.finalize().await;
         self.unpark_due();
         self.reach = None;
         let answered = self.answer_requests().await;
-        // While the chain contradicts what was final, nobody is told that anything is.
+        // Under a finality violation no block is reported as final.
         for linked in self.canon.trim(self.oldest_kept(), self.broken.is_none()) {
             linked.ours.iter().for_each(|hash| self.park(*hash, linked.link.block));
         }
@@ -267,7 +270,7 @@ impl Watcher {
         followed.and(deepened).and(finalized).and(answered)
     }
 
-    /// What is final by now, or linked, is asked about again.
+    /// Requests the parked hashes whose blocks are linked or final by now.
     fn unpark_due(&mut self) {
         if let Some(first) = self.canon.first_number() {
             self.unpark(first..=u64::MAX);
@@ -286,7 +289,7 @@ impl Watcher {
         self.follow(head).await
     }
 
-    /// What stands on another chain is nothing to follow, and nothing to believe.
+    /// Another chain under the same id: the watcher neither follows it nor trusts its blocks.
     fn is_of_another_chain(&self) -> bool {
         self.broken.as_ref().is_some_and(|broken| broken.code == ProtectCode::OtherChain)
     }
@@ -294,13 +297,13 @@ impl Watcher {
     fn publish(&self, read: bool) {
         let Some(head) = self.canon.head() else { return };
         let old = self.status.read(Clone::clone);
-        let same = |old: &ChainStatus| old.head == head && old.facts.broken == self.broken;
+        let same = |old: &ChainStatus| old.head == head && old.facts.finality_violation == self.broken;
         let facts = match old.as_ref().filter(|old| same(old)) {
             Some(old) => Arc::clone(&old.facts),
             None => {
                 let Some(tail) = self.canon.tail(self.options.keep()) else { return };
                 metrics::gauge!("gapless_chain_head", "chain" => self.chain.id().to_string()).set(head.number as f64);
-                Arc::new(ChainFacts { tail, broken: self.broken.clone() })
+                Arc::new(ChainFacts { tail, finality_violation: self.broken.clone() })
             }
         };
         let read_at = match old {
@@ -317,7 +320,7 @@ impl Watcher {
         });
     }
 
-    /// One of ours is in a canonical block.
+    /// Handles the receipt of one of our hashes in a canonical block.
     fn found(&mut self, receipt: Receipt, parent_hash: B256, final_list: Option<Arc<[BlockLink]>>) {
         if receipt.succeeded {
             self.tell_mined(&receipt, parent_hash, None, final_list);

@@ -1,5 +1,6 @@
-//! What reverted, and why. The reason is asked for before a lane hears of it, so that it is there when the transaction is final;
-//! who cannot be told why is told without it in the end. Nobody else waits for this (R02).
+//! Reasons of reverts. The reason is queried before the lane learns of the revert, so that it is known when the
+//! transaction is final; without an answer the lane learns of the revert without a reason. No other step waits for this
+//! (R02).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,13 +12,13 @@ use gapless_domain::{B256, Tick};
 use super::Watcher;
 use super::look_up::{OldBlocks, Standing};
 
-/// How often everybody may say that nobody can tell.
+/// Answers without a reason before the revert is reported without one.
 const TRIES: u32 = 3;
-/// How long is asked for while nobody answers at all.
+/// Time without any answer before the revert is reported without a reason.
 const WAIT: Duration = Duration::from_secs(30);
-/// Between two questions.
+/// Pause between two queries.
 const AGAIN: Duration = Duration::from_millis(250);
-/// Transactions in one question.
+/// Transactions in one query.
 const AT_ONCE: usize = 100;
 
 #[derive(Debug)]
@@ -29,10 +30,10 @@ pub(super) struct Unexplained {
 
 type Answers = (Vec<Unexplained>, Result<Vec<Option<Revert>>, ChainError>);
 
-/// A question under way, and who is asked about.
+/// A query in flight, with its transactions.
 pub(super) type Asking = BoxFuture<'static, Answers>;
 
-/// Never ends while nobody is asked.
+/// Pending for ever while there is no query.
 pub(super) async fn answered(asking: &mut Option<Asking>) -> Answers {
     match asking {
         Some(asking) => asking.await,
@@ -47,12 +48,12 @@ impl Watcher {
         }
     }
 
-    /// The lowest block that somebody stands in who has not been told why.
+    /// The lowest block that holds a revert without a known reason.
     pub(super) fn oldest_unexplained(&self) -> Option<u64> {
         self.reverted.iter().map(|one| one.receipt.block.number).chain(self.explaining).min()
     }
 
-    /// Asks, beside the rounds.
+    /// Starts a query, which runs beside the rounds.
     pub(super) fn begin_asking(&mut self) -> Option<Asking> {
         let count = self.reverted.len().min(AT_ONCE);
         if count == 0 || self.driver.now() < self.ask_why_at {
@@ -77,7 +78,7 @@ impl Watcher {
         self.ask_why_at = self.driver.now().saturating_add(AGAIN);
         let mut old = OldBlocks::default();
         for (one, answer) in asked.into_iter().zip(answers) {
-            // Nobody answered, which says nothing; or everybody said that they cannot tell.
+            // An error says nothing and is not counted as a try; `None` says that no endpoint knows the reason.
             let is_late = self.driver.now().saturating_since(one.since) > WAIT;
             let tries = one.tries.saturating_add(u32::from(answer.is_some()));
             match answer.flatten() {
@@ -90,7 +91,7 @@ impl Watcher {
         }
     }
 
-    /// Its block may have been orphaned while we asked; then the book looks for it anew.
+    /// Reports a revert. If its block was orphaned during the query, the hash is looked up again.
     async fn tell_revert(&mut self, receipt: Receipt, why: Revert, old: &mut OldBlocks) {
         let (hash, block) = (receipt.hash, receipt.block);
         match self.standing(block, old).await {

@@ -1,4 +1,4 @@
-//! `gapless audit`: who changed what no ordinary work changes.
+//! `gapless audit`: shows the audit log.
 
 use clap::Args;
 use gapless_wire::{AuditQuery, AuditView, PageQuery};
@@ -9,13 +9,13 @@ use crate::output::Output;
 
 #[derive(Debug, Args)]
 pub(crate) struct AuditArgs {
-    /// Only about this submitter (CAIP-10 id or alias), this chain (CAIP-2 id), or the database (store)
+    /// Show only entries about this submitter (CAIP-10 id or alias), this chain (CAIP-2 id) or the database (`store`)
     #[arg(long, value_name = "SUBJECT")]
     subject: Option<String>,
-    /// How many
+    /// Entries per page; by default the server decides
     #[arg(long, value_name = "COUNT")]
     limit: Option<u32>,
-    /// Where the page begins: what the page before gave as its end
+    /// Start of the page: the cursor that the page before printed
     #[arg(long, value_name = "CURSOR")]
     cursor: Option<String>,
     #[command(flatten)]
@@ -29,13 +29,13 @@ impl AuditArgs {
         let page = block_on(async { Ok(self.server.client()?.audit(&query).await?) })?;
         output.result(&page, page.items.iter().map(entry).collect::<String>())?;
         if let Some(cursor) = &page.next_cursor {
-            output.note(format_args!("there are more: --cursor {cursor}"));
+            output.note(format_args!("more entries: --cursor {cursor}"));
         }
         Ok(Exit::Success)
     }
 }
 
-/// A line of who and what, and under it, set off, what came of it.
+/// A line with time, actor, action and subject, and below it the indented details.
 fn entry(entry: &AuditView) -> String {
     let AuditView { at, subject, actor, action, detail, .. } = entry;
     let detail: String = detail.lines().map(|line| format!("    {line}\n")).collect();
@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_entry_keeps_the_lines_of_what_came_of_it() {
+    fn entry_indents_each_line_of_its_detail() {
         let text = |text: &str| text.to_owned();
         let view = AuditView {
             id: 1,

@@ -1,4 +1,4 @@
-//! `gapless bench`: what it can do on this machine.
+//! `gapless bench`: measures Gapless on this machine.
 
 use std::cell::RefCell;
 use std::env;
@@ -16,75 +16,77 @@ const MAX_SUBMITTERS: i64 = 10_000;
 
 #[derive(Debug, Args)]
 pub(crate) struct BenchArgs {
-    /// What to measure: accepts, accept-latency, broadcast-latency, confirm-latency, one, ten, fifty, thousand, strict-one,
-    /// strict-fifty, large, backlog, open, nodes, idle; may be repeated. All that is possible without it
+    /// Shape to measure; may be repeated. Without it, all that are possible here: accepts, accept-latency,
+    /// broadcast-latency, confirm-latency, one, ten, fifty, thousand, strict-one, strict-fifty, large, backlog, open,
+    /// nodes, idle
     #[arg(long, value_name = "NAME", value_parser = shape)]
     shape: Vec<ShapeName>,
-    /// A shape of your own: so many submitters
+    /// Custom shape: number of submitters
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=MAX_SUBMITTERS))]
     submitters: Option<u32>,
-    /// … with so many transactions of each in flight
+    /// Custom shape: transactions in flight per submitter
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=16384))]
     window: Option<u32>,
-    /// … by so many nodes
+    /// Custom shape: number of nodes
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=9))]
     nodes: Option<u32>,
-    /// The chain to start for it
+    /// Chain to start for the measurement
     #[arg(long, value_name = "CHAIN", value_enum, default_value_t = StartedChain::Null, conflicts_with = "rpc")]
     chain: StartedChain,
-    /// An endpoint of a development node that is there (http or ws); may be repeated
+    /// Endpoint of a running development chain (http or ws) instead; may be repeated
     #[arg(long, value_name = "URL")]
     rpc: Vec<String>,
-    /// A PostgreSQL server, by the URL of one of its databases; SQLite in a temporary folder without it. It gets databases of its
-    /// own there, and drops them
+    /// URL of a database on a PostgreSQL server; without it, SQLite in a temporary folder. The benchmark creates
+    /// databases of its own on that server, and drops them at the end
     #[arg(long, value_name = "URL")]
     store: Option<String>,
-    /// Less of everything: to see that it works, not to trust the figures
+    /// Short run to see that the benchmark works; its figures are not reliable
     #[arg(long)]
     quick: bool,
-    /// How long what goes by time is measured
+    /// Duration of the shapes that run for a fixed time
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=3600))]
     seconds: Option<u64>,
-    /// Transactions of an end-to-end shape
+    /// Transactions of each end-to-end shape
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
     intents: Option<u64>,
-    /// Callers at once, with a connection each
-    #[arg(long, value_name = "COUNT", default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..=MAX_CALLERS))]
+    /// Concurrent callers, each with its own connection
+    #[arg(long, value_name = "COUNT", default_value_t = 256)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=MAX_CALLERS))]
     callers: u32,
-    /// Calldata of each transaction
+    /// Size of the calldata of each transaction
     #[arg(long, value_name = "BYTES", default_value_t = 68, value_parser = clap::value_parser!(u32).range(0..=100_000))]
     calldata: u32,
-    /// Leave the gas limit to the node, which estimates it
+    /// Let the node estimate the gas limit of each transaction
     #[arg(long)]
     estimate: bool,
-    /// Time between blocks of a chain that is started: 20 ms on the null chain, 250 ms on the dev chain without it
+    /// Time between blocks of the started chain [default: 20ms on the null chain, 250ms on the dev chain]
     #[arg(long, value_name = "TIME", value_parser = block_time)]
     block_time: Option<Duration>,
-    /// How long the null chain waits with every answer in the shape `nodes`
+    /// Delay of every answer of the null chain in the shape `nodes`
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = block_time)]
     latency: Duration,
-    /// Also run another sender on the same chain, and tell the ratio
+    /// Also measure another sender on the same chain, and print the ratio
     #[arg(long, value_name = "WITH", value_enum)]
-    compare: Option<Comparison>,
+    compare: Option<ComparedSender>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum StartedChain {
-    /// No EVM: takes every send and mines it at once
+    /// A chain without EVM that mines every transaction at once
     Null,
-    /// The dev chain
+    /// The dev chain, with an EVM
     Dev,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Comparison {
-    /// Signs, sends and reads receipts, and keeps nothing
+enum ComparedSender {
+    /// A sender without a ledger: signs, sends and reads receipts
     Bare,
 }
 
 fn shape(name: &str) -> Result<ShapeName, String> {
     let known = || ShapeName::ALL.iter().map(|shape| shape.name()).collect::<Vec<_>>().join(", ");
-    ShapeName::parse(name).ok_or_else(|| format!("known ones: {}", known()))
+    ShapeName::parse(name).ok_or_else(|| format!("the known shapes are {}", known()))
 }
 
 impl BenchArgs {
@@ -94,7 +96,7 @@ impl BenchArgs {
         let mut report = Report::default();
         let ended = gapless_bench_cluster::run(&options, &mut report, &|text| progress.borrow_mut().say(text));
         drop(progress);
-        // Minutes of measuring are not lost because somebody stopped the rest.
+        // The rows measured before an error or an interruption are still printed.
         if ended.is_ok() || !report.rows.is_empty() {
             output.result(&report, report.to_table())?;
         }
@@ -128,7 +130,7 @@ impl BenchArgs {
             estimate: self.estimate,
             block_time: self.block_time,
             latency: self.latency,
-            compare_bare: self.compare == Some(Comparison::Bare),
+            compare_bare: self.compare == Some(ComparedSender::Bare),
         })
     }
 }

@@ -1,4 +1,4 @@
-//! `gapless completions`: a script for a shell.
+//! `gapless completions`: prints a completion script for a shell.
 
 use clap::{Args, CommandFactory};
 use clap_complete::Shell;
@@ -9,6 +9,7 @@ use crate::output::Output;
 
 #[derive(Debug, Args)]
 pub(crate) struct CompletionsArgs {
+    /// Shell that the script is for
     shell: Shell,
 }
 

@@ -1,18 +1,18 @@
-//! `gapless config`: what is set, where, and what is wrong with it.
+//! `gapless config`: checks the config, and prints the default config.
 
 use clap::Subcommand;
 use serde_json::{Value, json};
 
 use super::table::columns;
 use super::{CliError, ConfigArgs, Exit};
-use crate::config::{Config, DEFAULT_FILE, Problem, Shown};
+use crate::config::{Config, ConfigProblem, DEFAULT_FILE, EffectiveSetting};
 use crate::output::Output;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum ConfigCommand {
-    /// Show every value in force, where it was set, and what is wrong
+    /// Show every effective value, where it was set, and all problems of the config
     Check(ConfigArgs),
-    /// Print the default config, which documents every key
+    /// Print the default config file, which documents every key
     Default,
 }
 
@@ -34,33 +34,33 @@ fn check(args: &ConfigArgs, output: &Output) -> Result<Exit, CliError> {
     let value = json!({
         "ok": ok,
         "file": checked.file,
-        "settings": checked.shown.iter().map(setting_json).collect::<Vec<_>>(),
+        "settings": checked.settings.iter().map(setting_json).collect::<Vec<_>>(),
         "problems": checked.problems.iter().map(problem_json).collect::<Vec<_>>(),
     });
     let rows: Vec<[String; 2]> = checked
-        .shown
+        .settings
         .iter()
-        .map(|Shown { key, value, origin }| [format!("{key} = {value}"), format!("# {origin}")])
+        .map(|EffectiveSetting { key, value, origin }| [format!("{key} = {value}"), format!("# {origin}")])
         .collect();
     output.result(&value, columns(&rows))?;
     for problem in &checked.problems {
         output.note(format_args!("error: {problem}"));
     }
     match checked.problems.len() {
-        0 => output.note("the config is good"),
-        1 => output.note("there is 1 problem"),
-        count => output.note(format_args!("there are {count} problems")),
+        0 => output.note("the config is valid"),
+        1 => output.note("the config has 1 problem"),
+        count => output.note(format_args!("the config has {count} problems")),
     }
     Ok(if ok { Exit::Success } else { Exit::Refused })
 }
 
-/// The value is what the file would hold, so a number is a number here too.
-fn setting_json(shown: &Shown) -> Value {
+/// The JSON value has the type that it has in the file: a number stays a number.
+fn setting_json(shown: &EffectiveSetting) -> Value {
     let value = serde_json::from_str(&shown.value).unwrap_or_else(|_| Value::String(shown.value.clone()));
     json!({ "key": shown.key, "value": value, "origin": shown.origin.to_string() })
 }
 
-pub(crate) fn problem_json(problem: &Problem) -> Value {
+pub(crate) fn problem_json(problem: &ConfigProblem) -> Value {
     json!({
         "key": problem.key,
         "origin": problem.origin.as_ref().map(ToString::to_string),

@@ -1,4 +1,5 @@
-//! `gapless dev`: everything in one process: a node, its ledger in a file, a dev chain, funded submitters.
+//! `gapless dev`: a complete local setup in one process: a node with a SQLite ledger, a dev chain and funded
+//! submitters.
 
 use std::fmt;
 use std::fmt::Write as _;
@@ -18,33 +19,35 @@ use super::serve::url_of;
 use super::server::duration;
 use super::{CliError, Exit, block_on};
 use crate::compose::{
-    Account, ComposeError, DevNet, DevNetOptions, Metrics, Mining, Node, NodeParts, Stop, listen, start_logging,
+    ComposeError, DevNet, DevNetOptions, Metrics, Mining, Node, NodeParts, StopSignals, SubmitterAccount, listen,
+    start_logging,
 };
 use crate::config::{Config, show_duration};
 use crate::output::Output;
 
 #[derive(Debug, Args)]
 pub(crate) struct DevArgs {
-    /// Where the API listens, on a loopback address; port 0 takes any free one
+    /// Address of the API, a loopback address; port 0 takes any free port
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8080", value_parser = loopback)]
     listen: SocketAddr,
-    /// Where the dev chain's JSON-RPC listens
+    /// Address of the dev chain's JSON-RPC, a loopback address; port 0 takes any free port
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:0", value_parser = loopback)]
     rpc_listen: SocketAddr,
-    /// Where the ledger and the chain are kept; the next start goes on from there
+    /// Folder of the ledger and the chain; the next start continues with them
     #[arg(long, value_name = "DIR", default_value = ".gapless")]
     data_dir: PathBuf,
     /// Time between blocks
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = block_time)]
     block_time: Duration,
-    /// How many submitters
-    #[arg(long, value_name = "COUNT", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=i64::from(DevNet::MAX_ACCOUNTS)))]
+    /// Number of funded submitters
+    #[arg(long, value_name = "COUNT", default_value_t = 3)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=i64::from(DevNet::MAX_ACCOUNTS)))]
     submitters: u32,
 }
 
-/// What is told when it is ready.
+/// The result that `gapless dev` prints when it is ready.
 #[derive(Debug, Serialize)]
-struct Ready {
+struct DevReady {
     api: String,
     rpc: String,
     chain: String,
@@ -57,12 +60,12 @@ impl DevArgs {
         start_logging(&config.log)?;
         make_folder(&self.data_dir)?;
         config.node.listen = self.listen;
-        config.keep_ledger_in(self.data_dir.join("ledger.db"));
+        config.use_sqlite_file(self.data_dir.join("ledger.db"));
         block_on(self.serve(config, output))
     }
 
     async fn serve(self, mut config: Config, output: &Output) -> Result<Exit, CliError> {
-        let mut stop = Stop::listen()?;
+        let mut stop = StopSignals::listen()?;
         let listener = listen(config.node.listen).await?;
         let net = DevNet::open(DevNetOptions {
             listen: self.rpc_listen,
@@ -78,28 +81,31 @@ impl DevArgs {
             let name = format!("dev-{position}");
             let signer = LocalSigner::from_key(&account.key.0)
                 .map_err(|source| ComposeError::Key { name: name.clone(), source })?;
-            accounts.push(Account::new(&chain, Some(name), Arc::new(signer), config.policy.clone())?);
+            accounts.push(SubmitterAccount::new(&chain, Some(name), Arc::new(signer), config.policy.clone())?);
         }
-        let ready = Ready {
+        let ready = DevReady {
             api: url_of(&listener)?,
             rpc: format!("http://{}", net.address),
             chain: chain.to_string(),
             submitters: accounts.iter().map(|account| account.id.to_string()).collect(),
         };
         let (stop_chain, stopped) = watch::channel(false);
-        let mut chain_over = beside(net.run(stopped));
+        let mut chain_ended = run_on_own_threads(net.run(stopped));
         let metrics = Metrics::start()?;
         let node = Node::start(NodeParts { config, accounts, listener, metrics }).await?;
         let banner = Banner { ready: &ready, data_dir: &self.data_dir, block_time: self.block_time };
-        // Whoever started it may have closed its end; that is no reason to stop.
+        // The caller may have closed standard output; the node runs all the same.
         let _ = output.result(&ready, banner);
         tokio::select! {
             ended = node.run(&mut stop) => ended?,
-            ended = &mut chain_over => return Err(ended.unwrap_or(Err(ComposeError::DevChainEnded)).err().unwrap_or(ComposeError::DevChainEnded).into()),
+            ended = &mut chain_ended => {
+                let error = ended.ok().and_then(Result::err).unwrap_or(ComposeError::DevChainEnded);
+                return Err(error.into());
+            }
         }
-        // The chain outlives the node, so that lanes end on a chain that answers.
+        // The chain stops after the node, so that the lanes can finish their work on it.
         stop_chain.send_replace(true);
-        match chain_over.await {
+        match chain_ended.await {
             Ok(ended) => ended?,
             Err(_) => return Err(ComposeError::DevChainEnded.into()),
         }
@@ -107,42 +113,46 @@ impl DevArgs {
     }
 }
 
-/// Runs the chain on threads of its own, so that a block that takes long does not keep calls waiting.
-fn beside(
+/// Runs the chain on its own threads, so that a slow block does not delay calls of the API.
+fn run_on_own_threads(
     running: impl Future<Output = Result<(), ComposeError>> + Send + 'static,
 ) -> oneshot::Receiver<Result<(), ComposeError>> {
-    let (tell, told) = oneshot::channel();
+    let (sender, receiver) = oneshot::channel();
     TokioDriver::start().spawn(Box::pin(async move {
-        let _ = tell.send(running.await);
+        let _ = sender.send(running.await);
     }));
-    told
+    receiver
 }
 
 fn make_folder(path: &Path) -> Result<(), CliError> {
     std::fs::create_dir_all(path).map_err(|source| CliError::File { path: path.to_owned(), source })
 }
 
-/// Nobody is asked for a key here, and the accounts' own are known to everybody.
+/// Parses a loopback address. Dev servers have no API keys, and the keys of their accounts are public.
 pub(crate) fn loopback(text: &str) -> Result<SocketAddr, String> {
     let text = text.replace("localhost:", "127.0.0.1:");
-    let address: SocketAddr = text.parse().map_err(|_| "an address is as in 127.0.0.1:8080".to_owned())?;
-    if address.ip().is_loopback() { Ok(address) } else { Err("it has to be a loopback address".to_owned()) }
+    let address: SocketAddr = text.parse().map_err(|_| "write host and port, as in 127.0.0.1:8080".to_owned())?;
+    if address.ip().is_loopback() {
+        Ok(address)
+    } else {
+        Err("use a loopback address, as in 127.0.0.1:8080".to_owned())
+    }
 }
 
 pub(crate) fn block_time(text: &str) -> Result<Duration, String> {
     let time = duration(text)?;
-    if time.is_zero() { Err("blocks take some time, as in 100ms".to_owned()) } else { Ok(time) }
+    if time.is_zero() { Err("use a time above zero, as in 100ms".to_owned()) } else { Ok(time) }
 }
 
 struct Banner<'a> {
-    ready: &'a Ready,
+    ready: &'a DevReady,
     data_dir: &'a Path,
     block_time: Duration,
 }
 
 impl fmt::Display for Banner<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Ready { api, rpc, chain, submitters } = self.ready;
+        let DevReady { api, rpc, chain, submitters } = self.ready;
         let mut list = String::new();
         for (position, submitter) in submitters.iter().enumerate() {
             writeln!(list, "    dev-{position}  {submitter}")?;
@@ -158,16 +168,17 @@ impl fmt::Display for Banner<'_> {
 
   API         {api}   (documentation: {api}/docs)
   dev chain   {rpc}   ({chain}, a block every {every})
-  kept in     {dir}
+  data        {dir}
 
   Submitters with 10,000 ETH each:
 {list}
-  Send something:
-    curl -s {api}/api/v1/tx -H 'content-type: application/json' -d '{{\"submitter\":\"{from}\",\"requestId\":\"order-1\",\"payload\":{{\"to\":\"{to}\",\"value\":\"1\"}}}}'
+  Send a transaction:
+    curl -s {api}/api/v1/tx -H 'content-type: application/json' \
+-d '{{\"submitter\":\"{from}\",\"requestId\":\"order-1\",\"payload\":{{\"to\":\"{to}\",\"value\":\"1\"}}}}'
   or:
     gapless tx send --api {api} --submitter dev-0 --to {to} --value 1gwei --wait
 
-  Ctrl-C stops it; the next start goes on from here.
+  Ctrl-C stops Gapless; the next start continues with the same data.
 "
         )
     }
@@ -178,7 +189,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_loopback_addresses_are_taken() {
+    fn loopback_parser_rejects_other_addresses() {
         assert!(loopback("127.0.0.1:0").is_ok() && loopback("[::1]:8080").is_ok() && loopback("localhost:1").is_ok());
         assert!(loopback("0.0.0.0:8080").is_err() && loopback("192.168.1.1:1").is_err() && loopback("8080").is_err());
     }

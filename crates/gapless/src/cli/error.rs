@@ -1,4 +1,4 @@
-//! What a command can fail with, and which exit code that is.
+//! The errors of commands, and the exit code of each.
 
 use std::io;
 use std::path::PathBuf;
@@ -15,14 +15,15 @@ use crate::compose::{ComposeError, is_refusal};
 use crate::config::ConfigError;
 use crate::output::OutputError;
 
-/// How a command ended. The help of the program says the same to people.
+/// The exit codes of the program. `gapless --help` explains them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Exit {
     Success,
-    /// It could not be done now; trying again may help.
+    /// The command could not be completed now; retrying may help.
     Failure,
+    /// The command line is wrong.
     Usage,
-    /// It was understood, and the answer is no.
+    /// The request was understood and rejected; retrying does not help.
     Refused,
 }
 
@@ -59,28 +60,31 @@ pub(crate) enum CliError {
     Row { line: usize, message: String },
     #[error(transparent)]
     Client(#[from] ClientError),
-    /// It may have been accepted or not, and the id is what tells.
+    /// No answer came, so the server may have accepted the request or not. The request id makes a retry harmless.
     #[error(
-        "{source}; whether request {request_id} was accepted is not known: hand in the same again with this request id, and \
-         it is still one transaction"
+        "{source}; the server may have accepted request {request_id} or not. Repeat it with the same request id \
+         (--request-id {request_id}): both requests are one transaction"
     )]
     Unanswered { request_id: String, source: Box<ClientError> },
-    /// Nobody watches it from here any more; it goes on all the same.
-    #[error("transaction {tx_id} was accepted, but what became of it cannot be asked: {source}")]
+    /// The connection to the server was lost after the transaction was accepted. The transaction goes on.
+    #[error(
+        "the server does not answer: {source}. Transaction {tx_id} was accepted and goes on; run \
+         `gapless tx watch {tx_id}` to follow it"
+    )]
     Lost { tx_id: String, source: Box<ClientError> },
     #[error("{}: {source}", path.display())]
     Request { path: PathBuf, source: JsonError },
-    #[error("there is no client family {0:?}; `gapless chain families` lists them")]
+    #[error("unknown client family {0:?}; `gapless chain families` lists the known ones")]
     UnknownFamily(String),
-    #[error("a password is needed: --password-file FILE, or --password-var NAME")]
+    #[error("a password is needed; pass --password-file FILE or --password-var NAME")]
     NoPassword,
-    #[error("this build makes no mistakes on purpose; build it with `--features gapless-sim/mistakes`")]
+    #[error("this build has no planted bugs; build it with `--features gapless-sim/mistakes`")]
     NoMistakes,
     #[error(transparent)]
     Bench(#[from] gapless_bench_cluster::LoadError),
-    #[error("cannot start: {0}")]
+    #[error("cannot start the program's threads: {0}")]
     Runtime(io::Error),
-    #[error("the classifier's own tables are wrong: {0}")]
+    #[error("the built-in tables of error texts are invalid: {0}. This is a bug of Gapless; please report it")]
     Tables(#[from] PatternError),
     #[error(transparent)]
     Override(#[from] OverrideError),
@@ -104,7 +108,7 @@ impl CliError {
         }
     }
 
-    /// A stable word for programs.
+    /// The stable error code for programs.
     fn code(&self) -> &'static str {
         match self {
             CliError::Config(ConfigError::Invalid { .. }) => "config_invalid",

@@ -1,4 +1,5 @@
-//! `gapless keys`: keystore files. A key or a password is never an argument: everybody on the machine could read it there.
+//! `gapless keys`: creates, imports and lists keystore files. A key or a password is never an argument, because every
+//! user of the machine can read the arguments of a process.
 
 use std::io::Read;
 use std::path::PathBuf;
@@ -13,17 +14,17 @@ use crate::output::Output;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum KeysCommand {
-    /// Make a new key and put it into an encrypted file
+    /// Create a new key in an encrypted keystore file
     New(NewArgs),
-    /// Put a key that you have into an encrypted file
+    /// Import an existing key into an encrypted keystore file
     Import(ImportArgs),
-    /// List the key files of a folder
+    /// List the keystore files of a folder
     List(FolderArgs),
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct FolderArgs {
-    /// The folder of the key files
+    /// Folder of the keystore files
     #[arg(long, value_name = "DIR", default_value = "keys")]
     dir: PathBuf,
 }
@@ -42,10 +43,10 @@ pub(crate) struct ImportArgs {
     folder: FolderArgs,
     #[command(flatten)]
     password: PasswordArgs,
-    /// The environment variable that holds the key in hex
+    /// Environment variable that holds the private key in hex
     #[arg(long, value_name = "NAME", conflicts_with = "key_file")]
     key_var: Option<String>,
-    /// The file that holds the key in hex; without either, it is read from standard input
+    /// File that holds the private key in hex; without --key-var and --key-file, the key is read from standard input
     #[arg(long, value_name = "FILE")]
     key_file: Option<PathBuf>,
 }
@@ -53,10 +54,10 @@ pub(crate) struct ImportArgs {
 #[derive(Debug, Args)]
 #[group(required = true, multiple = false)]
 pub(crate) struct PasswordArgs {
-    /// The file that holds the password of the key file
+    /// File that holds the password of the keystore file
     #[arg(long, value_name = "FILE")]
     password_file: Option<PathBuf>,
-    /// The environment variable that holds it
+    /// Environment variable that holds the password of the keystore file
     #[arg(long, value_name = "NAME")]
     password_var: Option<String>,
 }

@@ -1,4 +1,4 @@
-//! `gapless migrate`: the store's schema.
+//! `gapless migrate`: migrates the database schema.
 
 use clap::Args;
 use gapless_domain::OwnerId;
@@ -17,7 +17,7 @@ pub(crate) struct MigrateArgs {
 }
 
 impl MigrateArgs {
-    /// Looks first, so that it can tell what it did.
+    /// Opens the store without migration first, so that the result can name both schema versions.
     pub(crate) fn run(self, output: &Output) -> Result<Exit, CliError> {
         let config = Config::load(self.config.config.as_deref())?;
         let applied = block_on(async {
@@ -33,10 +33,13 @@ impl MigrateArgs {
         })?;
         let url = config.store.url.to_string();
         match applied {
-            None => output.result(&json!({ "store": url, "migrated": false }), format_args!("{url} is up to date"))?,
+            None => {
+                let value = json!({ "store": url, "migrated": false });
+                output.result(&value, format_args!("{url}: the schema is up to date"))?;
+            }
             Some((from, to)) => {
                 let value = json!({ "store": url, "migrated": true, "from": from, "to": to });
-                output.result(&value, format_args!("{url}: schema version {from} is now {to}"))?;
+                output.result(&value, format_args!("{url}: schema migrated from version {from} to {to}"))?;
             }
         }
         Ok(Exit::Success)

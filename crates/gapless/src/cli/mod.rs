@@ -1,4 +1,4 @@
-//! What people type. One file a command; the exit codes are in `exit`.
+//! The command line. One file per command; the exit codes are in `error`.
 
 mod attempts;
 mod audit;
@@ -30,13 +30,14 @@ pub(crate) use error::{CliError, Exit};
 
 const AFTER_HELP: &str = "\
 Exit codes:
-  0  done
-  1  failed: it could not be done now (network, disk, a server that is away); trying again may help
-  2  usage: the command line is wrong
-  3  refused: it was understood and the answer is no (a wrong config, a 4xx of the server, an intent
-     that did not end CONFIRMED); trying again will not help
+  0  success
+  1  failure: the command could not be completed now (network, disk, server not reachable, timeout);
+     retrying may help
+  2  usage error: the command line is wrong
+  3  refused: the request was understood and rejected (invalid config, 4xx answer of the server,
+     a transaction that ended in another state than CONFIRMED); retrying will not help
 
-With --json, standard output is JSON and nothing else: one object a line, errors as {\"error\":{…}}.";
+With --json, standard output holds only JSON: one object per line, errors as {\"error\":{…}}.";
 
 #[derive(Debug, Parser)]
 #[command(name = "gapless", version, about = "A transaction manager for blockchains with account nonces.")]
@@ -46,59 +47,59 @@ struct Cli {
     #[arg(long, global = true)]
     json: bool,
     #[command(subcommand)]
-    command: Command,
+    command: CliCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum Command {
-    /// Run everything here: a node, its ledger in a file, a dev chain, funded submitters
+enum CliCommand {
+    /// Run a complete local setup: a node with a SQLite ledger, a dev chain and funded submitters
     Dev(dev::DevArgs),
-    /// Run a node
+    /// Run a node with the settings of the config
     Serve(serve::ServeArgs),
-    /// Send and look at transactions
+    /// Send, show, cancel and replace transactions
     #[command(subcommand)]
     Tx(tx::TxCommand),
-    /// Look at submitters, pause and resume them, lead them out of PROTECT
+    /// Show, pause and resume submitters; lead a lane out of PROTECT, where it waits for an operator
     #[command(subcommand)]
     Submitter(submitter::SubmitterCommand),
-    /// Read the audit log: what operators and policies changed
+    /// Show the audit log: the changes that operators and policies made
     Audit(audit::AuditArgs),
-    /// Look at the config
+    /// Check the config, or print the default one
     #[command(subcommand)]
     Config(config::ConfigCommand),
-    /// Bring the store's schema up to date
+    /// Migrate the database schema to the version of this program
     Migrate(migrate::MigrateArgs),
-    /// Make, import and list keystore files
+    /// Create, import and list keystore files
     #[command(subcommand)]
     Keys(keys::KeysCommand),
-    /// Ask about chains
+    /// Show chains and their endpoints, accept a changed chain, explain error texts of endpoints
     #[command(subcommand)]
     Chain(chain::ChainCommand),
-    /// Run the dev chain alone
+    /// Run only the dev chain, without a node
     Devchain(devchain::DevchainArgs),
-    /// Prove it: seeded worlds in which everything goes wrong, and whether every promise holds
+    /// Run the simulator: seeded worlds full of faults, in which every promise is checked
     Sim(sim::SimArgs),
-    /// Measure what it does on this machine: throughput, latencies, CPU and memory
+    /// Measure throughput, latencies, CPU and memory of Gapless on this machine
     Bench(bench::BenchArgs),
-    /// Print a completion script for a shell
+    /// Print a completion script for your shell
     Completions(completions::CompletionsArgs),
 }
 
-/// Where the config is.
+/// The `--config` argument of the commands that read the config.
 #[derive(Debug, Args)]
 pub(crate) struct ConfigArgs {
-    /// The config file; without it, gapless.toml in the current folder if there is one
+    /// Config file; by default gapless.toml in the current folder, if that file exists
     #[arg(long, env = "GAPLESS_CONFIG", value_name = "FILE")]
     config: Option<PathBuf>,
 }
 
-/// Reads the command line, runs the command, and tells how it went.
+/// Reads the command line, runs the command, and returns its exit code.
 pub(crate) fn run() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
-        Err(asked) => {
-            let _ = asked.print();
-            let is_help = matches!(asked.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion);
+        Err(error) => {
+            let _ = error.print();
+            let is_help = matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion);
             return if is_help { Exit::Success } else { Exit::Usage }.into();
         }
     };
@@ -113,32 +114,33 @@ pub(crate) fn run() -> ExitCode {
     }
 }
 
-impl Command {
+impl CliCommand {
     fn run(self, output: &Output) -> Result<Exit, CliError> {
         match self {
-            Command::Dev(args) => args.run(output),
-            Command::Serve(args) => args.run(output),
-            Command::Devchain(args) => args.run(output),
-            Command::Tx(command) => command.run(output),
-            Command::Submitter(command) => command.run(output),
-            Command::Audit(args) => args.run(output),
-            Command::Config(command) => command.run(output),
-            Command::Migrate(args) => args.run(output),
-            Command::Keys(command) => command.run(output),
-            Command::Chain(command) => command.run(output),
-            Command::Sim(args) => args.run(output),
-            Command::Bench(args) => args.run(output),
-            Command::Completions(args) => args.run(output),
+            CliCommand::Dev(args) => args.run(output),
+            CliCommand::Serve(args) => args.run(output),
+            CliCommand::Devchain(args) => args.run(output),
+            CliCommand::Tx(command) => command.run(output),
+            CliCommand::Submitter(command) => command.run(output),
+            CliCommand::Audit(args) => args.run(output),
+            CliCommand::Config(command) => command.run(output),
+            CliCommand::Migrate(args) => args.run(output),
+            CliCommand::Keys(command) => command.run(output),
+            CliCommand::Chain(command) => command.run(output),
+            CliCommand::Sim(args) => args.run(output),
+            CliCommand::Bench(args) => args.run(output),
+            CliCommand::Completions(args) => args.run(output),
         }
     }
 }
 
-/// Runs what is async to its end.
+/// Runs a future to its end on a runtime with several threads.
 pub(crate) fn block_on<T>(future: impl Future<Output = Result<T, CliError>>) -> Result<T, CliError> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(CliError::Runtime)?;
     runtime.block_on(future)
 }
 
+/// Runs a future to its end on the calling thread.
 pub(crate) fn block_on_one_thread<T>(future: impl Future<Output = Result<T, CliError>>) -> Result<T, CliError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(CliError::Runtime)?;
     runtime.block_on(future)
@@ -151,7 +153,7 @@ mod tests {
 
     const DOCS: &str = include_str!("../../../../docs/cli.md");
 
-    /// `gapless tx send` and all the others.
+    /// Collects the full names of all commands, as in `gapless tx send`.
     fn commands(command: &clap::Command, path: &str, found: &mut Vec<String>) {
         let path = format!("{path}{}", command.get_name());
         if !command.has_subcommands() {
@@ -162,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn every_command_is_documented_and_every_documented_one_exists() {
+    fn commands_and_documented_commands_are_equal() {
         Cli::command().debug_assert();
         let mut found = Vec::new();
         commands(&Cli::command(), "", &mut found);

@@ -1,4 +1,4 @@
-//! `gapless serve`: one node.
+//! `gapless serve`: runs one node.
 
 use std::net::SocketAddr;
 
@@ -6,7 +6,7 @@ use clap::Args;
 use serde_json::json;
 
 use super::{CliError, ConfigArgs, Exit, block_on};
-use crate::compose::{ComposeError, Metrics, Node, NodeParts, Stop, accounts, listen, start_logging};
+use crate::compose::{ComposeError, Metrics, Node, NodeParts, StopSignals, accounts, listen, start_logging};
 use crate::config::{AuthMode, Config};
 use crate::output::Output;
 
@@ -25,13 +25,13 @@ impl ServeArgs {
         start_logging(&config.log)?;
         let accounts = accounts(std::mem::take(&mut config.submitters))?;
         block_on(async {
-            let mut stop = Stop::listen()?;
+            let mut stop = StopSignals::listen()?;
             let listener = listen(config.node.listen).await?;
             let api = url_of(&listener)?;
             let metrics = Metrics::start()?;
             let names: Vec<String> = accounts.iter().map(|account| account.id.to_string()).collect();
             let node = Node::start(NodeParts { config, accounts, listener, metrics }).await?;
-            // Whoever started it may have closed its end; that is no reason to stop.
+            // The caller may have closed standard output; the node runs all the same.
             let _ = output.result(&json!({ "api": api, "submitters": names }), format_args!("listening on {api}"));
             node.run(&mut stop).await?;
             Ok(Exit::Success)
@@ -39,7 +39,7 @@ impl ServeArgs {
     }
 }
 
-/// The address that was really taken: port 0 is any free one.
+/// The URL that the listener is really bound to, because port 0 in the config means any free port.
 pub(crate) fn url_of(listener: &tokio::net::TcpListener) -> Result<String, CliError> {
     let wrong = |source| ComposeError::Listen { at: SocketAddr::from(([0, 0, 0, 0], 0)), source };
     Ok(format!("http://{}", listener.local_addr().map_err(wrong)?))

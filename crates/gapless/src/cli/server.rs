@@ -1,4 +1,4 @@
-//! Talking to a running Gapless.
+//! Calls to a running node: the arguments that the commands share, retries, and waiting for a transaction.
 
 use std::time::Duration;
 
@@ -8,20 +8,20 @@ use gapless_wire::{Client, ClientError, TxAccepted, TxExpand, TxQuery, TxRequest
 use super::{CliError, Exit};
 use crate::config::parse_duration;
 
-/// How long one call of a wait asks the server to wait.
+/// The wait that one long-polling call asks for.
 const ONE_WAIT: Duration = Duration::from_secs(30);
-/// A server that is restarted comes back; one that stays away for so many calls in a row does not.
-const MAX_LOST_CALLS: u32 = 30;
+/// Failed calls in a row before a command gives the server up. A restarted server is back sooner.
+const MAX_FAILED_CALLS: u32 = 30;
 const PAUSE_BETWEEN_CALLS: Duration = Duration::from_secs(1);
-/// How often a request is handed in before somebody is told that there is no answer.
-const MAX_HAND_INS: u32 = 4;
-/// The pause after the first of them; each further one is twice as long.
+/// Tries to create a transaction before the command fails for lack of an answer.
+const MAX_CREATE_TRIES: u32 = 4;
+/// The pause after the first try; each further pause is twice as long.
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
 
-/// Which server.
+/// The `--api` argument of the commands that call a node.
 #[derive(Debug, Args)]
 pub(crate) struct ServerArgs {
-    /// The address of a Gapless node
+    /// URL of a Gapless node
     #[arg(long, env = "GAPLESS_API", value_name = "URL", default_value = "http://127.0.0.1:8080")]
     api: String,
 }
@@ -32,20 +32,20 @@ impl ServerArgs {
     }
 }
 
-/// How long to wait for the end of something.
+/// The `--timeout` argument of the commands that wait for the end of a transaction.
 #[derive(Debug, Args)]
 pub(crate) struct TimeoutArgs {
-    /// Give up waiting after this long, as in 90s or 5m; the transaction goes on
+    /// Stop waiting after this time, as in 90s or 5m; the transaction goes on. By default there is no limit
     #[arg(long, value_name = "TIME", value_parser = duration)]
     timeout: Option<Duration>,
 }
 
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
-    parse_duration(text).ok_or_else(|| "a time is a whole number and ms, s, m, h or d".to_owned())
+    parse_duration(text).ok_or_else(|| "a time is a number and ms, s, m, h or d".to_owned())
 }
 
-/// Hands in a request, and hands in the same one again where no answer came: under one request id that is one transaction.
-pub(crate) async fn hand_in(client: &Client, request: &TxRequest) -> Result<(TxAccepted, bool), CliError> {
+/// Creates a transaction, and repeats the same request if no answer came. One request id means one transaction.
+pub(crate) async fn create_with_retries(client: &Client, request: &TxRequest) -> Result<(TxAccepted, bool), CliError> {
     let mut pause_next = FIRST_PAUSE;
     let mut calls = 1;
     loop {
@@ -53,11 +53,11 @@ pub(crate) async fn hand_in(client: &Client, request: &TxRequest) -> Result<(TxA
             Ok(accepted) => return Ok(accepted),
             Err(error) => error,
         };
-        // Without an id nothing says that two requests are the same one.
+        // Without a request id the server would take a second request for another transaction.
         let Some(request_id) = request.request_id.as_ref().filter(|_| exit_of(&error) == Exit::Failure) else {
             return Err(error.into());
         };
-        if calls == MAX_HAND_INS {
+        if calls == MAX_CREATE_TRIES {
             return Err(CliError::Unanswered { request_id: request_id.clone(), source: Box::new(error) });
         }
         calls += 1;
@@ -66,32 +66,32 @@ pub(crate) async fn hand_in(client: &Client, request: &TxRequest) -> Result<(TxA
     }
 }
 
-/// Follows a transaction to its end, and hands every version of it to `seen`, each with what `expand` names. The last version
-/// that was seen comes back, terminal or not.
+/// Follows a transaction to its end and passes each version, with the `expand` parts, to `on_change`. Returns the last
+/// version, which is not terminal if the timeout came first.
 pub(crate) async fn follow(
     client: &Client,
     first: TxView,
     timeout: &TimeoutArgs,
     expand: &[TxExpand],
-    mut seen: impl FnMut(&TxView) -> Result<(), CliError>,
+    mut on_change: impl FnMut(&TxView) -> Result<(), CliError>,
 ) -> Result<TxView, CliError> {
     let mut last = first;
-    seen(&last)?;
-    let to_the_end = async {
-        let mut lost = 0;
+    on_change(&last)?;
+    let until_terminal = async {
+        let mut failed_calls = 0;
         while !last.state.is_terminal() {
             let query = TxQuery { wait: Some(ONE_WAIT), version: Some(last.version), expand: expand.to_vec() };
             match client.tx(&last.tx_id, &query).await {
                 Ok(view) => {
-                    lost = 0;
-                    let news = view.version != last.version || view.confirmations != last.confirmations;
+                    failed_calls = 0;
+                    let changed = view.version != last.version || view.confirmations != last.confirmations;
                     last = view;
-                    if news {
-                        seen(&last)?;
+                    if changed {
+                        on_change(&last)?;
                     }
                 }
-                Err(error) if exit_of(&error) == Exit::Failure && lost < MAX_LOST_CALLS => {
-                    lost += 1;
+                Err(error) if exit_of(&error) == Exit::Failure && failed_calls < MAX_FAILED_CALLS => {
+                    failed_calls += 1;
                     pause(PAUSE_BETWEEN_CALLS).await;
                 }
                 Err(error) => return Err(CliError::Lost { tx_id: last.tx_id.clone(), source: Box::new(error) }),
@@ -100,13 +100,13 @@ pub(crate) async fn follow(
         Ok(())
     };
     match timeout.timeout {
-        None => to_the_end.await?,
-        Some(limit) => within(limit, to_the_end).await.unwrap_or(Ok(()))?,
+        None => until_terminal.await?,
+        Some(limit) => within(limit, until_terminal).await.unwrap_or(Ok(()))?,
     }
     Ok(last)
 }
 
-/// How a command ends whose transaction ended so.
+/// The exit code of a command that waited for this transaction.
 pub(crate) fn exit_of_tx(view: &TxView) -> Exit {
     match view.state {
         gapless_wire::TxStateName::Confirmed => Exit::Success,
@@ -115,7 +115,7 @@ pub(crate) fn exit_of_tx(view: &TxView) -> Exit {
     }
 }
 
-/// Whether a server's answer is a no for good.
+/// The exit code for a failed call: `Refused` if the server rejects the request for good.
 pub(crate) fn exit_of(error: &ClientError) -> Exit {
     match error {
         ClientError::Problem(problem) => match problem.status {
@@ -128,12 +128,12 @@ pub(crate) fn exit_of(error: &ClientError) -> Exit {
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "a command for people owns its own patience")]
+#[expect(clippy::disallowed_methods, reason = "a command reads the real clock")]
 async fn pause(span: Duration) {
     tokio::time::sleep(span).await;
 }
 
-#[expect(clippy::disallowed_methods, reason = "a command for people owns its own patience")]
+#[expect(clippy::disallowed_methods, reason = "a command reads the real clock")]
 async fn within<T>(limit: Duration, future: impl Future<Output = T>) -> Option<T> {
     tokio::time::timeout(limit, future).await.ok()
 }

@@ -1,4 +1,4 @@
-//! `gapless sim`: seeded worlds in which everything goes wrong, and whether the promises hold.
+//! `gapless sim`: runs the simulator. Each seed makes one world full of faults, in which every promise is checked.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,35 +19,35 @@ use crate::output::Output;
 
 #[derive(Debug, Args)]
 pub(crate) struct SimArgs {
-    /// How many worlds
+    /// Number of worlds
     #[arg(long, value_name = "COUNT", default_value_t = 200)]
     seeds: u64,
-    /// The seed of the first one
+    /// Seed of the first world
     #[arg(long, value_name = "SEED", default_value_t = 0)]
     from: u64,
-    /// Only this one
+    /// Run only the world of this seed
     #[arg(long, value_name = "SEED", conflicts_with_all = ["seeds", "from"])]
     seed: Option<u64>,
-    /// Worlds at once; without it, as many as there are cores
+    /// Worlds that run at the same time; by default one per core
     #[arg(long, value_name = "COUNT")]
     threads: Option<usize>,
-    /// With --seed: print everything that happens
+    /// With --seed: print every step of the world
     #[arg(long, requires = "seed")]
     trace: bool,
-    /// Do not look for the smallest world that still fails
+    /// Do not search for the smallest world that still fails
     #[arg(long)]
     no_shrink: bool,
-    /// Stop after so many failures
+    /// Stop after this number of failed worlds
     #[arg(long, value_name = "COUNT", default_value_t = 1)]
     failures: usize,
-    /// Make a known mistake on purpose (only in builds with the feature `mistakes`)
+    /// Run with this planted bug (only in builds with the feature `mistakes`)
     #[arg(long, value_name = "NAME", value_parser = mistake)]
     mistake: Option<Mistake>,
     #[command(flatten)]
     world: WorldArgs,
 }
 
-/// What worlds have less of than their seeds give them.
+/// Limits that make a world smaller than its seed says.
 #[derive(Debug, Args)]
 struct WorldArgs {
     /// Nodes in each world
@@ -56,44 +56,44 @@ struct WorldArgs {
     /// Submitters in each world
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=99))]
     lanes: Option<u32>,
-    /// RPC endpoints of the chain
+    /// RPC endpoints of the chain in each world
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=9))]
     endpoints: Option<u32>,
-    /// Requests of all callers together
+    /// Requests of all callers in each world
     #[arg(long, value_name = "COUNT")]
     intents: Option<u32>,
-    /// How long things go wrong, in the world's seconds
+    /// Duration of the faults, in simulated seconds
     #[arg(long, value_name = "SECONDS")]
     storm: Option<u64>,
-    /// Whether callers cancel and borrow nonces, and operators pause lanes
+    /// Whether callers cancel transactions and reserve nonces, and operators pause lanes
     #[arg(long, value_name = "BOOL")]
     people: Option<bool>,
-    /// model or sqlite
+    /// Store of each world: model or sqlite
     #[arg(long, value_name = "KIND", value_parser = store)]
     store: Option<StoreKind>,
-    /// Only these faults, of those that a seed has: names with commas between them, or none
+    /// Keep only these faults of a seed: names separated by commas, or `none`
     #[arg(long, value_name = "FAULTS", value_parser = faults)]
-    only: Option<Faults>,
+    only: Option<FaultSet>,
 }
 
-/// A set, as one value of the command line.
+/// A set of faults as one value of the command line.
 #[derive(Clone, Debug)]
-struct Faults(BTreeSet<Fault>);
+struct FaultSet(BTreeSet<Fault>);
 
 fn mistake(name: &str) -> Result<Mistake, String> {
     let names = || Mistake::ALL.iter().map(|mistake| mistake.name()).collect::<Vec<_>>().join(", ");
-    Mistake::from_name(name).ok_or_else(|| format!("known ones: {}", names()))
+    Mistake::from_name(name).ok_or_else(|| format!("the known planted bugs are {}", names()))
 }
 
 fn store(name: &str) -> Result<StoreKind, String> {
-    StoreKind::parse(name).ok_or_else(|| "model or sqlite".to_owned())
+    StoreKind::parse(name).ok_or_else(|| "the known stores are model and sqlite".to_owned())
 }
 
-fn faults(names: &str) -> Result<Faults, String> {
+fn faults(names: &str) -> Result<FaultSet, String> {
     let known = || Fault::ALL.iter().map(|fault| fault.as_str()).collect::<Vec<_>>().join(", ");
-    let parse = |name| Fault::parse(name).ok_or_else(|| format!("no fault {name}; known ones: {}", known()));
+    let parse = |name| Fault::parse(name).ok_or_else(|| format!("unknown fault {name}; known are {}", known()));
     let names = if names == "none" { "" } else { names };
-    names.split(',').filter(|name| !name.is_empty()).map(parse).collect::<Result<_, _>>().map(Faults)
+    names.split(',').filter(|name| !name.is_empty()).map(parse).collect::<Result<_, _>>().map(FaultSet)
 }
 
 impl WorldArgs {
@@ -157,7 +157,7 @@ fn trace(output: &Output, plan: &Plan, mistake: Option<Mistake>) -> Result<Exit,
     Ok(if outcome.violation.is_none() { Exit::Success } else { Exit::Refused })
 }
 
-#[expect(clippy::disallowed_methods, reason = "how long it took is for people; no world sees it")]
+#[expect(clippy::disallowed_methods, reason = "the elapsed time is only printed; no world reads it")]
 fn run_with_progress(output: &Output, batch: &Batch) -> (Summary, Duration) {
     let started = Instant::now();
     let (count, done) = (batch.seeds.end - batch.seeds.start, AtomicU64::new(0));
@@ -172,9 +172,9 @@ fn run_with_progress(output: &Output, batch: &Batch) -> (Summary, Duration) {
 }
 
 fn shrink_one(output: &Output, failed: &mut Outcome) {
-    output.note(format_args!("seed {} fails; looking for the smallest world that still does", failed.plan.seed));
+    output.note(format_args!("seed {} fails; searching for the smallest world that still fails", failed.plan.seed));
     let (smallest, tries) = shrink(failed);
-    output.note(format_args!("tried {tries}"));
+    output.note(format_args!("tried {tries} smaller worlds"));
     *failed = smallest;
 }
 
@@ -182,7 +182,8 @@ fn failure(outcome: &Outcome) -> String {
     let Some(violation) = &outcome.violation else { return String::new() };
     let tail: String = outcome.tail.iter().map(|line| format!("  {line}\n")).collect();
     format!(
-        "\nseed {} violated  {violation}\n  at {:.3} s, {} nodes, {} lanes, {} intents\n\n{tail}\nreplay: {}\n        (--trace shows everything)\n",
+        "\nseed {} violated  {violation}\n  at {:.3} s, {} nodes, {} lanes, {} intents\n\n{tail}\nreplay: {}\n        \
+         (add --trace to print every step)\n",
         outcome.plan.seed,
         violation.at.as_secs_f64(),
         outcome.plan.nodes,

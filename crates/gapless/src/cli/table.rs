@@ -1,6 +1,6 @@
-//! Columns and times for people.
+//! Text tables and durations.
 
-/// Lines whose cells stand under each other, two spaces apart; the last column is as long as it likes.
+/// Formats rows as aligned columns, two spaces apart. The last column is not padded.
 pub(crate) fn columns<const N: usize>(rows: &[[String; N]]) -> String {
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
     let widths: [usize; N] = std::array::from_fn(width);
@@ -16,7 +16,7 @@ pub(crate) fn columns<const N: usize>(rows: &[[String; N]]) -> String {
     text
 }
 
-/// How long something takes, or how old it is.
+/// Formats a duration in milliseconds with the unit that fits.
 pub(crate) fn span(ms: u64) -> String {
     match ms {
         0..1_000 => format!("{ms} ms"),
@@ -31,7 +31,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_are_as_exact_as_people_need_them() {
+    fn span_uses_the_unit_that_fits() {
         let texts = [(0, "0 ms"), (999, "999 ms"), (1_999, "1.9 s"), (60_000, "1 min"), (u64::MAX, "5124095576030 h")];
         for (ms, text) in texts {
             assert_eq!(span(ms), text);
@@ -39,7 +39,7 @@ mod tests {
     }
 
     #[test]
-    fn cells_stand_under_each_other() {
+    fn columns_are_aligned() {
         let rows = [["a".to_owned(), "b".to_owned()], ["long".to_owned(), String::new()]];
         assert_eq!(columns(&rows), "a     b\nlong\n");
     }

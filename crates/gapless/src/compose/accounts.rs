@@ -1,4 +1,4 @@
-//! Keys, from wherever the config says they are.
+//! Loads the keys of the submitters.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -9,16 +9,16 @@ use gapless_domain::{Address, ChainId, SubmitterId, SubmitterPolicy};
 use super::ComposeError;
 use crate::config::{Password, SignerConfig, SubmitterConfig};
 
-/// A submitter whose key is here.
+/// A submitter with its loaded key.
 #[derive(Debug)]
-pub(crate) struct Account {
+pub(crate) struct SubmitterAccount {
     pub(crate) id: SubmitterId,
     pub(crate) alias: Option<String>,
     pub(crate) signer: Arc<dyn Signer>,
     pub(crate) policy: SubmitterPolicy,
 }
 
-impl Account {
+impl SubmitterAccount {
     pub(crate) fn new(
         chain: &ChainId,
         alias: Option<String>,
@@ -26,19 +26,19 @@ impl Account {
         policy: SubmitterPolicy,
     ) -> Result<Self, ComposeError> {
         let id = format!("{chain}:{}", signer.address()).parse()?;
-        Ok(Account { id, alias, signer, policy })
+        Ok(SubmitterAccount { id, alias, signer, policy })
     }
 }
 
-/// Opens every key. Decrypting a keystore takes about a second each on purpose, so this belongs before the start.
-pub(crate) fn accounts(submitters: Vec<SubmitterConfig>) -> Result<Vec<Account>, ComposeError> {
+/// Loads every key, before the node starts: the decryption of a keystore file takes about a second on purpose.
+pub(crate) fn accounts(submitters: Vec<SubmitterConfig>) -> Result<Vec<SubmitterAccount>, ComposeError> {
     let mut known = HashSet::new();
     let mut accounts = Vec::with_capacity(submitters.len());
     for (position, SubmitterConfig { alias, chain, address, signer, policy }) in submitters.into_iter().enumerate() {
         let name = alias.clone().unwrap_or_else(|| position.to_string());
         let signer = open(&signer).map_err(|source| ComposeError::Key { name: name.clone(), source })?;
         check_address(name, address, signer.address())?;
-        let account = Account::new(&chain, alias, Arc::new(signer), policy)?;
+        let account = SubmitterAccount::new(&chain, alias, Arc::new(signer), policy)?;
         if !known.insert(account.id.clone()) {
             return Err(ComposeError::SameSubmitter(account.id));
         }

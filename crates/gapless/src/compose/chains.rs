@@ -1,4 +1,4 @@
-//! Chains by their adapter.
+//! Builds the chain adapters from the config.
 
 use std::sync::Arc;
 
@@ -7,21 +7,17 @@ use gapless_chain_evm::{EndpointOptions, EvmChain, EvmChainOptions};
 use gapless_engine::ChainSetup;
 
 use super::ComposeError;
-use super::accounts::Account;
-use crate::config::{ChainConfig, EndpointConfig, SendTo};
+use super::accounts::SubmitterAccount;
+use crate::config::{ChainConfig, EndpointConfig};
 
-/// Makes a chain. No node has to be there.
+/// Builds a chain. Its endpoints need not be reachable yet.
 pub(crate) fn chain(
     config: &ChainConfig,
     classify: &[OverrideRule],
-    accounts: &[Account],
+    accounts: &[SubmitterAccount],
 ) -> Result<ChainSetup, ComposeError> {
-    let url = |source| ComposeError::Url { chain: config.id.clone(), source };
-    let endpoint = |endpoint: &EndpointConfig| {
-        let EndpointConfig { url: place, weight } = endpoint;
-        Ok::<_, ComposeError>(EndpointOptions { url: place.expose().parse().map_err(url)?, weight: *weight })
-    };
-    let rpc = config.endpoints.iter().map(endpoint).collect::<Result<_, _>>()?;
+    let endpoint = |endpoint: &EndpointConfig| EndpointOptions { url: endpoint.url.clone(), weight: endpoint.weight };
+    let rpc = config.endpoints.iter().map(endpoint).collect();
     let options = EvmChainOptions {
         id: config.id.clone(),
         rpc,
@@ -29,17 +25,14 @@ pub(crate) fn chain(
         rpc_max_in_flight: config.rpc.max_in_flight,
         batch_max: config.rpc.batch_max,
         blocks_max: config.rpc.blocks_max,
-        send_to: match config.rpc.send_to {
-            SendTo::All => gapless_chain_evm::SendTo::All,
-            SendTo::AtMost(count) => gapless_chain_evm::SendTo::Best(count),
-        },
+        send_to: config.rpc.send_to,
         lag_max: config.rpc.lag_max,
         head_age_max: config.rpc.head_age_max,
         fees: config.oracle,
         overrides: Overrides::new(classify)?,
     };
-    let ours = accounts.iter().filter(|account| *account.id.chain() == config.id);
-    let signers = ours.map(|account| Arc::clone(&account.signer)).collect();
+    let chain_accounts = accounts.iter().filter(|account| *account.id.chain() == config.id);
+    let signers = chain_accounts.map(|account| Arc::clone(&account.signer)).collect();
     let chain = EvmChain::connect(options, signers)
         .map_err(|source| ComposeError::Connect { chain: config.id.clone(), source })?;
     Ok(ChainSetup { chain: Arc::new(chain), watcher: config.watcher.clone(), gas: config.gas })

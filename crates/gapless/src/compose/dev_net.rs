@@ -1,4 +1,4 @@
-//! A dev chain with its server and its blocks.
+//! The dev chain with its server and its block production.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -15,14 +15,14 @@ use super::{ComposeError, listen};
 #[derive(Clone, Debug)]
 pub(crate) struct DevNetOptions {
     pub(crate) listen: SocketAddr,
-    /// Where it is kept; in memory without one.
+    /// Folder of the chain; `None` keeps it in memory.
     pub(crate) dir: Option<PathBuf>,
     pub(crate) mining: Mining,
-    /// How many of the well-known accounts have funds.
+    /// Number of well-known accounts with funds.
     pub(crate) accounts: u32,
 }
 
-/// A dev chain that is open and has its address.
+/// An open dev chain whose address is bound.
 #[derive(Debug)]
 pub(crate) struct DevNet {
     pub(crate) address: SocketAddr,
@@ -35,7 +35,7 @@ pub(crate) struct DevNet {
 impl DevNet {
     pub(crate) const MAX_ACCOUNTS: u32 = 1000;
 
-    /// Opens the chain where it was, or begins a new one.
+    /// Opens the chain of the folder, or starts a new one.
     pub(crate) async fn open(options: DevNetOptions) -> Result<Self, ComposeError> {
         let listener = listen(options.listen).await?;
         let address = listener.local_addr().map_err(|source| ComposeError::Listen { at: options.listen, source })?;
@@ -54,7 +54,7 @@ impl DevNet {
         Ok(format!("eip155:{DEV_CHAIN_ID}").parse()?)
     }
 
-    /// Serves and makes blocks until `stopped` becomes true.
+    /// Serves calls and makes blocks until `stopped` becomes true.
     pub(crate) async fn run(self, stopped: watch::Receiver<bool>) -> Result<(), ComposeError> {
         let (for_server, for_blocks) = (stopped.clone(), stopped);
         let serving =
@@ -64,7 +64,7 @@ impl DevNet {
     }
 }
 
-/// The genesis funds the first ten, and is always the same, so that another number of accounts is not another chain.
+/// Funds the accounts. The genesis always funds the first ten, so that another number of accounts is not another chain.
 fn fund(chain: &DevChain, accounts: &[DevAccount]) -> Result<(), ComposeError> {
     for account in accounts {
         let view = chain.view();
@@ -77,8 +77,7 @@ fn fund(chain: &DevChain, accounts: &[DevAccount]) -> Result<(), ComposeError> {
     Ok(())
 }
 
-/// Waits until it becomes true.
+/// Waits until `stopped` becomes true, or until its sender is dropped.
 pub(super) async fn until(mut stopped: watch::Receiver<bool>) {
-    // If whoever would stop it is gone, it stops too.
     let _ = stopped.wait_for(|stopped| *stopped).await;
 }

@@ -1,10 +1,10 @@
-//! Why a node does not start, or does not end as it should.
+//! The errors of the start and the end of a node.
 
 use std::io;
 use std::net::SocketAddr;
 
 use gapless_chain::OverrideError;
-use gapless_chain_evm::{ConnectError, KeyError, UrlError};
+use gapless_chain_evm::{ConnectError, KeyError};
 use gapless_devchain::{AccountError, ChainError};
 use gapless_domain::{Address, ChainId, IdError, SubmitterId};
 use gapless_engine::UnknownChain;
@@ -16,55 +16,53 @@ pub(crate) enum ComposeError {
     Store(#[from] StoreError),
     #[error("submitter {name}: {source}")]
     Key { name: String, source: KeyError },
-    #[error("submitter {name}: the key is that of {found}, not of {wanted}")]
+    #[error("submitter {name}: the key belongs to {found}, not to {wanted}; correct `address` or the signer")]
     OtherAddress { name: String, wanted: Address, found: Address },
-    #[error("two submitters are {0}")]
+    #[error("two submitters have the same account {0}; remove one of them")]
     SameSubmitter(SubmitterId),
     #[error("submitter: {0}")]
     SubmitterId(#[from] IdError),
     #[error("chain {chain}: {source}")]
     Connect { chain: ChainId, source: ConnectError },
-    #[error("chain {chain}: rpc: {source}")]
-    Url { chain: ChainId, source: UrlError },
     #[error(transparent)]
     Override(#[from] OverrideError),
     #[error(transparent)]
     UnknownChain(#[from] UnknownChain),
-    #[error("cannot listen on {at}: {source}")]
+    #[error("cannot listen on {at}: {source}; choose another address or stop the process that uses it")]
     Listen { at: SocketAddr, source: io::Error },
     #[error(
-        "auth.mode = \"api_key\" cannot be served yet: there are no API keys in this version. Set auth.mode = \"none\" and \
-         keep node.listen on a loopback address"
+        "auth.mode = \"api_key\" is not supported yet: this version has no API keys. Set auth.mode = \"none\" and keep \
+         node.listen on a loopback address"
     )]
     NoApiKeys,
     #[error("stuck.webhook cannot be used: {0}")]
     Webhook(reqwest::Error),
-    #[error("logs cannot be written: {0}")]
+    #[error("cannot start logging: {0}")]
     Logging(String),
-    #[error("metrics cannot be kept: {0}")]
+    #[error("cannot start the metrics: {0}")]
     Metrics(String),
-    #[error("signals cannot be heard: {0}")]
+    #[error("cannot listen for signals: {0}")]
     Signals(io::Error),
-    #[error("the server ended: {0}")]
+    #[error("the HTTP server ended: {0}")]
     Served(io::Error),
-    #[error("the dev chain: {0}")]
+    #[error("dev chain: {0}")]
     DevChain(#[from] ChainError),
-    #[error("the dev chain's accounts: {0}")]
+    #[error("accounts of the dev chain: {0}")]
     DevAccount(#[from] AccountError),
-    #[error("the dev chain's server ended: {0}")]
+    #[error("the server of the dev chain ended: {0}")]
     DevServed(io::Error),
     #[error("the dev chain has ended")]
     DevChainEnded,
-    #[error("what was under way did not end within node.drain_timeout; the leases that are left run out by themselves")]
+    #[error("the drain did not end within node.drain_timeout; the remaining leases expire by themselves")]
     DrainTimeout,
-    #[error("stopped at once, as asked for by a second signal")]
+    #[error("stopped at once by a second signal; the remaining leases expire by themselves")]
     StoppedTwice,
-    #[error("{name} is no fault point")]
+    #[error("{name} is not a fault point of this build; unset GAPLESS_ABORT_AT and GAPLESS_STOP_AT")]
     FaultPoint { name: String },
 }
 
 impl ComposeError {
-    /// Whether it will be the same the next time, until somebody changes the config.
+    /// True if the error stays until an operator changes the config or the environment.
     pub(crate) fn is_refusal(&self) -> bool {
         match self {
             ComposeError::Store(error) => is_refusal(error),
@@ -72,7 +70,6 @@ impl ComposeError {
             | ComposeError::OtherAddress { .. }
             | ComposeError::SameSubmitter(_)
             | ComposeError::SubmitterId(_)
-            | ComposeError::Url { .. }
             | ComposeError::Override(_)
             | ComposeError::UnknownChain(_)
             | ComposeError::NoApiKeys

@@ -1,5 +1,5 @@
-//! Ends the process at a named place, as a crash would (S02), or puts it to sleep there, as a machine that is paused would be
-//! (N06). Only in debug builds: what is shipped has no such place.
+//! Fault points for tests: aborts the process at a named point, as a crash does (S02), or stops it there, as a paused
+//! machine does (N06). Release builds have no fault points.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use gapless_engine::{FaultPoints, NoFaults};
 
 use super::ComposeError;
 
-/// Whoever asks for one is told, rather than let believe that nothing crashed there.
+/// Refuses fault points in a release build, so that a test does not pass because nothing crashed.
 #[cfg(not(debug_assertions))]
 pub(crate) fn fault_points() -> Result<Arc<dyn FaultPoints>, ComposeError> {
     match ["GAPLESS_ABORT_AT", "GAPLESS_STOP_AT"].iter().find_map(|variable| std::env::var(variable).ok()) {
@@ -16,8 +16,9 @@ pub(crate) fn fault_points() -> Result<Arc<dyn FaultPoints>, ComposeError> {
     }
 }
 
-/// `GAPLESS_ABORT_AT=after_bind_commit` ends the process when it comes there the first time, `after_bind_commit:3` the third.
-/// `GAPLESS_STOP_AT` is the same, but the process stops as by SIGSTOP, and goes on from there when it gets SIGCONT.
+/// Reads the fault point from the environment. `GAPLESS_ABORT_AT=after_bind_commit` aborts the process at the first
+/// time, `after_bind_commit:3` at the third. `GAPLESS_STOP_AT` stops the process as SIGSTOP does, until it gets
+/// SIGCONT.
 #[cfg(debug_assertions)]
 pub(crate) fn fault_points() -> Result<Arc<dyn FaultPoints>, ComposeError> {
     use scripted::{Act, ActAt};
@@ -50,7 +51,7 @@ mod scripted {
     pub(super) struct ActAt {
         point: FaultPoint,
         act: Act,
-        /// How often it may still be passed, and once more.
+        /// The number of times that the point is reached until the action happens.
         left: AtomicU32,
     }
 
@@ -67,8 +68,8 @@ mod scripted {
             if point == self.point && self.left.fetch_sub(1, Ordering::SeqCst) == 1 {
                 match self.act {
                     Act::Abort => std::process::abort(),
-                    // This thread waits for another process that sends the signal, and that ends only when it has taken
-                    // effect: nothing more is done here before it is time to go on.
+                    // Another process sends the signal, and ends only when the signal has taken effect. This thread
+                    // waits for it, so it does nothing more before SIGCONT.
                     Act::Stop => {
                         let stopped = Command::new("sh").args(["-c", STOP, &std::process::id().to_string()]).status();
                         if let Err(error) = stopped {

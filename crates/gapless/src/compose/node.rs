@@ -1,4 +1,4 @@
-//! One node: from its start to the end of its drain.
+//! One node, from its start to the end of its drain.
 
 use std::future::IntoFuture;
 use std::net::SocketAddr;
@@ -18,30 +18,30 @@ use gapless_store::NewSubmitter;
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 
-use super::accounts::Account;
+use super::accounts::SubmitterAccount;
 use super::faults::fault_points;
 use super::ports::EnginePorts;
 use super::stuck_webhook::StuckWebhook;
 use super::telemetry::Metrics;
-use super::{ComposeError, Stop, chains, open_store, unique};
+use super::{ComposeError, StopSignals, chains, open_store, unique};
 use crate::config::{Config, WebhookConfig};
 
-/// How long a node that drains still takes calls: `/readyz` says 503 by then, and a balancer has time to see it before it
-/// finds the door closed.
+/// The time for which a draining node still accepts calls. `/readyz` answers 503 in that time, so that a load balancer
+/// sees it before connections are refused.
 const UNREADY_FIRST: Duration = Duration::from_millis(250);
-/// Calls that are under way have this part of the drain's time before leases are given back. Those that are slower cannot
-/// hold the leases: they are still answered, but may be told to try elsewhere.
+/// The drain waits for open calls for this fraction of `node.drain_timeout` before it releases the leases. A slower
+/// call is still answered, but the answer may be a 503.
 const CALLS_PART: u32 = 2;
 
-/// What a node is made of.
+/// The parts that a node is built from.
 pub(crate) struct NodeParts {
     pub(crate) config: Config,
-    pub(crate) accounts: Vec<Account>,
+    pub(crate) accounts: Vec<SubmitterAccount>,
     pub(crate) listener: TcpListener,
     pub(crate) metrics: Metrics,
 }
 
-/// A node that runs.
+/// A running node.
 #[derive(Debug)]
 pub(crate) struct Node {
     engine: Engine,
@@ -53,7 +53,7 @@ pub(crate) struct Node {
     metrics: Metrics,
 }
 
-/// Takes the address before anything else is touched, so that a second start by mistake does nothing.
+/// Binds the address before anything else is opened, so that a second start by mistake changes nothing.
 pub(crate) async fn listen(at: SocketAddr) -> Result<TcpListener, ComposeError> {
     TcpListener::bind(at).await.map_err(|source| ComposeError::Listen { at, source })
 }
@@ -62,7 +62,7 @@ impl Node {
     pub(crate) async fn start(parts: NodeParts) -> Result<Self, ComposeError> {
         let NodeParts { config, accounts, listener, metrics } = parts;
         let owner = OwnerId::new(&config.node.id.clone().unwrap_or_else(host_name), unique());
-        tracing::info!(node_id = %owner, store = %config.store.url, submitters = accounts.len(), "starting");
+        tracing::info!(node_id = %owner, store = %config.store.url, submitters = accounts.len(), "node starting");
         let store = open_store(&config, owner, config.store.migrate).await?;
         let known =
             accounts.iter().map(|account| NewSubmitter { id: account.id.clone(), alias: account.alias.clone() });
@@ -97,7 +97,7 @@ impl Node {
             clock: Arc::clone(&driver) as Arc<dyn Clock>,
             metrics: Arc::new(move || shown.text()),
             drain: drain.clone(),
-            // There are no keys yet, so nothing else tells a caller from a page in a browser.
+            // There are no API keys yet, so only the Host header tells a caller from a web page in a browser.
             hosts: AllowedHosts::Loopback,
             intent_limits: config.limits,
             limits: config.calls,
@@ -105,13 +105,13 @@ impl Node {
         Ok(Node { engine, driver, listener, router, drain, drain_timeout: config.node.drain_timeout, metrics })
     }
 
-    /// Serves until it is asked to stop, then drains: calls under way are answered, lanes finish what they are at, leases
-    /// are given back (N21). A second signal ends all of it at once.
-    pub(crate) async fn run(self, stop: &mut Stop) -> Result<(), ComposeError> {
+    /// Serves until a stop signal comes, and then drains: open calls are answered, lanes finish their work in flight,
+    /// and the leases are released (N21). A second signal ends the drain at once.
+    pub(crate) async fn run(self, stop: &mut StopSignals) -> Result<(), ComposeError> {
         let Node { engine, driver, listener, router, drain, drain_timeout, metrics } = self;
-        let (no_more_calls, closing) = oneshot::channel::<()>();
+        let (refuse_calls, closing) = oneshot::channel::<()>();
         let listener = listener.tap_io(|stream| {
-            // Answers are small; what waits for more of them waits for nothing.
+            // Answers are small, so there is no gain in waiting for more bytes.
             let _ = stream.set_nodelay(true);
         });
         let serving = axum::serve(listener, router).with_graceful_shutdown(closing.map(drop));
@@ -119,27 +119,29 @@ impl Node {
         let upkeep = metrics.keep_up(Arc::clone(&driver) as Arc<dyn Driver>);
         tokio::select! {
             ended = &mut serving => {
-                let error = ended.err().unwrap_or_else(|| std::io::Error::other("nobody asked it to"));
+                let error = ended.err().unwrap_or_else(|| std::io::Error::other("without a stop signal"));
                 return Err(ComposeError::Served(error));
             }
             () = upkeep => {}
-            () = stop.asked() => {}
+            () = stop.received() => {}
         }
-        tracing::info!("draining");
+        tracing::info!("drain started");
         drain.begin();
         let after = |span| driver.sleep_until(driver.now().saturating_add(span));
         let mut deadline = after(drain_timeout);
-        // A future that is fused and over never ends again, so each step asks first whether there is still something to serve.
-        let leases_back = async {
+        // A fused future that has ended never ends again, so each step first checks `is_terminated`.
+        let release_leases = async {
             tokio::select! {
                 _ = &mut serving => {}
                 () = after(UNREADY_FIRST) => {}
             }
-            let _ = no_more_calls.send(());
+            let _ = refuse_calls.send(());
             if !serving.is_terminated() {
                 tokio::select! {
                     _ = &mut serving => {}
-                    () = after(drain_timeout / CALLS_PART) => tracing::warn!("some calls are slow; leases do not wait for them"),
+                    () = after(drain_timeout / CALLS_PART) => {
+                        tracing::warn!("calls are still open; the leases are released without waiting for them");
+                    }
                 }
             }
             let mut drained = Box::pin(engine.drain());
@@ -150,26 +152,27 @@ impl Node {
             }
         };
         tokio::select! {
-            () = leases_back => {}
+            () = release_leases => {}
             () = &mut deadline => return Err(ComposeError::DrainTimeout),
-            () = stop.asked() => return Err(ComposeError::StoppedTwice),
+            () = stop.received() => return Err(ComposeError::StoppedTwice),
         }
         if !serving.is_terminated() {
             tokio::select! {
                 _ = &mut serving => {}
-                () = &mut deadline => tracing::warn!("calls that did not end within node.drain_timeout are cut"),
-                () = stop.asked() => return Err(ComposeError::StoppedTwice),
+                () = &mut deadline => tracing::warn!("open calls are aborted at the end of node.drain_timeout"),
+                () = stop.received() => return Err(ComposeError::StoppedTwice),
             }
         }
-        tracing::info!("drained");
+        tracing::info!("drain finished");
         Ok(())
     }
 }
 
-/// Neighbours in the config that are set up alike share what they are set up by: there may be ten thousand of them.
-fn lanes(accounts: &[Account], limits: &LaneLimits) -> Vec<(SubmitterId, Arc<LaneSetup>)> {
+/// The setup of each lane. Neighbouring submitters with the same policy share one setup, because there may be ten
+/// thousand.
+fn lanes(accounts: &[SubmitterAccount], limits: &LaneLimits) -> Vec<(SubmitterId, Arc<LaneSetup>)> {
     let mut last: Option<Arc<LaneSetup>> = None;
-    let mut setup_of = |account: &Account| {
+    let mut setup_of = |account: &SubmitterAccount| {
         let shared = last.take().filter(|setup| setup.policy == account.policy);
         let setup =
             shared.unwrap_or_else(|| Arc::new(LaneSetup { policy: account.policy.clone(), limits: limits.clone() }));
@@ -179,7 +182,7 @@ fn lanes(accounts: &[Account], limits: &LaneLimits) -> Vec<(SubmitterId, Arc<Lan
     accounts.iter().map(|account| (account.id.clone(), setup_of(account))).collect()
 }
 
-/// Who decides about what is stuck: whom the config names, or nobody.
+/// The policy for stuck intents: the webhook of the config, or waiting for an operator.
 fn stuck_policy(webhook: &WebhookConfig) -> Result<Arc<dyn StuckPolicy>, ComposeError> {
     match &webhook.url {
         Some(url) => Ok(Arc::new(StuckWebhook::new(url.clone(), webhook.timeout)?)),
@@ -188,8 +191,8 @@ fn stuck_policy(webhook: &WebhookConfig) -> Result<Arc<dyn StuckPolicy>, Compose
 }
 
 fn host_name() -> String {
-    let of_kernel = std::fs::read_to_string("/proc/sys/kernel/hostname").ok();
-    let name = of_kernel.or_else(|| std::env::var("HOSTNAME").ok()).unwrap_or_default();
+    let kernel_name = std::fs::read_to_string("/proc/sys/kernel/hostname").ok();
+    let name = kernel_name.or_else(|| std::env::var("HOSTNAME").ok()).unwrap_or_default();
     let name = name.trim();
     if name.is_empty() { "node".to_owned() } else { name.to_owned() }
 }

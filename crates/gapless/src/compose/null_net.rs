@@ -1,4 +1,4 @@
-//! A null chain with its server and its blocks.
+//! The null chain with its server and its block production.
 
 use std::net::SocketAddr;
 
@@ -8,7 +8,7 @@ use tokio::sync::watch;
 use super::dev_net::until;
 use super::{ComposeError, listen};
 
-/// A null chain that has its address.
+/// A null chain whose address is bound.
 #[derive(Debug)]
 pub(crate) struct NullNet {
     pub(crate) address: SocketAddr,
@@ -23,7 +23,7 @@ impl NullNet {
         Ok(NullNet { address, chain: NullChain::new(options), listener })
     }
 
-    /// Serves and makes blocks until `stopped` becomes true.
+    /// Serves calls and makes blocks until `stopped` becomes true.
     pub(crate) async fn run(self, stopped: watch::Receiver<bool>) -> Result<(), ComposeError> {
         let (for_server, for_blocks) = (stopped.clone(), stopped);
         let serving = self.chain.serve(self.listener, until(for_server));

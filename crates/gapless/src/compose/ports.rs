@@ -1,4 +1,4 @@
-//! What the API asks of the engine.
+//! The engine as the API sees it.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ pub(crate) struct EnginePorts {
     pub(crate) view: Arc<EngineView>,
     /// In the order of the config.
     pub(crate) chains: Vec<Arc<dyn Chain>>,
-    /// How each lane of the config binds.
+    /// The nonce policy of each submitter of the config.
     pub(crate) lanes: HashMap<SubmitterId, NoncePolicy>,
 }
 

@@ -1,24 +1,24 @@
-//! When to stop: SIGTERM and SIGINT.
+//! The signals that stop the process: SIGTERM and SIGINT.
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::ComposeError;
 
-/// Hears signals from the moment it is made.
+/// Receives stop signals from the moment of its creation.
 #[derive(Debug)]
-pub(crate) struct Stop {
+pub(crate) struct StopSignals {
     terminate: Signal,
     interrupt: Signal,
 }
 
-impl Stop {
+impl StopSignals {
     pub(crate) fn listen() -> Result<Self, ComposeError> {
-        let hear = |kind| signal(kind).map_err(ComposeError::Signals);
-        Ok(Stop { terminate: hear(SignalKind::terminate())?, interrupt: hear(SignalKind::interrupt())? })
+        let receive = |kind| signal(kind).map_err(ComposeError::Signals);
+        Ok(StopSignals { terminate: receive(SignalKind::terminate())?, interrupt: receive(SignalKind::interrupt())? })
     }
 
-    /// Ends at the next signal.
-    pub(crate) async fn asked(&mut self) {
+    /// Waits for the next signal.
+    pub(crate) async fn received(&mut self) {
         tokio::select! {
             _ = self.terminate.recv() => {}
             _ = self.interrupt.recv() => {}

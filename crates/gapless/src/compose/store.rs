@@ -1,4 +1,4 @@
-//! The store, by its URL.
+//! Opens the store that the config names.
 
 use std::sync::Arc;
 
@@ -9,7 +9,8 @@ use gapless_store_sqlite::{Location, SqliteOptions, SqliteStore};
 
 use crate::config::{Config, StoreUrl};
 
-/// Opens the store of the config. Opening a file waits for the disk, which a start may.
+/// Opens the store of the config. A SQLite file is opened on the calling thread, which may wait for the disk at the
+/// start.
 pub(crate) async fn open_store(config: &Config, owner: OwnerId, migrate: bool) -> Result<Arc<dyn Store>, StoreError> {
     match &config.store.url {
         StoreUrl::Sqlite(path) => {

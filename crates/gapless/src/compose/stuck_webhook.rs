@@ -1,13 +1,15 @@
-//! Asks the business what to do about a transaction that is stuck, by a webhook.
+//! The webhook that decides about stuck intents.
 //!
-//! Whatever does not come back as a decision in time is "wait": nothing is canceled, raised or sent again because a server was away. The
-//! URL may hold a key, so only its shown form gets into a log, and errors are told without it.
+//! Every other answer than a decision, and no answer in time, means "wait": no intent is canceled, bumped or resent
+//! because a server was not reachable. The URL may hold a secret, so logs have only its hidden form, and errors are
+//! shown without it.
 
 use std::time::Duration;
 
 use async_trait::async_trait;
 use gapless_domain::{Decision, StuckCase};
 use gapless_engine::StuckPolicy;
+use gapless_secret::SecretUrl;
 use gapless_wire::{StuckAnswer, StuckCaseView};
 use reqwest::header::CONTENT_TYPE;
 use reqwest::redirect::Policy;
@@ -15,21 +17,20 @@ use reqwest::{Client, Response, StatusCode};
 use tokio::sync::Semaphore;
 
 use super::ComposeError;
-use crate::config::SecretUrl;
 
-/// An answer is one word in JSON; whatever is longer is something else.
+/// The largest answer that is read. A decision is one word in JSON.
 const ANSWER_BYTES_MAX: usize = 4 << 10;
-/// Cases that are asked about at once; the others wait for their turn, and their lanes go on meanwhile.
-const ASKED_AT_ONCE: usize = 32;
+/// Calls of the webhook at the same time. Further cases wait for a place, and their lanes go on.
+const CALLS_AT_ONCE: usize = 32;
 
 #[derive(Debug)]
 pub(super) struct StuckWebhook {
     http: Client,
     url: SecretUrl,
-    turns: Semaphore,
+    places: Semaphore,
 }
 
-/// Why there is no decision. Nothing in it is secret.
+/// The reason why there is no decision. The text has no secrets.
 #[derive(Debug, thiserror::Error)]
 enum NoDecision {
     #[error("no answer: {0}")]
@@ -40,29 +41,29 @@ enum NoDecision {
     Status(StatusCode),
     #[error("the answer is longer than {ANSWER_BYTES_MAX} bytes")]
     TooLong,
-    #[error("the answer is no JSON object with a decision")]
+    #[error("the answer is not a JSON object with a decision")]
     Shape,
     #[error("the decision is none of wait, resend, bump, cancel and escalate")]
     Word,
-    #[error("the case cannot be written: {0}")]
+    #[error("cannot write the case as JSON: {0}")]
     Case(serde_json::Error),
-    #[error("this node is stopping")]
+    #[error("the node is stopping")]
     Stopping,
 }
 
 impl StuckWebhook {
     pub(super) fn new(url: SecretUrl, timeout: Duration) -> Result<Self, ComposeError> {
-        // Fails only if somebody has chosen a provider before, and then that one is as good.
+        // The call fails only if a TLS provider is already installed, and then that one is used.
         let _ = rustls::crypto::ring::default_provider().install_default();
-        // Who decides is who the config names, and nobody that it points to.
+        // No redirects: only the server of the config may decide.
         let http = Client::builder().timeout(timeout).connect_timeout(timeout).redirect(Policy::none()).build();
         let http = http.map_err(|error| ComposeError::Webhook(error.without_url()))?;
-        Ok(StuckWebhook { http, url, turns: Semaphore::new(ASKED_AT_ONCE) })
+        Ok(StuckWebhook { http, url, places: Semaphore::new(CALLS_AT_ONCE) })
     }
 
     async fn ask(&self, case: &StuckCase) -> Result<Decision, NoDecision> {
         let body = serde_json::to_vec(&StuckCaseView::from(case)).map_err(NoDecision::Case)?;
-        let _turn = self.turns.acquire().await.map_err(|_| NoDecision::Stopping)?;
+        let _place = self.places.acquire().await.map_err(|_| NoDecision::Stopping)?;
         let request = self.http.post(self.url.expose()).header(CONTENT_TYPE, "application/json").body(body);
         let response = request.send().await?;
         if response.status() != StatusCode::OK {
@@ -80,12 +81,12 @@ impl StuckPolicy for StuckWebhook {
         match self.ask(case).await {
             Ok(decision) => {
                 let word = decision.as_str();
-                tracing::info!(%submitter, %tx_id, %webhook, decision = word, "it was decided about a stuck transaction");
+                tracing::info!(%submitter, %tx_id, %webhook, decision = word, "stuck intent decided");
                 decision
             }
             Err(error) => {
                 metrics::counter!("gapless_stuck_webhook_failures_total", "why" => error.word()).increment(1);
-                tracing::warn!(%submitter, %tx_id, %webhook, "nobody decided about a stuck transaction, so it waits: {error}");
+                tracing::warn!(%submitter, %tx_id, %webhook, %error, "stuck webhook failed, so the intent waits");
                 Decision::Wait
             }
         }
@@ -93,7 +94,7 @@ impl StuckPolicy for StuckWebhook {
 }
 
 impl NoDecision {
-    /// For the metric.
+    /// The label of the metric.
     fn word(&self) -> &'static str {
         match self {
             NoDecision::Transport(_) => "transport",
@@ -159,14 +160,14 @@ mod tests {
         }
     }
 
-    /// What the server has heard.
-    type EndpointAnswer = Arc<Mutex<Vec<serde_json::Value>>>;
+    /// The cases that the server got.
+    type ReceivedCases = Arc<Mutex<Vec<serde_json::Value>>>;
 
     /// Answers by the last part of the path.
-    async fn answer(State(heard): State<EndpointAnswer>, request: Request<Body>) -> Response {
+    async fn answer(State(received): State<ReceivedCases>, request: Request<Body>) -> Response {
         let path = request.uri().path().to_owned();
         let body: Bytes = axum::body::to_bytes(request.into_body(), 1 << 20).await.unwrap();
-        heard.lock().unwrap().push(serde_json::from_slice(&body).unwrap());
+        received.lock().unwrap().push(serde_json::from_slice(&body).unwrap());
         match path.rsplit('/').next().unwrap() {
             "silence" => std::future::pending().await,
             "elsewhere" => Redirect::temporary("/s3cret/cancel").into_response(),
@@ -179,30 +180,30 @@ mod tests {
         }
     }
 
-    #[expect(clippy::disallowed_methods, reason = "the test has a server")]
-    async fn server() -> (String, EndpointAnswer) {
-        let (heard, listener) = (EndpointAnswer::default(), TcpListener::bind("127.0.0.1:0").await.unwrap());
+    #[expect(clippy::disallowed_methods, reason = "the test starts a server")]
+    async fn server() -> (String, ReceivedCases) {
+        let (received, listener) = (ReceivedCases::default(), TcpListener::bind("127.0.0.1:0").await.unwrap());
         let address = listener.local_addr().unwrap();
-        let router = Router::new().fallback(answer).with_state(Arc::clone(&heard));
+        let router = Router::new().fallback(answer).with_state(Arc::clone(&received));
         tokio::spawn(async move { axum::serve(listener, router).await });
-        (format!("http://{address}"), heard)
+        (format!("http://{address}"), received)
     }
 
     async fn decide(url: &str, timeout: Duration) -> Decision {
-        let url = SecretUrl::rpc(url, &["http"]).unwrap();
+        let url = SecretUrl::with_scheme(url, &["http"]).unwrap();
         StuckWebhook::new(url, timeout).unwrap().decide(&case()).await
     }
 
     const LONG: Duration = Duration::from_secs(30);
 
     #[tokio::test]
-    async fn each_word_is_taken_and_the_whole_case_is_told() {
-        let (address, heard) = server().await;
+    async fn each_decision_is_accepted_and_the_whole_case_is_sent() {
+        let (address, received) = server().await;
         for decision in Decision::ALL {
             assert_eq!(decide(&format!("{address}/{}", decision.as_str()), LONG).await, *decision);
         }
-        let told = heard.lock().unwrap().clone();
-        assert_eq!(told.len(), Decision::ALL.len());
+        let received = received.lock().unwrap().clone();
+        assert_eq!(received.len(), Decision::ALL.len());
         let expected = serde_json::json!({
             "submitter": case().submitter.to_string(), "txId": "0190a6e0-0000-7000-8000-000000000007",
             "requestId": "order-42", "nonce": 9, "reason": "out_of_tries", "tries": 10, "signal": "in_mempool",
@@ -210,7 +211,7 @@ mod tests {
             "attempts": [{"kind": "original", "hash": B256::repeat_byte(1).to_string(),
                 "fees": {"maxFeePerGas": "20", "maxPriorityFeePerGas": "2"}}],
         });
-        assert!(told.iter().all(|case| *case == expected), "{told:?}");
+        assert!(received.iter().all(|case| *case == expected), "{received:?}");
     }
 
     /// A log that a test can read.
@@ -229,39 +230,39 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn whatever_is_no_decision_is_to_wait_and_no_secret_is_logged() {
+    async fn answer_without_decision_means_wait_and_hides_secrets() {
         let log = Log::default();
         let written = log.clone();
         let subscriber = tracing_subscriber::fmt().with_max_level(tracing::Level::TRACE).with_ansi(false);
         let _guard = tracing::subscriber::set_default(subscriber.with_writer(move || written.clone()).finish());
-        let (address, heard) = server().await;
+        let (address, received) = server().await;
         let secret = address.replace("http://", "http://s3cret:s3cret@");
         let answers = ["elsewhere", "error", "created", "long", "text", "nothing", "obey", ""];
-        for (asked, path) in answers.iter().enumerate() {
+        for (calls, path) in answers.iter().enumerate() {
             assert_eq!(decide(&format!("{secret}/s3cret/{path}?key=s3cret"), LONG).await, Decision::Wait, "{path}");
-            assert_eq!(heard.lock().unwrap().len(), asked + 1, "{path}: asked once, and nobody else");
+            assert_eq!(received.lock().unwrap().len(), calls + 1, "{path}: more than one call");
         }
         let silent = format!("{secret}/s3cret/silence");
         assert_eq!(decide(&silent, Duration::from_millis(50)).await, Decision::Wait);
-        // Nobody listens there.
-        let nobody = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
-        assert_eq!(decide(&format!("http://s3cret@{nobody}/s3cret"), LONG).await, Decision::Wait);
+        // The listener is closed at once, so the port refuses connections.
+        let closed = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
+        assert_eq!(decide(&format!("http://s3cret@{closed}/s3cret"), LONG).await, Decision::Wait);
 
         let text = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
-        let ours: Vec<&str> = text.lines().filter(|line| line.contains("so it waits")).collect();
-        assert_eq!(ours.len(), answers.len() + 2, "{text}");
+        let warnings: Vec<&str> = text.lines().filter(|line| line.contains("so the intent waits")).collect();
+        assert_eq!(warnings.len(), answers.len() + 2, "{text}");
         for why in [
             "status is 307",
             "status is 500",
             "status is 201",
             "longer than 4096",
-            "no JSON",
+            "not a JSON object",
             "none of wait",
             "in time",
         ] {
-            assert!(ours.iter().any(|line| line.contains(why)), "{why}: {text}");
+            assert!(warnings.iter().any(|line| line.contains(why)), "{why}: {text}");
         }
         assert!(!text.contains("s3cret"), "{text}");
-        assert!(ours.iter().all(|line| line.contains("tx_id=0190a6e0-0000-7000-8000-000000000007")), "{text}");
+        assert!(warnings.iter().all(|line| line.contains("tx_id=0190a6e0-0000-7000-8000-000000000007")), "{text}");
     }
 }

@@ -1,4 +1,4 @@
-//! Logs and metrics of the whole process.
+//! Logs and metrics of the process.
 
 use std::io::IsTerminal;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use tracing_subscriber::{Layer, fmt};
 use super::ComposeError;
 use crate::config::{LogConfig, LogFormat};
 
-/// Logs go to standard error; standard output is for results.
+/// Starts logging to standard error; standard output is for results.
 pub(crate) fn start_logging(config: &LogConfig) -> Result<(), ComposeError> {
     let filter: Targets = config.filter.parse().map_err(|_| ComposeError::Logging("log.filter".to_owned()))?;
     let layer = fmt::layer().with_writer(std::io::stderr).with_ansi(std::io::stderr().is_terminal());
@@ -26,13 +26,13 @@ pub(crate) fn start_logging(config: &LogConfig) -> Result<(), ComposeError> {
     subscriber.try_init().map_err(|error| ComposeError::Logging(error.to_string()))
 }
 
-/// The metrics of this process, as `/metrics` shows them.
+/// The metrics of this process, which `/metrics` serves.
 #[derive(Clone, Debug)]
 pub(crate) struct Metrics(PrometheusHandle);
 
-/// Seconds.
+/// The histogram buckets in seconds.
 const BUCKETS: [f64; 14] = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 60.0];
-/// What histograms gathered is summed up this often, so that it does not pile up where nobody asks for it.
+/// The interval at which histogram samples are aggregated, so that they do not pile up if `/metrics` is not read.
 const UPKEEP_INTERVAL: Duration = Duration::from_secs(5);
 
 impl Metrics {
@@ -46,7 +46,7 @@ impl Metrics {
         self.0.render()
     }
 
-    /// Never ends.
+    /// Aggregates the histograms at an interval, and never ends.
     pub(crate) async fn keep_up(&self, driver: Arc<dyn Driver>) {
         loop {
             driver.sleep_until(driver.now().saturating_add(UPKEEP_INTERVAL)).await;

@@ -1,26 +1,24 @@
-//! `[rpc]`, `[[chain]]` and `[[classify]]`.
+//! The sections `[rpc]`, `[[chain]]` and `[[classify]]`.
 
 use std::time::Duration;
 
 use gapless_chain::{OverrideRule, Overrides};
-use gapless_chain_evm::{EndpointOptions, EndpointUrl, EvmChainOptions, FeeOptions};
+use gapless_chain_evm::{EndpointOptions, EvmChainOptions, FeeOptions, SendTo};
 use gapless_domain::{ChainId, SubmitterPolicy};
 use gapless_engine::{Finality, GasPolicy, WatcherOptions};
+use gapless_secret::SecretUrl;
 
 use super::problem::ProblemKind;
-use super::secret::SecretUrl;
 use super::section::Section;
 use super::tree::Value;
 use super::value::{Setting, number_of, text_of};
 use super::{pace, policy};
 
 pub(crate) const MAX_CHAINS: usize = 256;
-/// Of a time-out.
+/// The shortest time limit.
 const SHORTEST: Duration = Duration::from_millis(1);
 
-const RPC_SCHEMES: [&str; 4] = ["http", "https", "ws", "wss"];
-
-/// How a chain's endpoints are used.
+/// The use of a chain's endpoints.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RpcConfig {
     pub(crate) timeout: Duration,
@@ -30,13 +28,6 @@ pub(crate) struct RpcConfig {
     pub(crate) send_to: SendTo,
     pub(crate) lag_max: u64,
     pub(crate) head_age_max: Duration,
-}
-
-/// To how many endpoints a transaction is given.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum SendTo {
-    All,
-    AtMost(usize),
 }
 
 /// One endpoint of a chain.
@@ -54,15 +45,15 @@ pub(crate) struct ChainConfig {
     pub(crate) watcher: WatcherOptions,
     pub(crate) gas: GasPolicy,
     pub(crate) oracle: FeeOptions,
-    /// For its submitters, unless they say otherwise.
+    /// The policy of the chain's submitters that have none of their own.
     pub(crate) policy: SubmitterPolicy,
 }
 
 impl ChainConfig {
-    /// A chain with one endpoint and nothing of its own; `None` if the URL is none.
+    /// A chain with one endpoint and the default settings, or `None` if the URL is invalid.
     pub(crate) fn at(id: &ChainId, endpoint: &str, base: &ChainDefaults) -> Option<Self> {
         let policy = base.policy.clone();
-        let url = SecretUrl::rpc(endpoint, &RPC_SCHEMES)?;
+        let url = SecretUrl::with_scheme(endpoint, &EvmChainOptions::SCHEMES).ok()?;
         Some(ChainConfig {
             id: id.clone(),
             endpoints: vec![EndpointConfig { url, weight: EndpointOptions::DEFAULT_WEIGHT }],
@@ -89,7 +80,7 @@ impl Default for RpcConfig {
     }
 }
 
-/// What a chain has unless it says otherwise.
+/// The settings of a chain that has none of its own.
 #[derive(Clone, Debug)]
 pub(crate) struct ChainDefaults {
     rpc: RpcConfig,
@@ -112,7 +103,7 @@ impl ChainDefaults {
     }
 }
 
-/// What is final, and when a receipt is asked for by its hash, are policies; the watcher goes by them.
+/// Copies the rules for final blocks and for receipts by hash from the policy into the watcher's options.
 fn by_policy(watcher: WatcherOptions, policy: &SubmitterPolicy, finality: Finality) -> WatcherOptions {
     let confirmations = &policy.confirmations;
     WatcherOptions {
@@ -150,7 +141,7 @@ pub(crate) fn chains(file: &mut Section<'_>, base: &ChainDefaults) -> Vec<ChainC
 fn chain(item: &mut Section<'_>, base: &ChainDefaults) -> Option<ChainConfig> {
     let id = item.need::<ChainId>("id");
     if id.as_ref().is_some_and(|id| !id.is_evm()) {
-        item.refuse("id", ProblemKind::NotYet { what: "any kind of chain but eip155".to_owned() });
+        item.refuse("id", ProblemKind::NotSupported { feature: "a chain of another namespace than eip155".to_owned() });
     }
     if !item.has("rpc") {
         item.refuse("rpc", ProblemKind::Missing);
@@ -177,7 +168,7 @@ fn chain(item: &mut Section<'_>, base: &ChainDefaults) -> Option<ChainConfig> {
     Some(ChainConfig { id: id?, endpoints, rpc, watcher, gas, oracle, policy })
 }
 
-/// The operator's own patterns for what nodes say.
+/// The operator's own patterns for error texts of endpoints.
 pub(crate) fn classify(file: &mut Section<'_>) -> Vec<OverrideRule> {
     let rules = file.each("classify", Overrides::MAX, |item| {
         let family = item.find("family");
@@ -216,11 +207,11 @@ impl Setting for EndpointConfig {
     fn wanted() -> String {
         let max = EndpointOptions::MAX_WEIGHT;
         format!(
-            "a URL such as \"http://127.0.0.1:8545\" (http, https, ws or wss), or {{ url = …, weight = … }} with a weight up to {max}"
+            "a URL such as \"http://127.0.0.1:8545\" (http, https, ws or wss), or {{ url = …, weight = … }} with a \
+             weight up to {max}"
         )
     }
 
-    /// The adapter reads it too, so that nothing is found wrong only at the start.
     fn read(value: &Value) -> Option<Self> {
         let (url, weight) = match value {
             Value::Table(table) => {
@@ -235,8 +226,7 @@ impl Setting for EndpointConfig {
             }
             value => (text_of(value)?, EndpointOptions::DEFAULT_WEIGHT),
         };
-        url.parse::<EndpointUrl>().ok()?;
-        let url = SecretUrl::rpc(url, &RPC_SCHEMES)?;
+        let url = SecretUrl::with_scheme(url, &EvmChainOptions::SCHEMES).ok()?;
         (weight <= EndpointOptions::MAX_WEIGHT).then_some(EndpointConfig { url, weight })
     }
 
@@ -250,13 +240,13 @@ impl Setting for EndpointConfig {
 
 impl Setting for SendTo {
     fn wanted() -> String {
-        "\"all\" or how many endpoints, at least 1".to_owned()
+        "\"all\" or a number of endpoints, at least 1".to_owned()
     }
 
     fn read(value: &Value) -> Option<Self> {
         match number_of(value).and_then(|digits| digits.parse().ok()) {
             Some(0) => None,
-            Some(count) => Some(SendTo::AtMost(count)),
+            Some(count) => Some(SendTo::Best(count)),
             None => (text_of(value)? == "all").then_some(SendTo::All),
         }
     }
@@ -264,7 +254,7 @@ impl Setting for SendTo {
     fn show(&self) -> String {
         match self {
             SendTo::All => "\"all\"".to_owned(),
-            SendTo::AtMost(count) => count.to_string(),
+            SendTo::Best(count) => count.to_string(),
         }
     }
 }

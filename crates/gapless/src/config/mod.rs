@@ -1,13 +1,14 @@
-//! The config: the compiled-in default file, under the operator's file, under the environment.
+//! The config. The operator's file overrides the compiled-in default file, and the environment overrides both.
 //!
-//! - `config.default.toml` documents every key and is the only place where a default is written for people; a test compares
-//!   it with the defaults that the rooms themselves have.
-//! - `tree`, `file`, `environment`: values with their origins. `section`, `value`: reading them into types.
-//! - `parts`, `pace`, `policy`, `webhook`, `chain`, `submitter`: what there is to set.
+//! - `config.default.toml` documents every key with its default. A test compares it with the defaults in the code of
+//!   the other crates.
+//! - `tree`, `file`, `environment`: the tree of values with their origins. `section`, `value`: the conversion into
+//!   types.
+//! - `parts`, `pace`, `policy`, `webhook`, `chain`, `submitter`: the settings by topic.
 //! - `secret`: URLs that are never shown whole (X03).
 //!
-//! Architecture invariant: a value that may be a secret has no way into a message. Problems name keys, origins and what is
-//! wanted, never what was found.
+//! Architecture invariant: a value that may be a secret never gets into a message. A problem names the key, the origin
+//! and the accepted values, never the value that was found.
 
 mod chain;
 mod environment;
@@ -16,7 +17,6 @@ mod pace;
 mod parts;
 mod policy;
 mod problem;
-mod secret;
 mod section;
 mod submitter;
 #[cfg(test)]
@@ -34,31 +34,30 @@ use gapless_chain::OverrideRule;
 use gapless_domain::{ChainId, LaneLimits, LeaseTerms, Limits, SubmitterPolicy};
 use gapless_engine::EngineOptions;
 
-pub(crate) use chain::{ChainConfig, EndpointConfig, SendTo};
+pub(crate) use chain::{ChainConfig, EndpointConfig};
 pub(crate) use parts::{AuthMode, LogConfig, LogFormat, NodeConfig, StoreConfig, StoreUrl};
-pub(crate) use problem::{ConfigError, Problem};
-pub(crate) use secret::SecretUrl;
-pub(crate) use section::Shown;
+pub(crate) use problem::{ConfigError, ConfigProblem};
+pub(crate) use section::EffectiveSetting;
 pub(crate) use submitter::{Password, SignerConfig, SubmitterConfig};
 pub(crate) use value::{parse_duration, show_duration};
 pub(crate) use webhook::WebhookConfig;
 
 use chain::ChainDefaults;
-use file::{MAX_FILE_BYTES, Text};
+use file::{MAX_FILE_BYTES, TextSource};
 use parts::EventsMode;
-use section::{Report, Section};
-use tree::Table;
+use section::{ConfigReport, Section};
+use tree::ConfigTable;
 
-/// The documentation of every key, and its defaults.
+/// The default config file, which documents every key.
 pub(crate) const DEFAULT_FILE: &str = include_str!("../../config.default.toml");
 
-/// What `gapless dev` lays over it.
+/// The settings of `gapless dev` that differ from the default file.
 const DEV_FILE: &str = include_str!("../../config.dev.toml");
 
-/// Looked for in the current folder when no file is named.
+/// The file in the current folder that is read if no file is named.
 const USUAL_FILE: &str = "gapless.toml";
 
-/// Everything that can be set, checked.
+/// All settings, checked.
 #[derive(Clone, Debug)]
 pub(crate) struct Config {
     pub(crate) node: NodeConfig,
@@ -71,37 +70,36 @@ pub(crate) struct Config {
     pub(crate) lane: LaneLimits,
     pub(crate) log: LogConfig,
     pub(crate) policy: SubmitterPolicy,
-    /// Whom to ask about what is stuck.
+    /// The webhook that decides about stuck intents.
     pub(crate) stuck_webhook: WebhookConfig,
     pub(crate) classify: Vec<OverrideRule>,
-    /// What every chain has unless it says otherwise.
+    /// The settings of a chain that has none of its own.
     chain_defaults: ChainDefaults,
     pub(crate) chains: Vec<ChainConfig>,
     pub(crate) submitters: Vec<SubmitterConfig>,
 }
 
-/// A config, right or wrong, with what there is to tell about it.
-pub(crate) struct Checked {
+/// A config, valid or not, with its effective settings and its problems.
+pub(crate) struct CheckedConfig {
     pub(crate) config: Config,
-    /// Every value in force.
-    pub(crate) shown: Vec<Shown>,
-    pub(crate) problems: Vec<Problem>,
+    pub(crate) settings: Vec<EffectiveSetting>,
+    pub(crate) problems: Vec<ConfigProblem>,
     /// The file that was read, if there was one.
     pub(crate) file: Option<PathBuf>,
 }
 
 impl Config {
-    /// Reads the file that was named, or the usual one if it is there, and the environment.
+    /// Reads the named file, or `gapless.toml` if it exists, and the environment.
     pub(crate) fn load(named: Option<&Path>) -> Result<Config, ConfigError> {
-        let Checked { config, problems, .. } = Config::check(named)?;
+        let CheckedConfig { config, problems, .. } = Config::check(named)?;
         if problems.is_empty() { Ok(config) } else { Err(ConfigError::Invalid { problems }) }
     }
 
-    /// What `gapless dev` runs by: its own defaults and the environment. A file that lies in the folder is a production
-    /// config as likely as not, and is left alone.
+    /// The config of `gapless dev`: its own defaults and the environment. A `gapless.toml` in the folder is not read,
+    /// because it may be a production config.
     pub(crate) fn for_dev() -> Result<Config, ConfigError> {
-        let mut checked = from_sources(&[(Text::Default, DEV_FILE)], std::env::vars_os());
-        // It has its own, whatever the environment says of others.
+        let mut checked = from_sources(&[(TextSource::Default, DEV_FILE)], std::env::vars_os());
+        // The dev node never asks for API keys, not even if the environment says so.
         checked.config.auth = AuthMode::None;
         if checked.problems.is_empty() {
             Ok(checked.config)
@@ -110,25 +108,27 @@ impl Config {
         }
     }
 
-    /// One embedded ledger.
-    pub(crate) fn keep_ledger_in(&mut self, path: PathBuf) {
+    /// Sets the store to a SQLite file.
+    pub(crate) fn use_sqlite_file(&mut self, path: PathBuf) {
         self.store.url = StoreUrl::Sqlite(path);
     }
 
-    /// One chain with one endpoint, and nothing else.
+    /// Sets the chains to one chain with one endpoint, and removes all submitters.
     pub(crate) fn use_chain(&mut self, id: &ChainId, endpoint: &str) {
         self.chains = chain::ChainConfig::at(id, endpoint, &self.chain_defaults).into_iter().collect();
         self.submitters.clear();
     }
 
-    /// The same, with all that is wrong with it. Fails only if the file cannot be read at all.
-    pub(crate) fn check(named: Option<&Path>) -> Result<Checked, ConfigError> {
+    /// Reads the config like [`Config::load`], and returns it with all its problems. Fails only if the file cannot be
+    /// read.
+    pub(crate) fn check(named: Option<&Path>) -> Result<CheckedConfig, ConfigError> {
         let path = match named {
             Some(path) => Some(path.to_owned()),
             None => Some(PathBuf::from(USUAL_FILE)).filter(|path| path.exists()),
         };
         let text = path.as_deref().map(|path| Ok((path, read_file(path)?))).transpose()?;
-        let file: Vec<(Text, &str)> = text.iter().map(|(path, text)| (Text::file(path), text.as_str())).collect();
+        let file: Vec<(TextSource, &str)> =
+            text.iter().map(|(path, text)| (TextSource::file(path), text.as_str())).collect();
         let mut checked = from_sources(&file, std::env::vars_os());
         checked.file = path;
         Ok(checked)
@@ -146,22 +146,25 @@ fn read_file(path: &Path) -> Result<String, ConfigError> {
     Ok(text)
 }
 
-/// The texts are laid over the defaults one after the other, and the environment over all of them.
-fn from_sources(texts: &[(Text, &str)], environment: impl IntoIterator<Item = (OsString, OsString)>) -> Checked {
+/// Reads the default file, then `texts` in order, then the environment. Each source overrides the sources before it.
+fn from_sources(
+    texts: &[(TextSource, &str)],
+    environment: impl IntoIterator<Item = (OsString, OsString)>,
+) -> CheckedConfig {
     let mut problems = Vec::new();
-    let mut table = Table::new();
-    for (of, text) in [(Text::Default, DEFAULT_FILE)].iter().chain(texts) {
-        match file::parse(text, of) {
-            Ok(upper) => tree::lay_over(&mut table, upper),
+    let mut table = ConfigTable::new();
+    for (source, text) in [(TextSource::Default, DEFAULT_FILE)].iter().chain(texts) {
+        match file::parse(text, source) {
+            Ok(upper) => tree::merge_over(&mut table, upper),
             Err(problem) => problems.push(problem),
         }
     }
-    let (upper, wrong) = environment::parse(environment);
-    tree::lay_over(&mut table, upper);
-    problems.extend(wrong);
-    let mut report = Report { problems, ..Report::default() };
+    let (upper, environment_problems) = environment::parse(environment);
+    tree::merge_over(&mut table, upper);
+    problems.extend(environment_problems);
+    let mut report = ConfigReport { problems, ..ConfigReport::default() };
     let config = Section::whole(&table, &mut report, read);
-    Checked { config, shown: report.shown, problems: report.problems, file: None }
+    CheckedConfig { config, settings: report.settings, problems: report.problems, file: None }
 }
 
 fn read(file: &mut Section<'_>) -> Config {

@@ -1,4 +1,5 @@
-//! How fast the engine goes and how much it takes at once. The names are the engine's own.
+//! The sections with intervals and batch sizes of the engine: `[intake]` to `[lane]`, `[watcher]`, `[gas]` and
+//! `[oracle]`.
 
 use std::time::Duration;
 
@@ -26,7 +27,7 @@ pub(crate) fn engine(file: &mut Section<'_>) -> EngineOptions {
         intake: file.within("intake", |section| batches(section, base.intake)),
         writer: file.within("writer", |section| one_by_one(section, base.writer)),
         sender: file.within("sender", |section| batches(section, base.sender)),
-        // What is read weighs nothing, so there is nothing to set about bytes.
+        // A read has no bytes to limit.
         reader: file.within("reader", |section| BatchLimits {
             items: section.read_in("items", base.reader.items, 1..=100_000),
             waiting: section.read_in("waiting", base.reader.waiting, 1..=1_000_000),
@@ -41,7 +42,7 @@ fn batches(section: &mut Section<'_>, base: BatchLimits) -> BatchLimits {
     BatchLimits { flushes: section.read_in("flushes", base.flushes, 1..=64), ..one_by_one(section, base) }
 }
 
-/// The writer has one flush at a time whatever anybody sets, so it has no key for that.
+/// The limits of the writer, which always has one flush at a time and therefore no key for it.
 fn one_by_one(section: &mut Section<'_>, base: BatchLimits) -> BatchLimits {
     BatchLimits {
         items: section.read_in("items", base.items, 1..=100_000),
@@ -63,7 +64,7 @@ fn dispatch(section: &mut Section<'_>, base: DispatchOptions) -> DispatchOptions
     }
 }
 
-/// In the same section.
+/// The rebalancing keys of `[dispatch]`.
 fn share(section: &mut Section<'_>, base: ShareOptions) -> ShareOptions {
     ShareOptions {
         interval: section.read_in("rebalance_interval", base.interval, SHORTEST..=LONGEST),
@@ -97,7 +98,7 @@ pub(crate) fn lane(section: &mut Section<'_>) -> LaneLimits {
     }
 }
 
-/// `[watcher]`, and a chain's own. What is final is a policy and comes from there.
+/// The section `[watcher]`, of the file or of a chain. The rule for final blocks comes from the policy.
 pub(crate) fn watcher(section: &mut Section<'_>, base: WatcherOptions) -> WatcherOptions {
     let options = WatcherOptions {
         confirmations: base.confirmations,
@@ -118,7 +119,7 @@ pub(crate) fn watcher(section: &mut Section<'_>, base: WatcherOptions) -> Watche
     options
 }
 
-/// `[oracle]`, and a chain's own.
+/// The section `[oracle]`, of the file or of a chain.
 pub(crate) fn oracle(section: &mut Section<'_>, base: FeeOptions) -> FeeOptions {
     let factor = section.read("base_fee_factor", Permille(base.base_fee_factor)).0;
     if !(FeeOptions::MIN_FACTOR..=FeeOptions::MAX_FACTOR).contains(&factor) {
@@ -142,7 +143,7 @@ fn floor(section: &mut Section<'_>, key: &'static str, base: u128) -> u128 {
     price
 }
 
-/// `[gas]`, and a chain's own.
+/// The section `[gas]`, of the file or of a chain.
 pub(crate) fn gas(section: &mut Section<'_>, base: GasPolicy) -> GasPolicy {
     let factor_permille = section.read("factor", Permille(base.factor_permille)).0;
     if !(1000..=100_000).contains(&factor_permille) {

@@ -1,4 +1,4 @@
-//! The sections that are about this node: where it listens, what it keeps its ledger in, how much it takes.
+//! The sections `[node]`, `[auth]`, `[store]`, `[lease]`, `[limits]`, `[log]` and `[events]`.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -6,22 +6,22 @@ use std::time::Duration;
 
 use gapless_api::ApiLimits;
 use gapless_domain::{LeaseTerms, Limits, OwnerId};
+use gapless_secret::SecretUrl;
 use gapless_store_postgres::PgOptions;
 use gapless_store_sqlite::SqliteOptions;
 use tracing_subscriber::filter::Targets;
 
 use super::problem::ProblemKind;
-use super::secret::SecretUrl;
 use super::section::{Section, words};
 use super::tree::Value;
 use super::value::{ByteSize, Setting, text_of};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct NodeConfig {
-    /// For people; every process adds a random part of its own (N22).
+    /// Name in logs and leases. Every process adds a random part (N22).
     pub(crate) id: Option<String>,
     pub(crate) listen: SocketAddr,
-    /// How long a stop may take to hand over what is under way.
+    /// Time limit of a drain.
     pub(crate) drain_timeout: Duration,
 }
 
@@ -54,7 +54,7 @@ pub(crate) enum StoreUrl {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct LogConfig {
     pub(crate) format: LogFormat,
-    /// In `tracing`'s language: `info`, `gapless_engine=debug,info`.
+    /// A filter of `tracing`: `info`, `gapless_engine=debug,info`.
     pub(crate) filter: String,
 }
 
@@ -206,7 +206,7 @@ fn bytes(section: &mut Section<'_>, key: &'static str, base: usize) -> usize {
 
 pub(crate) fn log(section: &mut Section<'_>) -> LogConfig {
     let base = LogConfig::default();
-    let filter = section.read("filter", LogFilter(base.filter)).0;
+    let filter = section.read("filter", LogFilterSetting(base.filter)).0;
     LogConfig { format: section.read("format", base.format), filter }
 }
 
@@ -222,7 +222,7 @@ impl Setting for EventsMode {
     fn try_read(value: &Value) -> Result<Self, ProblemKind> {
         match text_of(value) {
             Some(later @ ("log" | "webhook" | "nats" | "amqp" | "kafka")) => {
-                Err(ProblemKind::NotYet { what: format!("sending events by {later}") })
+                Err(ProblemKind::NotSupported { feature: format!("the mode {later:?}") })
             }
             _ => Self::read(value).ok_or_else(|| ProblemKind::Wanted { wanted: Self::wanted() }),
         }
@@ -235,17 +235,17 @@ impl Setting for EventsMode {
     }
 }
 
-/// What is logged, in the language of `tracing`: `info`, `gapless_engine=debug,info`.
-struct LogFilter(String);
+/// A log filter of `tracing`: `info`, `gapless_engine=debug,info`.
+struct LogFilterSetting(String);
 
-impl Setting for LogFilter {
+impl Setting for LogFilterSetting {
     fn wanted() -> String {
         "a filter such as \"info\" or \"gapless_engine=debug,info\"".to_owned()
     }
 
     fn read(value: &Value) -> Option<Self> {
         let text = text_of(value)?;
-        text.parse::<Targets>().ok().map(|_| LogFilter(text.to_owned()))
+        text.parse::<Targets>().ok().map(|_| LogFilterSetting(text.to_owned()))
     }
 
     fn show(&self) -> String {
@@ -282,10 +282,10 @@ impl Setting for StoreUrl {
         match text.strip_prefix("sqlite:") {
             Some(rest) => {
                 let path = rest.strip_prefix("//").unwrap_or(rest);
-                // `sqlite::memory:` would forget every request id at the first restart.
+                // `sqlite::memory:` would lose every request id at the first restart.
                 (!path.is_empty() && !path.starts_with(':')).then(|| StoreUrl::Sqlite(path.into()))
             }
-            None => SecretUrl::postgres(text).map(StoreUrl::Postgres),
+            None => SecretUrl::postgres(text).ok().map(StoreUrl::Postgres),
         }
     }
 

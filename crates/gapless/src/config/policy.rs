@@ -1,9 +1,9 @@
-//! The policies of submitters. Each is read over another: the file's sections over the defaults, a chain's over those, a
-//! submitter's over its chain's. It is the same code each time.
+//! The policies of submitters. The sections of the file override the defaults, the sections of a chain override those,
+//! and the sections of a submitter override those of its chain. All three are read by the same code.
 
 use gapless_domain::{
-    Amount, BumpPolicy, ConfirmationPolicy, FeePolicy, FundsPolicy, MempoolPolicy, Nonce, NoncePolicy, OnShortage,
-    ReleaseRule, ReservationPolicy, ResubmitPolicy, StartFrom, StuckRule, SubmitterPolicy,
+    Amount, BumpPolicy, ConfirmationPolicy, ExternalNoncePolicy, FeePolicy, FundsPolicy, MempoolPolicy, Nonce,
+    NoncePolicy, OnShortage, ReleaseRule, ResubmitPolicy, StartFrom, StuckRule, SubmitterPolicy,
 };
 
 use gapless_engine::Finality;
@@ -15,7 +15,7 @@ use super::value::{Permille, Setting, number_of, text_of};
 use super::webhook::{self, WebhookConfig};
 
 words!(ReleaseRule { ReleaseRule::Mined => "mined", ReleaseRule::Final => "final" });
-words!(ReservationPolicy { ReservationPolicy::Protect => "protect", ReservationPolicy::Adopt => "adopt" });
+words!(ExternalNoncePolicy { ExternalNoncePolicy::Protect => "protect", ExternalNoncePolicy::Adopt => "adopt" });
 words!(Finality {
     Finality::Depth => "depth",
     Finality::Safe => "safe",
@@ -23,11 +23,11 @@ words!(Finality {
 });
 words!(OnShortage { OnShortage::Wait => "wait", OnShortage::Fail => "fail" });
 
-/// The watcher keeps so many headers, and reads them anew when a transaction is found in an old block. A chain gives at most
-/// `EvmChain::MAX_HEADERS` at once.
+/// The watcher keeps this number of headers, and reads them again if a transaction is found in an old block. A chain
+/// returns at most `EvmChain::MAX_HEADERS` in one call.
 const MAX_CONFIRMATIONS: u32 = 10_000;
 
-/// A raise that waits for more blocks than this is one that never comes.
+/// The largest number of blocks that a bump can wait for.
 const MAX_BUMP_BLOCKS: u32 = 10_000;
 
 impl Setting for Amount {
@@ -35,7 +35,7 @@ impl Setting for Amount {
         "an amount of wei as text: digits, or 0x and hex digits".to_owned()
     }
 
-    /// Small ones may also be written as a number; large ones do not fit into a number of the file.
+    /// Small amounts may also be written as a number; large amounts do not fit into a TOML number.
     fn read(value: &Value) -> Option<Self> {
         text_of(value).or_else(|| number_of(value))?.parse().ok()
     }
@@ -45,7 +45,7 @@ impl Setting for Amount {
     }
 }
 
-/// A price for one unit of gas. What an amount can be and a price cannot is refused, not cut.
+/// A price per unit of gas. An amount that is too large for a price is rejected.
 pub(super) struct Price(pub(super) u128);
 
 impl Setting for Price {
@@ -82,8 +82,8 @@ impl Setting for StartFrom {
     }
 }
 
-/// The sections of the file itself. What is told beside the policy is no submitter's: what is final is a chain's, and whoever decides
-/// about what is stuck is asked by the whole node.
+/// Reads the policy sections of the file. Also returns the finality rule, which belongs to a chain, and the webhook,
+/// which belongs to the node.
 pub(crate) fn policy(file: &mut Section<'_>, base: SubmitterPolicy) -> (SubmitterPolicy, Finality, WebhookConfig) {
     let (confirmations, finality) =
         file.within("confirmations", |section| confirmations(section, base.confirmations, Finality::default()));
@@ -102,8 +102,8 @@ pub(crate) fn policy(file: &mut Section<'_>, base: SubmitterPolicy) -> (Submitte
     (policy, finality, webhook)
 }
 
-/// What a `[[chain]]` or a `[[submitter]]` has of its own: the same sections within it. For the ones that are set most there
-/// is a short form: the keys of `nonce` directly, and `confirmations = 3`.
+/// Reads the policy sections of a `[[chain]]` or a `[[submitter]]`. The keys of `nonce` can also stand directly in it,
+/// and `confirmations = 3` is a short form.
 pub(crate) fn overrides(
     item: &mut Section<'_>,
     base: SubmitterPolicy,

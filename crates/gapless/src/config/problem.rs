@@ -1,5 +1,5 @@
-//! What can be wrong with a config. All of it is told at once, each with its key and where it was set, and never with a
-//! value that may be a secret.
+//! The problems of a config. All problems are reported at once, each with its key and its origin, and never with a
+//! value, which may be a secret.
 
 use std::fmt;
 use std::io;
@@ -12,35 +12,35 @@ use super::tree::Origin;
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ConfigError {
-    #[error("{} cannot be read: {source}", path.display())]
+    #[error("cannot read the config file {}: {source}", path.display())]
     Unreadable { path: PathBuf, source: io::Error },
-    #[error("{} is larger than {limit} bytes", path.display())]
+    #[error("the config file {} is larger than {limit} bytes; is it the right file?", path.display())]
     TooLarge { path: PathBuf, limit: u64 },
     #[error("{}", list(problems))]
-    Invalid { problems: Vec<Problem> },
+    Invalid { problems: Vec<ConfigProblem> },
 }
 
-fn list(problems: &[Problem]) -> String {
-    let lines: Vec<String> = problems.iter().map(Problem::to_string).collect();
+fn list(problems: &[ConfigProblem]) -> String {
+    let lines: Vec<String> = problems.iter().map(ConfigProblem::to_string).collect();
     lines.join("\n")
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Problem {
-    /// Dotted; empty for the file as a whole.
+pub(crate) struct ConfigProblem {
+    /// Dotted path of the key; empty for the file as a whole.
     pub(crate) key: String,
-    /// Where it was set, if it was.
+    /// The origin of the value, if the key is set.
     pub(crate) origin: Option<Origin>,
     pub(crate) kind: ProblemKind,
 }
 
-impl Problem {
+impl ConfigProblem {
     pub(crate) fn new(key: &str, origin: Option<Origin>, kind: ProblemKind) -> Self {
-        Problem { key: key.to_owned(), origin, kind }
+        ConfigProblem { key: key.to_owned(), origin, kind }
     }
 }
 
-impl fmt::Display for Problem {
+impl fmt::Display for ConfigProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(origin) = &self.origin {
             write!(f, "{origin}: ")?;
@@ -56,35 +56,35 @@ impl fmt::Display for Problem {
 pub(crate) enum ProblemKind {
     #[error("{message}")]
     Syntax { message: String },
-    #[error("there is no such key; the nearest is `{nearest}`")]
+    #[error("unknown key; the most similar key is `{nearest}`")]
     UnknownKey { nearest: String },
-    #[error("this names no key; keys look like GAPLESS__LEASE__DURATION or GAPLESS__CHAIN__0__RPC")]
+    #[error("the variable names no key; write it as in GAPLESS__LEASE__DURATION or GAPLESS__CHAIN__0__RPC")]
     NoKey,
-    #[error("the value is no UTF-8 text")]
+    #[error("the value is not UTF-8 text")]
     NotUtf8,
-    #[error("it has to be {wanted}")]
+    #[error("must be {wanted}")]
     Wanted { wanted: String },
-    #[error("it has to be set")]
+    #[error("must be set")]
     Missing,
-    #[error("it has to be from {min} to {max}")]
+    #[error("must be from {min} to {max}")]
     Range { min: String, max: String },
-    #[error("it is set twice, also by {other}")]
+    #[error("set twice, also by {other}")]
     Twice { other: String },
-    #[error("item {hole} of the list is missing")]
+    #[error("item {hole} of the list is missing; number the items from 0 without a gap")]
     Hole { hole: usize },
-    #[error("there are more than {limit}")]
+    #[error("more than {limit} items")]
     TooMany { limit: usize },
-    #[error("{what} is not built yet")]
-    NotYet { what: String },
-    #[error("there is no [[chain]] with this id; there are: {known}")]
+    #[error("{feature} is not supported yet")]
+    NotSupported { feature: String },
+    #[error("no [[chain]] has this id; the known ids are: {known}")]
     NoSuchChain { known: String },
-    #[error("only one of `{one}` and `{other}` can be set")]
+    #[error("set only one of `{one}` and `{other}`")]
     Either { one: &'static str, other: &'static str },
-    #[error("either `{one}` or `{other}` has to be set")]
+    #[error("set either `{one}` or `{other}`")]
     Neither { one: &'static str, other: &'static str },
-    #[error("\"none\" needs node.listen on a loopback address; anybody who reaches it could send")]
+    #[error("\"none\" needs node.listen on a loopback address, because every caller could send transactions")]
     OpenToAll,
-    #[error("renew_interval must not be zero and must fit twice into duration minus clock_skew")]
+    #[error("renew_interval must be above zero and must fit twice into duration minus clock_skew")]
     LeaseTerms,
     #[error("page_size_default is larger than page_size_max")]
     PageSizes,

@@ -1,54 +1,65 @@
-//! Reading the tree: a section hands out typed values, notes where each came from, and afterwards knows which keys nobody
-//! asked for. So the list of known keys is the code that reads them, and cannot be out of date.
+//! Reads the tree. A section returns typed values, records the origin of each, and at the end reports the keys that
+//! were not read. So the list of known keys is the code that reads them, and is never out of date.
 
 use std::ops::RangeInclusive;
 
-use super::problem::{Problem, ProblemKind};
-use super::tree::{Node, Origin, Table, Value, are_positions, position};
+use super::problem::{ConfigProblem, ProblemKind};
+use super::tree::{ConfigNode, ConfigTable, Origin, Value, are_positions, position};
 use super::value::Setting;
 
-/// One value as it is in force.
+/// One effective setting.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Shown {
+pub(crate) struct EffectiveSetting {
     pub(crate) key: String,
-    /// As the file would write it; secrets are hidden.
+    /// The value in the syntax of the file, with secrets hidden.
     pub(crate) value: String,
     pub(crate) origin: Origin,
 }
 
-/// What reading finds out.
+/// The settings and problems that were found while the config was read.
 #[derive(Default)]
-pub(crate) struct Report {
-    pub(crate) shown: Vec<Shown>,
-    pub(crate) problems: Vec<Problem>,
-    /// Every key that was asked for, with `*` for positions; for the test that the default file documents them all.
+pub(crate) struct ConfigReport {
+    pub(crate) settings: Vec<EffectiveSetting>,
+    pub(crate) problems: Vec<ConfigProblem>,
+    /// Every key that was read, with `*` for positions, for the test that the default file documents all keys.
     #[cfg(test)]
-    pub(crate) asked: std::collections::BTreeSet<String>,
+    pub(crate) read_keys: std::collections::BTreeSet<String>,
 }
 
 pub(crate) struct Section<'a> {
-    /// Dotted, with a dot at the end; empty for the whole file.
+    /// Dotted path with a dot at the end; empty for the whole file.
     prefix: String,
-    table: &'a Table,
+    table: &'a ConfigTable,
     origin: Option<&'a Origin>,
-    asked: Vec<&'static str>,
-    /// Keys that nobody asked for are left alone.
-    passed_over: bool,
-    report: &'a mut Report,
+    read_keys: Vec<&'static str>,
+    /// True if keys that are not read are no problem.
+    ignores_unknown_keys: bool,
+    report: &'a mut ConfigReport,
 }
 
 impl<'a> Section<'a> {
-    pub(crate) fn whole<T>(table: &'a Table, report: &'a mut Report, read: impl FnOnce(&mut Section<'_>) -> T) -> T {
-        Section { prefix: String::new(), table, origin: None, asked: Vec::new(), passed_over: false, report }
-            .read_through(read)
+    pub(crate) fn whole<T>(
+        table: &'a ConfigTable,
+        report: &'a mut ConfigReport,
+        read: impl FnOnce(&mut Section<'_>) -> T,
+    ) -> T {
+        Section {
+            prefix: String::new(),
+            table,
+            origin: None,
+            read_keys: Vec::new(),
+            ignores_unknown_keys: false,
+            report,
+        }
+        .read_all(read)
     }
 
-    /// The value of a key; `base` where it is not set, or where it is wrong, which is noted.
+    /// The value of a key, or `base` if it is not set. An invalid value is reported, and `base` is returned.
     pub(crate) fn read<T: Setting>(&mut self, key: &'static str, base: T) -> T {
         self.find(key).unwrap_or(base)
     }
 
-    /// The same, with a value between two others.
+    /// The value of a key within a range, or `base` as for [`Section::read`].
     pub(crate) fn read_in<T: Setting + PartialOrd>(
         &mut self,
         key: &'static str,
@@ -66,15 +77,15 @@ impl<'a> Section<'a> {
         }
     }
 
-    /// The value of a key that may be left out.
+    /// The value of an optional key.
     pub(crate) fn find<T: Setting>(&mut self, key: &'static str) -> Option<T> {
-        let node = self.ask(key)?;
+        let node = self.node(key)?;
         self.convert(key, node)
     }
 
-    /// The value of a key that must be set and has no default.
+    /// The value of a required key, which has no default.
     pub(crate) fn need<T: Setting>(&mut self, key: &'static str) -> Option<T> {
-        match self.ask(key) {
+        match self.node(key) {
             Some(node) => self.convert(key, node),
             None => {
                 self.refuse(key, ProblemKind::Missing);
@@ -83,9 +94,9 @@ impl<'a> Section<'a> {
         }
     }
 
-    /// A list of values. One value alone is a list of one, so that the environment can set it.
+    /// A list of values. A single value is a list of one item, so that the environment can set it.
     pub(crate) fn list<T: Setting>(&mut self, key: &'static str, limit: usize) -> Vec<T> {
-        let Some(node) = self.ask(key) else { return Vec::new() };
+        let Some(node) = self.node(key) else { return Vec::new() };
         let items = match &node.value {
             Value::List(items) => items.iter().collect(),
             Value::Table(table) if are_positions(table) => self.items(key, table),
@@ -100,39 +111,43 @@ impl<'a> Section<'a> {
             let name = format!("{}{key}.{at}", self.prefix);
             match T::try_read(&item.value) {
                 Ok(value) => {
-                    self.report.shown.push(Shown { key: name, value: value.show(), origin: item.origin.clone() });
+                    self.report.settings.push(EffectiveSetting {
+                        key: name,
+                        value: value.show(),
+                        origin: item.origin.clone(),
+                    });
                     values.push(value);
                 }
-                Err(kind) => self.report.problems.push(Problem::new(&name, Some(item.origin.clone()), kind)),
+                Err(kind) => self.report.problems.push(ConfigProblem::new(&name, Some(item.origin.clone()), kind)),
             }
         }
         values
     }
 
-    /// A table within this one; an empty one if it is not there.
+    /// Reads a table within this section. A missing table is read as an empty one.
     pub(crate) fn within<T>(&mut self, key: &'static str, read: impl FnOnce(&mut Section<'_>) -> T) -> T {
-        const NOTHING: &Table = &Table::new();
-        let node = self.ask(key);
+        const EMPTY: &ConfigTable = &ConfigTable::new();
+        let node = self.node(key);
         let table = match node.map(|node| &node.value) {
-            None => NOTHING,
+            None => EMPTY,
             Some(Value::Table(table)) => table,
             Some(_) => {
                 self.refuse(key, ProblemKind::Wanted { wanted: "a table".to_owned() });
-                NOTHING
+                EMPTY
             }
         };
         self.open(format!("{}{key}.", self.prefix), table, node.map(|node| &node.origin), read)
     }
 
-    /// The tables of a list, one after the other.
+    /// Reads the tables of a list, one after the other.
     pub(crate) fn each<T>(
         &mut self,
         key: &'static str,
         limit: usize,
         mut read: impl FnMut(&mut Section<'_>) -> T,
     ) -> Vec<T> {
-        let Some(node) = self.ask(key) else { return Vec::new() };
-        let items: Vec<&Node> = match &node.value {
+        let Some(node) = self.node(key) else { return Vec::new() };
+        let items: Vec<&ConfigNode> = match &node.value {
             Value::List(items) => items.iter().collect(),
             Value::Table(table) if are_positions(table) => self.items(key, table),
             _ => {
@@ -152,7 +167,7 @@ impl<'a> Section<'a> {
                 _ => {
                     let kind = ProblemKind::Wanted { wanted: "a table".to_owned() };
                     let key = prefix.trim_end_matches('.');
-                    self.report.problems.push(Problem::new(key, Some(item.origin.clone()), kind));
+                    self.report.problems.push(ConfigProblem::new(key, Some(item.origin.clone()), kind));
                 }
             }
         }
@@ -163,9 +178,9 @@ impl<'a> Section<'a> {
         self.table.is_empty()
     }
 
-    /// What is in here besides is not looked at: something else is wrong that makes it meaningless.
-    pub(crate) fn pass_over(&mut self) {
-        self.passed_over = true;
+    /// Reports no unknown keys in this section, because another problem decides which keys are known.
+    pub(crate) fn ignore_unknown_keys(&mut self) {
+        self.ignores_unknown_keys = true;
     }
 
     pub(crate) fn has(&self, key: &str) -> bool {
@@ -173,33 +188,33 @@ impl<'a> Section<'a> {
     }
 
     pub(crate) fn has_table(&self, key: &str) -> bool {
-        self.table.get(key).is_some_and(Node::is_table)
+        self.table.get(key).is_some_and(ConfigNode::is_table)
     }
 
-    /// Whether the table under `key` has `inner`.
+    /// True if the table under `key` has the key `inner`.
     pub(crate) fn has_within(&self, key: &str, inner: &str) -> bool {
         matches!(self.table.get(key).map(|node| &node.value), Some(Value::Table(table)) if table.contains_key(inner))
     }
 
-    /// Notes that the value of a key cannot stay; an empty key is this section as a whole.
+    /// Reports a problem with the value of a key. An empty key stands for this section as a whole.
     pub(crate) fn refuse(&mut self, key: &str, kind: ProblemKind) {
         let origin = self.table.get(key).map(|node| &node.origin).or(self.origin).cloned();
         let name = format!("{}{key}", self.prefix);
-        self.report.problems.push(Problem::new(name.trim_end_matches('.'), origin, kind));
+        self.report.problems.push(ConfigProblem::new(name.trim_end_matches('.'), origin, kind));
     }
 
-    fn ask(&mut self, key: &'static str) -> Option<&'a Node> {
-        self.asked.push(key);
+    fn node(&mut self, key: &'static str) -> Option<&'a ConfigNode> {
+        self.read_keys.push(key);
         #[cfg(test)]
-        self.report.asked.insert(super::tests::without_positions(&format!("{}{key}", self.prefix)));
+        self.report.read_keys.insert(super::tests::without_positions(&format!("{}{key}", self.prefix)));
         self.table.get(key)
     }
 
-    fn convert<T: Setting>(&mut self, key: &'static str, node: &Node) -> Option<T> {
+    fn convert<T: Setting>(&mut self, key: &'static str, node: &ConfigNode) -> Option<T> {
         match T::try_read(&node.value) {
             Ok(value) => {
                 let key = format!("{}{key}", self.prefix);
-                self.report.shown.push(Shown { key, value: value.show(), origin: node.origin.clone() });
+                self.report.settings.push(EffectiveSetting { key, value: value.show(), origin: node.origin.clone() });
                 Some(value)
             }
             Err(kind) => {
@@ -209,14 +224,15 @@ impl<'a> Section<'a> {
         }
     }
 
-    /// The items of a list that the environment names by position. The one after a hole is refused, not moved.
-    fn items(&mut self, key: &'static str, table: &'a Table) -> Vec<&'a Node> {
-        let mut items: Vec<(usize, &Node)> =
+    /// The items of a list that the environment names by position. An item after a missing position is a problem; it is
+    /// not moved.
+    fn items(&mut self, key: &'static str, table: &'a ConfigTable) -> Vec<&'a ConfigNode> {
+        let mut items: Vec<(usize, &ConfigNode)> =
             table.iter().filter_map(|(key, node)| Some((position(key)?, node))).collect();
         items.sort_by_key(|(position, _)| *position);
         if let Some((hole, (_, node))) = items.iter().enumerate().find(|(expected, (found, _))| expected != found) {
             let name = format!("{}{key}", self.prefix);
-            self.report.problems.push(Problem::new(&name, Some(node.origin.clone()), ProblemKind::Hole { hole }));
+            self.report.problems.push(ConfigProblem::new(&name, Some(node.origin.clone()), ProblemKind::Hole { hole }));
         }
         items.into_iter().map(|(_, node)| node).collect()
     }
@@ -224,36 +240,36 @@ impl<'a> Section<'a> {
     fn open<'b, T>(
         &'b mut self,
         prefix: String,
-        table: &'b Table,
+        table: &'b ConfigTable,
         origin: Option<&'b Origin>,
         read: impl FnOnce(&mut Section<'_>) -> T,
     ) -> T {
-        Section { prefix, table, origin, asked: Vec::new(), passed_over: false, report: &mut *self.report }
-            .read_through(read)
+        let report = &mut *self.report;
+        Section { prefix, table, origin, read_keys: Vec::new(), ignores_unknown_keys: false, report }.read_all(read)
     }
 
-    /// Reads, and then tells which keys nobody asked for.
-    fn read_through<T>(mut self, read: impl FnOnce(&mut Section<'_>) -> T) -> T {
+    /// Reads the section, and then reports the keys that were not read.
+    fn read_all<T>(mut self, read: impl FnOnce(&mut Section<'_>) -> T) -> T {
         let value = read(&mut self);
         for (key, node) in self.table {
-            if !self.passed_over && !self.asked.contains(&key.as_str()) {
+            if !self.ignores_unknown_keys && !self.read_keys.contains(&key.as_str()) {
                 let name = format!("{}{key}", self.prefix);
-                let kind = ProblemKind::UnknownKey { nearest: nearest(&self.prefix, key, &self.asked) };
-                self.report.problems.push(Problem::new(&name, Some(node.origin.clone()), kind));
+                let kind = ProblemKind::UnknownKey { nearest: nearest(&self.prefix, key, &self.read_keys) };
+                self.report.problems.push(ConfigProblem::new(&name, Some(node.origin.clone()), kind));
             }
         }
         value
     }
 }
 
-/// The known key that looks most like an unknown one.
+/// The known key that is most similar to an unknown key.
 fn nearest(prefix: &str, key: &str, known: &[&'static str]) -> String {
     let distance = |candidate: &&&str| strsim::damerau_levenshtein(key, candidate);
     let name = known.iter().min_by_key(distance).copied().unwrap_or_default();
     format!("{prefix}{name}")
 }
 
-/// A setting that is one of a few words.
+/// Implements `Setting` for an enum whose values are words.
 macro_rules! words {
     ($type:ty { $($value:expr => $word:literal),+ $(,)? }) => {
         impl $crate::config::value::Setting for $type {

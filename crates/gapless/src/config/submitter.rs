@@ -1,4 +1,4 @@
-//! `[[submitter]]`: whose transactions are sent, and where their keys are. A key itself is never in the config.
+//! The section `[[submitter]]`: the signing accounts, and the source of each key. A key itself is never in the config.
 
 use std::path::PathBuf;
 
@@ -19,20 +19,20 @@ const DEFAULT_PATH: &str = "m/44'/60'/0'/0/0";
 pub(crate) struct SubmitterConfig {
     pub(crate) alias: Option<String>,
     pub(crate) chain: ChainId,
-    /// If it is given, the key must be this address's.
+    /// If set, the key must belong to this address.
     pub(crate) address: Option<Address>,
     pub(crate) signer: SignerConfig,
     pub(crate) policy: SubmitterPolicy,
 }
 
-/// Where a key comes from.
+/// The source of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum SignerConfig {
-    /// An environment variable holds the key in hex.
+    /// An environment variable that holds the private key in hex.
     Env { var: String },
-    /// An encrypted file.
+    /// An encrypted keystore file.
     Keystore { file: PathBuf, password: Password },
-    /// An environment variable holds the words.
+    /// An environment variable that holds the words.
     Mnemonic { var: String, path: String },
 }
 
@@ -82,9 +82,9 @@ fn submitter(item: &mut Section<'_>, chains: &[ChainConfig], base: &SubmitterPol
     let finality = chain.map_or_else(Finality::default, |chain| chain.watcher.finality);
     let (policy, own_finality) = policy::overrides(item, base.clone(), finality);
     if policy.confirmations != base.confirmations || own_finality != finality {
-        // What is final, and which receipts are late, is found out once for a chain.
-        let what = "confirmations other than the chain's".to_owned();
-        item.refuse("confirmations", ProblemKind::NotYet { what });
+        // The watcher of a chain applies one rule to all submitters.
+        let feature = "a submitter with other confirmations than its chain".to_owned();
+        item.refuse("confirmations", ProblemKind::NotSupported { feature });
     }
     Some(SubmitterConfig {
         alias: alias.map(|alias| alias.0),
@@ -95,7 +95,7 @@ fn submitter(item: &mut Section<'_>, chains: &[ChainConfig], base: &SubmitterPol
     })
 }
 
-/// The ones that there will be are known by name, so that they can be told from a slip of the pen.
+/// The types of signers. The planned types are listed too, so that their message differs from that of a typing error.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum SignerKind {
     Env,
@@ -116,10 +116,10 @@ words!(SignerKind {
 });
 
 fn signer(table: &mut Section<'_>) -> Option<SignerConfig> {
-    // A signer that is missing altogether was told already.
+    // A missing signer is already reported.
     let kind = if table.is_empty() { table.find::<SignerKind>("type") } else { table.need::<SignerKind>("type") };
     if kind.is_none() {
-        table.pass_over();
+        table.ignore_unknown_keys();
     }
     match kind? {
         SignerKind::Env => Some(SignerConfig::Env { var: table.need::<VariableName>("var")?.0 }),
@@ -134,10 +134,10 @@ fn signer(table: &mut Section<'_>) -> Option<SignerConfig> {
             Some(SignerConfig::Keystore { file: file?.into(), password: password? })
         }
         SignerKind::AwsKms | SignerKind::GcpKms | SignerKind::Http => {
-            let what = format!("a signer of type {}", kind?.show());
-            // Its own keys are not unknown, only useless for now.
-            table.pass_over();
-            table.refuse("type", ProblemKind::NotYet { what });
+            let feature = format!("a signer of type {}", kind?.show());
+            // The keys of a planned signer are not unknown keys.
+            table.ignore_unknown_keys();
+            table.refuse("type", ProblemKind::NotSupported { feature });
             None
         }
     }
@@ -155,7 +155,7 @@ fn password(table: &mut Section<'_>) -> Option<Password> {
     None
 }
 
-/// A short name that cannot be taken for a CAIP-10 id.
+/// A short name that cannot be mistaken for a CAIP-10 id.
 struct Alias(String);
 
 impl Setting for Alias {
@@ -174,7 +174,8 @@ impl Setting for Alias {
     }
 }
 
-/// The name of an environment variable. A key that was put here by mistake does not pass for one, so it is not shown.
+/// The name of an environment variable. A private key that was written here by mistake is rejected, so it is never
+/// shown.
 struct VariableName(String);
 
 impl Setting for VariableName {
@@ -198,7 +199,7 @@ impl Setting for VariableName {
     }
 }
 
-/// BIP-32: `m/44'/60'/0'/0/0`. Words that were put here by mistake do not pass for one.
+/// A BIP-32 derivation path, as in `m/44'/60'/0'/0/0`. Words that were written here by mistake are rejected.
 struct DerivationPath(String);
 
 impl Setting for DerivationPath {
@@ -222,11 +223,11 @@ struct EvmAddress(Address);
 
 impl Setting for EvmAddress {
     fn wanted() -> String {
-        "an address, 0x and 40 hex digits with a right checksum".to_owned()
+        "an address: 0x and 40 hex digits with a valid checksum".to_owned()
     }
 
     fn read(value: &Value) -> Option<Self> {
-        // The domain knows what a good address is; the chain does not matter to that.
+        // The domain checks the address as part of a submitter id; the chain of the id does not matter.
         let id: SubmitterId = format!("eip155:1:{}", text_of(value)?).parse().ok()?;
         id.evm_address().map(EvmAddress)
     }

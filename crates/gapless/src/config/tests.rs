@@ -1,4 +1,4 @@
-//! What the config promises to those who write one.
+//! Tests of the config: defaults, overrides, problems and secrets.
 
 mod policies;
 
@@ -13,41 +13,41 @@ use gapless_engine::{GasPolicy, ShareOptions, WatcherOptions};
 use gapless_store_postgres::PgOptions;
 
 use super::chain::RpcConfig;
-use super::file::Text;
-use super::section::{Report, Section};
-use super::tree::{Node, Table, Value};
+use super::file::TextSource;
+use super::section::{ConfigReport, Section};
+use super::tree::{ConfigNode, ConfigTable, Value};
 use super::*;
 
-/// `chain.0.rpc` as `chain.*.rpc`.
+/// Replaces positions by `*`: `chain.0.rpc` becomes `chain.*.rpc`.
 pub(super) fn without_positions(key: &str) -> String {
     let parts = key.split('.').map(|part| if tree::position(part).is_some() { "*" } else { part });
     parts.collect::<Vec<_>>().join(".")
 }
 
-fn check(file: &str, environment: &[(&str, &str)]) -> Checked {
+fn check(file: &str, environment: &[(&str, &str)]) -> CheckedConfig {
     let variables = environment.iter().map(|(name, value)| (OsString::from(name), OsString::from(value)));
-    from_sources(&[(Text::file(Path::new("gapless.toml")), file)], variables.collect::<Vec<_>>())
+    from_sources(&[(TextSource::file(Path::new("gapless.toml")), file)], variables.collect::<Vec<_>>())
 }
 
 fn problems(file: &str, environment: &[(&str, &str)]) -> Vec<String> {
-    check(file, environment).problems.iter().map(Problem::to_string).collect()
+    check(file, environment).problems.iter().map(ConfigProblem::to_string).collect()
 }
 
-fn good(file: &str, environment: &[(&str, &str)]) -> Checked {
+fn good(file: &str, environment: &[(&str, &str)]) -> CheckedConfig {
     let checked = check(file, environment);
     assert_eq!(checked.problems, []);
     checked
 }
 
-fn origin(checked: &Checked, key: &str) -> String {
-    let found: Vec<&Shown> = checked.shown.iter().filter(|shown| shown.key == key).collect();
+fn origin(checked: &CheckedConfig, key: &str) -> String {
+    let found: Vec<&EffectiveSetting> = checked.settings.iter().filter(|shown| shown.key == key).collect();
     assert_eq!(found.len(), 1, "{key}: {found:?}");
     format!("{} ({})", found[0].value, found[0].origin)
 }
 
 const CHAIN: &str = "[[chain]]\nid = \"eip155:31337\"\nrpc = \"http://127.0.0.1:8545\"\n";
 
-/// The default file with its examples switched on.
+/// The default file with its commented examples switched on.
 fn everything() -> String {
     let on = |line: &'static str| match line.strip_prefix('#') {
         Some(setting) if !setting.is_empty() && !setting.starts_with(' ') => setting,
@@ -57,7 +57,7 @@ fn everything() -> String {
 }
 
 #[test]
-fn the_default_file_says_what_the_rooms_have_as_defaults() {
+fn default_file_equals_defaults_in_code() {
     let config = good("", &[]).config;
     assert_eq!(config.node, NodeConfig::default());
     assert_eq!(config.lease, LeaseTerms::default());
@@ -78,15 +78,15 @@ fn the_default_file_says_what_the_rooms_have_as_defaults() {
     assert!(config.chains.is_empty() && config.submitters.is_empty() && config.classify.is_empty());
 }
 
-/// So nothing falls back to a default that stands only in the code.
+/// No setting has a default that is only in the code.
 #[test]
-fn every_default_is_written_in_the_file() {
-    let (mut report, table) = (Report::default(), file::parse(DEFAULT_FILE, &Text::Default).unwrap());
+fn default_file_sets_every_key() {
+    let (mut report, table) = (ConfigReport::default(), file::parse(DEFAULT_FILE, &TextSource::Default).unwrap());
     Section::whole(&table, &mut report, read);
-    let shown: BTreeSet<String> = report.shown.into_iter().map(|shown| shown.key).collect();
+    let shown: BTreeSet<String> = report.settings.into_iter().map(|shown| shown.key).collect();
     let tables = ["store.postgres", "store.sqlite"];
     let missing: Vec<&String> = report
-        .asked
+        .read_keys
         .iter()
         .filter(|key| key.contains('.') && !tables.contains(&key.as_str()) && !shown.contains(*key))
         .collect();
@@ -94,17 +94,17 @@ fn every_default_is_written_in_the_file() {
 }
 
 #[test]
-fn every_key_is_documented_and_every_documented_key_is_known() {
+fn documented_keys_and_known_keys_are_equal() {
     let text = everything();
-    let table = file::parse(&text, &Text::Default).unwrap();
-    let mut report = Report::default();
+    let table = file::parse(&text, &TextSource::Default).unwrap();
+    let mut report = ConfigReport::default();
     let config = Section::whole(&table, &mut report, read);
     assert_eq!(report.problems, []);
     assert_eq!((config.chains.len(), config.submitters.len(), config.classify.len()), (1, 4, 1));
 
     let mut documented = BTreeSet::new();
     leaves(&table, "", &mut documented);
-    // The policies of a chain and a submitter are documented once, with the sections that they repeat.
+    // The policies of a chain and a submitter are documented once, in the sections of the file.
     let repeated = |key: &str| {
         ["chain.*.", "submitter.*."]
             .iter()
@@ -112,18 +112,18 @@ fn every_key_is_documented_and_every_documented_key_is_known() {
     };
     let is_table = |key: &str| documented.iter().any(|other| other.starts_with(&format!("{key}.")));
     let missing: Vec<&String> =
-        report.asked.iter().filter(|key| !documented.contains(*key) && !repeated(key) && !is_table(key)).collect();
+        report.read_keys.iter().filter(|key| !documented.contains(*key) && !repeated(key) && !is_table(key)).collect();
     let tables = ["chain.*.confirmations", "chain.*.nonce", "submitter.*.confirmations"];
     let missing: Vec<&&String> = missing.iter().filter(|key| !tables.contains(&key.as_str())).collect();
     assert!(missing.is_empty(), "{missing:?}");
 }
 
-fn leaves(table: &Table, prefix: &str, found: &mut BTreeSet<String>) {
-    for (key, Node { value, .. }) in table {
+fn leaves(table: &ConfigTable, prefix: &str, found: &mut BTreeSet<String>) {
+    for (key, ConfigNode { value, .. }) in table {
         let key = format!("{prefix}{key}");
         match value {
             Value::Table(table) => leaves(table, &format!("{key}."), found),
-            Value::List(items) if items.iter().all(Node::is_table) => {
+            Value::List(items) if items.iter().all(ConfigNode::is_table) => {
                 for item in items {
                     if let Value::Table(table) = &item.value {
                         leaves(table, &format!("{key}.*."), found);
@@ -137,9 +137,9 @@ fn leaves(table: &Table, prefix: &str, found: &mut BTreeSet<String>) {
     }
 }
 
-/// The frame of the design is a config that works, apart from what stands for other people's names.
+/// The config of the design document is valid.
 #[test]
-fn the_frame_of_the_design_is_a_good_config() {
+fn config_of_the_design_is_valid() {
     let frame = r#"
         [node]
         id = "node-a"
@@ -192,8 +192,8 @@ fn the_frame_of_the_design_is_a_good_config() {
 }
 
 #[test]
-fn what_dev_sets_differently_is_a_good_config() {
-    let checked = from_sources(&[(Text::Default, DEV_FILE)], Vec::new());
+fn dev_config_is_valid() {
+    let checked = from_sources(&[(TextSource::Default, DEV_FILE)], Vec::new());
     assert_eq!(checked.problems, []);
     assert_eq!(checked.config.policy.confirmations.required, 2);
     let id = "eip155:31337".parse().unwrap();
@@ -202,7 +202,7 @@ fn what_dev_sets_differently_is_a_good_config() {
 }
 
 #[test]
-fn the_environment_wins_over_the_file_and_the_file_over_the_default() {
+fn environment_overrides_file_and_file_overrides_default() {
     let file = "[lease]\nrenew_interval = \"2s\"\n\n[confirmations]\nrequired = 7";
     let checked = good(file, &[("GAPLESS__LEASE__RENEW_INTERVAL", "1500ms"), ("GAPLESS_API", "x"), ("HOME", "y")]);
     assert_eq!(checked.config.lease.renew_interval, Duration::from_millis(1500));
@@ -212,7 +212,7 @@ fn the_environment_wins_over_the_file_and_the_file_over_the_default() {
 }
 
 #[test]
-fn the_environment_can_set_everything_that_a_file_can() {
+fn environment_sets_lists_and_tables() {
     let environment = [
         ("GAPLESS__NONCE__START_FROM", "chain"),
         ("GAPLESS__GAS_BUMP__ENABLED", "true"),
@@ -239,7 +239,7 @@ fn the_environment_can_set_everything_that_a_file_can() {
 }
 
 #[test]
-fn the_environment_changes_one_item_of_a_list_in_the_file() {
+fn environment_changes_one_item_of_a_list() {
     let file = format!("{CHAIN}[[chain]]\nid = \"eip155:1\"\nrpc = [\"http://a:1\", \"http://b:1\"]");
     let checked = good(&file, &[("GAPLESS__CHAIN__1__RPC__1", "http://c:1"), ("GAPLESS__CHAIN__0__RPC_TIMEOUT", "3s")]);
     assert_eq!(checked.config.chains[0].rpc.timeout, Duration::from_secs(3));
@@ -247,88 +247,88 @@ fn the_environment_changes_one_item_of_a_list_in_the_file() {
         checked.config.chains[1].endpoints.iter().map(|endpoint| endpoint.url.to_string()).collect();
     assert_eq!(shown, ["http://a:1", "http://c:1"]);
     let hole = problems(&file, &[("GAPLESS__CHAIN__3__ID", "eip155:5"), ("GAPLESS__CHAIN__3__RPC", "http://d:1")]);
-    assert_eq!(hole, ["GAPLESS__CHAIN__3__ID: chain: item 2 of the list is missing"]);
+    let expected = "GAPLESS__CHAIN__3__ID: chain: item 2 of the list is missing; number the items from 0 without a gap";
+    assert_eq!(hole, [expected]);
 }
 
 #[test]
-fn unknown_keys_are_errors_that_name_the_nearest_known_one() {
+fn unknown_key_problem_names_the_most_similar_key() {
     let file = format!("lese = 1\n[lease]\nduraton = \"10s\"\n{CHAIN}rcp_timeout = \"1s\"");
     assert_eq!(
         problems(&file, &[("GAPLESS__STORE__URI", "s3cret"), ("GAPLESS__LEASE", "s3cret")]),
         [
-            "GAPLESS__LEASE: lease: it has to be a table",
-            "GAPLESS__STORE__URI: store.uri: there is no such key; the nearest is `store.url`",
-            "gapless.toml:7: chain.0.rcp_timeout: there is no such key; the nearest is `chain.0.rpc_timeout`",
-            "gapless.toml:1: lese: there is no such key; the nearest is `lease`",
+            "GAPLESS__LEASE: lease: must be a table",
+            "GAPLESS__STORE__URI: store.uri: unknown key; the most similar key is `store.url`",
+            "gapless.toml:7: chain.0.rcp_timeout: unknown key; the most similar key is `chain.0.rpc_timeout`",
+            "gapless.toml:1: lese: unknown key; the most similar key is `lease`",
         ]
     );
     assert_eq!(
         problems("[lease]\nduraton = \"10s\"", &[]),
-        ["gapless.toml:2: lease.duraton: there is no such key; the nearest is `lease.duration`"]
+        ["gapless.toml:2: lease.duraton: unknown key; the most similar key is `lease.duration`"]
     );
 }
 
 #[test]
-fn all_problems_are_told_at_once() {
-    let file = "[lease]\nduration = \"soon\"\n[log]\nformat = \"xml\"\n[gas_bump]\nmultiplier = 1.05\n[nonce]\nmax_in_flight = 0";
+fn all_problems_are_reported_at_once() {
+    let file = "[lease]\nduration = \"soon\"\n[log]\nformat = \"xml\"\n[gas_bump]\nmultiplier = 1.05\n\
+                [nonce]\nmax_in_flight = 0";
     let found = problems(file, &[("GAPLESS__", "x"), ("GAPLESS__LEASE____DURATION", "x")]);
     assert_eq!(found.len(), 5, "{found:#?}");
-    assert!(
-        found.iter().any(|text| text.starts_with("gapless.toml:2: lease.duration: it has to be a duration such as"))
-    );
-    assert!(found.iter().any(|text| text == "gapless.toml:4: log.format: it has to be \"text\" or \"json\""));
+    assert!(found.iter().any(|text| text.starts_with("gapless.toml:2: lease.duration: must be a duration such as")));
+    assert!(found.iter().any(|text| text == "gapless.toml:4: log.format: must be \"text\" or \"json\""));
     assert!(found.iter().any(|text| text == "max_in_flight is at least 1"), "{found:#?}");
 }
 
 #[test]
-fn what_the_rules_refuse_is_refused_here() {
+fn invalid_values_are_rejected_with_their_rule() {
     for (file, expected) in [
-        ("[lease]\nrenew_interval = \"5s\"", "renew_interval must not be zero and must fit twice"),
+        ("[lease]\nrenew_interval = \"5s\"", "renew_interval must be above zero and must fit twice"),
         ("[confirmations]\nrequired = 0", "confirmations.required is at least 1"),
         ("[resubmit]\ninterval = \"1ms\"", "resubmit.interval is at least a second"),
         ("[limits]\npage_size_default = 201", "page_size_default is larger than page_size_max"),
-        ("[limits]\nbody_bytes = \"0B\"", "it has to be from \"1B\" to \"1GiB\""),
+        ("[limits]\nbody_bytes = \"0B\"", "must be from \"1B\" to \"1GiB\""),
         (
             "[auth]\nmode = \"none\"\n[node]\nlisten = \"0.0.0.0:80\"",
             "auth.mode: \"none\" needs node.listen on a loopback",
         ),
-        ("[events]\nmode = \"kafka\"", "events.mode: sending events by kafka is not built yet"),
+        ("[events]\nmode = \"kafka\"", "events.mode: the mode \"kafka\" is not supported yet"),
         ("[gas_bump]\nmax_market = 0.9", "gas_bump.max_market is at least 1"),
-        ("[gas_bump]\nmax_market = 1.0001", "gas_bump.max_market: it has to be a factor"),
-        ("[gas_bump]\nmin_blocks = 10001", "gas_bump.min_blocks: it has to be from 0 to 10000"),
-        ("[gas_bump]\nonly_lowest = \"yes\"", "gas_bump.only_lowest: it has to be true or false"),
-        ("[fees]\nmax_price = \"-1\"", "fees.max_price: it has to be a price in wei"),
+        ("[gas_bump]\nmax_market = 1.0001", "gas_bump.max_market: must be a factor"),
+        ("[gas_bump]\nmin_blocks = 10001", "gas_bump.min_blocks: must be from 0 to 10000"),
+        ("[gas_bump]\nonly_lowest = \"yes\"", "gas_bump.only_lowest: must be true or false"),
+        ("[fees]\nmax_price = \"-1\"", "fees.max_price: must be a price in wei"),
         (
             "[fees]\nmax_price = \"0x100000000000000000000000000000000\"",
-            "fees.max_price: it has to be a price in wei for one unit of gas",
+            "fees.max_price: must be a price in wei for one unit of gas",
         ),
-        ("[oracle]\nmin_fee = \"1000000000000000001\"", "oracle.min_fee: it has to be from 0 to 1000000000000000000"),
-        ("[oracle]\nmin_priority_fee = \"x\"", "oracle.min_priority_fee: it has to be a price in wei"),
-        ("[oracle]\nbase_fee_factor = 0.9", "oracle.base_fee_factor: it has to be from 1.0 to 100.0"),
-        ("[oracle]\nrollup = \"zksync\"", "oracle.rollup: it has to be \"none\" or \"optimism\" or \"arbitrum\""),
-        ("[fees]\nmin_price = \"1\"", "fees.min_price: there is no such key; the nearest is `fees.max_price`"),
+        ("[oracle]\nmin_fee = \"1000000000000000001\"", "oracle.min_fee: must be from 0 to 1000000000000000000"),
+        ("[oracle]\nmin_priority_fee = \"x\"", "oracle.min_priority_fee: must be a price in wei"),
+        ("[oracle]\nbase_fee_factor = 0.9", "oracle.base_fee_factor: must be from 1.0 to 100.0"),
+        ("[oracle]\nrollup = \"zksync\"", "oracle.rollup: must be \"none\" or \"optimism\" or \"arbitrum\""),
+        ("[fees]\nmin_price = \"1\"", "fees.min_price: unknown key; the most similar key is `fees.max_price`"),
         ("[stuck]\nafter_tries = 0", "stuck.after_tries is at least 1"),
         ("[stuck]\nask_interval = \"999ms\"", "stuck.ask_interval is at least a second"),
-        ("[stuck]\nwebhook = \"ftp://s3cret\"", "stuck.webhook: it has to be a URL"),
-        ("[stuck]\nwebhook = \"http://h:99999/s3cret\"", "stuck.webhook: it has to be a URL"),
-        ("[stuck]\nwebhook_timeout = \"0s\"", "stuck.webhook_timeout: it has to be from \"1ms\" to \"1m\""),
-        ("[stuck]\nwebhook_timeout = \"61s\"", "stuck.webhook_timeout: it has to be from \"1ms\" to \"1m\""),
-        ("[mempool]\ndiagnose = 1", "mempool.diagnose: it has to be true or false"),
-        ("[store]\nurl = \"sqlite::memory:\"", "store.url: it has to be"),
-        ("[store]\nurl = 1979-05-27", "store.url: it has to be"),
+        ("[stuck]\nwebhook = \"ftp://s3cret\"", "stuck.webhook: must be a URL"),
+        ("[stuck]\nwebhook = \"http://h:99999/s3cret\"", "stuck.webhook: must be a URL"),
+        ("[stuck]\nwebhook_timeout = \"0s\"", "stuck.webhook_timeout: must be from \"1ms\" to \"1m\""),
+        ("[stuck]\nwebhook_timeout = \"61s\"", "stuck.webhook_timeout: must be from \"1ms\" to \"1m\""),
+        ("[mempool]\ndiagnose = 1", "mempool.diagnose: must be true or false"),
+        ("[store]\nurl = \"sqlite::memory:\"", "store.url: must be"),
+        ("[store]\nurl = 1979-05-27", "store.url: must be"),
         ("[[classify]]\npattern = \"* #\"\nverdict = \"wait\"", "classify: override 0"),
         ("[[classify]]\npattern = \"nonce\"\nverdict = \"accepted\"", "classify: override 0: an error text is never"),
-        ("[node]\nid = \"a b\"", "node.id: it has to be 1 to 64 letters"),
+        ("[node]\nid = \"a b\"", "node.id: must be 1 to 64 letters"),
         ("[watcher]\npoll_min = \"3s\"", "watcher.poll_min: poll_min is longer than poll_max"),
-        ("[funds]\nlow_balance = \"1.5\"", "funds.low_balance: it has to be an amount of wei"),
-        ("[funds]\nlow_balance = -1", "funds.low_balance: it has to be an amount of wei"),
+        ("[funds]\nlow_balance = \"1.5\"", "funds.low_balance: must be an amount of wei"),
+        ("[funds]\nlow_balance = -1", "funds.low_balance: must be an amount of wei"),
         ("[nonce]\ndelegated_max_in_flight = 0", "max_in_flight is at least 1"),
-        ("[watcher]\nsurvey_blocks = 0", "watcher.survey_blocks: it has to be from 1 to"),
-        ("[gas]\nfactor = 0.5", "gas.factor: it has to be from 1.0 to 100.0"),
-        ("[log]\nfilter = \"a=b=c\"", "log.filter: it has to be a filter"),
-        ("[nonce]\nstart_from = -1", "nonce.start_from: it has to be a nonce or \"chain\""),
+        ("[watcher]\nsurvey_blocks = 0", "watcher.survey_blocks: must be from 1 to"),
+        ("[gas]\nfactor = 0.5", "gas.factor: must be from 1.0 to 100.0"),
+        ("[log]\nfilter = \"a=b=c\"", "log.filter: must be a filter"),
+        ("[nonce]\nstart_from = -1", "nonce.start_from: must be a nonce or \"chain\""),
         ("a = ", "gapless.toml:1: "),
-        ("chain = 1", "chain: it has to be a list of tables, [[chain]]"),
+        ("chain = 1", "chain: must be a list of tables, [[chain]]"),
     ] {
         let found = problems(file, &[]);
         assert_eq!(found.len(), 1, "{file}: {found:#?}");
@@ -339,81 +339,75 @@ fn what_the_rules_refuse_is_refused_here() {
 }
 
 #[test]
-fn chains_and_submitters_are_checked() {
+fn invalid_chains_and_submitters_are_rejected() {
     let submitter = "[[submitter]]\nchain = \"eip155:31337\"\n";
     let signer = "signer = { type = \"env\", var = \"KEY\" }\n";
     let endpoint = |endpoint: &str| format!("[[chain]]\nid = \"eip155:1\"\nrpc = [{endpoint}]");
     for (file, expected) in [
-        (format!("{CHAIN}{CHAIN}"), "chain: it is set twice, also by another [[chain]] eip155:31337"),
-        ("[[chain]]\nid = \"eip155:1\"".to_owned(), "chain.0.rpc: it has to be set"),
+        (format!("{CHAIN}{CHAIN}"), "chain: set twice, also by another [[chain]] eip155:31337"),
+        ("[[chain]]\nid = \"eip155:1\"".to_owned(), "chain.0.rpc: must be set"),
         ("[[chain]]\nid = \"eip155:01\"\nrpc = \"http://a\"".to_owned(), "chain.0.id: "),
         (
             "[[chain]]\nid = \"stellar:testnet\"\nrpc = \"http://a\"".to_owned(),
-            "any kind of chain but eip155 is not built yet",
+            "a chain of another namespace than eip155 is not supported yet",
         ),
-        (format!("{CHAIN}rpc_send_to = 0"), "chain.0.rpc_send_to: it has to be \"all\" or"),
+        (format!("{CHAIN}rpc_send_to = 0"), "chain.0.rpc_send_to: must be \"all\" or"),
         (format!("{CHAIN}confirmations = 0"), "chain.0: confirmations.required is at least 1"),
-        (format!("{CHAIN}confirmations = 10001"), "chain.0.confirmations: it has to be from 1 to 10000"),
-        (
-            format!("{CHAIN}max_in_flight = 2\nnonce = {{ max_in_flight = 3 }}"),
-            "chain.0.max_in_flight: it is set twice",
-        ),
-        (format!("{submitter}{signer}"), "submitter.0.chain: there is no [[chain]] with this id; there are: none"),
-        (format!("{CHAIN}{submitter}"), "submitter.0.signer: it has to be set"),
+        (format!("{CHAIN}confirmations = 10001"), "chain.0.confirmations: must be from 1 to 10000"),
+        (format!("{CHAIN}max_in_flight = 2\nnonce = {{ max_in_flight = 3 }}"), "chain.0.max_in_flight: set twice"),
+        (format!("{submitter}{signer}"), "submitter.0.chain: no [[chain]] has this id; the known ids are: none"),
+        (format!("{CHAIN}{submitter}"), "submitter.0.signer: must be set"),
         (
             format!("{CHAIN}{submitter}signer = {{ type = \"aws_kms\", key = \"x\" }}"),
-            "a signer of type \"aws_kms\" is not built yet",
+            "a signer of type \"aws_kms\" is not supported yet",
         ),
         (
             format!("{CHAIN}{submitter}signer = {{ type = \"enf\", var = \"x\" }}"),
-            "signer.type: it has to be \"env\" or \"keystore\"",
+            "signer.type: must be \"env\" or \"keystore\"",
         ),
         (
             format!("{CHAIN}{submitter}signer = {{ type = \"keystore\", file = \"a\" }}"),
-            "either `password_var` or `password_file` has to be set",
+            "set either `password_var` or `password_file`",
         ),
-        (format!("{CHAIN}{submitter}{signer}alias = \"a:b\""), "submitter.0.alias: it has to be 1 to 64"),
+        (format!("{CHAIN}{submitter}{signer}alias = \"a:b\""), "submitter.0.alias: must be 1 to 64"),
         (
             format!("{CHAIN}{submitter}{signer}address = \"0xF39fd6e51aad88F6F4ce6aB8827279cffFb92266\""),
-            "submitter.0.address: it has to be an address",
+            "submitter.0.address: must be an address",
         ),
         (
             format!("{CHAIN}{submitter}{signer}confirmations = 3"),
-            "submitter.0.confirmations: confirmations other than the chain's is not built yet",
+            "submitter.0.confirmations: a submitter with other confirmations than its chain is not supported yet",
         ),
         (
             format!("{CHAIN}{submitter}{signer}confirmations = {{ finality = \"safe\" }}"),
-            "submitter.0.confirmations: confirmations other than the chain's is not built yet",
+            "submitter.0.confirmations: a submitter with other confirmations than its chain is not supported yet",
         ),
         (
             format!("{CHAIN}finality = \"safe\"\nconfirmations = {{ finality = \"safe\" }}"),
-            "chain.0.finality: it is set twice, also by the table `confirmations`",
+            "chain.0.finality: set twice, also by the table `confirmations`",
         ),
         (
             format!("{CHAIN}stuck = {{ webhook = \"http://s3cr3t\" }}"),
-            "chain.0.stuck.webhook: there is no such key; the nearest is",
+            "chain.0.stuck.webhook: unknown key; the most similar key is",
         ),
         (
             format!("{CHAIN}{submitter}{signer}stuck = {{ webhook_timeout = \"1s\" }}"),
-            "submitter.0.stuck.webhook_timeout: there is no such key; the nearest is",
+            "submitter.0.stuck.webhook_timeout: unknown key; the most similar key is",
         ),
         (
             format!("{CHAIN}{submitter}{signer}oracle = {{ min_fee = \"7\" }}"),
-            "submitter.0.oracle: there is no such key; the nearest is",
+            "submitter.0.oracle: unknown key; the most similar key is",
         ),
         (format!("{CHAIN}gas_bump = {{ max_market = 0.5 }}"), "chain.0: gas_bump.max_market is at least 1"),
         (
             format!("{CHAIN}{submitter}{signer}stuck = {{ after_tries = 0 }}"),
             "submitter.0: stuck.after_tries is at least 1",
         ),
-        (
-            format!("{CHAIN}finality = \"latest\""),
-            "chain.0.finality: it has to be \"depth\" or \"safe\" or \"finalized\"",
-        ),
+        (format!("{CHAIN}finality = \"latest\""), "chain.0.finality: must be \"depth\" or \"safe\" or \"finalized\""),
         (endpoint("{ url = \"http://a\", weight = 1001 }"), "with a weight up to 1000"),
-        (endpoint("{ url = \"http://a\", wait = 1 }"), "chain.0.rpc.0: it has to be a URL"),
-        (endpoint("{ weight = 1 }"), "chain.0.rpc.0: it has to be a URL"),
-        (endpoint("{ url = \"ftp://s3cr3t\" }"), "chain.0.rpc.0: it has to be a URL"),
+        (endpoint("{ url = \"http://a\", wait = 1 }"), "chain.0.rpc.0: must be a URL"),
+        (endpoint("{ weight = 1 }"), "chain.0.rpc.0: must be a URL"),
+        (endpoint("{ url = \"ftp://s3cr3t\" }"), "chain.0.rpc.0: must be a URL"),
         (
             format!("{CHAIN}{submitter}{signer}alias = \"a\"\n{submitter}{signer}alias = \"a\""),
             "another [[submitter]] with the alias \"a\"",
@@ -426,8 +420,9 @@ fn chains_and_submitters_are_checked() {
 }
 
 #[test]
-fn endpoints_have_weights_and_keep_their_secrets() {
-    let file = "[[chain]]\nid = \"eip155:1\"\nrpc = [\"http://a/s3cr3t\", { url = \"wss://u:s3cr3t@b/s3cr3t\", weight = 3 }]\n\
+fn endpoints_have_weights_and_hide_their_secrets() {
+    let file = "[[chain]]\nid = \"eip155:1\"\n\
+                rpc = [\"http://a/s3cr3t\", { url = \"wss://u:s3cr3t@b/s3cr3t\", weight = 3 }]\n\
                 [[chain]]\nid = \"eip155:2\"\nrpc = { url = \"http://c\", weight = 0 }\nrpc_lag_max = 9";
     let checked = good(file, &[("GAPLESS__CHAIN__1__RPC_HEAD_AGE_MAX", "1m")]);
     let weights = |chain: &ChainConfig| chain.endpoints.iter().map(|endpoint| endpoint.weight).collect::<Vec<_>>();
@@ -435,12 +430,12 @@ fn endpoints_have_weights_and_keep_their_secrets() {
     assert_eq!(origin(&checked, "chain.0.rpc.1"), "{ url = \"wss://***@b/***\", weight = 3 } (gapless.toml:3)");
     let rpc = checked.config.chains[1].rpc;
     assert_eq!((rpc.lag_max, rpc.head_age_max), (9, Duration::from_secs(60)));
-    let shown = format!("{:?} {:?}", checked.shown, checked.config);
+    let shown = format!("{:?} {:?}", checked.settings, checked.config);
     assert!(!shown.contains("s3cr3t"), "{shown}");
 }
 
 #[test]
-fn how_nodes_share_lanes_and_how_far_blocks_are_read_is_set() {
+fn rebalancing_and_scan_limits_are_read() {
     let file = "[dispatch]\nrebalance_interval = \"3s\"\nrebalance_slack = 0\nrebalance_slack_percent = 5\n\
                 rebalance_max = 7\nhanded_over_pause = \"4s\"\nyield_pause = \"0s\"\nreturned_pause = \"2h\"\n\
                 chain_away_after = \"9s\"\n\
@@ -464,7 +459,7 @@ fn how_nodes_share_lanes_and_how_far_blocks_are_read_is_set() {
     assert_eq!(other.watcher.survey_blocks, 99);
 }
 
-/// Whatever is wrong or right: nothing that may be a secret is in what is shown, told or formatted for debugging.
+/// No value that may be a secret is in settings, problems or debug output, whether the config is valid or not.
 ///
 /// proves X03
 #[test]
@@ -475,7 +470,8 @@ fn secrets_are_never_shown() {
          [[submitter]]\nchain = \"eip155:31337\"\nsigner = {{ type = \"env\", var = \"{KEY}\" }}\n\
          [[submitter]]\nchain = \"eip155:31337\"\nsigner = {{ type = \"env\", key = \"{KEY}\" }}\n\
          [[submitter]]\nchain = \"eip155:31337\"\nsigner = {{ type = \"{KEY}\" }}\n\
-         [[submitter]]\nchain = \"eip155:31337\"\nsigner = {{ type = \"mnemonic\", var = \"a b c\", path = \"{KEY}\" }}\n\
+         [[submitter]]\nchain = \"eip155:31337\"\n\
+         signer = {{ type = \"mnemonic\", var = \"a b c\", path = \"{KEY}\" }}\n\
          [[submitter]]\nchain = \"{KEY}\"\naddress = \"{KEY}\"\nsigner = \"{KEY}\"\n"
     );
     let environment = [
@@ -494,13 +490,13 @@ fn secrets_are_never_shown() {
         ("GAPLESS__STUCK__WEBHOOK", "host/s3cret"),
     ];
     let broken = "[store]\nurl = \"postgres://u:s3cret@db/g\ns3cret";
-    let mut told = String::new();
+    let mut output = String::new();
     for checked in [check(&file, &environment), check(&file, &bad_urls), check(broken, &[])] {
         assert!(!checked.problems.is_empty());
         let error = ConfigError::Invalid { problems: checked.problems.clone() };
-        told += &format!("{:?}{:?}{:?}{error}{error:?}", checked.config, checked.shown, checked.problems);
+        output += &format!("{:?}{:?}{:?}{error}{error:?}", checked.config, checked.settings, checked.problems);
     }
-    assert!(told.contains("postgres://u:***@db/g?***") && told.contains("https://***@host/***"), "{told}");
-    assert!(!told.contains("s3cret"), "{told}");
-    assert!(!told.contains("ac0974be"), "{told}");
+    assert!(output.contains("postgres://***@db/***") && output.contains("https://***@host/***"), "{output}");
+    assert!(!output.contains("s3cret"), "{output}");
+    assert!(!output.contains("ac0974be"), "{output}");
 }

@@ -1,14 +1,14 @@
-//! Settings as a tree that remembers where every value came from.
+//! The tree of settings, with the origin of every value.
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// Where a value was set.
+/// The place where a value was set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Origin {
-    /// The file that is compiled in.
+    /// The compiled-in file.
     Default,
     File {
         path: Arc<PathBuf>,
@@ -27,11 +27,11 @@ impl fmt::Display for Origin {
     }
 }
 
-pub(crate) type Table = BTreeMap<String, Node>;
+pub(crate) type ConfigTable = BTreeMap<String, ConfigNode>;
 
-/// It has no `Debug`: values may be secret, and only the typed reading knows which.
+/// One value of the tree. There is no `Debug`, because a value may be a secret, and only the typed reading knows which.
 #[derive(Clone)]
-pub(crate) struct Node {
+pub(crate) struct ConfigNode {
     pub(crate) value: Value,
     pub(crate) origin: Origin,
 }
@@ -39,30 +39,30 @@ pub(crate) struct Node {
 #[derive(Clone)]
 pub(crate) enum Value {
     Bool(bool),
-    /// As it is written, without `_`: money and multipliers must not pass through a floating point number.
+    /// The written digits without `_`, because amounts and factors must not pass through a floating point number.
     Number(String),
     Text(String),
-    /// What stands in an environment variable becomes what its key wants: a number, a word, a duration.
+    /// The text of an environment variable, which the typed reading takes as a number, a word or a duration.
     Word(String),
-    List(Vec<Node>),
-    Table(Table),
-    /// TOML knows dates; no setting is one.
+    List(Vec<ConfigNode>),
+    Table(ConfigTable),
+    /// A TOML date. No setting is a date.
     Date,
 }
 
-impl Node {
-    /// Lays `upper` over this: tables are merged key by key, lists item by item where the upper one names positions, and
-    /// everything else is replaced.
-    pub(crate) fn lay_over(&mut self, upper: Node) {
+impl ConfigNode {
+    /// Overrides this node with `upper`: tables are merged key by key, lists item by item if `upper` names positions,
+    /// and all other values are replaced.
+    pub(crate) fn merge_over(&mut self, upper: ConfigNode) {
         match (&mut self.value, upper.value) {
-            (Value::Table(lower), Value::Table(upper)) => lay_over(lower, upper),
+            (Value::Table(lower), Value::Table(upper)) => merge_over(lower, upper),
             (Value::List(lower), Value::Table(positions)) if are_positions(&positions) => {
-                // Positions beyond the end are kept as a table when they leave a hole, so that reading can name the hole.
-                let mut items: Table = std::mem::take(lower).into_iter().enumerate().map(numbered).collect();
-                lay_over(&mut items, positions);
+                // The merged list stays a table of positions, so that the reading can report a missing position.
+                let mut items: ConfigTable = std::mem::take(lower).into_iter().enumerate().map(numbered).collect();
+                merge_over(&mut items, positions);
                 self.value = Value::Table(items);
             }
-            (_, value) => *self = Node { value, origin: upper.origin },
+            (_, value) => *self = ConfigNode { value, origin: upper.origin },
         }
     }
 
@@ -71,10 +71,10 @@ impl Node {
     }
 }
 
-pub(crate) fn lay_over(lower: &mut Table, upper: Table) {
+pub(crate) fn merge_over(lower: &mut ConfigTable, upper: ConfigTable) {
     for (key, node) in upper {
         match lower.get_mut(&key) {
-            Some(below) => below.lay_over(node),
+            Some(below) => below.merge_over(node),
             None => {
                 lower.insert(key, node);
             }
@@ -82,16 +82,16 @@ pub(crate) fn lay_over(lower: &mut Table, upper: Table) {
     }
 }
 
-/// A table whose keys are all positions in a list, which is how the environment names the items of one.
-pub(crate) fn are_positions(table: &Table) -> bool {
+/// True if all keys of a table are positions in a list. The environment names list items so.
+pub(crate) fn are_positions(table: &ConfigTable) -> bool {
     !table.is_empty() && table.keys().all(|key| position(key).is_some())
 }
 
-/// `0`, `1`, …; one spelling each.
+/// Parses a position: `0`, `1`, …, without leading zeros.
 pub(crate) fn position(key: &str) -> Option<usize> {
     key.parse().ok().filter(|position: &usize| position.to_string() == key)
 }
 
-fn numbered((position, node): (usize, Node)) -> (String, Node) {
+fn numbered((position, node): (usize, ConfigNode)) -> (String, ConfigNode) {
     (position.to_string(), node)
 }

@@ -1,4 +1,4 @@
-//! How a node of the tree becomes a typed value, and how a value is shown.
+//! The conversion of a node of the tree into a typed value, and the text of a value.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -6,24 +6,25 @@ use std::time::Duration;
 use super::problem::ProblemKind;
 use super::tree::Value;
 
-/// A value that a setting can have.
+/// A type that a setting can have.
 pub(crate) trait Setting: Sized {
-    /// Completes "it has to be …".
+    /// The accepted values, as the end of the sentence "must be …".
     fn wanted() -> String;
 
-    /// `None` if it is something else. A value is not repeated in the message: it may be a secret in the wrong place.
+    /// The value, or `None` if it is not one of this type. Messages never repeat the value, because it may be a secret
+    /// in the wrong place.
     fn read(value: &Value) -> Option<Self>;
 
-    /// What `config check` prints.
+    /// The text that `config check` prints.
     fn show(&self) -> String;
 
-    /// For values whose refusal says more than what is wanted.
+    /// Like `read`, with the problem of an invalid value. Types with a more specific problem override it.
     fn try_read(value: &Value) -> Result<Self, ProblemKind> {
         Self::read(value).ok_or_else(|| ProblemKind::Wanted { wanted: Self::wanted() })
     }
 }
 
-/// Text, as the file writes it in quotes and the environment without.
+/// A text, with quotes in the file and without quotes in the environment.
 pub(crate) fn text_of(value: &Value) -> Option<&str> {
     match value {
         Value::Text(text) | Value::Word(text) => Some(text),
@@ -31,7 +32,7 @@ pub(crate) fn text_of(value: &Value) -> Option<&str> {
     }
 }
 
-/// Digits, as the file and the environment write them alike.
+/// The digits of a number.
 pub(crate) fn number_of(value: &Value) -> Option<&str> {
     match value {
         Value::Number(text) | Value::Word(text) => Some(text),
@@ -106,18 +107,15 @@ impl Setting for Duration {
 }
 
 const UNITS_OF_TIME: [(&str, u64); 5] = [("ms", 1), ("s", 1000), ("m", 60_000), ("h", 3_600_000), ("d", 86_400_000)];
-/// Far above any sensible setting, and far below what overflows.
+/// Above any sensible setting, and far below an overflow.
 const MAX_DURATION: Duration = Duration::from_secs(366 * 86_400);
 
-/// A whole number and its unit.
+/// Parses a duration: one or several numbers with units, as in `10s` or `1h 30m`.
 pub(crate) fn parse_duration(text: &str) -> Option<Duration> {
-    let (number, unit) = split_unit(text)?;
-    let (_, millis) = UNITS_OF_TIME.into_iter().find(|(name, _)| *name == unit)?;
-    let duration = Duration::from_millis(number.checked_mul(millis)?);
-    (duration <= MAX_DURATION).then_some(duration)
+    gapless_wire::parse_duration(text).filter(|duration| *duration <= MAX_DURATION)
 }
 
-/// In the largest unit that divides it.
+/// Formats a duration in the largest unit that divides it.
 pub(crate) fn show_duration(duration: Duration) -> String {
     let millis = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
     let fits = |(_, unit): &&(&str, u64)| millis.is_multiple_of(*unit) && millis > 0;
@@ -125,7 +123,7 @@ pub(crate) fn show_duration(duration: Duration) -> String {
     format!("{}{name}", millis / unit)
 }
 
-/// A number of bytes, written `"120KiB"`.
+/// A number of bytes, written as `"120KiB"`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct ByteSize(pub(crate) usize);
 
@@ -156,7 +154,7 @@ fn split_unit(text: &str) -> Option<(u64, &str)> {
     Some((digits.parse().ok()?, unit.trim_start_matches(' ')))
 }
 
-/// A factor in thousandths, written `1.125`.
+/// A factor in thousandths, written as `1.125`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Permille(pub(crate) u32);
 
@@ -165,7 +163,7 @@ impl Setting for Permille {
         "a factor with at most three decimals, such as 1.125".to_owned()
     }
 
-    /// Digit by digit: a floating point number would not come back as what was written.
+    /// Reads digit by digit, because a floating point number would lose the written digits.
     fn read(value: &Value) -> Option<Self> {
         let text = number_of(value)?;
         let (whole, decimals) = text.split_once('.').unwrap_or((text, ""));
@@ -211,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn durations_are_read_and_shown_in_their_largest_unit() {
+    fn durations_are_shown_in_their_largest_unit() {
         for (text, shown) in [
             ("250ms", "250ms"),
             ("10s", "10s"),
@@ -220,16 +218,18 @@ mod tests {
             ("24h", "1d"),
             ("0s", "0s"),
             ("1000 ms", "1s"),
+            ("10 sec", "10s"),
+            ("1.5s", "1500ms"),
         ] {
             assert_eq!(read::<Duration>(text), Some(format!("{shown:?}")), "{text}");
         }
-        for text in ["10", "s", "", "1.5s", "-1s", "10 sec", "18446744073709551615d", "367d"] {
+        for text in ["10", "s", "", "1.5ms", "-1s", "10 parsecs", "18446744073709551615d", "367d"] {
             assert_eq!(read::<Duration>(text), None, "{text}");
         }
     }
 
     #[test]
-    fn sizes_are_read_and_shown() {
+    fn sizes_are_shown_in_their_largest_unit() {
         assert_eq!(read::<ByteSize>("120KiB").as_deref(), Some("\"120KiB\""));
         assert_eq!(read::<ByteSize>("1024KiB").as_deref(), Some("\"1MiB\""));
         assert_eq!(read::<ByteSize>("1MB"), None);
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn factors_are_read_exactly() {
+    fn factors_keep_all_written_digits() {
         for (text, shown) in [("1.125", "1.125"), ("2", "2.0"), ("1.1", "1.1"), ("10.010", "10.01")] {
             assert_eq!(read::<Permille>(text).as_deref(), Some(shown), "{text}");
         }
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn text_in_quotes_is_no_number() {
+    fn quoted_text_is_rejected_as_number_and_bool() {
         assert!(u16::read(&Value::Text("1".to_owned())).is_none());
         assert!(bool::read(&Value::Text("true".to_owned())).is_none());
     }

@@ -1,20 +1,21 @@
-//! Whom to ask about what is stuck. It is asked by the node, so it stands once in the file, beside the rule of when to ask.
+//! The webhook keys of `[stuck]`. The whole node has one webhook, so no chain and no submitter can set it.
 
 use std::time::Duration;
 
-use super::secret::SecretUrl;
+use gapless_secret::SecretUrl;
+
 use super::section::Section;
 use super::tree::Value;
 use super::value::{Setting, text_of};
 
 const SCHEMES: [&str; 2] = ["http", "https"];
-/// While somebody is asked, nothing is decided about that transaction.
+/// The longest time limit. While the webhook is asked, the stuck intent waits.
 const LONGEST: Duration = Duration::from_secs(60);
 const SHORTEST: Duration = Duration::from_millis(1);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct WebhookConfig {
-    /// Nobody is asked without one: what is stuck waits.
+    /// Without a URL, stuck intents wait for an operator.
     pub(crate) url: Option<SecretUrl>,
     pub(crate) timeout: Duration,
 }
@@ -25,7 +26,7 @@ impl Default for WebhookConfig {
     }
 }
 
-/// The keys of `[stuck]` that are about asking.
+/// Reads the webhook keys of `[stuck]`.
 pub(crate) fn webhook(section: &mut Section<'_>) -> WebhookConfig {
     let base = WebhookConfig::default();
     WebhookConfig {
@@ -34,7 +35,7 @@ pub(crate) fn webhook(section: &mut Section<'_>) -> WebhookConfig {
     }
 }
 
-/// Text that is empty for none.
+/// A URL, or an empty text for no webhook.
 struct WebhookUrl(Option<SecretUrl>);
 
 impl Setting for WebhookUrl {
@@ -42,14 +43,12 @@ impl Setting for WebhookUrl {
         "a URL such as \"https://decide.example.com/stuck\" (http or https), or \"\" for none".to_owned()
     }
 
-    /// The client reads it too, so that nothing is found wrong only when it is needed.
     fn read(value: &Value) -> Option<Self> {
         let text = text_of(value)?;
         if text.is_empty() {
             return Some(WebhookUrl(None));
         }
-        text.parse::<reqwest::Url>().ok()?;
-        SecretUrl::rpc(text, &SCHEMES).map(|url| WebhookUrl(Some(url)))
+        SecretUrl::with_scheme(text, &SCHEMES).ok().map(|url| WebhookUrl(Some(url)))
     }
 
     fn show(&self) -> String {

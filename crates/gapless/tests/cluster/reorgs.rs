@@ -286,7 +286,7 @@ async fn who_had_to_wait_for_a_notice_has_lost_no_fork() {
     }
     let told = all_told().await;
     let forks = |told: &&Vec<(TxEventName, ConfirmationNoticeView)>| {
-        told.iter().any(|(event, notice)| *event != TxEventName::Mine && notice.new_fork)
+        told.iter().any(|(event, notice)| *event != TxEventName::MINE && notice.new_fork)
     };
     assert_eq!(told.iter().filter(forks).count(), TOLD, "{told:?}");
     Ledger::read(client, "s0").await.assert_exactly_once(&chain, &accepted).await;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use gapless_chain::Verdict;
 use gapless_domain::{
-    Address, Amount, Bytes, DiagnoseRequest, EvmCall, Fees, MempoolSignal, Nonce, OwnerId, ReservationPolicy,
+    Address, Amount, Bytes, DiagnoseRequest, EvmCall, ExternalNoncePolicy, Fees, MempoolSignal, Nonce, OwnerId,
     SendOutcome, SignedTx, SubmitterId, TxPlan,
 };
 
@@ -34,7 +34,7 @@ struct Scene {
 fn scene(seed: u64, odds: &[(Fault, u32)], change: impl FnOnce(&mut Plan)) -> Scene {
     let mut plan = Plan::of(seed);
     plan.odds = Odds::from_iter(odds.iter().copied());
-    plan.on_external_nonce = ReservationPolicy::Adopt;
+    plan.on_external_nonce = ExternalNoncePolicy::Adopt;
     change(&mut plan);
     let stage = Stage::default();
     let history = History::new(stage.clone());

@@ -132,7 +132,7 @@ impl Notices {
 /// Where the transaction is, and up to where consumers were told; of what has ended the ledger does not keep that.
 fn standing(state: &TxState) -> Option<(&Inclusion, Option<BlockRef>)> {
     match state.bound().map(|bound| &bound.progress) {
-        Some(Progress::Mined(mined)) => Some((&mined.inclusion, Some(mined.told))),
+        Some(Progress::Mined(mined)) => Some((&mined.inclusion, Some(mined.notified))),
         Some(Progress::Pending | Progress::AwaitingFunds) => None,
         None => settled(state).map(|settled| (&settled.inclusion, None)),
     }

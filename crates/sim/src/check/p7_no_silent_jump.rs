@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use gapless_domain::{
-    Cursor, LaneCommit, LaneEventKind, LaneState, NewSlot, ProtectCode, ReservationPolicy, SlotKind, SubmitterId,
+    Cursor, ExternalNoncePolicy, LaneCommit, LaneEventKind, LaneState, NewSlot, ProtectCode, SlotKind, SubmitterId,
 };
 
 use crate::history::Moment;
@@ -108,7 +108,7 @@ impl NoSilentJump {
 
     /// One whose policy is to adopt needs nobody; and at a nonce that was ever lent, whatever comes is explained.
     fn look_for_strangers(&mut self, picture: &Picture) {
-        if picture.plan.on_external_nonce == ReservationPolicy::Adopt {
+        if picture.plan.on_external_nonce == ExternalNoncePolicy::Adopt {
             return;
         }
         for hash in &picture.newly_final {
@@ -202,7 +202,7 @@ fn adopted_rightly(commit: &LaneCommit, picture: &Picture) -> Result<(), String>
         if picture.blocks.final_uses(lane, nonce).next().is_none() {
             return Err(format!("nonce {nonce} is adopted, and nothing has used it, finally"));
         }
-        if picture.plan.on_external_nonce == ReservationPolicy::Protect && commit.commands_done().is_empty() {
+        if picture.plan.on_external_nonce == ExternalNoncePolicy::Protect && commit.commands_done().is_empty() {
             return Err(format!("nonce {nonce} is adopted, and nobody has said so"));
         }
     }
@@ -213,7 +213,7 @@ fn adopted_rightly(commit: &LaneCommit, picture: &Picture) -> Result<(), String>
 fn left_by_decision(commit: &LaneCommit, picture: &Picture) -> Result<(), String> {
     let (Some(before), Some(change)) = (&picture.before.cursor, commit.cursor()) else { return Ok(()) };
     let LaneState::Protect(protection) = &before.state else { return Ok(()) };
-    let by_policy = picture.plan.on_external_nonce == ReservationPolicy::Adopt
+    let by_policy = picture.plan.on_external_nonce == ExternalNoncePolicy::Adopt
         && protection.code != ProtectCode::StoreRegressed
         && !commit.audits().is_empty();
     if change.to().is_protected() || by_policy || !commit.commands_done().is_empty() {

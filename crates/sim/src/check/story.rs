@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use gapless_domain::{
     Amount, AttemptKind, B256, BlockLink, BlockRef, Bytes, Change, Command, CommandId, CommandKind, CommandReport,
-    CommandResult, Cursor, EvmCall, Execution, Fees, FencingToken, Inclusion, Intent, IntentRecord, LaneCommit, Lease,
-    LeaseTerms, LostRule, NewAttempt, NodeText, Nonce, OwnerId, Payload, Protection, ReleaseRule, RequestId,
-    ReservationPolicy, SignedTx, Speed, SubmitterId, Timestamp, Transition, TxId, TxPlan, TxState,
+    CommandResult, Cursor, EvmCall, Execution, ExternalNoncePolicy, Fees, FencingToken, Inclusion, Intent,
+    IntentRecord, LaneCommit, Lease, LeaseTerms, LostRule, NewAttempt, NodeText, Nonce, OwnerId, Payload, Protection,
+    ReleaseRule, RequestId, SignedTx, Speed, SubmitterId, Timestamp, Transition, TxId, TxPlan, TxState,
 };
 use gapless_store::{
     Acquired, CommitVerdict, ManualClock, Model, ModelStore, NewIntent, NewSubmitter, Snapshot, Store,
@@ -39,19 +39,12 @@ pub(super) struct Story {
 }
 
 pub(super) fn strict() -> Plan {
-    let on_external_nonce = ReservationPolicy::Protect;
+    let on_external_nonce = ExternalNoncePolicy::Protect;
     let mut odds = Plan::of(1).odds;
     // A cause for PROTECT.
     odds.insert(Fault::Stranger, 1);
-    Plan {
-        odds,
-        window: 1,
-        release: ReleaseRule::Mined,
-        on_external_nonce,
-        confirmations: 1,
-        by_tag: false,
-        ..Plan::of(1)
-    }
+    let plan = Plan { odds, on_external_nonce, confirmations: 1, by_tag: false, ..Plan::of(1) };
+    Plan { window: 1, release: ReleaseRule::Mined, ..plan }
 }
 
 pub(super) fn wide() -> Plan {

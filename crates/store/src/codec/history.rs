@@ -35,7 +35,7 @@ pub fn sends_to_json(at: Timestamp, reports: &[&SendReport]) -> String {
         at: at.as_micros(),
         outcome: report.outcome.as_str().to_owned(),
         text: report.text.to_string(),
-        heard: report.heard.iter().map(heard).collect(),
+        heard: report.answers.iter().map(heard).collect(),
     };
     to_json(&reports.iter().map(row).collect::<Vec<_>>())
 }
@@ -52,7 +52,7 @@ impl TryFrom<SendRow> for SendRecord {
             at: Timestamp::from_micros(row.at),
             outcome: word("outcome", &row.outcome, SendOutcome::parse)?,
             text: NodeText::new(&row.text),
-            heard: row.heard.into_iter().map(EndpointAnswer::try_from).collect::<Result<_, _>>()?,
+            answers: row.heard.into_iter().map(EndpointAnswer::try_from).collect::<Result<_, _>>()?,
         })
     }
 }
@@ -77,7 +77,7 @@ mod tests {
     const AT: Timestamp = Timestamp::from_micros(1_900_000_000_000_001);
 
     fn report(outcome: SendOutcome, said: &str, heard: Vec<EndpointAnswer>) -> SendReport {
-        SendReport { nonce: Nonce::ZERO, hash: B256::ZERO, outcome, text: NodeText::new(said), heard }
+        SendReport { nonce: Nonce::ZERO, hash: B256::ZERO, outcome, text: NodeText::new(said), answers: heard }
     }
 
     fn heard(endpoint: &str, outcome: SendOutcome, said: &str) -> EndpointAnswer {
@@ -95,7 +95,7 @@ mod tests {
                 at: AT,
                 outcome: report.outcome,
                 text: report.text.clone(),
-                heard: report.heard.clone(),
+                answers: report.answers.clone(),
             })
             .collect();
         let json = sends_to_json(AT, &reports.iter().collect::<Vec<_>>());

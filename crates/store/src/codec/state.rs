@@ -134,7 +134,7 @@ fn bound_detail(bound: &Bound) -> Detail {
         Progress::Mined(mined) => Some(mined),
         Progress::Pending | Progress::AwaitingFunds => None,
     };
-    let told = mined.filter(|mined| mined.told != mined.inclusion.block).map(|mined| mined.told);
+    let told = mined.filter(|mined| mined.notified != mined.inclusion.block).map(|mined| mined.notified);
     Detail {
         goal,
         cancel_reason,
@@ -180,7 +180,7 @@ impl Detail {
             (Some(row), told) => {
                 let inclusion = Inclusion::try_from(row)?;
                 let told = told.map_or(Ok(inclusion.block), BlockRef::try_from)?;
-                Progress::Mined(Mined { inclusion, told })
+                Progress::Mined(Mined { inclusion, notified: told })
             }
             (None, Some(_)) => return Err(RowError::new("state detail", "told of, but not mined")),
             (None, None) if self.awaiting_funds => Progress::AwaitingFunds,
@@ -274,7 +274,7 @@ mod tests {
             let mut progresses = vec![Progress::Pending, Progress::AwaitingFunds];
             let own = inclusion(revert.clone()).block;
             for told in [own, BlockRef { number: 12, ..own }, BlockRef { hash: B256::repeat_byte(4), ..own }] {
-                progresses.push(Progress::Mined(Mined { inclusion: inclusion(revert.clone()), told }));
+                progresses.push(Progress::Mined(Mined { inclusion: inclusion(revert.clone()), notified: told }));
             }
             for progress in progresses {
                 let bound = Bound { nonce: Nonce::ZERO, goal, progress };
@@ -302,7 +302,10 @@ mod tests {
         let expected = Inclusion { parent_hash: B256::ZERO, ..inclusion(Execution::Success) };
         let told = expected.block;
         let state = state_from_row("TRACKING", Some(3), &format!("{OLD_INCLUSION}}}")).unwrap();
-        assert_eq!(state.bound().unwrap().progress, Progress::Mined(Mined { inclusion: expected.clone(), told }));
+        assert_eq!(
+            state.bound().unwrap().progress,
+            Progress::Mined(Mined { inclusion: expected.clone(), notified: told })
+        );
         let state = state_from_row("CONFIRMED", Some(3), &format!("{OLD_INCLUSION}}}")).unwrap();
         let nonce = Nonce::new(3).unwrap();
         assert_eq!(state, TxState::Confirmed(Settled { nonce, inclusion: expected }));

@@ -171,7 +171,7 @@ pub(super) async fn a_protected_lane_takes_nothing_new_but_knows_old_requests(h:
     let a = h.node("a").await;
     let (lane, free) = (lane(&a, 1).await, lane(&a, 2).await);
     let old = accept(&a, &lane, &["old"]).await[0];
-    let protection = Protection { code: ProtectCode::ReservationRequest, detail: text("count 7, expected 5") };
+    let protection = Protection { code: ProtectCode::ExternalNonce, detail: text("count 7, expected 5") };
     let before = view(&a, &lane).await.cursor;
     commit_done(&a, &lane, |commit| {
         commit.protect(&before, protection.clone()).unwrap();

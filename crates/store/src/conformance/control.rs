@@ -140,7 +140,7 @@ fn send(made: &NewAttempt, n: usize) -> SendReport {
         outcome: SendOutcome::ALL[(n + node) % SendOutcome::ALL.len()],
         text: text(&format!("\"{n}\" \\ é")),
     };
-    SendReport { heard: (0..n % 3).map(heard).collect(), ..report(made, outcome, &format!("send {n}")) }
+    SendReport { answers: (0..n % 3).map(heard).collect(), ..report(made, outcome, &format!("send {n}")) }
 }
 
 /// Is the history that of these sends? All that one commit reports is of one time.
@@ -148,11 +148,11 @@ fn assert_history(attempt: &Attempt, sends: &[SendReport]) {
     let expected: Vec<_> = sends
         .iter()
         .zip(&attempt.history)
-        .map(|(SendReport { outcome, text, heard, .. }, found)| SendRecord {
+        .map(|(SendReport { outcome, text, answers, .. }, found)| SendRecord {
             at: found.at,
             outcome: *outcome,
             text: text.clone(),
-            heard: heard.clone(),
+            answers: answers.clone(),
         })
         .collect();
     assert_eq!((&attempt.history, attempt.history.len()), (&expected, sends.len()));

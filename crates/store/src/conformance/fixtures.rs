@@ -97,7 +97,7 @@ pub fn attempt(at: Nonce, ordinal: u16, seed: &str) -> NewAttempt {
 }
 
 pub fn report(attempt: &NewAttempt, outcome: SendOutcome, said: &str) -> SendReport {
-    SendReport { nonce: attempt.nonce, hash: attempt.hash, outcome, text: text(said), heard: Vec::new() }
+    SendReport { nonce: attempt.nonce, hash: attempt.hash, outcome, text: text(said), answers: Vec::new() }
 }
 
 pub fn claim(nonce: Nonce, pause: Duration) -> Claim {

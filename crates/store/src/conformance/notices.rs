@@ -92,7 +92,7 @@ pub(super) async fn what_was_told_last_is_kept_with_the_intent(h: &dyn Harness) 
         let before = record(&a, id).await;
         let after = change(&a, &lane, id, step).await;
         assert_eq!(after.version, before.version + 1);
-        let mined = Progress::Mined(Mined { inclusion: inclusion.clone(), told });
+        let mined = Progress::Mined(Mined { inclusion: inclusion.clone(), notified: told });
         assert_eq!(after.state.bound().unwrap().progress, mined);
         let filter = TxFilter { submitter: Some(lane.clone()), limit: 1, ..TxFilter::default() };
         assert_eq!(b.list(&filter).await.unwrap(), from_ref(&after));

@@ -178,7 +178,7 @@ pub(super) async fn nothing_ends_before_the_lane_is_reconciled(h: &dyn Harness) 
             true => {
                 acknowledge(&a, &lane).await;
                 let cursor = view(&a, &lane).await.cursor;
-                let other = Protection { code: ProtectCode::ReservationRequest, detail: text("the chain is ahead") };
+                let other = Protection { code: ProtectCode::ExternalNonce, detail: text("the chain is ahead") };
                 commit_done(&a, &lane, |commit| {
                     commit.protect(&cursor, other.clone()).unwrap();
                 })

@@ -231,7 +231,7 @@ pub(super) async fn a_used_nonce_is_adopted_in_protect_and_while_paused(h: &dyn 
     let lane = lane(&a, 1).await;
     let id = accept(&a, &lane, &["paid already"]).await[0];
     let start = Cursor::starting_at(nonce(7));
-    let protection = Protection { code: ProtectCode::ReservationRequest, detail: text("the chain is ahead") };
+    let protection = Protection { code: ProtectCode::ExternalNonce, detail: text("the chain is ahead") };
     commit_done(&a, &lane, |commit| {
         commit.protect(&start, protection.clone()).unwrap();
         commit.set_paused(&start, true, text("asked")).unwrap();

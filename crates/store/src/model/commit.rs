@@ -182,8 +182,8 @@ impl Lane {
                 attempt.sends += 1;
                 attempt.last_sent_at = Some(call.now);
                 attempt.last_outcome = Some((report.outcome, report.text.clone()));
-                let SendReport { outcome, text, heard, .. } = report.clone();
-                attempt.history.push(SendRecord { at: call.now, outcome, text, heard });
+                let SendReport { outcome, text, answers, .. } = report.clone();
+                attempt.history.push(SendRecord { at: call.now, outcome, text, answers });
                 let over = attempt.history.len().saturating_sub(Attempt::HISTORY);
                 attempt.history.drain(..over);
             }

@@ -1,12 +1,12 @@
-//! The HTTP client: one method for each route.
+//! The HTTP client, with one method for each route.
 //!
-//! It repeats nothing by itself. Every request is safe to send again (a request id is accepted once), and the caller knows
-//! how long it may take.
+//! The client repeats no request by itself. Every request is safe to repeat (a request id is accepted once), and the
+//! caller knows how long it may take.
 
-mod in_line;
 mod nonces;
 mod operate;
 mod query;
+mod queued;
 mod with_nonce;
 
 use std::time::Duration;
@@ -29,10 +29,10 @@ pub use query::{AuditQuery, ListQuery, PageQuery, TxQuery};
 use query::{expand_text, segment, wait_text};
 pub use with_nonce::{NonceContext, NonceFate, NonceOptions, WithNonceError};
 
-/// An answer larger than this is not read to its end.
+/// Limit of a response body.
 const ANSWER_BYTES_MAX: usize = 64 << 20;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// For a request that does not wait for anything; a long poll gets its waiting time on top.
+/// Time-out of a request that does not wait; a long poll adds its waiting time.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 
 #[derive(Clone, Debug)]
@@ -43,16 +43,16 @@ pub struct Client {
 
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
-    /// The server answered, and said no.
+    /// The server refused the request.
     #[error("{0}")]
     Problem(Box<Problem>),
-    /// No answer. Whether the server has done what was asked is not known.
+    /// No answer. Whether the server executed the request is unknown.
     #[error("no answer from the server: {0}")]
     Transport(#[source] reqwest::Error),
     #[error("`{0}` is not the http address of a server")]
     Address(String),
-    /// Something answered that is not Gapless, or of another version.
-    #[error("the answer (status {status}) is not one that Gapless gives: {why}")]
+    /// The answer is not from Gapless, or from another version.
+    #[error("the answer (status {status}) is not from Gapless: {why}")]
     Foreign { status: u16, why: String },
 }
 
@@ -66,7 +66,7 @@ impl ClientError {
 }
 
 impl ClientError {
-    /// The server has understood, and nothing was done. Everything else leaves open what was.
+    /// True if the server refused and did nothing. Every other error leaves the result open.
     pub fn is_refusal(&self) -> bool {
         self.problem()
             .is_some_and(|problem| matches!(problem.status, 400..=499) && !matches!(problem.status, 408 | 425 | 429))
@@ -80,7 +80,7 @@ impl From<reqwest::Error> for ClientError {
 }
 
 impl Client {
-    /// A client of the server at `address`, as in `http://127.0.0.1:8080`.
+    /// Creates a client of the server at `address`, such as `http://127.0.0.1:8080`.
     pub fn new(address: &str) -> Result<Self, ClientError> {
         let wrong = || ClientError::Address(address.to_owned());
         let base: Url = address.parse().map_err(|_| wrong())?;
@@ -89,13 +89,13 @@ impl Client {
             return Err(wrong());
         }
         #[cfg(feature = "tls")]
-        // Fails only if somebody has chosen a provider before, and then that one is as good.
+        // Fails only if a provider was chosen before, and then that provider is used.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let http = reqwest::Client::builder().connect_timeout(CONNECT_TIMEOUT).build()?;
         Ok(Client { http, base })
     }
 
-    /// Hands in an intent. The flag says whether it is new; if not, it is the one that was handed in before.
+    /// Sends an intent. The flag is true if it is new, and false if it was accepted before.
     pub async fn create_tx(&self, request: &TxRequest) -> Result<(TxAccepted, bool), ClientError> {
         let response = send(self.request(Method::POST, &["api", "v1", "tx"]).body(json(request)?)).await?;
         let is_new = response.status().as_u16() == 202;
@@ -113,14 +113,15 @@ impl Client {
         self.get(&["api", "v1", "tx", tx_id], &query.pairs(), query.wait).await
     }
 
-    /// Cancels a transaction: at once while it waits in line, later by a race that the chain decides. With `wait`, the answer comes
-    /// when its lane has begun that race.
+    /// Cancels a transaction: at once in the queue, later by a race that the chain decides. With `wait`, the answer
+    /// comes when the lane has begun that race.
     pub async fn cancel_tx(&self, tx_id: &str, wait: Option<Duration>) -> Result<CancelView, ClientError> {
         self.post(&["api", "v1", "tx", tx_id, "cancel"], None::<&()>, wait).await
     }
 
-    /// Another payload in its place: at once in line, later by another transaction at the same nonce. Which of them counts, the chain
-    /// decides. With `wait`, the answer comes when its lane has signed it, and a refusal is a problem (`refused`).
+    /// Replaces the payload: at once in the queue, later by another transaction at the same nonce; the chain decides
+    /// which one counts. With `wait`, the answer comes when the lane has signed it, and a refusal is a problem
+    /// (`refused`).
     pub async fn replace_tx(
         &self,
         tx_id: &str,
@@ -130,7 +131,7 @@ impl Client {
         self.post(&["api", "v1", "tx", tx_id, "replace"], Some(request), wait).await
     }
 
-    /// Sends it again now: at this price, or as the config says. With `wait`, a refusal is a problem (`refused`).
+    /// Sends a transaction again now, at this price or by the config. With `wait`, a refusal is a problem (`refused`).
     pub async fn resubmit_tx(
         &self,
         tx_id: &str,
@@ -165,7 +166,7 @@ impl Client {
         self.submitter_from(name, expand, None).await
     }
 
-    /// The same with the slots of a later page: from `nextSlot` of the page before.
+    /// One submitter with a later page of slots: from `nextSlot` of the page before.
     pub async fn submitter_from(
         &self,
         name: &str,
@@ -198,12 +199,12 @@ impl Client {
         self.get(&["readyz"], &[], None).await
     }
 
-    /// Prometheus text.
+    /// The metrics as Prometheus text.
     pub async fn metrics(&self) -> Result<String, ClientError> {
         self.text(&["metrics"]).await
     }
 
-    /// The OpenAPI document, as text.
+    /// The OpenAPI document as text.
     pub async fn openapi(&self) -> Result<String, ClientError> {
         self.text(&["openapi.json"]).await
     }

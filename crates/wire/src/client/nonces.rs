@@ -1,4 +1,4 @@
-//! Nonces for callers who sign by themselves, call by call. [`Client::with_nonce`] is the safe way to use them.
+//! Reservations call by call, for callers who sign. [`Client::with_nonce`] is the safe way to use them.
 
 use std::time::Duration;
 
@@ -6,8 +6,8 @@ use super::{Client, ClientError};
 use crate::reservation::{ReleaseRequest, ReservationResult, ReservationView, ReserveRequest, SubmitRequest};
 
 impl Client {
-    /// Asks for a nonce, and waits for it up to `wait`, or as long as the server likes. Without a nonce in the answer it is still
-    /// in line: the same request again, with the request id and the lock owner of the answer, asks again.
+    /// Reserves a nonce and waits for it up to `wait`, or as long as the server allows. An answer without a nonce means
+    /// that the reservation is still queued: repeat the request with the request id and lock owner of the answer.
     pub async fn reserve_nonce(
         &self,
         submitter: &str,
@@ -17,7 +17,7 @@ impl Client {
         self.post(&["api", "v1", "submitters", submitter, "nonces"], Some(request), wait).await
     }
 
-    /// Gives the signed transaction for a lent nonce. The same bytes again are answered the same.
+    /// Submits the signed transaction for a reserved nonce. The same bytes again get the same answer.
     pub async fn submit_nonce(
         &self,
         submitter: &str,
@@ -29,7 +29,7 @@ impl Client {
             .await
     }
 
-    /// Lets a lent nonce go.
+    /// Releases a reserved nonce.
     pub async fn release_nonce(
         &self,
         submitter: &str,

@@ -1,4 +1,4 @@
-//! What operators tell lanes and chains.
+//! Operators' commands to lanes and chains.
 
 use std::time::Duration;
 
@@ -10,7 +10,8 @@ use crate::command::{CancelPendingView, CommandView, ResyncRequest};
 use crate::page::Page;
 
 impl Client {
-    /// Binds nothing new until [`Client::resume`]. With `wait`, the answer comes when the lane has taken notice.
+    /// Pauses a submitter: no new nonce is bound until [`Client::resume`]. With `wait`, the answer comes when the lane
+    /// has executed it.
     pub async fn pause(&self, name: &str, wait: Option<Duration>) -> Result<CommandView, ClientError> {
         self.tell(name, "pause", wait).await
     }
@@ -19,12 +20,13 @@ impl Client {
         self.tell(name, "resume", wait).await
     }
 
-    /// Leaves PROTECT, if what led into it is over. With `wait`, a refusal is a problem (`refused`).
+    /// Leaves PROTECT, if its cause is gone. With `wait`, a refusal is a problem (`refused`).
     pub async fn unprotect(&self, name: &str, wait: Option<Duration>) -> Result<CommandView, ClientError> {
         self.tell(name, "unprotect", wait).await
     }
 
-    /// Reconciles the lane with its chain, or only says what that would do. With `wait`, a refusal is a problem (`refused`).
+    /// Reconciles the lane with its chain, or lists what that would do. With `wait`, a refusal is a problem
+    /// (`refused`).
     pub async fn resync(
         &self,
         name: &str,
@@ -34,18 +36,18 @@ impl Client {
         self.post(&["api", "v1", "submitters", name, "resync"], Some(request), wait).await
     }
 
-    /// Cancels all that a submitter has under way: what is queued at once, the rest by races that the chain decides.
+    /// Cancels all open transactions of a submitter: queued ones at once, the rest by races that the chain decides.
     pub async fn cancel_pending(&self, name: &str, wait: Option<Duration>) -> Result<CancelPendingView, ClientError> {
         self.post(&["api", "v1", "submitters", name, "cancel-pending"], None::<&()>, wait).await
     }
 
-    /// Accepts that a chain is another one than before, or went back behind what was final.
+    /// Accepts a chain as it is now: another chain than before, or one that went back behind a final block.
     pub async fn accept_chain(&self, chain: &str, reason: &str) -> Result<ChainAccepted, ClientError> {
         let request = AcceptChainRequest { reason: reason.to_owned() };
         self.post(&["api", "v1", "chains", chain, "accept"], Some(&request), None).await
     }
 
-    /// Who changed what no ordinary work changes, newest first.
+    /// The audit log, newest first.
     pub async fn audit(&self, query: &AuditQuery) -> Result<Page<AuditView>, ClientError> {
         self.get(&["api", "v1", "audit"], &query.pairs(), None).await
     }

@@ -1,4 +1,4 @@
-//! The parameters of reads.
+//! Parameters of reads.
 
 use std::time::Duration;
 
@@ -7,19 +7,19 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use crate::names::TxStateName;
 use crate::tx::TxExpand;
 
-/// How to look at one transaction.
+/// Parameters of a read of one transaction.
 #[derive(Clone, Debug, Default)]
 pub struct TxQuery {
-    /// Wait this long for the next change. A transaction that is final is answered at once.
+    /// Wait for the next change. A final transaction is answered at once.
     pub wait: Option<Duration>,
-    /// The version that the caller knows: a newer one is answered at once.
+    /// The version that the caller knows; a newer version is answered at once.
     pub version: Option<u32>,
     pub expand: Vec<TxExpand>,
 }
 
 #[derive(Clone, Debug, Default)]
 pub struct ListQuery {
-    /// CAIP-10 or alias.
+    /// CAIP-10 id or alias.
     pub submitter: Option<String>,
     pub state: Option<TxStateName>,
     pub page: PageQuery,
@@ -34,7 +34,7 @@ pub struct PageQuery {
 
 #[derive(Clone, Debug, Default)]
 pub struct AuditQuery {
-    /// Only about this submitter (CAIP-10 or alias), this chain (CAIP-2), or the database (`store`).
+    /// Only entries about this submitter (CAIP-10 or alias), chain (CAIP-2), or the database (`store`).
     pub subject: Option<String>,
     pub page: PageQuery,
 }
@@ -84,7 +84,7 @@ pub(super) fn expand_text<'a>(words: impl Iterator<Item = &'a str>) -> Pairs {
     if words.is_empty() { Vec::new() } else { vec![("expand", words.join(","))] }
 }
 
-/// One part of a path. A colon may stand as it is, so that addresses stay readable in logs.
+/// Encodes one part of a path. Colons are kept, so that addresses stay readable in logs.
 pub(super) fn segment(text: &str) -> String {
     const KEPT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~').remove(b':');
     utf8_percent_encode(text, KEPT).to_string()

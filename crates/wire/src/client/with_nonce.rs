@@ -1,73 +1,73 @@
-//! A nonce for the time of a closure: lent before it, and afterwards either used or given back.
+//! A reservation for the time of a closure: reserved before, and afterwards submitted or released.
 //!
-//! A nonce that nobody uses holds up everything behind it, and one that is given back while its transaction may be on its way
-//! would be used twice. So whatever way the closure ends, including a panic and a caller who drops the future, the nonce is given
-//! back exactly if nothing was handed in for it. Where that is not known it is left alone, and the caller is told: the hold runs
-//! out by itself, and the lane knows what it was given.
+//! An unused reservation holds up everything behind it. A nonce that is released while its transaction may be on its
+//! way would be used twice. So however the closure ends, including a panic and a dropped future, the nonce is released
+//! exactly if no transaction was submitted for it. Where that is unknown, the nonce is left alone and the caller is
+//! told: the hold ends by itself, and the lane knows what was submitted.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use super::in_line::InLine;
+use super::queued::QueuedReservation;
 use super::{Client, ClientError};
 use crate::command::CommandState;
 use crate::problem::ProblemCode;
 use crate::reservation::{ReservationResult, ReserveRequest, SubmitRequest};
 
-/// How often signed bytes are handed in that the lane has not come to yet; each time the server waits for a while.
+/// Number of submits of bytes that the lane has not executed yet; the server waits each time.
 const MAX_HAND_INS: u32 = 4;
-/// How long somebody waits in line for a nonce who does not say.
+/// Default wait in the queue.
 const DEFAULT_WAIT: Duration = Duration::from_secs(30);
 
-/// How to ask for a nonce.
+/// Options of a reservation.
 #[derive(Clone, Debug, Default)]
 pub struct NonceOptions {
     pub request: ReserveRequest,
-    /// How long to wait in line for it; 30 seconds if absent. The server may grant less.
+    /// Wait in the queue; 30 seconds if absent. The server may grant less.
     pub wait: Option<Duration>,
 }
 
-/// The nonce, as the closure gets it. It is lent until [`NonceContext::locked_until`].
+/// The reserved nonce for the closure, held until [`NonceContext::locked_until`].
 #[derive(Clone, Debug)]
-pub struct NonceContext(Arc<Loan>);
+pub struct NonceContext(Arc<HeldReservation>);
 
-/// What became of the nonce when the closure failed.
+/// State of the nonce after the closure failed.
 #[derive(Debug)]
 pub enum NonceFate {
-    /// It went back; somebody else gets it.
+    /// Released: the next reservation gets it.
     Released,
-    /// It could not be given back; its hold runs out by itself.
+    /// The release failed; the hold ends by itself.
     NotReleased(ClientError),
-    /// The closure had handed in a transaction for it, which goes its way.
+    /// The closure had submitted a transaction for it.
     Used(ReservationResult),
-    /// The closure tried to hand one in, and whether it did is not known. The nonce was not given back.
+    /// The closure tried to submit a transaction with an unknown result. The nonce was not released.
     Unknown,
 }
 
 #[derive(Debug, thiserror::Error)]
 pub enum WithNonceError<E: fmt::Debug + fmt::Display> {
-    /// No nonce was lent, as far as is known. If there was no answer, one may be. It is withdrawn in the background, unless the
-    /// caller gave both names and can ask again; if that fails too, its hold runs out by itself.
+    /// No nonce was reserved, as far as is known. Without an answer a reservation may exist. It is withdrawn in the
+    /// background, unless the caller gave both names and can ask again; if that fails too, the hold ends by itself.
     #[error("no nonce: {0}")]
     Reserve(#[source] ClientError),
-    /// It did not come to the head of the line in time, and was withdrawn.
-    #[error("request {tx_id} got no nonce in time")]
+    /// The reservation did not reach the head of the queue in time and was withdrawn.
+    #[error("reservation {tx_id} got no nonce in time")]
     NotBound { tx_id: String },
     /// The closure failed.
     #[error("{error}")]
     Work { error: E, nonce: u64, fate: NonceFate },
-    /// What the closure signed was refused; the nonce was given back, unless it was no longer lent.
+    /// The signed transaction was refused. The nonce was released, unless it was no longer reserved.
     #[error("the transaction was refused: {0}")]
     Refused(#[source] ClientError),
-    /// Whether the transaction was taken is not known. The nonce was **not** given back: the same bytes can be handed in again with
-    /// [`Client::submit_nonce`], until the hold is over.
-    #[error("whether the transaction for nonce {nonce} was taken is not known")]
+    /// Whether the transaction was accepted is unknown. The nonce was **not** released: submit the same bytes again
+    /// with [`Client::submit_nonce`] until the hold ends.
+    #[error("unknown whether the transaction for nonce {nonce} was accepted")]
     Unknown { tx_id: String, nonce: u64, lock_owner: String, source: Option<ClientError> },
 }
 
 #[derive(Debug)]
-struct Loan {
+struct HeldReservation {
     client: Client,
     submitter: String,
     tx_id: String,
@@ -77,24 +77,25 @@ struct Loan {
     stage: Mutex<Stage>,
 }
 
-/// How far a loan is.
+/// State of a reservation.
 #[derive(Clone, Debug)]
 enum Stage {
     Lent,
-    /// Bytes were sent, and nobody knows yet what came of it.
+    /// Bytes were sent, and the result is not known yet.
     Asked,
     Used(ReservationResult),
-    /// Given back, or no longer ours.
+    /// Released, or no longer held.
     Over,
 }
 
-/// Gives the nonce back when it is dropped, if nothing was handed in for it.
-struct Keeper(Arc<Loan>);
+/// Releases the nonce when dropped, if no transaction was submitted for it.
+struct Keeper(Arc<HeldReservation>);
 
 impl Client {
-    /// Lends a nonce, calls `work` with it, and hands in the signed bytes that it returns. If it fails, panics or is dropped before
-    /// anything was handed in, the nonce is given back; on a drop by a task of its own on the current runtime, where there is one.
-    /// Whoever drops it while it is still in line is taken out of the line the same way. Names that are left out are made up here.
+    /// Reserves a nonce, calls `work` with it, and submits the signed bytes that it returns. If it fails, panics or is
+    /// dropped before a submit, the nonce is released; on a drop by a task of its own on the current runtime, if there
+    /// is one. A reservation that is dropped while it is queued is withdrawn in the same way. Missing names are
+    /// generated here.
     pub async fn with_nonce<E, F>(
         &self,
         submitter: &str,
@@ -105,13 +106,13 @@ impl Client {
         E: fmt::Debug + fmt::Display,
         F: Future<Output = Result<Vec<u8>, E>>,
     {
-        let loan = Arc::new(self.borrow_nonce(submitter, options).await?);
-        let keeper = Keeper(Arc::clone(&loan));
-        let context = NonceContext(Arc::clone(&loan));
+        let held = Arc::new(self.reserve_for_closure(submitter, options).await?);
+        let keeper = Keeper(Arc::clone(&held));
+        let context = NonceContext(Arc::clone(&held));
         let raw = match work(context.clone()).await {
             Ok(raw) => raw,
             Err(error) => {
-                return Err(WithNonceError::Work { error, nonce: loan.nonce, fate: keeper.give_back().await });
+                return Err(WithNonceError::Work { error, nonce: held.nonce, fate: keeper.give_back().await });
             }
         };
         let source = match context.submit(&raw).await {
@@ -125,28 +126,32 @@ impl Client {
                 Err(WithNonceError::Refused(refusal))
             }
             (_, source) => {
-                let (tx_id, lock_owner) = (loan.tx_id.clone(), loan.lock_owner.clone());
-                Err(WithNonceError::Unknown { tx_id, nonce: loan.nonce, lock_owner, source })
+                let (tx_id, lock_owner) = (held.tx_id.clone(), held.lock_owner.clone());
+                Err(WithNonceError::Unknown { tx_id, nonce: held.nonce, lock_owner, source })
             }
         }
     }
 
-    async fn borrow_nonce<E>(&self, submitter: &str, options: &NonceOptions) -> Result<Loan, WithNonceError<E>>
+    async fn reserve_for_closure<E>(
+        &self,
+        submitter: &str,
+        options: &NonceOptions,
+    ) -> Result<HeldReservation, WithNonceError<E>>
     where
         E: fmt::Debug + fmt::Display,
     {
         let wait = options.wait.unwrap_or(DEFAULT_WAIT);
-        let in_line = InLine::new(self, submitter, &options.request);
-        let lent = in_line.wait(wait).await.map_err(WithNonceError::Reserve)?;
-        let (Some(nonce), Some(locked_until)) = (lent.nonce, lent.locked_until) else {
-            return Err(WithNonceError::NotBound { tx_id: lent.tx_id });
+        let queued = QueuedReservation::new(self, submitter, &options.request);
+        let reserved = queued.wait(wait).await.map_err(WithNonceError::Reserve)?;
+        let (Some(nonce), Some(locked_until)) = (reserved.nonce, reserved.locked_until) else {
+            return Err(WithNonceError::NotBound { tx_id: reserved.tx_id });
         };
-        Ok(Loan {
+        Ok(HeldReservation {
             client: self.clone(),
-            submitter: lent.submitter,
-            tx_id: lent.tx_id,
+            submitter: reserved.submitter,
+            tx_id: reserved.tx_id,
             nonce,
-            lock_owner: lent.lock_owner,
+            lock_owner: reserved.lock_owner,
             locked_until,
             stage: Mutex::new(Stage::Lent),
         })
@@ -158,7 +163,7 @@ impl NonceContext {
         self.0.nonce
     }
 
-    /// The submitter's CAIP-10 id, also if an alias was asked for.
+    /// The submitter's CAIP-10 id, also if an alias was given.
     pub fn submitter(&self) -> &str {
         &self.0.submitter
     }
@@ -171,26 +176,26 @@ impl NonceContext {
         &self.0.tx_id
     }
 
-    /// The deadline, RFC 3339, by the database's clock: what is handed in later is refused.
+    /// The deadline, RFC 3339, by the database's clock: a later submit is refused.
     pub fn locked_until(&self) -> &str {
         &self.0.locked_until
     }
 
-    /// Hands in signed bytes now. Returning them from the closure does the same; after this, both are one.
+    /// Submits signed bytes now. The closure may also return the bytes; doing both counts as one submit.
     pub async fn submit(&self, raw: &[u8]) -> Result<ReservationResult, ClientError> {
-        let loan = &self.0;
-        let before = loan.stage();
+        let held = &self.0;
+        let before = held.stage();
         if let Stage::Used(result) = before {
             return Ok(result);
         }
         let raw = format!("0x{}", raw.iter().map(|byte| format!("{byte:02x}")).collect::<String>());
-        let request = SubmitRequest { lock_owner: loan.lock_owner.clone(), raw };
-        loan.set(Stage::Asked);
+        let request = SubmitRequest { lock_owner: held.lock_owner.clone(), raw };
+        held.set(Stage::Asked);
         let mut hand_ins = 1;
         loop {
-            match loan.client.submit_nonce(&loan.submitter, loan.nonce, &request, None).await {
+            match held.client.submit_nonce(&held.submitter, held.nonce, &request, None).await {
                 Ok(result) if result.state == CommandState::Done => {
-                    loan.set(Stage::Used(result.clone()));
+                    held.set(Stage::Used(result.clone()));
                     return Ok(result);
                 }
                 Ok(open) if hand_ins == MAX_HAND_INS => return Ok(open),
@@ -198,10 +203,10 @@ impl NonceContext {
                 Err(error) => {
                     let lost = error.problem().and_then(|problem| problem.known_code());
                     let lost = lost == Some(ProblemCode::ReservationLost);
-                    // What an earlier call may have handed in is not undone by a refusal of this one; whatever it was, after a hand-in
-                    // that was written down nobody here knows whether the lane took it.
+                    // A refusal does not undo an earlier submit. After a submit that became durable, the client cannot
+                    // know whether the lane executed it.
                     if matches!(before, Stage::Lent) && error.is_refusal() && hand_ins == 1 {
-                        loan.set(if lost { Stage::Over } else { Stage::Lent });
+                        held.set(if lost { Stage::Over } else { Stage::Lent });
                     }
                     return Err(error);
                 }
@@ -212,15 +217,15 @@ impl NonceContext {
 
 impl Keeper {
     async fn give_back(&self) -> NonceFate {
-        let loan = &self.0;
-        match loan.stage() {
+        let held = &self.0;
+        match held.stage() {
             Stage::Used(result) => NonceFate::Used(result),
             Stage::Asked => NonceFate::Unknown,
             Stage::Over => NonceFate::Released,
             Stage::Lent => {
-                let released = loan.release().await;
-                // Either way it is done with: once more from the drop would meet the same.
-                loan.set(Stage::Over);
+                let released = held.release().await;
+                // The reservation is finished either way: a second release from the drop would get the same answer.
+                held.set(Stage::Over);
                 released.map_or_else(NonceFate::NotReleased, |_| NonceFate::Released)
             }
         }
@@ -232,18 +237,18 @@ impl Drop for Keeper {
         if !matches!(self.0.stage(), Stage::Lent) {
             return;
         }
-        let loan = Arc::clone(&self.0);
-        loan.set(Stage::Over);
-        // Without a runtime nobody can send anything; the hold runs out.
+        let held = Arc::clone(&self.0);
+        held.set(Stage::Over);
+        // Without a runtime no request can be sent; the hold ends by itself.
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             runtime.spawn(async move {
-                let _ = loan.release().await;
+                let _ = held.release().await;
             });
         }
     }
 }
 
-impl Loan {
+impl HeldReservation {
     async fn release(&self) -> Result<ReservationResult, ClientError> {
         self.client.release_nonce(&self.submitter, self.nonce, &self.lock_owner, None).await
     }

@@ -11,7 +11,7 @@ pub(crate) fn statements(text: &str) -> Vec<(usize, &str)> {
     numbered.filter_map(|(number, line)| Some((number + 1, statement_id(line)?))).collect()
 }
 
-/// The same document with the proofs that there are.
+/// The document with its generated lines replaced by the given proofs.
 pub(crate) fn rewrite(text: &str, proofs: &[Proof]) -> String {
     let mut out = String::new();
     let mut open_statement: Option<&str> = None;
@@ -77,7 +77,8 @@ mod tests {
 
     #[test]
     fn writes_proofs_below_their_statement_and_keeps_the_rest() {
-        let text = "Intro.\n- not a statement\n\nProven: 9 of 9 statements.\n\n## N\n- N01 One\n  goes on.\n- N02 Two.\n  - `old` :: `gone`\n\n## S\n- S01 Three.";
+        let text = "Intro.\n- not a statement\n\nProven: 9 of 9 statements.\n\n## N\n- N01 One\n  goes on.\n\
+                    - N02 Two.\n  - `old` :: `gone`\n\n## S\n- S01 Three.";
         let proof = |id: &str, function: &str| Proof {
             id: id.to_owned(),
             path: "crates/a.rs".into(),
@@ -87,7 +88,9 @@ mod tests {
         let proofs = [proof("N01", "z"), proof("N01", "b"), proof("S01", "c")];
         assert_eq!(
             rewrite(text, &proofs),
-            "Intro.\n- not a statement\n\nProven: 2 of 3 statements.\n\n## N\n- N01 One\n  goes on.\n  - `crates/a.rs` :: `b`\n  - `crates/a.rs` :: `z`\n- N02 Two.\n  - open\n\n## S\n- S01 Three.\n  - `crates/a.rs` :: `c`\n"
+            "Intro.\n- not a statement\n\nProven: 2 of 3 statements.\n\n## N\n- N01 One\n  goes on.\n\
+             \x20 - `crates/a.rs` :: `b`\n  - `crates/a.rs` :: `z`\n- N02 Two.\n  - open\n\n## S\n\
+             - S01 Three.\n  - `crates/a.rs` :: `c`\n"
         );
         assert_eq!(statements(text), [(7, "N01"), (9, "N02"), (13, "S01")]);
     }

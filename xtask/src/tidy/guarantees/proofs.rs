@@ -39,9 +39,7 @@ pub(crate) fn scan(source: &SourceFile) -> Found {
                 line: number + 1,
                 function: function.to_owned(),
             })),
-            Below::Ignored => {
-                found.findings.push(place("stands above an ignored test: what does not run proves nothing"))
-            }
+            Below::Ignored => found.findings.push(place("stands above an ignored test, which proves nothing")),
             Below::SomethingElse => found.findings.push(place("does not stand directly above a function")),
         }
     }
@@ -72,7 +70,7 @@ enum Below<'a> {
     SomethingElse,
 }
 
-/// What follows a comment: more comments and attributes may stand in between, an empty line may not.
+/// Finds the item below a comment. Comments and attributes may stand in between, an empty line may not.
 fn below<'a>(lines: &[&'a str]) -> Below<'a> {
     let mut open_brackets = 0;
     let mut is_ignored = false;
@@ -117,16 +115,17 @@ mod tests {
     }
 
     #[test]
-    fn reads_line_comments_and_doc_comments_over_attributes() {
+    fn line_and_doc_comments_are_read_over_attributes() {
         let text = "// proves N01\nfn one() {}\n\
-                    /// Proves N02, N03 and S01: because.\n/// More words.\n#[tokio::test(\n    flavor = \"x\"\n)]\n#[cfg(unix)]\npub(crate) async fn two<T>() {}\n";
+                    /// Proves N02, N03 and S01: because.\n/// More words.\n\
+                    #[tokio::test(\n    flavor = \"x\"\n)]\n#[cfg(unix)]\npub(crate) async fn two<T>() {}\n";
         let (proofs, findings) = scan_text(text);
         assert_eq!(proofs, [pair("N01", "one"), pair("N02", "two"), pair("N03", "two"), pair("S01", "two")]);
         assert!(findings.is_empty());
     }
 
     #[test]
-    fn a_comment_that_is_not_above_a_function_is_found() {
+    fn proof_comment_away_from_function_is_found() {
         for text in [
             "// proves N01\n\nfn one() {}\n",
             "// proves N01\nstruct S;\n",
@@ -141,14 +140,14 @@ mod tests {
     }
 
     #[test]
-    fn an_ignored_test_proves_nothing() {
+    fn ignored_test_proves_no_statement() {
         let (proofs, findings) = scan_text("// proves N01\n#[test]\n#[ignore = \"slow\"]\nfn one() {}\n");
         assert!(proofs.is_empty());
         assert!(findings[0].contains("ignored"));
     }
 
     #[test]
-    fn prose_and_code_are_no_proofs_and_a_mistyped_id_is_not_overlooked() {
+    fn prose_is_no_proof_and_mistyped_id_is_kept() {
         let (proofs, findings) =
             scan_text("// this proves nothing\nlet proves = \"proves N01\";\n// proves N1\nfn one() {}\n");
         assert_eq!(proofs, [pair("N1", "one")]);

@@ -7,10 +7,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use alloy_primitives::Address;
+use gapless_secret::Secret;
 use zeroize::Zeroizing;
 
 use super::local::{LocalSigner, parse_key};
-use super::secret::Secret;
 use super::{KeyError, Signer as _};
 use file::KeyFile;
 use seal::Cost;

@@ -7,12 +7,13 @@ use aes::Aes128;
 use alloy_primitives::{Address, Keccak256, hex};
 use ctr::Ctr128BE;
 use ctr::cipher::{KeyIvInit as _, StreamCipher as _};
+use gapless_secret::Secret;
 use hmac::Hmac;
 use sha2::Sha256;
+use subtle::ConstantTimeEq as _;
 use uuid::Builder;
 use zeroize::Zeroizing;
 
-use super::super::secret::Secret;
 use super::KeystoreError;
 use super::file::{CipherParams, Crypto, Hex, Kdf, KeyFile};
 
@@ -63,7 +64,7 @@ pub(super) fn open(file: &KeyFile, password: &Secret, path: &Path) -> Result<Zer
         return Err(unsupported("its cipher is not aes-128-ctr"));
     }
     let derived = derive(&crypto.kdf, password).map_err(unsupported)?;
-    if mac(&derived, &crypto.ciphertext.0).as_slice() != crypto.mac.0 {
+    if !bool::from(mac(&derived, &crypto.ciphertext.0).as_slice().ct_eq(&crypto.mac.0)) {
         return Err(KeystoreError::WrongPassword { path: path.to_owned() });
     }
     let mut key = Zeroizing::new([0; 32]);

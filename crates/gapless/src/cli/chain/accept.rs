@@ -1,4 +1,4 @@
-//! `gapless chain accept`: a chain is another one than before, and that is right.
+//! `gapless chain accept`: accepts a chain after a finality violation.
 
 use clap::Args;
 
@@ -8,10 +8,10 @@ use crate::output::Output;
 
 #[derive(Debug, Args)]
 pub(crate) struct AcceptArgs {
-    /// A CAIP-2 id, as in eip155:1
+    /// CAIP-2 id of the chain, as in eip155:1
     #[arg(value_name = "CHAIN")]
     chain: String,
-    /// Why, for the audit log
+    /// Reason, for the audit log
     #[arg(long, value_name = "TEXT")]
     reason: String,
     #[command(flatten)]
@@ -22,7 +22,8 @@ impl AcceptArgs {
     pub(super) fn run(self, output: &Output) -> Result<Exit, CliError> {
         let accepted = block_on(async { Ok(self.server.client()?.accept_chain(&self.chain, &self.reason).await?) })?;
         let text = format!(
-            "what was known of {} is forgotten; its submitters stay in PROTECT until they are resynced",
+            "{} accepted: its stored blocks are deleted. Its submitters stay in PROTECT; run \
+             `gapless submitter resync` for each of them",
             accepted.chain
         );
         output.result(&accepted, text)?;

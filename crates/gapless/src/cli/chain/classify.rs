@@ -1,4 +1,4 @@
-//! `gapless chain classify`: what Gapless makes of what a node says.
+//! `gapless chain classify`: classifies error texts of endpoints.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -11,38 +11,33 @@ use crate::cli::{CliError, ConfigArgs, Exit};
 use crate::config::Config;
 use crate::output::Output;
 
-/// Nobody has more texts than this to ask about.
+/// The largest table of texts that the command reads.
 const MAX_TSV_BYTES: u64 = 64 << 20;
 
 #[derive(Debug, Args)]
 pub(crate) struct ClassifyArgs {
-    /// The client that said it; without it, what all families agree on
+    /// Client family of the endpoint (see `gapless chain families`); without it, only the rules for all families apply
     #[arg(long, value_name = "FAMILY", conflicts_with = "tsv")]
     family: Option<String>,
-    /// The JSON-RPC code, or the HTTP status
+    /// JSON-RPC error code or HTTP status of the answer
     #[arg(long, value_name = "CODE", allow_negative_numbers = true, conflicts_with = "tsv")]
     code: Option<i64>,
-    /// What was asked: a JSON-RPC method
+    /// JSON-RPC method of the call
     #[arg(long, value_name = "METHOD", default_value = "eth_sendRawTransaction", conflicts_with = "tsv")]
     method: String,
-    /// A table of texts instead of one: family, method, code, text, with the escapes \\ \n \r \t; `-` is standard input
+    /// Classify a table of texts instead of one: tab-separated columns family, method, code and text, with the escapes
+    /// \\ \n \r \t; `-` is standard input
     #[arg(long, value_name = "FILE", conflicts_with = "text")]
     tsv: Option<PathBuf>,
-    /// What the node said
+    /// Error text of the endpoint
     #[arg(required_unless_present = "tsv", allow_hyphen_values = true)]
     text: Option<String>,
     #[command(flatten)]
     config: ConfigArgs,
 }
 
-pub(super) fn families(output: &Output) -> Result<Exit, CliError> {
-    let names: Vec<&str> = Family::ALL.iter().map(|family| family.as_str()).collect();
-    output.result(&json!({ "families": names }), names.join("\n"))?;
-    Ok(Exit::Success)
-}
-
-/// One text to ask about.
-struct Question {
+/// One error answer to classify.
+struct ErrorAnswer {
     family: Option<Family>,
     method: String,
     code: Option<i64>,
@@ -56,7 +51,7 @@ impl ClassifyArgs {
         if let Some(path) = &self.tsv {
             let rows = read_rows(&read_text(path)?)?;
             for row in rows {
-                let classified = row.ask(&classifier);
+                let classified = row.classify(&classifier);
                 output.result(&to_json(&classified), to_row(&classified))?;
             }
             return Ok(Exit::Success);
@@ -64,14 +59,14 @@ impl ClassifyArgs {
         let unknown = |name: &String| CliError::UnknownFamily(name.clone());
         let family = self.family.as_ref().map(|name| Family::parse(name).ok_or_else(|| unknown(name))).transpose()?;
         let text = self.text.unwrap_or_default();
-        let classified = Question { family, method: self.method, code: self.code, text }.ask(&classifier);
+        let classified = ErrorAnswer { family, method: self.method, code: self.code, text }.classify(&classifier);
         output.result(&to_json(&classified), to_text(&classified))?;
         Ok(Exit::Success)
     }
 }
 
-impl Question {
-    fn ask(&self, classifier: &Classifier) -> Classified {
+impl ErrorAnswer {
+    fn classify(&self, classifier: &Classifier) -> Classified {
         classifier.classify(self.family, Method::of(&self.method), &NodeFailure::from_code(self.code, &self.text))
     }
 }
@@ -85,29 +80,30 @@ fn read_text(path: &Path) -> Result<String, CliError> {
     let mut text = String::new();
     input.take(MAX_TSV_BYTES + 1).read_to_string(&mut text).map_err(wrong)?;
     if text.len() as u64 > MAX_TSV_BYTES {
-        return Err(wrong(std::io::Error::other(format!("it is larger than {MAX_TSV_BYTES} bytes"))));
+        return Err(wrong(std::io::Error::other(format!("larger than {MAX_TSV_BYTES} bytes; split the table"))));
     }
     Ok(text)
 }
 
-/// A first line of column names is passed over. A family that nobody knows is like none: the table may be wider than ours.
-fn read_rows(text: &str) -> Result<Vec<Question>, CliError> {
+/// Reads the table. A first line of column names is skipped. An unknown family counts as no family, because the table
+/// may come from a newer version.
+fn read_rows(text: &str) -> Result<Vec<ErrorAnswer>, CliError> {
     let lines = text.lines().enumerate().map(|(at, line)| (at + 1, line));
     let is_heading = |line, text: &str| line == 1 && text.starts_with("family\tmethod\t");
     let rows = lines.filter(|(line, text)| !text.is_empty() && !is_heading(*line, text));
     rows.map(|(line, text)| read_row(text).map_err(|message| CliError::Row { line, message })).collect()
 }
 
-fn read_row(line: &str) -> Result<Question, String> {
+fn read_row(line: &str) -> Result<ErrorAnswer, String> {
     let mut cells = line.split('\t');
     let mut cell =
         |name| cells.next().ok_or_else(|| format!("the column {name} is missing; columns are separated by tabs"));
     let (family, method, code, text) = (cell("family")?, cell("method")?, cell("code")?, cell("text")?);
     let code = match code {
         "" => None,
-        digits => Some(digits.parse().map_err(|_| "the code is no number".to_owned())?),
+        digits => Some(digits.parse().map_err(|_| "the code is not a number".to_owned())?),
     };
-    Ok(Question { family: Family::parse(family), method: method.to_owned(), code, text: unescape(text) })
+    Ok(ErrorAnswer { family: Family::parse(family), method: method.to_owned(), code, text: unescape(text) })
 }
 
 fn unescape(text: &str) -> String {
@@ -138,7 +134,7 @@ fn to_json(classified: &Classified) -> Value {
     })
 }
 
-/// The outcome by the name that the design and the table of known texts give it.
+/// The outcome by the name that the table of known texts uses.
 fn outcome(classified: &Classified) -> String {
     format!("{:?}", classified.verdict)
 }
@@ -149,7 +145,7 @@ fn to_row(classified: &Classified) -> String {
 
 fn to_text(classified: &Classified) -> String {
     let mut text = format!(
-        "outcome  {} ({})\nreason   {}\ndecided  {}\n",
+        "outcome  {} ({})\nreason   {}\nrule     {}\n",
         outcome(classified),
         classified.verdict.as_str(),
         classified.reason.as_str(),
@@ -169,7 +165,7 @@ fn source(source: &Source) -> String {
         Source::Code(code) => format!("code {code}"),
         Source::Transport => "the transport".to_owned(),
         Source::Hash(hash) => format!("the returned hash {hash}"),
-        Source::Nobody => "nobody".to_owned(),
+        Source::Nobody => "no rule matched".to_owned(),
     }
 }
 
@@ -178,18 +174,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn escapes_are_undone_and_others_are_left_alone() {
+    fn unescape_keeps_unknown_escapes() {
         assert_eq!(unescape(r"a\\n\n\t\r\x\"), "a\\n\n\t\r\\x\\");
     }
 
     #[test]
-    fn rows_need_four_columns_and_a_code_that_is_a_number() {
+    fn rows_need_four_columns_and_a_numeric_code() {
         assert_eq!(read_rows("family\tmethod\tcode\ttext\ngeth\teth_call\t\tx\toutcome\n\n").unwrap().len(), 1);
         let wrong = |text| read_rows(text).map(|_| ()).unwrap_err().to_string();
         assert_eq!(
             wrong("geth\tx\t1\ta\ngeth\tx\t1"),
             "line 2: the column text is missing; columns are separated by tabs"
         );
-        assert_eq!(wrong("geth\tx\tx\ta"), "line 1: the code is no number");
+        assert_eq!(wrong("geth\tx\tx\ta"), "line 1: the code is not a number");
     }
 }

@@ -1,8 +1,10 @@
-//! `gapless chain`: how chains are, and what their nodes say.
+//! `gapless chain`: the chains of a running node, and the error texts of endpoints.
 
 mod accept;
 mod classify;
-mod look;
+mod families;
+mod list;
+mod show;
 
 use clap::Subcommand;
 
@@ -11,15 +13,15 @@ use crate::output::Output;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum ChainCommand {
-    /// List the chains of a node: heads, what is final, how many endpoints are good
-    List(look::ListArgs),
+    /// List the chains of a node: head, final block, healthy endpoints
+    List(list::ListChainsArgs),
     /// Show one chain with all its endpoints
-    Show(look::ShowArgs),
-    /// Accept that a chain is another one than before, or went back behind what was final
+    Show(show::ShowChainArgs),
+    /// Accept a chain after a finality violation, for example when a test network was started anew
     Accept(accept::AcceptArgs),
-    /// Say what an error text of a node means, why, and who decided
+    /// Classify an error text of an endpoint: what Gapless takes it for, and by which rule
     Classify(classify::ClassifyArgs),
-    /// List the client families that are known
+    /// List the known client families
     Families,
 }
 
@@ -30,7 +32,7 @@ impl ChainCommand {
             ChainCommand::Show(args) => args.run(output),
             ChainCommand::Accept(args) => args.run(output),
             ChainCommand::Classify(args) => args.run(output),
-            ChainCommand::Families => classify::families(output),
+            ChainCommand::Families => families::run(output),
         }
     }
 }

@@ -1,15 +1,44 @@
-//! A submitter for people who were woken at night: what is wrong and what to do about it first, then everything else.
+//! `gapless submitter show`: shows one submitter. Problems and the next steps come first, then everything else.
 
+use clap::Args;
 use gapless_domain::ProtectCode;
 use gapless_wire::{
-    AttemptView, ChainView, LowestUnminedView, NoncesView, ProtectView, SlotKindName, SlotView, SubmitterView,
+    AttemptView, ChainView, LowestUnminedView, NoncesView, ProtectView, SlotKindName, SlotView, SubmitterExpand,
+    SubmitterView,
 };
 
+use super::NameArgs;
 use crate::cli::attempts::{price, words};
 use crate::cli::table::{columns, span};
+use crate::cli::{CliError, Exit};
+use crate::output::Output;
 
-/// One line: how its lane stands.
-pub(super) fn state(view: &SubmitterView) -> String {
+#[derive(Debug, Args)]
+pub(crate) struct ShowSubmitterArgs {
+    #[command(flatten)]
+    of: NameArgs,
+    /// Start of the page of bound nonces: the nonce that the page before printed
+    #[arg(long, value_name = "NONCE")]
+    from_slot: Option<u64>,
+}
+
+impl ShowSubmitterArgs {
+    pub(super) async fn run(self, output: &Output) -> Result<Exit, CliError> {
+        let client = self.of.server.client()?;
+        let expand = [SubmitterExpand::Lease, SubmitterExpand::Nonces, SubmitterExpand::Slots];
+        let view = client.submitter_from(&self.of.name, &expand, self.from_slot).await?;
+        // The endpoints are an extra: without them the command still succeeds.
+        let chain = client.chain(&view.chain).await.ok();
+        output.result(&view, full_text(&view, chain.as_ref(), &self.of.name))?;
+        if let Some(nonce) = view.next_slot {
+            output.note(format_args!("more nonces: --from-slot {nonce}"));
+        }
+        Ok(Exit::Success)
+    }
+}
+
+/// The state of the lane in one line.
+pub(super) fn state_line(view: &SubmitterView) -> String {
     let paused = if view.paused { ", paused" } else { "" };
     let protect = view.protect.as_ref().map_or(String::new(), |protect| {
         format!(": {} ({})", protect.code, protect.detail.as_ref().unwrap_or(&protect.message))
@@ -17,19 +46,20 @@ pub(super) fn state(view: &SubmitterView) -> String {
     format!("{}{paused}{protect}", view.state)
 }
 
-/// Everything that there is to know. `name` is what the operator called it.
-pub(super) fn whole(view: &SubmitterView, chain: Option<&ChainView>, name: &str) -> String {
+/// The full text. `name` is the id or alias that the operator passed; the suggested commands repeat it.
+fn full_text(view: &SubmitterView, chain: Option<&ChainView>, name: &str) -> String {
     let mut rows = vec![row("submitter", view.submitter.clone())];
     rows.extend(view.alias.clone().map(|alias| row("alias", alias)));
-    rows.push(row("state", state(view)));
+    rows.push(row("state", state_line(view)));
     if let Some(protect) = &view.protect {
         rows.extend(protect.detail.is_some().then(|| row("meaning", protect.message.clone())));
-        rows.extend(next_steps(protect, &view.chain, name).into_iter().map(|step| row("what to do", step)));
+        rows.extend(next_steps(protect, &view.chain, name).into_iter().map(|step| row("next step", step)));
     }
-    rows.extend(view.paused.then(|| row("what to do", format!("gapless submitter resume {name}"))));
+    rows.extend(view.paused.then(|| row("next step", format!("gapless submitter resume {name}"))));
     rows.extend(view.lowest_unmined.as_ref().map(|lowest| row("lowest unmined", lowest_unmined(lowest))));
-    rows.extend((view.awaiting_funds == Some(true)).then(|| row("FUNDS", "it waits for funds".to_owned())));
-    rows.extend(view.low_balance.then(|| row("BALANCE", "below what the config asks for".to_owned())));
+    let funds = "the lane waits for funds; top up the account";
+    rows.extend((view.awaiting_funds == Some(true)).then(|| row("FUNDS", funds.to_owned())));
+    rows.extend(view.low_balance.then(|| row("BALANCE", "below the threshold of the config".to_owned())));
     rows.extend(view.balance.clone().map(|balance| row("balance", format!("{balance} wei"))));
     rows.extend(view.window.as_ref().map(|window| {
         let max = window.max.map_or("unknown".to_owned(), |max| max.to_string());
@@ -39,7 +69,7 @@ pub(super) fn whole(view: &SubmitterView, chain: Option<&ChainView>, name: &str)
     let oldest = view.oldest_queued_at.as_ref().map(|at| format!(", the oldest since {at}")).unwrap_or_default();
     rows.push(row("queued", format!("{}{oldest}", view.queued)));
     rows.push(row("open", view.open.to_string()));
-    rows.extend(view.chain_trouble.clone().map(|code| row("CHAIN TROUBLE", code)));
+    rows.extend(view.chain_trouble.clone().map(|code| row("CHAIN PROBLEM", code)));
     let age = view.chain_head_age_ms.map(|age| format!(", {} ago", span(age))).unwrap_or_default();
     rows.extend(view.chain_head.map(|head| row("chain head", format!("{head}{age}"))));
     rows.extend(chain.into_iter().flat_map(endpoints));
@@ -62,41 +92,44 @@ fn row(name: &str, value: String) -> [String; 2] {
     [name.to_owned(), value]
 }
 
-/// The way out of PROTECT.
+/// The steps that lead out of PROTECT.
 fn next_steps(protect: &ProtectView, chain: &str, name: &str) -> Vec<String> {
-    let look = format!("gapless submitter resync {name} --dry-run");
-    let resync = "the same without --dry-run, if that is right".to_owned();
+    let dry_run = format!("gapless submitter resync {name} --dry-run");
+    let resync = "if the listed changes are right, the same command without --dry-run".to_owned();
     let unprotect = format!("gapless submitter unprotect {name}");
     match ProtectCode::parse(&protect.code) {
-        Some(ProtectCode::ReservationRequest | ProtectCode::ForeignTransaction) => {
-            vec!["stop whoever else uses the key".to_owned(), look, resync]
+        Some(ProtectCode::ExternalNonce | ProtectCode::ForeignTransaction) => {
+            vec!["stop the other program that uses the key".to_owned(), dry_run, resync]
         }
         Some(ProtectCode::PendingAhead) => {
-            vec!["find whoever else uses the key, and wait until their transactions are final".to_owned(), look, resync]
+            let wait = "stop the other program that uses the key, and wait until its transactions are final";
+            vec![wait.to_owned(), dry_run, resync]
         }
-        Some(ProtectCode::HistoryWithoutStart | ProtectCode::StoreRegressed) => vec![look, resync],
+        Some(ProtectCode::HistoryWithoutStart | ProtectCode::StoreRegressed) => vec![dry_run, resync],
         Some(ProtectCode::MissingSlot) => {
             vec![
-                "wait until the account's count has come to the next nonce, or restore the database".to_owned(),
+                "wait until the account's nonce on the chain is the next nonce, or restore the database".to_owned(),
                 unprotect,
             ]
         }
         Some(ProtectCode::CannotFill) => {
-            vec!["see the last outcome of the lowest slot below; when nodes take it:".to_owned(), unprotect]
+            vec!["see the last answer at the lowest slot below; when endpoints accept it:".to_owned(), unprotect]
         }
         Some(ProtectCode::ChainRegressed | ProtectCode::DeepReorg | ProtectCode::OtherChain) => vec![
-            format!("gapless chain show {chain}: is an endpoint of another chain, or behind?"),
-            format!("gapless chain accept {chain} --reason TEXT, if the chain is right and what was kept is not"),
-            look,
+            format!("gapless chain show {chain}, to find an endpoint of another chain or one that is behind"),
+            format!(
+                "gapless chain accept {chain} --reason TEXT, if the endpoints are right and the stored blocks are not"
+            ),
+            dry_run,
             resync,
         ],
-        // A newer server.
-        None => vec![look],
+        // The server is newer and has a code that this program does not know.
+        None => vec![dry_run],
     }
 }
 
 fn lowest_unmined(lowest: &LowestUnminedView) -> String {
-    let what = match (&lowest.tx_id, lowest.state) {
+    let content = match (&lowest.tx_id, lowest.state) {
         (Some(id), Some(state)) => {
             let sub_state = lowest.sub_state.map(|sub_state| format!(" {sub_state}")).unwrap_or_default();
             format!("{id} {state}{sub_state}")
@@ -108,25 +141,25 @@ fn lowest_unmined(lowest: &LowestUnminedView) -> String {
     let text = lowest.last_outcome_text.as_deref().filter(|text| !text.is_empty());
     let text = text.map(|text| format!(" ({text})")).unwrap_or_default();
     format!(
-        "{nonce}for {}: {what}; {} signed, sent {} times, {outcome}{text}",
+        "{nonce}for {}: {content}; {} attempts, sent {} times, {outcome}{text}",
         span(lowest.since_ms),
         lowest.attempts,
         lowest.sends
     )
 }
 
-/// Those that are not good, and how many are.
+/// The number of healthy endpoints, and a row for each other endpoint.
 fn endpoints(chain: &ChainView) -> Vec<[String; 2]> {
-    let good = chain.endpoints.iter().filter(|endpoint| endpoint.healthy).count();
-    let mut rows = vec![row("endpoints", format!("{good} of {} good", chain.endpoints.len()))];
+    let healthy = chain.endpoints.iter().filter(|endpoint| endpoint.healthy).count();
+    let mut rows = vec![row("endpoints", format!("{healthy} of {} healthy", chain.endpoints.len()))];
     rows.extend(chain.endpoints.iter().filter(|endpoint| !endpoint.healthy).map(|endpoint| {
-        let trouble = endpoint.trouble.as_ref().map(|trouble| format!(": {trouble}")).unwrap_or_default();
-        row("ENDPOINT", format!("{} {}{trouble}", endpoint.name, endpoint.standing))
+        let problem = endpoint.trouble.as_ref().map(|problem| format!(": {problem}")).unwrap_or_default();
+        row("ENDPOINT", format!("{} {}{problem}", endpoint.name, endpoint.standing))
     }));
     rows
 }
 
-/// What the chain counts, each by itself.
+/// The account's nonces on the chain: latest, preconfirmed and final.
 fn counts(nonces: &NoncesView) -> String {
     let count = |count: Option<u64>| count.map_or("unknown".to_owned(), |count| count.to_string());
     format!(
@@ -137,9 +170,9 @@ fn counts(nonces: &NoncesView) -> String {
     )
 }
 
-/// A line for each bound nonce, and one for each of its attempts.
+/// A row for each bound nonce, and one for each of its attempts.
 fn slot_rows(slots: &[SlotView]) -> Vec<[String; 5]> {
-    let heading = ["nonce", "kind", "state", "since", "what"];
+    let heading = ["nonce", "kind", "state", "since", "details"];
     let mut rows = vec![heading.map(str::to_owned)];
     for slot in slots {
         rows.push(slot_row(slot));
@@ -154,28 +187,28 @@ fn slot_row(slot: &SlotView) -> [String; 5] {
         (Some(state), None) => state.to_string(),
         (None, _) => "-".to_owned(),
     };
-    let lent = slot.reservation.as_ref().map(|reservation| {
+    let reserved = slot.reservation.as_ref().map(|reservation| {
         let until = reservation.locked_until.as_ref().map(|until| format!(" until {until}")).unwrap_or_default();
         format!("{}{until}", reservation.status)
     });
-    let whose = match slot.kind {
+    let transaction = match slot.kind {
         SlotKindName::Foreign => slot.evidence.clone(),
         _ => slot.tx_id.clone(),
     };
     let tries = (slot.tries > 0).then(|| format!("tries {}", slot.tries));
     let signal = slot.signal.map(|signal| format!("pools show {}", words(signal.as_str())));
-    let what: Vec<String> = whose.into_iter().chain(lent).chain(tries).chain(signal).collect();
-    [slot.nonce.to_string(), slot.kind.to_string(), state, slot.bound_at.clone(), what.join(", ")]
+    let details: Vec<String> = transaction.into_iter().chain(reserved).chain(tries).chain(signal).collect();
+    [slot.nonce.to_string(), slot.kind.to_string(), state, slot.bound_at.clone(), details.join(", ")]
 }
 
 fn attempt_row(attempt: &AttemptView) -> [String; 5] {
     let price = price(&attempt.fees);
-    let outcome = attempt.last_outcome.as_ref().map_or("not answered".to_owned(), |outcome| {
+    let outcome = attempt.last_outcome.as_ref().map_or("no answer".to_owned(), |outcome| {
         if outcome.text.is_empty() { outcome.code.clone() } else { format!("{} ({})", outcome.code, outcome.text) }
     });
     let sent = attempt.last_sent_at.clone().unwrap_or_else(|| "never sent".to_owned());
-    let what = format!("{} {price}, sent {} times, {outcome}", attempt.hash, attempt.sends);
-    [String::new(), format!("  {}", attempt.kind), String::new(), sent, what]
+    let details = format!("{} {price}, sent {} times, {outcome}", attempt.hash, attempt.sends);
+    [String::new(), format!("  {}", attempt.kind), String::new(), sent, details]
 }
 
 #[cfg(test)]
@@ -185,12 +218,15 @@ mod tests {
 
     fn view() -> SubmitterView {
         let attempt = json!({
-            "nonce": 7, "ordinal": 0, "kind": "original", "hash": "0xaa", "fees": {"maxFeePerGas": "20", "maxPriorityFeePerGas": "1"},
-            "createdAt": "t1", "sends": 4, "lastSentAt": "t2", "lastOutcome": {"code": "underpriced", "text": "fee too low"},
+            "nonce": 7, "ordinal": 0, "kind": "original", "hash": "0xaa", "createdAt": "t1",
+            "fees": {"maxFeePerGas": "20", "maxPriorityFeePerGas": "1"},
+            "sends": 4, "lastSentAt": "t2", "lastOutcome": {"code": "underpriced", "text": "fee too low"},
         });
         let view = json!({
             "submitter": "eip155:1:0x1", "alias": "treasury", "chain": "eip155:1", "state": "PROTECT", "paused": true,
-            "protect": {"code": "external_nonce", "message": "more than the ledger explains", "detail": "count 9, next 8"},
+            "protect": {
+                "code": "external_nonce", "message": "more than the ledger explains", "detail": "count 9, next 8",
+            },
             "queued": 3, "open": 1, "oldestQueuedAt": "t0", "balance": "5", "lowBalance": true,
             "window": {"max": 16, "inFlight": 1, "delegated": true}, "awaitingFunds": true,
             "lowestUnmined": {"kind": "intent", "boundAt": "t1", "sinceMs": 61000, "txId": "id", "state": "TRACKING",
@@ -201,8 +237,8 @@ mod tests {
                 {"nonce": 6, "kind": "foreign", "boundAt": "t1", "evidence": "0xbb in block 5", "attempts": []},
                 {"nonce": 7, "kind": "intent", "boundAt": "t1", "txId": "id", "requestId": "r", "state": "TRACKING",
                     "subState": "AWAITING_FUNDS", "tries": 3, "signal": "in_mempool", "attempts": [attempt]},
-                {"nonce": 8, "kind": "reservation", "boundAt": "t1", "txId": "id2", "state": "ALLOCATED", "subState": "PENDING",
-                    "reservation": {"status": "reserved", "lockedUntil": "t3"}, "attempts": []},
+                {"nonce": 8, "kind": "reservation", "boundAt": "t1", "txId": "id2", "state": "ALLOCATED",
+                    "subState": "PENDING", "reservation": {"status": "reserved", "lockedUntil": "t3"}, "attempts": []},
             ],
         });
         serde_json::from_value(view).unwrap()
@@ -219,40 +255,40 @@ mod tests {
     }
 
     #[test]
-    fn a_submitter_in_trouble_says_what_and_what_to_do_and_shows_its_nonces() {
+    fn text_of_protected_submitter_has_problems_steps_and_nonces() {
         let expected = "\
 submitter       eip155:1:0x1
 alias           treasury
 state           PROTECT, paused: external_nonce (count 9, next 8)
 meaning         more than the ledger explains
-what to do      stop whoever else uses the key
-what to do      gapless submitter resync treasury --dry-run
-what to do      the same without --dry-run, if that is right
-what to do      gapless submitter resume treasury
-lowest unmined  nonce 7, for 1 min: id TRACKING AWAITING_FUNDS; 1 signed, sent 4 times, underpriced (fee too low)
-FUNDS           it waits for funds
-BALANCE         below what the config asks for
+next step       stop the other program that uses the key
+next step       gapless submitter resync treasury --dry-run
+next step       if the listed changes are right, the same command without --dry-run
+next step       gapless submitter resume treasury
+lowest unmined  nonce 7, for 1 min: id TRACKING AWAITING_FUNDS; 1 attempts, sent 4 times, underpriced (fee too low)
+FUNDS           the lane waits for funds; top up the account
+BALANCE         below the threshold of the config
 balance         5 wei
 window          1 of 16 in flight, delegated code
 queued          3, the oldest since t0
 open            1
 chain head      120, 5 ms ago
-endpoints       1 of 2 good
+endpoints       1 of 2 healthy
 ENDPOINT        b:1 down: refused
 next nonce      8
 chain counts    latest 9, preconfirmed 9, final unknown
 
-nonce  kind         state                    since  what
+nonce  kind         state                    since  details
 6      foreign      -                        t1     0xbb in block 5
 7      intent       TRACKING AWAITING_FUNDS  t1     id, tries 3, pools show in mempool
          original                            t2     0xaa 20/1 wei/gas, sent 4 times, underpriced (fee too low)
 8      reservation  ALLOCATED PENDING        t1     id2, reserved until t3
 ";
-        assert_eq!(whole(&view(), Some(&chain()), "treasury"), expected);
+        assert_eq!(full_text(&view(), Some(&chain()), "treasury"), expected);
     }
 
     #[test]
-    fn every_reason_of_a_protect_has_a_way_out() {
+    fn next_steps_of_each_protect_code_lead_out_of_protect() {
         for code in ProtectCode::ALL {
             let steps = next_steps(&ProtectView::new(*code), "eip155:1", "me");
             let way_out = |step: &String| step.contains("resync me") || step.contains("unprotect me");

@@ -1,4 +1,4 @@
-//! `gapless tx cancel`
+//! `gapless tx cancel`: cancels a transaction.
 
 use std::time::Duration;
 
@@ -11,10 +11,10 @@ use crate::output::Output;
 
 #[derive(Debug, Args)]
 pub(crate) struct CancelArgs {
-    /// The id that `tx send` gave
+    /// Transaction id, as `tx send` printed it
     #[arg(value_name = "TX_ID")]
     tx_id: String,
-    /// How long to wait until the lane has taken notice
+    /// How long to wait until the lane has executed the command
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "10s")]
     wait: Duration,
     #[command(flatten)]
@@ -22,7 +22,7 @@ pub(crate) struct CancelArgs {
 }
 
 impl CancelArgs {
-    /// That the chain has still to decide is no failure: the goal is durable, and `tx watch` tells how it ends.
+    /// The command succeeds once the goal is stored, although the chain may still decide; `tx watch` shows the end.
     pub(super) async fn run(self, output: &Output) -> Result<Exit, CliError> {
         let view = self.server.client()?.cancel_tx(&self.tx_id, Some(self.wait)).await?;
         output.result(&view, text(&view))?;
@@ -32,6 +32,6 @@ impl CancelArgs {
 
 fn text(view: &CancelView) -> String {
     let sub_state = view.sub_state.map(|sub_state| format!(" {sub_state}")).unwrap_or_default();
-    let said = view.result.as_ref().map(|result| format!("\n{result}")).unwrap_or_default();
-    format!("{}  {}{sub_state}: {}{said}", view.tx_id, view.state, view.note)
+    let result = view.result.as_ref().map(|result| format!("\n{result}")).unwrap_or_default();
+    format!("{}  {}{sub_state}: {}{result}", view.tx_id, view.state, view.note)
 }

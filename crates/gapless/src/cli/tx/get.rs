@@ -1,36 +1,36 @@
-//! `gapless tx get`
+//! `gapless tx get`: shows one transaction.
 
 use std::time::Duration;
 
 use clap::Args;
 use gapless_wire::{TxExpand, TxQuery};
 
-use super::show;
+use super::text::full_text;
 use crate::cli::server::{ServerArgs, duration};
 use crate::cli::{CliError, Exit};
 use crate::output::Output;
 
 #[derive(Debug, Args)]
 pub(crate) struct GetArgs {
-    /// The id that `tx send` gave
+    /// Transaction id, as `tx send` printed it
     #[arg(value_name = "TX_ID", required_unless_present_all = ["submitter", "request_id"])]
     tx_id: Option<String>,
-    /// Instead of the id: whose it is
+    /// Instead of the transaction id: the submitter (with --request-id)
     #[arg(long, value_name = "SUBMITTER", requires = "request_id", conflicts_with = "tx_id")]
     submitter: Option<String>,
-    /// Instead of the id: your own name for it
+    /// Instead of the transaction id: the request id (with --submitter)
     #[arg(long, value_name = "ID", requires = "submitter")]
     request_id: Option<String>,
-    /// Show its nonce and every signed attempt
+    /// Also show every attempt: fees, sends, and the answers of the endpoints
     #[arg(long)]
     attempts: bool,
-    /// Show what happened to it
+    /// Also show the events: every change of the transaction
     #[arg(long)]
     events: bool,
-    /// Show the blocks from its own on, as its events tell of them
+    /// Also show the blocks that confirm the transaction, beginning with the block that holds it
     #[arg(long)]
     confirmations: bool,
-    /// Wait this long for the next change, as in 30s
+    /// Wait this long for the next change before showing the transaction, as in 30s
     #[arg(long, value_name = "TIME", value_parser = duration)]
     wait: Option<Duration>,
     #[command(flatten)]
@@ -51,7 +51,7 @@ impl GetArgs {
             (None, Some(submitter), Some(request_id)) => client.tx_by_request(submitter, request_id, &query).await?,
             (tx_id, _, _) => client.tx(tx_id.as_deref().unwrap_or_default(), &query).await?,
         };
-        output.result(&view, show::whole(&view))?;
+        output.result(&view, full_text(&view))?;
         Ok(Exit::Success)
     }
 }

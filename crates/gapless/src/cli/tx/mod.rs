@@ -1,12 +1,14 @@
-//! `gapless tx`: transactions of a running Gapless.
+//! `gapless tx`: the transactions of a running node.
 
 mod cancel;
+mod command;
 mod get;
 mod list;
-mod orders;
 mod payload;
+mod replace;
+mod resubmit;
 mod send;
-mod show;
+mod text;
 mod watch;
 
 use clap::Subcommand;
@@ -16,20 +18,20 @@ use crate::output::Output;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum TxCommand {
-    /// Hand in a transaction
+    /// Send a transaction
     Send(Box<send::SendArgs>),
     /// Show one transaction
     Get(get::GetArgs),
     /// List transactions, newest first
-    List(list::ListArgs),
-    /// Follow a transaction to its end
+    List(list::ListTxArgs),
+    /// Follow a transaction to its end, with a line for each change
     Watch(watch::WatchArgs),
-    /// Cancel a transaction: at once in the queue, later by a race that the chain decides
+    /// Cancel a transaction: at once if it is queued, else by another transaction at its nonce, and the chain decides
     Cancel(cancel::CancelArgs),
-    /// Ask for another payload in its place: at once in the queue, later at the same nonce, where the chain decides
-    Replace(Box<orders::ReplaceArgs>),
-    /// Send a transaction again now, at a price of your own or as the config says
-    Resubmit(orders::ResubmitArgs),
+    /// Replace the payload: at once if the transaction is queued, else at the same nonce, and the chain decides
+    Replace(Box<replace::ReplaceArgs>),
+    /// Send a transaction again now, with the fees of the config or with fees of your own
+    Resubmit(resubmit::ResubmitArgs),
 }
 
 impl TxCommand {

@@ -1,4 +1,4 @@
-//! What a transaction does and offers, as people write it on a command line.
+//! The arguments for the payload and the fees of a transaction.
 
 use clap::Args;
 use gapless_domain::{Amount, U256};
@@ -6,16 +6,16 @@ use gapless_wire::{CallPayload, FeesPayload, Quantity};
 
 #[derive(Clone, Debug, Default, Args)]
 pub(super) struct PayloadArgs {
-    /// The receiver; without one, a contract is created
+    /// Address of the recipient; without it, the transaction creates a contract
     #[arg(long, value_name = "ADDRESS")]
     to: Option<String>,
-    /// How much: wei, or with a unit as in 1.5ether, 20gwei
+    /// Amount to send: in wei, or with a unit as in 1.5ether or 20gwei
     #[arg(long, value_name = "AMOUNT", value_parser = amount)]
     value: Option<String>,
-    /// Calldata or init code, 0x-hex
+    /// Calldata or init code in 0x-hex
     #[arg(long, value_name = "HEX")]
     data: Option<String>,
-    /// Gas limit; estimated if not given
+    /// Gas limit; without it, the node estimates one
     #[arg(long, value_name = "GAS")]
     gas_limit: Option<u64>,
     #[command(flatten)]
@@ -24,13 +24,13 @@ pub(super) struct PayloadArgs {
 
 #[derive(Clone, Debug, Default, Args)]
 pub(super) struct FeeArgs {
-    /// For a legacy transaction: wei per gas, or as in 20gwei
+    /// Gas price of a legacy transaction: in wei, or with a unit as in 20gwei
     #[arg(long, value_name = "AMOUNT", value_parser = amount, conflicts_with_all = ["max_fee", "max_priority_fee"])]
     gas_price: Option<String>,
-    /// The most to pay per gas
+    /// Max fee per gas: in wei, or with a unit as in 20gwei
     #[arg(long, value_name = "AMOUNT", value_parser = amount, requires = "max_priority_fee")]
     max_fee: Option<String>,
-    /// The most of it for whoever includes it
+    /// Max priority fee per gas (the tip), part of the max fee
     #[arg(long, value_name = "AMOUNT", value_parser = amount, requires = "max_fee")]
     max_priority_fee: Option<String>,
 }
@@ -49,7 +49,7 @@ impl PayloadArgs {
 }
 
 impl FeeArgs {
-    /// None if nothing was said.
+    /// The fees of the arguments, or `None` if there are none.
     pub(super) fn fees(&self) -> Option<FeesPayload> {
         let fees = FeesPayload {
             gas_price: self.gas_price.clone(),
@@ -62,9 +62,9 @@ impl FeeArgs {
 
 const UNITS: [(&str, usize); 4] = [("gwei", 9), ("ether", 18), ("eth", 18), ("wei", 0)];
 
-/// An amount as people say it, in wei as the API takes it.
+/// Parses an amount with an optional unit, and returns it in wei as the API expects it.
 fn amount(text: &str) -> Result<String, String> {
-    let wrong = || "an amount is wei (decimal or 0x-hex), or has a unit as in 1.5ether or 20gwei".to_owned();
+    let wrong = || "write an amount in wei (decimal or 0x-hex), or with a unit as in 1.5ether or 20gwei".to_owned();
     let Some((number, decimals)) =
         UNITS.iter().find_map(|(unit, decimals)| Some((text.strip_suffix(unit)?, *decimals)))
     else {
@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn amounts_are_exact() {
+    fn amount_parser_is_exact_and_rejects_bad_input() {
         for (text, wei) in [
             ("0", "0"),
             ("0x10", "0x10"),

@@ -1,4 +1,4 @@
-//! `gapless tx send`
+//! `gapless tx send`: sends a transaction.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -8,8 +8,8 @@ use gapless_wire::{Speed, TxQuery, TxRequest, from_json};
 use serde_json::value::RawValue;
 
 use super::payload::PayloadArgs;
-use super::show;
-use crate::cli::server::{ServerArgs, TimeoutArgs, exit_of_tx, follow, hand_in};
+use super::text::{full_text, state_line};
+use crate::cli::server::{ServerArgs, TimeoutArgs, create_with_retries, exit_of_tx, follow};
 use crate::cli::{CliError, Exit};
 use crate::compose::unique;
 use crate::output::Output;
@@ -18,30 +18,30 @@ const MAX_FILE_BYTES: u64 = 8 << 20;
 
 #[derive(Debug, Args)]
 pub(crate) struct SendArgs {
-    /// Who sends: a CAIP-10 id or an alias
+    /// CAIP-10 id or alias of the submitter
     #[arg(long, short = 's', value_name = "SUBMITTER", required_unless_present = "file")]
     submitter: Option<String>,
-    /// Your own name for it; the same name again is the same transaction. Without one, a new name is made up
+    /// Your idempotency key: the same key again is the same transaction. Without it, a random key is used
     #[arg(long, short = 'r', value_name = "ID")]
     request_id: Option<String>,
     #[command(flatten)]
     payload: PayloadArgs,
-    /// How fast: slow, standard, fast or instant
+    /// Fee level: slow, standard, fast or instant
     #[arg(long, value_name = "SPEED", value_parser = speed)]
     speed: Option<Speed>,
-    /// Give it up if it is not on chain by then, as in 2026-01-31T12:00:00Z
+    /// Give the transaction up if it is not mined by this time, as in 2026-01-31T12:00:00Z
     #[arg(long, value_name = "TIME")]
     valid_until: Option<String>,
-    /// Your own JSON, kept with it
+    /// JSON of your own that is stored with the transaction
     #[arg(long, value_name = "JSON", value_parser = raw_json)]
     metadata: Option<Box<RawValue>>,
-    /// The whole request as JSON, as the API takes it, instead of all of the above; `-` is standard input
+    /// File with the whole request as JSON of the API, instead of all options above; `-` is standard input
     #[arg(long, value_name = "FILE", conflicts_with_all = [
-        "submitter", "request_id", "to", "value", "data", "gas_limit", "gas_price", "max_fee", "max_priority_fee", "speed",
-        "valid_until", "metadata",
+        "submitter", "request_id", "to", "value", "data", "gas_limit", "gas_price", "max_fee", "max_priority_fee",
+        "speed", "valid_until", "metadata",
     ])]
     file: Option<PathBuf>,
-    /// Wait until it is final, and show how it goes on
+    /// Wait until the transaction has ended, and show its progress
     #[arg(long)]
     wait: bool,
     #[command(flatten)]
@@ -57,9 +57,9 @@ impl SendArgs {
             Some(path) => read_request(path)?,
             None => self.request(),
         };
-        let (accepted, is_new) = hand_in(&client, &request).await?;
+        let (accepted, is_new) = create_with_retries(&client, &request).await?;
         if !self.wait {
-            let known = if is_new { "" } else { " (known)" };
+            let known = if is_new { "" } else { " (accepted before)" };
             let text = format!("{}  {}{known}", accepted.tx_id, accepted.state);
             output.result(&accepted, text)?;
             return Ok(Exit::Success);
@@ -68,13 +68,13 @@ impl SendArgs {
         let first = first.map_err(|error| CliError::Lost { tx_id: accepted.tx_id.clone(), source: Box::new(error) })?;
         let last = {
             let mut progress = output.progress();
-            let say = |view: &_| {
-                progress.say(format_args!("{}  {}", accepted.tx_id, show::state(view)));
+            let print_progress = |view: &_| {
+                progress.say(format_args!("{}  {}", accepted.tx_id, state_line(view)));
                 Ok(())
             };
-            follow(&client, first, &self.timeout, &[], say).await?
+            follow(&client, first, &self.timeout, &[], print_progress).await?
         };
-        output.result(&last, show::whole(&last))?;
+        output.result(&last, full_text(&last))?;
         Ok(exit_of_tx(&last))
     }
 
@@ -102,7 +102,7 @@ fn read_request(path: &Path) -> Result<TxRequest, CliError> {
 }
 
 fn speed(text: &str) -> Result<Speed, String> {
-    Speed::parse(text).ok_or_else(|| "there are slow, standard, fast and instant".to_owned())
+    Speed::parse(text).ok_or_else(|| "the fee levels are slow, standard, fast and instant".to_owned())
 }
 
 fn raw_json(text: &str) -> Result<Box<RawValue>, String> {

@@ -1,15 +1,15 @@
-//! Policies, each laid over another: the file's over the defaults, a chain's over those, a submitter's over its chain's.
+//! Tests of policy overrides: the file overrides the defaults, a chain the file, and a submitter its chain.
 
 use std::time::Duration;
 
 use gapless_chain_evm::{FeeOptions, Rollup};
-use gapless_domain::{Amount, FundsPolicy, OnShortage, ReleaseRule, ReservationPolicy, SubmitterPolicy};
+use gapless_domain::{Amount, ExternalNoncePolicy, FundsPolicy, OnShortage, ReleaseRule, SubmitterPolicy};
 use gapless_engine::{Finality, WatcherOptions};
 
 use super::*;
 
 #[test]
-fn what_is_final_is_the_chains_to_say() {
+fn chain_overrides_confirmations_and_finality() {
     let chain = |id: u64, more: &str| format!("[[chain]]\nid = \"eip155:{id}\"\nrpc = \"http://a\"\n{more}\n");
     let file = [
         "[confirmations]\nfinality = \"safe\"\nstale_receipt_timeout = \"9s\"\n[watcher]\nsave_interval = \"1s\"\n"
@@ -34,9 +34,10 @@ fn what_is_final_is_the_chains_to_say() {
 }
 
 #[test]
-fn policies_are_laid_over_each_other() {
+fn submitter_overrides_chain_and_chain_overrides_file() {
     let file = format!(
-        "[nonce]\nrelease = \"final\"\nmax_in_flight = 2\n{CHAIN}confirmations = 3\n[chain.resubmit]\ninterval = \"9s\"\n\
+        "[nonce]\nrelease = \"final\"\nmax_in_flight = 2\n{CHAIN}confirmations = 3\n\
+         [chain.resubmit]\ninterval = \"9s\"\n\
          [[submitter]]\nchain = \"eip155:31337\"\nsigner = {{ type = \"env\", var = \"A\" }}\nmax_in_flight = 64\n\
          [submitter.funds]\non_shortage = \"fail\"\n\
          [[submitter]]\nchain = \"eip155:31337\"\nsigner = {{ type = \"env\", var = \"B\" }}\n\
@@ -52,23 +53,23 @@ fn policies_are_laid_over_each_other() {
     assert_eq!((first.policy.funds, second.policy.funds), (fail, FundsPolicy::default()));
     assert_eq!(second.policy.resubmit.interval, Duration::from_secs(9));
     let windows = [first, second].map(|submitter| submitter.policy.nonce.delegated_max_in_flight);
-    assert_eq!(windows, [1, 1], "a wider window is not one of accounts with delegated code");
+    assert_eq!(windows, [1, 1], "max_in_flight does not change delegated_max_in_flight");
 }
 
 #[test]
-fn what_strangers_and_delegates_and_low_balances_lead_to_is_set_like_the_rest() {
+fn external_nonce_delegation_and_low_balance_are_overridden() {
     let file = format!(
         "[nonce]\non_external_nonce = \"adopt\"\ndelegated_max_in_flight = 2\n[funds]\nlow_balance = \"0x10\"\n{CHAIN}\
          [chain.funds]\nlow_balance = \"1000000000000000000000\"\n\
-         [[submitter]]\nchain = \"eip155:31337\"\nsigner = {{ type = \"env\", var = \"A\" }}\ndelegated_max_in_flight = 3\n\
-         on_external_nonce = \"protect\"\n[submitter.funds]\nlow_balance = 7\n\
+         [[submitter]]\nchain = \"eip155:31337\"\nsigner = {{ type = \"env\", var = \"A\" }}\n\
+         delegated_max_in_flight = 3\non_external_nonce = \"protect\"\n[submitter.funds]\nlow_balance = 7\n\
          [[submitter]]\nchain = \"eip155:31337\"\nsigner = {{ type = \"env\", var = \"B\" }}\nmax_in_flight = 8"
     );
     let config = good(&file, &[]).config;
     let [first, second] = &config.submitters[..] else { panic!("two submitters") };
     let external = |policy: &SubmitterPolicy| policy.nonce.on_external_nonce;
-    assert_eq!(external(&first.policy), ReservationPolicy::Protect);
-    assert_eq!(external(&second.policy), ReservationPolicy::Adopt);
+    assert_eq!(external(&first.policy), ExternalNoncePolicy::Protect);
+    assert_eq!(external(&second.policy), ExternalNoncePolicy::Adopt);
     let windows = [first, second].map(|submitter| submitter.policy.nonce.delegated_max_in_flight);
     assert_eq!(windows, [3, 2]);
     let low = |policy: &SubmitterPolicy| policy.funds.low_balance.to_string();
@@ -78,13 +79,16 @@ fn what_strangers_and_delegates_and_low_balances_lead_to_is_set_like_the_rest() 
 }
 
 #[test]
-fn fees_and_what_becomes_of_what_is_stuck_are_set_like_the_rest() {
+fn fees_bumps_stuck_rule_and_mempool_are_overridden() {
     let file = format!(
-        "[gas_bump]\nenabled = true\nmax_market = 2.5\n[fees]\nmax_price = \"0x10\"\n[stuck]\nafter_tries = 3\n[mempool]\ndiagnose = true\n\
-         {CHAIN}gas_bump = {{ min_blocks = 5, only_lowest = false }}\nfees = {{ max_price = \"340282366920938463463374607431768211455\" }}\n\
+        "[gas_bump]\nenabled = true\nmax_market = 2.5\n[fees]\nmax_price = \"0x10\"\n[stuck]\nafter_tries = 3\n\
+         [mempool]\ndiagnose = true\n\
+         {CHAIN}gas_bump = {{ min_blocks = 5, only_lowest = false }}\n\
+         fees = {{ max_price = \"340282366920938463463374607431768211455\" }}\n\
          mempool = {{ diagnose = false }}\n\
          [[submitter]]\nchain = \"eip155:31337\"\nsigner = {{ type = \"env\", var = \"A\" }}\n\
-         gas_bump = {{ enabled = false }}\nfees = {{ max_price = 7 }}\nstuck = {{ ask_interval = \"9s\" }}\nmempool = {{ diagnose = true }}\n\
+         gas_bump = {{ enabled = false }}\nfees = {{ max_price = 7 }}\nstuck = {{ ask_interval = \"9s\" }}\n\
+         mempool = {{ diagnose = true }}\n\
          [[submitter]]\nchain = \"eip155:31337\"\nsigner = {{ type = \"env\", var = \"B\" }}"
     );
     let environment = [
@@ -110,12 +114,12 @@ fn fees_and_what_becomes_of_what_is_stuck_are_set_like_the_rest() {
     assert_eq!(webhook.timeout, Duration::from_secs(2));
     assert_eq!(webhook.url.as_ref().unwrap().expose(), environment[0].1);
     assert_eq!(origin(&checked, "stuck.webhook"), "\"https://***@decide/***\" (GAPLESS__STUCK__WEBHOOK)");
-    let shown = format!("{:?} {:?}", checked.shown, checked.config);
+    let shown = format!("{:?} {:?}", checked.settings, checked.config);
     assert!(!shown.contains("s3cr3t"), "{shown}");
 }
 
 #[test]
-fn how_a_price_is_made_is_the_chains_to_say() {
+fn chain_overrides_fee_oracle() {
     let file = format!(
         "[oracle]\nmin_fee = \"9\"\nbase_fee_factor = 1.5\n\
          {CHAIN}oracle = {{ rollup = \"optimism\", min_priority_fee = \"0\" }}\n"

@@ -1,0 +1,152 @@
+//! The account's funds.
+//!
+//! The budget is the balance, minus the highest cost of everything that was unmined when the balance was requested,
+//! minus everything planned since. A transaction that is mined in between is counted twice until the next read, and
+//! never forgotten (S18).
+
+use crate::amount::Amount;
+use crate::time::Tick;
+
+use crate::cursor::Cursor;
+
+use super::Lane;
+use super::fact::AccountFacts;
+use super::open_slot::Sending;
+
+/// Balance and budget of the account.
+#[derive(Debug, Default)]
+pub(super) struct Funds {
+    /// The newest answer.
+    pub(super) account: Option<AccountFacts>,
+    pub(super) budget: Amount,
+    read_in_flight: Option<AccountRead>,
+    next_read: Tick,
+    /// A candidate was too dear for the budget.
+    pub(super) is_short: bool,
+    /// Cost of the next candidate, while the account cannot pay for it.
+    pub(super) unaffordable_cost: Option<Amount>,
+    /// The last candidate could be paid for.
+    pub(super) last_spend_succeeded: bool,
+    /// The budget was not reduced since the newest answer.
+    pub(super) is_fresh: bool,
+    /// Number of reads in a row at which the account's nonce was ahead of the ledger.
+    pub(super) ahead_reads: u32,
+    /// Number of reads in a row at which the account's final nonce was below the ledger's.
+    pub(super) behind_reads: u32,
+}
+
+impl Lane {
+    /// Sends slots again that nodes refused for lack of funds, as soon as the balance has grown.
+    pub(super) fn retry_unfunded(&mut self, before: Option<Amount>, balance: Amount, now: Tick) {
+        if before.is_some_and(|before| balance <= before) {
+            return;
+        }
+        let short: Vec<_> = self.slots.short().iter().copied().collect();
+        for nonce in short {
+            self.slots.update(nonce, |slot| {
+                if matches!(slot.sending, Sending::Due { .. }) {
+                    slot.sending = Sending::Due { at: now, claim: false };
+                }
+            });
+        }
+    }
+
+    /// New value of the low-balance flag with its text, if it changes.
+    pub(super) fn balance_change(&mut self, cursor: &Cursor) -> Option<(bool, String)> {
+        let balance = self.funds.account?.balance;
+        if self.queue.first().is_none() {
+            self.funds.unaffordable_cost = None;
+        }
+        let threshold = self.setup.policy.funds.low_balance;
+        let short = self.slots.short().first();
+        let problem = match (short, self.funds.unaffordable_cost) {
+            (Some(nonce), _) => Some(format!("the account cannot pay for nonce {nonce}: the balance is {balance} wei")),
+            (None, Some(cost)) => {
+                let left = self.funds.budget;
+                Some(format!("the next intent may cost {cost} wei; {left} of {balance} wei are left"))
+            }
+            (None, None) if balance < threshold => Some(format!("the balance is {balance} wei, below {threshold} wei")),
+            (None, None) => None,
+        };
+        match (cursor.low_balance, problem) {
+            (false, Some(text)) => Some((true, text)),
+            // The cost of the next candidate is unknown until it is prepared.
+            (true, None) if self.queue.is_known_empty() || self.funds.last_spend_succeeded => {
+                Some((false, format!("the balance is {balance} wei")))
+            }
+            _ => None,
+        }
+    }
+}
+
+/// A read of the account in flight.
+#[derive(Debug)]
+struct AccountRead {
+    open_cost: Amount,
+    spent_since: Amount,
+}
+
+impl Funds {
+    pub(super) fn read_soon(&mut self) {
+        self.next_read = Tick::default();
+    }
+
+    pub(super) fn read_at(&mut self, at: Tick) {
+        self.next_read = at;
+    }
+
+    pub(super) fn is_due(&self, now: Tick) -> bool {
+        self.read_in_flight.is_none() && self.next_read <= now
+    }
+
+    /// Moves the next read forward.
+    pub(super) fn read_by(&mut self, at: Tick) {
+        self.next_read = self.next_read.min(at);
+    }
+
+    pub(super) fn next_read(&self) -> Option<Tick> {
+        self.read_in_flight.is_none().then_some(self.next_read)
+    }
+
+    pub(super) fn is_reading(&self) -> bool {
+        self.read_in_flight.is_some()
+    }
+
+    pub(super) fn begin(&mut self, open_cost: Amount) {
+        self.read_in_flight = Some(AccountRead { open_cost, spent_since: Amount::ZERO });
+    }
+
+    pub(super) fn answer(&mut self, account: Option<AccountFacts>, next_read: Tick) {
+        let Some(AccountRead { open_cost, spent_since }) = self.read_in_flight.take() else { return };
+        self.next_read = next_read;
+        if let Some(account) = account {
+            let left = account.balance.get().saturating_sub(open_cost.get()).saturating_sub(spent_since.get());
+            self.budget = Amount::new(left);
+            self.account = Some(account);
+            self.is_short = false;
+            self.is_fresh = spent_since == Amount::ZERO;
+        }
+    }
+
+    /// Reduces the budget without a check, down to zero.
+    pub(super) fn spend_unchecked(&mut self, cost: Amount) {
+        self.budget = Amount::new(self.budget.get().saturating_sub(cost.get()));
+        self.is_fresh = false;
+        if let Some(read_in_flight) = &mut self.read_in_flight {
+            read_in_flight.spent_since = Amount::new(read_in_flight.spent_since.get().saturating_add(cost.get()));
+        }
+    }
+
+    /// Reduces the budget, if it is large enough.
+    pub(super) fn try_spend(&mut self, cost: Amount) -> bool {
+        if cost > self.budget {
+            self.is_short = true;
+            self.last_spend_succeeded = false;
+            return false;
+        }
+        self.unaffordable_cost = None;
+        self.last_spend_succeeded = true;
+        self.spend_unchecked(cost);
+        true
+    }
+}

@@ -1,14 +1,14 @@
-//! Whose nonce an authorization (EIP-7702) uses.
+//! The account of an authorization (EIP-7702), whose nonce it uses.
 
 use alloy_consensus::crypto::secp256k1::recover_signer;
 use alloy_eips::eip7702::Authorization;
 use alloy_primitives::{Address, Signature};
 
-/// The account that signed an authorization, whatever chain it names; `None` if its signature is nobody's, and no chain takes it.
+/// The account that signed an authorization, for any chain id. `None` if the signature is invalid.
 pub fn authority(signed: &gapless_domain::Authorization) -> Option<Address> {
     let said = Authorization { chain_id: signed.chain_id, address: signed.address, nonce: signed.nonce };
     let signature = Signature::new(signed.r, signed.s, signed.y_parity);
-    // Also refuses an s in the upper half, as chains do.
+    // An s in the upper half is refused too, as chains do.
     recover_signer(&signature, said.signature_hash()).ok()
 }
 
@@ -38,7 +38,7 @@ mod tests {
     }
 
     #[test]
-    fn an_authorization_tells_who_signed_it_whatever_chain_it_is_for() {
+    fn authority_is_recovered_for_any_chain_id() {
         for chain in [0, 1, 31337] {
             assert_eq!(authority(&signed(chain)), Some(ACCOUNT));
         }
@@ -48,6 +48,6 @@ mod tests {
         let order = U256::from_be_slice(&secp256k1::constants::CURVE_ORDER);
         let upper = signed(1);
         let upper = gapless_domain::Authorization { s: order - upper.s, y_parity: !upper.y_parity, ..upper };
-        assert_eq!(authority(&upper), None, "no chain takes it");
+        assert_eq!(authority(&upper), None, "chains refuse an s in the upper half");
     }
 }

@@ -1,4 +1,4 @@
-//! One transaction, many endpoints, one answer.
+//! Sending transactions to several endpoints, and combining their answers.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,67 +10,74 @@ use serde_json::json;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use crate::endpoint::{Endpoint, Standing, now};
-use crate::endpoints::{Endpoints, GRACE, Recipient, Recipients, had_no_part, receive, without_verdict};
-use crate::meter;
+use crate::endpoint::{CallResult, Connectivity, Endpoint, now};
+use crate::endpoints::{Endpoints, GRACE, SendTarget, SendTargets, receive, takes_no_transactions, without_verdict};
 use crate::rpc::Call;
+use crate::{jitter, meter};
 
-/// To how many, and how long their answers are waited for.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct SendTerms {
-    pub(crate) most: usize,
-    /// The whole broadcast takes no longer than this, however many requests it needs: everybody waits for it.
-    pub(crate) patience: Duration,
+pub(crate) struct SendSettings {
+    /// The number of endpoints that a transaction is sent to at once.
+    pub(crate) max_endpoints: usize,
+    /// The time limit of a whole broadcast, however many requests it needs.
+    pub(crate) timeout: Duration,
 }
 
-/// What an endpoint made of the transactions; nothing if it was not asked after all, because it is not well.
-struct Report {
-    recipient: Recipient,
+/// The answers of one endpoint. `None` if its check failed, so that nothing was sent.
+struct TargetAnswers {
+    target: SendTarget,
     answers: Option<Vec<Classified>>,
 }
 
-/// What is known of each transaction, and who has not been heard.
+/// The answers so far, by transaction.
 struct Tally<'a> {
     chain: &'a ChainId,
     txs: &'a [SignedTx],
     best: Vec<Option<Classified>>,
-    /// The answer of one that had no part in it: told if nobody else says anything.
-    aside: Vec<Option<Classified>>,
-    /// What each endpoint said, in the order in which they answered: one word of each at the most.
-    heard: Vec<Vec<EndpointAnswer>>,
-    refusals: Vec<(usize, Recipient, Classified)>,
-    unheard: Vec<Recipient>,
+    /// The answers of endpoints that take no transactions. They are returned only if no other endpoint answers.
+    uninvolved: Vec<Option<Classified>>,
+    /// The answer of each endpoint, in the order in which they came. An endpoint has at most one.
+    by_endpoint: Vec<Vec<EndpointAnswer>>,
+    refusals: Vec<(usize, SendTarget, Classified)>,
+    unanswered: Vec<SendTarget>,
 }
 
-/// Gives `txs` to the best endpoints at once. The answer is there when all have answered, or shortly after the moment when every
-/// transaction has been accepted by somebody; the slower ones go on in the background until they have answered. What is
-/// without a verdict then is given to the next best ones.
+/// Sends transactions to the best endpoints in parallel. Returns when all have answered, or shortly after each
+/// transaction was accepted by one endpoint; slower endpoints finish in the background. Transactions without a verdict
+/// are then sent to the next best endpoints.
 pub(crate) async fn broadcast(
     endpoints: &Endpoints,
     chain: &ChainId,
     txs: &[SignedTx],
-    terms: SendTerms,
+    settings: SendSettings,
 ) -> Vec<SendAnswer> {
     if txs.is_empty() {
         return Vec::new();
     }
-    let deadline = now() + terms.patience;
-    let Recipients { asked, missed } = endpoints.for_sending(terms.most);
+    let deadline = now() + settings.timeout;
+    let SendTargets { ready, skipped } = endpoints.for_sending(settings.max_endpoints);
     let none = || vec![None; txs.len()];
-    let heard = vec![Vec::new(); txs.len()];
-    let mut tally = Tally { chain, txs, best: none(), aside: none(), heard, refusals: Vec::new(), unheard: missed };
-    for few in asked.chunks(terms.most.max(1)) {
+    let mut tally = Tally {
+        chain,
+        txs,
+        best: none(),
+        uninvolved: none(),
+        by_endpoint: vec![Vec::new(); txs.len()],
+        refusals: Vec::new(),
+        unanswered: skipped,
+    };
+    for targets in ready.chunks(settings.max_endpoints.max(1)) {
         let open = tally.open();
         if open.is_empty() || now() >= deadline {
             break;
         }
-        tally.ask(endpoints, few, &open, deadline).await;
+        tally.send(endpoints, targets, &open, deadline).await;
     }
     tally.conclude(endpoints)
 }
 
 impl Tally<'_> {
-    /// What nobody has said anything on that counts.
+    /// The indexes of the transactions without a verdict.
     fn open(&self) -> Vec<usize> {
         let is_open = |best: &Option<Classified>| {
             best.as_ref().is_none_or(|best| {
@@ -80,30 +87,30 @@ impl Tally<'_> {
         self.best.iter().enumerate().filter(|(_, best)| is_open(best)).map(|(at, _)| at).collect()
     }
 
-    /// Gives the transactions of these places to these endpoints.
-    async fn ask(&mut self, endpoints: &Endpoints, few: &[Recipient], open: &[usize], deadline: Instant) {
+    /// Sends the open transactions to some endpoints.
+    async fn send(&mut self, endpoints: &Endpoints, targets: &[SendTarget], open: &[usize], deadline: Instant) {
         let txs: Arc<[SignedTx]> = open.iter().filter_map(|at| self.txs.get(*at).cloned()).collect();
-        let (sender, mut reports) = mpsc::channel(few.len().max(1));
-        let mut awaited = Vec::with_capacity(few.len());
-        for recipient in few.iter().cloned() {
-            self.unheard.push(recipient.clone());
-            // One that has too much of ours to do already is not asked.
-            let Some(busy) = recipient.sends.place() else { continue };
-            awaited.push(recipient.clone());
+        let (sender, mut answers) = mpsc::channel(targets.len().max(1));
+        let mut awaited = Vec::with_capacity(targets.len());
+        for target in targets.iter().cloned() {
+            self.unanswered.push(target.clone());
+            // An endpoint at its limit of broadcasts is not asked.
+            let Some(permit) = target.sends.try_acquire() else { continue };
+            awaited.push(target.clone());
             let (sender, txs, chain) = (sender.clone(), Arc::clone(&txs), self.chain.clone());
             endpoints.spawn(async move {
-                let answers = send(&recipient.endpoint, &chain, &txs).await;
-                recipient.sends.note(answers.as_deref().unwrap_or_default());
-                drop(busy);
-                drop(sender.send(Report { recipient, answers }).await);
+                let answers = send(&target.endpoint, &chain, &txs).await;
+                target.sends.record(answers.as_deref().unwrap_or_default(), jitter::random());
+                drop(permit);
+                drop(sender.send(TargetAnswers { target, answers }).await);
             });
         }
         drop(sender);
 
         let mut until = deadline;
-        while let Some(report) = receive(&mut reports, Some(until)).await {
-            awaited.retain(|other| !other.is(&report.recipient));
-            self.note(report, open);
+        while let Some(answer) = receive(&mut answers, Some(until)).await {
+            awaited.retain(|other| !other.is_same(&answer.target));
+            self.note(answer, open);
             let is_taken = |at: &usize| self.best.get(*at).and_then(Option::as_ref).is_some_and(is_taken);
             if open.iter().all(is_taken) {
                 until = until.min(now() + GRACE);
@@ -111,74 +118,74 @@ impl Tally<'_> {
         }
         for _ in awaited {
             for at in open {
-                self.count(*at, without_verdict(Reason::TimedOut, "an endpoint has not answered in time"));
+                self.count(*at, without_verdict(Reason::TimedOut, "an endpoint did not answer in time"));
             }
         }
     }
 
-    fn note(&mut self, Report { recipient, answers }: Report, open: &[usize]) {
+    fn note(&mut self, TargetAnswers { target, answers }: TargetAnswers, open: &[usize]) {
         let answers = answers.unwrap_or_default();
-        if !answers.iter().all(had_no_part) {
-            self.unheard.retain(|other| !other.is(&recipient));
+        if !answers.iter().all(takes_no_transactions) {
+            self.unanswered.retain(|other| !other.is_same(&target));
         }
         for (at, answer) in open.iter().zip(answers) {
             if answer.verdict == Verdict::Rejected {
-                self.refusals.push((*at, recipient.clone(), answer.clone()));
+                self.refusals.push((*at, target.clone(), answer.clone()));
             }
-            if let Some(heard) = self.heard.get_mut(*at) {
-                heard.extend(heard_of(&recipient, &answer));
+            if let Some(by_endpoint) = self.by_endpoint.get_mut(*at) {
+                by_endpoint.extend(endpoint_answer(&target, &answer));
             }
             self.count(*at, answer);
         }
     }
 
     fn count(&mut self, at: usize, answer: Classified) {
-        let kept = if had_no_part(&answer) { self.aside.get_mut(at) } else { self.best.get_mut(at) };
-        if let Some(kept) = kept {
-            *kept = Some(better(kept.take(), answer));
+        let combined = if takes_no_transactions(&answer) { self.uninvolved.get_mut(at) } else { self.best.get_mut(at) };
+        if let Some(combined) = combined {
+            *combined = Some(better(combined.take(), answer));
         }
     }
 
     fn conclude(self, endpoints: &Endpoints) -> Vec<SendAnswer> {
-        for (at, recipient, refusal) in self.refusals {
+        for (at, target, refusal) in self.refusals {
             let taken = self.best.get(at).and_then(Option::as_ref).is_some_and(is_taken);
             if let Some(tx) = self.txs.get(at).filter(|_| taken) {
-                let (name, hash) = (recipient.endpoint.name(), tx.hash.to_string());
+                let (name, hash) = (target.endpoint.name(), tx.hash.to_string());
                 meter::contradiction(self.chain, name, &hash, refusal.text.as_str());
             }
         }
-        let all_were_heard = !self.unheard.iter().any(Recipient::may_speak_soon);
-        let conclude = |(best, aside): (Option<Classified>, Option<Classified>)| match best.or(aside) {
-            None => endpoints.nobody(),
-            Some(refused) if refused.verdict == Verdict::Rejected && !all_were_heard => not_yet(refused),
+        let is_any_awaited = self.unanswered.iter().any(SendTarget::may_still_answer);
+        let conclude = |(best, uninvolved): (Option<Classified>, Option<Classified>)| match best.or(uninvolved) {
+            None => endpoints.no_endpoint(),
+            Some(refused) if refused.verdict == Verdict::Rejected && is_any_awaited => not_yet_refused(refused),
             Some(best) => best,
         };
-        let classified = self.best.into_iter().zip(self.aside).map(conclude);
-        classified.zip(self.heard).map(|(classified, heard)| SendAnswer { classified, heard }).collect()
+        let classified = self.best.into_iter().zip(self.uninvolved).map(conclude);
+        classified.zip(self.by_endpoint).map(|(classified, heard)| SendAnswer { classified, heard }).collect()
     }
 }
 
-/// Whoever takes no transactions, or was not reached or not asked, has said nothing on it. One that gave no answer in its time may
-/// have the transaction, and that is worth knowing.
-fn heard_of(recipient: &Recipient, answer: &Classified) -> Option<EndpointAnswer> {
-    let is_heard = !had_no_part(answer) && answer.reason != Reason::Unreachable;
-    is_heard.then(|| answer.heard_from(recipient.endpoint.name()))
+/// The answer of an endpoint for the record of the send. An endpoint that takes no transactions or was not reached has
+/// none. A time-out is recorded, because the endpoint may have the transaction.
+fn endpoint_answer(target: &SendTarget, answer: &Classified) -> Option<EndpointAnswer> {
+    let is_answer = !takes_no_transactions(answer) && answer.reason != Reason::Unreachable;
+    is_answer.then(|| answer.heard_from(target.endpoint.name()))
 }
 
-/// A final refusal while somebody is away who may have the transaction, from before or from elsewhere, or may take it: it is
-/// not concluded from those who are left. It stays without a verdict, and is sent again.
-fn not_yet(refused: Classified) -> Classified {
-    without_verdict(Reason::Unreachable, &format!("{} (not every endpoint was heard)", refused.text))
+/// A final refusal while another endpoint has not answered. That endpoint may have the transaction, or may take it, so
+/// the result is without a verdict and the transaction is sent again.
+fn not_yet_refused(refused: Classified) -> Classified {
+    without_verdict(Reason::Unreachable, &format!("{} (not every endpoint has answered)", refused.text))
 }
 
-/// `None` if the endpoint could not be asked: then it has no part in the answer.
+/// Sends transactions to one endpoint. `None` if its check failed.
 async fn send(endpoint: &Endpoint, chain: &ChainId, txs: &[SignedTx]) -> Option<Vec<Classified>> {
-    if endpoint.standing() != Standing::Good && !endpoint.check().await {
+    if endpoint.connectivity() != Connectivity::Up && !endpoint.check().await {
         return None;
     }
     let calls: Vec<Call> = txs.iter().map(|tx| Call::new("eth_sendRawTransaction", json!([tx.raw]))).collect();
-    let answers = endpoint.ask_in_order(&calls).await;
-    let judge = |(tx, answer): (&SignedTx, crate::endpoint::Answer)| match answer {
+    let results = endpoint.ask_in_order(&calls).await;
+    let classify = |(tx, result): (&SignedTx, CallResult)| match result {
         Err(classified) => classified,
         Ok(raw) => match serde_json::from_str::<B256>(raw.get()) {
             Err(_) => endpoint.unreadable(raw.get()),
@@ -191,7 +198,7 @@ async fn send(endpoint: &Endpoint, chain: &ChainId, txs: &[SignedTx]) -> Option<
             }
         },
     };
-    Some(txs.iter().zip(answers).map(judge).collect())
+    Some(txs.iter().zip(results).map(classify).collect())
 }
 
 fn is_taken(classified: &Classified) -> bool {
@@ -214,7 +221,7 @@ mod tests {
 
     fn answer(verdict: Verdict) -> Classified {
         let text = NodeText::new(verdict.as_str());
-        Classified { verdict, reason: Reason::NoVerdict, source: Source::Nobody, text, revert_data: None }
+        Classified { verdict, reason: Reason::NoVerdict, source: Source::NoRule, text, revert_data: None }
     }
 
     fn combined(verdicts: &[Verdict]) -> Verdict {
@@ -222,13 +229,13 @@ mod tests {
     }
 
     #[test]
-    fn the_order_is_total() {
+    fn verdict_ranks_are_distinct() {
         let ranks: BTreeSet<u8> = Verdict::ALL.iter().map(|verdict| verdict.rank()).collect();
         assert_eq!(ranks.len(), Verdict::ALL.len());
     }
 
     #[test]
-    fn one_answer_of_many() {
+    fn best_verdict_wins_in_any_order() {
         use Verdict::*;
         for (answers, one) in [
             (&[Rejected, Unavailable, Accepted][..], Accepted),

@@ -1,4 +1,4 @@
-//! [`EvmChain`]: the contract, put together from its parts.
+//! [`EvmChain`]: the [`Chain`] contract for EVM chains.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -18,49 +18,51 @@ use gapless_domain::{
 };
 use tokio::sync::watch;
 
-use crate::broadcast::{SendTerms, broadcast};
-use crate::endpoint::{Endpoint, EndpointState, Parts, Terms};
-use crate::endpoints::{Endpoints, LagTerms, failed};
+use crate::broadcast::{SendSettings, broadcast};
+use crate::endpoint::{Endpoint, EndpointParts, EndpointSettings, SharedState};
+use crate::endpoints::{Endpoints, LagLimits, failed};
 use crate::fees::{FeeOptions, Rollup};
 use crate::mempool;
 use crate::options::{ConnectError, EndpointOptions, EvmChainOptions, SendTo};
-use crate::rpc::{self, HeadNews, HttpRoad, Road, WebSocketRoad};
+use crate::read::RevertSource;
+use crate::rpc::{self, HeadListener, HttpTransport, Transport, WebSocketTransport};
 use crate::signer::{Signer, SignerError};
 use crate::surcharge::DataFees;
 use crate::{fees, read, transaction};
 
-/// Time-outs that a whole broadcast may take: one to find out who an endpoint is, one for it, one for whoever stands in for it.
+/// A whole broadcast may take this many time-outs: for the check of an endpoint, for the send, and for a substitute.
 const SEND_TIMEOUTS: u32 = 3;
 
-/// One EVM chain. Dropping it ends everything that it started.
+/// One EVM chain. Its tasks end when it is dropped.
 pub struct EvmChain {
     id: ChainId,
     number: u64,
-    sending: SendTerms,
+    sending: SendSettings,
     endpoints: Endpoints,
     pricing: FeeOptions,
     data_fees: DataFees,
     signers: HashMap<Address, Arc<dyn Signer>>,
-    heads: Heads,
+    heads: HeadNotifications,
 }
 
-/// Counts what WebSockets tell of heads.
+/// Counts the head notifications of WebSockets.
 #[derive(Debug)]
-struct Heads {
-    told: Arc<watch::Sender<u64>>,
-    /// How far `head_changed` has come: news between two calls of it are not lost.
+struct HeadNotifications {
+    count: Arc<watch::Sender<u64>>,
+    /// The count that `head_changed` has returned for. Notifications between two calls are not lost.
     seen: AtomicU64,
+    /// At least one endpoint is a WebSocket.
     has_source: bool,
 }
 
 impl EvmChain {
-    /// Headers that may be asked for at once.
+    /// The limit of headers in one request of a caller.
     pub const MAX_HEADERS: u64 = 10_000;
-    /// Whole blocks that may be asked for at once.
+    /// The limit of whole blocks in one request of a caller.
     pub const MAX_BLOCKS: u64 = 1_000;
 
-    /// Makes the chain. No node has to be there: endpoints are looked for when they are first needed, and again whenever
-    /// they are away. With a WebSocket endpoint it has to be called inside a tokio runtime.
+    /// Creates the chain. No endpoint has to be up: endpoints are checked when they are first needed, and again after
+    /// an outage. A chain with a WebSocket endpoint has to be created inside a tokio runtime.
     pub fn connect(options: EvmChainOptions, signers: Vec<Arc<dyn Signer>>) -> Result<Self, ConnectError> {
         options.validate()?;
         let number = options.id.evm_number().ok_or_else(|| ConnectError::NotEvm(options.id.clone()))?;
@@ -73,7 +75,7 @@ impl EvmChain {
         }
         let needs_tls = options.rpc.iter().any(|endpoint| matches!(endpoint.url.scheme(), "https" | "wss"));
         let tls = rpc::client_config(needs_tls).map_err(|error| ConnectError::Tls(error.to_string()))?;
-        let terms = Arc::new(Terms {
+        let settings = Arc::new(EndpointSettings {
             chain: options.id.clone(),
             chain_number: number,
             timeout: options.rpc_timeout,
@@ -81,30 +83,36 @@ impl EvmChain {
             blocks_max: options.blocks_max,
             classifier: Classifier::new(options.overrides.clone())?,
         });
-        let told = Arc::new(watch::Sender::new(0));
+        let count = Arc::new(watch::Sender::new(0));
         let mut list = Vec::with_capacity(options.rpc.len());
         let mut has_source = false;
-        for (place, EndpointOptions { url, weight }) in options.rpc.iter().enumerate() {
-            let state = Arc::new(EndpointState::default());
-            let road = if matches!(url.scheme(), "ws" | "wss") {
+        for (index, EndpointOptions { url, weight }) in options.rpc.iter().enumerate() {
+            let state = Arc::new(SharedState::default());
+            let transport = if matches!(url.scheme(), "ws" | "wss") {
                 tokio::runtime::Handle::try_current().map_err(|_| ConnectError::NoRuntime)?;
                 has_source = true;
-                let news = head_news(Arc::clone(&told), Arc::clone(&state));
-                Road::WebSocket(WebSocketRoad::open(url.clone(), Arc::clone(&tls), options.rpc_timeout, news))
+                let on_head = head_listener(Arc::clone(&count), Arc::clone(&state));
+                let timeout = options.rpc_timeout;
+                Transport::WebSocket(WebSocketTransport::open(url.clone(), Arc::clone(&tls), timeout, on_head))
             } else {
-                Road::Http(Box::new(HttpRoad::new(url, &tls, options.rpc_timeout)?))
+                Transport::Http(Box::new(HttpTransport::new(url, &tls, options.rpc_timeout)?))
             };
-            let name = name_of(&options.rpc, place);
-            let parts =
-                Parts { name, weight: *weight, url: url.clone(), road, places: options.rpc_max_in_flight, state };
-            list.push(Arc::new(Endpoint::new(Arc::clone(&terms), parts)));
+            let parts = EndpointParts {
+                name: name_of(&options.rpc, index),
+                weight: *weight,
+                url: url.clone(),
+                transport,
+                max_in_flight: options.rpc_max_in_flight,
+                state,
+            };
+            list.push(Arc::new(Endpoint::new(Arc::clone(&settings), parts)));
         }
-        let most = match options.send_to {
+        let max_endpoints = match options.send_to {
             SendTo::All => usize::MAX,
-            SendTo::Best(most) => most,
+            SendTo::Best(count) => count,
         };
-        let sending = SendTerms { most, patience: options.rpc_timeout.saturating_mul(SEND_TIMEOUTS) };
-        let lag = LagTerms { lag_max: options.lag_max, head_age_max: options.head_age_max };
+        let sending = SendSettings { max_endpoints, timeout: options.rpc_timeout.saturating_mul(SEND_TIMEOUTS) };
+        let lag = LagLimits { lag_max: options.lag_max, head_age_max: options.head_age_max };
         Ok(EvmChain {
             id: options.id,
             number,
@@ -113,36 +121,36 @@ impl EvmChain {
             pricing: options.fees,
             data_fees: DataFees::default(),
             signers: by_address,
-            heads: Heads { told, seen: AtomicU64::new(0), has_source },
+            heads: HeadNotifications { count, seen: AtomicU64::new(0), has_source },
         })
     }
 
-    /// The accounts that this node has keys for.
+    /// The accounts for which this node has a key.
     pub fn signing_addresses(&self) -> impl Iterator<Item = Address> {
         self.signers.keys().copied()
     }
 
     fn address_of(&self, submitter: &SubmitterId) -> Result<Address, ChainError> {
         let own = submitter.evm_address().filter(|_| *submitter.chain() == self.id);
-        own.ok_or_else(|| failed("the submitter is of another chain"))
+        own.ok_or_else(|| failed("the submitter belongs to another chain"))
     }
 }
 
-/// Host and port; where several endpoints have the same, numbered from the second on.
-fn name_of(endpoints: &[EndpointOptions], place: usize) -> String {
-    let Some(own) = endpoints.get(place).map(|endpoint| endpoint.url.name()) else { return String::new() };
-    match endpoints.iter().take(place).filter(|other| other.url.name() == own).count() {
+/// Host and port. Endpoints with the same host and port are numbered from the second on.
+fn name_of(endpoints: &[EndpointOptions], index: usize) -> String {
+    let Some(own) = endpoints.get(index).map(|endpoint| endpoint.url.name()) else { return String::new() };
+    match endpoints.iter().take(index).filter(|other| other.url.name() == own).count() {
         0 => own.to_owned(),
         before => format!("{own}#{}", before + 1),
     }
 }
 
-fn head_news(told: Arc<watch::Sender<u64>>, state: Arc<EndpointState>) -> HeadNews {
+fn head_listener(count: Arc<watch::Sender<u64>>, state: Arc<SharedState>) -> HeadListener {
     Arc::new(move |number| {
         if let Some(number) = number {
-            state.hear_head(number);
+            state.note_subscribed_head(number);
         }
-        told.send_modify(|count| *count += 1);
+        count.send_modify(|count| *count += 1);
     })
 }
 
@@ -160,7 +168,7 @@ impl Chain for EvmChain {
     async fn quote(&self) -> Result<FeeQuote, ChainError> {
         let market = self.endpoints.read(|endpoint| async move { read::market(&endpoint).await }).await?;
         let quote = fees::quote(&market, &self.pricing);
-        quote.ok_or_else(|| failed("the chain has no base fee and its node names no price"))
+        quote.ok_or_else(|| failed("the chain has no base fee and the endpoint returned no gas price"))
     }
 
     async fn surcharge(&self, call: &EvmCall) -> Result<Amount, ChainError> {
@@ -227,7 +235,7 @@ impl Chain for EvmChain {
     async fn headers(&self, numbers: RangeInclusive<u64>) -> Result<Vec<Option<Header>>, ChainError> {
         let Some(span) = numbers.end().checked_sub(*numbers.start()) else { return Ok(Vec::new()) };
         if span >= Self::MAX_HEADERS {
-            return Err(failed("so many headers are not asked for at once"));
+            return Err(failed("too many headers in one request"));
         }
         let numbers = &numbers;
         self.endpoints.read(|endpoint| async move { read::headers(&endpoint, numbers.clone()).await }).await
@@ -245,18 +253,18 @@ impl Chain for EvmChain {
     }
 
     async fn reverts(&self, hashes: &[B256]) -> Result<Vec<Option<Revert>>, ChainError> {
-        let ask = |way: read::Way| {
-            move |endpoint: Arc<Endpoint>, hashes: Vec<B256>| async move { read::reverts(&endpoint, &hashes, way).await }
+        let ask = |from: RevertSource| {
+            move |endpoint: Arc<Endpoint>, list: Vec<B256>| async move { read::reverts(&endpoint, &list, from).await }
         };
-        // One that can only guess must not speak before another one that knows.
-        let mut found: Vec<Option<Revert>> = self.endpoints.find_each(hashes, ask(read::Way::Surely)).await?;
+        // A guess of one endpoint must not win over the knowledge of another one.
+        let mut found: Vec<Option<Revert>> = self.endpoints.find_each(hashes, ask(RevertSource::Recorded)).await?;
         let (open, rest): (Vec<usize>, Vec<B256>) =
             hashes.iter().enumerate().filter(|(at, _)| matches!(found.get(*at), Some(None))).unzip();
-        // What was found stays found, whatever becomes of the guesses.
-        let guessed = self.endpoints.find_each(&rest, ask(read::Way::ByReplay)).await.unwrap_or_default();
+        // A failed guess does not discard the reasons that were found.
+        let guessed = self.endpoints.find_each(&rest, ask(RevertSource::Replayed)).await.unwrap_or_default();
         for (at, guess) in open.into_iter().zip(guessed) {
-            if let Some(place) = found.get_mut(at) {
-                *place = guess;
+            if let Some(slot) = found.get_mut(at) {
+                *slot = guess;
             }
         }
         Ok(found)
@@ -270,7 +278,7 @@ impl Chain for EvmChain {
         let sender = self.address_of(account)?;
         let Some(span) = numbers.end().checked_sub(*numbers.start()) else { return Ok(Vec::new()) };
         if span >= Self::MAX_BLOCKS {
-            return Err(failed("so many blocks are not asked for at once"));
+            return Err(failed("too many blocks in one request"));
         }
         let numbers = &numbers;
         self.endpoints.read(|endpoint| async move { read::sent_by(&endpoint, sender, numbers.clone()).await }).await
@@ -295,9 +303,9 @@ impl Chain for EvmChain {
             return std::future::pending().await;
         }
         let seen = self.heads.seen.load(Ordering::Acquire);
-        let mut told = self.heads.told.subscribe();
-        // The sender lives as long as we do.
-        if let Ok(count) = told.wait_for(|count| *count != seen).await {
+        let mut counts = self.heads.count.subscribe();
+        // The sender lives as long as the chain.
+        if let Ok(count) = counts.wait_for(|count| *count != seen).await {
             self.heads.seen.store(*count, Ordering::Release);
         }
     }

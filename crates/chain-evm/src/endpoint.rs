@@ -1,12 +1,12 @@
-//! One node, as far as we know it: whether it is of this chain, how it is, where its head is, and what it can do.
+//! One endpoint: its chain id, its health, its head and its capabilities.
 //!
-//! Nothing is asked of a node before it has named the right chain id, and it is asked again whenever it was away, and from time
-//! to time: behind one URL there may be another node tomorrow.
+//! An endpoint is used only after it returned the right chain id. The check is repeated after each outage and from time
+//! to time, because another node may answer behind the URL.
 
 mod batch;
 mod forks;
 mod health;
-mod known;
+mod state;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -25,52 +25,50 @@ use serde_json::value::RawValue;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
-pub(crate) use known::{EndpointState, HeadClaim, Skills, Standing};
+pub(crate) use state::{Capabilities, Connectivity, ReportedHead, SharedState};
 
 use crate::family::family_of;
-use crate::meter;
-use crate::rpc::{Call, Exchange, Fault, Reply, Road};
+use crate::rpc::{Call, Exchange, Reply, RpcFailure, Transport};
+use crate::{jitter, meter};
 use batch::{after_refusal, chunks};
-use health::Failure as Trouble;
-use known::Known;
+use health::FailureKind;
+use state::EndpointState;
 
-/// Batches of one question that are under way at once.
-const BATCHES_AT_ONCE: usize = 8;
-/// A request that has less than this part of its time left when it gets its place is not begun: it would only be cut off.
-const LEAST_PART: u32 = 10;
-/// A wrong chain id is a matter of configuration and is looked at again now and then.
+/// Batches of one request that are in flight at once.
+const MAX_PARALLEL_BATCHES: usize = 8;
+/// A request that got its turn with less than this part of its time left is not sent. It would only be cut off.
+const MIN_TIME_PART: u32 = 10;
+/// A wrong chain id is a configuration error. The endpoint is checked again after this time.
 const WRONG_CHAIN_PAUSE: Duration = Duration::from_secs(60);
+/// The pause after a rate limit without `Retry-After`.
 const RATE_LIMIT_PAUSE: Duration = Duration::from_secs(1);
-/// Traces that took too long, or were too many, are not asked for again for so long.
-const TRACES_REST: Duration = Duration::from_secs(5 * 60);
-/// So long a final refusal waits for an endpoint that gives no answers. One that is away for longer is not waited for: it may
-/// never come back, and a transaction that nobody takes would hold up its lane for ever.
-const MISSED_FOR: Duration = Duration::from_secs(10 * 60);
+/// The pause after traces that timed out or met a limit.
+const TRACES_PAUSE: Duration = Duration::from_secs(5 * 60);
+/// A final refusal waits this long for a silent endpoint. A longer wait could block a lane for ever, because the
+/// endpoint may never come back.
+const ANSWER_AWAITED_FOR: Duration = Duration::from_secs(10 * 60);
 
-/// An endpoint at one moment, for whoever chooses among several.
+/// An endpoint at one moment, for the choice among several.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Sight {
-    pub(crate) standing: Standing,
+pub(crate) struct EndpointView {
+    pub(crate) connectivity: Connectivity,
     pub(crate) weight: u32,
-    /// It may be asked now.
-    pub(crate) is_due: bool,
-    /// It should be asked again who it is.
+    /// No pause forbids a request now.
+    pub(crate) is_retry_due: bool,
     pub(crate) is_check_due: bool,
-    /// It has had enough of us for now.
-    pub(crate) is_limited: bool,
-    /// It has said when to come again, and that is not yet.
-    pub(crate) is_barred: bool,
-    /// Its last request failed.
-    pub(crate) is_doubtful: bool,
+    pub(crate) is_rate_limited: bool,
+    /// The endpoint asked for a pause (`Retry-After`) that has not ended.
+    pub(crate) has_retry_after: bool,
+    pub(crate) has_last_request_failed: bool,
     pub(crate) is_flipping: bool,
-    pub(crate) head: Option<HeadClaim>,
+    pub(crate) head: Option<ReportedHead>,
 }
 
-/// What one question brought, judged.
-pub(crate) type Answer = Result<Box<RawValue>, Classified>;
+/// The classified result of one call.
+pub(crate) type CallResult = Result<Box<RawValue>, Classified>;
 
-/// What never changes about an endpoint.
-pub(crate) struct Terms {
+/// The settings that all endpoints of a chain share.
+pub(crate) struct EndpointSettings {
     pub(crate) chain: ChainId,
     pub(crate) chain_number: u64,
     pub(crate) timeout: Duration,
@@ -80,50 +78,52 @@ pub(crate) struct Terms {
 }
 
 pub(crate) struct Endpoint {
-    terms: Arc<Terms>,
+    settings: Arc<EndpointSettings>,
     name: String,
     weight: u32,
     url: SecretUrl,
-    road: Road,
-    /// Requests that may be under way at once.
-    places_max: usize,
-    places: Semaphore,
-    /// Held by whoever asks who it is: the one trial of a circuit that is open.
-    trial: tokio::sync::Mutex<()>,
-    state: Arc<EndpointState>,
+    transport: Transport,
+    max_in_flight: usize,
+    /// One permit for each request that may be in flight.
+    in_flight: Semaphore,
+    /// Held by the running check, so that an open circuit is tried by one request at a time.
+    check: tokio::sync::Mutex<()>,
+    state: Arc<SharedState>,
 }
 
-/// What an endpoint is made from.
-pub(crate) struct Parts {
-    /// Host and port, or more where two endpoints have the same.
+pub(crate) struct EndpointParts {
+    /// Host and port, with a number where two endpoints have the same.
     pub(crate) name: String,
     pub(crate) weight: u32,
     pub(crate) url: SecretUrl,
-    pub(crate) road: Road,
-    pub(crate) places: usize,
-    pub(crate) state: Arc<EndpointState>,
+    pub(crate) transport: Transport,
+    pub(crate) max_in_flight: usize,
+    pub(crate) state: Arc<SharedState>,
 }
 
-/// What several questions brought that went together or one after the other.
+/// The results of several calls.
 #[derive(Default)]
-struct Asked {
-    answers: Vec<Answer>,
-    /// The last request got nothing back.
-    silent: bool,
-    /// It got nothing back in its time.
-    timed_out: bool,
+struct CallResults {
+    results: Vec<CallResult>,
+    /// The last request got no answer.
+    is_unanswered: bool,
+    /// The last request timed out.
+    is_timed_out: bool,
 }
 
-/// What a request says about the endpoint itself. The worst of a batch counts.
+/// The consequence of a request for the health of its endpoint. The worst one of a batch counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Sign {
-    /// It was not asked, or for something that it need not have.
+enum HealthSignal {
+    /// The call was not sent, or was optional.
     None,
     Alive,
-    /// For so long, by its own word or by ours.
-    LeaveAlone(Duration, bool),
+    RateLimited {
+        pause: Duration,
+        /// The endpoint named the time itself.
+        is_requested: bool,
+    },
     Failed,
-    Gone,
+    Unreachable,
 }
 
 #[expect(clippy::disallowed_methods, reason = "the adapter owns the pauses between its requests")]
@@ -132,10 +132,10 @@ pub(crate) fn now() -> Instant {
 }
 
 impl Endpoint {
-    pub(crate) fn new(terms: Arc<Terms>, parts: Parts) -> Self {
-        let Parts { name, weight, url, road, places, state } = parts;
-        let (trial, places_max) = (tokio::sync::Mutex::default(), places);
-        Endpoint { terms, name, weight, url, road, places_max, places: Semaphore::new(places), trial, state }
+    pub(crate) fn new(settings: Arc<EndpointSettings>, parts: EndpointParts) -> Self {
+        let EndpointParts { name, weight, url, transport, max_in_flight, state } = parts;
+        let (check, in_flight) = (tokio::sync::Mutex::default(), Semaphore::new(max_in_flight));
+        Endpoint { settings, name, weight, url, transport, max_in_flight, in_flight, check, state }
     }
 
     pub(crate) fn name(&self) -> &str {
@@ -143,366 +143,371 @@ impl Endpoint {
     }
 
     pub(crate) fn chain(&self) -> &ChainId {
-        &self.terms.chain
+        &self.settings.chain
     }
 
-    pub(crate) fn standing(&self) -> Standing {
-        self.state.lock().standing
+    pub(crate) fn connectivity(&self) -> Connectivity {
+        self.state.lock().connectivity
     }
 
-    /// As it is seen now.
-    pub(crate) fn sight(&self) -> Sight {
-        let (known, now) = (self.state.lock(), now());
-        Sight {
-            standing: known.standing,
+    pub(crate) fn view(&self) -> EndpointView {
+        let (state, now) = (self.state.lock(), now());
+        EndpointView {
+            connectivity: state.connectivity,
             weight: self.weight,
-            is_due: known.health.is_due(now),
-            is_check_due: known.is_check_due(),
-            is_limited: known.health.is_limited(now),
-            is_barred: known.health.is_barred(now),
-            is_doubtful: known.health.is_doubtful(),
-            is_flipping: known.is_flipping(),
-            head: known.head,
+            is_retry_due: state.health.is_retry_due(now),
+            is_check_due: state.is_check_due(),
+            is_rate_limited: state.health.is_rate_limited(now),
+            has_retry_after: state.health.has_retry_after(now),
+            has_last_request_failed: state.health.has_last_request_failed(),
+            is_flipping: state.is_flipping(),
+            head: state.head,
         }
     }
 
-    /// It is of this chain as far as anybody knows, and has not been silent for too long.
-    pub(crate) fn may_speak_soon(&self) -> bool {
-        let known = self.state.lock();
-        known.standing != Standing::WrongChain && known.silent_since.is_none_or(|since| since.elapsed() < MISSED_FOR)
+    /// The endpoint is not known to be on another chain, and has not been silent for too long.
+    pub(crate) fn may_still_answer(&self) -> bool {
+        let state = self.state.lock();
+        let is_awaited = state.silent_since.is_none_or(|since| since.elapsed() < ANSWER_AWAITED_FOR);
+        state.connectivity != Connectivity::WrongChain && is_awaited
     }
 
-    /// Its newest block, as it shows it.
-    pub(crate) fn set_head(&self, header: &Header) {
-        self.state.lock().hear(header.block.number, Some(header.block.hash));
-        self.saw(std::slice::from_ref(header));
+    /// Notes the header of the endpoint's newest block.
+    pub(crate) fn note_head(&self, header: &Header) {
+        self.state.lock().note_head(header.block.number, Some(header.block.hash));
+        self.note_headers(std::slice::from_ref(header));
     }
 
-    /// What it shows at some heights.
-    pub(crate) fn saw(&self, headers: &[Header]) {
-        let mut known = self.state.lock();
+    /// Notes headers that the endpoint returned by height.
+    pub(crate) fn note_headers(&self, headers: &[Header]) {
+        let mut state = self.state.lock();
         for header in headers {
-            if known.see(header) {
-                known.trouble = Some("it goes to and fro between two forks".to_owned());
-                meter::flipping(&self.terms.chain, self.name(), header.block.number);
+            if state.note_header(header, jitter::random()) {
+                state.last_error = Some("flips between two forks".to_owned());
+                meter::endpoint_flipping(&self.settings.chain, self.name(), header.block.number);
             }
         }
     }
 
-    pub(crate) fn skills(&self) -> Skills {
-        let known = self.state.lock();
-        let traces_rest = known.traces_rest_until.is_some_and(|until| until > now());
-        Skills { trace: known.skills.trace && !traces_rest, ..known.skills }
+    pub(crate) fn capabilities(&self) -> Capabilities {
+        let state = self.state.lock();
+        let traces_paused = state.traces_paused_until.is_some_and(|until| until > now());
+        Capabilities { trace: state.capabilities.trace && !traces_paused, ..state.capabilities }
     }
 
-    /// It is asked for no traces for a while.
-    pub(crate) fn let_traces_rest(&self) {
-        self.state.lock().traces_rest_until = Some(now() + TRACES_REST);
+    pub(crate) fn pause_traces(&self) {
+        self.state.lock().traces_paused_until = Some(now() + TRACES_PAUSE);
     }
 
-    /// The longest that one request may take.
+    /// The time limit of one request.
     pub(crate) fn timeout(&self) -> Duration {
-        self.terms.timeout
+        self.settings.timeout
     }
 
-    /// Whole blocks in one request.
+    /// The number of whole blocks in one request.
     pub(crate) fn blocks_max(&self) -> usize {
-        self.terms.blocks_max
+        self.settings.blocks_max
     }
 
-    pub(crate) fn unlearn(&self, what: impl FnOnce(&mut Skills)) {
-        what(&mut self.state.lock().skills);
+    /// Removes a capability until the next check.
+    pub(crate) fn remove_capability(&self, remove: impl FnOnce(&mut Capabilities)) {
+        remove(&mut self.state.lock().capabilities);
     }
 
-    pub(crate) fn status(&self, standing: EndpointHealth, lag: Option<u64>) -> EndpointStatus {
-        let known = self.state.lock();
+    pub(crate) fn status(&self, health: EndpointHealth, lag: Option<u64>) -> EndpointStatus {
+        let state = self.state.lock();
         EndpointStatus {
             name: self.name().to_owned(),
             weight: self.weight,
-            standing,
-            head: known.head.map(|head| head.number),
-            head_age: known.head.map(|head| head.moved_at.elapsed()),
+            health,
+            head: state.head.map(|head| head.number),
+            head_age: state.head.map(|head| head.changed_at.elapsed()),
             lag,
-            errors_permille: known.health.failed_permille(),
-            latency: known.health.latency(),
-            in_flight: self.places_max.saturating_sub(self.places.available_permits()),
-            trouble: known.trouble.clone(),
+            errors_permille: state.health.failed_permille(),
+            latency: state.health.latency(),
+            in_flight: self.max_in_flight.saturating_sub(self.in_flight.available_permits()),
+            last_error: state.last_error.clone(),
         }
     }
 
-    /// Asks who it is. True if it may be used from now on.
+    /// Checks chain id, client and head. Returns true if the endpoint is up.
     ///
-    /// Whoever comes while somebody else asks gets that answer: an endpoint that is away is tried by one request at a time.
+    /// A caller that arrives during a check waits for its result.
     pub(crate) async fn check(&self) -> bool {
         let before = self.state.lock().checks;
-        let _trial = self.trial.lock().await;
+        let _check = self.check.lock().await;
         if self.state.lock().checks == before {
-            self.make_check().await;
+            self.run_check().await;
         }
-        self.standing() == Standing::Good
+        self.connectivity() == Connectivity::Up
     }
 
-    async fn make_check(&self) {
+    async fn run_check(&self) {
         {
-            // A refusal that was a gateway's whim is forgotten by and by; one that was meant comes again, here at the latest.
-            let mut known = self.state.lock();
-            if known.standing == Standing::Good {
-                known.batch_max = known.batch_max.saturating_mul(2);
+            // A batch limit that was a temporary refusal disappears over time. A real one is learned again.
+            let mut state = self.state.lock();
+            if state.connectivity == Connectivity::Up {
+                state.batch_max = state.batch_max.saturating_mul(2);
             }
         }
         let calls = ["eth_chainId", "web3_clientVersion", "eth_blockNumber"].map(|method| Call::new(method, json!([])));
-        let mut answers = self.ask(&calls).await.into_iter();
-        let mut next = || answers.next().and_then(Result::ok);
-        let (chain, client, head) = (next(), next(), next());
+        let mut results = self.ask(&calls).await.into_iter();
+        let mut next = || results.next().and_then(Result::ok);
+        let (chain_id, client, head) = (next(), next(), next());
         let number = |raw: Option<Box<RawValue>>| {
             serde_json::from_str::<alloy_primitives::U64>(raw?.get()).ok().map(|number| number.to::<u64>())
         };
-        let (chain, head) = (number(chain), number(head));
+        let (chain_id, head) = (number(chain_id), number(head));
         let client: Option<String> = client.and_then(|raw| serde_json::from_str(raw.get()).ok());
-        let mut known = self.state.lock();
-        known.checks += 1;
-        match (chain, head) {
-            (Some(said), _) if said != self.terms.chain_number => {
-                known.head = None;
-                known.health.open_for(WRONG_CHAIN_PAUSE, now());
-                known.trouble = Some(format!("it is on chain {said}"));
-                if known.standing != Standing::WrongChain {
-                    tracing::error!(chain = %self.terms.chain, endpoint = self.name(), said, "an endpoint of another chain is left out");
+        let (chain, name) = (&self.settings.chain, self.name());
+        let mut state = self.state.lock();
+        state.checks += 1;
+        match (chain_id, head) {
+            (Some(chain_id), _) if chain_id != self.settings.chain_number => {
+                state.head = None;
+                state.health.open_for(WRONG_CHAIN_PAUSE, now());
+                state.last_error = Some(format!("returns chain id {chain_id}"));
+                if state.connectivity != Connectivity::WrongChain {
+                    tracing::error!(%chain, endpoint = name, chain_id, "endpoint excluded: wrong chain id");
                 }
-                known.standing = Standing::WrongChain;
+                state.connectivity = Connectivity::WrongChain;
             }
             (Some(_), Some(head)) => {
-                let family = family_of(self.terms.chain_number, client.as_deref());
-                tracing::debug!(chain = %self.terms.chain, endpoint = self.name(), ?family, head, "an endpoint is there");
-                known.is_of_this_chain(family, head);
+                let family = family_of(self.settings.chain_number, client.as_deref());
+                tracing::debug!(%chain, endpoint = name, ?family, head, "endpoint up");
+                state.pass_check(family, head);
             }
-            // What went wrong was noted where it happened. Of one that is well no answer to this proves as little as to anything else.
-            _ if known.standing == Standing::Good => {}
+            // The failure was recorded with the request. An endpoint that is up stays up after one failed check.
+            _ if state.connectivity == Connectivity::Up => {}
             _ => {
-                known.trouble.get_or_insert_with(|| "it does not tell its chain id and head".to_owned());
-                self.leave_out(&mut known);
+                state.last_error.get_or_insert_with(|| "returns no chain id or head".to_owned());
+                self.open_circuit(&mut state);
             }
         }
     }
 
-    /// Asks several questions, in as few requests as they fit into.
-    pub(crate) async fn ask(&self, calls: &[Call]) -> Vec<Answer> {
-        self.ask_few(calls, usize::MAX, None).await
+    /// Sends calls in as few requests as possible.
+    pub(crate) async fn ask(&self, calls: &[Call]) -> Vec<CallResult> {
+        self.ask_limited(calls, usize::MAX, None).await
     }
 
-    /// The same, with at most `most` in one request, and no new request after `until`. Once one got no answer in its time, no
-    /// more are begun: waiting for each in turn would add up.
-    pub(crate) async fn ask_few(&self, calls: &[Call], most: usize, until: Option<Instant>) -> Vec<Answer> {
-        let size = self.batch_max().min(most);
+    /// Sends calls with at most `max` in one request, and begins no request after `until`. After a time-out no further
+    /// request is begun, because the time-outs would add up.
+    pub(crate) async fn ask_limited(&self, calls: &[Call], max: usize, until: Option<Instant>) -> Vec<CallResult> {
+        let size = self.batch_max().min(max);
         let is_over = AtomicBool::new(false);
         let ask = async |chunk| {
             if is_over.load(Ordering::Relaxed) || until.is_some_and(|until| until <= now()) {
-                return self.not_asked(chunk);
+                return self.not_sent(chunk);
             }
-            let asked = self.ask_chunk(chunk).await;
-            is_over.fetch_or(asked.timed_out, Ordering::Relaxed);
-            asked.answers
+            let all = self.ask_chunk(chunk).await;
+            is_over.fetch_or(all.is_timed_out, Ordering::Relaxed);
+            all.results
         };
-        let asked: Vec<_> = chunks(calls, size).into_iter().map(ask).collect();
-        let replies: Vec<Vec<Answer>> = stream::iter(asked).buffered(BATCHES_AT_ONCE).collect().await;
-        replies.into_iter().flatten().collect()
+        let requests: Vec<_> = chunks(calls, size).into_iter().map(ask).collect();
+        let results: Vec<Vec<CallResult>> = stream::iter(requests).buffered(MAX_PARALLEL_BATCHES).collect().await;
+        results.into_iter().flatten().collect()
     }
 
-    /// The same, one request after the other: what comes later in the list arrives later. After one that got no answer the
-    /// others are not made.
-    pub(crate) async fn ask_in_order(&self, calls: &[Call]) -> Vec<Answer> {
-        self.ask_in_turn(chunks(calls, self.batch_max())).await.answers
+    /// Sends calls one request after the other, so that they arrive in order. After a request without an answer the
+    /// others are not sent.
+    pub(crate) async fn ask_in_order(&self, calls: &[Call]) -> Vec<CallResult> {
+        self.ask_chunks_in_order(chunks(calls, self.batch_max())).await.results
     }
 
-    async fn ask_in_turn(&self, chunks: Vec<&[Call]>) -> Asked {
-        let mut all = Asked::default();
+    async fn ask_chunks_in_order(&self, chunks: Vec<&[Call]>) -> CallResults {
+        let mut all = CallResults::default();
         for chunk in chunks {
-            if all.silent {
-                all.answers.extend(self.not_asked(chunk));
+            if all.is_unanswered {
+                all.results.extend(self.not_sent(chunk));
                 continue;
             }
-            let Asked { answers, silent, timed_out } = self.ask_chunk(chunk).await;
-            all.answers.extend(answers);
-            (all.silent, all.timed_out) = (silent, timed_out);
+            let CallResults { results, is_unanswered, is_timed_out } = self.ask_chunk(chunk).await;
+            all.results.extend(results);
+            (all.is_unanswered, all.is_timed_out) = (is_unanswered, is_timed_out);
         }
         all
     }
 
-    fn not_asked(&self, chunk: &[Call]) -> Vec<Answer> {
-        let failure = Fault::NotAsked;
-        let classified = self.terms.classifier.classify(None, Method::Other, &failure.failure());
+    fn not_sent(&self, chunk: &[Call]) -> Vec<CallResult> {
+        let failure = RpcFailure::NotSent;
+        let classified = self.settings.classifier.classify(None, Method::Other, &failure.as_node_failure());
         vec![Err(classified); chunk.len()]
     }
 
-    /// One question.
+    /// Sends one call and reads its result.
     pub(crate) async fn ask_one<T: DeserializeOwned>(&self, call: Call) -> Result<T, Classified> {
-        let mut answers = self.ask_chunk(std::slice::from_ref(&call)).await.answers;
-        self.read(answers.pop().unwrap_or_else(|| Err(self.unreadable("")))?.as_ref())
+        let mut results = self.ask_chunk(std::slice::from_ref(&call)).await.results;
+        self.read(results.pop().unwrap_or_else(|| Err(self.unreadable("")))?.as_ref())
     }
 
-    /// A result as what it should be.
+    /// Reads a result as a type.
     pub(crate) fn read<T: DeserializeOwned>(&self, raw: &RawValue) -> Result<T, Classified> {
         serde_json::from_str(raw.get()).map_err(|_| self.unreadable(raw.get()))
     }
 
-    /// An answer that makes no sense says nothing.
+    /// The failure for a result of the wrong shape. It proves nothing.
     pub(crate) fn unreadable(&self, body: &str) -> Classified {
         let body = self.url.redact(body);
         let failure = NodeFailure::Http { status: 200, body: &body };
-        self.terms.classifier.classify(self.state.lock().family, Method::Other, &failure)
+        self.settings.classifier.classify(self.state.lock().family, Method::Other, &failure)
     }
 
     fn batch_max(&self) -> usize {
-        self.terms.batch_max.min(self.state.lock().batch_max)
+        self.settings.batch_max.min(self.state.lock().batch_max)
     }
 
-    async fn ask_chunk(&self, chunk: &[Call]) -> Asked {
+    async fn ask_chunk(&self, chunk: &[Call]) -> CallResults {
         let began = now();
-        let (replies, shared) = match self.exchange(chunk).await {
+        let (replies, is_shared) = match self.exchange(chunk).await {
             Exchange::Replies(replies) => (replies, false),
-            Exchange::Failed(fault) => (vec![Err(fault); chunk.len()], chunk.len() > 1),
-            Exchange::BatchRefused(fault) => return Box::pin(self.ask_smaller(chunk, fault)).await,
+            Exchange::Failed(failure) => (vec![Err(failure); chunk.len()], chunk.len() > 1),
+            Exchange::BatchRefused(failure) => return Box::pin(self.ask_smaller(chunk, failure)).await,
         };
         let took = began.elapsed();
-        meter::took(&self.terms.chain, self.name(), took);
-        let any = |is: fn(&Fault) -> bool| replies.iter().any(|reply| reply.as_ref().is_err_and(is));
-        let (silent, timed_out) = (any(Fault::is_silence), any(|fault| *fault == Fault::TimedOut));
-        let mut worst = (Sign::None, None);
-        let mut answers = Vec::with_capacity(chunk.len());
+        meter::request_duration(&self.settings.chain, self.name(), took);
+        let any = |is: fn(&RpcFailure) -> bool| replies.iter().any(|reply| reply.as_ref().is_err_and(is));
+        let is_unanswered = any(RpcFailure::is_unanswered);
+        let is_timed_out = any(|failure| *failure == RpcFailure::TimedOut);
+        let mut worst = (HealthSignal::None, None);
+        let mut results = Vec::with_capacity(chunk.len());
         for (call, reply) in chunk.iter().zip(replies) {
-            let (answer, sign) = self.judge(call, reply, shared);
-            if sign > worst.0 {
-                worst = (sign, answer.as_ref().err().map(trouble));
+            let (result, signal) = self.classify(call, reply, is_shared);
+            if signal > worst.0 {
+                worst = (signal, result.as_ref().err().map(error_text));
             }
-            answers.push(answer);
+            results.push(result);
         }
-        self.note(worst.0, worst.1, took);
-        Asked { answers, silent, timed_out }
+        self.record(worst.0, worst.1, took);
+        CallResults { results, is_unanswered, is_timed_out }
     }
 
-    /// After a batch was refused. That it was for its size is learned only if smaller ones are answered: a gateway that refuses
-    /// everything for a moment says nothing about batches.
-    async fn ask_smaller(&self, calls: &[Call], refusal: Fault) -> Asked {
-        let smaller = after_refusal(calls.len(), &refusal);
-        let asked = self.ask_in_turn(calls.chunks(smaller).collect()).await;
-        let is_answered = |answer: &Answer| match answer {
+    /// Repeats a refused batch in smaller ones. The smaller size is learned only if these are answered: a gateway that
+    /// refuses everything for a moment says nothing about batches.
+    async fn ask_smaller(&self, calls: &[Call], refusal: RpcFailure) -> CallResults {
+        let batch_max = after_refusal(calls.len(), &refusal);
+        let all = self.ask_chunks_in_order(calls.chunks(batch_max).collect()).await;
+        let is_answered = |result: &CallResult| match result {
             Ok(_) => true,
             Err(classified) => {
                 !matches!(classified.verdict, Verdict::Unavailable | Verdict::RateLimited | Verdict::Unknown)
             }
         };
-        if asked.answers.iter().any(is_answered) && !calls.iter().any(|call| call.optional) {
-            let text = meter::shown(&format!("{:?}", refusal.redacted(&self.url)));
-            tracing::info!(endpoint = self.name(), smaller, text, "a node refuses batches of this size");
-            let mut known = self.state.lock();
-            known.batch_max = known.batch_max.min(smaller);
+        if all.results.iter().any(is_answered) && !calls.iter().any(|call| call.optional) {
+            let text = meter::shortened(&format!("{:?}", refusal.redacted(&self.url)));
+            tracing::info!(endpoint = self.name(), batch_max, text, "endpoint refused a batch: batch size reduced");
+            let mut state = self.state.lock();
+            state.batch_max = state.batch_max.min(batch_max);
         }
-        asked
+        all
     }
 
-    /// The time for one request begins when it wants its place: a place that does not come free is no better than no answer.
+    /// Sends one request. Its time-out includes the wait for a permit.
     async fn exchange(&self, chunk: &[Call]) -> Exchange {
-        let until = now() + self.terms.timeout;
-        let _place = match tokio::time::timeout_at(until, self.places.acquire()).await {
-            Ok(Ok(place)) if now() + self.terms.timeout / LEAST_PART < until => place,
-            _ => return Exchange::Failed(Fault::NoPlace),
+        let until = now() + self.settings.timeout;
+        let _permit = match tokio::time::timeout_at(until, self.in_flight.acquire()).await {
+            Ok(Ok(permit)) if now() + self.settings.timeout / MIN_TIME_PART < until => permit,
+            _ => return Exchange::Failed(RpcFailure::Saturated),
         };
-        let asked = self.road.exchange(chunk);
-        tokio::time::timeout_at(until, asked).await.unwrap_or(Exchange::Failed(Fault::TimedOut))
+        let exchange = self.transport.exchange(chunk);
+        tokio::time::timeout_at(until, exchange).await.unwrap_or(Exchange::Failed(RpcFailure::TimedOut))
     }
 
-    /// `shared` is a failure that came once for several questions.
-    fn judge(&self, call: &Call, reply: Reply, shared: bool) -> (Answer, Sign) {
-        let (chain, name) = (&self.terms.chain, self.name());
-        let fault = match reply {
+    /// Classifies a reply. `is_shared` means one failure for several calls.
+    fn classify(&self, call: &Call, reply: Reply, is_shared: bool) -> (CallResult, HealthSignal) {
+        let (chain, name) = (&self.settings.chain, self.name());
+        let failure = match reply {
             Ok(result) => {
                 meter::request(chain, name, call.method, "ok");
-                return (Ok(result), Sign::Alive);
+                return (Ok(result), HealthSignal::Alive);
             }
-            Err(fault) => fault.redacted(&self.url),
+            Err(failure) => failure.redacted(&self.url),
         };
-        let family = self.state.lock().family;
-        let mut classified = self.terms.classifier.classify(family, Method::of(call.method), &fault.failure());
-        if shared {
-            classified = of_all(classified);
+        let (family, method) = (self.state.lock().family, Method::of(call.method));
+        let mut classified = self.settings.classifier.classify(family, method, &failure.as_node_failure());
+        if is_shared {
+            classified = for_all_calls(classified);
         }
         meter::request(chain, name, call.method, classified.verdict.as_str());
-        if Method::of(call.method) != Method::Other {
+        if method != Method::Other {
             meter::unknown_text(chain, name, call.method, &classified);
         }
-        let sign = match &fault {
-            // Whatever comes instead of what need not be there, also that it is too much, is about that alone.
-            Fault::Answer { .. } if call.optional => Sign::Alive,
-            _ if call.optional => Sign::None,
-            Fault::Http { retry_after, .. } if classified.verdict == Verdict::RateLimited => {
-                Sign::LeaveAlone(retry_after.unwrap_or(RATE_LIMIT_PAUSE), retry_after.is_some())
+        let signal = match &failure {
+            // A failure of an optional call, even a rate limit, concerns that method only.
+            RpcFailure::ErrorObject { .. } if call.optional => HealthSignal::Alive,
+            _ if call.optional => HealthSignal::None,
+            RpcFailure::Http { retry_after, .. } if classified.verdict == Verdict::RateLimited => {
+                let pause = retry_after.unwrap_or(RATE_LIMIT_PAUSE);
+                HealthSignal::RateLimited { pause, is_requested: retry_after.is_some() }
             }
-            Fault::Answer { .. } if classified.verdict == Verdict::RateLimited => {
-                Sign::LeaveAlone(RATE_LIMIT_PAUSE, false)
+            RpcFailure::ErrorObject { .. } if classified.verdict == Verdict::RateLimited => {
+                HealthSignal::RateLimited { pause: RATE_LIMIT_PAUSE, is_requested: false }
             }
-            // These may be about the question.
-            Fault::Answer { .. } | Fault::TooLarge | Fault::Http { status: 400 | 413 | 415 | 422, .. } => Sign::Alive,
-            Fault::NoPlace | Fault::NotAsked => Sign::None,
-            Fault::Http { .. } | Fault::TimedOut => Sign::Failed,
-            Fault::Unreachable { .. } => Sign::Gone,
+            // These may concern the content of the call.
+            RpcFailure::ErrorObject { .. }
+            | RpcFailure::TooLarge
+            | RpcFailure::Http { status: 400 | 413 | 415 | 422, .. } => HealthSignal::Alive,
+            RpcFailure::Saturated | RpcFailure::NotSent => HealthSignal::None,
+            RpcFailure::Http { .. } | RpcFailure::TimedOut => HealthSignal::Failed,
+            RpcFailure::Unreachable { .. } => HealthSignal::Unreachable,
         };
-        (Err(classified), sign)
+        (Err(classified), signal)
     }
 
-    /// What a request says about the endpoint itself.
-    fn note(&self, sign: Sign, trouble: Option<String>, took: Duration) {
-        let mut known = self.state.lock();
-        let opens = match sign {
-            Sign::None => return,
-            Sign::Alive => {
-                known.health.succeeded(took);
-                // Of one that is away only a whole check proves that it is back.
-                if known.standing == Standing::Good {
-                    known.silent_since = None;
-                    if !known.is_flipping() {
-                        known.trouble = None;
+    /// Records the consequence of a request for the endpoint's health.
+    fn record(&self, signal: HealthSignal, error: Option<String>, took: Duration) {
+        let mut state = self.state.lock();
+        let opens = match signal {
+            HealthSignal::None => return,
+            HealthSignal::Alive => {
+                state.health.succeeded(took);
+                // An endpoint that is down comes back only by a complete check.
+                if state.connectivity == Connectivity::Up {
+                    state.silent_since = None;
+                    if !state.is_flipping() {
+                        state.last_error = None;
                     }
                 }
                 return;
             }
-            Sign::LeaveAlone(pause, told) => {
-                known.health.leave_alone(now() + pause, told);
+            HealthSignal::RateLimited { pause, is_requested } => {
+                state.health.rate_limit(now() + pause, is_requested);
                 false
             }
-            Sign::Failed => known.health.failed(Trouble::Other),
-            Sign::Gone => known.health.failed(Trouble::Nobody),
+            HealthSignal::Failed => state.health.failed(FailureKind::Other),
+            HealthSignal::Unreachable => state.health.failed(FailureKind::Unreachable),
         };
-        known.silent_since.get_or_insert_with(now);
-        if opens && known.standing == Standing::Good {
-            tracing::warn!(chain = %self.terms.chain, endpoint = self.name(), ?trouble, "an endpoint is away");
+        state.silent_since.get_or_insert_with(now);
+        if opens && state.connectivity == Connectivity::Up {
+            tracing::warn!(chain = %self.settings.chain, endpoint = self.name(), ?error, "endpoint down");
         }
-        known.trouble = trouble;
+        state.last_error = error;
         if opens {
-            self.leave_out(&mut known);
+            self.open_circuit(&mut state);
         }
     }
 
-    fn leave_out(&self, known: &mut Known) {
-        known.silent_since.get_or_insert_with(now);
-        known.health.open(now());
-        if known.standing != Standing::WrongChain {
-            known.standing = Standing::Down;
+    fn open_circuit(&self, state: &mut EndpointState) {
+        state.silent_since.get_or_insert_with(now);
+        state.health.open(now(), jitter::random());
+        if state.connectivity != Connectivity::WrongChain {
+            state.connectivity = Connectivity::Down;
         }
     }
 }
 
-fn trouble(classified: &Classified) -> String {
-    meter::shown(&format!("{}: {}", classified.reason.as_str(), classified.text))
+fn error_text(classified: &Classified) -> String {
+    meter::shortened(&format!("{}: {}", classified.reason.as_str(), classified.text))
 }
 
-/// One failure for several questions can only be about the road or the node. Words about one transaction that nobody can
-/// assign are no verdict on it, nor on the others.
-fn of_all(classified: Classified) -> Classified {
+/// The meaning of one failure for several calls: it can only concern the transport or the node. A text about one
+/// transaction cannot be assigned, so it is no verdict on any of them.
+fn for_all_calls(classified: Classified) -> Classified {
     match classified.verdict {
         Verdict::Unavailable | Verdict::RateLimited | Verdict::Unknown => classified,
         _ => {
             let reason = Reason::Unreachable;
-            Classified { verdict: reason.verdict(), reason, source: Source::Nobody, revert_data: None, ..classified }
+            Classified { verdict: reason.verdict(), reason, source: Source::NoRule, revert_data: None, ..classified }
         }
     }
 }

@@ -1,18 +1,18 @@
-//! The endpoints of one chain: who is asked, and who is believed.
+//! The endpoints of one chain, and the choice among them.
 //!
-//! Reads go to the endpoint with the newest head, and by turns where several have it (`rotation`). One that is behind another is
-//! not believed: its counts and its "no such receipt" are of the past. A claim of a newer head stands for a while after it was
-//! heard, longer while its endpoint is well. A number far above everybody else's is no claim before its endpoint has shown the
-//! header, and none against two others that agree: one endpoint that makes up heads would put all others into the past. All
-//! this is decided in `outlook`, from what is seen of each at one moment. Who is given transactions is a matter of its own
-//! (`sends`): some read well and take none.
+//! Reads go to the endpoint with the newest head, and in turns where several have it (`rotation`). An endpoint behind
+//! another one is not used for the current state: its counts and its missing receipts are of the past. A reported head
+//! counts for a while, longer while its endpoint is up. A number far above all others counts only with its header, and
+//! not against two others that agree: otherwise one endpoint with invented heads would make all others lag. `ranking`
+//! decides all this from a view of each endpoint at one moment. The health for sends is separate (`send_health`): some
+//! endpoints read well and take no transactions.
 //!
-//! Checks, sends and questions for the head run as tasks of this room, so that a slow endpoint is not cut off in the middle, and
-//! nobody has to wait for it. They end by their time-outs, or when the chain is dropped.
+//! Checks, sends and head requests run as tasks of this module. A slow endpoint is not cut off in the middle, and no
+//! caller waits for it. Tasks end by their time-outs, or when the chain is dropped.
 
-mod outlook;
+mod ranking;
 mod rotation;
-mod sends;
+mod send_health;
 
 use std::future::Future;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -25,85 +25,88 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-pub(crate) use outlook::LagTerms;
-pub(crate) use sends::{Sends, had_no_part};
+pub(crate) use ranking::LagLimits;
+pub(crate) use send_health::{SendHealth, takes_no_transactions};
 
-use crate::endpoint::{Endpoint, Standing, now};
+use crate::endpoint::{Connectivity, Endpoint, now};
 use crate::{meter, read};
-use outlook::{Outlook, Seen};
+use ranking::{EndpointFacts, EndpointRanking};
 use rotation::Rotation;
 
-/// How long the slower ones are waited for when one has already answered.
+/// The wait for slower endpoints after the first usable answer.
 pub(crate) const GRACE: Duration = Duration::from_millis(200);
-/// How often one that is only for need is asked where its head is.
-const SPARE_LOOK: Duration = Duration::from_secs(20);
-/// One more endpoint is asked when the first fails on the road.
+/// The interval at which an idle spare endpoint is asked for its head.
+const SPARE_HEAD_INTERVAL: Duration = Duration::from_secs(20);
+/// The number of endpoints that one read tries.
 const TRIES: usize = 2;
-/// An endpoint that has been below its highest head for so long begins anew: the chain has gone back.
-const PEAK_FORGOTTEN: Duration = Duration::from_secs(10 * 60);
+/// An endpoint that has been below its highest head for this long starts again from its current one: the chain was
+/// rolled back.
+const PEAK_RESET: Duration = Duration::from_secs(10 * 60);
 
 #[derive(Debug)]
 pub(crate) struct Endpoints {
     list: Vec<Member>,
     tasks: Mutex<JoinSet<()>>,
-    /// Changes whenever a check ended.
+    /// Changes after each check.
     checked: watch::Sender<()>,
-    terms: LagTerms,
+    limits: LagLimits,
     rotation: Mutex<Rotation>,
-    /// The head that was told last.
-    told: Mutex<Option<Header>>,
+    /// The head that [`Endpoints::head`] returned last.
+    last_head: Mutex<Option<Header>>,
 }
 
-/// Who gets a transaction, the best first, and who should but wants to be left alone now.
+/// The endpoints for one transaction.
 #[derive(Debug)]
-pub(crate) struct Recipients {
-    pub(crate) asked: Vec<Recipient>,
-    pub(crate) missed: Vec<Recipient>,
+pub(crate) struct SendTargets {
+    /// The endpoints that can be asked now, the best first.
+    pub(crate) ready: Vec<SendTarget>,
+    /// The endpoints that should get the transaction and cannot be asked now.
+    pub(crate) skipped: Vec<SendTarget>,
 }
 
 #[derive(Clone, Debug)]
-pub(crate) struct Recipient {
+pub(crate) struct SendTarget {
     pub(crate) endpoint: Arc<Endpoint>,
-    pub(crate) sends: Arc<Sends>,
+    pub(crate) sends: Arc<SendHealth>,
 }
 
-impl Recipient {
-    pub(crate) fn is(&self, other: &Recipient) -> bool {
+impl SendTarget {
+    pub(crate) fn is_same(&self, other: &SendTarget) -> bool {
         Arc::ptr_eq(&self.endpoint, &other.endpoint)
     }
 
-    /// It may yet say something on a transaction.
-    pub(crate) fn may_speak_soon(&self) -> bool {
-        self.endpoint.may_speak_soon() && self.sends.may_speak_soon()
+    /// The endpoint may still give a verdict on a transaction.
+    pub(crate) fn may_still_answer(&self) -> bool {
+        self.endpoint.may_still_answer() && self.sends.may_still_answer()
     }
 }
 
 #[derive(Debug)]
 struct Member {
     endpoint: Arc<Endpoint>,
-    sends: Arc<Sends>,
-    /// Held by the task that does it, so that tasks of one kind do not pile up on a slow endpoint.
-    checking: Busy,
-    asking_head: Busy,
-    watch: Mutex<Watch>,
+    sends: Arc<SendHealth>,
+    /// Held by the task that runs, so that tasks do not pile up on a slow endpoint.
+    checking: TaskFlag,
+    asking_head: TaskFlag,
+    history: Mutex<HeadHistory>,
 }
 
-/// How an endpoint was at the last review.
+/// The head and health of an endpoint at the last review.
 #[derive(Clone, Copy, Debug, Default)]
-struct Watch {
-    moved_at: Option<Instant>,
-    /// The highest head that it showed, and when it last was there.
+struct HeadHistory {
+    changed_at: Option<Instant>,
+    /// The highest head of the endpoint, and the last time it was there.
     peak: Option<(u64, Instant)>,
     overtaken_at: Option<Instant>,
-    standing: Option<EndpointHealth>,
+    health: Option<EndpointHealth>,
 }
 
-impl Watch {
-    /// It shows a head above all that it showed before: only that proves that the chain goes on. One that goes to and fro, or
-    /// shows another block of the same height, overtakes nobody. The first head that is heard of is no rise.
+impl HeadHistory {
+    /// Notes a head. Returns true if it is above all heads before: only that proves that the chain goes on. An endpoint
+    /// that oscillates, or shows another block at the same height, overtakes no other. The first head is no rise.
     fn has_risen_to(&mut self, number: u64, now: Instant) -> bool {
         match self.peak {
-            Some((peak, at)) if number < peak && now.duration_since(at) < PEAK_FORGOTTEN => false,
+            Some((peak, at)) if number < peak && now.duration_since(at) < PEAK_RESET => false,
             before => {
                 self.peak = Some((number, now));
                 before.is_some_and(|(peak, _)| number > peak)
@@ -112,13 +115,13 @@ impl Watch {
     }
 }
 
-/// Somebody has it while there is a second handle on it. Two that take it in the same moment both get it, which costs one
-/// question.
+/// A flag that is taken while a second handle exists. Two tasks that take it at the same moment both get it, which
+/// costs one extra request.
 #[derive(Clone, Debug, Default)]
-struct Busy(Arc<()>);
+struct TaskFlag(Arc<()>);
 
-impl Busy {
-    fn take(&self) -> Option<Busy> {
+impl TaskFlag {
+    fn take(&self) -> Option<TaskFlag> {
         (!self.is_taken()).then(|| self.clone())
     }
 
@@ -128,32 +131,32 @@ impl Busy {
 }
 
 impl Endpoints {
-    pub(crate) fn new(list: Vec<Arc<Endpoint>>, terms: LagTerms) -> Self {
+    pub(crate) fn new(list: Vec<Arc<Endpoint>>, limits: LagLimits) -> Self {
         let member = |endpoint| Member {
             endpoint,
             sends: Arc::default(),
-            checking: Busy::default(),
-            asking_head: Busy::default(),
-            watch: Mutex::default(),
+            checking: TaskFlag::default(),
+            asking_head: TaskFlag::default(),
+            history: Mutex::default(),
         };
         Endpoints {
             list: list.into_iter().map(member).collect(),
             tasks: Mutex::default(),
             checked: watch::Sender::new(()),
-            terms,
+            limits,
             rotation: Mutex::default(),
-            told: Mutex::default(),
+            last_head: Mutex::default(),
         }
     }
 
     pub(crate) fn statuses(&self) -> Vec<EndpointStatus> {
-        let outlook = self.outlook();
+        let ranking = self.ranking();
         let status =
-            |(place, member): (usize, &Member)| member.endpoint.status(outlook.standing(place), outlook.lag(place));
+            |(index, member): (usize, &Member)| member.endpoint.status(ranking.health(index), ranking.lag(index));
         self.list.iter().enumerate().map(status).collect()
     }
 
-    /// Asks the best endpoint, and another one if that fails.
+    /// Asks the best endpoint, and another one if it fails.
     pub(crate) async fn read<T, F, A>(&self, ask: F) -> Result<T, ChainError>
     where
         F: Fn(Arc<Endpoint>) -> A,
@@ -162,41 +165,41 @@ impl Endpoints {
         let mut tried = Vec::new();
         let mut last = None;
         while tried.len() < TRIES {
-            let Some(place) = self.best(&tried).await else { break };
-            tried.push(place);
-            let Some(member) = self.list.get(place) else { break };
+            let Some(index) = self.best(&tried).await else { break };
+            tried.push(index);
+            let Some(member) = self.list.get(index) else { break };
             match ask(Arc::clone(&member.endpoint)).await {
                 Ok(answer) => return Ok(answer),
-                // The call's own doing: it would be the same everywhere.
+                // A revert is a property of the call. Every endpoint would return it.
                 Err(classified) if classified.verdict == Verdict::Reverted => return Err(ChainError { classified }),
                 Err(classified) => last = Some(classified),
             }
         }
-        Err(ChainError { classified: last.unwrap_or_else(|| self.nobody()) })
+        Err(ChainError { classified: last.unwrap_or_else(|| self.no_endpoint()) })
     }
 
-    /// Asks one endpoint after the other until one knows. Only for what is named by its hash: whoever has it, has the right
-    /// one, however far behind.
+    /// Asks one endpoint after the other until one has the item. Only for items that are named by their hash: even an
+    /// endpoint that lags has the right one.
     pub(crate) async fn find<T, F, A>(&self, ask: F) -> Result<Option<T>, ChainError>
     where
         F: Fn(Arc<Endpoint>) -> A,
         A: Future<Output = Result<Option<T>, Classified>>,
     {
         self.ensure_checked().await;
-        let mut known_to_nobody = false;
+        let mut is_answered = false;
         let mut last = None;
-        for place in self.in_turn(self.outlook().for_finding()) {
-            let Some(member) = self.list.get(place) else { continue };
+        for index in self.in_turn(self.ranking().for_finding()) {
+            let Some(member) = self.list.get(index) else { continue };
             match ask(Arc::clone(&member.endpoint)).await {
                 Ok(Some(answer)) => return Ok(Some(answer)),
-                Ok(None) => known_to_nobody = true,
+                Ok(None) => is_answered = true,
                 Err(classified) => last = Some(classified),
             }
         }
-        if known_to_nobody { Ok(None) } else { Err(ChainError { classified: last.unwrap_or_else(|| self.nobody()) }) }
+        if is_answered { Ok(None) } else { Err(ChainError { classified: last.unwrap_or_else(|| self.no_endpoint()) }) }
     }
 
-    /// The same for many things at once: whatever the first does not know, the next is asked for.
+    /// Asks for several items by hash. Each endpoint is asked for the items that the endpoints before did not have.
     pub(crate) async fn find_each<T, F, A>(&self, hashes: &[B256], ask: F) -> Result<Vec<Option<T>>, ChainError>
     where
         F: Fn(Arc<Endpoint>, Vec<B256>) -> A,
@@ -209,8 +212,8 @@ impl Endpoints {
         self.ensure_checked().await;
         let mut answered = false;
         let mut last = None;
-        for place in self.in_turn(self.outlook().for_finding()) {
-            let Some(member) = self.list.get(place) else { continue };
+        for index in self.in_turn(self.ranking().for_finding()) {
+            let Some(member) = self.list.get(index) else { continue };
             let open: Vec<usize> = (0..found.len()).filter(|at| matches!(found.get(*at), Some(None))).collect();
             if open.is_empty() {
                 break;
@@ -220,182 +223,183 @@ impl Endpoints {
                 Ok(answers) => {
                     answered = true;
                     for (at, answer) in open.into_iter().zip(answers) {
-                        if let Some(place) = found.get_mut(at) {
-                            *place = answer;
+                        if let Some(slot) = found.get_mut(at) {
+                            *slot = answer;
                         }
                     }
                 }
                 Err(classified) => last = Some(classified),
             }
         }
-        if answered { Ok(found) } else { Err(ChainError { classified: last.unwrap_or_else(|| self.nobody()) }) }
+        if answered { Ok(found) } else { Err(ChainError { classified: last.unwrap_or_else(|| self.no_endpoint()) }) }
     }
 
-    /// Everybody who is asked and believed, for what only all together can tell.
+    /// All good endpoints, for questions that need every one of them.
     pub(crate) async fn good(&self) -> Vec<Arc<Endpoint>> {
         self.ensure_checked().await;
-        let outlook = self.outlook();
-        let is_good = |place: usize| outlook.is_usable(place) && outlook.standing(place) == EndpointHealth::Good;
-        let good = self.list.iter().enumerate().filter(|(place, _)| is_good(*place));
+        let ranking = self.ranking();
+        let is_good = |index: usize| ranking.is_usable(index) && ranking.health(index) == EndpointHealth::Good;
+        let good = self.list.iter().enumerate().filter(|(index, _)| is_good(*index));
         good.map(|(_, member)| Arc::clone(&member.endpoint)).collect()
     }
 
-    /// The head that was told last, if any was.
-    pub(crate) fn told(&self) -> Option<B256> {
-        locked(&self.told).map(|told| told.block.hash)
+    /// The hash of the head that [`Endpoints::head`] returned last.
+    pub(crate) fn last_head(&self) -> Option<B256> {
+        locked(&self.last_head).map(|head| head.block.hash)
     }
 
-    /// The newest head. All are asked, so that everybody's place is known for the reads that follow.
+    /// The newest head. All endpoints are asked, so that their heads are known for the reads that follow.
     pub(crate) async fn head(&self) -> Result<Header, ChainError> {
         self.ensure_checked().await;
         let (sender, mut heads) = mpsc::channel(self.list.len().max(1));
-        for place in self.outlook().for_heads(SPARE_LOOK) {
-            let Some(member) = self.list.get(place) else { continue };
-            let Some(busy) = member.asking_head.take() else { continue };
+        for index in self.ranking().for_heads(SPARE_HEAD_INTERVAL) {
+            let Some(member) = self.list.get(index) else { continue };
+            let Some(flag) = member.asking_head.take() else { continue };
             let (endpoint, sender) = (Arc::clone(&member.endpoint), sender.clone());
             self.spawn(async move {
                 let head = read::head(&endpoint).await;
-                drop(busy);
-                drop(sender.send((place, head)).await);
+                drop(flag);
+                drop(sender.send((index, head)).await);
             });
         }
         drop(sender);
         let mut answers: Vec<(usize, Header)> = Vec::new();
         let mut last = None;
         let mut until = None;
-        while let Some((place, head)) = receive(&mut heads, until).await {
+        while let Some((index, head)) = receive(&mut heads, until).await {
             match head {
-                Ok(head) => answers.push((place, head)),
+                Ok(head) => answers.push((index, head)),
                 Err(classified) => last = Some(classified),
             }
-            // Somebody told of a newer one before: then the rest is waited for.
-            let outlook = self.outlook();
-            let newest = outlook.newest().unwrap_or_default();
-            if answers.iter().any(|(place, head)| head.block.number >= newest && outlook.is_plausible(*place)) {
+            // If another endpoint has reported a newer head, its answer is awaited.
+            let ranking = self.ranking();
+            let newest = ranking.newest().unwrap_or_default();
+            if answers.iter().any(|(index, head)| head.block.number >= newest && ranking.is_plausible(*index)) {
                 until.get_or_insert_with(|| now() + GRACE);
             }
         }
         self.review();
         if answers.is_empty() && last.is_none() {
-            // Others are asking already; one answer is enough for us.
+            // Another call is asking all endpoints already. One answer is enough here.
             return self.read(|endpoint| async move { read::head(&endpoint).await }).await;
         }
         match (self.newest_of(&answers), last) {
             (Some(head), _) => Ok(head),
             (None, Some(classified)) if answers.is_empty() => Err(ChainError { classified }),
-            (None, _) => Err(failed("only endpoints that lag behind or are not believed answered")),
+            (None, _) => Err(failed("only endpoints that lag or have an incredible head answered")),
         }
     }
 
-    /// The newest head of those that are believed. Of two blocks of one height it is the one that we are on already, else the one
-    /// that goes on from there: endpoints on two forks do not make us jump to and fro.
+    /// The newest credible head. Of two blocks at one height it is the one that was returned last, else the one that
+    /// extends it: endpoints on two forks must not make the head jump between them.
     fn newest_of(&self, answers: &[(usize, Header)]) -> Option<Header> {
-        let outlook = self.outlook();
-        let readable = outlook.for_reading();
-        let newest = outlook.newest().unwrap_or_default();
-        let is_believed = |place| readable.contains(&place) && outlook.is_plausible(place);
-        let believed = answers.iter().filter(|(place, head)| is_believed(*place) && head.block.number >= newest);
-        let mut told = locked(&self.told);
-        let before = told.map(|told| told.block.hash);
+        let ranking = self.ranking();
+        let readable = ranking.for_reading();
+        let newest = ranking.newest().unwrap_or_default();
+        let is_credible = |index| readable.contains(&index) && ranking.is_plausible(index);
+        let credible = answers.iter().filter(|(index, head)| is_credible(*index) && head.block.number >= newest);
+        let mut last = locked(&self.last_head);
+        let before = last.map(|last| last.block.hash);
         let rank = |head: &Header| {
-            let is_ours = Some(head.block.hash) == before;
-            let goes_on = Some(head.parent_hash) == before;
-            (head.block.number, is_ours, goes_on)
+            let is_last = Some(head.block.hash) == before;
+            let extends_last = Some(head.parent_hash) == before;
+            (head.block.number, is_last, extends_last)
         };
-        // The first of equals: the one that answered first.
+        // Among equals the first answer wins.
         let head =
-            believed.map(|(_, head)| *head).reduce(|best, head| if rank(&head) > rank(&best) { head } else { best });
+            credible.map(|(_, head)| *head).reduce(|best, head| if rank(&head) > rank(&best) { head } else { best });
         if head.is_some() {
-            *told = head;
+            *last = head;
         }
         head
     }
 
-    /// Notes whose head has moved and whose has not, and reports who stands otherwise than before.
+    /// Notes which heads changed, and reports changes of endpoint health.
     fn review(&self) {
         let now = now();
         let (mut risen, mut still) = (Vec::new(), Vec::new());
-        for (place, member) in self.list.iter().enumerate() {
-            let head = member.endpoint.sight().head;
-            let moved_at = head.map(|head| head.moved_at);
-            let mut watch = locked(&member.watch);
-            if head.is_some_and(|head| watch.has_risen_to(head.number, now)) {
-                risen.push(place);
+        for (index, member) in self.list.iter().enumerate() {
+            let head = member.endpoint.view().head;
+            let changed_at = head.map(|head| head.changed_at);
+            let mut history = locked(&member.history);
+            if head.is_some_and(|head| history.has_risen_to(head.number, now)) {
+                risen.push(index);
             }
-            if moved_at == watch.moved_at {
+            if changed_at == history.changed_at {
                 still.push(member);
             } else {
-                (watch.moved_at, watch.overtaken_at) = (moved_at, None);
+                (history.changed_at, history.overtaken_at) = (changed_at, None);
             }
         }
-        let outlook = self.outlook();
-        if risen.into_iter().any(|place| outlook.is_heeded(place)) {
+        let ranking = self.ranking();
+        if risen.into_iter().any(|index| ranking.has_credible_head(index)) {
             for member in still {
-                locked(&member.watch).overtaken_at.get_or_insert(now);
+                locked(&member.history).overtaken_at.get_or_insert(now);
             }
         }
         for (member, status) in self.list.iter().zip(self.statuses()) {
-            let before = locked(&member.watch).standing.replace(status.standing);
-            meter::standing(member.endpoint.chain(), &status);
-            if before.is_some_and(|before| before != status.standing) {
-                meter::stands_otherwise(member.endpoint.chain(), &status);
+            let before = locked(&member.history).health.replace(status.health);
+            meter::endpoint_status(member.endpoint.chain(), &status);
+            if before.is_some_and(|before| before != status.health) {
+                meter::endpoint_status_changed(member.endpoint.chain(), &status);
             }
         }
     }
 
-    /// Whom a transaction is given to: all that are well, and those that may be well again. If none is, everybody who is not
-    /// of another chain and has not asked to be left alone. `most` are wanted at once; the others stand in for them.
-    pub(crate) fn for_sending(&self, most: usize) -> Recipients {
-        let (asked, mut missed) = self.outlook().for_sending();
-        // Whoever is wanted no more, since there are enough without it, is not missed.
-        missed.truncate(most.saturating_sub(asked.len()));
-        let recipient =
-            |member: &Member| Recipient { endpoint: Arc::clone(&member.endpoint), sends: Arc::clone(&member.sends) };
-        let recipients =
-            |places: Vec<usize>| places.into_iter().filter_map(|place| self.list.get(place).map(recipient)).collect();
-        Recipients { asked: recipients(asked), missed: recipients(missed) }
+    /// The endpoints for a transaction: all that are up or may be up again. If none is, all that are not on another
+    /// chain and have not asked for a pause. `max` are wanted at once; the others stand in for them.
+    pub(crate) fn for_sending(&self, max: usize) -> SendTargets {
+        let (ready, mut skipped) = self.ranking().for_sending();
+        // A skipped endpoint is not awaited if there are enough others.
+        skipped.truncate(max.saturating_sub(ready.len()));
+        let target =
+            |member: &Member| SendTarget { endpoint: Arc::clone(&member.endpoint), sends: Arc::clone(&member.sends) };
+        let targets =
+            |indexes: Vec<usize>| indexes.into_iter().filter_map(|index| self.list.get(index).map(target)).collect();
+        SendTargets { ready: targets(ready), skipped: targets(skipped) }
     }
 
-    /// Runs something to its end, whoever waits for it. How much runs is limited for each endpoint by itself: one check, one
-    /// question for its head, and as many broadcasts as `Sends` has places.
+    /// Runs a task to its end, even if its caller is dropped. The number of tasks is limited for each endpoint: one
+    /// check, one head request, and as many broadcasts as `SendHealth` permits.
     pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
         let mut tasks = locked(&self.tasks);
         while tasks.try_join_next().is_some() {}
         tasks.spawn(task);
     }
 
-    /// There is nobody to ask.
-    pub(crate) fn nobody(&self) -> Classified {
+    /// The failure of a request for which no endpoint can be used.
+    pub(crate) fn no_endpoint(&self) -> Classified {
         let statuses = self.statuses();
-        let troubles: Vec<String> = statuses
+        let errors: Vec<String> = statuses
             .iter()
-            .filter_map(|status| Some(format!("{}: {}", status.name, status.trouble.as_deref()?)))
+            .filter_map(|status| Some(format!("{}: {}", status.name, status.last_error.as_deref()?)))
             .collect();
-        let why = if troubles.is_empty() { "none is up to date".to_owned() } else { troubles.join("; ") };
+        let why = if errors.is_empty() { "none is up to date".to_owned() } else { errors.join("; ") };
         let text = format!("no endpoint can be used ({why})");
-        let wants_a_pause = |status: &EndpointStatus| status.standing == EndpointHealth::RateLimited;
-        if statuses.iter().any(wants_a_pause)
-            && statuses.iter().all(|status| wants_a_pause(status) || is_foreign(status))
+        let is_rate_limited = |status: &EndpointStatus| status.health == EndpointHealth::RateLimited;
+        let is_on_other_chain = |status: &EndpointStatus| status.health == EndpointHealth::WrongChain;
+        if statuses.iter().any(is_rate_limited)
+            && statuses.iter().all(|status| is_rate_limited(status) || is_on_other_chain(status))
         {
             return without_verdict(Reason::RateLimited, &text);
         }
         without_verdict(Reason::Unreachable, &text)
     }
 
-    fn outlook(&self) -> Outlook {
-        let seen = |member: &Member| Seen {
-            sight: member.endpoint.sight(),
-            overtaken_at: locked(&member.watch).overtaken_at,
+    fn ranking(&self) -> EndpointRanking {
+        let facts = |member: &Member| EndpointFacts {
+            view: member.endpoint.view(),
+            overtaken_at: locked(&member.history).overtaken_at,
             takes_sends: !member.sends.is_paused(),
         };
-        Outlook { now: now(), terms: self.terms, all: self.list.iter().map(seen).collect(), told: self.told() }
+        EndpointRanking::new(now(), self.limits, self.list.iter().map(facts).collect(), self.last_head())
     }
 
-    /// A ranked list with the one in front whose turn it is among the best.
+    /// Moves the endpoint whose turn it is among the best to the front of a ranked list.
     fn in_turn(&self, mut ranked: Vec<usize>) -> Vec<usize> {
-        let equals = self.outlook().equals(&ranked);
+        let equals = self.ranking().equals(&ranked);
         if let Some(chosen) = locked(&self.rotation).turn(&equals)
-            && let Some(at) = ranked.iter().position(|place| *place == chosen)
+            && let Some(at) = ranked.iter().position(|index| *index == chosen)
         {
             ranked.remove(at);
             ranked.insert(0, chosen);
@@ -405,38 +409,38 @@ impl Endpoints {
 
     async fn best(&self, tried: &[usize]) -> Option<usize> {
         self.ensure_checked().await;
-        let mut ranked = self.outlook().for_reading();
-        ranked.retain(|place| !tried.contains(place));
-        for place in self.in_turn(ranked) {
-            if self.outlook().is_believed(place) {
-                return Some(place);
+        let mut ranked = self.ranking().for_reading();
+        ranked.retain(|index| !tried.contains(index));
+        for index in self.in_turn(ranked) {
+            if self.ranking().is_up_to_date(index) {
+                return Some(index);
             }
-            // What we know of its head may be older than its head.
-            let endpoint = Arc::clone(&self.list.get(place)?.endpoint);
-            if read::head(&endpoint).await.is_ok() && self.outlook().is_believed(place) {
-                return Some(place);
+            // Its head may be newer than its last report.
+            let endpoint = Arc::clone(&self.list.get(index)?.endpoint);
+            if read::head(&endpoint).await.is_ok() && self.ranking().is_up_to_date(index) {
+                return Some(index);
             }
         }
         None
     }
 
-    /// Checks whom nobody knows yet and whoever may be back, and waits only as long as there is nobody to ask.
+    /// Starts the checks that are due. Waits for them only while no endpoint can be asked.
     async fn ensure_checked(&self) {
         let mut changes = self.checked.subscribe();
-        let any_good = || {
-            let outlook = self.outlook();
-            (0..self.list.len()).any(|place| outlook.is_askable(place))
+        let any_askable = || {
+            let ranking = self.ranking();
+            (0..self.list.len()).any(|index| ranking.is_askable(index))
         };
-        self.start_checks(!any_good());
-        while !any_good() && self.list.iter().any(|member| member.checking.is_taken()) {
+        self.start_checks(!any_askable());
+        while !any_askable() && self.list.iter().any(|member| member.checking.is_taken()) {
             if changes.changed().await.is_err() {
                 return;
             }
         }
-        // The others may be ahead of the first one that answered; this is waited for once, at the beginning.
+        // Other endpoints may be ahead of the first one that answered. They are awaited once, at the start.
         let until = now() + GRACE;
         let is_first =
-            |member: &Member| member.endpoint.standing() == Standing::Unchecked && member.checking.is_taken();
+            |member: &Member| member.endpoint.connectivity() == Connectivity::Unchecked && member.checking.is_taken();
         while self.list.iter().any(is_first) {
             if !changed_until(&mut changes, until).await {
                 return;
@@ -444,21 +448,21 @@ impl Endpoints {
         }
     }
 
-    fn start_checks(&self, nobody_is_well: bool) {
+    fn start_checks(&self, none_is_askable: bool) {
         for member in &self.list {
-            let sight = member.endpoint.sight();
-            let wanted = match sight.standing {
-                _ if sight.is_barred => false,
-                Standing::Good => sight.is_check_due,
-                Standing::Unchecked => true,
-                Standing::Down => nobody_is_well || sight.is_due,
-                Standing::WrongChain => sight.is_due,
+            let view = member.endpoint.view();
+            let wanted = match view.connectivity {
+                _ if view.has_retry_after => false,
+                Connectivity::Up => view.is_check_due,
+                Connectivity::Unchecked => true,
+                Connectivity::Down => none_is_askable || view.is_retry_due,
+                Connectivity::WrongChain => view.is_retry_due,
             };
-            let Some(busy) = member.checking.take().filter(|_| wanted) else { continue };
+            let Some(flag) = member.checking.take().filter(|_| wanted) else { continue };
             let (endpoint, checked) = (Arc::clone(&member.endpoint), self.checked.clone());
             self.spawn(async move {
                 endpoint.check().await;
-                drop(busy);
+                drop(flag);
                 checked.send_replace(());
             });
         }
@@ -473,18 +477,14 @@ pub(crate) fn failed(text: &str) -> ChainError {
     ChainError { classified: without_verdict(Reason::Unreachable, text) }
 }
 
-/// Our own word on what reached nobody. Its reason is ours: the text may repeat what strangers said of something else, and
-/// nothing is to be read out of that.
+/// A failure of our own, without a verdict. Its text is not classified, because it may repeat foreign texts about other
+/// requests.
 pub(crate) fn without_verdict(reason: Reason, text: &str) -> Classified {
     let text = NodeText::new(text);
-    Classified { verdict: reason.verdict(), reason, source: Source::Nobody, text, revert_data: None }
+    Classified { verdict: reason.verdict(), reason, source: Source::NoRule, text, revert_data: None }
 }
 
-fn is_foreign(status: &EndpointStatus) -> bool {
-    status.standing == EndpointHealth::WrongChain
-}
-
-/// The next message, or `None` when there is none any more or the time is up.
+/// The next message, or `None` if the channel is closed or the time is up.
 pub(crate) async fn receive<T>(messages: &mut mpsc::Receiver<T>, until: Option<Instant>) -> Option<T> {
     match until {
         None => messages.recv().await,

@@ -1,8 +1,8 @@
-//! Which client answers, by its own word and by the chain it serves.
+//! The client family of an endpoint, by its version text and its chain.
 
 use gapless_chain::Family;
 
-/// Dev nodes speak their own language whatever chain they imitate.
+/// Dev nodes have their own error texts, whatever chain they simulate.
 const DEV_NODES: &[(&str, Family)] = &[
     ("anvil", Family::Anvil),
     ("hardhat", Family::Hardhat),
@@ -10,7 +10,7 @@ const DEV_NODES: &[(&str, Family)] = &[
     ("ethereumjs testrpc", Family::Ganache),
 ];
 
-/// Chains whose clients share a dialect, though many of them call themselves Geth.
+/// Chains whose clients share their error texts, although many call themselves Geth.
 const CHAINS: &[(&[u64], Family)] = &[
     (&[10, 11_155_420], Family::Optimism),
     (&[8453, 84_532], Family::Base),
@@ -37,7 +37,7 @@ const CHAINS: &[(&[u64], Family)] = &[
     (&[4326, 6342, 6343], Family::Megaeth),
 ];
 
-/// By the beginning of `web3_clientVersion`, in small letters.
+/// Prefixes of `web3_clientVersion`, in lower case.
 const CLIENTS: &[(&str, Family)] = &[
     ("op-geth", Family::Optimism),
     ("op-reth", Family::Optimism),
@@ -69,7 +69,7 @@ const CLIENTS: &[(&str, Family)] = &[
     ("megaeth", Family::Megaeth),
 ];
 
-/// `None` when nobody knows; then the classifier asks all families.
+/// The family, or `None` if it is unknown. The classifier then uses the tables of all families.
 pub(crate) fn family_of(chain: u64, client_version: Option<&str>) -> Option<Family> {
     let version = client_version.unwrap_or_default().trim().to_ascii_lowercase();
     let named =
@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_client_is_known_by_its_name_unless_the_chain_says_more() {
+    fn family_follows_the_client_unless_the_chain_decides() {
         for (chain, version, family) in [
             (1, Some("Geth/v1.15.0-stable/linux-amd64/go1.23"), Some(Family::Geth)),
             (1, Some("reth/v1.9.0-84785f0/x86_64"), Some(Family::Reth)),
@@ -94,7 +94,7 @@ mod tests {
             (10, Some("anvil/v1.5.0"), Some(Family::Anvil)),
             (31337, Some("HardhatNetwork/2.22"), Some(Family::Hardhat)),
             (412_346, Some("nitro/v3.2"), Some(Family::Arbitrum)),
-            (1, Some("somebody/v1"), None),
+            (1, Some("unknown/v1"), None),
             (1, None, None),
         ] {
             assert_eq!(family_of(chain, version), family, "{chain} {version:?}");

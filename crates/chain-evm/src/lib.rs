@@ -1,17 +1,18 @@
-//! EVM chains for Gapless: endpoints, what they say, fees, transactions and the keys that sign them.
+//! EVM chains for Gapless: endpoints, fees, transactions and signers.
 //!
-//! - [`EvmChain`] implements the contract of `gapless-chain`. It is made from [`EvmChainOptions`] and a list of [`Signer`]s, and
-//!   making it needs no node to be there.
+//! - [`EvmChain`] implements the contract of `gapless-chain`. It is created from [`EvmChainOptions`] and a list of
+//!   [`Signer`]s; no endpoint has to be up.
 //! - `rpc` carries JSON-RPC over HTTP and WebSocket: batches, time-outs, bounds. It judges nothing.
-//! - `endpoint` knows one node: whether it is of this chain, how it is, which forks it shows, what it can do. `endpoints` chooses
-//!   among them and decides who is believed. `read` has the questions.
-//! - `broadcast` makes one answer of many, `mempool` one signal of many pools. `fees` makes a quote of a fee history, and
-//!   `surcharge` keeps what a rollup takes beside gas. `transaction` encodes plans and checks what came back from a signer.
-//! - [`authority`] tells whose nonce an EIP-7702 authorization uses.
+//! - `endpoint` is one endpoint: chain id, health, shown blocks, capabilities. `endpoints` chooses among several.
+//!   `read` has the reads.
+//! - `broadcast` combines the answers of several endpoints to a send, `mempool` the states of several mempools. `fees`
+//!   makes a quote of a fee history, and `surcharge` caches the data fees of rollups. `transaction` encodes plans and
+//!   verifies the output of signers.
+//! - [`authority`] recovers the account of an EIP-7702 authorization.
 //! - `signer` has the keys: [`LocalSigner`] from memory, the environment, a mnemonic or a [`Keystore`] file.
 //!
-//! Architecture invariant: nothing in here chooses a nonce, bumps a price or decides what an answer means for a lane. Every
-//! failure of a node goes through the one classifier of `gapless-chain`. Keys and URLs are never shown.
+//! Architecture invariant: nothing in here chooses a nonce, bumps a price or decides the consequence of an answer for a
+//! lane. Every failure of an endpoint passes the one classifier of `gapless-chain`. Keys and URLs are never shown.
 
 mod authority;
 mod broadcast;
@@ -20,6 +21,7 @@ mod endpoint;
 mod endpoints;
 mod family;
 mod fees;
+mod jitter;
 mod mempool;
 mod meter;
 mod options;

@@ -1,4 +1,4 @@
-//! What an EVM chain is made from.
+//! The options of an EVM chain.
 
 use std::time::Duration;
 
@@ -8,37 +8,37 @@ use gapless_secret::{SecretUrl, UrlError};
 
 use crate::fees::FeeOptions;
 
-/// How to reach a chain, and how its prices are read. Caps, bumps and gas factors are policies and stand elsewhere.
+/// The endpoints of a chain and the options of its quotes. Caps, bumps and gas factors are policies of the lane.
 #[derive(Clone, Debug)]
 pub struct EvmChainOptions {
     pub id: ChainId,
-    /// At least one.
+    /// At least one endpoint.
     pub rpc: Vec<EndpointOptions>,
-    /// For one request, from asking for its place to the end of its answer.
+    /// The time limit of one request, including the wait for its turn.
     pub rpc_timeout: Duration,
-    /// HTTP requests under way at once, for each endpoint. A batch is one request.
+    /// The limit of requests in flight for each endpoint. A batch is one request.
     pub rpc_max_in_flight: usize,
-    /// Calls in one JSON-RPC batch. Endpoints that refuse so many get fewer.
+    /// The limit of calls in one JSON-RPC batch. An endpoint that refuses a batch gets smaller ones.
     pub batch_max: usize,
-    /// Whole blocks in one batch: each may be megabytes.
+    /// The limit of whole blocks in one batch. A block may have megabytes.
     pub blocks_max: usize,
     pub send_to: SendTo,
     /// An endpoint that is behind the newest head by more blocks than this is lagging.
     pub lag_max: u64,
-    /// And so is one whose head has not moved for so long while another's has.
+    /// An endpoint whose head has not changed for this long, while the head of another rose, is lagging.
     pub head_age_max: Duration,
     pub fees: FeeOptions,
-    /// The operator's own patterns for error texts.
+    /// The operator's patterns for error texts.
     pub overrides: Overrides,
 }
 
 /// One endpoint of a chain.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EndpointOptions {
-    /// `http`, `https`, `ws` or `wss`; a WebSocket endpoint also tells of new heads.
+    /// A URL of [`EvmChainOptions::SCHEMES`]. A WebSocket endpoint also notifies of new heads.
     pub url: SecretUrl,
-    /// Its share of the reads among endpoints that are equally up to date, and its place among them when sends go to the best
-    /// few. One of weight 0 is only used when no other is good.
+    /// The share of reads among endpoints that are equally up to date, and the preference when sends go to the best
+    /// few. An endpoint of weight 0 is only used while no other is good.
     pub weight: u32,
 }
 
@@ -53,12 +53,12 @@ impl From<SecretUrl> for EndpointOptions {
     }
 }
 
-/// How many endpoints a transaction is given to.
+/// The number of endpoints that a transaction is sent to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SendTo {
     #[default]
     All,
-    /// The best so many.
+    /// The best endpoints, up to this number.
     Best(usize),
 }
 
@@ -72,11 +72,11 @@ impl EvmChainOptions {
     pub const MAX_TIMEOUT: Duration = Duration::from_secs(600);
     pub const DEFAULT_LAG: u64 = 3;
     pub const MAX_LAG: u64 = 1_000_000;
-    /// Longer than two blocks of most chains.
+    /// Most chains have at least two blocks in this time.
     pub const DEFAULT_HEAD_AGE: Duration = Duration::from_secs(30);
     pub const MAX_HEAD_AGE: Duration = Duration::from_secs(24 * 3600);
 
-    /// The defaults, for one chain and its endpoints.
+    /// The default options for a chain and its endpoints.
     pub fn new(id: ChainId, rpc: Vec<SecretUrl>) -> Self {
         EvmChainOptions {
             id,
@@ -93,7 +93,7 @@ impl EvmChainOptions {
         }
     }
 
-    /// Whether an [`EvmChain`](crate::EvmChain) can be made from these.
+    /// Checks that an [`EvmChain`](crate::EvmChain) can be created from these options.
     pub fn validate(&self) -> Result<(), ConnectError> {
         if self.id.evm_number().is_none() {
             return Err(ConnectError::NotEvm(self.id.clone()));
@@ -126,7 +126,7 @@ impl EvmChainOptions {
             return Err(ConnectError::HeadAge);
         }
         if self.send_to == SendTo::Best(0) {
-            return Err(ConnectError::SendToNobody);
+            return Err(ConnectError::NoSendTarget);
         }
         if !(FeeOptions::MIN_FACTOR..=FeeOptions::MAX_FACTOR).contains(&self.fees.base_fee_factor) {
             return Err(ConnectError::FeeFactor);
@@ -138,42 +138,42 @@ impl EvmChainOptions {
     }
 }
 
-/// Why a chain cannot be made. Nodes that are away are no reason.
+/// The reason why a chain cannot be created. An endpoint that is down is no reason.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ConnectError {
-    #[error("{0} is no EVM chain")]
+    #[error("{0} is not an EVM chain")]
     NotEvm(ChainId),
-    #[error("a chain has 1 to {max} endpoints, not {0}", max = EvmChainOptions::MAX_ENDPOINTS)]
+    #[error("a chain needs 1 to {max} endpoints, not {0}", max = EvmChainOptions::MAX_ENDPOINTS)]
     Endpoints(usize),
-    #[error("rpc_timeout is more than zero and at most 10 minutes")]
+    #[error("rpc_timeout must be above zero and at most 10 minutes")]
     Timeout,
-    #[error("rpc_max_in_flight is from 1 to {}", EvmChainOptions::MAX_IN_FLIGHT)]
+    #[error("rpc_max_in_flight must be from 1 to {}", EvmChainOptions::MAX_IN_FLIGHT)]
     InFlight,
-    #[error("batch_max is from 1 to {}", EvmChainOptions::MAX_BATCH)]
+    #[error("batch_max must be from 1 to {}", EvmChainOptions::MAX_BATCH)]
     Batch,
-    #[error("blocks_max is from 1 to {}", EvmChainOptions::MAX_BATCH)]
+    #[error("blocks_max must be from 1 to {}", EvmChainOptions::MAX_BATCH)]
     Blocks,
-    #[error("an endpoint's weight is from 0 to {}", EndpointOptions::MAX_WEIGHT)]
+    #[error("the weight of an endpoint must be from 0 to {}", EndpointOptions::MAX_WEIGHT)]
     Weight,
-    #[error("lag_max is from 0 to {}", EvmChainOptions::MAX_LAG)]
+    #[error("lag_max must be from 0 to {}", EvmChainOptions::MAX_LAG)]
     Lag,
-    #[error("head_age_max is more than zero and at most a day")]
+    #[error("head_age_max must be above zero and at most a day")]
     HeadAge,
-    #[error("send_to names at least one endpoint")]
-    SendToNobody,
-    #[error("base_fee_factor is from {} to {} thousandths", FeeOptions::MIN_FACTOR, FeeOptions::MAX_FACTOR)]
+    #[error("send_to must be at least 1")]
+    NoSendTarget,
+    #[error("base_fee_factor must be from {} to {} thousandths", FeeOptions::MIN_FACTOR, FeeOptions::MAX_FACTOR)]
     FeeFactor,
-    #[error("min_fee and min_priority_fee are at most {} wei for one gas", FeeOptions::MAX_FLOOR)]
+    #[error("min_fee and min_priority_fee must be at most {} wei per gas", FeeOptions::MAX_FLOOR)]
     FeeFloor,
     #[error("two signers have the key of {0}")]
     TwoSigners(Address),
-    /// An `https` or `wss` endpoint is configured, and this system has no certificates to check it by.
+    /// An `https` or `wss` endpoint is configured, and the system has no CA certificates.
     #[error("TLS cannot be used: {0}")]
     Tls(String),
-    #[error("an endpoint's URL: {0}")]
+    #[error("the URL of an endpoint: {0}")]
     Url(#[from] UrlError),
-    #[error("the classifier's tables are broken: {0}")]
+    #[error("the tables of the classifier are invalid: {0}")]
     Classifier(#[from] gapless_chain::PatternError),
-    #[error("a chain with a WebSocket endpoint is made inside a tokio runtime")]
+    #[error("a chain with a WebSocket endpoint must be created inside a tokio runtime")]
     NoRuntime,
 }

@@ -1,7 +1,7 @@
-//! Questions to one endpoint, and their answers as the contract has them.
+//! Reads from one endpoint, as types of the contract.
 //!
-//! Only the fields that are needed are read: chains add fields and transaction types of their own, and none of that is a
-//! reason not to see a receipt.
+//! Only the needed fields are read. Chains add fields and transaction types of their own, and these must not make a
+//! receipt unreadable.
 
 mod oracle;
 mod pool;
@@ -21,10 +21,10 @@ use serde_json::{Value, json};
 pub(crate) use oracle::data_fee;
 pub(crate) use pool::{PoolAnswers, pool};
 pub(crate) use receipts::{block_receipts, receipts};
-pub(crate) use reverts::{Way, reverts};
+pub(crate) use reverts::{RevertSource, reverts};
 pub(crate) use sent::sent_by;
 
-use crate::endpoint::{Answer, Endpoint};
+use crate::endpoint::{CallResult, Endpoint};
 use crate::fees::{self, FeeHistory, Market, narrow};
 use crate::rpc::Call;
 use crate::transaction::{call_object, quantity};
@@ -51,11 +51,11 @@ impl From<HeaderRow> for Header {
     }
 }
 
-/// The endpoint's newest block; it is also noted where its head is.
+/// The newest block of the endpoint. It is also noted as the head of the endpoint.
 pub(crate) async fn head(endpoint: &Endpoint) -> Result<Header, Classified> {
     let row: HeaderRow = endpoint.ask_one(block_by_tag("latest")).await?;
     let head = Header::from(row);
-    endpoint.set_head(&head);
+    endpoint.note_head(&head);
     Ok(head)
 }
 
@@ -68,9 +68,9 @@ pub(crate) async fn header(endpoint: &Endpoint, at: HeaderAt) -> Result<Option<H
     };
     let header = match endpoint.ask_one::<Option<HeaderRow>>(call).await {
         Ok(row) => row.map(Header::from),
-        // Chains without finality do not know the word, and say so in many ways.
-        Err(classified) if matches!(at, HeaderAt::Safe | HeaderAt::Finalized) && is_the_nodes_word(&classified) => None,
-        Err(classified) if says_not_found(&classified) => None,
+        // Chains without finality do not know the tag, and refuse it in many ways.
+        Err(classified) if matches!(at, HeaderAt::Safe | HeaderAt::Finalized) && is_node_refusal(&classified) => None,
+        Err(classified) if is_not_found(&classified) => None,
         Err(classified) => return Err(classified),
     };
     let header = header.filter(|header| match at {
@@ -79,29 +79,29 @@ pub(crate) async fn header(endpoint: &Endpoint, at: HeaderAt) -> Result<Option<H
         HeaderAt::Safe | HeaderAt::Finalized => true,
     });
     if !matches!(at, HeaderAt::Hash(_)) {
-        endpoint.saw(header.as_slice());
+        endpoint.note_headers(header.as_slice());
     }
     Ok(header)
 }
 
-/// The headers at these heights, in their order. One that the node has not is `None`; one that it did not answer for fails all,
-/// since a list with holes that are none would be taken for the end of the chain.
+/// The headers at these heights, in order. A header that the node does not have is `None`. A failed call fails the
+/// whole list: a hole would be read as the end of the chain.
 pub(crate) async fn headers(
     endpoint: &Endpoint,
     numbers: RangeInclusive<u64>,
 ) -> Result<Vec<Option<Header>>, Classified> {
     let calls: Vec<Call> = numbers.clone().map(block_by_number).collect();
-    let read = |(number, answer): (u64, Answer)| {
+    let read = |(number, answer): (u64, CallResult)| {
         let row: Option<HeaderRow> = match answer {
             Ok(raw) => endpoint.read(&raw)?,
-            Err(classified) if says_not_found(&classified) => None,
+            Err(classified) if is_not_found(&classified) => None,
             Err(classified) => return Err(classified),
         };
         Ok(row.map(Header::from).filter(|header| header.block.number == number))
     };
     let headers: Vec<Option<Header>> =
         numbers.zip(endpoint.ask(&calls).await).map(read).collect::<Result<_, Classified>>()?;
-    endpoint.saw(&headers.iter().flatten().copied().collect::<Vec<_>>());
+    endpoint.note_headers(&headers.iter().flatten().copied().collect::<Vec<_>>());
     Ok(headers)
 }
 
@@ -113,13 +113,13 @@ fn block_by_tag(tag: &str) -> Call {
     Call::new("eth_getBlockByNumber", json!([tag, false]))
 }
 
-/// Counts, balance and code of each account, in as few requests as they fit into.
+/// Counts, balance and code of each account, in as few requests as possible.
 pub(crate) async fn accounts(
     endpoint: &Endpoint,
     accounts: &[Address],
     final_at: Option<BlockRef>,
 ) -> Result<Vec<AccountView>, Classified> {
-    let has_code = endpoint.skills().code;
+    let has_code = endpoint.capabilities().code;
     let code = |account: &Address| Call::new("eth_getCode", json!([account, "latest"]));
     let calls: Vec<Call> = accounts
         .iter()
@@ -137,12 +137,12 @@ pub(crate) async fn accounts(
     let mut codes = answers.split_off((accounts.len() * 3).min(answers.len()));
     let mut finals = codes.split_off(if has_code { accounts.len().min(codes.len()) } else { 0 });
     if let Some(block) = final_at
-        && endpoint.skills().count_by_hash
-        && finals.iter().any(|answer| answer.as_ref().is_err_and(does_not_know_the_form))
+        && endpoint.capabilities().count_by_hash
+        && finals.iter().any(|answer| answer.as_ref().is_err_and(rejects_block_parameter))
     {
-        // Not every node takes a block by its hash here; a final block is the same by its number. A node that understood, and
-        // does not have this block in its chain, must not be asked so: by its number it would tell of another block.
-        endpoint.unlearn(|skills| skills.count_by_hash = false);
+        // Not every node takes a block hash here, and a final block can be named by its number. A node that understood
+        // the hash and does not have the block must not be asked by number: it would answer for another block.
+        endpoint.remove_capability(|capabilities| capabilities.count_by_hash = false);
         let calls: Vec<Call> = accounts.iter().map(|account| count(account, block_param(endpoint, block))).collect();
         finals = endpoint.ask(&calls).await;
     }
@@ -155,15 +155,15 @@ pub(crate) async fn accounts(
             let mut next = || answers.next().unwrap_or_else(|| Err(endpoint.unreadable("")));
             let (latest, pending, balance) = (next(), next(), next());
             let latest = nonce(endpoint, latest)?;
-            // Some chains have no pool to look into.
+            // Some chains have no mempool.
             let pending = match pending {
-                Err(classified) if is_the_nodes_word(&classified) => latest,
+                Err(classified) if is_node_refusal(&classified) => latest,
                 answer => nonce(endpoint, answer)?,
             };
             let finalized = match finals.next() {
                 None => None,
-                // The state of that block may be gone: then nothing is known, which is no error.
-                Some(Err(classified)) if is_the_nodes_word(&classified) => None,
+                // The state of the block may be pruned. The count is then unknown, which is no error.
+                Some(Err(classified)) if is_node_refusal(&classified) => None,
                 Some(answer) => Some(nonce(endpoint, answer)?),
             };
             let balance = Amount::new(endpoint.read(&balance?)?);
@@ -173,12 +173,13 @@ pub(crate) async fn accounts(
         .collect()
 }
 
-/// Is the code a pointer to somebody else's (EIP-7702)? Where nodes cannot tell of code there is none of this kind either.
-fn is_delegated(endpoint: &Endpoint, answer: Answer) -> Result<bool, Classified> {
+/// Whether the code of an account is a delegation (EIP-7702). An endpoint without `eth_getCode` has no delegations
+/// either.
+fn is_delegated(endpoint: &Endpoint, answer: CallResult) -> Result<bool, Classified> {
     let raw = match answer {
-        Err(classified) if is_the_nodes_word(&classified) => {
-            tracing::info!(endpoint = endpoint.name(), "no eth_getCode here: no account counts as delegated");
-            endpoint.unlearn(|skills| skills.code = false);
+        Err(classified) if is_node_refusal(&classified) => {
+            tracing::info!(endpoint = endpoint.name(), "endpoint has no eth_getCode: accounts count as not delegated");
+            endpoint.remove_capability(|capabilities| capabilities.code = false);
             return Ok(false);
         }
         answer => answer?,
@@ -193,14 +194,14 @@ fn count(account: &Address, at: Value) -> Call {
 }
 
 fn block_param(endpoint: &Endpoint, block: BlockRef) -> Value {
-    if endpoint.skills().count_by_hash {
+    if endpoint.capabilities().count_by_hash {
         json!({ "blockHash": block.hash, "requireCanonical": true })
     } else {
         json!(quantity(U256::from(block.number)))
     }
 }
 
-fn nonce(endpoint: &Endpoint, answer: Answer) -> Result<Nonce, Classified> {
+fn nonce(endpoint: &Endpoint, answer: CallResult) -> Result<Nonce, Classified> {
     let raw = answer?;
     let count: U64 = endpoint.read(&raw)?;
     Nonce::new(count.to()).map_err(|_| endpoint.unreadable(raw.get()))
@@ -217,7 +218,7 @@ pub(crate) async fn estimate_gas(
     Ok(gas.to())
 }
 
-/// Everything that a price is made from, in one request.
+/// The data for a fee quote, in one request.
 pub(crate) async fn market(endpoint: &Endpoint) -> Result<Market, Classified> {
     let blocks = quantity(U256::from(fees::BLOCKS));
     let calls = [
@@ -230,13 +231,13 @@ pub(crate) async fn market(endpoint: &Endpoint) -> Result<Market, Classified> {
     let mut next = || answers.next().unwrap_or_else(|| Err(endpoint.unreadable("")));
     let (head, history, tip, price) = (next(), next(), next(), next());
     let head: HeaderRow = endpoint.read(&head?)?;
-    // What a chain does not have is not there; what did not come back for another reason is a failure.
-    let optional = |answer: Answer| match answer {
+    // A method that the chain lacks leaves its value out. Any other failure fails the read.
+    let optional = |answer: CallResult| match answer {
         Ok(raw) => Ok(Some(raw)),
-        Err(classified) if is_the_nodes_word(&classified) => Ok(None),
+        Err(classified) if is_node_refusal(&classified) => Ok(None),
         Err(classified) => Err(classified),
     };
-    let number = |answer: Answer| -> Result<Option<u128>, Classified> {
+    let number = |answer: CallResult| -> Result<Option<u128>, Classified> {
         optional(answer)?.map(|raw| endpoint.read(&raw).map(narrow)).transpose()
     };
     let history: FeeHistory = match optional(history)? {
@@ -251,33 +252,33 @@ pub(crate) async fn market(endpoint: &Endpoint) -> Result<Market, Classified> {
     })
 }
 
-/// The node itself said that it cannot, as against a road that broke or a limit that was met.
-fn is_the_nodes_word(classified: &Classified) -> bool {
+/// The node itself refused the call. Transport failures and rate limits are no refusals.
+fn is_node_refusal(classified: &Classified) -> bool {
     is_missing(classified) || !matches!(classified.verdict, Verdict::Unavailable | Verdict::RateLimited)
 }
 
 fn is_missing(classified: &Classified) -> bool {
     let text = classified.text.as_str().to_ascii_lowercase();
-    // A parameter that is a hash, where the node wants a number, leaves the same way out. The words may also be those of a road
-    // that broke.
+    // A refused parameter (a hash instead of a number) has the same remedy as a missing method. The words may also be
+    // those of a transport failure.
     classified.reason == Reason::MethodMissing
         || classified.verdict != Verdict::Unavailable
             && (text.contains("invalid argument") || text.contains("invalid params"))
 }
 
-/// The node could not read the question, as against one that read it and does not have the block.
-fn does_not_know_the_form(classified: &Classified) -> bool {
+/// The node could not read the block parameter. A node that read it and does not have the block is not meant.
+fn rejects_block_parameter(classified: &Classified) -> bool {
     let text = classified.text.as_str().to_ascii_lowercase();
     let unread = ["invalid param", "cannot unmarshal", "unable to parse", "failed to parse", "invalid type"];
-    let about_the_block = text.contains("canonical") || says_not_found(classified);
+    let about_the_block = text.contains("canonical") || is_not_found(classified);
     let of_the_form =
-        is_missing(classified) || is_the_nodes_word(classified) && unread.iter().any(|words| text.contains(words));
+        is_missing(classified) || is_node_refusal(classified) && unread.iter().any(|words| text.contains(words));
     of_the_form && !about_the_block
 }
 
-fn says_not_found(classified: &Classified) -> bool {
+fn is_not_found(classified: &Classified) -> bool {
     let text = classified.text.as_str().to_ascii_lowercase();
-    is_the_nodes_word(classified)
+    is_node_refusal(classified)
         && classified.reason != Reason::MethodMissing
         && ["not found", "unknown block", "unknown transaction", "not exist"].iter().any(|words| text.contains(words))
 }

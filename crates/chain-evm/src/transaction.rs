@@ -1,9 +1,10 @@
-//! Plans as bytes, and the check of what a signer made of them.
+//! Encoding plans as transactions, and verifying the output of signers.
 //!
-//! A signer is not trusted (S09). Whatever it returns is decoded again from the final bytes, compared field by field with the
-//! plan, and its sender is recovered from the signature, unless the key is in our own memory; only then it is a [`SignedTx`].
+//! A signer is not trusted (S09). Its output is decoded from the final bytes and compared field by field with the plan.
+//! The sender is recovered from the signature, unless the key is in the memory of this process. Only then it is a
+//! [`SignedTx`].
 
-mod reading;
+mod decoding;
 
 use alloy_consensus::transaction::SignerRecoverable as _;
 use alloy_consensus::{
@@ -17,15 +18,15 @@ use alloy_primitives::{B256, Bytes, Signature, TxKind, U256, keccak256};
 use gapless_chain::SignError;
 use gapless_domain::{EvmCall, Fees, SignedTx, TxPlan};
 
-pub(crate) use reading::{outline_of, read_mined, read_signed};
+pub(crate) use decoding::{outline_of, read_mined, read_signed};
 
-/// A transaction without its signature, as it is handed to a signer.
+/// A transaction without its signature, as a signer gets it.
 pub type UnsignedTx = EthereumTypedTransaction<TxEip4844>;
 
 type Envelope = EthereumTxEnvelope<TxEip4844>;
 
-/// What is to be signed for a plan. The kind of the transaction follows from what the plan needs: authorizations, then
-/// the kind of its fees, then an access list.
+/// Builds the transaction of a plan. Its type follows from the plan: authorizations, then the kind of fees, then an
+/// access list.
 pub(crate) fn build(plan: &TxPlan, chain_id: u64) -> Result<UnsignedTx, SignError> {
     let refused = |why: &str| Err(SignError::Refused(why.to_owned()));
     let call = &plan.call;
@@ -34,11 +35,13 @@ pub(crate) fn build(plan: &TxPlan, chain_id: u64) -> Result<UnsignedTx, SignErro
     let access_list = access_list(call);
     match (plan.fees, call.authorizations.is_empty()) {
         (Fees::Eip1559 { max_fee, max_priority_fee }, _) if max_priority_fee > max_fee => {
-            refused("the priority fee is above the highest fee")
+            refused("the priority fee is above the maximum fee")
         }
-        (Fees::Legacy { .. }, false) => refused("a transaction with authorizations has EIP-1559 fees"),
+        (Fees::Legacy { .. }, false) => refused("a transaction with authorizations needs EIP-1559 fees"),
         (Fees::Eip1559 { max_fee, max_priority_fee }, false) => {
-            let Some(to) = call.to else { return refused("a transaction with authorizations creates no contract") };
+            let Some(to) = call.to else {
+                return refused("a transaction with authorizations cannot create a contract");
+            };
             Ok(UnsignedTx::Eip7702(TxEip7702 {
                 chain_id,
                 nonce,
@@ -73,9 +76,9 @@ pub(crate) fn build(plan: &TxPlan, chain_id: u64) -> Result<UnsignedTx, SignErro
     }
 }
 
-/// How many bytes a transaction for this call has without its signature, at the most. What the call says is counted as it is; what is
-/// not known before there is a plan, its nonce, gas limit and prices, is counted at its widest, and it is taken for the longest of
-/// the kinds that it may become.
+/// The maximum size of a transaction for this call, without its signature. The fields of the call are counted as they
+/// are. Nonce, gas limit and prices are not known yet and are counted at their widest. The type is the longest that the
+/// call may get.
 pub(crate) fn unsigned_size(call: &EvmCall, chain_id: u64) -> usize {
     let (nonce, gas_limit, price) = (u64::MAX, u64::MAX, u128::MAX);
     let (value, input, access_list) = (call.value.get(), call.data.clone(), access_list(call));
@@ -113,42 +116,42 @@ pub(crate) fn signing_hash(unsigned: &UnsignedTx) -> B256 {
     unsigned.signature_hash()
 }
 
-/// The raw bytes, as nodes take them.
+/// The raw bytes of a signed transaction.
 pub(crate) fn with_signature(unsigned: &UnsignedTx, signature: Signature) -> Bytes {
     unsigned.clone().into_envelope(signature).encoded_2718().into()
 }
 
-/// Is this the plan, the whole plan, and signed by the right key?
-pub(crate) fn verify(plan: &TxPlan, asked: &UnsignedTx, raw: Bytes) -> Result<SignedTx, SignError> {
-    let (signed, envelope) = verify_plan(plan, asked, raw)?;
+/// Verifies that signed bytes carry exactly this plan, signed by the key of the submitter.
+pub(crate) fn verify(plan: &TxPlan, unsigned: &UnsignedTx, raw: Bytes) -> Result<SignedTx, SignError> {
+    let (signed, envelope) = verify_plan(plan, unsigned, raw)?;
     let sender = plan.submitter.evm_address().ok_or_else(|| SignError::NoKey(plan.submitter.clone()))?;
-    // Also refuses an s in the upper half, which nodes do not take (EIP-2).
+    // An s in the upper half is refused too (EIP-2).
     let signed_by = envelope.recover_signer().map_err(|_| SignError::Mismatch("signature"))?;
     if signed_by == sender { Ok(signed) } else { Err(SignError::Mismatch("sender")) }
 }
 
-/// The same of a key in our own memory, whose address we have made of it: that it signs with itself needs no proof, and recovering
-/// the sender costs more than signing.
-pub(crate) fn verify_own(plan: &TxPlan, asked: &UnsignedTx, raw: Bytes) -> Result<SignedTx, SignError> {
-    verify_plan(plan, asked, raw).map(|(signed, _)| signed)
+/// Verifies signed bytes of a key in the memory of this process. The sender is not recovered: the address was derived
+/// from the key, and recovery costs more than signing.
+pub(crate) fn verify_own(plan: &TxPlan, unsigned: &UnsignedTx, raw: Bytes) -> Result<SignedTx, SignError> {
+    verify_plan(plan, unsigned, raw).map(|(signed, _)| signed)
 }
 
-fn verify_plan(plan: &TxPlan, asked: &UnsignedTx, raw: Bytes) -> Result<(SignedTx, Envelope), SignError> {
+fn verify_plan(plan: &TxPlan, unsigned: &UnsignedTx, raw: Bytes) -> Result<(SignedTx, Envelope), SignError> {
     let envelope = decode(&raw).ok_or(SignError::Mismatch("encoding"))?;
     let price = |tx: &dyn alloy_consensus::Transaction| {
         (tx.gas_price(), tx.max_fee_per_gas(), tx.max_priority_fee_per_gas(), tx.max_fee_per_blob_gas())
     };
     let fields = [
-        ("type", asked.ty() == envelope.ty()),
-        ("chain id", asked.chain_id() == envelope.chain_id()),
+        ("type", unsigned.ty() == envelope.ty()),
+        ("chain id", unsigned.chain_id() == envelope.chain_id()),
         ("nonce", plan.nonce.get() == envelope.nonce()),
         ("gas limit", plan.gas_limit == envelope.gas_limit()),
-        ("fees", price(asked) == price(&envelope)),
+        ("fees", price(unsigned) == price(&envelope)),
         ("recipient", plan.call.to == envelope.kind().to().copied()),
         ("value", plan.call.value.get() == envelope.value()),
         ("data", plan.call.data == *envelope.input()),
-        ("access list", asked.access_list() == envelope.access_list()),
-        ("authorizations", asked.authorization_list() == envelope.authorization_list()),
+        ("access list", unsigned.access_list() == envelope.access_list()),
+        ("authorizations", unsigned.authorization_list() == envelope.authorization_list()),
     ];
     if let Some((field, _)) = fields.iter().find(|(_, same)| !same) {
         return Err(SignError::Mismatch(field));
@@ -156,7 +159,7 @@ fn verify_plan(plan: &TxPlan, asked: &UnsignedTx, raw: Bytes) -> Result<(SignedT
     Ok((SignedTx { hash: keccak256(&raw), raw }, envelope))
 }
 
-/// Only what encodes to the very same bytes again: a second spelling of a transaction would have a second hash.
+/// Decodes a transaction that encodes to the same bytes again. A second encoding would have a second hash.
 fn decode(raw: &Bytes) -> Option<Envelope> {
     let envelope = Envelope::decode_2718_exact(raw).ok()?;
     (envelope.encoded_2718() == raw.as_ref()).then_some(envelope)
@@ -178,14 +181,17 @@ fn authorizations(call: &EvmCall) -> Vec<SignedAuthorization> {
     call.authorizations.iter().map(signed).collect()
 }
 
-/// The call as the parameter of `eth_estimateGas`. It names no price: what an account can pay is the lane's business.
+/// The call as parameter of `eth_estimateGas`. It has no price, because funds are checked by the lane.
 pub(crate) fn call_object(from: alloy_primitives::Address, call: &EvmCall) -> serde_json::Value {
     let mut object = serde_json::json!({ "from": from, "value": quantity(call.value.get()), "data": call.data });
     if let Some(to) = call.to {
         object["to"] = serde_json::json!(to);
     }
     if !call.access_list.is_empty() {
-        let item = |item: &gapless_domain::AccessListItem| serde_json::json!({ "address": item.address, "storageKeys": item.storage_keys });
+        let item = |item: &gapless_domain::AccessListItem| {
+            let (address, keys) = (item.address, &item.storage_keys);
+            serde_json::json!({ "address": address, "storageKeys": keys })
+        };
         object["accessList"] = call.access_list.iter().map(item).collect();
     }
     if !call.authorizations.is_empty() {
@@ -200,7 +206,7 @@ pub(crate) fn call_object(from: alloy_primitives::Address, call: &EvmCall) -> se
     object
 }
 
-/// A number as JSON-RPC writes it: hex without leading zeros.
+/// A number in the notation of JSON-RPC: hex without leading zeros.
 pub(crate) fn quantity(value: U256) -> String {
     format!("{value:#x}")
 }

@@ -1,6 +1,6 @@
-//! Against a real node.
+//! The chain contract against anvil.
 
-#![allow(clippy::unwrap_used, reason = "all of this is for tests, though not all of it is inside one")]
+#![allow(clippy::unwrap_used, reason = "test code, also outside of test functions")]
 
 mod support;
 
@@ -17,8 +17,8 @@ fn connect(urls: &[String]) -> EvmChain {
     EvmChain::connect(EvmChainOptions::new(format!("eip155:{CHAIN}").parse().unwrap(), rpc), vec![signer(0)]).unwrap()
 }
 
-/// Reads and sends, whichever way the node is reached.
-async fn goes_through(chain: &EvmChain) {
+/// Reads and sends, over any transport.
+async fn read_and_send(chain: &EvmChain) {
     let genesis: Header = chain.head().await.unwrap();
     let first = chain.accounts(&[submitter(0)], Some(genesis.block)).await.unwrap().remove(0);
     let start = first.latest.get();
@@ -50,7 +50,7 @@ async fn goes_through(chain: &EvmChain) {
     assert!(matches!(again.verdict, Verdict::NonceTooLow | Verdict::AlreadyKnown), "{again:?}");
 
     let hashes: Vec<B256> = txs.iter().map(|tx| tx.hash).chain([B256::repeat_byte(1)]).collect();
-    // The node answers a send before it has made the block.
+    // The node answers a send before it mines the block.
     let mut receipts = chain.receipts(&hashes).await.unwrap();
     while receipts.iter().flatten().count() < txs.len() {
         receipts = chain.receipts(&hashes).await.unwrap();
@@ -80,19 +80,19 @@ async fn goes_through(chain: &EvmChain) {
 }
 
 #[tokio::test]
-async fn over_http() {
+async fn anvil_over_http_reads_and_sends() {
     let anvil = Anvil::start(AnvilOptions::default()).unwrap();
-    goes_through(&connect(&[anvil.url()])).await;
+    read_and_send(&connect(&[anvil.url()])).await;
 }
 
 #[tokio::test]
-async fn over_a_websocket() {
+async fn anvil_over_websocket_reads_and_sends() {
     let anvil = Anvil::start(AnvilOptions::default()).unwrap();
-    goes_through(&connect(&[anvil.ws_url()])).await;
+    read_and_send(&connect(&[anvil.ws_url()])).await;
 }
 
 #[tokio::test]
-async fn estimates_and_reverts() {
+async fn estimate_of_a_reverting_call_has_its_data() {
     let anvil = Anvil::start(AnvilOptions::default()).unwrap();
     let chain = connect(&[anvil.url()]);
     let head = chain.head().await.unwrap().block;
@@ -107,7 +107,7 @@ async fn estimates_and_reverts() {
     );
 }
 
-/// Initcode that reverts with `data`: CODECOPY of what stands behind it, REVERT.
+/// Initcode that reverts with `data`: CODECOPY of the data behind it, REVERT.
 fn reverting(data: &[u8]) -> Bytes {
     const CODE_BYTES: u8 = 15;
     let [high, low] = u16::try_from(data.len()).unwrap().to_be_bytes();
@@ -126,7 +126,7 @@ fn panic_data(code: u64) -> Vec<u8> {
     [&[0x4e, 0x48, 0x7b, 0x71], U256::from(code).to_be_bytes::<32>().as_slice()].concat()
 }
 
-/// What is sent, the words for it, and the data that is told with them.
+/// Initcode, the expected reason, and the expected data.
 fn reverts() -> Vec<(Bytes, Option<&'static str>, Bytes)> {
     let custom = [&[0x82, 0xb4, 0x29, 0x00], [7; 32].as_slice()].concat();
     let with = |data: Vec<u8>, reason| (reverting(&data), Some(reason), Bytes::from(data));
@@ -135,13 +135,13 @@ fn reverts() -> Vec<(Bytes, Option<&'static str>, Bytes)> {
         with(custom, "custom error 0x82b42900"),
         with(panic_data(0x11), "panic 0x11: arithmetic overflow or underflow"),
         (reverting(&[]), None, Bytes::new()),
-        // JUMPDEST, PUSH1 0, JUMP: round and round.
+        // JUMPDEST, PUSH1 0, JUMP: an endless loop.
         (Bytes::from_static(&[0x5b, 0x60, 0, 0x56]), Some("out of gas"), Bytes::new()),
     ]
 }
 
-/// Mines them on a node, and asks why they reverted; in between there is one that did not.
-async fn explains(chain: &EvmChain) {
+/// Mines reverting transactions and one that succeeds, and reads the revert reasons.
+async fn check_revert_reasons(chain: &EvmChain) {
     let start = chain.accounts(&[submitter(0)], None).await.unwrap()[0].latest.get();
     let mut txs = vec![signed(chain, &plan(start)).await];
     for ((data, _, _), nonce) in reverts().into_iter().zip(start + 1..) {
@@ -151,23 +151,23 @@ async fn explains(chain: &EvmChain) {
     assert!(send(chain, &txs).await.iter().all(|answer| answer.verdict == Verdict::Accepted));
     let hashes: Vec<B256> = txs.iter().map(|tx| tx.hash).chain([B256::repeat_byte(1)]).collect();
     while chain.receipts(&hashes).await.unwrap().iter().flatten().count() < txs.len() {}
-    let told = chain.reverts(&hashes).await.unwrap();
-    assert_eq!((&told[0], told.last()), (&None, Some(&None)), "the first went well, the last is nobody's");
-    for ((_, reason, data), revert) in reverts().into_iter().zip(&told[1..]) {
+    let found = chain.reverts(&hashes).await.unwrap();
+    assert_eq!((&found[0], found.last()), (&None, Some(&None)), "the first succeeded, the last is unknown");
+    for ((_, reason, data), revert) in reverts().into_iter().zip(&found[1..]) {
         let revert = revert.as_ref().unwrap();
         assert_eq!((revert.reason.as_ref().map(|text| text.as_str()), &revert.data), (reason, &data));
     }
 }
 
 #[tokio::test]
-async fn why_transactions_reverted() {
+async fn revert_reasons_are_read_from_anvil() {
     let anvil = Anvil::start(AnvilOptions::default()).unwrap();
-    explains(&connect(&[anvil.url()])).await;
+    check_revert_reasons(&connect(&[anvil.url()])).await;
 }
 
-/// The dev chain, with and without the method for traces.
+/// The dev chain, with and without `debug_traceTransaction`.
 #[tokio::test]
-async fn why_transactions_reverted_where_there_are_no_traces() {
+async fn revert_reasons_are_read_without_traces() {
     for traces in [true, false] {
         let dev = DevChain::new(Genesis::dev());
         dev.set_automine(true);
@@ -183,17 +183,17 @@ async fn why_transactions_reverted_where_there_are_no_traces() {
         let mut serving = tokio::task::JoinSet::new();
         serving.spawn(async move { serve(listener, server, std::future::pending()).await.unwrap() });
         let chain = connect(&[url]);
-        explains(&chain).await;
+        check_revert_reasons(&chain).await;
         let struck = endpoint.faults().struck();
-        explains(&chain).await;
-        assert_eq!(endpoint.faults().struck(), struck, "what is not there is not asked for again");
+        check_revert_reasons(&chain).await;
+        assert_eq!(endpoint.faults().struck(), struck, "a missing method is not called again");
         assert_eq!(struck > 0, !traces);
     }
 }
 
 /// proves S10
 #[tokio::test]
-async fn a_node_that_dies_and_comes_back_is_found_again() {
+async fn restarted_node_is_used_again() {
     let (first, second) =
         (Anvil::start(AnvilOptions::default()).unwrap(), Anvil::start(AnvilOptions::default()).unwrap());
     let chain = connect(&[first.url(), second.url()]);
@@ -208,18 +208,18 @@ async fn a_node_that_dies_and_comes_back_is_found_again() {
 }
 
 #[tokio::test]
-async fn new_heads_are_told_where_there_is_a_websocket() {
+async fn websocket_notifies_of_new_heads() {
     let anvil = Anvil::start(AnvilOptions::default()).unwrap();
     let chain = connect(&[anvil.url(), anvil.ws_url()]);
     let before = chain.head().await.unwrap();
-    // The first word comes when the subscription stands.
+    // The first notification comes with the subscription.
     chain.head_changed().await;
     let tx = signed(&chain, &plan(0)).await;
     send(&chain, &[tx]).await;
     chain.head_changed().await;
     assert!(chain.head().await.unwrap().block.number > before.block.number);
 
-    // A broken line is made again, and says that something may have been missed.
+    // A reconnect reports that heads may have been missed.
     anvil.stop().unwrap();
     anvil.start_again().unwrap();
     chain.head_changed().await;
@@ -227,5 +227,5 @@ async fn new_heads_are_told_where_there_is_a_websocket() {
 
     let silent = connect(&[anvil.url()]);
     let waited = futures_util::future::select(Box::pin(silent.head_changed()), Box::pin(silent.head())).await;
-    assert!(matches!(waited, futures_util::future::Either::Right(_)), "nobody tells it");
+    assert!(matches!(waited, futures_util::future::Either::Right(_)), "HTTP has no notifications");
 }

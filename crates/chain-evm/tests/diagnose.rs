@@ -1,6 +1,6 @@
-//! What nodes' pools show of nonces.
+//! Mempool signals of nonces.
 
-#![allow(clippy::unwrap_used, reason = "all of this is for tests, though not all of it is inside one")]
+#![allow(clippy::unwrap_used, reason = "test code, also outside of test functions")]
 
 mod support;
 
@@ -22,8 +22,8 @@ async fn signals(chain: &EvmChain, asked: &[DiagnoseRequest]) -> Vec<MempoolSign
     chain.diagnose(&submitter(0), asked).await
 }
 
-/// A node that mines only when it is told to: what is pooled, dropped, replaced and mined is told apart.
-async fn tells_apart(url: &str) {
+/// Distinguishes pooled, dropped, replaced and mined transactions on a node with manual mining.
+async fn check_signals(url: &str) {
     let rpc = vec![url.parse().unwrap()];
     let options = EvmChainOptions::new(format!("eip155:{CHAIN}").parse().unwrap(), rpc);
     let chain = EvmChain::connect(options, vec![signer(0)]).unwrap();
@@ -34,7 +34,7 @@ async fn tells_apart(url: &str) {
         [about(0, &[first.hash]), about(1, &[second.hash]), about(2, &[]), about(0, &[better.hash, first.hash])];
     let signals = async || signals(&chain, &asked).await;
 
-    assert_eq!(signals().await, [LikelyDropped; 4], "nothing was sent yet");
+    assert_eq!(signals().await, [LikelyDropped; 4], "no transaction was sent yet");
     let verdicts: Vec<_> = send(&chain, &[first.clone(), second.clone()]).await.iter().map(|it| it.verdict).collect();
     assert_eq!(verdicts, [Verdict::Accepted; 2]);
     assert_eq!(signals().await, [InMempool, InMempool, LikelyDropped, InMempool]);
@@ -43,28 +43,32 @@ async fn tells_apart(url: &str) {
     assert_eq!(send(&chain, std::slice::from_ref(&better)).await[0].verdict, Verdict::Accepted);
     assert_eq!(signals().await, [LikelyReplaced, LikelyDropped, LikelyDropped, InMempool]);
     ask_node(url, "evm_mine", json!([])).await;
-    assert_eq!(signals().await, [LikelyReplaced, LikelyDropped, LikelyDropped, InMempool], "mined is known too");
+    assert_eq!(
+        signals().await,
+        [LikelyReplaced, LikelyDropped, LikelyDropped, InMempool],
+        "a mined transaction counts as known"
+    );
 }
 
 #[tokio::test]
-async fn on_anvil() {
+async fn signals_of_anvil_are_correct() {
     let anvil = Anvil::start(AnvilOptions { mining: Mining::OnDemand, ..AnvilOptions::default() }).unwrap();
-    tells_apart(&anvil.url()).await;
+    check_signals(&anvil.url()).await;
 }
 
 #[tokio::test]
-async fn on_the_dev_chain() {
+async fn signals_of_the_dev_chain_are_correct() {
     let server = RpcServer::new(DevChain::new(Genesis::dev()), Clock::Wall, None, RpcLimits::default());
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     let mut serving = tokio::task::JoinSet::new();
     serving.spawn(async move { serve(listener, server, std::future::pending()).await.unwrap() });
-    tells_apart(&url).await;
+    check_signals(&url).await;
 }
 
 const OURS: B256 = B256::repeat_byte(7);
 
-/// A node whose pool has nothing; its count is its head, 100.
+/// A node with an empty mempool. Its pending count is its head, 100.
 async fn empty() -> FakeNode {
     FakeNode::start(|script| drop(script.answers.insert("eth_getTransactionByHash", Value::Null))).await
 }
@@ -79,17 +83,17 @@ async fn of(nodes: &[&FakeNode], nonce: u64) -> MempoolSignal {
 }
 
 #[tokio::test]
-async fn whoever_knows_it_is_believed_and_gone_is_said_only_by_all() {
+async fn one_endpoint_proves_known_and_all_prove_gone() {
     let (without, with) = (empty().await, knowing(OURS).await);
     assert_eq!(of(&[&without, &with], 100).await, InMempool);
     assert_eq!(of(&[&without], 100).await, LikelyDropped);
     assert_eq!(of(&[&without], 99).await, LikelyReplaced);
 
     let mute = FakeNode::start(|_| {}).await;
-    assert_eq!(of(&[&without, &mute], 100).await, Unknown, "it has no such method");
+    assert_eq!(of(&[&without, &mute], 100).await, Unknown, "the method is missing");
     assert_eq!(of(&[&mute, &with], 100).await, InMempool);
     let confused = knowing(B256::repeat_byte(8)).await;
-    assert_eq!(of(&[&without, &confused], 100).await, Unknown, "another transaction is no answer");
+    assert_eq!(of(&[&without, &confused], 100).await, Unknown, "a different transaction is no answer");
     let uncounted = empty().await;
     let chain = chain(&[&without, &uncounted]);
     chain.head().await.unwrap();
@@ -98,7 +102,7 @@ async fn whoever_knows_it_is_believed_and_gone_is_said_only_by_all() {
 }
 
 #[tokio::test]
-async fn words_for_not_found_are_an_answer() {
+async fn not_found_errors_are_an_answer() {
     let words = FakeNode::start(|script| {
         script.errors.insert("eth_getTransactionByHash", (-32000, "transaction not found"));
     });
@@ -106,7 +110,7 @@ async fn words_for_not_found_are_an_answer() {
 }
 
 #[tokio::test]
-async fn who_is_not_well_is_not_asked_and_of_nobody_nothing_is_known() {
+async fn unhealthy_endpoint_is_not_asked() {
     let (without, foreign) = (empty().await, FakeNode::start(|script| script.chain_id = 7).await);
     assert_eq!(of(&[&without, &foreign], 100).await, LikelyDropped);
     assert_eq!(foreign.count("eth_getTransactionByHash"), 0);
@@ -118,7 +122,7 @@ async fn who_is_not_well_is_not_asked_and_of_nobody_nothing_is_known() {
 }
 
 #[tokio::test]
-async fn one_that_hangs_makes_it_unknown_in_time() {
+async fn hanging_endpoint_makes_the_signal_unknown_in_time() {
     let (without, hangs) = (empty().await, empty().await);
     let chain = chain(&[&without, &hangs]);
     chain.head().await.unwrap();
@@ -126,12 +130,12 @@ async fn one_that_hangs_makes_it_unknown_in_time() {
     let asked: Vec<_> = (0..900).map(|nonce| about(nonce, &[OURS])).collect();
     let all = signals(&chain, &asked).await;
     assert_eq!(all, vec![Unknown; 900]);
-    assert!(hangs.count("eth_getTransactionByHash") < 900, "after one without an answer no more are begun");
+    assert!(hangs.count("eth_getTransactionByHash") < 900, "no request is begun after one without an answer");
 }
 
-/// The count is asked for once, batches are as large as the node takes, and too much is not asked for.
+/// The count is read once, batches have the size that the node takes, and the number of hashes is bounded.
 #[tokio::test]
-async fn many_are_asked_for_in_few_requests() {
+async fn many_hashes_are_looked_up_in_few_requests() {
     let node = empty().await;
     let mut options = options(&[&node]);
     options.batch_max = 50;

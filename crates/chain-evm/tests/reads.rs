@@ -1,6 +1,6 @@
-//! What is asked of a node, and how nodes differ in answering it.
+//! Reads from nodes, and the differences between their answers.
 
-#![allow(clippy::unwrap_used, reason = "all of this is for tests, though not all of it is inside one")]
+#![allow(clippy::unwrap_used, reason = "test code, also outside of test functions")]
 
 mod support;
 
@@ -17,7 +17,7 @@ fn at(number: u64) -> BlockRef {
 }
 
 #[tokio::test]
-async fn accounts_are_asked_for_in_one_request() {
+async fn accounts_are_read_in_one_request() {
     let node = FakeNode::start(|_| {}).await;
     let chain = chain(&[&node]);
     chain.head().await.unwrap();
@@ -29,20 +29,20 @@ async fn accounts_are_asked_for_in_one_request() {
 }
 
 #[tokio::test]
-async fn a_node_that_wants_final_counts_by_number_gets_them_so() {
+async fn final_counts_are_read_by_number_if_hashes_fail() {
     let node = FakeNode::start(|_| {}).await;
     let chain = chain(&[&node]);
     chain.head().await.unwrap();
     node.change(|script| script.missing.insert("eth_getTransactionCount"));
-    assert!(chain.accounts(&[submitter(0)], Some(at(90))).await.is_err(), "the count itself is needed");
+    assert!(chain.accounts(&[submitter(0)], Some(at(90))).await.is_err(), "the count is needed");
     node.change(|script| script.missing.clear());
     assert!(chain.accounts(&[submitter(0)], Some(at(90))).await.is_ok());
     let last = node.change(|script| script.asked.last().cloned().unwrap());
-    assert_eq!(last.1[1], "0x5a", "once it is found out, it is remembered");
+    assert_eq!(last.1[1], "0x5a", "the missing capability is remembered");
 }
 
 #[tokio::test]
-async fn a_node_that_does_not_have_the_final_block_is_not_asked_for_another_one_of_that_number() {
+async fn missing_final_block_is_not_read_by_number() {
     let node = FakeNode::start(|_| {}).await;
     let chain = chain(&[&node]);
     let by_number = || node.change(|script| script.asked.iter().any(|(_, params)| params[1] == "0x5a"));
@@ -70,7 +70,7 @@ async fn a_node_that_does_not_have_the_final_block_is_not_asked_for_another_one_
 }
 
 #[tokio::test]
-async fn receipts_of_a_block_without_the_method_for_it() {
+async fn block_receipts_are_read_without_their_method() {
     let hashes = [format!("0x{:064x}", 1), format!("0x{:064x}", 2)];
     let node = FakeNode::start(|script| {
         let mut row = block(100);
@@ -94,12 +94,12 @@ async fn receipts_of_a_block_without_the_method_for_it() {
     });
     let receipts = chain.block_receipts(at(100), &|_| true).await.unwrap().unwrap();
     assert_eq!((receipts.len(), receipts[0].block, receipts[0].succeeded), (1, at(100), true));
-    assert_eq!(node.count("eth_getBlockReceipts"), 1, "asked once, and remembered");
-    assert_eq!(chain.block_receipts(at(99), &|_| true).await.unwrap(), None, "that is another block");
+    assert_eq!(node.count("eth_getBlockReceipts"), 1, "called once, and remembered");
+    assert_eq!(chain.block_receipts(at(99), &|_| true).await.unwrap(), None, "another block");
 }
 
 #[tokio::test]
-async fn without_the_method_for_it_only_the_wanted_receipts_of_a_block_are_asked_for() {
+async fn only_wanted_receipts_are_read_one_by_one() {
     let hash = |n: u64| B256::from(gapless_domain::U256::from(n));
     let node = FakeNode::start(|script| {
         let mut row = block(100);
@@ -117,21 +117,21 @@ async fn without_the_method_for_it_only_the_wanted_receipts_of_a_block_are_asked
     assert_eq!(receipts.iter().map(|receipt| receipt.hash).collect::<Vec<_>>(), [hash(3), hash(49)]);
     assert_eq!(node.count("eth_getTransactionReceipt"), 2);
     assert_eq!(chain.block_receipts(at(100), &|_| false).await.unwrap(), Some(vec![]), "the block is known");
-    assert_eq!(node.count("eth_getBlockReceipts"), 1, "asked once, and remembered");
+    assert_eq!(node.count("eth_getBlockReceipts"), 1, "called once, and remembered");
 
-    // Whoever answers after it was away may be another node.
+    // After an outage another node may answer.
     node.change(|script| script.http = Some((502, "", "")));
     while chain.endpoints()[0].is_healthy() {
         chain.head().await.unwrap_err();
     }
     node.change(|script| script.http = None);
     chain.block_receipts(at(100), &wanted).await.unwrap().unwrap();
-    assert_eq!(node.count("eth_getBlockReceipts"), 2, "and looked at again");
+    assert_eq!(node.count("eth_getBlockReceipts"), 2, "the capability is probed again");
 }
 
 /// proves R02
 #[tokio::test]
-async fn a_receipt_that_cannot_be_had_hides_no_other() {
+async fn failed_receipt_hides_no_other() {
     let node = FakeNode::start(|script| {
         script.custom = Some(|method, params| {
             let hash = params[0].as_str().unwrap_or_default();
@@ -156,7 +156,7 @@ async fn a_receipt_that_cannot_be_had_hides_no_other() {
     );
 }
 
-/// How each of these ended is in its hash's last digit.
+/// The result of each transaction depends on the last digit of its hash.
 fn failed(method: &str, params: &serde_json::Value) -> Option<serde_json::Value> {
     let hash = params[0].as_str().unwrap_or_default();
     let kind = hash.chars().last().unwrap_or('-');
@@ -177,11 +177,12 @@ fn failed(method: &str, params: &serde_json::Value) -> Option<serde_json::Value>
         }
         ("eth_getTransactionByHash", '7') => json!(null),
         ("eth_getTransactionByHash", _) => json!({
-            "hash": hash, "from": "0xf39fd6e51aad88f6f4ce6ab8827279cfffb92266", "to": null, "input": format!("0x0{kind}"),
-            "value": "0x0", "gas": if kind == '6' { "0x5208" } else { "0x5209" }, "gasPrice": "0x7", "chainId": "0x1",
+            "hash": hash, "from": "0xf39fd6e51aad88f6f4ce6ab8827279cfffb92266", "to": null,
+            "input": format!("0x0{kind}"), "value": "0x0",
+            "gas": if kind == '6' { "0x5208" } else { "0x5209" }, "gasPrice": "0x7", "chainId": "0x1",
         }),
         ("eth_call", _) => {
-            assert_eq!(params[1], "0x63", "on top of the block before");
+            assert_eq!(params[1], "0x63", "the replay is on top of the block before");
             match params[0]["input"].as_str().unwrap() {
                 "0x04" => {
                     let error = json!({ "code": 3, "message": "execution reverted", "data": "0x82b42902" });
@@ -196,7 +197,7 @@ fn failed(method: &str, params: &serde_json::Value) -> Option<serde_json::Value>
 }
 
 #[tokio::test]
-async fn why_something_reverted_is_found_out_in_whatever_way_a_node_has() {
+async fn revert_reason_is_found_by_every_available_way() {
     let node = FakeNode::start(|script| script.custom = Some(failed)).await;
     let chain = chain(&[&node]);
     let hash = |n: u64| B256::from(gapless_domain::U256::from(n));
@@ -210,7 +211,7 @@ async fn why_something_reverted_is_found_out_in_whatever_way_a_node_has() {
         Some("custom error 0x82b42901"),
         Some("invalid opcode: INVALID"),
         Some("custom error 0x82b42902"),
-        // Once more it goes well: nothing is known.
+        // The replay succeeds, so the reason is unknown.
         None,
         Some("out of gas"),
         None,
@@ -218,11 +219,11 @@ async fn why_something_reverted_is_found_out_in_whatever_way_a_node_has() {
     ];
     assert_eq!(reasons.iter().map(Option::as_deref).collect::<Vec<_>>(), expected);
     assert_eq!(told.iter().map(Option::is_some).collect::<Vec<_>>(), expected.map(|reason| reason.is_some()));
-    assert_eq!(node.count("debug_traceTransaction"), 6, "neither what went well nor what is explained");
+    assert_eq!(node.count("debug_traceTransaction"), 6, "only unexplained failures are traced");
     assert!(chain.reverts(&[hash(9)]).await.is_err());
     assert_eq!(chain.reverts(&[]).await.unwrap(), []);
 
-    // Who cannot trace is asked so once, and is none the worse for it.
+    // A node without traces is asked once, which does not affect its health.
     node.change(|script| {
         script.missing.insert("debug_traceTransaction");
         script.custom = Some(|method, params| if method.starts_with("debug") { None } else { failed(method, params) });
@@ -235,7 +236,7 @@ async fn why_something_reverted_is_found_out_in_whatever_way_a_node_has() {
 }
 
 #[tokio::test]
-async fn what_one_endpoint_cannot_explain_another_may() {
+async fn revert_reason_is_found_on_another_endpoint() {
     let knows_nothing = FakeNode::start(|script| {
         drop(script.answers.insert("eth_getTransactionReceipt", json!(null)));
         script.head = 101;
@@ -250,7 +251,7 @@ async fn what_one_endpoint_cannot_explain_another_may() {
 }
 
 #[tokio::test]
-async fn traces_that_are_not_for_us_or_never_come_do_not_put_an_endpoint_out_of_use() {
+async fn failed_traces_do_not_affect_endpoint_health() {
     let node = FakeNode::start(|script| {
         script.custom = Some(|method, params| if method.starts_with("debug") { None } else { failed(method, params) });
         script.hang.insert("debug_traceTransaction");
@@ -267,9 +268,9 @@ async fn traces_that_are_not_for_us_or_never_come_do_not_put_an_endpoint_out_of_
     assert_eq!(chain.endpoints()[0].errors_permille, Some(0));
 }
 
-/// What is not whole, or of another block, would leave a hole that nobody sees (P4).
+/// An incomplete list, or one of another block, would leave an unnoticed hole (P4).
 #[tokio::test]
-async fn receipts_of_another_block_or_too_few_are_no_answer() {
+async fn incomplete_or_foreign_receipts_are_no_answer() {
     let rows = |count: u64| (1..=count).map(|n| receipt(&format!("0x{n:064x}"), 100)).collect::<Vec<_>>();
     let node = FakeNode::start(|script| {
         script.answers.insert("eth_getBlockReceipts", json!(rows(2)));
@@ -286,7 +287,7 @@ async fn receipts_of_another_block_or_too_few_are_no_answer() {
 }
 
 #[tokio::test]
-async fn receipts_that_nobody_counted_are_no_answer() {
+async fn uncounted_receipts_are_no_answer() {
     let hashes = [format!("0x{:064x}", 1), format!("0x{:064x}", 2)];
     let node = FakeNode::start(|script| {
         script.answers.insert("eth_getBlockReceipts", json!([receipt(&hashes[0], 100)]));
@@ -315,7 +316,7 @@ async fn receipts_that_nobody_counted_are_no_answer() {
 }
 
 #[tokio::test]
-async fn what_the_newest_does_not_know_another_may() {
+async fn block_missing_on_the_newest_is_read_from_another() {
     let behind = FakeNode::start(|script| {
         script.head = 99;
         script.answers.insert("eth_getBlockByHash", block(98));
@@ -329,7 +330,7 @@ async fn what_the_newest_does_not_know_another_may() {
 }
 
 #[tokio::test]
-async fn a_chain_without_finality_has_none() {
+async fn chain_without_finality_has_no_final_header() {
     let node = FakeNode::start(|_| {}).await;
     let chain = chain(&[&node]);
     chain.head().await.unwrap();
@@ -340,7 +341,7 @@ async fn a_chain_without_finality_has_none() {
 }
 
 #[tokio::test]
-async fn headers_come_in_as_few_requests_as_it_takes() {
+async fn headers_are_read_in_few_requests() {
     let node = FakeNode::start(|_| {}).await;
     let mut options = options(&[&node]);
     options.batch_max = 4;
@@ -354,16 +355,16 @@ async fn headers_come_in_as_few_requests_as_it_takes() {
     let mut sizes = node.change(|script| script.sizes.clone());
     sizes.sort_unstable();
     assert_eq!(sizes, [2, 4, 4]);
-    #[expect(clippy::reversed_empty_ranges, reason = "nothing is asked for, and nothing is wrong")]
+    #[expect(clippy::reversed_empty_ranges, reason = "an empty range is allowed")]
     let nothing = chain.headers(9..=8).await.unwrap();
     assert_eq!(nothing, []);
     assert!(chain.headers(0..=u64::MAX).await.is_err());
     assert!(chain.headers(0..=EvmChain::MAX_HEADERS).await.is_err());
 
-    // A node that answers with another block than the one asked for has not answered.
+    // A different block is no answer.
     node.change(|script| script.answers.insert("eth_getBlockByNumber", block(100)));
     let headers = chain.headers(99..=100).await.unwrap();
     assert_eq!(headers.iter().map(Option::is_some).collect::<Vec<_>>(), [false, true]);
     node.change(|script| script.errors.insert("eth_getBlockByNumber", (-32603, "internal error")));
-    assert!(chain.headers(99..=100).await.is_err(), "an error is no missing block");
+    assert!(chain.headers(99..=100).await.is_err(), "an error is not a missing block");
 }

@@ -1,6 +1,6 @@
-//! What a rollup takes beside gas.
+//! The data fee of rollups.
 
-#![allow(clippy::unwrap_used, reason = "all of this is for tests, though not all of it is inside one")]
+#![allow(clippy::unwrap_used, reason = "test code, also outside of test functions")]
 
 mod support;
 
@@ -12,9 +12,9 @@ use serde_json::json;
 use support::{CHAIN, FakeNode, ask_node, options, plan};
 
 const ORACLE: &str = "0x420000000000000000000000000000000000000F";
-/// Its answer is the word after the selector: the size that it was asked for.
+/// An oracle that returns the word after the selector: the requested size.
 const SINCE_FJORD: &str = "0x60043560005260206000f3";
-/// It reverts for `getL1FeeUpperBound`, and answers anything else with its third word: the length of the bytes.
+/// An oracle that reverts for `getL1FeeUpperBound` and otherwise returns the third word: the length of the bytes.
 const OLDER: &str = "0x60003560e01c63f1c7a58b14601a5760243560005260206000f35b60006000fd";
 const REVERTS: &str = "0x60006000fd";
 
@@ -28,7 +28,7 @@ fn with_data(bytes: usize) -> EvmCall {
 }
 
 #[tokio::test]
-async fn an_oracle_is_asked_by_size_whatever_its_age() {
+async fn oracle_is_asked_by_size_before_and_after_fjord() {
     let anvil = Anvil::start(AnvilOptions::default()).unwrap();
     let chain = |kind| {
         let rpc = vec![anvil.url().parse().unwrap()];
@@ -40,13 +40,13 @@ async fn an_oracle_is_asked_by_size_whatever_its_age() {
             ask_node(&anvil.url(), "anvil_setCode", json!([ORACLE, code])).await;
         }
         let error = optimism.surcharge(&with_data(0)).await.unwrap_err().classified;
-        assert_eq!(error.verdict, Verdict::Unavailable, "it is no word on the call: {error:?}");
+        assert_eq!(error.verdict, Verdict::Unavailable, "no verdict on the call: {error:?}");
     }
     for code in [SINCE_FJORD, OLDER] {
         ask_node(&anvil.url(), "anvil_setCode", json!([ORACLE, code])).await;
         for bytes in [0, 1, 100, 10_000] {
             let asked_for = optimism.surcharge(&with_data(bytes)).await.unwrap().get();
-            // A transfer has about 45 bytes besides what is widened and rounded up.
+            // A transfer has about 45 bytes besides the widened fields and the rounding.
             let range = U256::from(bytes + 45)..=U256::from(bytes + bytes / 8 + 45 + 64 + 64);
             assert!(range.contains(&asked_for), "{asked_for} for {bytes} with {code}");
         }
@@ -57,21 +57,21 @@ async fn an_oracle_is_asked_by_size_whatever_its_age() {
 }
 
 #[tokio::test]
-async fn it_is_asked_for_once_a_head_and_size() {
+async fn data_fee_is_read_once_per_head_and_size() {
     let node = FakeNode::start(|script| drop(script.answers.insert("eth_call", json!(format!("0x{:064x}", 1))))).await;
     let chain = rollup(options(&[&node]), Rollup::Optimism);
     let asked = || node.count("eth_call");
     let ask = async |bytes| assert_eq!(chain.surcharge(&with_data(bytes)).await.unwrap(), Amount::from(1_u64));
     ask(0).await;
     ask(0).await;
-    assert_eq!(asked(), 2, "before a head is known nothing is kept");
+    assert_eq!(asked(), 2, "nothing is cached before a head is known");
 
     chain.head().await.unwrap();
     futures_util::future::join_all((0..50).map(|_| ask(0))).await;
     assert_eq!(asked(), 3);
     ask(5_000).await;
     ask(5_001).await;
-    assert_eq!(asked(), 4, "nearly the same size is the same");
+    assert_eq!(asked(), 4, "sizes of one class share their fee");
     node.change(|script| script.head += 1);
     ask(0).await;
     assert_eq!(asked(), 4);
@@ -90,7 +90,7 @@ async fn it_is_asked_for_once_a_head_and_size() {
 }
 
 #[tokio::test]
-async fn a_chain_is_not_made_with_prices_that_make_no_sense() {
+async fn invalid_fee_options_are_refused() {
     let node = FakeNode::start(|_| {}).await;
     let with = |fees: FeeOptions| {
         let options = EvmChainOptions { fees, ..options(&[&node]) };
@@ -108,7 +108,7 @@ async fn a_chain_is_not_made_with_prices_that_make_no_sense() {
 }
 
 #[tokio::test]
-async fn the_options_reach_the_quote() {
+async fn fee_options_affect_the_quote() {
     let anvil = Anvil::start(AnvilOptions::default()).unwrap();
     let with = |fees: FeeOptions| {
         let rpc = vec![anvil.url().parse().unwrap()];

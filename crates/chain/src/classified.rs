@@ -1,4 +1,4 @@
-//! The classifier's answer.
+//! The result of the classifier.
 
 use alloy_primitives::{B256, Bytes};
 use gapless_domain::{EndpointAnswer, NodeText, SendOutcome};
@@ -7,22 +7,22 @@ use crate::failure::NodeFailure;
 use crate::reason::Reason;
 use crate::verdict::Verdict;
 
-/// What a failure (or an answer) means, why, and who says so.
+/// The meaning of a failure or an answer, its reason, and the rule that decided.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Classified {
     pub verdict: Verdict,
     pub reason: Reason,
     pub source: Source,
-    /// What was said, safe to keep with the attempt; of an unknown text, what has to be counted (C06).
+    /// The text of the node, safe to store with the attempt. Unknown texts are counted by it (C06).
     pub text: NodeText,
-    /// What the call returned when it reverted, as far as the node told.
+    /// The return value of a reverted call, if the node returned it.
     pub revert_data: Option<Bytes>,
 }
 
-/// Who decided.
+/// The rule that decided.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Source {
-    /// The operator's override of this position, counted from 0.
+    /// The operator's override at this position, from 0.
     Override(usize),
     Table {
         table: &'static str,
@@ -34,12 +34,13 @@ pub enum Source {
     Transport,
     /// The hash that the node returned.
     Hash(B256),
-    Nobody,
+    /// No rule matched.
+    NoRule,
 }
 
 impl Classified {
-    /// What became of a send to which a node answered with a hash. Another hash than ours is a contradiction: it proves
-    /// neither that ours was taken nor that it was not (S08).
+    /// The meaning of a hash that a node returned for a send. A different hash is a contradiction: it proves neither
+    /// that our transaction was accepted nor that it was refused (S08).
     pub fn answered(ours: B256, returned: B256) -> Self {
         let reason = if ours == returned { Reason::Accepted } else { Reason::HashMismatch };
         let text = NodeText::new(&returned.to_string());
@@ -51,16 +52,16 @@ impl Classified {
         Classified { verdict: reason.verdict(), reason, source, text, revert_data: None }
     }
 
-    /// So much of one endpoint's words is kept for people. What decides is kept whole, once for all of them.
+    /// The length to which the text of one endpoint is cut. The combined answer keeps its whole text.
     pub const HEARD_CHARS: usize = 300;
 
-    /// The answer to a send as one endpoint's word on it, to be kept with the attempt.
+    /// The answer of one endpoint to a send, for the record of the attempt.
     pub fn heard_from(&self, endpoint: &str) -> EndpointAnswer {
         let outcome = self.send_outcome();
         let text = match outcome {
-            // The hash that we sent: nothing that anybody has to read or keep.
+            // The text is our own hash and needs no record.
             SendOutcome::Accepted => NodeText::default(),
-            // The road's own failures come without words.
+            // Transport failures have no text.
             _ if self.text.as_str().is_empty() => NodeText::new(self.reason.as_str()),
             _ => NodeText::new(&self.text.as_str().chars().take(Self::HEARD_CHARS).collect::<String>()),
         };

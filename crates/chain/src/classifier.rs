@@ -1,13 +1,13 @@
-//! The one classifier (DESIGN §7).
+//! The classifier of node errors (DESIGN §7).
 //!
-//! In this order: the operator's overrides; the EVM's own "execution reverted", behind which a contract speaks; the family's
-//! tables; the road's own words (time-outs, rate limits); the HTTP status or code. A text that wraps another ("…"message":
-//! "nonce too low"…") is asked for its inner message first.
+//! The order of the rules: the operator's overrides; "execution reverted" of the EVM, behind which a text of a contract
+//! follows; the tables of the family; the texts of the transport (time-outs, rate limits); the HTTP status or the code.
+//! If a text wraps another one ("…"message": "nonce too low"…"), the inner message is matched first.
 //!
-//! Without a family every client's tables are asked, and their answer counts only when all that have one agree.
+//! Without a family the tables of all clients are used, and their answer counts only if all that match agree.
 //!
-//! How well it generalises was measured once, with every fifth row of `tests/node_errors.tsv` unread while the tables were
-//! written; the figures stand in `tests/table.rs`.
+//! The accuracy on new texts was measured once, with every fifth row of `tests/node_errors.tsv` unread while the tables
+//! were written. The figures are in `tests/table.rs`.
 
 use std::collections::BTreeMap;
 
@@ -34,22 +34,22 @@ struct CompiledRow {
     patterns: Vec<(&'static str, Pattern)>,
 }
 
-/// A reason and where it stands.
+/// A matched reason and its pattern.
 #[derive(Clone, Copy, Debug)]
-struct Found {
+struct Match {
     reason: Reason,
     table: &'static str,
     pattern: &'static str,
 }
 
-/// One text to look at: its words, and how many of them only wrap the rest.
+/// One text: its words, and the number of leading words that are wrappers.
 struct Message {
     words: Vec<String>,
     start: usize,
 }
 
 impl Classifier {
-    /// Fails only when a pattern of the tables is not well formed, which a test rules out.
+    /// Fails only if a pattern of the tables is malformed, which a test excludes.
     pub fn new(overrides: Overrides) -> Result<Self, PatternError> {
         let mut tables = BTreeMap::new();
         for table in every_table() {
@@ -59,7 +59,7 @@ impl Classifier {
         Ok(Classifier { overrides, wrappers, tables })
     }
 
-    /// What a failure means. `family` is `None` when nobody knows which client answers.
+    /// Classifies a failure. `family` is `None` if the client is unknown.
     pub fn classify(&self, family: Option<Family>, method: Method, failure: &NodeFailure<'_>) -> Classified {
         let whole = self.message(failure.text());
         if let Some((position, verdict)) = self.overrides.find(family, &whole.words, whole.start) {
@@ -67,7 +67,7 @@ impl Classifier {
             return Classified { verdict, ..known };
         }
         let found = match failure {
-            // A page is written by a proxy, not by a node; whatever words are in it, only the status counts.
+            // An HTML page comes from a proxy, so only its status counts.
             NodeFailure::Http { body, .. } if is_page(body) => None,
             _ => self.find_in_text(family, method, failure.text(), &whole),
         };
@@ -85,7 +85,7 @@ impl Classifier {
         }
     }
 
-    fn find_in_text(&self, family: Option<Family>, method: Method, text: &str, whole: &Message) -> Option<Found> {
+    fn find_in_text(&self, family: Option<Family>, method: Method, text: &str, whole: &Message) -> Option<Match> {
         if let Some(found) = self.find_in(REVERTS, whole) {
             return Some(found);
         }
@@ -101,37 +101,38 @@ impl Classifier {
         })
     }
 
-    /// What the families that have a pattern for it agree on.
-    fn find_in_all(&self, message: &Message) -> Option<Found> {
-        // Families share tables, so each table is asked once.
-        let mut asked: BTreeMap<&'static str, Option<Found>> = BTreeMap::new();
-        let mut ask = |table: &'static Table| *asked.entry(table.name).or_insert_with(|| self.find_in(table, message));
+    /// The reason on which all matching families agree.
+    fn find_in_all(&self, message: &Message) -> Option<Match> {
+        // Families share tables, so each table is searched once.
+        let mut searched: BTreeMap<&'static str, Option<Match>> = BTreeMap::new();
+        let mut search =
+            |table: &'static Table| *searched.entry(table.name).or_insert_with(|| self.find_in(table, message));
         let mut answers = Family::ALL
             .iter()
             .filter_map(|family| family.tables())
-            .filter_map(|tables| tables.iter().find_map(|table| ask(table)));
+            .filter_map(|tables| tables.iter().find_map(|table| search(table)));
         let first = answers.next()?;
         if answers.all(|answer| answer.reason.verdict() == first.reason.verdict()) {
             Some(first)
         } else {
-            Some(Found { reason: Reason::Ambiguous, ..first })
+            Some(Match { reason: Reason::Ambiguous, ..first })
         }
     }
 
-    fn find_in_tables(&self, tables: &[&'static Table], message: &Message) -> Option<Found> {
+    fn find_in_tables(&self, tables: &[&'static Table], message: &Message) -> Option<Match> {
         tables.iter().find_map(|table| self.find_in(table, message))
     }
 
-    fn find_in(&self, table: &'static Table, message: &Message) -> Option<Found> {
+    fn find_in(&self, table: &'static Table, message: &Message) -> Option<Match> {
         self.tables.get(table.name)?.iter().find_map(|row| {
             row.patterns.iter().find_map(|(pattern, compiled)| {
-                let caught = compiled.find(&message.words, message.start)?;
-                let reason = match (row.reason, caught.tx_nonce, caught.account_nonce) {
+                let captured = compiled.find(&message.words, message.start)?;
+                let reason = match (row.reason, captured.tx_nonce, captured.account_nonce) {
                     (Reason::NonceMismatch, Some(tx), Some(account)) if tx < account => Reason::NonceUsed,
                     (Reason::NonceMismatch, Some(tx), Some(account)) if tx > account => Reason::NonceGap,
                     (reason, _, _) => reason,
                 };
-                Some(Found { reason, table: table.name, pattern })
+                Some(Match { reason, table: table.name, pattern })
             })
         })
     }
@@ -142,7 +143,7 @@ impl Classifier {
         while let Some(rest) = words.get(start..) {
             let longest = self.wrappers.iter().filter_map(|wrapper| wrapper.prefix_len(rest)).max();
             match longest {
-                // A text that is nothing but a wrapper is the message itself.
+                // A text that is only a wrapper is the message itself.
                 Some(len) if len < rest.len() => start += len,
                 _ => break,
             }
@@ -151,18 +152,18 @@ impl Classifier {
     }
 }
 
-/// What is left when the text says nothing.
+/// The classification of a failure whose text matches no pattern.
 fn without_text(method: Method, failure: &NodeFailure<'_>) -> Classified {
     let (reason, source) = match *failure {
         NodeFailure::TimedOut => (Reason::TimedOut, Source::Transport),
         NodeFailure::Unreachable { .. } => (Reason::Unreachable, Source::Transport),
         NodeFailure::Http { status, .. } => (of_status(status), Source::HttpStatus(status)),
         NodeFailure::Answer { code: Some(code @ -32601), .. } => (Reason::MethodMissing, Source::Code(code)),
-        // Geth's code for a revert with data.
+        // The code of geth for a revert with data.
         NodeFailure::Answer { code: Some(code @ 3), .. } if method == Method::Call => {
             (Reason::Reverted, Source::Code(code))
         }
-        NodeFailure::Answer { .. } => (Reason::Unrecognized, Source::Nobody),
+        NodeFailure::Answer { .. } => (Reason::Unrecognized, Source::NoRule),
     };
     let classified = Classified::of(reason, source, failure);
     match *failure {
@@ -173,7 +174,7 @@ fn without_text(method: Method, failure: &NodeFailure<'_>) -> Classified {
     }
 }
 
-/// A status says what the road did. 400 and 413 may be about the bytes or about the request, so they decide nothing.
+/// The reason of an HTTP status. 400 and 413 may concern the bytes or the request, so they decide nothing.
 fn of_status(status: u16) -> Reason {
     match status {
         401 | 403 | 407 => Reason::Unauthorized,
@@ -221,10 +222,10 @@ mod tests {
             .replace("{account}", "5")
     }
 
-    /// A family that has geth's table must mean by geth's words what geth means: one of its own loose patterns above may not
-    /// catch them.
+    /// A family with the table of geth must classify texts of geth as geth does. Its own patterns above must not match
+    /// them.
     #[test]
-    fn whoever_speaks_geths_words_means_what_geth_means() {
+    fn families_with_geths_table_agree_with_geth() {
         let classifier = Classifier::new(Overrides::default()).unwrap();
         let families = Family::ALL.iter().filter(|f| f.tables().is_some_and(|t| t.iter().any(|t| t.name == GETH.name)));
         let mut wrong = Vec::new();
@@ -242,9 +243,9 @@ mod tests {
         assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     }
 
-    /// Every pattern decides something: no row above, in its own table, takes its text away for another verdict.
+    /// Every pattern can match: no row above it in its table takes its text for another verdict.
     #[test]
-    fn no_pattern_is_hidden_by_one_above_it() {
+    fn no_pattern_is_hidden_by_an_earlier_one() {
         let classifier = Classifier::new(Overrides::default()).unwrap();
         let mut hidden = Vec::new();
         for table in every_table() {

@@ -1,4 +1,4 @@
-//! The contract: what a chain does for the rest of the house, whatever it is and however it is reached.
+//! The contract of a chain, independent of its kind and its transport.
 
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -13,95 +13,97 @@ use gapless_domain::{
 
 use crate::classified::Classified;
 
-/// One chain, by way of as many endpoints as it is given.
+/// One chain with one or more endpoints.
 ///
-/// Every list verb answers in the order of its input, one answer for each item. Reads come from the endpoint whose head is
-/// newest; what an endpoint does not know is `None`, which proves nothing (P9), and never an error.
+/// Every list verb answers in the order of its input, one answer for each item. Reads come from the endpoint with the
+/// newest head. An item that an endpoint does not have is `None`. That proves nothing (P9) and is no error.
 ///
-/// Nothing in here decides about a nonce: it is in the plan, and nobody fills one in.
+/// No verb chooses a nonce: the nonce is part of the plan.
 #[async_trait]
 pub trait Chain: Send + Sync + fmt::Debug {
     fn id(&self) -> &ChainId;
 
-    // --- Preparing: whatever can fail here fails without a nonce. ---
+    // --- Prepare: failures here happen before a nonce is bound. ---
 
-    /// The gas that a call needs, executed on top of `at`. A verdict of `Reverted` is the call's own doing; every other one
-    /// says that nothing is known.
+    /// The gas of a call, executed on top of `at`. The verdict `Reverted` is about the call. Any other verdict means
+    /// that the gas is unknown.
     async fn estimate_gas(&self, from: &SubmitterId, call: &EvmCall, at: BlockRef) -> Result<u64, ChainError>;
 
-    /// What inclusion costs as of the newest block. Asked for once a head, and shared by all lanes.
+    /// The price of inclusion at the newest block. It is read once for each head and shared by all lanes.
     async fn quote(&self) -> Result<FeeQuote, ChainError>;
 
-    /// What the chain takes for a transaction beside its gas, at the most: the fee for its data on a rollup that bills it apart.
+    /// The maximum cost of a transaction besides its gas: the data fee of a rollup that charges it separately.
     async fn surcharge(&self, _call: &EvmCall) -> Result<Amount, ChainError> {
         Ok(Amount::ZERO)
     }
 
-    // --- Signing and sending. ---
+    // --- Sign and send. ---
 
-    /// Signs a plan with the submitter's key. What comes back was checked: it recovers to the submitter, and it carries
-    /// this plan and no other (S09).
+    /// Signs a plan with the key of its submitter. The result is verified: its signature recovers to the submitter, and
+    /// it carries exactly this plan (S09).
     async fn sign(&self, permit: &Permit, plan: &TxPlan) -> Result<SignedTx, SignError>;
 
-    /// What signed bytes say, whoever signed them: the hash is computed and the sender recovered from the bytes themselves.
+    /// Decodes signed bytes of any account. Hash and sender are computed from the bytes.
     fn read_signed(&self, raw: &Bytes) -> Result<SignedPlan, UnreadableTx>;
 
-    /// What signed bytes of ours do, without asking who signed them; `None` if they cannot be read.
+    /// The outline of our own signed bytes, without recovering the sender. `None` if they cannot be decoded.
     fn outline(&self, raw: &Bytes) -> Option<Outline> {
         self.read_signed(raw).ok().map(|read| Outline::of(&read.plan))
     }
 
-    /// Gives signed bytes to the endpoints, in the order given. One transaction has one answer, whoever was asked: accepted
-    /// if any endpoint accepted; else unknown if any gave no verdict; else the least final verdict (S10). It never fails as a
-    /// whole: whatever went wrong is in the answers.
+    /// Sends transactions to the endpoints, in the given order. A transaction has one combined answer: accepted if any
+    /// endpoint accepted, else unknown if any gave no verdict, else the least final verdict (S10). The call itself
+    /// never fails: failures are in the answers.
     async fn broadcast(&self, txs: &[SignedTx]) -> Vec<SendAnswer>;
 
-    /// What all endpoints' pools show of nonces of one account. It guides, and proves nothing (P9): whatever goes wrong is
+    /// The mempool state of nonces of one account, on all endpoints. It is a hint and proves nothing (P9). A failure is
     /// [`MempoolSignal::Unknown`].
     async fn diagnose(&self, account: &SubmitterId, asked: &[DiagnoseRequest]) -> Vec<MempoolSignal>;
 
-    // --- Reading. ---
+    // --- Read. ---
 
     /// The newest block.
     async fn head(&self) -> Result<Header, ChainError>;
 
     async fn header(&self, at: HeaderAt) -> Result<Option<Header>, ChainError>;
 
-    /// The headers at these heights, as one endpoint has them now, in as few requests as it takes. Whether they are linked is for
-    /// the caller to see: the chain may change between two requests.
+    /// The headers at these heights, from one endpoint. The caller checks that they are linked: the chain may change
+    /// between two requests.
     async fn headers(&self, numbers: RangeInclusive<u64>) -> Result<Vec<Option<Header>>, ChainError>;
 
-    /// The receipts of one block that are wanted, or `None` if no endpoint knows the block whole (it was orphaned, or has not come
-    /// there yet). Nothing that is wanted and in the block is missing from the answer; what is not wanted may be in it.
+    /// The wanted receipts of a block, or `None` if no endpoint has the complete block (it was orphaned, or is not
+    /// there yet). Every wanted receipt of the block is in the answer. Others may be in it too.
     async fn block_receipts(&self, block: BlockRef, wanted: &Wanted<'_>) -> Result<Option<Vec<Receipt>>, ChainError>;
 
-    /// Receipts by hash, for hashes that no block explained.
+    /// Receipts by hash, for hashes that were found in no block.
     async fn receipts(&self, hashes: &[B256]) -> Result<Vec<Option<Receipt>>, ChainError>;
 
-    /// What reverted transactions returned, as far as any endpoint can still tell; `None` if none can.
+    /// The revert reasons of transactions. `None` if no endpoint can provide it.
     async fn reverts(&self, hashes: &[B256]) -> Result<Vec<Option<Revert>>, ChainError>;
 
-    /// The blocks at these heights with what one account has sent in them, as one endpoint has them now; `None` for a block that it
-    /// does not have. Whether they are linked is for the caller to see. Every transaction of the account in a block is there, made
-    /// into bytes again, with the hash and the sender that those have. Also one that [`Chain::read_signed`] would not take, since the
-    /// chain has (blobs are left out of its plan); one that nobody signed, or of an unknown kind, is an error, not a block without it.
+    /// The blocks at these heights with the transactions of one account, from one endpoint. `None` for a block that the
+    /// endpoint does not have. The caller checks that the blocks are linked. Every transaction of the account is
+    /// included, encoded as bytes, with hash and sender computed from these. A transaction that [`Chain::read_signed`]
+    /// refuses is included too, because the chain has accepted it (its plan lacks the blobs). A transaction with an
+    /// invalid signature or of an unknown type is an error.
     async fn sent_by(
         &self,
         account: &SubmitterId,
         numbers: RangeInclusive<u64>,
     ) -> Result<Vec<Option<SentInBlock>>, ChainError>;
 
-    /// What the chain says of accounts at the newest block, and their counts at `final_at`.
+    /// The state of accounts at the newest block, and their counts at `final_at`.
     async fn accounts(
         &self,
         accounts: &[SubmitterId],
         final_at: Option<BlockRef>,
     ) -> Result<Vec<AccountView>, ChainError>;
 
-    /// Ends when there may be a new head; never ends where nobody says so. A hint: whoever waits also asks from time to time.
+    /// Returns when there may be a new head. Without a source of notifications it never returns. It is a hint: callers
+    /// also poll.
     async fn head_changed(&self);
 
-    /// How each endpoint is, for people.
+    /// The status of each endpoint.
     fn endpoints(&self) -> Vec<EndpointStatus>;
 }
 
@@ -109,18 +111,18 @@ pub trait Chain: Send + Sync + fmt::Debug {
 pub enum HeaderAt {
     Number(u64),
     Hash(B256),
-    /// The newest block under the chain's `safe` tag; `None` where a chain has no such thing.
+    /// The newest block under the `safe` tag. `None` on a chain without the tag.
     Safe,
-    /// The same for `finalized`.
+    /// The newest block under the `finalized` tag. `None` on a chain without the tag.
     Finalized,
 }
 
-/// What came of one send.
+/// The answer to the send of one transaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SendAnswer {
-    /// Of all endpoints together.
+    /// The combined answer of all endpoints.
     pub classified: Classified,
-    /// Of each that was heard.
+    /// The answer of each endpoint that answered.
     pub heard: Vec<EndpointAnswer>,
 }
 
@@ -130,14 +132,14 @@ impl From<Classified> for SendAnswer {
     }
 }
 
-/// Which hashes somebody waits for.
+/// Whether a hash is wanted.
 pub type Wanted<'a> = dyn Fn(B256) -> bool + Send + Sync + 'a;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
     pub block: BlockRef,
     pub parent_hash: B256,
-    /// Seconds since 1970, by the chain's own word.
+    /// The timestamp of the block, in seconds since 1970.
     pub timestamp: u64,
     /// `None` on a chain without EIP-1559.
     pub base_fee: Option<u128>,
@@ -154,22 +156,22 @@ pub struct Receipt {
     pub contract_address: Option<Address>,
 }
 
-/// What a reverted call returned.
+/// The return value of a reverted call.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Revert {
-    /// In words, where the data can be read: the text of `Error(string)`, the meaning of a `Panic`, the selector of a custom error.
+    /// The decoded data: the text of `Error(string)`, the meaning of a `Panic`, or the selector of a custom error.
     pub reason: Option<NodeText>,
     pub data: Bytes,
 }
 
-/// Prices for each speed.
+/// The fees for each speed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FeeQuote {
     pub slow: Fees,
     pub standard: Fees,
     pub fast: Fees,
     pub instant: Fees,
-    /// Of the next block; zero where blocks have none.
+    /// The base fee of the next block. Zero on a chain without base fee.
     pub base_fee: u128,
 }
 
@@ -186,71 +188,70 @@ impl FeeQuote {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AccountView {
-    /// The count at the newest block.
+    /// The transaction count at the newest block.
     pub latest: Nonce,
-    /// The preconfirmed count: with what the node has in its pool, or in a block that is being built. A hint, never decisive.
+    /// The transaction count including the mempool of the node. A hint, never decisive.
     pub pending: Nonce,
-    /// The count at the final block that was named.
+    /// The transaction count at the given final block.
     pub finalized: Option<Nonce>,
     pub balance: Amount,
-    /// It has code of somebody else's (EIP-7702), at the newest block.
+    /// The account has delegated code (EIP-7702) at the newest block.
     pub delegated: bool,
 }
 
-/// What one account has sent in one block.
+/// The transactions of one account in one block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SentInBlock {
     pub link: BlockLink,
     pub sent: Vec<SignedPlan>,
 }
 
-/// Bytes that are no signed transaction of a kind that we know, or of another chain.
+/// Bytes that are no signed transaction of a known type, or belong to another chain.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not a signed transaction of this chain: {0}")]
 pub struct UnreadableTx(pub NodeText);
 
-/// An endpoint without its secrets: `name` is host and port, never a path, a user or a key.
+/// The status of an endpoint, without secrets: `name` is host and port, never a path, a user or a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EndpointStatus {
     pub name: String,
     pub weight: u32,
-    pub standing: EndpointHealth,
+    pub health: EndpointHealth,
     pub head: Option<u64>,
-    /// How long its head has been the same, by our clock.
+    /// The time since the head changed, by the clock of this node.
     pub head_age: Option<Duration>,
-    /// Blocks behind the newest head that anybody credibly tells of.
+    /// Blocks behind the newest credible head.
     pub lag: Option<u64>,
-    /// Of the newest requests, how many of a thousand failed; `None` before the first.
+    /// The share of failed requests among the newest ones, in thousandths. `None` before the first request.
     pub errors_permille: Option<u32>,
-    /// How long an answer takes, smoothed.
+    /// The smoothed latency.
     pub latency: Option<Duration>,
     pub in_flight: usize,
-    /// The last thing that went wrong, if it still matters.
-    pub trouble: Option<String>,
+    /// The last failure, if it still matters.
+    pub last_error: Option<String>,
 }
 
 impl EndpointStatus {
-    /// Is it asked and believed?
     pub fn is_healthy(&self) -> bool {
-        self.standing == EndpointHealth::Good
+        self.health == EndpointHealth::Good
     }
 }
 
-/// What we think of an endpoint. Only a good one is asked for anything that has to be believed.
+/// The verdict on an endpoint. The current state of the chain is read from good endpoints only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum EndpointHealth {
     Good,
-    /// Nobody has asked it yet.
+    /// Not checked yet.
     Unchecked,
-    /// It is behind others, or its head has not moved for too long.
+    /// Behind others, or its head has not changed for too long.
     Lagging,
-    /// It fails; it is tried again from time to time.
+    /// Failing. It is tried again after growing pauses.
     Down,
-    /// It has said when to come back.
+    /// Under a rate limit.
     RateLimited,
-    /// It is of another chain.
+    /// The chain id is another one.
     WrongChain,
-    /// It goes to and fro between two forks.
+    /// Flips between two forks.
     Flipping,
 }
 
@@ -268,7 +269,7 @@ impl EndpointHealth {
     }
 }
 
-/// No endpoint gave an answer that can be used; this is what the last one said.
+/// No endpoint gave a usable answer. This is the last failure.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}: {}", classified.reason.as_str(), classified.text)]
 pub struct ChainError {
@@ -279,13 +280,13 @@ pub struct ChainError {
 pub enum SignError {
     #[error("this node has no key for {0}")]
     NoKey(SubmitterId),
-    /// May work later: a remote signer is away.
+    /// A later try may succeed: a remote signer is down.
     #[error("the signer is not available: {0}")]
     Unavailable(String),
-    /// Will not work later either: the signer, or the encoding, cannot express this plan.
+    /// A later try fails too: the signer or the encoding cannot express this plan.
     #[error("the signer refused: {0}")]
     Refused(String),
-    /// What came back is not what was asked for. It is thrown away (S09).
-    #[error("the signer returned another {0} than asked for")]
+    /// The signed bytes differ from the plan. They are dropped (S09).
+    #[error("the signer returned a transaction with a different {0}")]
     Mismatch(&'static str),
 }

@@ -1,10 +1,11 @@
-//! What can go wrong with a request, as the classifier takes it: the node's own word is kept apart from the road to it.
+//! The failures of a request, as input of the classifier. Answers of the node and failures of the transport are
+//! distinct.
 
-/// What was asked. Only a call can revert; only a send can be accepted.
+/// The kind of a request. Only a call can revert; only a send can be accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Method {
     Send,
-    /// Something that executes without sending: a call, an estimate, a trace.
+    /// Execution without sending: a call, an estimate, a trace.
     Call,
     Other,
 }
@@ -22,22 +23,22 @@ impl Method {
     }
 }
 
-/// A request that brought no result.
+/// A request without a result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NodeFailure<'a> {
     /// A JSON-RPC error object. `data` is its data as text, `0x…` for a revert.
     Answer { code: Option<i64>, text: &'a str, data: Option<&'a str> },
-    /// An HTTP status that is no success, with whatever stood in the body.
+    /// An HTTP status that is no success, with its body.
     Http { status: u16, body: &'a str },
-    /// No answer in time. The bytes may have arrived.
+    /// No answer in time. The request may have arrived.
     TimedOut,
-    /// Refused, reset, unresolved: there was no connection, or it broke. `text` is what the transport said.
+    /// No connection, or a broken one. `text` is the error of the transport.
     Unreachable { text: &'a str },
 }
 
 impl<'a> NodeFailure<'a> {
-    /// From what a library or a log gives: one code that may be either a JSON-RPC code or an HTTP status. JSON-RPC has no
-    /// codes from 400 to 599, so the two cannot be confused.
+    /// A failure from one code that is a JSON-RPC code or an HTTP status. JSON-RPC has no codes from 400 to 599, so
+    /// they cannot be confused.
     pub fn from_code(code: Option<i64>, text: &'a str) -> Self {
         match code.and_then(|code| u16::try_from(code).ok()) {
             Some(status @ 400..=599) => NodeFailure::Http { status, body: text },

@@ -1,11 +1,11 @@
-//! Client families, and whose words each of them speaks.
+//! Client families and their tables.
 
 use crate::table::{self, Table};
 use gapless_domain::names;
 
 names! {
-    /// Who answers: a client, a chain whose clients share one dialect, or (from `alchemy` on) somebody who passes on what a
-    /// client behind it said.
+    /// The origin of an answer: a client, a chain whose clients share their texts, or (from `alchemy` on) a provider
+    /// that passes on the texts of a client behind it.
     Family {
         Geth = "geth",
         Reth = "reth",
@@ -55,18 +55,18 @@ names! {
 }
 
 impl Family {
-    /// The tables that speak for it, its own first. A family has another's table only where it is a fork of it, embeds it, or
-    /// took over its words on purpose; `None` means that any client may stand behind it.
+    /// The tables of a family, its own first. A family has the table of another one only if it is a fork of it, embeds
+    /// it, or copied its texts on purpose. `None` means that any client may be behind it.
     pub(crate) fn tables(self) -> Option<&'static [&'static Table]> {
         use table::*;
         Some(match self {
             Family::Geth => &[GETH],
-            // Reth and anvil run revm and answer in geth's words by design; hardhat's EDR runs revm too.
+            // Reth and anvil run revm and use the texts of geth by design. The EDR of hardhat runs revm too.
             Family::Reth => &[RETH, REVM, GETH],
             Family::Anvil => &[ANVIL, REVM, GETH],
             Family::Hardhat => &[HARDHAT, REVM, GETH],
             Family::Ganache => &[GANACHE, GETH],
-            // Since 1.32 nethermind's phrases are "geth-canonical" (its own words); erigon is a fork of geth.
+            // Since 1.32 the texts of nethermind are "geth-canonical". Erigon is a fork of geth.
             Family::Nethermind => &[NETHERMIND, GETH],
             Family::Gnosis => &[GNOSIS, NETHERMIND, OPENETHEREUM, GETH],
             Family::Besu => &[BESU],
@@ -86,15 +86,15 @@ impl Family {
             Family::Mantle => &[MANTLE, OPTIMISM, GETH],
             Family::Celo => &[CELO, OPTIMISM, GETH],
             Family::Megaeth => &[MEGAETH, RETH, REVM, GETH],
-            // Built with geth's packages.
+            // Built with packages of geth.
             Family::PolygonZkevm => &[POLYGON_ZKEVM, GETH],
             Family::Sei => &[SEI, COSMOS, GETH],
             Family::Ethermint => &[COSMOS, GETH],
-            // Rewrites that repeat geth's words for the sake of wallets.
+            // Clients of their own that copy the texts of geth for wallets.
             Family::Zksync => &[ZKSYNC, GETH],
             Family::Frontier => &[FRONTIER, GETH],
             Family::Monad => &[MONAD, GETH],
-            // Dialects of their own. Hedera's relay took its error list over from besu.
+            // Clients with their own texts. The relay of Hedera copied its error list from besu.
             Family::Hedera => &[HEDERA, BESU],
             Family::OpenEthereum => &[OPENETHEREUM],
             Family::Filecoin => &[FILECOIN],

@@ -1,21 +1,21 @@
-//! What a chain means to the rest of the house: the contract, and the one classifier of what nodes say (DESIGN §7).
+//! The contract of a chain, and the classifier of node errors (DESIGN §7).
 //!
-//! - [`Chain`] is the contract; adapters (`chain-evm`) implement it, the engine uses nothing else.
-//! - [`Classifier`] turns a [`NodeFailure`] (a node's error, an HTTP status, a time-out) into a [`Classified`]: a [`Verdict`] that
-//!   says what to do, and the [`Reason`] that says why.
-//! - The tables (`table`) say which reason a text tells, family by family. [`Reason::verdict`] says, once for all families, what
-//!   each reason means. So "fee above the node's cap is a wait" is decided in one line and not in forty tables.
-//! - [`Overrides`] are the operator's own patterns; they come before the tables.
-//! - [`Revert::decode`] puts what a reverted transaction returned into words.
-//! - [`mempool_signal`] makes one signal of what several endpoints' pools show.
-//! - [`UnknownTexts`] counts the texts that nobody has a pattern for.
+//! - [`Chain`] is the contract. Adapters (`chain-evm`) implement it; the engine uses nothing else.
+//! - [`Classifier`] turns a [`NodeFailure`] (an error of a node, an HTTP status, a time-out) into a [`Classified`]: a
+//!   [`Verdict`] for the next step, and its [`Reason`].
+//! - The tables (`table`) map texts to reasons, family by family. [`Reason::verdict`] maps reasons to verdicts, once
+//!   for all families. So "fee above the cap of the node is a wait" is one line and not forty tables.
+//! - [`Overrides`] are the operator's own patterns. They come before the tables.
+//! - [`Revert::decode`] decodes the return value of a reverted transaction.
+//! - [`mempool_signal`] combines the mempool states of several endpoints.
+//! - [`UnknownTexts`] counts the texts without a pattern.
 //!
-//! Three rules decide every doubtful row. A text is never a success: only [`Classified::answered`] gives `Accepted`, from the
-//! hash that a node returned. `Rejected` is only for what is permanent for these bytes on every node. And `Unknown` is always
-//! safe: it keeps the nonce and sends the same bytes again.
+//! Three rules decide every doubtful row. A text is never a success: only [`Classified::answered`] gives `Accepted`,
+//! from the hash that a node returned. `Rejected` is only for failures that are permanent for these bytes on every
+//! node. `Unknown` is always safe: it keeps the nonce and sends the same bytes again.
 //!
-//! Architecture invariant: no I/O, no clock, no provider or wire type, no retry policy. What to do about a verdict is the
-//! lane's business, how to reach a node the adapter's.
+//! Architecture invariant: no I/O, no clock, no provider or wire type, no retry policy. The lane decides about a
+//! verdict; the adapter reaches the node.
 
 mod classified;
 mod classifier;
@@ -41,7 +41,7 @@ pub use contract::{
 };
 pub use failure::{Method, NodeFailure};
 pub use family::Family;
-pub use mempool::{PoolSight, mempool_signal};
+pub use mempool::{PoolView, mempool_signal};
 pub use overrides::{OverrideError, OverrideRule, Overrides};
 pub use pattern::PatternError;
 pub use reason::Reason;

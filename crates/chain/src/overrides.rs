@@ -7,9 +7,9 @@ use crate::verdict::Verdict;
 /// One override as the config gives it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OverrideRule {
-    /// Only for answers of this family; `None` is for all, and for endpoints whose family is unknown.
+    /// The family of the answers. `None` is for all families and for endpoints of an unknown family.
     pub family: Option<String>,
-    /// In the grammar of the tables: words, `#`, `*`, `...`, `^`, `$`.
+    /// A pattern in the grammar of the tables: words, `#`, `*`, `...`, `^`, `$`.
     pub pattern: String,
     /// The name of a verdict: `wait`, `rejected`, …
     pub verdict: String,
@@ -19,24 +19,24 @@ pub struct OverrideRule {
 pub enum OverrideError {
     #[error("override {position}, pattern `{pattern}`: {cause}")]
     Pattern { position: usize, pattern: String, cause: PatternError },
-    #[error("override {position}: there is no family `{family}`")]
+    #[error("override {position}: the family `{family}` is unknown")]
     UnknownFamily { position: usize, family: String },
-    #[error("override {position}: there is no outcome `{verdict}`")]
+    #[error("override {position}: the outcome `{verdict}` is unknown")]
     UnknownVerdict { position: usize, verdict: String },
-    #[error("override {position}: an error text is never an acceptance; only the returned hash is")]
+    #[error("override {position}: `accepted` is not allowed, because only a returned hash proves acceptance")]
     Acceptance { position: usize },
     #[error("there are more than {} overrides", Overrides::MAX)]
     TooMany,
 }
 
-/// Checked overrides. The first that matches wins, before every table.
+/// Validated overrides. The first match wins, before every table.
 #[derive(Clone, Debug, Default)]
 pub struct Overrides {
-    rules: Vec<Checked>,
+    rules: Vec<ValidRule>,
 }
 
 #[derive(Clone, Debug)]
-struct Checked {
+struct ValidRule {
     family: Option<Family>,
     pattern: Pattern,
     verdict: Verdict,
@@ -54,14 +54,14 @@ impl Overrides {
     }
 
     pub(crate) fn find(&self, family: Option<Family>, words: &[String], start: usize) -> Option<(usize, Verdict)> {
-        let applies = |rule: &Checked| rule.family.is_none() || rule.family == family;
+        let applies = |rule: &ValidRule| rule.family.is_none() || rule.family == family;
         let mut rules = self.rules.iter().enumerate();
         let (position, rule) = rules.find(|(_, rule)| applies(rule) && rule.pattern.find(words, start).is_some())?;
         Some((position, rule.verdict))
     }
 }
 
-fn check(position: usize, rule: &OverrideRule) -> Result<Checked, OverrideError> {
+fn check(position: usize, rule: &OverrideRule) -> Result<ValidRule, OverrideError> {
     let family = match &rule.family {
         None => None,
         Some(name) => {
@@ -79,5 +79,5 @@ fn check(position: usize, rule: &OverrideRule) -> Result<Checked, OverrideError>
         pattern: rule.pattern.clone(),
         cause,
     })?;
-    Ok(Checked { family, pattern, verdict })
+    Ok(ValidRule { family, pattern, verdict })
 }

@@ -1,27 +1,27 @@
 //! The patterns of the tables and of the operator's overrides.
 //!
-//! A pattern is a run of words that must stand in the text one after the other. Besides words there are
+//! A pattern is a sequence of words that has to occur in the text. Besides words there are
 //! - `#`, one number (or anything that begins with a digit, such as an address),
 //! - `*`, one word of any kind,
 //! - `...`, up to [`MAX_GAP`] words of any kind,
 //! - `{tx}` and `{account}`, numbers that are compared (see [`Reason::NonceMismatch`](crate::Reason)),
-//! - `^` at the beginning and `$` at the end: nothing but wrappers ("err:", "rpc error:", …) may stand before, nothing after.
+//! - `^` at the beginning and `$` at the end: only wrappers ("err:", "rpc error:", …) may come before, nothing after.
 //!
-//! That is less than a regular expression on purpose: an operator can read it, it cannot be slow, and it cannot match half
-//! a word.
+//! That is less than a regular expression on purpose: an operator can read it, it cannot be slow, and it cannot match
+//! half a word.
 
 use crate::words::words;
 
 const MAX_GAP: usize = 40;
-/// Each gap multiplies the places to look at.
+/// Each gap multiplies the positions that are tried.
 const MAX_GAPS: usize = 2;
 const MAX_PATTERN_BYTES: usize = 400;
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PatternError {
-    #[error("the pattern has no word in it, so it would match nearly every text")]
+    #[error("the pattern has no word, so it would match nearly every text")]
     NoWord,
-    #[error("`{0}` stands in a place where it means nothing: `^` must come first, `$` last, `...` between words")]
+    #[error("`{0}` is misplaced: `^` must be first, `$` last, `...` between words")]
     Misplaced(String),
     #[error("the pattern has more than {MAX_GAPS} `...`")]
     TooManyGaps,
@@ -46,9 +46,9 @@ pub(crate) struct Pattern {
     at_end: bool,
 }
 
-/// The numbers that a pattern caught.
+/// The numbers that a pattern captured.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Caught {
+pub(crate) struct Captured {
     pub(crate) tx_nonce: Option<u64>,
     pub(crate) account_nonce: Option<u64>,
 }
@@ -90,37 +90,37 @@ impl Pattern {
         Ok(Pattern { parts, at_start, at_end })
     }
 
-    /// Finds it in `words`. `start` is how many words wrappers take up at the beginning.
-    pub(crate) fn find(&self, words: &[String], start: usize) -> Option<Caught> {
+    /// Finds the pattern in `words`. `start` is the number of leading words that are wrappers.
+    pub(crate) fn find(&self, words: &[String], start: usize) -> Option<Captured> {
         let starts = if self.at_start { start..start + 1 } else { 0..words.len() };
         starts.into_iter().find_map(|at| {
-            let mut caught = Caught::default();
-            self.matches(&self.parts, words.get(at..)?, &mut caught).then_some(caught)
+            let mut captured = Captured::default();
+            self.matches(&self.parts, words.get(at..)?, &mut captured).then_some(captured)
         })
     }
 
-    /// How many words it takes up when it stands at the very beginning.
+    /// The number of words that the pattern matches at the beginning.
     pub(crate) fn prefix_len(&self, words: &[String]) -> Option<usize> {
-        let fits = self.matches(&self.parts, words, &mut Caught::default());
+        let fits = self.matches(&self.parts, words, &mut Captured::default());
         fits.then_some(self.parts.len())
     }
 
-    fn matches(&self, parts: &[Part], words: &[String], caught: &mut Caught) -> bool {
+    fn matches(&self, parts: &[Part], words: &[String], captured: &mut Captured) -> bool {
         let Some((part, parts)) = parts.split_first() else { return !self.at_end || words.is_empty() };
         if *part == Part::Gap {
             return (0..=words.len().min(MAX_GAP))
-                .any(|skipped| words.get(skipped..).is_some_and(|words| self.matches(parts, words, caught)));
+                .any(|skipped| words.get(skipped..).is_some_and(|words| self.matches(parts, words, captured)));
         }
         let Some((word, words)) = words.split_first() else { return false };
         let fits = match part {
             Part::Word(wanted) => wanted == word,
             Part::Number => word.starts_with(|c: char| c.is_ascii_digit()),
             Part::Any => true,
-            Part::TxNonce => number(word).map(|n| caught.tx_nonce = Some(n)).is_some(),
-            Part::AccountNonce => number(word).map(|n| caught.account_nonce = Some(n)).is_some(),
+            Part::TxNonce => number(word).map(|n| captured.tx_nonce = Some(n)).is_some(),
+            Part::AccountNonce => number(word).map(|n| captured.account_nonce = Some(n)).is_some(),
             Part::Gap => false,
         };
-        fits && self.matches(parts, words, caught)
+        fits && self.matches(parts, words, captured)
     }
 }
 
@@ -135,7 +135,7 @@ fn number(word: &str) -> Option<u64> {
 mod tests {
     use super::*;
 
-    fn found(pattern: &str, text: &str) -> Option<Caught> {
+    fn found(pattern: &str, text: &str) -> Option<Captured> {
         Pattern::parse(pattern).unwrap().find(&words(text), 0)
     }
 
@@ -152,14 +152,14 @@ mod tests {
     }
 
     #[test]
-    fn nonces_are_caught() {
-        let caught =
+    fn nonces_are_captured() {
+        let captured =
             found("got {tx} expected {account}", "invalid nonce; got 3, expected 5: invalid sequence").unwrap();
-        assert_eq!(caught, Caught { tx_nonce: Some(3), account_nonce: Some(5) });
+        assert_eq!(captured, Captured { tx_nonce: Some(3), account_nonce: Some(5) });
     }
 
     #[test]
-    fn a_pattern_that_means_nothing_is_refused() {
+    fn meaningless_pattern_is_refused() {
         assert_eq!(Pattern::parse("* #").unwrap_err(), PatternError::NoWord);
         assert_eq!(Pattern::parse("").unwrap_err(), PatternError::NoWord);
         assert!(matches!(Pattern::parse("nonce ^low").unwrap_err(), PatternError::Misplaced(_)));

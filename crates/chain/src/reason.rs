@@ -1,18 +1,18 @@
-//! Why a node answered as it did, and what each reason means.
+//! The reasons of node errors, and the verdict of each.
 
 use crate::verdict::Verdict;
 use gapless_domain::names;
 
 names! {
-    /// What a text tells, as a stable code. The tables name only reasons; [`Reason::verdict`] decides what they mean.
+    /// The meaning of a text, as a stable code. The tables name reasons only; [`Reason::verdict`] has their verdicts.
     Reason {
         Accepted = "accepted",
-        /// The same transaction, by hash, is in the pool or was seen before.
+        /// A transaction with this hash is in the pool or was seen before.
         AlreadyKnown = "already_known",
-        /// The account's nonce has passed this one; by whose transaction, the text does not prove (S06).
+        /// The nonce of the account is past this one. The text does not prove by which transaction (S06).
         NonceUsed = "nonce_used",
         NonceGap = "nonce_gap",
-        /// A text with both nonces in it: the numbers decide.
+        /// The text has both nonces, and their comparison decides.
         NonceMismatch = "nonce_mismatch",
         ReplacementUnderpriced = "replacement_underpriced",
         FeeTooLow = "fee_too_low",
@@ -31,12 +31,12 @@ names! {
         BadBlobs = "bad_blobs",
         BadAuthorizations = "bad_authorizations",
         Malformed = "malformed",
-        /// The chain's prover or virtual machine cannot take this transaction.
+        /// The prover or virtual machine of the chain cannot process this transaction.
         ProverLimit = "prover_limit",
-        /// The chain's account or paymaster code refused it.
+        /// The account or paymaster code of the chain refused the transaction.
         ValidationFailed = "validation_failed",
         BadRecipient = "bad_recipient",
-        /// A time that the signed bytes themselves name has passed.
+        /// A time limit inside the signed bytes has passed.
         BytesExpired = "bytes_expired",
 
         NonceTooFar = "nonce_too_far",
@@ -45,17 +45,17 @@ names! {
         AccountLimit = "account_limit",
         FeeCap = "fee_cap",
         SenderNotEoa = "sender_not_eoa",
-        /// A list of the node, the sequencer or the chain. A fill would come from the same sender and meet the same list, so
-        /// that only an operator can help.
+        /// The sender is on a block list of the node, the sequencer or the chain. A filler has the same sender, so only
+        /// an operator can help.
         SenderBlocked = "sender_blocked",
         ForkNotActive = "fork_not_active",
-        /// The pool holds a transaction of another kind (blob or not) of this account.
+        /// The pool has a transaction of another kind (blob or not) of this account.
         TypeConflict = "type_conflict",
         FutureReplacesPending = "future_replaces_pending",
         LowerNonceInvalid = "lower_nonce_invalid",
         InProgress = "in_progress",
         ConditionUnmet = "condition_unmet",
-        /// A setting of this node; another node may take the bytes.
+        /// A setting of this node. Another node may accept the bytes.
         LocalPolicy = "local_policy",
 
         PoolFull = "pool_full",
@@ -63,7 +63,7 @@ names! {
         RateLimited = "rate_limited",
         QuotaExhausted = "quota_exhausted",
 
-        /// Nobody knows whether the node got the bytes.
+        /// No answer in time. The node may have the bytes.
         TimedOut = "timed_out",
         Unreachable = "unreachable",
         GatewayError = "gateway_error",
@@ -73,24 +73,24 @@ names! {
         Unauthorized = "unauthorized",
 
         Reverted = "reverted",
-        /// The call ended without a revert: out of gas, a bad opcode.
+        /// The call failed without a revert: out of gas, an invalid opcode.
         ExecutionFailed = "execution_failed",
 
-        /// The operator's own pattern; it says its verdict itself.
+        /// The operator's own pattern, with its own verdict.
         Override = "override",
-        /// The node took it and then did not see it mined in time, or the like: it says too little to act on.
+        /// The text is known and proves nothing, for example that the node did not see the transaction mined in time.
         NoVerdict = "no_verdict",
-        /// Nobody has a pattern for it.
+        /// No pattern matches.
         Unrecognized = "unrecognized",
-        /// Families disagree about the text, and nobody told which one this is.
+        /// The family is unknown, and the families disagree about the text.
         Ambiguous = "ambiguous",
-        /// The node returned another hash than ours.
+        /// The node returned a different hash.
         HashMismatch = "hash_mismatch",
     }
 }
 
 impl Reason {
-    /// What it means, the same for every family.
+    /// The verdict of a reason, for all families.
     pub const fn verdict(self) -> Verdict {
         match self {
             Reason::Accepted => Verdict::Accepted,
@@ -141,7 +141,7 @@ impl Reason {
             | Reason::MethodMissing
             | Reason::Unauthorized => Verdict::Unavailable,
             Reason::Reverted | Reason::ExecutionFailed => Verdict::Reverted,
-            // A mismatch that is left over has numbers that decide nothing.
+            // The numbers of a remaining mismatch decide nothing.
             Reason::NonceMismatch
             | Reason::Override
             | Reason::NoVerdict

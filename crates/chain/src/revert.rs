@@ -1,11 +1,11 @@
-//! What a call returned when it reverted.
+//! The return value of a reverted call.
 
 use alloy_primitives::{Bytes, hex};
 
-/// Beside these words nodes and libraries print the returned bytes when they print them in the text.
+/// The labels before the returned bytes in texts of nodes and libraries.
 const LABELS: &[&str] = &["return data:", "returndata:", "\"data\":", "data:", "data=", "reverted:", "reverted"];
 
-/// The data of the error object, or what the text itself shows of it.
+/// The data of the error object, or the bytes in the text.
 pub(crate) fn revert_data(data: Option<&str>, text: &str) -> Option<Bytes> {
     match data.and_then(bytes) {
         Some(data) => Some(data),
@@ -21,7 +21,7 @@ fn in_text(text: &str) -> Option<Bytes> {
     })
 }
 
-/// The hex at the beginning of `text`, behind quotes and the prefix that parity's clients put there.
+/// The hex at the beginning of `text`, after quotes and the prefix of parity clients.
 fn bytes(text: &str) -> Option<Bytes> {
     let text = text.trim_start_matches(['"', '\'', ' ']);
     let text = text.strip_prefix("Reverted").or_else(|| text.strip_prefix("reverted")).unwrap_or(text).trim_start();

@@ -1,4 +1,4 @@
-//! What a reverted transaction returned, in words.
+//! Decoding the return value of a reverted transaction.
 
 use alloy_primitives::{Bytes, U256, hex};
 use gapless_domain::NodeText;
@@ -7,52 +7,53 @@ use crate::contract::Revert;
 
 /// `Error(string)`, which `require(…, "text")` and `revert("text")` return.
 const ERROR: [u8; 4] = [0x08, 0xc3, 0x79, 0xa0];
-/// `Panic(uint256)`, which the compiler puts where it checks by itself.
+/// `Panic(uint256)`, which checks of the compiler return.
 const PANIC: [u8; 4] = [0x4e, 0x48, 0x7b, 0x71];
 const WORD: usize = 32;
 
-/// Solidity's codes.
+/// The panic codes of Solidity.
 const PANICS: &[(u64, &str)] = &[
     (0x00, "inserted by the compiler"),
     (0x01, "assertion failed"),
     (0x11, "arithmetic overflow or underflow"),
     (0x12, "division or modulo by zero"),
-    (0x21, "no such value of an enum"),
-    (0x22, "storage byte array that is wrongly encoded"),
+    (0x21, "invalid enum value"),
+    (0x22, "malformed storage byte array"),
     (0x31, "pop of an empty array"),
     (0x32, "array index out of bounds"),
     (0x41, "too much memory allocated"),
-    (0x51, "call of an internal function that is not set"),
+    (0x51, "call of an uninitialized internal function"),
 ];
 
-/// How clients say that a call ended by `REVERT`: then what it returned says why, and these words add nothing.
-const JUST_REVERTED: &[&str] =
+/// Texts of clients for a call that ended by `REVERT`. The return value has the reason, and the text adds nothing.
+const PLAIN_REVERT: &[&str] =
     &["execution reverted", "reverted", "revert", "vm execution error", "transaction reverted"];
-const SAYS_OUT_OF_GAS: &[&str] = &["out of gas", "outofgas", "out-of-gas"];
+const OUT_OF_GAS_TEXTS: &[&str] = &["out of gas", "outofgas", "out-of-gas"];
 
 impl Revert {
-    /// Of what a call returned so much is kept. It is stored with the transaction, and a contract may return megabytes.
+    /// The length to which the return value is cut. It is stored with the transaction, and a contract may return
+    /// megabytes.
     pub const MAX_DATA_BYTES: usize = 16 << 10;
     pub const OUT_OF_GAS: &str = "out of gas";
 
-    /// From the data that a reverted call returned. No data says that it reverted, and nothing more.
+    /// Decodes the return value of a reverted call. Without data there is no reason.
     pub fn decode(data: Bytes) -> Self {
         let reason = reason(&data).filter(|text| !text.is_empty());
         let data = match data.get(..Self::MAX_DATA_BYTES) {
-            // A copy, so that the rest is let go of.
+            // A copy, so that the memory of the rest is released.
             Some(kept) if data.len() > kept.len() => Bytes::copy_from_slice(kept),
             _ => data,
         };
         Revert { reason: reason.map(|text| NodeText::new(&text)), data }
     }
 
-    /// From a tracer's or a node's word about a call that returned nothing: "out of gas", "invalid opcode: INVALID".
+    /// A revert without a return value, from the text of a tracer or node: "out of gas", "invalid opcode: INVALID".
     pub fn halted(text: &str) -> Self {
         let plain = text.trim().trim_end_matches('.').to_ascii_lowercase();
-        let reason = if SAYS_OUT_OF_GAS.iter().any(|words| plain.contains(words)) {
+        let reason = if OUT_OF_GAS_TEXTS.iter().any(|words| plain.contains(words)) {
             Some(Self::OUT_OF_GAS)
         } else {
-            Some(text.trim()).filter(|_| !plain.is_empty() && !JUST_REVERTED.contains(&plain.as_str()))
+            Some(text.trim()).filter(|_| !plain.is_empty() && !PLAIN_REVERT.contains(&plain.as_str()))
         };
         Revert { reason: reason.map(NodeText::new), data: Bytes::new() }
     }
@@ -68,13 +69,13 @@ fn reason(data: &[u8]) -> Option<String> {
     Some(read.unwrap_or_else(|| format!("custom error 0x{}", hex::encode(selector))))
 }
 
-/// One `string`, as the ABI has it: where it begins, how long it is, its bytes. One that says it is longer than what is there
-/// is taken as far as it goes: nodes cut what they show.
+/// Decodes an ABI `string`: offset, length, bytes. A string that is shorter than its length is taken as it is, because
+/// nodes cut long data.
 fn text(arguments: &[u8]) -> Option<String> {
     let start = number(arguments, 0)?;
     let length = number(arguments, start)?;
     let bytes = arguments.get(start.checked_add(WORD)?..)?;
-    // More than this is not kept anyway.
+    // A longer text would be cut anyway.
     let bytes = bytes.get(..length.min(NodeText::MAX_BYTES)).unwrap_or(bytes);
     Some(String::from_utf8_lossy(bytes).into_owned())
 }
@@ -113,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn data_is_put_into_words() {
+    fn return_value_is_decoded_to_a_reason() {
         let long = "é".repeat(10_000);
         let mut cut = error(b"only half of this");
         cut.truncate(4 + 2 * WORD + 9);
@@ -146,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn data_is_kept_whole_up_to_the_limit() {
+    fn return_value_is_cut_at_the_limit() {
         for (given, kept) in
             [(0, 0), (100, 100), (Revert::MAX_DATA_BYTES, Revert::MAX_DATA_BYTES), (1 << 20, Revert::MAX_DATA_BYTES)]
         {
@@ -156,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn words_of_a_tracer_stand_in_for_data() {
+    fn tracer_text_replaces_missing_data() {
         for (text, reason) in [
             ("out of gas", Some("out of gas")),
             ("Out of gas", Some("out of gas")),

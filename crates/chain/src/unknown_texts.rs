@@ -1,4 +1,4 @@
-//! Counts the texts that nobody has a pattern for (C06), so that an operator sees what to write an override for.
+//! Counts the texts without a pattern (C06), so that an operator sees which overrides are needed.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,8 @@ use crate::classified::Classified;
 use crate::verdict::Verdict;
 use crate::words::words;
 
-/// Counts by shape: the text's words with every number as `#`, so that a nonce or an address in it makes no new entry.
+/// Counters by shape. The shape of a text is its words with each number as `#`, so that nonces and addresses make no
+/// new entries.
 #[derive(Clone, Debug, Default)]
 pub struct UnknownTexts {
     counts: BTreeMap<String, u64>,
@@ -14,11 +15,11 @@ pub struct UnknownTexts {
 }
 
 impl UnknownTexts {
-    /// Shapes beyond this many are counted together: a node that says something new every time must not fill the memory.
+    /// Shapes beyond this number are counted together, so that a node with ever new texts does not exhaust memory.
     pub const MAX_SHAPES: usize = 500;
     const MAX_SHAPE_BYTES: usize = 200;
 
-    /// Counts `classified` when it is unknown.
+    /// Counts `classified` if its verdict is unknown.
     pub fn note(&mut self, classified: &Classified) {
         if classified.verdict != Verdict::Unknown {
             return;
@@ -35,7 +36,7 @@ impl UnknownTexts {
         self.counts.iter().map(|(shape, count)| (shape.as_str(), *count))
     }
 
-    /// How many did not fit.
+    /// The number of texts beyond [`Self::MAX_SHAPES`].
     pub fn others(&self) -> u64 {
         self.others
     }

@@ -1,12 +1,10 @@
-//! What an answer means for what to do next.
+//! The meaning of an answer for the next step.
 
-use gapless_domain::SendOutcome;
-
-use gapless_domain::names;
+use gapless_domain::{SendOutcome, names};
 
 names! {
-    /// What an answer to a send, an estimate or a call means. The outcomes of a send, and `Reverted`, which only the
-    /// execution of a call can tell.
+    /// The meaning of an answer to a send, an estimate or a call: the outcomes of a send, and `Reverted` for the
+    /// execution of a call.
     Verdict {
         Accepted = "accepted",
         AlreadyKnown = "already_known",
@@ -17,7 +15,7 @@ names! {
         InsufficientFunds = "insufficient_funds",
         /// Permanent for these bytes on every node.
         Rejected = "rejected",
-        /// Refused because of a state that can change without us.
+        /// Refused because of a state that can change by itself.
         Wait = "wait",
         PoolFull = "pool_full",
         RateLimited = "rate_limited",
@@ -28,9 +26,9 @@ names! {
 }
 
 impl Verdict {
-    /// The one order of several answers to one send, the one that counts first (S10): taken by somebody; no verdict, since whoever gave none
-    /// may have taken it; then the refusals, the least final first. What only has to wait is less final than what has to be paid
-    /// better, that less than what says that the nonce is gone, and nothing is more final than bytes that no node will ever take.
+    /// The order of several answers to one send; the lowest rank counts (S10). First acceptance, then no verdict (the
+    /// endpoint may have accepted), then the refusals, the least final first: a wait, a price that is too low, a used
+    /// nonce, and last bytes that no node will ever accept.
     pub const fn rank(self) -> u8 {
         match self {
             Verdict::Accepted => 0,
@@ -50,8 +48,8 @@ impl Verdict {
         }
     }
 
-    /// The same for a send. A node that executes before it pools and reverts has refused because of the state of its head,
-    /// so a revert is a wait: the effect of an earlier transaction of ours may be missing there.
+    /// The outcome of a send. Some nodes execute a transaction before they pool it. A revert there depends on the state
+    /// at their head, where the effect of an earlier transaction may be missing, so it is a wait.
     pub const fn send_outcome(self) -> SendOutcome {
         match self {
             Verdict::Accepted => SendOutcome::Accepted,

@@ -1,11 +1,11 @@
-//! A node's text as words, so that capitals, punctuation and wrapping make no difference to a pattern.
+//! Texts of nodes as words, so that case, punctuation and wrapping do not affect patterns.
 
-/// Texts are cut here before they are looked at: a gateway may answer with a page of any size.
+/// The length to which texts are cut. A gateway may answer with a page of any size.
 const MAX_BYTES: usize = 16 * 1024;
 
-/// Lower-case words. A word is a run of letters and digits, an apostrophe inside one is dropped ("can't" is `cant`), and
-/// everything else only separates. Since patterns match whole words, "unknown transaction" does not contain "known
-/// transaction" (C03).
+/// The words of a text, in lower case. A word is a run of letters and digits. An apostrophe inside a word is dropped
+/// ("can't" is `cant`). Other characters are separators. Patterns match whole words, so "unknown transaction" does not
+/// contain "known transaction" (C03).
 pub(crate) fn words(text: &str) -> Vec<String> {
     let mut words = Vec::new();
     let mut word = String::new();
@@ -18,7 +18,7 @@ pub(crate) fn words(text: &str) -> Vec<String> {
             continue;
         } else {
             if c == '\\' && chars.peek().is_some_and(|next| matches!(next, 'n' | 'r' | 't')) {
-                // JSON in a string in JSON: an escaped line break is no letter.
+                // An escaped line break in nested JSON is no letter.
                 chars.next();
             }
             if !word.is_empty() {
@@ -32,8 +32,8 @@ pub(crate) fn words(text: &str) -> Vec<String> {
     words
 }
 
-/// The messages inside a text that wraps others: `{"error":{"message":"nonce too low"}}` in all its escapings, Rust's
-/// `message: "…"`, Python's `'message': '…'`, `with msg "…"`. The outer ones come first.
+/// The messages inside a wrapping text: `{"error":{"message":"nonce too low"}}` with any escaping, `message: "…"` of
+/// Rust, `'message': '…'` of Python, `with msg "…"`. The outer ones come first.
 pub(crate) fn inner_messages(text: &str) -> Vec<String> {
     let plain: String = cut(text).replace('\\', "");
     let lower = plain.to_ascii_lowercase();
@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn punctuation_capitals_and_escapes_do_not_count() {
+    fn punctuation_case_and_escapes_are_ignored() {
         assert_eq!(words(r#"{\"message\":\"Nonce-Too LOW\n(can't)\"}"#), ["message", "nonce", "too", "low", "cant"]);
         assert_eq!(words("'nonce too low'"), ["nonce", "too", "low"]);
     }
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_of_any_size_is_cut_at_a_character() {
+    fn long_text_is_cut_at_a_character_boundary() {
         assert!(words(&"é".repeat(MAX_BYTES)).concat().len() <= MAX_BYTES);
     }
 }

@@ -1,4 +1,4 @@
-//! What the checklist says about single texts (C02 to C07, S06, S08).
+//! The statements about single texts (C02 to C07, S06, S08).
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
@@ -26,7 +26,7 @@ fn rule(family: Option<&str>, pattern: &str, verdict: &str) -> OverrideRule {
 
 /// proves C02
 #[test]
-fn a_suffix_changes_nothing() {
+fn suffix_does_not_change_the_reason() {
     for (bare, suffixed) in [
         ("intrinsic gas too low", "intrinsic gas too low: gas 0, minimum needed 21000"),
         ("nonce too low", "nonce too low: address 0x0499BEA33347cb62D79A9C0b1EDA01d8d329894c, tx: 5 state: 9"),
@@ -42,7 +42,7 @@ fn a_suffix_changes_nothing() {
 
 /// proves C03
 #[test]
-fn an_unknown_transaction_is_not_a_known_one() {
+fn unknown_transaction_is_not_already_known() {
     for family in Family::ALL.iter().copied().map(Some).chain([None]) {
         for text in ["unknown transaction", "Unknown transaction status", "err: unknown transaction 0xab"] {
             assert_eq!(send(family, text).verdict, Verdict::Unknown, "{text} of {family:?}");
@@ -53,7 +53,7 @@ fn an_unknown_transaction_is_not_a_known_one() {
 
 /// proves C04
 #[test]
-fn the_road_is_told_apart_from_the_node() {
+fn transport_failures_differ_from_node_errors() {
     let of = |failure| PLAIN.classify(Some(Family::Geth), Method::Send, &failure);
     let page = "<html><head><title>already known, nonce too low</title></head></html>";
     for (failure, reason) in [
@@ -66,7 +66,7 @@ fn the_road_is_told_apart_from_the_node() {
         (NodeFailure::Unreachable { text: "something broke" }, Reason::Unreachable),
         (NodeFailure::Unreachable { text: "connection refused" }, Reason::Unreachable),
         (NodeFailure::Answer { code: Some(-32000), text: "txpool is full", data: None }, Reason::PoolFull),
-        // A node's word in a bad status is still the node's word.
+        // A node error in an HTTP error is still a node error.
         (
             NodeFailure::Http { status: 500, body: r#"{"error":{"code":-32000,"message":"nonce too low"}}"# },
             Reason::NonceUsed,
@@ -79,7 +79,7 @@ fn the_road_is_told_apart_from_the_node() {
 
 /// proves C05
 #[test]
-fn refusals_of_newer_rules_are_known() {
+fn refusals_of_recent_rules_are_classified() {
     for (family, text, verdict, reason) in [
         (
             Family::Geth,
@@ -107,7 +107,7 @@ fn refusals_of_newer_rules_are_known() {
 
 /// proves C06
 #[test]
-fn an_unknown_text_is_counted_with_its_shape() {
+fn unknown_text_is_counted_by_its_shape() {
     let mut unknown = UnknownTexts::default();
     for text in ["the gnome at 0xab12 says 5", "the gnome at 0xcd34 says 77", "nonce too low"] {
         let classified = send(Some(Family::Geth), text);
@@ -130,7 +130,7 @@ fn unknown_texts_are_bounded() {
 
 /// proves C07
 #[test]
-fn the_operators_patterns_come_first() {
+fn overrides_are_matched_first() {
     let classifier = classifier(&[
         rule(Some("geth"), "the gnome ... says no", "wait"),
         rule(None, "nonce too low", "unknown"),
@@ -145,21 +145,21 @@ fn the_operators_patterns_come_first() {
 
 /// proves C07
 #[test]
-fn a_bad_override_says_what_is_wrong() {
+fn invalid_override_is_refused_with_its_reason() {
     let error = |rule: OverrideRule| Overrides::new(&[rule]).unwrap_err();
     assert_eq!(
         error(rule(None, "* #", "wait")).to_string(),
-        "override 0, pattern `* #`: the pattern has no word in it, so it would match nearly every text"
+        "override 0, pattern `* #`: the pattern has no word, so it would match nearly every text"
     );
     assert!(matches!(error(rule(Some("gnome"), "no", "wait")), OverrideError::UnknownFamily { .. }));
     assert!(matches!(error(rule(None, "no", "maybe")), OverrideError::UnknownVerdict { .. }));
     assert!(matches!(error(rule(None, "no", "accepted")), OverrideError::Acceptance { .. }));
 }
 
-/// No text is a success: "nonce too low" leads to a look for our hashes, and only our own hash in a node's answer is an
-/// acceptance (S06, S08; counting the contradiction is the engine's part).
+/// No text is a success. "nonce too low" leads to a search for our hashes, and only our own hash in the answer of a
+/// node is an acceptance (S06, S08; the adapter counts the contradiction).
 #[test]
-fn only_our_own_hash_is_an_acceptance() {
+fn only_our_hash_is_an_acceptance() {
     let (ours, other) = (alloy_primitives::B256::repeat_byte(1), alloy_primitives::B256::repeat_byte(2));
     assert_eq!(Classified::answered(ours, ours).send_outcome(), SendOutcome::Accepted);
     let refused = Classified::answered(ours, other);
@@ -167,7 +167,7 @@ fn only_our_own_hash_is_an_acceptance() {
 }
 
 #[test]
-fn a_contract_cannot_speak_for_the_node() {
+fn contract_text_is_not_a_node_error() {
     for text in [
         "execution reverted: already known",
         r#"execution reverted: {"message":"nonce too low"}"#,
@@ -181,7 +181,7 @@ fn a_contract_cannot_speak_for_the_node() {
 }
 
 #[test]
-fn a_revert_keeps_its_data() {
+fn revert_keeps_its_data() {
     let failure = NodeFailure::Answer { code: Some(3), text: "execution reverted", data: Some("0x82b42900") };
     let classified = PLAIN.classify(Some(Family::Geth), Method::Call, &failure);
     assert_eq!(classified.verdict, Verdict::Reverted);
@@ -189,7 +189,7 @@ fn a_revert_keeps_its_data() {
 }
 
 #[test]
-fn the_nonces_in_a_text_decide() {
+fn nonces_in_a_text_decide() {
     for (text, verdict) in [
         ("invalid nonce; got 3, expected 5: invalid sequence", Verdict::NonceTooLow),
         ("invalid nonce; got 7, expected 5: invalid sequence", Verdict::NonceTooHigh),

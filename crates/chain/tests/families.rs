@@ -1,4 +1,4 @@
-//! Families do not catch each other's texts, and without a family nothing is guessed.
+//! Families do not match texts of other families, and without a family nothing is guessed.
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
@@ -7,14 +7,14 @@ mod support;
 use gapless_chain::{Family, Method, NodeFailure, Source, Verdict};
 use support::{classifier, rows};
 
-/// What the lane acts on for good. A wrong one of these costs money; every other wrong verdict costs time.
+/// The verdicts that are final for the lane. A wrong one costs money; any other wrong verdict costs time.
 fn is_final(verdict: Verdict) -> bool {
     matches!(verdict, Verdict::Accepted | Verdict::AlreadyKnown | Verdict::Rejected)
 }
 
 /// proves C01
 #[test]
-fn under_a_wrong_family_no_text_gets_a_wrong_final_verdict() {
+fn wrong_family_never_gives_a_wrong_final_verdict() {
     let classifier = classifier();
     let mut wrong = Vec::new();
     for row in rows() {
@@ -39,7 +39,7 @@ fn under_a_wrong_family_no_text_gets_a_wrong_final_verdict() {
 
 /// proves C01
 #[test]
-fn without_a_family_a_text_is_right_or_unknown() {
+fn text_without_family_is_right_or_unknown() {
     let classifier = classifier();
     let rows = rows();
     let (mut wrong, mut right) = (Vec::new(), 0);
@@ -57,9 +57,9 @@ fn without_a_family_a_text_is_right_or_unknown() {
 
 /// proves C01
 #[test]
-fn a_family_is_judged_by_its_own_tables() {
+fn family_uses_its_own_tables_only() {
     let classifier = classifier();
-    // Words that only one family has, and families that are neither forks nor speakers of it.
+    // Texts of one family, and families that do not share them.
     for (text, of, others) in [
         ("OldNonce", "nethermind", ["geth", "besu", "erigon", "zksync", "filecoin"]),
         ("spammer", "erigon", ["geth", "besu", "nethermind", "openethereum", "monad"]),
@@ -74,7 +74,7 @@ fn a_family_is_judged_by_its_own_tables() {
         };
         assert_ne!(answer(of).verdict, Verdict::Unknown, "{text} of {of}");
         for other in others {
-            assert_eq!(answer(other).source, Source::Nobody, "{text} as {other}");
+            assert_eq!(answer(other).source, Source::NoRule, "{text} as {other}");
         }
     }
 }

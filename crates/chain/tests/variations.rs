@@ -1,4 +1,4 @@
-//! Texts as they are not in the table: wrapped, shouted, with other numbers, and garbage.
+//! Variations of known texts: wrapped, in capitals, with other numbers; and garbage.
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
@@ -13,13 +13,13 @@ use support::{Row, classifier, rows};
 static CLASSIFIER: LazyLock<Classifier> = LazyLock::new(classifier);
 static ROWS: LazyLock<Vec<Row>> = LazyLock::new(rows);
 
-/// What a library or a proxy puts before a message.
+/// Prefixes of libraries and proxies.
 const PREFIXES: &[&str] =
     &["", "err: ", "rpc error: ", "Error: ", "RPC error: code = Unknown desc = ", "ProviderError: "];
 const SUFFIXES: &[&str] =
     &["", ".", "!", " (0x7f65)", ": address 0x0499BEA33347cb62D79A9C0b1EDA01d8d329894c", " [retry 3]"];
 
-/// Every long number as another one. Short ones stay: in a few texts two nonces are compared.
+/// Replaces long numbers. Short ones stay, because a few texts compare two nonces.
 fn renumbered(text: &str, digit: u8) -> String {
     let mut out = String::new();
     let mut run = 0;
@@ -44,31 +44,40 @@ proptest! {
     /// proves C02
     #[test]
     fn wrapping_keeps_the_outcome(
-        row in 0..ROWS.len(), prefix in 0..PREFIXES.len(), suffix in 0..SUFFIXES.len(), shout: bool, wrapping in 0..3usize,
-        digit in 0..10u8,
+        row in 0..ROWS.len(), prefix in 0..PREFIXES.len(), suffix in 0..SUFFIXES.len(), shout: bool,
+        wrapping in 0..3usize, digit in 0..10u8,
     ) {
         let row = &ROWS[row];
-        // An unknown text may become known by what is put around it, never the other way.
+        // Wrapping may make an unknown text known, but not a known one unknown.
         prop_assume!(!row.outcomes.iter().any(|outcome| outcome == "Unknown"));
-        // A bare name that must stand alone ("Invalid", "Timeout") may not be recognised with a tail.
+        // A bare name that must be alone ("Invalid", "Timeout") is not recognised with a suffix.
         let alone = row.text.split_whitespace().count() == 1;
         let suffix = if alone { "" } else { SUFFIXES[suffix] };
         let text = wrapped(&format!("{}{}{suffix}", PREFIXES[prefix], renumbered(&row.text, digit)), wrapping);
         let text = if shout { text.to_uppercase() } else { text };
         let classified = row.classify_as(&CLASSIFIER, row.family(), &text);
-        prop_assert!(row.allows(&classified), "line {}: {:?} as {:?}, {:?}", row.line, text, classified.verdict, classified.source);
+        let (verdict, source) = (classified.verdict, &classified.source);
+        prop_assert!(row.allows(&classified), "line {}: {:?} as {:?}, {:?}", row.line, text, verdict, source);
     }
 
     /// proves C06
     #[test]
-    fn garbage_is_unknown(words in "([b-df-hj-np-tv-z]{2,9}[ :,.\\n]{1,2}){0,30}", family in 0..=Family::ALL.len(), code in -33000..-32700i64) {
+    fn garbage_is_unknown(
+        words in "([b-df-hj-np-tv-z]{2,9}[ :,.\\n]{1,2}){0,30}",
+        family in 0..=Family::ALL.len(),
+        code in -33000..-32700i64,
+    ) {
         let family = Family::ALL.get(family).copied();
         let classified = CLASSIFIER.classify(family, Method::Send, &NodeFailure::from_code(Some(code), &words));
         prop_assert_eq!(classified.verdict, Verdict::Unknown, "{:?}", classified.source);
     }
 
     #[test]
-    fn nothing_makes_it_panic(text in any::<String>(), code in any::<Option<i64>>(), family in 0..=Family::ALL.len()) {
+    fn arbitrary_input_does_not_panic(
+        text in any::<String>(),
+        code in any::<Option<i64>>(),
+        family in 0..=Family::ALL.len(),
+    ) {
         let family = Family::ALL.get(family).copied();
         for method in [Method::Send, Method::Call, Method::Other] {
             let classified = CLASSIFIER.classify(family, method, &NodeFailure::from_code(code, &text));

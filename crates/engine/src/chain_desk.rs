@@ -12,8 +12,8 @@ use gapless_domain::{
 };
 use tokio::sync::Mutex;
 
+use crate::batched_io::{AccountRead, AccountReader, Sender};
 use crate::driver::Driver;
-use crate::gathered::{AccountRead, AccountReader, Sender};
 use crate::published::Follower;
 use crate::watcher::{ChainStatus, WatchBook, WatcherOptions};
 
@@ -48,19 +48,19 @@ pub(crate) struct ChainDesk {
     accounts: AccountReader,
     gas: GasPolicy,
     /// One quote for all lanes. The first lane requests it; the others wait for the lock.
-    quote: Mutex<Option<Kept>>,
+    quote: Mutex<Option<CachedQuote>>,
     /// The last read of each account.
-    seen: std::sync::Mutex<HashMap<SubmitterId, Seen>>,
+    cached_accounts: std::sync::Mutex<HashMap<SubmitterId, CachedAccount>>,
     driver: Arc<dyn Driver>,
-    pub(crate) watched_by: WatcherOptions,
+    pub(crate) watcher_options: WatcherOptions,
     /// Only one lane at a time scans: blocks are big, and a thousand lanes may need a scan at the same moment.
-    pub(crate) surveying: Mutex<()>,
+    pub(crate) scan_lock: Mutex<()>,
     lanes: AtomicUsize,
 }
 
 /// A fee quote with the head and the time at which it was requested.
 #[derive(Clone, Copy, Debug)]
-struct Kept {
+struct CachedQuote {
     quote: FeeQuote,
     head: B256,
     asked_at: Tick,
@@ -68,7 +68,7 @@ struct Kept {
 
 /// Account facts with the time and the head at which they were read.
 #[derive(Clone, Copy, Debug)]
-struct Seen {
+struct CachedAccount {
     at: Tick,
     head: BlockRef,
     facts: AccountFacts,
@@ -84,8 +84,8 @@ pub struct ChainLoad {
 }
 
 /// Maximum age of displayed account facts, and the timeout for a newer read.
-const SHOWN_FOR: Duration = Duration::from_secs(1);
-const SHOWN_WITHIN: Duration = Duration::from_secs(3);
+const DISPLAY_MAX_AGE: Duration = Duration::from_secs(1);
+const DISPLAY_TIMEOUT: Duration = Duration::from_secs(3);
 
 impl ChainDesk {
     pub(crate) fn new(
@@ -95,7 +95,7 @@ impl ChainDesk {
         accounts: AccountReader,
         status: Follower<Option<ChainStatus>>,
         driver: Arc<dyn Driver>,
-        (gas, watched_by): (GasPolicy, WatcherOptions),
+        (gas, watcher_options): (GasPolicy, WatcherOptions),
     ) -> Self {
         ChainDesk {
             chain,
@@ -105,10 +105,10 @@ impl ChainDesk {
             accounts,
             gas,
             quote: Mutex::new(None),
-            seen: std::sync::Mutex::default(),
+            cached_accounts: std::sync::Mutex::default(),
             driver,
-            watched_by,
-            surveying: Mutex::default(),
+            watcher_options,
+            scan_lock: Mutex::default(),
             lanes: AtomicUsize::new(0),
         }
     }
@@ -129,32 +129,34 @@ impl ChainDesk {
             balance: view.balance,
             delegated: view.delegated,
         };
-        self.seen().insert(submitter.clone(), Seen { at: self.driver.now(), head: status.head, facts });
+        self.cached_accounts()
+            .insert(submitter.clone(), CachedAccount { at: self.driver.now(), head: status.head, facts });
         Some(facts)
     }
 
     /// For display: at most 1 s old; after 3 s without an answer, the last known value.
-    pub(crate) async fn shown_account(&self, submitter: &SubmitterId) -> Option<AccountFacts> {
+    pub(crate) async fn account_for_display(&self, submitter: &SubmitterId) -> Option<AccountFacts> {
         let now = self.driver.now();
-        let known = self.seen().get(submitter).copied();
+        let known = self.cached_accounts().get(submitter).copied();
         let head = self.status().map(|status| status.head);
-        let is_new = |seen: &Seen| now.saturating_since(seen.at) <= SHOWN_FOR && Some(seen.head) == head;
-        if let Some(seen) = known.filter(is_new) {
-            return Some(seen.facts);
+        let is_fresh =
+            |account: &CachedAccount| now.saturating_since(account.at) <= DISPLAY_MAX_AGE && Some(account.head) == head;
+        if let Some(account) = known.filter(is_fresh) {
+            return Some(account.facts);
         }
         let newer = tokio::select! {
             biased;
             newer = self.account(submitter) => newer,
-            () = self.driver.sleep_until(now.saturating_add(SHOWN_WITHIN)) => None,
+            () = self.driver.sleep_until(now.saturating_add(DISPLAY_TIMEOUT)) => None,
         };
-        newer.or(known.map(|seen| seen.facts))
+        newer.or(known.map(|account| account.facts))
     }
 
     pub(crate) fn load(&self) -> ChainLoad {
         ChainLoad { open_hashes: self.book.len(), lanes: self.lanes.load(Ordering::Relaxed) }
     }
 
-    pub(crate) fn lane_began(&self) {
+    pub(crate) fn lane_started(&self) {
         self.lanes.fetch_add(1, Ordering::Relaxed);
     }
 
@@ -162,8 +164,8 @@ impl ChainDesk {
         self.lanes.fetch_sub(1, Ordering::Relaxed);
     }
 
-    fn seen(&self) -> MutexGuard<'_, HashMap<SubmitterId, Seen>> {
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    fn cached_accounts(&self) -> MutexGuard<'_, HashMap<SubmitterId, CachedAccount>> {
+        self.cached_accounts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) async fn prepare(
@@ -177,7 +179,7 @@ impl ChainDesk {
 
     async fn prepare_one(&self, submitter: &SubmitterId, request: &PrepareRequest) -> Result<Prepared, PrepareFailure> {
         let Some(status) = self.status() else {
-            return Err(PrepareFailure::Unavailable(NodeText::new("the chain has not been read yet")));
+            return Err(PrepareFailure::Unavailable(NodeText::new("this node has not read the chain yet")));
         };
         let head = status.head;
         let gas_limit = match request.call.gas_limit {
@@ -209,15 +211,15 @@ impl ChainDesk {
     }
 
     async fn quote(&self, head: BlockRef) -> Result<FeeQuote, ChainError> {
-        let mut kept = self.quote.lock().await;
+        let mut cached = self.quote.lock().await;
         let asked_at = self.driver.now();
-        if let Some(Kept { quote, head: of, asked_at: before }) = *kept
-            && (of == head.hash || asked_at.saturating_since(before) < self.gas.price_for)
+        if let Some(CachedQuote { quote, head: cached_head, asked_at: cached_at }) = *cached
+            && (cached_head == head.hash || asked_at.saturating_since(cached_at) < self.gas.price_for)
         {
             return Ok(quote);
         }
         let quote = self.chain.quote().await?;
-        *kept = Some(Kept { quote, head: head.hash, asked_at });
+        *cached = Some(CachedQuote { quote, head: head.hash, asked_at });
         Ok(quote)
     }
 }
@@ -238,7 +240,7 @@ mod tests {
 
     /// proves F05
     #[test]
-    fn the_gas_limit_is_the_estimate_times_a_factor_plus_a_constant() {
+    fn gas_limit_is_estimate_times_factor_plus_constant() {
         let policy = GasPolicy { factor_permille: 1500, constant: 1000, ..GasPolicy::default() };
         assert_eq!(policy.limit(100_000), 151_000);
         assert_eq!(policy.limit(u64::MAX), u64::MAX);

@@ -60,9 +60,9 @@ impl ChangeWaiter {
     /// Listens from the call on: the returned future ends at the next change, even if it is first polled later.
     pub fn listen(&self) -> impl Future<Output = ()> + Send + use<> {
         let lane = Arc::clone(&self.lane);
-        let mut heard = Box::pin(lane.notified_owned());
-        heard.as_mut().enable();
-        heard
+        let mut notified = Box::pin(lane.notified_owned());
+        notified.as_mut().enable();
+        notified
     }
 }
 

@@ -17,7 +17,7 @@ pub struct SystemClock {
 }
 
 impl SystemClock {
-    #[expect(clippy::disallowed_methods, reason = "this is the clock that everybody else is given")]
+    #[expect(clippy::disallowed_methods, reason = "the only place that may read the system clock")]
     pub fn start() -> Self {
         SystemClock { started: Instant::now() }
     }

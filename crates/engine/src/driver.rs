@@ -40,12 +40,12 @@ impl Clock for TokioDriver {
 }
 
 impl Driver for TokioDriver {
-    #[expect(clippy::disallowed_methods, reason = "this is the driver that everybody else waits by")]
+    #[expect(clippy::disallowed_methods, reason = "the only place that may sleep")]
     fn sleep_until(&self, at: Tick) -> BoxFuture<'static, ()> {
         Box::pin(tokio::time::sleep(at.saturating_since(self.now())))
     }
 
-    #[expect(clippy::disallowed_methods, reason = "this is the driver that everybody else's tasks run on")]
+    #[expect(clippy::disallowed_methods, reason = "the only place that may spawn")]
     fn spawn(&self, task: BoxFuture<'static, ()>) {
         tokio::spawn(task);
     }
@@ -53,7 +53,7 @@ impl Driver for TokioDriver {
 
 /// Spawns tasks that end when the engine stops; the receiver from `new` tells when all of them have ended.
 #[derive(Clone)]
-pub(crate) struct Crew {
+pub(crate) struct TaskGroup {
     driver: Arc<dyn Driver>,
     /// The publisher is dropped to stop all tasks.
     stopped: Follower<()>,
@@ -61,10 +61,10 @@ pub(crate) struct Crew {
     alive: mpsc::Sender<Infallible>,
 }
 
-impl Crew {
+impl TaskGroup {
     pub(crate) fn new(driver: Arc<dyn Driver>, stopped: Follower<()>) -> (Self, mpsc::Receiver<Infallible>) {
-        let (alive, all_gone) = mpsc::channel(1);
-        (Crew { driver, stopped, alive }, all_gone)
+        let (alive, all_ended) = mpsc::channel(1);
+        (TaskGroup { driver, stopped, alive }, all_ended)
     }
 
     pub(crate) fn driver(&self) -> &Arc<dyn Driver> {
@@ -77,7 +77,7 @@ impl Crew {
             tokio::select! {
                 // Checked first, so that a stopped task does no further work.
                 biased;
-                () = stopped.gone() => {}
+                () = stopped.closed() => {}
                 () = task => {}
             }
             drop(alive);
@@ -85,8 +85,8 @@ impl Crew {
     }
 }
 
-impl fmt::Debug for Crew {
+impl fmt::Debug for TaskGroup {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Crew").finish_non_exhaustive()
+        f.debug_struct("TaskGroup").finish_non_exhaustive()
     }
 }

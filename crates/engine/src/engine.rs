@@ -10,17 +10,17 @@ use gapless_domain::{AccountFacts, ChainId, LaneSetup, LeaseTerms, SubmitterId};
 use gapless_store::Store;
 use tokio::sync::mpsc;
 
+use crate::batched_io::{AccountReader, Peeker, Sender};
 use crate::chain_desk::{ChainDesk, ChainLoad, GasPolicy};
 use crate::changes::Changes;
 use crate::clock::Clock;
 use crate::dispatcher::{DispatchOptions, Dispatcher, Servable};
-use crate::driver::{Crew, Driver};
+use crate::driver::{Driver, TaskGroup};
 use crate::fault_points::FaultPoints;
-use crate::gathered::{AccountReader, Peeker, Sender};
 use crate::group_commit::BatchLimits;
 use crate::ids::Ids;
 use crate::intake::{Intake, IntakeLimits};
-use crate::lane_runner::Tools;
+use crate::lane_runner::LaneServices;
 use crate::lane_writer::LaneWriter;
 use crate::lease_keeper::LeaseKeeper;
 use crate::published::{Publisher, published};
@@ -80,7 +80,7 @@ pub struct Engine {
     draining: Publisher<bool>,
     /// Dropped to stop all tasks.
     stop: Publisher<()>,
-    lanes_over: mpsc::Receiver<Infallible>,
+    lanes_ended: mpsc::Receiver<Infallible>,
 }
 
 /// The engine's knowledge, for display. A view may outlive the engine.
@@ -102,12 +102,12 @@ impl Engine {
     /// Starts all tasks on the driver.
     pub fn start(parts: EngineParts) -> Result<Engine, UnknownChain> {
         let EngineParts { store, driver, ids, faults, stuck, chains, lanes, terms, options } = parts;
-        let clock: Arc<dyn Clock> = Arc::new(DriverClock(Arc::clone(&driver)));
+        let clock: Arc<dyn Clock> = driver.clone();
         let (stop, stopped) = published(());
         let (draining, drain_asked) = published(false);
         // Background loops run until the engine stops; the dispatcher and its lanes end when they have drained.
-        let (background, _) = Crew::new(Arc::clone(&driver), stopped.clone());
-        let (crew, lanes_over) = Crew::new(Arc::clone(&driver), stopped);
+        let (background, _) = TaskGroup::new(Arc::clone(&driver), stopped.clone());
+        let (tasks, lanes_ended) = TaskGroup::new(Arc::clone(&driver), stopped);
         let (intake, intake_loop) = Intake::with_faults(Arc::clone(&store), ids, options.intake, Arc::clone(&faults));
         let (writer, writer_loop) = LaneWriter::new(Arc::clone(&store), Arc::clone(&clock), options.writer);
         let (peeker, peeker_loop) = Peeker::new(Arc::clone(&store), options.reader);
@@ -115,12 +115,12 @@ impl Engine {
         background.spawn(writer_loop.run());
         background.spawn(peeker_loop.run());
         let changes = Arc::new(Changes::default());
-        let (listener, heard) = (Arc::clone(&changes), Arc::clone(&store));
-        background.spawn(async move { listener.run(heard).await });
+        let (listener, source) = (Arc::clone(&changes), Arc::clone(&store));
+        background.spawn(async move { listener.run(source).await });
 
         let mut desks = BTreeMap::new();
         for setup in chains {
-            let desk = open_desk(&background, setup, &store, &clock, &options);
+            let desk = start_chain(&background, setup, &store, &clock, &options);
             desks.insert(desk.chain.id().clone(), desk);
         }
         let mut servable = BTreeMap::new();
@@ -130,11 +130,12 @@ impl Engine {
             servable.insert(submitter, Servable { setup, desk });
         }
         let keeper = Arc::new(LeaseKeeper::new(Arc::clone(&store), Arc::clone(&clock), terms));
-        let tools = Tools { driver: Arc::clone(&driver), keeper, writer, peeker, faults, stuck };
-        let dispatcher = Dispatcher::new(store, tools, crew.clone(), terms, options.dispatch, servable, drain_asked);
-        crew.spawn(dispatcher.run());
+        let services = LaneServices { driver: Arc::clone(&driver), keeper, writer, peeker, faults, stuck };
+        let dispatcher =
+            Dispatcher::new(store, services, tasks.clone(), terms, options.dispatch, servable, drain_asked);
+        tasks.spawn(dispatcher.run());
         let view = Arc::new(EngineView { driver, changes, desks });
-        Ok(Engine { intake, view, draining, stop, lanes_over })
+        Ok(Engine { intake, view, draining, stop, lanes_ended })
     }
 
     pub fn intake(&self) -> &Intake {
@@ -149,8 +150,8 @@ impl Engine {
     /// caller has stopped accepting requests before.
     pub async fn drain(mut self) {
         self.draining.publish(true);
-        // Nothing is ever sent: the channel closes when the dispatcher and all lanes have ended.
-        let _ = self.lanes_over.recv().await;
+        // The channel carries no messages: it closes when the dispatcher and all lanes have ended.
+        let _ = self.lanes_ended.recv().await;
         drop(self.stop);
     }
 }
@@ -176,7 +177,7 @@ impl EngineView {
 
     /// Nonces and balance from the chain now, or as last read.
     pub async fn account(&self, submitter: &SubmitterId) -> Option<AccountFacts> {
-        self.desks.get(submitter.chain())?.shown_account(submitter).await
+        self.desks.get(submitter.chain())?.account_for_display(submitter).await
     }
 
     pub fn chain_load(&self, chain: &ChainId) -> Option<ChainLoad> {
@@ -185,7 +186,7 @@ impl EngineView {
 
     /// The finality rule of the chain, and the required confirmations.
     pub fn finality(&self, chain: &ChainId) -> Option<(Finality, u32)> {
-        self.desks.get(chain).map(|desk| (desk.watched_by.finality, desk.watched_by.confirmations))
+        self.desks.get(chain).map(|desk| (desk.watcher_options.finality, desk.watcher_options.confirmations))
     }
 
     pub fn endpoints(&self, chain: &ChainId) -> Vec<EndpointStatus> {
@@ -193,8 +194,8 @@ impl EngineView {
     }
 }
 
-fn open_desk(
-    crew: &Crew,
+fn start_chain(
+    tasks: &TaskGroup,
     setup: ChainSetup,
     store: &Arc<dyn Store>,
     clock: &Arc<dyn Clock>,
@@ -204,21 +205,12 @@ fn open_desk(
     let book = Arc::new(WatchBook::default());
     let (sender, sender_loop) = Sender::new(Arc::clone(&chain), Arc::clone(clock), options.sender);
     let (accounts, accounts_loop) = AccountReader::new(Arc::clone(&chain), options.reader);
-    let driver = Arc::clone(crew.driver());
-    let watched_by = watcher.clone();
+    let driver = Arc::clone(tasks.driver());
+    let watcher_options = watcher.clone();
     let (watcher, status) =
         Watcher::new(Arc::clone(&chain), Arc::clone(store), Arc::clone(&driver), Arc::clone(&book), watcher);
-    crew.spawn(sender_loop.run());
-    crew.spawn(accounts_loop.run());
-    crew.spawn(watcher.run());
-    Arc::new(ChainDesk::new(chain, book, sender, accounts, status, driver, (gas, watched_by)))
-}
-
-#[derive(Debug)]
-struct DriverClock(Arc<dyn Driver>);
-
-impl Clock for DriverClock {
-    fn now(&self) -> gapless_domain::Tick {
-        self.0.now()
-    }
+    tasks.spawn(sender_loop.run());
+    tasks.spawn(accounts_loop.run());
+    tasks.spawn(watcher.run());
+    Arc::new(ChainDesk::new(chain, book, sender, accounts, status, driver, (gas, watcher_options)))
 }

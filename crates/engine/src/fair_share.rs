@@ -60,21 +60,21 @@ impl Default for ShareOptions {
 #[derive(Debug)]
 pub(crate) struct FairShare {
     options: ShareOptions,
-    next_look: Tick,
+    next_check: Tick,
     /// This node's share by the last check; `None` while there is no other node.
     share: Option<usize>,
     /// There were other live nodes at the last check.
-    has_company: bool,
+    has_other_nodes: bool,
     /// Lanes that drain for a handover and have not ended yet.
     leaving: HashSet<SubmitterId>,
-    moved: HashMap<SubmitterId, Moved>,
+    handed_over: HashMap<SubmitterId, HandedOver>,
     /// The lanes of the last round.
     round: Vec<SubmitterId>,
 }
 
 /// The waiting times of a lane that was handed over.
 #[derive(Clone, Copy, Debug)]
-struct Moved {
+struct HandedOver {
     /// Until then only other nodes acquire the lane.
     not_before: Tick,
     /// Until then the lane is not handed over again.
@@ -83,19 +83,19 @@ struct Moved {
 
 impl FairShare {
     pub(crate) fn new(options: ShareOptions, now: Tick) -> Self {
-        let next_look = now.saturating_add(options.interval);
-        let (leaving, moved, round) = (HashSet::new(), HashMap::new(), Vec::new());
-        FairShare { options, next_look, share: None, has_company: false, leaving, moved, round }
+        let next_check = now.saturating_add(options.interval);
+        let (leaving, handed_over, round) = (HashSet::new(), HashMap::new(), Vec::new());
+        FairShare { options, next_check, share: None, has_other_nodes: false, leaving, handed_over, round }
     }
 
-    pub(crate) fn next_look(&self) -> Tick {
-        self.next_look
+    pub(crate) fn next_check(&self) -> Tick {
+        self.next_check
     }
 
     /// Begins a check. False if this node has too few lanes to ever exceed its share, so that no census is needed.
-    pub(crate) fn look(&mut self, running: usize, now: Tick) -> bool {
-        self.next_look = now.saturating_add(self.options.interval);
-        self.moved.retain(|_, moved| moved.stays_until > now);
+    pub(crate) fn begin_check(&mut self, running: usize, now: Tick) -> bool {
+        self.next_check = now.saturating_add(self.options.interval);
+        self.handed_over.retain(|_, handed_over| handed_over.stays_until > now);
         self.share = self.share.filter(|_| running > self.options.slack);
         running > self.options.slack
     }
@@ -105,9 +105,9 @@ impl FairShare {
     }
 
     /// Of the lanes whose chain is unreachable here, the ones to hand over now.
-    pub(crate) fn choose_away(&mut self, mut lanes: Vec<SubmitterId>, census: Census) -> Vec<SubmitterId> {
-        self.has_company = census.nodes > 1;
-        lanes.retain(|lane| self.has_company && !self.leaving.contains(lane));
+    pub(crate) fn choose_unreachable(&mut self, mut lanes: Vec<SubmitterId>, census: Census) -> Vec<SubmitterId> {
+        self.has_other_nodes = census.nodes > 1;
+        lanes.retain(|lane| self.has_other_nodes && !self.leaving.contains(lane));
         self.leaving.extend(lanes.iter().cloned());
         lanes
     }
@@ -124,13 +124,13 @@ impl FairShare {
         let round = if is_leaving { Vec::new() } else { std::mem::take(&mut self.round) };
         let is_here = |lane: &SubmitterId| running.iter().any(|(here, _)| here == lane);
         if !round.is_empty() && round.iter().all(is_here) {
-            tracing::info!(lanes = round.len(), "nobody else runs the lanes that were handed over; they stay here");
-            self.next_look = now.saturating_add(self.options.returned_pause);
+            tracing::info!(lanes = round.len(), "no other node took the lanes; handover paused");
+            self.next_check = now.saturating_add(self.options.returned_pause);
             self.share = None;
             return Vec::new();
         }
         let excess = self.excess(running.len().saturating_sub(self.leaving.len()), census);
-        running.retain(|(lane, _)| !self.leaving.contains(lane) && !self.moved.contains_key(lane));
+        running.retain(|(lane, _)| !self.leaving.contains(lane) && !self.handed_over.contains_key(lane));
         running.sort_by(|(lane, since), (other, other_since)| (since, lane).cmp(&(other_since, other)));
         let chosen: Vec<SubmitterId> =
             running.into_iter().map(|(lane, _)| lane).take(excess.min(self.options.round_max)).collect();
@@ -152,25 +152,25 @@ impl FairShare {
     }
 
     /// Records the end of a run. True if the lane was to be handed over.
-    pub(crate) fn has_left(&mut self, lane: &SubmitterId, now: Tick) -> bool {
+    pub(crate) fn run_ended(&mut self, lane: &SubmitterId, now: Tick) -> bool {
         let was_leaving = self.leaving.remove(lane);
         if was_leaving {
             let not_before = now.saturating_add(self.options.pause);
             let stays_until = now.saturating_add(self.options.returned_pause);
-            self.moved.insert(lane.clone(), Moved { not_before, stays_until });
+            self.handed_over.insert(lane.clone(), HandedOver { not_before, stays_until });
         }
         was_leaving
     }
 
     /// The earliest time at which this node may acquire a lane, if it already runs `running` lanes.
-    pub(crate) fn not_before(&self, lane: &SubmitterId, running: usize, is_away: bool, now: Tick) -> Tick {
+    pub(crate) fn not_before(&self, lane: &SubmitterId, running: usize, is_unreachable: bool, now: Tick) -> Tick {
         let yields = self.share.is_some_and(|share| running > share);
-        let earliest = match (is_away && self.has_company, yields) {
+        let earliest = match (is_unreachable && self.has_other_nodes, yields) {
             (true, _) => now.saturating_add(self.options.away_after),
             (false, true) => now.saturating_add(self.options.yield_pause),
             (false, false) => now,
         };
-        self.moved.get(lane).map_or(earliest, |moved| earliest.max(moved.not_before))
+        self.handed_over.get(lane).map_or(earliest, |handed_over| earliest.max(handed_over.not_before))
     }
 }
 
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_keeps_its_share_and_some_more() {
+    fn node_keeps_its_share_plus_slack() {
         for (running, nodes, all, goes) in [
             (100, 1, 100, 0),
             (100, 2, 100, 50),
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn who_came_first_goes_first_and_no_more_than_a_round() {
+    fn longest_running_lanes_leave_first_up_to_round_max() {
         let mut share = FairShare::new(ShareOptions { round_max: 3, ..ShareOptions::default() }, at(0));
         assert_eq!(share.choose(lanes(100), census(2, 100), at(1)), [lane(99), lane(98), lane(97)]);
         // Leaving lanes are not counted and not chosen again.
@@ -229,68 +229,68 @@ mod tests {
     }
 
     #[test]
-    fn one_that_was_handed_over_is_the_others_for_a_while_and_then_stays() {
+    fn handed_over_lane_is_not_reacquired_or_moved_again_soon() {
         let mut share = share();
         let chosen = share.choose(lanes(100), census(2, 100), at(1));
-        assert!(chosen.iter().all(|lane| share.has_left(lane, at(2))));
-        assert!(!share.has_left(&chosen[0], at(2)), "only once");
+        assert!(chosen.iter().all(|lane| share.run_ended(lane, at(2))));
+        assert!(!share.run_ended(&chosen[0], at(2)), "only once");
         assert_eq!(share.not_before(&chosen[0], 50, false, at(2)), at(5));
-        assert_eq!(share.not_before(&lane(0), 50, false, at(2)), at(2), "any other");
+        assert_eq!(share.not_before(&lane(0), 50, false, at(2)), at(2), "another lane");
         // Half of the lanes have come back.
         let back: Vec<_> = lanes(75);
         let again = share.choose(back, census(2, 100), at(20));
         assert!(!again.is_empty() && again.iter().all(|lane| !chosen.contains(lane)));
-        share.look(100, at(2 + 3600));
+        share.begin_check(100, at(2 + 3600));
         assert_eq!(share.not_before(&chosen[0], 0, false, at(2 + 3600)), at(2 + 3600));
     }
 
     #[test]
-    fn who_has_its_share_lets_others_be_quicker() {
+    fn node_with_its_share_delays_acquisition() {
         let mut share = share();
         let soon = at(10).saturating_add(Duration::from_millis(100));
-        assert_eq!(share.not_before(&lane(200), 1000, false, at(10)), at(10), "nobody knows of others");
+        assert_eq!(share.not_before(&lane(200), 1000, false, at(10)), at(10), "no other node is known");
         share.choose(lanes(50), census(2, 100), at(10));
         assert_eq!(share.not_before(&lane(200), 50, false, at(10)), at(10));
         assert_eq!(share.not_before(&lane(200), 51, false, at(10)), soon);
         share.choose(lanes(50), census(1, 50), at(10));
-        assert_eq!(share.not_before(&lane(200), 1000, false, at(10)), at(10), "alone");
+        assert_eq!(share.not_before(&lane(200), 1000, false, at(10)), at(10), "no other node");
     }
 
     #[test]
-    fn lanes_whose_chain_is_away_go_to_others_and_are_not_asked_for_soon() {
+    fn lanes_of_unreachable_chain_are_handed_over_and_delayed() {
         let mut share = share();
-        assert_eq!(share.choose_away(vec![lane(1)], census(1, 1)), [], "alone, it waits");
+        assert_eq!(share.choose_unreachable(vec![lane(1)], census(1, 1)), [], "no other node: the lane stays");
         assert_eq!(share.not_before(&lane(1), 1, true, at(10)), at(10));
-        assert_eq!(share.choose_away(vec![lane(1)], census(2, 1)), [lane(1)]);
-        assert_eq!(share.choose_away(vec![lane(1)], census(2, 1)), [], "only once");
+        assert_eq!(share.choose_unreachable(vec![lane(1)], census(2, 1)), [lane(1)]);
+        assert_eq!(share.choose_unreachable(vec![lane(1)], census(2, 1)), [], "only once");
         assert_eq!(share.not_before(&lane(2), 1, true, at(10)), at(40));
         assert_eq!(share.not_before(&lane(2), 1, false, at(10)), at(10));
     }
 
     #[test]
-    fn when_a_whole_round_comes_back_nothing_is_handed_over_for_long() {
+    fn round_that_comes_back_pauses_handover() {
         let mut share = share();
         let chosen = share.choose(lanes(100), census(2, 100), at(10));
-        chosen.iter().for_each(|lane| assert!(share.has_left(lane, at(10))));
-        assert!(share.look(100, at(20)));
+        chosen.iter().for_each(|lane| assert!(share.run_ended(lane, at(10))));
+        assert!(share.begin_check(100, at(20)));
         assert_eq!(share.choose(lanes(100), census(2, 100), at(20)), []);
-        assert_eq!(share.next_look(), at(20 + 3600));
+        assert_eq!(share.next_check(), at(20 + 3600));
     }
 
     #[test]
-    fn those_that_are_still_leaving_have_not_come_back() {
+    fn leaving_lanes_do_not_count_as_come_back() {
         let mut share = share();
         assert_eq!(share.choose(lanes(100), census(2, 100), at(10)).len(), 50);
-        assert!(share.look(100, at(20)));
+        assert!(share.begin_check(100, at(20)));
         assert_eq!(share.choose(lanes(100), census(2, 100), at(20)), []);
-        assert_eq!(share.next_look(), at(30), "nobody had a chance to take them yet");
+        assert_eq!(share.next_check(), at(30), "no other node could take them yet");
     }
 
     #[test]
-    fn few_lanes_are_no_reason_to_ask() {
+    fn few_lanes_need_no_census() {
         let mut share = share();
-        assert!(!share.look(2, at(10)));
-        assert_eq!(share.next_look(), at(20));
-        assert!(share.look(3, at(20)));
+        assert!(!share.begin_check(2, at(10)));
+        assert_eq!(share.next_check(), at(20));
+        assert!(share.begin_check(3, at(20)));
     }
 }

@@ -35,19 +35,19 @@ pub(crate) trait Weight {
 
 /// The callers' end.
 #[derive(Debug)]
-pub(crate) struct Entrance<Op, Out> {
+pub(crate) struct BatchQueue<Op, Out> {
     sender: mpsc::Sender<Job<Op, Out>>,
 }
 
-impl<Op, Out> Clone for Entrance<Op, Out> {
+impl<Op, Out> Clone for BatchQueue<Op, Out> {
     fn clone(&self) -> Self {
-        Entrance { sender: self.sender.clone() }
+        BatchQueue { sender: self.sender.clone() }
     }
 }
 
 /// The flushing end. Its loop ends when every queue handle is dropped and every waiting item is flushed.
 #[derive(Debug)]
-pub(crate) struct Gathering<Op, Out> {
+pub(crate) struct BatchLoop<Op, Out> {
     waiting: Mutex<Waiting<Op, Out>>,
     limits: BatchLimits,
 }
@@ -56,7 +56,7 @@ pub(crate) struct Gathering<Op, Out> {
 struct Waiting<Op, Out> {
     receiver: mpsc::Receiver<Job<Op, Out>>,
     /// Items that were received but did not fit into a batch yet.
-    front: VecDeque<Job<Op, Out>>,
+    leftover: VecDeque<Job<Op, Out>>,
 }
 
 /// An item and the channel for its answer.
@@ -71,13 +71,13 @@ pub(crate) struct Job<Op, Out> {
 #[error("the process is shutting down")]
 pub(crate) struct Closed;
 
-pub(crate) fn group_commit<Op: Weight, Out>(limits: BatchLimits) -> (Entrance<Op, Out>, Gathering<Op, Out>) {
+pub(crate) fn group_commit<Op: Weight, Out>(limits: BatchLimits) -> (BatchQueue<Op, Out>, BatchLoop<Op, Out>) {
     let (sender, receiver) = mpsc::channel(limits.waiting.max(1));
-    let waiting = Mutex::new(Waiting { receiver, front: VecDeque::new() });
-    (Entrance { sender }, Gathering { waiting, limits })
+    let waiting = Mutex::new(Waiting { receiver, leftover: VecDeque::new() });
+    (BatchQueue { sender }, BatchLoop { waiting, limits })
 }
 
-impl<Op, Out> Entrance<Op, Out> {
+impl<Op, Out> BatchQueue<Op, Out> {
     /// Waits for the answer. The item is flushed even if the caller stops waiting.
     pub(crate) async fn submit(&self, op: Op) -> Result<Out, Closed> {
         let (reply, answer) = oneshot::channel();
@@ -98,7 +98,7 @@ impl<Op, Out> Job<Op, Out> {
     }
 }
 
-impl<Op: Weight, Out> Gathering<Op, Out> {
+impl<Op: Weight, Out> BatchLoop<Op, Out> {
     /// Flushes until every queue handle is dropped, with `limits.flushes` workers. Jobs that `flush` returns begin the
     /// next batch of the same worker; other workers may be asleep over an empty channel.
     pub(crate) async fn run<F, Fut>(&self, flush: F)
@@ -106,14 +106,15 @@ impl<Op: Weight, Out> Gathering<Op, Out> {
         F: Fn(Vec<Job<Op, Out>>) -> Fut,
         Fut: Future<Output = Vec<Job<Op, Out>>>,
     {
-        let mut lines: Vec<_> = (0..self.limits.flushes.max(1)).map(|_| Some(Box::pin(self.run_one(&flush)))).collect();
+        let mut workers: Vec<_> =
+            (0..self.limits.flushes.max(1)).map(|_| Some(Box::pin(self.run_one(&flush)))).collect();
         std::future::poll_fn(|context| {
-            for line in &mut lines {
-                if line.as_mut().is_some_and(|running| running.as_mut().poll(context).is_ready()) {
-                    *line = None;
+            for worker in &mut workers {
+                if worker.as_mut().is_some_and(|running| running.as_mut().poll(context).is_ready()) {
+                    *worker = None;
                 }
             }
-            if lines.iter().all(Option::is_none) { std::task::Poll::Ready(()) } else { std::task::Poll::Pending }
+            if workers.iter().all(Option::is_none) { std::task::Poll::Ready(()) } else { std::task::Poll::Pending }
         })
         .await;
     }
@@ -123,11 +124,11 @@ impl<Op: Weight, Out> Gathering<Op, Out> {
         F: Fn(Vec<Job<Op, Out>>) -> Fut,
         Fut: Future<Output = Vec<Job<Op, Out>>>,
     {
-        let mut again = Vec::new();
+        let mut returned = Vec::new();
         loop {
-            let batch = if again.is_empty() { self.next_batch().await } else { Some(self.join_in(again)) };
+            let batch = if returned.is_empty() { self.next_batch().await } else { Some(self.join_in(returned)) };
             match batch {
-                Some(batch) => again = flush(batch).await,
+                Some(batch) => returned = flush(batch).await,
                 None => return,
             }
         }
@@ -136,35 +137,35 @@ impl<Op: Weight, Out> Gathering<Op, Out> {
     /// All waiting items, within the limits; waits only if there are none.
     async fn next_batch(&self) -> Option<Vec<Job<Op, Out>>> {
         let mut waiting = self.waiting.lock().await;
-        if waiting.front.is_empty() {
+        if waiting.leftover.is_empty() {
             let first = waiting.receiver.recv().await?;
-            waiting.front.push_back(first);
+            waiting.leftover.push_back(first);
         }
         Some(waiting.take(&self.limits))
     }
 
     /// The returned jobs, plus waiting items. A worker that holds the lock waits for a first item, so there are none
     /// then.
-    fn join_in(&self, mut again: Vec<Job<Op, Out>>) -> Vec<Job<Op, Out>> {
-        if again.len() < self.limits.items
+    fn join_in(&self, mut returned: Vec<Job<Op, Out>>) -> Vec<Job<Op, Out>> {
+        if returned.len() < self.limits.items
             && let Ok(mut waiting) = self.waiting.try_lock()
         {
-            again.extend(waiting.take(&self.limits));
+            returned.extend(waiting.take(&self.limits));
         }
-        again
+        returned
     }
 }
 
 impl<Op: Weight, Out> Waiting<Op, Out> {
     fn take(&mut self, limits: &BatchLimits) -> Vec<Job<Op, Out>> {
-        while self.front.len() < limits.items {
+        while self.leftover.len() < limits.items {
             match self.receiver.try_recv() {
-                Ok(job) => self.front.push_back(job),
+                Ok(job) => self.leftover.push_back(job),
                 Err(_) => break,
             }
         }
         let (mut items, mut bytes, mut taken) = (0_usize, 0_usize, 0_usize);
-        for job in &self.front {
+        for job in &self.leftover {
             items = items.saturating_add(job.op.items());
             bytes = bytes.saturating_add(job.op.bytes());
             if taken > 0 && (items > limits.items || bytes > limits.bytes) {
@@ -172,7 +173,7 @@ impl<Op: Weight, Out> Waiting<Op, Out> {
             }
             taken += 1;
         }
-        self.front.drain(..taken).collect()
+        self.leftover.drain(..taken).collect()
     }
 }
 
@@ -200,15 +201,15 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_next_batch_gathers_while_one_is_flushed() {
-        let (entrance, gathering) = group_commit::<Number, usize>(limits());
+    async fn next_batch_collects_during_a_flush() {
+        let (queue, batches) = group_commit::<Number, usize>(limits());
         let gate = Arc::new(Semaphore::new(0));
         let sizes = Arc::new(std::sync::Mutex::new(Vec::new()));
-        let (held, seen) = (Arc::clone(&gate), Arc::clone(&sizes));
+        let (held, flushed) = (Arc::clone(&gate), Arc::clone(&sizes));
         let flush = move |batch: Vec<Job<Number, usize>>| {
-            let (held, seen) = (Arc::clone(&held), Arc::clone(&seen));
+            let (held, flushed) = (Arc::clone(&held), Arc::clone(&flushed));
             async move {
-                seen.lock().unwrap().push(batch.len());
+                flushed.lock().unwrap().push(batch.len());
                 held.acquire().await.unwrap().forget();
                 for job in batch {
                     let value = job.op.0;
@@ -218,17 +219,17 @@ mod tests {
             }
         };
         let callers = async move {
-            let first = entrance.submit(Number(0));
+            let first = queue.submit(Number(0));
             let rest = async {
                 // By now the first item is being flushed, alone.
-                let many: Vec<_> = (1..=9).map(|n| Box::pin(entrance.submit(Number(n)))).collect();
+                let many: Vec<_> = (1..=9).map(|n| Box::pin(queue.submit(Number(n)))).collect();
                 let release = async { gate.add_permits(2) };
                 let (answers, ()) = tokio::join!(biased; join_all(many), release);
                 answers
             };
             tokio::join!(biased; first, rest)
         };
-        let ((first, rest), ()) = tokio::join!(callers, gathering.run(flush));
+        let ((first, rest), ()) = tokio::join!(callers, batches.run(flush));
         assert_eq!(first, Ok(0));
         assert_eq!(rest, (1..=9).map(Ok).collect::<Vec<_>>());
         assert_eq!(sizes.lock().unwrap().iter().sum::<usize>(), 10);
@@ -236,8 +237,8 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn batches_keep_to_their_limits() {
-        let (entrance, gathering) = group_commit::<Number, ()>(BatchLimits { items: 3, bytes: 50, ..limits() });
+    async fn batch_respects_item_and_byte_limits() {
+        let (queue, batches) = group_commit::<Number, ()>(BatchLimits { items: 3, bytes: 50, ..limits() });
         let largest = AtomicUsize::new(0);
         let heaviest = AtomicUsize::new(0);
         let flush = async |batch: Vec<Job<Number, ()>>| {
@@ -250,23 +251,23 @@ mod tests {
         };
         let callers = async move {
             // The last item is heavier than any batch may be, and goes alone.
-            let many: Vec<_> = [1, 1, 1, 1, 1, 30, 30, 30, 70].map(|n| Box::pin(entrance.submit(Number(n)))).into();
+            let many: Vec<_> = [1, 1, 1, 1, 1, 30, 30, 30, 70].map(|n| Box::pin(queue.submit(Number(n)))).into();
             join_all(many).await
         };
-        let (answers, ()) = tokio::join!(callers, gathering.run(flush));
+        let (answers, ()) = tokio::join!(callers, batches.run(flush));
         assert!(answers.iter().all(Result::is_ok));
         assert_eq!(largest.load(Ordering::SeqCst), 3);
         assert!(heaviest.load(Ordering::SeqCst) <= 50);
     }
 
     #[tokio::test]
-    async fn whose_caller_is_gone_is_known() {
-        let (entrance, gathering) = group_commit::<Number, usize>(limits());
+    async fn job_of_dropped_caller_is_abandoned() {
+        let (queue, batches) = group_commit::<Number, usize>(limits());
         let callers = async move {
-            let mut gone = Box::pin(entrance.submit(Number(1)));
-            assert!(std::future::poll_fn(|cx| std::task::Poll::Ready(gone.as_mut().poll(cx).is_pending())).await);
-            drop(gone);
-            entrance.submit(Number(2)).await
+            let mut dropped = Box::pin(queue.submit(Number(1)));
+            assert!(std::future::poll_fn(|cx| std::task::Poll::Ready(dropped.as_mut().poll(cx).is_pending())).await);
+            drop(dropped);
+            queue.submit(Number(2)).await
         };
         let seen = std::sync::Mutex::new(Vec::new());
         let flush = async |batch: Vec<Job<Number, usize>>| {
@@ -276,15 +277,15 @@ mod tests {
             }
             Vec::new()
         };
-        let (answer, ()) = tokio::join!(biased; callers, gathering.run(flush));
+        let (answer, ()) = tokio::join!(biased; callers, batches.run(flush));
         assert_eq!(answer, Ok(0));
         assert_eq!(seen.into_inner().unwrap(), [(1, true), (2, false)]);
     }
 
     /// Holds even if another worker has the lock and sleeps.
     #[tokio::test]
-    async fn what_is_given_back_comes_again_first() {
-        let (entrance, gathering) = group_commit::<Number, usize>(BatchLimits { flushes: 3, ..limits() });
+    async fn returned_jobs_are_flushed_again_first() {
+        let (queue, batches) = group_commit::<Number, usize>(BatchLimits { flushes: 3, ..limits() });
         let round = AtomicUsize::new(0);
         let flush = async |batch: Vec<Job<Number, usize>>| {
             let round = round.fetch_add(1, Ordering::SeqCst);
@@ -294,8 +295,8 @@ mod tests {
             batch.into_iter().for_each(|job| job.answer(round));
             Vec::new()
         };
-        let caller = async move { entrance.submit(Number(1)).await };
-        let (answer, ()) = tokio::join!(caller, gathering.run(flush));
+        let caller = async move { queue.submit(Number(1)).await };
+        let (answer, ()) = tokio::join!(caller, batches.run(flush));
         assert_eq!(answer, Ok(1));
     }
 

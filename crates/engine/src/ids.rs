@@ -15,7 +15,7 @@ pub trait Ids: Send + Sync + fmt::Debug {
 pub struct TimeOrderedIds;
 
 impl Ids for TimeOrderedIds {
-    #[expect(clippy::disallowed_methods, reason = "this is where ids come from that everybody else is given")]
+    #[expect(clippy::disallowed_methods, reason = "the only place that may create ids")]
     fn next_tx(&self) -> TxId {
         TxId::from_uuid(Uuid::now_v7())
     }

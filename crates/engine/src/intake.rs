@@ -7,7 +7,7 @@ use gapless_domain::{Intent, Payload, TxId};
 use gapless_store::{Accepted, NewIntent, Store, StoreError};
 
 use crate::fault_points::{FaultPoint, FaultPoints, NoFaults};
-use crate::group_commit::{BatchLimits, Entrance, Gathering, Job, Weight, group_commit};
+use crate::group_commit::{BatchLimits, BatchLoop, BatchQueue, Job, Weight, group_commit};
 use crate::ids::Ids;
 
 /// The limits of intake, by their config names.
@@ -17,14 +17,14 @@ type Answer = Result<Vec<Accepted>, Arc<StoreError>>;
 
 #[derive(Clone, Debug)]
 pub struct Intake {
-    entrance: Entrance<Group, Answer>,
+    queue: BatchQueue<IntentGroup, Answer>,
     ids: Arc<dyn Ids>,
 }
 
 /// The loop of intake. It must be polled while intents are accepted, and ends when every [`Intake`] is dropped.
 #[derive(Debug)]
 pub struct IntakeLoop {
-    gathering: Gathering<Group, Answer>,
+    batches: BatchLoop<IntentGroup, Answer>,
     store: Arc<dyn Store>,
     faults: Arc<dyn FaultPoints>,
 }
@@ -40,7 +40,7 @@ pub enum IntakeError {
 
 /// The intents of one call. They stay together, so that the queue keeps their order.
 #[derive(Debug)]
-struct Group(Vec<NewIntent>);
+struct IntentGroup(Vec<NewIntent>);
 
 impl Intake {
     pub fn new(store: Arc<dyn Store>, ids: Arc<dyn Ids>, limits: IntakeLimits) -> (Intake, IntakeLoop) {
@@ -53,8 +53,8 @@ impl Intake {
         limits: IntakeLimits,
         faults: Arc<dyn FaultPoints>,
     ) -> (Intake, IntakeLoop) {
-        let (entrance, gathering) = group_commit(limits);
-        (Intake { entrance, ids }, IntakeLoop { gathering, store, faults })
+        let (queue, batches) = group_commit(limits);
+        (Intake { queue, ids }, IntakeLoop { batches, store, faults })
     }
 
     /// Accepts intents in the given order. Each gets an id and a verdict of its own; an intent that is returned as new
@@ -63,14 +63,14 @@ impl Intake {
         let new: Vec<NewIntent> =
             intents.into_iter().map(|intent| NewIntent { id: self.ids.next_tx(), intent }).collect();
         let ids: Vec<TxId> = new.iter().map(|new| new.id).collect();
-        let verdicts = self.entrance.submit(Group(new)).await.map_err(|_| IntakeError::ShuttingDown)?;
+        let verdicts = self.queue.submit(IntentGroup(new)).await.map_err(|_| IntakeError::ShuttingDown)?;
         let verdicts = verdicts.map_err(IntakeError::Store)?;
-        Ok(ids.into_iter().zip(verdicts).map(settle).collect())
+        Ok(ids.into_iter().zip(verdicts).map(with_caller_id).collect())
     }
 }
 
 /// The verdict with the id that the caller is to use.
-fn settle((ours, verdict): (TxId, Accepted)) -> (TxId, Accepted) {
+fn with_caller_id((ours, verdict): (TxId, Accepted)) -> (TxId, Accepted) {
     match verdict {
         Accepted::Existing(id) | Accepted::Conflict(id) => (id, verdict),
         _ => (ours, verdict),
@@ -80,15 +80,15 @@ fn settle((ours, verdict): (TxId, Accepted)) -> (TxId, Accepted) {
 impl IntakeLoop {
     pub async fn run(self) {
         let (store, faults) = (self.store.as_ref(), self.faults.as_ref());
-        self.gathering.run(async |batch: Vec<Job<Group, _>>| flush(store, faults, batch).await).await;
+        self.batches.run(async |batch: Vec<Job<IntentGroup, _>>| flush(store, faults, batch).await).await;
     }
 }
 
 async fn flush(
     store: &dyn Store,
     faults: &dyn FaultPoints,
-    mut batch: Vec<Job<Group, Answer>>,
-) -> Vec<Job<Group, Answer>> {
+    mut batch: Vec<Job<IntentGroup, Answer>>,
+) -> Vec<Job<IntentGroup, Answer>> {
     let sizes: Vec<usize> = batch.iter().map(|job| job.op.0.len()).collect();
     let intents: Vec<NewIntent> = batch.iter_mut().flat_map(|job| std::mem::take(&mut job.op.0)).collect();
     if mistakes::made(Mistake::AckBeforeCommit) {
@@ -106,7 +106,7 @@ async fn flush(
             }
         }
         Err(error) => {
-            tracing::warn!(intents = intents.len(), "accepting failed: {error}");
+            tracing::warn!(intents = intents.len(), "intents could not be accepted: {error}");
             let error = Arc::new(error);
             batch.into_iter().for_each(|job| job.answer(Err(Arc::clone(&error))));
         }
@@ -114,7 +114,7 @@ async fn flush(
     Vec::new()
 }
 
-impl Weight for Group {
+impl Weight for IntentGroup {
     fn items(&self) -> usize {
         self.0.len()
     }

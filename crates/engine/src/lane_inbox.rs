@@ -7,78 +7,78 @@ use tokio::sync::Notify;
 
 #[derive(Debug, Default)]
 pub(crate) struct LaneInbox {
-    letters: Mutex<Letters>,
-    posted: Notify,
+    state: Mutex<InboxState>,
+    changed: Notify,
 }
 
 #[derive(Debug, Default)]
-struct Letters {
+struct InboxState {
     woken: bool,
     drain: bool,
-    lost: bool,
+    lease_lost: bool,
     sightings: Vec<Sighting>,
 }
 
 /// A message to a lane.
 #[derive(Debug)]
-#[expect(clippy::large_enum_variant, reason = "nearly every letter is a fact")]
-pub(crate) enum Letter {
+#[expect(clippy::large_enum_variant, reason = "nearly every message is a fact")]
+pub(crate) enum InboxMessage {
     Fact(Fact),
     /// The lease is lost: the run must end at once.
-    Lost,
+    LeaseLost,
 }
 
 impl LaneInbox {
     pub(crate) fn wake(&self) {
-        self.letters().woken = true;
-        self.posted.notify_one();
+        self.state().woken = true;
+        self.changed.notify_one();
     }
 
     pub(crate) fn drain(&self) {
-        self.letters().drain = true;
-        self.posted.notify_one();
+        self.state().drain = true;
+        self.changed.notify_one();
     }
 
-    pub(crate) fn lose(&self) {
-        self.letters().lost = true;
-        self.posted.notify_one();
+    pub(crate) fn end_lease(&self) {
+        self.state().lease_lost = true;
+        self.changed.notify_one();
     }
 
-    pub(crate) fn see(&self, sighting: Sighting) {
-        self.letters().sightings.push(sighting);
-        self.posted.notify_one();
+    pub(crate) fn add_sighting(&self, sighting: Sighting) {
+        self.state().sightings.push(sighting);
+        self.changed.notify_one();
     }
 
     /// A wake-up has arrived since the last message was taken.
     pub(crate) fn is_woken(&self) -> bool {
-        self.letters().woken
+        self.state().woken
     }
 
     /// The next message. Dropping the future loses nothing.
-    pub(crate) async fn next(&self) -> Letter {
+    pub(crate) async fn next(&self) -> InboxMessage {
         loop {
-            if let Some(letter) = self.take() {
-                return letter;
+            if let Some(message) = self.take() {
+                return message;
             }
-            self.posted.notified().await;
+            self.changed.notified().await;
         }
     }
 
-    fn take(&self) -> Option<Letter> {
-        let mut letters = self.letters();
-        if letters.lost {
-            return Some(Letter::Lost);
+    fn take(&self) -> Option<InboxMessage> {
+        let mut state = self.state();
+        if state.lease_lost {
+            return Some(InboxMessage::LeaseLost);
         }
-        if std::mem::take(&mut letters.drain) {
-            return Some(Letter::Fact(Fact::Drain));
+        if std::mem::take(&mut state.drain) {
+            return Some(InboxMessage::Fact(Fact::Drain));
         }
-        if !letters.sightings.is_empty() {
-            return Some(Letter::Fact(Fact::Sightings(std::mem::take(&mut letters.sightings))));
+        if !state.sightings.is_empty() {
+            return Some(InboxMessage::Fact(Fact::Sightings(std::mem::take(&mut state.sightings))));
         }
-        std::mem::take(&mut letters.woken).then_some(Letter::Fact(Fact::Woken))
+        std::mem::take(&mut state.woken).then_some(InboxMessage::Fact(Fact::Woken))
     }
 
-    fn letters(&self) -> MutexGuard<'_, Letters> {
-        self.letters.lock().unwrap_or_else(PoisonError::into_inner)
+    fn state(&self) -> MutexGuard<'_, InboxState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

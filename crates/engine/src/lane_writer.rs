@@ -7,19 +7,19 @@ use gapless_domain::{LaneCommit, Tick, Timestamp};
 use gapless_store::{CommitVerdict, Store, StoreError};
 
 use crate::clock::Clock;
-use crate::group_commit::{BatchLimits, Entrance, Gathering, Job, Weight, group_commit};
+use crate::group_commit::{BatchLimits, BatchLoop, BatchQueue, Job, Weight, group_commit};
 
 type Answer = Result<Written, WriteError>;
 
 #[derive(Clone, Debug)]
 pub struct LaneWriter {
-    entrance: Entrance<Pending, Answer>,
+    queue: BatchQueue<QueuedCommit, Answer>,
 }
 
 /// The loop of the writer. It must be polled while lanes run, and ends when every [`LaneWriter`] is dropped.
 #[derive(Debug)]
 pub struct LaneWriterLoop {
-    gathering: Gathering<Pending, Answer>,
+    batches: BatchLoop<QueuedCommit, Answer>,
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
 }
@@ -38,7 +38,7 @@ pub struct Written {
 
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum WriteError {
-    /// Nothing was written. The error tells whether a retry can help.
+    /// The commit was not written. The error tells whether a retry can help.
     #[error(transparent)]
     NotWritten(Arc<StoreError>),
     /// The commit may have been written. The lane must be loaded again before anything is sent.
@@ -50,7 +50,7 @@ pub enum WriteError {
 }
 
 #[derive(Debug)]
-struct Pending {
+struct QueuedCommit {
     commit: LaneCommit,
     /// How often another transaction held the lease row.
     busy: u32,
@@ -62,23 +62,23 @@ impl LaneWriter {
 
     /// There is one flush at a time, regardless of the limits: commits increment the canary one after another.
     pub fn new(store: Arc<dyn Store>, clock: Arc<dyn Clock>, limits: BatchLimits) -> (LaneWriter, LaneWriterLoop) {
-        let (entrance, gathering) = group_commit(BatchLimits { flushes: 1, ..limits });
-        (LaneWriter { entrance }, LaneWriterLoop { gathering, store, clock })
+        let (queue, batches) = group_commit(BatchLimits { flushes: 1, ..limits });
+        (LaneWriter { queue }, LaneWriterLoop { batches, store, clock })
     }
 
     /// Writes one commit. A lane waits for the answer before its next commit.
     pub async fn write(&self, commit: LaneCommit) -> Result<Written, WriteError> {
-        self.entrance.submit(Pending { commit, busy: 0 }).await.map_err(|_| WriteError::ShuttingDown)?
+        self.queue.submit(QueuedCommit { commit, busy: 0 }).await.map_err(|_| WriteError::ShuttingDown)?
     }
 }
 
 impl LaneWriterLoop {
     pub async fn run(self) {
         let this = &self;
-        this.gathering.run(async |batch: Vec<Job<Pending, Answer>>| this.flush(batch).await).await;
+        this.batches.run(async |batch: Vec<Job<QueuedCommit, Answer>>| this.flush(batch).await).await;
     }
 
-    async fn flush(&self, batch: Vec<Job<Pending, Answer>>) -> Vec<Job<Pending, Answer>> {
+    async fn flush(&self, batch: Vec<Job<QueuedCommit, Answer>>) -> Vec<Job<QueuedCommit, Answer>> {
         let mut lanes = HashSet::new();
         let (now, later): (Vec<_>, Vec<_>) =
             batch.into_iter().partition(|job| lanes.insert(job.op.commit.lease().submitter().clone()));
@@ -87,10 +87,10 @@ impl LaneWriterLoop {
         let committed = match self.store.commit(&commits).await {
             Ok(committed) => committed,
             Err(error) => {
-                tracing::warn!(lanes = commits.len(), "a commit failed: {error}");
+                tracing::warn!(lanes = commits.len(), "commit failed: {error}");
                 let unknown = matches!(error, StoreError::OutcomeUnknown(_));
                 #[cfg(feature = "mistakes")]
-                if unknown && let Some(written) = self.believe_done(&commits, asked_at).await {
+                if unknown && let Some(written) = self.assume_done(&commits, asked_at).await {
                     now.into_iter().for_each(|job| job.answer(Ok(written.clone())));
                     return later;
                 }
@@ -102,30 +102,26 @@ impl LaneWriterLoop {
                 return later;
             }
         };
-        let mut again = Vec::new();
+        let mut returned = Vec::new();
         for (mut job, verdict) in now.into_iter().zip(committed.verdicts) {
-            let lease = job.op.commit.lease();
-            if verdict == CommitVerdict::Fenced {
-                tracing::warn!(submitter = %lease.submitter(), node_id = %lease.owner(), fencing_token = %lease.token(), "fenced");
-            }
             if verdict == CommitVerdict::Busy && job.op.busy < LaneWriter::MAX_BUSY {
                 job.op.busy += 1;
-                again.push(job);
+                returned.push(job);
                 continue;
             }
             let (at, replicated) = (committed.at, committed.replicated);
             job.answer(Ok(Written { verdict, at, replicated, asked_at }));
         }
         // The earlier commit of a lane stays before its later one.
-        again.extend(later);
-        again
+        returned.extend(later);
+        returned
     }
 }
 
 #[cfg(feature = "mistakes")]
 impl LaneWriterLoop {
     /// A planted bug: takes the commits for done without a check, and asks the store only for the time.
-    async fn believe_done(&self, commits: &[LaneCommit], asked_at: Tick) -> Option<Written> {
+    async fn assume_done(&self, commits: &[LaneCommit], asked_at: Tick) -> Option<Written> {
         use gapless_domain::mistakes::{Mistake, made};
         let lane = commits.first().filter(|_| made(Mistake::UnknownIsDone))?.lease().submitter();
         let at = self.store.lane_status(std::slice::from_ref(lane)).await.ok()?.pop()??.now;
@@ -133,7 +129,7 @@ impl LaneWriterLoop {
     }
 }
 
-impl Weight for Pending {
+impl Weight for QueuedCommit {
     fn items(&self) -> usize {
         1 + self.commit.changes().len() + self.commit.reports().len()
     }

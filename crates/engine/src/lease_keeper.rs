@@ -16,11 +16,11 @@ pub struct LeaseKeeper {
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
     terms: LeaseTerms,
-    book: Mutex<Book>,
+    book: Mutex<LeaseBook>,
 }
 
 #[derive(Debug, Default)]
-struct Book {
+struct LeaseBook {
     held: BTreeMap<SubmitterId, Term>,
     /// Acquisitions in flight, and the number of all acquisitions so far: while one is in flight, the database may know
     /// leases that this process does not know yet.
@@ -39,7 +39,7 @@ impl LeaseKeeper {
 
     pub async fn acquire(&self, lanes: &[SubmitterId]) -> Result<Vec<Acquired>, StoreError> {
         let asked_at = self.clock.now();
-        let (_acquiring, wanted) = Acquiring::begin(self, lanes, asked_at);
+        let (_acquiring, wanted) = AcquisitionGuard::begin(self, lanes, asked_at);
         let mut answers = self.store.acquire(&wanted).await?.into_iter();
         let mut book = self.book();
         Ok(lanes
@@ -61,7 +61,7 @@ impl LeaseKeeper {
     /// here.
     pub async fn renew(&self) -> Result<Vec<Lease>, StoreError> {
         let asked_at = self.clock.now();
-        let (known, quiet, acquisitions) = {
+        let (known, no_acquisition, acquisitions) = {
             let book = self.book();
             let known: Vec<Lease> = book.held.values().map(|term| term.lease().clone()).collect();
             (known, book.acquiring == 0, book.acquisitions)
@@ -74,7 +74,7 @@ impl LeaseKeeper {
         let orphans = {
             let mut book = self.book();
             let mut orphans = book.extend_all(&renewal.extended, asked_at, &self.terms);
-            if !quiet || book.acquisitions != acquisitions {
+            if !no_acquisition || book.acquisitions != acquisitions {
                 orphans.clear();
             }
             book.begin_release(&orphans, asked_at.saturating_add(self.terms.duration));
@@ -83,12 +83,10 @@ impl LeaseKeeper {
         if !orphans.is_empty()
             && let Err(error) = self.send_release(&orphans).await
         {
-            tracing::warn!(
-                "leases that nobody uses could not be given back, trying again with the next renewal: {error}"
-            );
+            tracing::warn!("unused leases could not be released; the next renewal tries again: {error}");
         }
-        let still: HashSet<&Lease> = renewal.extended.iter().chain(&renewal.busy).collect();
-        let mut lost: Vec<Lease> = known.into_iter().filter(|lease| !still.contains(lease)).collect();
+        let extended: HashSet<&Lease> = renewal.extended.iter().chain(&renewal.busy).collect();
+        let mut lost: Vec<Lease> = known.into_iter().filter(|lease| !extended.contains(lease)).collect();
         // A lease that was dropped or acquired again during the renewal is not lost.
         lost.retain(|lease| self.drop_lease(lease));
         Ok(lost)
@@ -96,8 +94,8 @@ impl LeaseKeeper {
 
     /// Releases leases. They are not trusted from the moment of the call on, regardless of the result.
     pub async fn release(&self, leases: &[Lease]) -> Result<(), StoreError> {
-        let over = self.clock.now().saturating_add(self.terms.duration);
-        self.book().begin_release(leases, over);
+        let done_at = self.clock.now().saturating_add(self.terms.duration);
+        self.book().begin_release(leases, done_at);
         self.send_release(leases).await
     }
 
@@ -145,20 +143,20 @@ impl LeaseKeeper {
         }
     }
 
-    fn book(&self) -> MutexGuard<'_, Book> {
+    fn book(&self) -> MutexGuard<'_, LeaseBook> {
         // A panic elsewhere cannot leave the map half-written.
         self.book.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Book {
+impl LeaseBook {
     /// Moves leases from held to releasing in one step, so that an acquisition always sees one of the two.
-    fn begin_release(&mut self, leases: &[Lease], over: Tick) {
+    fn begin_release(&mut self, leases: &[Lease], done_at: Tick) {
         for lease in leases {
             if self.held.get(lease.submitter()).is_some_and(|term| term.lease() == lease) {
                 self.held.remove(lease.submitter());
             }
-            self.releasing.insert(lease.submitter().clone(), over);
+            self.releasing.insert(lease.submitter().clone(), done_at);
         }
     }
 
@@ -187,22 +185,22 @@ impl Book {
 }
 
 /// Marks an acquisition as in flight while it lives, even if the caller drops the future.
-struct Acquiring<'a>(&'a LeaseKeeper);
+struct AcquisitionGuard<'a>(&'a LeaseKeeper);
 
-impl<'a> Acquiring<'a> {
+impl<'a> AcquisitionGuard<'a> {
     /// Also returns the lanes that may be acquired now.
     fn begin(keeper: &'a LeaseKeeper, lanes: &[SubmitterId], now: Tick) -> (Self, Vec<SubmitterId>) {
         let mut book = keeper.book();
         book.acquiring += 1;
         book.acquisitions += 1;
-        book.releasing.retain(|_, over| *over > now);
+        book.releasing.retain(|_, done_at| *done_at > now);
         let wanted = lanes.iter().filter(|lane| !book.releasing.contains_key(*lane)).cloned().collect();
         drop(book);
-        (Acquiring(keeper), wanted)
+        (AcquisitionGuard(keeper), wanted)
     }
 }
 
-impl Drop for Acquiring<'_> {
+impl Drop for AcquisitionGuard<'_> {
     fn drop(&mut self) {
         self.0.book().acquiring -= 1;
     }

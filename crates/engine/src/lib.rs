@@ -3,7 +3,8 @@
 //! - [`Engine`]: one node, composed. [`Intake`] accepts intents, many in one commit.
 //! - `dispatcher`: chooses the lanes that run on this node; `fair_share`: chooses lanes to hand over to other nodes.
 //!   `running_lanes`: the lanes that run here, and the renewal of their leases.
-//! - `lane_runner`: runs one lane and executes its effects. [`LaneWriter`]: writes the commits of many lanes as one.
+//! - `lane_runner`: runs one lane and executes its effects; `commit_summary`: the log lines of its commits.
+//!   [`LaneWriter`]: writes the commits of many lanes as one.
 //! - [`LeaseKeeper`]: the leases that this process holds, and the time until which it may trust them.
 //! - `watcher`: one for each chain; follows heads and reports to lanes the fate of their hashes.
 //! - `chain_desk`, `batched_io`: prices, sends and reads that lanes share, many in one round trip. `scan`: reads blocks
@@ -16,15 +17,16 @@
 //! [`Driver`] runs; time comes from the driver and ids from [`Ids`], so that a simulator can provide its own. No module
 //! here knows SQL or the protocol of a chain.
 
+mod batched_io;
 mod chain_desk;
 mod changes;
 mod clock;
+mod commit_summary;
 mod dispatcher;
 mod driver;
 mod engine;
 mod fair_share;
 mod fault_points;
-mod gathered;
 mod group_commit;
 mod ids;
 mod intake;
@@ -33,9 +35,9 @@ mod lane_runner;
 mod lane_writer;
 mod lease_keeper;
 mod published;
-mod roster;
+mod running_lanes;
+mod scan;
 mod stuck_policy;
-mod survey;
 mod watcher;
 
 pub use chain_desk::{ChainLoad, GasPolicy};

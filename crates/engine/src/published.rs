@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
 
 /// Followers are spread over several notifiers, so that they do not all contend for one lock.
-const PLACES: usize = 8;
+const SHARDS: usize = 8;
 
 /// Dropping the publisher ends all waits.
 #[derive(Debug)]
@@ -18,25 +18,25 @@ pub(crate) struct Publisher<T>(Arc<Shared<T>>);
 #[derive(Debug)]
 pub(crate) struct Follower<T> {
     shared: Arc<Shared<T>>,
-    place: usize,
+    shard: usize,
 }
 
 #[derive(Debug)]
 struct Shared<T> {
     state: Mutex<State<T>>,
     followers: AtomicUsize,
-    places: [Notify; PLACES],
+    shards: [Notify; SHARDS],
 }
 
 #[derive(Debug)]
 struct State<T> {
     value: T,
-    is_over: bool,
+    is_closed: bool,
 }
 
 pub(crate) fn published<T>(value: T) -> (Publisher<T>, Follower<T>) {
-    let state = Mutex::new(State { value, is_over: false });
-    let shared = Arc::new(Shared { state, followers: AtomicUsize::new(0), places: Default::default() });
+    let state = Mutex::new(State { value, is_closed: false });
+    let shared = Arc::new(Shared { state, followers: AtomicUsize::new(0), shards: Default::default() });
     let follower = Follower::new(Arc::clone(&shared));
     (Publisher(shared), follower)
 }
@@ -51,8 +51,8 @@ impl<T> Publisher<T> {
 
     /// Applies a change, which returns whether to wake the followers.
     pub(crate) fn publish_if(&self, change: impl FnOnce(&mut T) -> bool) {
-        let is_news = change(&mut self.0.state().value);
-        if is_news {
+        let wakes = change(&mut self.0.state().value);
+        if wakes {
             self.0.wake();
         }
     }
@@ -64,15 +64,15 @@ impl<T> Publisher<T> {
 
 impl<T> Drop for Publisher<T> {
     fn drop(&mut self) {
-        self.0.state().is_over = true;
+        self.0.state().is_closed = true;
         self.0.wake();
     }
 }
 
 impl<T> Follower<T> {
     fn new(shared: Arc<Shared<T>>) -> Self {
-        let place = shared.followers.fetch_add(1, Ordering::Relaxed) % PLACES;
-        Follower { shared, place }
+        let shard = shared.followers.fetch_add(1, Ordering::Relaxed) % SHARDS;
+        Follower { shared, shard }
     }
 
     pub(crate) fn read<R>(&self, look: impl FnOnce(&T) -> R) -> R {
@@ -82,24 +82,24 @@ impl<T> Follower<T> {
     /// Waits until `look` finds something in the value; `None` if the publisher is dropped. Dropping the future loses
     /// nothing.
     pub(crate) async fn find<R>(&self, mut look: impl FnMut(&T) -> Option<R>) -> Option<R> {
-        let place = self.shared.places.get(self.place)?;
+        let shard = self.shared.shards.get(self.shard)?;
         loop {
             // Enabled before the read, so that a value that is published after the read wakes this follower.
-            let mut told = std::pin::pin!(place.notified());
-            told.as_mut().enable();
+            let mut notified = std::pin::pin!(shard.notified());
+            notified.as_mut().enable();
             {
                 let state = self.shared.state();
                 let found = look(&state.value);
-                if found.is_some() || state.is_over {
+                if found.is_some() || state.is_closed {
                     return found;
                 }
             }
-            told.await;
+            notified.await;
         }
     }
 
     /// Waits until the publisher is dropped.
-    pub(crate) async fn gone(&self) {
+    pub(crate) async fn closed(&self) {
         self.find(|_| None::<()>).await;
     }
 }
@@ -112,7 +112,7 @@ impl<T> Clone for Follower<T> {
 
 impl<T> Shared<T> {
     fn wake(&self) {
-        self.places.iter().for_each(Notify::notify_waiters);
+        self.shards.iter().for_each(Notify::notify_waiters);
     }
 
     /// A panic under the lock leaves the old value or the new one.
@@ -127,12 +127,12 @@ mod tests {
 
     use super::*;
 
-    struct Bell(usize, Mutex<Vec<usize>>);
+    struct WakeLog(usize, Mutex<Vec<usize>>);
 
     #[derive(Clone)]
-    struct Ring(Arc<Bell>, usize);
+    struct LoggingWaker(Arc<WakeLog>, usize);
 
-    impl Wake for Ring {
+    impl Wake for LoggingWaker {
         fn wake(self: Arc<Self>) {
             self.0.1.lock().unwrap().push(self.1);
         }
@@ -140,29 +140,29 @@ mod tests {
 
     /// The order in which twenty followers are woken.
     fn order_of_wakes() -> Vec<usize> {
-        let bell = Arc::new(Bell(20, Mutex::default()));
+        let log = Arc::new(WakeLog(20, Mutex::default()));
         let (publisher, first) = published(0);
-        let followers: Vec<Follower<i32>> = (0..bell.0).map(|_| first.clone()).collect();
+        let followers: Vec<Follower<i32>> = (0..log.0).map(|_| first.clone()).collect();
         let mut waiting: Vec<_> =
             followers.iter().map(|follower| Box::pin(follower.find(|value| (*value > 0).then_some(())))).collect();
         for (number, one) in waiting.iter_mut().enumerate() {
-            let waker = Waker::from(Arc::new(Ring(Arc::clone(&bell), number)));
+            let waker = Waker::from(Arc::new(LoggingWaker(Arc::clone(&log), number)));
             assert!(one.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
         }
         publisher.publish(1);
-        let order = bell.1.lock().unwrap().clone();
+        let order = log.1.lock().unwrap().clone();
         assert_eq!(order.len(), 20);
         order
     }
 
     #[test]
-    fn followers_are_woken_in_the_same_order_each_time() {
+    fn followers_are_woken_in_a_fixed_order() {
         let order = order_of_wakes();
         assert!((0..50).all(|_| order_of_wakes() == order));
     }
 
     #[tokio::test]
-    async fn what_is_there_is_found_at_once_and_what_comes_is_found_then() {
+    async fn find_returns_current_or_next_matching_value() {
         let (publisher, follower) = published(1);
         assert_eq!(follower.find(|value| Some(*value)).await, Some(1));
         let (found, ()) = tokio::join!(follower.find(|value| (*value == 3).then_some(*value)), async {
@@ -177,10 +177,10 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_waits_hears_that_nothing_more_will_come() {
+    async fn dropped_publisher_ends_all_waits() {
         let (publisher, follower) = published(1);
         let (found, (), ()) =
-            tokio::join!(follower.find(|value| (*value == 3).then_some(())), follower.gone(), async {
+            tokio::join!(follower.find(|value| (*value == 3).then_some(())), follower.closed(), async {
                 tokio::task::yield_now().await;
                 drop(publisher);
             });

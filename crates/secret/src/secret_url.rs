@@ -12,8 +12,8 @@ use crate::Secret;
 
 /// A URL of which `Debug` and `Display` show scheme, host and port.
 ///
-/// Providers put keys into the user, the path and the query, so all of these are hidden, for RPC endpoints, webhooks and
-/// databases alike. `https://user:key@host:8443/v2/key?token=key` is shown as `https://***@host:8443/***`.
+/// Providers put keys into the user, the path and the query, so all of these are hidden, for RPC endpoints, webhooks
+/// and databases alike. `https://user:key@host:8443/v2/key?token=key` is shown as `https://***@host:8443/***`.
 #[derive(Clone, PartialEq, Eq)]
 pub struct SecretUrl {
     /// The text as the operator wrote it.
@@ -48,8 +48,8 @@ impl SecretUrl {
         if schemes.contains(&url.scheme()) { Ok(url) } else { Err(UrlError::Scheme) }
     }
 
-    /// Reads the URL of a PostgreSQL server. Only its scheme is checked: the database client also takes lists of hosts and
-    /// passwords with unescaped characters, which are no URLs. Of these only the scheme is shown.
+    /// Reads the URL of a PostgreSQL server. Only its scheme is checked: the database client also takes lists of hosts
+    /// and passwords with unescaped characters, which are no URLs. Of these only the scheme is shown.
     pub fn postgres(text: &str) -> Result<Self, UrlError> {
         let (scheme, _) = text.split_once("://").ok_or(UrlError::Malformed)?;
         if !matches!(scheme, "postgres" | "postgresql") {
@@ -165,8 +165,8 @@ impl FromStr for SecretUrl {
     }
 }
 
-/// Scheme, host and port, and where something is hidden. An `@` behind the host may be the end of a password that was not
-/// escaped. The host may then be a part of that password, and is hidden too.
+/// Scheme, host and port, and where something is hidden. An `@` behind the host may be the end of a password that was
+/// not escaped. The host may then be a part of that password, and is hidden too.
 fn shown(url: &Url) -> String {
     let (scheme, hidden) = (url.scheme(), SecretUrl::HIDDEN);
     let tail = &url[url::Position::AfterPort..];

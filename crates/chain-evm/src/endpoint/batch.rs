@@ -1,38 +1,38 @@
-//! How many questions go into one request.
+//! Splitting calls into batches.
 
-use crate::rpc::{Call, Fault};
+use crate::rpc::{Call, RpcFailure};
 
-/// What nodes take in one request is about 5 MB; a batch stays well below.
+/// Nodes take about 5 MB in one request. A batch stays well below.
 const MAX_BATCH_BYTES: usize = 2 << 20;
 
-/// As many calls as the node takes, and not too many bytes.
+/// Splits calls into batches of at most `max` calls and [`MAX_BATCH_BYTES`].
 pub(super) fn chunks(calls: &[Call], max: usize) -> Vec<&[Call]> {
-    let weight = |call: &Call| {
+    let size_of_call = |call: &Call| {
         let texts = call.params.as_array().into_iter().flatten().filter_map(serde_json::Value::as_str);
         texts.map(str::len).sum::<usize>()
     };
     let mut chunks = Vec::new();
     let mut start = 0;
     let mut bytes = 0;
-    for (place, call) in calls.iter().enumerate() {
-        let weight = weight(call);
-        if place > start && (place - start >= max || bytes + weight > MAX_BATCH_BYTES) {
-            chunks.extend(calls.get(start..place));
-            (start, bytes) = (place, 0);
+    for (index, call) in calls.iter().enumerate() {
+        let size = size_of_call(call);
+        if index > start && (index - start >= max || bytes + size > MAX_BATCH_BYTES) {
+            chunks.extend(calls.get(start..index));
+            (start, bytes) = (index, 0);
         }
-        bytes += weight;
+        bytes += size;
     }
     chunks.extend(calls.get(start..).filter(|rest| !rest.is_empty()));
     chunks
 }
 
-/// A node that names a limit gets half as many; one that knows no batches gets single calls.
-pub(super) fn after_refusal(size: usize, fault: &Fault) -> usize {
-    let text = match fault {
-        Fault::Http { status: 413, .. } | Fault::TooLarge => return (size / 2).max(1),
-        Fault::Http { body, .. } => body,
-        Fault::Answer { text, .. } | Fault::Unreachable { text } => text,
-        Fault::TimedOut | Fault::NoPlace | Fault::NotAsked => return size,
+/// The batch size after a refusal: half if the node names a limit, single calls if it knows no batches.
+pub(super) fn after_refusal(size: usize, failure: &RpcFailure) -> usize {
+    let text = match failure {
+        RpcFailure::Http { status: 413, .. } | RpcFailure::TooLarge => return (size / 2).max(1),
+        RpcFailure::Http { body, .. } => body,
+        RpcFailure::ErrorObject { text, .. } | RpcFailure::Unreachable { text } => text,
+        RpcFailure::TimedOut | RpcFailure::Saturated | RpcFailure::NotSent => return size,
     };
     let text = text.to_ascii_lowercase();
     let names_a_limit = ["large", "limit", "exceed", "many", "maximum"].iter().any(|word| text.contains(word));
@@ -49,7 +49,7 @@ mod tests {
     }
 
     #[test]
-    fn batches_are_bounded_by_number_and_by_size() {
+    fn batches_are_bounded_by_count_and_bytes() {
         let lens = |calls: &[Call], max| chunks(calls, max).iter().map(|chunk| chunk.len()).collect::<Vec<_>>();
         assert_eq!(lens(&vec![send(1); 7], 3), [3, 3, 1]);
         assert_eq!(lens(&[], 3), Vec::<usize>::new());
@@ -58,11 +58,11 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_tells_how_many_to_try_next() {
-        let answer = |text: &str| Fault::Answer { code: Some(-32600), text: text.to_owned(), data: None };
+    fn refusal_shrinks_the_batch_size() {
+        let answer = |text: &str| RpcFailure::ErrorObject { code: Some(-32600), text: text.to_owned(), data: None };
         assert_eq!(after_refusal(100, &answer("batch too large")), 50);
         assert_eq!(after_refusal(1, &answer("batch too large")), 1);
         assert_eq!(after_refusal(100, &answer("invalid request")), 1);
-        assert_eq!(after_refusal(100, &Fault::Http { status: 413, body: String::new(), retry_after: None }), 50);
+        assert_eq!(after_refusal(100, &RpcFailure::Http { status: 413, body: String::new(), retry_after: None }), 50);
     }
 }

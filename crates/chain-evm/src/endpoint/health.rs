@@ -1,60 +1,75 @@
-//! How an endpoint is, by how its newest requests went: a circuit breaker.
+//! The health of an endpoint by its newest requests: a circuit breaker.
 //!
-//! It opens when nobody is there, after several failures in a row, or when too many of the newest requests failed. Then the
-//! endpoint is left alone for a pause that grows, and one trial request (the check of who it is) closes the circuit again. An
-//! endpoint that passes its trials and then fails everything else keeps its long pauses: only a series of successes makes them
-//! short again.
+//! The circuit opens when the endpoint is unreachable, after several failures in a row, or when too many of the newest
+//! requests failed. The endpoint is then left alone for a growing pause. One trial request, the check, closes the
+//! circuit again. Only a series of successes resets the pauses: an endpoint that passes its check and fails everything
+//! else keeps long pauses.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use gapless_domain::Backoff;
 use tokio::time::Instant;
 
-/// The newest requests that count.
+/// The number of newest requests that count.
 const WINDOW: usize = 50;
-/// Fewer requests say nothing about a share of them.
-const SAMPLES_MIN: usize = 10;
-const FAILED_PERMILLE_MAX: u32 = 500;
-const IN_A_ROW_MAX: u32 = 3;
+/// A share of failures needs this many requests.
+const MIN_SAMPLES: usize = 10;
+const MAX_FAILED_PERMILLE: u32 = 500;
+const MAX_FAILURES_IN_A_ROW: u32 = 3;
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
-const LAST_PAUSE: Duration = Duration::from_secs(8);
-/// Successes in a row after which a past of failures is forgotten.
-const PROVEN: u32 = 20;
-/// The newest answer is so much of the smoothed time.
+const LONGEST_PAUSE: Duration = Duration::from_secs(8);
+/// Successes in a row that reset the pauses.
+const SUCCESSES_TO_RESET: u32 = 20;
+/// The newest latency enters the smoothed one with one part in this many.
 const LATENCY_PART: u32 = 8;
 
-#[derive(Clone, Debug, Default)]
-pub(super) struct Health {
-    /// Whether each failed, the newest last.
+#[derive(Clone, Debug)]
+pub(super) struct RequestHealth {
+    /// Whether each of the newest requests failed, the newest last.
     window: VecDeque<bool>,
     failures_in_a_row: u32,
     successes_in_a_row: u32,
-    /// How often the circuit has opened without a proof of health in between.
-    trips: u32,
-    /// When the next trial is due; set while the circuit is open.
+    /// The pauses since the last series of successes.
+    backoff: Backoff,
+    /// The time of the next trial, while the circuit is open.
     retry_at: Option<Instant>,
-    /// It has had enough of us until then.
-    limited_until: Option<Instant>,
-    /// It has said itself that we may come again then.
-    barred_until: Option<Instant>,
+    /// The end of a rate limit, by the endpoint's own time or by our default.
+    rate_limited_until: Option<Instant>,
+    /// The end of a rate limit that the endpoint named itself (`Retry-After`).
+    retry_after: Option<Instant>,
     latency: Option<Duration>,
 }
 
-/// How a request went wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Failure {
-    /// There is nobody; this is no matter of chance.
-    Nobody,
+pub(super) enum FailureKind {
+    /// No connection. One such failure opens the circuit.
+    Unreachable,
     Other,
 }
 
-impl Health {
+impl Default for RequestHealth {
+    fn default() -> Self {
+        RequestHealth {
+            window: VecDeque::new(),
+            failures_in_a_row: 0,
+            successes_in_a_row: 0,
+            backoff: Backoff::new(FIRST_PAUSE, LONGEST_PAUSE),
+            retry_at: None,
+            rate_limited_until: None,
+            retry_after: None,
+            latency: None,
+        }
+    }
+}
+
+impl RequestHealth {
     pub(super) fn succeeded(&mut self, took: Duration) {
         self.count(false);
         self.failures_in_a_row = 0;
         self.successes_in_a_row = self.successes_in_a_row.saturating_add(1);
-        if self.successes_in_a_row >= PROVEN {
-            self.trips = 0;
+        if self.successes_in_a_row >= SUCCESSES_TO_RESET {
+            self.backoff.reset();
         }
         self.latency = Some(match self.latency {
             None => took,
@@ -62,62 +77,61 @@ impl Health {
         });
     }
 
-    /// Notes a failure; true if the circuit is to be opened by it.
+    /// Notes a failure. Returns true if the circuit has to open.
     #[must_use]
-    pub(super) fn failed(&mut self, failure: Failure) -> bool {
+    pub(super) fn failed(&mut self, failure: FailureKind) -> bool {
         self.count(true);
         self.successes_in_a_row = 0;
         self.failures_in_a_row = self.failures_in_a_row.saturating_add(1);
-        let too_many = self.window.len() >= SAMPLES_MIN && self.failed_permille() > Some(FAILED_PERMILLE_MAX);
-        failure == Failure::Nobody || self.failures_in_a_row >= IN_A_ROW_MAX || too_many
+        let too_many = self.window.len() >= MIN_SAMPLES && self.failed_permille() > Some(MAX_FAILED_PERMILLE);
+        failure == FailureKind::Unreachable || self.failures_in_a_row >= MAX_FAILURES_IN_A_ROW || too_many
     }
 
-    /// Opens the circuit. Requests that were under way together and fail together open it once.
-    pub(super) fn open(&mut self, now: Instant) {
+    /// Opens the circuit for the next pause. Requests that were in flight together and fail together open it once.
+    pub(super) fn open(&mut self, now: Instant, random: u64) {
         if self.retry_at.is_none_or(|at| at <= now) {
-            let pause = FIRST_PAUSE.saturating_mul(1 << self.trips.min(10)).min(LAST_PAUSE);
-            self.trips = self.trips.saturating_add(1);
-            self.retry_at = Some(now + pause);
+            self.retry_at = Some(now + self.backoff.next(random));
         }
     }
 
-    /// The same for a given time.
+    /// Opens the circuit for a given time.
     pub(super) fn open_for(&mut self, pause: Duration, now: Instant) {
         self.retry_at = Some(now + pause);
     }
 
-    /// Closes the circuit; what failed before it was opened is not held against it any more.
+    /// Closes the circuit. Failures before it opened no longer count.
     pub(super) fn close(&mut self) {
         self.window.clear();
         self.failures_in_a_row = 0;
         self.successes_in_a_row = 0;
         self.retry_at = None;
-        self.limited_until = None;
-        self.barred_until = None;
+        self.rate_limited_until = None;
+        self.retry_after = None;
     }
 
-    /// `told` is that it named the time itself: then it is not asked before, whoever else is there or not.
-    pub(super) fn leave_alone(&mut self, until: Instant, told: bool) {
-        self.limited_until = self.limited_until.max(Some(until));
-        if told {
-            self.barred_until = self.barred_until.max(Some(until));
+    /// Notes a rate limit. If the endpoint named the time itself (`is_requested`), it is not asked before, even if no
+    /// other endpoint is up.
+    pub(super) fn rate_limit(&mut self, until: Instant, is_requested: bool) {
+        self.rate_limited_until = self.rate_limited_until.max(Some(until));
+        if is_requested {
+            self.retry_after = self.retry_after.max(Some(until));
         }
     }
 
-    pub(super) fn is_barred(&self, now: Instant) -> bool {
-        self.barred_until.is_some_and(|until| until > now)
+    /// The endpoint asked for a pause that has not ended.
+    pub(super) fn has_retry_after(&self, now: Instant) -> bool {
+        self.retry_after.is_some_and(|until| until > now)
     }
 
-    pub(super) fn is_limited(&self, now: Instant) -> bool {
-        self.limited_until.is_some_and(|until| until > now)
+    pub(super) fn is_rate_limited(&self, now: Instant) -> bool {
+        self.rate_limited_until.is_some_and(|until| until > now)
     }
 
-    pub(super) fn is_due(&self, now: Instant) -> bool {
-        self.retry_at.is_none_or(|at| at <= now) && !self.is_limited(now)
+    pub(super) fn is_retry_due(&self, now: Instant) -> bool {
+        self.retry_at.is_none_or(|at| at <= now) && !self.is_rate_limited(now)
     }
 
-    /// Its last request failed.
-    pub(super) fn is_doubtful(&self) -> bool {
+    pub(super) fn has_last_request_failed(&self) -> bool {
         self.failures_in_a_row > 0
     }
 
@@ -146,76 +160,83 @@ mod tests {
     const TOOK: Duration = Duration::from_millis(8);
 
     #[test]
-    fn it_opens_when_nobody_is_there_or_after_failures_in_a_row() {
-        assert!(Health::default().failed(Failure::Nobody));
-        let mut health = Health::default();
-        assert_eq!([(); 3].map(|()| health.failed(Failure::Other)), [false, false, true]);
-        let mut health = Health::default();
+    fn circuit_opens_when_unreachable_or_after_three_failures() {
+        assert!(RequestHealth::default().failed(FailureKind::Unreachable));
+        let mut health = RequestHealth::default();
+        assert_eq!([(); 3].map(|()| health.failed(FailureKind::Other)), [false, false, true]);
+        let mut health = RequestHealth::default();
         for _ in 0..4 {
             health.succeeded(TOOK);
             health.succeeded(TOOK);
-            assert!(!health.failed(Failure::Other) && !health.failed(Failure::Other), "a success came in between");
+            assert!(
+                !health.failed(FailureKind::Other) && !health.failed(FailureKind::Other),
+                "a success was in between"
+            );
         }
         assert_eq!(health.failed_permille(), Some(500));
     }
 
     #[test]
-    fn it_opens_when_most_of_the_newest_failed() {
-        let mut health = Health::default();
+    fn circuit_opens_when_most_newest_requests_failed() {
+        let mut health = RequestHealth::default();
         let mut opened_after = None;
         for request in 1..100 {
             if request % 3 == 0 {
                 health.succeeded(TOOK);
-            } else if health.failed(Failure::Other) {
+            } else if health.failed(FailureKind::Other) {
                 opened_after.get_or_insert(request);
             }
         }
-        assert_eq!(opened_after, Some(SAMPLES_MIN));
+        assert_eq!(opened_after, Some(MIN_SAMPLES));
         assert_eq!(health.window.len(), WINDOW);
         for _ in 0..WINDOW {
             health.succeeded(TOOK);
         }
-        assert_eq!(health.failed_permille(), Some(0), "what is older than the window is forgotten");
+        assert_eq!(health.failed_permille(), Some(0), "requests older than the window do not count");
     }
 
     #[test]
-    fn pauses_grow_until_it_has_proven_itself() {
-        let mut health = Health::default();
+    fn pauses_grow_until_a_series_of_successes() {
+        let mut health = RequestHealth::default();
         let mut at = now();
         let mut pauses = Vec::new();
         for _ in 0..7 {
-            health.open(at);
-            health.open(at);
+            health.open(at, 0);
+            health.open(at, 0);
             let due = health.retry_at.unwrap();
-            assert!(!health.is_due(at) && health.is_due(due));
+            assert!(!health.is_retry_due(at) && health.is_retry_due(due));
             pauses.push((due - at).as_millis());
             at = due;
-            // It passes its trial, and fails again.
+            // The check passes, and the next requests fail.
             health.close();
             health.succeeded(TOOK);
         }
         assert_eq!(pauses, [250, 500, 1_000, 2_000, 4_000, 8_000, 8_000]);
-        for _ in 0..PROVEN {
+        for _ in 0..SUCCESSES_TO_RESET {
             health.succeeded(TOOK);
         }
-        health.open(at);
+        health.open(at, 0);
         assert_eq!(health.retry_at, Some(at + FIRST_PAUSE));
     }
 
     #[test]
-    fn who_asks_to_be_left_alone_is_not_due() {
-        let (mut health, at) = (Health::default(), now());
-        health.leave_alone(at + Duration::from_secs(30), false);
-        health.leave_alone(at + Duration::from_secs(2), true);
-        health.leave_alone(at + Duration::from_secs(1), true);
-        assert!(health.is_barred(at + Duration::from_secs(1)) && !health.is_barred(at + Duration::from_secs(2)));
-        assert!(health.is_limited(at + Duration::from_secs(29)) && !health.is_due(at + Duration::from_secs(29)));
-        assert!(health.is_due(at + Duration::from_secs(30)));
+    fn rate_limited_endpoint_is_not_due() {
+        let (mut health, at) = (RequestHealth::default(), now());
+        health.rate_limit(at + Duration::from_secs(30), false);
+        health.rate_limit(at + Duration::from_secs(2), true);
+        health.rate_limit(at + Duration::from_secs(1), true);
+        assert!(
+            health.has_retry_after(at + Duration::from_secs(1)) && !health.has_retry_after(at + Duration::from_secs(2))
+        );
+        assert!(
+            health.is_rate_limited(at + Duration::from_secs(29)) && !health.is_retry_due(at + Duration::from_secs(29))
+        );
+        assert!(health.is_retry_due(at + Duration::from_secs(30)));
     }
 
     #[test]
-    fn the_time_of_an_answer_is_smoothed() {
-        let mut health = Health::default();
+    fn latency_is_smoothed() {
+        let mut health = RequestHealth::default();
         health.succeeded(Duration::from_millis(80));
         health.succeeded(Duration::from_millis(160));
         assert_eq!(health.latency(), Some(Duration::from_millis(90)));

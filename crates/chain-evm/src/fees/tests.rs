@@ -21,7 +21,7 @@ fn tiers(quote: &FeeQuote) -> [Fees; 4] {
 }
 
 #[test]
-fn tiers_are_medians_over_the_blocks_with_transactions() {
+fn tiers_are_medians_over_blocks_with_transactions() {
     let market = market(
         r#"{"oldestBlock":"0x1","baseFeePerGas":["0x50","0x60","0x64","0x70"],"gasUsedRatio":[0.5,0,0.9],
         "reward":[["0x1","0x2","0x3","0x4"],["0x0","0x0","0x0","0x0"],["0x5","0x6","0x7","0x8"]]}"#,
@@ -29,11 +29,11 @@ fn tiers_are_medians_over_the_blocks_with_transactions() {
     let quote = quote(&market).unwrap();
     assert_eq!(quote.slow, fees(2 * 0x70 + 5, 5));
     assert_eq!(quote.instant, fees(2 * 0x70 + 8, 8));
-    assert_eq!(quote.base_fee, 0x70, "of the next block");
+    assert_eq!(quote.base_fee, 0x70, "the base fee of the next block");
 }
 
 #[test]
-fn empty_blocks_leave_the_nodes_suggestion() {
+fn empty_blocks_use_the_suggested_tip() {
     let mut market =
         market(r#"{"baseFeePerGas":["0x64","0x58"],"gasUsedRatio":[0],"reward":[["0x0","0x0","0x0","0x0"]]}"#);
     assert_eq!(quote(&market).unwrap().fast, fees(207, 7));
@@ -45,7 +45,7 @@ fn empty_blocks_leave_the_nodes_suggestion() {
 
 /// proves F04
 #[test]
-fn without_a_base_fee_there_is_one_price() {
+fn chain_without_base_fee_has_one_price() {
     let market = Market { base_fee: None, ..market("{}") };
     let one = quote(&market).unwrap();
     assert_eq!((one.slow, one.instant), (Fees::Legacy { gas_price: 1000 }, Fees::Legacy { gas_price: 1250 }));
@@ -58,7 +58,7 @@ fn without_a_base_fee_there_is_one_price() {
 }
 
 #[test]
-fn the_floors_and_the_factor_are_the_operators() {
+fn configured_floors_and_factor_apply() {
     let market = market("{}");
     let with = |options: FeeOptions| super::quote(&market, &options).unwrap().standard;
     let base = FeeOptions::default();
@@ -67,11 +67,11 @@ fn the_floors_and_the_factor_are_the_operators() {
     assert_eq!(with(FeeOptions { base_fee_factor: 1_125, ..base }), fees(113 + 7, 7), "rounded up");
     let silent = Market { suggested_tip: None, gas_price: None, ..market.clone() };
     let free = FeeOptions { min_priority_fee: 0, ..base };
-    assert_eq!(super::quote(&silent, &free).unwrap().standard, fees(200, 0), "a chain that wants no tip gets none");
+    assert_eq!(super::quote(&silent, &free).unwrap().standard, fees(200, 0), "a minimum tip of zero is allowed");
 }
 
 #[test]
-fn on_arbitrum_there_is_no_tip() {
+fn arbitrum_quote_has_no_tip() {
     let paid = market(r#"{"baseFeePerGas":["0x64","0x64"],"gasUsedRatio":[0.5],"reward":[["0x1","0x2","0x3","0x4"]]}"#);
     let options = FeeOptions { rollup: Rollup::Arbitrum, min_priority_fee: 9, ..FeeOptions::default() };
     assert_eq!(tiers(&super::quote(&paid, &options).unwrap()), [fees(200, 0); 4]);
@@ -79,7 +79,7 @@ fn on_arbitrum_there_is_no_tip() {
 
 fn markets() -> impl Strategy<Value = Market> {
     let tips = proptest::collection::vec(proptest::collection::vec(any::<u128>(), 0..5), 0..12);
-    // Not only prices that nobody has ever paid.
+    // Realistic prices are drawn as often as extreme ones.
     let price = || prop_oneof![any::<u128>(), 0..1_000_000_000_000_u128];
     let some = || proptest::option::of(price());
     (some(), price(), tips, some(), price()).prop_map(|(base_fee, next, tips, suggested_tip, gas_price)| {
@@ -103,7 +103,7 @@ fn options() -> impl Strategy<Value = FeeOptions> {
     )
 }
 
-/// The most for one gas, and the tip; of one price both are the same.
+/// The maximum fee and the tip. With one gas price both are that price.
 fn split(fees: Fees) -> (u128, u128) {
     match fees {
         Fees::Legacy { gas_price } => (gas_price, gas_price),
@@ -113,7 +113,7 @@ fn split(fees: Fees) -> (u128, u128) {
 
 proptest! {
     #[test]
-    fn speed_never_gets_cheaper(market in markets(), options in options()) {
+    fn higher_speed_is_never_cheaper(market in markets(), options in options()) {
         let tiers = tiers(&super::quote(&market, &options).unwrap()).map(split);
         for pair in tiers.windows(2) {
             prop_assert!(pair[0].0 <= pair[1].0 && pair[0].1 <= pair[1].1, "{tiers:?}");
@@ -121,18 +121,18 @@ proptest! {
     }
 
     #[test]
-    fn floors_hold(market in markets(), options in options()) {
+    fn quotes_respect_the_floors(market in markets(), options in options()) {
         let quote = super::quote(&market, &options).unwrap();
         for fees in tiers(&quote) {
             prop_assert!(fees.highest_price() >= options.min_fee);
             let Fees::Eip1559 { max_fee, max_priority_fee } = fees else { continue };
-            prop_assert!(max_priority_fee >= options.least_tip());
-            prop_assert!(max_fee >= quote.base_fee, "it could be in no block");
+            prop_assert!(max_priority_fee >= options.min_tip());
+            prop_assert!(max_fee >= quote.base_fee, "the transaction could not be included");
         }
     }
 
     #[test]
-    fn every_price_can_be_signed(market in markets(), options in options()) {
+    fn every_quote_can_be_signed(market in markets(), options in options()) {
         let submitter: gapless_domain::SubmitterId =
             "eip155:1:0x00000000000000000000000000000000000000aa".parse().unwrap();
         let call = EvmCall { to: submitter.evm_address(), ..EvmCall::default() };
@@ -144,7 +144,7 @@ proptest! {
     }
 
     #[test]
-    fn a_larger_factor_never_offers_less(market in markets(), options in options(), more in 0..50_000_u32) {
+    fn larger_factor_never_lowers_the_quote(market in markets(), options in options(), more in 0..50_000_u32) {
         let factor = (options.base_fee_factor + more).min(FeeOptions::MAX_FACTOR);
         let larger = FeeOptions { base_fee_factor: factor, ..options };
         let offers = |options| tiers(&super::quote(&market, options).unwrap()).map(split);
@@ -154,7 +154,10 @@ proptest! {
     }
 
     #[test]
-    fn the_factor_is_exact_and_rounded_up(base in 0..u128::from(u64::MAX), factor in FeeOptions::MIN_FACTOR..=FeeOptions::MAX_FACTOR) {
+    fn factor_is_exact_and_rounded_up(
+        base in 0..u128::from(u64::MAX),
+        factor in FeeOptions::MIN_FACTOR..=FeeOptions::MAX_FACTOR,
+    ) {
         let options = FeeOptions { base_fee_factor: factor, ..FeeOptions::default() };
         prop_assert_eq!(options.risen(base), (base * u128::from(factor)).div_ceil(1000));
     }

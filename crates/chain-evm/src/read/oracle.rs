@@ -1,4 +1,4 @@
-//! What an OP stack rollup takes for a transaction's bytes, by its oracle's word.
+//! The data fee of OP stack rollups, from their gas price oracle.
 
 use alloy_primitives::{Address, Bytes, U256, address, keccak256};
 use gapless_chain::{Classified, Reason, Verdict};
@@ -10,24 +10,23 @@ use crate::rpc::Call;
 
 /// The predeploy `GasPriceOracle`.
 const ORACLE: Address = address!("420000000000000000000000000000000000000F");
-/// `getL1FeeUpperBound(uint256)`, since Fjord: by the size of a transaction without its signature.
+/// `getL1FeeUpperBound(uint256)`, since Fjord. The argument is the size of a transaction without its signature.
 const UPPER_BOUND: [u8; 4] = [0xf1, 0xc7, 0xa5, 0x8b];
-/// `getL1Fee(bytes)`: by the transaction itself, without its signature.
+/// `getL1Fee(bytes)`. The argument is the transaction without its signature.
 const FEE_OF: [u8; 4] = [0x49, 0x94, 0x8e, 0x0e];
 
-/// The most that a transaction of so many bytes costs beside its gas, as of the endpoint's newest block. An oracle that does not
-/// know the first question is asked the second one, for bytes that cost more than any others.
+/// The maximum data fee of a transaction of this size, at the newest block of the endpoint. An oracle without the first
+/// method is asked by the second one, for the most expensive bytes of this size.
 pub(crate) async fn data_fee(endpoint: &Endpoint, size: usize) -> Result<U256, Classified> {
     let upper_bound = [UPPER_BOUND.as_slice(), &word(size)].concat();
     if let Some(fee) = ask(endpoint, upper_bound.into()).await? {
         return Ok(fee);
     }
     let of_bytes = ask(endpoint, fee_of(size)).await?;
-    of_bytes
-        .ok_or_else(|| without_verdict(Reason::NotReady, "the rollup's oracle names no fee for a transaction's data"))
+    of_bytes.ok_or_else(|| without_verdict(Reason::NotReady, "the gas price oracle of the rollup returned no data fee"))
 }
 
-/// `None` if the contract does not know the question, or is not there. That is no verdict on anybody's transaction.
+/// `None` if the contract lacks the method or is not deployed. That is no verdict on a transaction.
 async fn ask(endpoint: &Endpoint, data: Bytes) -> Result<Option<U256>, Classified> {
     let call = Call::new("eth_call", json!([{ "to": ORACLE, "data": data }, "latest"]));
     match endpoint.ask_one::<Bytes>(call).await {
@@ -38,13 +37,13 @@ async fn ask(endpoint: &Endpoint, data: Bytes) -> Result<Option<U256>, Classifie
 }
 
 fn fee_of(size: usize) -> Bytes {
-    let mut data = [FEE_OF.as_slice(), &word(32), &word(size), &dearest(size)].concat();
+    let mut data = [FEE_OF.as_slice(), &word(32), &word(size), &most_expensive_bytes(size)].concat();
     data.resize(FEE_OF.len() + (data.len() - FEE_OF.len()).next_multiple_of(32), 0);
     data.into()
 }
 
-/// So many bytes of which none is zero and which nothing makes shorter: zeros cost less, and so does what can be compressed.
-fn dearest(size: usize) -> Vec<u8> {
+/// Bytes of the highest fee: none is zero, and they cannot be compressed.
+fn most_expensive_bytes(size: usize) -> Vec<u8> {
     let blocks = (0..size.div_ceil(32)).flat_map(|block| keccak256(word(block)).0);
     blocks.map(|byte| byte.max(1)).take(size).collect()
 }
@@ -58,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_questions_are_encoded_as_contracts_read_them() {
+    fn oracle_calls_are_abi_encoded() {
         let selector = |text: &str| keccak256(text)[..4].to_vec();
         assert_eq!(selector("getL1FeeUpperBound(uint256)"), UPPER_BOUND);
         assert_eq!(selector("getL1Fee(bytes)"), FEE_OF);

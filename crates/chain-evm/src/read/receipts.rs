@@ -1,4 +1,4 @@
-//! Receipts, of a block or by hash.
+//! Receipts of a block, and receipts by hash.
 
 use alloy_primitives::{Address, B256, U64, U256};
 use gapless_chain::{Classified, Receipt, Wanted};
@@ -7,8 +7,8 @@ use serde::Deserialize;
 use serde_json::json;
 use serde_json::value::RawValue;
 
-use super::{is_missing, says_not_found};
-use crate::endpoint::{Answer, Endpoint};
+use super::{is_missing, is_not_found};
+use crate::endpoint::{CallResult, Endpoint};
 use crate::rpc::Call;
 
 #[derive(Deserialize)]
@@ -17,10 +17,10 @@ struct BlockRow {
     transactions: Vec<B256>,
 }
 
-/// Which receipt it is.
+/// The transaction and block of a receipt.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct NameRow {
+struct ReceiptIdRow {
     transaction_hash: B256,
     block_hash: B256,
 }
@@ -47,7 +47,7 @@ impl From<ReceiptRow> for Receipt {
             hash: row.transaction_hash,
             block: BlockRef { number: row.block_number.to(), hash: row.block_hash },
             from: row.from,
-            // Before Byzantium there was no status, and nothing that says that a call failed.
+            // Receipts before Byzantium have no status and do not show failures.
             succeeded: row.status.is_none_or(|status| !status.is_zero()),
             gas_used: row.gas_used.to(),
             effective_gas_price: Amount::new(row.effective_gas_price.unwrap_or_default()),
@@ -56,15 +56,15 @@ impl From<ReceiptRow> for Receipt {
     }
 }
 
-/// The receipts of a block, by its hash: all in one request where the endpoint can, else those that are wanted. `None` when
-/// the endpoint does not know the block, or does not have all of these receipts: what is not whole, or of another block, is no
-/// answer.
+/// The wanted receipts of a block. They are read in one request where the endpoint supports it, else one by one. `None`
+/// if the endpoint does not have the block or not all wanted receipts: an incomplete list, or one of another block, is
+/// no answer.
 pub(crate) async fn block_receipts(
     endpoint: &Endpoint,
     block: BlockRef,
     wanted: &Wanted<'_>,
 ) -> Result<Option<Vec<Receipt>>, Classified> {
-    if !endpoint.skills().block_receipts {
+    if !endpoint.capabilities().block_receipts {
         return receipts_one_by_one(endpoint, block, wanted).await;
     }
     let calls = [
@@ -75,13 +75,13 @@ pub(crate) async fn block_receipts(
     let (receipts, count) = (answers.next(), answers.next());
     let rows: Option<Vec<Box<RawValue>>> = match receipts.unwrap_or_else(|| Err(endpoint.unreadable(""))) {
         Ok(raw) => endpoint.read(&raw)?,
-        Err(classified) if says_not_found(&classified) => return Ok(None),
+        Err(classified) if is_not_found(&classified) => return Ok(None),
         Err(classified) if is_missing(&classified) => {
             tracing::info!(
                 endpoint = endpoint.name(),
-                "no eth_getBlockReceipts here: receipts are asked for one by one"
+                "endpoint has no eth_getBlockReceipts: receipts are read one by one"
             );
-            endpoint.unlearn(|skills| skills.block_receipts = false);
+            endpoint.remove_capability(|capabilities| capabilities.block_receipts = false);
             return receipts_one_by_one(endpoint, block, wanted).await;
         }
         Err(classified) => return Err(classified),
@@ -89,22 +89,22 @@ pub(crate) async fn block_receipts(
     let Some(rows) = rows else { return Ok(None) };
     let expected = match count.unwrap_or_else(|| Err(endpoint.unreadable(""))) {
         Ok(raw) => endpoint.read::<Option<U64>>(&raw)?.map(|count| count.to::<usize>()),
-        Err(classified) if says_not_found(&classified) => None,
-        // A node that cannot count can still say what is in the block.
+        Err(classified) if is_not_found(&classified) => None,
+        // Without the count method the transactions of the block are counted.
         Err(classified) if is_missing(&classified) => transactions(endpoint, block).await?.map(|hashes| hashes.len()),
         Err(classified) => return Err(classified),
     };
     let Some(expected) = expected else { return Ok(None) };
     if expected == rows.len()
-        && let Some(receipts) = of_rows(&rows, block, wanted)
+        && let Some(receipts) = wanted_receipts(&rows, block, wanted)
     {
         return Ok(receipts);
     }
-    // Some chains have rows of a kind of their own here, or do not count the same on both sides. What is wanted may be had
-    // all the same.
+    // Some chains have unreadable rows here, or a different number of receipts and transactions. The wanted receipts
+    // may still be available.
     match receipts_one_by_one(endpoint, block, wanted).await {
         Ok(Some(receipts)) => {
-            endpoint.unlearn(|skills| skills.block_receipts = false);
+            endpoint.remove_capability(|capabilities| capabilities.block_receipts = false);
             Ok(Some(receipts))
         }
         Err(classified) if is_missing(&classified) => Ok(None),
@@ -112,16 +112,16 @@ pub(crate) async fn block_receipts(
     }
 }
 
-/// The wanted ones of a block's receipts; no receipts if some are of another block. `None` if a row cannot be read that is wanted
-/// or may be: the others are strangers' and need not make sense.
-fn of_rows(rows: &[Box<RawValue>], block: BlockRef, wanted: &Wanted<'_>) -> Option<Option<Vec<Receipt>>> {
+/// The wanted receipts among those of a block, or `Some(None)` if one is of another block. `None` if a row that may be
+/// wanted cannot be read. Other rows are foreign and need not be readable.
+fn wanted_receipts(rows: &[Box<RawValue>], block: BlockRef, wanted: &Wanted<'_>) -> Option<Option<Vec<Receipt>>> {
     let mut receipts = Vec::new();
     for row in rows {
-        let named: NameRow = serde_json::from_str(row.get()).ok()?;
-        if named.block_hash != block.hash {
+        let id: ReceiptIdRow = serde_json::from_str(row.get()).ok()?;
+        if id.block_hash != block.hash {
             return Some(None);
         }
-        if wanted(named.transaction_hash) {
+        if wanted(id.transaction_hash) {
             receipts.push(serde_json::from_str::<ReceiptRow>(row.get()).ok()?.into());
         }
     }
@@ -132,7 +132,7 @@ fn of_rows(rows: &[Box<RawValue>], block: BlockRef, wanted: &Wanted<'_>) -> Opti
 async fn transactions(endpoint: &Endpoint, block: BlockRef) -> Result<Option<Vec<B256>>, Classified> {
     let call = Call::new("eth_getBlockByHash", json!([block.hash, false]));
     let row: Option<BlockRow> = match endpoint.ask_one(call).await {
-        Err(classified) if says_not_found(&classified) => return Ok(None),
+        Err(classified) if is_not_found(&classified) => return Ok(None),
         answer => answer?,
     };
     Ok(row.filter(|row| row.hash == block.hash).map(|row| row.transactions))
@@ -145,15 +145,15 @@ async fn receipts_one_by_one(
 ) -> Result<Option<Vec<Receipt>>, Classified> {
     let Some(mut hashes) = transactions(endpoint, block).await? else { return Ok(None) };
     hashes.retain(|hash| wanted(*hash));
-    let receipts: Vec<Option<Receipt>> = each(endpoint, &hashes).await.into_iter().collect::<Result<_, _>>()?;
-    // A receipt that is missing, or that moved to another block meanwhile, leaves a hole.
+    let receipts: Vec<Option<Receipt>> = lookup(endpoint, &hashes).await.into_iter().collect::<Result<_, _>>()?;
+    // A receipt that is missing, or was moved to another block meanwhile, makes the list incomplete.
     Ok(receipts.into_iter().map(|receipt| receipt.filter(|receipt| receipt.block.hash == block.hash)).collect())
 }
 
-/// Receipts by hash. One that cannot be had hides no other (R02): it is not known, which proves nothing. Only if none could be
-/// asked for, this fails.
+/// Receipts by hash. A failed lookup does not affect the others (R02): its receipt is unknown, which proves nothing.
+/// Only if all lookups failed, this fails.
 pub(crate) async fn receipts(endpoint: &Endpoint, hashes: &[B256]) -> Result<Vec<Option<Receipt>>, Classified> {
-    let answers = each(endpoint, hashes).await;
+    let answers = lookup(endpoint, hashes).await;
     let failed = answers.iter().filter_map(|answer| answer.as_ref().err());
     match failed.clone().next() {
         Some(failure) if failed.count() == answers.len() => Err(failure.clone()),
@@ -161,13 +161,13 @@ pub(crate) async fn receipts(endpoint: &Endpoint, hashes: &[B256]) -> Result<Vec
     }
 }
 
-async fn each(endpoint: &Endpoint, hashes: &[B256]) -> Vec<Result<Option<Receipt>, Classified>> {
+async fn lookup(endpoint: &Endpoint, hashes: &[B256]) -> Vec<Result<Option<Receipt>, Classified>> {
     let calls: Vec<Call> = hashes.iter().map(by_hash).collect();
     let answers = endpoint.ask(&calls).await;
-    let read = |(hash, answer): (&B256, Answer)| {
+    let read = |(hash, answer): (&B256, CallResult)| {
         let row: Option<ReceiptRow> = match answer {
             Ok(raw) => endpoint.read(&raw)?,
-            Err(classified) if says_not_found(&classified) => None,
+            Err(classified) if is_not_found(&classified) => None,
             Err(classified) => return Err(classified),
         };
         Ok(row.filter(|row| row.transaction_hash == *hash).map(Receipt::from))

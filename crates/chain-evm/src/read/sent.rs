@@ -1,9 +1,9 @@
-//! What one account has sent, by whole blocks.
+//! The transactions of one account, read from whole blocks.
 //!
-//! A block may hold transactions of kinds that only its own chain knows. Whose they are is read first; those of others need not
-//! make sense. One of the account's that does is made into bytes again, and has to have the hash that the node names and the
-//! account's own signature. One that does not fit fails the whole answer: a block without it would be taken as proof that the
-//! account has not sent it.
+//! A block may hold transactions of types that only its own chain knows. The sender is read first, and foreign
+//! transactions need not be readable. A transaction of the account is encoded again, and has to have the hash that the
+//! node returned and the signature of the account. One mismatch fails the whole answer: a block without the transaction
+//! would be taken as proof that the account has not sent it.
 
 use std::ops::RangeInclusive;
 
@@ -15,8 +15,8 @@ use serde::Deserialize;
 use serde_json::json;
 use serde_json::value::RawValue;
 
-use super::says_not_found;
-use crate::endpoint::{Answer, Endpoint};
+use super::is_not_found;
+use crate::endpoint::{CallResult, Endpoint};
 use crate::rpc::Call;
 use crate::transaction::{quantity, read_mined};
 
@@ -31,14 +31,14 @@ struct BlockRow {
     transactions: Vec<Box<RawValue>>,
 }
 
-/// Whose it is. Everything else about it may be of a kind that we do not know.
+/// Sender and hash of a transaction. Its type may be unknown.
 #[derive(Deserialize)]
 struct SenderRow {
     from: Address,
     hash: B256,
 }
 
-/// The blocks at these heights, in their order, with what `sender` has sent in each.
+/// The blocks at these heights, in order, with the transactions of `sender` in each.
 pub(crate) async fn sent_by(
     endpoint: &Endpoint,
     sender: Address,
@@ -46,31 +46,31 @@ pub(crate) async fn sent_by(
 ) -> Result<Vec<Option<SentInBlock>>, Classified> {
     let whole = |number| Call::new("eth_getBlockByNumber", json!([quantity(U256::from(number)), true]));
     let calls: Vec<Call> = numbers.clone().map(whole).collect();
-    let read = |(number, answer): (u64, Answer)| {
+    let read = |(number, answer): (u64, CallResult)| {
         let row: Option<BlockRow> = match answer {
             Ok(raw) => endpoint.read(&raw)?,
-            Err(classified) if says_not_found(&classified) => None,
+            Err(classified) if is_not_found(&classified) => None,
             Err(classified) => return Err(classified),
         };
-        let of_it = |row: BlockRow| sent_in(endpoint, sender, &row);
-        row.filter(|row| row.number.to::<u64>() == number).map(of_it).transpose()
+        let sent = |row: BlockRow| sent_in(endpoint, sender, &row);
+        row.filter(|row| row.number.to::<u64>() == number).map(sent).transpose()
     };
-    let answers = endpoint.ask_few(&calls, endpoint.blocks_max(), None).await;
+    let answers = endpoint.ask_limited(&calls, endpoint.blocks_max(), None).await;
     numbers.zip(answers).map(read).collect()
 }
 
 fn sent_in(endpoint: &Endpoint, sender: Address, row: &BlockRow) -> Result<SentInBlock, Classified> {
-    // A node that has thrown the transactions away and only kept the header.
-    let is_said_full = row.transactions_root.is_some_and(|root| root != EMPTY_ROOT_HASH && !root.is_zero());
-    if row.transactions.is_empty() && is_said_full {
-        return Err(endpoint.unreadable("a block without the transactions that its header tells of"));
+    // A node may have pruned the transactions and kept the header.
+    let has_transactions = row.transactions_root.is_some_and(|root| root != EMPTY_ROOT_HASH && !root.is_zero());
+    if row.transactions.is_empty() && has_transactions {
+        return Err(endpoint.unreadable("the block lacks the transactions of its header"));
     }
     let block = BlockRef { number: row.number.to(), hash: row.hash };
     let mut sent = Vec::new();
     for fields in &row.transactions {
-        let named: SenderRow = endpoint.read(fields)?;
-        if named.from == sender {
-            sent.push(mined(endpoint, sender, named.hash, fields)?);
+        let row: SenderRow = endpoint.read(fields)?;
+        if row.from == sender {
+            sent.push(mined(endpoint, sender, row.hash, fields)?);
         }
     }
     Ok(SentInBlock { link: BlockLink { block, parent_hash: row.parent_hash }, sent })

@@ -1,4 +1,4 @@
-//! JSON-RPC 2.0 as text.
+//! JSON-RPC 2.0 messages.
 
 use std::collections::BTreeSet;
 
@@ -6,24 +6,24 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use super::{Call, Exchange, Fault, Reply};
+use super::{Call, Exchange, Reply, RpcFailure};
 
-/// One call alone goes without the brackets: nodes that know no batches take it too.
+/// The body of a request. A single call is no batch, so that nodes without batches take it too.
 pub(super) fn encode(calls: &[Call]) -> Vec<u8> {
     let bodies: Vec<Value> =
-        calls.iter().zip(0_u64..).map(|(call, id)| question(id, call.method, &call.params)).collect();
+        calls.iter().zip(0_u64..).map(|(call, id)| request(id, call.method, &call.params)).collect();
     match bodies.as_slice() {
         [one] => one.to_string().into_bytes(),
         many => json!(many).to_string().into_bytes(),
     }
 }
 
-pub(super) fn question(id: u64, method: &str, params: &Value) -> Value {
+pub(super) fn request(id: u64, method: &str, params: &Value) -> Value {
     json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params })
 }
 
 #[derive(Deserialize)]
-pub(super) struct Answer<'a> {
+pub(super) struct Response<'a> {
     #[serde(default)]
     pub(super) id: Option<Value>,
     #[serde(default, borrow)]
@@ -43,12 +43,12 @@ enum ErrorObject {
         #[serde(default)]
         data: Option<Value>,
     },
-    /// Some gateways put a text here.
+    /// Some gateways return a plain text instead of an object.
     Other(Value),
 }
 
-impl Answer<'_> {
-    /// Our number, also where a node or a proxy made a text of it.
+impl Response<'_> {
+    /// The id of the request. Some nodes and proxies return it as a text.
     pub(super) fn number(&self) -> Option<u64> {
         match self.id.as_ref()? {
             Value::String(text) => text.parse().ok(),
@@ -62,19 +62,19 @@ impl Answer<'_> {
                 Some(result) => result.to_owned(),
                 None => RawValue::NULL.to_owned(),
             }),
-            Some(ErrorObject::Object { code, message, data }) => Err(fault(code, message, data)),
-            Some(ErrorObject::Other(value)) => Err(fault(None, Some(text_of(&value)), None)),
+            Some(ErrorObject::Object { code, message, data }) => Err(failure(code, message, data)),
+            Some(ErrorObject::Other(value)) => Err(failure(None, Some(text_of(&value)), None)),
         }
     }
 }
 
-/// Nodes put what matters into the message, into the data, or into both ("VM execution error." / "Reverted 0x…"). Data that
-/// is hex is what a call returned; other data is more text.
-fn fault(code: Option<i64>, message: Option<String>, data: Option<Value>) -> Fault {
+/// Reads an error object. The useful text is in the message, in the data, or in both ("VM execution error." / "Reverted
+/// 0x…"). Hex data is the return value of a call; other data is appended to the text.
+fn failure(code: Option<i64>, message: Option<String>, data: Option<Value>) -> RpcFailure {
     let mut text = message.unwrap_or_default();
     let data = match data {
         None | Some(Value::Null) => None,
-        // Some wrap the returned bytes once more.
+        // Some nodes nest the returned bytes.
         Some(Value::Object(object)) if object.get("data").is_some_and(Value::is_string) => {
             object.get("data").map(text_of)
         }
@@ -83,75 +83,81 @@ fn fault(code: Option<i64>, message: Option<String>, data: Option<Value>) -> Fau
     if let Some(more) = data.as_deref().filter(|data| !data.starts_with("0x") && !data.is_empty()) {
         text = if text.is_empty() { more.to_owned() } else { format!("{text}: {more}") };
     }
-    Fault::Answer { code, text, data }
+    RpcFailure::ErrorObject { code, text, data }
 }
 
 fn text_of(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
-/// Reads what came back for `count` questions that went together.
+/// Reads the response to `count` calls that were sent together.
 pub(super) fn decode(body: &[u8], count: usize) -> Exchange {
     if body.trim_ascii_start().first() == Some(&b'[') {
-        return match serde_json::from_slice::<Vec<Answer<'_>>>(body) {
-            Ok(answers) => of_array(answers, count),
-            Err(_) => Exchange::Failed(Fault::unreadable(body)),
+        return match serde_json::from_slice::<Vec<Response<'_>>>(body) {
+            Ok(responses) => match_responses(responses, count),
+            Err(_) => Exchange::Failed(RpcFailure::unreadable(body)),
         };
     }
-    match serde_json::from_slice::<Answer<'_>>(body) {
-        Ok(answer) if count == 1 && (answer.result.is_some() || answer.error.is_some() || answer.id.is_some()) => {
-            Exchange::Replies(vec![answer.into_reply()])
+    match serde_json::from_slice::<Response<'_>>(body) {
+        Ok(response)
+            if count == 1 && (response.result.is_some() || response.error.is_some() || response.id.is_some()) =>
+        {
+            Exchange::Replies(vec![response.into_reply()])
         }
-        Ok(answer) => match answer.into_reply() {
-            Err(fault) if refuses_batches(&fault) => Exchange::BatchRefused(fault),
-            Err(fault) => Exchange::Failed(fault),
-            Ok(_) => Exchange::Failed(Fault::unreadable(body)),
+        Ok(response) => match response.into_reply() {
+            Err(failure) if refuses_batches(&failure) => Exchange::BatchRefused(failure),
+            Err(failure) => Exchange::Failed(failure),
+            Ok(_) => Exchange::Failed(RpcFailure::unreadable(body)),
         },
-        Err(_) => Exchange::Failed(Fault::unreadable(body)),
+        Err(_) => Exchange::Failed(RpcFailure::unreadable(body)),
     }
 }
 
-/// Answers come in any order, and those without our number belong to nobody.
-fn of_array(answers: Vec<Answer<'_>>, count: usize) -> Exchange {
+/// Assigns the responses of a batch to its calls by id. Responses come in any order; one with a foreign id is dropped.
+fn match_responses(responses: Vec<Response<'_>>, count: usize) -> Exchange {
     let mut replies: Vec<Option<Reply>> = std::iter::repeat_with(|| None).take(count).collect();
-    let mut strays = Vec::new();
-    let mut twice = BTreeSet::new();
-    for answer in answers {
-        let place = answer.number().and_then(|id| usize::try_from(id).ok());
-        match place.and_then(|place| replies.get_mut(place)) {
-            Some(reply) if reply.is_some() => twice.extend(place),
-            Some(reply) => *reply = Some(answer.into_reply()),
-            None => strays.push(answer.into_reply()),
+    let mut unmatched = Vec::new();
+    let mut duplicates = BTreeSet::new();
+    for response in responses {
+        let index = response.number().and_then(|id| usize::try_from(id).ok());
+        match index.and_then(|index| replies.get_mut(index)) {
+            Some(reply) if reply.is_some() => duplicates.extend(index),
+            Some(reply) => *reply = Some(response.into_reply()),
+            None => unmatched.push(response.into_reply()),
         }
     }
     if replies.iter().all(Option::is_none)
-        && let Some(Err(fault)) = strays.into_iter().find(Result::is_err)
+        && let Some(Err(failure)) = unmatched.into_iter().find(Result::is_err)
     {
-        // Geth answers a batch that is too large by one error without a number, in brackets.
-        return if count > 1 && refuses_batches(&fault) {
-            Exchange::BatchRefused(fault)
+        // Geth refuses a batch that is too large by an array with one error without an id.
+        return if count > 1 && refuses_batches(&failure) {
+            Exchange::BatchRefused(failure)
         } else {
-            Exchange::Failed(fault)
+            Exchange::Failed(failure)
         };
     }
-    let missing =
-        || Err(Fault::Answer { code: None, text: "the batch came back without this answer".to_owned(), data: None });
-    // Which of two answers to one question is the right one, nobody knows.
-    let one =
-        |(place, reply): (usize, Option<Reply>)| reply.filter(|_| !twice.contains(&place)).unwrap_or_else(missing);
-    Exchange::Replies(replies.into_iter().enumerate().map(one).collect())
+    // Two responses with one id contradict each other: neither is used.
+    let reply_of = |(index, reply): (usize, Option<Reply>)| {
+        reply.filter(|_| !duplicates.contains(&index)).unwrap_or_else(|| Err(missing_reply()))
+    };
+    Exchange::Replies(replies.into_iter().enumerate().map(reply_of).collect())
 }
 
-/// One error for many questions is about the batch if it says that the request is malformed, or names the batch. A node that
-/// is only busy says something else and keeps its batches.
-pub(super) fn refuses_batches(fault: &Fault) -> bool {
-    match fault {
-        Fault::Answer { code: Some(-32600 | -32601 | -32602 | -32700), .. } => true,
-        Fault::Answer { text, .. } => text.to_ascii_lowercase().contains("batch"),
-        Fault::Http { status, .. } => matches!(status, 400 | 405 | 413 | 415 | 422 | 501),
-        // Of fewer questions the answer is smaller.
-        Fault::TooLarge => true,
-        Fault::TimedOut | Fault::Unreachable { .. } | Fault::NoPlace | Fault::NotAsked => false,
+/// The failure of a call for which the response to its batch has no answer.
+pub(super) fn missing_reply() -> RpcFailure {
+    RpcFailure::ErrorObject { code: None, text: "the response to the batch lacks this call".to_owned(), data: None }
+}
+
+/// Whether one error for several calls is about the batch itself: it calls the request malformed or names the batch.
+/// The errors of a busy node do neither.
+pub(super) fn refuses_batches(failure: &RpcFailure) -> bool {
+    match failure {
+        RpcFailure::ErrorObject { code: Some(-32600 | -32601 | -32602 | -32700), .. } => true,
+        RpcFailure::ErrorObject { text, .. } => text.to_ascii_lowercase().contains("batch"),
+        RpcFailure::Http { status, .. } => matches!(status, 400 | 405 | 413 | 415 | 422 | 501),
+        // A smaller batch has a smaller response.
+        RpcFailure::TooLarge => true,
+        RpcFailure::TimedOut | RpcFailure::Unreachable { .. } | RpcFailure::Saturated | RpcFailure::NotSent => false,
     }
 }
 
@@ -167,17 +173,18 @@ mod tests {
     }
 
     #[test]
-    fn answers_find_their_questions() {
-        let body = r#" [{"id":1,"result":"0xb"},{"id":0,"error":{"code":-32000,"message":"nonce too low"}},{"id":9,"result":1}]"#;
-        let replies = replies(body, 3);
-        let fault = Fault::Answer { code: Some(-32000), text: "nonce too low".to_owned(), data: None };
-        assert_eq!(replies[0].as_ref().unwrap_err(), &fault);
+    fn responses_are_matched_to_calls_by_id() {
+        let error = r#"{"code":-32000,"message":"nonce too low"}"#;
+        let body = format!(r#" [{{"id":1,"result":"0xb"}},{{"id":0,"error":{error}}},{{"id":9,"result":1}}]"#);
+        let replies = replies(&body, 3);
+        let failure = RpcFailure::ErrorObject { code: Some(-32000), text: "nonce too low".to_owned(), data: None };
+        assert_eq!(replies[0].as_ref().unwrap_err(), &failure);
         assert_eq!(replies[1].as_ref().unwrap().get(), "\"0xb\"");
-        assert!(replies[2].is_err(), "what did not come back is no null");
+        assert!(replies[2].is_err(), "a missing response is not null");
     }
 
     #[test]
-    fn two_answers_to_one_question_are_none() {
+    fn duplicate_responses_are_a_failure() {
         let body = r#"[{"id":0,"result":"0xa"},{"id":1,"result":"0xb"},{"id":0,"result":"0xc"}]"#;
         let replies = replies(body, 2);
         assert!(replies[0].is_err());
@@ -185,24 +192,28 @@ mod tests {
     }
 
     #[test]
-    fn a_number_that_comes_back_as_a_text_is_the_same_number() {
-        let body = r#"[{"id":"1","result":"0xb"},{"id":"0","error":{"code":-32000,"message":"nonce too low"}},{"id":"x","result":1}]"#;
-        let replies = replies(body, 3);
-        assert!(matches!(&replies[0], Err(Fault::Answer { text, .. }) if text == "nonce too low"));
+    fn id_returned_as_text_is_matched() {
+        let error = r#"{"code":-32000,"message":"nonce too low"}"#;
+        let body = format!(r#"[{{"id":"1","result":"0xb"}},{{"id":"0","error":{error}}},{{"id":"x","result":1}}]"#);
+        let replies = replies(&body, 3);
+        assert!(matches!(&replies[0], Err(RpcFailure::ErrorObject { text, .. }) if text == "nonce too low"));
         assert_eq!(replies[1].as_ref().unwrap().get(), "\"0xb\"");
         assert!(replies[2].is_err());
     }
 
     #[test]
-    fn null_is_an_answer_and_garbage_is_none() {
+    fn null_is_a_result_and_garbage_is_a_failure() {
         assert_eq!(replies(r#"{"jsonrpc":"2.0","id":0,"result":null}"#, 1)[0].as_ref().unwrap().get(), "null");
         for body in ["", "<html>", "[{]", "{}", "[1]", "\"0x1\""] {
-            assert!(matches!(decode(body.as_bytes(), 1), Exchange::Failed(Fault::Http { status: 200, .. })), "{body}");
+            assert!(
+                matches!(decode(body.as_bytes(), 1), Exchange::Failed(RpcFailure::Http { status: 200, .. })),
+                "{body}"
+            );
         }
     }
 
     #[test]
-    fn a_refused_batch_is_told_from_a_busy_node() {
+    fn refused_batch_differs_from_busy_node() {
         let refused = [
             r#"{"id":null,"error":{"code":-32600,"message":"invalid request"}}"#,
             r#"[{"id":null,"error":{"code":-32000,"message":"batch too large"}}]"#,
@@ -212,13 +223,13 @@ mod tests {
             assert!(matches!(decode(body.as_bytes(), 2), Exchange::BatchRefused(_)), "{body}");
         }
         let busy = r#"{"id":null,"error":{"code":-32005,"message":"too many requests"}}"#;
-        assert!(matches!(decode(busy.as_bytes(), 2), Exchange::Failed(Fault::Answer { .. })));
+        assert!(matches!(decode(busy.as_bytes(), 2), Exchange::Failed(RpcFailure::ErrorObject { .. })));
     }
 
     #[test]
-    fn what_an_error_has_beside_its_message_is_kept() {
+    fn error_data_is_kept() {
         let reply = |error: &str| replies(&format!(r#"{{"id":0,"error":{error}}}"#), 1).remove(0).unwrap_err();
-        let with = |text: &str, data: Option<&str>| Fault::Answer {
+        let with = |text: &str, data: Option<&str>| RpcFailure::ErrorObject {
             code: Some(3),
             text: text.to_owned(),
             data: data.map(str::to_owned),
@@ -226,11 +237,14 @@ mod tests {
         assert_eq!(reply(r#"{"code":3,"message":"m","data":"0x08"}"#), with("m", Some("0x08")));
         assert_eq!(reply(r#"{"code":3,"message":"m","data":{"data":"0x08"}}"#), with("m", Some("0x08")));
         assert_eq!(reply(r#"{"code":3,"message":"m","data":"why"}"#), with("m: why", Some("why")));
-        assert_eq!(reply(r#""just text""#), Fault::Answer { code: None, text: "just text".to_owned(), data: None });
+        assert_eq!(
+            reply(r#""just text""#),
+            RpcFailure::ErrorObject { code: None, text: "just text".to_owned(), data: None }
+        );
     }
 
     #[test]
-    fn one_question_goes_without_brackets() {
+    fn single_call_is_encoded_without_brackets() {
         let call = Call::new("eth_chainId", json!([]));
         assert_eq!(encode(std::slice::from_ref(&call)).first(), Some(&b'{'));
         assert_eq!(encode(&[call.clone(), call]).first(), Some(&b'['));

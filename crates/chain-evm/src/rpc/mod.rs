@@ -1,9 +1,9 @@
-//! JSON-RPC over HTTP and WebSocket. It carries questions and answers and tells what went wrong on the road; what an answer
-//! means is not its business.
+//! JSON-RPC over HTTP and WebSocket (docs/adr/0013-rpc-client.md). This module carries calls and replies and reports
+//! transport failures. It does not judge the content of a reply.
 
 mod frame;
 mod http;
-mod prompt;
+mod quick_ack;
 mod tls;
 mod websocket;
 
@@ -14,21 +14,21 @@ use gapless_secret::SecretUrl;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-pub(crate) use http::HttpRoad;
+pub(crate) use http::HttpTransport;
 pub(crate) use tls::client_config;
-pub(crate) use websocket::{HeadNews, WebSocketRoad};
+pub(crate) use websocket::{HeadListener, WebSocketTransport};
 
-/// An answer may be as large as all receipts of a full block, and not larger.
-pub(crate) const MAX_ANSWER_BYTES: usize = 128 << 20;
-/// Of an error's body only the beginning is of use.
+/// The limit for one response. All receipts of a full block fit into it.
+pub(crate) const MAX_RESPONSE_BYTES: usize = 128 << 20;
+/// The limit for the body of an HTTP error, of which only the beginning is useful.
 pub(crate) const MAX_ERROR_BYTES: usize = 64 << 10;
 
-/// One question.
+/// One JSON-RPC call.
 #[derive(Clone, Debug)]
 pub(crate) struct Call {
     pub(crate) method: &'static str,
     pub(crate) params: Value,
-    /// A node that cannot answer this is none the worse for it.
+    /// A failure of this call does not count against the endpoint's health.
     pub(crate) optional: bool,
 }
 
@@ -37,19 +37,20 @@ impl Call {
         Call { method, params, optional: false }
     }
 
-    /// For what many nodes do not have, or do not give everybody.
+    /// A call of a method that many nodes lack or restrict.
     pub(crate) fn optional(method: &'static str, params: Value) -> Self {
         Call { method, params, optional: true }
     }
 }
 
-/// What a question brought: JSON, `null` too.
-pub(crate) type Reply = Result<Box<RawValue>, Fault>;
+/// The result of one call: JSON, which may be `null`.
+pub(crate) type Reply = Result<Box<RawValue>, RpcFailure>;
 
-/// A question without a result. The owned form of [`NodeFailure`].
+/// A call without a result. The owned form of [`NodeFailure`].
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Fault {
-    Answer {
+pub(crate) enum RpcFailure {
+    /// A JSON-RPC error object.
+    ErrorObject {
         code: Option<i64>,
         text: String,
         data: Option<String>,
@@ -63,84 +64,110 @@ pub(crate) enum Fault {
     Unreachable {
         text: String,
     },
-    /// More came than anybody reads. The node is there; the question was too large for it.
+    /// The response exceeds [`MAX_RESPONSE_BYTES`]. The node is up; the request asked for too much.
     TooLarge,
-    /// Too much was under way with this endpoint already: it was not asked at all.
-    NoPlace,
-    /// A request before this one got no answer, so that this one was not made.
-    NotAsked,
+    /// The limit of requests in flight is reached. The call was not sent.
+    Saturated,
+    /// An earlier request of the same series got no answer. The call was not sent.
+    NotSent,
 }
 
-impl Fault {
-    pub(crate) fn failure(&self) -> NodeFailure<'_> {
+impl RpcFailure {
+    pub(crate) fn as_node_failure(&self) -> NodeFailure<'_> {
         match self {
-            Fault::Answer { code, text, data } => NodeFailure::Answer { code: *code, text, data: data.as_deref() },
-            Fault::Http { status, body, .. } => NodeFailure::Http { status: *status, body },
-            Fault::TimedOut => NodeFailure::TimedOut,
-            Fault::Unreachable { text } => NodeFailure::Unreachable { text },
-            Fault::TooLarge => NodeFailure::Unreachable { text: "its answer has too many bytes" },
-            Fault::NoPlace => NodeFailure::Unreachable { text: "all places for this endpoint are taken" },
-            Fault::NotAsked => NodeFailure::Unreachable { text: "not asked: it gave no answer just before" },
+            RpcFailure::ErrorObject { code, text, data } => {
+                NodeFailure::Answer { code: *code, text, data: data.as_deref() }
+            }
+            RpcFailure::Http { status, body, .. } => NodeFailure::Http { status: *status, body },
+            RpcFailure::TimedOut => NodeFailure::TimedOut,
+            RpcFailure::Unreachable { text } => NodeFailure::Unreachable { text },
+            RpcFailure::TooLarge => NodeFailure::Unreachable { text: "the response is too large" },
+            RpcFailure::Saturated => {
+                NodeFailure::Unreachable { text: "all requests that may be in flight to this endpoint are in flight" }
+            }
+            RpcFailure::NotSent => NodeFailure::Unreachable { text: "not sent: the request before got no answer" },
         }
     }
 
-    /// What came is no JSON-RPC. Whoever asked learns nothing, whatever the status says.
+    /// A response that is not JSON-RPC. It proves nothing, whatever its HTTP status was.
     pub(crate) fn unreadable(body: &[u8]) -> Self {
         let body = String::from_utf8_lossy(body.get(..MAX_ERROR_BYTES).unwrap_or(body)).into_owned();
-        Fault::Http { status: 200, body, retry_after: None }
+        RpcFailure::Http { status: 200, body, retry_after: None }
     }
 
     pub(crate) fn unreachable(text: impl ToString) -> Self {
-        Fault::Unreachable { text: text.to_string() }
+        RpcFailure::Unreachable { text: text.to_string() }
     }
 
-    /// The same without what the URL has of secrets.
+    /// This failure without the secrets of the URL.
     pub(crate) fn redacted(mut self, url: &SecretUrl) -> Self {
         match &mut self {
-            Fault::Answer { text, data, .. } => {
+            RpcFailure::ErrorObject { text, data, .. } => {
                 *text = url.redact(text);
-                // What a call returned is no gateway's word, and must stay what it is.
+                // Hex data is the return value of a call and has to stay exact.
                 if let Some(words) = data.as_mut().filter(|data| !data.starts_with("0x")) {
                     *words = url.redact(words);
                 }
             }
-            Fault::Unreachable { text } => *text = url.redact(text),
-            Fault::Http { body, .. } => *body = url.redact(body),
-            Fault::TimedOut | Fault::TooLarge | Fault::NoPlace | Fault::NotAsked => {}
+            RpcFailure::Unreachable { text } => *text = url.redact(text),
+            RpcFailure::Http { body, .. } => *body = url.redact(body),
+            RpcFailure::TimedOut | RpcFailure::TooLarge | RpcFailure::Saturated | RpcFailure::NotSent => {}
         }
         self
     }
 
-    /// Nothing came back, and what is asked next would fare no better.
-    pub(crate) fn is_silence(&self) -> bool {
-        matches!(self, Fault::TimedOut | Fault::Unreachable { .. } | Fault::NoPlace | Fault::NotAsked)
+    /// The node gave no answer. The next request would probably get none either.
+    pub(crate) fn is_unanswered(&self) -> bool {
+        matches!(
+            self,
+            RpcFailure::TimedOut | RpcFailure::Unreachable { .. } | RpcFailure::Saturated | RpcFailure::NotSent
+        )
     }
 }
 
-/// What became of several questions that went together.
+/// The outcome of several calls that were sent together.
 #[derive(Debug)]
 pub(crate) enum Exchange {
-    /// One reply each, in the order of the questions.
+    /// One reply for each call, in the order of the calls.
     Replies(Vec<Reply>),
-    /// The node does not take (so many) questions at once; nothing was looked at.
-    BatchRefused(Fault),
-    /// None of them got an answer.
-    Failed(Fault),
+    /// The node does not take batches, or not of this size. No call was executed.
+    BatchRefused(RpcFailure),
+    /// No call got an answer.
+    Failed(RpcFailure),
 }
 
-/// How questions travel.
 #[derive(Debug)]
-pub(crate) enum Road {
-    Http(Box<HttpRoad>),
-    WebSocket(WebSocketRoad),
+pub(crate) enum Transport {
+    Http(Box<HttpTransport>),
+    WebSocket(WebSocketTransport),
 }
 
-impl Road {
-    /// Never ends by itself when the node does not answer: the time-out is the caller's.
+impl Transport {
+    /// Sends calls and waits for their replies. The caller sets the time-out: this never ends while the node is silent.
     pub(crate) async fn exchange(&self, calls: &[Call]) -> Exchange {
         match self {
-            Road::Http(road) => road.exchange(calls).await,
-            Road::WebSocket(road) => road.exchange(calls).await,
+            Transport::Http(transport) => transport.exchange(calls).await,
+            Transport::WebSocket(transport) => transport.exchange(calls).await,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gapless_chain::{Classifier, Method, Overrides, Reason};
+
+    #[test]
+    fn own_failures_are_classified_as_unreachable() {
+        let classifier = Classifier::new(Overrides::default()).unwrap();
+        for failure in [RpcFailure::TooLarge, RpcFailure::Saturated, RpcFailure::NotSent] {
+            for method in [Method::Send, Method::Call, Method::Other] {
+                let classified = classifier.classify(None, method, &failure.as_node_failure());
+                assert_eq!(classified.reason, Reason::Unreachable, "{failure:?}");
+            }
+        }
+        let missing = frame::missing_reply();
+        let classified = classifier.classify(None, Method::Send, &missing.as_node_failure());
+        assert_eq!(classified.reason, Reason::Unrecognized);
     }
 }

@@ -1,4 +1,4 @@
-//! One TLS configuration for all endpoints: rustls with ring, and the certificates that this system trusts.
+//! One TLS configuration for all endpoints: rustls with ring and the certificates of the system.
 
 use std::sync::Arc;
 
@@ -6,13 +6,13 @@ use rustls::{ClientConfig, RootCertStore};
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum TlsError {
-    #[error("this system has no certificates of authorities: {0}")]
+    #[error("the system has no CA certificates: {0}")]
     NoRoots(String),
     #[error("{0}")]
     Protocol(String),
 }
 
-/// `needed` is false where no endpoint speaks TLS: then no certificates are looked for, and none would be trusted.
+/// The client configuration. If no endpoint uses TLS (`needed` is false), no certificates are loaded.
 pub(crate) fn client_config(needed: bool) -> Result<Arc<ClientConfig>, TlsError> {
     let mut roots = RootCertStore::empty();
     if needed {
@@ -23,7 +23,7 @@ pub(crate) fn client_config(needed: bool) -> Result<Arc<ClientConfig>, TlsError>
             return Err(TlsError::NoRoots(why.join("; ")));
         }
     }
-    // The provider is named: another crate of the process may bring another one, and then there is no default.
+    // The provider is explicit: with a second provider in the process rustls has no default.
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let config = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()

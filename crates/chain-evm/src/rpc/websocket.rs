@@ -1,7 +1,7 @@
-//! One WebSocket to one node: questions, answers, and word of new heads.
+//! One WebSocket to one node: calls, responses and new heads.
 //!
-//! A task owns the connection, makes it again with growing pauses when it breaks, and ends when the road is dropped. While
-//! it connects, questions wait; while it pauses, they are refused at once, so that others are asked instead.
+//! A task owns the connection. It reconnects with growing pauses and ends when the transport is dropped. Calls wait
+//! while the task connects. During a pause they fail at once, so that another endpoint is asked.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use futures_util::{SinkExt as _, StreamExt as _};
+use gapless_domain::Backoff;
 use gapless_secret::SecretUrl;
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
@@ -29,40 +30,42 @@ use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
 use tokio_tungstenite::tungstenite::{Error, Message};
 use tokio_tungstenite::{WebSocketStream, client_async_with_config};
 
-use super::frame::{Answer, question};
-use super::prompt::Prompt;
-use super::{Call, Exchange, Fault, MAX_ANSWER_BYTES, Reply};
+use super::frame::{Response, request};
+use super::quick_ack::QuickAckStream;
+use super::{Call, Exchange, MAX_RESPONSE_BYTES, Reply, RpcFailure};
 use crate::endpoint::now;
+use crate::jitter;
 
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
-const LAST_PAUSE: Duration = Duration::from_secs(30);
-/// A connection on which nothing was heard for so long is asked for a sign of life, and given up after as long again.
-const SILENCE: Duration = Duration::from_secs(20);
-/// A connection that takes nothing for so long is given up: while it is written to, nothing is read.
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+/// A connection without incoming data for this long is pinged. After the same time again it is closed.
+const SILENCE_MAX: Duration = Duration::from_secs(20);
+/// A connection that accepts no data for this long is closed: nothing is read while the task writes.
 const SEND_TIMEOUT: Duration = Duration::from_secs(10);
-/// A connection that answered and held for so long was a good one: after it the pauses are short again. One that is closed as
-/// soon as it is made would else be made again for ever, several times a second.
+/// A connection that answered and lasted this long resets the pauses. A server that closes every connection at once
+/// would otherwise be dialed several times a second.
 const PROVEN_AFTER: Duration = Duration::from_secs(5);
-/// In a long pause a question is a reason to try earlier, though not before this much of it.
-const WAKE_AFTER: Duration = Duration::from_secs(5);
+/// After this part of a long pause a call makes the task reconnect early.
+const EARLY_RECONNECT_AFTER: Duration = Duration::from_secs(5);
 const MAX_QUEUED: usize = 1024;
-/// Questions that leave together.
-const MAX_TOGETHER: usize = 128;
-/// Answers that nobody waits for any more are forgotten beyond this many.
+/// Calls that are written with one flush.
+const MAX_FLUSHED: usize = 128;
+/// Above this number of open calls, abandoned calls are dropped.
 const MAX_OPEN: usize = 100_000;
-/// The number of our own question for new heads.
-const SUBSCRIBE: u64 = 0;
+/// The request id of the subscription to new heads.
+const SUBSCRIBE_ID: u64 = 0;
 
-/// Called with the number of a new head, and without one when a head may have been missed.
-pub(crate) type HeadNews = Arc<dyn Fn(Option<u64>) + Send + Sync>;
+/// Called with the number of a new head, and with `None` when heads may have been missed.
+pub(crate) type HeadListener = Arc<dyn Fn(Option<u64>) + Send + Sync>;
 
-pub(crate) struct WebSocketRoad {
-    questions: mpsc::Sender<Question>,
-    /// Dropping it ends the task.
+pub(crate) struct WebSocketTransport {
+    calls: mpsc::Sender<PendingCall>,
+    /// Dropping the set ends the task.
     _task: JoinSet<()>,
 }
 
-struct Question {
+/// A call that waits for its reply.
+struct PendingCall {
     call: Call,
     reply: oneshot::Sender<Reply>,
 }
@@ -71,49 +74,55 @@ trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 type Socket = WebSocketStream<Box<dyn Stream>>;
 
-struct Line {
+/// The task that owns the connection.
+struct ConnectionTask {
     url: SecretUrl,
     tls: Arc<ClientConfig>,
     connect_timeout: Duration,
-    news: HeadNews,
-    questions: mpsc::Receiver<Question>,
+    on_head: HeadListener,
+    calls: mpsc::Receiver<PendingCall>,
 }
 
-impl WebSocketRoad {
+impl WebSocketTransport {
     /// Must be called inside a tokio runtime.
-    pub(crate) fn open(url: SecretUrl, tls: Arc<ClientConfig>, connect_timeout: Duration, news: HeadNews) -> Self {
-        let (sender, questions) = mpsc::channel(MAX_QUEUED);
+    pub(crate) fn open(
+        url: SecretUrl,
+        tls: Arc<ClientConfig>,
+        connect_timeout: Duration,
+        on_head: HeadListener,
+    ) -> Self {
+        let (sender, calls) = mpsc::channel(MAX_QUEUED);
         let mut task = JoinSet::new();
-        task.spawn(Line { url, tls, connect_timeout, news, questions }.keep());
-        WebSocketRoad { questions: sender, _task: task }
+        task.spawn(ConnectionTask { url, tls, connect_timeout, on_head, calls }.run());
+        WebSocketTransport { calls: sender, _task: task }
     }
 
-    /// Questions go one after the other without waiting for answers, so there is nothing to batch.
+    /// Calls are pipelined, so there are no batches.
     pub(super) async fn exchange(&self, calls: &[Call]) -> Exchange {
-        let mut answers = Vec::with_capacity(calls.len());
+        let mut receivers = Vec::with_capacity(calls.len());
         for call in calls {
-            let (reply, answer) = oneshot::channel();
-            if self.questions.send(Question { call: call.clone(), reply }).await.is_err() {
+            let (reply, receiver) = oneshot::channel();
+            if self.calls.send(PendingCall { call: call.clone(), reply }).await.is_err() {
                 return Exchange::Failed(broken());
             }
-            answers.push(answer);
+            receivers.push(receiver);
         }
         let replies: Vec<Reply> =
-            join_all(answers).await.into_iter().map(|reply| reply.unwrap_or_else(|_| Err(broken()))).collect();
+            join_all(receivers).await.into_iter().map(|reply| reply.unwrap_or_else(|_| Err(broken()))).collect();
         match replies.first() {
-            Some(Err(fault @ Fault::Unreachable { .. })) if replies.iter().all(Result::is_err) => {
-                Exchange::Failed(fault.clone())
+            Some(Err(failure @ RpcFailure::Unreachable { .. })) if replies.iter().all(Result::is_err) => {
+                Exchange::Failed(failure.clone())
             }
             _ => Exchange::Replies(replies),
         }
     }
 }
 
-fn broken() -> Fault {
-    Fault::unreachable("the WebSocket connection broke")
+fn broken() -> RpcFailure {
+    RpcFailure::unreachable("the WebSocket connection broke")
 }
 
-async fn in_time(step: impl Future<Output = Result<(), Error>>) -> Result<(), Error> {
+async fn within_send_timeout(step: impl Future<Output = Result<(), Error>>) -> Result<(), Error> {
     tokio::time::timeout_at(now() + SEND_TIMEOUT, step).await.unwrap_or_else(|_| Err(timed_out()))
 }
 
@@ -121,54 +130,54 @@ fn timed_out() -> Error {
     Error::Io(std::io::ErrorKind::TimedOut.into())
 }
 
-/// One connection while it lasts.
-struct Talk {
+/// An open connection.
+struct Connection {
     socket: Socket,
-    began: Instant,
-    last_heard: Instant,
-    /// More came than frames that a proxy makes by itself.
+    opened_at: Instant,
+    last_received_at: Instant,
+    /// A text frame came. Other frames may come from a proxy.
     answered: bool,
 }
 
-impl Talk {
-    fn begin(socket: Socket) -> Self {
-        let began = now();
-        Talk { socket, began, last_heard: began, answered: false }
+impl Connection {
+    fn new(socket: Socket) -> Self {
+        let opened_at = now();
+        Connection { socket, opened_at, last_received_at: opened_at, answered: false }
     }
 
-    async fn say(&mut self, message: Message) -> Result<(), Error> {
-        self.say_all(vec![message]).await
+    async fn send(&mut self, message: Message) -> Result<(), Error> {
+        self.send_all(vec![message]).await
     }
 
-    /// They leave together: a packet and a wake-up at the other end for each of them cost more than what they ask for.
-    async fn say_all(&mut self, messages: Vec<Message>) -> Result<(), Error> {
+    /// Sends with one flush. A packet and a wake-up of the node for each message would cost more than the calls.
+    async fn send_all(&mut self, messages: Vec<Message>) -> Result<(), Error> {
         for message in messages {
-            in_time(self.socket.feed(message)).await?;
+            within_send_timeout(self.socket.feed(message)).await?;
         }
-        in_time(self.socket.flush()).await
+        within_send_timeout(self.socket.flush()).await
     }
 
-    fn heard(&mut self, message: &Message) {
-        self.last_heard = now();
+    fn note_received(&mut self, message: &Message) {
+        self.last_received_at = now();
         self.answered |= message.is_text();
     }
 
     fn is_proven(&self) -> bool {
-        self.answered && self.last_heard.duration_since(self.began) >= PROVEN_AFTER
+        self.answered && self.last_received_at.duration_since(self.opened_at) >= PROVEN_AFTER
     }
 }
 
-impl Line {
-    async fn keep(mut self) {
-        let mut pause = FIRST_PAUSE;
+impl ConnectionTask {
+    async fn run(mut self) {
+        let mut backoff = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE);
         loop {
             let connected = tokio::time::timeout_at(now() + self.connect_timeout, self.connect()).await;
             let ended = match connected {
                 Ok(Ok(socket)) => {
-                    let mut talk = Talk::begin(socket);
-                    let ended = self.talk(&mut talk).await;
-                    if talk.is_proven() {
-                        pause = FIRST_PAUSE;
+                    let mut connection = Connection::new(socket);
+                    let ended = self.serve(&mut connection).await;
+                    if connection.is_proven() {
+                        backoff.reset();
                     }
                     ended
                 }
@@ -177,24 +186,23 @@ impl Line {
             };
             let Some(error) = ended else { return };
             let text = self.url.redact(&error.to_string());
-            tracing::warn!(endpoint = self.url.name(), error = %text, "the WebSocket to a node is away");
-            if !self.rest(pause, &text).await {
+            tracing::warn!(endpoint = self.url.name(), error = %text, "WebSocket down");
+            if !self.refuse_calls(backoff.next(jitter::random()), &text).await {
                 return;
             }
-            pause = (pause * 2).min(LAST_PAUSE);
         }
     }
 
-    /// Refuses questions until it is time to connect again; false if nobody is left to ask.
-    async fn rest(&mut self, pause: Duration, why: &str) -> bool {
+    /// Fails all calls until it is time to reconnect. Returns false if the transport was dropped.
+    async fn refuse_calls(&mut self, pause: Duration, why: &str) -> bool {
         let began = now();
         loop {
-            match tokio::time::timeout_at(began + pause, self.questions.recv()).await {
+            match tokio::time::timeout_at(began + pause, self.calls.recv()).await {
                 Err(_) => return true,
                 Ok(None) => return false,
-                Ok(Some(question)) => drop(question.reply.send(Err(Fault::unreachable(why)))),
+                Ok(Some(pending)) => drop(pending.reply.send(Err(RpcFailure::unreachable(why)))),
             }
-            if began.elapsed() >= WAKE_AFTER {
+            if began.elapsed() >= EARLY_RECONNECT_AFTER {
                 return true;
             }
         }
@@ -203,7 +211,7 @@ impl Line {
     async fn connect(&self) -> Result<Socket, Error> {
         let tcp = TcpStream::connect((self.url.host(), self.url.port())).await?;
         tcp.set_nodelay(true)?;
-        let tcp = Prompt(tcp);
+        let tcp = QuickAckStream(tcp);
         let stream: Box<dyn Stream> = if self.url.scheme() == "wss" {
             let name = ServerName::try_from(self.url.host().to_owned()).map_err(std::io::Error::other)?;
             Box::new(TlsConnector::from(Arc::clone(&self.tls)).connect(name, tcp).await?)
@@ -216,49 +224,50 @@ impl Line {
             value.set_sensitive(true);
             request.headers_mut().insert(AUTHORIZATION, value);
         }
-        let config =
-            WebSocketConfig::default().max_message_size(Some(MAX_ANSWER_BYTES)).max_frame_size(Some(MAX_ANSWER_BYTES));
+        let config = WebSocketConfig::default()
+            .max_message_size(Some(MAX_RESPONSE_BYTES))
+            .max_frame_size(Some(MAX_RESPONSE_BYTES));
         let (socket, _) = client_async_with_config(request, stream, Some(config)).await?;
         Ok(socket)
     }
 
-    /// Until the connection breaks (and why), or nobody is left to ask (`None`).
-    async fn talk(&mut self, talk: &mut Talk) -> Option<Error> {
+    /// Serves calls until the connection breaks. Returns the cause, or `None` if the transport was dropped.
+    async fn serve(&mut self, connection: &mut Connection) -> Option<Error> {
         let mut open: HashMap<u64, oneshot::Sender<Reply>> = HashMap::new();
-        let mut next = SUBSCRIBE + 1;
-        let mut asked_for_life = false;
-        let mut asked = Vec::new();
-        let subscribe = question(SUBSCRIBE, "eth_subscribe", &json!(["newHeads"]));
-        if let Err(error) = talk.say(Message::text(subscribe.to_string())).await {
+        let mut next_id = SUBSCRIBE_ID + 1;
+        let mut pinged = false;
+        let mut received = Vec::new();
+        let subscribe = request(SUBSCRIBE_ID, "eth_subscribe", &json!(["newHeads"]));
+        if let Err(error) = connection.send(Message::text(subscribe.to_string())).await {
             return Some(error);
         }
         loop {
-            // From what was heard last, and not from now: a question that is sent is no sign of life.
-            let silent_at = talk.last_heard + if asked_for_life { SILENCE * 2 } else { SILENCE };
+            // Counted from the last incoming data: an outgoing call proves nothing.
+            let silent_at = connection.last_received_at + if pinged { SILENCE_MAX * 2 } else { SILENCE_MAX };
             tokio::select! {
-                heard = tokio::time::timeout_at(silent_at, talk.socket.next()) => match heard {
+                message = tokio::time::timeout_at(silent_at, connection.socket.next()) => match message {
                     Ok(Some(Ok(message))) => {
-                        asked_for_life = false;
-                        talk.heard(&message);
-                        self.hear(&message, &mut open);
+                        pinged = false;
+                        connection.note_received(&message);
+                        self.handle(&message, &mut open);
                     }
                     Ok(Some(Err(error))) => {
                         if matches!(error, Error::Capacity(_)) {
-                            // Whose answer it was is not known; that the node is there is.
-                            open.drain().for_each(|(_, reply)| drop(reply.send(Err(Fault::TooLarge))));
+                            // The call of the oversized response is unknown. The node itself is up.
+                            open.drain().for_each(|(_, reply)| drop(reply.send(Err(RpcFailure::TooLarge))));
                         }
                         return Some(error);
                     }
                     Ok(None) => return Some(Error::ConnectionClosed),
-                    Err(_) if asked_for_life => return Some(timed_out()),
+                    Err(_) if pinged => return Some(timed_out()),
                     Err(_) => {
-                        asked_for_life = true;
-                        if let Err(error) = talk.say(Message::Ping(Default::default())).await {
+                        pinged = true;
+                        if let Err(error) = connection.send(Message::Ping(Default::default())).await {
                             return Some(error);
                         }
                     }
                 },
-                count = self.questions.recv_many(&mut asked, MAX_TOGETHER) => {
+                count = self.calls.recv_many(&mut received, MAX_FLUSHED) => {
                     if count == 0 {
                         return None;
                     }
@@ -266,13 +275,13 @@ impl Line {
                         open.retain(|_, reply| !reply.is_closed());
                     }
                     let mut messages = Vec::with_capacity(count);
-                    // Those that nobody waits for any more are not asked.
-                    for Question { call, reply } in asked.drain(..).filter(|question| !question.reply.is_closed()) {
-                        open.insert(next, reply);
-                        messages.push(Message::text(question(next, call.method, &call.params).to_string()));
-                        next += 1;
+                    // Abandoned calls are not sent.
+                    for PendingCall { call, reply } in received.drain(..).filter(|pending| !pending.reply.is_closed()) {
+                        open.insert(next_id, reply);
+                        messages.push(Message::text(request(next_id, call.method, &call.params).to_string()));
+                        next_id += 1;
                     }
-                    if let Err(error) = talk.say_all(messages).await {
+                    if let Err(error) = connection.send_all(messages).await {
                         return Some(error);
                     }
                 }
@@ -280,25 +289,25 @@ impl Line {
         }
     }
 
-    fn hear(&self, message: &Message, open: &mut HashMap<u64, oneshot::Sender<Reply>>) {
+    fn handle(&self, message: &Message, open: &mut HashMap<u64, oneshot::Sender<Reply>>) {
         let Message::Text(text) = message else { return };
-        if let Ok(Notice { params: Params { result } }) = serde_json::from_str(text) {
+        if let Ok(Notification { params: Params { result } }) = serde_json::from_str(text) {
             let number = serde_json::from_str::<HeadRow>(result.get()).ok().map(|head| head.number.to());
-            return (self.news)(number);
+            return (self.on_head)(number);
         }
-        let Ok(answer) = serde_json::from_str::<Answer<'_>>(text) else { return };
-        match answer.number() {
-            // Whatever was between the last connection and this one, nobody told us.
-            Some(SUBSCRIBE) => {
-                if let Err(fault) = answer.into_reply() {
-                    let fault = fault.redacted(&self.url);
-                    tracing::warn!(endpoint = self.url.name(), ?fault, "the node tells of no new heads");
+        let Ok(response) = serde_json::from_str::<Response<'_>>(text) else { return };
+        match response.number() {
+            // Heads between the last connection and this one may have been missed.
+            Some(SUBSCRIBE_ID) => {
+                if let Err(failure) = response.into_reply() {
+                    let failure = failure.redacted(&self.url);
+                    tracing::warn!(endpoint = self.url.name(), ?failure, "subscription to new heads refused");
                 }
-                (self.news)(None);
+                (self.on_head)(None);
             }
             Some(id) => {
                 if let Some(reply) = open.remove(&id) {
-                    drop(reply.send(answer.into_reply()));
+                    drop(reply.send(response.into_reply()));
                 }
             }
             None => {}
@@ -307,7 +316,7 @@ impl Line {
 }
 
 #[derive(Deserialize)]
-struct Notice<'a> {
+struct Notification<'a> {
     #[serde(borrow)]
     params: Params<'a>,
 }
@@ -323,8 +332,8 @@ struct HeadRow {
     number: alloy_primitives::U64,
 }
 
-impl fmt::Debug for WebSocketRoad {
+impl fmt::Debug for WebSocketTransport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("WebSocketRoad").finish_non_exhaustive()
+        f.debug_struct("WebSocketTransport").finish_non_exhaustive()
     }
 }

@@ -1,4 +1,4 @@
-//! Keys in this process's memory.
+//! Keys in the memory of this process.
 
 use std::fmt;
 use std::path::Path;
@@ -13,20 +13,20 @@ use super::keystore::{Keystore, KeystoreError};
 use super::mnemonic::{self, MnemonicOptions};
 use super::{Signer, SignerError};
 
-/// A key in memory, from wherever it was read. `Debug` shows its address.
+/// A key in memory. `Debug` shows its address.
 pub struct LocalSigner {
     key: SecretKey,
     address: Address,
 }
 
-/// Why there is no key. None of these repeats what was read.
+/// The reason why a key cannot be read. No text repeats the input.
 #[derive(Debug, thiserror::Error)]
 pub enum KeyError {
-    #[error("a key is 64 hex digits, with or without 0x, and a valid number of the curve")]
+    #[error("the key is not valid: it needs 64 hex digits, with or without 0x, and must be a scalar of the curve")]
     Malformed,
-    #[error("the mnemonic is not 12 to 24 words of the English list with a right checksum")]
+    #[error("the mnemonic is not valid: it needs 12 to 24 words of the English list with a valid checksum")]
     Mnemonic,
-    #[error("`{0}` is no derivation path; one looks like m/44'/60'/0'/0/0")]
+    #[error("`{0}` is not a derivation path such as m/44'/60'/0'/0/0")]
     Path(String),
     #[error(transparent)]
     Secret(#[from] SecretError),
@@ -45,7 +45,7 @@ impl LocalSigner {
         Self::from_key(&*parse_key(key)?)
     }
 
-    /// The key that an environment variable holds in hex.
+    /// The key in an environment variable, in hex.
     pub fn from_env(variable: &str) -> Result<Self, KeyError> {
         Self::from_hex(&Secret::from_env(variable)?)
     }
@@ -54,12 +54,12 @@ impl LocalSigner {
         Self::from_key(&*mnemonic::derive(options)?)
     }
 
-    /// Decrypts a keystore file. This takes about a second of computing on purpose; keep it off the async threads.
+    /// Decrypts a keystore file. The key derivation takes about a second, so call it outside of async threads.
     pub fn from_keystore(file: &Path, password: &Secret) -> Result<Self, KeyError> {
         Self::from_key(&*Keystore::decrypt(file, password)?)
     }
 
-    /// The key in hex, for whoever asked for it to be shown to its owner.
+    /// The key in hex, to show it to its owner.
     pub fn reveal(&self) -> Secret {
         Secret::new(hex::encode_prefixed(*Zeroizing::new(self.key.secret_bytes())))
     }
@@ -73,7 +73,7 @@ pub(super) fn parse_key(key: &Secret) -> Result<Zeroizing<[u8; 32]>, KeyError> {
     Ok(bytes)
 }
 
-/// The last 20 bytes of the hash of the point.
+/// The address of a public key: the last 20 bytes of the hash of the point.
 pub(super) fn address_of(public: &PublicKey) -> Address {
     let point = public.serialize_uncompressed();
     Address::from_slice(keccak256(point.get(1..).unwrap_or_default()).get(12..).unwrap_or_default())
@@ -90,7 +90,7 @@ impl Signer for LocalSigner {
     }
 
     async fn sign_hash(&self, hash: B256) -> Result<Signature, SignerError> {
-        // RFC 6979: the same hash gives the same signature, and s is in the lower half as EIP-2 wants it.
+        // RFC 6979: signatures are deterministic, and s is in the lower half as EIP-2 requires.
         let signed = SECP256K1.sign_ecdsa_recoverable(Message::from_digest(hash.0), &self.key);
         let (recovery, bytes) = signed.serialize_compact();
         let (r, s) = bytes.split_at(32);
@@ -117,7 +117,7 @@ mod tests {
     const KEY: &str = "ac0974bec39a17e36ba4a6b4d238ff944bacb478cbed5efcae784d7bf4f2ff80";
 
     #[test]
-    fn a_key_is_read_in_hex() {
+    fn key_is_read_in_hex() {
         for text in [KEY.to_owned(), format!("0x{KEY}"), format!(" 0x{KEY}\n"), KEY.to_uppercase()] {
             let signer = LocalSigner::from_hex(&Secret::new(text)).unwrap();
             assert_eq!(signer.address().to_string(), "0xf39Fd6e51aad88F6F4ce6aB8827279cffFb92266");
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_signature_recovers_to_the_address() {
+    async fn signature_recovers_to_the_address() {
         let signer = LocalSigner::from_hex(&Secret::new(KEY.to_owned())).unwrap();
         for byte in 0..50 {
             let hash = B256::repeat_byte(byte);
@@ -138,7 +138,7 @@ mod tests {
 
     /// proves X03
     #[test]
-    fn keys_are_in_no_debug_and_in_no_error() {
+    fn keys_are_hidden_in_debug_and_errors() {
         let signer = LocalSigner::from_hex(&Secret::new(KEY.to_owned())).unwrap();
         let mut shown = vec![format!("{signer:?} {signer:#?}"), format!("{:?}", Secret::new(KEY.to_owned()))];
         let zero = "0".repeat(64);
@@ -156,7 +156,7 @@ mod tests {
         let error = LocalSigner::from_mnemonic(&options).unwrap_err();
         shown.push(format!("{error} {error:?}"));
         for text in shown {
-            // Any eight digits in a row would be too much.
+            // Not even eight digits in a row may be shown.
             for part in KEY.as_bytes().windows(8).map(|part| std::str::from_utf8(part).unwrap()) {
                 assert!(!text.to_lowercase().contains(part), "{text}");
             }

@@ -1,4 +1,4 @@
-//! Keys from words: BIP-39 and BIP-32.
+//! Keys from mnemonics: BIP-39 and BIP-32.
 
 use bip32::{DerivationPath, XPrv};
 use bip39::{Language, Mnemonic};
@@ -10,21 +10,21 @@ use super::local::KeyError;
 #[derive(Clone, Debug)]
 pub struct MnemonicOptions {
     pub phrase: Secret,
-    /// The "25th word".
+    /// The passphrase of BIP-39, also called the 25th word.
     pub passphrase: Option<Secret>,
-    /// One path, one key.
+    /// The derivation path of the key.
     pub path: String,
 }
 
 impl MnemonicOptions {
     pub const DEFAULT_PATH: &str = "m/44'/60'/0'/0/0";
 
-    /// The first account.
+    /// The options of the first account.
     pub fn new(phrase: Secret) -> Self {
         Self::account(phrase, 0)
     }
 
-    /// The account of this number, as wallets and dev chains count them.
+    /// The options of an account by its number in wallets and dev chains, from 0.
     pub fn account(phrase: Secret, index: u32) -> Self {
         MnemonicOptions { phrase, passphrase: None, path: format!("m/44'/60'/0'/0/{index}") }
     }
@@ -33,7 +33,7 @@ impl MnemonicOptions {
 pub(super) fn derive(options: &MnemonicOptions) -> Result<Zeroizing<[u8; 32]>, KeyError> {
     let path: DerivationPath = options.path.parse().map_err(|_| KeyError::Path(options.path.clone()))?;
     let words = Zeroizing::new(options.phrase.expose().split_whitespace().collect::<Vec<_>>().join(" "));
-    // The errors of the library say which word is wrong: not ours to repeat.
+    // The error of the library names the wrong word, which must not be shown.
     let mut mnemonic = Mnemonic::parse_in(Language::English, words.as_str()).map_err(|_| KeyError::Mnemonic)?;
     let passphrase = options.passphrase.as_ref().map_or("", Secret::expose);
     let seed = Zeroizing::new(mnemonic.to_seed(passphrase));
@@ -50,7 +50,7 @@ mod tests {
     const JUNK: &str = "test test test test test test test test test test test junk";
 
     #[test]
-    fn the_accounts_of_the_well_known_mnemonic() {
+    fn accounts_of_the_test_mnemonic_are_derived() {
         let address = |options| LocalSigner::from_mnemonic(&options).unwrap().address().to_string();
         let phrase = || Secret::new(JUNK.to_owned());
         assert_eq!(address(MnemonicOptions::new(phrase())), "0xf39Fd6e51aad88F6F4ce6aB8827279cffFb92266");
@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn a_passphrase_makes_other_keys() {
+    fn passphrase_changes_the_key() {
         let phrase = Secret::new(JUNK.to_owned());
         let with = MnemonicOptions {
             passphrase: Some(Secret::new("TREZOR".to_owned())),
@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_told() {
+    fn invalid_mnemonic_and_path_are_refused() {
         let wrong_checksum = MnemonicOptions::new(Secret::new(JUNK.replace("junk", "test")));
         assert!(matches!(derive(&wrong_checksum), Err(KeyError::Mnemonic)));
         let path = MnemonicOptions { path: "44/60".to_owned(), ..MnemonicOptions::new(Secret::new(JUNK.to_owned())) };

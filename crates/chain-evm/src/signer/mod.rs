@@ -1,4 +1,4 @@
-//! Who signs. A [`Signer`] has one key, wherever that is; what it gives back is checked by `transaction`, whoever it is.
+//! Signers. A [`Signer`] has one key, in memory or elsewhere. `transaction` verifies its output.
 
 mod keystore;
 mod local;
@@ -15,34 +15,35 @@ pub use mnemonic::MnemonicOptions;
 
 use crate::transaction::{self, UnsignedTx};
 
-/// One key. Its implementations show nothing of it in `Debug`, errors or logs (X03).
+/// One key. Implementations show nothing of the key in `Debug`, errors or logs (X03).
 #[async_trait]
 pub trait Signer: Send + Sync + fmt::Debug {
     fn address(&self) -> Address;
 
-    /// Is the key in this process's memory, and the address made of it? Then the sender of what it signs is not recovered again.
+    /// Whether the key is in the memory of this process and the address was derived from it. The sender of its
+    /// transactions is then not recovered.
     fn is_in_memory(&self) -> bool {
         false
     }
 
-    /// Signs the hash as it is.
+    /// Signs a hash without further hashing.
     async fn sign_hash(&self, hash: B256) -> Result<Signature, SignerError>;
 
-    /// Signs a whole transaction and gives back its raw bytes. Signers that take only whole transactions (to look at what they
-    /// sign) have their own; for the others the hash is enough.
+    /// Signs a transaction and returns its raw bytes. A signer that inspects transactions overrides this; for others
+    /// the hash is enough.
     async fn sign_transaction(&self, unsigned: &UnsignedTx) -> Result<Bytes, SignerError> {
         let signature = self.sign_hash(transaction::signing_hash(unsigned)).await?;
         Ok(transaction::with_signature(unsigned, signature))
     }
 }
 
-/// Why there is no signature. The texts are the signer's own and must not have a key in them.
+/// The reason why there is no signature. The texts come from the signer and must not contain a key.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SignerError {
-    /// May work later.
+    /// A later try may succeed.
     #[error("{0}")]
     Unavailable(String),
-    /// Will not work later either.
+    /// A later try fails too.
     #[error("{0}")]
     Refused(String),
 }

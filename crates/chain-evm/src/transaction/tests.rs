@@ -42,7 +42,7 @@ fn plan() -> TxPlan {
     }
 }
 
-/// One plan of each kind of transaction.
+/// One plan for each transaction type.
 fn plans() -> [TxPlan; 5] {
     let legacy = TxPlan { fees: Fees::Legacy { gas_price: 11 }, ..plan() };
     let mut listed = legacy.clone();
@@ -62,7 +62,7 @@ async fn signed_with(signer: &dyn Signer, plan: &TxPlan) -> Result<SignedTx, Sig
 }
 
 #[tokio::test]
-async fn every_kind_of_transaction_is_signed_and_read_back() {
+async fn every_transaction_type_is_signed_and_decoded() {
     let signer = local(KEY);
     let mut kinds = Vec::new();
     for plan in plans() {
@@ -80,12 +80,12 @@ fn here() -> ChainId {
 }
 
 #[tokio::test]
-async fn signed_bytes_say_the_whole_plan_and_who_signed_it() {
+async fn signed_bytes_decode_to_plan_and_sender() {
     for plan in plans() {
         let signed = signed_with(local(KEY).as_ref(), &plan).await.unwrap();
         let read = read_signed(&signed.raw, &here()).unwrap();
         assert_eq!((read.plan, read.signed), (plan.clone(), signed));
-        // By another key it is another account's, whoever hands it in.
+        // A plan that is signed by another key belongs to another account.
         let raw = local(OTHER_KEY).sign_transaction(&build(&plan, CHAIN).unwrap()).await.unwrap();
         let other = read_signed(&raw, &here()).unwrap().plan.submitter;
         assert_eq!(other.evm_address(), Some(local(OTHER_KEY).address()));
@@ -93,17 +93,17 @@ async fn signed_bytes_say_the_whole_plan_and_who_signed_it() {
 }
 
 #[tokio::test]
-async fn what_plans_cannot_say_is_not_read() {
+async fn transaction_that_no_plan_expresses_is_refused() {
     let why = |raw: &Bytes| read_signed(raw, &here()).unwrap_err().0.to_string();
     let elsewhere = local(KEY).sign_transaction(&build(&plan(), 1).unwrap()).await.unwrap();
-    assert_eq!(why(&elsewhere), "it is for chain 1");
+    assert_eq!(why(&elsewhere), "the transaction is for chain 1");
     let mut anywhere = build(&TxPlan { fees: Fees::Legacy { gas_price: 11 }, ..plan() }, CHAIN).unwrap();
     let UnsignedTx::Legacy(legacy) = &mut anywhere else { panic!("legacy") };
     legacy.chain_id = None;
     let anywhere = local(KEY).sign_transaction(&anywhere).await.unwrap();
-    assert_eq!(why(&anywhere), "it names no chain");
+    assert_eq!(why(&anywhere), "the transaction has no chain id");
     let blobs = local(KEY).sign_transaction(&UnsignedTx::Eip4844(blob())).await.unwrap();
-    assert_eq!(why(&blobs), "it has blobs");
+    assert_eq!(why(&blobs), "transactions with blobs are not supported");
     assert_eq!(outline_of(&blobs), None);
     let [.., delegated, _] = plans();
     let mut odd = build(&delegated, CHAIN).unwrap();
@@ -112,7 +112,7 @@ async fn what_plans_cannot_say_is_not_read() {
     tx.authorization_list[0] = SignedAuthorization::new_unchecked(inner, 2, U256::from(7), U256::from(8));
     let odd = local(KEY).sign_transaction(&odd).await.unwrap();
     assert!(why(&odd).contains("parity"));
-    assert!(why(&Bytes::new()).contains("none of the known kinds"));
+    assert!(why(&Bytes::new()).contains("the type is unknown"));
 }
 
 fn blob() -> TxEip4844 {
@@ -129,13 +129,13 @@ fn blob() -> TxEip4844 {
     }
 }
 
-/// As nodes show it.
+/// The JSON of a transaction as nodes return it.
 fn shown(raw: &Bytes) -> String {
     serde_json::to_string(&decode(raw).unwrap()).unwrap()
 }
 
 #[tokio::test]
-async fn what_stands_in_a_block_is_read_whatever_it_is() {
+async fn mined_transaction_of_any_type_is_decoded() {
     let sender = local(KEY).address();
     let mut unsigned: Vec<UnsignedTx> = plans().iter().map(|plan| build(plan, CHAIN).unwrap()).collect();
     let anywhere = TxLegacy { nonce: 9, gas_limit: 21_000, to: TxKind::Create, ..TxLegacy::default() };
@@ -148,9 +148,9 @@ async fn what_stands_in_a_block_is_read_whatever_it_is() {
     }
 }
 
-/// Nobody is believed: not the hash, not the sender, not a field.
+/// Hash, sender and fields of a node are all verified.
 #[tokio::test]
-async fn what_a_node_makes_up_is_not_read() {
+async fn forged_transaction_is_refused() {
     let sender = local(KEY).address();
     for plan in plans() {
         let raw = signed_with(local(KEY).as_ref(), &plan).await.unwrap().raw;
@@ -158,7 +158,7 @@ async fn what_a_node_makes_up_is_not_read() {
         assert!(read_mined(&fields, hash, sender, &here()).is_some());
         assert_eq!(read_mined(&fields, B256::repeat_byte(1), sender, &here()), None);
         assert_eq!(read_mined(&fields, hash, Address::repeat_byte(1), &here()), None);
-        // With the right hash beside it.
+        // A changed field with the right hash beside it.
         let bent = fields.replace("c0ffee", "c0ffef").replace(r#""nonce":"0x9""#, r#""nonce":"0x8""#);
         assert_ne!(bent, fields);
         assert_eq!(read_mined(&bent, hash, sender, &here()), None);
@@ -166,9 +166,9 @@ async fn what_a_node_makes_up_is_not_read() {
     assert_eq!(read_mined(r#"{"type":"0x7e"}"#, B256::ZERO, sender, &here()), None);
 }
 
-/// A transaction that go-ethereum's tests and EIP-155 know: nothing about our bytes is our own invention.
+/// The example transaction of EIP-155, which is also in the tests of go-ethereum.
 #[tokio::test]
-async fn the_example_of_eip_155() {
+async fn eip_155_example_is_encoded_exactly() {
     let key = "46".repeat(32);
     let signer = local(&key);
     let plan = TxPlan {
@@ -187,21 +187,23 @@ async fn the_example_of_eip_155() {
     assert_eq!(signing_hash(&unsigned), hash);
     let raw = signer.sign_transaction(&unsigned).await.unwrap();
     let expected = bytes!(
-        "f86c098504a817c800825208943535353535353535353535353535353535353535880de0b6b3a76400008025a028ef61340bd939bc2195fe537567866003e1a15d3c71ff63e1590620aa636276a067cbe9d8997f761aecb703304b3800ccf555c9f3dc64214b297fb1966a3b6d83"
+        "f86c098504a817c800825208943535353535353535353535353535353535353535880de0b6b3a764000080"
+        "25a028ef61340bd939bc2195fe537567866003e1a15d3c71ff63e1590620aa636276"
+        "a067cbe9d8997f761aecb703304b3800ccf555c9f3dc64214b297fb1966a3b6d83"
     );
     assert_eq!(raw, expected);
     assert!(verify(&plan, &unsigned, raw).is_ok());
 }
 
-/// Signs, with the right key, something else than it was asked to.
+/// A signer with the right key that signs a changed transaction.
 #[derive(Debug)]
-struct Liar {
+struct ForgingSigner {
     key: Arc<LocalSigner>,
-    lie: fn(&mut UnsignedTx),
+    forge: fn(&mut UnsignedTx),
 }
 
 #[async_trait]
-impl Signer for Liar {
+impl Signer for ForgingSigner {
     fn address(&self) -> Address {
         self.key.address()
     }
@@ -212,7 +214,7 @@ impl Signer for Liar {
 
     async fn sign_transaction(&self, unsigned: &UnsignedTx) -> Result<Bytes, SignerError> {
         let mut other = unsigned.clone();
-        (self.lie)(&mut other);
+        (self.forge)(&mut other);
         self.key.sign_transaction(&other).await
     }
 }
@@ -229,9 +231,9 @@ macro_rules! in_any {
     };
 }
 
-type Lie = fn(&mut UnsignedTx);
+type Forgery = fn(&mut UnsignedTx);
 
-const LIES: &[(&str, Lie)] = &[
+const FORGERIES: &[(&str, Forgery)] = &[
     ("chain id", |tx| tx.set_chain_id(1)),
     ("nonce", |tx| in_any!(tx, nonce = 10)),
     ("gas limit", |tx| in_any!(tx, gas_limit = 50_001)),
@@ -262,11 +264,11 @@ const LIES: &[(&str, Lie)] = &[
 
 /// proves S09
 #[tokio::test]
-async fn a_signer_that_signs_something_else_is_found_out() {
+async fn signer_that_changes_a_field_is_refused() {
     for plan in plans() {
-        for (field, lie) in LIES {
-            let liar = Liar { key: local(KEY), lie: *lie };
-            let answer = signed_with(&liar, &plan).await;
+        for (field, forge) in FORGERIES {
+            let signer = ForgingSigner { key: local(KEY), forge: *forge };
+            let answer = signed_with(&signer, &plan).await;
             assert_eq!(answer, Err(SignError::Mismatch(field)), "{plan:?}");
         }
     }
@@ -274,7 +276,7 @@ async fn a_signer_that_signs_something_else_is_found_out() {
 
 /// proves S09
 #[tokio::test]
-async fn lists_are_compared_too() {
+async fn signer_that_changes_a_list_is_refused() {
     fn no_keys(tx: &mut UnsignedTx) {
         let list = AccessList(vec![AccessListItem { address: Address::repeat_byte(3), storage_keys: Vec::new() }]);
         match tx {
@@ -289,18 +291,18 @@ async fn lists_are_compared_too() {
         tx.authorization_list = vec![SignedAuthorization::new_unchecked(inner, 1, U256::from(7), U256::from(8))];
     }
     let [_, listed, _, delegated, _] = plans();
-    for (plan, lie, field) in [
+    for (plan, forge, field) in [
         (&listed, no_keys as fn(&mut UnsignedTx), "access list"),
         (&delegated, no_keys, "access list"),
         (&delegated, other_delegate, "authorizations"),
     ] {
-        assert_eq!(signed_with(&Liar { key: local(KEY), lie }, plan).await, Err(SignError::Mismatch(field)));
+        assert_eq!(signed_with(&ForgingSigner { key: local(KEY), forge }, plan).await, Err(SignError::Mismatch(field)));
     }
 }
 
 /// proves S09
 #[tokio::test]
-async fn another_key_and_a_bent_signature_are_found_out() {
+async fn wrong_key_and_malformed_signature_are_refused() {
     for plan in plans() {
         assert_eq!(signed_with(local(OTHER_KEY).as_ref(), &plan).await, Err(SignError::Mismatch("sender")));
         let unsigned = build(&plan, CHAIN).unwrap();
@@ -309,7 +311,7 @@ async fn another_key_and_a_bent_signature_are_found_out() {
             U256::from_str_radix("fffffffffffffffffffffffffffffffebaaedce6af48a03bbfd25e8cd0364141", 16).unwrap();
         let high = Signature::new(good.r(), order - good.s(), !good.v());
         let answer = verify(&plan, &unsigned, with_signature(&unsigned, high));
-        assert_eq!(answer, Err(SignError::Mismatch("signature")), "the same key, but no node takes it");
+        assert_eq!(answer, Err(SignError::Mismatch("signature")), "the right key, but an s in the upper half");
         let raw = with_signature(&unsigned, good);
         for bent in [Bytes::new(), raw.slice(..raw.len() - 1), [raw.as_ref(), &[0]].concat().into()] {
             assert_eq!(verify(&plan, &unsigned, bent.clone()), Err(SignError::Mismatch("encoding")));
@@ -319,7 +321,7 @@ async fn another_key_and_a_bent_signature_are_found_out() {
 }
 
 #[test]
-fn plans_that_no_transaction_can_carry_are_refused() {
+fn plan_that_no_transaction_expresses_is_refused() {
     let mut legacy = plan();
     legacy.call.authorizations = vec![authorization()];
     let mut create = legacy.clone();
@@ -332,7 +334,7 @@ fn plans_that_no_transaction_can_carry_are_refused() {
 }
 
 #[test]
-fn a_size_before_there_is_a_plan_is_never_less_than_with_it() {
+fn unsigned_size_is_an_upper_bound() {
     let widest = |plan: &TxPlan| {
         let fees = match plan.fees {
             Fees::Legacy { .. } => Fees::Legacy { gas_price: u128::MAX },
@@ -349,7 +351,7 @@ fn a_size_before_there_is_a_plan_is_never_less_than_with_it() {
 }
 
 #[test]
-fn an_estimate_names_everything_but_a_price() {
+fn estimate_has_every_field_but_a_price() {
     let [.., delegated, _] = plans();
     let object = call_object(Address::ZERO, &delegated.call);
     let names: Vec<&str> = object.as_object().unwrap().keys().map(String::as_str).collect();
@@ -361,7 +363,7 @@ fn an_estimate_names_everything_but_a_price() {
 
 proptest! {
     #[test]
-    fn no_bytes_make_the_reader_stumble(raw in proptest::collection::vec(any::<u8>(), 0..300)) {
+    fn arbitrary_bytes_do_not_panic(raw in proptest::collection::vec(any::<u8>(), 0..300)) {
         let _ = outline_of(&raw.into());
     }
 }

@@ -1,7 +1,7 @@
-//! A node that does as it is told, a counter of counters, and what tests sign with.
+//! A scripted node, recorders of metrics and logs, and test keys.
 
-#![allow(dead_code, reason = "every test file uses another part")]
-#![allow(clippy::unwrap_used, reason = "all of this is for tests, though not all of it is inside one")]
+#![allow(dead_code, reason = "each test file uses a part")]
+#![allow(clippy::unwrap_used, reason = "test code, also outside of test functions")]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -22,29 +22,29 @@ pub(crate) const CHAIN: u64 = 31337;
 pub(crate) struct Script {
     pub(crate) chain_id: u64,
     pub(crate) head: u64,
-    /// Which fork it is on: a part of its blocks' hashes.
+    /// The fork of the node. It is part of its block hashes.
     pub(crate) fork: u64,
-    /// Answers before anything else does: `{"result": …}` or `{"error": …}` for a method and its parameters.
+    /// Custom answers, tried first: `{"result": …}` or `{"error": …}` for a method and its parameters.
     pub(crate) custom: Option<Custom>,
     pub(crate) client: &'static str,
-    /// More calls than this in one request are refused.
+    /// Larger batches are refused.
     pub(crate) batch_max: usize,
-    /// What a refusal says.
+    /// The response to a refused batch.
     pub(crate) batch_refusal: Value,
-    /// Numbers come back as texts.
+    /// Request ids are returned as texts.
     pub(crate) ids_as_texts: bool,
     pub(crate) missing: BTreeSet<&'static str>,
-    /// Methods that are answered by an error.
+    /// Methods that return an error.
     pub(crate) errors: BTreeMap<&'static str, (i64, &'static str)>,
-    /// What counts at a block named by its hash are answered by.
+    /// The error for a transaction count at a block hash.
     pub(crate) count_by_hash: Option<(i64, &'static str)>,
     pub(crate) send: Sending,
-    /// Every request gets this instead of an answer.
+    /// An HTTP status, header and body for every request.
     pub(crate) http: Option<(u16, &'static str, &'static str)>,
     /// Methods that are never answered.
     pub(crate) hang: BTreeSet<&'static str>,
     pub(crate) answers: BTreeMap<&'static str, Value>,
-    /// What was asked, and in which sizes.
+    /// All received calls, and the size of each batch.
     pub(crate) asked: Vec<(String, Value)>,
     pub(crate) sizes: Vec<usize>,
 }
@@ -67,7 +67,9 @@ impl Default for Script {
             custom: None,
             client: "Geth/v1.15.0",
             batch_max: usize::MAX,
-            batch_refusal: json!({ "jsonrpc": "2.0", "id": null, "error": { "code": -32600, "message": "invalid request" } }),
+            batch_refusal: json!({
+                "jsonrpc": "2.0", "id": null, "error": { "code": -32600, "message": "invalid request" }
+            }),
             ids_as_texts: false,
             missing: BTreeSet::new(),
             errors: BTreeMap::new(),
@@ -82,7 +84,7 @@ impl Default for Script {
     }
 }
 
-/// An HTTP server that follows its script.
+/// An HTTP server that follows a script.
 pub(crate) struct FakeNode {
     pub(crate) url: String,
     script: Arc<Mutex<Script>>,
@@ -112,7 +114,7 @@ impl FakeNode {
         change(&mut self.script.lock().unwrap())
     }
 
-    /// Nobody is there any more.
+    /// Closes the server.
     pub(crate) async fn stop(&mut self) {
         self.task.shutdown().await;
     }
@@ -225,7 +227,8 @@ pub(crate) fn block(number: u64) -> Value {
 pub(crate) fn block_of(fork: u64, number: u64) -> Value {
     json!({
         "number": format!("{number:#x}"), "hash": format!("0x{fork:032x}{number:032x}"),
-        "parentHash": format!("0x{fork:032x}{:032x}", number.saturating_sub(1)), "timestamp": "0x1", "baseFeePerGas": "0x7",
+        "parentHash": format!("0x{fork:032x}{:032x}", number.saturating_sub(1)), "timestamp": "0x1",
+        "baseFeePerGas": "0x7",
     })
 }
 
@@ -248,7 +251,7 @@ pub(crate) fn chain(nodes: &[&FakeNode]) -> EvmChain {
     EvmChain::connect(options(nodes), vec![signer(0)]).unwrap()
 }
 
-/// The accounts that dev chains give money to.
+/// The signer of a funded account of dev chains.
 pub(crate) fn signer(index: u32) -> Arc<dyn Signer> {
     let junk = "test test test test test test test test test test test junk";
     Arc::new(LocalSigner::from_mnemonic(&MnemonicOptions::account(Secret::new(junk.to_owned()), index)).unwrap())
@@ -275,13 +278,13 @@ pub(crate) async fn signed(chain: &EvmChain, plan: &TxPlan) -> SignedTx {
     chain.sign(&permit(plan.submitter.clone()), plan).await.unwrap()
 }
 
-/// What became of each, of all endpoints together.
+/// The combined answer for each transaction.
 pub(crate) async fn send(chain: &EvmChain, txs: &[SignedTx]) -> Vec<gapless_chain::Classified> {
     use gapless_chain::Chain as _;
     chain.broadcast(txs).await.into_iter().map(|answer| answer.classified).collect()
 }
 
-/// One question to a node, past everything that is tested here.
+/// One call to a node, without the code under test.
 pub(crate) async fn ask_node(url: &str, method: &str, params: Value) -> Value {
     let (host, path) =
         url.strip_prefix("http://").unwrap().split_once('/').unwrap_or((url.trim_start_matches("http://"), ""));
@@ -297,7 +300,7 @@ pub(crate) async fn ask_node(url: &str, method: &str, params: Value) -> Value {
     answer["result"].clone()
 }
 
-/// Keeps counters by name.
+/// A recorder of counters.
 #[derive(Default)]
 pub(crate) struct Counts(Mutex<BTreeMap<String, Arc<AtomicU64>>>, Mutex<Vec<Key>>);
 
@@ -306,13 +309,13 @@ impl Counts {
         self.0.lock().unwrap().get(name).map_or(0, |count| count.load(Ordering::Relaxed))
     }
 
-    /// All names and labels.
+    /// All metric names and labels.
     pub(crate) fn keys(&self) -> String {
         format!("{:?}", self.1.lock().unwrap())
     }
 }
 
-/// Keeps what is logged.
+/// A recorder of log lines.
 #[derive(Clone, Default)]
 pub(crate) struct Logs(Arc<Mutex<String>>);
 
@@ -367,14 +370,14 @@ impl Recorder for Counts {
     }
 }
 
-/// Lets time pass without waiting for it.
+/// Advances the clock of tokio.
 pub(crate) async fn later(time: Duration) {
     tokio::time::pause();
     tokio::time::advance(time).await;
     tokio::time::resume();
 }
 
-/// Runs a test on one thread, and counts what it counts.
+/// Runs a test on one thread with a recorder of counters.
 pub(crate) fn counted(test: impl Future<Output = ()>) -> Counts {
     let counts = Counts::default();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();

@@ -1,10 +1,10 @@
-//! What stands between us and the node: HTTP libraries, proxies, providers. Not a client family: every family is reached
-//! over a road, so these words count for all of them, after the family's own.
+//! Texts of the transport: HTTP libraries, proxies, providers. They are no client family and count for all families,
+//! after the tables of the family.
 
 use super::Table;
 use crate::reason::Reason::*;
 
-/// Put before a message by libraries and servers. Skipped before a `^`.
+/// Prefixes that libraries and servers add to a message. They are skipped before a `^`.
 pub(crate) const WRAPPERS: &[&str] = &[
     "err",
     "error",

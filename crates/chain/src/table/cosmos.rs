@@ -1,4 +1,4 @@
-//! Chains on the Cosmos SDK: its registered errors come last, behind the wrapped detail ("…: insufficient fee").
+//! Chains on the Cosmos SDK. Its registered errors are at the end, after the wrapped detail ("…: insufficient fee").
 
 use super::Table;
 use crate::reason::Reason::*;
@@ -15,7 +15,7 @@ pub(crate) const COSMOS: &Table = &Table {
                 "expected {account} got {tx} incorrect account sequence",
             ],
         ),
-        // No numbers, so only that it is wrong: a look for our hashes is the safe answer.
+        // Without numbers the direction of the mismatch is unknown. A search for our hashes is the safe reaction.
         (NonceUsed, &["nonce # is too low", "incorrect account sequence", "invalid sequence", "wrong sequence"]),
         (GasTooHigh, &["exceeds block gas limit", "gas wanted # exceeds", "gas wanted ... exceeds"]),
         (InsufficientFunds, &["insufficient funds", "insufficient balance", "balance ... tx cost"]),

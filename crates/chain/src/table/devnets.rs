@@ -6,7 +6,7 @@ use crate::reason::Reason::*;
 pub(crate) const ANVIL: &Table = &Table {
     name: "anvil",
     rows: &[
-        // It was pooled and then not mined in time. The hash will tell; the text is no acknowledgement.
+        // The transaction was pooled and not mined in time. The text is no acknowledgement; the hash decides.
         (NoVerdict, &["transaction confirmation timeout", "wasnt confirmed within"]),
         (AlreadyKnown, &["already imported"]),
         (ReplacementUnderpriced, &["insufficient gas price to replace existing transaction"]),

@@ -1,10 +1,10 @@
-//! What the EVM itself says, whoever runs it.
+//! Texts of the EVM, common to all clients.
 
 use super::Table;
 use crate::reason::Reason::*;
 
-/// Looked for before anything else and on every method: behind these words a contract speaks, and it may say anything, "already
-/// known" too.
+/// Matched before all other tables and on every method. A text of a contract follows these words, and it may be
+/// anything, even "already known".
 pub(crate) const REVERTS: &Table = &Table {
     name: "evm reverts",
     rows: &[(
@@ -27,7 +27,7 @@ pub(crate) const REVERTS: &Table = &Table {
     )],
 };
 
-/// Only for calls and estimates: in the answer to a send these words are about something else.
+/// Matched for calls and estimates only. In the answer to a send these words have another meaning.
 pub(crate) const EXECUTION: &Table = &Table {
     name: "evm execution",
     rows: &[

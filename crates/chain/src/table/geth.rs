@@ -1,4 +1,4 @@
-//! Geth: `core/error.go`, `core/txpool`, `core/types`, `internal/ethapi`. Much of the ecosystem speaks these words.
+//! Geth: `core/error.go`, `core/txpool`, `core/types`, `internal/ethapi`. Much of the ecosystem uses these texts.
 
 use super::Table;
 use crate::reason::Reason::*;
@@ -10,7 +10,7 @@ pub(crate) const GETH: &Table = &Table {
         (AlreadyKnown, &["already known", "known transaction"]),
         (NonceExhausted, &["nonce has max value", "nonce uint64 overflow"]),
         (NonceUsed, &["nonce too low", "nonce is too low"]),
-        // Before the gap: a delegated account's gap is the pool's rule for delegated accounts.
+        // Before the nonce gap: a gap of a delegated account breaks the pool rule for delegated accounts.
         (
             DelegatedLimit,
             &[
@@ -109,7 +109,7 @@ pub(crate) const GETH: &Table = &Table {
                 "empty auth list",
             ],
         ),
-        // The node's own switch: another node may take unprotected bytes.
+        // A setting of the node. Another node may accept unprotected bytes.
         (LocalPolicy, &["only replay protected"]),
         (
             Malformed,

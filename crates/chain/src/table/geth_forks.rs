@@ -1,13 +1,13 @@
-//! What forks of geth say beside geth's own words.
+//! Texts of geth forks, besides those of geth.
 
 use super::Table;
 use crate::reason::Reason::*;
 
-/// Nitro's sequencer and forwarder, and what is left of classic Arbitrum's result codes.
+/// The sequencer and forwarder of Nitro, and the remaining result codes of classic Arbitrum.
 pub(crate) const ARBITRUM: &Table = &Table {
     name: "arbitrum",
     rows: &[
-        // Classic said only that the nonce is wrong. A look for our hashes is the safe answer to it.
+        // Classic Arbitrum reports only a wrong nonce. A search for our hashes is the safe reaction.
         (NonceUsed, &["invalid transaction nonce"]),
         (FeeTooLow, &["gas price too low", "max fee per gas too low"]),
         (InsufficientFunds, &["not enough funds for gas", "not enough funds to pay"]),
@@ -40,7 +40,8 @@ pub(crate) const ARBITRUM: &Table = &Table {
     ],
 };
 
-/// Op-geth's forwarding to the sequencer, op-reth's deposit rules, and proxyd, which stands before most of these chains.
+/// The forwarding of op-geth to the sequencer, the deposit rules of op-reth, and proxyd, which most of these chains
+/// use.
 pub(crate) const OPTIMISM: &Table = &Table {
     name: "optimism",
     rows: &[
@@ -68,12 +69,12 @@ pub(crate) const OPTIMISM: &Table = &Table {
     ],
 };
 
-/// Mantle quotes the sequencer's own error behind its forwarding error, so that geth's words decide where there are any.
+/// Mantle appends the error of the sequencer to its forwarding error, so that texts of geth decide if there are any.
 pub(crate) const MANTLE: &Table = &Table {
     name: "mantle",
     rows: &[
         (InProgress, &["exist preconf transaction", "preconf transaction in process", "preconf"]),
-        // The L1 cost is not state that recovers for a fixed gas limit soon, and a fill is estimated anew.
+        // The L1 cost will not fit a fixed gas limit soon, and a filler is estimated again.
         (GasTooLow, &["insufficient gas for l1cost", "insufficient gas for l1 cost"]),
         (
             InsufficientFunds,
@@ -84,7 +85,7 @@ pub(crate) const MANTLE: &Table = &Table {
     ],
 };
 
-/// The old optimism `l2geth`.
+/// `l2geth` of the old Optimism.
 pub(crate) const METIS: &Table = &Table {
     name: "metis",
     rows: &[
@@ -102,7 +103,7 @@ pub(crate) const CELO: &Table = &Table {
             FeeTooLow,
             &["gas price minimum", "gasprice is less than", "gas price is less than", "fee currency ... underpriced"],
         ),
-        // The registry of fee currencies is chain state: governance may add this one.
+        // The registry of fee currencies is chain state. Governance may add this currency.
         (
             LocalPolicy,
             &[
@@ -150,7 +151,7 @@ pub(crate) const AVALANCHE: &Table = &Table {
     ],
 };
 
-/// Klaytn's pool: its own fee payer, unit price and account rules beside geth's.
+/// The pool of Klaytn: rules for fee payer, unit price and accounts besides those of geth.
 pub(crate) const KAIA: &Table = &Table {
     name: "kaia",
     rows: &[
@@ -180,7 +181,7 @@ pub(crate) const KAIA: &Table = &Table {
 pub(crate) const HARMONY: &Table = &Table {
     name: "harmony",
     rows: &[
-        // Finalized, by whom it does not say: look for our hashes.
+        // The nonce is finalized by an unnamed transaction. A search for our hashes is the safe reaction.
         (NonceUsed, &["transaction already finalized", "already finalized"]),
         (SenderBlocked, &["blacklist", "in blacklist", "not in allowlist", "not in whitelist"]),
         (WrongChain, &["incorrect chain id", "invalid shard", "shard id", "shardid"]),

@@ -1,5 +1,5 @@
-//! What libraries and gateways make of a node's words. Only for callers who do not know the family, and before the families'
-//! tables: a library's sentence quotes the node's behind it, or has taken its place.
+//! Texts that libraries and gateways derive from texts of nodes. Used only if the family is unknown, before the tables
+//! of the families: the text of a library quotes or replaces the text of the node.
 
 use super::Table;
 use crate::reason::Reason::*;
@@ -7,7 +7,7 @@ use crate::reason::Reason::*;
 pub(crate) const LOOSE: &Table = &Table {
     name: "loose",
     rows: &[
-        // Ethers and viem, which put their own sentence in place of the node's.
+        // Ethers and viem replace the text of the node by their own.
         (NonceUsed, &["nonce has already been used", "nonce expired", "lower than the current nonce of the account"]),
         (
             ReplacementUnderpriced,

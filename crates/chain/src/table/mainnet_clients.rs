@@ -102,7 +102,7 @@ pub(crate) const BESU: &Table = &Table {
     ],
 };
 
-/// The sequencer's plugins beside besu's words.
+/// The plugins of the sequencer, besides the texts of besu.
 pub(crate) const LINEA: &Table = &Table {
     name: "linea",
     rows: &[
@@ -123,7 +123,7 @@ pub(crate) const ERIGON: &Table = &Table {
     name: "erigon",
     rows: &[
         (AlreadyKnown, &["existing txn with same hash", "existing tx with same hash", "already known"]),
-        // Mined already, as far as this node knows: the receipts decide.
+        // The node believes that the transaction is mined. The receipts decide.
         (NonceUsed, &["^mined"]),
         (
             ReplacementUnderpriced,
@@ -163,7 +163,7 @@ pub(crate) const ERIGON: &Table = &Table {
     ],
 };
 
-/// `transaction_queue` and `miner` of parity, still spoken by old networks.
+/// `transaction_queue` and `miner` of parity, still in use on old networks.
 pub(crate) const OPENETHEREUM: &Table = &Table {
     name: "openethereum",
     rows: &[

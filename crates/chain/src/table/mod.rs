@@ -1,8 +1,8 @@
-//! The table: which reason a text tells, family by family.
+//! The tables that map texts to reasons, family by family.
 //!
-//! One row is a reason with the patterns that tell it. Rows are tried from above, a family's own table before those it shares
-//! ([`Family::tables`](crate::Family)), so what is special stands above what is general. The patterns follow how the client
-//! builds its messages, its fixed part without numbers and details, so that a suffix never matters (C02).
+//! A row is a reason with its patterns. Rows are tried from top to bottom, the table of a family before the tables that
+//! it shares ([`Family::tables`](crate::Family)), so special rows are above general ones. A pattern is the fixed part
+//! of a client's message, without numbers and details, so that a suffix does not matter (C02).
 
 mod carrier;
 mod cosmos;
@@ -19,7 +19,7 @@ mod rust_clients;
 
 use crate::reason::Reason;
 
-/// A reason, and the patterns that tell it.
+/// A reason with its patterns.
 pub(crate) type Row = (Reason, &'static [&'static str]);
 
 #[derive(Debug)]

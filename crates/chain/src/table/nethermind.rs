@@ -7,12 +7,12 @@ pub(crate) const NETHERMIND: &Table = &Table {
     name: "nethermind",
     rows: &[
         (AlreadyKnown, &["alreadyknown"]),
-        // "Transaction invalid, …" quotes the validator: its details come before everything that also stands for a state.
+        // "Transaction invalid, …" quotes the validator. Its details come before rows that also match a state.
         (ForkNotActive, &["invalidtxtype transaction type in"]),
         (NonceExhausted, &["noncetoohigh nonce exceeds max nonce", "nonce exceeds max nonce"]),
         (DelegatedLimit, &["delegation nonce gap", "notcurrentnoncefordelegation", "futurenoncefordelegatedaccount"]),
         (Reserved, &["delegation authority has pending transaction", "delegatorhaspendingtx"]),
-        // Our key used this nonce already, for which bytes it does not say: look for our hashes.
+        // Our key has used this nonce for unnamed bytes. A search for our hashes is the safe reaction.
         (NonceUsed, &["oldnonce", "ownnoncealreadyused"]),
         (NonceTooFar, &["noncetoofarinfuture", "nonce too far in future", "nonce too far in the future"]),
         (NonceGap, &["noncegap", "future nonce expected nonce", "nonce too high"]),
@@ -74,7 +74,7 @@ pub(crate) const NETHERMIND: &Table = &Table {
             ],
         ),
         (BadAuthorizations, &["missingauthorizationlist", "invalidauthoritysignature", "notallowedauthorizationlist"]),
-        // Everything that the validator calls invalid is so by these bytes alone.
+        // The validator looks at the bytes only, so its refusals are permanent.
         (Malformed, &["transaction invalid", "^invalid$", "^invalid invalidtx", "^invalid invalidtransaction"]),
         (NotReady, &["^syncing", "node is syncing"]),
         (Overloaded, &["shutting down"]),

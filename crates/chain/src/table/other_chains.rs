@@ -1,9 +1,9 @@
-//! Hedera's relay, frontier (Polkadot), monad, filecoin.
+//! The relay of Hedera, frontier (Polkadot), monad, filecoin.
 
 use super::Table;
 use crate::reason::Reason::*;
 
-/// The JSON-RPC relay before Hedera's consensus nodes.
+/// The JSON-RPC relay of the Hedera consensus nodes.
 pub(crate) const HEDERA: &Table = &Table {
     name: "hedera",
     rows: &[
@@ -36,14 +36,14 @@ pub(crate) const HEDERA: &Table = &Table {
             Overloaded,
             &["returns a null value", "platform_transaction_not_created", "mirror node upstream failure", "busy"],
         ),
-        // The sender has no account yet: Hedera makes one when somebody funds the address.
+        // The sender has no account yet. Hedera creates one when the address is funded.
         (InsufficientFunds, &["resource not found address", "account ... not found", "payer_account_not_found"]),
         (MethodMissing, &["unsupported json rpc method", "method ... not found"]),
         (TimedOut, &["request timeout", "sdk timeout", "timeout exceeded"]),
     ],
 };
 
-/// Substrate's pool errors, and the Ethereum words that frontier gives them.
+/// The pool errors of Substrate, and their Ethereum texts in frontier.
 pub(crate) const FRONTIER: &Table = &Table {
     name: "frontier",
     rows: &[
@@ -114,11 +114,11 @@ pub(crate) const MONAD: &Table = &Table {
     ],
 };
 
-/// Lotus' message pool.
+/// The message pool of Lotus.
 pub(crate) const FILECOIN: &Table = &Table {
     name: "filecoin",
     rows: &[
-        // "To": another message stands at this nonce; "from": this very message (lotus compares the CIDs before).
+        // "To": another message has this nonce. "From": the same message (lotus compares the CIDs before).
         (
             ReplacementUnderpriced,
             &["message to * with nonce # already in mpool", "replace by fee has too low", "too low gaspremium"],

@@ -53,11 +53,11 @@ pub(crate) const ZKSYNC: &Table = &Table {
         ),
         (ConditionUnmet, &["block timestamp assertion"]),
         (ValidationFailed, &["failed to validate the transaction", "account validation error"]),
-        // A paymaster's funds and rules are chain state.
+        // The funds and rules of a paymaster are chain state.
         (LocalPolicy, &["failed paymaster validation", "failed pre paymaster preparation"]),
-        // The bootloader's troubles may be the block's.
+        // A failure of the bootloader may come from the block.
         (NoVerdict, &["failed to include transaction in the system", "virtual machine entered unexpected state"]),
-        // Zksync's estimates for a contract that it cannot publish.
+        // The estimate of zksync for a contract that it cannot publish.
         (
             ProverLimit,
             &[
@@ -76,11 +76,11 @@ pub(crate) const ZKSYNC: &Table = &Table {
     ],
 };
 
-/// `pool/errors.go`, and the executor's counters.
+/// `pool/errors.go`, and the counters of the executor.
 pub(crate) const POLYGON_ZKEVM: &Table = &Table {
     name: "polygon-zkevm",
     rows: &[
-        // The network's cdk-erigon nodes answer as erigon does.
+        // The cdk-erigon nodes of the network use the texts of erigon.
         (ReplacementUnderpriced, &["could not replace existing"]),
         (FeeTooLow, &["gas price too low", "underpriced ... gas price"]),
         (AccountLimit, &["account has reached the tx limit"]),

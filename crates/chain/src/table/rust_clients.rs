@@ -1,9 +1,9 @@
-//! Revm, which reth, anvil, hardhat and op-reth run, and what reth and its forks say beside geth's words.
+//! Revm, which reth, anvil, hardhat and op-reth run, and texts of reth and its forks besides those of geth.
 
 use super::Table;
 use crate::reason::Reason::*;
 
-/// `InvalidTransaction`, as it prints itself.
+/// The `Display` texts of `InvalidTransaction`.
 pub(crate) const REVM: &Table = &Table {
     name: "revm",
     rows: &[

@@ -1,4 +1,4 @@
-//! Reads `node_errors.tsv`: texts of real clients, with the outcome each should have.
+//! Reads `node_errors.tsv`: texts of real clients with their expected outcomes.
 
 use gapless_chain::{Classified, Classifier, Family, Method, NodeFailure, Overrides};
 
@@ -8,7 +8,7 @@ pub(crate) struct Row {
     pub(crate) method: String,
     pub(crate) code: Option<i64>,
     pub(crate) text: String,
-    /// The outcome, and another defensible one.
+    /// The expected outcome, and an acceptable alternative.
     pub(crate) outcomes: Vec<String>,
 }
 
@@ -17,7 +17,7 @@ impl Row {
         classifier.classify(family, Method::of(&self.method), &NodeFailure::from_code(self.code, text))
     }
 
-    #[allow(dead_code, reason = "not every test file asks for it")]
+    #[allow(dead_code, reason = "not every test file uses it")]
     pub(crate) fn family(&self) -> Option<Family> {
         Family::parse(&self.family)
     }

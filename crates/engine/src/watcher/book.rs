@@ -13,7 +13,7 @@ use crate::lane_inbox::LaneInbox;
 #[derive(Debug, Default)]
 pub(crate) struct WatchBook {
     inner: Mutex<Inner>,
-    asked: Notify,
+    look_up_needed: Notify,
 }
 
 #[derive(Debug, Default)]
@@ -23,19 +23,19 @@ struct Inner {
     /// Counter of tries, for `Request::tried`.
     tries: u64,
     /// Hashes that were added since the watcher's last round.
-    fresh: Vec<B256>,
+    unscheduled: Vec<B256>,
     /// Times at which a hash that is in no block is looked up, the earliest first. An entry whose time is not the
     /// hash's `due` is outdated.
     stale: VecDeque<(Tick, B256)>,
     /// Hashes by inbox id.
-    of_lane: HashMap<usize, HashSet<B256>>,
+    by_inbox: HashMap<usize, HashSet<B256>>,
 }
 
 #[derive(Debug)]
 struct Entry {
     lane: Arc<LaneInbox>,
     /// A canonical block holds the hash.
-    explained: bool,
+    is_mined: bool,
     due: Option<Tick>,
 }
 
@@ -60,9 +60,9 @@ impl WatchBook {
         let mut asked = false;
         for WatchRequest { hash, known_block: known, look_up } in watched {
             inner.remove(*hash);
-            inner.hashes.insert(*hash, Entry { lane: Arc::clone(inbox), explained: false, due: None });
-            inner.of_lane.entry(place(inbox)).or_default().insert(*hash);
-            inner.fresh.push(*hash);
+            inner.hashes.insert(*hash, Entry { lane: Arc::clone(inbox), is_mined: false, due: None });
+            inner.by_inbox.entry(inbox_id(inbox)).or_default().insert(*hash);
+            inner.unscheduled.push(*hash);
             if *look_up || known.is_some() {
                 inner.requests.insert(*hash, Request::new(*known));
                 asked = true;
@@ -70,7 +70,7 @@ impl WatchBook {
         }
         drop(inner);
         if asked {
-            self.asked.notify_one();
+            self.look_up_needed.notify_one();
         }
     }
 
@@ -82,12 +82,12 @@ impl WatchBook {
     /// Removes all hashes of a lane that no longer runs here.
     pub(crate) fn forget(&self, inbox: &Arc<LaneInbox>) {
         let mut inner = self.inner();
-        let hashes = inner.of_lane.remove(&place(inbox)).unwrap_or_default();
+        let hashes = inner.by_inbox.remove(&inbox_id(inbox)).unwrap_or_default();
         hashes.into_iter().for_each(|hash| inner.remove(hash));
     }
 
-    pub(super) async fn asked(&self) {
-        self.asked.notified().await;
+    pub(super) async fn requested(&self) {
+        self.look_up_needed.notified().await;
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -106,7 +106,7 @@ impl WatchBook {
     }
 
     /// Records a try.
-    pub(super) fn tried(&self, hashes: &[B256]) {
+    pub(super) fn mark_tried(&self, hashes: &[B256]) {
         let mut inner = self.inner();
         let Inner { requests, tries, .. } = &mut *inner;
         for hash in hashes {
@@ -118,13 +118,13 @@ impl WatchBook {
     }
 
     /// Wakes the watcher for its next round if there are requests that were never tried.
-    pub(super) fn go_on(&self) {
+    pub(super) fn wake_for_untried(&self) {
         if self.inner().requests.values().any(|asked| asked.tried == 0) {
-            self.asked.notify_one();
+            self.look_up_needed.notify_one();
         }
     }
 
-    pub(super) fn ask(&self, hash: B256, known: Option<BlockRef>) {
+    pub(super) fn request(&self, hash: B256, known: Option<BlockRef>) {
         let mut inner = self.inner();
         if inner.hashes.contains_key(&hash) {
             inner.requests.insert(hash, Request::new(known));
@@ -132,7 +132,7 @@ impl WatchBook {
     }
 
     /// Removes an answered request, unless it was made again meanwhile.
-    pub(super) fn answered(&self, hash: B256, known: Option<BlockRef>) {
+    pub(super) fn remove_answered(&self, hash: B256, known: Option<BlockRef>) {
         let mut inner = self.inner();
         if inner.requests.get(&hash).is_some_and(|asked| asked.known == known && asked.tried != 0) {
             inner.requests.remove(&hash);
@@ -140,21 +140,21 @@ impl WatchBook {
     }
 
     /// Requests a look-up of every hash that is in no known block: some blocks were not read.
-    pub(super) fn ask_unexplained(&self) {
+    pub(super) fn request_unmined(&self) {
         let mut inner = self.inner();
         let Inner { hashes, requests, .. } = &mut *inner;
-        for (hash, _) in hashes.iter().filter(|(_, entry)| !entry.explained) {
+        for (hash, _) in hashes.iter().filter(|(_, entry)| !entry.is_mined) {
             requests.entry(*hash).or_insert_with(|| Request::new(None));
         }
     }
 
     /// Requests look-ups of hashes that were in no block for the time `after`, at most `limit`, the oldest first; and
     /// again after the same time. So the cost does not grow with the number of open hashes (R01).
-    pub(super) fn ask_for_stale(&self, now: Tick, after: Duration, limit: usize) {
+    pub(super) fn request_stale(&self, now: Tick, after: Duration, limit: usize) {
         let mut inner = self.inner();
-        let Inner { hashes, requests, fresh, stale, .. } = &mut *inner;
+        let Inner { hashes, requests, unscheduled, stale, .. } = &mut *inner;
         let due = now.saturating_add(after);
-        for hash in fresh.drain(..) {
+        for hash in unscheduled.drain(..) {
             if let Some(entry) = hashes.get_mut(&hash).filter(|entry| entry.due.is_none()) {
                 entry.due = Some(due);
                 stale.push_back((due, hash));
@@ -167,7 +167,7 @@ impl WatchBook {
             }
             let Some((at, hash)) = stale.pop_front_if(|(at, _)| *at <= now) else { return };
             let Some(entry) = hashes.get_mut(&hash).filter(|entry| entry.due == Some(at)) else { continue };
-            if !entry.explained {
+            if !entry.is_mined {
                 requests.entry(hash).or_insert_with(|| Request::new(None));
                 asked += 1;
             }
@@ -176,17 +176,17 @@ impl WatchBook {
         }
     }
 
-    pub(super) fn tell(&self, hash: B256, sighting: Sighting) {
+    pub(super) fn deliver(&self, hash: B256, sighting: Sighting) {
         let mut inner = self.inner();
         let Some(entry) = inner.hashes.get_mut(&hash) else { return };
         match &sighting {
-            Sighting::Mined(_) | Sighting::StillMined { .. } | Sighting::Final { .. } => entry.explained = true,
-            Sighting::Unmined { .. } => entry.explained = false,
+            Sighting::Mined(_) | Sighting::StillMined { .. } | Sighting::Final { .. } => entry.is_mined = true,
+            Sighting::Unmined { .. } => entry.is_mined = false,
             Sighting::NotFound { .. } => {}
         }
         let inbox = Arc::clone(&entry.lane);
         drop(inner);
-        inbox.see(sighting);
+        inbox.add_sighting(sighting);
     }
 
     fn inner(&self) -> MutexGuard<'_, Inner> {
@@ -198,17 +198,17 @@ impl Inner {
     fn remove(&mut self, hash: B256) {
         self.requests.remove(&hash);
         let Some(entry) = self.hashes.remove(&hash) else { return };
-        if let Some(hashes) = self.of_lane.get_mut(&place(&entry.lane)) {
+        if let Some(hashes) = self.by_inbox.get_mut(&inbox_id(&entry.lane)) {
             hashes.remove(&hash);
             if hashes.is_empty() {
-                self.of_lane.remove(&place(&entry.lane));
+                self.by_inbox.remove(&inbox_id(&entry.lane));
             }
         }
     }
 }
 
 /// The address of the inbox; unique while the inbox is alive.
-fn place(inbox: &Arc<LaneInbox>) -> usize {
+fn inbox_id(inbox: &Arc<LaneInbox>) -> usize {
     Arc::as_ptr(inbox).addr()
 }
 
@@ -233,68 +233,68 @@ mod tests {
     }
 
     #[test]
-    fn what_nothing_explains_is_asked_for_after_a_while_and_again() {
+    fn unmined_hash_is_requested_periodically() {
         let book = WatchBook::default();
         let minute = Duration::from_secs(60);
         watch(&book, 1..=3);
-        book.ask_for_stale(at(0), minute, 100);
-        book.ask_for_stale(at(59), minute, 100);
+        book.request_stale(at(0), minute, 100);
+        book.request_stale(at(59), minute, 100);
         assert_eq!(asked(&book), 0);
-        book.tell(
+        book.deliver(
             B256::repeat_byte(1),
             Sighting::StillMined { hash: B256::repeat_byte(1), block: BlockRef { number: 1, hash: B256::ZERO } },
         );
         book.unwatch(&[B256::repeat_byte(2)]);
-        book.ask_for_stale(at(60), minute, 100);
+        book.request_stale(at(60), minute, 100);
         assert_eq!(book.requests(9), vec![(B256::repeat_byte(3), None)]);
-        book.tried(&[B256::repeat_byte(3)]);
-        book.answered(B256::repeat_byte(3), None);
-        book.ask_for_stale(at(119), minute, 100);
+        book.mark_tried(&[B256::repeat_byte(3)]);
+        book.remove_answered(B256::repeat_byte(3), None);
+        book.request_stale(at(119), minute, 100);
         assert_eq!(asked(&book), 0);
-        book.ask_for_stale(at(120), minute, 100);
+        book.request_stale(at(120), minute, 100);
         assert_eq!(asked(&book), 1);
     }
 
     #[test]
-    fn lanes_that_come_and_go_leave_nothing_behind() {
+    fn forgotten_lanes_leave_no_entries() {
         let book = WatchBook::default();
         let watched = [WatchRequest { hash: B256::repeat_byte(1), known_block: None, look_up: true }];
         for round in 0..1000 {
             let inbox = Arc::default();
             book.watch(&inbox, &watched);
-            book.ask_for_stale(at(round), Duration::from_secs(60), 100);
+            book.request_stale(at(round), Duration::from_secs(60), 100);
             book.forget(&inbox);
         }
         watch(&book, 1..=1);
-        (1000..1200).for_each(|second| book.ask_for_stale(at(second), Duration::from_secs(60), 100));
+        (1000..1200).for_each(|second| book.request_stale(at(second), Duration::from_secs(60), 100));
         let inner = book.inner();
-        assert_eq!((inner.stale.len(), inner.fresh.len(), inner.of_lane.len()), (1, 0, 1));
+        assert_eq!((inner.stale.len(), inner.unscheduled.len(), inner.by_inbox.len()), (1, 0, 1));
     }
 
     #[test]
-    fn no_time_at_all_is_no_endless_loop() {
+    fn zero_stale_timeout_does_not_loop_forever() {
         let book = WatchBook::default();
         watch(&book, 1..=9);
-        (0..3).for_each(|second| book.ask_for_stale(at(second), Duration::ZERO, 100));
+        (0..3).for_each(|second| book.request_stale(at(second), Duration::ZERO, 100));
         assert_eq!(asked(&book), 9);
     }
 
     /// The answer is older than the second request.
     #[test]
-    fn what_is_asked_anew_is_not_answered_by_the_old_answer() {
+    fn old_answer_does_not_remove_new_request() {
         let book = WatchBook::default();
         let (inbox, hash) = (Arc::default(), B256::repeat_byte(1));
         let watched = [WatchRequest { hash, known_block: None, look_up: true }];
         book.watch(&inbox, &watched);
-        book.tried(&[hash]);
+        book.mark_tried(&[hash]);
         book.watch(&inbox, &watched);
-        book.answered(hash, None);
+        book.remove_answered(hash, None);
         assert_eq!(asked(&book), 1);
     }
 
     /// proves R02
     #[test]
-    fn who_was_tried_waits_behind_those_who_were_not() {
+    fn tried_requests_come_after_untried_ones() {
         let book = WatchBook::default();
         let watched: Vec<WatchRequest> = (1..=20)
             .map(|byte| WatchRequest { hash: B256::repeat_byte(byte), known_block: None, look_up: true })
@@ -303,7 +303,7 @@ mod tests {
         let mut seen = HashSet::new();
         for _ in 0..20 {
             let (first, _) = book.requests(1)[0];
-            book.tried(&[first]);
+            book.mark_tried(&[first]);
             seen.insert(first);
         }
         assert_eq!(seen.len(), 20);
@@ -311,17 +311,17 @@ mod tests {
 
     /// proves R01
     #[test]
-    fn however_many_are_stale_a_bounded_number_is_asked_for_in_turn() {
+    fn stale_requests_are_bounded_and_take_turns() {
         let book = WatchBook::default();
         watch(&book, 0..=99);
-        book.ask_for_stale(at(0), Duration::from_secs(60), 10);
+        book.request_stale(at(0), Duration::from_secs(60), 10);
         let mut seen = HashSet::new();
         for round in 0..10 {
-            book.ask_for_stale(at(60 + round), Duration::from_secs(600), 10);
+            book.request_stale(at(60 + round), Duration::from_secs(600), 10);
             let hashes: Vec<B256> = book.requests(usize::MAX).into_iter().map(|(hash, _)| hash).collect();
             assert_eq!(hashes.len(), 10);
-            book.tried(&hashes);
-            hashes.iter().for_each(|hash| book.answered(*hash, None));
+            book.mark_tried(&hashes);
+            hashes.iter().for_each(|hash| book.remove_answered(*hash, None));
             seen.extend(hashes);
         }
         assert_eq!(seen.len(), 100);

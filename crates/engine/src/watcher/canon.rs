@@ -11,14 +11,14 @@ const TIMED_BLOCKS: usize = 32;
 
 #[derive(Debug, Default)]
 pub(super) struct Canon {
-    blocks: VecDeque<Linked>,
-    /// Everything up to this block is final. It only moves forward while it is canonical, even if the chain has become
-    /// shorter.
+    blocks: VecDeque<LinkedBlock>,
+    /// The newest final block; all below it are final too. It only moves forward while it is canonical, even if the
+    /// chain has become shorter.
     finalized: Option<BlockRef>,
 }
 
 #[derive(Debug)]
-pub(super) struct Linked {
+pub(super) struct LinkedBlock {
     pub(super) link: BlockLink,
     /// Unknown for blocks that were saved before this node started.
     timestamp: Option<u64>,
@@ -27,7 +27,7 @@ pub(super) struct Linked {
 
 /// The position of a block relative to the kept part of the canonical chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum Position {
     /// In the kept part.
     Canonical,
     /// Another block is canonical at its height.
@@ -38,10 +38,10 @@ pub(super) enum Place {
     Newer,
 }
 
-impl Linked {
+impl LinkedBlock {
     fn of(header: &Header) -> Self {
         let link = BlockLink { block: header.block, parent_hash: header.parent_hash };
-        Linked { link, timestamp: Some(header.timestamp), ours: Vec::new() }
+        LinkedBlock { link, timestamp: Some(header.timestamp), ours: Vec::new() }
     }
 }
 
@@ -49,14 +49,14 @@ impl Canon {
     /// Restores a saved head.
     pub(super) fn restore(tail: &Tail, finalized: Option<BlockRef>) -> Self {
         let numbers = tail.first_number()..=tail.last().number;
-        let kept = |link| Linked { link, timestamp: None, ours: Vec::new() };
+        let kept = |link| LinkedBlock { link, timestamp: None, ours: Vec::new() };
         let blocks = numbers.filter_map(|number| tail.get(number)).map(kept).collect();
         Canon { blocks, finalized }
     }
 
     /// Restarts at this block. The final block stays, until it is found not to be on this chain.
     pub(super) fn restart(head: &Header, finalized: Option<BlockRef>) -> Self {
-        Canon { blocks: VecDeque::from([Linked::of(head)]), finalized }
+        Canon { blocks: VecDeque::from([LinkedBlock::of(head)]), finalized }
     }
 
     pub(super) fn head(&self) -> Option<BlockRef> {
@@ -78,26 +78,26 @@ impl Canon {
     }
 
     /// At most `most` confirmations of a transaction in the block at this height.
-    pub(super) fn list(&self, number: u64, most: u32) -> Arc<[BlockLink]> {
+    pub(super) fn confirmations(&self, number: u64, most: u32) -> Arc<[BlockLink]> {
         let Some(index) = self.index(number) else { return Arc::default() };
         self.blocks.iter().skip(index).take(most as usize).map(|linked| linked.link).collect()
     }
 
-    pub(super) fn place(&self, block: BlockRef) -> Place {
-        let (Some(first), Some(head)) = (self.first_number(), self.head()) else { return Place::Newer };
+    pub(super) fn position(&self, block: BlockRef) -> Position {
+        let (Some(first), Some(head)) = (self.first_number(), self.head()) else { return Position::Newer };
         if block.number < first {
-            Place::Older
+            Position::Older
         } else if block.number > head.number {
-            Place::Newer
+            Position::Newer
         } else if self.get(block.number).is_some_and(|link| link.block == block) {
-            Place::Canonical
+            Position::Canonical
         } else {
-            Place::Orphaned
+            Position::Orphaned
         }
     }
 
     /// Records one of our hashes in a canonical block. Does nothing for a block below the kept part.
-    pub(super) fn note(&mut self, block: BlockRef, hash: B256) {
+    pub(super) fn record(&mut self, block: BlockRef, hash: B256) {
         if let Some(linked) = self.index(block.number).and_then(|index| self.blocks.get_mut(index))
             && linked.link.block == block
             && !linked.ours.contains(&hash)
@@ -107,7 +107,7 @@ impl Canon {
     }
 
     /// Removes the head: it is no longer canonical.
-    pub(super) fn pop(&mut self) -> Option<Linked> {
+    pub(super) fn pop(&mut self) -> Option<LinkedBlock> {
         let linked = self.blocks.pop_back()?;
         // The next block at this height was not reported as final to any lane.
         if self.is_final(linked.link.block.number) {
@@ -128,7 +128,7 @@ impl Canon {
     pub(super) fn push(&mut self, header: &Header) -> bool {
         let links = self.is_next(header);
         if links {
-            self.blocks.push_back(Linked::of(header));
+            self.blocks.push_back(LinkedBlock::of(header));
         }
         links
     }
@@ -140,14 +140,14 @@ impl Canon {
                 && Some(first.link.block.number) == header.block.number.checked_add(1)
         });
         if links {
-            self.blocks.push_front(Linked::of(header));
+            self.blocks.push_front(LinkedBlock::of(header));
         }
         links
     }
 
     /// Is another block linked at the height of the final one?
-    pub(super) fn denies_final(&self) -> bool {
-        self.finalized.is_some_and(|block| self.place(block) == Place::Orphaned)
+    pub(super) fn contradicts_final(&self) -> bool {
+        self.finalized.is_some_and(|block| self.position(block) == Position::Orphaned)
     }
 
     /// The newest final block; it may be below the kept part.
@@ -161,7 +161,7 @@ impl Canon {
 
     /// Blocks up to this one that are not final yet and hold our hashes.
     pub(super) fn ours_up_to(&self, upto: BlockRef) -> Vec<(BlockRef, Vec<B256>)> {
-        let is_new = |linked: &&Linked| {
+        let is_new = |linked: &&LinkedBlock| {
             let number = linked.link.block.number;
             number <= upto.number && !self.is_final(number) && !linked.ours.is_empty()
         };
@@ -170,20 +170,20 @@ impl Canon {
 
     /// Makes everything up to this block final. A block below the final one is ignored.
     pub(super) fn finalize(&mut self, upto: BlockRef) {
-        if self.place(upto) == Place::Canonical && !self.is_final(upto.number) {
+        if self.position(upto) == Position::Canonical && !self.is_final(upto.number) {
             self.finalized = Some(upto);
         }
     }
 
     /// Drops blocks below this height. Returns dropped blocks with our hashes that were not reported as final: the
     /// blocks that are not final, and all blocks while no finality is reported.
-    pub(super) fn trim(&mut self, below: u64, are_told: bool) -> Vec<Linked> {
+    pub(super) fn trim(&mut self, below: u64, is_reported: bool) -> Vec<LinkedBlock> {
         let mut forgotten = Vec::new();
         while self.blocks.len() > 1
             && let Some(linked) = self.blocks.pop_front_if(|linked| linked.link.block.number < below)
         {
-            let is_told = are_told && self.is_final(linked.link.block.number);
-            if !linked.ours.is_empty() && !is_told {
+            let was_reported = is_reported && self.is_final(linked.link.block.number);
+            if !linked.ours.is_empty() && !was_reported {
                 forgotten.push(linked);
             }
         }
@@ -192,7 +192,7 @@ impl Canon {
 
     /// Milliseconds from block to block, over the newest ones. Some genesis blocks have no timestamp.
     pub(super) fn block_time_ms(&self) -> Option<u64> {
-        let timed = |linked: &Linked| Some((linked.link.block.number, linked.timestamp?));
+        let timed = |linked: &LinkedBlock| Some((linked.link.block.number, linked.timestamp?));
         let newest = self.blocks.iter().rev().take(TIMED_BLOCKS).filter_map(timed);
         let mut timed = newest.filter(|(number, _)| *number > 0);
         let (last, ended) = timed.next()?;
@@ -231,49 +231,50 @@ mod tests {
     }
 
     #[test]
-    fn only_what_links_is_put_below() {
+    fn push_below_rejects_unlinked_block() {
         let mut canon = Canon::restart(&header(5, 0, 0), None);
-        assert!(!canon.push_below(&header(3, 0, 0)), "a hole");
+        assert!(!canon.push_below(&header(3, 0, 0)), "a missing block");
         assert!(!canon.push_below(&header(4, 1, 0)), "another fork");
         assert!(canon.push_below(&header(4, 0, 0)));
-        assert_eq!((canon.first_number(), canon.place(header(4, 0, 0).block)), (Some(4), Place::Canonical));
+        assert_eq!((canon.first_number(), canon.position(header(4, 0, 0).block)), (Some(4), Position::Canonical));
     }
 
     #[test]
-    fn what_is_forgotten_before_it_is_final_is_told() {
+    fn trim_returns_blocks_not_reported_as_final() {
         // While no finality is reported, final blocks are returned too.
-        for (are_told, wanted) in [(false, vec![3, 4]), (true, vec![4])] {
+        for (is_reported, wanted) in [(false, vec![3, 4]), (true, vec![4])] {
             let mut canon = canon(9);
-            (3..=5).for_each(|number| canon.note(header(number, 0, 0).block, B256::with_last_byte(number as u8)));
+            (3..=5).for_each(|number| canon.record(header(number, 0, 0).block, B256::with_last_byte(number as u8)));
             canon.finalize(header(3, 0, 0).block);
-            let forgotten: Vec<u64> = canon.trim(5, are_told).iter().map(|linked| linked.link.block.number).collect();
+            let forgotten: Vec<u64> =
+                canon.trim(5, is_reported).iter().map(|linked| linked.link.block.number).collect();
             assert_eq!((forgotten, canon.first_number()), (wanted, Some(5)));
-            assert_eq!(canon.final_block(), Some(header(3, 0, 0).block), "also when it is no longer kept");
+            assert_eq!(canon.final_block(), Some(header(3, 0, 0).block), "even below the kept part");
         }
     }
 
     #[test]
-    fn only_what_links_is_put_on() {
+    fn push_rejects_unlinked_block() {
         let mut canon = canon(3);
-        assert!(!canon.push(&header(5, 0, 0)), "a hole");
+        assert!(!canon.push(&header(5, 0, 0)), "a missing block");
         assert!(!canon.push(&header(4, 1, 1)), "another fork");
         assert!(canon.push(&header(4, 0, 0)));
     }
 
     #[test]
-    fn a_block_is_placed_by_its_hash() {
+    fn position_is_decided_by_hash() {
         let canon = canon(5);
-        assert_eq!(canon.place(header(3, 0, 0).block), Place::Canonical);
-        assert_eq!(canon.place(header(3, 1, 0).block), Place::Orphaned);
-        assert_eq!(canon.place(header(6, 0, 0).block), Place::Newer);
-        assert_eq!(canon.place(header(0, 0, 0).block), Place::Older);
+        assert_eq!(canon.position(header(3, 0, 0).block), Position::Canonical);
+        assert_eq!(canon.position(header(3, 1, 0).block), Position::Orphaned);
+        assert_eq!(canon.position(header(6, 0, 0).block), Position::Newer);
+        assert_eq!(canon.position(header(0, 0, 0).block), Position::Older);
     }
 
     #[test]
-    fn finality_is_told_once() {
+    fn block_becomes_final_once() {
         let mut canon = canon(6);
         let ours = B256::repeat_byte(7);
-        canon.note(header(4, 0, 0).block, ours);
+        canon.record(header(4, 0, 0).block, ours);
         assert_eq!(canon.ours_up_to(header(3, 0, 0).block), Vec::new());
         assert_eq!(canon.ours_up_to(header(4, 0, 0).block), vec![(header(4, 0, 0).block, vec![ours])]);
         canon.finalize(header(4, 0, 0).block);
@@ -282,12 +283,12 @@ mod tests {
         assert_eq!(canon.final_block(), Some(header(4, 0, 0).block), "a lower answer is ignored");
         canon.finalize(header(5, 1, 0).block);
         canon.finalize(header(7, 0, 0).block);
-        assert_eq!(canon.final_block(), Some(header(4, 0, 0).block), "nobody has linked these");
+        assert_eq!(canon.final_block(), Some(header(4, 0, 0).block), "these are not linked");
     }
 
     /// A fork below the final block: our hashes in its blocks become final again.
     #[test]
-    fn finality_is_told_anew_for_other_blocks() {
+    fn fork_below_final_block_becomes_final_again() {
         let mut canon = canon(9);
         canon.finalize(header(7, 0, 0).block);
         for _ in 0..5 {
@@ -295,7 +296,7 @@ mod tests {
         }
         assert!(canon.push(&header(5, 1, 0)));
         let ours = B256::repeat_byte(7);
-        canon.note(header(5, 1, 0).block, ours);
+        canon.record(header(5, 1, 0).block, ours);
         assert!(canon.is_final(4), "canonical, and final before");
         assert!(!canon.is_final(5));
         assert_eq!(canon.ours_up_to(header(5, 1, 0).block), vec![(header(5, 1, 0).block, vec![ours])]);
@@ -303,7 +304,7 @@ mod tests {
 
     /// Nonces are read at the final block, and a lower one than before would look like a chain that went back.
     #[test]
-    fn the_final_block_does_not_go_back_with_the_head() {
+    fn final_block_stays_when_head_goes_back() {
         let mut canon = canon(9);
         canon.finalize(header(7, 0, 0).block);
         assert!(canon.pop().is_some() && canon.pop().is_some());
@@ -311,21 +312,21 @@ mod tests {
         canon.finalize(header(6, 0, 0).block);
         assert_eq!(canon.final_block(), Some(header(7, 0, 0).block));
         assert!(canon.pop().is_some() && canon.pop().is_some());
-        assert_eq!(canon.final_block(), Some(header(6, 0, 0).block), "that one is orphaned");
+        assert_eq!(canon.final_block(), Some(header(6, 0, 0).block), "the former one is orphaned");
     }
 
     #[test]
-    fn what_was_kept_comes_back() {
+    fn restored_canon_equals_saved_head() {
         let mut before = canon(9);
         before.finalize(header(7, 0, 0).block);
         let after = Canon::restore(&before.tail(99).unwrap(), before.final_block());
         assert_eq!((after.head(), after.final_block()), (before.head(), before.final_block()));
-        assert_eq!(after.list(8, 5).len(), 2);
+        assert_eq!(after.confirmations(8, 5).len(), 2);
         assert_eq!(after.block_time_ms(), None);
     }
 
     #[test]
-    fn the_block_time_is_learned() {
+    fn block_time_is_measured() {
         assert_eq!(canon(5).block_time_ms(), Some(2000));
         assert_eq!(canon(1).block_time_ms(), None);
     }

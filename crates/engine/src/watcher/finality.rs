@@ -6,19 +6,19 @@
 use std::time::Duration;
 
 use gapless_chain::{Header, HeaderAt};
-use gapless_domain::{B256, BlockRef, Head, NodeText, ProtectCode, Protection, Sighting};
+use gapless_domain::{B256, BlockRef, Head, NodeText, ProtectCode, Protection, Sighting, Tick};
 use gapless_store::HeadVerdict;
 
-use super::canon::{Canon, Place};
+use super::canon::{Canon, Position};
 use super::{WatchError, Watcher};
 
 /// Most headers in memory, however far behind the finality tag is.
-pub(super) const KEPT_AT_MOST: u64 = 50_000;
+pub(super) const KEPT_HEADERS_MAX: u64 = 50_000;
 
 /// Most headers in the store.
-const SAVED_AT_MOST: u64 = 1_000;
+const SAVED_HEADERS_MAX: u64 = 1_000;
 /// A chain that contradicts a final block, and grows for this long without overtaking our head, is another chain.
-const BEHIND_AT_MOST: Duration = Duration::from_secs(120);
+const BEHIND_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// The rule that makes a block final.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -50,55 +50,73 @@ impl Finality {
     }
 }
 
+/// The watcher's knowledge of finality.
+#[derive(Debug, Default)]
+pub(super) struct FinalityState {
+    /// The saved head was read from the store.
+    is_restored: bool,
+    genesis: Option<B256>,
+    /// The finality violation that stops the lanes of the chain.
+    pub(super) violation: Option<Protection>,
+    /// The head at which the finality tag was last read, and the tagged block.
+    tag: Option<(BlockRef, Option<BlockRef>)>,
+    /// The earliest time to save the head if no block of ours becomes final.
+    save_at: Tick,
+    /// Start of the period in which endpoints contradict a final block without being ahead, and their lowest head in
+    /// it.
+    pub(super) behind: Option<(Tick, u64)>,
+}
+
 impl Watcher {
     /// Restores the saved head.
-    pub(super) async fn remember(&mut self) -> Result<(), WatchError> {
-        if self.remembers && !self.may_go_on().await? {
+    pub(super) async fn restore_head(&mut self) -> Result<(), WatchError> {
+        if self.finality.is_restored && !self.is_violation_resolved().await? {
             return Ok(());
         }
         let kept = self.store.head(self.chain.id()).await?;
-        let genesis = self.genesis_now().await?;
-        self.genesis = kept.as_ref().and_then(|head| head.genesis).or(genesis);
+        let genesis = self.read_genesis().await?;
+        self.finality.genesis = kept.as_ref().and_then(|head| head.genesis).or(genesis);
         let canon = match &kept {
             Some(head) => {
-                tracing::info!(chain = %self.chain.id(), block = head.tail.last().number, "going on from the head that was kept");
+                let (chain, block) = (self.chain.id(), head.tail.last().number);
+                tracing::info!(%chain, block, "saved head restored");
                 Canon::restore(&head.tail, head.finalized)
             }
             None => Canon::default(),
         };
-        self.go_on_with(canon);
-        (self.remembers, self.broken, self.behind) = (true, None, None);
-        if genesis.is_some() && self.genesis != genesis {
-            let text = "the chain has another genesis block than the one that was read before";
-            self.breaks(ProtectCode::OtherChain, text);
+        self.replace_canon(canon);
+        (self.finality.is_restored, self.finality.violation, self.finality.behind) = (true, None, None);
+        if genesis.is_some() && self.finality.genesis != genesis {
+            let text = "the genesis block differs from the one that was read before";
+            self.declare_violation(ProtectCode::OtherChain, text);
         }
         Ok(())
     }
 
     /// Has an operator removed the saved head, or saved a head of the chain that we see? Then the violation is
     /// resolved.
-    async fn may_go_on(&mut self) -> Result<bool, WatchError> {
+    async fn is_violation_resolved(&mut self) -> Result<bool, WatchError> {
         let now = self.driver.now();
-        if self.broken.is_none() || now < self.save_at {
+        if self.finality.violation.is_none() || now < self.finality.save_at {
             return Ok(false);
         }
-        self.save_at = now.saturating_add(self.options.save_interval);
-        let Some(kept) = self.store.head(self.chain.id()).await? else { return Ok(self.goes_on()) };
-        let over = match self.broken.as_ref().map(|broken| broken.code) {
+        self.finality.save_at = now.saturating_add(self.options.save_interval);
+        let Some(kept) = self.store.head(self.chain.id()).await? else { return Ok(self.log_violation_resolved()) };
+        let over = match self.finality.violation.as_ref().map(|violation| violation.code) {
             // The linked chain must be the one that endpoints show.
             Some(ProtectCode::DeepReorg) => {
-                let is_canonical = |block| self.canon.place(block) == Place::Canonical;
-                self.failures == 0 && kept.finalized.is_some_and(is_canonical)
+                let is_canonical = |block| self.canon.position(block) == Position::Canonical;
+                self.pace.is_following() && kept.finalized.is_some_and(is_canonical)
             }
             // Another node has restarted first: no node saves a head of another genesis before the old head is removed.
-            Some(ProtectCode::OtherChain) => kept.genesis.is_some() && kept.genesis == self.genesis_now().await?,
+            Some(ProtectCode::OtherChain) => kept.genesis.is_some() && kept.genesis == self.read_genesis().await?,
             _ => false,
         };
-        Ok(over && self.goes_on())
+        Ok(over && self.log_violation_resolved())
     }
 
-    fn goes_on(&self) -> bool {
-        tracing::warn!(chain = %self.chain.id(), "nothing contradicts the chain any more: going on with it as it is");
+    fn log_violation_resolved(&self) -> bool {
+        tracing::warn!(chain = %self.chain.id(), "finality violation resolved; following the chain again");
         true
     }
 
@@ -107,20 +125,20 @@ impl Watcher {
     pub(super) async fn finalize(&mut self) -> Result<(), WatchError> {
         let Some(upto) = self.final_candidate().await? else { return Ok(()) };
         // Under a finality violation no intent ends.
-        if self.canon.is_final(upto.number) || self.broken.is_some() {
+        if self.canon.is_final(upto.number) || self.finality.violation.is_some() {
             return Ok(());
         }
         let ours = self.canon.ours_up_to(upto);
-        let somebody_waits = !ours.is_empty() || self.parked.range(..=upto.number).next().is_some();
-        if !somebody_waits && self.driver.now() < self.save_at {
+        let has_waiting = !ours.is_empty() || self.linking.has_parked_up_to(upto.number);
+        if !has_waiting && self.driver.now() < self.finality.save_at {
             return Ok(());
         }
-        self.keep(upto).await?;
+        self.save_head(upto).await?;
         self.canon.finalize(upto);
         for (block, hashes) in ours {
-            let list = self.canon.list(block.number, self.options.confirmations);
+            let list = self.canon.confirmations(block.number, self.options.confirmations);
             for hash in hashes {
-                self.book.tell(hash, Sighting::Final { hash, block, list: list.clone() });
+                self.book.deliver(hash, Sighting::Final { hash, block, list: list.clone() });
             }
         }
         Ok(())
@@ -133,19 +151,20 @@ impl Watcher {
         let number = match self.options.finality.tag() {
             None => Some(by_depth),
             Some(tag) => {
-                if self.tag.is_none_or(|(at, _)| at != head) {
+                if self.finality.tag.is_none_or(|(at, _)| at != head) {
                     let tagged = self.chain.header(tag).await?.map(|header| header.block);
                     // An endpoint that does not know the tag does not undo an earlier answer.
-                    let tagged = tagged.or(self.tag.and_then(|(_, tagged)| tagged));
-                    if tagged.is_none() && self.tag.is_none() {
-                        tracing::warn!(chain = %self.chain.id(), finality = self.options.finality.as_str(), "the chain has no such tag: nothing becomes final");
+                    let tagged = tagged.or(self.finality.tag.and_then(|(_, tagged)| tagged));
+                    if tagged.is_none() && self.finality.tag.is_none() {
+                        let (chain, finality) = (self.chain.id(), self.options.finality.as_str());
+                        tracing::warn!(%chain, finality, "finality tag unknown to the chain; no block becomes final");
                     }
-                    self.tag = Some((head, tagged));
+                    self.finality.tag = Some((head, tagged));
                 }
                 // The tag counts only if its block is linked.
-                let tagged = self.tag.and_then(|(_, tagged)| tagged);
+                let tagged = self.finality.tag.and_then(|(_, tagged)| tagged);
                 let linked =
-                    tagged.filter(|block| self.canon.place(*block) == Place::Canonical).map(|block| block.number);
+                    tagged.filter(|block| self.canon.position(*block) == Position::Canonical).map(|block| block.number);
                 if tag == HeaderAt::Safe { linked.map(|number| number.min(by_depth)) } else { linked }
             }
         };
@@ -156,31 +175,31 @@ impl Watcher {
     pub(super) fn oldest_wanted(&self) -> u64 {
         let Some(head) = self.canon.head() else { return 0 };
         let margin = u64::from(self.options.margin);
-        let by_depth = head.number.saturating_sub(self.options.keep() - 1);
+        let by_depth = head.number.saturating_sub(self.options.kept_headers() - 1);
         let by_finality = self.canon.final_block().map(|block| block.number.saturating_sub(margin));
-        let by_tag = self.tag.and_then(|(_, tagged)| tagged).map(|block| block.number.saturating_sub(margin));
+        let by_tag = self.finality.tag.and_then(|(_, tagged)| tagged).map(|block| block.number.saturating_sub(margin));
         let wanted = match self.options.finality.tag() {
             None => by_depth,
             // Blocks that are not final yet are kept, however deep they are.
             Some(_) => by_depth.min(by_finality.or(by_tag).unwrap_or(by_depth)),
         };
-        let wanted = wanted.max(head.number.saturating_sub(KEPT_AT_MOST));
-        self.reach.map_or(wanted, |reach| reach.min(wanted))
+        let wanted = wanted.max(head.number.saturating_sub(KEPT_HEADERS_MAX));
+        self.linking.link_down_to.map_or(wanted, |number| number.min(wanted))
     }
 
     /// The lowest height to keep, including blocks of reverts whose reasons are still queried: without them the hashes
     /// would be looked up and queried again without end.
     pub(super) fn oldest_kept(&self) -> u64 {
         let linked = |number: &u64| self.canon.first_number().is_some_and(|first| first <= *number);
-        let unexplained = self.oldest_unexplained().filter(linked);
+        let unexplained = self.reverts.oldest_unexplained().filter(linked);
         unexplained.map_or(self.oldest_wanted(), |number| number.min(self.oldest_wanted()))
     }
 
     /// Saves the head for the next node. An error if the block must not become final.
-    async fn keep(&mut self, finalized: BlockRef) -> Result<(), WatchError> {
-        let Some(tail) = self.canon.tail(SAVED_AT_MOST) else { return Ok(()) };
-        let head = Head { tail, finalized: Some(finalized), genesis: self.genesis };
-        self.save_at = self.driver.now().saturating_add(self.options.save_interval);
+    async fn save_head(&mut self, finalized: BlockRef) -> Result<(), WatchError> {
+        let Some(tail) = self.canon.tail(SAVED_HEADERS_MAX) else { return Ok(()) };
+        let head = Head { tail, finalized: Some(finalized), genesis: self.finality.genesis };
+        self.finality.save_at = self.driver.now().saturating_add(self.options.save_interval);
         match self.store.save_head(self.chain.id(), &head).await? {
             HeadVerdict::Saved => Ok(()),
             HeadVerdict::FinalIsNewer(kept) if kept.tail.contains(finalized) => Ok(()),
@@ -188,28 +207,27 @@ impl Watcher {
             HeadVerdict::FinalIsNewer(_) => Err(WatchError::Behind { head: finalized.number }),
             HeadVerdict::FinalDiffers(kept) => {
                 let number = kept.finalized.map_or(0, |block| block.number);
-                let text = format!("block {number} was final for another node, or before, and is another one now");
-                self.breaks(ProtectCode::DeepReorg, &text);
-                Err(WatchError::Contradiction)
+                let text = format!("block {number} differs from the block that was final for another node or before");
+                self.declare_violation(ProtectCode::DeepReorg, &text);
+                Err(WatchError::FinalityViolation)
             }
             HeadVerdict::GenesisDiffers(_) => {
-                let text = "the chain has another genesis block than the one that was read before";
-                self.breaks(ProtectCode::OtherChain, text);
-                Err(WatchError::Contradiction)
+                let text = "the genesis block differs from the one that was read before";
+                self.declare_violation(ProtectCode::OtherChain, text);
+                Err(WatchError::FinalityViolation)
             }
         }
     }
 
     /// Declares the violation: a final block is not on the chain. No declaration while the genesis cannot be read.
-    pub(super) async fn declare_broken(&mut self, finalized: BlockRef) -> Result<(), WatchError> {
+    pub(super) async fn declare_missing_final(&mut self, finalized: BlockRef) -> Result<(), WatchError> {
         if self.has_another_genesis().await? {
-            let text = "the chain has another genesis block than before: it was started anew";
-            self.breaks(ProtectCode::OtherChain, text);
-            return Err(WatchError::Contradiction);
+            let text = "the genesis block differs from the one before: the chain was restarted";
+            self.declare_violation(ProtectCode::OtherChain, text);
+            return Err(WatchError::FinalityViolation);
         }
-        let text =
-            format!("block {} ({}) was final, and is not on the chain any more", finalized.number, finalized.hash);
-        self.breaks(ProtectCode::DeepReorg, &text);
+        let text = format!("block {} ({}) was final and is no longer on the chain", finalized.number, finalized.hash);
+        self.declare_violation(ProtectCode::DeepReorg, &text);
         Ok(())
     }
 
@@ -218,17 +236,17 @@ impl Watcher {
     pub(super) async fn report_behind(&mut self, head: Header, contradicts: bool) -> Result<(), WatchError> {
         if self.has_another_genesis().await? {
             let number = head.block.number;
-            let text = format!("the chain has another genesis block than before, and its head is block {number}");
-            self.breaks(ProtectCode::OtherChain, &text);
+            let text = format!("the genesis block differs from the one before, and the head is block {number}");
+            self.declare_violation(ProtectCode::OtherChain, &text);
         } else if contradicts {
             let now = self.driver.now();
-            let (since, lowest) = *self.behind.get_or_insert((now, head.block.number));
+            let (since, lowest) = *self.finality.behind.get_or_insert((now, head.block.number));
             let grown = head.block.number.saturating_sub(lowest) >= u64::from(self.options.confirmations);
             if grown
-                && now.saturating_since(since) > BEHIND_AT_MOST
+                && now.saturating_since(since) > BEHIND_TIMEOUT
                 && let Some(finalized) = self.canon.final_block()
             {
-                self.declare_broken(finalized).await?;
+                self.declare_missing_final(finalized).await?;
             }
         }
         Err(WatchError::Behind { head: head.block.number })
@@ -236,21 +254,22 @@ impl Watcher {
 
     /// Do both genesis blocks, as far as they are known, differ?
     async fn has_another_genesis(&self) -> Result<bool, WatchError> {
-        let now = self.genesis_now().await?;
-        Ok(now.zip(self.genesis).is_some_and(|(now, before)| now != before))
+        let now = self.read_genesis().await?;
+        Ok(now.zip(self.finality.genesis).is_some_and(|(now, before)| now != before))
     }
 
-    async fn genesis_now(&self) -> Result<Option<B256>, WatchError> {
+    async fn read_genesis(&self) -> Result<Option<B256>, WatchError> {
         Ok(self.chain.header(HeaderAt::Number(0)).await?.map(|header| header.block.hash))
     }
 
     /// Stops every lane of the chain until an operator decides (P7).
-    fn breaks(&mut self, code: ProtectCode, text: &str) {
-        if self.broken.is_none() {
-            tracing::error!(chain = %self.chain.id(), code = code.as_str(), "the chain contradicts what was final; its lanes stop: {text}");
-            metrics::counter!("gapless_chain_broken_total", "chain" => self.chain.id().to_string(), "code" => code.as_str())
+    fn declare_violation(&mut self, code: ProtectCode, text: &str) {
+        if self.finality.violation.is_none() {
+            let (chain, code_name) = (self.chain.id(), code.as_str());
+            tracing::error!(%chain, code = code_name, "finality violation; the chain's lanes stop: {text}");
+            metrics::counter!("gapless_chain_broken_total", "chain" => chain.to_string(), "code" => code_name)
                 .increment(1);
-            self.broken = Some(Protection { code, detail: NodeText::new(text) });
+            self.finality.violation = Some(Protection { code, detail: NodeText::new(text) });
         }
     }
 }

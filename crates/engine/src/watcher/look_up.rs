@@ -7,18 +7,18 @@ use std::sync::Arc;
 use gapless_chain::{HeaderAt, Receipt};
 use gapless_domain::{B256, BlockLink, BlockRef, Sighting, Tail};
 
-use super::canon::Place;
-use super::finality::KEPT_AT_MOST;
+use super::canon::Position;
+use super::finality::KEPT_HEADERS_MAX;
 use super::{WatchError, Watcher};
 
 /// Blocks this far below the kept part are linked to it before they count. Deeper blocks are read by number.
-const REACH: u64 = KEPT_AT_MOST;
+const LINK_DEPTH_MAX: u64 = KEPT_HEADERS_MAX;
 /// Deep blocks that are read in one round; the others wait for the next round.
-const DEEP_BLOCKS_A_ROUND: usize = 20;
+const DEEP_BLOCKS_PER_ROUND: usize = 20;
 
 /// The status of a block that holds one of our hashes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Standing {
+pub(super) enum BlockStatus {
     Canonical {
         parent_hash: B256,
         /// The confirmations, if the block is final.
@@ -28,20 +28,20 @@ pub(super) enum Standing {
     },
     Orphaned,
     /// Not known yet; the next round asks again.
-    Unclear,
+    Unknown,
 }
 
 /// Blocks below the kept part, each read once in a round.
 #[derive(Debug, Default)]
 pub(super) struct OldBlocks {
     /// The endpoints that answer by number are on our chain.
-    is_ours: Option<bool>,
+    is_same_chain: Option<bool>,
     blocks: HashMap<u64, Option<Tail>>,
 }
 
 impl OldBlocks {
     fn is_full(&self, number: u64) -> bool {
-        self.blocks.len() >= DEEP_BLOCKS_A_ROUND && !self.blocks.contains_key(&number)
+        self.blocks.len() >= DEEP_BLOCKS_PER_ROUND && !self.blocks.contains_key(&number)
     }
 }
 
@@ -54,26 +54,22 @@ impl Watcher {
             match known {
                 None => unexplained.push(hash),
                 // This round has no room for another deep block; the request does not count as tried.
-                Some(block) if old.is_full(block.number) && self.canon.place(block) == Place::Older => {
-                    self.again_soon = true;
+                Some(block) if old.is_full(block.number) && self.canon.position(block) == Position::Older => {
+                    self.pace.has_more_work = true;
                 }
                 Some(block) if outcome.is_ok() => {
-                    self.book.tried(&[hash]);
-                    outcome = self.compare(hash, block, &mut old).await;
+                    self.book.mark_tried(&[hash]);
+                    outcome = self.check_known_block(hash, block, &mut old).await;
                 }
                 // Requests that were tried come last in the next round.
                 Some(_) => {}
             }
         }
-        unexplained.truncate(self.look_up_size);
+        unexplained.truncate(self.pace.look_up_size);
         let looked_up = self.look_up(&unexplained, &mut old).await;
-        self.look_up_size = match looked_up {
-            Ok(()) => self.look_up_size.saturating_mul(2).min(self.options.look_ups),
-            Err(_) => self.look_up_size / 2,
-        }
-        .max(1);
+        self.pace.record_look_up(looked_up.is_ok(), self.options.look_ups);
         outcome.and(looked_up)?;
-        self.book.go_on();
+        self.book.wake_for_untried();
         Ok(())
     }
 
@@ -81,18 +77,18 @@ impl Watcher {
         if hashes.is_empty() {
             return Ok(());
         }
-        self.book.tried(hashes);
+        self.book.mark_tried(hashes);
         let receipts = self.chain.receipts(hashes).await?;
         let mut outcome = Ok(());
         for (hash, receipt) in hashes.iter().copied().zip(receipts) {
             match receipt {
                 Some(receipt) if receipt.hash == hash => {
-                    outcome = outcome.and(self.explain(receipt, old).await);
+                    outcome = outcome.and(self.check_receipt(receipt, old).await);
                 }
                 _ => {
                     metrics::counter!("gapless_receipt_check_total", "result" => "not_found").increment(1);
-                    self.book.answered(hash, None);
-                    self.book.tell(hash, Sighting::NotFound { hash });
+                    self.book.remove_answered(hash, None);
+                    self.book.deliver(hash, Sighting::NotFound { hash });
                 }
             }
         }
@@ -100,36 +96,36 @@ impl Watcher {
     }
 
     /// Compares the block in which the ledger has the hash with the canonical chain.
-    async fn compare(&mut self, hash: B256, block: BlockRef, old: &mut OldBlocks) -> Result<(), WatchError> {
-        match self.standing(block, old).await? {
-            Standing::Canonical { final_list, is_kept, .. } => {
-                self.canon.note(block, hash);
-                self.book.answered(hash, Some(block));
+    async fn check_known_block(&mut self, hash: B256, block: BlockRef, old: &mut OldBlocks) -> Result<(), WatchError> {
+        match self.block_status(block, old).await? {
+            BlockStatus::Canonical { final_list, is_kept, .. } => {
+                self.canon.record(block, hash);
+                self.book.remove_answered(hash, Some(block));
                 if !is_kept && final_list.is_none() {
                     self.park(hash, block);
                 }
-                self.book.tell(hash, Sighting::StillMined { hash, block });
+                self.book.deliver(hash, Sighting::StillMined { hash, block });
                 if let Some(list) = final_list {
-                    self.book.tell(hash, Sighting::Final { hash, block, list });
+                    self.book.deliver(hash, Sighting::Final { hash, block, list });
                 }
             }
-            Standing::Orphaned => {
-                self.book.tell(hash, Sighting::Unmined { hash, block });
-                self.book.ask(hash, None);
+            BlockStatus::Orphaned => {
+                self.book.deliver(hash, Sighting::Unmined { hash, block });
+                self.book.request(hash, None);
             }
-            Standing::Unclear => {}
+            BlockStatus::Unknown => {}
         }
         Ok(())
     }
 
     /// Handles a receipt from an endpoint: it counts only if its block is on the linked chain.
-    async fn explain(&mut self, receipt: Receipt, old: &mut OldBlocks) -> Result<(), WatchError> {
+    async fn check_receipt(&mut self, receipt: Receipt, old: &mut OldBlocks) -> Result<(), WatchError> {
         let (hash, block) = (receipt.hash, receipt.block);
-        if let Standing::Canonical { parent_hash, final_list, is_kept } = self.standing(block, old).await? {
-            let is_told = is_kept || final_list.is_some();
-            self.book.answered(hash, None);
-            self.found(receipt, parent_hash, final_list);
-            if !is_told {
+        if let BlockStatus::Canonical { parent_hash, final_list, is_kept } = self.block_status(block, old).await? {
+            let is_reported = is_kept || final_list.is_some();
+            self.book.remove_answered(hash, None);
+            self.handle_receipt(receipt, parent_hash, final_list);
+            if !is_reported {
                 self.park(hash, block);
             }
         }
@@ -138,50 +134,53 @@ impl Watcher {
 
     /// Parks a mined hash: it is not requested again before its block can be final or linked.
     pub(super) fn park(&mut self, hash: B256, block: BlockRef) {
-        self.parked.entry(block.number).or_default().push((hash, block));
+        self.linking.park(hash, block);
     }
 
     pub(super) fn unpark(&mut self, numbers: RangeInclusive<u64>) {
-        let due: Vec<u64> = self.parked.range(numbers).map(|(number, _)| *number).collect();
-        for (hash, block) in due.into_iter().filter_map(|number| self.parked.remove(&number)).flatten() {
-            self.book.ask(hash, Some(block));
+        for (hash, block) in self.linking.take_parked(numbers) {
+            self.book.request(hash, Some(block));
         }
     }
 
-    pub(super) async fn standing(&mut self, block: BlockRef, old: &mut OldBlocks) -> Result<Standing, WatchError> {
+    pub(super) async fn block_status(
+        &mut self,
+        block: BlockRef,
+        old: &mut OldBlocks,
+    ) -> Result<BlockStatus, WatchError> {
         let required = self.options.confirmations;
-        let is_final = self.canon.is_final(block.number) && self.broken.is_none();
-        Ok(match self.canon.place(block) {
-            Place::Canonical => {
-                let Some(link) = self.canon.get(block.number) else { return Ok(Standing::Unclear) };
-                let final_list = is_final.then(|| self.canon.list(block.number, required));
-                Standing::Canonical { parent_hash: link.parent_hash, final_list, is_kept: true }
+        let is_final = self.canon.is_final(block.number) && self.finality.violation.is_none();
+        Ok(match self.canon.position(block) {
+            Position::Canonical => {
+                let Some(link) = self.canon.get(block.number) else { return Ok(BlockStatus::Unknown) };
+                let final_list = is_final.then(|| self.canon.confirmations(block.number, required));
+                BlockStatus::Canonical { parent_hash: link.parent_hash, final_list, is_kept: true }
             }
-            Place::Orphaned => Standing::Orphaned,
-            Place::Newer => Standing::Unclear,
+            Position::Orphaned => BlockStatus::Orphaned,
+            Position::Newer => BlockStatus::Unknown,
             // The block is linked first.
-            Place::Older if self.is_within_reach(block) => {
-                self.reach = Some(self.reach.map_or(block.number, |other| other.min(block.number)));
-                self.again_soon |= self.driver.now() >= self.deepen_at;
-                Standing::Unclear
+            Position::Older if self.can_be_linked(block) => {
+                self.linking.link_to(block.number);
+                self.pace.has_more_work |= self.driver.now() >= self.linking.deepen_at;
+                BlockStatus::Unknown
             }
-            Place::Older => {
-                let Some(tail) = self.old_block(block.number, old).await? else { return Ok(Standing::Unclear) };
-                let Some(link) = tail.get(block.number) else { return Ok(Standing::Unclear) };
+            Position::Older => {
+                let Some(tail) = self.old_block(block.number, old).await? else { return Ok(BlockStatus::Unknown) };
+                let Some(link) = tail.get(block.number) else { return Ok(BlockStatus::Unknown) };
                 if link.block == block {
                     let final_list = is_final.then(|| tail.list_from(block, required).into());
-                    Standing::Canonical { parent_hash: link.parent_hash, final_list, is_kept: false }
+                    BlockStatus::Canonical { parent_hash: link.parent_hash, final_list, is_kept: false }
                 } else {
-                    Standing::Orphaned
+                    BlockStatus::Orphaned
                 }
             }
         })
     }
 
     /// Is the block near enough to be linked?
-    fn is_within_reach(&self, block: BlockRef) -> bool {
+    fn can_be_linked(&self, block: BlockRef) -> bool {
         let below = self.canon.first_number().and_then(|first| first.checked_sub(block.number));
-        below.is_some_and(|below| below <= REACH)
+        below.is_some_and(|below| below <= LINK_DEPTH_MAX)
     }
 
     /// The block at this height and its confirmations, from endpoints that also have our oldest linked block; `None`
@@ -190,13 +189,13 @@ impl Watcher {
         if let Some(known) = old.blocks.get(&number) {
             return Ok(known.clone());
         }
-        if old.is_ours.is_none() {
+        if old.is_same_chain.is_none() {
             let first = self.canon.first_number().and_then(|first| self.canon.get(first));
             let Some(first) = first else { return Ok(None) };
             let shown = self.chain.header(HeaderAt::Number(first.block.number)).await?;
-            old.is_ours = Some(shown.is_some_and(|header| header.block == first.block));
+            old.is_same_chain = Some(shown.is_some_and(|header| header.block == first.block));
         }
-        if old.is_ours != Some(true) || old.is_full(number) {
+        if old.is_same_chain != Some(true) || old.is_full(number) {
             return Ok(None);
         }
         let last = number.saturating_add(u64::from(self.options.confirmations.max(1)) - 1);
@@ -208,7 +207,7 @@ impl Watcher {
         });
         let tail = Tail::of(links).filter(|tail| tail.last().number == last);
         // Where the confirmations overlap the linked part, they must be the same blocks.
-        let tail = tail.filter(|tail| self.canon.place(tail.last()) != Place::Orphaned);
+        let tail = tail.filter(|tail| self.canon.position(tail.last()) != Position::Orphaned);
         old.blocks.insert(number, tail.clone());
         Ok(tail)
     }

@@ -3,6 +3,7 @@
 //!
 //! - `canon`: the linked headers, and our hashes in each.
 //! - `follow`: walks from a new head back to the linked part, and forward again.
+//! - `linking`: blocks that are yet to be linked. `pace`: pauses and batch sizes.
 //! - `finality`: the final block, its persistence, and finality violations.
 //! - `book`: the watched hashes of all lanes. `look_up`: finds hashes that were in no block that was read. `reverts`:
 //!   finds the reasons of reverts.
@@ -14,14 +15,15 @@ mod book;
 mod canon;
 mod finality;
 mod follow;
+mod linking;
 mod look_up;
+mod pace;
 mod reverts;
 
-use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use gapless_chain::{Chain, ChainError, Header, Receipt, Revert};
+use gapless_chain::{Chain, ChainError, Receipt, Revert};
 use gapless_domain::{
     B256, BlockLink, BlockRef, ChainFacts, Execution, MinedTx, ProtectCode, Protection, Sighting, Tick,
 };
@@ -33,8 +35,10 @@ use crate::published::{Follower, Publisher, published};
 pub(crate) use book::WatchBook;
 use canon::Canon;
 pub use finality::Finality;
-use follow::ReceiptFailures;
-use reverts::{Asking, Unexplained, answered};
+use finality::FinalityState;
+use linking::Linking;
+use pace::Pace;
+use reverts::{RevertQuery, Reverts, query_answers};
 
 /// The rules of watching a chain, by their config names.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -80,7 +84,7 @@ impl Default for WatcherOptions {
 
 impl WatcherOptions {
     /// The number of headers to keep.
-    fn keep(&self) -> u64 {
+    fn kept_headers(&self) -> u64 {
         u64::from(self.confirmations.max(1)).saturating_add(u64::from(self.margin))
     }
 }
@@ -113,37 +117,10 @@ pub(crate) struct Watcher {
     status: Publisher<Option<ChainStatus>>,
     options: WatcherOptions,
     canon: Canon,
-    /// The saved head was read from the store.
-    remembers: bool,
-    genesis: Option<B256>,
-    broken: Option<Protection>,
-    /// The head at which the finality tag was last read, and the tagged block.
-    tag: Option<(BlockRef, Option<BlockRef>)>,
-    save_at: Tick,
-    /// Start of the period in which endpoints contradict a final block without being ahead, and their lowest head in
-    /// it.
-    behind: Option<(Tick, u64)>,
-    /// Lowest height that holds one of our transactions and is not linked yet.
-    reach: Option<u64>,
-    /// The earliest time of the next request for older headers.
-    deepen_at: Tick,
-    /// By height: hashes that are mined too deep to be linked, and not final yet.
-    parked: BTreeMap<u64, Vec<(B256, BlockRef)>>,
-    /// Headers that link to the canonical chain and are not appended yet.
-    ahead: VecDeque<Header>,
-    reverted: VecDeque<Unexplained>,
-    /// Lowest block of the reverts whose reasons are being queried.
-    explaining: Option<u64>,
-    ask_why_at: Tick,
-    receipt_failures: ReceiptFailures,
-    /// Consecutive rounds in which the head could not be followed, and in which any step failed.
-    failures: u32,
-    troubles: u32,
-    /// Work is left that needs no new head.
-    again_soon: bool,
-    /// Hashes in one look-up request. Halved after a failure, so that a hash that fails the request is isolated in the
-    /// end.
-    look_up_size: usize,
+    finality: FinalityState,
+    linking: Linking,
+    reverts: Reverts,
+    pace: Pace,
 }
 
 /// The error of a round. The next round continues where this one ended.
@@ -151,13 +128,13 @@ pub(crate) struct Watcher {
 pub(crate) enum WatchError {
     #[error(transparent)]
     Chain(#[from] ChainError),
-    #[error("the kept head cannot be read or written: {0}")]
+    #[error("the saved head cannot be read or written: {0}")]
     Store(#[from] StoreError),
-    #[error("block {0} is not known to any endpoint (yet), or does not link to the one after it")]
+    #[error("block {0} is missing on all endpoints, or does not link to the block above it")]
     BlockMissing(u64),
-    #[error("the endpoints contradict what was final")]
-    Contradiction,
-    #[error("the endpoints are at block {head} and behind what was read before")]
+    #[error("the endpoints contradict a final block")]
+    FinalityViolation,
+    #[error("the endpoints are at block {head}, below the known head")]
     Behind { head: u64 },
 }
 
@@ -169,7 +146,7 @@ impl Watcher {
         book: Arc<WatchBook>,
         options: WatcherOptions,
     ) -> (Self, Follower<Option<ChainStatus>>) {
-        let (status, seen) = published(None);
+        let (status, follower) = published(None);
         let look_up_size = options.look_ups;
         let watcher = Watcher {
             chain,
@@ -179,80 +156,56 @@ impl Watcher {
             status,
             options,
             canon: Canon::default(),
-            remembers: false,
-            genesis: None,
-            broken: None,
-            tag: None,
-            save_at: Tick::default(),
-            behind: None,
-            reach: None,
-            deepen_at: Tick::default(),
-            parked: BTreeMap::new(),
-            ask_why_at: Tick::default(),
-            ahead: VecDeque::new(),
-            reverted: VecDeque::new(),
-            explaining: None,
-            receipt_failures: ReceiptFailures::default(),
-            failures: 0,
-            troubles: 0,
-            again_soon: false,
-            look_up_size,
+            finality: FinalityState::default(),
+            linking: Linking::default(),
+            reverts: Reverts::default(),
+            pace: Pace::new(look_up_size),
         };
-        (watcher, seen)
+        (watcher, follower)
     }
 
     /// Watches for as long as the future is polled.
     pub(crate) async fn run(mut self) {
-        let mut asking: Option<Asking> = None;
+        let mut query: Option<RevertQuery> = None;
         loop {
-            match self.round().await {
-                Ok(()) => self.troubles = 0,
-                Err(error) => {
-                    self.troubles = self.troubles.saturating_add(1);
-                    metrics::counter!("gapless_watcher_errors_total", "chain" => self.chain.id().to_string())
-                        .increment(1);
-                    if self.troubles == 3 || self.troubles.is_multiple_of(100) {
-                        tracing::warn!(chain = %self.chain.id(), rounds = self.troubles, "cannot follow the chain: {error}");
-                    }
+            let outcome = self.round().await;
+            self.pace.round_ended(outcome.is_ok());
+            if let Err(error) = &outcome {
+                let chain = self.chain.id();
+                metrics::counter!("gapless_watcher_errors_total", "chain" => chain.to_string()).increment(1);
+                if let Some(rounds) = self.pace.failed_rounds_to_log() {
+                    tracing::warn!(%chain, rounds, "chain cannot be followed: {error}");
                 }
             }
-            asking = asking.or_else(|| self.begin_asking());
-            let wait = self.driver.sleep_until(self.driver.now().saturating_add(self.pause()));
+            query = query.or_else(|| self.start_revert_query());
+            let now = self.driver.now();
+            let pause = self.pace.pause(self.canon.block_time_ms(), &self.options, now);
+            let wait = self.driver.sleep_until(now.saturating_add(pause));
             tokio::select! {
                 // The other branches only begin the next round, so the answer of a query comes before them.
                 biased;
-                answers = answered(&mut asking) => {
-                    asking = None;
-                    self.explain_reverts(answers).await;
+                answers = query_answers(&mut query) => {
+                    query = None;
+                    self.handle_revert_answers(answers).await;
                 }
-                () = self.chain.head_changed(), if self.failures == 0 => {}
-                () = self.book.asked(), if self.failures == 0 => {}
+                () = self.chain.head_changed(), if self.pace.is_following() => {}
+                () = self.book.requested(), if self.pace.is_following() => {}
                 () = wait => {}
             }
         }
     }
 
-    /// A quarter of the block time; longer after failures.
-    fn pause(&self) -> Duration {
-        if self.again_soon && self.failures == 0 {
-            return self.options.poll_min;
-        }
-        let learned = self.canon.block_time_ms().map_or(self.options.poll_min * 4, |ms| Duration::from_millis(ms / 4));
-        let longer = learned.max(self.options.poll_min).saturating_mul(1 << self.failures.min(6));
-        longer.min(self.options.poll_max)
-    }
-
     /// One round. A failed step does not stop the other steps, and everything that was read is reported (R02).
     pub(crate) async fn round(&mut self) -> Result<(), WatchError> {
-        self.again_soon = false;
+        self.pace.has_more_work = false;
         let before = self.canon.head();
-        let followed = self.look().await;
+        let followed = self.follow_head().await;
         // Only following the head tells whether endpoints answer; the other steps have their own pace.
-        self.failures = if followed.is_ok() { 0 } else { self.failures.saturating_add(1) };
+        self.pace.head_followed(followed.is_ok());
         let has_moved = self.canon.head() != before;
         let stale = if has_moved { self.options.stale_checks } else { 0 };
-        self.book.ask_for_stale(self.driver.now(), self.options.stale_receipt_timeout, stale);
-        if self.canon.head().is_none() || self.is_of_another_chain() {
+        self.book.request_stale(self.driver.now(), self.options.stale_receipt_timeout, stale);
+        if self.canon.head().is_none() || self.is_other_chain() {
             self.publish(false);
             return followed;
         }
@@ -260,10 +213,10 @@ impl Watcher {
         // Before requests are answered: the answers depend on the final block.
         let finalized = self.finalize().await;
         self.unpark_due();
-        self.reach = None;
+        self.linking.link_down_to = None;
         let answered = self.answer_requests().await;
         // Under a finality violation no block is reported as final.
-        for linked in self.canon.trim(self.oldest_kept(), self.broken.is_none()) {
+        for linked in self.canon.trim(self.oldest_kept(), self.finality.violation.is_none()) {
             linked.ours.iter().for_each(|hash| self.park(*hash, linked.link.block));
         }
         self.publish(followed.is_ok());
@@ -275,35 +228,35 @@ impl Watcher {
         if let Some(first) = self.canon.first_number() {
             self.unpark(first..=u64::MAX);
         }
-        if let Some(finalized) = self.canon.final_block().filter(|_| self.broken.is_none()) {
+        if let Some(finalized) = self.canon.final_block().filter(|_| self.finality.violation.is_none()) {
             self.unpark(0..=finalized.number);
         }
     }
 
-    async fn look(&mut self) -> Result<(), WatchError> {
-        self.remember().await?;
-        if self.is_of_another_chain() {
-            return Err(WatchError::Contradiction);
+    async fn follow_head(&mut self) -> Result<(), WatchError> {
+        self.restore_head().await?;
+        if self.is_other_chain() {
+            return Err(WatchError::FinalityViolation);
         }
         let head = self.chain.head().await?;
         self.follow(head).await
     }
 
     /// Another chain under the same id: the watcher neither follows it nor trusts its blocks.
-    fn is_of_another_chain(&self) -> bool {
-        self.broken.as_ref().is_some_and(|broken| broken.code == ProtectCode::OtherChain)
+    fn is_other_chain(&self) -> bool {
+        self.finality.violation.as_ref().is_some_and(|violation| violation.code == ProtectCode::OtherChain)
     }
 
     fn publish(&self, read: bool) {
         let Some(head) = self.canon.head() else { return };
         let old = self.status.read(Clone::clone);
-        let same = |old: &ChainStatus| old.head == head && old.facts.finality_violation == self.broken;
+        let same = |old: &ChainStatus| old.head == head && old.facts.finality_violation == self.finality.violation;
         let facts = match old.as_ref().filter(|old| same(old)) {
             Some(old) => Arc::clone(&old.facts),
             None => {
-                let Some(tail) = self.canon.tail(self.options.keep()) else { return };
+                let Some(tail) = self.canon.tail(self.options.kept_headers()) else { return };
                 metrics::gauge!("gapless_chain_head", "chain" => self.chain.id().to_string()).set(head.number as f64);
-                Arc::new(ChainFacts { tail, finality_violation: self.broken.clone() })
+                Arc::new(ChainFacts { tail, finality_violation: self.finality.violation.clone() })
             }
         };
         let read_at = match old {
@@ -312,24 +265,24 @@ impl Watcher {
             None => Tick::default(),
         };
         let (final_block, block_time_ms) = (self.canon.final_block(), self.canon.block_time_ms());
-        let news = ChainStatus { head, final_block, read_at, block_time_ms, facts };
+        let new = ChainStatus { head, final_block, read_at, block_time_ms, facts };
         self.status.publish_if(|status| {
-            let is_new = status.as_ref().is_none_or(|old| !Arc::ptr_eq(&old.facts, &news.facts));
-            *status = Some(news);
+            let is_new = status.as_ref().is_none_or(|old| !Arc::ptr_eq(&old.facts, &new.facts));
+            *status = Some(new);
             is_new
         });
     }
 
     /// Handles the receipt of one of our hashes in a canonical block.
-    fn found(&mut self, receipt: Receipt, parent_hash: B256, final_list: Option<Arc<[BlockLink]>>) {
+    fn handle_receipt(&mut self, receipt: Receipt, parent_hash: B256, final_list: Option<Arc<[BlockLink]>>) {
         if receipt.succeeded {
-            self.tell_mined(&receipt, parent_hash, None, final_list);
+            self.deliver_mined(&receipt, parent_hash, None, final_list);
         } else {
-            self.ask_why(receipt);
+            self.reverts.push(receipt, self.driver.now());
         }
     }
 
-    fn tell_mined(
+    fn deliver_mined(
         &mut self,
         receipt: &Receipt,
         parent_hash: B256,
@@ -342,12 +295,12 @@ impl Watcher {
             None => Execution::Success,
             Some(Revert { reason, data }) => Execution::Reverted { reason, data },
         };
-        self.canon.note(block, hash);
+        self.canon.record(block, hash);
         let (gas_used, effective_gas_price) = (receipt.gas_used, receipt.effective_gas_price);
         let mined = MinedTx { hash, block, parent_hash, execution, gas_used, effective_gas_price };
-        self.book.tell(hash, Sighting::Mined(mined));
+        self.book.deliver(hash, Sighting::Mined(mined));
         if let Some(list) = final_list {
-            self.book.tell(hash, Sighting::Final { hash, block, list });
+            self.book.deliver(hash, Sighting::Final { hash, block, list });
         }
     }
 }

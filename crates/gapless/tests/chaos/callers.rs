@@ -1,4 +1,5 @@
-//! Who hands in work: callers of three lanes, who ask every node in turn until they are answered, and now and then once more.
+//! The callers of three lanes. A caller repeats its request at each node in turn until there is an answer, and
+//! sometimes once more after that.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -8,10 +9,10 @@ use futures_util::{StreamExt as _, stream};
 use gapless_sim::Dice;
 use gapless_wire::{CallPayload, ClientError, TxRequest};
 
-use crate::support::{Accepted, LONG, hex, may_be_asked_again};
-use crate::world::World;
+use crate::cluster::ChaosCluster;
+use crate::support::{AcceptedRequest, LONG, hex, is_retryable};
 
-/// One submitter: how many nonces it may have in flight, how many callers it has, and how long each of them thinks.
+/// One submitter: the number of nonces in flight, the number of callers, and the longest pause of a caller.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LaneLoad {
     pub(crate) account: u32,
@@ -20,18 +21,18 @@ pub(crate) struct LaneLoad {
     pause: Duration,
 }
 
-/// About what each of them gets done in half of the time, since the other half it has no owner, or no chain, or no database.
+/// A load that each lane can handle in half of the time, because in the other half it has no owner, chain or database.
 pub(crate) const LANES: [LaneLoad; 3] = [
     LaneLoad { account: 0, window: 1, callers: 2, pause: Duration::from_millis(1600) },
     LaneLoad { account: 1, window: 4, callers: 3, pause: Duration::from_millis(600) },
     LaneLoad { account: 2, window: 64, callers: 8, pause: Duration::from_millis(350) },
 ];
-/// So many requests are asked for once more, though they were answered.
-const ASKED_AGAIN: u64 = 4;
-/// How long a caller stands before one node.
-const PATIENCE: Duration = Duration::from_secs(2);
+/// One in this number of requests is repeated after its answer.
+const REPEATED_ONE_IN: u64 = 4;
+/// The time limit for the answer of one node.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
 const BETWEEN_TWO_NODES: Duration = Duration::from_millis(50);
-/// Enough for a transfer with some bytes; said by the caller, so that nobody has to estimate.
+/// The gas limit of a transfer with some bytes. The caller sets it, so that there is no estimate.
 const GAS: u64 = 40_000;
 
 impl LaneLoad {
@@ -39,12 +40,12 @@ impl LaneLoad {
         format!("s{}", self.account)
     }
 
-    /// Gets one wei from each of its intents.
+    /// The recipient, which gets one wei from each intent of the lane.
     pub(crate) fn to(&self) -> String {
         format!("0x{:040x}", 0xc_0000 + self.account)
     }
 
-    /// One wei, and the request id itself as data: the chain tells which request it was that took effect.
+    /// A transfer of one wei with the request id as data, so that the chain shows which request took effect.
     fn request(&self, request_id: &str) -> TxRequest {
         let payload = CallPayload {
             to: Some(self.to()),
@@ -57,59 +58,60 @@ impl LaneLoad {
     }
 }
 
-/// Until it is over and each has an answer to its last request.
-pub(crate) async fn hand_in(world: &World, seed: u64, over: &AtomicBool) {
-    let mut dice = Dice::new(seed, "callers");
+/// Runs all callers until `over` is set and each has the answer to its last request.
+pub(crate) async fn send_requests(cluster: &ChaosCluster, seed: u64, over: &AtomicBool) {
+    let mut rng = Dice::new(seed, "callers");
     let callers = LANES.iter().flat_map(|lane| (0..lane.callers).map(move |caller| (lane, caller)));
-    join_all(callers.map(|(lane, caller)| call(world, lane, caller, over, dice.fork()))).await;
+    join_all(callers.map(|(lane, caller)| call(cluster, lane, caller, over, rng.fork()))).await;
 }
 
-async fn call(world: &World, lane: &LaneLoad, caller: u32, over: &AtomicBool, mut dice: Dice) {
+async fn call(cluster: &ChaosCluster, lane: &LaneLoad, caller: u32, over: &AtomicBool, mut rng: Dice) {
     for number in 0.. {
         let request_id = format!("{}-c{caller}-{number}", lane.submitter());
-        ask(world, lane, &request_id, dice.below(3) as usize).await;
-        if dice.one_in(ASKED_AGAIN) {
-            ask(world, lane, &request_id, dice.below(3) as usize).await;
+        ask(cluster, lane, &request_id, rng.below(3) as usize).await;
+        if rng.one_in(REPEATED_ONE_IN) {
+            ask(cluster, lane, &request_id, rng.below(3) as usize).await;
         }
         if over.load(Ordering::SeqCst) {
             return;
         }
-        tokio::time::sleep(dice.up_to(lane.pause)).await;
+        tokio::time::sleep(rng.up_to(lane.pause)).await;
     }
 }
 
-/// Those whose answers did not hold ask again, under the same request ids.
-pub(crate) async fn ask_again(world: &World, lane: &LaneLoad, request_ids: &[String]) {
+/// Sends requests whose answers were lost again, under the same request ids.
+pub(crate) async fn send_again(cluster: &ChaosCluster, lane: &LaneLoad, request_ids: &[String]) {
     const AT_ONCE: usize = 8;
-    let asked = stream::iter(request_ids.iter().enumerate());
-    asked.for_each_concurrent(AT_ONCE, |(turn, request_id)| ask(world, lane, request_id, turn)).await;
+    let requests = stream::iter(request_ids.iter().enumerate());
+    requests.for_each_concurrent(AT_ONCE, |(turn, request_id)| ask(cluster, lane, request_id, turn)).await;
 }
 
-/// Asks each node in turn until there is an answer that counts, or until it turns out that it has happened already. A lane in PROTECT
-/// takes nothing new: that is waited for as well.
-async fn ask(world: &World, lane: &LaneLoad, request_id: &str, first: usize) {
-    world.register().asks(lane, request_id);
+/// Sends a request to each node in turn until there is an answer, or until the operator has found its transaction on
+/// chain. A lane in PROTECT rejects new requests, so the caller waits for its end too.
+async fn ask(cluster: &ChaosCluster, lane: &LaneLoad, request_id: &str, first: usize) {
+    cluster.answers().record_request(lane, request_id);
     let (request, asked) = (lane.request(request_id), Instant::now());
     for turn in first.. {
-        if world.register().happened(request_id) {
+        if cluster.answers().is_found_on_chain(request_id) {
             return;
         }
-        let answer = tokio::time::timeout(PATIENCE, world.doors().client(turn).create_tx(&request)).await;
+        let answer =
+            tokio::time::timeout(ANSWER_TIMEOUT, cluster.node_clients().client(turn).create_tx(&request)).await;
         match answer {
-            Ok(Ok((told, _))) => {
-                assert_eq!(told.request_id, request_id);
-                let (tx_id, request_id, answered) = (told.tx_id, told.request_id, Instant::now());
-                let accepted = Accepted { tx_id, request_id, asked, answered };
-                if let Err(other) = world.register().told(&accepted) {
-                    world.violations().add("P1", format!("{accepted:?} was said to be {other} before"));
+            Ok(Ok((answer, _))) => {
+                assert_eq!(answer.request_id, request_id);
+                let (tx_id, request_id, answered) = (answer.tx_id, answer.request_id, Instant::now());
+                let accepted = AcceptedRequest { tx_id, request_id, asked, answered };
+                if let Err(other) = cluster.answers().record_answer(&accepted) {
+                    cluster.violations().add("P1", format!("{accepted:?} had the transaction id {other} before"));
                 }
                 return;
             }
-            Ok(Err(error)) if !may_be_asked_again(&error) && !is_protected(&error) => {
+            Ok(Err(error)) if !is_retryable(&error) && !is_protected(&error) => {
                 panic!("{request_id} was not accepted: {error}")
             }
             _ if asked.elapsed() >= LONG => panic!("{request_id} was not answered: {answer:?}"),
-            Ok(Err(error)) if is_protected(&error) => world.figures().count("turned away by PROTECT"),
+            Ok(Err(error)) if is_protected(&error) => cluster.statistics().count("request rejected by PROTECT"),
             _ => {}
         }
         tokio::time::sleep(BETWEEN_TWO_NODES).await;

@@ -1,15 +1,15 @@
-//! The ledger as it is when all is over: what the API tells of intents, and the rows behind it.
+//! The ledger at the end of a run: the intents of the API, and the rows of the database.
 
 use std::collections::BTreeMap;
 
 use gapless_wire::{Client, ListQuery, PageQuery, TxStateName};
 
 use crate::callers::LANES;
-use crate::world::World;
+use crate::cluster::ChaosCluster;
 
-/// Plain data. One entry for each submitter.
+/// Plain data of the ledger, with one entry per submitter.
 #[derive(Clone, Debug)]
-pub(crate) struct Ledger {
+pub(crate) struct LedgerSnapshot {
     pub(crate) lanes: Vec<LaneRows>,
 }
 
@@ -19,42 +19,41 @@ pub(crate) struct LaneRows {
     pub(crate) address: String,
     pub(crate) next_nonce: u64,
     pub(crate) protect: Option<String>,
-    pub(crate) intents: Vec<Intent>,
-    /// By nonce.
-    pub(crate) slots: BTreeMap<u64, Slot>,
-    /// What was signed.
-    pub(crate) attempts: Vec<Attempt>,
-    /// By intent, in their order.
-    pub(crate) events: BTreeMap<String, Vec<Event>>,
+    pub(crate) intents: Vec<IntentRow>,
+    /// The slots by nonce.
+    pub(crate) slots: BTreeMap<u64, SlotRow>,
+    pub(crate) attempts: Vec<AttemptRow>,
+    /// The events of each intent, in order.
+    pub(crate) events: BTreeMap<String, Vec<EventRow>>,
 }
 
-/// As the API tells it.
+/// An intent as the API shows it.
 #[derive(Clone, Debug)]
-pub(crate) struct Intent {
+pub(crate) struct IntentRow {
     pub(crate) tx_id: String,
     pub(crate) request_id: String,
     pub(crate) state: TxStateName,
     pub(crate) version: u32,
-    /// Of the transaction on chain.
+    /// The hash of the mined transaction.
     pub(crate) hash: Option<String>,
 }
 
 #[derive(Clone, Debug)]
-pub(crate) struct Slot {
+pub(crate) struct SlotRow {
     pub(crate) kind: String,
     pub(crate) tx_id: Option<String>,
     pub(crate) evidence: Option<String>,
 }
 
 #[derive(Clone, Debug)]
-pub(crate) struct Attempt {
+pub(crate) struct AttemptRow {
     pub(crate) nonce: u64,
     pub(crate) kind: String,
     pub(crate) hash: String,
 }
 
 #[derive(Clone, Debug)]
-pub(crate) struct Event {
+pub(crate) struct EventRow {
     pub(crate) seq: u64,
     pub(crate) state: String,
 }
@@ -68,9 +67,9 @@ const ATTEMPTS: &str = "
 const EVENTS: &str = "
     SELECT tx_id::text, seq, state FROM tx_event WHERE submitter = $1 AND tx_id IS NOT NULL ORDER BY tx_id, seq";
 
-impl Ledger {
-    pub(crate) async fn read(world: &World) -> Self {
-        let (client, rows) = (world.doors().client(0), world.servers.raw().await);
+impl LedgerSnapshot {
+    pub(crate) async fn read(cluster: &ChaosCluster) -> Self {
+        let (client, rows) = (cluster.node_clients().client(0), cluster.servers.raw().await);
         let mut lanes = Vec::new();
         for submitter in LANES.map(|lane| lane.submitter()) {
             let cursor = rows.query_one(CURSOR, &[&submitter]).await.unwrap();
@@ -86,29 +85,29 @@ impl Ledger {
                 submitter,
             };
             for row in rows.query(SLOTS, &[&name]).await.unwrap() {
-                let slot = Slot { kind: row.get(1), tx_id: row.get(2), evidence: row.get(3) };
+                let slot = SlotRow { kind: row.get(1), tx_id: row.get(2), evidence: row.get(3) };
                 lane.slots.insert(number(row.get(0)), slot);
             }
             for row in rows.query(ATTEMPTS, &[&name]).await.unwrap() {
-                lane.attempts.push(Attempt { nonce: number(row.get(0)), kind: row.get(1), hash: row.get(2) });
+                lane.attempts.push(AttemptRow { nonce: number(row.get(0)), kind: row.get(1), hash: row.get(2) });
             }
             for row in rows.query(EVENTS, &[&name]).await.unwrap() {
-                let event = Event { seq: number(row.get(1)), state: row.get(2) };
+                let event = EventRow { seq: number(row.get(1)), state: row.get(2) };
                 lane.events.entry(row.get(0)).or_default().push(event);
             }
             lanes.push(lane);
         }
-        Ledger { lanes }
+        LedgerSnapshot { lanes }
     }
 }
 
-async fn intents(client: &Client, submitter: &str) -> Vec<Intent> {
+async fn intents(client: &Client, submitter: &str) -> Vec<IntentRow> {
     let (mut intents, mut cursor) = (Vec::new(), None);
     loop {
         let page = PageQuery { limit: Some(200), cursor };
         let query = ListQuery { submitter: Some(submitter.to_owned()), state: None, page };
         let page = client.list_tx(&query).await.unwrap();
-        intents.extend(page.items.into_iter().map(|tx| Intent {
+        intents.extend(page.items.into_iter().map(|tx| IntentRow {
             tx_id: tx.tx_id,
             request_id: tx.request_id,
             state: tx.state,

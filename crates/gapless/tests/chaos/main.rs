@@ -1,86 +1,87 @@
-//! Everything at once: three nodes on PostgreSQL and the dev chain, callers who do not give up, and a seeded schedule of what goes
-//! wrong in a data centre. In the end everything is healed, and every promise is checked (docs/chaos.md).
+//! Chaos test: three nodes on PostgreSQL and the dev chain, callers that repeat their requests, and a seeded schedule
+//! of faults. At the end all faults heal, and every promise is checked (docs/chaos.md).
 //!
-//! - `rules`: for how long, and by which seed. `faults`: what can go wrong, and in which order it does. `world`: the nodes, their
-//!   roads, the chain. `servers`: PostgreSQL and its standby. `callers`: who hands in work. `operator`: who reconciles lanes after commits
-//!   were lost. `figures`: what is counted.
-//! - `register`: what callers were told. `ledger`: what the nodes and their database say in the end. `scan`: what the chain says.
-//!   `verdict`: what must be true of these three. `end_state`: the same by the simulator's own check. `violations`: what is not.
-//!   `planted`: whether the verdict would see it.
+//! - `settings`: duration and seed. `faults`: the faults and their order. `cluster`: the nodes, their proxies and the
+//!   chain. `servers`: PostgreSQL and its standby. `callers`: the requests. `operator`: reconciles lanes after lost
+//!   commits. `statistics`: counters.
+//! - `answers`: the answers that callers got. `ledger`: the ledger at the end. `scan`: the chain at the end.
+//!   `promises`: compares these three. `end_state`: the same check by the simulator. `violations`: the broken promises.
+//!   `checker_tests`: tests of `promises`.
 //!
-//! `cargo test` runs every fault once, which takes less than a minute; `cargo xtask chaos --minutes N` goes on for so long.
+//! `cargo test` runs every fault once, in less than a minute. `cargo xtask chaos --minutes N` runs for a given time.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::panic,
     clippy::disallowed_methods,
     clippy::print_stdout,
-    reason = "a test and what it uses: it fails by panicking, owns its own time, and tells what it has seen"
+    reason = "tests fail by panicking, read the real clock, and print their statistics"
 )]
 
+mod answers;
 mod callers;
+mod checker_tests;
+mod cluster;
 mod end_state;
 mod faults;
-mod figures;
 mod ledger;
 mod operator;
-mod planted;
-mod register;
-mod rules;
+mod promises;
 mod scan;
 mod servers;
-#[allow(dead_code, unused_imports, reason = "the parts of the clusters in tests/cluster, which uses all of them")]
+mod settings;
+mod statistics;
+#[allow(dead_code, unused_imports, reason = "shared with tests/cluster, which uses all of it")]
 #[path = "../cluster/support/mod.rs"]
 mod support;
-mod verdict;
 mod violations;
-mod world;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-use faults::PROMOTED;
-use figures::Total;
 use gapless_sim::Dice;
-use ledger::Ledger;
-use rules::Rules;
-use scan::Scan;
-use world::World;
+
+use cluster::ChaosCluster;
+use faults::PROMOTED;
+use ledger::LedgerSnapshot;
+use scan::ChainScan;
+use settings::RunSettings;
+use statistics::RunTotals;
 
 /// proves S02, S04, N11, N14, W02, O07
 #[tokio::test(flavor = "multi_thread")]
-async fn whatever_goes_wrong_in_whatever_order_every_accepted_intent_happens_exactly_once() {
-    let rules = Rules::read();
-    println!("chaos: {rules}");
-    let world = Arc::new(World::start().await);
+async fn accepted_intents_take_effect_once_under_all_faults() {
+    let settings = RunSettings::read();
+    println!("chaos: {settings}");
+    let cluster = Arc::new(ChaosCluster::start().await);
     let start = Instant::now();
     let over = AtomicBool::new(false);
-    let trouble = async {
-        faults::strike_all(&world, &rules, Dice::new(rules.seed, "faults")).await;
+    let faults = async {
+        faults::inject_all(&cluster, &settings, Dice::new(settings.seed, "faults")).await;
         over.store(true, Ordering::SeqCst);
     };
-    tokio::join!(callers::hand_in(&world, rules.seed, &over), trouble);
-    let troubled = start.elapsed();
-    world.settle().await;
+    tokio::join!(callers::send_requests(&cluster, settings.seed, &over), faults);
+    let faulted = start.elapsed();
+    cluster.settle().await;
     let settled = start.elapsed();
 
-    let told = world.register().read();
-    let ledger = Ledger::read(&world).await;
-    let scan = Scan::read(&world.chain, world.seen()).await;
-    let has_lost = world.figures().of(PROMOTED) > 0;
-    let effects = verdict::check(&told, &ledger, &scan, has_lost, world.violations());
-    world.check_balances(&scan, &ledger).await;
-    end_state::check(&world, &told, &ledger).await;
-    let (intents, violations) = (told.len(), world.violations().read());
-    world.figures().print(Total { intents, effects, violations: violations.len(), troubled, settled });
+    let answers = cluster.answers().read();
+    let ledger = LedgerSnapshot::read(&cluster).await;
+    let scan = ChainScan::read(&cluster.chain, cluster.replaced_blocks()).await;
+    let has_lost = cluster.statistics().of(PROMOTED) > 0;
+    let effects = promises::check(&answers, &ledger, &scan, has_lost, cluster.violations());
+    cluster.check_balances(&scan, &ledger).await;
+    end_state::check(&cluster, &answers, &ledger).await;
+    let (intents, violations) = (answers.len(), cluster.violations().read());
+    cluster.statistics().print(RunTotals { intents, effects, violations: violations.len(), faulted, settled });
     for violation in &violations {
         println!("chaos: VIOLATION of {violation}");
     }
     if !violations.is_empty() {
-        world.keep("told", &told);
-        world.keep("ledger", &ledger.lanes);
-        world.keep("orphaned", &scan.orphaned);
+        cluster.keep("answers", &answers);
+        cluster.keep("ledger", &ledger.lanes);
+        cluster.keep("orphaned", &scan.orphaned);
     }
-    assert!(violations.is_empty(), "{} promises were not kept; {rules}", violations.len());
+    assert!(violations.is_empty(), "{} violations of promises; {settings}", violations.len());
 }

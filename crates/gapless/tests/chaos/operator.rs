@@ -1,61 +1,61 @@
-//! Who is called when the database has lost commits: looks, waits, and reconciles one lane after the other (docs/nonces.md).
+//! The operator after the database has lost commits: checks, waits, and reconciles one lane after the other
+//! (docs/nonces.md).
 
 use std::time::Duration;
 
 use gapless_wire::{Client, ClientError, CommandState, CommandView, ResyncRequest, SubmitterExpand};
 use serde_json::json;
 
-use crate::callers::{LANES, LaneLoad, ask_again};
-use crate::rules::Rules;
+use crate::callers::{LANES, LaneLoad, send_again};
+use crate::cluster::{ChaosCluster, NODES};
 use crate::scan::request_of;
-use crate::servers::Loss;
+use crate::servers::LostCommits;
+use crate::settings::RunSettings;
 use crate::support::eventually;
-use crate::world::{NODES, World};
 
 const WAIT: Option<Duration> = Some(Duration::from_secs(5));
-const PATIENCE: Duration = Duration::from_secs(8);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(8);
 const DRY_RUN: ResyncRequest = ResyncRequest { lost: None, dry_run: Some(true) };
 const RESYNC: ResyncRequest = ResyncRequest { lost: None, dry_run: None };
 const REGRESSED: &str = "store_regressed";
 
-/// Nothing else is wrong while this is done: nobody reconciles while there are nodes that nobody can reach, with who knows what in their
-/// hands.
-pub(crate) async fn reconcile(world: &World, rules: &Rules, loss: Loss) {
-    // Each node that misses commits of its own declares the loss once more, and what was decided before that is void.
-    let called = world.servers.now().await;
-    eventually("every node has looked for its own commits", async || {
-        (world.servers.looked_since(called).await == NODES).then_some(())
+/// Reconciles all lanes. No other fault is active meanwhile, because a node that cannot be reached may still have
+/// transactions to send.
+pub(crate) async fn reconcile(cluster: &ChaosCluster, settings: &RunSettings, loss: LostCommits) {
+    // Each node that misses its own commits declares the loss again, which undoes earlier decisions.
+    let since = cluster.servers.now().await;
+    eventually("every node has checked its own commits", async || {
+        (cluster.servers.checked_since(since).await == NODES).then_some(())
     })
     .await;
     for lane in &LANES {
-        eventually("a lane has noticed that commits were lost", async || is_regressed(world, lane).await).await;
+        eventually("a lane is in PROTECT because of lost commits", async || is_regressed(cluster, lane).await).await;
     }
     for lane in &LANES {
-        wait_until_all_is_final(world, lane).await;
+        wait_until_all_is_final(cluster, lane).await;
     }
-    let stand = world.servers.standings().await;
-    for (submitter, before) in &loss.stood {
-        if stand.get(submitter) != Some(before) {
-            let now = stand.get(submitter);
-            world
-                .violations()
-                .add("P7", format!("{submitter} went on though commits were lost: {before:?}, then {now:?}"));
+    let progress = cluster.servers.lane_progress().await;
+    for (submitter, before) in &loss.progress {
+        if progress.get(submitter) != Some(before) {
+            let now = progress.get(submitter);
+            cluster.violations().add("P7", format!("{submitter} changed after lost commits: {before:?}, then {now:?}"));
         }
     }
     for lane in &LANES {
-        let lost = world.register().declare_lost(&lane.submitter(), &world.servers.requests(&lane.submitter()).await);
-        world.figures().add("accepted and lost", lost.len());
-        resync(world, rules, lane).await;
-        let gone: Vec<String> = lost.into_iter().filter(|lost| !world.register().happened(lost)).collect();
-        world.figures().add("asked for again after that", gone.len());
-        ask_again(world, lane, &gone).await;
+        let lost =
+            cluster.answers().declare_lost(&lane.submitter(), &cluster.servers.requests(&lane.submitter()).await);
+        cluster.statistics().add("accepted request lost", lost.len());
+        resync(cluster, settings, lane).await;
+        let gone: Vec<String> = lost.into_iter().filter(|lost| !cluster.answers().is_found_on_chain(lost)).collect();
+        cluster.statistics().add("lost request sent again", gone.len());
+        send_again(cluster, lane, &gone).await;
     }
-    world.figures().add("commits lost", usize::try_from(loss.commits).unwrap_or_default());
+    cluster.statistics().add("lost commit", usize::try_from(loss.commits).unwrap_or_default());
 }
 
-async fn is_regressed(world: &World, lane: &LaneLoad) -> Option<()> {
+async fn is_regressed(cluster: &ChaosCluster, lane: &LaneLoad) -> Option<()> {
     for turn in 0..NODES {
-        let view = asked(world.doors().client(turn).submitter(&lane.submitter(), &[])).await?.ok()?;
+        let view = with_timeout(cluster.node_clients().client(turn).submitter(&lane.submitter(), &[])).await?.ok()?;
         if view.protect.is_none_or(|protect| protect.code != REGRESSED) {
             return None;
         }
@@ -63,13 +63,13 @@ async fn is_regressed(world: &World, lane: &LaneLoad) -> Option<()> {
     Some(())
 }
 
-/// Whatever was sent before the loss is in a final block, or nobody has it any more.
-async fn wait_until_all_is_final(world: &World, lane: &LaneLoad) {
+/// Waits until every transaction of a lane is final, or in no pool any more.
+async fn wait_until_all_is_final(cluster: &ChaosCluster, lane: &LaneLoad) {
     let mut turn = 0;
     eventually("the pools are empty", async || {
         turn += 1;
-        let client = world.doors().client(turn);
-        let view = asked(client.submitter(&lane.submitter(), &[SubmitterExpand::Nonces])).await?.ok()?;
+        let client = cluster.node_clients().client(turn);
+        let view = with_timeout(client.submitter(&lane.submitter(), &[SubmitterExpand::Nonces])).await?.ok()?;
         let nonces = view.nonces?;
         (nonces.settled.is_some() && nonces.settled == nonces.latest && nonces.latest == nonces.preconfirmed)
             .then_some(())
@@ -77,60 +77,61 @@ async fn wait_until_all_is_final(world: &World, lane: &LaneLoad) {
     .await;
 }
 
-/// First what it would do. What it finds of ours that the ledger has no request for has happened: whoever asks for it must know that
-/// before the lane takes requests again.
-async fn resync(world: &World, rules: &Rules, lane: &LaneLoad) {
-    let report = tell(
-        world,
+/// Reads the dry run first. A foreign transaction in it belongs to a lost request, which must not be repeated, so it is
+/// recorded before the lane accepts requests again.
+async fn resync(cluster: &ChaosCluster, settings: &RunSettings, lane: &LaneLoad) {
+    let report = run_command(
+        cluster,
         lane,
         async |client, name| client.resync(name, &DRY_RUN, WAIT).await,
         |report| !report.contains("it would be refused now"),
     )
     .await;
     for line in report.lines() {
-        // `adopt nonce 7: transaction 0x… in block 9 (…)`; one that belongs to an intent reads `adopt nonce 7 for intent …`.
+        // The line is `adopt nonce 7: transaction 0x… in block 9 (…)`. A transaction of an intent has another line:
+        // `adopt nonce 7 for intent …`.
         let Some((nonce, evidence)) = line.strip_prefix("adopt nonce ").and_then(|rest| rest.split_once(": ")) else {
             continue;
         };
         let hash = evidence.strip_prefix("transaction ").and_then(|rest| rest.split(' ').next());
         let Some(hash) = hash.filter(|_| nonce.parse::<u64>().is_ok()) else { continue };
-        let request = request_of(&world.chain.call("eth_getTransactionByHash", json!([hash])).await["input"]);
-        world.figures().count("lost and found on chain");
-        if rules.resend_blindly {
+        let request = request_of(&cluster.chain.call("eth_getTransactionByHash", json!([hash])).await["input"]);
+        cluster.statistics().count("lost request found on chain");
+        if settings.resend_blindly {
             continue;
         }
-        if !world.register().has_been_found(&request) {
-            world.violations().add("P7", format!("nobody has asked for {request:?}, which {hash} is for"));
+        if !cluster.answers().record_found_on_chain(&request) {
+            cluster.violations().add("P7", format!("{hash} has the request id {request:?}, which no caller sent"));
         }
     }
-    tell(world, lane, async |client, name| client.resync(name, &RESYNC, WAIT).await, |_| true).await;
-    // A pause may have been kept, and its end lost.
-    tell(world, lane, async |client, name| client.resume(name, WAIT).await, |_| true).await;
+    run_command(cluster, lane, async |client, name| client.resync(name, &RESYNC, WAIT).await, |_| true).await;
+    // The database may have kept a pause and lost its end.
+    run_command(cluster, lane, async |client, name| client.resume(name, WAIT).await, |_| true).await;
     eventually("a lane is out of PROTECT", async || {
-        let view = asked(world.doors().client(0).submitter(&lane.submitter(), &[])).await?.ok()?;
+        let view = with_timeout(cluster.node_clients().client(0).submitter(&lane.submitter(), &[])).await?.ok()?;
         view.protect.is_none().then_some(())
     })
     .await;
 }
 
-/// Asks one node after the other until the lane has done it; what it said comes back.
-async fn tell(
-    world: &World,
+/// Sends a command to one node after the other until the lane has executed it, and returns its result.
+async fn run_command(
+    cluster: &ChaosCluster,
     lane: &LaneLoad,
     command: impl AsyncFn(&Client, &str) -> Result<CommandView, ClientError>,
     is_enough: impl Fn(&str) -> bool,
 ) -> String {
     let (name, mut turn) = (lane.submitter(), 0);
-    eventually("a lane does as it is told", async || {
+    eventually("a lane has executed a command", async || {
         turn += 1;
-        let client = world.doors().client(turn);
-        let view = asked(command(&client, &name)).await?.ok()?;
+        let client = cluster.node_clients().client(turn);
+        let view = with_timeout(command(&client, &name)).await?.ok()?;
         let result = view.result.filter(|_| view.state == CommandState::Done)?;
         is_enough(&result).then_some(result)
     })
     .await
 }
 
-async fn asked<T>(answer: impl Future<Output = T>) -> Option<T> {
-    tokio::time::timeout(PATIENCE, answer).await.ok()
+async fn with_timeout<T>(answer: impl Future<Output = T>) -> Option<T> {
+    tokio::time::timeout(ANSWER_TIMEOUT, answer).await.ok()
 }

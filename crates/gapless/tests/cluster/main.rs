@@ -1,37 +1,38 @@
-//! Whole clusters of real processes: several `gapless serve`, PostgreSQL or SQLite, and anvil, Hardhat or the dev chain.
+//! Tests of whole clusters of real processes: several `gapless serve`, PostgreSQL or SQLite, and anvil, Hardhat or the
+//! dev chain.
 //!
-//! Each test starts what it needs, on loopback ports that the system chose, and waits on what can be seen from outside
-//! (HTTP, rows, blocks), never on time that passes. Run it with
-//! `cargo xtask with-postgres -- cargo test -p gapless --test cluster`.
+//! Each test starts the processes that it needs, on free loopback ports, and waits for facts that are visible from
+//! outside (HTTP, rows, blocks), never for a fixed time. Run them with `cargo xtask with-postgres -- cargo test -p
+//! gapless --test cluster`.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::panic,
     clippy::disallowed_methods,
-    reason = "tests and what they use: they fail by panicking, and own their own time"
+    reason = "tests fail by panicking, and read the real clock"
 )]
 
-mod control;
-mod crashes;
-mod cuts;
-mod endpoints;
-mod fees;
+mod caller_fees;
+mod cancel_and_replace;
+mod concurrent_creates;
+mod crash_points;
+mod endpoint_failures;
+mod fee_spike;
 mod finality;
+mod foreign_transactions;
 mod funds;
 mod handover;
-mod late;
-mod lending;
-mod many_creates;
-mod orders;
+mod idempotency;
+mod intent_outcomes;
+mod network_partitions;
 mod outages;
-mod prices;
-mod races;
-mod reorgs;
-mod rolling;
-mod same_request;
+mod rebalancing;
+mod reorg;
+mod reservations;
+mod resubmit_and_expiry;
+mod rolling_restart;
 mod secrets;
-mod spread;
-mod strangers;
+mod stop_points;
 mod stuck;
 mod support;
 mod takeover;

@@ -1,4 +1,4 @@
-//! The database away, the chain away.
+//! Outages of the database and of the chain.
 
 use std::time::Duration;
 
@@ -7,70 +7,73 @@ use gapless_testbed::Mining;
 use gapless_wire::TxStateName;
 
 use crate::support::{
-    Accepted, Chain, Database, Ledger, Node, NodeConfig, create_all, eventually, http, three, transfer,
-    wait_until_done, within,
+    AcceptedRequest, NodeProcess, SubmitterLedger, TestChain, TestDatabase, TestNodeConfig, create_all, eventually,
+    http, start_three_nodes, transfer, wait_until_done, within,
 };
 
 const TO: &str = "0x00000000000000000000000000000000000a0051";
-/// After the database is back: seconds on a machine that has nothing else to do.
+/// The time limit for the work after the database is back.
 const BACK_TO_WORK: Duration = Duration::from_secs(30);
 
 /// proves O01
 #[tokio::test(flavor = "multi_thread")]
-async fn while_the_database_is_away_callers_are_told_so_and_nothing_that_was_accepted_is_lost() {
-    let (database, chain) = (Database::private().await, Chain::start(Mining::PerTransaction));
-    let config = NodeConfig::new(&database.url, &chain.ws_url(), &[0]).set("nonce.max_in_flight", "16");
-    let nodes = three(&config).await;
+async fn database_outage_answers_503_and_loses_no_accepted_intent() {
+    let (database, chain) = (TestDatabase::private().await, TestChain::start(Mining::PerTransaction));
+    let config = TestNodeConfig::new(&database.url, &chain.ws_url(), &[0]).set("nonce.max_in_flight", "16");
+    let nodes = start_three_nodes(&config).await;
     let server = database.server.as_ref().unwrap();
     let outage = async {
-        eventually("some are done", async || (chain.balance(TO).await >= 50).then_some(())).await;
+        eventually("50 transfers are mined", async || (chain.balance(TO).await >= 50).then_some(())).await;
         server.stop_immediate().unwrap();
         for node in &nodes {
-            assert_intake_says_later(node).await;
-            assert!(node.client.readyz().await.is_err(), "a node without a database wants requests");
-            assert!(node.client.healthz().await.is_ok(), "a node without a database is alive");
+            assert_answers_503(node).await;
+            assert!(node.client.readyz().await.is_err(), "a node without a database is ready");
+            assert!(node.client.healthz().await.is_ok(), "a node without a database is not alive");
         }
         server.start_again().unwrap();
     };
-    // Callers ask again until they are answered.
+    // Callers repeat their requests until there is an answer.
     let (accepted, ()) = tokio::join!(create_all(&nodes, "s0", "r", TO, 400, 20), outage);
     let back = within(BACK_TO_WORK, async || {
         let view = nodes[1].client.submitter("s0", &[]).await.ok()?;
         assert_eq!(view.protect, None);
         (view.queued == 0 && view.open == 0).then_some(())
     });
-    assert!(back.await.is_some(), "the nodes did not go back to work");
-    Ledger::read(&nodes[2].client, "s0").await.assert_exactly_once(&chain, &accepted).await;
+    assert!(back.await.is_some(), "the nodes did not finish their work after the outage");
+    SubmitterLedger::read(&nodes[2].client, "s0").await.assert_exactly_once(&chain, &accepted).await;
     assert_eq!(chain.balance(TO).await, accepted.len() as u64);
 }
 
-/// Commits are cut off at any point, and whoever waits for one has to find out what became of it.
+/// Commits are interrupted at any point, and the nodes must find out their outcome.
 /// proves O01, S12
 #[tokio::test(flavor = "multi_thread")]
-async fn a_database_that_crashes_again_and_again_under_load_costs_nothing_but_time() {
+async fn repeated_database_crashes_under_load_are_exactly_once() {
     const CRASHES: u64 = 3;
     const BETWEEN: u64 = 80;
-    let (database, chain) = (Database::private().await, Chain::start(Mining::PerTransaction));
-    let config = NodeConfig::new(&database.url, &chain.ws_url(), &[0]).set("nonce.max_in_flight", "16");
-    let nodes = three(&config).await;
+    let (database, chain) = (TestDatabase::private().await, TestChain::start(Mining::PerTransaction));
+    let config = TestNodeConfig::new(&database.url, &chain.ws_url(), &[0]).set("nonce.max_in_flight", "16");
+    let nodes = start_three_nodes(&config).await;
     let server = database.server.as_ref().unwrap();
     let crashes = async {
         for _ in 0..CRASHES {
             let before = chain.balance(TO).await;
-            eventually("work goes on", async || (chain.balance(TO).await >= before + BETWEEN).then_some(())).await;
+            eventually("80 more transfers are mined", async || {
+                (chain.balance(TO).await >= before + BETWEEN).then_some(())
+            })
+            .await;
             server.stop_immediate().unwrap();
             server.start_again().unwrap();
         }
     };
-    // More than are done by the last crash, whatever was in flight at each of them.
+    // More than are mined until the last crash.
     let count = 2 * (CRASHES * BETWEEN) as usize;
     let (accepted, ()) = tokio::join!(create_all(&nodes, "s0", "r", TO, count, 20), crashes);
     wait_until_done(&nodes[0].client, "s0").await;
-    Ledger::read(&nodes[1].client, "s0").await.assert_exactly_once(&chain, &accepted).await;
+    SubmitterLedger::read(&nodes[1].client, "s0").await.assert_exactly_once(&chain, &accepted).await;
     assert_eq!(chain.balance(TO).await, accepted.len() as u64);
 }
 
-async fn assert_intake_says_later(node: &Node) {
+async fn assert_answers_503(node: &NodeProcess) {
     let body = serde_json::to_string(&transfer("s0", "while-it-is-away", TO)).unwrap();
     let request = http().post(format!("{}/api/v1/tx", node.api)).header("content-type", "application/json").body(body);
     let answer = request.send().await.unwrap();
@@ -84,36 +87,36 @@ async fn assert_intake_says_later(node: &Node) {
 
 /// proves O02, S04
 #[tokio::test(flavor = "multi_thread")]
-async fn while_the_chain_is_away_intents_are_accepted_and_lanes_wait() {
-    let (database, chain) = (Database::shared().await, Chain::start(Mining::PerTransaction));
-    let config = NodeConfig::new(&database.url, &chain.ws_url(), &[0])
+async fn chain_outage_accepts_intents_and_lanes_wait() {
+    let (database, chain) = (TestDatabase::shared().await, TestChain::start(Mining::PerTransaction));
+    let config = TestNodeConfig::new(&database.url, &chain.ws_url(), &[0])
         .set("nonce.max_in_flight", "4")
         .set("rpc.timeout", "500ms")
         .set("lane.resend_longest", "2s");
-    let nodes = three(&config).await;
+    let nodes = start_three_nodes(&config).await;
     let mut accepted = create_all(&nodes, "s0", "before", TO, 60, 30).await;
-    eventually("some are done", async || (chain.balance(TO).await >= 10).then_some(())).await;
+    eventually("10 transfers are mined", async || (chain.balance(TO).await >= 10).then_some(())).await;
     chain.signal("STOP");
-    eventually("every node has noticed", async || {
-        let seen = stream::iter(&nodes).then(|node| async { is_chain_away(node).await });
-        seen.all(|is_away| async move { is_away }).await.then_some(())
+    eventually("every node shows all endpoints unhealthy", async || {
+        let seen = stream::iter(&nodes).then(|node| async { is_chain_down(node).await });
+        seen.all(|is_down| async move { is_down }).await.then_some(())
     })
     .await;
-    // Not one of them is turned away.
+    // Every request is accepted.
     for (n, node) in (0..30).zip(nodes.iter().cycle()) {
         let asked = std::time::Instant::now();
         let (new, _) = node.client.create_tx(&transfer("s0", &format!("meanwhile-{n}"), TO)).await.unwrap();
-        accepted.push(Accepted { tx_id: new.tx_id, request_id: new.request_id, asked, answered: asked });
+        accepted.push(AcceptedRequest { tx_id: new.tx_id, request_id: new.request_id, asked, answered: asked });
     }
     let view = nodes[0].client.tx(&accepted.last().unwrap().tx_id, &Default::default()).await.unwrap();
     assert_eq!(view.state, TxStateName::Queued);
     chain.signal("CONT");
     wait_until_done(&nodes[0].client, "s0").await;
-    Ledger::read(&nodes[1].client, "s0").await.assert_exactly_once(&chain, &accepted).await;
+    SubmitterLedger::read(&nodes[1].client, "s0").await.assert_exactly_once(&chain, &accepted).await;
     assert_eq!(chain.balance(TO).await, accepted.len() as u64);
 }
 
-async fn is_chain_away(node: &Node) -> bool {
+async fn is_chain_down(node: &NodeProcess) -> bool {
     let chains = node.client.chains().await.unwrap();
     chains.iter().all(|chain| chain.endpoints.iter().all(|endpoint| !endpoint.healthy))
 }

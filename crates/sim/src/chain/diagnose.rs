@@ -1,7 +1,7 @@
 //! What the endpoints' pools show of nonces, as far as their answers come back.
 
 use futures_util::future::join_all;
-use gapless_chain::{Chain as _, EndpointHealth, PoolSight, mempool_signal};
+use gapless_chain::{Chain as _, EndpointHealth, PoolView, mempool_signal};
 use gapless_domain::{B256, DiagnoseRequest, MempoolSignal, SubmitterId};
 
 use super::gate::{Answer, Desk, Gate};
@@ -10,7 +10,7 @@ use super::texts::Trouble;
 /// Asks everybody who is not left alone and not known to be behind, each by one request that may be lost as any other.
 pub(super) async fn diagnose(gate: &Gate, account: &SubmitterId, asked: &[DiagnoseRequest]) -> Vec<MempoolSignal> {
     let statuses = gate.endpoints();
-    let lags = |at: &usize| statuses.get(*at).is_some_and(|status| status.standing == EndpointHealth::Lagging);
+    let lags = |at: &usize| statuses.get(*at).is_some_and(|status| status.health == EndpointHealth::Lagging);
     let mut order = gate.order();
     order.retain(|at| !lags(at));
     // By place, so that the answers do not depend on who is fresher.
@@ -19,18 +19,18 @@ pub(super) async fn diagnose(gate: &Gate, account: &SubmitterId, asked: &[Diagno
         let (account, asked) = (account.clone(), asked.to_vec());
         gate.ask(endpoint, move |desk| desk.sights(&account, &asked))
     });
-    let answers: Vec<Answer<Vec<PoolSight>>> = join_all(looks).await;
-    let silent = PoolSight { knows_ours: None, pending: None };
+    let answers: Vec<Answer<Vec<PoolView>>> = join_all(looks).await;
+    let silent = PoolView { knows_ours: None, pending: None };
     let signal = |(at, request): (usize, &DiagnoseRequest)| {
-        let sight = |answer: &Answer<Vec<PoolSight>>| answer.as_ref().ok().and_then(|all| all.get(at).copied());
-        let sights: Vec<PoolSight> = answers.iter().map(|answer| sight(answer).unwrap_or(silent)).collect();
+        let sight = |answer: &Answer<Vec<PoolView>>| answer.as_ref().ok().and_then(|all| all.get(at).copied());
+        let sights: Vec<PoolView> = answers.iter().map(|answer| sight(answer).unwrap_or(silent)).collect();
         mempool_signal(request.nonce, &sights)
     };
     asked.iter().enumerate().map(signal).collect()
 }
 
 impl Desk<'_> {
-    pub(super) fn sights(&self, lane: &SubmitterId, asked: &[DiagnoseRequest]) -> Answer<Vec<PoolSight>> {
+    pub(super) fn sights(&self, lane: &SubmitterId, asked: &[DiagnoseRequest]) -> Answer<Vec<PoolView>> {
         let state = &self.state;
         let account = state.account(lane).ok_or_else(|| Trouble::said("unknown account"))?;
         let view = self.account_view(lane, None);
@@ -42,7 +42,7 @@ impl Desk<'_> {
         };
         let is_known = |hash: &B256| is_pooled(*hash) || state.ledger.place(self.head, *hash).is_some();
         let sight = |request: &DiagnoseRequest| {
-            PoolSight::new(request.hashes.iter().map(|hash| Some(is_known(hash))), Some(view.pending))
+            PoolView::new(request.hashes.iter().map(|hash| Some(is_known(hash))), Some(view.pending))
         };
         Ok(asked.iter().map(sight).collect())
     }

@@ -461,7 +461,7 @@ impl Chain for Gate {
         let status = |(at, belief): (usize, &Belief)| {
             let head = belief.head.map(|head| head.number);
             let lag = newest.zip(head).map(|(newest, head)| newest - head);
-            let standing = match lag {
+            let health = match lag {
                 _ if belief.left_alone_until > now => EndpointHealth::Down,
                 None => EndpointHealth::Unchecked,
                 Some(0..=2) => EndpointHealth::Good,
@@ -470,14 +470,14 @@ impl Chain for Gate {
             EndpointStatus {
                 name: name_of(at),
                 weight: 1,
-                standing,
+                health,
                 head,
                 head_age: head.map(|_| now.saturating_sub(belief.head_since)),
                 lag,
                 errors_permille: (belief.failed * 1000).checked_div(belief.asked),
                 latency: None,
                 in_flight: 0,
-                trouble: (standing == EndpointHealth::Down).then(|| "it has not answered".to_owned()),
+                last_error: (health == EndpointHealth::Down).then(|| "it has not answered".to_owned()),
             }
         };
         beliefs.iter().enumerate().map(status).collect()

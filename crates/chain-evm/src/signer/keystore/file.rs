@@ -1,4 +1,4 @@
-//! The file as it is on disk.
+//! The JSON of a key file, and its storage.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
@@ -10,7 +10,7 @@ use uuid::Uuid;
 
 use super::{Keystore, KeystoreError};
 
-/// Everything in it is public but for what the password protects.
+/// A key file. Everything in it is public except the encrypted key.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct KeyFile {
     pub(super) version: u32,
@@ -43,7 +43,7 @@ pub(super) enum Kdf {
     Pbkdf2 { dklen: usize, c: u32, prf: String, salt: Hex },
 }
 
-/// Bytes in hex without 0x, as these files have them.
+/// Bytes in hex without 0x.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub(super) struct Hex(pub(super) Vec<u8>);
@@ -74,14 +74,14 @@ impl KeyFile {
         let failed = |cause| KeystoreError::Io { path: path.to_owned(), cause };
         let about = fs::metadata(path).map_err(failed)?;
         if !about.is_file() || about.len() > Keystore::MAX_FILE_BYTES {
-            return Err(malformed("it is no file, or too large for one"));
+            return Err(malformed("not a regular file, or too large"));
         }
         let text = fs::read(path).map_err(failed)?;
-        // The parser's own error shows parts of the text, which might be a key that somebody put there in the clear.
-        let file: KeyFile = serde_json::from_slice(&text)
-            .map_err(|_| malformed("it is not JSON in the shape of Web3 Secret Storage"))?;
+        // The error of the parser repeats parts of the text, which may be a key in plain text.
+        let file: KeyFile =
+            serde_json::from_slice(&text).map_err(|_| malformed("not JSON in the format of Web3 Secret Storage"))?;
         if file.version != 3 {
-            return Err(malformed("only version 3 is known"));
+            return Err(malformed("only version 3 is supported"));
         }
         Ok(file)
     }
@@ -91,14 +91,15 @@ impl KeyFile {
         digits.strip_prefix("0x").unwrap_or(digits).parse().ok()
     }
 
-    /// Writes beside the place and then links into it: readers see all of it or nothing, and what is there already stays.
+    /// Writes a temporary file and links it to its name. Readers see the whole file or none, and an existing file
+    /// stays.
     pub(super) fn write(&self, dir: &Path, path: &Path) -> Result<(), KeystoreError> {
         let failed = |cause| KeystoreError::Io { path: path.to_owned(), cause };
         make_dir(dir).map_err(failed)?;
-        let beside = dir.join(format!(".{}.new", self.id));
+        let temporary = dir.join(format!(".{}.new", self.id));
         let text = serde_json::to_vec_pretty(self).map_err(|cause| failed(cause.into()))?;
-        let written = write_synced(&beside, &text).and_then(|()| fs::hard_link(&beside, path));
-        let removed = fs::remove_file(&beside);
+        let written = write_synced(&temporary, &text).and_then(|()| fs::hard_link(&temporary, path));
+        let removed = fs::remove_file(&temporary);
         written.and(removed).map_err(failed)?;
         File::open(dir).and_then(|dir| dir.sync_all()).map_err(failed)
     }

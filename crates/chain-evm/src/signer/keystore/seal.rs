@@ -1,5 +1,5 @@
-//! The cryptography of a key file: a password makes a key (scrypt or PBKDF2), half of it encrypts (AES-128 in counter mode), the
-//! other half vouches for the text (Keccak-256).
+//! The cryptography of a key file. A key is derived from the password (scrypt or PBKDF2). Its first half encrypts
+//! (AES-128 in counter mode), its second half authenticates (Keccak-256).
 
 use std::path::Path;
 
@@ -22,12 +22,12 @@ const DERIVED_BYTES: usize = 32;
 const SALT_BYTES: usize = 32;
 const IV_BYTES: usize = 16;
 
-/// A file may come from anywhere: what it asks for must not be able to hang the process or take its memory.
+/// Limits for the parameters of a file, so that a foreign file cannot hang the process or exhaust its memory.
 const MAX_SCRYPT_BYTES: u64 = 1 << 30;
 const MAX_SCRYPT_P: u32 = 16;
 const MAX_ROUNDS: u32 = 10_000_000;
 
-/// How hard it is to guess a password.
+/// The cost of one guess of the password.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Cost {
     log_n: u8,
@@ -61,7 +61,7 @@ pub(super) fn open(file: &KeyFile, password: &Secret, path: &Path) -> Result<Zer
     let unsupported = |what| KeystoreError::Unsupported { path: path.to_owned(), what };
     let crypto = &file.crypto;
     if crypto.cipher != CIPHER {
-        return Err(unsupported("its cipher is not aes-128-ctr"));
+        return Err(unsupported("the cipher is not aes-128-ctr"));
     }
     let derived = derive(&crypto.kdf, password).map_err(unsupported)?;
     if !bool::from(mac(&derived, &crypto.ciphertext.0).as_slice().ct_eq(&crypto.mac.0)) {
@@ -69,11 +69,11 @@ pub(super) fn open(file: &KeyFile, password: &Secret, path: &Path) -> Result<Zer
     }
     let mut key = Zeroizing::new([0; 32]);
     if crypto.ciphertext.0.len() != key.len() {
-        return Err(unsupported("what it holds is not 32 bytes long"));
+        return Err(unsupported("the key is not 32 bytes long"));
     }
     key.copy_from_slice(&crypto.ciphertext.0);
     cipher(&derived, &crypto.cipherparams.iv.0, key.as_mut_slice())
-        .ok_or_else(|| unsupported("its iv is not 16 bytes long"))?;
+        .ok_or_else(|| unsupported("the iv is not 16 bytes long"))?;
     Ok(key)
 }
 
@@ -85,21 +85,21 @@ fn derive(kdf: &Kdf, password: &Secret) -> Result<Derived, &'static str> {
             let memory = n.checked_mul(u64::from(*r)).and_then(|blocks| blocks.checked_mul(128));
             let bounded = memory.is_some_and(|bytes| bytes <= MAX_SCRYPT_BYTES) && *p <= MAX_SCRYPT_P;
             if !n.is_power_of_two() || !bounded {
-                return Err("its scrypt parameters are out of bounds");
+                return Err("the scrypt parameters are out of bounds");
             }
             let log_n = u8::try_from(n.trailing_zeros()).unwrap_or(u8::MAX);
-            scrypt(password, &salt.0, log_n, *r, *p).ok_or("its scrypt parameters are out of bounds")
+            scrypt(password, &salt.0, log_n, *r, *p).ok_or("the scrypt parameters are out of bounds")
         }
         Kdf::Pbkdf2 { dklen: DERIVED_BYTES, c, prf, salt } if prf == "hmac-sha256" => {
             if !(1..=MAX_ROUNDS).contains(c) {
-                return Err("its number of rounds is out of bounds");
+                return Err("the number of rounds is out of bounds");
             }
             let mut derived = Derived::default();
             pbkdf2::pbkdf2::<Hmac<Sha256>>(password.expose().as_bytes(), &salt.0, *c, derived.as_mut_slice())
-                .map_err(|_| "its key derivation does not work")?;
+                .map_err(|_| "the key derivation failed")?;
             Ok(derived)
         }
-        _ => Err("its key derivation is neither scrypt nor hmac-sha256 with 32 bytes"),
+        _ => Err("the key derivation is neither scrypt nor hmac-sha256 with 32 bytes"),
     }
 }
 
@@ -110,7 +110,7 @@ fn scrypt(password: &Secret, salt: &[u8], log_n: u8, r: u32, p: u32) -> Option<D
     Some(derived)
 }
 
-/// The same in both directions.
+/// Encrypts or decrypts in place. Counter mode is the same in both directions.
 fn cipher(derived: &Derived, iv: &[u8], text: &mut [u8]) -> Option<()> {
     let mut stream = Ctr128BE::<Aes128>::new_from_slices(derived.get(..16)?, iv).ok()?;
     stream.apply_keystream(text);

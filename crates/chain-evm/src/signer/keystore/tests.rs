@@ -3,13 +3,16 @@ use super::*;
 const KEY: &str = "7a28b5ba57c53603b0b07b56bba752f7784bf506fa95edc395f5cf6c7514fe9d";
 const PASSWORD: &str = "testpassword";
 
-/// The vector of the standard's own page. (Its scrypt twin has r = 1 and n = 2^18, which RFC 7914 does not allow.)
+/// The PBKDF2 vector of the specification. (Its scrypt vector has r = 1 and n = 2^18, which RFC 7914 does not allow.)
 const PBKDF2: &str = r#"{"crypto":{"cipher":"aes-128-ctr","cipherparams":{"iv":"6087dab2f9fdbbfaddc31a909735c1e6"},
-"ciphertext":"5318b4d5bcd28de64ee5559e671353e16f075ecae9f99c7a79a38af5f869aa46","kdf":"pbkdf2","kdfparams":{"c":262144,"dklen":32,
+"ciphertext":"5318b4d5bcd28de64ee5559e671353e16f075ecae9f99c7a79a38af5f869aa46","kdf":"pbkdf2",
+"kdfparams":{"c":262144,"dklen":32,
 "prf":"hmac-sha256","salt":"ae3cd4e7013836a3df6bd7241b12db061dbe2c6785853cce422d148a624ce0bd"},
-"mac":"517ead924a9d0dc3124507e3393d175ce3ff7c1e96529c6c555ce9e51205e9b2"},"id":"3198bc9c-6672-5ab3-d995-4942343ae5b6","version":3}"#;
-/// Made by ethers.js 6.
-const SCRYPT: &str = r#"{"address":"008aeeda4d805471df9b2a5b0f38a0c3bcba786b","id":"fbeaaf42-0169-450e-a206-12ecf82432aa","version":3,
+"mac":"517ead924a9d0dc3124507e3393d175ce3ff7c1e96529c6c555ce9e51205e9b2"},
+"id":"3198bc9c-6672-5ab3-d995-4942343ae5b6","version":3}"#;
+/// A file of ethers.js 6.
+const SCRYPT: &str = r#"{"address":"008aeeda4d805471df9b2a5b0f38a0c3bcba786b",
+"id":"fbeaaf42-0169-450e-a206-12ecf82432aa","version":3,
 "Crypto":{"cipher":"aes-128-ctr","cipherparams":{"iv":"bb736cb83dac27f796a5f23a7f803db9"},
 "ciphertext":"bf1db43fd55f6967d074888084f8b527a4b10f3b7f869808c8d7e7ba304f3556","kdf":"scrypt",
 "kdfparams":{"salt":"5c0931d6cef9a35fd5ecc168a02e424cb12c7e68092794239dbbea15c7995659","n":4096,"dklen":32,"p":1,"r":8},
@@ -47,7 +50,7 @@ fn secret(text: &str) -> Secret {
 }
 
 #[test]
-fn files_that_others_wrote_open() {
+fn files_of_other_tools_are_decrypted() {
     let folder = Folder::new("vectors");
     for (name, text) in [("pbkdf2", PBKDF2), ("scrypt", SCRYPT)] {
         let path = folder.file(name, text);
@@ -56,14 +59,14 @@ fn files_that_others_wrote_open() {
 }
 
 #[test]
-fn what_is_created_opens_again_and_is_listed() {
+fn created_key_is_decrypted_and_listed() {
     let folder = Folder::new("create");
     let keystore = folder.keystore();
     assert_eq!(keystore.list().unwrap(), []);
     let made = keystore.create_at(&secret("a"), Cost::TEST).unwrap();
     let key = parse_key(&secret(KEY)).unwrap();
     let imported = keystore.put(&key, &secret("b"), Cost::TEST).unwrap();
-    folder.file("keys/readme.txt", "no key file");
+    folder.file("keys/readme.txt", "not a key file");
     let mut both = vec![made.clone(), imported.clone()];
     both.sort_by_key(|entry| entry.address);
     assert_eq!(keystore.list().unwrap(), both);
@@ -72,15 +75,15 @@ fn what_is_created_opens_again_and_is_listed() {
     assert_eq!(signer.address(), made.address);
     assert_eq!(LocalSigner::from_keystore(&imported.file, &secret("b")).unwrap().reveal().expose(), format!("0x{KEY}"));
     assert!(
-        matches!(keystore.put(&key, &secret("c"), Cost::TEST), Err(KeystoreError::AlreadyThere(a)) if a == imported.address)
+        matches!(keystore.put(&key, &secret("c"), Cost::TEST), Err(KeystoreError::Exists(a)) if a == imported.address)
     );
     let names = std::fs::read_dir(folder.0.join("keys")).unwrap().count();
-    assert_eq!(names, 3, "nothing is left beside the files");
+    assert_eq!(names, 3, "no temporary file is left");
 }
 
 #[cfg(unix)]
 #[test]
-fn key_files_are_for_their_owner_only() {
+fn key_files_are_readable_by_their_owner_only() {
     use std::os::unix::fs::PermissionsExt as _;
     let folder = Folder::new("mode");
     let entry = folder.keystore().create_at(&secret("a"), Cost::TEST).unwrap();
@@ -90,7 +93,7 @@ fn key_files_are_for_their_owner_only() {
 
 /// proves X03
 #[test]
-fn neither_key_nor_password_is_in_a_file_or_an_error() {
+fn key_and_password_are_hidden_in_files_and_errors() {
     let folder = Folder::new("secrets");
     let keystore = folder.keystore();
     let entry = keystore.put(&parse_key(&secret(KEY)).unwrap(), &secret(PASSWORD), Cost::TEST).unwrap();
@@ -125,7 +128,7 @@ fn neither_key_nor_password_is_in_a_file_or_an_error() {
 }
 
 #[test]
-fn a_file_cannot_ask_for_all_the_memory() {
+fn file_with_excessive_parameters_is_refused() {
     let folder = Folder::new("bounds");
     for (from, to) in [("\"n\":4096", "\"n\":1099511627776"), ("\"n\":4096", "\"n\":3"), ("\"p\":1", "\"p\":800000")] {
         let path = folder.file("scrypt", &SCRYPT.replace(from, to));

@@ -165,7 +165,7 @@ fn source(source: &Source) -> String {
         Source::Code(code) => format!("code {code}"),
         Source::Transport => "the transport".to_owned(),
         Source::Hash(hash) => format!("the returned hash {hash}"),
-        Source::Nobody => "no rule matched".to_owned(),
+        Source::NoRule => "no rule matched".to_owned(),
     }
 }
 

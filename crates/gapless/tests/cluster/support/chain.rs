@@ -1,4 +1,4 @@
-//! The chain, anvil or our own, and what is really on it.
+//! The chain of a test: anvil, Hardhat or the dev chain, and its real content.
 
 use std::collections::BTreeMap;
 use std::process::Command;
@@ -8,13 +8,13 @@ use gapless_testbed::{Anvil, AnvilOptions, HardhatNode, HardhatOptions, Mining};
 use gapless_wire::ConfirmationView;
 use serde_json::{Value, json};
 
-use super::{Folder, Process};
+use super::{ChildProcess, TestFolder};
 
-/// Blocks that are read in one call.
+/// Blocks that one call reads.
 const BLOCKS_AT_ONCE: u64 = 200;
 
 #[derive(Debug)]
-pub(crate) struct Chain {
+pub(crate) struct TestChain {
     server: Server,
     port: u16,
     http: reqwest::Client,
@@ -24,34 +24,34 @@ pub(crate) struct Chain {
 enum Server {
     Anvil(Anvil),
     Hardhat(HardhatNode),
-    Dev(Process),
+    Dev(ChildProcess),
 }
 
-impl Chain {
+impl TestChain {
     pub(crate) fn start(mining: Mining) -> Self {
         Self::with_accounts(mining, 10)
     }
 
     pub(crate) fn with_accounts(mining: Mining, accounts: u32) -> Self {
         let anvil = Anvil::start(AnvilOptions { mining, accounts, ..AnvilOptions::default() }).unwrap();
-        Chain { port: anvil.port(), server: Server::Anvil(anvil), http: super::http() }
+        TestChain { port: anvil.port(), server: Server::Anvil(anvil), http: super::http() }
     }
 
-    /// An anvil from before EIP-1559: its blocks have no base fee.
+    /// An anvil with rules from before EIP-1559: its blocks have no base fee.
     pub(crate) fn without_base_fee(mining: Mining) -> Self {
         let arguments = ["--hardfork", "berlin"].map(str::to_owned).to_vec();
         let anvil = Anvil::start(AnvilOptions { mining, arguments, ..AnvilOptions::default() }).unwrap();
-        Chain { port: anvil.port(), server: Server::Anvil(anvil), http: super::http() }
+        TestChain { port: anvil.port(), server: Server::Anvil(anvil), http: super::http() }
     }
 
     pub(crate) fn hardhat(mining: Mining) -> Self {
         let hardhat = HardhatNode::start(HardhatOptions { mining, ..HardhatOptions::default() }).unwrap();
-        Chain { port: hardhat.port(), server: Server::Hardhat(hardhat), http: super::http() }
+        TestChain { port: hardhat.port(), server: Server::Hardhat(hardhat), http: super::http() }
     }
 
-    /// `gapless devchain`, which can be made to do what chains and nodes should not do.
+    /// `gapless devchain`, which can inject faults of chains and endpoints.
     pub(crate) async fn dev(mining: Mining) -> Self {
-        let folder = Folder::new("devchain");
+        let folder = TestFolder::new("devchain");
         let mut command = Command::new(env!("CARGO_BIN_EXE_gapless"));
         command.args(["devchain", "--json", "--listen", "127.0.0.1:0"]).current_dir(folder.path());
         match mining {
@@ -59,10 +59,10 @@ impl Chain {
             Mining::OnDemand => command.arg("--on-demand"),
             Mining::Every(time) => command.args(["--block-time", &format!("{}ms", time.as_millis())]),
         };
-        let mut process = Process::spawn(command, folder);
+        let mut process = ChildProcess::spawn(command, folder);
         let ready = process.ready().await;
         let port = ready["rpc"].as_str().unwrap().rsplit(':').next().unwrap().parse().unwrap();
-        Chain { server: Server::Dev(process), port, http: super::http() }
+        TestChain { server: Server::Dev(process), port, http: super::http() }
     }
 
     pub(crate) fn url(&self) -> String {
@@ -82,7 +82,7 @@ impl Chain {
         self.port
     }
 
-    /// `STOP` or `CONT`.
+    /// Sends the signal `STOP` or `CONT`.
     pub(crate) fn signal(&self, signal: &str) {
         let pid = match &self.server {
             Server::Dev(process) => return process.signal(signal),
@@ -97,7 +97,7 @@ impl Chain {
         self.call_to(&self.url(), method, params).await
     }
 
-    /// Asks another endpoint of the dev chain.
+    /// Calls another endpoint of the dev chain.
     pub(crate) async fn call_at(&self, endpoint: &str, method: &str, params: Value) -> Value {
         self.call_to(&self.endpoint(endpoint), method, params).await
     }
@@ -121,8 +121,8 @@ impl Chain {
         }
     }
 
-    /// A block every so often, until something has happened.
-    pub(crate) async fn mine_while<T>(&self, something: impl Future<Output = T>) -> T {
+    /// Mines blocks at an interval until a future ends.
+    pub(crate) async fn mine_while<T>(&self, until: impl Future<Output = T>) -> T {
         let blocks = async {
             loop {
                 self.mine(1).await;
@@ -131,7 +131,7 @@ impl Chain {
         };
         tokio::select! {
             never = blocks => never,
-            done = something => done,
+            done = until => done,
         }
     }
 
@@ -139,22 +139,22 @@ impl Chain {
         number(&self.call("eth_getBalance", json!([address, "latest"])).await)
     }
 
-    /// How many transactions of an account the node has ever taken and still knows, mined or not.
+    /// The account's nonce with its pending transactions.
     pub(crate) async fn pending_count(&self, address: &str) -> u64 {
         number(&self.call("eth_getTransactionCount", json!([address, "pending"])).await)
     }
 
-    /// Switches the faults of an endpoint of the dev chain. How often they have struck comes back.
+    /// Changes the faults of an endpoint of the dev chain, and returns how often they have struck.
     pub(crate) async fn faults(&self, endpoint: &str, changes: Value) -> u64 {
         self.call("gapless_faults", json!([endpoint, changes])).await["struck"].as_u64().unwrap()
     }
 
-    /// Replaces so many blocks by others that have nothing in them, and forgets what was in those.
-    pub(crate) async fn reorganise(&self, depth: u64) {
+    /// Replaces `depth` blocks by empty blocks, and drops their transactions.
+    pub(crate) async fn reorg(&self, depth: u64) {
         match self.server {
             Server::Anvil(_) => self.call("anvil_reorg", json!([depth, []])).await,
             Server::Dev(_) => self.call("gapless_reorg", json!([depth, "drop"])).await,
-            Server::Hardhat(_) => panic!("Hardhat has no reorgs"),
+            Server::Hardhat(_) => panic!("Hardhat cannot make a reorg"),
         };
     }
 
@@ -162,7 +162,7 @@ impl Chain {
         number(&self.call("eth_blockNumber", json!([])).await)
     }
 
-    /// Number, hash and parent's hash of the blocks from one on, as they are now.
+    /// Number, hash and parent hash of `count` canonical blocks, beginning with `first`.
     pub(crate) async fn links(&self, first: u64, count: u64) -> Vec<ConfirmationView> {
         let mut links = Vec::new();
         for number in first..first + count {
@@ -177,14 +177,15 @@ impl Chain {
         links
     }
 
-    /// Every transaction of an account that is in a block, by nonce: read from the blocks themselves.
+    /// The mined transactions of an account by nonce, read from the blocks.
     pub(crate) async fn mined_of(&self, address: &str) -> BTreeMap<u64, Vec<String>> {
         let head = self.head().await;
         let mut mined: BTreeMap<u64, Vec<String>> = BTreeMap::new();
         for first in (0..=head).step_by(BLOCKS_AT_ONCE as usize) {
             let numbers = first..=head.min(first + BLOCKS_AT_ONCE - 1);
             let calls = numbers.clone().map(|block| {
-                json!({ "jsonrpc": "2.0", "id": block, "method": "eth_getBlockByNumber", "params": [format!("{block:#x}"), true] })
+                let params = json!([format!("{block:#x}"), true]);
+                json!({ "jsonrpc": "2.0", "id": block, "method": "eth_getBlockByNumber", "params": params })
             });
             let answers = self.post(&self.url(), &Value::Array(calls.collect())).await;
             let answers = answers.as_array().unwrap();

@@ -1,25 +1,25 @@
-//! PostgreSQL, and its rows as they are.
+//! A PostgreSQL database, and access to its rows.
 
 use gapless_testbed::{Options, Postgres};
 use tokio_postgres::{Client, NoTls};
 
 use super::unique;
 
-/// One fresh database.
+/// A new database.
 #[derive(Debug)]
-pub(crate) struct Database {
+pub(crate) struct TestDatabase {
     pub(crate) url: String,
-    /// If the server is this test's own.
+    /// The server, if it belongs to this test.
     pub(crate) server: Option<Postgres>,
 }
 
-impl Database {
-    /// On the server that all tests share.
+impl TestDatabase {
+    /// A database on the server that all tests share.
     pub(crate) async fn shared() -> Self {
         Self::on(&Postgres::shared_url().unwrap(), None).await
     }
 
-    /// On a server of its own, which may be stopped.
+    /// A database on its own server, which the test may stop.
     pub(crate) async fn private() -> Self {
         let server = Postgres::start(Options::default()).unwrap();
         Self::on(&server.base_url(), Some(server)).await
@@ -28,35 +28,36 @@ impl Database {
     async fn on(base_url: &str, server: Option<Postgres>) -> Self {
         let name = format!("cluster_{}", unique());
         connect(&format!("{base_url}/postgres")).await.batch_execute(&format!("CREATE DATABASE {name}")).await.unwrap();
-        Database { url: format!("{base_url}/{name}"), server }
+        TestDatabase { url: format!("{base_url}/{name}"), server }
     }
 
-    /// Where its server listens.
+    /// The port of its server.
     pub(crate) fn port(&self) -> u16 {
         let (_, rest) = self.url.split_once("127.0.0.1:").unwrap();
         rest.split('/').next().unwrap().parse().unwrap()
     }
 
-    /// A connection that knows nothing of Gapless.
+    /// A plain PostgreSQL connection.
     pub(crate) async fn raw(&self) -> Client {
         connect(&self.url).await
     }
 
-    /// By the database's own clock.
+    /// The time of the database's clock.
     pub(crate) async fn now(&self) -> String {
         self.raw().await.query_one("SELECT clock_timestamp()::text", &[]).await.unwrap().get(0)
     }
 
-    /// Every row tells under which token it was last written, and when.
+    /// Asserts that no row was written with `token` after `since`. Every row has the token and the time of its last
+    /// write.
     pub(crate) async fn assert_nothing_written_since(&self, token: u64, since: &str) {
         let tables = [("managed_tx", "updated_at"), ("submitter_nonce_cursor", "updated_at"), ("slot", "bound_at")];
         for (table, at) in tables.into_iter().chain([("tx_attempt", "created_at"), ("tx_attempt", "last_sent_at")]) {
             let query = format!("SELECT count(*) FROM {table} WHERE fencing_token = {token} AND {at} > '{since}'");
-            assert_eq!(self.count(&query).await, 0, "{table} was written under a token that is over");
+            assert_eq!(self.count(&query).await, 0, "{table} was written with an old fencing token");
         }
     }
 
-    /// One number.
+    /// The number that a query returns.
     pub(crate) async fn count(&self, query: &str) -> i64 {
         self.raw().await.query_one(query, &[]).await.unwrap().get(0)
     }

@@ -1,4 +1,4 @@
-//! Folders that go away, unless a test fails: then somebody wants to look into them.
+//! A folder that is removed at the end of a test, and kept if the test fails.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -6,13 +6,13 @@ use std::path::{Path, PathBuf};
 use super::unique;
 
 #[derive(Debug)]
-pub(crate) struct Folder(PathBuf);
+pub(crate) struct TestFolder(PathBuf);
 
-impl Folder {
+impl TestFolder {
     pub(crate) fn new(name: &str) -> Self {
         let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}", unique()));
         fs::create_dir_all(&path).unwrap();
-        Folder(path)
+        TestFolder(path)
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -20,7 +20,7 @@ impl Folder {
     }
 }
 
-impl Drop for Folder {
+impl Drop for TestFolder {
     fn drop(&mut self) {
         if !std::thread::panicking() {
             let _ = fs::remove_dir_all(&self.0);

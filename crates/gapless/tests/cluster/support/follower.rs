@@ -3,19 +3,19 @@
 use gapless_wire::{ConfirmationNoticeView, ConfirmationView, TxEventName, TxEventView};
 use serde_json::Value;
 
-use super::Database;
+use super::TestDatabase;
 
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Follower {
+pub(crate) struct EventFollower {
     pub(crate) list: Vec<ConfirmationView>,
     /// How often the block of the transaction was orphaned.
     pub(crate) unmined: usize,
 }
 
-impl Follower {
+impl EventFollower {
     /// A follower that has read these events.
     pub(crate) fn of(events: &[TxEventView]) -> Self {
-        let mut follower = Follower::default();
+        let mut follower = EventFollower::default();
         for (event, seq) in events.iter().zip(1..) {
             assert_eq!(event.seq, seq, "an event is missing in {events:?}");
             follower.apply(event.event, event.confirmations.as_ref());
@@ -24,9 +24,9 @@ impl Follower {
     }
 
     /// A follower that has read the event rows of a transaction.
-    pub(crate) async fn of_rows(database: &Database, tx_id: &str) -> Self {
+    pub(crate) async fn of_rows(database: &TestDatabase, tx_id: &str) -> Self {
         let query = format!("SELECT kind, notice::text FROM tx_event WHERE tx_id = '{tx_id}' ORDER BY xid, id");
-        let mut follower = Follower::default();
+        let mut follower = EventFollower::default();
         for row in database.raw().await.query(&query, &[]).await.unwrap() {
             let kind = TxEventName::parse(row.get("kind")).unwrap();
             let notice = row.get::<_, Option<&str>>("notice").map(|json| notice(&serde_json::from_str(json).unwrap()));

@@ -1,4 +1,5 @@
-//! Somebody who has a key: another account, a caller who signs by itself, or a stranger with the key of a submitter.
+//! Keys for transactions that no node signs: of another account, of a caller with a reserved nonce, or of a foreign
+//! sender with the key of a submitter.
 
 use alloy_consensus::{TxEip7702, TxLegacy};
 use alloy_eips::eip7702::{Authorization, SignedAuthorization};
@@ -6,28 +7,28 @@ use gapless_chain_evm::{LocalSigner, MnemonicOptions, Secret, Signer as _, Unsig
 use gapless_domain::{Address, U256};
 use serde_json::json;
 
-use super::Chain;
+use super::TestChain;
 use super::node::MNEMONIC;
 
 const CHAIN_ID: u64 = 31_337;
-/// Above what a block on these chains ever costs.
+/// Above the price of every block on these chains.
 const GAS_PRICE: u128 = 10_000_000_000;
 
 #[derive(Debug)]
-pub(crate) struct Key(LocalSigner);
+pub(crate) struct AccountKey(LocalSigner);
 
-impl Key {
-    /// Of one of the accounts that submitters have: number 3 is that of `s3`.
+impl AccountKey {
+    /// The key of a submitter's account: number 3 is the account of `s3`.
     pub(crate) fn of(account: u32) -> Self {
         let options = MnemonicOptions::account(Secret::new(MNEMONIC.to_owned()), account);
-        Key(LocalSigner::from_mnemonic(&options).unwrap())
+        AccountKey(LocalSigner::from_mnemonic(&options).unwrap())
     }
 
     pub(crate) fn address(&self) -> String {
         self.0.address().to_string()
     }
 
-    /// One wei for somebody, as bytes that a node takes.
+    /// The signed bytes of a transfer of one wei.
     pub(crate) async fn transfer(&self, nonce: u64, to: &str) -> Vec<u8> {
         self.sign(UnsignedTx::Legacy(TxLegacy {
             chain_id: Some(CHAIN_ID),
@@ -41,14 +42,15 @@ impl Key {
         .await
     }
 
-    /// The account's code is that of `code` from now on (EIP-7702). This uses a nonce, and is no transaction.
+    /// An authorization that delegates the account to the code of `code` (EIP-7702). It consumes a nonce without a
+    /// transaction.
     pub(crate) async fn authorize(&self, nonce: u64, code: &str) -> SignedAuthorization {
         let authorization = Authorization { chain_id: U256::from(CHAIN_ID), address: code.parse().unwrap(), nonce };
         let signature = self.0.sign_hash(authorization.signature_hash()).await.unwrap();
         authorization.into_signed(signature)
     }
 
-    /// A transaction that does nothing but carry somebody's authorization.
+    /// A transaction that only carries an authorization.
     pub(crate) async fn carry(&self, nonce: u64, authorization: SignedAuthorization) -> Vec<u8> {
         self.sign(UnsignedTx::Eip7702(TxEip7702 {
             chain_id: CHAIN_ID,
@@ -70,8 +72,8 @@ impl Key {
     }
 }
 
-impl Chain {
-    /// Gives it signed bytes, past all of our nodes. Their hash comes back.
+impl TestChain {
+    /// Sends signed bytes to the chain without a node of Gapless, and returns their hash.
     pub(crate) async fn send_raw(&self, raw: &[u8]) -> String {
         self.call("eth_sendRawTransaction", json!([hex(raw)])).await.as_str().unwrap().to_owned()
     }

@@ -1,10 +1,10 @@
-//! The parts that a cluster is made of, and how to wait for it.
+//! The parts of a cluster, and the functions that wait for it.
 //!
-//! - `node`: one `gapless serve` process. `chain`: anvil or the dev chain, and what is really on it. `database`: PostgreSQL,
-//!   and its rows. `process`: what the first two have in common.
-//! - `roads`: how one node reaches its database and its chain, and how it does not.
-//! - `load`: callers, and what they were told. `ledger`: what must be true of a submitter when all is over. `follower`: who
-//!   reads nothing but events. `key`: who signs by itself.
+//! - `node`: one `gapless serve` process. `chain`: anvil, Hardhat or the dev chain. `database`: PostgreSQL and its
+//!   rows. `process`: a child process. `folder`: a temporary folder.
+//! - `proxies`: the connections of one node to its database and its chain, which can be cut.
+//! - `load`: callers and their answers. `ledger`: the final check of a submitter. `follower`: a consumer of events.
+//!   `key`: signatures without a node.
 
 mod chain;
 mod database;
@@ -15,35 +15,35 @@ mod ledger;
 mod load;
 mod node;
 mod process;
-mod roads;
+mod proxies;
 
-pub(crate) use chain::Chain;
-pub(crate) use database::Database;
-pub(crate) use folder::Folder;
-pub(crate) use follower::Follower;
-pub(crate) use key::{Key, hex};
-pub(crate) use ledger::{Ledger, wait_until_done};
-pub(crate) use load::{Accepted, Doors, create, create_all, may_be_asked_again, transfer};
-pub(crate) use node::{Node, NodeConfig, Secrets, owner, taken_over, three};
-pub(crate) use process::Process;
-pub(crate) use roads::{Roads, three_on_roads};
+pub(crate) use chain::TestChain;
+pub(crate) use database::TestDatabase;
+pub(crate) use folder::TestFolder;
+pub(crate) use follower::EventFollower;
+pub(crate) use key::{AccountKey, hex};
+pub(crate) use ledger::{SubmitterLedger, wait_until_done};
+pub(crate) use load::{AcceptedRequest, NodeClients, create, create_all, is_retryable, transfer};
+pub(crate) use node::{NodeProcess, Secrets, TestNodeConfig, owner, start_three_nodes, wait_for_takeover};
+pub(crate) use process::ChildProcess;
+pub(crate) use proxies::{NodeProxies, start_three_behind_proxies};
 
 use std::time::{Duration, Instant};
 
-/// For whatever has to happen: long, since a machine under load is slow, and a test that passes never waits for it.
+/// The time limit for every wait. It is long, because a machine under load is slow; a test that passes never needs it.
 pub(crate) const LONG: Duration = Duration::from_secs(180);
 
-/// Looks again and again until there is an answer.
-pub(crate) async fn eventually<T>(what: &str, look: impl AsyncFnMut() -> Option<T>) -> T {
-    within(LONG, look).await.unwrap_or_else(|| panic!("it never happened that {what}"))
+/// Polls until there is a value, and panics after [`LONG`].
+pub(crate) async fn eventually<T>(condition: &str, poll: impl AsyncFnMut() -> Option<T>) -> T {
+    within(LONG, poll).await.unwrap_or_else(|| panic!("timed out waiting until {condition}"))
 }
 
-/// The same with a limit of its own, and no answer is an answer too.
-pub(crate) async fn within<T>(limit: Duration, mut look: impl AsyncFnMut() -> Option<T>) -> Option<T> {
+/// Polls until there is a value, and returns `None` after `limit`.
+pub(crate) async fn within<T>(limit: Duration, mut poll: impl AsyncFnMut() -> Option<T>) -> Option<T> {
     let start = Instant::now();
     loop {
-        if let Some(answer) = look().await {
-            return Some(answer);
+        if let Some(value) = poll().await {
+            return Some(value);
         }
         if start.elapsed() >= limit {
             return None;
@@ -52,14 +52,14 @@ pub(crate) async fn within<T>(limit: Duration, mut look: impl AsyncFnMut() -> Op
     }
 }
 
-/// A name that nobody else has.
+/// A unique name.
 pub(crate) fn unique() -> String {
     uuid::Uuid::new_v4().simple().to_string()
 }
 
-/// Plain HTTP, for what our client does not tell of an answer.
+/// A plain HTTP client, for the parts of an answer that `gapless_wire::Client` does not return.
 pub(crate) fn http() -> reqwest::Client {
-    // The first client of ours chooses what TLS is done with, and no client can be made before that.
+    // The first `gapless_wire::Client` installs the TLS provider, which every client needs.
     gapless_wire::Client::new("http://127.0.0.1").unwrap();
     reqwest::Client::new()
 }

@@ -8,22 +8,22 @@ use std::process::{Command, ExitStatus};
 use futures_util::future::join_all;
 use gapless_wire::{Client, SubmitterExpand};
 
-use super::{Folder, Process, eventually};
+use super::{ChildProcess, TestFolder, eventually};
 
 pub(super) const MNEMONIC: &str = "test test test test test test test test test test test junk";
-/// How much of a log is shown when a test fails.
+/// Lines of a log that are shown when a test fails.
 const LOG_LINES: usize = 60;
 
-/// What is written to the config file, and what the process gets by environment.
+/// The config file and the environment of a node.
 #[derive(Clone, Debug)]
-pub(crate) struct NodeConfig {
+pub(crate) struct TestNodeConfig {
     store: String,
     rpc: Vec<String>,
-    /// Which accounts of anvil's mnemonic it has; number 3 has the alias `s3`.
+    /// The accounts of anvil's mnemonic that the node has; number 3 has the alias `s3`.
     accounts: Vec<u32>,
     secrets: Option<Secrets>,
     settings: Vec<(String, String)>,
-    /// A variable that names a fault point, and the point.
+    /// The variable that sets a fault point, and the name of the point.
     fault: Option<(&'static str, String)>,
 }
 
@@ -33,7 +33,7 @@ pub(crate) struct Secrets {
     pub(crate) key: String,
 }
 
-impl NodeConfig {
+impl TestNodeConfig {
     pub(crate) fn new(store: &str, rpc: &str, accounts: &[u32]) -> Self {
         Self::with_endpoints(store, &[rpc.to_owned()], accounts)
     }
@@ -41,17 +41,17 @@ impl NodeConfig {
     pub(crate) fn with_endpoints(store: &str, rpc: &[String], accounts: &[u32]) -> Self {
         let (store, rpc) = (store.to_owned(), rpc.to_vec());
         let config =
-            NodeConfig { store, rpc, accounts: accounts.to_vec(), secrets: None, settings: vec![], fault: None };
+            TestNodeConfig { store, rpc, accounts: accounts.to_vec(), secrets: None, settings: vec![], fault: None };
         config
             .set("auth.mode", "none")
             .set("node.listen", "127.0.0.1:0")
             .set("log.filter", "debug")
             .set("store.postgres.pool_size", "4")
-            // Final when mined, unless a test is about that.
+            // A mined transaction is final, unless a test is about finality.
             .set("confirmations.required", "1")
     }
 
-    /// `nonce.max_in_flight` and so on.
+    /// Sets a key such as `nonce.max_in_flight`.
     pub(crate) fn set(mut self, key: &str, value: &str) -> Self {
         self.settings.retain(|(other, _)| other != key);
         self.settings.push((key.to_owned(), value.to_owned()));
@@ -59,36 +59,36 @@ impl NodeConfig {
     }
 
     pub(crate) fn secrets(self, secrets: Secrets) -> Self {
-        NodeConfig { secrets: Some(secrets), ..self }
+        TestNodeConfig { secrets: Some(secrets), ..self }
     }
 
-    /// A short lease, so that a takeover does not take long.
+    /// Sets a short lease for a fast takeover.
     pub(crate) fn short_lease(self) -> Self {
         self.set("lease.duration", "3s").set("lease.renew_interval", "500ms").set("lease.clock_skew", "500ms")
     }
 
-    /// Ends the process as a crash would when it gets to this fault point.
+    /// Aborts the process at a fault point.
     pub(crate) fn abort_at(self, point: &str) -> Self {
-        NodeConfig { fault: Some(("GAPLESS_ABORT_AT", point.to_owned())), ..self }
+        TestNodeConfig { fault: Some(("GAPLESS_ABORT_AT", point.to_owned())), ..self }
     }
 
-    /// Stops the process, as `SIGSTOP` does, when it gets to this fault point.
+    /// Stops the process at a fault point, as `SIGSTOP` does.
     pub(crate) fn stop_at(self, point: &str) -> Self {
-        NodeConfig { fault: Some(("GAPLESS_STOP_AT", point.to_owned())), ..self }
+        TestNodeConfig { fault: Some(("GAPLESS_STOP_AT", point.to_owned())), ..self }
     }
 
     pub(crate) fn without_faults(&self) -> Self {
-        NodeConfig { fault: None, ..self.clone() }
+        TestNodeConfig { fault: None, ..self.clone() }
     }
 
-    /// With one loopback port in place of another, wherever it is asked for.
+    /// The config with one loopback port replaced by another in all URLs.
     pub(crate) fn redirected(&self, from: u16, to: u16) -> Self {
         let redirect = |url: &String| {
             let (before, rest) = url.split_once(&format!("127.0.0.1:{from}")).unwrap_or((url, ""));
             if before.len() == url.len() { url.clone() } else { format!("{before}127.0.0.1:{to}{rest}") }
         };
         let (store, rpc) = (redirect(&self.store), self.rpc.iter().map(redirect).collect());
-        NodeConfig { store, rpc, ..self.clone() }
+        TestNodeConfig { store, rpc, ..self.clone() }
     }
 
     fn toml(&self) -> String {
@@ -101,12 +101,13 @@ impl NodeConfig {
             );
         }
         if self.secrets.is_some() {
-            text += "[[submitter]]\nalias = \"secret\"\nchain = \"eip155:31337\"\nsigner = { type = \"env\", var = \"TEST_KEY\" }\n";
+            text += "[[submitter]]\nalias = \"secret\"\nchain = \"eip155:31337\"\n\
+                     signer = { type = \"env\", var = \"TEST_KEY\" }\n";
         }
         text
     }
 
-    /// `gapless` with this config, written to `folder`.
+    /// A `gapless` command with this config, which is written to `folder`.
     pub(crate) fn command(&self, folder: &Path, arguments: &[&str]) -> Command {
         let file = folder.join("gapless.toml");
         fs::write(&file, self.toml()).unwrap();
@@ -125,39 +126,39 @@ impl NodeConfig {
     }
 }
 
-/// A running node. Dropping it ends it as a crash would.
+/// A running `gapless serve`. Dropping it kills the process.
 #[derive(Debug)]
-pub(crate) struct Node {
+pub(crate) struct NodeProcess {
     pub(crate) name: String,
     pub(crate) api: String,
     pub(crate) client: Client,
-    process: Process,
+    process: ChildProcess,
 }
 
-impl Node {
-    /// Starts it, and waits until it is ready for requests.
-    pub(crate) async fn start(name: &str, config: &NodeConfig) -> Self {
-        let node = Node::try_start(name, config).await;
-        let node = node.unwrap_or_else(|log| panic!("it ended while it started: {log}"));
+impl NodeProcess {
+    /// Starts a node and waits until `/readyz` succeeds.
+    pub(crate) async fn start(name: &str, config: &TestNodeConfig) -> Self {
+        let node = NodeProcess::try_start(name, config).await;
+        let node = node.unwrap_or_else(|log| panic!("the node ended during its start: {log}"));
         eventually("a node is ready", async || node.client.readyz().await.ok()).await;
         node
     }
 
-    /// Starts it, and waits until it listens. Tells why if it does not.
-    pub(crate) async fn try_start(name: &str, config: &NodeConfig) -> Result<Self, String> {
-        let folder = Folder::new(name);
+    /// Starts a node and waits until it listens. `Err` is the log of a node that ended instead.
+    pub(crate) async fn try_start(name: &str, config: &TestNodeConfig) -> Result<Self, String> {
+        let folder = TestFolder::new(name);
         let mut command = config.command(folder.path(), &["serve", "--json"]);
         command.env("GAPLESS__NODE__ID", name);
-        let mut process = Process::spawn(command, folder);
+        let mut process = ChildProcess::spawn(command, folder);
         let ready = process.try_ready().await?;
-        // Else it says why it is about to end.
+        // Without `api` the line is an error.
         let api = ready["api"].as_str().ok_or_else(|| ready.to_string())?.to_owned();
-        Ok(Node { name: name.to_owned(), client: Client::new(&api).unwrap(), api, process })
+        Ok(NodeProcess { name: name.to_owned(), client: Client::new(&api).unwrap(), api, process })
     }
 
-    /// `STOP`, `CONT`, `TERM`, `KILL`.
+    /// Sends a signal: `STOP`, `CONT`, `TERM` or `KILL`.
     pub(crate) fn signal(&mut self, signal: &str) {
-        assert!(self.has_ended().is_none(), "{} has ended before it got {signal}", self.name);
+        assert!(self.has_ended().is_none(), "{} ended before the signal {signal}", self.name);
         self.process.signal(signal);
     }
 
@@ -169,63 +170,68 @@ impl Node {
         eventually("a process ends", async || self.has_ended()).await
     }
 
-    /// Whether it has come to its fault point.
+    /// True if the node aborted at its fault point.
     pub(crate) fn has_aborted(&mut self) -> bool {
         const SIGABRT: i32 = 6;
         let status = self.has_ended();
         if let Some(status) = status {
-            assert_eq!(status.signal(), Some(SIGABRT), "{} ended otherwise: {status}", self.name);
+            assert_eq!(status.signal(), Some(SIGABRT), "{} ended without an abort: {status}", self.name);
         }
         status.is_some()
     }
 
-    /// Whether it has come to the fault point where it stops.
+    /// True if the node stopped at its fault point.
     pub(crate) fn has_stopped(&self) -> bool {
         let stat = fs::read_to_string(format!("/proc/{}/stat", self.process.id())).unwrap_or_default();
-        // The state comes after the name, which is in parentheses.
+        // The process state follows the name in parentheses.
         stat.rsplit(") ").next().is_some_and(|rest| rest.starts_with('T'))
     }
 
-    /// Everything it has logged.
+    /// The whole log.
     pub(crate) fn log(&self) -> String {
         self.process.log()
     }
 
-    /// The sum over all labels of a counter, as `/metrics` shows it.
+    /// The sum of a counter of `/metrics` over all labels.
     pub(crate) async fn counter(&self, name: &str) -> f64 {
         let text = self.client.metrics().await.unwrap();
         let lines = text.lines().filter(|line| line.split(['{', ' ']).next() == Some(name));
         lines.map(|line| line.rsplit(' ').next().unwrap().parse::<f64>().unwrap()).sum()
     }
 
-    /// The name of the node that owns a lane, as this one sees it, and its fencing token.
+    /// The name of the owner of a lane and its fencing token, as this node shows it.
     pub(crate) async fn owner_of(&self, submitter: &str) -> Option<(String, u64)> {
         let view = self.client.submitter(submitter, &[SubmitterExpand::Lease]).await.ok()?;
         let lease = view.lease?;
-        // A process's name has a random part behind it.
+        // The random part of the name follows a slash.
         let (name, _) = lease.owner.split_once('/').unwrap();
         Some((name.to_owned(), lease.fencing_token))
     }
 }
 
-/// The nodes of most clusters.
+/// The names of the nodes of most clusters.
 pub(crate) const NAMES: [&str; 3] = ["a", "b", "c"];
 
-/// Nodes `a`, `b` and `c`.
-pub(crate) async fn three(config: &NodeConfig) -> Vec<Node> {
-    join_all(NAMES.map(|name| Node::start(name, config))).await
+/// Starts the nodes `a`, `b` and `c`.
+pub(crate) async fn start_three_nodes(config: &TestNodeConfig) -> Vec<NodeProcess> {
+    join_all(NAMES.map(|name| NodeProcess::start(name, config))).await
 }
 
-/// Which of these owns a lane, as one of them says, and its fencing token.
-pub(crate) async fn owner(nodes: &[Node], submitter: &str, asked: usize) -> (usize, u64) {
-    let (name, token) = eventually("a lane has an owner", async || nodes[asked].owner_of(submitter).await).await;
+/// The index of the owner of a lane and its fencing token, as the node `observer` shows it.
+pub(crate) async fn owner(nodes: &[NodeProcess], submitter: &str, observer: usize) -> (usize, u64) {
+    let (name, token) = eventually("a lane has an owner", async || nodes[observer].owner_of(submitter).await).await;
     (nodes.iter().position(|node| node.name == name).unwrap(), token)
 }
 
-/// Waits until another node than this one has a lane, with a higher token, and tells which and the token.
-pub(crate) async fn taken_over(nodes: &[Node], submitter: &str, loser: usize, token: u64) -> (usize, u64) {
+/// Waits until another node than `loser` owns a lane with a higher token, and returns its index and the token.
+pub(crate) async fn wait_for_takeover(
+    nodes: &[NodeProcess],
+    submitter: &str,
+    loser: usize,
+    token: u64,
+) -> (usize, u64) {
     let other = &nodes[(loser + 1) % nodes.len()];
-    let (name, newer) = eventually("another node has the lane", async || {
+    let (name, newer) = eventually("another node owns the lane", async || {
         let (owner, newer) = other.owner_of(submitter).await?;
         (owner != nodes[loser].name && newer > token).then_some((owner, newer))
     })
@@ -233,7 +239,7 @@ pub(crate) async fn taken_over(nodes: &[Node], submitter: &str, loser: usize, to
     (nodes.iter().position(|node| node.name == name).unwrap(), newer)
 }
 
-impl Drop for Node {
+impl Drop for NodeProcess {
     fn drop(&mut self) {
         if std::thread::panicking() {
             show_log(&self.name, &self.log());
@@ -241,10 +247,10 @@ impl Drop for Node {
     }
 }
 
-#[expect(clippy::print_stderr, reason = "whoever looks at a failed test wants to see the logs of its nodes")]
+#[expect(clippy::print_stderr, reason = "a failed test shows the logs of its nodes")]
 fn show_log(name: &str, log: &str) {
-    // What HTTP clients do with their connections is of no interest, and most of it.
+    // Lines about HTTP connections are most of the log and do not help.
     let lines: Vec<&str> = log.lines().filter(|line| !line.contains(" hyper_util::")).collect();
     let shown = lines.get(lines.len().saturating_sub(LOG_LINES)..).unwrap_or_default();
-    eprintln!("--- the log of {name}, its last lines:\n{}\n---", shown.join("\n"));
+    eprintln!("--- last lines of the log of {name}:\n{}\n---", shown.join("\n"));
 }

@@ -1,4 +1,4 @@
-//! A process of ours that does not outlive us.
+//! A child process that does not outlive the test.
 
 use std::fs::{self, File};
 use std::io::Write as _;
@@ -7,20 +7,20 @@ use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 
 use serde_json::Value;
 
-use super::{Folder, eventually};
+use super::{TestFolder, eventually};
 
-/// A running `gapless`, with what it prints in a folder. Dropping it ends it as a crash would.
+/// A running `gapless` whose output is in a folder. Dropping it kills the process.
 #[derive(Debug)]
-pub(crate) struct Process {
+pub(crate) struct ChildProcess {
     child: Child,
     ended: Option<ExitStatus>,
-    /// Ends the process should we be ended ourselves before we could.
+    /// A shell that kills the process if the test itself is killed.
     guard: Option<(Child, ChildStdin)>,
-    folder: Folder,
+    folder: TestFolder,
 }
 
-impl Process {
-    pub(crate) fn spawn(mut command: Command, folder: Folder) -> Self {
+impl ChildProcess {
+    pub(crate) fn spawn(mut command: Command, folder: TestFolder) -> Self {
         let file = |name| File::create(folder.path().join(name)).unwrap();
         command.process_group(0).stdin(Stdio::null()).stdout(file("stdout")).stderr(file("log"));
         let child = command.spawn().unwrap();
@@ -31,18 +31,18 @@ impl Process {
             .spawn()
             .unwrap();
         let pipe = guard.stdin.take().unwrap();
-        Process { child, ended: None, guard: Some((guard, pipe)), folder }
+        ChildProcess { child, ended: None, guard: Some((guard, pipe)), folder }
     }
 
-    /// The line of JSON in which it says that it is there.
+    /// The JSON line that the process prints when it is ready.
     pub(crate) async fn ready(&mut self) -> Value {
         let ready = self.try_ready().await;
-        ready.unwrap_or_else(|log| panic!("it ended while it started: {log}"))
+        ready.unwrap_or_else(|log| panic!("the process ended during its start: {log}"))
     }
 
-    /// The same, or its log if it ended before that.
+    /// The ready line, or the log of a process that ended before it.
     pub(crate) async fn try_ready(&mut self) -> Result<Value, String> {
-        eventually("a process says where it listens", async || {
+        eventually("a process prints its ready line", async || {
             if self.has_ended().is_some() {
                 return Some(Err(self.log()));
             }
@@ -56,7 +56,7 @@ impl Process {
         self.child.id()
     }
 
-    /// `STOP`, `CONT`, `TERM`, `KILL`.
+    /// Sends a signal: `STOP`, `CONT`, `TERM` or `KILL`.
     pub(crate) fn signal(&self, signal: &str) {
         let status = Command::new("kill").arg(format!("-{signal}")).arg(self.id().to_string()).status();
         assert!(status.unwrap().success());
@@ -72,7 +72,7 @@ impl Process {
         self.ended
     }
 
-    /// Everything it has logged.
+    /// The whole log.
     pub(crate) fn log(&self) -> String {
         fs::read_to_string(self.folder.path().join("log")).unwrap_or_default()
     }
@@ -86,7 +86,7 @@ impl Process {
     }
 }
 
-impl Drop for Process {
+impl Drop for ChildProcess {
     fn drop(&mut self) {
         if self.ended.is_none() {
             let _ = self.child.kill();

@@ -1,6 +1,6 @@
-//! Whole engines on the model store and a made-up chain: one transaction's way, and what may happen to it.
+//! The life of an intent: whole engines on the model store and the simulator's chain.
 #![allow(clippy::disallowed_methods, reason = "a test owns its own time and tasks")]
-#![allow(clippy::unwrap_used, clippy::panic, reason = "what supports a test says by panicking what it expects, too")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "the helpers of a test panic too")]
 
 mod support;
 
@@ -11,15 +11,15 @@ use gapless_domain::{
     Cancellation, CommandKind, FailReason, FinalFailure, LaneState, NewCommand, ProtectCode, StateName, SubmitterId,
     TxState,
 };
+use gapless_sim::testing::ScriptedSend;
 use gapless_store::Store;
 use gapless_store::conformance::fixtures::{intent, text};
-use support::toy_chain::Answer;
 use support::{World, get, nonces, until_all};
 
 const A_WHILE: Duration = Duration::from_secs(30);
 
 #[tokio::test(start_paused = true)]
-async fn an_intent_is_confirmed() {
+async fn intent_is_sent_once_and_confirmed() {
     let world = World::new(1).await;
     let node = world.node("a");
     let ids = node.submit(&world.lanes[0], 0..1).await;
@@ -30,7 +30,7 @@ async fn an_intent_is_confirmed() {
 
 /// proves N11, N12
 #[tokio::test(start_paused = true)]
-async fn a_strict_lane_goes_one_by_one_in_order() {
+async fn strict_lane_binds_one_by_one_in_order() {
     let world = World::new(1).await;
     let node = world.node("a");
     let ids = node.submit(&world.lanes[0], 0..20).await;
@@ -40,20 +40,20 @@ async fn a_strict_lane_goes_one_by_one_in_order() {
     let bound: Vec<_> = attempts.into_iter().map(|attempts| attempts.unwrap()[0].created_at).collect();
     for (before, after) in ids.iter().zip(&bound[1..]) {
         let TxState::Confirmed(settled) = get(&node.store, *before).await.state else { panic!("not confirmed") };
-        // The toy chain's block n comes n seconds after the start.
+        // Block n is mined n seconds after the start.
         let mined_at = 1_900_000_000_000_000 + i64::try_from(settled.inclusion.block.number).unwrap() * 1_000_000;
-        assert!(after.as_micros() >= mined_at, "bound before the one below was mined");
+        assert!(after.as_micros() >= mined_at, "bound before the nonce below was mined");
     }
 }
 
 /// proves N13
 #[tokio::test(start_paused = true)]
-async fn a_window_is_filled_and_never_exceeded() {
+async fn window_is_filled_and_not_exceeded() {
     let world = World::without_blocks(1).await.window(8);
     let node = world.node("a");
     let ids = node.submit(&world.lanes[0], 0..20).await;
     tokio::time::sleep(Duration::from_secs(5)).await;
-    assert_eq!(world.chain.sends().len(), 8, "the window is full, and nothing is mined");
+    assert_eq!(world.chain.sends().len(), 8, "the window is full, and no block is mined");
     world.chain.mine_every(Duration::from_secs(1));
     until_all(&node.store, &ids, StateName::Confirmed, A_WHILE).await;
     assert_eq!(nonces(&node.store, &ids).await, (0..20).collect::<Vec<_>>());
@@ -62,12 +62,12 @@ async fn a_window_is_filled_and_never_exceeded() {
 
 /// proves S04
 #[tokio::test(start_paused = true)]
-async fn a_time_out_keeps_the_nonce_and_the_bytes() {
+async fn send_timeout_keeps_nonce_and_bytes() {
     let world = World::new(1).await;
     let node = world.node("a");
-    world
-        .chain
-        .trouble(|trouble| trouble.answers.extend([Answer::TimeOut, Answer::TimeOut, Answer::Text("what is this")]));
+    world.chain.script(|script| {
+        script.sends.extend([ScriptedSend::TimeOut, ScriptedSend::TimeOut, ScriptedSend::Text("what is this")])
+    });
     let ids = node.submit(&world.lanes[0], 0..1).await;
     until_all(&node.store, &ids, StateName::Confirmed, A_WHILE).await;
     let sends = world.chain.sends();
@@ -77,14 +77,14 @@ async fn a_time_out_keeps_the_nonce_and_the_bytes() {
 
 /// proves S06
 #[tokio::test(start_paused = true)]
-async fn accepted_but_not_heard_of_is_found_on_chain() {
+async fn accepted_send_with_lost_answer_is_found_on_chain() {
     let world = World::without_blocks(1).await;
     let node = world.node("a");
-    world.chain.trouble(|trouble| trouble.answers.push_back(Answer::TimeOutAfterAccepting));
+    world.chain.script(|script| script.sends.push_back(ScriptedSend::TimeOutAfterAccepting));
     let ids = node.submit(&world.lanes[0], 0..1).await;
     tokio::time::sleep(Duration::from_millis(500)).await;
     assert_eq!(get(&node.store, ids[0]).await.state.name(), StateName::Allocated);
-    // Mined before the second send, which is then answered with "nonce too low".
+    // The block is mined before the second send, whose answer is then "nonce too low".
     world.chain.mine();
     world.chain.mine_every(Duration::from_secs(10));
     until_all(&node.store, &ids, StateName::Confirmed, Duration::from_secs(60)).await;
@@ -92,45 +92,45 @@ async fn accepted_but_not_heard_of_is_found_on_chain() {
 
 /// proves N09, S19
 #[tokio::test(start_paused = true)]
-async fn a_revert_in_simulation_fails_without_a_nonce() {
+async fn simulation_revert_fails_without_a_nonce() {
     let world = World::new(1).await;
     let node = world.node("a");
-    world.chain.trouble(|trouble| trouble.estimate_reverts = true);
+    world.chain.script(|script| script.estimate_reverts = true);
     let ids = node.submit(&world.lanes[0], 0..1).await;
     until_all(&node.store, &ids, StateName::FailedFinal, A_WHILE).await;
     let TxState::FailedFinal(FinalFailure::Unbound(reason, _)) = get(&node.store, ids[0]).await.state else { panic!() };
     assert_eq!(reason, FailReason::SimulationReverted);
-    world.chain.trouble(|trouble| trouble.estimate_reverts = false);
+    world.chain.script(|script| script.estimate_reverts = false);
     let next = node.submit(&world.lanes[0], 1..2).await;
     until_all(&node.store, &next, StateName::Confirmed, A_WHILE).await;
-    assert_eq!(nonces(&node.store, &next).await, [0], "the failed one used no nonce");
+    assert_eq!(nonces(&node.store, &next).await, [0], "the failed intent used no nonce");
 }
 
 /// proves N09
 #[tokio::test(start_paused = true)]
-async fn without_funds_nothing_is_bound_and_it_goes_on_when_funded() {
+async fn unfunded_lane_binds_nothing_until_funded() {
     let world = World::new(1).await;
     let node = world.node("a");
-    world.chain.trouble(|trouble| trouble.balance = Some(1000));
+    world.chain.script(|script| script.balance = Some(1000));
     let ids = node.submit(&world.lanes[0], 0..1).await;
     tokio::time::sleep(Duration::from_secs(20)).await;
     assert_eq!(get(&node.store, ids[0]).await.state, TxState::Queued);
     assert!(world.chain.sends().is_empty());
-    world.chain.trouble(|trouble| trouble.balance = None);
+    world.chain.script(|script| script.balance = None);
     until_all(&node.store, &ids, StateName::Confirmed, A_WHILE).await;
 }
 
 /// proves O02
 #[tokio::test(start_paused = true)]
-async fn with_rpc_away_intake_goes_on_and_lanes_wait() {
+async fn unreachable_rpc_stops_lanes_but_not_intake() {
     let world = World::new(1).await.window(4);
     let node = world.node("a");
     let first = node.submit(&world.lanes[0], 0..2).await;
     until_all(&node.store, &first, StateName::Tracking, A_WHILE).await;
-    world.chain.trouble(|trouble| trouble.away = true);
+    world.chain.script(|script| script.unreachable = true);
     let second = node.submit(&world.lanes[0], 2..6).await;
     tokio::time::sleep(Duration::from_secs(60)).await;
-    world.chain.trouble(|trouble| trouble.away = false);
+    world.chain.script(|script| script.unreachable = false);
     let all = [first, second].concat();
     until_all(&node.store, &all, StateName::Confirmed, Duration::from_secs(120)).await;
     assert_eq!(nonces(&node.store, &all).await, [0, 1, 2, 3, 4, 5]);
@@ -138,7 +138,7 @@ async fn with_rpc_away_intake_goes_on_and_lanes_wait() {
 
 /// proves R05
 #[tokio::test(start_paused = true)]
-async fn what_a_reorg_takes_away_is_sent_again() {
+async fn reorged_out_transaction_is_sent_again() {
     let world = World::without_blocks(1).await;
     let node = world.node("a");
     let ids = node.submit(&world.lanes[0], 0..1).await;
@@ -158,15 +158,15 @@ async fn what_a_reorg_takes_away_is_sent_again() {
 
 /// proves S05
 #[tokio::test(start_paused = true)]
-async fn null_receipts_move_nothing() {
+async fn null_receipts_change_no_state() {
     let world = World::without_blocks(1).await;
     let node = world.node("a");
-    world.chain.trouble(|trouble| trouble.null_receipts = true);
+    world.chain.script(|script| script.null_receipts = true);
     let ids = node.submit(&world.lanes[0], 0..1).await;
     until_all(&node.store, &ids, StateName::Tracking, A_WHILE).await;
     drop(node);
     tokio::time::sleep(Duration::from_secs(20)).await;
-    // The next owner looks every hash up, and hears of none.
+    // The next owner looks every hash up, and finds none.
     let other = world.node("b");
     tokio::time::sleep(Duration::from_secs(20)).await;
     let waiting = get(&other.store, ids[0]).await;
@@ -175,10 +175,10 @@ async fn null_receipts_move_nothing() {
     until_all(&other.store, &ids, StateName::Confirmed, A_WHILE).await;
 }
 
-/// A node dies with work at every stage; another one goes on with the same bytes.
+/// A node dies with intents at every stage. Another node goes on with the same bytes.
 /// proves S03, N20
 #[tokio::test(start_paused = true)]
-async fn another_node_finishes_what_a_dead_one_began() {
+async fn takeover_finishes_intents_with_the_same_bytes() {
     let world = World::new(3).await.window(3);
     let a = world.node("a");
     let mut ids = Vec::new();
@@ -198,13 +198,13 @@ async fn another_node_finishes_what_a_dead_one_began() {
         world.lanes.iter().flat_map(|lane| world.chain.mined(lane)).map(|(_, hash)| hash).collect();
     assert!(
         sent_before.iter().all(|sent| mined.contains(&sent.hash)),
-        "what was sent is what was mined: nothing was signed anew"
+        "every sent transaction is mined: no intent was signed again"
     );
 }
 
 /// proves N21
 #[tokio::test(start_paused = true)]
-async fn a_drained_node_hands_over_at_once() {
+async fn drained_node_hands_its_lane_over_at_once() {
     let world = World::without_blocks(1).await;
     let a = world.node("a");
     let b = world.node("b");
@@ -217,18 +217,18 @@ async fn a_drained_node_hands_over_at_once() {
     assert!(owner(&b).await.unwrap().starts_with("a/"));
     a.engine.drain().await;
     tokio::time::sleep(Duration::from_secs(1)).await;
-    assert!(owner(&b).await.unwrap().starts_with("b/"), "the other node has it within a second");
+    assert!(owner(&b).await.unwrap().starts_with("b/"), "the other node has the lane within a second");
     world.chain.mine_every(Duration::from_secs(1));
     until_all(&b.store, &ids, StateName::Confirmed, A_WHILE).await;
 }
 
 /// proves N20
 #[tokio::test(start_paused = true)]
-async fn a_lane_that_goes_idle_hears_of_what_comes_just_then() {
+async fn intent_that_arrives_as_the_lane_goes_idle_is_noticed() {
     let world = World::new(1).await;
     let node = world.node("a");
     let lane = &world.lanes[0];
-    // Around the moment at which the lane is given back, in small steps.
+    // Submits around the moment at which the lane releases its lease, in small steps.
     for round in 0..60_u64 {
         let ids = node.submit(lane, round..round + 1).await;
         until_all(&node.store, &ids, StateName::Confirmed, A_WHILE).await;
@@ -238,7 +238,7 @@ async fn a_lane_that_goes_idle_hears_of_what_comes_just_then() {
 
 /// proves N19
 #[tokio::test(start_paused = true)]
-async fn a_submitter_with_history_is_protected() {
+async fn submitter_with_history_is_protected() {
     let world = World::new(2).await;
     world.chain.foreign(&world.lanes[0], 0);
     world.chain.mine();
@@ -253,10 +253,10 @@ async fn a_submitter_with_history_is_protected() {
     assert_eq!(protection.code, ProtectCode::HistoryWithoutStart);
 }
 
-/// Somebody else uses the key while we work.
+/// Another user of the key sends a transaction while the lane is idle.
 /// proves N16
 #[tokio::test(start_paused = true)]
-async fn a_count_ahead_of_ours_protects() {
+async fn chain_count_ahead_of_ledger_protects() {
     let world = World::new(1).await;
     let node = world.node("a");
     let ids = node.submit(&world.lanes[0], 0..1).await;
@@ -271,7 +271,7 @@ async fn a_count_ahead_of_ours_protects() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_paused_lane_binds_nothing_until_it_is_resumed() {
+async fn paused_lane_binds_nothing_until_resumed() {
     let world = World::new(1).await;
     let node = world.node("a");
     let lane = world.lanes[0].clone();
@@ -287,11 +287,11 @@ async fn a_paused_lane_binds_nothing_until_it_is_resumed() {
 
 /// proves S20
 #[tokio::test(start_paused = true)]
-async fn what_is_refused_for_good_is_filled_at_its_own_nonce() {
+async fn rejected_intent_is_canceled_at_its_own_nonce() {
     let world = World::new(1).await;
     let node = world.node("a");
-    world.chain.trouble(|trouble| {
-        trouble.answers.push_back(Answer::Text("intrinsic gas too low: gas 0, minimum needed 21000"))
+    world.chain.script(|script| {
+        script.sends.push_back(ScriptedSend::Text("intrinsic gas too low: gas 0, minimum needed 21000"))
     });
     let ids = node.submit(&world.lanes[0], 0..2).await;
     until_all(&node.store, &ids[..1], StateName::Canceled, A_WHILE).await;
@@ -305,7 +305,7 @@ async fn what_is_refused_for_good_is_filled_at_its_own_nonce() {
 
 /// proves S21
 #[tokio::test(start_paused = true)]
-async fn two_intents_with_one_payload_are_two_transactions() {
+async fn equal_payloads_are_two_transactions() {
     let world = World::new(1).await;
     let node = world.node("a");
     let lane = &world.lanes[0];
@@ -314,10 +314,10 @@ async fn two_intents_with_one_payload_are_two_transactions() {
     assert_eq!(world.chain.mined(lane).len(), 2);
 }
 
-/// In the steady state an intent that needs no estimate costs one send; everything else is shared by all, and goes with
+/// An intent with a gas limit costs one send. Every other request is shared by all intents, and its number depends on
 /// blocks and time.
 #[tokio::test(start_paused = true)]
-async fn a_send_is_all_that_an_intent_costs() {
+async fn intent_with_gas_limit_costs_one_send() {
     use gapless_domain::{EvmCall, Payload};
     let world = World::new(1).await.window(64);
     let node = world.node("a");
@@ -330,17 +330,17 @@ async fn a_send_is_all_that_an_intent_costs() {
     until_all(&node.store, &ids, StateName::Confirmed, Duration::from_secs(120)).await;
     let blocks = usize::try_from(world.chain.height() - height).unwrap();
     assert_eq!(world.chain.sends().len(), 1000);
-    assert!(world.chain.calls("broadcast") <= 1000);
-    assert_eq!(world.chain.calls("estimate_gas"), 0);
-    assert_eq!(world.chain.calls("receipts"), 0, "no transaction is looked up by itself");
-    assert!(world.chain.calls("quote") <= blocks + 2, "one price a head");
-    assert!(world.chain.calls("block_receipts") <= blocks + 2, "the receipts of a block are read once");
-    assert!(world.chain.calls("accounts") <= 2 + blocks / 10, "counts and balance are read from time to time");
+    assert!(world.chain.requests("broadcast") <= 1000);
+    assert_eq!(world.chain.requests("estimate_gas"), 0);
+    assert_eq!(world.chain.requests("receipts"), 0, "no transaction is looked up by hash");
+    assert!(world.chain.requests("quote") <= blocks + 2, "one quote per head");
+    assert!(world.chain.requests("block_receipts") <= blocks + 2, "the receipts of a block are read once");
+    assert!(world.chain.requests("accounts") <= 2 + blocks / 10, "counts and balances are read at intervals");
 }
 
-/// On a chain whose blocks come faster than prices change, not every block is asked for its price; and none is taken for ever.
+/// On a chain with ten blocks a second, a quote is used for about a second.
 #[tokio::test(start_paused = true)]
-async fn a_price_is_good_for_a_second_and_is_asked_for_anew_after_it() {
+async fn quote_is_used_for_about_a_second() {
     let world = World::without_blocks(1).await;
     world.chain.mine_every(Duration::from_millis(100));
     let node = world.node("a");
@@ -348,11 +348,11 @@ async fn a_price_is_good_for_a_second_and_is_asked_for_anew_after_it() {
     let ids = node.submit(&world.lanes[0], 0..50).await;
     until_all(&node.store, &ids, StateName::Confirmed, A_WHILE).await;
     let seconds = usize::try_from(world.chain.height() - height).unwrap() / 10;
-    let quotes = world.chain.calls("quote");
-    assert!(seconds >= 5 && (seconds / 2..=seconds + 2).contains(&quotes), "{quotes} in {seconds} s");
+    let quotes = world.chain.requests("quote");
+    assert!(seconds >= 5 && (seconds / 2..=seconds + 2).contains(&quotes), "{quotes} quotes in {seconds} s");
 }
 
-/// Why the lane is in PROTECT, by what the store says.
+/// The code of the lane's PROTECT, as the store has it.
 async fn protected(store: &Arc<dyn Store>, lane: &SubmitterId) -> Option<&'static str> {
     let status = store.lane_status(std::slice::from_ref(lane)).await.unwrap().remove(0).unwrap();
     match status.cursor?.state {
@@ -361,12 +361,13 @@ async fn protected(store: &Arc<dyn Store>, lane: &SubmitterId) -> Option<&'stati
     }
 }
 
-/// The PROTECT of a first loss is lost by a second one. Its owner still knows of it, has nothing to write, and must all the same notice that the
-/// database does not. (Seed 14222 of the simulator: the lane was stopped for ever, and nobody could see why.)
+/// A second loss takes away the commit that put the lane into PROTECT after a first one. The owner has nothing to
+/// write, and must still notice the loss. (Seed 14222 of the simulator: the lane was stopped for ever, and no status
+/// said why.)
 ///
 /// proves O07
 #[tokio::test(start_paused = true)]
-async fn a_lane_that_has_nothing_to_write_notices_a_loss() {
+async fn idle_protected_lane_notices_a_second_loss() {
     let world = World::new(1).await;
     let node = world.node("a");
     let lane = world.lanes[0].clone();

@@ -1,6 +1,6 @@
-//! The engine with its real neighbours: anvil by way of the EVM adapter, and SQLite.
+//! The engine on anvil, through the EVM adapter, and on SQLite.
 #![allow(clippy::disallowed_methods, reason = "a test owns its own time and tasks")]
-#![allow(clippy::unwrap_used, clippy::panic, reason = "what supports a test says by panicking what it expects, too")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "the helpers of a test panic too")]
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -87,7 +87,7 @@ async fn strict_and_pipelined_lanes_confirm_over_http() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_pipelined_lane_confirms_over_a_websocket() {
+async fn pipelined_lane_confirms_over_websocket() {
     let anvil = start_anvil();
     confirm_all(&anvil.ws_url(), 16, 50).await;
 }

@@ -1,4 +1,4 @@
-//! The engine's rooms on a real PostgreSQL.
+//! Lease keeper, lane writer and intake on a real PostgreSQL.
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::disallowed_methods, reason = "a test")]
 
@@ -16,18 +16,18 @@ use gapless_store::{Accepted, Acquired, CommitVerdict, Lanes, Leases};
 use gapless_store_postgres::PgStore;
 use support::{Database, TERMS, take_over};
 
-/// A node's clock that somebody meddles with.
+/// A node's clock that is ahead, jumps, or stands still.
 #[derive(Debug)]
-struct CrookedClock {
+struct SkewedClock {
     real: SystemClock,
     ahead_ms: AtomicU64,
     stands_still: bool,
 }
 
-impl CrookedClock {
+impl SkewedClock {
     fn new(ahead: Duration, stands_still: bool) -> Arc<Self> {
         let ahead_ms = AtomicU64::new(ahead.as_millis() as u64);
-        Arc::new(CrookedClock { real: SystemClock::start(), ahead_ms, stands_still })
+        Arc::new(SkewedClock { real: SystemClock::start(), ahead_ms, stands_still })
     }
 
     fn jump(&self, span: Duration) {
@@ -35,7 +35,7 @@ impl CrookedClock {
     }
 }
 
-impl Clock for CrookedClock {
+impl Clock for SkewedClock {
     fn now(&self) -> Tick {
         let ahead = Duration::from_millis(self.ahead_ms.load(Ordering::SeqCst));
         let real = if self.stands_still { Duration::ZERO } else { self.real.now().elapsed() };
@@ -58,7 +58,7 @@ async fn hold(keeper: &LeaseKeeper, lane: &gapless_domain::SubmitterId) -> Lease
 
 /// proves N06
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_node_that_cannot_renew_is_permitted_nothing_before_anybody_else_is() {
+async fn owner_that_cannot_renew_has_no_permit_before_takeover() {
     let db = Database::shared().await;
     let (a, b) = (db.open("a").await, db.open("b").await);
     let lane = f::lane(&(Arc::clone(&a) as f::Node), 1).await;
@@ -66,22 +66,22 @@ async fn a_node_that_cannot_renew_is_permitted_nothing_before_anybody_else_is() 
     let lease = hold(&keeper, &lane).await;
     assert_eq!(keeper.permit(&lane).unwrap().lease(), &lease);
     let taken = take_over(&b, &lane).await;
-    assert!(keeper.permit(&lane).is_err(), "the old owner had stopped trusting its lease");
+    assert!(keeper.permit(&lane).is_err(), "the old owner no longer trusts its lease");
     assert!(taken.token() > lease.token());
-    assert_eq!(keeper.renew().await.unwrap(), [lease], "and hears that it is lost");
+    assert_eq!(keeper.renew().await.unwrap(), [lease], "the renewal reports the lost lease");
 }
 
 /// proves N06
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_fenced_lane_is_permitted_nothing_whatever_the_clock_says() {
+async fn fenced_lane_has_no_permit_under_a_stopped_clock() {
     let db = Database::shared().await;
     let (a, b) = (db.open("a").await, db.open("b").await);
     let lane = f::lane(&(Arc::clone(&a) as f::Node), 1).await;
-    let clock = CrookedClock::new(Duration::ZERO, true);
+    let clock = SkewedClock::new(Duration::ZERO, true);
     let keeper = keeper(&a, Arc::clone(&clock) as Arc<dyn Clock>);
     let lease = hold(&keeper, &lane).await;
     take_over(&b, &lane).await;
-    assert!(keeper.permit(&lane).is_ok(), "by its own clock, which stands still, the lease is good");
+    assert!(keeper.permit(&lane).is_ok(), "by its own clock, which stands still, the lease is valid");
 
     let (writer, write_loop) = LaneWriter::new(Arc::clone(&a) as f::Node, clock, BatchLimits::default());
     let driver = tokio::spawn(write_loop.run());
@@ -93,30 +93,30 @@ async fn a_fenced_lane_is_permitted_nothing_whatever_the_clock_says() {
     driver.await.unwrap();
 }
 
-/// Nodes whose clocks are an hour off, either way, or stand still. No verb takes a time from a node, so the database's
-/// clock decides alone: nobody gets a lane early, and nobody keeps one.
+/// The clocks of nodes are an hour ahead or stand still. No verb takes a time from a node, so the database's clock
+/// alone decides: no node gets a lane early, and none keeps one too long.
 ///
 /// proves N04
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_crooked_clock_neither_wins_nor_keeps_a_lane() {
+async fn skewed_node_clock_neither_wins_nor_keeps_a_lane() {
     let db = Database::shared().await;
     let (owner, ahead, behind) = (db.open("owner").await, db.open("ahead").await, db.open("behind").await);
     let lane = f::lane(&(Arc::clone(&owner) as f::Node), 1).await;
-    let clock = CrookedClock::new(HOUR, false);
+    let clock = SkewedClock::new(HOUR, false);
     let kept = keeper(&owner, Arc::clone(&clock) as Arc<dyn Clock>);
     let lease = hold(&kept, &lane).await;
 
-    let early = keeper(&ahead, CrookedClock::new(HOUR * 2, false));
+    let early = keeper(&ahead, SkewedClock::new(HOUR * 2, false));
     assert_eq!(early.acquire(std::slice::from_ref(&lane)).await.unwrap(), [Acquired::HeldByOther]);
-    // The owner's clock leaps ahead: it trusts nothing any more, but the database still holds the lane for it.
+    // The owner's clock jumps ahead: the owner no longer trusts its lease, and the database still has it as the owner.
     clock.jump(HOUR);
     assert!(kept.permit(&lane).is_err());
     assert_eq!(early.acquire(std::slice::from_ref(&lane)).await.unwrap(), [Acquired::HeldByOther]);
-    assert_eq!(hold(&kept, &lane).await, lease, "and gives it back with the same token");
+    assert_eq!(hold(&kept, &lane).await, lease, "the lease comes back with the same token");
 
-    // One whose clock stands still thinks that it holds the lane for ever. The database does not.
+    // By a clock that stands still the lease never ends. By the database's clock it does.
     kept.release(std::slice::from_ref(&lease)).await.unwrap();
-    let late = keeper(&behind, CrookedClock::new(Duration::ZERO, true));
+    let late = keeper(&behind, SkewedClock::new(Duration::ZERO, true));
     let stale = hold(&late, &lane).await;
     let taken = take_over(&ahead, &lane).await;
     assert!(taken.token() > stale.token());
@@ -125,10 +125,10 @@ async fn a_crooked_clock_neither_wins_nor_keeps_a_lane() {
     assert_eq!(verdicts, [CommitVerdict::Fenced]);
 }
 
-/// A lane that was dropped without giving its lease back, or whose acquisition nobody waited for, must not be renewed for
-/// ever: nobody would take it over.
+/// The keeper releases a lease whose lane was dropped without a release, or whose acquisition was abandoned. Renewed
+/// for ever, it would keep other nodes from taking the lane over.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn leases_that_nobody_knows_of_are_given_back() {
+async fn lease_without_a_lane_is_released() {
     let db = Database::shared().await;
     let (a, b) = (db.open("a").await, db.open("b").await);
     let lane = f::lane(&(Arc::clone(&a) as f::Node), 1).await;
@@ -140,10 +140,10 @@ async fn leases_that_nobody_knows_of_are_given_back() {
     assert!(matches!(acquired, Acquired::Held(_)), "{acquired:?}");
 }
 
-/// The same process gives a lane back and asks for it again before the answer has come: the store would renew the lease that
-/// is about to be released, and the process would go on trusting it.
+/// A process releases a lane and acquires it again before the release is answered. The store would renew the lease
+/// that is about to be released, and the process would go on trusting it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_lane_is_not_asked_for_while_its_release_is_under_way() {
+async fn acquire_during_release_is_busy() {
     let db = Database::shared().await;
     let (proxy, url) = db.proxied().await;
     let a = db.open_at(&url, "a").await;
@@ -151,8 +151,8 @@ async fn a_lane_is_not_asked_for_while_its_release_is_under_way() {
     let keeper = Arc::new(keeper(&a, Arc::new(SystemClock::start())));
     let lease = hold(&keeper, &lane).await;
     let rule = proxy.arm(b"-infinity", support::proxy::Action::HoldBefore);
-    let (releasing, given_back) = (Arc::clone(&keeper), lease.clone());
-    let release = tokio::spawn(async move { releasing.release(&[given_back]).await });
+    let (releasing, released) = (Arc::clone(&keeper), lease.clone());
+    let release = tokio::spawn(async move { releasing.release(&[released]).await });
     rule.wait_until_seen().await;
     assert_eq!(keeper.acquire(std::slice::from_ref(&lane)).await.unwrap(), [Acquired::Busy]);
     rule.release();
@@ -162,7 +162,7 @@ async fn a_lane_is_not_asked_for_while_its_release_is_under_way() {
 
 /// proves S11
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_hundred_callers_at_three_nodes_with_one_request_get_one_intent() {
+async fn one_request_from_a_hundred_callers_is_one_intent() {
     let db = Database::shared().await;
     let mut intakes = Vec::new();
     let mut drivers = Vec::new();
@@ -189,7 +189,7 @@ async fn a_hundred_callers_at_three_nodes_with_one_request_get_one_intent() {
     assert_eq!(ids.len(), 1);
     assert_eq!(answers.iter().filter(|(_, verdict)| *verdict == Accepted::New).count(), 1);
 
-    // The intents of one call stay together, in their order, whatever else is under way.
+    // The intents of one call stay together, in their order.
     let many: Vec<_> = (0..500).map(|n| f::intent(&lane, &format!("many-{n}"))).collect();
     let given: Vec<TxId> = intakes[0].accept(many).await.unwrap().into_iter().map(|(id, _)| id).collect();
     let store = db.open("reader").await;
@@ -201,9 +201,9 @@ async fn a_hundred_callers_at_three_nodes_with_one_request_get_one_intent() {
     }
 }
 
-/// Somebody is just writing the lease row: the commit waits for the next flush, it is not fenced.
+/// Another transaction holds the lease row: the commit waits for the next flush, and is not fenced.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_busy_lease_row_delays_a_commit_and_nothing_else() {
+async fn locked_lease_row_delays_only_its_own_commit() {
     let db = Database::shared().await;
     let store = db.open("a").await;
     let node: f::Node = Arc::clone(&store) as f::Node;

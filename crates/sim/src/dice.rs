@@ -54,6 +54,27 @@ impl Dice {
         Duration::from_micros(self.between(micros(least), micros(most)))
     }
 
+    /// Dice with a stream of their own, for a task that runs at the same time.
+    pub fn fork(&mut self) -> Self {
+        Dice(self.roll())
+    }
+
+    /// True once in so many times.
+    pub fn one_in(&mut self, chances: u64) -> bool {
+        self.below(chances) == 0
+    }
+
+    /// Zero up to `span`, with both.
+    pub fn up_to(&mut self, span: Duration) -> Duration {
+        self.duration(Duration::ZERO, span)
+    }
+
+    pub fn shuffle<T>(&mut self, items: &mut [T]) {
+        for last in (1..items.len()).rev() {
+            items.swap(last, self.index(last + 1));
+        }
+    }
+
     /// Mostly near the middle, now and then much longer: how long things take on a network.
     pub fn latency(&mut self, usual: Duration) -> Duration {
         let factor = match self.below(100) {

@@ -1,6 +1,6 @@
 //! What can go wrong, each by its name, with its own odds and its own count.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::dice::Dice;
@@ -62,13 +62,23 @@ struct State {
     odds: Odds,
     dice: BTreeMap<Fault, Dice>,
     struck: BTreeMap<Fault, u64>,
+    /// Faults of a script, and the one of them that strikes at its next chance.
+    scripted: BTreeSet<Fault>,
+    armed: Option<Fault>,
     calm: bool,
 }
 
 impl Faults {
     pub fn new(seed: u64, odds: &Odds) -> Self {
         let dice = odds.keys().map(|fault| (*fault, Dice::new(seed, fault.as_str()))).collect();
-        Faults(Arc::new(Mutex::new(State { odds: odds.clone(), dice, struck: BTreeMap::new(), calm: false })))
+        Faults(Arc::new(Mutex::new(State {
+            odds: odds.clone(),
+            dice,
+            struck: BTreeMap::new(),
+            scripted: BTreeSet::new(),
+            armed: None,
+            calm: false,
+        })))
     }
 
     /// Does it strike now? If so it is counted: whoever asks then does it.
@@ -82,18 +92,34 @@ impl Faults {
     /// The same, for a fault that may turn out to be impossible: whoever does it says so by [`Faults::count`].
     pub fn rolls(&self, fault: Fault) -> bool {
         let mut state = self.state();
+        if state.armed == Some(fault) && !state.calm {
+            return true;
+        }
         let State { odds, dice, calm, .. } = &mut *state;
         let (false, Some(odds), Some(dice)) = (*calm, odds.get(&fault), dice.get_mut(&fault)) else { return false };
         dice.permille(*odds)
     }
 
     pub fn count(&self, fault: Fault) {
-        *self.state().struck.entry(fault).or_default() += 1;
+        let mut state = self.state();
+        *state.struck.entry(fault).or_default() += 1;
+        state.armed = state.armed.filter(|armed| *armed != fault);
+    }
+
+    /// A script has this fault.
+    pub(crate) fn expect(&self, fault: Fault) {
+        self.state().scripted.insert(fault);
+    }
+
+    /// The fault strikes at its next chance.
+    pub(crate) fn arm(&self, fault: Fault) {
+        self.state().armed = Some(fault);
     }
 
     /// Is it part of this world at all?
     pub fn has(&self, fault: Fault) -> bool {
-        self.state().odds.get(&fault).is_some_and(|odds| *odds > 0)
+        let state = self.state();
+        state.scripted.contains(&fault) || state.odds.get(&fault).is_some_and(|odds| *odds > 0)
     }
 
     /// The storm is over: nothing strikes any more.

@@ -16,9 +16,21 @@ pub struct Outcome {
     pub tail: Vec<String>,
     pub struck: BTreeMap<Fault, u64>,
     pub figures: Figures,
+    pub history: History,
     /// In the world's own time.
     pub simulated: Duration,
     pub steps: u64,
+}
+
+impl Outcome {
+    /// Every moment of the world, in order.
+    pub fn moments(&self) -> Vec<Moment> {
+        self.history.since(0).into_iter().map(|(_, moment)| moment).collect()
+    }
+
+    pub fn saw(&self, is_it: impl FnMut(&Moment) -> bool) -> bool {
+        self.moments().iter().any(is_it)
+    }
 }
 
 /// What went on in a world, or in many.

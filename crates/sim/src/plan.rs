@@ -6,6 +6,7 @@ use gapless_domain::{ExternalNoncePolicy, ReleaseRule};
 
 use crate::dice::Dice;
 use crate::fault::{Fault, Odds};
+use crate::script::Cue;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
@@ -36,6 +37,8 @@ pub struct Plan {
     pub storm: Duration,
     pub odds: Odds,
     pub fees: FeeSettings,
+    /// Faults at named moments, beside those that the odds give. A world of a seed has none.
+    pub script: Vec<Cue>,
 }
 
 /// What lanes may do about prices, and who decides.
@@ -115,6 +118,7 @@ impl Plan {
             storm: Duration::from_secs(dice.between(30, 180)),
             odds: odds(kind, dice),
             fees: FeeSettings::of(seed),
+            script: Vec::new(),
         }
     }
 
@@ -124,7 +128,8 @@ impl Plan {
     }
 
     pub fn has(&self, fault: Fault) -> bool {
-        self.odds.get(&fault).is_some_and(|odds| *odds > 0)
+        let is_scripted = self.script.iter().any(|cue| cue.fault == fault);
+        is_scripted || self.odds.get(&fault).is_some_and(|odds| *odds > 0)
     }
 }
 

@@ -10,10 +10,11 @@ use gapless_domain::mistakes::Mistake;
 
 use crate::check::Violation;
 use crate::fault::Fault;
-use crate::history::Moment;
+use crate::history::{History, Moment};
 use crate::outcome::{Figures, Outcome};
 use crate::plan::Plan;
 use crate::replay::Changes;
+use crate::stage::Stage;
 use crate::world::{World, line};
 
 /// Runs one world to its end.
@@ -41,6 +42,7 @@ fn run_watched(plan: &Plan, trace: &mut dyn FnMut(Duration, &Moment)) -> Outcome
             tail: Vec::new(),
             struck: BTreeMap::new(),
             figures: Figures::default(),
+            history: History::new(Stage::default()),
             simulated: Duration::ZERO,
             steps: 0,
         },

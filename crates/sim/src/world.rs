@@ -18,6 +18,7 @@ use crate::outcome::{Figures, Outcome};
 use crate::people;
 use crate::plan::Plan;
 use crate::process::{Blueprint, Process};
+use crate::script::Progress;
 use crate::stage::{Home, Stage, Stepped};
 use crate::store::{Database, wait_for};
 use crate::trouble;
@@ -150,6 +151,7 @@ pub(crate) struct World<'a> {
     /// Polls since time last passed.
     busy: u64,
     dice: Dice,
+    script: Progress,
     trace: &'a mut dyn FnMut(Duration, &Moment),
 }
 
@@ -158,6 +160,7 @@ impl<'a> World<'a> {
         let stage = Stage::default();
         let history = History::new(stage.clone());
         let faults = Faults::new(plan.seed, &plan.odds);
+        plan.script.iter().for_each(|cue| faults.expect(cue.fault));
         let lanes = lanes(plan.lanes);
         let database = Database::new(plan.store, Blueprint::terms(), &stage, &history)?;
         let inspector = database.open(OwnerId::new("inspector", 0));
@@ -183,7 +186,8 @@ impl<'a> World<'a> {
         let (born, callers) = (AtomicU32::new(0), AtomicU32::new(0));
         let scene = Arc::new(Scene { blueprint, nodes: Mutex::new(nodes), born, callers, inspector });
         let (checks, dice) = (check::all(plan), Dice::new(plan.seed, "order"));
-        Ok(World { scene, picture, checks, seen: 0, steps: 0, busy: 0, dice, trace })
+        let script = Progress::new(&plan.script);
+        Ok(World { scene, picture, checks, seen: 0, steps: 0, busy: 0, dice, script, trace })
     }
 
     /// Until everything has come to rest, or something is wrong.
@@ -197,6 +201,7 @@ impl<'a> World<'a> {
             steps: self.steps,
             struck: scene.faults().struck(),
             figures: Figures::of(&scene.blueprint.history),
+            history: scene.blueprint.history.clone(),
             plan,
             violation,
             tail,
@@ -275,6 +280,7 @@ impl<'a> World<'a> {
         let news = self.scene.blueprint.history.since(self.seen);
         for (at, moment) in news {
             (self.trace)(at, &moment);
+            self.script.see(&moment, self.scene.faults());
             self.picture.apply(self.seen, at, &moment);
             if matches!(moment, Moment::Mined { .. } | Moment::Orphaned { .. } | Moment::Struck { .. }) {
                 for lane in &self.scene.blueprint.lanes {

@@ -47,7 +47,14 @@ const RULES: &[Rule] = &[
     Rule {
         package: "gapless-engine",
         normal: &["gapless-domain", "gapless-store", "gapless-chain"],
-        dev: &["gapless-store-postgres", "gapless-store-sqlite", "gapless-chain-evm", "gapless-devchain"],
+        // The simulator depends on the engine; the engine's integration tests run on its chain.
+        dev: &[
+            "gapless-store-postgres",
+            "gapless-store-sqlite",
+            "gapless-chain-evm",
+            "gapless-devchain",
+            "gapless-sim",
+        ],
     },
     Rule { package: "gapless-wire", normal: &["gapless-domain"], dev: &[] },
     Rule {

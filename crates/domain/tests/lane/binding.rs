@@ -50,7 +50,7 @@ fn restart_verifies_mined_slot_before_next_bind() {
 
 /// proves N13
 #[test]
-fn reorg_may_overfill_window_but_binds_nothing_until_it_drains() {
+fn full_window_binds_only_what_mining_makes_room_for() {
     let mut harness = LaneHarness::with_intents(window(3), 10);
     assert_eq!(harness.sending(), [0, 1, 2]);
     harness.answer(SendOutcome::Accepted);
@@ -60,12 +60,25 @@ fn reorg_may_overfill_window_but_binds_nothing_until_it_drains() {
     harness.sight(mined(harness.hash(1, 0), block(1)));
     assert_eq!(harness.lane.in_flight(), 3);
     assert_eq!(harness.nonces().iter().flatten().count(), 5);
-    // A reorg makes the window overfull; nothing is bound until it has room again.
+}
+
+/// A reorg takes a mined transaction back: four are in flight in a window of three. The lane binds nothing until the
+/// window has room again.
+///
+/// proves N13
+#[test]
+fn reorg_may_overfill_window_but_binds_nothing_until_it_drains() {
+    let mut harness = LaneHarness::with_intents(window(3), 10);
+    harness.answer(SendOutcome::Accepted);
+    harness.sight(mined(harness.hash(0, 0), block(1)));
+    harness.sight(mined(harness.hash(1, 0), block(1)));
     let hash = harness.hash(0, 0);
     harness.sight(Sighting::Unmined { hash, block: block(1) });
-    assert_eq!(harness.lane.in_flight(), 4);
+    assert_eq!((harness.lane.in_flight(), harness.nonces().iter().flatten().count()), (4, 5));
     harness.sight(mined(harness.hash(2, 0), block(1)));
-    assert_eq!(harness.nonces().iter().flatten().count(), 5);
+    assert_eq!((harness.lane.in_flight(), harness.nonces().iter().flatten().count()), (3, 5));
+    harness.sight(mined(hash, block(2)));
+    assert_eq!((harness.lane.in_flight(), harness.nonces().iter().flatten().count()), (3, 6));
 }
 
 /// The commit in flight and the attempts at the signer count.

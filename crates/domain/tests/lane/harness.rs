@@ -313,6 +313,9 @@ impl LaneHarness {
             }
         };
         if self.hold.contains(&kind) {
+            let is_single = matches!(effect, Effect::Commit(_) | Effect::Sign(_) | Effect::Peek { .. });
+            let is_same = |other: &Effect| std::mem::discriminant(other) == std::mem::discriminant(&effect);
+            assert!(!is_single || !self.unanswered.iter().any(is_same), "two of a kind in flight: {effect:?}");
             self.unanswered.push(effect);
             return None;
         }
@@ -351,6 +354,7 @@ impl LaneHarness {
         match effect {
             Effect::Broadcast(outgoing) => {
                 assert!(self.broadcasts.is_empty(), "the lane sent while a send was in flight");
+                assert!(outgoing.is_sorted_by_key(|out| out.nonce), "the lowest nonce is sent first");
                 for out in &outgoing {
                     let held = self.ledger.attempts.values().find(|attempt| attempt.hash == out.tx.hash);
                     assert_eq!(held.map(|held| &held.raw), Some(&out.tx.raw), "sent before it was durable");

@@ -243,6 +243,11 @@ fn protected_lane_keeps_its_first_reason() {
     harness.advance_secs(60);
     assert_eq!(harness.protect_code(), Some("cannot_fill"));
     assert!(harness.commits.iter().all(|commit| commit.lane_events().count() == 0));
+    // A later commit of the stopped lane repeats neither the event nor the reason.
+    let commits = harness.commits.len();
     harness.sight(mined(harness.hash(0, 0), block(1)));
+    assert!(harness.commits.len() > commits, "the lane still writes what it sees");
+    assert_eq!(harness.ledger.txs[&1].state.sub_state().map(|state| state.as_str()), Some("MINED"));
+    assert!(harness.commits.iter().all(|commit| commit.lane_events().count() == 0));
     assert_eq!(harness.protect_code(), Some("cannot_fill"));
 }

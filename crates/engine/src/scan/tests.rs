@@ -8,6 +8,7 @@ use gapless_chain::Chain;
 use gapless_domain::{
     Amount, B256, Bytes, ChainFacts, EvmCall, Fees, ProtectCode, Protection, SignedTx, Tail, Tick, TxPlan,
 };
+use gapless_sim::testing::{PausedDriver, ScriptedChain};
 use tokio::time::Instant;
 
 use super::*;
@@ -18,12 +19,6 @@ use crate::driver::Driver;
 use crate::group_commit::BatchLimits;
 use crate::published::{Publisher, published};
 use crate::watcher::{WatchBook, WatcherOptions};
-
-#[path = "../../tests/support/toy_chain.rs"]
-#[allow(dead_code, reason = "other tests use the rest")]
-mod toy_chain;
-
-use toy_chain::ToyChain;
 
 #[derive(Debug)]
 struct TestDriver(Instant);
@@ -46,7 +41,7 @@ impl Driver for TestDriver {
 
 /// A chain desk without a watcher: the test publishes the status.
 struct ScanTest {
-    chain: Arc<ToyChain>,
+    chain: Arc<ScriptedChain>,
     desk: Arc<ChainDesk>,
     status: Publisher<Option<ChainStatus>>,
     us: SubmitterId,
@@ -61,7 +56,7 @@ fn account_of(byte: u8) -> SubmitterId {
 impl ScanTest {
     fn new(survey_blocks: u32) -> Self {
         let us = account_of(1);
-        let chain = ToyChain::new(us.chain().clone());
+        let chain = ScriptedChain::new(&[us.clone(), account_of(2)], PausedDriver::start());
         let driver = Arc::new(TestDriver(Instant::now()));
         let limits = BatchLimits { items: 10, bytes: 1000, waiting: 10, flushes: 1 };
         let shared = || Arc::clone(&chain) as Arc<dyn Chain>;
@@ -138,10 +133,10 @@ async fn scan_finds_transactions_and_reads_no_further() {
     assert!(all.sent.iter().all(|sent| sent.tx.plan.submitter == test.us));
     let last = test.scan(2, None).await.unwrap();
     assert_eq!((found(&last), last.oldest), (vec![(2, 151)], 151));
-    let asked = test.chain.calls("sent_by");
+    let asked = test.chain.requests("sent_by");
     let none = test.scan(3, None).await.unwrap();
     assert_eq!((none.sent.len(), none.account.latest), (0, nonce(3)), "no nonce was used above");
-    assert_eq!(test.chain.calls("sent_by"), asked, "so no block is read");
+    assert_eq!(test.chain.requests("sent_by"), asked, "so no block is read");
 }
 
 /// The endpoint has a block that the watcher has not seen.
@@ -178,10 +173,10 @@ async fn scan_ends_at_survey_blocks() {
     test.chain.foreign(&test.us, 0);
     test.mine(200);
     test.publish_status().await;
-    let asked = test.chain.calls("sent_by");
+    let asked = test.chain.requests("sent_by");
     let scan = test.scan(0, None).await.unwrap();
     assert_eq!((scan.sent.len(), scan.oldest, scan.is_whole), (0, 131, false));
-    assert_eq!(test.chain.calls("sent_by") - asked, 2, "64 and 6");
+    assert_eq!(test.chain.requests("sent_by") - asked, 2, "64 and 6");
 }
 
 #[tokio::test(start_paused = true)]
@@ -223,35 +218,35 @@ async fn orphaned_block_is_no_lower_bound() {
 #[tokio::test(start_paused = true)]
 async fn unlinked_or_missing_blocks_give_no_result() {
     let test = with_three_txs().await;
-    let other = ToyChain::new(test.us.chain().clone());
+    let other = ScriptedChain::new(&[test.us.clone(), account_of(2)], PausedDriver::start());
     (0..200).for_each(|_| other.mine());
     other.reorg(100, false);
-    test.chain.trouble(|trouble| trouble.blocks_from = Some(Arc::clone(&other)));
+    test.chain.script(|script| script.sent_from = Some(Arc::clone(&other)));
     assert_eq!(test.scan(0, None).await, None, "another head");
-    test.chain.trouble(|trouble| (trouble.blocks_from, trouble.first_block) = (None, 50));
+    test.chain.script(|script| (script.sent_from, script.first_block) = (None, 50));
     assert_eq!(test.scan(0, None).await, None, "a missing block");
     assert!(test.scan(1, None).await.is_some(), "the missing block is not on the walk");
-    test.chain.trouble(|trouble| (trouble.first_block, trouble.away) = (0, true));
+    test.chain.script(|script| (script.first_block, script.unreachable) = (0, true));
     assert_eq!(test.scan(0, None).await, None, "no endpoint answers");
 }
 
 #[tokio::test(start_paused = true)]
 async fn reorg_during_scan_gives_no_result() {
     let test = with_three_txs().await;
-    test.chain.trouble(|trouble| trouble.latency = Duration::from_secs(10));
+    test.chain.script(|script| script.latency = Duration::from_secs(10));
     let (scan, ()) = tokio::join!(test.scan(0, None), async {
         // The last request of the scan is in flight.
         tokio::time::sleep(Duration::from_secs(25)).await;
-        test.chain.trouble(|trouble| trouble.latency = Duration::ZERO);
+        test.chain.script(|script| script.latency = Duration::ZERO);
         test.chain.reorg(1, false);
         test.publish_status().await;
     });
     assert_eq!(scan, None);
     // A head that has only advanced is fine.
-    test.chain.trouble(|trouble| trouble.latency = Duration::from_secs(10));
+    test.chain.script(|script| script.latency = Duration::from_secs(10));
     let (scan, ()) = tokio::join!(test.scan(0, None), async {
         tokio::time::sleep(Duration::from_secs(25)).await;
-        test.chain.trouble(|trouble| trouble.latency = Duration::ZERO);
+        test.chain.script(|script| script.latency = Duration::ZERO);
         test.mine(3);
         test.publish_status().await;
     });
@@ -262,11 +257,11 @@ async fn reorg_during_scan_gives_no_result() {
 #[tokio::test(start_paused = true)]
 async fn reorg_during_scan_beyond_tail_gives_no_result() {
     let test = with_three_txs().await;
-    test.chain.trouble(|trouble| trouble.latency = Duration::from_secs(10));
+    test.chain.script(|script| script.latency = Duration::from_secs(10));
     let (scan, ()) = tokio::join!(test.scan(0, None), async {
         // The last request of the scan is in flight.
         tokio::time::sleep(Duration::from_secs(25)).await;
-        test.chain.trouble(|trouble| trouble.latency = Duration::ZERO);
+        test.chain.script(|script| script.latency = Duration::ZERO);
         test.chain.reorg(2, false);
         test.mine(100);
         test.publish_status().await;
@@ -300,7 +295,7 @@ async fn finality_violation_gives_no_scan_result() {
 #[tokio::test(start_paused = true)]
 async fn lanes_scan_one_at_a_time() {
     let test = with_three_txs().await;
-    test.chain.trouble(|trouble| trouble.latency = Duration::from_secs(1));
+    test.chain.script(|script| script.latency = Duration::from_secs(1));
     let began = Instant::now();
     let all = futures_util::future::join_all((0..5).map(|_| test.scan(2, None))).await;
     assert!(all.iter().all(Option::is_some));

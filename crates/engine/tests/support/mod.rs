@@ -1,63 +1,23 @@
-//! Nodes of a made-up world: real engines on the model store and a small chain, with time that passes as fast as it can.
-
-pub(crate) mod toy_chain;
+//! Nodes for tests: real engines on the model store and the simulator's chain, on a paused clock.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::BoxFuture;
 use gapless_domain::{
-    Intent, IntentRecord, LaneSetup, LeaseTerms, NoncePolicy, OwnerId, StateName, SubmitterId, SubmitterPolicy, Tick,
-    Timestamp, TxId,
+    Intent, IntentRecord, LaneSetup, LeaseTerms, NoncePolicy, OwnerId, StateName, SubmitterId, SubmitterPolicy, TxId,
 };
 use gapless_engine::{
-    ChainSetup, Clock, DispatchOptions, Driver, Engine, EngineOptions, EngineParts, FaultPoints, GasPolicy, NoFaults,
+    ChainSetup, DispatchOptions, Driver, Engine, EngineOptions, EngineParts, FaultPoints, GasPolicy, NoFaults,
     TimeOrderedIds, WaitForOperator, WatcherOptions,
 };
+use gapless_sim::testing::{PausedDriver, ScriptedChain};
 use gapless_store::conformance::fixtures;
 use gapless_store::{Accepted, DatabaseClock, Model, NewSubmitter, Store};
-use tokio::time::Instant;
-
-pub(crate) use toy_chain::ToyChain;
-
-/// Tokio's clock, which a test pauses: then time jumps to the next thing that somebody waits for.
-#[derive(Debug)]
-pub(crate) struct TestDriver(Instant);
-
-impl TestDriver {
-    pub(crate) fn start() -> Arc<Self> {
-        Arc::new(TestDriver(Instant::now()))
-    }
-}
-
-impl Clock for TestDriver {
-    fn now(&self) -> Tick {
-        Tick::since_start(self.0.elapsed())
-    }
-}
-
-impl Driver for TestDriver {
-    fn sleep_until(&self, at: Tick) -> BoxFuture<'static, ()> {
-        Box::pin(tokio::time::sleep_until(self.0 + at.elapsed()))
-    }
-
-    fn spawn(&self, task: BoxFuture<'static, ()>) {
-        tokio::spawn(task);
-    }
-}
-
-impl DatabaseClock for TestDriver {
-    fn now(&self) -> Timestamp {
-        let micros = i64::try_from(self.0.elapsed().as_micros()).unwrap();
-        Timestamp::from_micros(1_900_000_000_000_000 + micros)
-    }
-}
-
 /// One database, one chain, any number of nodes.
 pub(crate) struct World {
-    pub(crate) driver: Arc<TestDriver>,
+    pub(crate) driver: Arc<PausedDriver>,
     pub(crate) model: Model,
-    pub(crate) chain: Arc<ToyChain>,
+    pub(crate) chain: Arc<ScriptedChain>,
     pub(crate) lanes: Vec<SubmitterId>,
     pub(crate) setup: LaneSetup,
     pub(crate) watcher: WatcherOptions,
@@ -70,8 +30,8 @@ pub(crate) struct Node {
 }
 
 impl World {
-    /// A new block comes every second.
-    #[allow(dead_code, reason = "not every test has blocks of itself")]
+    /// A world whose chain mines every second.
+    #[allow(dead_code, reason = "not every test file mines by the clock")]
     pub(crate) async fn new(lanes: u64) -> World {
         let world = Self::without_blocks(lanes).await;
         world.chain.mine_every(Duration::from_secs(1));
@@ -79,10 +39,10 @@ impl World {
     }
 
     pub(crate) async fn without_blocks(lanes: u64) -> World {
-        let driver = TestDriver::start();
+        let driver = PausedDriver::start();
         let model = Model::new(LeaseTerms::default(), Arc::clone(&driver) as Arc<dyn DatabaseClock>);
         let lanes: Vec<SubmitterId> = (1..=lanes).map(fixtures::submitter).collect();
-        let chain = ToyChain::new(lanes[0].chain().clone());
+        let chain = ScriptedChain::new(&lanes, Arc::clone(&driver) as Arc<dyn Driver>);
         let world = World {
             driver,
             model,
@@ -98,7 +58,13 @@ impl World {
         world
     }
 
-    #[allow(dead_code, reason = "not every test has a window")]
+    /// Another chain with the same id. Its blocks are the same until one of the chains forks.
+    #[allow(dead_code, reason = "not every test file has two chains")]
+    pub(crate) fn other_chain(&self) -> Arc<ScriptedChain> {
+        ScriptedChain::new(&self.lanes, Arc::clone(&self.driver) as Arc<dyn Driver>)
+    }
+
+    #[allow(dead_code, reason = "not every test file has a window")]
     pub(crate) fn window(mut self, max_in_flight: u16) -> Self {
         let nonce = NoncePolicy { max_in_flight, ..NoncePolicy::default() };
         self.setup = LaneSetup { policy: SubmitterPolicy { nonce, ..SubmitterPolicy::default() }, ..self.setup };
@@ -156,7 +122,7 @@ pub(crate) async fn get(store: &Arc<dyn Store>, id: TxId) -> IntentRecord {
     store.get(&[id]).await.unwrap().remove(0).unwrap()
 }
 
-/// Waits until all of them are in that state; `limit` of made-up time at most.
+/// Waits until all intents are in the state, for `limit` of the paused clock at most.
 pub(crate) async fn until_all(store: &Arc<dyn Store>, ids: &[TxId], state: StateName, limit: Duration) {
     let all = async {
         loop {
@@ -170,12 +136,12 @@ pub(crate) async fn until_all(store: &Arc<dyn Store>, ids: &[TxId], state: State
     if tokio::time::timeout(limit, all).await.is_err() {
         let txs = store.get(ids).await.unwrap();
         let states: Vec<_> = txs.iter().flatten().map(|tx| (tx.seq, tx.state.clone())).collect();
-        panic!("not all are {state:?} after {limit:?}: {states:?}");
+        panic!("not all intents are {state:?} after {limit:?}: {states:?}");
     }
 }
 
-/// The nonces of intents, in the order given.
-#[allow(dead_code, reason = "not every test looks at nonces")]
+/// The nonces of the intents, in the given order.
+#[allow(dead_code, reason = "not every test file reads nonces")]
 pub(crate) async fn nonces(store: &Arc<dyn Store>, ids: &[TxId]) -> Vec<u64> {
     let txs = store.get(ids).await.unwrap();
     txs.into_iter().flatten().map(|tx| tx.state.nonce().unwrap().get()).collect()

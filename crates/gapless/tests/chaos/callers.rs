@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
 use futures_util::{StreamExt as _, stream};
+use gapless_sim::Dice;
 use gapless_wire::{CallPayload, ClientError, TxRequest};
 
 use crate::cluster::ChaosCluster;
-use crate::rng::SeededRng;
 use crate::support::{AcceptedRequest, LONG, hex, is_retryable};
 
 /// One submitter: the number of nonces in flight, the number of callers, and the longest pause of a caller.
@@ -60,12 +60,12 @@ impl LaneLoad {
 
 /// Runs all callers until `over` is set and each has the answer to its last request.
 pub(crate) async fn send_requests(cluster: &ChaosCluster, seed: u64, over: &AtomicBool) {
-    let mut rng = SeededRng::new(!seed);
+    let mut rng = Dice::new(seed, "callers");
     let callers = LANES.iter().flat_map(|lane| (0..lane.callers).map(move |caller| (lane, caller)));
     join_all(callers.map(|(lane, caller)| call(cluster, lane, caller, over, rng.fork()))).await;
 }
 
-async fn call(cluster: &ChaosCluster, lane: &LaneLoad, caller: u32, over: &AtomicBool, mut rng: SeededRng) {
+async fn call(cluster: &ChaosCluster, lane: &LaneLoad, caller: u32, over: &AtomicBool, mut rng: Dice) {
     for number in 0.. {
         let request_id = format!("{}-c{caller}-{number}", lane.submitter());
         ask(cluster, lane, &request_id, rng.below(3) as usize).await;

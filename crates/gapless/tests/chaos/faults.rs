@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
+use gapless_sim::Dice;
 use serde_json::json;
 
 use crate::callers::LANES;
 use crate::cluster::{ChaosCluster, NODES, OwnedLane, REQUIRED};
 use crate::operator;
-use crate::rng::SeededRng;
 use crate::scan::newest;
 use crate::settings::RunSettings;
 use crate::support::eventually;
@@ -65,7 +65,7 @@ const REORGS: u64 = 4;
 
 /// Injects all faults in a random order, two at a time, the first one at the owner of a lane. Repeats that until the
 /// time is over.
-pub(crate) async fn inject_all(cluster: &Arc<ChaosCluster>, settings: &RunSettings, mut rng: SeededRng) {
+pub(crate) async fn inject_all(cluster: &Arc<ChaosCluster>, settings: &RunSettings, mut rng: Dice) {
     let start = Instant::now();
     let has_standby = cluster.servers.make_standby().await;
     if !has_standby {
@@ -99,7 +99,7 @@ pub(crate) async fn inject_all(cluster: &Arc<ChaosCluster>, settings: &RunSettin
     }
 }
 
-async fn inject(cluster: &Arc<ChaosCluster>, fault: ChaosFault, victim: usize, mut rng: SeededRng) {
+async fn inject(cluster: &Arc<ChaosCluster>, fault: ChaosFault, victim: usize, mut rng: Dice) {
     match fault {
         ChaosFault::Kill => kill(cluster, victim, &mut rng).await,
         ChaosFault::Restart => restart(cluster, victim).await,
@@ -141,7 +141,7 @@ async fn wait(span: Duration) {
     tokio::time::sleep(span).await;
 }
 
-async fn kill(cluster: &ChaosCluster, victim: usize, rng: &mut SeededRng) {
+async fn kill(cluster: &ChaosCluster, victim: usize, rng: &mut Dice) {
     let mut node = cluster.node(victim).await;
     let owned = cluster.owned_by(victim, &node.name).await;
     let since = Instant::now();
@@ -165,7 +165,7 @@ async fn restart(cluster: &ChaosCluster, victim: usize) {
     cluster.start_again(victim, &mut node).await;
 }
 
-async fn sleep(cluster: &ChaosCluster, victim: usize, rng: &mut SeededRng) {
+async fn sleep(cluster: &ChaosCluster, victim: usize, rng: &mut Dice) {
     let mut node = cluster.node(victim).await;
     let owned = cluster.owned_by(victim, &node.name).await;
     let since = Instant::now();
@@ -174,7 +174,7 @@ async fn sleep(cluster: &ChaosCluster, victim: usize, rng: &mut SeededRng) {
     node.signal("CONT");
 }
 
-async fn cut_database(cluster: &ChaosCluster, victim: usize, rng: &mut SeededRng) {
+async fn cut_database(cluster: &ChaosCluster, victim: usize, rng: &mut Dice) {
     let node = cluster.node(victim).await;
     let owned = cluster.owned_by(victim, &node.name).await;
     let since = Instant::now();
@@ -183,18 +183,12 @@ async fn cut_database(cluster: &ChaosCluster, victim: usize, rng: &mut SeededRng
     cluster.proxies(victim).heal();
 }
 
-async fn outlast_lease(
-    cluster: &ChaosCluster,
-    victim: usize,
-    owned: Vec<OwnedLane>,
-    since: Instant,
-    rng: &mut SeededRng,
-) {
+async fn outlast_lease(cluster: &ChaosCluster, victim: usize, owned: Vec<OwnedLane>, since: Instant, rng: &mut Dice) {
     cluster.wait_for_takeovers(victim, owned, since, TAKEOVER_LIMIT).await;
     wait(LEASE_OVER.saturating_sub(since.elapsed()) + rng.up_to(Duration::from_secs(1))).await;
 }
 
-async fn reorg(cluster: &ChaosCluster, rng: &mut SeededRng) {
+async fn reorg(cluster: &ChaosCluster, rng: &mut Dice) {
     const WAYS: [&str; 4] = ["same", "toPool", "shuffle", "drop"];
     for _ in 0..REORGS {
         let (head, blocks) = (cluster.chain.head().await, 1 + rng.below(3));
@@ -209,7 +203,7 @@ async fn reorg(cluster: &ChaosCluster, rng: &mut SeededRng) {
 }
 
 /// Pauses and resumes a lane. Commands are repeated until there is an answer.
-async fn pause(cluster: &ChaosCluster, first: usize, rng: &mut SeededRng) {
+async fn pause(cluster: &ChaosCluster, first: usize, rng: &mut Dice) {
     let submitter = LANES[rng.below(LANES.len() as u64) as usize].submitter();
     let mut turn = first;
     let mut next = || {

@@ -3,7 +3,7 @@
 //!
 //! - `settings`: duration and seed. `faults`: the faults and their order. `cluster`: the nodes, their proxies and the
 //!   chain. `servers`: PostgreSQL and its standby. `callers`: the requests. `operator`: reconciles lanes after lost
-//!   commits. `statistics`: counters. `rng`: random numbers from the seed.
+//!   commits. `statistics`: counters.
 //! - `answers`: the answers that callers got. `ledger`: the ledger at the end. `scan`: the chain at the end.
 //!   `promises`: compares these three. `end_state`: the same check by the simulator. `violations`: the broken promises.
 //!   `checker_tests`: tests of `promises`.
@@ -27,7 +27,6 @@ mod faults;
 mod ledger;
 mod operator;
 mod promises;
-mod rng;
 mod scan;
 mod servers;
 mod settings;
@@ -41,10 +40,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
+use gapless_sim::Dice;
+
 use cluster::ChaosCluster;
 use faults::PROMOTED;
 use ledger::LedgerSnapshot;
-use rng::SeededRng;
 use scan::ChainScan;
 use settings::RunSettings;
 use statistics::RunTotals;
@@ -58,7 +58,7 @@ async fn accepted_intents_take_effect_once_under_all_faults() {
     let start = Instant::now();
     let over = AtomicBool::new(false);
     let faults = async {
-        faults::inject_all(&cluster, &settings, SeededRng::new(settings.seed)).await;
+        faults::inject_all(&cluster, &settings, Dice::new(settings.seed, "faults")).await;
         over.store(true, Ordering::SeqCst);
     };
     tokio::join!(callers::send_requests(&cluster, settings.seed, &over), faults);

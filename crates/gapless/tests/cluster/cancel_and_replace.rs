@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use futures_util::future::{join, join_all};
+use gapless_sim::Dice;
 use gapless_testbed::Mining;
 use gapless_wire::{
     AttemptKindName, CallPayload, Client, ClientError, ReplaceRequest, TxExpand, TxQuery, TxRequest, TxStateName,
@@ -10,7 +11,7 @@ use gapless_wire::{
 };
 use serde_json::json;
 
-use crate::intent_outcomes::{DelayRng, IntentOutcomes, blocks_every, mined_attempt, print_figures};
+use crate::intent_outcomes::{IntentOutcomes, blocks_every, mined_attempt, print_figures};
 use crate::support::{
     AcceptedRequest, NodeProcess, SubmitterLedger, TestChain, TestDatabase, TestNodeConfig, create, create_all,
     eventually, transfer, wait_until_done,
@@ -108,14 +109,28 @@ impl ChangeRun {
                 .into_iter()
                 .unzip();
         let later = async {
-            let mut rng = DelayRng(seed());
+            let mut rng = Dice::new(seed(), "callers");
             let mut callers = Vec::new();
             for id in rest.into_iter().flatten() {
-                callers.push(caller(change, &nodes, Err(id), Duration::ZERO, rng.up_to(BLOCK_TIME), rng.0));
+                callers.push(caller(
+                    change,
+                    &nodes,
+                    Err(id),
+                    Duration::ZERO,
+                    rng.up_to(BLOCK_TIME),
+                    rng.below(u64::MAX),
+                ));
             }
             for (account, n) in accounts.iter().flat_map(|account| (0..RANDOM).map(move |n| (account, n))) {
                 let request = transfer(&format!("s{account}"), &format!("random-{n}"), TO);
-                callers.push(caller(change, &nodes, Ok(request), rng.up_to(SPAN), rng.up_to(BLOCK_TIME), rng.0));
+                callers.push(caller(
+                    change,
+                    &nodes,
+                    Ok(request),
+                    rng.up_to(SPAN),
+                    rng.up_to(BLOCK_TIME),
+                    rng.below(u64::MAX),
+                ));
             }
             let mut too_late: Vec<String> = join_all(callers).await.into_iter().flatten().collect();
             let late = accounts.iter().map(|account| change_after_end(change, &nodes, *account));

@@ -1,5 +1,4 @@
-//! Shared helpers: random delays from a seed, blocks with a base fee, and the final check of intents that may end
-//! confirmed or canceled.
+//! Shared helpers: blocks with a base fee, and the final check of intents that may end confirmed or canceled.
 
 use std::time::Duration;
 
@@ -10,24 +9,6 @@ use crate::support::{SubmitterLedger, TestChain};
 
 /// The time between two blocks that a test mines.
 const PACE: Duration = Duration::from_millis(100);
-
-/// Random delays from a seed (splitmix64).
-#[derive(Clone, Debug)]
-pub(crate) struct DelayRng(pub(crate) u64);
-
-impl DelayRng {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
-    pub(crate) fn up_to(&mut self, span: Duration) -> Duration {
-        Duration::from_micros(self.next() % (span.as_micros() as u64 + 1))
-    }
-}
 
 /// The number of confirmed and canceled intents of one submitter, as ledger and chain have them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

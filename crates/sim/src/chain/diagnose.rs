@@ -30,7 +30,7 @@ pub(super) async fn diagnose(gate: &Gate, account: &SubmitterId, asked: &[Diagno
 }
 
 impl Desk<'_> {
-    fn sights(&self, lane: &SubmitterId, asked: &[DiagnoseRequest]) -> Answer<Vec<PoolView>> {
+    pub(super) fn sights(&self, lane: &SubmitterId, asked: &[DiagnoseRequest]) -> Answer<Vec<PoolView>> {
         let state = &self.state;
         let account = state.account(lane).ok_or_else(|| Trouble::said("unknown account"))?;
         let view = self.account_view(lane, None);

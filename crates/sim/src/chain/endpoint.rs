@@ -58,6 +58,12 @@ impl Endpoint {
         Endpoint { family, pool: Pool::new(accounts, limit, takes_gaps), delay, stand: Stand::Healthy }
     }
 
+    /// An endpoint of a test: blocks come at once, and its pool has no limits.
+    pub(super) fn unlimited(accounts: usize) -> Self {
+        let pool = Pool::unlimited(accounts);
+        Endpoint { family: Family::Geth, pool, delay: Duration::ZERO, stand: Stand::Healthy }
+    }
+
     pub(super) fn stand(&self, now: Duration) -> Stand {
         match self.stand {
             Stand::Lags { until, .. } | Stand::Stuck { until, .. } | Stand::Down { until, .. } if until <= now => {

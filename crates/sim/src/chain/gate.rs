@@ -67,8 +67,8 @@ pub(super) struct Desk<'a> {
     pub(super) state: &'a mut State,
     pub(super) endpoint: usize,
     pub(super) head: BlockId,
-    faults: Faults,
-    history: History,
+    pub(super) faults: Faults,
+    pub(super) history: History,
 }
 
 impl Gate {
@@ -229,11 +229,11 @@ impl Belief {
 }
 
 impl Desk<'_> {
-    fn head_header(&self) -> Answer<Header> {
+    pub(super) fn head_header(&self) -> Answer<Header> {
         self.state.ledger.header(self.head).ok_or(Trouble::Away)
     }
 
-    fn header(&self, at: HeaderAt) -> Option<Header> {
+    pub(super) fn header(&self, at: HeaderAt) -> Option<Header> {
         let ledger = &self.state.ledger;
         let number = match at {
             HeaderAt::Hash(hash) => return ledger.by_hash(hash, self.endpoint).map(|block| block.header),
@@ -245,7 +245,7 @@ impl Desk<'_> {
         ledger.at(self.head, number).and_then(|id| ledger.header(id))
     }
 
-    fn estimate(&self, from: &SubmitterId, call: &EvmCall, at: BlockRef) -> Answer<u64> {
+    pub(super) fn estimate(&self, from: &SubmitterId, call: &EvmCall, at: BlockRef) -> Answer<u64> {
         let state = &self.state;
         let id = state.ledger.find(self.head, at).ok_or_else(|| Trouble::said("header not found"))?;
         let account = state.account(from).ok_or_else(|| Trouble::said("unknown account"))?;
@@ -283,7 +283,7 @@ impl Desk<'_> {
         }
     }
 
-    fn receipt(&self, hash: B256) -> Option<Receipt> {
+    pub(super) fn receipt(&self, hash: B256) -> Option<Receipt> {
         let (id, tx) = self.state.ledger.place(self.head, hash)?;
         let receipt = self.state.ledger.block(id)?.receipt(tx);
         let is_hidden = self.faults.strikes(Fault::NullReceipt);
@@ -294,7 +294,7 @@ impl Desk<'_> {
         (!is_hidden).then_some(receipt)
     }
 
-    fn block_receipts(&self, block: BlockRef) -> Option<Vec<Receipt>> {
+    pub(super) fn block_receipts(&self, block: BlockRef) -> Option<Vec<Receipt>> {
         let ledger = &self.state.ledger;
         let block = ledger.block(ledger.find(self.head, block)?)?;
         Some(block.txs.iter().map(|tx| block.receipt(tx)).collect())
@@ -306,12 +306,20 @@ impl Desk<'_> {
         Some(Revert { reason: Some(NodeText::new(&format!("effect {effect} reverts"))), data: Bytes::new() })
     }
 
-    fn sent_in(&self, number: u64, account: &SubmitterId) -> Option<SentInBlock> {
+    pub(super) fn sent_in(&self, number: u64, account: &SubmitterId) -> Option<SentInBlock> {
         let ledger = &self.state.ledger;
         let block = ledger.block(ledger.at(self.head, number)?)?;
         let sent = block.txs.iter().filter(|tx| tx.read.plan.submitter == *account).map(|tx| tx.read.clone());
         Some(SentInBlock { link: block.link(), sent: sent.collect() })
     }
+}
+
+/// The price of inclusion on top of a block.
+pub(super) fn quote_at(head: &Header) -> FeeQuote {
+    let base_fee = head.base_fee.unwrap_or_default();
+    let [slow, standard, fast, instant] =
+        TIPS.map(|tip| Fees::Eip1559 { max_fee: base_fee.saturating_mul(2) + tip, max_priority_fee: tip });
+    FeeQuote { slow, standard, fast, instant, base_fee }
 }
 
 fn nonce(count: u64) -> Nonce {
@@ -331,10 +339,7 @@ impl Chain for Gate {
 
     async fn quote(&self) -> Result<FeeQuote, ChainError> {
         let head = self.read(Method::Other, |desk| desk.head_header()).await?;
-        let base_fee = head.base_fee.unwrap_or_default();
-        let [slow, standard, fast, instant] =
-            TIPS.map(|tip| Fees::Eip1559 { max_fee: base_fee.saturating_mul(2) + tip, max_priority_fee: tip });
-        Ok(FeeQuote { slow, standard, fast, instant, base_fee })
+        Ok(quote_at(&head))
     }
 
     async fn sign(&self, permit: &Permit, plan: &TxPlan) -> Result<SignedTx, SignError> {

@@ -145,6 +145,13 @@ impl Ledger {
         id
     }
 
+    /// The account's count at a block grows without a transaction (an EIP-7702 authorization).
+    pub(super) fn use_nonce(&mut self, id: BlockId, account: usize) {
+        if let Some(account) = self.all.get_mut(id).and_then(|block| block.accounts.get_mut(account)) {
+            account.count += 1;
+        }
+    }
+
     /// It is the new head.
     pub(super) fn extend(&mut self, id: BlockId) {
         self.canonical.push(id);

@@ -6,6 +6,7 @@
 //! - `endpoint`, `texts`: what a node shows of the chain, and in which words it refuses
 //! - `state`: all of it together, and what travels between pools
 //! - `mischief`: reorgs, strangers, spikes and whatever else the world does by itself
+//! - `scripted`: the `Chain` of a test, without a network, with blocks and answers as the test says
 //! - `gate`, `sends`, `diagnose`: the `Chain` of one process, with everything that can happen to a request
 //!
 //! Architecture invariant: the state is looked at under one lock, which nobody holds while waiting.
@@ -16,6 +17,7 @@ mod gate;
 mod ledger;
 mod mischief;
 mod pool;
+mod scripted;
 mod sends;
 mod signed;
 mod state;
@@ -39,6 +41,7 @@ use crate::net::Net;
 use crate::plan::Plan;
 use crate::stage::{Home, Stage};
 
+pub use scripted::{Script, ScriptedChain, ScriptedSend};
 pub use signed::{read_signed, sign, sign_as_stranger};
 
 use gate::Gate;

@@ -51,6 +51,8 @@ pub(super) struct Pool {
     /// Transactions of one account.
     limit: usize,
     takes_gaps: bool,
+    /// The distance of a nonce from the count, at the most.
+    far_ahead: u64,
 }
 
 /// A transaction, and since when it is there.
@@ -70,7 +72,12 @@ pub(super) struct Ground<'a> {
 
 impl Pool {
     pub(super) fn new(accounts: usize, limit: usize, takes_gaps: bool) -> Self {
-        Pool { txs: vec![BTreeMap::new(); accounts], limit, takes_gaps }
+        Pool { txs: vec![BTreeMap::new(); accounts], limit, takes_gaps, far_ahead: FAR_AHEAD }
+    }
+
+    /// A pool without limits, for a test.
+    pub(super) fn unlimited(accounts: usize) -> Self {
+        Pool { far_ahead: u64::from(u32::MAX), ..Pool::new(accounts, usize::MAX, true) }
     }
 
     pub(super) fn add(&mut self, tx: &Arc<Tx>, ground: Ground<'_>) -> Result<(), Refusal> {
@@ -92,7 +99,7 @@ impl Pool {
         if nonce < next {
             return Err(Refusal::NonceTooLow { next, nonce });
         }
-        if nonce > next + FAR_AHEAD {
+        if nonce > next + self.far_ahead {
             return Err(Refusal::NonceTooFar);
         }
         if !self.takes_gaps && (next..nonce).any(|lower| !held.contains_key(&lower)) {

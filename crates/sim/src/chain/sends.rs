@@ -11,7 +11,6 @@ use super::gate::{Answer, Gate};
 use super::pool::Refusal;
 use super::state::{Place, State};
 use super::texts::{self, NONSENSE, Trouble};
-use crate::dice::Dice;
 use crate::fault::{Fault, Faults};
 use crate::history::{History, Moment};
 
@@ -62,7 +61,7 @@ pub(super) async fn broadcast(gate: &Gate, txs: &[SignedTx]) -> Vec<SendAnswer> 
         let mut batch: Vec<Travelling> = txs.iter().zip(&fates).enumerate().map(travelling).collect();
         let shuffled = batch.len() > 1 && gate.faults.rolls(Fault::SendsReordered);
         if shuffled {
-            gate.net.roll(|dice| shuffle(&mut batch, dice));
+            gate.net.roll(|dice| dice.shuffle(&mut batch));
         }
         let (faults, history) = (gate.faults.clone(), gate.history.clone());
         gate.call(endpoint, move |state, now| {
@@ -104,12 +103,6 @@ impl Fate {
             late: dice.duration(LATE.0, LATE.1),
             wrong: dice.pick(&WRONG).unwrap_or(Refusal::AlreadyKnown),
         }))
-    }
-}
-
-fn shuffle(batch: &mut [Travelling], dice: &mut Dice) {
-    for at in (1..batch.len()).rev() {
-        batch.swap(at, dice.index(at + 1));
     }
 }
 

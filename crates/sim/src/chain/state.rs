@@ -2,6 +2,8 @@
 //!
 //! Whatever is on its way is delivered when somebody next looks, in the order in which it was due: nothing else changes in between.
 
+mod scripted;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;

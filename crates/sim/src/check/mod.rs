@@ -13,8 +13,10 @@ use gapless_domain::SubmitterId;
 use crate::history::Moment;
 use crate::plan::Plan;
 
+mod acceptance_order;
 mod blocks;
 mod end_state;
+mod false_alarms;
 mod late_sends;
 mod ledger;
 mod liveness;
@@ -29,6 +31,7 @@ mod p7_no_silent_jump;
 mod p8_events;
 mod p9_chain_decides;
 mod picture;
+mod simulation_reverts;
 mod spending;
 #[cfg(test)]
 mod story;
@@ -107,6 +110,9 @@ pub fn all(_plan: &Plan) -> Vec<Box<dyn Check>> {
         Box::new(p9_chain_decides::ChainDecides),
         Box::new(notices::Notices::default()),
         Box::new(windows::Windows),
+        Box::new(acceptance_order::AcceptanceOrder::default()),
+        Box::new(simulation_reverts::SimulationReverts),
+        Box::new(false_alarms::FalseAlarms::default()),
         Box::new(late_sends::LateSends::default()),
         Box::new(spending::Spending::default()),
         Box::new(liveness::Liveness::default()),

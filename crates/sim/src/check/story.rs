@@ -15,6 +15,7 @@ use gapless_store::{
 };
 
 use crate::chain::{read_signed, sign, sign_as_stranger};
+use crate::fault::Fault;
 use crate::history::{ChainBlock, ChainTx, Moment};
 use crate::plan::Plan;
 use crate::store::wait_for;
@@ -40,7 +41,11 @@ pub(super) struct Story {
 
 pub(super) fn strict() -> Plan {
     let on_external_nonce = ExternalNoncePolicy::Protect;
-    Plan { window: 1, release: ReleaseRule::Mined, on_external_nonce, confirmations: 1, by_tag: false, ..Plan::of(1) }
+    let mut odds = Plan::of(1).odds;
+    // A cause for PROTECT.
+    odds.insert(Fault::Stranger, 1);
+    let plan = Plan { odds, on_external_nonce, confirmations: 1, by_tag: false, ..Plan::of(1) };
+    Plan { window: 1, release: ReleaseRule::Mined, ..plan }
 }
 
 pub(super) fn wide() -> Plan {
@@ -69,6 +74,10 @@ impl Story {
             blocks: Vec::new(),
         };
         assert_eq!(story.mine(&[]), NOTHING);
+        if plan.has(Fault::Stranger) {
+            let what = "another user of the key".to_owned();
+            assert_eq!(story.tell(Moment::Struck { fault: Fault::Stranger, what }), NOTHING);
+        }
         let acquired = wait_for(story.store.acquire(&[lane])).unwrap();
         assert_eq!(acquired, [Acquired::Held(lease.clone())]);
         assert_eq!(story.tell(Moment::Leased { lease }), NOTHING);

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gapless_domain::{
-    Amount, B256, BlockLink, Bytes, CancelReason, Cancellation, ConfirmationNotice, Cursor, EventBody, FencingToken,
-    IntentRecord, LaneEventKind, Lease, LostRule, NodeText, Nonce, OwnerId, ProtectCode, Protection, ReleaseRule,
-    SignedTx, Transition, TxState,
+    Amount, B256, BlockLink, Bytes, CancelReason, Cancellation, ConfirmationNotice, Cursor, EventBody, FailReason,
+    FencingToken, IntentRecord, LaneEventKind, Lease, LostRule, NodeText, Nonce, OwnerId, ProtectCode, Protection,
+    ReleaseRule, SignedTx, Transition, TxState,
 };
 
 use super::story::{NOTHING, Story, follow, strict, wide};
@@ -441,6 +441,34 @@ fn windows_are_kept() {
         story.mine(&[story.ours(&attempt)]);
         assert_eq!(story.bind(&mut two, 2).1, seen);
         assert_eq!(story.bind(&mut three, 3).1, ["N12"]);
+    }
+}
+
+#[test]
+fn n11_intent_bound_behind_a_later_one_is_found() {
+    let mut story = Story::new(&wide());
+    let (mut one, mut two) = (story.accept(1), story.accept(2));
+    assert_eq!(story.bind(&mut two, 2).1, NOTHING);
+    assert_eq!(story.bind(&mut one, 1).1, ["N11"]);
+}
+
+#[test]
+fn s19_simulation_failure_before_an_unmined_nonce_is_found() {
+    let failed = || Transition::FailInQueue(FailReason::SimulationReverted, NodeText::new("too early"));
+    let mut story = Story::new(&wide());
+    let (mut one, mut two, mut three) = (story.accept(1), story.accept(2), story.accept(3));
+    let (attempt, broken) = story.bind(&mut one, 1);
+    assert_eq!(broken, NOTHING);
+    assert_eq!(story.change(&mut two, failed()), ["S19"]);
+    story.mine(&[story.ours(&attempt)]);
+    assert_eq!(story.change(&mut three, failed()), NOTHING);
+}
+
+#[test]
+fn protect_without_a_cause_is_found() {
+    for (odds, found) in [(BTreeMap::new(), &["no false PROTECT"][..]), (strict().odds, NOTHING)] {
+        let mut story = Story::new(&Plan { odds, ..wide() });
+        assert_eq!(story.protect(protection(ProtectCode::ForeignTransaction)), found);
     }
 }
 

@@ -1,4 +1,4 @@
-//! Every promise is kept in every world that can be reached, within several bounds.
+//! Every reachable world keeps every promise, under several bounds.
 
 use stateright::{Checker, Model};
 
@@ -6,10 +6,10 @@ use crate::promises::{self, ALL_CONFIRMED};
 use crate::steps::Protocol;
 use crate::witness::{Event, Witness};
 
-/// What must have happened in every exploration, or it would show little.
+/// Events that every exploration must see, or it would show little.
 const ALWAYS_SEEN: [Event; 4] = [Event::Takeover, Event::LateBroadcast, Event::Refused, Event::ReadBack];
 
-/// Two nodes that pipeline, and three changes of hands.
+/// Two nodes with a window of two, and three changes of the owner.
 pub(crate) fn pipelined() -> Protocol {
     Protocol {
         nodes: 2,
@@ -18,7 +18,7 @@ pub(crate) fn pipelined() -> Protocol {
         tenures: 3,
         attempts_a_slot: 2,
         cancels: false,
-        strangers: 0,
+        foreign_txs: 0,
         reorgs: 0,
         compares: true,
         mistake: None,
@@ -30,8 +30,8 @@ fn strict() -> Protocol {
     Protocol { nodes: 3, window: 1, ..pipelined() }
 }
 
-/// Explores all of it. Nothing may break, and what is listed must have happened.
-#[expect(clippy::print_stdout, reason = "how much was explored is the result of an exploration")]
+/// Explores every state. No promise may break, and the listed events must have been seen.
+#[expect(clippy::print_stdout, reason = "the size of an exploration is its result")]
 fn all_promises_hold(name: &str, protocol: Protocol, seen: &[Event]) {
     let checker = protocol.checker().threads(1).spawn_bfs().join();
     println!(
@@ -50,65 +50,65 @@ fn all_promises_hold(name: &str, protocol: Protocol, seen: &[Event]) {
     for event in ALWAYS_SEEN.iter().chain(seen) {
         assert!(witness.has_seen(*event), "{name}: never seen: {event:?}");
     }
-    // Behind a fence that holds, the rows are always what their writer thought.
+    // Behind a fence that holds, the rows always equal the memory of their writer.
     assert!(!witness.has_seen(Event::Conflict), "{name}: a commit met other rows than it knew");
     assert!(!witness.has_seen(Event::OutOfHashes), "{name}: a step was left out");
 }
 
 #[test]
-fn two_nodes_with_a_window_of_two_keep_every_promise_also_when_nonces_are_canceled() {
+fn two_pipelined_nodes_with_cancels_keep_every_promise() {
     all_promises_hold("window 2, cancels", Protocol { cancels: true, ..pipelined() }, &[]);
 }
 
 #[test]
-fn two_nodes_with_more_intents_than_the_window_holds_keep_every_promise() {
+fn more_intents_than_the_window_keep_every_promise() {
     all_promises_hold("window 2, 3 intents", Protocol { intents: 3, attempts_a_slot: 1, ..pipelined() }, &[]);
 }
 
 #[test]
-fn three_strict_nodes_keep_every_promise_also_when_nonces_are_canceled() {
+fn three_strict_nodes_with_cancels_keep_every_promise() {
     all_promises_hold("3 nodes strict, cancels", Protocol { cancels: true, ..strict() }, &[]);
 }
 
 #[test]
-fn with_a_stranger_on_our_nonces_every_promise_is_kept() {
-    let bounds = Protocol { strangers: 1, attempts_a_slot: 1, ..pipelined() };
-    all_promises_hold("window 2, a stranger", bounds, &[Event::NonceLost]);
+fn foreign_transaction_keeps_every_promise() {
+    let bounds = Protocol { foreign_txs: 1, attempts_a_slot: 1, ..pipelined() };
+    all_promises_hold("window 2, a foreign transaction", bounds, &[Event::NonceLost]);
 }
 
 #[test]
-fn with_a_reorg_above_what_is_final_every_promise_is_kept() {
+fn reorg_above_the_final_block_keeps_every_promise() {
     all_promises_hold("window 2, a reorg", Protocol { reorgs: 1, ..pipelined() }, &[Event::Reorg]);
 }
 
 #[test]
-fn with_a_stranger_and_a_reorg_every_promise_is_kept() {
-    let bounds = Protocol { strangers: 1, reorgs: 1, attempts_a_slot: 1, ..pipelined() };
-    all_promises_hold("window 2, a stranger, a reorg", bounds, &[Event::NonceLost, Event::Reorg]);
+fn foreign_transaction_and_reorg_keep_every_promise() {
+    let bounds = Protocol { foreign_txs: 1, reorgs: 1, attempts_a_slot: 1, ..pipelined() };
+    all_promises_hold("window 2, a foreign transaction, a reorg", bounds, &[Event::NonceLost, Event::Reorg]);
 }
 
-/// The compare-and-set on cursor, slot and intent is a second line: the lock on the lease row is enough.
+/// The compare-and-set on cursor, slot and intent is a second protection: the lock on the lease row is enough.
 #[test]
-fn the_fence_holds_every_promise_also_without_the_compare() {
+fn fence_without_compare_keeps_every_promise() {
     all_promises_hold("window 2, no compare", Protocol { compares: false, ..pipelined() }, &[]);
     all_promises_hold("3 nodes strict, no compare", Protocol { compares: false, ..strict() }, &[]);
 }
 
 #[test]
 #[ignore = "about a million states: half a minute on a core of its own"]
-fn two_nodes_with_three_intents_and_bumps_keep_every_promise() {
+fn three_intents_with_bumps_keep_every_promise() {
     all_promises_hold("window 2, 3 intents, bumps", Protocol { intents: 3, ..pipelined() }, &[]);
 }
 
 #[test]
 #[ignore = "about a million states: half a minute on a core of its own"]
-fn with_a_stranger_on_our_nonces_and_bumps_every_promise_is_kept() {
-    let bounds = Protocol { strangers: 1, ..pipelined() };
-    all_promises_hold("window 2, a stranger, bumps", bounds, &[Event::NonceLost]);
+fn foreign_transaction_with_bumps_keeps_every_promise() {
+    let bounds = Protocol { foreign_txs: 1, ..pipelined() };
+    all_promises_hold("window 2, a foreign transaction, bumps", bounds, &[Event::NonceLost]);
 }
 
 #[test]
 #[ignore = "about a million states: half a minute on a core of its own"]
-fn three_strict_nodes_with_three_intents_and_bumps_keep_every_promise() {
+fn three_strict_nodes_with_bumps_keep_every_promise() {
     all_promises_hold("3 nodes strict, 3 intents, bumps", Protocol { intents: 3, ..strict() }, &[]);
 }

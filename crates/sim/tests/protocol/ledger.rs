@@ -1,21 +1,21 @@
-//! The rows of one lane, and what a commit may change in them.
+//! The rows of one lane, and the changes of a commit.
 //!
-//! Everything is small and `Copy`, since millions of these are kept and compared.
+//! All types are small and `Copy`, since an exploration keeps and compares millions of states.
 
 use std::fmt;
 
 pub(crate) const NONCES: usize = 4;
 pub(crate) const INTENTS: usize = 3;
 
-/// What a signed transaction does when it is mined.
+/// The effect of a signed transaction when it is mined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Does {
     Intent(u8),
-    /// A cancel: it uses the nonce up, and has no effect.
+    /// A cancel: the nonce is used, without an effect.
     Nothing,
 }
 
-/// One signature. Signing the same twice gives two hashes, as another fee or another signer would.
+/// One signature. Two signatures of the same payload have two hashes, as with another fee or another signer.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct TxHash {
     pub(crate) nonce: u8,
@@ -24,10 +24,10 @@ pub(crate) struct TxHash {
 }
 
 impl TxHash {
-    /// How many signatures that do the same at one nonce are told apart.
+    /// The number of signatures with the same effect at one nonce that are told apart.
     const VARIANTS: u8 = 4;
 
-    /// A hash that occurs nowhere. One that was signed, but left no trace, may come again: nobody could tell.
+    /// A hash that occurs nowhere. A hash that was signed without a trace may come again: no part could tell.
     pub(crate) fn fresh(nonce: u8, does: Does, used: Hashes) -> Option<TxHash> {
         (0..Self::VARIANTS).map(|variant| TxHash { nonce, does, variant }).find(|hash| !used.contains(*hash))
     }
@@ -88,7 +88,7 @@ impl Hashes {
         Hashes(self.0 & (u64::from(u16::MAX) << shift))
     }
 
-    /// Those whose nonce is not used up yet on a chain of this height.
+    /// The hashes whose nonce is not used yet on a chain of this height.
     pub(crate) fn at_or_above(self, height: u8) -> Hashes {
         Hashes(self.0 & u64::MAX.checked_shl(u32::from(height) * Self::BITS_A_NONCE).unwrap_or(0))
     }
@@ -120,7 +120,7 @@ pub(crate) enum Slot {
     /// Never bound.
     Free,
     Of(u8),
-    /// Used up by a stranger, and written down as such.
+    /// A foreign transaction has used the nonce, and the slot says so.
     Foreign,
 }
 
@@ -141,7 +141,7 @@ impl Intent {
     }
 }
 
-/// What is durable of a lane, or what a node believes to be durable.
+/// The rows of a lane: the durable ones, or those in the memory of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Ledger {
     pub(crate) next_nonce: u8,
@@ -170,12 +170,12 @@ pub(crate) enum Write {
         nonce: u8,
         end: Intent,
     },
-    /// The nonce is finally used up by something that is none of our hashes: the intent goes back into the line.
+    /// A final block has a foreign transaction at the nonce: the intent goes back into the queue.
     LoseNonce {
         intent: u8,
         nonce: u8,
     },
-    /// The nonce that would be bound next is used up by a stranger.
+    /// A foreign transaction has used the nonce that would be bound next.
     Adopt {
         nonce: u8,
     },
@@ -219,7 +219,7 @@ impl Ledger {
         (0..INTENTS as u8).find(|intent| self.intent(*intent) == Intent::Queued)
     }
 
-    /// The compare before the set: are the rows what the writer thought?
+    /// The compare before the set: do the rows equal the memory of the writer?
     pub(crate) fn fits(&self, write: Write, token: u8) -> bool {
         let holds = |intent, nonce| self.slot(nonce) == Slot::Of(intent) && self.intent(intent) == Intent::Bound(nonce);
         self.written_by <= token

@@ -1,4 +1,4 @@
-//! Mistakes of real systems, as switches of the model: each must break a promise, or the model would prove nothing.
+//! Mistakes of real systems, as switches of the model. Each must break a promise, or the model would prove nothing.
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mistake {
@@ -6,19 +6,19 @@ pub(crate) enum Mistake {
     ExistsFence,
     /// A takeover does not raise the token.
     KeepToken,
-    /// What was signed leaves while its commit is under way.
+    /// Signed bytes are sent while their commit is under way.
     SendBeforeCommit,
-    /// A commit whose outcome is unknown is taken for one that failed: the node goes on with what it had.
+    /// A commit whose outcome is unknown counts as failed: the node goes on with its old rows.
     UnknownIsFailure,
-    /// A nonce whose transaction was sent, but is not mined after a while, is given to the next intent.
+    /// A nonce whose transaction is not mined after a while is given to the next intent.
     RecycleAfterTimeout,
-    /// The next nonce is the chain's count where that is higher.
+    /// The next nonce is the chain's count if the count is higher.
     JumpToChain,
-    /// A process that is started anew has the owner id of the one before, which may still be alive.
+    /// A new process has the owner id of the process before, which may still be alive.
     SameOwnerId,
-    /// Loading reads what is committed, though a write of the same lease is under way.
+    /// A load does not wait for a write of the same lease that is under way.
     LoadWithoutWaiting,
-    /// An intent without a receipt is put back into the line.
+    /// An intent without a receipt is put back into the queue.
     RequeueWithoutReceipt,
     /// A terminal state is written at the first receipt.
     MinedIsFinal,
@@ -39,7 +39,7 @@ mod tests {
         Protocol { intents: 1, window: 1, ..pipelined() }
     }
 
-    /// Explores until all these promises are found broken.
+    /// Explores until all the promises are broken.
     #[expect(clippy::print_stdout, reason = "which promises broke, and how soon, is the result of an exploration")]
     fn breaks(mistake: Mistake, bounds: Protocol, promises: &[&'static str]) {
         let wanted: BTreeSet<&'static str> = promises.iter().copied().collect();
@@ -52,54 +52,54 @@ mod tests {
     }
 
     #[test]
-    fn a_fence_that_locks_nothing_breaks_fencing_and_exactly_once() {
+    fn fence_without_lock_breaks_fencing_and_exactly_once() {
         breaks(Mistake::ExistsFence, Protocol { tenures: 2, ..one_intent() }, &[FENCED, EXACT, STICKY, EXACTLY_ONCE]);
     }
 
     #[test]
-    fn a_token_that_does_not_grow_breaks_fencing_and_exactly_once() {
+    fn constant_token_breaks_fencing_and_exactly_once() {
         breaks(Mistake::KeepToken, one_intent(), &[FENCED, STICKY, EXACTLY_ONCE]);
     }
 
     #[test]
-    fn an_owner_id_that_outlives_its_process_breaks_fencing_and_exactly_once() {
+    fn reused_owner_id_breaks_fencing_and_exactly_once() {
         breaks(Mistake::SameOwnerId, one_intent(), &[FENCED, EXACT, STICKY, EXACTLY_ONCE]);
     }
 
     #[test]
-    fn sending_before_the_commit_breaks_write_before_send_and_exactly_once() {
+    fn send_before_commit_breaks_exactly_once() {
         breaks(Mistake::SendBeforeCommit, one_intent(), &[WRITE_BEFORE_SEND, STICKY, EXACTLY_ONCE]);
     }
 
-    /// The compare-and-set keeps worse from happening: the node meets a conflict, and loads.
+    /// The compare-and-set prevents more damage: the node meets a conflict, and loads.
     #[test]
-    fn taking_unknown_for_failed_breaks_the_exact_memory_of_the_owner() {
+    fn unknown_counted_as_failed_breaks_the_owners_memory() {
         breaks(Mistake::UnknownIsFailure, one_intent(), &[EXACT]);
     }
 
-    /// The same.
+    /// The compare-and-set prevents more damage, as for an unknown outcome.
     #[test]
-    fn loading_without_waiting_for_writes_under_way_breaks_the_exact_memory_of_the_owner() {
+    fn load_without_waiting_breaks_the_owners_memory() {
         breaks(Mistake::LoadWithoutWaiting, one_intent(), &[EXACT]);
     }
 
     #[test]
-    fn recycling_a_nonce_after_a_time_out_breaks_sticky_nonces_and_exactly_once() {
+    fn recycled_nonce_breaks_sticky_nonces_and_exactly_once() {
         breaks(Mistake::RecycleAfterTimeout, pipelined(), &[STICKY, EXACTLY_ONCE]);
     }
 
     #[test]
-    fn requeueing_without_a_receipt_breaks_sticky_nonces_and_exactly_once() {
+    fn requeue_without_receipt_breaks_exactly_once() {
         breaks(Mistake::RequeueWithoutReceipt, one_intent(), &[STICKY, EXACTLY_ONCE]);
     }
 
     #[test]
-    fn jumping_to_the_count_of_the_chain_leaves_a_gap() {
-        breaks(Mistake::JumpToChain, Protocol { strangers: 1, ..one_intent() }, &[NO_GAP]);
+    fn jump_to_the_chain_count_leaves_a_gap() {
+        breaks(Mistake::JumpToChain, Protocol { foreign_txs: 1, ..one_intent() }, &[NO_GAP]);
     }
 
     #[test]
-    fn ending_at_the_first_receipt_breaks_exactly_once() {
+    fn end_at_the_first_receipt_breaks_exactly_once() {
         breaks(Mistake::MinedIsFinal, Protocol { reorgs: 1, ..one_intent() }, &[EXACTLY_ONCE]);
     }
 }

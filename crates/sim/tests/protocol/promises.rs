@@ -1,4 +1,4 @@
-//! The promises of the design, as statements about a world.
+//! The promises, as statements about a world.
 
 use stateright::Property;
 
@@ -11,7 +11,7 @@ pub(crate) const NO_GAP: &str = "P2 no gap, no duplicate";
 pub(crate) const WRITE_BEFORE_SEND: &str = "P3 write before send";
 pub(crate) const STICKY: &str = "P4 sticky nonce";
 pub(crate) const FENCED: &str = "P5 fenced";
-/// What P5 is for: whoever holds the lane knows all of it.
+/// The purpose of P5: the owner of a lane knows all its rows.
 pub(crate) const EXACT: &str = "P5 the owner's memory is exact";
 pub(crate) const WINDOW: &str = "N13 within the window";
 
@@ -28,7 +28,7 @@ pub(crate) fn all() -> Vec<Property<Protocol>> {
         Property::always(FENCED, |_, world: &World| !world.broken.fence),
         Property::always(EXACT, |_, world: &World| exact(world)),
         Property::always(WINDOW, |model: &Protocol, world: &World| {
-            // A reorg may widen it afterwards.
+            // A reorg may overfill the window afterwards.
             model.reorgs > 0 || world.ledger.next_nonce.saturating_sub(world.chain.height) <= model.window
         }),
         Property::sometimes(ALL_CONFIRMED, |model: &Protocol, world: &World| {
@@ -37,7 +37,7 @@ pub(crate) fn all() -> Vec<Property<Protocol>> {
     ]
 }
 
-/// An intent takes effect at most once, its terminal state says whether it did, and never changes.
+/// An intent takes effect at most once. Its terminal state says whether it did, and never changes.
 fn exactly_once(world: &World) -> bool {
     let mut effects = [0; INTENTS];
     for block in &world.chain.blocks {
@@ -55,7 +55,7 @@ fn exactly_once(world: &World) -> bool {
     !world.broken.terminal && world.ledger.intents.iter().zip(effects).all(agrees)
 }
 
-/// Every nonce below the cursor has one slot, none above has, and slots and intents agree about each other.
+/// Every nonce below the cursor has one slot, no nonce above has one, and slots and intents agree.
 fn no_gap(ledger: &Ledger) -> bool {
     let contiguous = (0..NONCES).all(|n| (ledger.slots[n] != Slot::Free) == (n < usize::from(ledger.next_nonce)));
     let one_slot_each = (0..INTENTS).all(|i| {
@@ -71,7 +71,7 @@ fn no_gap(ledger: &Ledger) -> bool {
     contiguous && one_slot_each
 }
 
-/// Whatever reached the chain is in the database.
+/// Every transaction in the pool or in a block is durable.
 fn write_before_send(world: &World) -> bool {
     let durable = world.ledger.attempts;
     let mined_is_durable = world.chain.blocks.iter().all(|block| match block {
@@ -81,13 +81,13 @@ fn write_before_send(world: &World) -> bool {
     mined_is_durable && world.chain.pool.without(durable).is_empty()
 }
 
-/// What the owner believes to be durable is what is durable, up to its own commit that is under way.
+/// The owner's memory equals the durable rows, up to its own commit that is under way.
 fn exact(world: &World) -> bool {
     let owners = world.nodes.iter().filter(|node| world.is_owner(node));
     owners.filter_map(|node| node.mind.memory()).all(|memory| *memory == world.ledger)
 }
 
-/// Did a slot or an intent lose the other, though the nonce is not used up by a stranger?
+/// Did a slot lose its intent, or an intent its slot, although no foreign transaction has used the nonce?
 pub(crate) fn lets_go(before: &Ledger, after: &Ledger, chain: &Chain) -> bool {
     let is_gone = |nonce: u8| chain.is_final(nonce) && chain.block(nonce) == Block::Foreign;
     let slot_moved = (0..NONCES as u8).any(|nonce| {

@@ -1,4 +1,4 @@
-//! What can happen next, and what it leads to.
+//! The steps of the model, and the state after each.
 
 use stateright::{Model, Property};
 
@@ -15,15 +15,15 @@ pub(crate) struct Protocol {
     pub(crate) intents: usize,
     /// `max_in_flight`.
     pub(crate) window: u8,
-    /// How often the lane changes hands at most.
+    /// The largest number of changes of the lane's owner.
     pub(crate) tenures: u8,
     pub(crate) attempts_a_slot: u32,
     pub(crate) cancels: bool,
-    /// How many transactions somebody else signs with our key.
-    pub(crate) strangers: u8,
-    /// How often the newest block is taken back. Without any, a block is final at once.
+    /// The number of foreign transactions with our key.
+    pub(crate) foreign_txs: u8,
+    /// The number of reorgs of the newest block. Without any, a block is final at once.
     pub(crate) reorgs: u8,
-    /// Is a commit refused when the rows are not what its writer thought? The second line behind the fence.
+    /// Is a commit refused when the rows differ from its writer's memory? A second protection behind the fence.
     pub(crate) compares: bool,
     pub(crate) mistake: Option<Mistake>,
     pub(crate) witness: Witness,
@@ -31,9 +31,9 @@ pub(crate) struct Protocol {
 
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Step {
-    /// The lease runs out, or is given back. Possible at any time: nobody can rely on how long a node takes.
+    /// The lease runs out, or is released. Possible at any time: a node may take any time for a step.
     Expire,
-    /// Asks for the lease; the answer may be lost, and the request may be one that was under way for long.
+    /// A request for the lease. The answer may be lost, and the request may have been under way for long.
     Acquire {
         node: usize,
         heard: bool,
@@ -54,7 +54,7 @@ pub(crate) enum Step {
     RollBack {
         node: usize,
     },
-    /// The node gives up waiting; the transaction stays open. It may have been committed, or will be, or not.
+    /// The node gives up waiting. The transaction stays open, and may be committed or not.
     TimeOut {
         node: usize,
     },
@@ -64,7 +64,7 @@ pub(crate) enum Step {
     RollBackOrphan {
         orphan: usize,
     },
-    /// The process dies, and another one with another owner id takes its place.
+    /// The process dies, and a process with another owner id takes its place.
     Crash {
         node: usize,
     },
@@ -75,8 +75,8 @@ pub(crate) enum Step {
     Mine {
         hash: TxHash,
     },
-    /// A transaction of a stranger is mined at our next nonce.
-    Stranger,
+    /// A foreign transaction is mined at our next nonce.
+    MineForeign,
     /// The lowest block that is not final becomes final.
     Finalize,
     Reorg,
@@ -87,7 +87,7 @@ impl Model for Protocol {
     type Action = Step;
 
     fn init_states(&self) -> Vec<World> {
-        vec![World::new(self.nodes, self.intents, self.strangers, self.reorgs)]
+        vec![World::new(self.nodes, self.intents, self.foreign_txs, self.reorgs)]
     }
 
     fn actions(&self, world: &World, steps: &mut Vec<Step>) {
@@ -105,8 +105,8 @@ impl Model for Protocol {
         if world.chain.has_room() {
             let minable = world.chain.pool.at(world.chain.height);
             steps.extend(minable.iter().map(|hash| Step::Mine { hash }));
-            if world.chain.strangers_left > 0 {
-                steps.push(Step::Stranger);
+            if world.chain.foreign_left > 0 {
+                steps.push(Step::MineForeign);
             }
         }
         if world.chain.final_height < world.chain.height {
@@ -150,8 +150,8 @@ impl Model for Protocol {
                 world.chain.pool = world.chain.pool.with(hash);
             }
             Step::Mine { hash } => self.mine(&mut world, Block::Ours(hash)),
-            Step::Stranger => {
-                world.chain.strangers_left -= 1;
+            Step::MineForeign => {
+                world.chain.foreign_left -= 1;
                 self.mine(&mut world, Block::Foreign);
             }
             Step::Finalize => world.chain.finalize(),
@@ -202,8 +202,8 @@ impl Protocol {
             ]),
             Mind::Absent | Mind::Idle => {}
         }
-        // A node sends also when its lease is long lost: it may have been stopped right before. What is sent after its nonce is
-        // used up changes nothing.
+        // A node sends also after its lease was lost: it may have been stopped just before. A send after its nonce is
+        // used changes nothing.
         let unsent = self.sendable(node).at_or_above(world.chain.final_height).without(world.chain.pool);
         steps.extend(unsent.iter().map(|hash| Step::Broadcast { node: index, hash }));
     }
@@ -215,7 +215,7 @@ impl Protocol {
         }
     }
 
-    /// Only what this node knows to be durable.
+    /// The attempts that this node knows to be durable.
     fn sendable(&self, node: &Node) -> Hashes {
         let durable = node.mind.memory().map_or(Hashes::default(), |memory| memory.attempts);
         match node.mind {
@@ -226,7 +226,7 @@ impl Protocol {
         }
     }
 
-    /// A locked row is neither taken nor loaded, by anybody: the lock is waited for.
+    /// No node takes or loads a locked row: every node waits for the lock.
     fn is_locked(&self, world: &World) -> bool {
         !self.makes(Mistake::ExistsFence) && world.is_locked()
     }
@@ -278,7 +278,7 @@ impl Protocol {
         let Mind::Blank(term) = world.nodes[node].mind else { return };
         world.nodes[node].mind = if self.passes_fence(world, node, term) {
             if world.ledger.written_by == term.token {
-                // It has written before, and loads again: it had lost sight of a commit.
+                // The node has written before, and loads again: the outcome of a commit was unknown to it.
                 self.witness.saw(Event::ReadBack);
             }
             Mind::Loaded(term, world.ledger)
@@ -316,7 +316,8 @@ impl Protocol {
         };
     }
 
-    /// The moment at which a write becomes durable. False: the rows were not what the writer thought, and nothing is written.
+    /// The moment at which a write becomes durable. False: the rows were not what the writer thought, and nothing is
+    /// written.
     fn apply(&self, world: &mut World, open: Open) -> bool {
         let Open { term, write } = open;
         let jumps = self.makes(Mistake::JumpToChain) && matches!(write, Write::Bind { .. });
@@ -335,7 +336,7 @@ impl Protocol {
         true
     }
 
-    /// Everything that a node with this memory may want to write, whatever its policies are.
+    /// All writes that a node with this memory may want, under any policy.
     fn writes(&self, world: &World, memory: &Ledger, want: &mut impl FnMut(Write)) {
         let known = world.known_hashes();
         if let Some(nonce) = self.nonce_to_bind(world, memory)
@@ -359,13 +360,13 @@ impl Protocol {
                     let end = if hash.does == Does::Nothing { Intent::Canceled } else { Intent::Confirmed };
                     want(Write::Finish { intent, nonce, end });
                 }
-                // For all that this node knows, none of ours.
+                // By the memory of this node, a foreign transaction.
                 Block::Ours(_) | Block::Foreign => want(Write::LoseNonce { intent, nonce }),
             }
         }
     }
 
-    /// Only what is final decides.
+    /// Only final blocks decide.
     fn may_end(&self, world: &World, nonce: u8) -> bool {
         world.chain.is_final(nonce) || self.makes(Mistake::MinedIsFinal)
     }
@@ -404,8 +405,8 @@ impl Protocol {
         hash
     }
 
-    /// The next nonce in line, if there is room in the window, and if every block so far is explained by a slot: else the lane
-    /// is in PROTECT.
+    /// The next nonce in line, if there is room in the window, and if every block so far is explained by a slot: else
+    /// the lane is in PROTECT.
     fn nonce_to_bind(&self, world: &World, memory: &Ledger) -> Option<u8> {
         let height = world.chain.height;
         if self.makes(Mistake::JumpToChain) {
@@ -415,11 +416,11 @@ impl Protocol {
         let explained = (0..height).all(|nonce| match (world.chain.block(nonce), memory.slot(nonce)) {
             (Block::Ours(hash), Slot::Of(_)) => memory.attempts.contains(hash),
             (Block::Foreign, Slot::Foreign) => true,
-            // Somebody else's, for all that this node knows.
+            // By the memory of this node, a foreign transaction.
             (Block::Ours(hash), Slot::Foreign) => !memory.attempts.contains(hash),
             _ => false,
         });
-        // Who requeues so lightly does not look at the chain either.
+        // A node with this mistake does not read the chain either.
         let explained = explained || self.makes(Mistake::RequeueWithoutReceipt);
         let nonce = memory.next_nonce;
         let in_flight = nonce.checked_sub(height)?;
@@ -427,7 +428,7 @@ impl Protocol {
     }
 }
 
-/// Nobody waits for the transaction any more; it may still be committed.
+/// No node waits for the transaction any more. It may still be committed.
 fn abandon(world: &mut World, open: Open) {
     if let Some(place) = world.orphans.iter_mut().find(|place| place.is_none()) {
         *place = Some(open);

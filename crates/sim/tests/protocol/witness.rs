@@ -1,24 +1,24 @@
-//! What was seen to happen at least once, so that no promise is kept only because nothing happens.
+//! Events that an exploration has seen at least once, so that no promise is kept only because nothing happens.
 //!
-//! Kept beside the states: a mark in the state would double them.
+//! The events are beside the states: a mark in the state would double the number of states.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Event {
     Takeover,
-    /// A node sent something after another one had been given the lane.
+    /// A node sent a transaction after another node had got the lane.
     LateBroadcast,
     /// The fence refused a commit.
     Refused,
     /// A commit whose outcome was unknown had been applied, and was read back.
     ReadBack,
-    /// A nonce was found to be used by a stranger, and its intent went back into the line.
+    /// A foreign transaction had used a nonce, and the intent went back into the queue.
     NonceLost,
-    /// A commit found other rows than it thought.
+    /// A commit found other rows than its writer's memory.
     Conflict,
     Reorg,
-    /// A step was left out because there was no name for another hash: the bounds do not fit.
+    /// A step was left out for want of another hash: the bounds are too small.
     OutOfHashes,
 }
 

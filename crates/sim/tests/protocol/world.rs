@@ -3,8 +3,8 @@
 use crate::ledger::{Hashes, Ledger, NONCES, TxHash, Write};
 
 pub(crate) const NODES: usize = 3;
-/// Transactions that are open in the database though nobody waits for them any more. With the lock there is never more than
-/// one; without it there could be more, and the last one is then rolled back.
+/// Transactions that are open in the database while no node waits for them. With the lock there is at most one. Without
+/// it there could be more, and the last one is then rolled back.
 pub(crate) const ORPHANS: usize = 2;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -12,19 +12,19 @@ pub(crate) struct World {
     pub(crate) lease: LeaseRow,
     pub(crate) ledger: Ledger,
     pub(crate) orphans: [Option<Open>; ORPHANS],
-    /// Sorted: which node is which does not matter.
+    /// Sorted, since the names of nodes do not matter.
     pub(crate) nodes: [Node; NODES],
     pub(crate) chain: Chain,
     pub(crate) broken: Broken,
 }
 
-/// The row's owner is the node that says so of itself, or a process that is gone.
+/// The lease row. Its owner is the node with `owns_row`, or a process that is gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct LeaseRow {
     pub(crate) token: u8,
     pub(crate) valid: bool,
-    /// How often the lane was given to a process that did not have it. The protocol cannot see this; its token should say
-    /// the same.
+    /// How often the lane was given to a process that did not have it. The protocol cannot see this; its token should
+    /// say the same.
     pub(crate) tenure: u8,
 }
 
@@ -62,7 +62,7 @@ pub(crate) enum Mind {
 }
 
 impl Mind {
-    /// What the node takes for durable, and may send from.
+    /// The rows that are durable for the node, from which it may send.
     pub(crate) fn memory(&self) -> Option<&Ledger> {
         match self {
             Mind::Loaded(_, memory) | Mind::Waiting(_, memory) => Some(memory),
@@ -89,14 +89,14 @@ pub(crate) enum Block {
 /// One block holds one transaction, the one with the next nonce.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Chain {
-    /// Everything that was ever sent and whose nonce is not finally used up. Nothing is dropped: what may be mined from
-    /// fewer transactions may be mined from these as well.
+    /// Every sent transaction whose nonce is not finally used. No transaction is dropped: a pool with fewer could mine
+    /// nothing that this one cannot.
     pub(crate) pool: Hashes,
     pub(crate) blocks: [Block; NONCES],
     pub(crate) height: u8,
     /// Blocks below this are final.
     pub(crate) final_height: u8,
-    pub(crate) strangers_left: u8,
+    pub(crate) foreign_left: u8,
     pub(crate) reorgs_left: u8,
 }
 
@@ -119,11 +119,11 @@ impl Chain {
         self.pool = self.pool.at_or_above(self.final_height);
     }
 
-    /// The newest block is taken back. What was in it is still in the pool, or with the stranger.
+    /// Removes the newest block. Its transaction is still in the pool, or a foreign one may come again.
     pub(crate) fn reorg(&mut self) {
         self.height -= 1;
         let top = &mut self.blocks[usize::from(self.height)];
-        self.strangers_left += u8::from(*top == Block::Foreign);
+        self.foreign_left += u8::from(*top == Block::Foreign);
         *top = Block::NotYet;
         self.reorgs_left -= 1;
     }
@@ -133,7 +133,8 @@ impl Chain {
     }
 }
 
-/// What only a look at the step itself can tell. Stays unset in every world that keeps its promises, so it costs no states.
+/// Violations that only the step itself shows. They stay unset in every world that keeps its promises, so that they
+/// cost no states.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Broken {
     /// A write of an earlier tenure was applied.
@@ -145,7 +146,7 @@ pub(crate) struct Broken {
 }
 
 impl World {
-    pub(crate) fn new(nodes: usize, intents: usize, strangers_left: u8, reorgs_left: u8) -> World {
+    pub(crate) fn new(nodes: usize, intents: usize, foreign_left: u8, reorgs_left: u8) -> World {
         let mind = |i| if i < nodes { Mind::Idle } else { Mind::Absent };
         let mut world = World {
             lease: LeaseRow { token: 0, valid: false, tenure: 0 },
@@ -157,7 +158,7 @@ impl World {
                 blocks: [Block::NotYet; NONCES],
                 height: 0,
                 final_height: 0,
-                strangers_left,
+                foreign_left,
                 reorgs_left,
             },
             broken: Broken::default(),
@@ -177,8 +178,7 @@ impl World {
         self.orphans.iter().any(Option::is_some) || self.nodes.iter().any(|node| matches!(node.mind, Mind::Waiting(..)))
     }
 
-    /// The process that was given the lane last, as long as nobody else was. Under the mistakes of this model it need not be
-    /// the only one that passes the fence.
+    /// The process that got the lane last. Under the mistakes of this model, other processes may pass the fence too.
     pub(crate) fn is_owner(&self, node: &Node) -> bool {
         node.mind.term().is_some_and(|term| term.tenure == self.lease.tenure)
     }

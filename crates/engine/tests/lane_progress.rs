@@ -1,8 +1,8 @@
-//! What would hold up a lane for good, or pass it by.
+//! A lane goes on after a transaction that cannot be paid for, and after a second finality violation.
 #![allow(clippy::disallowed_methods, reason = "a test owns its own time and tasks")]
-#![allow(clippy::unwrap_used, clippy::panic, reason = "what supports a test says by panicking what it expects, too")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "the helpers of a test panic too")]
 
-#[allow(dead_code, reason = "not every test uses all of it")]
+#[allow(dead_code, reason = "not every test file uses all of it")]
 mod support;
 
 use std::sync::Arc;
@@ -35,10 +35,10 @@ async fn order(node: &Node, lane: &SubmitterId, kind: CommandKind) -> CommandRes
         }
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
-    panic!("nobody has executed it");
+    panic!("the command was not executed");
 }
 
-async fn borrow(node: &Node, lane: &SubmitterId, owner: &str) -> TxId {
+async fn reserve(node: &Node, lane: &SubmitterId, owner: &str) -> TxId {
     let external = ReservationRequest { lock_owner: LockOwner::new(owner).unwrap(), hold_ms: 60_000 };
     let draft = IntentDraft {
         submitter: lane.clone(),
@@ -53,47 +53,38 @@ async fn borrow(node: &Node, lane: &SubmitterId, owner: &str) -> TxId {
     id
 }
 
-/// A slip of units: no node ever takes what a borrower has handed in, and nobody could pay for what outbids it.
+/// A caller submits a transaction at its reserved nonce whose price is wrong by orders of magnitude. No endpoint
+/// takes it, and the account cannot pay for a replacement at a higher price.
 ///
 /// proves N14 N18
 #[tokio::test(start_paused = true)]
-async fn a_price_that_nobody_can_pay_is_handed_in_and_canceled_and_the_lane_goes_on() {
-    for silly in [Fees::Eip1559 { max_fee: 3, max_priority_fee: u128::MAX }, Fees::Legacy { gas_price: 1 << 90 }] {
+async fn unpayable_price_at_reserved_nonce_is_canceled() {
+    for fees in [Fees::Eip1559 { max_fee: 3, max_priority_fee: u128::MAX }, Fees::Legacy { gas_price: 1 << 90 }] {
         let world = World::new(1).await;
-        world.chain.trouble(|trouble| trouble.asks_for_funds = true);
         let (node, lane) = (world.node("a"), world.lanes[0].clone());
-        let borrower = borrow(&node, &lane, "me").await;
-        let plan = TxPlan {
-            submitter: lane.clone(),
-            nonce: Nonce::ZERO,
-            call: EvmCall::default(),
-            gas_limit: 21_000,
-            fees: silly,
-        };
-        let (cost, signed) = (plan.worst_cost(), world.chain.signed_outside(plan));
-        if matches!(silly, Fees::Eip1559 { .. }) {
-            let no = "max priority fee per gas higher than max fee per gas";
-            world.chain.trouble(|trouble| trouble.answers.push_back(support::toy_chain::Answer::Text(no)));
-        }
+        let reserved = reserve(&node, &lane, "me").await;
+        let plan =
+            TxPlan { submitter: lane.clone(), nonce: Nonce::ZERO, call: EvmCall::default(), gas_limit: 21_000, fees };
+        let (cost, signed) = (plan.worst_cost(), gapless_sim::testing::sign(&plan));
         let lock_owner = LockOwner::new("me").unwrap();
-        let kind = CommandKind::UseReserved { nonce: Nonce::ZERO, lock_owner, signed, fees: silly, cost };
+        let kind = CommandKind::UseReserved { nonce: Nonce::ZERO, lock_owner, signed, fees, cost };
         assert!(matches!(order(&node, &lane, kind).await, CommandResult::Done(_)));
         let behind = node.submit(&lane, 0..1).await;
         tokio::time::sleep(A_WHILE).await;
-        let canceled = order(&node, &lane, CommandKind::Cancel { tx_id: borrower }).await;
-        // What nodes refuse for good was canceled without a word.
-        let is_over = matches!(silly, Fees::Eip1559 { .. });
+        let canceled = order(&node, &lane, CommandKind::Cancel { tx_id: reserved }).await;
+        // The lane itself canceled the transaction that the endpoint rejects.
+        let is_over = matches!(fees, Fees::Eip1559 { .. });
         assert_eq!(matches!(canceled, CommandResult::Done(_)), !is_over, "{canceled:?}");
         tokio::time::sleep(Duration::from_secs(180)).await;
-        let state = get(&node.store, borrower).await.state;
-        assert_eq!(state.name(), StateName::Canceled, "{silly:?}, later: {state:?}");
+        let state = get(&node.store, reserved).await.state;
+        assert_eq!(state.name(), StateName::Canceled, "{fees:?}, later: {state:?}");
         until_all(&node.store, &behind, StateName::Confirmed, A_WHILE).await;
     }
 }
 
 /// proves R09
 #[tokio::test(start_paused = true)]
-async fn a_lane_that_rests_hears_of_the_second_contradiction_too() {
+async fn idle_lane_notices_a_second_finality_violation() {
     let world = World::new(1).await;
     let (node, lane) = (world.node("a"), world.lanes[0].clone());
     let ids = node.submit(&lane, 0..2).await;

@@ -1,4 +1,4 @@
-//! Blocks, gaps, finality, reverts, and forks below what was final.
+//! Blocks, gaps, finality, reverts, and reorgs below the final block.
 
 use std::time::Duration;
 
@@ -12,9 +12,9 @@ use gapless_store::Accepted;
 use gapless_store::conformance::fixtures;
 
 use crate::support::{World, get, until_all};
-use crate::{A_WHILE, broken, events, one_sent, pass, protected, sub_state};
+use crate::{A_WHILE, events, finality_violation, one_sent, pass, protected, sub_state};
 
-/// What a consumer has that only reads events.
+/// The confirmations that a consumer has who reads only events.
 fn confirmations(events: &[Event], id: TxId) -> Vec<BlockLink> {
     let mut list = Vec::new();
     for event in events {
@@ -32,20 +32,20 @@ fn confirmations(events: &[Event], id: TxId) -> Vec<BlockLink> {
 
 /// proves R06
 #[tokio::test(start_paused = true)]
-async fn a_height_alone_makes_nothing_final() {
+async fn height_on_another_branch_makes_nothing_final() {
     let world = World::without_blocks(1).await;
     let (node, ids) = one_sent(&world).await;
     world.chain.mine();
     world.chain.mine();
     pass(3).await;
     let block = world.chain.height() - 1;
-    // As high as it has to be, by a branch on which it does not stand.
-    world.chain.trouble(|trouble| trouble.empty_blocks = true);
+    // The new branch is high enough, and does not have the transaction.
+    world.chain.script(|script| script.empty_blocks = true);
     world.chain.reorg(2, true);
     assert!(world.chain.height() >= block + 2);
     pass(10).await;
     assert_eq!(sub_state(&node.store, ids[0]).await, Some("PENDING"));
-    world.chain.trouble(|trouble| trouble.empty_blocks = false);
+    world.chain.script(|script| script.empty_blocks = false);
     world.chain.mine();
     pass(3).await;
     assert_eq!(sub_state(&node.store, ids[0]).await, Some("MINED"));
@@ -60,7 +60,7 @@ async fn a_height_alone_makes_nothing_final() {
 
 /// proves R07
 #[tokio::test(start_paused = true)]
-async fn after_a_gap_everything_back_to_the_common_block_is_read() {
+async fn gap_is_read_back_to_the_common_block() {
     let world = World::without_blocks(2).await;
     (0..5).for_each(|_| world.chain.mine());
     let node = world.node("a");
@@ -71,14 +71,14 @@ async fn after_a_gap_everything_back_to_the_common_block_is_read() {
     assert_eq!(sub_state(&node.store, one[0]).await, Some("MINED"));
     let two = node.submit(&world.lanes[1], 0..1).await;
     until_all(&node.store, &two, StateName::Tracking, A_WHILE).await;
-    // While nobody answers, two blocks are replaced, and hundreds come after them.
-    world.chain.trouble(|trouble| trouble.away = true);
+    // While the endpoint is unreachable, two blocks are replaced, and hundreds follow.
+    world.chain.script(|script| script.unreachable = true);
     world.chain.reorg(2, true);
     (0..300).for_each(|_| world.chain.mine());
-    let before = world.chain.calls("headers");
-    world.chain.trouble(|trouble| trouble.away = false);
+    let before = world.chain.requests("headers");
+    world.chain.script(|script| script.unreachable = false);
     until_all(&node.store, &[one.clone(), two].concat(), StateName::Confirmed, A_WHILE).await;
-    assert!(world.chain.calls("headers") - before <= 6, "in few questions");
+    assert!(world.chain.requests("headers") - before <= 6, "in few requests");
     assert_eq!(world.chain.mined(&world.lanes[0]).len(), 1);
     let list = confirmations(&events(&node.store).await, one[0]);
     let TxState::Confirmed(settled) = get(&node.store, one[0]).await.state else { panic!() };
@@ -87,12 +87,12 @@ async fn after_a_gap_everything_back_to_the_common_block_is_read() {
 
 /// proves R08
 #[tokio::test(start_paused = true)]
-async fn a_revert_is_told_with_its_reason_and_only_when_it_is_final() {
+async fn final_revert_fails_with_its_reason() {
     let world = World::without_blocks(1).await;
     let why = Revert { reason: Some(NodeText::new("not today")), data: b"data"[..].into() };
-    world.chain.trouble(|trouble| {
-        trouble.reverting = Some(world.lanes[0].clone());
-        trouble.revert = Some(why.clone());
+    world.chain.script(|script| {
+        script.reverting = Some(world.lanes[0].clone());
+        script.revert = Some(why.clone());
     });
     let (node, ids) = one_sent(&world).await;
     world.chain.mine();
@@ -104,15 +104,18 @@ async fn a_revert_is_told_with_its_reason_and_only_when_it_is_final() {
     until_all(&node.store, &ids, StateName::FailedFinal, A_WHILE).await;
     let TxState::FailedFinal(FinalFailure::Reverted(settled)) = get(&node.store, ids[0]).await.state else { panic!() };
     assert_eq!(settled.inclusion.execution, Execution::Reverted { reason: why.reason, data: why.data });
-    assert_eq!((settled.inclusion.gas_used, settled.inclusion.effective_gas_price), (21_000, Amount::from(1_u64)));
+    assert_eq!(
+        (settled.inclusion.gas_used, settled.inclusion.effective_gas_price),
+        (21_000, Amount::from(1_200_000_000_u64))
+    );
 }
 
-/// Nobody knows why; that is no reason to wait for ever, nor for others to wait at all.
+/// No endpoint knows the reason of a revert. The intent still ends, and other intents do not wait.
 /// proves R02
 #[tokio::test(start_paused = true)]
-async fn a_revert_that_nobody_can_explain_ends_all_the_same() {
+async fn revert_without_a_reason_ends() {
     let world = World::new(2).await;
-    world.chain.trouble(|trouble| trouble.reverting = Some(world.lanes[0].clone()));
+    world.chain.script(|script| script.reverting = Some(world.lanes[0].clone()));
     let node = world.node("a");
     let reverts = node.submit(&world.lanes[0], 0..1).await;
     let other = node.submit(&world.lanes[1], 0..1).await;
@@ -120,14 +123,14 @@ async fn a_revert_that_nobody_can_explain_ends_all_the_same() {
     until_all(&node.store, &reverts, StateName::FailedFinal, A_WHILE).await;
 }
 
-/// It was mined, and reverted, while nobody looked, and longer ago than headers are kept: they are linked once more, and stay so until it is
-/// known why. (Seed 2178 of the simulator: it was looked for and asked about again and again, and never told.)
+/// A transaction reverted while no node ran, longer ago than headers are kept. The watcher links the old headers
+/// again, and keeps them until the reason is known. (Seed 2178 of the simulator: the intent never ended.)
 /// proves R08
 #[tokio::test(start_paused = true)]
-async fn a_revert_that_is_older_than_what_is_kept_ends() {
+async fn revert_older_than_the_kept_headers_ends() {
     let mut world = World::without_blocks(1).await;
     world.watcher.margin = 4;
-    world.chain.trouble(|trouble| trouble.reverting = Some(world.lanes[0].clone()));
+    world.chain.script(|script| script.reverting = Some(world.lanes[0].clone()));
     let (node, ids) = one_sent(&world).await;
     drop(node);
     (0..40).for_each(|_| world.chain.mine());
@@ -138,22 +141,22 @@ async fn a_revert_that_is_older_than_what_is_kept_ends() {
 
 /// proves R02
 #[tokio::test(start_paused = true)]
-async fn a_block_whose_receipts_never_come_stops_nothing() {
+async fn block_without_receipts_delays_no_intent_for_ever() {
     let world = World::without_blocks(1).await;
     let (node, ids) = one_sent(&world).await;
-    world.chain.trouble(|trouble| trouble.no_block_receipts = true);
+    world.chain.script(|script| script.no_block_receipts = true);
     world.chain.mine_every(Duration::from_secs(5));
     until_all(&node.store, &ids, StateName::Confirmed, Duration::from_secs(120)).await;
 }
 
-/// A node that shows a block and leaves out what is in it.
+/// The endpoint shows blocks without their receipts.
 #[tokio::test(start_paused = true)]
-async fn what_no_block_explains_is_asked_for_after_a_while() {
+async fn hidden_receipt_is_looked_up_after_a_while() {
     let mut world = World::without_blocks(1).await;
-    // Nor does a count that has moved on lead to a look.
+    // The account is read too seldom to show that the count has moved.
     world.setup.limits.account_interval = Duration::from_secs(3600);
     let (node, ids) = one_sent(&world).await;
-    world.chain.trouble(|trouble| trouble.hidden_receipts = true);
+    world.chain.script(|script| script.hidden_receipts = true);
     world.chain.mine_every(Duration::from_secs(1));
     pass(40).await;
     assert_eq!(sub_state(&node.store, ids[0]).await, Some("PENDING"));
@@ -162,36 +165,40 @@ async fn what_no_block_explains_is_asked_for_after_a_while() {
 
 /// proves R09
 #[tokio::test(start_paused = true)]
-async fn a_fork_below_what_was_final_stops_every_lane_and_changes_no_end() {
+async fn deep_reorg_protects_lanes_and_changes_no_end() {
     let world = World::without_blocks(2).await;
     (0..10).for_each(|_| world.chain.mine());
     let (node, ids) = one_sent(&world).await;
     (0..3).for_each(|_| world.chain.mine());
     until_all(&node.store, &ids, StateName::Confirmed, A_WHILE).await;
     let ended = get(&node.store, ids[0]).await;
-    // Both lanes rest, and one has never had anything to do.
+    // Both lanes are idle, and the second never had an intent.
     pass(30).await;
     world.chain.reorg(5, false);
     pass(30).await;
     assert_eq!(protected(&node.store, &world.lanes[0]).await, Some("deep_reorg"));
-    assert_eq!(protected(&node.store, &world.lanes[1]).await, None, "what never began has nothing to be contradicted");
+    assert_eq!(protected(&node.store, &world.lanes[1]).await, None, "a lane without a start has no final nonce");
     assert_eq!(get(&node.store, ids[0]).await, ended);
     let told = events(&node.store)
         .await
         .into_iter()
         .filter(|event| matches!(&event.body, EventBody::Lane { kind: LaneEventKind::Protected, .. }));
-    assert_eq!(told.count(), 1, "it says so once");
+    assert_eq!(told.count(), 1, "one event");
     let later = node.engine.intake().accept(vec![fixtures::intent(&world.lanes[0], "later")]).await.unwrap();
     assert!(matches!(later[0].1, Accepted::Protected(_)), "{later:?}");
     let other = node.submit(&world.lanes[1], 0..1).await;
     pass(30).await;
-    assert_eq!(get(&node.store, other[0]).await.state, TxState::Queued, "and it does not begin on such a chain");
+    assert_eq!(
+        get(&node.store, other[0]).await.state,
+        TxState::Queued,
+        "a lane does not start during a finality violation"
+    );
 }
 
-/// The same while no node runs: what was final is in the store.
+/// The reorg happens while no node runs. The final block is in the store.
 /// proves R09
 #[tokio::test(start_paused = true)]
-async fn a_fork_below_what_was_final_is_noticed_also_after_a_restart() {
+async fn deep_reorg_while_no_node_runs_is_noticed() {
     let world = World::without_blocks(1).await;
     (0..10).for_each(|_| world.chain.mine());
     let (node, ids) = one_sent(&world).await;
@@ -210,10 +217,10 @@ async fn a_fork_below_what_was_final_is_noticed_also_after_a_restart() {
     assert_eq!(get(&next.store, ids[0]).await.state.name(), StateName::Confirmed);
 }
 
-/// Too far away to walk to, and another chain all the same.
+/// The saved head is too far below to walk to.
 /// proves R09
 #[tokio::test(start_paused = true)]
-async fn a_fork_below_what_was_final_is_noticed_however_long_nobody_looked() {
+async fn deep_reorg_below_a_wide_gap_is_noticed() {
     for forked in [false, true] {
         let mut world = World::without_blocks(1).await;
         world.watcher.walk_max = 20;
@@ -228,13 +235,13 @@ async fn a_fork_below_what_was_final_is_noticed_however_long_nobody_looked() {
         (0..200).for_each(|_| world.chain.mine());
         let next = world.node("b");
         pass(30).await;
-        assert_eq!(broken(&next, &world), forked.then_some("deep_reorg"));
+        assert_eq!(finality_violation(&next, &world), forked.then_some("deep_reorg"));
     }
 }
 
-/// A dev chain that was started anew is told apart from a fork.
+/// A dev chain that was started anew is not reported as a reorg.
 #[tokio::test(start_paused = true)]
-async fn another_genesis_is_another_chain() {
+async fn other_genesis_is_reported_as_other_chain() {
     for (blocks, restarted) in [(3, false), (15, false), (15, true), (3, true)] {
         let world = World::without_blocks(1).await;
         (0..12).for_each(|_| world.chain.mine());
@@ -246,16 +253,16 @@ async fn another_genesis_is_another_chain() {
             node = world.node("b");
         }
         pass(30).await;
-        assert_eq!(broken(&node, &world), Some("other_chain"), "{blocks} {restarted}");
+        assert_eq!(finality_violation(&node, &world), Some("other_chain"), "{blocks} {restarted}");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn where_a_tag_says_what_is_final_nothing_ends_before_it() {
+async fn no_intent_ends_above_the_finality_tag() {
     for finality in [Finality::Finalized, Finality::Safe] {
         let mut world = World::without_blocks(1).await;
         world.watcher.finality = finality;
-        world.chain.trouble(|trouble| trouble.finalized = Some(6));
+        world.chain.script(|script| script.finalized_depth = Some(6));
         (0..8).for_each(|_| world.chain.mine());
         let (node, ids) = one_sent(&world).await;
         (0..6).for_each(|_| world.chain.mine());
@@ -263,17 +270,17 @@ async fn where_a_tag_says_what_is_final_nothing_ends_before_it() {
         assert_eq!(sub_state(&node.store, ids[0]).await, Some("MINED"), "{finality:?}");
         world.chain.mine();
         until_all(&node.store, &ids, StateName::Confirmed, A_WHILE).await;
-        assert_eq!(confirmations(&events(&node.store).await, ids[0]).len(), 3, "as many as are asked for");
+        assert_eq!(confirmations(&events(&node.store).await, ids[0]).len(), 3, "as many as required");
     }
 }
 
-/// A safe block that is not deep enough is not final; a finalized one is, however new.
+/// A safe block is final when it is deep enough. A finalized block is final at once.
 #[tokio::test(start_paused = true)]
-async fn safe_needs_depth_and_finalized_does_not() {
+async fn safe_tag_needs_depth_and_finalized_does_not() {
     for (finality, at_once) in [(Finality::Finalized, true), (Finality::Safe, false)] {
         let mut world = World::without_blocks(1).await;
         world.watcher.finality = finality;
-        world.chain.trouble(|trouble| trouble.finalized = Some(0));
+        world.chain.script(|script| script.finalized_depth = Some(0));
         let (node, ids) = one_sent(&world).await;
         world.chain.mine();
         pass(5).await;
@@ -285,9 +292,9 @@ async fn safe_needs_depth_and_finalized_does_not() {
 
 /// proves R10
 #[tokio::test(start_paused = true)]
-async fn a_preconfirmed_count_is_shown_and_decides_nothing() {
+async fn pending_count_is_shown_and_decides_nothing() {
     let world = World::without_blocks(1).await.window(4);
-    world.chain.trouble(|trouble| trouble.empty_blocks = true);
+    world.chain.script(|script| script.empty_blocks = true);
     let node = world.node("a");
     let ids = node.submit(&world.lanes[0], 0..3).await;
     until_all(&node.store, &ids, StateName::Tracking, A_WHILE).await;
@@ -305,15 +312,15 @@ async fn a_preconfirmed_count_is_shown_and_decides_nothing() {
 
 /// proves R01
 #[tokio::test(start_paused = true)]
-async fn a_block_costs_the_same_however_many_are_open() {
+async fn requests_per_block_do_not_grow_with_open_intents() {
     let mut costs = Vec::new();
     for open in [1, 100, 1000] {
         let world = World::without_blocks(1).await.window(open);
-        world.chain.trouble(|trouble| trouble.empty_blocks = true);
+        world.chain.script(|script| script.empty_blocks = true);
         let node = world.node("a");
         let ids = node.submit(&world.lanes[0], 0..u64::from(open)).await;
         until_all(&node.store, &ids, StateName::Tracking, A_WHILE).await;
-        let count = |method: &'static str| world.chain.calls(method);
+        let count = |method: &'static str| world.chain.requests(method);
         let methods = ["block_receipts", "receipts", "header", "headers", "reverts"];
         let before: Vec<usize> = methods.iter().map(|method| count(method)).collect();
         for _ in 0..50 {
@@ -323,6 +330,6 @@ async fn a_block_costs_the_same_however_many_are_open() {
         let after = methods.iter().map(|method| count(method));
         costs.push(after.zip(before).map(|(after, before)| after - before).collect::<Vec<_>>());
     }
-    assert_eq!(costs[0][0], 50, "one question a block");
+    assert_eq!(costs[0][0], 50, "one request per block");
     assert!(costs.iter().all(|cost| *cost == costs[0]), "{costs:?}");
 }

@@ -1,12 +1,10 @@
-//! Whole engines under attack: what an unfriendly reader of the engine thought of.
+//! Engines whose store, endpoint or task is full, slow, down or wrong.
 #![allow(clippy::disallowed_methods, reason = "a test owns its own time and tasks")]
-#![allow(clippy::unwrap_used, clippy::panic, reason = "what supports a test says by panicking what it expects, too")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "the helpers of a test panic too")]
 
-#[path = "support/odd_chain.rs"]
-mod odd_chain;
 #[path = "support/store_faults.rs"]
 mod store_faults;
-#[allow(dead_code, reason = "not every test uses all of it")]
+#[allow(dead_code, reason = "not every test file uses all of it")]
 mod support;
 
 use std::sync::Arc;
@@ -20,29 +18,30 @@ use gapless_engine::{
     ChainSetup, Clock, DispatchOptions, Driver, Engine, EngineOptions, EngineParts, FaultPoint, FaultPoints, GasPolicy,
     NoFaults, TimeOrderedIds, WaitForOperator,
 };
+use gapless_sim::testing::ScriptedChain;
 use gapless_store::FaultyStore;
 use gapless_store::conformance::fixtures::text;
-use odd_chain::OddChain;
 use store_faults::SwitchedFaults;
 use support::{Node, World, get, until_all};
 
 const A_WHILE: Duration = Duration::from_secs(30);
 
-/// Ends whoever waits for what is past, again and again: made-up time would stand still for ever.
+/// A driver that finds a busy loop: a task that sleeps until a time in the past, again and again, would stop the paused
+/// clock. Such a task then sleeps for ever.
 #[derive(Debug)]
-struct Patience {
+struct SpinGuard {
     inner: Arc<dyn Driver>,
     moment: std::sync::Mutex<(Tick, usize)>,
     spun: Arc<AtomicBool>,
 }
 
-impl Clock for Patience {
+impl Clock for SpinGuard {
     fn now(&self) -> Tick {
         self.inner.now()
     }
 }
 
-impl Driver for Patience {
+impl Driver for SpinGuard {
     fn sleep_until(&self, at: Tick) -> BoxFuture<'static, ()> {
         let now = self.now();
         let mut moment = self.moment.lock().unwrap();
@@ -59,7 +58,7 @@ impl Driver for Patience {
     }
 }
 
-/// A node of which a test may change any part.
+/// The parts of a node that a test may change before it starts.
 struct Parts {
     parts: EngineParts,
     spun: Arc<AtomicBool>,
@@ -69,7 +68,7 @@ impl Parts {
     fn of(world: &World, name: &str) -> Self {
         let spun = Arc::new(AtomicBool::new(false));
         let inner = Arc::clone(&world.driver) as Arc<dyn Driver>;
-        let driver = Patience { inner, moment: Default::default(), spun: Arc::clone(&spun) };
+        let driver = SpinGuard { inner, moment: Default::default(), spun: Arc::clone(&spun) };
         let watcher = world.watcher.clone();
         let chain = Arc::clone(&world.chain) as Arc<dyn Chain>;
         let parts = EngineParts {
@@ -93,10 +92,10 @@ impl Parts {
         (self, store)
     }
 
-    fn odd(mut self, world: &World) -> (Self, Arc<OddChain>) {
-        let odd = OddChain::new(&world.chain);
-        self.parts.chains[0].chain = Arc::clone(&odd) as Arc<dyn Chain>;
-        (self, odd)
+    fn with_own_endpoint(mut self, world: &World) -> (Self, Arc<ScriptedChain>) {
+        let endpoint = world.chain.endpoint();
+        self.parts.chains[0].chain = Arc::clone(&endpoint) as Arc<dyn Chain>;
+        (self, endpoint)
     }
 
     fn change(mut self, change: impl FnOnce(&mut EngineParts)) -> Self {
@@ -114,14 +113,14 @@ async fn pass(seconds: u64) {
     tokio::time::sleep(Duration::from_secs(seconds)).await;
 }
 
-/// The valid lease of the first lane: who has it, and its token.
+/// The owner and the token of the first lane's valid lease.
 async fn lease(world: &World) -> Option<(String, u64)> {
     let status = world.store("look").lane_status(&world.lanes[..1]).await.unwrap().remove(0).unwrap();
     let lease = status.lease.filter(|lease| lease.valid)?;
     Some((lease.owner.to_string(), lease.token.get()))
 }
 
-/// Something happens when a place is reached for the first time.
+/// Calls a function when a fault point is reached for the first time.
 struct Once<F> {
     at: FaultPoint,
     reached: AtomicUsize,
@@ -146,9 +145,9 @@ fn once(at: FaultPoint, then: impl Fn() + Send + Sync + 'static) -> Arc<dyn Faul
     Arc::new(Once { at, reached: AtomicUsize::new(0), then })
 }
 
-/// A lane for which there is no room waits for room, not for a time that is past.
+/// A lane for which the node has no room waits for room, not for a time in the past.
 #[tokio::test(start_paused = true)]
-async fn a_node_that_is_full_waits() {
+async fn full_node_waits_without_spinning() {
     let world = World::without_blocks(2).await;
     let parts = Parts::of(&world, "a").change(|parts| {
         parts.options.dispatch = DispatchOptions { lanes_max: 1, ..DispatchOptions::default() };
@@ -158,15 +157,15 @@ async fn a_node_that_is_full_waits() {
     let mut ids = node.submit(&world.lanes[0], 0..1).await;
     ids.extend(node.submit(&world.lanes[1], 0..1).await);
     pass(10).await;
-    assert!(!spun.load(Ordering::SeqCst), "it spins");
+    assert!(!spun.load(Ordering::SeqCst), "a task spins");
     assert_eq!(world.chain.sends().len(), 1, "one lane runs, and waits for a block");
     world.chain.mine_every(Duration::from_secs(1));
     until_all(&node.store, &ids, StateName::Confirmed, A_WHILE).await;
 }
 
-/// A lane that cannot write down what it has done is given up when its lease runs out.
+/// A lane that cannot commit is dropped when its lease runs out.
 #[tokio::test(start_paused = true)]
-async fn a_drain_ends_also_when_the_database_is_away() {
+async fn drain_without_database_ends_with_the_lease() {
     let world = World::without_blocks(1).await;
     let (parts, store) = Parts::of(&world, "a").faulty_store();
     let outage = Arc::clone(&store);
@@ -176,13 +175,13 @@ async fn a_drain_ends_also_when_the_database_is_away() {
     pass(1).await;
     assert_eq!(world.chain.sends().len(), 1);
     let drained = tokio::time::timeout(Duration::from_secs(15), node.engine.drain()).await;
-    assert!(drained.is_ok(), "it still waits for the database");
+    assert!(drained.is_ok(), "the drain still waits for the database");
 }
 
-/// Also the lease of a lane that could not be loaded yet.
+/// A drain also releases the lease of a lane that could not be loaded yet.
 /// proves N21
 #[tokio::test(start_paused = true)]
-async fn a_drain_gives_back_what_is_held_and_does_not_run() {
+async fn drain_releases_lease_of_unloaded_lane() {
     let world = World::without_blocks(1).await;
     let (parts, store) = Parts::of(&world, "a").faulty_store();
     let node = parts.start();
@@ -191,62 +190,66 @@ async fn a_drain_gives_back_what_is_held_and_does_not_run() {
     tokio::time::sleep(Duration::from_millis(100)).await;
     assert!(lease(&world).await.is_some());
     node.engine.drain().await;
-    assert_eq!(lease(&world).await, None, "nobody uses it, and nobody else may have it");
+    assert_eq!(lease(&world).await, None, "the unused lease is released");
 }
 
-/// The chain does not link to what was read, and an endpoint fails while that is being found out.
+/// New headers do not link to the known ones, and a request for headers fails while the watcher walks back.
 /// proves R05, R07
 #[tokio::test(start_paused = true)]
-async fn what_a_deep_fork_took_away_is_noticed_also_after_an_error() {
+async fn deep_fork_is_noticed_after_a_failed_header_request() {
     for answered in 0.. {
         let world = World::without_blocks(1).await;
         (0..20).for_each(|_| world.chain.mine());
-        let (parts, chain) = Parts::of(&world, "a").odd(&world);
+        let (parts, chain) = Parts::of(&world, "a").with_own_endpoint(&world);
         let node = parts.change(|parts| parts.chains[0].watcher.margin = 2).start();
         let ids = node.submit(&world.lanes[0], 0..1).await;
         until_all(&node.store, &ids, StateName::Tracking, A_WHILE).await;
         world.chain.mine();
         pass(3).await;
         assert_eq!(get(&node.store, ids[0]).await.state.sub_state().unwrap().as_str(), "MINED");
-        chain.odd().header_fails_after = Some(answered);
+        chain.scripted().header_fails_after = Some(answered);
         world.chain.reorg(10, false);
         pass(10).await;
-        if chain.odd().header_fails_after.is_some() {
-            assert!(answered > 1, "too few headers were asked for");
+        if chain.scripted().header_fails_after.is_some() {
+            assert!(answered > 1, "too few requests for headers");
             return;
         }
         let state = get(&node.store, ids[0]).await.state;
         assert_eq!(state.sub_state().unwrap().as_str(), "PENDING", "header {answered} failed");
         world.chain.mine_every(Duration::from_secs(1));
         pass(30).await;
-        assert_eq!(get(&node.store, ids[0]).await.state.name(), StateName::Tracking, "nothing ends on such a chain");
+        assert_eq!(
+            get(&node.store, ids[0]).await.state.name(),
+            StateName::Tracking,
+            "no intent ends during a finality violation"
+        );
         node.store.forget_head(world.lanes[0].chain(), &text("operator"), "test").await.unwrap();
         until_all(&node.store, &ids, StateName::Confirmed, A_WHILE).await;
     }
 }
 
-/// Nobody answers questions about single hashes; blocks are followed all the same.
+/// Every request for receipts by hash fails. The watcher still follows blocks.
 /// proves R02
 #[tokio::test(start_paused = true)]
-async fn a_look_up_that_fails_stops_nobody() {
+async fn failed_lookup_does_not_stop_the_watcher() {
     let world = World::without_blocks(2).await;
     let first = world.node("a");
     let old = first.submit(&world.lanes[0], 0..1).await;
     until_all(&first.store, &old, StateName::Tracking, A_WHILE).await;
     drop(first);
-    let (parts, chain) = Parts::of(&world, "b").odd(&world);
-    chain.odd().receipts_fail = true;
+    let (parts, chain) = Parts::of(&world, "b").with_own_endpoint(&world);
+    chain.scripted().receipts_fail = true;
     let node = parts.start();
-    // By now the lane is taken over, and its hash is asked for.
+    // Node b takes the lane over, and looks its hash up.
     pass(20).await;
     world.chain.mine_every(Duration::from_secs(1));
     let new = node.submit(&world.lanes[1], 0..1).await;
     until_all(&node.store, &[old, new].concat(), StateName::Confirmed, A_WHILE).await;
 }
 
-/// A fork deeper than finality puts a transaction below what was final before.
+/// A reorg deeper than finality puts a transaction below the block that was final before.
 #[tokio::test(start_paused = true)]
-async fn what_is_mined_below_the_old_final_block_becomes_final_too() {
+async fn transaction_mined_below_old_final_block_becomes_final() {
     let world = World::without_blocks(1).await;
     let node = world.node("a");
     pass(1).await;
@@ -265,9 +268,9 @@ async fn what_is_mined_below_the_old_final_block_becomes_final_too() {
     assert_eq!(settled.inclusion.block.number, 14);
 }
 
-/// One row that cannot be read is one lane's trouble.
+/// A row that cannot be read stops only its own lane.
 #[tokio::test(start_paused = true)]
-async fn a_queue_that_cannot_be_read_stops_no_other() {
+async fn unreadable_queue_stops_only_its_lane() {
     let world = World::new(8).await;
     let (parts, store) = Parts::of(&world, "a").faulty_store();
     store.faults().set().bad_queue = Some(world.lanes[3].clone());
@@ -281,9 +284,9 @@ async fn a_queue_that_cannot_be_read_stops_no_other() {
     until_all(&node.store, &ids, StateName::Confirmed, A_WHILE).await;
 }
 
-/// A defect in one lane's run ends that run; the lane is loaded anew, and neither its lease nor a drain hangs.
+/// A panic ends one run of a lane. The node loads the lane again, and neither its lease nor a drain hangs.
 #[tokio::test(start_paused = true)]
-async fn a_run_that_panics_is_not_the_end_of_its_lane() {
+async fn panic_in_a_lane_run_reloads_the_lane() {
     let world = World::new(1).await;
     let faults = once(FaultPoint::BeforeSign, || panic!("a defect"));
     let node = Parts::of(&world, "a").change(|parts| parts.faults = faults).start();
@@ -292,9 +295,9 @@ async fn a_run_that_panics_is_not_the_end_of_its_lane() {
     tokio::time::timeout(A_WHILE, node.engine.drain()).await.unwrap();
 }
 
-/// Renewals wait for nothing that the dispatcher waits for.
+/// Lease renewals do not wait for the dispatcher's sweep.
 #[tokio::test(start_paused = true)]
-async fn a_slow_sweep_costs_no_lease() {
+async fn slow_sweep_costs_no_lease() {
     let world = World::without_blocks(1).await;
     let (parts, store) = Parts::of(&world, "a").faulty_store();
     let node = parts.start();
@@ -308,10 +311,10 @@ async fn a_slow_sweep_costs_no_lease() {
     }
 }
 
-/// Answers that make no sense for some hashes do not keep others from being looked up.
+/// Wrong receipts for some hashes do not keep other hashes from being looked up.
 /// proves R02
 #[tokio::test(start_paused = true)]
-async fn look_ups_that_cannot_be_answered_keep_nobody_waiting() {
+async fn wrong_receipts_do_not_delay_other_lookups() {
     let world = World::without_blocks(12).await;
     let first = world.node("a");
     let intents = |lane| gapless_store::conformance::fixtures::intent(lane, "r");
@@ -319,40 +322,41 @@ async fn look_ups_that_cannot_be_answered_keep_nobody_waiting() {
     until_all(&first.store, &ids, StateName::Tracking, A_WHILE).await;
     drop(first);
     (0..5).for_each(|_| world.chain.mine());
-    let (parts, chain) = Parts::of(&world, "b").odd(&world);
+    let (parts, chain) = Parts::of(&world, "b").with_own_endpoint(&world);
     let honest = world.chain.mined(&world.lanes[11])[0].1;
     let all = world.lanes.iter().flat_map(|lane| world.chain.mined(lane)).map(|(_, hash)| hash);
-    chain.odd().lies_about = all.filter(|hash| *hash != honest).collect();
+    chain.scripted().misplaced = all.filter(|hash| *hash != honest).collect();
     let node = parts.change(|parts| parts.chains[0].watcher.look_ups = 2).start();
     until_all(&node.store, &ids[11..], StateName::Confirmed, A_WHILE).await;
-    chain.odd().lies_about.clear();
+    chain.scripted().misplaced.clear();
     until_all(&node.store, &ids, StateName::Confirmed, A_WHILE).await;
 }
 
-/// What was too dear is gone; nobody looks at the purse, and nobody waits for a time that is past.
+/// The intent that the account could not pay for is canceled. The lane then reads no balance, and does not wait for a
+/// time in the past.
 #[tokio::test(start_paused = true)]
-async fn a_lane_whose_dear_intent_is_gone_does_not_spin() {
+async fn canceled_unpayable_intent_leaves_no_spinning_lane() {
     let world = World::new(1).await;
     let parts = Parts::of(&world, "a");
     let spun = Arc::clone(&parts.spun);
     let node = parts.start();
-    world.chain.trouble(|trouble| trouble.balance = Some(1000));
+    world.chain.script(|script| script.balance = Some(1000));
     let ids = node.submit(&world.lanes[0], 0..1).await;
     pass(3).await;
     node.store.cancel_queued(&ids).await.unwrap();
     pass(10).await;
-    assert!(!spun.load(Ordering::SeqCst), "it spins");
+    assert!(!spun.load(Ordering::SeqCst), "a task spins");
 }
 
-/// The node that takes over sees the chain a little later than the one before it.
+/// The node that takes the lane over has an endpoint that lags behind the endpoint of the node before.
 #[tokio::test(start_paused = true)]
-async fn a_node_that_lags_protects_nothing() {
+async fn takeover_by_lagging_node_does_not_protect() {
     for rounds in 14..=20 {
         let world = World::without_blocks(1).await.window(4);
         world.chain.mine_every(Duration::from_secs(2));
         let a = world.node("a");
-        let (parts, chain) = Parts::of(&world, "b").odd(&world);
-        chain.odd().lag = 2;
+        let (parts, chain) = Parts::of(&world, "b").with_own_endpoint(&world);
+        chain.scripted().lag = 2;
         let b = parts.start();
         let mut ids = Vec::new();
         for round in 0..rounds {

@@ -7,26 +7,26 @@ use gapless_chain::Revert;
 use gapless_domain::{EventBody, EventKind, Execution, FinalFailure, NodeText, StateName, TransitionName, TxState};
 use gapless_engine::Finality;
 
-use crate::support::{ToyChain, World, get, until_all};
+use crate::support::{World, get, until_all};
 use crate::{A_WHILE, events, one_sent, pass, protected, sub_state};
 
-/// The watcher lived through the outage.
+/// The watcher runs through the outage.
 #[tokio::test(start_paused = true)]
-async fn what_was_mined_in_a_gap_too_wide_to_walk_ends() {
+async fn transaction_mined_in_a_wide_gap_is_confirmed() {
     let mut world = World::without_blocks(1).await;
     (world.watcher.walk_max, world.watcher.margin) = (20, 2);
     (0..10).for_each(|_| world.chain.mine());
     let (node, ids) = one_sent(&world).await;
-    world.chain.trouble(|trouble| trouble.away = true);
+    world.chain.script(|script| script.unreachable = true);
     (0..200).for_each(|_| world.chain.mine());
-    world.chain.trouble(|trouble| trouble.away = false);
+    world.chain.script(|script| script.unreachable = false);
     world.chain.mine_every(Duration::from_secs(1));
     until_all(&node.store, &ids, StateName::Confirmed, Duration::from_secs(600)).await;
 }
 
-/// The same over a restart.
+/// The node restarts during the gap.
 #[tokio::test(start_paused = true)]
-async fn what_was_mined_in_a_gap_over_a_restart_ends() {
+async fn transaction_mined_in_a_gap_over_a_restart_is_confirmed() {
     let mut world = World::without_blocks(1).await;
     (world.watcher.walk_max, world.watcher.margin) = (20, 2);
     (0..10).for_each(|_| world.chain.mine());
@@ -40,24 +40,24 @@ async fn what_was_mined_in_a_gap_over_a_restart_ends() {
     until_all(&node.store, &ids, StateName::Confirmed, Duration::from_secs(600)).await;
 }
 
-/// A `finalized` tag that lies deeper than keep + walk_max.
+/// The `finalized` tag is deeper than the kept headers and `walk_max` together.
 #[tokio::test(start_paused = true)]
-async fn a_tag_that_lies_deep_still_makes_final() {
+async fn deep_finalized_tag_makes_final() {
     let mut world = World::without_blocks(1).await;
     (world.watcher.walk_max, world.watcher.margin) = (20, 2);
     world.watcher.finality = Finality::Finalized;
-    world.chain.trouble(|trouble| trouble.finalized = Some(60));
+    world.chain.script(|script| script.finalized_depth = Some(60));
     (0..10).for_each(|_| world.chain.mine());
     let (node, ids) = one_sent(&world).await;
     world.chain.mine_every(Duration::from_secs(1));
     until_all(&node.store, &ids, StateName::Confirmed, Duration::from_secs(600)).await;
 }
 
-/// A node starts while its endpoint is behind, on a tip that was orphaned.
+/// A node starts on an endpoint that is behind, on a tip that was orphaned.
 #[tokio::test(start_paused = true)]
-async fn an_endpoint_that_lags_on_an_orphaned_tip_is_no_deep_fork() {
+async fn lagging_endpoint_on_orphaned_tip_is_no_deep_reorg() {
     let mut world = World::without_blocks(1).await;
-    let behind = ToyChain::new(world.chain.id.clone());
+    let behind = world.other_chain();
     (0..9).for_each(|_| behind.mine());
     behind.reorg(1, false); // 9', 10'
     (0..12).for_each(|_| world.chain.mine());
@@ -70,11 +70,11 @@ async fn an_endpoint_that_lags_on_an_orphaned_tip_is_no_deep_fork() {
     assert_eq!(protected(&b.store, &world.lanes[0]).await, None);
 }
 
-/// The same, noticed when the head is saved.
+/// The node saves its head with the orphaned tip after another node has saved a newer one.
 #[tokio::test(start_paused = true)]
-async fn a_head_that_is_saved_late_with_an_orphaned_tip_is_no_deep_fork() {
+async fn late_save_of_an_orphaned_tip_is_no_deep_reorg() {
     let mut world = World::without_blocks(1).await;
-    let behind = ToyChain::new(world.chain.id.clone());
+    let behind = world.other_chain();
     (0..8).for_each(|_| behind.mine());
     (0..12).for_each(|_| world.chain.mine());
     let main = std::mem::replace(&mut world.chain, Arc::clone(&behind));
@@ -82,7 +82,7 @@ async fn a_head_that_is_saved_late_with_an_orphaned_tip_is_no_deep_fork() {
     let b = world.node("b");
     pass(3).await;
     behind.mine();
-    behind.reorg(1, false); // 9', 10'; final is 8, which is on both
+    behind.reorg(1, false); // 9', 10'; the final block 8 is on both
     pass(3).await;
     world.chain = main;
     let a = world.node("a");
@@ -95,19 +95,19 @@ async fn a_head_that_is_saved_late_with_an_orphaned_tip_is_no_deep_fork() {
     assert_eq!(protected(&b.store, &world.lanes[0]).await, None);
 }
 
-/// Nothing ends by the word of another chain.
+/// An endpoint shows another chain. No intent ends by it.
 #[tokio::test(start_paused = true)]
-async fn nothing_ends_on_another_chain() {
+async fn no_intent_ends_on_another_chain() {
     let mut world = World::without_blocks(1).await;
     world.watcher.margin = 2;
-    world.chain.trouble(|trouble| trouble.empty_blocks = true);
+    world.chain.script(|script| script.empty_blocks = true);
     (0..30).for_each(|_| world.chain.mine());
     let (node, ids) = one_sent(&world).await;
     pass(10).await;
     world.chain.begin_anew(3);
     pass(10).await;
     assert_eq!(protected(&node.store, &world.lanes[0]).await, Some("other_chain"));
-    world.chain.trouble(|trouble| trouble.empty_blocks = false);
+    world.chain.script(|script| script.empty_blocks = false);
     for _ in 0..15 {
         world.chain.mine();
         pass(20).await;
@@ -115,9 +115,9 @@ async fn nothing_ends_on_another_chain() {
     assert_eq!(get(&node.store, ids[0]).await.state.name(), StateName::Tracking);
 }
 
-/// One hash that cannot be asked for.
+/// Every request for receipts fails that has one hash in it.
 #[tokio::test(start_paused = true)]
-async fn one_hash_that_cannot_be_asked_for_keeps_nobody_waiting() {
+async fn hash_whose_lookup_fails_does_not_delay_others() {
     let mut world = World::without_blocks(20).await;
     world.setup.limits.account_interval = Duration::from_secs(36000);
     world.watcher.stale_receipt_timeout = Duration::from_secs(5);
@@ -128,28 +128,28 @@ async fn one_hash_that_cannot_be_asked_for_keeps_nobody_waiting() {
     }
     until_all(&node.store, &ids, StateName::Tracking, A_WHILE).await;
     let poison = node.store.attempts(ids[0]).await.unwrap()[0].hash;
-    world.chain.trouble(|trouble| {
-        trouble.hidden_receipts = true;
-        trouble.poison = Some(poison);
+    world.chain.script(|script| {
+        script.hidden_receipts = true;
+        script.poison = Some(poison);
     });
     world.chain.mine_every(Duration::from_secs(1));
     until_all(&node.store, &ids[1..], StateName::Confirmed, Duration::from_secs(600)).await;
 }
 
-/// An endpoint that is away for a second says nothing about why.
+/// The endpoint fails for a second when the reason of a revert is requested.
 #[tokio::test(start_paused = true)]
-async fn a_short_outage_does_not_cost_the_reason() {
+async fn short_outage_does_not_lose_the_revert_reason() {
     let world = World::without_blocks(1).await;
     let why = Revert { reason: Some(NodeText::new("not today")), data: b"data"[..].into() };
-    world.chain.trouble(|trouble| {
-        trouble.reverting = Some(world.lanes[0].clone());
-        trouble.revert = Some(why.clone());
-        trouble.reverts_fail = true;
+    world.chain.script(|script| {
+        script.reverting = Some(world.lanes[0].clone());
+        script.revert = Some(why.clone());
+        script.reverts_fail = true;
     });
     let (node, ids) = one_sent(&world).await;
     world.chain.mine();
     tokio::time::sleep(Duration::from_millis(1000)).await;
-    world.chain.trouble(|trouble| trouble.reverts_fail = false);
+    world.chain.script(|script| script.reverts_fail = false);
     pass(30).await;
     world.chain.mine();
     world.chain.mine();
@@ -158,22 +158,23 @@ async fn a_short_outage_does_not_cost_the_reason() {
     assert_eq!(settled.inclusion.execution, Execution::Reverted { reason: why.reason, data: why.data });
 }
 
-/// The same as `a_block_whose_receipts_never_come_stops_nothing`, with blocks every second.
+/// The receipts of no block are complete, and a block comes every second.
 #[tokio::test(start_paused = true)]
-async fn the_watcher_keeps_up_with_blocks_without_receipts() {
+async fn watcher_keeps_up_with_blocks_without_receipts() {
     let world = World::without_blocks(1).await;
     let node = world.node("a");
     node.submit(&world.lanes[0], 0..500).await;
-    world.chain.trouble(|trouble| trouble.no_block_receipts = true);
+    world.chain.script(|script| script.no_block_receipts = true);
     world.chain.mine_every(Duration::from_secs(1));
     pass(300).await;
     let head = node.engine.view().chain_status(world.lanes[0].chain()).unwrap().head.number;
     assert!(world.chain.height() - head < 20, "{head} of {}", world.chain.height());
 }
 
-/// Over a restart, where questions take a while, so that the lane is loaded while the watcher links its first headers.
+/// The node restarts during the gap, and requests take time: the lane is loaded while the watcher links its first
+/// headers.
 #[tokio::test(start_paused = true)]
-async fn what_was_mined_in_a_gap_over_a_restart_ends_also_with_latency() {
+async fn gap_over_a_restart_with_slow_requests_is_confirmed() {
     let mut world = World::without_blocks(1).await;
     (world.watcher.walk_max, world.watcher.margin) = (20, 2);
     (0..10).for_each(|_| world.chain.mine());
@@ -182,15 +183,15 @@ async fn what_was_mined_in_a_gap_over_a_restart_ends_also_with_latency() {
     pass(3).await;
     node.engine.drain().await;
     (0..200).for_each(|_| world.chain.mine());
-    world.chain.trouble(|trouble| trouble.latency = Duration::from_millis(50));
+    world.chain.script(|script| script.latency = Duration::from_millis(50));
     let node = world.node("b");
     world.chain.mine_every(Duration::from_secs(1));
     until_all(&node.store, &ids, StateName::Confirmed, Duration::from_secs(600)).await;
 }
 
-/// What an older release kept: the newest block, and no tail below it.
+/// An older release saved the newest block without a tail.
 #[tokio::test(start_paused = true)]
-async fn what_was_mined_below_a_short_kept_tail_ends() {
+async fn transaction_below_a_short_saved_tail_is_confirmed() {
     let world = World::without_blocks(1).await;
     (0..10).for_each(|_| world.chain.mine());
     let (node, ids) = one_sent(&world).await;
@@ -207,20 +208,20 @@ async fn what_was_mined_below_a_short_kept_tail_ends() {
     until_all(&node.store, &ids, StateName::Confirmed, Duration::from_secs(600)).await;
 }
 
-/// Catching up keeps everybody else waiting.
+/// The watcher reads 900 blocks with slow requests, and still answers and publishes.
 #[tokio::test(start_paused = true)]
-async fn catching_up_keeps_nobody_waiting() {
+async fn catching_up_does_not_block_the_watcher() {
     let world = World::without_blocks(1).await;
     (0..10).for_each(|_| world.chain.mine());
     let (node, _) = one_sent(&world).await;
-    world.chain.trouble(|trouble| {
-        trouble.away = true;
-        trouble.empty_blocks = true;
+    world.chain.script(|script| {
+        script.unreachable = true;
+        script.empty_blocks = true;
     });
     (0..900).for_each(|_| world.chain.mine());
-    world.chain.trouble(|trouble| {
-        trouble.away = false;
-        trouble.latency = Duration::from_millis(100);
+    world.chain.script(|script| {
+        script.unreachable = false;
+        script.latency = Duration::from_millis(100);
     });
     let mut oldest = Duration::ZERO;
     for _ in 0..120 {
@@ -228,26 +229,26 @@ async fn catching_up_keeps_nobody_waiting() {
         let status = node.engine.view().chain_status(world.lanes[0].chain()).unwrap();
         oldest = oldest.max(node.engine.view().head_age(&status));
     }
-    assert!(oldest < Duration::from_secs(15), "nothing was answered or told for {oldest:?}");
+    assert!(oldest < Duration::from_secs(15), "no head was published for {oldest:?}");
 }
 
-/// Asked twice, answered once: the second look costs the reason, and consumers see a fork that never was.
+/// A second lookup of a reverted transaction gets no reason. The first reason stays, and consumers see no reorg.
 #[tokio::test(start_paused = true)]
-async fn a_second_look_takes_nothing_back() {
+async fn second_lookup_keeps_the_revert_reason() {
     let world = World::without_blocks(1).await;
     let why = Revert { reason: Some(NodeText::new("not today")), data: b"data"[..].into() };
-    world.chain.trouble(|trouble| {
-        trouble.reverting = Some(world.lanes[0].clone());
-        trouble.revert = Some(why.clone());
+    world.chain.script(|script| {
+        script.reverting = Some(world.lanes[0].clone());
+        script.revert = Some(why.clone());
     });
     let (node, ids) = one_sent(&world).await;
     world.chain.mine();
     pass(3).await;
     assert_eq!(sub_state(&node.store, ids[0]).await, Some("MINED"));
-    // Whoever could tell why has forgotten it; and every open hash is looked up once more.
-    world.chain.trouble(|trouble| {
-        trouble.revert = None;
-        trouble.no_block_receipts = true;
+    // The endpoint has forgotten the reason, and every open hash is looked up again.
+    world.chain.script(|script| {
+        script.revert = None;
+        script.no_block_receipts = true;
     });
     world.chain.mine();
     pass(30).await;
@@ -261,13 +262,13 @@ async fn a_second_look_takes_nothing_back() {
     assert_eq!((unmined.count(), reason), (0, Execution::Reverted { reason: why.reason, data: why.data }));
 }
 
-/// Two nodes whose endpoints show different chains: whoever comes second with what it takes for final stops.
+/// Two nodes have endpoints on different chains. The node that saves its final block second stops.
 /// proves R09
 #[tokio::test(start_paused = true)]
-async fn two_nodes_that_take_different_blocks_for_final_do_not_both_go_on() {
+async fn nodes_with_different_final_blocks_do_not_both_go_on() {
     for (anew, code) in [(false, "deep_reorg"), (true, "other_chain")] {
         let mut world = World::without_blocks(1).await;
-        let other = ToyChain::new(world.chain.id.clone());
+        let other = world.other_chain();
         (0..3).for_each(|_| other.mine());
         if anew {
             other.begin_anew(5);
@@ -291,9 +292,9 @@ async fn two_nodes_that_take_different_blocks_for_final_do_not_both_go_on() {
     }
 }
 
-/// What is final is in the store before anything ends by it.
+/// The final block is in the store before an intent ends by it.
 #[tokio::test(start_paused = true)]
-async fn nothing_ends_before_its_block_is_kept() {
+async fn final_block_is_saved_before_an_intent_ends() {
     let mut world = World::without_blocks(1).await;
     world.watcher.save_interval = Duration::from_secs(3600);
     let (node, ids) = one_sent(&world).await;

@@ -1,6 +1,6 @@
-//! Somebody else uses the key, or the chain is not the one it was: whole engines, and what operators do about it.
+//! Another user of the key, or another chain: whole engines, and the commands of an operator.
 #![allow(clippy::disallowed_methods, reason = "a test owns its own time and tasks")]
-#![allow(clippy::unwrap_used, clippy::panic, reason = "what supports a test says by panicking what it expects, too")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "the helpers of a test panic too")]
 
 mod support;
 
@@ -9,11 +9,11 @@ use std::time::Duration;
 
 use gapless_domain::{
     AuditEntry, CommandKind, CommandResult, CommandStatus, ExternalNoncePolicy, LaneState, LostRule, NewAudit,
-    NewCommand, Payload, ProtectCode, SlotKind, StateName, SubmitterId, TxState,
+    NewCommand, Payload, ProtectCode, StateName, SubmitterId, TxState,
 };
+use gapless_sim::testing::ScriptedSend;
 use gapless_store::conformance::fixtures::{intent, text};
 use gapless_store::{Accepted, AuditFilter, Store};
-use support::toy_chain::Answer;
 use support::{Node, World, get, nonces, until_all};
 
 const A_WHILE: Duration = Duration::from_secs(60);
@@ -33,10 +33,10 @@ async fn until_protected(store: &Arc<dyn Store>, lane: &SubmitterId) -> ProtectC
         }
         tokio::time::sleep(Duration::from_secs(1)).await;
     }
-    panic!("it is not in PROTECT");
+    panic!("the lane is not in PROTECT");
 }
 
-/// What an operator says, and what becomes of it.
+/// The result of an operator's command.
 async fn order(node: &Node, lane: &SubmitterId, kind: CommandKind) -> CommandResult {
     let command = NewCommand { submitter: lane.clone(), kind, issued_by: text("operator") };
     let id = node.store.put_commands(&[command]).await.unwrap()[0];
@@ -46,7 +46,7 @@ async fn order(node: &Node, lane: &SubmitterId, kind: CommandKind) -> CommandRes
         }
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
-    panic!("nobody has executed it");
+    panic!("the command was not executed");
 }
 
 fn resync(dry_run: bool) -> CommandKind {
@@ -59,14 +59,14 @@ async fn audit(node: &Node) -> Vec<AuditEntry> {
 
 /// proves N16, N17
 #[tokio::test(start_paused = true)]
-async fn an_outside_user_of_the_key_stops_the_lane_until_an_operator_has_reconciled_it() {
+async fn foreign_transaction_protects_until_resync() {
     let world = World::new(1).await;
     let (node, lane) = (world.node("a"), world.lanes[0].clone());
     let first = node.submit(&lane, 0..2).await;
     until_all(&node.store, &first, StateName::Confirmed, A_WHILE).await;
     let hash = world.chain.foreign(&lane, 2);
     tokio::time::sleep(Duration::from_secs(20)).await;
-    // It is noticed when the lane has something to do; what was accepted meanwhile stays where it is.
+    // The lane notices it with its next work. Intents that were accepted meanwhile stay in the queue.
     let waiting = node.submit(&lane, 2..3).await;
     until_protected(&node.store, &lane).await;
     assert_eq!(get(&node.store, waiting[0]).await.state, TxState::Queued);
@@ -76,7 +76,10 @@ async fn an_outside_user_of_the_key_stops_the_lane_until_an_operator_has_reconci
     assert!(matches!(new[0].1, Accepted::Protected(_)));
 
     let refused = order(&node, &lane, CommandKind::Unprotect).await;
-    assert!(matches!(&refused, CommandResult::Refused(why) if why.as_str().contains("cause persists")), "{refused:?}");
+    assert!(
+        matches!(&refused, CommandResult::Refused(why) if why.as_str().contains("cause of PROTECT persists")),
+        "{refused:?}"
+    );
     let told = order(&node, &lane, resync(true)).await;
     assert!(told.report().as_str().contains(&format!("adopt nonce 2: transaction {hash}")), "{told:?}");
     assert!(protect_code(&node.store, &lane).await.is_some(), "a dry run changes nothing");
@@ -90,7 +93,7 @@ async fn an_outside_user_of_the_key_stops_the_lane_until_an_operator_has_reconci
 
 /// proves N16
 #[tokio::test(start_paused = true)]
-async fn a_lane_that_adopts_goes_on_behind_an_outside_user() {
+async fn adopting_lane_goes_on_above_foreign_nonces() {
     let mut world = World::new(1).await;
     world.setup.policy.nonce.on_external_nonce = ExternalNoncePolicy::Adopt;
     let (node, lane) = (world.node("a"), world.lanes[0].clone());
@@ -108,9 +111,9 @@ async fn a_lane_that_adopts_goes_on_behind_an_outside_user() {
     assert_eq!((entry.actor.as_str(), entry.action.as_str()), (NewAudit::POLICY, "adopt"));
 }
 
-/// Our transaction is in no pool any more when a stranger's takes its nonce.
-async fn robbed(world: &World, node: &Node) -> Vec<gapless_domain::TxId> {
-    world.chain.trouble(|trouble| trouble.answers.extend(vec![Answer::TimeOut; 500]));
+/// Two intents whose sends are lost, so that a foreign transaction can take their nonces.
+async fn unsent(world: &World, node: &Node) -> Vec<gapless_domain::TxId> {
+    world.chain.script(|script| script.sends.extend(vec![ScriptedSend::TimeOut; 500]));
     let ids = node.submit(&world.lanes[0], 0..2).await;
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert_eq!(get(&node.store, ids[0]).await.state.name(), StateName::Allocated);
@@ -119,30 +122,30 @@ async fn robbed(world: &World, node: &Node) -> Vec<gapless_domain::TxId> {
 
 /// proves N17, S06
 #[tokio::test(start_paused = true)]
-async fn a_stranger_at_our_nonce_stops_the_lane_and_its_intent_is_queued_again_when_that_is_final() {
+async fn intent_whose_nonce_was_taken_is_queued_again_by_resync() {
     let world = World::new(1).await;
     let (node, lane) = (world.node("a"), world.lanes[0].clone());
-    let ids = robbed(&world, &node).await;
+    let ids = unsent(&world, &node).await;
     world.chain.foreign(&lane, 0);
     assert_eq!(until_protected(&node.store, &lane).await, ProtectCode::ForeignTransaction);
     tokio::time::sleep(A_WHILE).await;
-    assert_eq!(nonces(&node.store, &ids[..1]).await, [0], "nothing moves by itself");
-    world.chain.trouble(|trouble| trouble.answers.clear());
+    assert_eq!(nonces(&node.store, &ids[..1]).await, [0], "the nonce does not move without an operator");
+    world.chain.script(|script| script.sends.clear());
     assert!(matches!(order(&node, &lane, resync(false)).await, CommandResult::Done(_)));
     until_all(&node.store, &ids, StateName::Confirmed, A_WHILE).await;
     assert_eq!(nonces(&node.store, &ids).await, [1, 2], "in the order of acceptance");
-    assert_eq!(node.store.attempts(ids[0]).await.unwrap().len(), 2, "what it had before is still known");
+    assert_eq!(node.store.attempts(ids[0]).await.unwrap().len(), 2, "the attempt at the lost nonce is kept");
 }
 
 /// proves N25
 #[tokio::test(start_paused = true)]
-async fn a_nonce_that_an_authorization_has_used_is_detected_and_its_intent_queued_again_after_the_scan() {
+async fn nonce_used_by_an_authorization_is_found_by_the_scan() {
     let world = World::new(1).await;
     let (node, lane) = (world.node("a"), world.lanes[0].clone());
-    let ids = robbed(&world, &node).await;
+    let ids = unsent(&world, &node).await;
     world.chain.use_without_transaction(&lane);
     assert_eq!(until_protected(&node.store, &lane).await, ProtectCode::ForeignTransaction);
-    world.chain.trouble(|trouble| trouble.answers.clear());
+    world.chain.script(|script| script.sends.clear());
     let told = order(&node, &lane, resync(true)).await;
     assert!(told.report().as_str().contains("without a transaction of the account"), "{told:?}");
     assert_eq!(nonces(&node.store, &ids[..1]).await, [0]);
@@ -153,11 +156,11 @@ async fn a_nonce_that_an_authorization_has_used_is_detected_and_its_intent_queue
 
 /// proves N25
 #[tokio::test(start_paused = true)]
-async fn what_a_limit_keeps_from_being_read_is_not_taken_for_lost() {
+async fn nonce_beyond_the_scan_limit_is_not_taken_for_lost() {
     let mut world = World::new(1).await;
     world.watcher.survey_blocks = 5;
     let (node, lane) = (world.node("a"), world.lanes[0].clone());
-    let ids = robbed(&world, &node).await;
+    let ids = unsent(&world, &node).await;
     world.chain.use_without_transaction(&lane);
     until_protected(&node.store, &lane).await;
     let refused = order(&node, &lane, resync(false)).await;
@@ -165,9 +168,10 @@ async fn what_a_limit_keeps_from_being_read_is_not_taken_for_lost() {
     assert_eq!(nonces(&node.store, &ids[..1]).await, [0]);
 }
 
-/// A stranger does what a queued intent asks for: another cluster with the same key, or a ledger that was restored.
+/// A foreign transaction does what a queued intent asks for: another cluster with the same key sent it, or the ledger
+/// was restored from a backup.
 #[tokio::test(start_paused = true)]
-async fn a_foreign_transaction_that_does_what_a_queued_intent_asks_for_is_not_sent_again() {
+async fn foreign_transaction_equal_to_a_queued_intent_is_adopted() {
     let world = World::new(1).await;
     let (node, lane) = (world.node("a"), world.lanes[0].clone());
     let wanted = intent(&lane, "r0");
@@ -176,11 +180,11 @@ async fn a_foreign_transaction_that_does_what_a_queued_intent_asks_for_is_not_se
     tokio::time::sleep(Duration::from_secs(20)).await;
     let ids = node.accept(vec![wanted]).await;
     assert_eq!(until_protected(&node.store, &lane).await, ProtectCode::HistoryWithoutStart);
-    // A history that nobody knew of is none of ours: the operator begins behind it, and the intent is sent.
+    // The ledger has no part in the history before its start: the lane begins above it, and sends the intent.
     order(&node, &lane, resync(false)).await;
     until_all(&node.store, &ids, StateName::Confirmed, A_WHILE).await;
     assert_eq!(nonces(&node.store, &ids).await, [1]);
-    // From now on, nonces are ours.
+    // From here on the ledger knows every nonce.
     let wanted = intent(&lane, "r1");
     let Payload::Evm(call) = wanted.payload().clone() else { panic!() };
     let second = world.chain.foreign_call(&lane, 2, call);
@@ -188,18 +192,19 @@ async fn a_foreign_transaction_that_does_what_a_queued_intent_asks_for_is_not_se
     let ids = node.accept(vec![wanted]).await;
     until_protected(&node.store, &lane).await;
     let sends = world.chain.sends().len();
-    order(&node, &lane, resync(false)).await;
+    let report = order(&node, &lane, resync(false)).await;
     until_all(&node.store, &ids, StateName::Confirmed, A_WHILE).await;
     assert_eq!(node.store.attempts(ids[0]).await.unwrap()[0].hash, second);
     assert_ne!(second, hash);
-    assert_eq!(world.chain.sends().len(), sends, "nothing was sent");
-    let slots = node.store.open_slots(&lane, None, 10).await.unwrap();
-    assert!(slots.iter().all(|slot| matches!(slot.slot.kind, SlotKind::Intent(_))));
+    assert_eq!(world.chain.sends().len(), sends, "the intent is not sent");
+    assert_eq!(nonces(&node.store, &ids).await, [2]);
+    let adopted = format!("adopt nonce 2 for intent {}: transaction {second}", ids[0]);
+    assert!(report.report().as_str().contains(&adopted), "{report:?}");
 }
 
-/// A dev chain that was started anew is no outside user of the key, and says so.
+/// A dev chain that was started anew has its own PROTECT code.
 #[tokio::test(start_paused = true)]
-async fn a_chain_that_began_anew_is_told_apart_from_an_outside_user() {
+async fn restarted_chain_protects_as_other_chain() {
     let world = World::new(1).await;
     let (node, lane) = (world.node("a"), world.lanes[0].clone());
     let ids = node.submit(&lane, 0..3).await;
@@ -209,7 +214,7 @@ async fn a_chain_that_began_anew_is_told_apart_from_an_outside_user() {
     assert_eq!(until_protected(&node.store, &lane).await, ProtectCode::OtherChain);
     let refused = order(&node, &lane, CommandKind::Unprotect).await;
     assert!(matches!(&refused, CommandResult::Refused(why) if why.as_str().contains("chain accept")), "{refused:?}");
-    // An operator accepts the chain; but this ledger's nonces are of the old one.
+    // An operator accepts the chain. The nonces of this ledger still belong to the old chain.
     node.store.forget_head(lane.chain(), &text("operator"), "a new dev chain").await.unwrap();
     tokio::time::sleep(A_WHILE).await;
     let refused = order(&node, &lane, resync(false)).await;

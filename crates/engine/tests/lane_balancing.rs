@@ -1,8 +1,8 @@
-//! Nodes that share the work: several engines on one store, and how lanes spread over them.
+//! Several engines on one store, and how lanes spread over them.
 #![allow(clippy::disallowed_methods, reason = "a test owns its own time and tasks")]
-#![allow(clippy::unwrap_used, clippy::panic, reason = "what supports a test says by panicking what it expects, too")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "the helpers of a test panic too")]
 
-#[allow(dead_code, reason = "not every test uses all of it")]
+#[allow(dead_code, reason = "not every test file uses all of it")]
 mod support;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,7 +13,7 @@ use gapless_domain::{StateName, TxId};
 use gapless_store::Store;
 use support::{Node, World, until_all};
 
-/// How many lanes each node holds, by name.
+/// The number of lanes of each node, by its name.
 async fn spread(world: &World, store: &Arc<dyn Store>) -> BTreeMap<String, usize> {
     let mut spread = BTreeMap::new();
     for status in store.lane_status(&world.lanes).await.unwrap().into_iter().flatten() {
@@ -29,9 +29,9 @@ fn of(spread: &BTreeMap<String, usize>, name: &str) -> usize {
     spread.get(name).copied().unwrap_or(0)
 }
 
-/// Two intents for each lane; no block takes any, so that every lane has something to do until [`finish`].
+/// Submits two intents for each lane. No block takes them, so that every lane has work until [`finish`].
 async fn work(world: &World, node: &Node) -> Vec<TxId> {
-    world.chain.trouble(|trouble| trouble.empty_blocks = true);
+    world.chain.script(|script| script.empty_blocks = true);
     let mut ids = Vec::new();
     for lane in &world.lanes {
         ids.extend(node.submit(lane, 0..2).await);
@@ -39,9 +39,9 @@ async fn work(world: &World, node: &Node) -> Vec<TxId> {
     ids
 }
 
-/// Everything ends, nothing is lost, and each intent is one transaction, however often it was sent.
+/// All intents are confirmed, and each is one transaction, however often it was sent.
 async fn finish(world: &World, node: &Node, ids: &[TxId]) {
-    world.chain.trouble(|trouble| trouble.empty_blocks = false);
+    world.chain.script(|script| script.empty_blocks = false);
     until_all(&node.store, ids, StateName::Confirmed, Duration::from_secs(120)).await;
     for lane in &world.lanes {
         let mined: Vec<u64> = world.chain.mined(lane).into_iter().map(|(nonce, _)| nonce).collect();
@@ -51,9 +51,9 @@ async fn finish(world: &World, node: &Node, ids: &[TxId]) {
     assert_eq!(sent.len(), ids.len());
 }
 
-/// One node has all the lanes when the others come.
+/// One node has all lanes when two more nodes start.
 #[tokio::test(start_paused = true)]
-async fn lanes_spread_over_nodes_that_come_later() {
+async fn lanes_spread_over_nodes_that_start_later() {
     let world = World::new(60).await;
     let a = world.node("a");
     let ids = work(&world, &a).await;
@@ -63,7 +63,7 @@ async fn lanes_spread_over_nodes_that_come_later() {
     tokio::time::sleep(Duration::from_secs(60)).await;
     let even = spread(&world, &a.store).await;
     assert!(["a", "b", "c"].iter().all(|name| (16..=24).contains(&of(&even, name))), "{even:?}");
-    // And it stays so.
+    // The spread is stable.
     tokio::time::sleep(Duration::from_secs(15)).await;
     let later = spread(&world, &a.store).await;
     assert!(["a", "b", "c"].iter().all(|name| (16..=24).contains(&of(&later, name))), "{later:?}");
@@ -71,9 +71,9 @@ async fn lanes_spread_over_nodes_that_come_later() {
     drop(c);
 }
 
-/// What a node leaves behind is taken over by the others, and evened out.
+/// The other nodes take over the lanes of a drained node, and share them evenly.
 #[tokio::test(start_paused = true)]
-async fn lanes_of_a_node_that_leaves_go_to_the_others() {
+async fn lanes_of_a_drained_node_spread_over_the_others() {
     let world = World::new(40).await;
     let a = world.node("a");
     let ids = work(&world, &a).await;
@@ -90,9 +90,9 @@ async fn lanes_of_a_node_that_leaves_go_to_the_others() {
     drop(c);
 }
 
-/// Another node lives, and has no keys: it runs nothing, and lanes are not sent to and fro for its sake.
+/// A node without keys runs no lanes, and lanes do not move to and fro because of it.
 #[tokio::test(start_paused = true)]
-async fn lanes_stay_where_the_keys_are() {
+async fn lanes_stay_on_the_node_with_keys() {
     let mut world = World::new(20).await;
     let a = world.node("a");
     let lanes = std::mem::take(&mut world.lanes);
@@ -107,8 +107,8 @@ async fn lanes_stay_where_the_keys_are() {
         away += 20 - here;
         rounds_with_some_away += usize::from(here < 20);
     }
-    assert!(away > 0, "it has tried");
-    assert!(rounds_with_some_away <= 8, "they were away in {rounds_with_some_away} of 240 seconds");
+    assert!(away > 0, "the node has offered lanes");
+    assert!(rounds_with_some_away <= 8, "lanes were away in {rounds_with_some_away} of 240 seconds");
     finish(&world, &a, &ids).await;
     drop(b);
 }

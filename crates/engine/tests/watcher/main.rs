@@ -1,18 +1,18 @@
-//! What the watcher sees and what follows from it: real engines, a chain in memory, time that passes as fast as it can.
+//! The watcher in whole engines, on the simulator's chain and a paused clock.
 //!
-//! - `seen`: blocks, gaps, finality, reverts, forks below what was final
-//! - `bad_company`: gaps too wide to walk, endpoints that lag or fail, other chains, slow answers
-//! - `forgotten`: what was kept is taken away by an operator
-//! - `worst_company`: endpoints that disagree, chains that go back, what is old and not final
+//! - `confirmations`: blocks, gaps, finality, reverts, reorgs below the final block
+//! - `gaps_and_endpoints`: gaps too wide to walk, endpoints that lag or fail, other chains, slow answers
+//! - `accept_chain`: an operator accepts the chain as it is
+//! - `endpoint_disagreement`: endpoints that disagree, chains that go back, old blocks that are not final
 #![allow(clippy::disallowed_methods, reason = "a test owns its own time and tasks")]
-#![allow(clippy::unwrap_used, clippy::panic, reason = "what supports a test says by panicking what it expects, too")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "the helpers of a test panic too")]
 
-mod bad_company;
-mod forgotten;
-mod seen;
+mod accept_chain;
+mod confirmations;
+mod endpoint_disagreement;
+mod gaps_and_endpoints;
 #[path = "../support/mod.rs"]
 mod support;
-mod worst_company;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,7 +24,7 @@ use support::{Node, World, get, until_all};
 
 const A_WHILE: Duration = Duration::from_secs(60);
 
-/// A node, and one intent of the first lane that the chain has and no block.
+/// A node, and one intent of the first lane whose transaction is pooled and in no block.
 async fn one_sent(world: &World) -> (Node, Vec<TxId>) {
     let node = world.node("a");
     let ids = node.submit(&world.lanes[0], 0..1).await;
@@ -48,7 +48,7 @@ async fn protected(store: &Arc<dyn Store>, lane: &SubmitterId) -> Option<&'stati
     }
 }
 
-fn broken(node: &Node, world: &World) -> Option<&'static str> {
+fn finality_violation(node: &Node, world: &World) -> Option<&'static str> {
     let status = node.engine.view().chain_status(world.lanes[0].chain()).unwrap();
     status.broken().map(|broken| broken.code.as_str())
 }

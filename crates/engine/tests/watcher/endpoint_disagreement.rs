@@ -1,31 +1,32 @@
-//! Endpoints that disagree, chains that go back, what is old and not final, slow traces.
+//! Endpoints that disagree, chains that go back, old blocks that are not final, slow traces.
 
-use crate::support::{ToyChain, World, get, until_all};
-use crate::{A_WHILE, broken, one_sent, pass};
-use gapless_domain::{EventBody, EventKind, EventPosition, Head, StateName, TransitionName, TxState};
+use crate::support::{World, get, until_all};
+use crate::{A_WHILE, finality_violation, one_sent, pass};
+use gapless_domain::{Event, EventBody, EventKind, EventPosition, Head, StateName, TransitionName, TxState};
 use gapless_engine::Finality;
 use gapless_store::conformance::fixtures::text;
 use std::sync::Arc;
 use std::time::Duration;
-/// Found by hash in a block that is final in memory: ends, and the store has never heard of that final block.
+
+/// A transaction is found by its hash, in a block that is final for this node and not saved yet.
 #[tokio::test(start_paused = true)]
-async fn nothing_that_was_looked_up_ends_before_its_block_is_kept() {
+async fn final_block_is_saved_before_a_looked_up_intent_ends() {
     let mut world = World::without_blocks(1).await;
     world.watcher.save_interval = Duration::from_secs(3600);
     world.watcher.stale_receipt_timeout = Duration::from_secs(5);
     let (node, ids) = one_sent(&world).await;
-    world.chain.trouble(|trouble| trouble.hidden_receipts = true);
+    world.chain.script(|script| script.hidden_receipts = true);
     world.chain.mine_every(Duration::from_secs(1));
     until_all(&node.store, &ids, StateName::Confirmed, A_WHILE).await;
     let TxState::Confirmed(settled) = get(&node.store, ids[0]).await.state else { panic!() };
     let kept = node.store.head(world.lanes[0].chain()).await.unwrap().and_then(|head| head.finalized);
     let block = settled.inclusion.block.number;
-    assert!(kept.is_some_and(|kept| kept.number >= block), "ended in {block}, kept {kept:?}");
+    assert!(kept.is_some_and(|kept| kept.number >= block), "ended in {block}, saved {kept:?}");
 }
 
-/// Questions while nothing happens on the chain at all.
+/// The chain has no finality tag, and no block comes.
 #[tokio::test(start_paused = true)]
-async fn what_is_old_and_not_final_is_not_asked_for_for_ever() {
+async fn old_blocks_without_finality_are_requested_seldom() {
     let mut world = World::without_blocks(1).await;
     world.watcher.margin = 2;
     world.watcher.finality = Finality::Finalized; // and the chain has no such tag
@@ -41,18 +42,18 @@ async fn what_is_old_and_not_final_is_not_asked_for_for_ever() {
         pass(1).await;
     }
     pass(10).await;
-    let before = world.chain.calls("headers") + world.chain.calls("header");
+    let before = world.chain.requests("headers") + world.chain.requests("header");
     pass(60).await;
-    let asked = world.chain.calls("headers") + world.chain.calls("header") - before;
-    assert!(asked < 60, "{asked} questions for headers in a minute without a block");
+    let asked = world.chain.requests("headers") + world.chain.requests("header") - before;
+    assert!(asked < 60, "{asked} requests for headers in a minute without a block");
 }
 
-/// One endpoint shows a longer fork, another (asked for a single header) still has what was final.
+/// One endpoint shows a longer branch. Another endpoint, which answers for single headers, still has the final block.
 #[tokio::test(start_paused = true)]
-async fn what_is_final_is_not_taken_back_while_endpoints_disagree() {
+async fn final_block_stays_while_endpoints_disagree() {
     let mut world = World::without_blocks(1).await;
     world.watcher.save_interval = Duration::from_secs(3600);
-    let other = ToyChain::new(world.chain.id.clone());
+    let other = world.other_chain();
     for _ in 0..20 {
         world.chain.mine();
         other.mine();
@@ -60,7 +61,7 @@ async fn what_is_final_is_not_taken_back_while_endpoints_disagree() {
     let node = world.node("a");
     pass(10).await;
     let before = node.engine.view().chain_status(world.lanes[0].chain()).unwrap().final_block.unwrap();
-    world.chain.trouble(|trouble| trouble.header_from = Some(Arc::clone(&other)));
+    world.chain.script(|script| script.header_from = Some(Arc::clone(&other)));
     world.chain.reorg(10, false);
     tokio::time::sleep(Duration::from_millis(300)).await;
     let status = node.engine.view().chain_status(world.lanes[0].chain()).unwrap();
@@ -68,24 +69,24 @@ async fn what_is_final_is_not_taken_back_while_endpoints_disagree() {
     assert!(after == before || status.broken().is_some(), "{before:?} -> {after:?}, head {:?}, no alarm", status.head);
 }
 
-/// A node on a fork that is further behind than what the store's tail reaches.
+/// A node is on a branch that ends below the saved tail.
 #[tokio::test(start_paused = true)]
-async fn nothing_ends_on_a_fork_that_is_far_behind() {
+async fn no_intent_ends_on_a_branch_far_behind() {
     let mut world = World::without_blocks(1).await;
     world.watcher.margin = 2;
-    let fork = ToyChain::new(world.chain.id.clone());
+    let fork = world.other_chain();
     for _ in 0..5 {
         fork.mine();
         world.chain.mine();
     }
     let main = std::mem::replace(&mut world.chain, Arc::clone(&fork));
-    fork.trouble(|trouble| trouble.empty_blocks = true);
+    fork.script(|script| script.empty_blocks = true);
     let b = world.node("b");
     let ids = b.submit(&world.lanes[0], 0..1).await;
     until_all(&b.store, &ids, StateName::Tracking, A_WHILE).await;
     pass(10).await;
-    fork.rollback(0); // What comes from now on are other blocks.
-    fork.trouble(|trouble| trouble.empty_blocks = true);
+    fork.diverge();
+    fork.script(|script| script.empty_blocks = true);
     (0..195).for_each(|_| main.mine());
     world.chain = main;
     let a = world.node("a");
@@ -94,8 +95,8 @@ async fn nothing_ends_on_a_fork_that_is_far_behind() {
     pass(10).await;
     let kept = a.store.head(world.lanes[0].chain()).await.unwrap().unwrap();
     assert_eq!(kept.finalized.map(|block| block.number), Some(199));
-    fork.trouble(|trouble| trouble.empty_blocks = false);
-    pass(90).await; // sent again
+    fork.script(|script| script.empty_blocks = false);
+    pass(90).await; // The transaction is sent again.
     for _ in 0..8 {
         fork.mine();
         pass(5).await;
@@ -104,9 +105,9 @@ async fn nothing_ends_on_a_fork_that_is_far_behind() {
     assert_ne!(state.name(), StateName::Confirmed, "{state:?}");
 }
 
-/// Those who ended stay in the row, and nobody who lives is told.
+/// Intents that have ended do not use up the notices of a head.
 #[tokio::test(start_paused = true)]
-async fn the_dead_do_not_use_up_the_notices() {
+async fn ended_intents_do_not_use_up_the_notices() {
     let mut world = World::without_blocks(1).await.window(20);
     world.watcher.confirmations = 5;
     world.setup.limits.notices_per_head = 2;
@@ -118,7 +119,9 @@ async fn the_dead_do_not_use_up_the_notices() {
         world.chain.mine();
         pass(2).await;
         let events = node.store.read_events(EventPosition::default(), u32::MAX).await.unwrap();
-        let told = events.iter().filter(|event| matches!(&event.body, EventBody::Tx { kind, .. } if *kind == EventKind::Tx(TransitionName::Confirm))).count();
+        let confirm = EventKind::Tx(TransitionName::Confirm);
+        let is_notice = |event: &&Event| matches!(&event.body, EventBody::Tx { kind, .. } if *kind == confirm);
+        let told = events.iter().filter(is_notice).count();
         if n == 40 {
             last = told;
         }
@@ -128,20 +131,20 @@ async fn the_dead_do_not_use_up_the_notices() {
     }
 }
 
-/// Another node keeps its head between the round that begins anew and the next one.
+/// Another node saves its head between two rounds of a watcher that starts anew.
 #[tokio::test(start_paused = true)]
-async fn who_begins_anew_forgets_nobody() {
+async fn watcher_that_starts_anew_forgets_no_hash() {
     let world = World::without_blocks(1).await;
     (0..12).for_each(|_| world.chain.mine());
     let (node, ids) = one_sent(&world).await;
     world.chain.reorg(8, true);
     pass(5).await;
-    assert_eq!(broken(&node, &world), Some("deep_reorg"));
+    assert_eq!(finality_violation(&node, &world), Some("deep_reorg"));
     world.chain.mine();
     pass(20).await;
     let chain = world.lanes[0].chain();
     node.store.forget_head(chain, &text("operator"), "test").await.unwrap();
-    while broken(&node, &world).is_some() {
+    while finality_violation(&node, &world).is_some() {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     let status = node.engine.view().chain_status(chain).unwrap();
@@ -152,9 +155,9 @@ async fn who_begins_anew_forgets_nobody() {
     until_all(&node.store, &ids, StateName::Confirmed, Duration::from_secs(600)).await;
 }
 
-/// A dev chain goes back below what was final, and on from there.
+/// A dev chain is reverted below the final block, and goes on from there.
 #[tokio::test(start_paused = true)]
-async fn a_chain_that_went_back_is_noticed() {
+async fn chain_that_went_back_is_noticed() {
     let world = World::without_blocks(1).await;
     (0..100).for_each(|_| world.chain.mine());
     let node = world.node("a");
@@ -164,12 +167,12 @@ async fn a_chain_that_went_back_is_noticed() {
         world.chain.mine();
         pass(60).await;
     }
-    assert!(broken(&node, &world).is_some(), "an hour, and 60 other blocks, and nobody stops");
+    assert!(finality_violation(&node, &world).is_some(), "an hour and 60 blocks without a finality violation");
 }
 
-/// The newest final block is kept in the end, also if no block comes after it.
+/// The newest final block is saved although no block follows.
 #[tokio::test(start_paused = true)]
-async fn the_newest_final_block_is_kept_in_the_end() {
+async fn newest_final_block_is_saved_without_a_next_block() {
     let world = World::without_blocks(1).await;
     let node = world.node("a");
     pass(1).await;
@@ -180,12 +183,12 @@ async fn the_newest_final_block_is_kept_in_the_end() {
     assert_eq!(known.map(|b| b.number), kept.map(|b| b.number));
 }
 
-/// A chain whose first block is not 0, or whose endpoints have dropped old headers: how soon is a new head seen?
+/// The endpoints have no old headers. A new head is still seen at once.
 #[tokio::test(start_paused = true)]
-async fn headers_that_nobody_has_slow_nothing_down() {
+async fn missing_old_headers_do_not_delay_new_heads() {
     let world = World::without_blocks(1).await;
     (0..200).for_each(|_| world.chain.mine());
-    world.chain.trouble(|trouble| trouble.first_block = 190);
+    world.chain.script(|script| script.first_block = 190);
     let node = world.node("a");
     pass(60).await;
     world.chain.mine();
@@ -194,36 +197,36 @@ async fn headers_that_nobody_has_slow_nothing_down() {
     assert_eq!(head, world.chain.height());
 }
 
-/// Broken, and asked for ever.
+/// A finality violation does not lead to more requests.
 #[tokio::test(start_paused = true)]
-async fn a_broken_chain_is_not_hammered() {
+async fn finality_violation_keeps_requests_few() {
     let mut world = World::without_blocks(1).await.window(50);
     world.watcher.margin = 2;
     (0..12).for_each(|_| world.chain.mine());
     let node = world.node("a");
     pass(5).await;
-    world.chain.trouble(|trouble| trouble.empty_blocks = true);
+    world.chain.script(|script| script.empty_blocks = true);
     let ids = node.submit(&world.lanes[0], 0..40).await;
     until_all(&node.store, &ids, StateName::Tracking, A_WHILE).await;
     world.chain.reorg(8, true);
     pass(5).await;
-    assert_eq!(broken(&node, &world), Some("deep_reorg"));
-    world.chain.trouble(|trouble| trouble.empty_blocks = false);
+    assert_eq!(finality_violation(&node, &world), Some("deep_reorg"));
+    world.chain.script(|script| script.empty_blocks = false);
     world.chain.mine();
     pass(1).await;
     for _ in 0..20 {
         world.chain.mine();
         pass(1).await;
     }
-    let before = world.chain.calls("headers") + world.chain.calls("header");
+    let before = world.chain.requests("headers") + world.chain.requests("header");
     pass(60).await;
-    let asked = world.chain.calls("headers") + world.chain.calls("header") - before;
-    assert!(asked < 120, "{asked} questions for headers in a minute without a block");
+    let asked = world.chain.requests("headers") + world.chain.requests("header") - before;
+    assert!(asked < 120, "{asked} requests for headers in a minute without a block");
 }
 
-/// After a restart those behind the first twenty old blocks are never compared, and hold the window.
+/// After a restart, intents in many old blocks that are not final are all compared, and do not hold the window.
 #[tokio::test(start_paused = true)]
-async fn old_blocks_that_are_not_final_keep_nobody_waiting() {
+async fn old_blocks_without_finality_do_not_hold_the_window() {
     let mut world = World::without_blocks(1).await;
     world.watcher.margin = 2;
     world.watcher.finality = Finality::Finalized; // and the chain has no such tag
@@ -245,13 +248,13 @@ async fn old_blocks_that_are_not_final_keep_nobody_waiting() {
     until_all(&node.store, &ids, StateName::Tracking, Duration::from_secs(600)).await;
 }
 
-/// Why something reverted takes long to tell, and nobody else waits for it (R02).
+/// Requests for the reason of a revert take 10 s. The watcher does not wait for them (R02).
 #[tokio::test(start_paused = true)]
-async fn slow_traces_keep_nobody_waiting() {
+async fn slow_traces_do_not_delay_the_watcher() {
     let world = World::without_blocks(1).await.window(20);
-    world.chain.trouble(|trouble| {
-        trouble.reverting = Some(world.lanes[0].clone());
-        trouble.reverts_take = Duration::from_secs(10);
+    world.chain.script(|script| {
+        script.reverting = Some(world.lanes[0].clone());
+        script.reverts_take = Duration::from_secs(10);
     });
     let node = world.node("a");
     let ids = node.submit(&world.lanes[0], 0..5).await;
@@ -266,26 +269,26 @@ async fn slow_traces_keep_nobody_waiting() {
     assert!(most < 4, "{most} blocks behind");
 }
 
-/// Single headers and heads come from an endpoint with our chain, ranges and receipts from one with a deep fork.
+/// Heads and single headers come from an endpoint of the right chain, ranges and receipts from one with a deep fork.
 #[tokio::test(start_paused = true)]
-async fn nothing_old_is_final_by_the_word_of_two_endpoints() {
+async fn old_block_is_not_final_by_mixed_endpoints() {
     let mut world = World::without_blocks(1).await;
     world.watcher.margin = 2;
     world.setup.limits.account_interval = Duration::from_secs(36000);
-    let main = ToyChain::new(world.chain.id.clone());
+    let main = world.other_chain();
     for _ in 0..200 {
         world.chain.mine();
         main.mine();
     }
     let (node, ids) = one_sent(&world).await;
-    world.chain.trouble(|trouble| {
-        trouble.head_from = Some(Arc::clone(&main));
-        trouble.header_from = Some(Arc::clone(&main));
+    world.chain.script(|script| {
+        script.head_from = Some(Arc::clone(&main));
+        script.header_from = Some(Arc::clone(&main));
     });
     world.chain.rollback(150);
     (0..100).for_each(|_| world.chain.mine());
     main.mine();
     pass(120).await;
     let state = get(&node.store, ids[0]).await.state;
-    assert_ne!(state.name(), StateName::Confirmed, "{state:?}, broken {:?}", broken(&node, &world));
+    assert_ne!(state.name(), StateName::Confirmed, "{state:?}, violation {:?}", finality_violation(&node, &world));
 }

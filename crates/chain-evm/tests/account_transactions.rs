@@ -90,7 +90,11 @@ async fn check_sent(chain: &EvmChain) {
     );
     let blocks = chain.sent_by(&submitter(2), 0..=head.block.number).await.unwrap();
     let sent: Vec<_> = blocks.into_iter().map(|block| block.unwrap().sent).collect();
-    assert_eq!(sent, vec![Vec::new(); head.block.number as usize + 1], "every block is read, and none has a transaction");
+    assert_eq!(
+        sent,
+        vec![Vec::new(); head.block.number as usize + 1],
+        "every block is read, and none has a transaction"
+    );
 }
 
 #[tokio::test]

@@ -53,7 +53,6 @@ impl ChainDesk {
         match self.read_blocks(submitter, request).await {
             Ok(result) => {
                 tracing::info!(
-                    %submitter,
                     head = result.head.number,
                     oldest = result.oldest,
                     whole = result.is_whole,
@@ -63,7 +62,7 @@ impl ChainDesk {
                 Some(result)
             }
             Err(error) => {
-                tracing::warn!(%submitter, "account scan failed: {error}");
+                tracing::warn!("account scan failed: {error}");
                 None
             }
         }

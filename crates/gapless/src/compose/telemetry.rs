@@ -6,8 +6,13 @@ use std::time::Duration;
 
 use gapless_engine::Driver;
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
+use serde_json::{Map, Value};
+use tracing::{Event, Subscriber};
 use tracing_subscriber::filter::Targets;
+use tracing_subscriber::fmt::format::{Format, Json, JsonFields, Writer};
+use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Layer, fmt};
 
@@ -20,10 +25,46 @@ pub(crate) fn start_logging(config: &LogConfig) -> Result<(), ComposeError> {
     let layer = fmt::layer().with_writer(std::io::stderr).with_ansi(std::io::stderr().is_terminal());
     let layer = match config.format {
         LogFormat::Text => layer.boxed(),
-        LogFormat::Json => layer.json().flatten_event(true).boxed(),
+        LogFormat::Json => layer.fmt_fields(JsonFields::new()).event_format(FlatJson::new()).boxed(),
     };
     let subscriber = tracing_subscriber::registry().with(layer.with_filter(filter));
     subscriber.try_init().map_err(|error| ComposeError::Logging(error.to_string()))
+}
+
+/// JSON lines with the fields of the span beside the fields of the event. The engine puts `submitter`, `node_id` and
+/// `fencing_token` into one span for each run of a lane, and log readers find them at the top level of each line.
+struct FlatJson(Format<Json>);
+
+impl FlatJson {
+    fn new() -> Self {
+        FlatJson(fmt::format().json().flatten_event(true).with_current_span(true).with_span_list(false))
+    }
+}
+
+impl<S, N> FormatEvent<S, N> for FlatJson
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    N: for<'a> FormatFields<'a> + 'static,
+{
+    fn format_event(&self, ctx: &FmtContext<'_, S, N>, mut writer: Writer<'_>, event: &Event<'_>) -> std::fmt::Result {
+        let mut line = String::new();
+        self.0.format_event(ctx, Writer::new(&mut line), event)?;
+        match flatten_span(&line) {
+            Some(flat) => writeln!(writer, "{flat}"),
+            None => writer.write_str(&line),
+        }
+    }
+}
+
+/// The line with the fields of its span at the top level, where a field of the event takes precedence; `None` for a line
+/// without a span.
+fn flatten_span(line: &str) -> Option<Value> {
+    let mut fields: Map<String, Value> = serde_json::from_str(line).ok()?;
+    let Some(Value::Object(span)) = fields.remove("span") else { return None };
+    for (key, value) in span.into_iter().filter(|(key, _)| key != "name") {
+        fields.entry(key).or_insert(value);
+    }
+    Some(Value::Object(fields))
 }
 
 /// The metrics of this process, which `/metrics` serves.

@@ -6,6 +6,7 @@
 //! - `watcher`: one for each chain; follows heads and tells lanes what became of their hashes.
 //! - `chain_desk`, `gathered`: what lanes share: prices, sends, reads, many in one round trip. `survey`: what an account has sent,
 //!   by the blocks themselves.
+//! - `retention`: moves ended intents out and deletes old rows ([`RetentionOptions`]).
 //! - [`StuckPolicy`]: who decides about what is stuck.
 //! - [`Changes`]: who waits for an intent to change. [`FaultPoint`]: named places on a transaction's way.
 //!
@@ -30,6 +31,7 @@ mod lane_runner;
 mod lane_writer;
 mod lease_keeper;
 mod published;
+mod retention;
 mod roster;
 mod stuck_policy;
 mod survey;
@@ -48,5 +50,6 @@ pub use ids::{Ids, TimeOrderedIds};
 pub use intake::{Intake, IntakeError, IntakeLimits, IntakeLoop};
 pub use lane_writer::{LaneWriter, LaneWriterLoop, WriteError, Written};
 pub use lease_keeper::LeaseKeeper;
+pub use retention::RetentionOptions;
 pub use stuck_policy::{StuckPolicy, WaitForOperator};
 pub use watcher::{ChainStatus, Finality, WatcherOptions};

@@ -379,7 +379,7 @@ async fn a_lane_that_has_nothing_to_write_notices_a_loss() {
     node.submit(&lane, 0..1).await;
     tokio::time::sleep(Duration::from_secs(5)).await;
     let before = world.model.snapshot();
-    node.store.declare_regressed("a first loss").await.unwrap();
+    node.store.declare_lost(&text("operator"), "a first loss").await.unwrap();
     tell(CommandKind::Resume).await;
     assert_eq!(protected(&node.store, &lane).await, Some("store_regressed"));
     world.model.restore(before);

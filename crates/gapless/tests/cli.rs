@@ -40,6 +40,8 @@ fn exit_codes_tell_success_usage_failure_and_refusal_apart() {
         (&["submitter", "resync", "a", "--lost", "keep"], USAGE),
         (&["submitter", "resync"], USAGE),
         (&["chain", "accept", "eip155:1"], USAGE),
+        (&["store", "declare-lost"], USAGE),
+        (&["store", "declare-reconciled"], USAGE),
         (&["tx", "cancel"], USAGE),
         (&["tx", "replace"], USAGE),
         (&["tx", "replace", "x", "--max-fee", "1gwei"], USAGE),
@@ -92,6 +94,8 @@ fn with_json_everything_is_json_errors_too() {
         (&["tx", "cancel", "a", "--api", "http://127.0.0.1:1"], FAILED),
         (&["audit", "--subject", "a", "--api", "http://127.0.0.1:1"], FAILED),
         (&["chain", "accept", "eip155:1", "--reason", "r", "--api", "http://127.0.0.1:1"], FAILED),
+        (&["store", "declare-lost", "--reason", "r", "--api", "http://127.0.0.1:1"], FAILED),
+        (&["store", "declare-reconciled", "--reason", "r", "--api", "http://127.0.0.1:1"], FAILED),
     ] {
         let with_json: Vec<&str> = arguments.iter().copied().chain(["--json"]).collect();
         let said = run(&folder, &with_json);

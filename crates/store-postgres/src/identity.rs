@@ -75,8 +75,9 @@ impl Identity {
 
     /// Begins a new epoch if the database was last written by another server. The first one begins the first epoch.
     ///
-    /// Whoever notices it too waits, and then finds it known. It takes as long as the events are many, so nobody may cut it
-    /// off: the next one would begin anew. After an error the session must not be used again, as its transaction is open.
+    /// Another connection that notices it too waits, and then finds it known. Locks are waited for without a limit: a
+    /// connection that gave up would only be followed by the next one. After an error the session must not be used again, as
+    /// its transaction is open.
     pub(crate) async fn ensure_known(&self, client: &Client) -> Result<(), StoreError> {
         if self.is_known(client).await? {
             return Ok(());
@@ -91,8 +92,8 @@ impl Identity {
     }
 
     /// Under the lock. Another connection may have been quicker, so the epoch is read again, in a statement of its own that
-    /// sees what the holder before has written. The events and the epoch are one transaction: nobody writes an event on this
-    /// server before its epoch is there, so none that belongs to it is moved.
+    /// sees what the holder before has written. The offset of event positions and the epoch are one transaction: no event is
+    /// written on this server before its epoch is there, so every event of this server has the new offset.
     async fn notice(&self, client: &Client) -> Result<(), StoreError> {
         let Some((epoch, before)) = newest_epoch(client).await? else {
             return self.begin_epoch(client, 1, "first start").await;
@@ -103,7 +104,7 @@ impl Identity {
         let why = format!("served by {self:?}, before by {before:?}");
         tracing::error!("the database is served by another server than before: {why}");
         if self.system_identifier() != before.system_identifier() {
-            start_events_over(client).await?;
+            lift_positions(client).await?;
         }
         self.begin_epoch(client, epoch + 1, &why).await
     }
@@ -154,12 +155,20 @@ async fn newest_epoch(client: &Client) -> Result<Option<(i64, Identity)>, StoreE
     Ok(newest.map(|row| (row.get(0), identity(&row))))
 }
 
-/// On another server, transaction ids begin anew, and events carry those of the old one: new ones would sort before them,
-/// and readers would pass them by. So the old ones go to the very beginning, in their order of writing, and every consumer
-/// hears all of them again; delivery is at least once.
-async fn start_events_over(client: &Client) -> Result<(), StoreError> {
+/// On another server transaction ids begin anew, and the events of the old server carry its ids: new events would sort before
+/// them, and readers would miss them. So this server's ids are lifted above every position that was ever given, and no event
+/// has to move. The newest event and the farthest consumer show some of these positions. Events that were deleted, or lost with
+/// the old server, had others: the time of day in microseconds is above them, because no transaction takes less than a
+/// microsecond.
+async fn lift_positions(client: &Client) -> Result<(), StoreError> {
     client
-        .batch_execute("UPDATE tx_event SET xid = '1' WHERE xid <> '1'; UPDATE event_consumer SET xid = '0', id = 0")
+        .batch_execute(
+            "UPDATE event_origin SET xid_offset = greatest(
+                 xid_offset + 1,
+                 (SELECT xid::text::bigint FROM tx_event ORDER BY xid DESC LIMIT 1),
+                 (SELECT xid::text::bigint FROM event_consumer ORDER BY xid DESC LIMIT 1),
+                 (extract(epoch FROM clock_timestamp()) * 1000000)::bigint)",
+        )
         .await
         .map_err(unavailable)
 }

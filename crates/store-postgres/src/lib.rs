@@ -12,7 +12,6 @@
 //! Architecture invariant: SQL lives here and nowhere above. Nothing here decides what a lane should do.
 
 mod accept;
-mod archive;
 mod audit;
 mod canary;
 mod commit;
@@ -26,6 +25,7 @@ mod load;
 mod notify;
 mod options;
 mod read;
+mod retention;
 mod rows;
 mod schema;
 mod session;

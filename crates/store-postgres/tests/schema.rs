@@ -12,7 +12,7 @@ use gapless_domain::{
     MempoolSignal, Mined, NewCommand, OwnerId, Progress, SendOutcome, SlotKind, Transition,
 };
 use gapless_store::conformance::fixtures as f;
-use gapless_store::{Accepted, NewIntent, Store, StoreError, Wakeup};
+use gapless_store::{Accepted, NewIntent, RetentionKind, Store, StoreError, Wakeup};
 use gapless_store_postgres::{PgOptions, PgStore};
 use support::{Database, Scene};
 
@@ -29,7 +29,7 @@ async fn many_nodes_may_start_on_an_empty_database_at_once() {
         start.await.unwrap();
     }
     let count = db.raw().await.query_one("SELECT count(*) FROM schema_migration", &[]).await.unwrap();
-    assert_eq!(count.get::<_, i64>(0), 9);
+    assert_eq!(count.get::<_, i64>(0), 10);
 }
 
 #[tokio::test]
@@ -40,13 +40,13 @@ async fn a_schema_that_is_not_ours_is_refused_with_a_reason() {
         let url = db.url.clone();
         async move { PgStore::open(&url, OwnerId::new("a", uuid::Uuid::new_v4().as_u128()), options).await }
     };
-    assert!(matches!(open(false).await, Err(StoreError::SchemaIsOlder { found: 0, known: 9 })));
+    assert!(matches!(open(false).await, Err(StoreError::SchemaIsOlder { found: 0, known: 10 })));
     open(true).await.unwrap();
     open(false).await.unwrap();
     let raw = db.raw().await;
-    raw.batch_execute("INSERT INTO schema_migration VALUES (10, 'from the future', 0)").await.unwrap();
-    assert!(matches!(open(true).await, Err(StoreError::SchemaIsNewer { found: 10, known: 9 })));
-    raw.batch_execute("DELETE FROM schema_migration WHERE version = 10; UPDATE schema_migration SET checksum = 0")
+    raw.batch_execute("INSERT INTO schema_migration VALUES (11, 'from the future', 0)").await.unwrap();
+    assert!(matches!(open(true).await, Err(StoreError::SchemaIsNewer { found: 11, known: 10 })));
+    raw.batch_execute("DELETE FROM schema_migration WHERE version = 11; UPDATE schema_migration SET checksum = 0")
         .await
         .unwrap();
     assert!(matches!(open(true).await, Err(StoreError::MigrationDiffers { version: 1 })));
@@ -66,7 +66,7 @@ async fn a_database_of_the_first_schema_is_brought_up_to_date_with_what_it_holds
     node.release(&[f::acquire(&node, &lane).await]).await.unwrap();
     drop(node);
     let back = format!(
-        "{WITHOUT_CONTROL}; {WITHOUT_RECONCILING}; {WITHOUT_CONFIRMATIONS}; ALTER TABLE submitter_nonce_cursor DROP COLUMN has_open;
+        "{WITHOUT_RETENTION}; {WITHOUT_CONTROL}; {WITHOUT_RECONCILING}; {WITHOUT_CONFIRMATIONS}; ALTER TABLE submitter_nonce_cursor DROP COLUMN has_open;
          DELETE FROM schema_migration WHERE version >= 2"
     );
     db.raw().await.batch_execute(&back).await.unwrap();
@@ -96,14 +96,14 @@ async fn a_database_without_confirmations_is_brought_up_to_date_with_what_it_hol
     let mined = f::inclusion(hash, AttemptKind::Original, 7);
     f::change(&node, &lane, open, Transition::Mine(mined.clone())).await;
     f::pause().await;
-    assert_eq!(node.archive(Duration::ZERO, 10).await.unwrap(), 1);
+    assert_eq!(node.apply_retention(RetentionKind::Intents, Duration::ZERO, 10).await.unwrap(), 1);
     let chain = "eip155:31337".parse().unwrap();
     let saved = Head { tail: f::tail(3..=9), finalized: Some(f::block(4)), genesis: Some(B256::ZERO) };
     node.save_head(&chain, &saved).await.unwrap();
     node.release(&[f::acquire(&node, &lane).await]).await.unwrap();
     drop(node);
     let back = format!(
-        "{WITHOUT_CONTROL}; {WITHOUT_RECONCILING}; {WITHOUT_CONFIRMATIONS}; DELETE FROM schema_migration WHERE version >= 3"
+        "{WITHOUT_RETENTION}; {WITHOUT_CONTROL}; {WITHOUT_RECONCILING}; {WITHOUT_CONFIRMATIONS}; DELETE FROM schema_migration WHERE version >= 3"
     );
     db.raw().await.batch_execute(&back).await.unwrap();
 
@@ -123,7 +123,7 @@ async fn a_database_without_confirmations_is_brought_up_to_date_with_what_it_hol
     f::change(&node, &lane, open, Transition::Confirm(f::notice(false, 8..=9))).await;
     f::change(&node, &lane, open, Transition::Settle(None)).await;
     f::pause().await;
-    assert_eq!(node.archive(Duration::ZERO, 10).await.unwrap(), 1);
+    assert_eq!(node.apply_retention(RetentionKind::Intents, Duration::ZERO, 10).await.unwrap(), 1);
     let told = node.events_of(open, 100).await.unwrap();
     let notices: Vec<_> = told.iter().filter_map(|event| notice(&event.body)).collect();
     assert_eq!(notices, [f::notice(false, 8..=9)]);
@@ -156,7 +156,9 @@ async fn a_database_without_an_audit_log_is_brought_up_to_date_with_what_it_hold
     .await;
     node.release(&[f::acquire(&node, &lane).await]).await.unwrap();
     drop(node);
-    let back = format!("{WITHOUT_CONTROL}; {WITHOUT_RECONCILING}; DELETE FROM schema_migration WHERE version >= 4");
+    let back = format!(
+        "{WITHOUT_RETENTION}; {WITHOUT_CONTROL}; {WITHOUT_RECONCILING}; DELETE FROM schema_migration WHERE version >= 4"
+    );
     db.raw().await.batch_execute(&back).await.unwrap();
 
     let node: f::Node = db.open("b").await;
@@ -203,7 +205,7 @@ async fn a_slot_that_knows_only_the_number_of_its_floor_has_none() {
     node.release(&[f::acquire(&node, &lane).await]).await.unwrap();
     drop(node);
     let back = format!(
-        "{WITHOUT_CONTROL}; DROP INDEX managed_tx_queue; ALTER TABLE slot DROP COLUMN above_hash; DELETE FROM schema_migration WHERE version >= 5"
+        "{WITHOUT_RETENTION}; {WITHOUT_CONTROL}; DROP INDEX managed_tx_queue; ALTER TABLE slot DROP COLUMN above_hash; DELETE FROM schema_migration WHERE version >= 5"
     );
     db.raw().await.batch_execute(&back).await.unwrap();
 
@@ -244,16 +246,21 @@ async fn a_database_without_replacements_and_history_is_brought_up_to_date_with_
     })
     .await;
     f::confirm(&node, &lane, ended).await;
+    let cursor = f::view(&node, &lane).await.cursor;
+    f::commit_done(&node, &lane, |commit| {
+        commit.close_below(&cursor, f::nonce(1)).unwrap();
+    })
+    .await;
     f::pause().await;
-    assert_eq!(node.archive(Duration::ZERO, 10).await.unwrap(), 1);
-    let claimed = f::view(&node, &lane).await.lane.slots[1].next_resubmit_at;
+    assert_eq!(node.apply_retention(RetentionKind::Intents, Duration::ZERO, 10).await.unwrap(), 1);
+    let claimed = f::view(&node, &lane).await.lane.slots[0].next_resubmit_at;
     node.release(&[f::acquire(&node, &lane).await]).await.unwrap();
     drop(node);
-    let back = format!("{WITHOUT_CONTROL}; DELETE FROM schema_migration WHERE version >= 7");
+    let back = format!("{WITHOUT_RETENTION}; {WITHOUT_CONTROL}; DELETE FROM schema_migration WHERE version >= 7");
     db.raw().await.batch_execute(&back).await.unwrap();
     let options = PgOptions { migrate: false, ..db.options.clone() };
     let older = PgStore::open(&db.url, OwnerId::new("b", 1), options).await;
-    assert!(matches!(older, Err(StoreError::SchemaIsOlder { found: 6, known: 9 })));
+    assert!(matches!(older, Err(StoreError::SchemaIsOlder { found: 6, known: 10 })));
 
     let node: f::Node = db.open("b").await;
     for id in [ended, open, queued] {
@@ -263,7 +270,7 @@ async fn a_database_without_replacements_and_history_is_brought_up_to_date_with_
         let attempt = node.attempts(id).await.unwrap().remove(0);
         assert_eq!((attempt.sends, attempt.history.len()), (1, 0), "that it was sent is known, and no more");
     }
-    let slot = f::view(&node, &lane).await.lane.slots.remove(1);
+    let slot = f::view(&node, &lane).await.lane.slots.remove(0);
     assert_eq!((slot.tries, slot.signal, slot.next_resubmit_at), (0, None, claimed));
     // And it goes on from there, up to what retention moves out beside what it moved before.
     let dropped = Some(MempoolSignal::LikelyDropped);
@@ -281,8 +288,49 @@ async fn a_database_without_replacements_and_history_is_brought_up_to_date_with_
     assert_eq!((status.attempts[0].sends, status.attempts[0].history.len()), (2, 1));
     let before = f::confirm(&node, &lane, open).await;
     f::pause().await;
-    assert_eq!(node.archive(Duration::ZERO, 10).await.unwrap(), 1);
+    assert_eq!(node.apply_retention(RetentionKind::Intents, Duration::ZERO, 10).await.unwrap(), 1);
     assert_eq!((f::record(&node, open).await, node.attempts(open).await.unwrap()), (before, status.attempts));
+}
+
+/// Back to the schema in which moved-out intents keep their events and attempts for ever, and events have plain positions.
+const WITHOUT_RETENTION: &str = "
+    ALTER TABLE tx_event ALTER COLUMN xid SET DEFAULT pg_current_xact_id();
+    DROP FUNCTION event_xid();
+    DROP TABLE event_origin;
+    DROP TABLE retention_claim;
+    DROP INDEX tx_event_of_lanes;
+    DROP INDEX lane_command_done;
+    ALTER TABLE archived_tx DROP COLUMN has_events, DROP COLUMN has_attempts";
+
+/// proves O04
+#[tokio::test]
+async fn database_without_retention_is_brought_up_to_date() {
+    let db = Database::shared().await;
+    let node: f::Node = db.open("a").await;
+    let lane = f::lane(&node, 1).await;
+    let ended = f::bound(&node, &lane, "ended").await.id;
+    f::confirm(&node, &lane, ended).await;
+    f::close_all(&node, &lane).await;
+    let waiting = f::accept(&node, &lane, &["waiting"]).await[0];
+    f::pause().await;
+    assert_eq!(f::move_out(&node, 10).await, 1);
+    let before = f::events(&node).await;
+    node.release(&[f::acquire(&node, &lane).await]).await.unwrap();
+    drop(node);
+    let back = format!("{WITHOUT_RETENTION}; DELETE FROM schema_migration WHERE version >= 10");
+    db.raw().await.batch_execute(&back).await.unwrap();
+
+    let node: f::Node = db.open("b").await;
+    assert_eq!((node.attempts(ended).await.unwrap().len(), node.events_of(ended, 9).await.unwrap().len()), (1, 4));
+    let record = f::record(&node, ended).await;
+    for kind in [RetentionKind::Attempts, RetentionKind::Events] {
+        assert_eq!((f::retain(&node, kind, 10).await, f::retain(&node, kind, 10).await), (1, 0));
+    }
+    assert_eq!((node.attempts(ended).await.unwrap(), node.events_of(ended, 9).await.unwrap()), (vec![], vec![]));
+    assert_eq!(f::record(&node, ended).await, record);
+    node.cancel_queued(&[waiting]).await.unwrap();
+    let after = f::events(&node).await;
+    assert_eq!((&after[..before.len()], after.len()), (&before[..], before.len() + 1), "positions go on");
 }
 
 /// While a release is rolled out, nodes of the one before write cursors, slots and results as they know them.

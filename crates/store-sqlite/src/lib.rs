@@ -4,14 +4,13 @@
 //! - `connection`, `ledger`: the one thread, reads, and write transactions
 //! - `sidecar`: how a restored or rolled back file is noticed
 //! - `accept`, `lease`, `commit`, `change`, `reservation`: what is written
-//! - `load`, `read`, `rows`, `events`, `head`, `archive`: what comes out again, and retention
+//! - `load`, `read`, `rows`, `events`, `head`, `retention`: what comes out again, and retention
 //! - `status`, `slots`, `audit`: what people ask
 //!
 //! Architecture invariant: all SQL runs on one connection, inside one thread, one transaction after the other. So every
 //! answer is of one moment, a check cannot be overtaken by another write before its commit, and no lock is ever waited for.
 
 mod accept;
-mod archive;
 mod audit;
 mod change;
 mod clock;
@@ -26,6 +25,7 @@ mod load;
 mod open;
 mod read;
 mod reservation;
+mod retention;
 mod rows;
 mod schema;
 mod sidecar;

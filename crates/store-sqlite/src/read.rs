@@ -6,9 +6,9 @@ use gapless_domain::{Attempt, Command, CommandId, CommandStatus, IntentRecord, N
 use gapless_store::codec::{command_status, signed, submitter};
 use gapless_store::{MAX_OPEN_COMMANDS, TxFilter};
 
-use crate::archive;
 use crate::error::Failure;
 use crate::ledger::Reading;
+use crate::retention;
 use crate::rows::{self, TOLD_ATTEMPT_COLUMNS, TX_COLUMNS};
 
 /// Those who are passed over are not read further than their id.
@@ -125,7 +125,7 @@ pub(crate) fn get_one(reading: &Reading<'_>, id: TxId) -> Result<Option<IntentRe
     let sql = format!("SELECT {TX_COLUMNS} FROM managed_tx WHERE tx_id = ?1");
     match rows::first(reading.sql.prepare_cached(&sql)?, [id.to_string()], rows::managed_tx)? {
         Some(tx) => Ok(Some(tx)),
-        None => archive::get(reading, id),
+        None => retention::get(reading, id),
     }
 }
 
@@ -174,11 +174,14 @@ pub(crate) fn list(reading: &Reading<'_>, filter: &TxFilter) -> Result<Vec<Inten
     Ok(found)
 }
 
-/// Of all slots that were ever its own, oldest first: nonces only rise, also when an intent lost one.
+/// The attempts of all slots that were ever the intent's, oldest first. Nonces only rise, also when an intent lost one. Those of
+/// a moved-out intent are in its document, and those of a nonce that was open at that time still in their table.
 pub(crate) fn attempts(reading: &Reading<'_>, id: TxId) -> Result<Vec<Attempt>, Failure> {
     let sql = format!("SELECT {TOLD_ATTEMPT_COLUMNS} FROM tx_attempt WHERE tx_id = ?1 ORDER BY nonce, ordinal");
-    let found = rows::all(reading.sql.prepare_cached(&sql)?, [id.to_string()], rows::told_attempt)?;
-    if found.is_empty() { archive::attempts(reading, id) } else { Ok(found) }
+    let mut found = rows::all(reading.sql.prepare_cached(&sql)?, [id.to_string()], rows::told_attempt)?;
+    found.extend(retention::attempts(reading, id)?);
+    found.sort_by_key(|attempt| (attempt.nonce, attempt.ordinal));
+    Ok(found)
 }
 
 #[cfg(test)]

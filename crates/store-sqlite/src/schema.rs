@@ -5,13 +5,14 @@ use gapless_store::{Migration, StoreError, pending};
 use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior};
 
 /// Every step since the first release. Steps are added, never changed.
-pub(crate) const MIGRATIONS: [Migration; 6] = [
+pub(crate) const MIGRATIONS: [Migration; 7] = [
     Migration { version: 1, name: "ledger", sql: include_str!("../migrations/0001_ledger.sql") },
     Migration { version: 2, name: "open_cursors", sql: include_str!("../migrations/0002_open_cursors.sql") },
     Migration { version: 3, name: "confirmations", sql: include_str!("../migrations/0003_confirmations.sql") },
     Migration { version: 4, name: "reconciling", sql: include_str!("../migrations/0004_reconciling.sql") },
     Migration { version: 5, name: "floors", sql: include_str!("../migrations/0005_floors.sql") },
     Migration { version: 7, name: "control", sql: include_str!("../migrations/0007_control.sql") },
+    Migration { version: 10, name: "retention", sql: include_str!("../migrations/0010_retention.sql") },
 ];
 
 const HISTORY: &str = "CREATE TABLE IF NOT EXISTS schema_migration (

@@ -4,10 +4,10 @@ use gapless_domain::{Attempt, Nonce, Slot, SubmitterId, TxId};
 use gapless_store::SlotStatus;
 use gapless_store::codec::signed;
 
-use crate::archive;
 use crate::error::Failure;
 use crate::ledger::Reading;
 use crate::read::get_one;
+use crate::retention;
 use crate::rows::{self, RESERVATION_COLUMNS, SLOT_COLUMNS, TOLD_ATTEMPT_COLUMNS};
 
 /// Some statements for each slot of a page: there is no way to a server that they would have to go.
@@ -53,7 +53,7 @@ fn attempts(
     let found = rows::all(reading.sql.prepare_cached(&sql)?, (lane.as_str(), signed(nonce.get())), rows::told_attempt)?;
     match intent {
         Some(id) if found.is_empty() => {
-            let mut moved = archive::attempts(reading, id)?;
+            let mut moved = retention::attempts(reading, id)?;
             moved.retain(|attempt| attempt.nonce == nonce);
             Ok(moved)
         }

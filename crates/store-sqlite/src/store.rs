@@ -6,18 +6,18 @@ use std::time::Duration;
 use async_trait::async_trait;
 use gapless_domain::{
     Attempt, AuditEntry, ChainId, Command, CommandId, CommandStatus, Event, EventPosition, Head, IntentRecord,
-    LaneCommit, Lease, NewCommand, NodeText, Nonce, OwnerId, RequestId, SubmitterId, TxId,
+    LaneCommit, Lease, NewCommand, NodeText, Nonce, OwnerId, RequestId, SubmitterId, Timestamp, TxId,
 };
 use gapless_store::{
     Accepted, Acquired, AuditFilter, AuditRow, CancelVerdict, Census, Committed, HeadVerdict, LaneStatus, Loaded,
-    NewIntent, NewSubmitter, Renewal, SlotStatus, Store, StoreError, TxFilter, WakeBoard, Wakeup, Wakeups,
-    changed_lanes,
+    NewIntent, NewSubmitter, Renewal, RetentionKind, SlotStatus, Store, StoreError, TxFilter, WakeBoard, Wakeup,
+    Wakeups, changed_lanes,
 };
 
 use crate::connection::Room;
 use crate::error::{from_sql, refusal};
 use crate::open::{Location, SqliteOptions, open};
-use crate::{accept, archive, audit, commit, events, head, lease, load, read, slots, status};
+use crate::{accept, audit, commit, events, head, lease, load, read, retention, slots, status};
 
 /// One process's handle. Clones and [`SqliteStore::for_owner`] share the database, which is closed with the last of them.
 #[derive(Clone, Debug)]
@@ -253,24 +253,30 @@ impl Store for SqliteStore {
         self.room.write(move |writing| head::forget_head(writing, &chain, &audited)).await
     }
 
-    async fn archive(&self, age: Duration, limit: u32) -> Result<u32, StoreError> {
-        self.room.write(move |writing| archive::archive(writing, age, limit)).await
+    async fn claim_retention(&self) -> Result<Option<Timestamp>, StoreError> {
+        let owner = self.owner.clone();
+        self.room.write(move |writing| retention::claim(writing, &owner)).await
     }
 
-    async fn declare_regressed(&self, why: &str) -> Result<(), StoreError> {
-        let why = why.to_owned();
-        // By itself: what is written after it stands above the count that it lifts.
+    async fn apply_retention(&self, kind: RetentionKind, age: Duration, limit: u32) -> Result<u32, StoreError> {
+        let owner = self.owner.clone();
+        self.room.write(move |writing| retention::apply(writing, &owner, kind, age, limit)).await
+    }
+
+    async fn declare_lost(&self, by: &NodeText, why: &str) -> Result<(), StoreError> {
+        let (audited, why) = (AuditRow::declare_lost(by, why), why.to_owned());
+        // By itself: later writes stand above the count that this one lifts.
         let declare = move |ledger: &mut crate::ledger::Ledger| {
             ledger.write(|writing| {
                 writing.new_epoch(&why)?;
-                audit::write(writing, &AuditRow::regressed(&why))
+                audit::write(writing, &audited)
             })
         };
         self.room.call(declare).await
     }
 
-    async fn declare_reconciled(&self, why: &str) -> Result<(), StoreError> {
-        let audited = AuditRow::reconciled(why);
+    async fn declare_reconciled(&self, by: &NodeText, why: &str) -> Result<(), StoreError> {
+        let audited = AuditRow::declare_reconciled(by, why);
         let declare = move |writing: &crate::ledger::Writing<'_>| {
             accept::reconcile(writing)?;
             audit::write(writing, &audited)

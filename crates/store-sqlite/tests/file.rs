@@ -13,7 +13,7 @@ use gapless_domain::{
     MempoolSignal, Mined, NewCommand, OwnerId, Progress, SendOutcome, SlotKind, Timestamp, Transition,
 };
 use gapless_store::conformance::fixtures as f;
-use gapless_store::{Accepted, Acquired, CommitVerdict, ManualClock, NewSubmitter, Store, StoreError};
+use gapless_store::{Accepted, Acquired, CommitVerdict, ManualClock, NewSubmitter, RetentionKind, Store, StoreError};
 use gapless_store_sqlite::{Location, SqliteOptions, SqliteStore};
 use rusqlite::Connection;
 use support::{
@@ -34,9 +34,9 @@ fn open_without_migrating(folder: &Folder) -> Result<SqliteStore, StoreError> {
 async fn a_newer_schema_is_refused_and_left_alone() {
     let folder = Folder::new();
     with_a_lane(&folder).await;
-    tamper(&folder, "INSERT INTO schema_migration VALUES (8, 'from the future', 0, 0)");
-    assert!(matches!(try_open(&folder.database()), Err(StoreError::SchemaIsNewer { found: 8, known: 7 })));
-    tamper(&folder, "DELETE FROM schema_migration WHERE version = 8");
+    tamper(&folder, "INSERT INTO schema_migration VALUES (11, 'from the future', 0, 0)");
+    assert!(matches!(try_open(&folder.database()), Err(StoreError::SchemaIsNewer { found: 11, known: 10 })));
+    tamper(&folder, "DELETE FROM schema_migration WHERE version = 11");
     assert!(is_there(&open(&folder.database()), "before").await);
 }
 
@@ -54,10 +54,10 @@ async fn a_database_of_the_first_schema_is_brought_up_to_date_with_what_it_holds
     let folder = Folder::new();
     with_a_lane(&folder).await;
     let back = format!(
-        "{WITHOUT_CONTROL} {WITHOUT_RECONCILING} {WITHOUT_CONFIRMATIONS} DROP INDEX submitter_nonce_cursor_open; DELETE FROM schema_migration WHERE version >= 2"
+        "{WITHOUT_RETENTION} {WITHOUT_CONTROL} {WITHOUT_RECONCILING} {WITHOUT_CONFIRMATIONS} DROP INDEX submitter_nonce_cursor_open; DELETE FROM schema_migration WHERE version >= 2"
     );
     tamper(&folder, &back);
-    assert!(matches!(open_without_migrating(&folder), Err(StoreError::SchemaIsOlder { found: 1, known: 7 })));
+    assert!(matches!(open_without_migrating(&folder), Err(StoreError::SchemaIsOlder { found: 1, known: 10 })));
 
     let store = open(&folder.database());
     assert!(is_there(&store, "before").await);
@@ -92,12 +92,12 @@ async fn a_database_without_confirmations_is_brought_up_to_date_with_what_it_hol
     first.save_head(&chain, &saved).await.unwrap();
     drop(first);
     tamper(&folder, "UPDATE managed_tx SET updated_at = 0");
-    assert_eq!(node().archive(Duration::ZERO, 10).await.unwrap(), 1);
+    assert_eq!(node().apply_retention(RetentionKind::Intents, Duration::ZERO, 10).await.unwrap(), 1);
     let back = format!(
-        "{WITHOUT_CONTROL} {WITHOUT_RECONCILING} {WITHOUT_CONFIRMATIONS} DELETE FROM schema_migration WHERE version >= 3"
+        "{WITHOUT_RETENTION} {WITHOUT_CONTROL} {WITHOUT_RECONCILING} {WITHOUT_CONFIRMATIONS} DELETE FROM schema_migration WHERE version >= 3"
     );
     tamper(&folder, &back);
-    assert!(matches!(open_without_migrating(&folder), Err(StoreError::SchemaIsOlder { found: 2, known: 7 })));
+    assert!(matches!(open_without_migrating(&folder), Err(StoreError::SchemaIsOlder { found: 2, known: 10 })));
 
     let node = node();
     let kept = Head { tail: f::tail(9..=9), finalized: Some(f::block(4)), genesis: None };
@@ -147,9 +147,11 @@ async fn a_database_without_an_audit_log_is_brought_up_to_date_with_what_it_hold
     drop(first);
     tamper(
         &folder,
-        &format!("{WITHOUT_CONTROL} {WITHOUT_RECONCILING} DELETE FROM schema_migration WHERE version >= 4"),
+        &format!(
+            "{WITHOUT_RETENTION} {WITHOUT_CONTROL} {WITHOUT_RECONCILING} DELETE FROM schema_migration WHERE version >= 4"
+        ),
     );
-    assert!(matches!(open_without_migrating(&folder), Err(StoreError::SchemaIsOlder { found: 3, known: 7 })));
+    assert!(matches!(open_without_migrating(&folder), Err(StoreError::SchemaIsOlder { found: 3, known: 10 })));
 
     let node = node();
     let seen = f::view(&node, &lane).await;
@@ -195,11 +197,11 @@ async fn a_slot_that_knows_only_the_number_of_its_floor_has_none() {
     .await;
     drop(first);
     let back = format!(
-        "{WITHOUT_CONTROL} ALTER TABLE slot DROP COLUMN above_hash; DELETE FROM schema_migration WHERE version >= 5;
+        "{WITHOUT_RETENTION} {WITHOUT_CONTROL} ALTER TABLE slot DROP COLUMN above_hash; DELETE FROM schema_migration WHERE version >= 5;
          UPDATE slot SET above_block = above_block + 1"
     );
     tamper(&folder, &back);
-    assert!(matches!(open_without_migrating(&folder), Err(StoreError::SchemaIsOlder { found: 4, known: 7 })));
+    assert!(matches!(open_without_migrating(&folder), Err(StoreError::SchemaIsOlder { found: 4, known: 10 })));
 
     let node = node();
     let seen = f::view(&node, &lane).await;
@@ -235,12 +237,17 @@ async fn a_database_without_replacements_and_history_is_brought_up_to_date_with_
     })
     .await;
     f::confirm(&first, &lane, ended).await;
-    let claimed = f::view(&first, &lane).await.lane.slots[1].next_resubmit_at;
+    let cursor = f::view(&first, &lane).await.cursor;
+    f::commit_done(&first, &lane, |commit| {
+        commit.close_below(&cursor, f::nonce(1)).unwrap();
+    })
+    .await;
+    let claimed = f::view(&first, &lane).await.lane.slots[0].next_resubmit_at;
     drop(first);
     tamper(&folder, &format!("UPDATE managed_tx SET updated_at = 0 WHERE tx_id = '{ended}'"));
-    assert_eq!(node().archive(Duration::ZERO, 10).await.unwrap(), 1);
-    tamper(&folder, &format!("{WITHOUT_CONTROL} DELETE FROM schema_migration WHERE version >= 7"));
-    assert!(matches!(open_without_migrating(&folder), Err(StoreError::SchemaIsOlder { found: 5, known: 7 })));
+    assert_eq!(node().apply_retention(RetentionKind::Intents, Duration::ZERO, 10).await.unwrap(), 1);
+    tamper(&folder, &format!("{WITHOUT_RETENTION} {WITHOUT_CONTROL} DELETE FROM schema_migration WHERE version >= 7"));
+    assert!(matches!(open_without_migrating(&folder), Err(StoreError::SchemaIsOlder { found: 5, known: 10 })));
 
     let node = node();
     for id in [ended, waiting, queued] {
@@ -250,7 +257,7 @@ async fn a_database_without_replacements_and_history_is_brought_up_to_date_with_
         let attempt = node.attempts(id).await.unwrap().remove(0);
         assert_eq!((attempt.sends, attempt.history.len()), (1, 0), "that it was sent is known, and no more");
     }
-    let slot = f::view(&node, &lane).await.lane.slots.remove(1);
+    let slot = f::view(&node, &lane).await.lane.slots.remove(0);
     assert_eq!((slot.tries, slot.signal, slot.next_resubmit_at), (0, None, claimed));
     // And it goes on from there.
     let dropped = Some(MempoolSignal::LikelyDropped);
@@ -271,10 +278,10 @@ async fn a_database_without_replacements_and_history_is_brought_up_to_date_with_
 #[tokio::test]
 async fn without_leave_to_migrate_nothing_is_made() {
     let folder = Folder::new();
-    assert!(matches!(open_without_migrating(&folder), Err(StoreError::SchemaIsOlder { found: 0, known: 7 })));
+    assert!(matches!(open_without_migrating(&folder), Err(StoreError::SchemaIsOlder { found: 0, known: 10 })));
     assert!(!folder.database().exists() && !folder.sidecar().exists());
     fs::write(folder.database(), "").unwrap();
-    assert!(matches!(open_without_migrating(&folder), Err(StoreError::SchemaIsOlder { found: 0, known: 7 })));
+    assert!(matches!(open_without_migrating(&folder), Err(StoreError::SchemaIsOlder { found: 0, known: 10 })));
 
     with_a_lane(&folder).await;
     assert!(is_there(&open_without_migrating(&folder).unwrap(), "before").await);
@@ -362,7 +369,7 @@ async fn an_archived_intent_keeps_its_history() {
     accept(&store, "canceled").await;
     store.cancel_queued(&[intent("canceled").id]).await.unwrap();
     clock.advance(Duration::from_secs(1));
-    assert_eq!(store.archive(Duration::ZERO, 10).await.unwrap(), 1);
+    assert_eq!(store.apply_retention(RetentionKind::Intents, Duration::ZERO, 10).await.unwrap(), 1);
     assert!(is_there(&store, "canceled").await);
     drop(store);
     let sql = Connection::open(folder.database()).unwrap();
@@ -375,6 +382,42 @@ async fn an_archived_intent_keeps_its_history() {
         )
         .unwrap();
     assert_eq!(kinds, ("accepted".to_owned(), "cancel_in_queue".to_owned(), "CANCELED".to_owned()));
+}
+
+/// Back to the schema in which moved-out intents keep their events and attempts for ever.
+const WITHOUT_RETENTION: &str = "
+    DROP INDEX archived_tx_events;
+    DROP INDEX archived_tx_attempts;
+    DROP INDEX tx_event_of_lanes;
+    DROP INDEX lane_command_done;
+    DROP TABLE retention_claim;
+    ALTER TABLE archived_tx DROP COLUMN ended_at;
+    ALTER TABLE archived_tx DROP COLUMN has_events;
+    ALTER TABLE archived_tx DROP COLUMN has_attempts;";
+
+/// proves O04
+#[tokio::test]
+async fn database_without_retention_is_brought_up_to_date() {
+    let folder = Folder::new();
+    let node = || Arc::new(open(&folder.database())) as f::Node;
+    let first = node();
+    let lane = f::lane(&first, 1).await;
+    let ended = f::bound(&first, &lane, "ended").await.id;
+    f::confirm(&first, &lane, ended).await;
+    f::close_all(&first, &lane).await;
+    drop(first);
+    tamper(&folder, "UPDATE managed_tx SET updated_at = 1000");
+    assert_eq!(f::move_out(&node(), 10).await, 1);
+    tamper(&folder, &format!("{WITHOUT_RETENTION} DELETE FROM schema_migration WHERE version >= 10"));
+
+    let node = node();
+    assert_eq!((node.attempts(ended).await.unwrap().len(), node.events_of(ended, 9).await.unwrap().len()), (1, 4));
+    let record = f::record(&node, ended).await;
+    for kind in [RetentionKind::Attempts, RetentionKind::Events] {
+        assert_eq!((f::retain(&node, kind, 10).await, f::retain(&node, kind, 10).await), (1, 0));
+    }
+    assert_eq!((node.attempts(ended).await.unwrap(), node.events_of(ended, 9).await.unwrap()), (vec![], vec![]));
+    assert_eq!(f::record(&node, ended).await, record);
 }
 
 /// The first documents of retention have no positions of their events.
@@ -392,7 +435,7 @@ async fn history_that_was_moved_out_before_positions_were_kept_is_still_read() {
     drop(store);
     tamper(&folder, "UPDATE managed_tx SET updated_at = 0");
     let store = open(&folder.database());
-    assert_eq!(store.archive(Duration::ZERO, 10).await.unwrap(), 1);
+    assert_eq!(store.apply_retention(RetentionKind::Intents, Duration::ZERO, 10).await.unwrap(), 1);
     assert_eq!(store.events_of(id, 10).await.unwrap(), written);
     drop(store);
     let strip = "'$.events[0].commit_no', '$.events[0].idx', '$.events[1].commit_no', '$.events[1].idx'";

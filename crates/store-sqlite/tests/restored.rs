@@ -7,6 +7,7 @@ mod support;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use gapless_domain::NodeText;
 use gapless_domain::{B256, BlockLink, BlockRef, Head, Tail};
 use gapless_store::{CommitVerdict, Store, StoreError};
 use gapless_store_sqlite::SqliteStore;
@@ -227,7 +228,7 @@ async fn positions_do_not_come_again_when_the_loss_is_unknown() {
     fs::write(folder.sidecar(), copy_of_sidecar).unwrap();
     let store = open(&folder.database());
     assert!(!load(&store).await.regressed);
-    store.declare_regressed("restored with its sidecar").await.unwrap();
+    store.declare_lost(&NodeText::new("operator"), "restored with its sidecar").await.unwrap();
     assert_eq!(take_notice(&store).await, CommitVerdict::Done);
     assert!(!store.read_events(newest, 100).await.unwrap().is_empty());
     drop(store);

@@ -6,10 +6,11 @@ use std::time::Duration;
 use async_trait::async_trait;
 use gapless_domain::{
     Attempt, AuditEntry, ChainId, Command, CommandId, CommandStatus, Event, EventPosition, Head, IntentRecord,
-    LaneCommit, Lease, NewCommand, NodeText, Nonce, OwnerId, RequestId, StateName, SubmitterId, TxId,
+    LaneCommit, Lease, NewCommand, NodeText, Nonce, OwnerId, RequestId, StateName, SubmitterId, Timestamp, TxId,
 };
 
 use crate::error::StoreError;
+use crate::retention::RetentionKind;
 use crate::status::{Census, LaneStatus, SlotStatus};
 use crate::verdict::{Accepted, Acquired, CancelVerdict, Committed, HeadVerdict, Loaded, Renewal};
 use crate::wake::Wakeups;
@@ -171,18 +172,24 @@ pub trait Store: Send + Sync + fmt::Debug {
 
     // --- Housekeeping. ---
 
-    /// Moves up to `limit` terminal intents out, whose last change is older than `age` and whose events every consumer has
-    /// handled. Request ids stay. Returns how many were moved.
-    async fn archive(&self, age: Duration, limit: u32) -> Result<u32, StoreError>;
+    /// Makes this process the one that applies retention, and answers with the database's time. `None` while another process
+    /// holds the claim. The claim lasts a lease's duration and is renewed by claiming again. It spares the database double
+    /// work; [`Store::apply_retention`] is correct without it.
+    async fn claim_retention(&self) -> Result<Option<Timestamp>, StoreError>;
 
-    /// An operator says that this database was restored or has lost commits: every lane must take notice before it writes
-    /// anything else.
-    async fn declare_regressed(&self, why: &str) -> Result<(), StoreError>;
+    /// Moves or deletes one batch of rows that are older than `age`, oldest first, in one transaction: at most `limit` intents
+    /// for the kinds that belong to intents, at most `limit` rows otherwise. Returns how many. Repeating a call whose outcome
+    /// is unknown is harmless.
+    async fn apply_retention(&self, kind: RetentionKind, age: Duration, limit: u32) -> Result<u32, StoreError>;
 
-    /// An operator says that what was lost has been looked for. Lanes are reconciled one by one, by their own commits; until
-    /// this is said, a submitter that is registered for the first time has to take notice as well, since it may be among
-    /// what was lost.
-    async fn declare_reconciled(&self, why: &str) -> Result<(), StoreError>;
+    /// An operator says that this database was restored or has lost commits. Every lane must take notice before it writes
+    /// anything else. Every call begins a new loss, also when the one before is not reconciled. Audited as `declare_lost`.
+    async fn declare_lost(&self, by: &NodeText, why: &str) -> Result<(), StoreError>;
+
+    /// An operator says that every loss so far has been looked into. Lanes are reconciled one by one, by their own commits.
+    /// Until this is said, a submitter that is registered for the first time has to take notice as well, because it may be
+    /// part of the loss. Audited as `declare_reconciled`.
+    async fn declare_reconciled(&self, by: &NodeText, why: &str) -> Result<(), StoreError>;
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

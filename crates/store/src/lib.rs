@@ -18,6 +18,7 @@ mod error;
 mod head;
 mod migration;
 mod model;
+mod retention;
 mod status;
 mod verdict;
 mod wake;
@@ -30,6 +31,7 @@ pub use gapless_domain::LaneSnapshot;
 pub use head::merge_heads;
 pub use migration::{Migration, Pending, pending};
 pub use model::{Model, ModelStore, Snapshot};
+pub use retention::RetentionKind;
 pub use status::{Census, LaneStatus, LeaseStatus, SlotStatus};
 pub use verdict::{
     Accepted, Acquired, CancelVerdict, CommitVerdict, Committed, Conflict, HeadVerdict, Loaded, Renewal,

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::names::{EndpointStandingName, FinalityName};
 use crate::problem::FieldFault;
+use crate::reason::read_reason;
 use crate::submitter::protect_message;
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -119,16 +120,9 @@ pub struct ChainAccepted {
 }
 
 impl AcceptChainRequest {
-    pub const REASON_BYTES: usize = 1000;
-
     /// The reason, if it says something.
     pub fn read(self) -> Result<String, Vec<FieldFault>> {
-        let said = self.reason.trim();
-        if said.is_empty() || said.len() > Self::REASON_BYTES || said.contains('\0') {
-            let message = format!("a reason has 1 to {} bytes, more than white space, and no NUL", Self::REASON_BYTES);
-            return Err(vec![FieldFault::body("/reason", message)]);
-        }
-        Ok(said.to_owned())
+        read_reason(&self.reason)
     }
 }
 

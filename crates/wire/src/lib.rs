@@ -29,9 +29,11 @@ mod page;
 mod payload;
 mod problem;
 mod quantity;
+mod reason;
 mod request;
 mod reservation;
 mod slot;
+mod store;
 mod stuck;
 mod submitter;
 mod tx;
@@ -56,7 +58,7 @@ pub use json::{JsonError, from_json};
 pub use moment::{moment_from_text, moment_to_text};
 pub use names::{
     AttemptKindName, EndpointStandingName, FinalityName, LaneStateName, LostRuleName, MempoolSignalName, ReceiptStatus,
-    Speed, SubStateName, TxEventName, TxStateName,
+    Speed, StoreDeclarationName, SubStateName, TxEventName, TxStateName,
 };
 pub use page::Page;
 pub use payload::{AccessListItem, Authorization, CallPayload, FeesPayload};
@@ -67,6 +69,7 @@ pub use reservation::{
     MAX_RAW_BYTES, ReleaseRequest, ReservationResult, ReservationView, ReserveParts, ReserveRequest, SubmitRequest,
 };
 pub use slot::{ReservationState, SlotKindName, SlotReservationView, SlotView};
+pub use store::{DeclareRequest, StoreDeclared};
 pub use stuck::{StuckAnswer, StuckAttemptView, StuckCaseView};
 pub use submitter::{
     LeaseView, LowestUnminedView, NoncesView, ProtectView, SubmitterExpand, SubmitterView, WindowView, protect_message,

@@ -217,6 +217,16 @@ words! {
 }
 
 words! {
+    /// What an operator has declared about the database.
+    StoreDeclarationName {
+        /// It was restored, or has lost commits.
+        Lost = "lost",
+        /// Every loss so far has been looked into.
+        Reconciled = "reconciled",
+    }
+}
+
+words! {
     /// What a node thinks of an endpoint. Only a `good` one is asked for anything that has to be believed.
     EndpointStandingName {
         Good = "good",

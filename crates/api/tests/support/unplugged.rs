@@ -189,15 +189,19 @@ impl Store for Unplugged {
         self.up()?.forget_head(chain, by, why).await
     }
 
-    async fn archive(&self, age: Duration, limit: u32) -> Result<u32, StoreError> {
-        self.up()?.archive(age, limit).await
+    async fn claim_retention(&self) -> Result<Option<Timestamp>, StoreError> {
+        self.up()?.claim_retention().await
     }
 
-    async fn declare_regressed(&self, why: &str) -> Result<(), StoreError> {
-        self.up()?.declare_regressed(why).await
+    async fn apply_retention(&self, kind: RetentionKind, age: Duration, limit: u32) -> Result<u32, StoreError> {
+        self.up()?.apply_retention(kind, age, limit).await
     }
 
-    async fn declare_reconciled(&self, why: &str) -> Result<(), StoreError> {
-        self.up()?.declare_reconciled(why).await
+    async fn declare_lost(&self, by: &NodeText, why: &str) -> Result<(), StoreError> {
+        self.up()?.declare_lost(by, why).await
+    }
+
+    async fn declare_reconciled(&self, by: &NodeText, why: &str) -> Result<(), StoreError> {
+        self.up()?.declare_reconciled(by, why).await
     }
 }

@@ -14,6 +14,7 @@ mod migrate;
 mod serve;
 mod server;
 mod sim;
+mod store;
 mod submitter;
 mod table;
 mod tx;
@@ -74,6 +75,9 @@ enum Command {
     /// Ask about chains
     #[command(subcommand)]
     Chain(chain::ChainCommand),
+    /// Say what only an operator knows of the database: that it lost commits, that this was looked into
+    #[command(subcommand)]
+    Store(store::StoreCommand),
     /// Run the dev chain alone
     Devchain(devchain::DevchainArgs),
     /// Prove it: seeded worlds in which everything goes wrong, and whether every promise holds
@@ -126,6 +130,7 @@ impl Command {
             Command::Migrate(args) => args.run(output),
             Command::Keys(command) => command.run(output),
             Command::Chain(command) => command.run(output),
+            Command::Store(command) => command.run(output),
             Command::Sim(args) => args.run(output),
             Command::Bench(args) => args.run(output),
             Command::Completions(args) => args.run(output),

@@ -111,10 +111,43 @@ const MAX_DURATION: Duration = Duration::from_secs(366 * 86_400);
 
 /// A whole number and its unit.
 pub(crate) fn parse_duration(text: &str) -> Option<Duration> {
+    parse_span(text).filter(|span| *span <= MAX_DURATION)
+}
+
+fn parse_span(text: &str) -> Option<Duration> {
     let (number, unit) = split_unit(text)?;
     let (_, millis) = UNITS_OF_TIME.into_iter().find(|(name, _)| *name == unit)?;
-    let duration = Duration::from_millis(number.checked_mul(millis)?);
-    (duration <= MAX_DURATION).then_some(duration)
+    Some(Duration::from_millis(number.checked_mul(millis)?))
+}
+
+/// How long something is kept: a duration, or `"never"` for one that has no end. That is `None`, and the longest of all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Period(pub(crate) Option<Duration>);
+
+/// A hundred years.
+const MAX_PERIOD: Duration = Duration::from_secs(36_525 * 86_400);
+
+impl PartialOrd for Period {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        self.0.unwrap_or(Duration::MAX).partial_cmp(&other.0.unwrap_or(Duration::MAX))
+    }
+}
+
+impl Setting for Period {
+    fn wanted() -> String {
+        "a duration such as \"12h\", \"30d\" or \"3650d\", or \"never\"".to_owned()
+    }
+
+    fn read(value: &Value) -> Option<Self> {
+        match text_of(value)? {
+            "never" => Some(Period(None)),
+            text => parse_span(text).filter(|span| *span <= MAX_PERIOD).map(|span| Period(Some(span))),
+        }
+    }
+
+    fn show(&self) -> String {
+        self.0.map_or_else(|| "\"never\"".to_owned(), |span| span.show())
+    }
 }
 
 /// In the largest unit that divides it.
@@ -226,6 +259,17 @@ mod tests {
         for text in ["10", "s", "", "1.5s", "-1s", "10 sec", "18446744073709551615d", "367d"] {
             assert_eq!(read::<Duration>(text), None, "{text}");
         }
+    }
+
+    #[test]
+    fn period_is_a_duration_or_never() {
+        for (text, shown) in [("never", "never"), ("30d", "30d"), ("3650d", "3650d"), ("0s", "0s")] {
+            assert_eq!(read::<Period>(text), Some(format!("{shown:?}")), "{text}");
+        }
+        for text in ["", "Never", "30", "forever", "36526d", "99999999999999999d"] {
+            assert_eq!(read::<Period>(text), None, "{text}");
+        }
+        assert!(Period(None) > Period(Some(MAX_PERIOD)));
     }
 
     #[test]

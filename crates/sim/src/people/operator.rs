@@ -101,7 +101,7 @@ async fn handle(scene: &Scene, lane: &SubmitterId, protection: &Protection, dice
                 scene.stage().sleep(Duration::from_secs(2)).await;
             }
             if let Some((_, store)) = scene.entrance(dice) {
-                let _ = within(scene.stage(), PATIENCE, store.declare_reconciled("looked for")).await;
+                let _ = within(scene.stage(), PATIENCE, store.declare_reconciled(&NodeText::new("operator"), "looked for")).await;
             }
         }
         _ => {}

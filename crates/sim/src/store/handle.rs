@@ -7,11 +7,11 @@ use async_trait::async_trait;
 use gapless_domain::mistakes::{Mistake, made};
 use gapless_domain::{
     Attempt, AuditEntry, ChainId, Command, CommandId, CommandStatus, Event, EventPosition, Head, IntentRecord,
-    LaneCommit, Lease, NewCommand, NodeText, Nonce, OwnerId, RequestId, SubmitterId, TxId,
+    LaneCommit, Lease, NewCommand, NodeText, Nonce, OwnerId, RequestId, SubmitterId, Timestamp, TxId,
 };
 use gapless_store::{
     Accepted, Acquired, AuditFilter, CancelVerdict, Census, CommitVerdict, Committed, HeadVerdict, LaneStatus, Loaded,
-    NewIntent, NewSubmitter, Renewal, SlotStatus, Store, StoreError, TxFilter, WakeBoard, Wakeups,
+    NewIntent, NewSubmitter, Renewal, RetentionKind, SlotStatus, Store, StoreError, TxFilter, WakeBoard, Wakeups,
 };
 
 use super::database::{Database, wait_for};
@@ -440,17 +440,21 @@ impl Store for Handle {
         .await
     }
 
-    async fn archive(&self, age: Duration, limit: u32) -> Result<u32, StoreError> {
-        self.write("archive", move |store, _| wait_for(store.archive(age, limit))).await
+    async fn claim_retention(&self) -> Result<Option<Timestamp>, StoreError> {
+        self.write("claim retention", move |store, _| wait_for(store.claim_retention())).await
     }
 
-    async fn declare_regressed(&self, why: &str) -> Result<(), StoreError> {
-        let why = why.to_owned();
-        self.write("declare regressed", move |store, _| wait_for(store.declare_regressed(&why))).await
+    async fn apply_retention(&self, kind: RetentionKind, age: Duration, limit: u32) -> Result<u32, StoreError> {
+        self.write("apply retention", move |store, _| wait_for(store.apply_retention(kind, age, limit))).await
     }
 
-    async fn declare_reconciled(&self, why: &str) -> Result<(), StoreError> {
-        let why = why.to_owned();
-        self.write("declare reconciled", move |store, _| wait_for(store.declare_reconciled(&why))).await
+    async fn declare_lost(&self, by: &NodeText, why: &str) -> Result<(), StoreError> {
+        let (by, why) = (by.clone(), why.to_owned());
+        self.write("declare lost", move |store, _| wait_for(store.declare_lost(&by, &why))).await
+    }
+
+    async fn declare_reconciled(&self, by: &NodeText, why: &str) -> Result<(), StoreError> {
+        let (by, why) = (by.clone(), why.to_owned());
+        self.write("declare reconciled", move |store, _| wait_for(store.declare_reconciled(&by, &why))).await
     }
 }

@@ -79,7 +79,7 @@ pub(super) async fn a_replacement_of_what_is_bound_keeps_the_nonce(h: &dyn Harne
     let ended = confirm(&b, &lane, tx.id).await;
     assert_eq!(ended.replacement, Some(transfer(7)));
     h.pass(TICK).await;
-    assert_eq!(b.archive(Duration::ZERO, 9).await.unwrap(), 1);
+    assert_eq!(move_out(&b, 9).await, 1);
     assert_eq!(record(&a, tx.id).await, ended);
     assert_eq!(a.open_slots(&lane, None, 9).await.unwrap()[0].tx, Some(ended));
 }
@@ -128,7 +128,7 @@ pub(super) async fn a_request_stands_for_its_first_payload(h: &dyn Harness) {
     assert_eq!(again().await, expected);
     confirm(&a, &lane, id).await;
     h.pass(TICK).await;
-    assert_eq!(a.archive(Duration::ZERO, 9).await.unwrap(), 1);
+    assert_eq!(move_out(&a, 9).await, 1);
     assert_eq!(again().await, expected);
 }
 
@@ -187,7 +187,7 @@ pub(super) async fn sends_are_kept_in_order_for_people_only(h: &dyn Harness) {
 
     confirm(&a, &lane, id).await;
     h.pass(TICK).await;
-    assert_eq!(a.archive(Duration::ZERO, 9).await.unwrap(), 1);
+    assert_eq!(move_out(&a, 9).await, 1);
     assert_eq!(b.attempts(id).await.unwrap(), kept);
     assert_eq!(b.open_slots(&lane, None, 9).await.unwrap()[0].attempts, kept);
 }

@@ -43,6 +43,7 @@ mod slots;
 mod status;
 mod sweep;
 mod trace;
+mod upkeep;
 
 use std::time::Duration;
 
@@ -175,6 +176,16 @@ macro_rules! for_each_case {
                 only_old_and_terminal_intents_are_moved
                 retention_waits_for_every_consumer
                 archive_moves_up_to_its_limit_oldest_first
+            }
+            upkeep {
+                open_nonce_keeps_attempts_of_moved_out_intent
+                attempts_and_events_go_oldest_intent_first
+                first_batch_of_events_takes_oldest_intent
+                lane_events_wait_for_every_consumer
+                finished_commands_are_deleted_open_ones_stay
+                only_rows_of_dead_processes_are_deleted
+                audit_entries_are_deleted_oldest_first
+                retention_claim_is_held_by_one_process
             }
             reads {
                 unknown_ids_are_none_in_their_place

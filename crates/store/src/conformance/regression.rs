@@ -64,7 +64,7 @@ pub(super) async fn a_regressed_lane_writes_nothing_until_it_takes_notice(h: &dy
         accept(&a, lane, &["1"]).await;
         assert!(!view(&a, lane).await.lane.regressed);
     }
-    b.declare_regressed("an operator restored a backup").await.unwrap();
+    declare_lost(&b, "an operator restored a backup").await;
     for lane in &lanes {
         assert_stopped(&a, lane).await;
     }
@@ -89,7 +89,7 @@ pub(super) async fn a_lane_without_a_cursor_takes_notice_too(h: &dyn Harness) {
     let lane = lane(&a, 1).await;
     accept(&a, &lane, &["0"]).await;
     assert!(!view(&a, &lane).await.lane.regressed);
-    b.declare_regressed("restored").await.unwrap();
+    declare_lost(&b, "restored").await;
     // A node that starts again registers what it knows already, perhaps by a new name.
     register(&b, from_ref(&lane)).await;
     let renamed = NewSubmitter { id: lane.clone(), alias: Some("renamed".to_owned()) };
@@ -120,10 +120,10 @@ pub(super) async fn a_lane_without_a_cursor_takes_notice_too(h: &dyn Harness) {
 pub(super) async fn a_submitter_registered_after_the_loss_takes_notice_until_all_is_reconciled(h: &dyn Harness) {
     let a = h.node("a").await;
     let (early, late, nobody) = (submitter(1), submitter(2), submitter(3));
-    a.declare_regressed("restored").await.unwrap();
+    declare_lost(&a, "restored").await;
     register(&a, from_ref(&early)).await;
     assert!(view(&a, &early).await.lane.regressed);
-    a.declare_reconciled("an operator has looked").await.unwrap();
+    declare_reconciled(&a, "an operator has looked").await;
     register(&a, &[early.clone(), late.clone()]).await;
     assert!(view(&a, &early).await.lane.regressed, "it still has to take notice itself");
     for lane in [&late, &nobody] {
@@ -132,7 +132,7 @@ pub(super) async fn a_submitter_registered_after_the_loss_takes_notice_until_all
     }
     accept(&a, &late, &["0"]).await;
     assert_eq!(bind_next(&a, &late).await.state.nonce(), Some(nonce(0)));
-    a.declare_regressed("once more").await.unwrap();
+    declare_lost(&a, "once more").await;
     assert!(view(&a, &late).await.lane.regressed);
     assert!(!view(&a, &nobody).await.lane.regressed, "nobody has registered it");
 }
@@ -142,7 +142,7 @@ pub(super) async fn a_regressed_lane_takes_nothing_new(h: &dyn Harness) {
     let a = h.node("a").await;
     let lane = lane(&a, 1).await;
     let known = accept(&a, &lane, &["known"]).await[0];
-    a.declare_regressed("restored").await.unwrap();
+    declare_lost(&a, "restored").await;
     let verdicts = a.accept(&[new_intent(&lane, "known"), new_intent(&lane, "new")]).await.unwrap();
     assert_eq!(verdicts[0], Accepted::Existing(known));
     let Accepted::Protected(protection) = &verdicts[1] else { panic!("{verdicts:?}") };
@@ -159,7 +159,7 @@ pub(super) async fn nothing_ends_before_the_lane_is_reconciled(h: &dyn Harness) 
     bound(&a, &lane, "0").await;
     let id = accept(&a, &lane, &["1"]).await[0];
     let fail = Transition::FailInQueue(FailReason::Expired, text("late"));
-    a.declare_regressed("restored").await.unwrap();
+    declare_lost(&a, "restored").await;
     for reconciled in [false, false, true] {
         let queued = record(&a, id).await;
         let verdict = commit(&a, &lane, |commit| {
@@ -199,9 +199,9 @@ pub(super) async fn a_second_loss_is_noticed_in_protect_too(h: &dyn Harness) {
     let a = h.node("a").await;
     let lane = lane(&a, 1).await;
     bound(&a, &lane, "0").await;
-    a.declare_regressed("first").await.unwrap();
+    declare_lost(&a, "first").await;
     acknowledge(&a, &lane).await;
-    a.declare_regressed("second").await.unwrap();
+    declare_lost(&a, "second").await;
     let cursor = view(&a, &lane).await.cursor;
     let verdict = commit(&a, &lane, |commit| {
         commit.observe_counts(&cursor, cursor.chain_nonce, cursor.final_nonce).unwrap();
@@ -225,7 +225,7 @@ pub(super) async fn what_an_operator_decided_before_a_loss_is_refused(h: &dyn Ha
     let wanted = a.put_commands(&others).await.unwrap();
     commit_done(&a, &two, |_| {}).await;
 
-    b.declare_regressed("restored").await.unwrap();
+    declare_lost(&b, "restored").await;
     let overtaken = CommandStatus::Over(CommandResult::Refused(CommandReport::new(CommandKind::OVERTAKEN)));
     assert_eq!(a.commands(&decided).await.unwrap(), [Some(overtaken.clone()), Some(overtaken)]);
     assert_eq!(a.commands(&wanted).await.unwrap(), [Some(CommandStatus::Open), Some(CommandStatus::Open)]);
@@ -244,7 +244,7 @@ pub(super) async fn every_declared_regression_is_noticed_anew(h: &dyn Harness) {
     bound(&a, &lane, "0").await;
     accept(&a, &lane, &["1"]).await;
     for _ in 0..2 {
-        a.declare_regressed("again").await.unwrap();
+        declare_lost(&a, "again").await;
         assert_stopped(&a, &lane).await;
         acknowledge(&a, &lane).await;
         let cursor = view(&a, &lane).await.cursor;

@@ -244,7 +244,7 @@ pub(super) async fn who_used_a_lent_nonce_is_known_for_ever(h: &dyn Harness) {
     })
     .await;
     h.pass(Duration::from_millis(5)).await;
-    assert_eq!(a.archive(Duration::ZERO, 10).await.unwrap(), 2, "with the one that let go");
+    assert_eq!(move_out(&a, 10).await, 2, "with the one that let go");
     assert_eq!(a.used_for(&lane, at).await.unwrap(), Some(tx.id));
     let kept = a.attempts(tx.id).await.unwrap();
     assert_eq!(kept.iter().map(|attempt| attempt.hash).collect::<Vec<_>>(), [signed.hash]);

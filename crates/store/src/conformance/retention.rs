@@ -8,6 +8,7 @@ use super::Harness;
 use super::fixtures::*;
 use super::trace::history;
 use crate::contract::{NewIntent, TxFilter};
+use crate::retention::RetentionKind;
 use crate::verdict::{Accepted, CancelVerdict};
 
 const TICK: Duration = Duration::from_millis(5);
@@ -31,7 +32,7 @@ pub(super) async fn archived_intents_still_answer_but_are_not_listed(h: &dyn Har
     let open = accept(&a, &lane, &["open"]).await[0];
     let (before, attempts) = (record(&a, id).await, a.attempts(id).await.unwrap());
     h.pass(TICK).await;
-    assert_eq!(a.archive(Duration::ZERO, 10).await.unwrap(), 1);
+    assert_eq!(move_out(&a, 10).await, 1);
 
     assert_eq!(record(&b, id).await, before);
     assert_eq!(b.attempts(id).await.unwrap(), attempts);
@@ -48,7 +49,7 @@ pub(super) async fn archived_intents_still_answer_but_are_not_listed(h: &dyn Har
     assert_eq!(b.cancel_queued(&[id]).await.unwrap(), [CancelVerdict::NotQueued]);
     // Its nonce stays taken.
     assert_eq!(bind_next(&a, &lane).await.state.nonce(), Some(nonce(1)));
-    assert_eq!(a.archive(Duration::ZERO, 10).await.unwrap(), 0);
+    assert_eq!(move_out(&a, 10).await, 0);
 }
 
 pub(super) async fn archived_intents_keep_their_events(h: &dyn Harness) {
@@ -68,7 +69,7 @@ pub(super) async fn archived_intents_keep_their_events(h: &dyn Harness) {
         assert_eq!(before.last().unwrap().1.len(), count);
     }
     h.pass(TICK).await;
-    assert_eq!(a.archive(Duration::ZERO, 10).await.unwrap(), 2);
+    assert_eq!(move_out(&a, 10).await, 2);
     for (id, events) in before {
         assert_eq!(b.events_of(id, 100).await.unwrap(), events);
         for limit in [0, 1, 3, 11] {
@@ -85,8 +86,8 @@ pub(super) async fn only_old_and_terminal_intents_are_moved(h: &dyn Harness) {
     let ids = accept(&a, &lane, &["queued", "canceled"]).await;
     a.cancel_queued(&ids[1..]).await.unwrap();
     h.pass(TICK).await;
-    assert_eq!(a.archive(Duration::from_secs(3600), 10).await.unwrap(), 0);
-    assert_eq!(a.archive(Duration::ZERO, 10).await.unwrap(), 2);
+    assert_eq!(a.apply_retention(RetentionKind::Intents, Duration::from_secs(3600), 10).await.unwrap(), 0);
+    assert_eq!(move_out(&a, 10).await, 2);
     assert_eq!(listed(&a, &lane).await, [ids[0], open]);
     assert_eq!(view(&a, &lane).await.lane.bound[0].id, open);
     assert!(record(&a, ended).await.state.name().is_terminal());
@@ -100,10 +101,10 @@ pub(super) async fn retention_waits_for_every_consumer(h: &dyn Harness) {
     h.pass(TICK).await;
     ack(&a, "fast", all.last().unwrap().position).await;
     ack(&a, "slow", all[all.len() - 2].position).await;
-    assert_eq!(a.archive(Duration::ZERO, 10).await.unwrap(), 0, "the last event is not handled by all");
+    assert_eq!(move_out(&a, 10).await, 0, "the last event is not handled by all");
     assert_eq!(listed(&a, &lane).await, [id]);
     ack(&a, "slow", all.last().unwrap().position).await;
-    assert_eq!(a.archive(Duration::ZERO, 10).await.unwrap(), 1);
+    assert_eq!(move_out(&a, 10).await, 1);
     assert_eq!(listed(&a, &lane).await, []);
 }
 
@@ -126,8 +127,8 @@ pub(super) async fn archive_moves_up_to_its_limit_oldest_first(h: &dyn Harness) 
         h.pass(TICK).await;
     }
     for left in [vec![ids[1], ids[0]], vec![ids[1]], vec![]] {
-        assert_eq!(a.archive(Duration::ZERO, 1).await.unwrap(), 1);
+        assert_eq!(move_out(&a, 1).await, 1);
         assert_eq!(listed(&a, &lane).await, left);
     }
-    assert_eq!(a.archive(Duration::ZERO, 1).await.unwrap(), 0);
+    assert_eq!(move_out(&a, 1).await, 0);
 }

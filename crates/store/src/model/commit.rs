@@ -8,7 +8,7 @@ use gapless_domain::{
     SendReport, Slot, SubmitterId, Timestamp,
 };
 
-use super::tables::{Call, CursorRow, Lane, Tables};
+use super::tables::{Call, CursorRow, FinishedCommand, Lane, Tables};
 use crate::audit::AuditRow;
 use crate::verdict::{CommitVerdict, Conflict};
 
@@ -197,7 +197,7 @@ impl Lane {
         }
         for (id, result) in commit.commands_done() {
             if self.commands.remove(id).is_some() {
-                self.commands_done.insert(*id, result.clone());
+                self.commands_done.insert(*id, FinishedCommand { result: result.clone(), at: call.now });
             }
         }
     }

@@ -6,7 +6,8 @@
 //! - `tables`: what the database holds
 //! - `accept`: what any node may write
 //! - `lease`, `commit`, `reserve`: ownership, and what it permits
-//! - `read`, `outbox`: what comes out again, and retention
+//! - `read`, `outbox`: what comes out again
+//! - `upkeep`: retention
 //! - `status`: what people ask
 
 mod accept;
@@ -17,6 +18,7 @@ mod read;
 mod reserve;
 mod status;
 mod tables;
+mod upkeep;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -26,13 +28,14 @@ use async_trait::async_trait;
 use gapless_domain::mistakes::{self, Mistake};
 use gapless_domain::{
     Attempt, AuditEntry, ChainId, Command, CommandId, CommandStatus, Event, EventPosition, Head, IntentRecord,
-    LaneCommit, Lease, LeaseTerms, NewCommand, NodeText, Nonce, OwnerId, RequestId, SubmitterId, TxId,
+    LaneCommit, Lease, LeaseTerms, NewCommand, NodeText, Nonce, OwnerId, RequestId, SubmitterId, Timestamp, TxId,
 };
 
 use crate::audit::AuditRow;
 use crate::clock::DatabaseClock;
 use crate::contract::{AuditFilter, NewIntent, NewSubmitter, Store, TxFilter};
 use crate::error::StoreError;
+use crate::retention::RetentionKind;
 use crate::status::{Census, LaneStatus, SlotStatus};
 use crate::verdict::{Accepted, Acquired, CancelVerdict, Committed, HeadVerdict, Loaded, Renewal};
 use crate::wake::{WakeBoard, Wakeup, Wakeups, changed_lanes};
@@ -119,11 +122,11 @@ impl ModelStore {
     }
 
     /// Compare-and-set of this process's counter: the counter is behind when the database lost what it acknowledged.
-    fn advance_canary(&self, tables: &mut Tables) -> Result<(), StoreError> {
+    fn advance_canary(&self, tables: &mut Tables, call: &Call<'_>) -> Result<(), StoreError> {
         let expected = self.canary.load(Ordering::SeqCst);
         let found = tables.canaries.get(&self.owner).copied().unwrap_or(0);
         if found != expected && !mistakes::made(Mistake::NoEpoch) {
-            tables.begin_epoch();
+            tables.begin_epoch(call);
             self.canary.store(found, Ordering::SeqCst);
             return Err(StoreError::Regressed(format!("{} wrote {expected}, the database has {found}", self.owner)));
         }
@@ -185,7 +188,7 @@ impl Store for ModelStore {
 
     async fn renew(&self) -> Result<Renewal, StoreError> {
         self.run(|tables, call| {
-            self.advance_canary(tables)?;
+            self.advance_canary(tables, call)?;
             tables.seen(call);
             Ok(tables.renew(call))
         })
@@ -204,7 +207,7 @@ impl Store for ModelStore {
 
     async fn commit(&self, commits: &[LaneCommit]) -> Result<Committed, StoreError> {
         let committed = self.run(|tables, call| {
-            self.advance_canary(tables)?;
+            self.advance_canary(tables, call)?;
             tables.seen(call);
             Ok::<_, StoreError>(Committed { verdicts: tables.commit(call, commits), at: call.now, replicated: true })
         })?;
@@ -306,22 +309,26 @@ impl Store for ModelStore {
         Ok(())
     }
 
-    async fn archive(&self, age: Duration, limit: u32) -> Result<u32, StoreError> {
-        Ok(self.run(|tables, call| tables.archive(call, age, limit)))
+    async fn claim_retention(&self) -> Result<Option<Timestamp>, StoreError> {
+        Ok(self.run(|tables, call| tables.claim_retention(call)))
     }
 
-    async fn declare_regressed(&self, why: &str) -> Result<(), StoreError> {
+    async fn apply_retention(&self, kind: RetentionKind, age: Duration, limit: u32) -> Result<u32, StoreError> {
+        Ok(self.run(|tables, call| tables.apply_retention(call, kind, age, limit)))
+    }
+
+    async fn declare_lost(&self, by: &NodeText, why: &str) -> Result<(), StoreError> {
         self.run(|tables, call| {
-            tables.begin_epoch();
-            tables.audit(call, AuditRow::regressed(why));
+            tables.begin_epoch(call);
+            tables.audit(call, AuditRow::declare_lost(by, why));
         });
         Ok(())
     }
 
-    async fn declare_reconciled(&self, why: &str) -> Result<(), StoreError> {
+    async fn declare_reconciled(&self, by: &NodeText, why: &str) -> Result<(), StoreError> {
         self.run(|tables, call| {
             tables.reconciled = tables.epoch;
-            tables.audit(call, AuditRow::reconciled(why));
+            tables.audit(call, AuditRow::declare_reconciled(by, why));
         });
         Ok(())
     }

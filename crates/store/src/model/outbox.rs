@@ -1,10 +1,8 @@
-//! Events, their consumers, and retention, which waits for them.
+//! Events and their consumers.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound as Edge;
-use std::time::Duration;
 
-use gapless_domain::{Event, EventBody, EventPosition, IntentRecord, TxId};
+use gapless_domain::{Event, EventBody, EventPosition, TxId};
 
 use super::tables::{Call, Consumer, Tables};
 
@@ -38,34 +36,9 @@ impl Tables {
         consumer.acked = consumer.acked.max(upto);
         true
     }
-
-    /// Oldest first. Terminal states never change, so the last change is when it ended.
-    pub(super) fn archive(&mut self, call: &Call<'_>, age: Duration, limit: u32) -> u32 {
-        let newest = call.now.saturating_sub(age);
-        let unhandled = self.unhandled();
-        let is_due =
-            |tx: &&IntentRecord| tx.state.name().is_terminal() && tx.updated_at < newest && !unhandled.contains(&tx.id);
-        let due: BTreeSet<_> = self.txs.values().filter(is_due).map(|tx| (tx.updated_at, tx.id)).collect();
-        let due: BTreeSet<TxId> = due.into_iter().take(limit as usize).map(|(_, id)| id).collect();
-        let is_moved = |event: &Event| intent_of(event).is_some_and(|id| due.contains(&id));
-        self.archived_events.extend(self.events.extract_if(.., |_, event| is_moved(event)));
-        let moved: BTreeMap<TxId, IntentRecord> = due.iter().filter_map(|id| self.txs.remove_entry(id)).collect();
-        let count = moved.len();
-        self.archived.extend(moved);
-        u32::try_from(count).unwrap_or(limit)
-    }
-
-    /// Intents with an event that some consumer has not handled yet.
-    fn unhandled(&self) -> BTreeSet<TxId> {
-        let Some(slowest) = self.consumers.values().map(|consumer| consumer.acked).min() else {
-            return BTreeSet::new();
-        };
-        let later = self.events.range((Edge::Excluded(slowest), Edge::Unbounded));
-        later.filter_map(|(_, event)| intent_of(event)).collect()
-    }
 }
 
-fn intent_of(event: &Event) -> Option<TxId> {
+pub(super) fn intent_of(event: &Event) -> Option<TxId> {
     match event.body {
         EventBody::Tx { tx_id, .. } => Some(tx_id),
         EventBody::Lane { .. } => None,

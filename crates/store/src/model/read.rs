@@ -71,7 +71,7 @@ impl Tables {
 
     pub(super) fn command(&self, id: CommandId) -> Option<CommandStatus> {
         let status = |lane: &Lane| match lane.commands_done.get(&id) {
-            Some(result) => Some(CommandStatus::Over(result.clone())),
+            Some(finished) => Some(CommandStatus::Over(finished.result.clone())),
             None => lane.commands.get(&id).map(|_| CommandStatus::Open),
         };
         self.lanes.values().find_map(status)
@@ -107,7 +107,7 @@ impl Lane {
     }
 
     /// The intent whose attempts hang on a slot; a nonce that is only lent, or filled, has none.
-    fn intent_at(&self, nonce: Nonce) -> Option<TxId> {
+    pub(super) fn intent_at(&self, nonce: Nonce) -> Option<TxId> {
         match self.slots.get(&nonce)?.kind {
             SlotKind::Intent(id) => Some(id),
             SlotKind::Reservation => self.used_for(nonce),

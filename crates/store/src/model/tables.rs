@@ -41,6 +41,9 @@ pub(super) struct Tables {
     pub(super) reconciled: u64,
     pub(super) last_seq: u64,
     pub(super) last_command: u64,
+    pub(super) last_audit: u64,
+    /// The process that applies retention, and until when.
+    pub(super) retention_claim: Option<(OwnerId, Timestamp)>,
     last_position: EventPosition,
 }
 
@@ -69,7 +72,7 @@ pub(super) struct Lane {
     pub(super) hashes: BTreeMap<B256, (Nonce, u16)>,
     pub(super) reservations: BTreeMap<Nonce, ReservationStatus>,
     pub(super) commands: BTreeMap<CommandId, Command>,
-    pub(super) commands_done: BTreeMap<CommandId, CommandResult>,
+    pub(super) commands_done: BTreeMap<CommandId, FinishedCommand>,
     /// QUEUED intents by place in line.
     pub(super) queue: BTreeMap<u64, TxId>,
     /// Intents that hold a nonce and are not terminal.
@@ -93,6 +96,12 @@ pub(super) struct CursorRow {
 }
 
 #[derive(Clone, Debug)]
+pub(super) struct FinishedCommand {
+    pub(super) result: CommandResult,
+    pub(super) at: Timestamp,
+}
+
+#[derive(Clone, Debug)]
 pub(super) struct Consumer {
     pub(super) acked: EventPosition,
     pub(super) holder: OwnerId,
@@ -113,11 +122,12 @@ impl Tables {
     }
 
     /// Every lane is regressed after this, until it takes notice.
-    pub(super) fn begin_epoch(&mut self) {
+    pub(super) fn begin_epoch(&mut self, call: &Call<'_>) {
         self.epoch += 1;
         for lane in self.lanes.values_mut() {
             for (id, _) in lane.commands.extract_if(.., |_, command| command.kind.is_decision()) {
-                lane.commands_done.insert(id, CommandResult::Refused(CommandReport::new(CommandKind::OVERTAKEN)));
+                let result = CommandResult::Refused(CommandReport::new(CommandKind::OVERTAKEN));
+                lane.commands_done.insert(id, FinishedCommand { result, at: call.now });
             }
         }
     }

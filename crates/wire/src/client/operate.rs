@@ -1,4 +1,4 @@
-//! What operators tell lanes and chains.
+//! What operators tell lanes, chains and the database.
 
 use std::time::Duration;
 
@@ -8,6 +8,7 @@ use crate::audit::AuditView;
 use crate::chain::{AcceptChainRequest, ChainAccepted};
 use crate::command::{CancelPendingView, CommandView, ResyncRequest};
 use crate::page::Page;
+use crate::store::{DeclareRequest, StoreDeclared};
 
 impl Client {
     /// Binds nothing new until [`Client::resume`]. With `wait`, the answer comes when the lane has taken notice.
@@ -43,6 +44,18 @@ impl Client {
     pub async fn accept_chain(&self, chain: &str, reason: &str) -> Result<ChainAccepted, ClientError> {
         let request = AcceptChainRequest { reason: reason.to_owned() };
         self.post(&["api", "v1", "chains", chain, "accept"], Some(&request), None).await
+    }
+
+    /// Declares that the database was restored or has lost commits. Every lane goes into PROTECT before it writes anything else.
+    pub async fn declare_lost(&self, reason: &str) -> Result<StoreDeclared, ClientError> {
+        let request = DeclareRequest { reason: reason.to_owned() };
+        self.post(&["api", "v1", "store", "declare-lost"], Some(&request), None).await
+    }
+
+    /// Declares that every loss of commits so far has been looked into, so that new submitters work.
+    pub async fn declare_reconciled(&self, reason: &str) -> Result<StoreDeclared, ClientError> {
+        let request = DeclareRequest { reason: reason.to_owned() };
+        self.post(&["api", "v1", "store", "declare-reconciled"], Some(&request), None).await
     }
 
     /// Who changed what no ordinary work changes, newest first.

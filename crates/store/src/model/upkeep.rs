@@ -1,0 +1,153 @@
+//! Retention: rows that are old enough leave the working tables, or the database.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound as Edge;
+use std::time::Duration;
+
+use gapless_domain::{CommandId, Event, EventPosition, IntentRecord, Nonce, OwnerId, SubmitterId, Timestamp, TxId};
+
+use super::outbox::intent_of;
+use super::tables::{Call, Tables};
+use crate::retention::RetentionKind;
+
+impl Tables {
+    /// An end beyond any honest claim was written under a clock that has gone back since; such a claim is free.
+    pub(super) fn claim_retention(&mut self, call: &Call<'_>) -> Option<Timestamp> {
+        let farthest = call.lease_end().saturating_add(call.terms.clock_skew);
+        let is_held =
+            |(owner, until): &(OwnerId, Timestamp)| owner != call.owner && *until > call.now && *until <= farthest;
+        if self.retention_claim.as_ref().is_some_and(is_held) {
+            return None;
+        }
+        self.retention_claim = Some((call.owner.clone(), call.lease_end()));
+        Some(call.now)
+    }
+
+    pub(super) fn apply_retention(&mut self, call: &Call<'_>, kind: RetentionKind, age: Duration, limit: u32) -> u32 {
+        let before = call.now.saturating_sub(age);
+        let limit = limit as usize;
+        let count = match kind {
+            RetentionKind::Intents => self.move_intents(before, limit),
+            RetentionKind::Events => self.delete_events(before, limit),
+            RetentionKind::LaneEvents => self.delete_lane_events(before, limit),
+            RetentionKind::Attempts => self.delete_attempts(before, limit),
+            RetentionKind::Commands => self.delete_commands(before, limit),
+            RetentionKind::Nodes => self.delete_nodes(call, before, limit),
+            RetentionKind::Audit => self.delete_audits(before, limit),
+        };
+        u32::try_from(count).unwrap_or(u32::MAX)
+    }
+
+    /// Attempts stay where they are: the model has one place for them, moved out or not.
+    fn move_intents(&mut self, before: Timestamp, limit: usize) -> usize {
+        let unhandled: BTreeSet<TxId> = match self.slowest_consumer() {
+            Some(acked) => {
+                let later = self.events.range((Edge::Excluded(acked), Edge::Unbounded));
+                later.filter_map(|(_, event)| intent_of(event)).collect()
+            }
+            None => BTreeSet::new(),
+        };
+        let is_due = |tx: &IntentRecord| tx.state.name().is_terminal() && !unhandled.contains(&tx.id);
+        let due = ended_before(&self.txs, before, limit, is_due);
+        let is_moved = |event: &Event| intent_of(event).is_some_and(|id| due.contains(&id));
+        self.archived_events.extend(self.events.extract_if(.., |_, event| is_moved(event)));
+        let moved: BTreeMap<TxId, IntentRecord> = due.iter().filter_map(|id| self.txs.remove_entry(id)).collect();
+        self.archived.extend(moved);
+        due.len()
+    }
+
+    fn delete_events(&mut self, before: Timestamp, limit: usize) -> usize {
+        let kept: BTreeSet<TxId> = self.archived_events.values().filter_map(intent_of).collect();
+        let due = ended_before(&self.archived, before, limit, |tx| kept.contains(&tx.id));
+        self.archived_events.retain(|_, event| intent_of(event).is_none_or(|id| !due.contains(&id)));
+        due.len()
+    }
+
+    fn delete_lane_events(&mut self, before: Timestamp, limit: usize) -> usize {
+        let slowest = self.slowest_consumer();
+        let is_due = |event: &Event| {
+            intent_of(event).is_none() && event.at < before && slowest.is_none_or(|acked| event.position <= acked)
+        };
+        let due = self.events.values().filter(|event| is_due(event));
+        let due: Vec<EventPosition> = due.take(limit).map(|event| event.position).collect();
+        due.iter().filter_map(|position| self.events.remove(position)).count()
+    }
+
+    fn delete_attempts(&mut self, before: Timestamp, limit: usize) -> usize {
+        let due = ended_before(&self.archived, before, limit, |tx| self.has_only_closed_attempts(tx));
+        for lane in self.lanes.values_mut() {
+            let owners: BTreeMap<Nonce, TxId> =
+                lane.attempts.keys().filter_map(|(nonce, _)| Some((*nonce, lane.intent_at(*nonce)?))).collect();
+            let is_due = |nonce: &Nonce| owners.get(nonce).is_some_and(|id| due.contains(id));
+            lane.attempts.retain(|(nonce, _), _| !is_due(nonce));
+            lane.hashes.retain(|_, (nonce, _)| !is_due(nonce));
+        }
+        due.len()
+    }
+
+    /// The intent has attempts, and none of them belongs to a nonce that the lane still loads.
+    fn has_only_closed_attempts(&self, tx: &IntentRecord) -> bool {
+        let first_open = self.lanes.get(tx.intent.submitter()).map_or(Nonce::ZERO, |lane| lane.first_open());
+        let attempts = self.attempts_of(tx.id);
+        !attempts.is_empty() && attempts.iter().all(|attempt| attempt.nonce < first_open)
+    }
+
+    fn delete_commands(&mut self, before: Timestamp, limit: usize) -> usize {
+        let mut due: Vec<(Timestamp, SubmitterId, CommandId)> = Vec::new();
+        for (submitter, lane) in &self.lanes {
+            let finished = lane.commands_done.iter().filter(|(_, command)| command.at < before);
+            due.extend(finished.map(|(id, command)| (command.at, submitter.clone(), *id)));
+        }
+        due.sort();
+        due.truncate(limit);
+        for (_, submitter, id) in &due {
+            self.lane_mut(submitter).commands_done.remove(id);
+        }
+        due.len()
+    }
+
+    fn delete_nodes(&mut self, call: &Call<'_>, before: Timestamp, limit: usize) -> usize {
+        let dead_since = call.now.saturating_sub(call.terms.duration).saturating_sub(call.terms.clock_skew);
+        let before = before.min(dead_since);
+        let holders: BTreeSet<&OwnerId> = self
+            .lanes
+            .values()
+            .filter_map(|lane| lane.lease.as_ref())
+            .filter(|lease| lease.is_valid(call))
+            .map(|lease| &lease.owner)
+            .collect();
+        let is_due =
+            |owner: &OwnerId, seen_at: Timestamp| seen_at < before && owner != call.owner && !holders.contains(owner);
+        let due = self.nodes.iter().filter(|(owner, seen_at)| is_due(owner, **seen_at));
+        let due: BTreeSet<(Timestamp, OwnerId)> = due.map(|(owner, seen_at)| (*seen_at, owner.clone())).collect();
+        let due: Vec<OwnerId> = due.into_iter().take(limit).map(|(_, owner)| owner).collect();
+        for owner in &due {
+            self.nodes.remove(owner);
+            self.canaries.remove(owner);
+        }
+        due.len()
+    }
+
+    fn delete_audits(&mut self, before: Timestamp, limit: usize) -> usize {
+        let due = self.audits.values().filter(|entry| entry.at < before);
+        let due: Vec<u64> = due.take(limit).map(|entry| entry.id).collect();
+        due.iter().filter_map(|id| self.audits.remove(id)).count()
+    }
+
+    /// The position that every consumer has reached. `None` if there is no consumer.
+    fn slowest_consumer(&self) -> Option<EventPosition> {
+        self.consumers.values().map(|consumer| consumer.acked).min()
+    }
+}
+
+/// The first intents that ended before a moment. Terminal states never change, so the last change is the end.
+fn ended_before(
+    txs: &BTreeMap<TxId, IntentRecord>,
+    before: Timestamp,
+    limit: usize,
+    is_due: impl Fn(&IntentRecord) -> bool,
+) -> BTreeSet<TxId> {
+    let due = txs.values().filter(|tx| tx.updated_at < before && is_due(tx));
+    let due: BTreeSet<(Timestamp, TxId)> = due.map(|tx| (tx.updated_at, tx.id)).collect();
+    due.into_iter().take(limit).map(|(_, id)| id).collect()
+}

@@ -1,0 +1,29 @@
+//! Retention: the kinds of rows that leave the working tables, or the database, once they are old.
+
+use gapless_domain::names;
+
+names! {
+    /// One kind of row that [`crate::Store::apply_retention`] moves or deletes.
+    ///
+    /// Request ids, slots, leases and the records of moved-out intents are kept for ever and have no kind.
+    RetentionKind {
+        /// Moves ended intents out of the working tables, with their events and with the attempts of closed nonces. An
+        /// intent waits until every consumer has handled its events. The age counts from the end of the intent. The
+        /// attempts of a nonce that is still open stay where the lane loads them.
+        Intents = "intents",
+        /// Deletes the events of moved-out intents. The age counts from the end of the intent.
+        Events = "events",
+        /// Deletes the events of lanes that every consumer has handled. The age counts from the event.
+        LaneEvents = "lane_events",
+        /// Deletes the attempts of moved-out intents whose nonces are all closed. The age counts from the end of the intent.
+        Attempts = "attempts",
+        /// Deletes finished commands. The age counts from the end of the command.
+        Commands = "commands",
+        /// Deletes the rows of processes that are dead. The age counts from the last sign of life. The row of a process that
+        /// may still hold a lease, and the caller's own row, always stay: a process whose row is missing concludes that the
+        /// database lost commits.
+        Nodes = "nodes",
+        /// Deletes audit entries. The age counts from the entry.
+        Audit = "audit",
+    }
+}

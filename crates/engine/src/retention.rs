@@ -1,7 +1,7 @@
 //! Retention: a loop that moves ended intents out of the working tables and deletes old rows, in small batches.
 //!
-//! The store decides which rows may go; this loop only paces it. One node at a time holds the claim, so that several nodes do
-//! not do the work of one. A batch that fails is logged and counted, and comes again with the next round.
+//! The store decides which rows may go; this loop only paces it. One node at a time holds the claim, so that several
+//! nodes do not do the work of one. A batch that fails is logged and counted, and comes again with the next round.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

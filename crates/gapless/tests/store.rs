@@ -1,4 +1,4 @@
-//! What operators declare of the database, with the product alone: a loss, and that it was looked into.
+//! The declarations of an operator about the database, with the product alone: a loss, and that it was looked into.
 
 mod support;
 

@@ -36,6 +36,9 @@ pub struct Plan {
     pub storm: Duration,
     pub odds: Odds,
     pub fees: FeeSettings,
+    /// How soon ended intents are moved out, and how soon after that their events and attempts are deleted. `None`:
+    /// never.
+    pub retention: Option<Duration>,
 }
 
 /// What lanes may do about prices, and who decides.
@@ -65,6 +68,12 @@ impl FeeSettings {
             resubmits: dice.pick(&[4, 10]).map_or(Duration::from_secs(10), Duration::from_secs),
         }
     }
+}
+
+/// A world in five has retention, and it is short: rows go while their lanes are at work.
+fn retention(seed: u64) -> Option<Duration> {
+    let dice = &mut Dice::new(seed, "retention");
+    dice.permille(200).then(|| dice.duration(Duration::ZERO, Duration::from_secs(60)))
 }
 
 /// Enough while there is no spike.
@@ -115,6 +124,7 @@ impl Plan {
             storm: Duration::from_secs(dice.between(30, 180)),
             odds: odds(kind, dice),
             fees: FeeSettings::of(seed),
+            retention: retention(seed),
         }
     }
 

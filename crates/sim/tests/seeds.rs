@@ -1,5 +1,7 @@
 //! Some hundred worlds, on every run of the tests; `gapless sim --seeds 10000` runs more.
 
+use std::time::Duration;
+
 use gapless_sim::{Batch, Changes, Plan, command, run, run_batch, run_traced};
 
 /// Among them: a consumer that only reads notices has the list of the chain, under random forks and whatever was left out.
@@ -13,6 +15,20 @@ fn promises_hold_in_every_world() {
         panic!("{violation}\n{}\nreplay: {}", failed.tail.join("\n"), command(&failed.plan));
     }
     assert_eq!(summary.figures.worlds, 200);
+}
+
+/// Rows go while their lanes are at work, on both kinds of store, beside everything else that happens.
+#[test]
+fn promises_hold_beside_short_retention() {
+    let mut moved_out = 0;
+    for seed in 300..330 {
+        let mut plan = Plan::of(seed);
+        plan.retention = Some(Duration::from_secs(seed % 3));
+        let outcome = run(&plan);
+        assert_eq!(outcome.violation, None, "seed {seed}\n{}", outcome.tail.join("\n"));
+        moved_out += outcome.figures.moved_out;
+    }
+    assert!(moved_out > 300, "{moved_out}");
 }
 
 /// One seed, one run: every moment of it, also in another thread.

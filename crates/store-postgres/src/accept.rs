@@ -89,7 +89,8 @@ const CANCEL: &str = "
         RETURNING t.tx_id, t.submitter, t.version
     ), told AS (
         INSERT INTO tx_event (xid, submitter, tx_id, seq, kind, state, detail)
-        SELECT (SELECT event_xid()), submitter, tx_id, version, 'cancel_in_queue', 'CANCELED', $2::text::jsonb FROM canceled
+        SELECT (SELECT event_xid()), submitter, tx_id, version, 'cancel_in_queue', 'CANCELED', $2::text::jsonb
+        FROM canceled
     )
     SELECT tx_id, submitter FROM canceled";
 

@@ -9,16 +9,17 @@ use uuid::Uuid;
 use crate::rows::{get, micros, timestamp};
 use crate::store::PgStore;
 
-/// A transaction that is still under way may have taken its number before one that is already visible; readers stop below
-/// the oldest that is under way, so nothing can appear behind them. Events of a server before this one are below the offset
-/// of this one, so all of them are below that. Transaction ids travel as text: they have no other type on the wire that a
-/// client could order.
+/// A transaction that is still under way may have taken its number before one that is already visible; readers stop
+/// below the oldest that is under way, so nothing can appear behind them. Events of a server before this one are below
+/// the offset of this one, so all of them are below that. Transaction ids travel as text: they have no other type on
+/// the wire that a client could order.
 const READ: &str = "
     SELECT xid::text AS xid, id, submitter, tx_id, seq, kind, state, nonce, detail::text AS detail, text, at,
         notice::text AS notice
     FROM tx_event
     WHERE (xid, id) > ($1::text::xid8, $2)
-      AND xid < (SELECT (xid_offset + pg_snapshot_xmin(pg_current_snapshot())::text::bigint)::text::xid8 FROM event_origin)
+      AND xid < (
+          SELECT (xid_offset + pg_snapshot_xmin(pg_current_snapshot())::text::bigint)::text::xid8 FROM event_origin)
     ORDER BY tx_event.xid, tx_event.id LIMIT $3";
 
 /// What is visible is enough here: the row of an intent is locked by whoever changes it, so its events commit in their order.

@@ -76,8 +76,8 @@ impl Identity {
     /// Begins a new epoch if the database was last written by another server. The first one begins the first epoch.
     ///
     /// Another connection that notices it too waits, and then finds it known. Locks are waited for without a limit: a
-    /// connection that gave up would only be followed by the next one. After an error the session must not be used again, as
-    /// its transaction is open.
+    /// connection that gave up would only be followed by the next one. After an error the session must not be used
+    /// again, as its transaction is open.
     pub(crate) async fn ensure_known(&self, client: &Client) -> Result<(), StoreError> {
         if self.is_known(client).await? {
             return Ok(());
@@ -91,9 +91,9 @@ impl Identity {
         client.batch_execute("COMMIT").await.map_err(unavailable)
     }
 
-    /// Under the lock. Another connection may have been quicker, so the epoch is read again, in a statement of its own that
-    /// sees what the holder before has written. The offset of event positions and the epoch are one transaction: no event is
-    /// written on this server before its epoch is there, so every event of this server has the new offset.
+    /// Under the lock. Another connection may have been quicker, so the epoch is read again, in a statement of its own
+    /// that sees what the holder before has written. The offset of event positions and the epoch are one transaction:
+    /// no event is written on this server before its epoch is there, so every event of this server has the new offset.
     async fn notice(&self, client: &Client) -> Result<(), StoreError> {
         let Some((epoch, before)) = newest_epoch(client).await? else {
             return self.begin_epoch(client, 1, "first start").await;
@@ -155,11 +155,11 @@ async fn newest_epoch(client: &Client) -> Result<Option<(i64, Identity)>, StoreE
     Ok(newest.map(|row| (row.get(0), identity(&row))))
 }
 
-/// On another server transaction ids begin anew, and the events of the old server carry its ids: new events would sort before
-/// them, and readers would miss them. So this server's ids are lifted above every position that was ever given, and no event
-/// has to move. The newest event and the farthest consumer show some of these positions. Events that were deleted, or lost with
-/// the old server, had others: the time of day in microseconds is above them, because no transaction takes less than a
-/// microsecond.
+/// On another server transaction ids begin anew, and the events of the old server carry its ids: new events would sort
+/// before them, and readers would miss them. So this server's ids are lifted above every position that was ever given,
+/// and no event has to move. The newest event and the farthest consumer show some of these positions. Events that were
+/// deleted, or lost with the old server, had others: the time of day in microseconds is above them, because no
+/// transaction takes less than a microsecond.
 async fn lift_positions(client: &Client) -> Result<(), StoreError> {
     client
         .batch_execute(

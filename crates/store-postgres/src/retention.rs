@@ -1,8 +1,8 @@
-//! Retention: ended intents move out in batches, and later their events and attempts are deleted. Slots, request keys, leases
-//! and the records of moved-out intents stay for ever.
+//! Retention: ended intents move out in batches, and later their events and attempts are deleted. Slots, request keys,
+//! leases and the records of moved-out intents stay for ever.
 //!
-//! Every batch is one statement, so one transaction. Rows that another transaction has locked are left for the next batch, and
-//! nothing that a lane's commit writes is locked here: ended intents and closed nonces never change.
+//! Every batch is one statement, so one transaction. Rows that another transaction has locked are left for the next
+//! batch, and nothing that a lane's commit writes is locked here: ended intents and closed nonces never change.
 
 use std::time::Duration;
 
@@ -21,9 +21,9 @@ const CLAIM: &str = "
        OR c.locked_until > clock_timestamp() + $3::bigint * interval '1 microsecond'
     RETURNING clock_timestamp() AS now";
 
-/// Oldest first. Only the oldest are looked at: events are handled in order, so if a consumer has not handled the end of these
-/// intents, it has not handled the end of the others. The attempts of a nonce that is still open stay where the lane loads
-/// them.
+/// Oldest first. Only the oldest are looked at: events are handled in order, so if a consumer has not handled the end
+/// of these intents, it has not handled the end of the others. The attempts of a nonce that is still open stay where
+/// the lane loads them.
 const MOVE_INTENTS: &str = "
     WITH oldest AS (
         SELECT tx_id FROM managed_tx
@@ -94,8 +94,8 @@ const DELETE_ATTEMPTS: &str = "
     )
     SELECT count(*) FROM stripped";
 
-// Positions, ids and times of events and audit entries grow together, so only the first rows are looked at: where the oldest is
-// too young, so is the rest.
+// Positions, ids and times of events and audit entries grow together, so only the first rows are looked at: where the
+// oldest is too young, so is the rest.
 
 const DELETE_LANE_EVENTS: &str = "
     WITH oldest AS (
@@ -128,18 +128,25 @@ const DELETE_AUDITS: &str = "
     )
     SELECT count(*) FROM gone";
 
-/// $3 is the caller, $4 the furthest that a lease can honestly last: a process may hold one for so long after its last sign of
-/// life. The lock skips a process that is writing its row at this moment, and the condition is checked again under the lock.
+/// $3 is the caller, $4 the furthest that a lease can honestly last. A process may hold one for so long after its last
+/// sign of life, and for so long after its row was marked it has to be without one. The lock skips a process that is
+/// writing its row at this moment.
 const DELETE_NODES: &str = "
-    WITH due AS (
-        SELECT owner_node FROM node n
+    WITH stale AS (
+        SELECT owner_node,
+               coalesce(seen_at = dead_seen_at
+                   AND dead_marked_at <= clock_timestamp() - $4::bigint * interval '1 microsecond', FALSE) AS is_dead
+        FROM node n
         WHERE seen_at <= clock_timestamp() - greatest($1::bigint, $4::bigint) * interval '1 microsecond'
           AND owner_node <> $3
           AND NOT EXISTS (
               SELECT FROM submitter_lease l WHERE l.owner_node = n.owner_node AND l.expires_at > clock_timestamp())
         ORDER BY seen_at LIMIT $2 FOR UPDATE OF n SKIP LOCKED
+    ), marked AS (
+        UPDATE node n SET dead_seen_at = n.seen_at, dead_marked_at = clock_timestamp()
+        FROM stale s WHERE n.owner_node = s.owner_node AND NOT s.is_dead AND n.dead_seen_at IS DISTINCT FROM n.seen_at
     ), gone AS (
-        DELETE FROM node n USING due WHERE n.owner_node = due.owner_node RETURNING 1
+        DELETE FROM node n USING stale s WHERE n.owner_node = s.owner_node AND s.is_dead RETURNING 1
     )
     SELECT count(*) FROM gone";
 

@@ -40,7 +40,8 @@ async fn an_event_that_commits_late_is_not_skipped() {
     assert!(seen[0].position < seen[1].position);
 }
 
-/// As after a logical restore: the ledger was written on a server whose transaction ids had come far, and this server's are low.
+/// As after a logical restore: the ledger was written on a server whose transaction ids had come far, and this server's
+/// are low.
 async fn restore_from_another_server(db: &Database) {
     db.raw()
         .await
@@ -67,8 +68,8 @@ async fn next(node: &f::Node, consumer: &str, count: usize) -> Vec<TxId> {
     }
 }
 
-/// Transaction ids begin anew on another server. No event moves, no consumer hears one twice, and none misses a new one: also a
-/// consumer that had handled events which did not come along.
+/// Transaction ids begin anew on another server. No event moves, no consumer hears one twice, and none misses a new
+/// one: also a consumer that had handled events which did not come along.
 ///
 /// proves W07
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -227,8 +227,8 @@ async fn many_connections_of_many_nodes_begin_one_epoch() {
     assert_eq!(epoch(&db).await, 2);
 }
 
-/// A connection read the old epoch and was then held up. Meanwhile another connection noticed the new server, and events were
-/// written there. The late connection changes neither their positions nor the positions of later events.
+/// A connection read the old epoch and was then held up. Meanwhile another connection noticed the new server, and
+/// events were written there. The late connection changes neither their positions nor the positions of later events.
 ///
 /// proves W07
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -264,8 +264,8 @@ async fn late_notice_changes_no_event_position() {
     assert_eq!(epoch(&db).await, 2);
 }
 
-/// Noticing a new server may wait for a lock for longer than any call may take. Calls give up, the work goes on, and later calls
-/// do not begin it anew.
+/// Noticing a new server may wait for a lock for longer than any call may take. Calls give up, the work goes on, and
+/// later calls do not begin it anew.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn noticing_outlives_the_call_that_began_it() {
     let mut db = Database::shared().await;

@@ -66,7 +66,8 @@ async fn a_database_of_the_first_schema_is_brought_up_to_date_with_what_it_holds
     node.release(&[f::acquire(&node, &lane).await]).await.unwrap();
     drop(node);
     let back = format!(
-        "{WITHOUT_RETENTION}; {WITHOUT_CONTROL}; {WITHOUT_RECONCILING}; {WITHOUT_CONFIRMATIONS}; ALTER TABLE submitter_nonce_cursor DROP COLUMN has_open;
+        "{WITHOUT_RETENTION}; {WITHOUT_CONTROL}; {WITHOUT_RECONCILING}; {WITHOUT_CONFIRMATIONS};
+         ALTER TABLE submitter_nonce_cursor DROP COLUMN has_open;
          DELETE FROM schema_migration WHERE version >= 2"
     );
     db.raw().await.batch_execute(&back).await.unwrap();
@@ -103,7 +104,8 @@ async fn a_database_without_confirmations_is_brought_up_to_date_with_what_it_hol
     node.release(&[f::acquire(&node, &lane).await]).await.unwrap();
     drop(node);
     let back = format!(
-        "{WITHOUT_RETENTION}; {WITHOUT_CONTROL}; {WITHOUT_RECONCILING}; {WITHOUT_CONFIRMATIONS}; DELETE FROM schema_migration WHERE version >= 3"
+        "{WITHOUT_RETENTION}; {WITHOUT_CONTROL}; {WITHOUT_RECONCILING}; {WITHOUT_CONFIRMATIONS};
+         DELETE FROM schema_migration WHERE version >= 3"
     );
     db.raw().await.batch_execute(&back).await.unwrap();
 
@@ -205,7 +207,9 @@ async fn a_slot_that_knows_only_the_number_of_its_floor_has_none() {
     node.release(&[f::acquire(&node, &lane).await]).await.unwrap();
     drop(node);
     let back = format!(
-        "{WITHOUT_RETENTION}; {WITHOUT_CONTROL}; DROP INDEX managed_tx_queue; ALTER TABLE slot DROP COLUMN above_hash; DELETE FROM schema_migration WHERE version >= 5"
+        "{WITHOUT_RETENTION}; {WITHOUT_CONTROL};
+         DROP INDEX managed_tx_queue; ALTER TABLE slot DROP COLUMN above_hash;
+         DELETE FROM schema_migration WHERE version >= 5"
     );
     db.raw().await.batch_execute(&back).await.unwrap();
 
@@ -292,12 +296,14 @@ async fn a_database_without_replacements_and_history_is_brought_up_to_date_with_
     assert_eq!((f::record(&node, open).await, node.attempts(open).await.unwrap()), (before, status.attempts));
 }
 
-/// Back to the schema in which moved-out intents keep their events and attempts for ever, and events have plain positions.
+/// Back to the schema in which moved-out intents keep their events and attempts for ever, and events have plain
+/// positions.
 const WITHOUT_RETENTION: &str = "
     ALTER TABLE tx_event ALTER COLUMN xid SET DEFAULT pg_current_xact_id();
     DROP FUNCTION event_xid();
     DROP TABLE event_origin;
     DROP TABLE retention_claim;
+    ALTER TABLE node DROP COLUMN dead_seen_at, DROP COLUMN dead_marked_at;
     DROP INDEX tx_event_of_lanes;
     DROP INDEX lane_command_done;
     ALTER TABLE archived_tx DROP COLUMN has_events, DROP COLUMN has_attempts";

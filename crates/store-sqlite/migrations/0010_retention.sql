@@ -13,6 +13,10 @@ CREATE INDEX archived_tx_attempts ON archived_tx (ended_at) WHERE has_attempts =
 CREATE INDEX tx_event_of_lanes ON tx_event (commit_no, idx) WHERE tx_id IS NULL;
 CREATE INDEX lane_command_done ON lane_command (done_at) WHERE done_at IS NOT NULL;
 
+-- A process that looks dead: its last sign of life when it was marked, and when that was.
+ALTER TABLE node ADD COLUMN dead_seen_at INTEGER;
+ALTER TABLE node ADD COLUMN dead_marked_at INTEGER;
+
 -- The process that applies retention. One row.
 CREATE TABLE retention_claim (
     one          INTEGER PRIMARY KEY CHECK (one = 1),

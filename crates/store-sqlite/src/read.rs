@@ -174,8 +174,9 @@ pub(crate) fn list(reading: &Reading<'_>, filter: &TxFilter) -> Result<Vec<Inten
     Ok(found)
 }
 
-/// The attempts of all slots that were ever the intent's, oldest first. Nonces only rise, also when an intent lost one. Those of
-/// a moved-out intent are in its document, and those of a nonce that was open at that time still in their table.
+/// The attempts of all slots that were ever the intent's, oldest first. Nonces only rise, also when an intent lost one.
+/// Those of a moved-out intent are in its document, and those of a nonce that was open at that time still in their
+/// table.
 pub(crate) fn attempts(reading: &Reading<'_>, id: TxId) -> Result<Vec<Attempt>, Failure> {
     let sql = format!("SELECT {TOLD_ATTEMPT_COLUMNS} FROM tx_attempt WHERE tx_id = ?1 ORDER BY nonce, ordinal");
     let mut found = rows::all(reading.sql.prepare_cached(&sql)?, [id.to_string()], rows::told_attempt)?;

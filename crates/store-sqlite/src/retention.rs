@@ -1,9 +1,9 @@
-//! Retention: an intent that has ended long ago becomes one document, and later that document shrinks. Other old rows are
-//! deleted.
+//! Retention: an intent that has ended long ago becomes one document, and later that document shrinks. Other old rows
+//! are deleted.
 //!
 //! The document holds the columns of the rows under their names, blobs as hex, so the readers of live rows read it too.
-//! Slots and request keys stay where they are: a nonce is bound for ever, and a request id is answered for ever. The attempts
-//! of a nonce that is still open stay in their table as well, because the lane loads them from there.
+//! Slots and request keys stay where they are: a nonce is bound for ever, and a request id is answered for ever. The
+//! attempts of a nonce that is still open stay in their table as well, because the lane loads them from there.
 
 use std::time::Duration;
 
@@ -77,11 +77,29 @@ fn delete(writing: &Writing<'_>, sql: &str, before: Timestamp, limit: u32) -> Re
 }
 
 /// A process may hold leases until a lease's duration after its last sign of life, and a skew longer by another clock.
+/// So long after its row was marked, it has to be without a sign of life.
 fn delete_nodes(writing: &Writing<'_>, owner: &OwnerId, before: Timestamp, limit: u32) -> Result<usize, Failure> {
     let dead_since = writing.now.saturating_sub(writing.terms.duration).saturating_sub(writing.terms.clock_skew);
-    let before = before.min(dead_since);
-    let mut statement = writing.sql.prepare_cached(DELETE_NODES)?;
-    Ok(statement.execute((before.as_micros(), limit, owner.as_str(), writing.now.as_micros()))?)
+    let stale = writing.sql.prepare_cached(STALE_NODES)?;
+    let params = (before.min(dead_since).as_micros(), limit, owner.as_str(), writing.now.as_micros());
+    let stale = rows::all(stale, params, rows::value::<String>)?;
+    let mut count = 0;
+    for owner in &stale {
+        count += writing
+            .sql
+            .prepare_cached(
+                "DELETE FROM node WHERE owner_node = ?1 AND dead_seen_at = seen_at AND dead_marked_at < ?2",
+            )?
+            .execute((owner, dead_since.as_micros()))?;
+        writing
+            .sql
+            .prepare_cached(
+                "UPDATE node SET dead_seen_at = seen_at, dead_marked_at = ?2
+                 WHERE owner_node = ?1 AND dead_seen_at IS NOT seen_at",
+            )?
+            .execute((owner, writing.now.as_micros()))?;
+    }
+    Ok(count)
 }
 
 pub(crate) fn get(reading: &Reading<'_>, id: TxId) -> Result<Option<IntentRecord>, Failure> {
@@ -111,7 +129,8 @@ pub(crate) fn attempts(reading: &Reading<'_>, id: TxId) -> Result<Vec<Attempt>, 
 pub(crate) fn events_of(reading: &Reading<'_>, id: TxId, limit: u32) -> Result<Vec<Event>, Failure> {
     let statement = reading.sql.prepare_cached(
         "SELECT coalesce(e.value ->> 'commit_no', 0), coalesce(e.value ->> 'idx', 0), submitter, tx_id,
-             e.value ->> 'seq', e.value ->> 'kind', e.value ->> 'state', e.value ->> 'nonce', e.value ->> 'detail', NULL,
+             e.value ->> 'seq', e.value ->> 'kind', e.value ->> 'state', e.value ->> 'nonce',
+             e.value ->> 'detail', NULL,
              e.value ->> 'at', e.value ->> 'notice'
          FROM archived_tx, json_each(doc, '$.events') AS e WHERE tx_id = ?1 ORDER BY 5 LIMIT ?2",
     )?;
@@ -147,8 +166,8 @@ const DUE_ATTEMPTS: &str = "
 const STRIP_ATTEMPTS: &str = "
     UPDATE archived_tx SET doc = json_set(doc, '$.attempts', json('[]')), has_attempts = 0 WHERE tx_id = ?1";
 
-// Positions, ids and times of these rows grow together, so only the first rows are looked at: where the oldest is too young,
-// so is the rest.
+// Positions, ids and times of these rows grow together, so only the first rows are looked at: where the oldest is too
+// young, so is the rest.
 
 const DELETE_LANE_EVENTS: &str = "
     DELETE FROM tx_event WHERE tx_id IS NULL AND (commit_no, idx) IN (
@@ -167,14 +186,14 @@ const DELETE_AUDITS: &str = "
     DELETE FROM audit_log WHERE id IN (
         SELECT id FROM (SELECT id, at FROM audit_log ORDER BY id LIMIT ?2) WHERE at < ?1)";
 
-const DELETE_NODES: &str = "
-    DELETE FROM node WHERE owner_node IN (
-        SELECT owner_node FROM node AS n
-        WHERE seen_at < ?1 AND owner_node <> ?3
-            AND NOT EXISTS (SELECT 1 FROM submitter_lease AS l WHERE l.owner_node = n.owner_node AND l.expires_at > ?4)
-        ORDER BY seen_at LIMIT ?2)";
+const STALE_NODES: &str = "
+    SELECT owner_node FROM node AS n
+    WHERE seen_at < ?1 AND owner_node <> ?3
+        AND NOT EXISTS (SELECT 1 FROM submitter_lease AS l WHERE l.owner_node = n.owner_node AND l.expires_at > ?4)
+    ORDER BY seen_at LIMIT ?2";
 
-/// SQLite takes the result of a subquery or a sorter for text, JSON or not; hence `json`, and no ORDER BY in the aggregates.
+/// SQLite takes the result of a subquery or a sorter for text, JSON or not; hence `json`, and no ORDER BY in the
+/// aggregates.
 const DOCUMENT: &str = "
     INSERT INTO archived_tx (tx_id, submitter, request_id, archived_at, ended_at, has_attempts, doc)
     SELECT tx.tx_id, tx.submitter, tx.request_id, ?2, tx.updated_at,

@@ -54,7 +54,8 @@ async fn a_database_of_the_first_schema_is_brought_up_to_date_with_what_it_holds
     let folder = Folder::new();
     with_a_lane(&folder).await;
     let back = format!(
-        "{WITHOUT_RETENTION} {WITHOUT_CONTROL} {WITHOUT_RECONCILING} {WITHOUT_CONFIRMATIONS} DROP INDEX submitter_nonce_cursor_open; DELETE FROM schema_migration WHERE version >= 2"
+        "{WITHOUT_RETENTION} {WITHOUT_CONTROL} {WITHOUT_RECONCILING} {WITHOUT_CONFIRMATIONS}
+         DROP INDEX submitter_nonce_cursor_open; DELETE FROM schema_migration WHERE version >= 2"
     );
     tamper(&folder, &back);
     assert!(matches!(open_without_migrating(&folder), Err(StoreError::SchemaIsOlder { found: 1, known: 10 })));
@@ -94,7 +95,8 @@ async fn a_database_without_confirmations_is_brought_up_to_date_with_what_it_hol
     tamper(&folder, "UPDATE managed_tx SET updated_at = 0");
     assert_eq!(node().apply_retention(RetentionKind::Intents, Duration::ZERO, 10).await.unwrap(), 1);
     let back = format!(
-        "{WITHOUT_RETENTION} {WITHOUT_CONTROL} {WITHOUT_RECONCILING} {WITHOUT_CONFIRMATIONS} DELETE FROM schema_migration WHERE version >= 3"
+        "{WITHOUT_RETENTION} {WITHOUT_CONTROL} {WITHOUT_RECONCILING} {WITHOUT_CONFIRMATIONS}
+         DELETE FROM schema_migration WHERE version >= 3"
     );
     tamper(&folder, &back);
     assert!(matches!(open_without_migrating(&folder), Err(StoreError::SchemaIsOlder { found: 2, known: 10 })));
@@ -148,7 +150,8 @@ async fn a_database_without_an_audit_log_is_brought_up_to_date_with_what_it_hold
     tamper(
         &folder,
         &format!(
-            "{WITHOUT_RETENTION} {WITHOUT_CONTROL} {WITHOUT_RECONCILING} DELETE FROM schema_migration WHERE version >= 4"
+            "{WITHOUT_RETENTION} {WITHOUT_CONTROL}
+             {WITHOUT_RECONCILING} DELETE FROM schema_migration WHERE version >= 4"
         ),
     );
     assert!(matches!(open_without_migrating(&folder), Err(StoreError::SchemaIsOlder { found: 3, known: 10 })));
@@ -197,7 +200,8 @@ async fn a_slot_that_knows_only_the_number_of_its_floor_has_none() {
     .await;
     drop(first);
     let back = format!(
-        "{WITHOUT_RETENTION} {WITHOUT_CONTROL} ALTER TABLE slot DROP COLUMN above_hash; DELETE FROM schema_migration WHERE version >= 5;
+        "{WITHOUT_RETENTION} {WITHOUT_CONTROL}
+         ALTER TABLE slot DROP COLUMN above_hash; DELETE FROM schema_migration WHERE version >= 5;
          UPDATE slot SET above_block = above_block + 1"
     );
     tamper(&folder, &back);
@@ -391,6 +395,8 @@ const WITHOUT_RETENTION: &str = "
     DROP INDEX tx_event_of_lanes;
     DROP INDEX lane_command_done;
     DROP TABLE retention_claim;
+    ALTER TABLE node DROP COLUMN dead_seen_at;
+    ALTER TABLE node DROP COLUMN dead_marked_at;
     ALTER TABLE archived_tx DROP COLUMN ended_at;
     ALTER TABLE archived_tx DROP COLUMN has_events;
     ALTER TABLE archived_tx DROP COLUMN has_attempts;";

@@ -172,23 +172,24 @@ pub trait Store: Send + Sync + fmt::Debug {
 
     // --- Housekeeping. ---
 
-    /// Makes this process the one that applies retention, and answers with the database's time. `None` while another process
-    /// holds the claim. The claim lasts a lease's duration and is renewed by claiming again. It spares the database double
-    /// work; [`Store::apply_retention`] is correct without it.
+    /// Makes this process the one that applies retention, and answers with the database's time. `None` while another
+    /// process holds the claim. The claim lasts a lease's duration and is renewed by claiming again. It spares the
+    /// database double work; [`Store::apply_retention`] is correct without it.
     async fn claim_retention(&self) -> Result<Option<Timestamp>, StoreError>;
 
-    /// Moves or deletes one batch of rows that are older than `age`, oldest first, in one transaction: at most `limit` intents
-    /// for the kinds that belong to intents, at most `limit` rows otherwise. Returns how many. Repeating a call whose outcome
-    /// is unknown is harmless.
+    /// Moves or deletes one batch of rows that are older than `age`, oldest first, in one transaction: at most `limit`
+    /// intents for the kinds that belong to intents, at most `limit` rows otherwise. Returns how many. Repeating a call
+    /// whose outcome is unknown is harmless.
     async fn apply_retention(&self, kind: RetentionKind, age: Duration, limit: u32) -> Result<u32, StoreError>;
 
-    /// An operator says that this database was restored or has lost commits. Every lane must take notice before it writes
-    /// anything else. Every call begins a new loss, also when the one before is not reconciled. Audited as `declare_lost`.
+    /// An operator says that this database was restored or has lost commits. Every lane must take notice before it
+    /// writes anything else. Every call begins a new loss, also when the one before is not reconciled. Audited as
+    /// `declare_lost`.
     async fn declare_lost(&self, by: &NodeText, why: &str) -> Result<(), StoreError>;
 
-    /// An operator says that every loss so far has been looked into. Lanes are reconciled one by one, by their own commits.
-    /// Until this is said, a submitter that is registered for the first time has to take notice as well, because it may be
-    /// part of the loss. Audited as `declare_reconciled`.
+    /// An operator says that every loss so far has been looked into. Lanes are reconciled one by one, by their own
+    /// commits. Until this is said, a submitter that is registered for the first time has to take notice as well,
+    /// because it may be part of the loss. Audited as `declare_reconciled`.
     async fn declare_reconciled(&self, by: &NodeText, why: &str) -> Result<(), StoreError>;
 }
 

@@ -15,13 +15,16 @@ names! {
         Events = "events",
         /// Deletes the events of lanes that every consumer has handled. The age counts from the event.
         LaneEvents = "lane_events",
-        /// Deletes the attempts of moved-out intents whose nonces are all closed. The age counts from the end of the intent.
+        /// Deletes the attempts of moved-out intents whose nonces are all closed. The age counts from the end of the
+        /// intent.
         Attempts = "attempts",
         /// Deletes finished commands. The age counts from the end of the command.
         Commands = "commands",
-        /// Deletes the rows of processes that are dead. The age counts from the last sign of life. The row of a process that
-        /// may still hold a lease, and the caller's own row, always stay: a process whose row is missing concludes that the
-        /// database lost commits.
+        /// Deletes the rows of processes that are dead. The age counts from the last sign of life. A process whose row
+        /// is missing concludes that the database lost commits, so a row is only marked at first. It goes when the
+        /// process gave no sign of life for another lease's time since the mark: a database clock that jumped ahead
+        /// makes all rows look old at once. The caller's own row, and the row of a process that may hold a lease,
+        /// always stay.
         Nodes = "nodes",
         /// Deletes audit entries. The age counts from the entry.
         Audit = "audit",

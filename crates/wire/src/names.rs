@@ -217,9 +217,9 @@ words! {
 }
 
 words! {
-    /// What an operator has declared about the database.
+    /// A declaration of an operator about the database.
     StoreDeclarationName {
-        /// It was restored, or has lost commits.
+        /// The database was restored, or has lost commits.
         Lost = "lost",
         /// Every loss so far has been looked into.
         Reconciled = "reconciled",

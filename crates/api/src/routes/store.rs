@@ -14,9 +14,9 @@ use crate::shared::Shared;
 
 /// Declare that the database was restored or has lost commits.
 ///
-/// Every submitter goes into PROTECT (`store_regressed`) before it writes anything else, takes no new request and ends nothing,
-/// until it is resynced. A loss that shows by itself (another server, a counter that went back) is declared without an
-/// operator. Each call declares another loss.
+/// Every submitter goes into PROTECT (`store_regressed`) before it writes anything else, takes no new request and ends
+/// nothing, until it is resynced. A loss that shows by itself (another server, a counter that went back) is declared
+/// without an operator. Each call declares another loss.
 #[utoipa::path(
     post,
     path = "/api/v1/store/declare-lost",

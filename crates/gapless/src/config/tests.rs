@@ -286,7 +286,7 @@ fn retention_periods_are_durations_or_never() {
         ("nodes_after = \"59m\"", "it has to be from \"1h\" to \"never\""),
         ("batch = 0", "it has to be from 1 to 100000"),
         ("interval = \"0s\"", "it has to be from \"1ms\" to \"1d\""),
-        ("afterwards = \"1d\"", "there is no such key; the nearest is `after`"),
+        ("afterwards = \"1d\"", "there is no such key; the nearest is `retention.after`"),
     ] {
         let found = problems(&format!("[retention]\n{line}"), &[]);
         assert!(found.len() == 1 && found[0].ends_with(problem), "{line}: {found:?}");

@@ -120,7 +120,8 @@ fn parse_span(text: &str) -> Option<Duration> {
     Some(Duration::from_millis(number.checked_mul(millis)?))
 }
 
-/// How long something is kept: a duration, or `"never"` for one that has no end. That is `None`, and the longest of all.
+/// How long something is kept: a duration, or `"never"` for one that has no end. That is `None`, and the longest of
+/// all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Period(pub(crate) Option<Duration>);
 

@@ -445,7 +445,14 @@ impl Store for Handle {
     }
 
     async fn apply_retention(&self, kind: RetentionKind, age: Duration, limit: u32) -> Result<u32, StoreError> {
-        self.write("apply retention", move |store, _| wait_for(store.apply_retention(kind, age, limit))).await
+        self.write("apply retention", move |store, history| {
+            let count = wait_for(store.apply_retention(kind, age, limit))?;
+            if count > 0 {
+                history.tell(Moment::Retained { kind, count });
+            }
+            Ok(count)
+        })
+        .await
     }
 
     async fn declare_lost(&self, by: &NodeText, why: &str) -> Result<(), StoreError> {

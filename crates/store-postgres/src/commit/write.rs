@@ -129,7 +129,8 @@ const CHECK_CLOSED: &str = "
 
 const TELL_EVENTS: &str = "
     INSERT INTO tx_event (xid, submitter, tx_id, seq, kind, state, nonce, detail, text, notice, at)
-    SELECT (SELECT event_xid()), submitter, tx_id, seq, kind, state, nonce, detail::jsonb, text, notice::jsonb, $10::timestamptz
+    SELECT (SELECT event_xid()), submitter, tx_id, seq, kind, state, nonce, detail::jsonb, text, notice::jsonb,
+        $10::timestamptz
     FROM unnest($1::text[], $2::uuid[], $3::bigint[], $4::text[], $5::text[], $6::bigint[], $7::text[], $8::text[], $9::text[])
         WITH ORDINALITY AS i (submitter, tx_id, seq, kind, state, nonce, detail, text, notice, place)
     ORDER BY place";

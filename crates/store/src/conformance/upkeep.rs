@@ -174,9 +174,13 @@ pub(super) async fn only_rows_of_dead_processes_are_deleted(h: &dyn Harness) {
     dead.renew().await.unwrap();
     assert_eq!(retain(&a, RetentionKind::Nodes, 9).await, 0, "whatever is asked for, a lease's time has to pass");
     h.pass(h.terms().duration + h.terms().clock_skew + TICK).await;
+    // As after a jump of the database's clock: all rows look old, and the living process renews a little later.
+    assert_eq!(retain(&a, RetentionKind::Nodes, 9).await, 0, "only marked");
     idle.renew().await.unwrap();
+    assert_eq!(retain(&a, RetentionKind::Nodes, 9).await, 0, "a lease's time has to pass since the mark");
+    h.pass(h.terms().duration + h.terms().clock_skew + TICK).await;
     assert_eq!(too_young(&a, RetentionKind::Nodes).await, 0);
-    assert_eq!(retain(&a, RetentionKind::Nodes, 9).await, 1, "the caller's own row stays, however old");
+    assert_eq!(retain(&a, RetentionKind::Nodes, 9).await, 1, "neither the caller's own row nor one that was renewed");
     assert_eq!(retain(&a, RetentionKind::Nodes, 9).await, 0);
     for node in [&a, &idle] {
         node.renew().await.unwrap();

@@ -35,6 +35,8 @@ pub(super) struct Tables {
     pub(super) canaries: BTreeMap<OwnerId, u64>,
     /// When each process was last heard of.
     pub(super) nodes: BTreeMap<OwnerId, Timestamp>,
+    /// Processes that look dead: their last sign of life when they were marked, and when that was.
+    pub(super) dead_marks: BTreeMap<OwnerId, (Timestamp, Timestamp)>,
     /// Grows each time that commits were lost.
     pub(super) epoch: u64,
     /// The newest epoch that an operator has reconciled.

@@ -116,16 +116,24 @@ impl Tables {
             .filter(|lease| lease.is_valid(call))
             .map(|lease| &lease.owner)
             .collect();
-        let is_due =
+        let is_stale =
             |owner: &OwnerId, seen_at: Timestamp| seen_at < before && owner != call.owner && !holders.contains(owner);
-        let due = self.nodes.iter().filter(|(owner, seen_at)| is_due(owner, **seen_at));
-        let due: BTreeSet<(Timestamp, OwnerId)> = due.map(|(owner, seen_at)| (*seen_at, owner.clone())).collect();
-        let due: Vec<OwnerId> = due.into_iter().take(limit).map(|(_, owner)| owner).collect();
-        for owner in &due {
-            self.nodes.remove(owner);
-            self.canaries.remove(owner);
+        let stale = self.nodes.iter().filter(|(owner, seen_at)| is_stale(owner, **seen_at));
+        let stale: BTreeSet<(Timestamp, OwnerId)> = stale.map(|(owner, seen_at)| (*seen_at, owner.clone())).collect();
+        let mut count = 0;
+        for (seen_at, owner) in stale.into_iter().take(limit) {
+            match self.dead_marks.get(&owner) {
+                Some((marked, since)) if *marked == seen_at && *since < dead_since => {
+                    self.nodes.remove(&owner);
+                    self.canaries.remove(&owner);
+                    self.dead_marks.remove(&owner);
+                    count += 1;
+                }
+                Some((marked, _)) if *marked == seen_at => {}
+                _ => drop(self.dead_marks.insert(owner, (seen_at, call.now))),
+            }
         }
-        due.len()
+        count
     }
 
     fn delete_audits(&mut self, before: Timestamp, limit: usize) -> usize {

@@ -1,4 +1,4 @@
-//! What operators tell lanes, chains and the database.
+//! The calls of operators: to lanes, chains and the database.
 
 use std::time::Duration;
 
@@ -46,7 +46,8 @@ impl Client {
         self.post(&["api", "v1", "chains", chain, "accept"], Some(&request), None).await
     }
 
-    /// Declares that the database was restored or has lost commits. Every lane goes into PROTECT before it writes anything else.
+    /// Declares that the database was restored or has lost commits. Every lane goes into PROTECT before it writes
+    /// anything else.
     pub async fn declare_lost(&self, reason: &str) -> Result<StoreDeclared, ClientError> {
         let request = DeclareRequest { reason: reason.to_owned() };
         self.post(&["api", "v1", "store", "declare-lost"], Some(&request), None).await

@@ -74,7 +74,11 @@ fn next_steps(protect: &ProtectView, chain: &str, name: &str) -> Vec<String> {
         Some(ProtectCode::PendingAhead) => {
             vec!["find whoever else uses the key, and wait until their transactions are final".to_owned(), look, resync]
         }
-        Some(ProtectCode::HistoryWithoutStart | ProtectCode::StoreRegressed) => vec![look, resync],
+        Some(ProtectCode::HistoryWithoutStart) => vec![look, resync],
+        Some(ProtectCode::StoreRegressed) => {
+            let last = "after the last submitter: gapless store declare-reconciled --reason TEXT".to_owned();
+            vec![look, resync, last]
+        }
         Some(ProtectCode::MissingSlot) => {
             vec![
                 "wait until the account's count has come to the next nonce, or restore the database".to_owned(),

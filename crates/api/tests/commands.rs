@@ -147,7 +147,7 @@ async fn ended_intent_is_not_canceled() {
     house.post(&format!("/api/v1/tx/{}/cancel", fixtures::fresh_id()), "").await.problem(404, "tx_not_found");
     assert_eq!(house.post("/api/v1/tx/17/cancel", "").await.problem(422, "invalid_request"), ["/txId"]);
     let queued = house.accept("b").await;
-    house.store.declare_regressed("a restore").await.unwrap();
+    house.store.declare_lost(&NodeText::new("operator"), "a restore").await.unwrap();
     for target in [format!("/api/v1/tx/{queued}/cancel"), "/api/v1/submitters/treasury/cancel-pending".to_owned()] {
         let answer = house.post(&target, "").await;
         answer.problem(409, "submitter_protected");

@@ -13,7 +13,7 @@ use gapless_domain::{
     ProtectCode, Protection, Timestamp, Transition, TxId,
 };
 use gapless_store::conformance::fixtures;
-use gapless_store::{ManualClock, Model};
+use gapless_store::{ManualClock, Model, RetentionKind};
 use gapless_wire::TxView;
 use serde_json::{Value, json};
 use support::{House, OneChain, block, house, house_with, shown, treasury};
@@ -83,7 +83,7 @@ async fn confirmations_equal_those_of_event_consumer() {
     let whole = json!([block(119), block(120), block(121)]);
     assert_list(&house, id, &whole).await;
     clock.advance(Duration::from_secs(1));
-    assert_eq!(house.store.archive(Duration::ZERO, 10).await.unwrap(), 1);
+    assert_eq!(house.store.apply_retention(RetentionKind::Intents, Duration::ZERO, 10).await.unwrap(), 1);
     assert_list(&house, id, &whole).await;
 }
 

@@ -39,6 +39,8 @@ async fn document_lists_exactly_the_routes() {
         "get /metrics",
         "get /readyz",
         "post /api/v1/chains/{chain}/accept",
+        "post /api/v1/store/declare-lost",
+        "post /api/v1/store/declare-reconciled",
         "post /api/v1/submitters/{submitter}/cancel-pending",
         "post /api/v1/submitters/{submitter}/nonces",
         "post /api/v1/submitters/{submitter}/nonces/{nonce}/release",
@@ -88,6 +90,7 @@ async fn documented_words_equal_answered_words() {
     assert_eq!(words("MempoolSignalName"), json!(["in_mempool", "likely_dropped", "likely_replaced", "unknown"]));
     assert_eq!(words("TxCommandName"), json!(["replace", "resubmit"]));
     assert_eq!(words("Speed"), json!(["slow", "standard", "fast", "instant"]));
+    assert_eq!(words("StoreDeclarationName"), json!(["lost", "reconciled"]));
     assert_eq!(words("FinalityName"), json!(["depth", "safe", "finalized"]));
     assert!(words("EndpointStandingName").as_array().unwrap().contains(&json!("rate_limited")));
     assert!(words("ProblemCode").as_array().unwrap().contains(&json!("request_id_conflict")));
@@ -108,6 +111,7 @@ async fn schema_refuses_unknown_fields() {
         "SubmitRequest",
         "ReleaseRequest",
         "AcceptChainRequest",
+        "DeclareRequest",
     ] {
         assert_eq!(document["components"]["schemas"][name]["additionalProperties"], json!(false), "{name}");
     }

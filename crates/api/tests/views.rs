@@ -13,7 +13,7 @@ use gapless_domain::{
     Protection, Timestamp, Transition, TxId,
 };
 use gapless_store::conformance::fixtures;
-use gapless_store::{FaultyStore, ManualClock, Model};
+use gapless_store::{FaultyStore, ManualClock, Model, RetentionKind};
 use gapless_wire::TxView;
 use serde_json::Value;
 use support::{Answer, House, StoreOutage, house, house_with, model, request, treasury};
@@ -159,7 +159,7 @@ async fn events_are_shown_on_request() {
     for moved_out in [false, true] {
         if moved_out {
             clock.advance(Duration::from_secs(1));
-            assert_eq!(house.store.archive(Duration::ZERO, 10).await.unwrap(), 1);
+            assert_eq!(house.store.apply_retention(RetentionKind::Intents, Duration::ZERO, 10).await.unwrap(), 1);
         }
         for target in [
             format!("{target}?expand=events"),
@@ -303,6 +303,8 @@ async fn every_answer(house: &House, id: TxId) -> Vec<Answer> {
         house.post("/api/v1/submitters/treasury/nonces/0/release", r#"{"lockOwner":"me"}"#).await,
         house.post(&format!("/api/v1/tx/{id}/cancel"), "").await,
         house.post(&format!("/api/v1/chains/{}/accept", support::CHAIN), r#"{"reason":"why"}"#).await,
+        house.post("/api/v1/store/declare-lost", r#"{"reason":"why"}"#).await,
+        house.post("/api/v1/store/declare-reconciled", r#"{"reason":"why"}"#).await,
     ];
     for target in [
         &format!("/api/v1/tx/{id}"),

@@ -24,6 +24,7 @@ use crate::lane_runner::LaneServices;
 use crate::lane_writer::LaneWriter;
 use crate::lease_keeper::LeaseKeeper;
 use crate::published::{Publisher, published};
+use crate::retention::{RetentionLoop, RetentionOptions};
 use crate::stuck_policy::StuckPolicy;
 use crate::watcher::{ChainStatus, Finality, WatchBook, Watcher, WatcherOptions};
 
@@ -58,6 +59,7 @@ pub struct EngineOptions {
     /// Limits of one read batch of queues or accounts.
     pub reader: BatchLimits,
     pub dispatch: DispatchOptions,
+    pub retention: RetentionOptions,
 }
 
 impl Default for EngineOptions {
@@ -68,6 +70,7 @@ impl Default for EngineOptions {
             sender: BatchLimits { items: 256, bytes: 1 << 20, waiting: 4096, flushes: 4 },
             reader: BatchLimits { items: 500, bytes: usize::MAX, waiting: 4096, flushes: 2 },
             dispatch: DispatchOptions::default(),
+            retention: RetentionOptions::default(),
         }
     }
 }
@@ -117,6 +120,10 @@ impl Engine {
         let changes = Arc::new(Changes::default());
         let (listener, source) = (Arc::clone(&changes), store.clone());
         background.spawn(async move { listener.run(source).await });
+        if !options.retention.is_never() {
+            let retention = options.retention.clone();
+            background.spawn(RetentionLoop::new(store.clone(), Arc::clone(&driver), retention).run());
+        }
 
         let mut desks = BTreeMap::new();
         for setup in chains {

@@ -9,6 +9,7 @@
 //! - `watcher`: one for each chain; follows heads and reports to lanes the fate of their hashes.
 //! - `chain_desk`, `batched_io`: prices, sends and reads that lanes share, many in one round trip. `scan`: reads blocks
 //!   for the transactions of one account.
+//! - `retention`: moves ended intents out and deletes old rows ([`RetentionOptions`]).
 //! - [`StuckPolicy`]: decides about stuck intents.
 //! - [`Changes`]: wakes readers that wait for an intent to change. [`FaultPoint`]: named places where tests can
 //!   intervene.
@@ -35,6 +36,7 @@ mod lane_runner;
 mod lane_writer;
 mod lease_keeper;
 mod published;
+mod retention;
 mod running_lanes;
 mod scan;
 mod stuck_policy;
@@ -53,5 +55,6 @@ pub use ids::{Ids, TimeOrderedIds};
 pub use intake::{Intake, IntakeError, IntakeLimits, IntakeLoop};
 pub use lane_writer::{LaneWriter, LaneWriterLoop, WriteError, Written};
 pub use lease_keeper::LeaseKeeper;
+pub use retention::RetentionOptions;
 pub use stuck_policy::{StuckPolicy, WaitForOperator};
 pub use watcher::{ChainStatus, Finality, WatcherOptions};

@@ -380,7 +380,7 @@ async fn idle_protected_lane_notices_a_second_loss() {
     node.submit(&lane, 0..1).await;
     tokio::time::sleep(Duration::from_secs(5)).await;
     let before = world.model.snapshot();
-    node.store.declare_regressed("a first loss").await.unwrap();
+    node.store.declare_lost(&text("operator"), "a first loss").await.unwrap();
     tell(CommandKind::Resume).await;
     assert_eq!(protected(&node.store, &lane).await, Some("store_regressed"));
     world.model.restore(before);

@@ -40,6 +40,8 @@ fn exit_code_shows_success_usage_failure_and_refusal() {
         (&["submitter", "resync", "a", "--lost", "keep"], USAGE),
         (&["submitter", "resync"], USAGE),
         (&["chain", "accept", "eip155:1"], USAGE),
+        (&["store", "declare-lost"], USAGE),
+        (&["store", "declare-reconciled"], USAGE),
         (&["tx", "cancel"], USAGE),
         (&["tx", "replace"], USAGE),
         (&["tx", "replace", "x", "--max-fee", "1gwei"], USAGE),
@@ -92,6 +94,8 @@ fn json_flag_makes_results_and_errors_json() {
         (&["tx", "cancel", "a", "--api", "http://127.0.0.1:1"], FAILURE),
         (&["audit", "--subject", "a", "--api", "http://127.0.0.1:1"], FAILURE),
         (&["chain", "accept", "eip155:1", "--reason", "r", "--api", "http://127.0.0.1:1"], FAILURE),
+        (&["store", "declare-lost", "--reason", "r", "--api", "http://127.0.0.1:1"], FAILURE),
+        (&["store", "declare-reconciled", "--reason", "r", "--api", "http://127.0.0.1:1"], FAILURE),
     ] {
         let with_json: Vec<&str> = arguments.iter().copied().chain(["--json"]).collect();
         let output = run(&folder, &with_json);

@@ -10,7 +10,7 @@ use gapless_domain::{
     B256, BlockRef, ChainId, CommandId, CommandKind, Intent, LaneCommit, Lease, OwnerId, RequestId, SignedPlan,
     SignedTx, SubmitterId, Timestamp, TxId,
 };
-use gapless_store::CommitVerdict;
+use gapless_store::{CommitVerdict, RetentionKind};
 
 use crate::fault::Fault;
 use crate::stage::Stage;
@@ -51,6 +51,11 @@ pub enum Moment {
     /// A final block of the chain is kept, for whoever follows it next.
     FinalKept {
         block: BlockRef,
+    },
+    /// Retention moved or deleted so many rows of a kind.
+    Retained {
+        kind: RetentionKind,
+        count: u32,
     },
     /// An operator accepted that the chain is another one.
     HeadForgotten {

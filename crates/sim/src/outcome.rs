@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use gapless_store::RetentionKind;
+
 use crate::check::Violation;
 use crate::fault::Fault;
 use crate::history::{History, Moment};
@@ -46,6 +48,8 @@ pub struct Figures {
     pub blocks: u64,
     pub orphaned: u64,
     pub processes: u64,
+    /// Intents that retention moved out.
+    pub moved_out: u64,
 }
 
 impl Figures {
@@ -65,6 +69,7 @@ impl Figures {
                 Moment::Mined { .. } => figures.blocks += 1,
                 Moment::Orphaned { .. } => figures.orphaned += 1,
                 Moment::Started { .. } => figures.processes += 1,
+                Moment::Retained { kind: RetentionKind::Intents, count } => figures.moved_out += u64::from(count),
                 _ => {}
             }
         }
@@ -72,7 +77,8 @@ impl Figures {
     }
 
     pub fn add(&mut self, other: &Figures) {
-        let Figures { worlds, intents, commits, fenced, takeovers, sends, blocks, orphaned, processes } = other;
+        let Figures { worlds, intents, commits, fenced, takeovers, sends, blocks, orphaned, processes, moved_out } =
+            other;
         self.worlds += worlds;
         self.intents += intents;
         self.commits += commits;
@@ -82,5 +88,6 @@ impl Figures {
         self.blocks += blocks;
         self.orphaned += orphaned;
         self.processes += processes;
+        self.moved_out += moved_out;
     }
 }

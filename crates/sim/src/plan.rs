@@ -39,6 +39,9 @@ pub struct Plan {
     pub fees: FeeSettings,
     /// Faults at named moments, beside those that the odds give. A world of a seed has none.
     pub script: Vec<Cue>,
+    /// The age at which ended intents are moved out. Their events and attempts are deleted at twice this age. `None`
+    /// means that no row is moved or deleted.
+    pub retention: Option<Duration>,
 }
 
 /// What lanes may do about prices, and who decides.
@@ -68,6 +71,12 @@ impl FeeSettings {
             resubmits: dice.pick(&[4, 10]).map_or(Duration::from_secs(10), Duration::from_secs),
         }
     }
+}
+
+/// Retention of one world in five. The age is short, so that rows are moved and deleted while their lanes work.
+fn retention(seed: u64) -> Option<Duration> {
+    let dice = &mut Dice::new(seed, "retention");
+    dice.permille(200).then(|| dice.duration(Duration::ZERO, Duration::from_secs(60)))
 }
 
 /// Enough while there is no spike.
@@ -119,6 +128,7 @@ impl Plan {
             odds: odds(kind, dice),
             fees: FeeSettings::of(seed),
             script: Vec::new(),
+            retention: retention(seed),
         }
     }
 

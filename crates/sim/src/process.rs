@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use gapless_domain::{BumpPolicy, Decision, LaneSetup, LeaseTerms, OwnerId, StuckCase, StuckRule, SubmitterId, TxId};
 use gapless_engine::{
     ChainSetup, Driver, Engine, EngineOptions, EngineParts, EngineView, FaultPoint, FaultPoints, Finality, GasPolicy,
-    Ids, Intake, StuckPolicy, UnknownChain, WatcherOptions,
+    Ids, Intake, RetentionOptions, StuckPolicy, UnknownChain, WatcherOptions,
 };
 use gapless_store::Store;
 use uuid::Uuid;
@@ -126,10 +126,26 @@ impl Blueprint {
             chains: vec![ChainSetup { chain, watcher: self.watcher(), gas: GasPolicy::default() }],
             lanes: self.lanes.iter().map(|lane| (lane.clone(), Arc::new(setup.clone()))).collect(),
             terms: Self::terms(),
-            options: EngineOptions::default(),
+            options: EngineOptions { retention: self.retention(), ..EngineOptions::default() },
         })?;
         let (intake, view) = (engine.intake().clone(), Arc::clone(engine.view()));
         Ok(Process { home, owner, intake, store, clock, view, engine: Some(engine) })
+    }
+
+    fn retention(&self) -> RetentionOptions {
+        let Some(after) = self.plan.retention else { return RetentionOptions::never() };
+        RetentionOptions {
+            after: Some(after),
+            events_after: Some(after * 2),
+            attempts_after: Some(after * 2),
+            commands_after: Some(after),
+            // A process stands still for half a minute at the most, and the database's clock jumps by little more.
+            nodes_after: Some(Duration::from_secs(150)),
+            audit_after: Some(after),
+            interval: Duration::from_secs(2),
+            batch: 3,
+            pause: Duration::from_millis(100),
+        }
     }
 
     fn lane_setup(&self) -> LaneSetup {

@@ -40,6 +40,7 @@ pub(crate) fn moment(moment: &Moment, f: &mut fmt::Formatter<'_>) -> fmt::Result
             write!(f, "command {} for {}: {}", id.0, account(lane), command(kind))
         }
         Moment::FinalKept { block } => write!(f, "store: {} is kept as final", block_name(block)),
+        Moment::Retained { kind, count } => write!(f, "store: retention took {count} of {}", kind.as_str()),
         Moment::HeadForgotten { chain } => write!(f, "store: what was known of {chain} is forgotten"),
         Moment::StoreLost { since } => write!(f, "store: everything since moment {since} is lost"),
         Moment::Acknowledged { id, lane, request } => {

@@ -9,7 +9,7 @@ use gapless_domain::{B256, Cursor, LaneState, OwnerId, ProtectCode, SubmitterId}
 use gapless_store::{LaneStatus, NewSubmitter, Store, StoreError};
 
 use crate::chain::ChainWorld;
-use crate::check::{self, Broken, Check, Picture, Violation, read_end_state};
+use crate::check::{self, Broken, Check, EndState, Picture, Violation, read_end_state};
 use crate::dice::Dice;
 use crate::fault::{Fault, Faults};
 use crate::history::{History, Moment};
@@ -302,7 +302,10 @@ impl<'a> World<'a> {
         let reading =
             read_end_state(&*self.scene.inspector, &self.scene.blueprint.lanes, picture.demanded(), picture.excused());
         match wait_for(reading) {
-            Ok(state) => picture.close(state),
+            Ok(state) => {
+                let without_old_lane_events = picture.plan.retention.is_some();
+                picture.close(EndState { without_old_lane_events, ..state });
+            }
             Err(error) => return Err(self.defect(format!("the store cannot be read: {error}"))),
         }
         for check in &mut self.checks {

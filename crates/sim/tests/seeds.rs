@@ -1,5 +1,7 @@
 //! Two hundred worlds on every run of the tests. `gapless sim --seeds 10000` runs more.
 
+use std::time::Duration;
+
 use gapless_sim::{Batch, Changes, Fault, Plan, command, run, run_batch, run_traced};
 
 /// Every check of `gapless_sim::check` holds in worlds with crashes, takeovers, lost answers, null receipts, wrong
@@ -17,6 +19,20 @@ fn promises_hold_in_every_world() {
     assert_eq!(summary.figures.worlds, 200);
     let absent: Vec<_> = Fault::ALL.iter().filter(|fault| !summary.struck.contains_key(fault)).collect();
     assert!(absent.is_empty(), "these faults struck in no world: {absent:?}");
+}
+
+/// Retention moves and deletes rows while their lanes work, on both kinds of store, together with all faults.
+#[test]
+fn promises_hold_with_short_retention() {
+    let mut moved_out = 0;
+    for seed in 300..330 {
+        let mut plan = Plan::of(seed);
+        plan.retention = Some(Duration::from_secs(seed % 3));
+        let outcome = run(&plan);
+        assert_eq!(outcome.violation, None, "seed {seed}\n{}", outcome.tail.join("\n"));
+        moved_out += outcome.figures.moved_out;
+    }
+    assert!(moved_out > 300, "{moved_out}");
 }
 
 /// A run depends on its seed alone: every moment is the same in another thread.

@@ -68,8 +68,8 @@ bulk_statement! {
         ORDER BY a.place
         RETURNING tx_id, submitter
     ), events AS (
-        INSERT INTO tx_event (submitter, tx_id, seq, kind, state, detail)
-        SELECT submitter, tx_id, 1, 'accepted', 'QUEUED', '{}' FROM queued
+        INSERT INTO tx_event (xid, submitter, tx_id, seq, kind, state, detail)
+        SELECT (SELECT event_xid()), submitter, tx_id, 1, 'accepted', 'QUEUED', '{}' FROM queued
     )
     SELECT tx_id FROM queued";
 }
@@ -107,8 +107,9 @@ const CANCEL: &str = "
         FROM waiting w WHERE t.tx_id = w.tx_id AND t.state = 'QUEUED'
         RETURNING t.tx_id, t.submitter, t.version
     ), events AS (
-        INSERT INTO tx_event (submitter, tx_id, seq, kind, state, detail)
-        SELECT submitter, tx_id, version, 'cancel_in_queue', 'CANCELED', $2::text::jsonb FROM canceled
+        INSERT INTO tx_event (xid, submitter, tx_id, seq, kind, state, detail)
+        SELECT (SELECT event_xid()), submitter, tx_id, version, 'cancel_in_queue', 'CANCELED', $2::text::jsonb
+        FROM canceled
     )
     SELECT tx_id, submitter FROM canceled";
 

@@ -3,6 +3,7 @@
 
 use std::sync::atomic::{AtomicI64, Ordering};
 
+use gapless_domain::NodeText;
 use gapless_store::{AuditRow, StoreError};
 use tokio::sync::Mutex;
 use tokio_postgres::Client;
@@ -43,7 +44,8 @@ pub(crate) async fn lost_commits(
     let why = format!("the server acknowledged commit {remembered} of process {owner}, and has {found:?} now");
     let _declaring = store.canary.declaring.lock().await;
     if store.canary.get() == remembered {
-        declare_regressed(client, &why).await?;
+        let identity = Identity::of(client).await?;
+        begin_epoch(client, &identity, &why).await?;
         let insert = "INSERT INTO node (owner_node) VALUES ($1) ON CONFLICT (owner_node) DO NOTHING";
         client.execute(insert, &[&owner]).await.map_err(unavailable)?;
         store.canary.acknowledged.store(found.unwrap_or(0), Ordering::SeqCst);
@@ -52,21 +54,16 @@ pub(crate) async fn lost_commits(
 }
 
 /// Begins a new epoch because an operator says that commits were lost, with an entry in the audit log.
-pub(crate) async fn declared_regressed(client: &Client, why: &str) -> Result<(), StoreError> {
+pub(crate) async fn declare_lost(client: &Client, by: &NodeText, why: &str) -> Result<(), StoreError> {
     // Before the transaction: a server that refuses to tell its identity would abort it.
     let identity = Identity::of(client).await?;
     client.batch_execute("BEGIN").await.map_err(unavailable)?;
     begin_epoch(client, &identity, why).await?;
-    audit::write(client, audit::WRITE, &AuditRow::regressed(why), &[]).await.map_err(unavailable)?;
+    audit::write(client, audit::WRITE, &AuditRow::declare_lost(by, why), &[]).await.map_err(unavailable)?;
     client.batch_execute("COMMIT").await.map_err(unavailable)
 }
 
 /// Begins a new epoch on the current server. Every lane has to take notice before it writes anything else.
-async fn declare_regressed(client: &Client, why: &str) -> Result<(), StoreError> {
-    let identity = Identity::of(client).await?;
-    begin_epoch(client, &identity, why).await
-}
-
 async fn begin_epoch(client: &Client, identity: &Identity, why: &str) -> Result<(), StoreError> {
     tracing::error!(%why, "database lost commits; every lane enters PROTECT");
     let row = client.query_one("SELECT coalesce(max(epoch), 0) FROM store_epoch", &[]).await.map_err(unavailable)?;

@@ -9,13 +9,15 @@ use crate::rows::{get, micros, optional_id, time};
 use crate::store::PgStore;
 
 /// A transaction that is still open may have a lower number than one that is already visible. Readers stop below the
-/// oldest open transaction, so no event can appear behind them. Transaction ids travel as text: the driver has no type
-/// for them.
+/// oldest open transaction, so no event can appear behind them. Events of earlier servers are below the offset of this
+/// server, so readers see all of them. Transaction ids travel as text: the driver has no type for them.
 const READ: &str = "
     SELECT xid::text AS xid, id, submitter, tx_id, seq, kind, state, nonce, detail::text AS detail, text, at,
         notice::text AS notice
     FROM tx_event
-    WHERE (xid, id) > ($1::text::xid8, $2) AND xid < pg_snapshot_xmin(pg_current_snapshot())
+    WHERE (xid, id) > ($1::text::xid8, $2)
+      AND xid < (
+          SELECT (xid_offset + pg_snapshot_xmin(pg_current_snapshot())::text::bigint)::text::xid8 FROM event_origin)
     ORDER BY tx_event.xid, tx_event.id LIMIT $3";
 
 /// Visible events are enough here: a change of an intent locks its row, so the events of one intent commit in their

@@ -76,9 +76,9 @@ impl Identity {
 
     /// Begins a new epoch if the database was last written by another server. The first server begins the first epoch.
     ///
-    /// Other connections wait for the lock, and then find the server known. The transaction takes the longer the more
-    /// events there are, so no time-out may cut it off: the next one would start again from the beginning. After an
-    /// error the session must not be used again, because its transaction is open.
+    /// Other connections wait for the lock, and then find the server known. The wait for the lock has no limit: a
+    /// connection that gave up would only be followed by the next one. After an error the session must not be used
+    /// again, because its transaction is open.
     pub(crate) async fn ensure_known(&self, client: &Client) -> Result<(), StoreError> {
         if self.is_known(client).await? {
             return Ok(());
@@ -93,8 +93,8 @@ impl Identity {
     }
 
     /// Runs under the lock. Another connection may have been faster, so the epoch is read again, in a statement of its
-    /// own that sees the write of the former holder. Events are moved and the epoch begins in one transaction: no event
-    /// is written on this server before its epoch exists, so no event of the new epoch is moved.
+    /// own that sees the write of the former holder. The offset of event positions and the epoch are one transaction:
+    /// no event is written on this server before its epoch exists, so every event of this server has the new offset.
     async fn notice(&self, client: &Client) -> Result<(), StoreError> {
         let Some((epoch, before)) = newest_epoch(client).await? else {
             return self.begin_epoch(client, 1, "first start").await;
@@ -105,7 +105,7 @@ impl Identity {
         let why = format!("served by {self:?}, before that by {before:?}");
         tracing::error!(%why, "database is served by another server; beginning a new epoch");
         if self.system_identifier() != before.system_identifier() {
-            move_events_to_the_start(client).await?;
+            raise_position_offset(client).await?;
         }
         self.begin_epoch(client, epoch + 1, &why).await
     }
@@ -158,11 +158,19 @@ async fn newest_epoch(client: &Client) -> Result<Option<(i64, Identity)>, StoreE
 }
 
 /// On another server transaction ids start again, and stored events carry ids of the old server. New events would sort
-/// before them, and readers would skip the new ones. So the old events move to the beginning, in their order of
-/// writing, and every consumer gets all of them again: delivery is at least once.
-async fn move_events_to_the_start(client: &Client) -> Result<(), StoreError> {
+/// before them, and readers would skip the new ones. So an offset raises the ids of this server above every position
+/// that was ever given, and no event moves. The newest event and the farthest consumer show some of these positions.
+/// Events that were deleted, or lost with the old server, had others: the time of day in microseconds is above them,
+/// because no transaction takes less than a microsecond.
+async fn raise_position_offset(client: &Client) -> Result<(), StoreError> {
     client
-        .batch_execute("UPDATE tx_event SET xid = '1' WHERE xid <> '1'; UPDATE event_consumer SET xid = '0', id = 0")
+        .batch_execute(
+            "UPDATE event_origin SET xid_offset = greatest(
+                 xid_offset + 1,
+                 (SELECT xid::text::bigint FROM tx_event ORDER BY xid DESC LIMIT 1),
+                 (SELECT xid::text::bigint FROM event_consumer ORDER BY xid DESC LIMIT 1),
+                 (extract(epoch FROM clock_timestamp()) * 1000000)::bigint)",
+        )
         .await
         .map_err(unavailable)
 }

@@ -10,7 +10,6 @@
 //! Architecture invariant: PostgreSQL's SQL is in this crate only. No decision about a lane is made here.
 
 mod accept;
-mod archive;
 mod audit;
 mod bulk;
 mod canary;
@@ -25,6 +24,7 @@ mod load;
 mod notify;
 mod options;
 mod read;
+mod retention;
 mod rows;
 mod schema;
 mod session;

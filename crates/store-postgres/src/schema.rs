@@ -17,6 +17,7 @@ pub const MIGRATIONS: &[Migration] = &[
     Migration { version: 7, name: "control", sql: include_str!("../migrations/0007_control.sql") },
     Migration { version: 8, name: "room", sql: include_str!("../migrations/0008_room.sql") },
     Migration { version: 9, name: "fewer_indexes", sql: include_str!("../migrations/0009_fewer_indexes.sql") },
+    Migration { version: 10, name: "retention", sql: include_str!("../migrations/0010_retention.sql") },
 ];
 
 /// The advisory lock under which one node at a time migrates. No other program is likely to lock this number.

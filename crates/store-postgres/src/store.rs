@@ -6,25 +6,25 @@ use std::time::Duration;
 use async_trait::async_trait;
 use gapless_domain::{
     Attempt, AuditEntry, ChainId, Command, CommandId, CommandStatus, Event, EventPosition, Head, IntentRecord,
-    LaneCommit, Lease, NewCommand, NodeText, Nonce, OwnerId, RequestId, SubmitterId, TxId,
+    LaneCommit, Lease, NewCommand, NodeText, Nonce, OwnerId, RequestId, SubmitterId, Timestamp, TxId,
 };
 use gapless_store::{
     Accepted, Acquired, AuditFilter, AuditRow, CancelVerdict, Census, Committed, HeadVerdict, Heads, IntentIntake,
-    LaneStatus, Lanes, Leases, Loaded, NewIntent, NewSubmitter, Outbox, Renewal, SlotStatus, StoreError, TxFilter,
-    Upkeep, Views, Wakeups, changed_lanes, has_visible_change,
+    LaneStatus, Lanes, Leases, Loaded, NewIntent, NewSubmitter, Outbox, Renewal, RetentionKind, SlotStatus, StoreError,
+    TxFilter, Upkeep, Views, Wakeups, changed_lanes, has_visible_change,
 };
 use tokio::sync::Mutex;
 use tokio_postgres::Config;
 use tokio_postgres::config::TargetSessionAttrs;
 
-use crate::canary::{Canary, declared_regressed};
+use crate::canary::{Canary, declare_lost};
 use crate::commit::Writer;
 use crate::error::unavailable;
 use crate::identity::Identity;
 use crate::notify::Notifier;
 use crate::options::PgOptions;
 use crate::session::{Pool, PooledSession, Session, within};
-use crate::{accept, archive, audit, events, heads, lease, load, read, schema, slots, status, sweep};
+use crate::{accept, audit, events, heads, lease, load, read, retention, schema, slots, status, sweep};
 
 /// Sessions for leases: one for a renewal, one for a concurrent acquisition, and one spare.
 const LEASE_SESSIONS: usize = 3;
@@ -293,18 +293,25 @@ impl Heads for PgStore {
 
 #[async_trait]
 impl Upkeep for PgStore {
-    async fn archive(&self, age: Duration, limit: u32) -> Result<u32, StoreError> {
-        archive::archive(self, age, limit).await
+    async fn claim_retention(&self) -> Result<Option<Timestamp>, StoreError> {
+        retention::claim(self).await
     }
 
-    async fn declare_regressed(&self, why: &str) -> Result<(), StoreError> {
-        let session = self.pool.get().await?;
-        declared_regressed(session.client(), why).await?;
-        session.put_back();
-        Ok(())
+    async fn apply_retention(&self, kind: RetentionKind, age: Duration, limit: u32) -> Result<u32, StoreError> {
+        retention::apply(self, kind, age, limit).await
     }
 
-    async fn declare_reconciled(&self, why: &str) -> Result<(), StoreError> {
+    async fn declare_lost(&self, by: &NodeText, why: &str) -> Result<(), StoreError> {
+        within(self.options.call_timeout, "declaring lost commits", async {
+            let session = self.pool.get().await?;
+            declare_lost(session.client(), by, why).await?;
+            session.put_back();
+            Ok(())
+        })
+        .await
+    }
+
+    async fn declare_reconciled(&self, by: &NodeText, why: &str) -> Result<(), StoreError> {
         let reconcile = format!(
             "WITH reconciled AS (
                  UPDATE store_epoch SET reconciled_at = clock_timestamp(), why = why || '; ' || $5
@@ -312,7 +319,7 @@ impl Upkeep for PgStore {
              ) {}",
             audit::WRITE
         );
-        let audited = AuditRow::reconciled(why);
+        let audited = AuditRow::declare_reconciled(by, why);
         self.with_session("reconciling", async |session| {
             audit::write(session.client(), &reconcile, &audited, &[&why]).await
         })

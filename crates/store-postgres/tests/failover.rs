@@ -84,7 +84,7 @@ async fn intents_of_an_unreconciled_lane_do_not_end() {
     let scene = Scene::on(db.open("a").await, &["one", "two"]).await;
     let node: f::Node = Arc::clone(&scene.store) as f::Node;
     scene.write(scene.bind().await).await.unwrap().unwrap();
-    scene.store.declare_regressed("an operator says so").await.unwrap();
+    scene.store.declare_lost(&NodeText::new("operator"), "an operator says so").await.unwrap();
     let queued = f::view(&node, &scene.lane).await.queue[0].clone();
     assert_eq!(scene.store.cancel_queued(&[queued.id]).await.unwrap(), [CancelVerdict::Regressed]);
     assert_lane_must_take_notice(&scene.store, &scene).await;
@@ -208,7 +208,7 @@ async fn connections_of_many_nodes_begin_one_epoch() {
     let nodes = [db.open("a").await, db.open("b").await, db.open("c").await];
     another_server_takes_over(&db).await;
     let (gate, watcher) = (db.raw().await, db.raw().await);
-    gate.batch_execute("BEGIN; LOCK TABLE tx_event IN SHARE MODE").await.unwrap();
+    gate.batch_execute("BEGIN; LOCK TABLE event_origin IN SHARE MODE").await.unwrap();
     let calls: Vec<_> = (0..8)
         .map(|call| {
             let node = Arc::clone(&nodes[call % nodes.len()]);
@@ -227,18 +227,21 @@ async fn connections_of_many_nodes_begin_one_epoch() {
     assert_eq!(epoch(&db).await, 2);
 }
 
-/// A connection reads the old epoch and is then held up. Meanwhile another one begins the new epoch, and an event is
-/// written. The event must keep its position.
+/// A connection reads the old epoch and is then held up. Meanwhile another one takes notice of the new server, and
+/// events are written there. The late connection changes neither their positions nor the positions of later events.
 ///
 /// proves W07
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn late_notice_of_another_server_moves_no_event() {
+async fn late_notice_of_another_server_changes_no_event_position() {
     let db = Database::shared().await;
     let (proxy, url) = db.proxied().await;
     let (slow, quick) = (db.open_at(&url, "slow").await, db.open("quick").await);
     let node: f::Node = Arc::clone(&quick) as f::Node;
     let lane = f::lane(&node, 1).await;
     f::accept(&node, &lane, &["old"]).await;
+    let raw = db.raw().await;
+    let events = "SELECT xid::text FROM tx_event ORDER BY xid, id";
+    let old: String = raw.query_one(events, &[]).await.unwrap().get(0);
     another_server_takes_over(&db).await;
     let held = proxy.arm(b"pg_advisory_xact_lock", Action::HoldBefore);
     let late = tokio::spawn(async move { slow.lanes_with_work(None, 10).await });
@@ -246,21 +249,23 @@ async fn late_notice_of_another_server_moves_no_event() {
 
     db.open("quicker").await;
     assert_eq!(epoch(&db).await, 2);
-    let raw = db.raw().await;
     let insert =
         "INSERT INTO tx_event (submitter, seq, kind, text) VALUES ($1, 1, 'paused', 'new') RETURNING xid::text";
     let written: String = raw.query_one(insert, &[&lane.as_str()]).await.unwrap().get(0);
     held.release();
     late.await.unwrap().unwrap();
 
-    let events = "SELECT xid::text FROM tx_event ORDER BY xid, id";
+    let again =
+        "INSERT INTO tx_event (submitter, seq, kind, text) VALUES ($1, 2, 'paused', 'later') RETURNING xid::text";
+    let later: String = raw.query_one(again, &[&lane.as_str()]).await.unwrap().get(0);
+
     let places: Vec<String> = raw.query(events, &[]).await.unwrap().iter().map(|row| row.get(0)).collect();
-    assert_eq!(places, ["1".to_owned(), written]);
+    assert_eq!(places, [old, written, later]);
     assert_eq!(epoch(&db).await, 2);
 }
 
-/// With many events, taking notice takes longer than a call may. Calls give up, the work goes on, and no call starts it
-/// again.
+/// Taking notice of a new server may wait for a lock for longer than a call may take. Calls give up, the work goes on,
+/// and no call starts it again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn taking_notice_outlives_the_call_that_began_it() {
     let mut db = Database::shared().await;
@@ -271,7 +276,7 @@ async fn taking_notice_outlives_the_call_that_began_it() {
     let store = db.open("a").await;
     another_server_takes_over(&db).await;
     let (gate, watcher) = (db.raw().await, db.raw().await);
-    gate.batch_execute("BEGIN; LOCK TABLE tx_event IN SHARE MODE").await.unwrap();
+    gate.batch_execute("BEGIN; LOCK TABLE event_origin IN SHARE MODE").await.unwrap();
     assert!(matches!(store.lanes_with_work(None, 10).await, Err(StoreError::Unavailable(_))));
     let at_work = waiting_for(&watcher, "relation").await;
     assert_eq!(at_work.len(), 1);

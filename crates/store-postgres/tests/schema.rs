@@ -25,7 +25,7 @@ async fn many_nodes_migrate_an_empty_database_once() {
         start.await.unwrap();
     }
     let count = db.raw().await.query_one("SELECT count(*) FROM schema_migration", &[]).await.unwrap();
-    assert_eq!(count.get::<_, i64>(0), 9);
+    assert_eq!(count.get::<_, i64>(0), 10);
 }
 
 #[tokio::test]
@@ -36,13 +36,13 @@ async fn older_newer_or_different_schema_is_refused() {
         let url = db.url.clone();
         async move { PgStore::open(&url, OwnerId::new("a", uuid::Uuid::new_v4().as_u128()), options).await }
     };
-    assert!(matches!(open(false).await, Err(StoreError::SchemaIsOlder { found: 0, known: 9 })));
+    assert!(matches!(open(false).await, Err(StoreError::SchemaIsOlder { found: 0, known: 10 })));
     open(true).await.unwrap();
     open(false).await.unwrap();
     let raw = db.raw().await;
-    raw.batch_execute("INSERT INTO schema_migration VALUES (10, 'from the future', 0)").await.unwrap();
-    assert!(matches!(open(true).await, Err(StoreError::SchemaIsNewer { found: 10, known: 9 })));
-    raw.batch_execute("DELETE FROM schema_migration WHERE version = 10; UPDATE schema_migration SET checksum = 0")
+    raw.batch_execute("INSERT INTO schema_migration VALUES (11, 'from the future', 0)").await.unwrap();
+    assert!(matches!(open(true).await, Err(StoreError::SchemaIsNewer { found: 11, known: 10 })));
+    raw.batch_execute("DELETE FROM schema_migration WHERE version = 11; UPDATE schema_migration SET checksum = 0")
         .await
         .unwrap();
     assert!(matches!(open(true).await, Err(StoreError::MigrationDiffers { version: 1 })));

@@ -6,9 +6,9 @@
 use gapless_domain::{Event, EventPosition, OwnerId, TxId};
 use gapless_store_sql::signed;
 
-use crate::archive;
 use crate::error::Failure;
 use crate::ledger::{Reading, Writing};
+use crate::retention;
 use crate::rows::{self, EVENT_COLUMNS};
 use crate::statement::statement;
 
@@ -42,7 +42,7 @@ pub(crate) fn events_of(reading: &Reading<'_>, id: TxId, limit: u32) -> Result<V
         "SELECT {EVENT_COLUMNS} FROM tx_event INDEXED BY tx_event_tx WHERE tx_id = ?1 ORDER BY seq LIMIT ?2"
     ))?;
     let found = rows::all(statement, (id.to_string(), limit), rows::event)?;
-    if found.is_empty() { archive::events_of(reading, id, limit) } else { Ok(found) }
+    if found.is_empty() { retention::events_of(reading, id, limit) } else { Ok(found) }
 }
 
 /// The first claim registers a consumer. From then on retention waits for it.

@@ -4,7 +4,7 @@
 //! - `connection`, `ledger`: the database thread, reads, and write transactions
 //! - `sidecar`: how a restored or rolled back file is noticed
 //! - `accept`, `lease`, `commit`, `facts`, `change`, `reservation`: writes
-//! - `load`, `read`, `events`, `head`, `archive`: reads, and retention
+//! - `load`, `read`, `events`, `head`, `retention`: reads, and retention
 //! - `status`, `slots`, `audit`: reads for people
 //! - `statement`, `commit_statements`, `rows`: parameters by name, and rows as domain values
 //!
@@ -12,7 +12,6 @@
 //! answer is of one moment, no other write comes between a check and its commit, and no lock is ever waited for.
 
 mod accept;
-mod archive;
 mod audit;
 mod change;
 mod clock;
@@ -29,6 +28,7 @@ mod load;
 mod open;
 mod read;
 mod reservation;
+mod retention;
 mod rows;
 mod schema;
 mod sidecar;

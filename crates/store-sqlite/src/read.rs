@@ -7,9 +7,9 @@ use gapless_store::{MAX_OPEN_COMMANDS, TxFilter};
 use gapless_store_sql::{FIND_REQUEST, RESERVATION_USER, command_status, signed, submitter};
 use rusqlite::ToSql;
 
-use crate::archive;
 use crate::error::Failure;
 use crate::ledger::Reading;
+use crate::retention;
 use crate::rows::{self, ATTEMPT_WITH_HISTORY_COLUMNS, INTENT_COLUMNS};
 use crate::statement::statement;
 
@@ -135,7 +135,7 @@ pub(crate) fn get_one(reading: &Reading<'_>, id: TxId) -> Result<Option<IntentRe
     let sql = format!("SELECT {INTENT_COLUMNS} FROM managed_tx WHERE tx_id = ?1");
     match rows::first(reading.sql.prepare_cached(&sql)?, [id.to_string()], rows::intent_record)? {
         Some(tx) => Ok(Some(tx)),
-        None => archive::get(reading, id),
+        None => retention::get(reading, id),
     }
 }
 
@@ -173,11 +173,14 @@ pub(crate) fn list(reading: &Reading<'_>, filter: &TxFilter) -> Result<Vec<Inten
 }
 
 /// The attempts of all slots that the intent ever had, oldest first. An intent that lost a nonce gets a higher one
-/// next.
+/// next. The document of a moved-out intent holds its attempts; attempts of a nonce that was open at that time are
+/// still in their table.
 pub(crate) fn attempts(reading: &Reading<'_>, id: TxId) -> Result<Vec<Attempt>, Failure> {
     let sql = format!("SELECT {ATTEMPT_WITH_HISTORY_COLUMNS} FROM tx_attempt WHERE tx_id = ?1 ORDER BY nonce, ordinal");
-    let found = rows::all(reading.sql.prepare_cached(&sql)?, [id.to_string()], rows::attempt_with_history)?;
-    if found.is_empty() { archive::attempts(reading, id) } else { Ok(found) }
+    let mut found = rows::all(reading.sql.prepare_cached(&sql)?, [id.to_string()], rows::attempt_with_history)?;
+    found.extend(retention::attempts(reading, id)?);
+    found.sort_by_key(|attempt| (attempt.nonce, attempt.ordinal));
+    Ok(found)
 }
 
 #[cfg(test)]

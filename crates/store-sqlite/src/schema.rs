@@ -14,6 +14,7 @@ pub const MIGRATIONS: &[Migration] = &[
     Migration { version: 4, name: "reconciling", sql: include_str!("../migrations/0004_reconciling.sql") },
     Migration { version: 5, name: "floors", sql: include_str!("../migrations/0005_floors.sql") },
     Migration { version: 7, name: "control", sql: include_str!("../migrations/0007_control.sql") },
+    Migration { version: 10, name: "retention", sql: include_str!("../migrations/0010_retention.sql") },
 ];
 
 const MIGRATION_TABLE: &str = "CREATE TABLE IF NOT EXISTS schema_migration (

@@ -4,10 +4,10 @@ use gapless_domain::{Attempt, Nonce, Slot, SubmitterId, TxId};
 use gapless_store::SlotStatus;
 use gapless_store_sql::signed;
 
-use crate::archive;
 use crate::error::Failure;
 use crate::ledger::Reading;
 use crate::read::get_one;
+use crate::retention;
 use crate::rows::{self, ATTEMPT_WITH_HISTORY_COLUMNS, RESERVATION_COLUMNS, SLOT_COLUMNS};
 
 /// Some statements for each slot of a page: there is no round trip to a server that one statement would save.
@@ -55,7 +55,7 @@ fn attempts(
         rows::all(reading.sql.prepare_cached(&sql)?, (lane.as_str(), signed(nonce.get())), rows::attempt_with_history)?;
     match intent {
         Some(id) if found.is_empty() => {
-            let mut moved = archive::attempts(reading, id)?;
+            let mut moved = retention::attempts(reading, id)?;
             moved.retain(|attempt| attempt.nonce == nonce);
             Ok(moved)
         }

@@ -6,18 +6,18 @@ use std::time::Duration;
 use async_trait::async_trait;
 use gapless_domain::{
     Attempt, AuditEntry, ChainId, Command, CommandId, CommandStatus, Event, EventPosition, Head, IntentRecord,
-    LaneCommit, Lease, NewCommand, NodeText, Nonce, OwnerId, RequestId, SubmitterId, TxId,
+    LaneCommit, Lease, NewCommand, NodeText, Nonce, OwnerId, RequestId, SubmitterId, Timestamp, TxId,
 };
 use gapless_store::{
     Accepted, Acquired, AuditFilter, AuditRow, CancelVerdict, Census, Committed, HeadVerdict, Heads, IntentIntake,
-    LaneStatus, Lanes, Leases, Loaded, NewIntent, NewSubmitter, Outbox, Renewal, SlotStatus, StoreError, TxFilter,
-    Upkeep, Views, WakeBoard, Wakeup, Wakeups, changed_lanes,
+    LaneStatus, Lanes, Leases, Loaded, NewIntent, NewSubmitter, Outbox, Renewal, RetentionKind, SlotStatus, StoreError,
+    TxFilter, Upkeep, Views, WakeBoard, Wakeup, Wakeups, changed_lanes,
 };
 
 use crate::connection::DatabaseThread;
 use crate::error::{from_sql, refusal};
 use crate::open::{Location, SqliteOptions, open};
-use crate::{accept, archive, audit, commit, events, head, lease, load, read, slots, status};
+use crate::{accept, audit, commit, events, head, lease, load, read, retention, slots, status};
 
 /// The handle of one node. Clones and handles of [`SqliteStore::for_owner`] share the database. The last handle closes
 /// it.
@@ -273,24 +273,30 @@ impl Heads for SqliteStore {
 
 #[async_trait]
 impl Upkeep for SqliteStore {
-    async fn archive(&self, age: Duration, limit: u32) -> Result<u32, StoreError> {
-        self.room.write(move |writing| archive::archive(writing, age, limit)).await
+    async fn claim_retention(&self) -> Result<Option<Timestamp>, StoreError> {
+        let owner = self.owner.clone();
+        self.room.write(move |writing| retention::claim(writing, &owner)).await
     }
 
-    async fn declare_regressed(&self, why: &str) -> Result<(), StoreError> {
-        let why = why.to_owned();
+    async fn apply_retention(&self, kind: RetentionKind, age: Duration, limit: u32) -> Result<u32, StoreError> {
+        let owner = self.owner.clone();
+        self.room.write(move |writing| retention::apply(writing, &owner, kind, age, limit)).await
+    }
+
+    async fn declare_lost(&self, by: &NodeText, why: &str) -> Result<(), StoreError> {
+        let (audited, why) = (AuditRow::declare_lost(by, why), why.to_owned());
         // A transaction of its own: later writes must count above the number that the new epoch sets.
         let declare = move |ledger: &mut crate::ledger::Ledger| {
             ledger.write(|writing| {
                 writing.new_epoch(&why)?;
-                audit::write(writing, &AuditRow::regressed(&why))
+                audit::write(writing, &audited)
             })
         };
         self.room.call(declare).await
     }
 
-    async fn declare_reconciled(&self, why: &str) -> Result<(), StoreError> {
-        let audited = AuditRow::reconciled(why);
+    async fn declare_reconciled(&self, by: &NodeText, why: &str) -> Result<(), StoreError> {
+        let audited = AuditRow::declare_reconciled(by, why);
         let declare = move |writing: &crate::ledger::Writing<'_>| {
             accept::reconcile(writing)?;
             audit::write(writing, &audited)

@@ -10,7 +10,8 @@ use std::time::Duration;
 
 use gapless_domain::{Event, EventPosition, OwnerId, Timestamp};
 use gapless_store::{
-    Accepted, Acquired, CommitVerdict, IntentIntake, Leases, ManualClock, NewSubmitter, StoreError, Upkeep, Views,
+    Accepted, Acquired, CommitVerdict, IntentIntake, Leases, ManualClock, NewSubmitter, RetentionKind, StoreError,
+    Upkeep, Views,
 };
 use gapless_store_sqlite::{Location, SqliteOptions, SqliteStore};
 use rusqlite::Connection;
@@ -32,9 +33,9 @@ fn open_without_migrating(folder: &Folder) -> Result<SqliteStore, StoreError> {
 async fn newer_schema_is_refused_and_not_changed() {
     let folder = Folder::new();
     with_a_lane(&folder).await;
-    tamper(&folder, "INSERT INTO schema_migration VALUES (8, 'from the future', 0, 0)");
-    assert!(matches!(try_open(&folder.database()), Err(StoreError::SchemaIsNewer { found: 8, known: 7 })));
-    tamper(&folder, "DELETE FROM schema_migration WHERE version = 8");
+    tamper(&folder, "INSERT INTO schema_migration VALUES (11, 'from the future', 0, 0)");
+    assert!(matches!(try_open(&folder.database()), Err(StoreError::SchemaIsNewer { found: 11, known: 10 })));
+    tamper(&folder, "DELETE FROM schema_migration WHERE version = 11");
     assert!(is_there(&open(&folder.database()), "before").await);
 }
 
@@ -49,10 +50,10 @@ async fn different_migration_is_refused() {
 #[tokio::test]
 async fn open_without_leave_to_migrate_creates_no_file() {
     let folder = Folder::new();
-    assert!(matches!(open_without_migrating(&folder), Err(StoreError::SchemaIsOlder { found: 0, known: 7 })));
+    assert!(matches!(open_without_migrating(&folder), Err(StoreError::SchemaIsOlder { found: 0, known: 10 })));
     assert!(!folder.database().exists() && !folder.sidecar().exists());
     fs::write(folder.database(), "").unwrap();
-    assert!(matches!(open_without_migrating(&folder), Err(StoreError::SchemaIsOlder { found: 0, known: 7 })));
+    assert!(matches!(open_without_migrating(&folder), Err(StoreError::SchemaIsOlder { found: 0, known: 10 })));
 
     with_a_lane(&folder).await;
     assert!(is_there(&open_without_migrating(&folder).unwrap(), "before").await);
@@ -140,7 +141,7 @@ async fn archived_intent_keeps_its_events() {
     accept(&store, "canceled").await;
     store.cancel_queued(&[intent("canceled").id]).await.unwrap();
     clock.advance(Duration::from_secs(1));
-    assert_eq!(store.archive(Duration::ZERO, 10).await.unwrap(), 1);
+    assert_eq!(store.apply_retention(RetentionKind::Intents, Duration::ZERO, 10).await.unwrap(), 1);
     assert!(is_there(&store, "canceled").await);
     drop(store);
     let sql = Connection::open(folder.database()).unwrap();
@@ -170,7 +171,7 @@ async fn archived_events_without_positions_are_read() {
     drop(store);
     tamper(&folder, "UPDATE managed_tx SET updated_at = 0");
     let store = open(&folder.database());
-    assert_eq!(store.archive(Duration::ZERO, 10).await.unwrap(), 1);
+    assert_eq!(store.apply_retention(RetentionKind::Intents, Duration::ZERO, 10).await.unwrap(), 1);
     assert_eq!(store.events_of(id, 10).await.unwrap(), written);
     drop(store);
     let strip = "'$.events[0].commit_no', '$.events[0].idx', '$.events[1].commit_no', '$.events[1].idx'";

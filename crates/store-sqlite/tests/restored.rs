@@ -7,7 +7,7 @@ mod support;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use gapless_domain::{B256, BlockLink, BlockRef, Head, Tail};
+use gapless_domain::{B256, BlockLink, BlockRef, Head, NodeText, Tail};
 use gapless_store::{CommitVerdict, Heads, Outbox, StoreError, Upkeep};
 use gapless_store_sqlite::SqliteStore;
 use support::{Folder, accept, is_there, load, open, register, take_notice, try_open, with_a_lane, write_lane};
@@ -229,7 +229,7 @@ async fn event_positions_are_not_reused_after_an_unknown_loss() {
     fs::write(folder.sidecar(), copy_of_sidecar).unwrap();
     let store = open(&folder.database());
     assert!(!load(&store).await.regressed);
-    store.declare_regressed("restored with its sidecar").await.unwrap();
+    store.declare_lost(&NodeText::new("operator"), "restored with its sidecar").await.unwrap();
     assert_eq!(take_notice(&store).await, CommitVerdict::Done);
     assert!(!store.read_events(newest, 100).await.unwrap().is_empty());
     drop(store);

@@ -15,11 +15,9 @@ pub struct AuditRow {
 impl AuditRow {
     /// The subject of an entry about the whole database.
     pub const STORE: &'static str = "store";
-    /// The actor of an operator's statement that carries no name.
-    pub const OPERATOR: &'static str = "operator";
 
     pub const ACCEPT_CHAIN: &'static str = "accept_chain";
-    pub const DECLARE_REGRESSED: &'static str = "declare_regressed";
+    pub const DECLARE_LOST: &'static str = "declare_lost";
     pub const DECLARE_RECONCILED: &'static str = "declare_reconciled";
 
     /// The row of an entry that is part of a lane's commit.
@@ -41,16 +39,15 @@ impl AuditRow {
         }
     }
 
-    pub fn regressed(why: &str) -> Self {
-        Self::of_store(Self::DECLARE_REGRESSED, why)
+    pub fn declare_lost(by: &NodeText, why: &str) -> Self {
+        Self::of_store(Self::DECLARE_LOST, by, why)
     }
 
-    pub fn reconciled(why: &str) -> Self {
-        Self::of_store(Self::DECLARE_RECONCILED, why)
+    pub fn declare_reconciled(by: &NodeText, why: &str) -> Self {
+        Self::of_store(Self::DECLARE_RECONCILED, by, why)
     }
 
-    fn of_store(action: &'static str, why: &str) -> Self {
-        let (subject, actor) = (Self::STORE.to_owned(), NodeText::new(Self::OPERATOR));
-        AuditRow { subject, actor, action, detail: CommandReport::new(why) }
+    fn of_store(action: &'static str, by: &NodeText, why: &str) -> Self {
+        AuditRow { subject: Self::STORE.to_owned(), actor: by.clone(), action, detail: CommandReport::new(why) }
     }
 }

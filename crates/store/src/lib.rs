@@ -2,6 +2,7 @@
 //!
 //! - `roles`: the contract, one trait for each role: [`IntentIntake`], [`Leases`], [`Lanes`], [`Outbox`], [`Views`],
 //!   [`Heads`] and [`Upkeep`]. [`Store`] is their sum, for the composition root.
+//! - [`RetentionKind`]: the kinds of rows that retention moves or deletes.
 //! - [`Model`]: the reference implementation, a small store in memory. The simulator runs on it.
 //! - `conformance` (feature): the suite that the model and every database pass.
 //! - `FaultyStore` (feature `faulty-store`): a store with faults in front, for tests and for the simulator.
@@ -18,6 +19,7 @@ mod error;
 mod faulty;
 mod head;
 mod model;
+mod retention;
 mod roles;
 mod wake;
 
@@ -29,6 +31,7 @@ pub use faulty::{ExecutedWrite, FaultyStore, PendingCall, StoreFaults, StoreVerb
 pub use gapless_domain::LaneSnapshot;
 pub use head::merge_heads;
 pub use model::{Model, ModelStore, Snapshot};
+pub use retention::RetentionKind;
 pub use roles::{
     Accepted, Acquired, AuditFilter, CancelVerdict, Census, CommitVerdict, Committed, Conflict, HeadVerdict, Heads,
     IntentIntake, LaneStatus, Lanes, LeaseStatus, Leases, Loaded, MAX_OPEN_COMMANDS, NewIntent, NewSubmitter, Outbox,

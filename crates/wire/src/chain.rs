@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::names::{EndpointStandingName, FinalityName};
 use crate::problem::FieldFault;
+use crate::reason::read_reason;
 use crate::submitter::protect_message;
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -120,16 +121,9 @@ pub struct ChainAccepted {
 }
 
 impl AcceptChainRequest {
-    pub const REASON_BYTES: usize = 1000;
-
     /// The reason, unless it is blank.
     pub fn read(self) -> Result<String, Vec<FieldFault>> {
-        let said = self.reason.trim();
-        if said.is_empty() || said.len() > Self::REASON_BYTES || said.contains('\0') {
-            let message = format!("a reason has 1 to {} bytes, is not blank, and contains no NUL", Self::REASON_BYTES);
-            return Err(vec![FieldFault::body("/reason", message)]);
-        }
-        Ok(said.to_owned())
+        read_reason(&self.reason)
     }
 }
 

@@ -30,9 +30,11 @@ mod page;
 mod payload;
 mod problem;
 mod quantity;
+mod reason;
 mod request;
 mod reservation;
 mod slot;
+mod store;
 mod stuck;
 mod submitter;
 mod tx;
@@ -57,7 +59,7 @@ pub use json::{JsonError, from_json};
 pub use moment::{moment_from_text, moment_to_text};
 pub use names::{
     AttemptKindName, EndpointStandingName, FinalityName, LaneStateName, LostRuleName, MempoolSignalName, ReceiptStatus,
-    Speed, SubStateName, TxEventName, TxStateName,
+    Speed, StoreDeclarationName, SubStateName, TxEventName, TxStateName,
 };
 pub use page::Page;
 pub use payload::{AccessListItem, Authorization, CallPayload, FeesPayload};
@@ -68,6 +70,7 @@ pub use reservation::{
     MAX_RAW_BYTES, ReleaseRequest, ReservationResult, ReservationView, ReserveParts, ReserveRequest, SubmitRequest,
 };
 pub use slot::{ReservationState, SlotKindName, SlotReservationView, SlotView};
+pub use store::{DeclareRequest, StoreDeclared};
 pub use stuck::{StuckAnswer, StuckAttemptView, StuckCaseView};
 pub use submitter::{
     LeaseView, LowestUnminedView, NoncesView, ProtectView, SubmitterExpand, SubmitterView, WindowView, protect_message,

@@ -226,6 +226,16 @@ words! {
 }
 
 words! {
+    /// A declaration of an operator about the database.
+    StoreDeclarationName {
+        /// The database was restored, or has lost commits.
+        Lost = "lost",
+        /// Every loss so far is reconciled.
+        Reconciled = "reconciled",
+    }
+}
+
+words! {
     /// Health of an endpoint. Only a `good` endpoint is trusted.
     EndpointStandingName {
         Good = "good",

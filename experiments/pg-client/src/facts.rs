@@ -1,4 +1,5 @@
-//! What the clients do when something goes wrong: asked of a real server, not of the documentation. Superuser needed.
+//! The clients' behaviour under failures, observed on a real server and not taken from the documentation. Needs a
+//! superuser.
 
 use std::future::poll_fn;
 use std::sync::{Arc, Mutex};
@@ -99,7 +100,7 @@ async fn commits(admin: &Client, client: Client, heard: &Heard, mut conn: PgConn
         };
         client.batch_execute("BEGIN").await?;
         client.batch_execute(&format!("INSERT INTO fact VALUES ({id})")).await?;
-        // What was heard is read in the very poll in which COMMIT returns: the warning must be there by then.
+        // The notices are read in the same poll in which COMMIT returns: the warning must be there by then.
         let commit = async { (client.batch_execute("COMMIT").await, take(heard)) };
         let ((answer, notices), _) = join!(commit, stop(pid));
         println!("{end} during COMMIT, tokio-postgres: {answer:?}\n  heard before the answer: {notices:?}");

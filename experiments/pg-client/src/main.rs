@@ -1,8 +1,8 @@
 //! Which PostgreSQL client? sqlx and tokio-postgres, side by side on one server.
 //!
-//! `cargo run --release -- <database url> [bench|facts]`; the URL names 127.0.0.1 and a port. The database
-//! must be a throwaway: tables are dropped, and `facts` changes `synchronous_standby_names` for a moment. Every figure
-//! is a median over rounds in which the clients take turns, so a noisy neighbour hits all alike; `×` is the median of the
+//! `cargo run --release -- <database url> [bench|facts]`; the URL names 127.0.0.1 and a port. The database must be a
+//! throwaway: tables are dropped, and `facts` changes `synchronous_standby_names` for a moment. Every figure is a
+//! median over rounds in which the clients take turns, so a noisy neighbour hits all alike; `×` is the median of the
 //! per-round ratios to the first client.
 
 mod delay;
@@ -28,12 +28,16 @@ const LANES: usize = 50;
 
 const SCHEMA: &str = "
 DROP TABLE IF EXISTS lease, cursor, tx, attempt, event;
-CREATE TABLE lease (submitter text PRIMARY KEY, owner text NOT NULL, token bigint NOT NULL, expires_at timestamptz NOT NULL);
+CREATE TABLE lease (submitter text PRIMARY KEY, owner text NOT NULL, token bigint NOT NULL,
+  expires_at timestamptz NOT NULL);
 CREATE TABLE cursor (submitter text PRIMARY KEY, next bigint NOT NULL, token bigint NOT NULL DEFAULT 0);
-CREATE TABLE tx (id uuid PRIMARY KEY, submitter text NOT NULL, state text NOT NULL, payload jsonb NOT NULL, raw bytea NOT NULL,
+CREATE TABLE tx (id uuid PRIMARY KEY, submitter text NOT NULL, state text NOT NULL,
+  payload jsonb NOT NULL, raw bytea NOT NULL,
   nonce bigint NOT NULL, fee bigint NOT NULL, token bigint NOT NULL DEFAULT 0);
-CREATE TABLE attempt (tx uuid, n bigint, kind text NOT NULL, raw bytea NOT NULL, fee bigint NOT NULL, PRIMARY KEY (tx, n));
-CREATE TABLE event (tx uuid, seq bigint, kind text NOT NULL, body jsonb NOT NULL, xid xid8 NOT NULL DEFAULT pg_current_xact_id(),
+CREATE TABLE attempt (tx uuid, n bigint, kind text NOT NULL, raw bytea NOT NULL, fee bigint NOT NULL,
+  PRIMARY KEY (tx, n));
+CREATE TABLE event (tx uuid, seq bigint, kind text NOT NULL, body jsonb NOT NULL,
+  xid xid8 NOT NULL DEFAULT pg_current_xact_id(),
   PRIMARY KEY (tx, seq));";
 const ONE: &str = "INSERT INTO event (tx, seq, kind, body) VALUES ($1, $2, $3, $4::text::jsonb)";
 const BATCH: &str =

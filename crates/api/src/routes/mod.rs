@@ -15,6 +15,7 @@ mod parameters;
 mod read;
 mod replace;
 mod slots;
+mod store;
 mod submitters;
 mod wait;
 
@@ -69,6 +70,8 @@ fn documented(shared: &Arc<Shared>) -> (Router<Arc<Shared>>, utoipa::openapi::Op
         .routes(routes!(chains::list_chains))
         .routes(routes!(chains::chain))
         .routes(routes!(chains::accept_chain))
+        .routes(routes!(store::declare_lost))
+        .routes(routes!(store::declare_reconciled))
         .layer(from_fn_with_state(Arc::clone(shared), guard::guard));
     let open = OpenApiRouter::new()
         .routes(routes!(health::healthz))

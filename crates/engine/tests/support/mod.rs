@@ -81,6 +81,15 @@ impl World {
     }
 
     pub(crate) fn node_with(&self, store: Arc<dyn Store>, faults: Arc<dyn FaultPoints>) -> Node {
+        self.start(store, faults, EngineOptions::default())
+    }
+
+    #[allow(dead_code, reason = "not every test sets options")]
+    pub(crate) fn node_running(&self, store: Arc<dyn Store>, options: EngineOptions) -> Node {
+        self.start(store, Arc::new(NoFaults), options)
+    }
+
+    fn start(&self, store: Arc<dyn Store>, faults: Arc<dyn FaultPoints>, options: EngineOptions) -> Node {
         let watcher = self.watcher.clone();
         let mut setup = self.setup.clone();
         setup.policy.confirmations.required = watcher.confirmations;
@@ -94,7 +103,7 @@ impl World {
             chains: vec![ChainSetup { chain, watcher, gas: GasPolicy::default() }],
             lanes: self.lanes.iter().map(|lane| (lane.clone(), Arc::new(setup.clone()))).collect(),
             terms: LeaseTerms::default(),
-            options: EngineOptions { dispatch: DispatchOptions::default(), ..EngineOptions::default() },
+            options,
         })
         .unwrap();
         Node { engine, store }

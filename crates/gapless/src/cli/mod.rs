@@ -14,6 +14,7 @@ mod migrate;
 mod serve;
 mod server;
 mod sim;
+mod store;
 mod submitter;
 mod table;
 mod tx;
@@ -75,6 +76,9 @@ enum CliCommand {
     /// Show chains and their endpoints, accept a changed chain, explain error texts of endpoints
     #[command(subcommand)]
     Chain(chain::ChainCommand),
+    /// Declare that the database lost commits, or that every loss is reconciled
+    #[command(subcommand)]
+    Store(store::StoreCommand),
     /// Run only the dev chain, without a node
     Devchain(devchain::DevchainArgs),
     /// Run the simulator: seeded worlds full of faults, in which every promise is checked
@@ -127,6 +131,7 @@ impl CliCommand {
             CliCommand::Migrate(args) => args.run(output),
             CliCommand::Keys(command) => command.run(output),
             CliCommand::Chain(command) => command.run(output),
+            CliCommand::Store(command) => command.run(output),
             CliCommand::Sim(args) => args.run(output),
             CliCommand::Bench(args) => args.run(output),
             CliCommand::Completions(args) => args.run(output),

@@ -5,12 +5,14 @@ use std::time::Duration;
 
 use gapless_chain_evm::{FeeOptions, Rollup};
 use gapless_domain::LaneLimits;
-use gapless_engine::{BatchLimits, DispatchOptions, EngineOptions, GasPolicy, ShareOptions, WatcherOptions};
+use gapless_engine::{
+    BatchLimits, DispatchOptions, EngineOptions, GasPolicy, RetentionOptions, ShareOptions, WatcherOptions,
+};
 
 use super::policy::Price;
 use super::problem::ProblemKind;
 use super::section::{Section, words};
-use super::value::{ByteSize, Permille};
+use super::value::{ByteSize, Period, Permille};
 
 words!(Rollup {
     Rollup::None => "none",
@@ -20,6 +22,8 @@ words!(Rollup {
 
 const SHORTEST: Duration = Duration::from_millis(1);
 const LONGEST: Duration = Duration::from_secs(24 * 3600);
+/// A process that was suspended for less finds its row when it goes on, and does not conclude that commits were lost.
+const NODES_KEPT: Duration = Duration::from_secs(3600);
 
 pub(crate) fn engine(file: &mut Section<'_>) -> EngineOptions {
     let base = EngineOptions::default();
@@ -35,6 +39,7 @@ pub(crate) fn engine(file: &mut Section<'_>) -> EngineOptions {
             ..base.reader
         }),
         dispatch: file.within("dispatch", |section| dispatch(section, base.dispatch)),
+        retention: file.within("retention", |section| retention(section, base.retention)),
     }
 }
 
@@ -75,6 +80,23 @@ fn share(section: &mut Section<'_>, base: ShareOptions) -> ShareOptions {
         yield_pause: section.read_in("yield_pause", base.yield_pause, Duration::ZERO..=LONGEST),
         returned_pause: section.read_in("returned_pause", base.returned_pause, SHORTEST..=LONGEST),
         away_after: section.read_in("chain_away_after", base.away_after, SHORTEST..=LONGEST),
+    }
+}
+
+fn retention(section: &mut Section<'_>, base: RetentionOptions) -> RetentionOptions {
+    let mut period = |key, base| section.read(key, Period(base)).0;
+    RetentionOptions {
+        after: period("after", base.after),
+        events_after: period("events_after", base.events_after),
+        attempts_after: period("attempts_after", base.attempts_after),
+        commands_after: period("commands_after", base.commands_after),
+        audit_after: period("audit_after", base.audit_after),
+        nodes_after: section
+            .read_in("nodes_after", Period(base.nodes_after), Period(Some(NODES_KEPT))..=Period(None))
+            .0,
+        interval: section.read_in("interval", base.interval, SHORTEST..=LONGEST),
+        batch: section.read_in("batch", base.batch, 1..=100_000),
+        pause: section.read_in("pause", base.pause, Duration::ZERO..=LONGEST),
     }
 }
 

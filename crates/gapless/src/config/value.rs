@@ -115,6 +115,39 @@ pub(crate) fn parse_duration(text: &str) -> Option<Duration> {
     gapless_wire::parse_duration(text).filter(|duration| *duration <= MAX_DURATION)
 }
 
+/// A retention period: a duration, or `"never"` for a period without an end. `None` stands for the latter and is the
+/// longest period.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Period(pub(crate) Option<Duration>);
+
+/// A hundred years.
+const MAX_PERIOD: Duration = Duration::from_secs(36_525 * 86_400);
+
+impl PartialOrd for Period {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        self.0.unwrap_or(Duration::MAX).partial_cmp(&other.0.unwrap_or(Duration::MAX))
+    }
+}
+
+impl Setting for Period {
+    fn wanted() -> String {
+        "a duration such as \"12h\", \"30d\" or \"3650d\", or \"never\"".to_owned()
+    }
+
+    fn read(value: &Value) -> Option<Self> {
+        match text_of(value)? {
+            "never" => Some(Period(None)),
+            text => gapless_wire::parse_duration(text)
+                .filter(|period| *period <= MAX_PERIOD)
+                .map(|period| Period(Some(period))),
+        }
+    }
+
+    fn show(&self) -> String {
+        self.0.map_or_else(|| "\"never\"".to_owned(), |period| period.show())
+    }
+}
+
 /// Formats a duration in the largest unit that divides it.
 pub(crate) fn show_duration(duration: Duration) -> String {
     let millis = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
@@ -226,6 +259,17 @@ mod tests {
         for text in ["10", "s", "", "1.5ms", "-1s", "10 parsecs", "18446744073709551615d", "367d"] {
             assert_eq!(read::<Duration>(text), None, "{text}");
         }
+    }
+
+    #[test]
+    fn period_is_a_duration_or_never() {
+        for (text, shown) in [("never", "never"), ("30d", "30d"), ("3650d", "3650d"), ("0s", "0s")] {
+            assert_eq!(read::<Period>(text), Some(format!("{shown:?}")), "{text}");
+        }
+        for text in ["", "Never", "30", "forever", "36526d", "99999999999999999d"] {
+            assert_eq!(read::<Period>(text), None, "{text}");
+        }
+        assert!(Period(None) > Period(Some(MAX_PERIOD)));
     }
 
     #[test]

@@ -31,6 +31,8 @@ pub struct EndState {
     /// Lanes whose ledger cannot be held against this chain: it is another one, or took back what was final. What they wrote is still
     /// looked at, but not compared with blocks.
     pub excused: Vec<SubmitterId>,
+    /// The first events of lanes may be deleted by now.
+    pub without_old_lane_events: bool,
 }
 
 /// An intent with all that hangs on it.
@@ -39,6 +41,8 @@ pub struct EndTx {
     pub tx: IntentRecord,
     pub attempts: Vec<Attempt>,
     pub events: Vec<Event>,
+    /// Retention has moved it out: its events are not in the stream, and its attempts and events may be deleted.
+    pub moved_out: bool,
 }
 
 /// What the chain has.
@@ -67,12 +71,17 @@ pub async fn read_end_state(
             rows.extend(page);
         }
     }
+    let listed: BTreeSet<TxId> = rows.iter().map(|tx| tx.id).collect();
+    let told: BTreeSet<TxId> = acknowledged.iter().map(|(_, _, id)| *id).collect();
+    let unlisted: Vec<TxId> = told.difference(&listed).copied().collect();
+    rows.extend(store.get(&unlisted).await?.into_iter().flatten());
     let mut txs = Vec::with_capacity(rows.len());
     for tx in rows {
+        let moved_out = !listed.contains(&tx.id);
         let attempts = store.attempts(tx.id).await?;
         // One more than there should be, to see if there is one.
         let events = store.events_of(tx.id, tx.version.saturating_add(1)).await?;
-        txs.push(EndTx { tx, attempts, events });
+        txs.push(EndTx { tx, attempts, events, moved_out });
     }
     let mut events: Vec<Event> = Vec::new();
     loop {
@@ -86,7 +95,7 @@ pub async fn read_end_state(
     let status = store.lane_status(lanes).await?;
     let cursors = status.into_iter().map(|status| status.and_then(|status| status.cursor));
     let lanes = lanes.iter().cloned().zip(cursors).collect();
-    Ok(EndState { txs, acknowledged, events, lanes, excused })
+    Ok(EndState { txs, acknowledged, events, lanes, excused, without_old_lane_events: false })
 }
 
 /// Every promise that the end shows broken, by its name.
@@ -208,7 +217,8 @@ fn durable(end: &EndState, found: &mut Findings<'_>) {
 
 /// The state of each intent is what its events say, and no event is missing.
 fn events_of_each(end: &EndState, found: &mut Findings<'_>) {
-    for EndTx { tx, events, .. } in &end.txs {
+    // Of an intent that was moved out, all events are there or none.
+    for EndTx { tx, events, .. } in end.txs.iter().filter(|end| !end.moved_out || !end.events.is_empty()) {
         if let Err(what) = rebuild(tx, events.iter()) {
             found.add(tx.intent.submitter(), format!("{}: {what}", tx.id));
         }
@@ -267,15 +277,20 @@ fn event_stream(end: &EndState, found: &mut Findings<'_>) {
             EventBody::Tx { tx_id, .. } => by_intent.entry(*tx_id).or_default().push(event),
             EventBody::Lane { seq, kind, .. } => {
                 let story = by_lane.entry(&event.submitter).or_default();
-                if *seq != story.seq + 1 {
+                let is_first = end.without_old_lane_events && story.seq == 0;
+                story.is_cut |= is_first && *seq > 1;
+                if *seq != story.seq + 1 && !is_first {
                     found.add(&event.submitter, format!("the lane's event {seq} comes after {}", story.seq));
                 }
                 story.take(*seq, *kind);
             }
         }
     }
-    for EndTx { tx, .. } in &end.txs {
+    for EndTx { tx, moved_out, .. } in &end.txs {
         let events = by_intent.remove(&tx.id).unwrap_or_default();
+        if *moved_out && events.is_empty() {
+            continue;
+        }
         if let Err(what) = rebuild(tx, events.into_iter()) {
             found.add(tx.intent.submitter(), format!("in the stream, {}: {what}", tx.id));
         }
@@ -292,8 +307,11 @@ fn event_stream(end: &EndState, found: &mut Findings<'_>) {
             protected: cursor.is_some_and(Cursor::is_protected),
             paused: cursor.is_some_and(|cursor| cursor.paused),
             low_balance: cursor.is_some_and(|cursor| cursor.low_balance),
+            is_cut: story.is_cut,
         };
-        if story != row {
+        let is_gone = end.without_old_lane_events && story.seq == 0;
+        let fits = if story.is_cut { story.seq == row.seq } else { story == row || is_gone };
+        if !fits {
             found.add(lane, format!("its events say {story:?}, and its row {row:?}"));
         }
     }
@@ -306,6 +324,8 @@ struct LaneStory {
     protected: bool,
     paused: bool,
     low_balance: bool,
+    /// Its first events are deleted, so the rest does not tell the whole state.
+    is_cut: bool,
 }
 
 impl LaneStory {
@@ -329,9 +349,12 @@ impl LaneStory {
 
 /// An end that the chain has decided names one of our hashes, in the block that it says, which is final.
 fn chain_decides(end: &EndState, chain: &Chain<'_>, found: &mut Findings<'_>) {
-    for EndTx { tx, attempts, .. } in &end.txs {
+    for EndTx { tx, attempts, moved_out, .. } in &end.txs {
         let lane = tx.intent.submitter();
         let Some(settled) = settled(&tx.state) else { continue };
+        if *moved_out && attempts.is_empty() {
+            continue;
+        }
         let (hash, nonce, block) = (settled.inclusion.hash, settled.nonce, settled.inclusion.block);
         let ended = tx.state.name().as_str();
         let Some(attempt) = attempts.iter().find(|attempt| attempt.hash == hash && attempt.nonce == nonce) else {

@@ -113,6 +113,7 @@ impl Picture {
             | Moment::FinalKept { .. }
             | Moment::GaveUp { .. }
             | Moment::HeadForgotten { .. }
+            | Moment::Retained { .. }
             | Moment::Operator { .. }
             | Moment::Sent { .. }
             | Moment::Started { .. }

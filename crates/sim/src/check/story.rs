@@ -121,7 +121,7 @@ impl Story {
 
     pub(super) fn lose(&mut self, (snapshot, since): (Snapshot, usize)) -> BrokenPromises {
         self.model.restore(snapshot);
-        wait_for(self.store.declare_regressed("a test")).unwrap();
+        wait_for(self.store.declare_lost(&NodeText::new("operator"), "a test")).unwrap();
         self.tell(Moment::StoreLost { since })
     }
 

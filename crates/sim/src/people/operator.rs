@@ -1,4 +1,5 @@
-//! An operator: looks at a lane from time to time, and does what the handbook (docs/nonces.md) says.
+//! An operator: looks at a lane from time to time, and does what the handbook (docs/nonces.md) says. Every store verb
+//! that it calls has a route and a command in the product.
 
 use std::time::Duration;
 
@@ -101,7 +102,9 @@ async fn handle(scene: &Scene, lane: &SubmitterId, protection: &Protection, dice
                 scene.stage().sleep(Duration::from_secs(2)).await;
             }
             if let Some((_, store)) = scene.entrance(dice) {
-                let _ = within(scene.stage(), PATIENCE, store.declare_reconciled("looked for")).await;
+                let _ =
+                    within(scene.stage(), PATIENCE, store.declare_reconciled(&NodeText::new("operator"), "looked for"))
+                        .await;
             }
         }
         _ => {}

@@ -213,6 +213,8 @@ impl StoreFaults for DatabaseConnection {
                 block.into_iter().for_each(|block| self.history.tell(Moment::FinalKept { block }));
             }
             ExecutedWrite::ForgetHead(chain) => self.history.tell(Moment::HeadForgotten { chain: chain.clone() }),
+            ExecutedWrite::ApplyRetention(_, 0) => {}
+            ExecutedWrite::ApplyRetention(kind, count) => self.history.tell(Moment::Retained { kind, count }),
         }
     }
 

@@ -6,7 +6,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 use std::time::Duration;
 
-use gapless_domain::{LeaseTerms, OwnerId, Timestamp};
+use gapless_domain::{LeaseTerms, NodeText, OwnerId, Timestamp};
 use gapless_store::{DatabaseClock, Model, Snapshot, Store, StoreError};
 use gapless_store_sqlite::{Location, SqliteOptions, SqliteStore};
 
@@ -129,7 +129,7 @@ impl Database {
         };
         if is_news && !gapless_domain::mistakes::made(gapless_domain::mistakes::Mistake::NoEpoch) {
             // The model cannot fail at this.
-            let _ = wait_for(inner.declare_regressed("another server than before"));
+            let _ = wait_for(inner.declare_lost(&NodeText::new("store"), "another server than before"));
         }
     }
 

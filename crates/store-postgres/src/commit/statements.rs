@@ -251,8 +251,8 @@ bulk_statement! {
         },
         at: SystemTime as "timestamptz",
     ) = "
-    INSERT INTO tx_event (submitter, tx_id, seq, kind, state, nonce, detail, text, notice, at)
-    SELECT submitter, tx_id, seq, kind, state, nonce, detail::jsonb, text, notice::jsonb, {at}
+    INSERT INTO tx_event (xid, submitter, tx_id, seq, kind, state, nonce, detail, text, notice, at)
+    SELECT (SELECT event_xid()), submitter, tx_id, seq, kind, state, nonce, detail::jsonb, text, notice::jsonb, {at}
     FROM {ordered_rows} ORDER BY place";
 }
 

@@ -6,6 +6,7 @@ use gapless_domain::{
     AttemptKind, B256, Claim, CommandId, CommandStatus, EventBody, Head, Inclusion, MempoolSignal, Mined, Progress,
     SendOutcome, SlotKind, Transition,
 };
+use gapless_store::RetentionKind;
 use gapless_store::conformance::fixtures as f;
 
 use super::harness::{ArchivedIntent, MigrationHarness};
@@ -115,7 +116,7 @@ pub(super) async fn schema_2_rows_load_without_notices_and_tails(h: &dyn Migrati
     f::change(&node, &lane, open.id, Transition::Confirm(f::notice(false, 8..=9))).await;
     f::change(&node, &lane, open.id, Transition::Settle(None)).await;
     h.pass_a_moment().await;
-    assert_eq!(node.archive(Duration::ZERO, 10).await.unwrap(), 1);
+    assert_eq!(f::move_out(&node, 10).await, 1);
     let events = node.events_of(open.id, 100).await.unwrap();
     let notices: Vec<_> = events
         .iter()
@@ -309,6 +310,55 @@ pub(super) async fn schema_6_rows_load_without_replacement_and_history(h: &dyn M
     assert_eq!((status.attempts[0].sends, status.attempts[0].history.len()), (2, 1));
     let before = f::confirm(&node, &lane, open.id).await;
     h.pass_a_moment().await;
-    assert_eq!(node.archive(Duration::ZERO, 10).await.unwrap(), 1);
+    assert_eq!(f::move_out(&node, 10).await, 1);
     assert_eq!((f::record(&node, open.id).await, node.attempts(open.id).await.unwrap()), (before, status.attempts));
+}
+
+/// Before migration 10 archived intents keep their events and attempts for ever, and event positions have no offset.
+///
+/// proves O04: from schema 9
+pub(super) async fn schema_9_archived_intent_loses_events_and_attempts_to_retention(h: &dyn MigrationHarness) {
+    let lane = f::submitter(1);
+    let ended = IntentFixture {
+        state: "CONFIRMED",
+        nonce: Some(0),
+        detail: format!("{{{}}}", inclusion_json(0, "original", 7, Some(f::link(7).parent_hash), "")),
+        version: 4,
+        ..IntentFixture::queued("ended", 1)
+    };
+    let queued = IntentFixture::queued("queued", 2);
+    let accepted = |id| event(&lane, id, 1, "accepted", ("QUEUED", None, "{}"));
+    h.create_at(9).await;
+    h.insert(&[
+        submitter(&lane),
+        ended.key(&lane).with("end_state", "CONFIRMED"),
+        queued.key(&lane),
+        queued.row(&lane),
+        cursor(&lane, 1, 2, 0, false).with("low_balance", false),
+        slot(&lane, 0, "intent", Some(ended.id)),
+        accepted(queued.id),
+    ])
+    .await;
+    h.insert_archived(&ArchivedIntent {
+        intent: ended.row(&lane),
+        attempts: vec![sent(attempt(&lane, 0, Some(ended.id), "original")).with("history", "[]")],
+        events: vec![accepted(ended.id)],
+    })
+    .await;
+
+    let node = migrated(h, 9).await;
+    let record = f::record(&node, ended.id).await;
+    assert_eq!(node.attempts(ended.id).await.unwrap().len(), 1);
+    assert_eq!(node.events_of(ended.id, 9).await.unwrap().len(), 1);
+    for kind in [RetentionKind::Attempts, RetentionKind::Events] {
+        assert_eq!((f::retain(&node, kind, 10).await, f::retain(&node, kind, 10).await), (1, 0), "{kind:?}");
+    }
+    assert_eq!(node.attempts(ended.id).await.unwrap(), []);
+    assert_eq!(node.events_of(ended.id, 9).await.unwrap(), []);
+    assert_eq!(f::record(&node, ended.id).await, record);
+    // Work goes on: new events come after those of the older schema.
+    let before = f::events(&node).await;
+    node.cancel_queued(&[queued.id]).await.unwrap();
+    let after = f::events(&node).await;
+    assert_eq!((&after[..before.len()], after.len()), (&before[..], before.len() + 1));
 }

@@ -32,11 +32,13 @@ macro_rules! for_each_migration_case {
                 schema_4_slot_without_block_hash_is_above_no_block
                 schema_5_queue_behind_bound_intents_is_peeked_in_order
                 schema_6_rows_load_without_replacement_and_history
+                schema_9_archived_intent_loses_events_and_attempts_to_retention
             }
             newest {
                 schema_7_rows_of_every_kind_load_and_go_on
                 schema_8_rows_of_every_kind_load_and_go_on
                 schema_9_rows_of_every_kind_load_and_go_on
+                schema_10_rows_of_every_kind_load_and_go_on
             }
         }
     };

@@ -2,8 +2,6 @@
 //!
 //! The JSON and the payload hashes are those that the code before the crate `store-sql` wrote.
 
-use std::time::Duration;
-
 use gapless_domain::{
     AccessListItem, Address, Amount, AttemptKind, Authorization, B256, Bound, CancelReason, Cancellation, CommandId,
     CommandStatus, EvmCall, Execution, FailReason, Fees, FinalFailure, Goal, Head, Inclusion, LockOwner, MempoolSignal,
@@ -57,6 +55,11 @@ pub(super) async fn schema_8_rows_of_every_kind_load_and_go_on(h: &dyn Migration
 /// proves O04: from schema 9
 pub(super) async fn schema_9_rows_of_every_kind_load_and_go_on(h: &dyn MigrationHarness) {
     rows_of_every_kind_load_and_go_on(h, 9).await;
+}
+
+/// proves O04: from schema 10
+pub(super) async fn schema_10_rows_of_every_kind_load_and_go_on(h: &dyn MigrationHarness) {
+    rows_of_every_kind_load_and_go_on(h, 10).await;
 }
 
 /// One intent, its row, and the state that the row stands for.
@@ -368,7 +371,7 @@ async fn work_goes_on(
     // Retention moves out all intents that have ended.
     let terminal = ledger.stored.iter().filter(|stored| stored.state.name().is_terminal()).count() + 2;
     h.pass_a_moment().await;
-    assert_eq!(node.archive(Duration::ZERO, 100).await.unwrap() as usize, terminal);
+    assert_eq!(f::move_out(node, 100).await as usize, terminal);
     for stored in ledger.stored.iter().filter(|stored| stored.state.name().is_terminal()) {
         assert_eq!(f::record(node, stored.id).await.state, stored.state, "{}", stored.request_id);
     }

@@ -98,15 +98,15 @@ pub(super) async fn operator_statements_are_audited(h: &dyn Harness) {
     let a = h.node("a").await;
     let chain: ChainId = "eip155:31337".parse().unwrap();
     a.forget_head(&chain, &text("dave"), "the dev chain was started again").await.unwrap();
-    a.declare_regressed("restored from a backup").await.unwrap();
-    a.declare_reconciled("nothing was lost").await.unwrap();
+    a.declare_lost(&text("erin"), "restored from a backup").await.unwrap();
+    a.declare_reconciled(&text("frank"), "nothing was lost").await.unwrap();
     let found = all(&a).await;
     let store = AuditRow::STORE;
     assert_eq!(
         words(&found),
         [
-            (store, "operator", "declare_reconciled", "nothing was lost"),
-            (store, "operator", "declare_regressed", "restored from a backup"),
+            (store, "frank", "declare_reconciled", "nothing was lost"),
+            (store, "erin", "declare_lost", "restored from a backup"),
             (chain.as_str(), "dave", "accept_chain", "the dev chain was started again"),
         ]
     );

@@ -144,7 +144,7 @@ pub(super) async fn archived_events_keep_their_notices(h: &dyn Harness) {
     let open = bound(&a, &lane, "open").await.id;
     let before = a.events_of(id, 100).await.unwrap();
     h.pass(TICK).await;
-    assert_eq!(a.archive(Duration::ZERO, 10).await.unwrap(), 1);
+    assert_eq!(move_out(&a, 10).await, 1);
     assert_eq!(b.events_of(id, 100).await.unwrap(), before);
     assert_eq!(notices_of(&before, id), expected);
     assert_eq!(notices_of(&b.events_of(open, 100).await.unwrap(), open), [None, None]);

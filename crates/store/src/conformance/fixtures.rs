@@ -15,6 +15,7 @@ use gapless_domain::{
 };
 use uuid::Uuid;
 
+use crate::retention::RetentionKind;
 use crate::roles::{Accepted, Acquired, AuditFilter, CommitVerdict, Loaded, NewIntent, NewSubmitter, Store};
 
 pub type Node = Arc<dyn Store>;
@@ -266,6 +267,33 @@ pub async fn confirm(node: &Node, lane: &SubmitterId, id: TxId) -> IntentRecord 
     let hash = node.attempts(id).await.unwrap()[0].hash;
     change(node, lane, id, Transition::Mine(inclusion(hash, AttemptKind::Original, 7))).await;
     change(node, lane, id, Transition::Settle(None)).await
+}
+
+/// Closes every slot of a lane whose intents have all ended.
+pub async fn close_all(node: &Node, lane: &SubmitterId) {
+    let cursor = view(node, lane).await.cursor;
+    commit_done(node, lane, |commit| {
+        commit.close_below(&cursor, cursor.next_nonce).unwrap();
+    })
+    .await;
+}
+
+/// Applies one batch of retention to rows of any age.
+pub async fn retain(node: &Node, kind: RetentionKind, limit: u32) -> u32 {
+    node.apply_retention(kind, Duration::ZERO, limit).await.unwrap()
+}
+
+/// Moves ended intents of any age out.
+pub async fn move_out(node: &Node, limit: u32) -> u32 {
+    retain(node, RetentionKind::Intents, limit).await
+}
+
+pub async fn declare_lost(node: &Node, why: &str) {
+    node.declare_lost(&text("operator"), why).await.unwrap();
+}
+
+pub async fn declare_reconciled(node: &Node, why: &str) {
+    node.declare_reconciled(&text("operator"), why).await.unwrap();
 }
 
 /// An open command of a lane.

@@ -45,6 +45,7 @@ mod slots;
 mod status;
 mod sweep;
 mod trace;
+mod upkeep;
 
 use std::time::Duration;
 
@@ -176,7 +177,17 @@ macro_rules! for_each_case {
                 archived_intent_keeps_its_events
                 only_old_terminal_intents_are_archived
                 retention_waits_for_every_consumer
-                archive_moves_oldest_first_up_to_limit
+                intents_are_archived_oldest_first_up_to_limit
+            }
+            upkeep {
+                open_nonce_keeps_attempts_of_moved_out_intent
+                attempts_and_events_are_deleted_oldest_intent_first
+                first_batch_of_events_takes_oldest_intent
+                lane_events_wait_for_every_consumer
+                finished_commands_are_deleted_open_ones_stay
+                only_rows_of_dead_processes_are_deleted
+                audit_entries_are_deleted_oldest_first
+                retention_claim_is_held_by_one_process
             }
             reads {
                 unknown_id_is_none_at_its_position

@@ -63,7 +63,7 @@ pub(super) async fn regressed_lane_rejects_commits_until_acknowledged(h: &dyn Ha
         accept(&a, lane, &["1"]).await;
         assert!(!view(&a, lane).await.lane.regressed);
     }
-    b.declare_regressed("an operator restored a backup").await.unwrap();
+    declare_lost(&b, "an operator restored a backup").await;
     for lane in &lanes {
         assert_regressed(&a, lane).await;
     }
@@ -88,7 +88,7 @@ pub(super) async fn lane_without_cursor_must_acknowledge_loss(h: &dyn Harness) {
     let lane = lane(&a, 1).await;
     accept(&a, &lane, &["0"]).await;
     assert!(!view(&a, &lane).await.lane.regressed);
-    b.declare_regressed("restored").await.unwrap();
+    declare_lost(&b, "restored").await;
     // A restarted node registers its submitters again, perhaps with a new alias.
     register(&b, from_ref(&lane)).await;
     let renamed = NewSubmitter { id: lane.clone(), alias: Some("renamed".to_owned()) };
@@ -119,10 +119,10 @@ pub(super) async fn lane_without_cursor_must_acknowledge_loss(h: &dyn Harness) {
 pub(super) async fn submitter_registered_after_loss_must_acknowledge_it(h: &dyn Harness) {
     let a = h.node("a").await;
     let (early, late, unregistered) = (submitter(1), submitter(2), submitter(3));
-    a.declare_regressed("restored").await.unwrap();
+    declare_lost(&a, "restored").await;
     register(&a, from_ref(&early)).await;
     assert!(view(&a, &early).await.lane.regressed);
-    a.declare_reconciled("an operator has checked").await.unwrap();
+    declare_reconciled(&a, "an operator has checked").await;
     register(&a, &[early.clone(), late.clone()]).await;
     assert!(view(&a, &early).await.lane.regressed, "the lane has to acknowledge the loss itself");
     for lane in [&late, &unregistered] {
@@ -131,7 +131,7 @@ pub(super) async fn submitter_registered_after_loss_must_acknowledge_it(h: &dyn 
     }
     accept(&a, &late, &["0"]).await;
     assert_eq!(bind_next(&a, &late).await.state.nonce(), Some(nonce(0)));
-    a.declare_regressed("once more").await.unwrap();
+    declare_lost(&a, "once more").await;
     assert!(view(&a, &late).await.lane.regressed);
     assert!(!view(&a, &unregistered).await.lane.regressed, "the submitter is not registered");
 }
@@ -141,7 +141,7 @@ pub(super) async fn regressed_lane_accepts_no_new_intent(h: &dyn Harness) {
     let a = h.node("a").await;
     let lane = lane(&a, 1).await;
     let known = accept(&a, &lane, &["known"]).await[0];
-    a.declare_regressed("restored").await.unwrap();
+    declare_lost(&a, "restored").await;
     let verdicts = a.accept(&[new_intent(&lane, "known"), new_intent(&lane, "new")]).await.unwrap();
     assert_eq!(verdicts[0], Accepted::Existing(known));
     let Accepted::Protected(protection) = &verdicts[1] else { panic!("{verdicts:?}") };
@@ -158,7 +158,7 @@ pub(super) async fn no_intent_ends_before_lane_is_reconciled(h: &dyn Harness) {
     bound(&a, &lane, "0").await;
     let id = accept(&a, &lane, &["1"]).await[0];
     let fail = Transition::FailInQueue(FailReason::Expired, text("late"));
-    a.declare_regressed("restored").await.unwrap();
+    declare_lost(&a, "restored").await;
     for reconciled in [false, false, true] {
         let queued = record(&a, id).await;
         let verdict = commit(&a, &lane, |commit| {
@@ -198,9 +198,9 @@ pub(super) async fn second_loss_in_protect_must_be_acknowledged(h: &dyn Harness)
     let a = h.node("a").await;
     let lane = lane(&a, 1).await;
     bound(&a, &lane, "0").await;
-    a.declare_regressed("first").await.unwrap();
+    declare_lost(&a, "first").await;
     acknowledge(&a, &lane).await;
-    a.declare_regressed("second").await.unwrap();
+    declare_lost(&a, "second").await;
     let cursor = view(&a, &lane).await.cursor;
     let verdict = commit(&a, &lane, |commit| {
         commit.observe_counts(&cursor, cursor.chain_nonce, cursor.final_nonce).unwrap();
@@ -224,7 +224,7 @@ pub(super) async fn operator_decision_from_before_loss_is_refused(h: &dyn Harnes
     let wanted = a.put_commands(&others).await.unwrap();
     commit_done(&a, &two, |_| {}).await;
 
-    b.declare_regressed("restored").await.unwrap();
+    declare_lost(&b, "restored").await;
     let overtaken = CommandStatus::Over(CommandResult::Refused(CommandReport::new(CommandKind::OVERTAKEN)));
     assert_eq!(a.commands(&decided).await.unwrap(), [Some(overtaken.clone()), Some(overtaken)]);
     assert_eq!(a.commands(&wanted).await.unwrap(), [Some(CommandStatus::Open), Some(CommandStatus::Open)]);
@@ -243,7 +243,7 @@ pub(super) async fn each_declared_loss_must_be_acknowledged(h: &dyn Harness) {
     bound(&a, &lane, "0").await;
     accept(&a, &lane, &["1"]).await;
     for _ in 0..2 {
-        a.declare_regressed("again").await.unwrap();
+        declare_lost(&a, "again").await;
         assert_regressed(&a, &lane).await;
         acknowledge(&a, &lane).await;
         let cursor = view(&a, &lane).await.cursor;

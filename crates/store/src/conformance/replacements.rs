@@ -74,7 +74,7 @@ pub(super) async fn replacement_of_bound_intent_keeps_nonce(h: &dyn Harness) {
     let ended = confirm(&b, &lane, tx.id).await;
     assert_eq!(ended.replacement, Some(transfer(7)));
     h.pass(TICK).await;
-    assert_eq!(b.archive(Duration::ZERO, 9).await.unwrap(), 1);
+    assert_eq!(move_out(&b, 9).await, 1);
     assert_eq!(record(&a, tx.id).await, ended);
     assert_eq!(a.open_slots(&lane, None, 9).await.unwrap()[0].tx, Some(ended));
 }
@@ -123,6 +123,6 @@ pub(super) async fn request_id_belongs_to_first_payload(h: &dyn Harness) {
     assert_eq!(again().await, expected);
     confirm(&a, &lane, id).await;
     h.pass(TICK).await;
-    assert_eq!(a.archive(Duration::ZERO, 9).await.unwrap(), 1);
+    assert_eq!(move_out(&a, 9).await, 1);
     assert_eq!(again().await, expected);
 }

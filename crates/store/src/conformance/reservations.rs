@@ -243,7 +243,7 @@ pub(super) async fn intent_of_used_nonce_is_found_after_retention(h: &dyn Harnes
     })
     .await;
     h.pass(Duration::from_millis(5)).await;
-    assert_eq!(a.archive(Duration::ZERO, 10).await.unwrap(), 2, "the released request is archived too");
+    assert_eq!(move_out(&a, 10).await, 2, "the released request is archived too");
     assert_eq!(a.used_for(&lane, at).await.unwrap(), Some(tx.id));
     let kept = a.attempts(tx.id).await.unwrap();
     assert_eq!(kept.iter().map(|attempt| attempt.hash).collect::<Vec<_>>(), [signed.hash]);

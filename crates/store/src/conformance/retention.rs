@@ -7,6 +7,7 @@ use gapless_domain::{EventPosition, RequestId, SubmitterId, Transition, TxId};
 use super::Harness;
 use super::fixtures::*;
 use super::trace::history;
+use crate::retention::RetentionKind;
 use crate::roles::{Accepted, CancelVerdict, NewIntent, TxFilter};
 
 const TICK: Duration = Duration::from_millis(5);
@@ -30,7 +31,7 @@ pub(super) async fn archived_intent_is_found_but_not_listed(h: &dyn Harness) {
     let open = accept(&a, &lane, &["open"]).await[0];
     let (before, attempts) = (record(&a, id).await, a.attempts(id).await.unwrap());
     h.pass(TICK).await;
-    assert_eq!(a.archive(Duration::ZERO, 10).await.unwrap(), 1);
+    assert_eq!(move_out(&a, 10).await, 1);
 
     assert_eq!(record(&b, id).await, before);
     assert_eq!(b.attempts(id).await.unwrap(), attempts);
@@ -47,7 +48,7 @@ pub(super) async fn archived_intent_is_found_but_not_listed(h: &dyn Harness) {
     assert_eq!(b.cancel_queued(&[id]).await.unwrap(), [CancelVerdict::NotQueued]);
     // The nonce of the archived intent stays bound.
     assert_eq!(bind_next(&a, &lane).await.state.nonce(), Some(nonce(1)));
-    assert_eq!(a.archive(Duration::ZERO, 10).await.unwrap(), 0);
+    assert_eq!(move_out(&a, 10).await, 0);
 }
 
 pub(super) async fn archived_intent_keeps_its_events(h: &dyn Harness) {
@@ -67,7 +68,7 @@ pub(super) async fn archived_intent_keeps_its_events(h: &dyn Harness) {
         assert_eq!(before.last().unwrap().1.len(), count);
     }
     h.pass(TICK).await;
-    assert_eq!(a.archive(Duration::ZERO, 10).await.unwrap(), 2);
+    assert_eq!(move_out(&a, 10).await, 2);
     for (id, events) in before {
         assert_eq!(b.events_of(id, 100).await.unwrap(), events);
         for limit in [0, 1, 3, 11] {
@@ -84,8 +85,8 @@ pub(super) async fn only_old_terminal_intents_are_archived(h: &dyn Harness) {
     let ids = accept(&a, &lane, &["queued", "canceled"]).await;
     a.cancel_queued(&ids[1..]).await.unwrap();
     h.pass(TICK).await;
-    assert_eq!(a.archive(Duration::from_secs(3600), 10).await.unwrap(), 0);
-    assert_eq!(a.archive(Duration::ZERO, 10).await.unwrap(), 2);
+    assert_eq!(a.apply_retention(RetentionKind::Intents, Duration::from_secs(3600), 10).await.unwrap(), 0);
+    assert_eq!(move_out(&a, 10).await, 2);
     assert_eq!(listed(&a, &lane).await, [ids[0], open]);
     assert_eq!(view(&a, &lane).await.lane.bound[0].id, open);
     assert!(record(&a, ended).await.state.name().is_terminal());
@@ -99,10 +100,10 @@ pub(super) async fn retention_waits_for_every_consumer(h: &dyn Harness) {
     h.pass(TICK).await;
     ack(&a, "fast", all.last().unwrap().position).await;
     ack(&a, "slow", all[all.len() - 2].position).await;
-    assert_eq!(a.archive(Duration::ZERO, 10).await.unwrap(), 0, "one consumer has not handled the last event");
+    assert_eq!(move_out(&a, 10).await, 0, "one consumer has not handled the last event");
     assert_eq!(listed(&a, &lane).await, [id]);
     ack(&a, "slow", all.last().unwrap().position).await;
-    assert_eq!(a.archive(Duration::ZERO, 10).await.unwrap(), 1);
+    assert_eq!(move_out(&a, 10).await, 1);
     assert_eq!(listed(&a, &lane).await, []);
 }
 
@@ -116,7 +117,7 @@ async fn ack(node: &Node, consumer: &str, upto: EventPosition) {
     panic!("{TOO_SLOW}")
 }
 
-pub(super) async fn archive_moves_oldest_first_up_to_limit(h: &dyn Harness) {
+pub(super) async fn intents_are_archived_oldest_first_up_to_limit(h: &dyn Harness) {
     let a = h.node("a").await;
     let lane = lane(&a, 1).await;
     let ids = accept(&a, &lane, &["0", "1", "2"]).await;
@@ -125,8 +126,8 @@ pub(super) async fn archive_moves_oldest_first_up_to_limit(h: &dyn Harness) {
         h.pass(TICK).await;
     }
     for left in [vec![ids[1], ids[0]], vec![ids[1]], vec![]] {
-        assert_eq!(a.archive(Duration::ZERO, 1).await.unwrap(), 1);
+        assert_eq!(move_out(&a, 1).await, 1);
         assert_eq!(listed(&a, &lane).await, left);
     }
-    assert_eq!(a.archive(Duration::ZERO, 1).await.unwrap(), 0);
+    assert_eq!(move_out(&a, 1).await, 0);
 }

@@ -65,7 +65,7 @@ pub(super) async fn send_history_is_shown_in_order_and_not_loaded(h: &dyn Harnes
 
     confirm(&a, &lane, id).await;
     h.pass(TICK).await;
-    assert_eq!(a.archive(Duration::ZERO, 9).await.unwrap(), 1);
+    assert_eq!(move_out(&a, 9).await, 1);
     assert_eq!(b.attempts(id).await.unwrap(), kept);
     assert_eq!(b.open_slots(&lane, None, 9).await.unwrap()[0].attempts, kept);
 }

@@ -131,7 +131,7 @@ pub(super) async fn terminal_intent_is_shown_until_slot_is_closed(h: &dyn Harnes
     let both = [(0, Some(ended), 1), (1, Some(open), 1)];
     assert_eq!(outline(&a, &lane).await, both);
     h.pass(Duration::from_millis(5)).await;
-    assert_eq!(a.archive(Duration::ZERO, 10).await.unwrap(), 1);
+    assert_eq!(move_out(&a, 10).await, 1);
     assert_eq!(outline(&a, &lane).await, both);
     let cursor = view(&a, &lane).await.cursor;
     commit_done(&a, &lane, |commit| {

@@ -121,7 +121,7 @@ pub(super) async fn status_shows_regressed_lane(h: &dyn Harness) {
     let a = h.node("a").await;
     let (old, fresh) = (lane(&a, 1).await, lane(&a, 2).await);
     bound(&a, &old, "r").await;
-    a.declare_regressed("a test").await.unwrap();
+    declare_lost(&a, "a test").await;
     assert!(status(&a, &old).await.regressed && status(&a, &fresh).await.regressed);
     let cursor = view(&a, &old).await.cursor;
     commit_done(&a, &old, |commit| {

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use gapless_domain::{ChainId, CommandId, Head, LaneCommit, Lease, NewCommand, SubmitterId, TxId};
 
 use crate::error::StoreError;
+use crate::retention::RetentionKind;
 use crate::roles::{Accepted, Acquired, CancelVerdict, Committed, HeadVerdict, NewIntent, Store};
 use crate::wake::Wakeups;
 pub use verb::{StoreVerb, VerbKind};
@@ -83,6 +84,8 @@ pub enum ExecutedWrite<'a> {
     Commit(&'a [LaneCommit], &'a Committed),
     SaveHead(&'a Head, &'a HeadVerdict),
     ForgetHead(&'a ChainId),
+    /// The kind of the rows, and the number of rows or intents that were moved or deleted.
+    ApplyRetention(RetentionKind, u32),
 }
 
 impl<F: StoreFaults> FaultyStore<F> {

@@ -6,11 +6,12 @@ use std::time::Duration;
 use async_trait::async_trait;
 use gapless_domain::{
     Attempt, AuditEntry, ChainId, Command, CommandId, CommandStatus, Event, EventPosition, Head, IntentRecord,
-    LaneCommit, Lease, NewCommand, NodeText, Nonce, OwnerId, RequestId, SubmitterId, TxId,
+    LaneCommit, Lease, NewCommand, NodeText, Nonce, OwnerId, RequestId, SubmitterId, Timestamp, TxId,
 };
 
 use super::{ExecutedWrite, FaultyStore, StoreFaults, StoreVerb};
 use crate::error::StoreError;
+use crate::retention::RetentionKind;
 use crate::roles::{
     Accepted, Acquired, AuditFilter, CancelVerdict, Census, Committed, HeadVerdict, Heads, IntentIntake, LaneStatus,
     Lanes, Leases, Loaded, NewIntent, NewSubmitter, Outbox, Renewal, SlotStatus, Store, TxFilter, Upkeep, Views,
@@ -301,17 +302,26 @@ impl<F: StoreFaults> Heads for FaultyStore<F> {
 
 #[async_trait]
 impl<F: StoreFaults> Upkeep for FaultyStore<F> {
-    async fn archive(&self, age: Duration, limit: u32) -> Result<u32, StoreError> {
-        self.run(StoreVerb::Archive, move |store| async move { store.archive(age, limit).await }).await
+    async fn claim_retention(&self) -> Result<Option<Timestamp>, StoreError> {
+        self.run(StoreVerb::ClaimRetention, |store| async move { store.claim_retention().await }).await
     }
 
-    async fn declare_regressed(&self, why: &str) -> Result<(), StoreError> {
-        let why = why.to_owned();
-        self.run(StoreVerb::DeclareRegressed, |store| async move { store.declare_regressed(&why).await }).await
+    async fn apply_retention(&self, kind: RetentionKind, age: Duration, limit: u32) -> Result<u32, StoreError> {
+        self.run_for(StoreVerb::ApplyRetention, &[], move |store, faults| async move {
+            let count = store.apply_retention(kind, age, limit).await?;
+            faults.executed(ExecutedWrite::ApplyRetention(kind, count));
+            Ok(count)
+        })
+        .await
     }
 
-    async fn declare_reconciled(&self, why: &str) -> Result<(), StoreError> {
-        let why = why.to_owned();
-        self.run(StoreVerb::DeclareReconciled, |store| async move { store.declare_reconciled(&why).await }).await
+    async fn declare_lost(&self, by: &NodeText, why: &str) -> Result<(), StoreError> {
+        let (by, why) = (by.clone(), why.to_owned());
+        self.run(StoreVerb::DeclareLost, |store| async move { store.declare_lost(&by, &why).await }).await
+    }
+
+    async fn declare_reconciled(&self, by: &NodeText, why: &str) -> Result<(), StoreError> {
+        let (by, why) = (by.clone(), why.to_owned());
+        self.run(StoreVerb::DeclareReconciled, |store| async move { store.declare_reconciled(&by, &why).await }).await
     }
 }

@@ -68,7 +68,8 @@ store_verbs! {
     SaveHead "save_head" Write,
     Head "head" Read,
     ForgetHead "forget_head" Write,
-    Archive "archive" Write,
-    DeclareRegressed "declare_regressed" Write,
+    ClaimRetention "claim_retention" Write,
+    ApplyRetention "apply_retention" Write,
+    DeclareLost "declare_lost" Write,
     DeclareReconciled "declare_reconciled" Write,
 }

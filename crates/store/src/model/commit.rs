@@ -53,6 +53,7 @@ impl Tables {
         let submitter = commit.lease().submitter();
         let lane = self.lane_mut(submitter);
         lane.ledger.apply(commit, call.now);
+        lane.record_finished(call);
         if let Some(lease) = &mut lane.lease {
             lease.expires_at = call.lease_end();
         }

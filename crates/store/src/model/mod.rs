@@ -1,12 +1,13 @@
 //! The reference store: everything in memory, behind one lock, without randomness.
 //!
-//! The model shows in the plainest code what [`Store`](crate::Store) promises. The SQL stores must give the same answers, and the
-//! simulator runs on the model. [`Model`] is the database, [`ModelStore`] one process's handle to it.
+//! The model shows in the plainest code what [`Store`](crate::Store) promises. The SQL stores must give the same
+//! answers, and the simulator runs on the model. [`Model`] is the database, [`ModelStore`] one process's handle to it.
 //!
 //! - `tables`: a map of [`LaneLedger`](gapless_domain::LaneLedger)s, and the rows that belong to no lane
 //! - `accept`: writes that need no lease
 //! - `lease`, `commit`: ownership, and the writes that need it
-//! - `read`, `outbox`: reads, events and retention
+//! - `read`, `outbox`: reads, and events for consumers
+//! - `upkeep`: retention
 //! - `status`: reads for operators
 
 mod accept;
@@ -16,6 +17,7 @@ mod outbox;
 mod read;
 mod status;
 mod tables;
+mod upkeep;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -25,12 +27,13 @@ use async_trait::async_trait;
 use gapless_domain::mistakes::{self, Mistake};
 use gapless_domain::{
     Attempt, AuditEntry, ChainId, Command, CommandId, CommandStatus, Event, EventPosition, Head, IntentRecord,
-    LaneCommit, Lease, LeaseTerms, NewCommand, NodeText, Nonce, OwnerId, RequestId, SubmitterId, TxId,
+    LaneCommit, Lease, LeaseTerms, NewCommand, NodeText, Nonce, OwnerId, RequestId, SubmitterId, Timestamp, TxId,
 };
 
 use crate::audit::AuditRow;
 use crate::clock::DatabaseClock;
 use crate::error::StoreError;
+use crate::retention::RetentionKind;
 use crate::roles::{
     Accepted, Acquired, AuditFilter, CancelVerdict, Census, Committed, HeadVerdict, Heads, IntentIntake, LaneStatus,
     Lanes, Leases, Loaded, NewIntent, NewSubmitter, Outbox, Renewal, SlotStatus, TxFilter, Upkeep, Views,
@@ -120,11 +123,11 @@ impl ModelStore {
 
     /// Raises this process's canary by compare-and-set. A row that differs shows that the database lost commits that it
     /// acknowledged.
-    fn advance_canary(&self, tables: &mut Tables) -> Result<(), StoreError> {
+    fn advance_canary(&self, tables: &mut Tables, call: &Call<'_>) -> Result<(), StoreError> {
         let expected = self.canary.load(Ordering::SeqCst);
         let found = tables.canaries.get(&self.owner).copied().unwrap_or(0);
         if found != expected && !mistakes::made(Mistake::NoEpoch) {
-            tables.begin_epoch();
+            tables.begin_epoch(call);
             self.canary.store(found, Ordering::SeqCst);
             return Err(StoreError::Regressed(format!("{} wrote {expected}, the database has {found}", self.owner)));
         }
@@ -181,7 +184,7 @@ impl Leases for ModelStore {
 
     async fn renew(&self) -> Result<Renewal, StoreError> {
         self.run(|tables, call| {
-            self.advance_canary(tables)?;
+            self.advance_canary(tables, call)?;
             tables.seen(call);
             Ok(tables.renew(call))
         })
@@ -211,7 +214,7 @@ impl Lanes for ModelStore {
 
     async fn commit(&self, commits: &[LaneCommit]) -> Result<Committed, StoreError> {
         let committed = self.run(|tables, call| {
-            self.advance_canary(tables)?;
+            self.advance_canary(tables, call)?;
             tables.seen(call);
             Ok::<_, StoreError>(Committed { verdicts: tables.commit(call, commits), at: call.now, replicated: true })
         })?;
@@ -325,22 +328,26 @@ impl Heads for ModelStore {
 
 #[async_trait]
 impl Upkeep for ModelStore {
-    async fn archive(&self, age: Duration, limit: u32) -> Result<u32, StoreError> {
-        Ok(self.run(|tables, call| tables.archive(call, age, limit)))
+    async fn claim_retention(&self) -> Result<Option<Timestamp>, StoreError> {
+        Ok(self.run(|tables, call| tables.claim_retention(call)))
     }
 
-    async fn declare_regressed(&self, why: &str) -> Result<(), StoreError> {
+    async fn apply_retention(&self, kind: RetentionKind, age: Duration, limit: u32) -> Result<u32, StoreError> {
+        Ok(self.run(|tables, call| tables.apply_retention(call, kind, age, limit)))
+    }
+
+    async fn declare_lost(&self, by: &NodeText, why: &str) -> Result<(), StoreError> {
         self.run(|tables, call| {
-            tables.begin_epoch();
-            tables.audit(call, AuditRow::regressed(why));
+            tables.begin_epoch(call);
+            tables.audit(call, AuditRow::declare_lost(by, why));
         });
         Ok(())
     }
 
-    async fn declare_reconciled(&self, why: &str) -> Result<(), StoreError> {
+    async fn declare_reconciled(&self, by: &NodeText, why: &str) -> Result<(), StoreError> {
         self.run(|tables, call| {
             tables.unreconciled = false;
-            tables.audit(call, AuditRow::reconciled(why));
+            tables.audit(call, AuditRow::declare_reconciled(by, why));
         });
         Ok(())
     }

@@ -66,7 +66,8 @@ impl Tables {
     }
 
     pub(super) fn audit(&mut self, call: &Call<'_>, row: AuditRow) {
-        let id = self.audits.last_key_value().map_or(0, |(id, _)| *id) + 1;
+        self.last_audit += 1;
+        let id = self.last_audit;
         let AuditRow { subject, actor, action, detail } = row;
         self.audits.insert(id, AuditEntry { id, at: call.now, subject, actor, action: action.to_owned(), detail });
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use gapless_domain::mistakes::{self, Mistake};
 use gapless_domain::{
-    AuditEntry, ChainId, ConfirmationNotice, Event, EventBody, EventKind, EventPosition, FencingToken, Head,
+    AuditEntry, ChainId, CommandId, ConfirmationNotice, Event, EventBody, EventKind, EventPosition, FencingToken, Head,
     IntentRecord, LaneLedger, LeaseTerms, OwnerId, PayloadFingerprint, RequestId, SubmitterId, Timestamp, TxId,
     TxState,
 };
@@ -36,10 +36,15 @@ pub(super) struct Tables {
     pub(super) canaries: BTreeMap<OwnerId, u64>,
     /// The last sign of life of each process.
     pub(super) nodes: BTreeMap<OwnerId, Timestamp>,
+    /// Processes that look dead, with the last sign of life that the mark was made for, and the time of the mark.
+    pub(super) dead_marks: BTreeMap<OwnerId, (Timestamp, Timestamp)>,
     /// True from a loss of commits until an operator has reconciled it.
     pub(super) unreconciled: bool,
     pub(super) last_seq: u64,
     pub(super) last_command: u64,
+    pub(super) last_audit: u64,
+    /// The process that applies retention, and the end of its claim.
+    pub(super) retention_claim: Option<(OwnerId, Timestamp)>,
     last_position: EventPosition,
 }
 
@@ -55,6 +60,8 @@ pub(super) struct Lane {
     /// A lease row is never removed, so that tokens never restart.
     pub(super) lease: Option<LeaseRow>,
     pub(super) ledger: LaneLedger,
+    /// The times when the commands of [`LaneLedger::results`] were finished.
+    pub(super) finished_at: BTreeMap<CommandId, Timestamp>,
 }
 
 #[derive(Clone, Debug)]
@@ -71,6 +78,15 @@ pub(super) struct Consumer {
     pub(super) held_until: Timestamp,
 }
 
+impl Lane {
+    /// Records the time of every command that this call has finished.
+    pub(super) fn record_finished(&mut self, call: &Call<'_>) {
+        for id in self.ledger.results.keys() {
+            self.finished_at.entry(*id).or_insert(call.now);
+        }
+    }
+}
+
 impl Tables {
     pub(super) fn lane_mut(&mut self, submitter: &SubmitterId) -> &mut Lane {
         self.lanes.entry(submitter.clone()).or_default()
@@ -82,10 +98,11 @@ impl Tables {
 
     /// Begins a new epoch after a loss of commits. Every lane is regressed until it acknowledges the loss. A lane
     /// without a cursor may have lost it, unless its submitter is not even registered.
-    pub(super) fn begin_epoch(&mut self) {
+    pub(super) fn begin_epoch(&mut self, call: &Call<'_>) {
         self.unreconciled = true;
         for (submitter, lane) in &mut self.lanes {
             lane.ledger.refuse_decisions();
+            lane.record_finished(call);
             let may_have_lost = lane.ledger.cursor.is_some() || self.submitters.contains_key(submitter);
             lane.ledger.regressed |= may_have_lost;
         }

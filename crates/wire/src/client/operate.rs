@@ -1,4 +1,4 @@
-//! Operators' commands to lanes and chains.
+//! Operators' commands to lanes, chains and the database.
 
 use std::time::Duration;
 
@@ -8,6 +8,7 @@ use crate::audit::AuditView;
 use crate::chain::{AcceptChainRequest, ChainAccepted};
 use crate::command::{CancelPendingView, CommandView, ResyncRequest};
 use crate::page::Page;
+use crate::store::{DeclareRequest, StoreDeclared};
 
 impl Client {
     /// Pauses a submitter: no new nonce is bound until [`Client::resume`]. With `wait`, the answer comes when the lane
@@ -45,6 +46,19 @@ impl Client {
     pub async fn accept_chain(&self, chain: &str, reason: &str) -> Result<ChainAccepted, ClientError> {
         let request = AcceptChainRequest { reason: reason.to_owned() };
         self.post(&["api", "v1", "chains", chain, "accept"], Some(&request), None).await
+    }
+
+    /// Declares that the database was restored or has lost commits. Every lane enters PROTECT before it writes
+    /// anything else.
+    pub async fn declare_lost(&self, reason: &str) -> Result<StoreDeclared, ClientError> {
+        let request = DeclareRequest { reason: reason.to_owned() };
+        self.post(&["api", "v1", "store", "declare-lost"], Some(&request), None).await
+    }
+
+    /// Declares that every loss of commits so far is reconciled, so that new submitters work.
+    pub async fn declare_reconciled(&self, reason: &str) -> Result<StoreDeclared, ClientError> {
+        let request = DeclareRequest { reason: reason.to_owned() };
+        self.post(&["api", "v1", "store", "declare-reconciled"], Some(&request), None).await
     }
 
     /// The audit log, newest first.

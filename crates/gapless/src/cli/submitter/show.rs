@@ -105,7 +105,11 @@ fn next_steps(protect: &ProtectView, chain: &str, name: &str) -> Vec<String> {
             let wait = "stop the other program that uses the key, and wait until its transactions are final";
             vec![wait.to_owned(), dry_run, resync]
         }
-        Some(ProtectCode::HistoryWithoutStart | ProtectCode::StoreRegressed) => vec![dry_run, resync],
+        Some(ProtectCode::HistoryWithoutStart) => vec![dry_run, resync],
+        Some(ProtectCode::StoreRegressed) => {
+            let last = "after the last submitter: gapless store declare-reconciled --reason TEXT".to_owned();
+            vec![dry_run, resync, last]
+        }
         Some(ProtectCode::MissingSlot) => {
             vec![
                 "wait until the account's nonce on the chain is the next nonce, or restore the database".to_owned(),

@@ -1,18 +1,20 @@
-//! Seeded worlds, to prove it: several nodes with the real engine, watcher and lanes, on a made-up network, database and chain that do
-//! everything to them that the real ones do, and worse. One seed is one world, one thread, and always the same run.
+//! The simulator: seeded worlds that test the promises P1 to P9. A world has several nodes with the real engine,
+//! watcher and lanes, on a simulated network, database and chain that inject faults. One seed decides one world. A
+//! world runs on one thread, and every run of a seed is the same.
 //!
-//! - `dice`, `fault`, `plan`: what the seed decides
-//! - `stage`, `node_clock`, `net`: tasks, time, and requests that travel
-//! - `store`, `chain`: the database, and blocks, pools and endpoints
-//! - `process`, `trouble`: nodes, and what happens to them
-//! - `people`: callers, borrowers, operators
-//! - `world`, `outcome`: all of it together, and what became of it
-//! - `run`, `replay`, `shrink`: one world or many, the same one again, and the smallest one that still fails
-//! - `history`, `words`: what happened, and in words
-//! - `check`: the promises, one file each
+//! - `dice`, `fault`, `plan`: randomness, faults and the specification of a world
+//! - `stage`, `node_clock`, `net`: the executor with its simulated time, the clocks of nodes, and requests that travel
+//! - `store`, `chain`: the database; the chain with its blocks, pools and endpoints
+//! - `process`, `process_faults`: the nodes' processes, and the faults that hit them and the database
+//! - `people`: callers, callers that sign by themselves, and operators
+//! - `world`, `outcome`: one running world, and its result
+//! - `run`, `replay`, `shrink`: runs one world or many, prints the command that repeats a world, finds the smallest
+//!   world that still fails
+//! - `history`, `describe`: all moments of a world, and their texts
+//! - `check`: the checks, one file for each promise
 //!
-//! Architecture invariant: nothing here reads a clock, starts a thread inside of a world, or asks the operating system for chance. What
-//! happens next is decided by the seed alone.
+//! Architecture invariant: the simulator reads no clock, starts no thread inside of a world, and takes no randomness
+//! from the operating system. The seed alone decides what happens next.
 
 pub mod chain;
 pub mod check;

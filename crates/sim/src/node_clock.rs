@@ -1,4 +1,4 @@
-//! The outside of one process: its clock, which may run fast or slow and jump, and its tasks.
+//! The clock and the driver of one process. The clock may run fast or slow, and jump ahead.
 
 use std::collections::BTreeMap;
 use std::pin::Pin;
@@ -12,7 +12,7 @@ use gapless_engine::{Clock, Driver};
 
 use crate::stage::{Home, Sleep, Stage};
 
-/// A monotonic clock as a machine has it: it never goes back, but it is not true time.
+/// A monotonic clock of one machine: it never goes back, but it differs from the simulated time.
 #[derive(Debug)]
 pub(crate) struct NodeClock {
     stage: Stage,
@@ -21,12 +21,12 @@ pub(crate) struct NodeClock {
 
 #[derive(Debug)]
 struct Reading {
-    /// What it showed at a point of true time.
+    /// The time that the clock showed at the simulated time `at`.
     shown: Duration,
     at: Duration,
-    /// How much it gains on true time, in millionths; it may be less than nothing.
+    /// The drift from simulated time, in millionths. A slow clock has a negative drift.
     drift: i64,
-    /// Woken when it jumps.
+    /// The sleepers, which are woken when the clock jumps.
     sleepers: BTreeMap<u64, Waker>,
     born: u64,
 }
@@ -52,12 +52,12 @@ impl NodeClock {
         state.shown.saturating_add(scale(now.saturating_sub(state.at), state.drift))
     }
 
-    /// The point of true time at which it will show this, if it does not jump.
+    /// The simulated time at which the clock will show `shown`, if it does not jump.
     fn true_time_of(&self, shown: Duration) -> Duration {
         let wait = shown.saturating_sub(self.shows());
         let drift = self.state().drift;
         let micros = wait.as_micros() * 1_000_000 / u128::from((1_000_000 + drift).unsigned_abs().max(1));
-        // One more, so that rounding never wakes anybody too early, again and again.
+        // One microsecond more, so that rounding never wakes a sleeper too early, again and again.
         let wait = Duration::from_micros(u64::try_from(micros).unwrap_or(u64::MAX / 2).saturating_add(1));
         self.stage.now().saturating_add(wait)
     }
@@ -97,7 +97,7 @@ impl Driver for NodeDriver {
     }
 }
 
-/// Ends when the node's clock shows a time.
+/// A future that ends when the node's clock shows the time `at`.
 struct NodeSleep {
     clock: Arc<NodeClock>,
     at: Duration,
@@ -122,7 +122,7 @@ impl Future for NodeSleep {
             state.sleepers.insert(key, context.waker().clone());
             drop(state);
             self.listening = Some(key);
-            // Counted anew each time: the clock may have jumped.
+            // Computed again at each poll, because the clock may have jumped.
             let mut timer = clock.stage.sleep_until(clock.true_time_of(self.at));
             if Pin::new(&mut timer).poll(context).is_pending() {
                 self.timer = Some(timer);

@@ -1,4 +1,4 @@
-//! What a world is made of. The seed decides all of it; a shrunk world takes some of it away again.
+//! The specification of a world. The seed decides all of it; `replay` overrides parts of it.
 
 use std::time::Duration;
 
@@ -19,36 +19,36 @@ pub struct Plan {
     pub on_external_nonce: ExternalNoncePolicy,
     pub endpoints: u32,
     pub block_time: Duration,
-    /// Confirmations, the block's own among them, that make a block final.
+    /// The number of confirmations that make a block final, counting the block itself.
     pub confirmations: u32,
-    /// Whether nodes go by the chain's `finalized` tag, which says the same.
+    /// Nodes use the chain's `finalized` tag, which has the same depth.
     pub by_tag: bool,
-    /// Intents that a lane signs, writes or sends in one go, and slots that may be open.
+    /// The largest batch that a lane signs, writes or sends at once.
     pub batch: usize,
     pub open_slots: usize,
-    /// Gaps of more blocks than this are not walked.
+    /// The watcher does not walk a gap of more blocks than this.
     pub walk_max: u32,
-    /// Intents of all callers together.
+    /// The number of intents of all callers together.
     pub intents: u32,
-    /// Callers cancel and borrow nonces, operators pause lanes.
+    /// Callers also cancel, replace and reserve nonces, and operators pause lanes.
     pub people: bool,
-    /// How long things go wrong.
+    /// The duration of the storm, the phase in which faults strike.
     pub storm: Duration,
     pub odds: Odds,
     pub fees: FeeSettings,
 }
 
-/// What lanes may do about prices, and who decides.
+/// The fee policy of all lanes of a world.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FeeSettings {
-    /// Raises: the factor in thousandths, and how many of them.
+    /// The bump policy: the multiplier in thousandths, and the greatest number of bumps.
     pub raises: Option<(u32, u16)>,
-    /// The most for one unit of gas; zero is no limit.
+    /// The highest price of one unit of gas; 0 is no limit.
     pub max_price: u128,
     pub diagnoses: bool,
-    /// Tries until something is stuck; somebody throws dice then.
+    /// The number of tries until an intent is stuck. The decision about it is then random.
     pub tries: u16,
-    /// How long it is until something is sent again.
+    /// The interval of resends.
     pub resubmits: Duration,
 }
 
@@ -67,7 +67,7 @@ impl FeeSettings {
     }
 }
 
-/// Enough while there is no spike.
+/// A limit that is sufficient while there is no fee spike.
 const MAX_PRICE: u128 = 5_000_000_000;
 
 gapless_domain::names! {
@@ -81,12 +81,12 @@ impl Plan {
     /// The world of a seed.
     pub fn of(seed: u64) -> Plan {
         let dice = &mut Dice::new(seed, "plan");
-        // Most worlds have a few nodes; some are alone.
+        // Most worlds have a few nodes, some have one.
         let nodes = dice.pick(&[1, 2, 2, 3, 3, 4, 5]).unwrap_or(1);
         let lanes = dice.pick(&[1, 1, 2, 3, 4, 6]).unwrap_or(1);
         let kind = Kind::of(dice);
         let store = match kind {
-            // A memory database has no standby.
+            // Only the model has a standby.
             Kind::Failover => StoreKind::Model,
             _ if dice.permille(250) => StoreKind::Sqlite,
             _ => StoreKind::Model,
@@ -128,18 +128,18 @@ impl Plan {
     }
 }
 
-/// What a world is about: some faults change what may be promised, and have worlds of their own.
+/// The kind of a world. Some faults weaken a promise, so they occur only in worlds of their own kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
-    /// Everything but the others.
+    /// All faults that no other kind has.
     Plain,
-    /// Somebody else uses the keys.
+    /// Another user has the keys.
     Strangers,
-    /// A stale standby is promoted.
+    /// A standby that misses commits is promoted.
     Failover,
-    /// A reorg below what was final.
+    /// A reorg drops final blocks.
     DeepReorg,
-    /// The chain begins anew.
+    /// A chain with another genesis replaces the old one.
     Reset,
 }
 
@@ -165,7 +165,8 @@ impl Kind {
     }
 }
 
-/// Each fault is in about two of three worlds, so that faults also meet few others; what a world is about is always in it.
+/// The odds of a world. Each fault is in about two of three worlds, so that faults also meet few others. The fault that
+/// a kind is named after is in every world of that kind.
 fn odds(kind: Kind, dice: &mut Dice) -> Odds {
     let mut odds = Odds::new();
     for fault in Fault::ALL.iter().copied() {
@@ -179,17 +180,17 @@ fn odds(kind: Kind, dice: &mut Dice) -> Odds {
     odds
 }
 
-/// Of a thousand chances; and whether the fault is what a kind of world is about.
+/// The usual odds of a fault, in a thousand chances, and whether a kind of world is named after it.
 fn usual_odds(fault: Fault) -> (u32, bool) {
     match fault {
-        // A chance at every fault point that is passed.
+        // One chance at every fault point that a process reaches.
         Fault::CrashAtPoint => (4, false),
-        // A chance every second, for each process.
+        // One chance every second, for each process.
         Fault::CrashAnywhere => (10, false),
         Fault::Drain => (10, false),
         Fault::Pause => (10, false),
         Fault::NodeClockJump => (10, false),
-        // A chance every second.
+        // One chance every second.
         Fault::DatabaseClockJump => (20, false),
         Fault::Failover => (35, true),
         Fault::EndpointLags | Fault::EndpointForked | Fault::EndpointDown => (20, false),
@@ -199,10 +200,10 @@ fn usual_odds(fault: Fault) -> (u32, bool) {
         Fault::Stranger => (30, true),
         Fault::ChainHalt => (10, false),
         Fault::ChainReset => (60, true),
-        // A chance at every block.
+        // One chance at every block.
         Fault::Reorg => (80, false),
         Fault::DeepReorg => (40, true),
-        // A chance at every wake-up, statement, request or transaction.
+        // One chance at every wake-up, statement, request or transaction.
         Fault::WakeupLost => (150, false),
         Fault::WakeupDoubled => (100, false),
         Fault::AnswerLost | Fault::CommitRefused | Fault::StatementTimeout => (10, false),

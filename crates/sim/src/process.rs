@@ -1,4 +1,4 @@
-//! One process: a real engine on a driver, a store and a chain of this world; from its start to its end.
+//! One process of a node: a real engine on a simulated driver, store and chain.
 
 use std::panic::resume_unwind;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ use crate::plan::Plan;
 use crate::stage::{Crash, Home, Stage};
 use crate::store::{Database, DatabaseConnection};
 
-/// What every process of a world is made of.
+/// The parts of a world that its processes use.
 #[derive(Debug)]
 pub(crate) struct Blueprint {
     pub(crate) plan: Plan,
@@ -39,7 +39,7 @@ pub(crate) struct Blueprint {
     pub(crate) ids: Arc<CountedIds>,
 }
 
-/// Ids of transactions, in the order of asking.
+/// Transaction ids that count up in the order of the requests.
 #[derive(Debug, Default)]
 pub(crate) struct CountedIds(AtomicU64);
 
@@ -49,7 +49,7 @@ impl Ids for CountedIds {
     }
 }
 
-/// Whoever is asked throws dice, and takes its time.
+/// A stuck policy that decides at random, after a delay.
 #[derive(Debug)]
 struct Undecided {
     way: Net,
@@ -63,7 +63,7 @@ impl StuckPolicy for Undecided {
     }
 }
 
-/// Any fault point may be the last one that a process passes.
+/// A process may crash at any fault point.
 #[derive(Debug)]
 struct CrashPoints {
     faults: Faults,
@@ -88,9 +88,9 @@ pub(crate) struct Process {
     pub(crate) intake: Intake,
     pub(crate) store: Arc<dyn Store>,
     pub(crate) clock: Arc<NodeClock>,
-    /// What it shows to people.
+    /// The state that the process shows to operators.
     pub(crate) view: Arc<EngineView>,
-    /// None while it drains: then its own task has it.
+    /// None while the engine drains: the task that drains it owns it.
     pub(crate) engine: Option<Engine>,
 }
 
@@ -99,11 +99,11 @@ impl Blueprint {
         LeaseTerms::default()
     }
 
-    /// The `born`th process of this world, on this node.
+    /// Starts a process on this node. `born` is its number among all processes of the world.
     pub(crate) fn start(&self, node: u32, born: u32) -> Result<Process, UnknownChain> {
         let home = Home::Process(born);
         let owner = OwnerId::new(&format!("node-{}", node + 1), u128::from(born));
-        // Machines' clocks are off by some millionths; this one's may be off by a lot.
+        // Most machine clocks drift by some millionths, one in four drifts by up to a fifth.
         let drift = self.to_database.roll(|dice| match dice.below(4) {
             0 => dice.between(0, 400_000) as i64 - 200_000,
             _ => dice.between(0, 200) as i64 - 100,

@@ -1,4 +1,4 @@
-//! How a world is named: its seed, and what was taken away from it.
+//! The command that repeats a world: its seed, and the overrides of its specification.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::fault::Fault;
 use crate::plan::{Plan, StoreKind};
 
-/// What a world has less of than its seed would give it; `None` leaves it as it is.
+/// Overrides of the specification that a seed decides; `None` leaves a value as it is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Changes {
     pub nodes: Option<u32>,
@@ -17,7 +17,7 @@ pub struct Changes {
     pub storm: Option<Duration>,
     pub people: Option<bool>,
     pub store: Option<StoreKind>,
-    /// Only these faults, of those that the seed has.
+    /// Only these of the seed's faults.
     pub only: Option<BTreeSet<Fault>>,
 }
 
@@ -36,7 +36,7 @@ impl Changes {
         plan
     }
 
-    /// What makes this plan of the plan of its seed.
+    /// The overrides that turn the specification of the seed into this one.
     pub fn of(plan: &Plan) -> Changes {
         let whole = Plan::of(plan.seed);
         fn differs<T: PartialEq>(here: T, there: T) -> Option<T> {
@@ -56,7 +56,7 @@ impl Changes {
     }
 }
 
-/// As options of `gapless sim`.
+/// The options of `gapless sim`.
 impl fmt::Display for Changes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let numbers = [
@@ -85,7 +85,7 @@ impl fmt::Display for Changes {
     }
 }
 
-/// The command that shows this world again.
+/// The command that repeats this world.
 pub fn command(plan: &Plan) -> String {
     format!("gapless sim --seed {}{}", plan.seed, Changes::of(plan))
 }

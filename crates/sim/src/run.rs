@@ -1,4 +1,4 @@
-//! Running worlds: one, or many on several threads.
+//! Runs one world, or many on several threads.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -21,7 +21,7 @@ pub fn run(plan: &Plan) -> Outcome {
     run_traced(plan, |_| {})
 }
 
-/// The same, and every moment is told in words.
+/// Runs one world to its end, and calls `tell` with every moment as text.
 pub fn run_traced(plan: &Plan, mut tell: impl FnMut(String)) -> Outcome {
     let mut trace = |at: Duration, moment: &Moment| tell(line(at, moment));
     run_watched(plan, &mut trace)
@@ -47,30 +47,30 @@ fn run_watched(plan: &Plan, trace: &mut dyn FnMut(Duration, &Moment)) -> Outcome
     }
 }
 
-/// Which worlds are run, and how.
+/// The worlds of a run, and its limits.
 #[derive(Clone, Debug)]
 pub struct Batch {
     pub seeds: Range<u64>,
     pub threads: usize,
     pub changes: Changes,
-    /// Stop when so many have failed.
+    /// The run stops when so many worlds have failed.
     pub failures_max: usize,
-    /// Made on purpose, in builds that can.
+    /// The planted bug, in builds with the feature `mistakes`.
     pub mistake: Option<Mistake>,
 }
 
-/// What became of many worlds.
+/// The sums over many worlds.
 #[derive(Clone, Debug, Default)]
 pub struct Summary {
     pub figures: Figures,
     pub struck: BTreeMap<Fault, u64>,
     pub simulated: Duration,
     pub steps: u64,
-    /// By seed.
+    /// The failed worlds, ordered by seed.
     pub failures: Vec<Outcome>,
 }
 
-/// Runs them all; `each` is told of every world as it ends.
+/// Runs all worlds, and calls `each` with the outcome of every world.
 pub fn run_batch(batch: &Batch, each: impl Fn(&Outcome) + Sync) -> Summary {
     let (next, stop) = (AtomicU64::new(batch.seeds.start), AtomicBool::new(false));
     let summary = Mutex::new(Summary::default());
@@ -113,7 +113,7 @@ impl Summary {
     }
 }
 
-/// From here on, on this thread.
+/// Plants a bug on this thread, from now on.
 #[cfg(feature = "mistakes")]
 pub fn make(mistake: Option<Mistake>) {
     gapless_domain::mistakes::make(mistake);
@@ -122,7 +122,7 @@ pub fn make(mistake: Option<Mistake>) {
 #[cfg(not(feature = "mistakes"))]
 pub fn make(_: Option<Mistake>) {}
 
-/// Can this build make mistakes on purpose?
+/// True if this build can plant bugs.
 pub const fn can_make_mistakes() -> bool {
     cfg!(feature = "mistakes")
 }

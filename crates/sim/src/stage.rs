@@ -1,6 +1,6 @@
-//! Where everything happens: tasks, timers and true time, on one thread, in an order that only the seed decides.
+//! The executor of a world: tasks, timers and simulated time, on one thread, in an order that only the seed decides.
 //!
-//! Nobody on the stage can tell true time. A node has a clock of its own (`node_clock`), the database has another.
+//! No part of a node can read the simulated time. A node has its own clock (`node_clock`), and so has the database.
 
 use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,31 +16,31 @@ use futures_util::future::BoxFuture;
 
 use crate::dice::Dice;
 
-/// Whose a task is.
+/// The owner of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Home {
     /// The network, the database, the chain, people.
     World,
-    /// One process, from its start to its end. A node that is started again is another one.
+    /// One process, from its start to its end. A restarted node is another process.
     Process(u32),
 }
 
-/// Thrown through a task to end its process at this very place.
+/// The panic payload that ends a process at a fault point.
 #[derive(Debug)]
 pub(crate) struct Crash;
 
-/// What one step was.
+/// The result of one step.
 #[derive(Debug)]
 pub enum Stepped {
-    /// Some task went on.
+    /// One task was polled.
     Polled,
-    /// Nobody had anything to do, and time went on to the next timer.
+    /// No task was ready, and time moved on to the next timer.
     TimePassed,
-    /// The process ended itself, at a fault point.
+    /// A process ended at a fault point.
     Crashed(Home),
-    /// A task panicked: a defect, whatever it was.
+    /// A task panicked, which is a defect.
     Panicked(Home, String),
-    /// Nobody will ever do anything again.
+    /// There is no ready task and no timer left.
     Over,
 }
 
@@ -49,7 +49,7 @@ pub struct Stage(Arc<Inner>);
 
 #[derive(Default)]
 struct Inner {
-    /// Woken, in the order in which they were.
+    /// The ids of the woken tasks, in the order of their wake-ups.
     ready: Mutex<Vec<u64>>,
     state: Mutex<State>,
 }
@@ -61,18 +61,18 @@ struct State {
     born: u64,
     timers: BTreeMap<(Duration, u64), Waker>,
     paused: BTreeSet<Home>,
-    /// Woken while their process was paused.
+    /// The ids of the tasks that were woken while their process was paused.
     held: Vec<u64>,
 }
 
 struct Task {
     home: Home,
-    /// None while it is being polled.
+    /// None while the task is polled.
     future: Option<BoxFuture<'static, ()>>,
     bell: Arc<Bell>,
 }
 
-/// Wakes one task.
+/// The waker of one task.
 struct Bell {
     id: u64,
     rung: AtomicBool,
@@ -92,7 +92,7 @@ impl Wake for Bell {
 }
 
 impl Stage {
-    /// True time, since the beginning of the world.
+    /// The simulated time since the start of the world.
     pub fn now(&self) -> Duration {
         self.state().now
     }
@@ -110,7 +110,7 @@ impl Stage {
         lock(&self.0.ready).push(id);
     }
 
-    /// Ends when so much true time has passed.
+    /// A future that ends after this span of simulated time.
     pub fn sleep(&self, span: Duration) -> Sleep {
         self.sleep_until(self.now().saturating_add(span))
     }
@@ -119,24 +119,24 @@ impl Stage {
         Sleep { stage: self.clone(), at, timer: None }
     }
 
-    /// Its tasks are gone in the middle of what they were doing.
+    /// Drops all tasks of a process, wherever they are.
     pub fn kill(&self, home: Home) {
         let mut state = self.state();
         let ids: Vec<u64> = state.tasks.iter().filter(|(_, task)| task.home == home).map(|(id, _)| *id).collect();
         let dropped: Vec<Task> = ids.iter().filter_map(|id| state.tasks.remove(id)).collect();
         state.paused.remove(&home);
         drop(state);
-        // Without the lock: whatever they hold may wake others when it is dropped.
+        // Dropped without the lock, because a drop may wake other tasks.
         drop(dropped);
     }
 
-    /// The end of the world.
+    /// Drops all tasks and timers, at the end of the world.
     pub fn clear(&self) {
         loop {
             let mut state = self.state();
             let (tasks, timers) = (std::mem::take(&mut state.tasks), std::mem::take(&mut state.timers));
             drop(state);
-            // What is dropped may set others going.
+            // A drop may spawn tasks or set timers, so the loop repeats.
             if tasks.is_empty() && timers.is_empty() {
                 return;
             }
@@ -144,7 +144,7 @@ impl Stage {
         }
     }
 
-    /// Nothing of it goes on until it is resumed; what it asked for arrives meanwhile.
+    /// Stops all tasks of a process until it is resumed. Its requests still arrive and are served.
     pub fn pause(&self, home: Home) {
         self.state().paused.insert(home);
     }
@@ -161,7 +161,7 @@ impl Stage {
         self.state().paused.contains(&home)
     }
 
-    /// One task goes on, whichever the dice say of those that can; if none can, time passes.
+    /// Polls one ready task, chosen by the dice. If no task is ready, time moves on.
     pub fn step(&self, dice: &mut Dice) -> Stepped {
         loop {
             let id = {
@@ -217,7 +217,7 @@ impl Stage {
         }
     }
 
-    /// On to the next timer; false if there is none.
+    /// Moves time on to the next timer. False if there is none.
     fn pass_time(&self) -> bool {
         let mut state = self.state();
         let Some(((at, _), _)) = state.timers.first_key_value() else { return false };
@@ -250,7 +250,7 @@ impl fmt::Debug for Stage {
     }
 }
 
-/// Ends at a point of true time.
+/// A future that ends at a simulated time.
 #[derive(Debug)]
 pub struct Sleep {
     stage: Stage,
@@ -297,7 +297,7 @@ mod tests {
         while !matches!(stage.step(dice), Stepped::Over) {}
     }
 
-    /// Tasks that meet at the same moment go on in an order that only the seed decides.
+    /// Tasks that are ready at the same time run in an order that only the seed decides.
     #[test]
     fn one_seed_is_one_order() {
         let order = |seed: u64| {
@@ -329,7 +329,7 @@ mod tests {
         });
         let other = stage.clone();
         stage.spawn(Home::World, async move {
-            // It sleeps by then, whoever was first.
+            // The other task sleeps by then, in either order.
             other.sleep(Duration::from_millis(500)).await;
             other.pause(home);
             other.sleep(Duration::from_millis(8500)).await;

@@ -1,4 +1,4 @@
-//! What happens to processes and to the database, from outside.
+//! Faults that hit processes and the database from outside.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,7 +19,7 @@ pub(crate) fn begin(scene: &Arc<Scene>) {
     }
 }
 
-/// Somebody, or systemd, starts it again.
+/// Starts the node again after a delay, as systemd would.
 pub(crate) fn start_again(scene: &Arc<Scene>, node: usize) {
     let (scene, seed) = (Arc::clone(scene), scene.blueprint.plan.seed);
     let task = Arc::clone(&scene);
@@ -35,7 +35,7 @@ pub(crate) fn start_again(scene: &Arc<Scene>, node: usize) {
 
 async fn processes(scene: Arc<Scene>, mut dice: Dice) {
     while !scene.faults().is_calm() {
-        // Not at whole seconds: whatever a node does then would always be spared.
+        // A random period: at whole seconds, periodic work of a node would never be hit.
         scene.stage().sleep(dice.duration(SECOND / 2, SECOND * 3 / 2)).await;
         for node in 0..scene.node_count() {
             let Some((home, owner)) = scene.with_process(node, |process| (process.home, process.owner.clone())) else {
@@ -64,13 +64,14 @@ async fn processes(scene: Arc<Scene>, mut dice: Dice) {
     }
 }
 
-/// SIGTERM: lanes finish what is under way, leases are given back, and another process takes its place. False if it was told before.
+/// Drains a process, as SIGTERM does: lanes finish their work, leases are released, and another process starts in its
+/// place. False if the process drains already.
 fn drain(scene: &Arc<Scene>, node: usize, home: Home) -> bool {
     let Some(Some(engine)) = scene.with_process(node, |process| process.engine.take()) else { return false };
     let task = Arc::clone(scene);
     scene.stage().spawn(home, async move {
         engine.drain().await;
-        // From outside: whoever ends a process cannot be one of its own tasks.
+        // A task of the world ends the process, because a task of the process cannot drop itself.
         let after = Arc::clone(&task);
         task.stage().spawn(Home::World, async move {
             if after.with_process(node, |process| process.home) == Some(home) {
@@ -106,7 +107,7 @@ async fn database_clock(scene: Arc<Scene>, mut dice: Dice) {
     }
 }
 
-/// A standby that is behind, more or less, and takes over.
+/// A standby that misses the newest commits, and takes over.
 async fn standby(scene: Arc<Scene>, mut dice: Dice) {
     while !scene.faults().is_calm() {
         let database = &scene.blueprint.database;

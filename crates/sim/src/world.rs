@@ -1,4 +1,4 @@
-//! One world: put together, set going, and watched until everything in it has come to rest.
+//! One running world: sets it up, runs it until all lanes are at rest, and shows every moment to the checks.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -22,22 +22,22 @@ use crate::stage::{Home, Stage, Stepped};
 use crate::store::{Database, wait_for};
 use crate::trouble;
 
-/// When nothing goes wrong any more, everything must have ended within this much time, and what the chain itself needs for it.
+/// The time that intents have to end in after the storm. The time that the chain itself needs comes on top.
 const CALM: Duration = Duration::from_secs(300);
-/// Polls without any time passing: more than this is somebody who never stops.
+/// The greatest number of polls without any time passing. More of them mean a task that never stops.
 const BUSY: u64 = 200_000;
 
-/// What the tasks of a world share.
+/// The state that the tasks of a world share.
 #[derive(Debug)]
 pub(crate) struct Scene {
     pub(crate) blueprint: Blueprint,
     /// The process of each node, while one runs there.
     nodes: Mutex<Vec<Option<Process>>>,
-    /// Processes that were ever started.
+    /// The number of processes that were ever started.
     born: AtomicU32,
-    /// Callers who still want something.
+    /// The number of callers that are not done.
     callers: AtomicU32,
-    /// Straight to the database, for whoever looks from outside of the world.
+    /// A direct connection to the database, for checks from outside of the world.
     inspector: Arc<dyn Store>,
 }
 
@@ -62,12 +62,12 @@ impl Scene {
         self.nodes().len()
     }
 
-    /// Looks at the process of a node, if one runs there.
+    /// Calls `look` with the process of a node, if one runs there.
     pub(crate) fn with_process<T>(&self, node: usize, look: impl FnOnce(&mut Process) -> T) -> Option<T> {
         self.nodes().get_mut(node).and_then(Option::as_mut).map(look)
     }
 
-    /// The ways in that are open to callers: intake and store of a process that runs.
+    /// The intake and the store of a random process that runs, for a caller.
     pub(crate) fn entrance(&self, dice: &mut Dice) -> Option<(gapless_engine::Intake, Arc<dyn Store>)> {
         let nodes = self.nodes();
         let open: Vec<&Process> = nodes.iter().flatten().collect();
@@ -75,7 +75,7 @@ impl Scene {
         Some((process.intake.clone(), Arc::clone(&process.store)))
     }
 
-    /// What some process shows as wrong with the chain.
+    /// The finality violation that some process shows, if any.
     pub(crate) fn chain_trouble(&self) -> Option<ProtectCode> {
         let chain = self.blueprint.chain.id();
         let nodes = self.nodes();
@@ -85,7 +85,7 @@ impl Scene {
 
     pub(crate) fn start(&self, node: usize) {
         let born = self.born.fetch_add(1, Ordering::Relaxed);
-        // Every lane is on the one chain that there is.
+        // The start cannot fail: every lane is on the only chain.
         if let Ok(process) = self.blueprint.start(node as u32, born)
             && let Some(place) = self.nodes().get_mut(node)
         {
@@ -93,7 +93,7 @@ impl Scene {
         }
     }
 
-    /// Ends the process of a node where it stands.
+    /// Ends the process of a node at once.
     pub(crate) fn end(&self, node: usize, how: &'static str) {
         let process = self.nodes().get_mut(node).and_then(Option::take);
         if let Some(process) = process {
@@ -108,14 +108,14 @@ impl Scene {
         self.nodes().iter().position(|process| process.as_ref().is_some_and(|process| process.home == home))
     }
 
-    /// By what the database says, without asking a node.
+    /// True if the lane is paused, read from the database.
     pub(crate) fn is_paused(&self, lane: &SubmitterId) -> bool {
         let status = wait_for(self.inspector.lane_status(std::slice::from_ref(lane)));
         let is_paused = |status: LaneStatus| status.cursor.is_some_and(|cursor| cursor.paused);
         status.is_ok_and(|lanes| lanes.into_iter().flatten().any(is_paused))
     }
 
-    /// Does any pool have something of this lane that its ledger does not know?
+    /// True if a pool has a transaction of this lane that the ledger does not know.
     pub(crate) fn has_unknown_pending(&self, lane: &SubmitterId) -> bool {
         let slots = wait_for(self.inspector.open_slots(lane, None, u32::MAX)).unwrap_or_default();
         let known: BTreeSet<B256> =
@@ -140,7 +140,7 @@ impl Scene {
     }
 }
 
-/// A world that runs.
+/// A world with its checks.
 pub(crate) struct World<'a> {
     scene: Arc<Scene>,
     picture: Picture,
@@ -186,7 +186,7 @@ impl<'a> World<'a> {
         Ok(World { scene, picture, checks, seen: 0, steps: 0, busy: 0, dice, trace })
     }
 
-    /// Until everything has come to rest, or something is wrong.
+    /// Runs until all lanes are at rest, or until a check fails.
     pub(crate) fn run(mut self) -> Outcome {
         let violation = self.live().err();
         let scene = &self.scene;
@@ -201,7 +201,7 @@ impl<'a> World<'a> {
             violation,
             tail,
         };
-        // Tasks hold the stage, and the stage holds the tasks.
+        // Tasks hold the stage and the stage holds the tasks, so they are dropped explicitly.
         self.scene.stage().clear();
         outcome
     }
@@ -218,7 +218,7 @@ impl<'a> World<'a> {
             self.step()?;
         }
         self.calm_down();
-        // One after the other, in the worst case, each until it is final.
+        // In the worst case the intents become final one after the other.
         let one = plan.block_time * (plan.confirmations + 5);
         let deadline = self.now() + CALM + one * plan.intents;
         let mut look_at = self.now();
@@ -270,7 +270,7 @@ impl<'a> World<'a> {
         self.look()
     }
 
-    /// Shows the checks what has happened.
+    /// Shows the newest moments to the checks.
     fn look(&mut self) -> Result<(), Violation> {
         let news = self.scene.blueprint.history.since(self.seen);
         for (at, moment) in news {
@@ -311,8 +311,8 @@ impl<'a> World<'a> {
         Violation { promise: "defect", lane: None, what, at: self.now() }
     }
 
-    /// Callers have gone home, and no lane has anything left to do. A world whose chain began anew does not come to rest by
-    /// itself: its lanes wait for somebody who is not there.
+    /// True if all callers are done and no lane has work left. Excused lanes wait for a decision that is never made, so
+    /// they do not count, but they get some time.
     fn is_at_rest(&self, storm: Duration) -> bool {
         let excused = self.picture.excused();
         if !excused.is_empty() && self.now() < storm + Duration::from_secs(90) {
@@ -336,7 +336,7 @@ impl<'a> World<'a> {
         status.is_ok_and(|lanes| lanes.iter().flatten().all(rests))
     }
 
-    /// The last steps before a violation, of its lane and of the world, in words.
+    /// The last moments before a violation, of its lane and of the world, as text.
     fn tail(&self, violation: &Violation) -> Vec<String> {
         const STEPS: usize = 60;
         let all = self.scene.blueprint.history.since(0);
@@ -366,7 +366,7 @@ fn violation(promise: &'static str, broken: Broken, at: Duration) -> Violation {
 }
 
 fn lanes(count: u32) -> Vec<SubmitterId> {
-    // Addresses that people can tell apart at a glance.
+    // Addresses that a reader can tell apart easily.
     let id = |number: u32| format!("eip155:31337:0x{}", format!("{:02x}", 0xA0 + number).repeat(20)).parse().ok();
     (1..=count).filter_map(id).collect()
 }

@@ -1,4 +1,4 @@
-//! What the endpoints' pools show of nonces, as far as their answers come back.
+//! The nonces that the pools of the endpoints show, from the answers that arrive.
 
 use futures_util::future::join_all;
 use gapless_chain::{Chain as _, EndpointHealth, PoolView, mempool_signal};
@@ -7,13 +7,13 @@ use gapless_domain::{B256, DiagnoseRequest, MempoolSignal, SubmitterId};
 use super::gate::{Answer, Desk, Gate};
 use super::texts::Trouble;
 
-/// Asks everybody who is not left alone and not known to be behind, each by one request that may be lost as any other.
+/// Asks every endpoint that is neither avoided nor known to lag. Each request may be lost like any other.
 pub(super) async fn diagnose(gate: &Gate, account: &SubmitterId, asked: &[DiagnoseRequest]) -> Vec<MempoolSignal> {
     let statuses = gate.endpoints();
     let lags = |at: &usize| statuses.get(*at).is_some_and(|status| status.health == EndpointHealth::Lagging);
     let mut order = gate.order();
     order.retain(|at| !lags(at));
-    // By place, so that the answers do not depend on who is fresher.
+    // Sorted by index, so that the result does not depend on which endpoint is the freshest.
     order.sort_unstable();
     let looks = order.into_iter().map(|endpoint| {
         let (account, asked) = (account.clone(), asked.to_vec());
@@ -35,7 +35,8 @@ impl Desk<'_> {
         let account = state.account(lane).ok_or_else(|| Trouble::said("unknown account"))?;
         let view = self.account_view(lane, None);
         let pool = state.endpoints.get(self.endpoint).map(|endpoint| &endpoint.pool);
-        // What has been mined, or overtaken, may lie in the pool until somebody tidies up: it does not count.
+        // A mined or replaced transaction may stay in the pool until it is cleaned up. Such a transaction does not
+        // count.
         let is_pooled = |hash: B256| {
             let mut held = pool.into_iter().flat_map(|pool| pool.of(account));
             held.any(|tx| tx.hash() == hash && tx.nonce >= view.latest.get())

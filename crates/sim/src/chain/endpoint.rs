@@ -1,4 +1,4 @@
-//! One endpoint: its client, its pool, and how it stands to the chain.
+//! One endpoint: its client family, its pool, and its condition.
 
 use std::time::Duration;
 
@@ -9,33 +9,32 @@ use super::pool::Pool;
 use super::texts::FAMILIES;
 use crate::dice::Dice;
 
-/// The longest that a block takes to a healthy endpoint.
+/// The longest time that a block takes to reach a healthy endpoint.
 const LATEST_BLOCK: Duration = Duration::from_millis(400);
-/// What pools keep of one account; the smallest is less than what a lane may have in flight.
+/// The numbers of transactions that a pool keeps of one account. The smallest is below what a lane may have in flight.
 const LIMITS: [usize; 3] = [8, 24, 64];
 
-/// How far an endpoint is from the truth, and until when.
+/// The condition of an endpoint, and its end.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Stand {
     Healthy,
-    /// It follows so many blocks behind.
+    /// The endpoint follows the chain, this number of blocks behind.
     Lags {
         blocks: usize,
         until: Duration,
     },
-    /// It stays where it is: on an old block, or on one that only it has.
+    /// The endpoint stays at one block: an old one, or a private one.
     Stuck {
         on: BlockId,
         until: Duration,
     },
-    /// Nobody answers; `gateway` if somebody says so in its place.
+    /// The endpoint does not answer. With `gateway`, an HTTP gateway answers in its place.
     Down {
         gateway: bool,
         until: Duration,
     },
 }
 
-/// What an endpoint is called.
 pub(super) fn name_of(endpoint: usize) -> String {
     format!("endpoint-{endpoint}")
 }
@@ -44,7 +43,7 @@ pub(super) fn name_of(endpoint: usize) -> String {
 pub(super) struct Endpoint {
     pub(super) family: Family,
     pub(super) pool: Pool,
-    /// How long a block takes to it.
+    /// The time that a block takes to reach the endpoint.
     pub(super) delay: Duration,
     stand: Stand,
 }

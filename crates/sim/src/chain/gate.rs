@@ -1,4 +1,4 @@
-//! The chain as one process reaches it: which endpoint is asked, and what can happen to the question.
+//! The `Chain` of one process: chooses the endpoints to ask, and injects the faults of requests.
 
 use std::fmt;
 use std::future::pending;
@@ -27,17 +27,17 @@ use crate::fault::{Fault, Faults};
 use crate::history::{History, Moment};
 use crate::net::Net;
 
-/// No request is waited for longer than this.
+/// The time-out of every request.
 const TIME_OUT: Duration = Duration::from_secs(5);
-/// How long a slow request is on its way; it arrives all the same.
+/// The travel time of a slow request. It arrives, also after the time-out.
 const SLOW: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(20));
-/// How long an endpoint is left alone that has not answered.
+/// The time for which an endpoint that did not answer is avoided.
 const LEFT_ALONE: Duration = Duration::from_secs(3);
-/// Hints of a new head that are lost, of a thousand; and processes that never get one.
+/// The share of new-head hints that are lost, and the share of processes that never get one, in a thousand.
 const HINT_LOST: u32 = 100;
 const NO_HINTS: u32 = 200;
 
-/// Tips for each speed.
+/// The priority fee of each speed.
 const TIPS: [u128; 4] = [100_000_000, 200_000_000, 300_000_000, 500_000_000];
 
 pub(super) type Answer<T> = Result<T, Trouble>;
@@ -52,7 +52,7 @@ pub(super) struct Gate {
     beliefs: Mutex<Vec<Belief>>,
 }
 
-/// What this process thinks of an endpoint.
+/// The knowledge of this process about an endpoint.
 #[derive(Clone, Copy, Debug, Default)]
 struct Belief {
     head: Option<BlockRef>,
@@ -62,7 +62,7 @@ struct Belief {
     failed: u32,
 }
 
-/// What an endpoint is asked with: the state, which endpoint it is, its head, and the time.
+/// The chain as one endpoint shows it, while it serves one request.
 pub(super) struct Desk<'a> {
     pub(super) state: &'a mut State,
     pub(super) endpoint: usize,
@@ -82,7 +82,7 @@ impl Gate {
         lock(&self.beliefs).len()
     }
 
-    /// One request to one endpoint. It arrives whatever becomes of this process, unless it is lost on the way.
+    /// One request to one endpoint. A request that is not lost arrives, also when this process has ended.
     pub(super) async fn call<T: Send + 'static>(
         &self,
         endpoint: usize,
@@ -123,7 +123,7 @@ impl Gate {
         strikes
     }
 
-    /// Asks one endpoint for something that it shows of the chain.
+    /// Asks one endpoint, and remembers the head that it shows or its failure.
     pub(super) async fn ask<T: Send + 'static>(
         &self,
         endpoint: usize,
@@ -151,7 +151,7 @@ impl Gate {
         }
     }
 
-    /// Asks the one that is believed to be the freshest, and the next one if that fails.
+    /// Asks the freshest endpoint, and the next one if it fails.
     async fn read<T: Send + 'static>(
         &self,
         method: Method,
@@ -167,7 +167,7 @@ impl Gate {
         Err(self.error(method, last))
     }
 
-    /// The same for what one endpoint may not have, and another has.
+    /// Asks one endpoint after the other until one has the item. `None` if an endpoint answered and none has it.
     async fn find<T: Send + 'static>(
         &self,
         work: impl FnOnce(Desk<'_>) -> Answer<Option<T>> + Clone + Send + 'static,
@@ -188,7 +188,7 @@ impl Gate {
         ChainError { classified: trouble.classified(family, method) }
     }
 
-    /// The freshest first, without those that are left alone; if that is everybody, the one that has been for the longest.
+    /// The endpoints that are not avoided, the freshest first. If all are avoided: the one whose time ends first.
     pub(super) fn order(&self) -> Vec<usize> {
         let now = self.net.stage().now();
         let beliefs = lock(&self.beliefs);
@@ -255,7 +255,7 @@ impl Desk<'_> {
         }
         let effect = crate::history::effect_of(&call.data);
         if let Some(effect) = effect.filter(|effect| effect % 11 == 5) {
-            // It needs what an earlier one does, and that has not been mined yet.
+            // The call depends on an earlier intent that is not mined yet.
             let pool = state.endpoints.get(self.endpoint).map(|endpoint| &endpoint.pool);
             let mut pooled = pool.into_iter().flat_map(|pool| pool.of(account));
             if pooled.any(|tx| tx.effect().is_some_and(|other| other < effect)) {
@@ -396,7 +396,7 @@ impl Chain for Gate {
 
     async fn block_receipts(&self, block: BlockRef, _: &Wanted<'_>) -> Result<Option<Vec<Receipt>>, ChainError> {
         let receipts = self.find(move |desk| Ok(desk.block_receipts(block))).await?;
-        // By all of them at once: one alone would be made up for by the next.
+        // Hidden at all endpoints at once. If one hid it, the next one would answer.
         let is_hidden = receipts.is_some() && self.faults.strikes(Fault::NullReceipt);
         if is_hidden {
             let what = format!("the receipts of block {} {}, by all endpoints", block.number, block.hash);

@@ -1,6 +1,6 @@
-//! All blocks that there ever were, orphaned and private ones too, and which of them are canonical.
+//! All blocks of a chain, orphaned and private ones too, and the list of the canonical ones.
 //!
-//! Every block carries what every account has after it, so that a count or a balance at any block is one look.
+//! Every block has the state of all accounts after it, so that a count or a balance at any block is one lookup.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,15 +12,15 @@ use gapless_domain::{Amount, B256, BlockLink, BlockRef, keccak256};
 use super::signed::Tx;
 use crate::history::{ChainBlock, ChainTx};
 
-/// What every account has at the beginning, and again whenever it has been drained for long enough: a thousand ether.
+/// The balance of every account at the start: a thousand ether. A poorer account gets it again, unless it is drained.
 const RICH: u128 = 1_000_000_000_000_000_000_000;
-/// What a drained account has left: it pays for nothing.
+/// The balance of a drained account. It pays for no transaction.
 const POOR: u128 = 1_000;
 
-/// When the world began, by the chain's own word.
+/// The timestamp of the first block, in seconds.
 const EPOCH_S: u64 = 1_700_000_000;
 
-/// A block's place among all of them.
+/// The index of a block among all blocks.
 pub(super) type BlockId = usize;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,19 +34,19 @@ pub(super) struct Block {
     pub(super) header: Header,
     parent: Option<BlockId>,
     pub(super) txs: Vec<Arc<Tx>>,
-    /// After the block.
+    /// The state of each account after the block.
     pub(super) accounts: Vec<Account>,
-    /// Only this endpoint has ever seen it.
+    /// The only endpoint that has the block.
     private_to: Option<usize>,
 }
 
-/// What a block is made from.
+/// The contents of a new block.
 #[derive(Debug)]
 pub(super) struct Making<'a> {
     pub(super) at: Duration,
     pub(super) base_fee: u128,
     pub(super) txs: Vec<Arc<Tx>>,
-    /// Whose money is gone for now.
+    /// For each account: true if it is drained now.
     pub(super) drained: &'a [bool],
     pub(super) private_to: Option<usize>,
 }
@@ -54,10 +54,10 @@ pub(super) struct Making<'a> {
 #[derive(Debug)]
 pub(super) struct Ledger {
     all: Vec<Block>,
-    /// By number.
+    /// The canonical blocks, by number.
     canonical: Vec<BlockId>,
     by_hash: BTreeMap<B256, BlockId>,
-    /// Every block that has the transaction.
+    /// For each transaction: every block that has it.
     places: BTreeMap<B256, Vec<BlockId>>,
 }
 
@@ -69,7 +69,7 @@ impl Ledger {
         ledger
     }
 
-    /// Another genesis, and nothing on it. What was before is no longer canonical.
+    /// Begins a chain with a new genesis. The old blocks are no longer canonical.
     pub(super) fn begin(&mut self, accounts: usize, at: Duration, base_fee: u128) -> BlockId {
         self.canonical.clear();
         let accounts = vec![Account { count: 0, balance: RICH }; accounts];
@@ -102,7 +102,7 @@ impl Ledger {
         self.canonical.get(usize::try_from(number).ok()?).copied()
     }
 
-    /// A block on top of another one. It is not canonical by that.
+    /// Builds a block on another one. It is not canonical until [`BlockTree::extend`].
     pub(super) fn build(&mut self, parent: BlockId, making: Making<'_>) -> BlockId {
         let Making { at, base_fee, txs, drained, private_to } = making;
         let mut accounts = self.accounts(parent).to_vec();
@@ -145,12 +145,12 @@ impl Ledger {
         id
     }
 
-    /// It is the new head.
+    /// Makes a block the canonical head.
     pub(super) fn extend(&mut self, id: BlockId) {
         self.canonical.push(id);
     }
 
-    /// Takes the newest blocks off the chain, but never the genesis. Newest first.
+    /// Removes the newest blocks from the canonical chain, but never the genesis. Returns them, newest first.
     pub(super) fn cut(&mut self, depth: u64) -> Vec<BlockId> {
         let mut orphaned = Vec::new();
         while self.canonical.len() > 1 && (orphaned.len() as u64) < depth {
@@ -159,7 +159,7 @@ impl Ledger {
         orphaned
     }
 
-    /// The block at a height, for whoever stands on `head`.
+    /// The block at a height of the branch that ends in `head`.
     pub(super) fn at(&self, head: BlockId, number: u64) -> Option<BlockId> {
         let mut id = head;
         loop {
@@ -178,19 +178,19 @@ impl Ledger {
         }
     }
 
-    /// The block, if it is on the chain of whoever stands on `head`.
+    /// The id of a block, if it is on the branch that ends in `head`.
     pub(super) fn find(&self, head: BlockId, block: BlockRef) -> Option<BlockId> {
         let id = self.at(head, block.number)?;
         (self.header(id)?.block == block).then_some(id)
     }
 
-    /// The block, as far as an endpoint has ever heard of it.
+    /// The block with this hash, if the endpoint has ever had it.
     pub(super) fn by_hash(&self, hash: B256, endpoint: usize) -> Option<&Block> {
         let block = self.block(*self.by_hash.get(&hash)?)?;
         block.private_to.is_none_or(|owner| owner == endpoint).then_some(block)
     }
 
-    /// Where a transaction stands on the chain of `head`.
+    /// The block of a transaction on the branch that ends in `head`.
     pub(super) fn place(&self, head: BlockId, hash: B256) -> Option<(BlockId, &Arc<Tx>)> {
         let places = self.places.get(&hash)?;
         let is_there = |id: &BlockId| {
@@ -224,7 +224,7 @@ impl Block {
         }
     }
 
-    /// As the history tells it.
+    /// The block as the history records it.
     pub(super) fn told(&self) -> ChainBlock {
         let told =
             |tx: &Arc<Tx>| ChainTx { read: tx.read.clone(), succeeded: tx.succeeds, by_stranger: tx.by_stranger };

@@ -1,4 +1,4 @@
-//! What goes wrong with the chain itself: rolled for once a block or once a second, and told when it is done.
+//! Faults of the chain itself. Each is rolled for once a block or once a second, and recorded when it is done.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,28 +12,28 @@ use crate::dice::Dice;
 use crate::fault::{Fault, Faults};
 use crate::history::{History, Moment};
 
-/// Of some faults there are only so many in one world: what they are about has to be seen through afterwards.
+/// The greatest number of each of these faults in one world: the lanes need time to handle them.
 const MOST_STRANGERS: u32 = 6;
 const MOST_DEEP_REORGS: u32 = 2;
-/// A deep reorg goes so much further than finality, at the most.
+/// A deep reorg drops this number of final blocks, at the most.
 const DEEPEST_BEYOND: u64 = 5;
-/// A chain is not reset before it has begun.
+/// The head number below which a chain is not reset.
 const RESET_ABOVE: u64 = 5;
 
-/// When all is calm, everybody is offered what anybody has, every so many seconds.
+/// The period, in seconds, in which all pools get all transactions after the storm.
 const SHARE_TICKS: u64 = 10;
 
 const STRANGER_GAS: u64 = 50_000;
 const GWEI: u128 = 1_000_000_000;
 
-/// Does it, if it can be done, and tells of it; false if it cannot.
+/// Injects a fault and records it. False if the fault is impossible now.
 type Work = fn(&mut Mischief, &mut State, &mut Dice, Duration) -> bool;
 
 #[derive(Debug)]
 pub(super) struct Mischief {
     pub(super) faults: Faults,
     pub(super) history: History,
-    /// Each fault has its own, so that one less changes nothing for the others.
+    /// The dice of each fault, so that one fault less does not change the others.
     dice: BTreeMap<Fault, Dice>,
     ticks: u64,
     strangers: u32,
@@ -48,7 +48,7 @@ impl Mischief {
         Mischief { faults, history, dice, ticks: 0, strangers: 0, deep_reorgs: 0, is_reset: false }
     }
 
-    /// When a block is due. True if there is a new head.
+    /// Makes the next block, or a reorg. True if there is a new head.
     pub(super) fn block_due(&mut self, state: &mut State, now: Duration) -> bool {
         self.see_calm(state, now);
         if now < state.halted_until {
@@ -84,7 +84,7 @@ impl Mischief {
         }
     }
 
-    /// True if it struck, and could be done.
+    /// True if the fault struck and was possible.
     fn attempt(&mut self, fault: Fault, work: Work, state: &mut State, now: Duration) -> bool {
         if !self.faults.rolls(fault) {
             return false;
@@ -95,7 +95,7 @@ impl Mischief {
         is_done
     }
 
-    /// Counts and tells it, if there is anything to tell.
+    /// Counts and records the fault, if it was possible.
     fn done(&self, fault: Fault, what: Option<String>) -> bool {
         let is_done = what.is_some();
         if let Some(what) = what {
@@ -111,7 +111,7 @@ impl Mischief {
         }
     }
 
-    /// Never a final block: the deepest that goes is the one above it.
+    /// Drops blocks down to the one above the newest final block, at the most.
     fn reorg(&mut self, state: &mut State, dice: &mut Dice, now: Duration) -> bool {
         let deepest = state.confirmations.saturating_sub(1).min(state.ledger.head_number());
         if deepest == 0 {
@@ -193,7 +193,7 @@ fn until(dice: &mut Dice, now: Duration, least_s: u64, most_s: u64) -> Duration 
     now + Duration::from_secs(dice.between(least_s, most_s))
 }
 
-/// One that has no trouble yet.
+/// A random endpoint without a fault.
 fn healthy(state: &State, dice: &mut Dice, now: Duration) -> Option<usize> {
     let well: Vec<usize> = (0..state.endpoints.len())
         .filter(|at| state.endpoints.get(*at).is_some_and(|endpoint| endpoint.is_healthy(now)))
@@ -207,7 +207,7 @@ fn put(state: &mut State, at: usize, stand: Stand) {
     }
 }
 
-/// Either it follows behind the others, or it stands still where it was some blocks ago.
+/// An endpoint follows behind the others, or stays at an old block.
 fn lag(state: &mut State, dice: &mut Dice, now: Duration) -> Option<String> {
     let at = healthy(state, dice, now)?;
     let blocks = match dice.permille(700) {
@@ -231,7 +231,8 @@ fn lag(state: &mut State, dice: &mut Dice, now: Duration) -> Option<String> {
     Some(format!("endpoint {at} {how}, {blocks} blocks, until {until:?}"))
 }
 
-/// As deep as a reorg may be at the most, and never above the true head: so nothing that it shows can be taken for final that is not.
+/// An endpoint gets private blocks. The fork is as deep as a normal reorg and never longer than the canonical chain, so
+/// the endpoint shows no block as final that is not.
 fn fork(state: &mut State, dice: &mut Dice, now: Duration) -> Option<String> {
     let deepest = state.confirmations.saturating_sub(1).min(state.ledger.head_number());
     let at = healthy(state, dice, now).filter(|_| deepest > 0)?;

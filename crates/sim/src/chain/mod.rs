@@ -1,14 +1,14 @@
 //! The chain of a world: blocks, reorgs, pools and endpoints, without an EVM.
 //!
-//! - `signed`: signed bytes of a made-up kind
-//! - `ledger`: all blocks, and what every account has after each of them
-//! - `pool`: one node's pool, by geth's rules
-//! - `endpoint`, `texts`: what a node shows of the chain, and in which words it refuses
-//! - `state`: all of it together, and what travels between pools
-//! - `mischief`: reorgs, strangers, spikes and whatever else the world does by itself
-//! - `gate`, `sends`, `diagnose`: the `Chain` of one process, with everything that can happen to a request
+//! - `signed`: signed transactions in a simple text format
+//! - `block_tree`: all blocks, and the state of all accounts after each of them
+//! - `pool`: the pool of one chain node, by geth's rules
+//! - `endpoint`, `texts`: one endpoint, and the error texts of its client family
+//! - `state`: blocks, pools and endpoints together, and the transactions that travel between pools
+//! - `chain_faults`: reorgs, strangers, fee spikes and the other faults of the chain itself
+//! - `client`, `sends`, `diagnose`: the `Chain` of one process, with the faults of its requests
 //!
-//! Architecture invariant: the state is looked at under one lock, which nobody holds while waiting.
+//! Architecture invariant: one lock guards the state, and no task holds it while it waits.
 
 mod diagnose;
 mod endpoint;
@@ -45,7 +45,7 @@ use gate::Gate;
 use mischief::Mischief;
 use state::{Place, State};
 
-/// How often the world thinks of mischief.
+/// The period in which faults that have a chance every second are rolled for.
 const TICK: Duration = Duration::from_secs(1);
 
 /// The chain that all processes of a world use.
@@ -56,14 +56,14 @@ pub struct ChainWorld {
     stage: Stage,
     history: History,
     state: Mutex<State>,
-    /// To whom outsiders send.
+    /// Chooses the endpoint that gets a transaction from outside of the nodes.
     outside: Mutex<Dice>,
-    /// Rung at every new head.
+    /// Notified at every new head.
     bell: Notify,
 }
 
 impl ChainWorld {
-    /// Every lane has an account with a lot of money. There is a genesis, and no block follows before [`ChainWorld::run`].
+    /// Every lane has an account with a high balance. The chain has only its genesis until [`ChainWorld::run`].
     pub fn new(plan: &Plan, lanes: &[SubmitterId], stage: Stage, history: History) -> Arc<Self> {
         let Some(first) = lanes.first() else { unreachable!("a world has at least one lane") };
         let state = State::new(plan, lanes, stage.now(), history.clone());
@@ -79,7 +79,7 @@ impl ChainWorld {
         })
     }
 
-    /// From here on there are blocks, and whatever goes wrong with them.
+    /// Starts the tasks that make blocks and inject the faults of the chain.
     pub fn run(self: &Arc<Self>, faults: &Faults) {
         let mischief = Arc::new(Mutex::new(Mischief::new(self.seed, faults.clone(), self.history.clone())));
         let (world, shared) = (Arc::clone(self), Arc::clone(&mischief));
@@ -102,12 +102,12 @@ impl ChainWorld {
         });
     }
 
-    /// The chain as one process reaches it. `owner` is who sends by it.
+    /// The chain as one process reaches it. `owner` is that process.
     pub fn gate(self: &Arc<Self>, net: Net, faults: Faults, history: History, owner: OwnerId) -> Arc<dyn Chain> {
         Arc::new(Gate::new(Arc::clone(self), net, faults, history, owner))
     }
 
-    /// Somebody who is none of our processes sends bytes, to some endpoint. Was it taken?
+    /// Sends a transaction to a random endpoint, from outside of the nodes. True if the pool accepted it.
     pub fn submit_outside(&self, raw: &Bytes) -> bool {
         self.enter(|state, now| {
             let endpoint = lock(&self.outside).index(state.endpoints.len());
@@ -115,7 +115,7 @@ impl ChainWorld {
         })
     }
 
-    // --- The truth, for checkers and people. ---
+    // --- The true state of the chain, for checks and people. ---
 
     pub fn id(&self) -> &ChainId {
         &self.id
@@ -128,7 +128,7 @@ impl ChainWorld {
         })
     }
 
-    /// The account's count at the head.
+    /// The account's transaction count at the head.
     pub fn count(&self, lane: &SubmitterId) -> u64 {
         self.enter(|state, _| {
             let account = state.account(lane).and_then(|at| state.ledger.accounts(state.ledger.head()).get(at));
@@ -136,7 +136,7 @@ impl ChainWorld {
         })
     }
 
-    /// The account's count at the newest final block.
+    /// The account's transaction count at the newest final block.
     pub fn final_count(&self, lane: &SubmitterId) -> u64 {
         self.enter(|state, _| {
             let block = state.final_number().and_then(|number| state.ledger.canonical_at(number));
@@ -152,12 +152,12 @@ impl ChainWorld {
         })
     }
 
-    /// What of the lane is in any pool, or on its way to one.
+    /// The lane's transactions in any pool, or on their way to one.
     pub fn waiting(&self, lane: &SubmitterId) -> BTreeSet<B256> {
         self.enter(|state, now| state.account(lane).map(|account| state.waiting(account, now)).unwrap_or_default())
     }
 
-    /// Is the effect of the intent with this number in a canonical block?
+    /// True if a canonical block has the effect of the intent with this number.
     pub fn has_effect(&self, number: u64) -> bool {
         self.enter(|state, _| {
             let blocks =
@@ -166,7 +166,7 @@ impl ChainWorld {
         })
     }
 
-    /// What a hash is the hash of, if it was ever signed by a gate here or sent to an endpoint.
+    /// The transaction with this hash, if a process has signed it here or sent it to an endpoint.
     pub fn known_raw(&self, hash: B256) -> Option<SignedTx> {
         self.enter(|state, _| state.known(hash).map(|tx| tx.read.signed.clone()))
     }

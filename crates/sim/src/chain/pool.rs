@@ -1,4 +1,4 @@
-//! One node's pool, by geth's rules.
+//! The pool of one chain node, by geth's rules.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,16 +8,16 @@ use super::ledger::Account;
 use super::signed::Tx;
 use crate::dice::Dice;
 
-/// By how much a replacement has to pay more, both fees, in hundredths.
+/// The percentage by which both fees of a replacement must be higher.
 const BUMP_PERCENT: u128 = 10;
-/// The least tip.
+/// The lowest priority fee.
 const MIN_TIP: u128 = 1;
-/// Nobody keeps what is further ahead of the count than this.
+/// The greatest distance of a nonce from the account's count.
 const FAR_AHEAD: u64 = 64;
-/// How long a transaction is kept that waits for a nonce before it.
+/// The time for which a transaction behind a nonce gap is kept.
 const QUEUED_FOR: Duration = Duration::from_secs(90);
 
-/// Why a pool does not take a transaction. Each client family has its own words for it (`texts`).
+/// The reason why a pool refuses a transaction. Each client family has its own text for it (`texts`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Refusal {
     AlreadyKnown,
@@ -25,7 +25,7 @@ pub(super) enum Refusal {
         next: u64,
         nonce: u64,
     },
-    /// Of a pool that takes no gaps.
+    /// The pool takes no transaction behind a gap.
     NonceGap {
         next: u64,
         nonce: u64,
@@ -40,27 +40,27 @@ pub(super) enum Refusal {
     Full,
     GasTooLow,
     TipAboveMax,
-    /// Not readable, or of no account that there is.
+    /// The bytes are not readable, or the account does not exist.
     Unreadable,
 }
 
 #[derive(Clone, Debug)]
 pub(super) struct Pool {
-    /// By account and nonce.
+    /// The transactions of each account, by nonce.
     txs: Vec<BTreeMap<u64, Held>>,
-    /// Transactions of one account.
+    /// The greatest number of transactions of one account.
     limit: usize,
     takes_gaps: bool,
 }
 
-/// A transaction, and since when it is there.
+/// A transaction in a pool, and the time at which it came.
 #[derive(Clone, Debug)]
 struct Held {
     tx: Arc<Tx>,
     since: Duration,
 }
 
-/// The state that a pool judges by: of the block on which its node stands.
+/// The state by which a pool decides: that of the block at which its chain node is.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ground<'a> {
     pub(super) now: Duration,
@@ -108,7 +108,7 @@ impl Pool {
         }
         match old {
             Some(old) if !outbids(tx, old) => return Err(Refusal::ReplacementUnderpriced),
-            // What can be mined sooner takes the place of what can be mined last.
+            // A transaction with a lower nonce replaces the one with the highest nonce.
             None if held.len() >= self.limit => match held.last_entry().filter(|last| *last.key() > nonce) {
                 Some(last) => drop(last.remove()),
                 None => return Err(Refusal::Full),
@@ -119,14 +119,14 @@ impl Pool {
         Ok(())
     }
 
-    /// What was mined and is not any more; whatever has taken its place meanwhile stays.
+    /// Puts the transaction of an orphaned block back, unless another one has its nonce.
     pub(super) fn put_back(&mut self, tx: &Arc<Tx>, now: Duration) {
         if let Some(held) = self.txs.get_mut(tx.account) {
             held.entry(tx.nonce).or_insert_with(|| Held { tx: Arc::clone(tx), since: now });
         }
     }
 
-    /// What can never be mined any more leaves, what its account cannot pay for, and what has waited too long for a nonce before it.
+    /// Removes transactions that are mined, replaced or not affordable, and those behind a gap for too long.
     pub(super) fn settle(&mut self, ground: Ground<'_>) {
         for (held, account) in self.txs.iter_mut().zip(ground.accounts) {
             let mut next = account.count;
@@ -149,7 +149,7 @@ impl Pool {
         }
     }
 
-    /// Each transaction with a chance of a half; how many are gone.
+    /// Removes each transaction with a probability of one half. Returns the number of removed ones.
     pub(super) fn forget_some(&mut self, dice: &mut Dice) -> usize {
         let before = self.len();
         self.txs.iter_mut().for_each(|held| held.retain(|_, _| dice.permille(500)));
@@ -179,7 +179,7 @@ impl Pool {
         (count..).find(|nonce| !is_held(nonce)).unwrap_or(count)
     }
 
-    /// What a block on this ground takes: the best tips first, every account's nonces in order.
+    /// The transactions of the next block: the best tips first, the nonces of an account in order.
     pub(super) fn choose(&self, ground: Ground<'_>, room: u64, dice: &mut Dice) -> Vec<Arc<Tx>> {
         let mut accounts = ground.accounts.to_vec();
         let mut chosen: Vec<Arc<Tx>> = Vec::new();

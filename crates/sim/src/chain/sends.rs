@@ -1,4 +1,4 @@
-//! Bytes on their way to all endpoints, and one answer for each transaction (S10).
+//! Broadcasts: transactions on their way to all endpoints, and one answer for each of them (S10).
 
 use std::time::Duration;
 
@@ -15,10 +15,11 @@ use crate::dice::Dice;
 use crate::fault::{Fault, Faults};
 use crate::history::{History, Moment};
 
-/// How late a delayed send is.
+/// The delay of a delayed send.
 const LATE: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(40));
 
-/// What a wrong text says. Each of them is something that an honest node may also say of a transaction that it, or another one, has.
+/// The refusals that a wrong text may claim. An honest chain node may give each of them for a transaction that is in
+/// some pool.
 const WRONG: [Refusal; 7] = [
     Refusal::AlreadyKnown,
     Refusal::NonceTooLow { next: 0, nonce: 0 },
@@ -29,17 +30,17 @@ const WRONG: [Refusal; 7] = [
     Refusal::GasTooLow,
 ];
 
-/// What happens to one transaction, at all endpoints or at one of them.
+/// The fault of one transaction, at all endpoints or at one of them.
 #[derive(Clone, Copy, Debug)]
 struct Fate {
     fault: Fault,
-    /// None: at all of them.
+    /// The endpoint with the fault; `None` is all of them.
     at: Option<usize>,
     late: Duration,
     wrong: Refusal,
 }
 
-/// One transaction as it travels to one endpoint: its place in the batch, and what will happen to it there.
+/// One transaction on its way to one endpoint: its position in the batch, and its fault.
 #[derive(Clone, Debug)]
 struct Travelling {
     place: usize,
@@ -113,7 +114,7 @@ fn shuffle(batch: &mut [Travelling], dice: &mut Dice) {
     }
 }
 
-/// At the endpoint.
+/// The endpoint that receives a batch.
 struct Arrival<'a> {
     state: &'a mut State,
     endpoint: usize,
@@ -166,13 +167,13 @@ impl Arrival<'_> {
     }
 }
 
-/// The answers on one transaction.
+/// The answers of all endpoints to one transaction.
 #[derive(Debug, Default)]
 struct Tally {
     best: Option<Classified>,
-    /// Of one that was never reached: it counts only if nobody else says anything.
+    /// The answer of an endpoint that was not reached. It counts only if no other endpoint answered.
     aside: Option<Classified>,
-    /// Of each that was reached.
+    /// The answers of the endpoints that were reached.
     heard: Vec<EndpointAnswer>,
 }
 
@@ -194,7 +195,7 @@ impl Tally {
 
     fn conclude(self) -> SendAnswer {
         let classified = match (self.best, self.aside) {
-            // Whoever is away may take what the others never will.
+            // The unreachable endpoint may accept a transaction that the others reject.
             (Some(best), Some(aside)) if best.verdict == Verdict::Rejected => aside,
             (Some(best), _) => best,
             (None, Some(aside)) => aside,

@@ -1,4 +1,4 @@
-//! Signed bytes of a made-up kind: everything that a plan says, in words, and a mark that says who signed it.
+//! Signed transactions in a text format: all fields of the plan, and who signed it.
 
 use std::str::FromStr;
 
@@ -12,23 +12,23 @@ use crate::history::effect_of;
 const BY_NODE: &str = "node";
 const BY_STRANGER: &str = "stranger";
 
-/// Gas of a transfer, and of one byte of calldata.
+/// The gas of a transfer, and of one byte of calldata.
 const TRANSFER_GAS: u64 = 21_000;
 const BYTE_GAS: u64 = 16;
 
-/// Signs with the submitter's key, as a node does it or whoever has borrowed a nonce. The same plan gives the same bytes.
+/// Signs with the submitter's key, as a node does, or a caller with a reserved nonce. Equal plans give equal bytes.
 ///
-/// What only a caller's payload has (its wishes for gas and fees) is not in them; access lists and authorizations cannot be.
+/// A caller's own gas limit and fees are not part of the bytes. Access lists and authorizations are not supported.
 pub fn sign(plan: &TxPlan) -> SignedTx {
     encode(plan, BY_NODE)
 }
 
-/// The same by somebody else who has the key.
+/// Signs as another user who has the key.
 pub fn sign_as_stranger(plan: &TxPlan) -> SignedTx {
     encode(plan, BY_STRANGER)
 }
 
-/// What signed bytes say.
+/// Decodes signed bytes.
 pub fn read_signed(raw: &Bytes) -> Result<SignedPlan, UnreadableTx> {
     decode(raw).map(|(read, _)| read).ok_or_else(|| UnreadableTx(NodeText::new("not of this made-up kind")))
 }
@@ -78,12 +78,12 @@ fn parsed<T: FromStr>(text: &str) -> Option<T> {
     text.parse().ok()
 }
 
-/// Signed bytes as pools and blocks hold them: read once.
+/// A decoded transaction, as pools and blocks hold it.
 #[derive(Debug)]
 pub(super) struct Tx {
     pub(super) read: SignedPlan,
     pub(super) by_stranger: bool,
-    /// Whose it is, by its place among the world's accounts.
+    /// The index of its account among the world's accounts.
     pub(super) account: usize,
     pub(super) nonce: u64,
     pub(super) max_fee: u128,
@@ -94,7 +94,7 @@ pub(super) struct Tx {
 }
 
 impl Tx {
-    /// `account` says whose place it is; none if it is of nobody here, or cannot be read.
+    /// Decodes a transaction. `account` gives the index of its account. None for unknown accounts and unreadable bytes.
     pub(super) fn read(raw: &Bytes, account: impl FnOnce(&SubmitterId) -> Option<usize>) -> Option<Tx> {
         let (read, by_stranger) = decode(raw)?;
         let (max_fee, tip) = match read.plan.fees {
@@ -110,7 +110,7 @@ impl Tx {
             tip,
             worst_cost: narrow(read.plan.worst_cost().get()),
             gas_used: gas_of(&read.plan.call),
-            // Although the estimate said nothing of it.
+            // The gas estimate does not show that the call reverts.
             succeeds: effect.is_none_or(|effect| effect % 7 != 3),
             read,
         })
@@ -128,14 +128,14 @@ impl Tx {
         self.max_fee.min(base_fee.saturating_add(self.tip))
     }
 
-    /// What it takes from its account in a block of this base fee.
+    /// The amount that a block with this base fee takes from the account.
     pub(super) fn cost(&self, base_fee: u128) -> u128 {
         let value = if self.succeeds { narrow(self.read.plan.call.value.get()) } else { 0 };
         value.saturating_add(self.price(base_fee).saturating_mul(u128::from(self.gas_used)))
     }
 }
 
-/// What a call uses, always.
+/// The gas that a call uses, in every block.
 pub(super) fn gas_of(call: &EvmCall) -> u64 {
     TRANSFER_GAS + BYTE_GAS * call.data.len() as u64
 }

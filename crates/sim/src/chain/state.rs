@@ -1,6 +1,7 @@
-//! The chain as it is at one moment: blocks, pools, endpoints, and what is on its way between pools.
+//! The state of the chain: blocks, pools, endpoints, and the transactions on their way between pools.
 //!
-//! Whatever is on its way is delivered when somebody next looks, in the order in which it was due: nothing else changes in between.
+//! A transaction on its way is delivered at the next access to the state, in the order of due times. No other change of
+//! the state happens between accesses.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -21,16 +22,16 @@ use crate::plan::Plan;
 const BASE_FEE: u128 = 1_000_000_000;
 const SPIKE: u128 = 20;
 
-/// How long gossip takes, and how much of it never comes while the storm lasts, of a thousand.
+/// The travel time of gossip between pools, and the share that is lost during the storm, in a thousand.
 const GOSSIP: (Duration, Duration) = (Duration::from_millis(30), Duration::from_millis(1500));
 const GOSSIP_LOST: u32 = 80;
 
-/// Now and then somebody else builds a block, from another pool; of a thousand.
+/// The share of blocks that are built from the pool of an endpoint, in a thousand.
 const OTHER_BUILDER: u32 = 120;
-/// Blocks that have nothing in them.
+/// The share of empty blocks, in a thousand.
 const EMPTY_BLOCK: u32 = 100;
 
-/// How much an orphaned transaction is lost for everybody, and for each pool, of a thousand.
+/// The share of orphaned transactions that all pools lose, and the share that each pool loses, in a thousand.
 const LOST_BY_REORG: u32 = 120;
 const LOST_BY_POOL: u32 = 100;
 
@@ -38,18 +39,18 @@ const LOST_BY_POOL: u32 = 100;
 pub(super) struct State {
     pub(super) lanes: Vec<SubmitterId>,
     pub(super) ledger: Ledger,
-    /// Every head that the chain has had, and since when.
+    /// Every head that the chain has had, and its time.
     tips: Vec<(Duration, BlockId)>,
     pub(super) endpoints: Vec<Endpoint>,
     pub(super) miner: Pool,
-    /// On their way, by when they are due.
+    /// Transactions on their way, by due time.
     parcels: BTreeMap<(Duration, u64), Parcel>,
     posted: u64,
-    /// All that was ever signed or sent here.
+    /// All transactions that were signed or sent here.
     known: BTreeMap<B256, Arc<Tx>>,
     pub(super) confirmations: u64,
     final_told: Option<u64>,
-    /// Until when; also of the rest.
+    /// The end of each account's drain, of a halt and of a fee spike.
     pub(super) drained: Vec<Duration>,
     pub(super) halted_until: Duration,
     pub(super) spike_until: Duration,
@@ -65,7 +66,7 @@ struct Parcel {
     to: Place,
 }
 
-/// Whose pool.
+/// The owner of a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
     Endpoint(usize),
@@ -104,7 +105,7 @@ impl State {
         self.lanes.iter().position(|known| known == lane)
     }
 
-    /// The head of an endpoint.
+    /// The head that an endpoint shows.
     pub(super) fn view(&self, endpoint: usize, now: Duration) -> BlockId {
         let Some(endpoint) = self.endpoints.get(endpoint) else { return self.ledger.head() };
         let (behind, delay) = match endpoint.stand(now) {
@@ -136,7 +137,7 @@ impl State {
         Some(Arc::clone(self.known.entry(tx.hash()).or_insert_with(|| Arc::new(tx))))
     }
 
-    /// Somebody gives it to this pool; what that has goes on to the others.
+    /// Offers a transaction to a pool. A pool that has it gossips it to the others.
     pub(super) fn submit(&mut self, to: Place, raw: &Bytes, now: Duration) -> Result<B256, Refusal> {
         let tx = self.learn(raw).ok_or(Refusal::Unreadable)?;
         let taken = self.take(to, &tx, now);
@@ -152,7 +153,7 @@ impl State {
         taken.map(|()| tx.hash())
     }
 
-    /// It comes there at that time, and goes on to the others then.
+    /// Delivers the transaction to the endpoint at that time, and to the miner later.
     pub(super) fn post_late(&mut self, endpoint: usize, raw: &Bytes, at: Duration) {
         if let Some(tx) = self.learn(raw) {
             self.post(&tx, Place::Endpoint(endpoint), at);
@@ -165,11 +166,11 @@ impl State {
         self.parcels.insert((at, self.posted), Parcel { tx: Arc::clone(tx), to });
     }
 
-    /// Whatever is due by now has come.
+    /// Delivers all transactions that are due.
     pub(super) fn catch_up(&mut self, now: Duration) {
         while let Some(due) = self.parcels.first_entry().filter(|first| first.key().0 <= now) {
             let ((at, _), Parcel { tx, to }) = due.remove_entry();
-            // Whoever has it already, or does not want it, says so to nobody.
+            // A refusal of gossip reaches no process.
             let _ = self.take(to, &tx, at);
         }
     }
@@ -200,7 +201,7 @@ impl State {
         self.endpoints.get(endpoint).map_or(Family::Geth, |endpoint| endpoint.family)
     }
 
-    /// Whatever of it is pooled, or on its way.
+    /// The account's transactions in any pool, or on their way.
     pub(super) fn waiting(&mut self, account: usize, now: Duration) -> BTreeSet<B256> {
         self.settle_all(now);
         let on_their_way: Vec<B256> = self
@@ -255,7 +256,7 @@ impl State {
         self.drained.iter().map(|until| now < *until).collect()
     }
 
-    /// Another branch, longer by `more`, takes the place of the newest blocks.
+    /// Replaces the newest blocks by another branch that is longer by `more`.
     pub(super) fn reorg(&mut self, depth: u64, more: u64, dice: &mut Dice, now: Duration) {
         let ids = self.ledger.cut(depth);
         let orphaned: Vec<BlockRef> = ids.iter().filter_map(|id| self.ledger.header(*id)).map(|h| h.block).collect();
@@ -280,7 +281,7 @@ impl State {
         }
     }
 
-    /// Blocks at the heights of the newest `depth` ones that only this endpoint has; gives the last of them.
+    /// Builds private blocks of one endpoint at the heights of the newest `depth` blocks. Returns the last of them.
     pub(super) fn private_fork(
         &mut self,
         endpoint: usize,
@@ -309,7 +310,7 @@ impl State {
         Some(top)
     }
 
-    /// Another genesis. Nobody remembers anything.
+    /// Replaces the chain by one with another genesis. All pools are empty.
     pub(super) fn reset(&mut self, now: Duration) {
         let genesis = self.ledger.begin(self.lanes.len(), now, BASE_FEE);
         self.tips = vec![(now, genesis)];
@@ -327,7 +328,7 @@ impl State {
         self.endpoints.iter_mut().for_each(|endpoint| endpoint.put(Stand::Healthy));
     }
 
-    /// From now on nothing goes wrong: everybody is well, and everybody has what anybody has.
+    /// Ends all faults: endpoints are healthy, and all pools get all transactions.
     pub(super) fn calm_down(&mut self, now: Duration) {
         self.calm = true;
         self.heal_endpoints();
@@ -336,7 +337,7 @@ impl State {
         self.share(now);
     }
 
-    /// Everybody is offered what anybody has. What has waited too long for a nonce before it is not kept alive by that.
+    /// Offers every pooled transaction to every pool, but not those behind a gap, so that they still expire.
     pub(super) fn share(&mut self, now: Duration) {
         let counts: Vec<u64> = self.ledger.accounts(self.ledger.head()).iter().map(|account| account.count).collect();
         let pooled: Vec<Arc<Tx>> = self

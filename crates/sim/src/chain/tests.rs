@@ -1,4 +1,4 @@
-//! The chain by itself.
+//! Tests of the simulated chain without nodes.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -77,7 +77,7 @@ impl Scene {
         self.until(at);
     }
 
-    /// What a future gives, however long it takes.
+    /// The result of a future, after any number of steps.
     fn wait<T: Send + 'static>(&mut self, future: impl Future<Output = T> + Send + 'static) -> T {
         let done = Arc::new(Mutex::new(None));
         let given = Arc::clone(&done);
@@ -106,7 +106,7 @@ impl Scene {
         self.wait(async move { gate.diagnose(&lane, &asked).await })
     }
 
-    /// The chain as the history tells it, with all that a checker may rely on.
+    /// The chain rebuilt from the history, with the invariants that checks rely on.
     fn replay(&self) -> Replay {
         let mut replay = Replay::default();
         for (_, moment) in self.history.since(0) {
@@ -256,7 +256,7 @@ fn a_look_into_pools_that_is_lost_on_the_way_shows_nothing() {
     assert_eq!(scene.diagnose(&gate, asked), [MempoolSignal::Unknown]);
 }
 
-/// What a reorg takes away is mined again, mostly, and the counts are those of the branch that stands.
+/// Most orphaned transactions are mined again, and the counts are those of the canonical branch.
 #[test]
 fn a_reorg_gives_transactions_back_and_counts_are_right() {
     let mut mined_again = 0;
@@ -311,8 +311,8 @@ fn another_genesis_has_nothing_of_the_old_one() {
     assert!(scene.world.submit_outside(&signed(&lane, 0, 1, 20).raw), "the same bytes are good again");
 }
 
-/// Everything that a world can do at once, with processes that send and read. Twice the same seed is twice the same history, and what
-/// any process was shown as final was never taken back.
+/// Runs all faults of a world at once, with processes that send and read. Two runs of a seed have equal histories, and
+/// no block that a process saw as final was orphaned.
 #[test]
 fn one_seed_is_one_history() {
     let run = |seed: u64| {
@@ -386,7 +386,6 @@ fn one_seed_is_one_history() {
     assert_eq!(missing, [&Fault::DeepReorg, &Fault::ChainReset]);
 }
 
-/// When nothing goes wrong any more, whatever is sent is mined.
 #[test]
 fn after_the_storm_everything_is_mined() {
     for seed in 0..10 {

@@ -1,4 +1,4 @@
-//! The words of real clients, which go through the real classifier.
+//! The error texts of real clients, which the real classifier reads.
 
 use std::sync::OnceLock;
 
@@ -6,23 +6,23 @@ use gapless_chain::{Classified, Classifier, Family, Method, NodeFailure, Overrid
 
 use super::pool::Refusal;
 
-/// Who answers in a world.
+/// The client families of the endpoints.
 pub(super) const FAMILIES: [Family; 5] =
     [Family::Geth, Family::Nethermind, Family::Erigon, Family::Besu, Family::Anvil];
 
-/// A text that nobody has a pattern for.
+/// A text that the classifier has no pattern for.
 pub(super) const NONSENSE: &str = "the flux of module 17 is out of phase";
 
-/// Why a request has no result.
+/// The reason why a request has no result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Trouble {
-    /// Nobody has heard anything, and it may have arrived.
+    /// The request timed out. It may have arrived.
     TimedOut,
-    /// There was no connection: it has not arrived.
+    /// There was no connection. The request has not arrived.
     Away,
-    /// A gateway's answer: it may have arrived or not.
+    /// A gateway answered. The request may have arrived.
     Gateway,
-    /// The node's own word.
+    /// The chain node answered with an error.
     Said { code: i64, text: String },
 }
 
@@ -42,7 +42,7 @@ impl Trouble {
     }
 }
 
-/// Compiled once for all worlds: it never changes.
+/// Compiled once for all worlds.
 fn classifier() -> &'static Classifier {
     static CLASSIFIER: OnceLock<Classifier> = OnceLock::new();
     CLASSIFIER.get_or_init(|| match Classifier::new(Overrides::default()) {
@@ -51,7 +51,7 @@ fn classifier() -> &'static Classifier {
     })
 }
 
-/// What a client of this family says when its pool refuses.
+/// The error of a client of this family when its pool refuses a transaction.
 pub(super) fn refusal(family: Family, refusal: Refusal) -> Trouble {
     let text = match family {
         Family::Nethermind => nethermind(refusal),
@@ -149,7 +149,7 @@ mod tests {
     use super::*;
     use gapless_chain::Verdict;
 
-    /// The words are known ones, and each family means the same by them.
+    /// The classifier knows all texts, and gives each refusal the same verdict for every family.
     #[test]
     fn every_refusal_is_understood() {
         let cases = [

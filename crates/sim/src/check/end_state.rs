@@ -1,6 +1,6 @@
-//! The end of a run as plain data, and what must hold of it: what the store has, compared with what the chain has.
+//! The end of a run as plain data, and the rules that it must obey: compares the store with the chain.
 //!
-//! The simulator fills it, and so does whoever runs real processes; both are judged by the same words.
+//! The simulator and the chaos tests on real processes fill the same data and are checked by the same rules.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,25 +15,25 @@ use crate::history::{ChainBlock, ChainTx};
 use super::Broken;
 use super::ledger::settled;
 
-/// Rows or events that are read at once.
+/// The number of rows or events that are read at once.
 const PAGE: u32 = 500;
 
-/// What the store has.
+/// The contents of the store.
 #[derive(Clone, Debug, Default)]
 pub struct EndState {
     pub txs: Vec<EndTx>,
-    /// What callers were told is accepted, and no told loss of commits has taken.
+    /// The requests that were acknowledged to callers, without the intents that a reported loss of commits has removed.
     pub acknowledged: Vec<(SubmitterId, RequestId, TxId)>,
-    /// The whole stream; empty if it is not known.
+    /// The whole event stream; empty if it is unknown.
     pub events: Vec<Event>,
-    /// Their cursors; empty if they are not known.
+    /// The cursors of the lanes; empty if they are unknown.
     pub lanes: Vec<(SubmitterId, Option<Cursor>)>,
-    /// Lanes whose ledger cannot be held against this chain: it is another one, or took back what was final. What they wrote is still
-    /// looked at, but not compared with blocks.
+    /// Lanes whose ledger cannot be compared with this chain: it has another genesis, or it orphaned final blocks.
+    /// Rules that need no blocks still apply to them.
     pub excused: Vec<SubmitterId>,
 }
 
-/// An intent with all that hangs on it.
+/// An intent with its attempts and events.
 #[derive(Clone, Debug)]
 pub struct EndTx {
     pub tx: IntentRecord,
@@ -41,15 +41,15 @@ pub struct EndTx {
     pub events: Vec<Event>,
 }
 
-/// What the chain has.
+/// The contents of the chain.
 #[derive(Clone, Debug, Default)]
 pub struct Scan {
-    /// In order.
+    /// The canonical blocks, in order.
     pub canonical: Vec<ChainBlock>,
     pub final_number: u64,
 }
 
-/// Reads it all, page by page.
+/// Reads the whole store, page by page.
 pub async fn read_end_state(
     store: &dyn Store,
     lanes: &[SubmitterId],
@@ -70,7 +70,7 @@ pub async fn read_end_state(
     let mut txs = Vec::with_capacity(rows.len());
     for tx in rows {
         let attempts = store.attempts(tx.id).await?;
-        // One more than there should be, to see if there is one.
+        // One event more than expected is read, to find a surplus one.
         let events = store.events_of(tx.id, tx.version.saturating_add(1)).await?;
         txs.push(EndTx { tx, attempts, events });
     }
@@ -89,7 +89,7 @@ pub async fn read_end_state(
     Ok(EndState { txs, acknowledged, events, lanes, excused })
 }
 
-/// Every promise that the end shows broken, by its name.
+/// All violations that the end state shows, each with the name of its promise.
 pub fn check_end_state(end: &EndState, scan: &Scan) -> Vec<(&'static str, Broken)> {
     let chain = Chain::of(scan);
     let mut found = Vec::new();
@@ -111,10 +111,10 @@ impl Findings<'_> {
     }
 }
 
-/// The canonical chain, to be looked up.
+/// The canonical chain, indexed.
 struct Chain<'a> {
     txs: BTreeMap<B256, (BlockRef, &'a ChainTx)>,
-    /// Of our own transactions: what they do, in order.
+    /// The calldata of our own transactions, in order.
     effects: Vec<(&'a SubmitterId, &'a Bytes, B256)>,
     used: BTreeSet<(&'a SubmitterId, u64)>,
     final_number: u64,
@@ -129,7 +129,7 @@ impl<'a> Chain<'a> {
                 let plan = &tx.read.plan;
                 chain.txs.insert(tx.hash(), (block.block, tx));
                 chain.used.insert((&plan.submitter, plan.nonce.get()));
-                // What carries nothing is a filler or a cancel.
+                // A transaction without calldata is a filler or a cancel.
                 if !tx.by_stranger && !plan.call.data.is_empty() {
                     chain.effects.push((&plan.submitter, &plan.call.data, tx.hash()));
                 }
@@ -139,7 +139,7 @@ impl<'a> Chain<'a> {
     }
 }
 
-/// No two requests of a run carry the same data, so that what is on the chain tells whose it is.
+/// No two requests of a run have the same calldata, so calldata on the chain identifies its request.
 fn exactly_once(end: &EndState, chain: &Chain<'_>, found: &mut Findings<'_>) {
     let mut effects = BTreeMap::new();
     for (lane, data, hash) in &chain.effects {
@@ -169,7 +169,7 @@ fn exactly_once(end: &EndState, chain: &Chain<'_>, found: &mut Findings<'_>) {
     }
 }
 
-/// A chain uses nonces in order, so if each bound one is used there is no gap.
+/// A chain uses nonces in order, so if each bound nonce is used there is no gap.
 fn no_gap(end: &EndState, chain: &Chain<'_>, found: &mut Findings<'_>) {
     let mut holders = BTreeMap::new();
     for EndTx { tx, attempts, .. } in &end.txs {
@@ -206,7 +206,7 @@ fn durable(end: &EndState, found: &mut Findings<'_>) {
     }
 }
 
-/// The state of each intent is what its events say, and no event is missing.
+/// The state of each intent equals the state that its events give, and no event is missing.
 fn events_of_each(end: &EndState, found: &mut Findings<'_>) {
     for EndTx { tx, events, .. } in &end.txs {
         if let Err(what) = rebuild(tx, events.iter()) {
@@ -248,7 +248,7 @@ fn rebuild<'a>(tx: &IntentRecord, events: impl Iterator<Item = &'a Event>) -> Re
     Ok(())
 }
 
-/// Whoever reads the stream alone knows every intent and every lane.
+/// The event stream alone gives the state of every intent and every lane.
 fn event_stream(end: &EndState, found: &mut Findings<'_>) {
     if end.events.is_empty() {
         return;
@@ -299,7 +299,7 @@ fn event_stream(end: &EndState, found: &mut Findings<'_>) {
     }
 }
 
-/// What the events of a lane say of it.
+/// The state of a lane as its events give it.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct LaneStory {
     seq: u64,
@@ -327,7 +327,7 @@ impl LaneStory {
     }
 }
 
-/// An end that the chain has decided names one of our hashes, in the block that it says, which is final.
+/// A terminal state that the chain decided names one of our hashes, in the block that has it, and that block is final.
 fn chain_decides(end: &EndState, chain: &Chain<'_>, found: &mut Findings<'_>) {
     for EndTx { tx, attempts, .. } in &end.txs {
         let lane = tx.intent.submitter();

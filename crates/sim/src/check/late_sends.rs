@@ -1,6 +1,6 @@
-//! N06: who has lost a lane sends nothing more for it.
+//! N06: a process that has lost a lane sends no more transactions for it.
 //!
-//! It would be harmless (P5), and still is a sign of an owner that trusts its lease for too long.
+//! Such a send is harmless (P5), but it shows that an owner trusts its lease for too long.
 
 use crate::fault::Fault;
 use crate::history::Moment;
@@ -9,12 +9,12 @@ use super::{Broken, Check, Picture};
 
 #[derive(Debug, Default)]
 pub(super) struct LateSends {
-    /// One of them has struck.
+    /// A fault of `CLOCKS_APART` has struck.
     apart: bool,
 }
 
-/// An owner trusts its lease by its own clock, and the database ends it by another. Where these jump apart, or where a lease itself is
-/// lost, the one cannot know of the other.
+/// Faults after which an owner cannot know that its lease is over: it trusts the lease by its own clock, and the
+/// database ends it by another. The clocks jump apart, or the lease itself is lost.
 const CLOCKS_APART: [Fault; 3] = [Fault::NodeClockJump, Fault::DatabaseClockJump, Fault::Failover];
 
 impl Check for LateSends {

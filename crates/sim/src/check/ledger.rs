@@ -1,4 +1,4 @@
-//! The ledger once more, as the commits made it.
+//! The ledger rebuilt from the commits.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use gapless_domain::{
 
 use crate::history::{Moment, effect_of};
 
-/// Every row that matters for a promise.
+/// All rows that matter for a promise.
 #[derive(Clone, Debug, Default)]
 pub struct Ledger {
     pub lanes: BTreeMap<SubmitterId, LaneBook>,
@@ -24,17 +24,17 @@ pub struct LaneBook {
     pub cursor: Option<Cursor>,
     pub slots: BTreeMap<u64, SlotKind>,
     pub attempts: BTreeMap<B256, Held>,
-    /// The newest lease, and whether its holder has given it back.
+    /// The newest lease, and whether its owner has released it.
     pub lease: Option<Lease>,
     pub released: bool,
     pub written_by: Option<FencingToken>,
-    /// Who holds a nonce now.
+    /// For each nonce: the intent that holds it now.
     pub holders: BTreeMap<u64, TxId>,
-    /// All slots that an intent was ever given, the oldest first.
+    /// For each intent: all nonces that it ever got, the oldest first.
     pub given: BTreeMap<TxId, Vec<u64>>,
 }
 
-/// An attempt.
+/// The row of an attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Held {
     pub nonce: u64,
@@ -43,7 +43,7 @@ pub struct Held {
     pub raw: Bytes,
 }
 
-/// An intent.
+/// The row of an intent.
 #[derive(Clone, Debug)]
 pub struct Entry {
     pub intent: Arc<Intent>,
@@ -51,26 +51,26 @@ pub struct Entry {
     pub version: u32,
     /// The number in its calldata.
     pub effect: Option<u64>,
-    /// What took the place of what it asked for first, each with the attempt that is the first to carry it.
+    /// The calldata of each replacement, added with the attempt that carries it first.
     pub replacements: Vec<Bytes>,
 }
 
-/// What the rows were before the newest moment, for those who compare.
+/// The rows before the newest moment, for checks that compare.
 #[derive(Clone, Debug, Default)]
 pub struct Before {
-    /// For each change of the commit, in order: the row before that change. None if there was none.
+    /// For each change of the commit, in order: the row before that change. None if there was no row.
     pub rows: Vec<Option<(TxState, u32)>>,
     pub cursor: Option<Cursor>,
     pub last_slot: Option<u64>,
     /// Slots of the commit that were bound already, by this or an earlier commit.
     pub taken: Vec<u64>,
-    /// Nonces that got a second holder: the nonce, who had it, who has it now.
+    /// Nonces that got a second holder: the nonce, the old holder, the new holder.
     pub clashes: Vec<(u64, TxId, TxId)>,
-    /// The newest lease, and whether it was given back.
+    /// The newest lease, and whether it was released.
     pub lease: Option<Lease>,
     pub released: bool,
     pub written_by: Option<FencingToken>,
-    /// Another intent that stood for the same request.
+    /// Another intent with the same request id.
     pub same_request: Option<TxId>,
 }
 
@@ -84,7 +84,7 @@ impl Ledger {
         self.lanes.get(lane)
     }
 
-    /// Writes what the store wrote, and tells what was there before.
+    /// Writes the rows that the store wrote. Returns the rows before.
     pub(super) fn apply(&mut self, moment: &Moment) -> Before {
         match moment {
             Moment::Accepted { id, intent } => self.accept(*id, intent),
@@ -164,7 +164,7 @@ impl LaneBook {
         self.cursor.as_ref().is_some_and(Cursor::is_protected)
     }
 
-    /// Is it one of our transactions for this nonce?
+    /// True if this is one of our transactions for the nonce.
     pub fn has_attempt(&self, nonce: u64, hash: &B256) -> bool {
         self.attempts.get(hash).is_some_and(|held| held.nonce == nonce)
     }
@@ -176,7 +176,7 @@ impl LaneBook {
         before
     }
 
-    /// What is no longer held is passed over.
+    /// A release of an older lease is ignored.
     fn give_back(&mut self, lease: &Lease) -> Before {
         let before = self.before();
         self.released |= self.lease.as_ref() == Some(lease);
@@ -205,7 +205,7 @@ impl LaneBook {
         before
     }
 
-    /// Keeps who holds which nonce, by one change of an intent that held `held`. Gives the clash, if there is one.
+    /// Updates the holders of nonces by one change of an intent that held `held`. Returns the clash, if there is one.
     fn hold(&mut self, change: &Change, held: Option<u64>) -> Option<(u64, TxId, TxId)> {
         let id = change.tx_id();
         let now = change.to().bound().map(|bound| bound.nonce.get());
@@ -229,7 +229,7 @@ impl Entry {
         self.state.name().is_terminal()
     }
 
-    /// May an attempt of this kind carry this data? One who signs by itself may send what it likes.
+    /// True if an attempt of this kind may carry this calldata. A caller that signs by itself may send any calldata.
     pub fn may_carry(&self, kind: AttemptKind, data: &Bytes) -> bool {
         let Payload::Evm(call) = self.intent.payload() else { return true };
         match kind {
@@ -240,7 +240,7 @@ impl Entry {
     }
 }
 
-/// Where the ledger says that something was mined: the nonce and the hash, also of what has ended.
+/// The nonce and the hash of the mined transaction that the ledger names, also of an ended intent.
 pub(super) fn mined_at(state: &TxState) -> Option<(u64, B256)> {
     if let Some(bound) = state.bound() {
         return match &bound.progress {
@@ -251,7 +251,7 @@ pub(super) fn mined_at(state: &TxState) -> Option<(u64, B256)> {
     settled(state).map(|settled| (settled.nonce.get(), settled.inclusion.hash))
 }
 
-/// The end of an intent that the chain has decided.
+/// The terminal state of an intent that the chain has decided.
 pub(super) fn settled(state: &TxState) -> Option<&gapless_domain::Settled> {
     use gapless_domain::FinalFailure;
     match state {

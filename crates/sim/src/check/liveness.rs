@@ -1,4 +1,4 @@
-//! Liveness: once nothing goes wrong any more, everything comes to its end.
+//! Liveness: after the storm, every intent ends.
 
 use gapless_domain::{LaneState, SubmitterId};
 
@@ -23,7 +23,8 @@ impl Check for Liveness {
         Ok(())
     }
 
-    /// A lane that is stopped needs somebody who decides, and there was one; only a chain that contradicts itself cannot be decided on.
+    /// A stopped lane needs the decision of an operator, and the world has one. Only lanes on a chain that violated
+    /// finality are excused.
     fn end(&mut self, picture: &Picture) -> Result<(), Broken> {
         let excused = |lane: &SubmitterId| picture.is_excused(lane);
         if let Some(broken) = self.gave_up.take().filter(|broken| !broken.lane.as_ref().is_some_and(excused)) {

@@ -1,9 +1,10 @@
-//! What must hold, whatever happens: one file for each promise.
+//! The checks: rules that must hold whatever happens, one file for each promise.
 //!
-//! A check sees every moment as it comes, and the end of the world. What the moments add up to, the ledger as the commits made it and the
-//! chain as the blocks did, is kept once for all of them in a [`Picture`].
+//! A check sees every moment, and the end of the world. A [`WorldView`] keeps the ledger as the commits wrote it and
+//! the chain as the blocks made it, once for all checks.
 //!
-//! Architecture invariant: a check knows nothing of how the engine works; it goes by what was written and what was mined.
+//! Architecture invariant: a check knows nothing of how the engine works. It uses only what was written and what was
+//! mined.
 
 use std::fmt;
 use std::time::Duration;
@@ -41,14 +42,14 @@ pub use end_state::{EndState, EndTx, Scan, check_end_state, read_end_state};
 pub use ledger::{Before, Entry, Held, LaneBook, Ledger};
 pub use picture::Picture;
 
-/// A promise that was not kept.
+/// A promise that did not hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
     /// `P1`, `N12`, `liveness`.
     pub promise: &'static str,
     pub lane: Option<SubmitterId>,
     pub what: String,
-    /// When, in true time.
+    /// The simulated time of the violation.
     pub at: Duration,
 }
 
@@ -62,7 +63,7 @@ impl fmt::Display for Violation {
     }
 }
 
-/// Why a check fails: in words, and of which lane.
+/// The reason why a check failed, as text, and the lane.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Broken {
     pub lane: Option<SubmitterId>,
@@ -79,21 +80,21 @@ impl Broken {
     }
 }
 
-/// One promise.
+/// The check of one promise.
 pub trait Check: fmt::Debug {
     fn promise(&self) -> &'static str;
 
-    /// Called for every moment, in order; the picture has it in already.
+    /// Called for every moment, in order. The view has the moment already.
     fn see(&mut self, moment: &Moment, picture: &Picture) -> Result<(), Broken>;
 
-    /// Called once, after the calm: faults had stopped long ago.
+    /// Called once, at the end of the world, long after the last fault.
     fn end(&mut self, picture: &Picture) -> Result<(), Broken> {
         let _ = picture;
         Ok(())
     }
 }
 
-/// All of them.
+/// One check of each kind.
 pub fn all(_plan: &Plan) -> Vec<Box<dyn Check>> {
     vec![
         Box::new(p1_exactly_once::ExactlyOnce),

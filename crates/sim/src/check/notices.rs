@@ -1,8 +1,10 @@
-//! R03 and R04: whoever reads nothing but notices has a true list of confirmations, whatever the chain did and whatever was left out.
+//! R03 and R04: a consumer that reads only notices has a correct list of confirmations, whatever the chain did and
+//! whatever notices were omitted.
 //!
-//! The list is kept here as a consumer keeps it: thrown away at a new fork, continued by every other notice, empty when the block of the
-//! transaction is gone. It begins with that block, each block stands on the one before, and all of them are blocks that the chain had, on
-//! one branch: then the last one stands for the whole list, and nothing between two notices is lost.
+//! The list is kept as a consumer keeps it: cleared at a new fork, extended by every other notice, empty when the block
+//! of the transaction is gone. It begins with that block, each block is linked to the one before, and all of them are
+//! blocks that the chain had, on one branch. So the last block identifies the whole list, and no block between two
+//! notices is lost.
 
 use std::collections::BTreeMap;
 
@@ -19,11 +21,12 @@ use super::{Broken, Check, Picture};
 
 #[derive(Debug, Default)]
 pub(super) struct Notices {
-    /// How many moments there were before this one, which is its index in the history.
+    /// The number of moments so far, which is the index of the next one.
     moments: usize,
-    /// The list of an intent after each change of it, with the index of the moment; older ones are for when commits are lost.
+    /// For each intent: its list after each change, with the index of the moment. Older lists are restored when commits
+    /// are lost.
     lists: BTreeMap<TxId, Vec<(usize, Vec<BlockLink>)>>,
-    /// Every block that the chain had, also where only one endpoint had it, and what it stands on.
+    /// The number and the parent of every block that the chain had, private ones too.
     parents: BTreeMap<B256, (u64, B256)>,
 }
 
@@ -58,9 +61,9 @@ impl Check for Notices {
     }
 }
 
-/// How many confirmations an intent has at least when it has ended. Where a tag says what is final, it may come before so many blocks; and
-/// what is final stays so when the branch above it becomes a shorter one, by a reorg or by an endpoint that is behind or on a fork of its own.
-/// That the block itself was final is P9's to check.
+/// The least number of confirmations of an ended intent. With the `finalized` tag a block may be final with fewer
+/// blocks on top. A final block also stays final when the branch above it becomes shorter, by a reorg or by an endpoint
+/// that lags or has a private fork. P9 checks that the block itself was final.
 fn required(plan: &Plan) -> usize {
     let shortens = [Fault::EndpointForked, Fault::EndpointLags, Fault::EndpointDown, Fault::Reorg, Fault::DeepReorg];
     let is_exact = !plan.by_tag && !shortens.into_iter().any(|fault| plan.has(fault));
@@ -91,7 +94,8 @@ impl Notices {
         }
     }
 
-    /// `told` is where the ledger says that the list ends; once it has ended, it has to be as long as was asked for.
+    /// Checks the list of one intent. `told` is the last block of the list by the ledger; `None` means that the intent
+    /// has ended, and the list must have the required length.
     fn is_true(
         &self,
         list: &[BlockLink],
@@ -129,7 +133,8 @@ impl Notices {
     }
 }
 
-/// Where the transaction is, and up to where consumers were told; of what has ended the ledger does not keep that.
+/// The inclusion of the transaction, and the last block that consumers were notified of. The ledger drops that block
+/// when the intent ends.
 fn standing(state: &TxState) -> Option<(&Inclusion, Option<BlockRef>)> {
     match state.bound().map(|bound| &bound.progress) {
         Some(Progress::Mined(mined)) => Some((&mined.inclusion, Some(mined.notified))),

@@ -1,4 +1,4 @@
-//! P1: an intent takes effect at most once, and its end is one and never changes.
+//! P1: an intent takes effect at most once, and it has one terminal state that never changes.
 
 use gapless_domain::{StateName, TxId};
 
@@ -16,7 +16,7 @@ impl Check for ExactlyOnce {
 
     fn see(&mut self, moment: &Moment, picture: &Picture) -> Result<(), Broken> {
         match moment {
-            // Also of what is not final yet: both could become so.
+            // Checked before blocks are final, because both could become final.
             Moment::Mined { block } => block.txs.iter().try_for_each(|tx| {
                 let Some(effect) = tx.effect() else { return Ok(()) };
                 let hash = tx.hash();

@@ -1,4 +1,4 @@
-//! P2: the nonces of a lane are bound without a hole, each to one holder, and every one is consumed.
+//! P2: the nonces of a lane are bound without a gap, each has one holder, and each is consumed.
 
 use gapless_domain::LaneCommit;
 

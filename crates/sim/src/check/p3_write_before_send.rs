@@ -1,4 +1,4 @@
-//! P3: no byte leaves before it is durable.
+//! P3: no transaction is sent before it is durable.
 
 use crate::history::Moment;
 
@@ -12,7 +12,7 @@ impl Check for WriteBeforeSend {
         "P3"
     }
 
-    /// What was durable once, and is lost by now, was written before it was sent all the same.
+    /// A transaction that was durable and is lost now was still written before it was sent.
     fn see(&mut self, moment: &Moment, picture: &Picture) -> Result<(), Broken> {
         let Moment::Sent { by, tx } = moment else { return Ok(()) };
         match picture.durable(&tx.hash) {

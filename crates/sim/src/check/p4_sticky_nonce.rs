@@ -1,4 +1,4 @@
-//! P4: an intent keeps its nonce until that is consumed, finally, by something that is none of its hashes.
+//! P4: an intent keeps its nonce until a final block consumes it by a transaction that is not one of its hashes.
 
 use gapless_domain::{B256, EventKind, LaneCommit, SlotKind, SubmitterId, TransitionName};
 
@@ -45,7 +45,7 @@ fn loses_rightly(commit: &LaneCommit, picture: &Picture) -> Result<(), String> {
     Ok(())
 }
 
-/// Nodes see later than the chain what is final, and never before; so at some moment up to now it must have been.
+/// A node learns later than the chain that a block is final, and never earlier. So the use must have been final by now.
 fn is_gone(lane: &SubmitterId, nonce: u64, picture: &Picture) -> Result<(), String> {
     let ours = |hash: &B256| picture.ledger.lane(lane).is_some_and(|book| book.has_attempt(nonce, hash));
     let mut uses = picture.blocks.final_uses(lane, nonce).peekable();
@@ -58,7 +58,7 @@ fn is_gone(lane: &SubmitterId, nonce: u64, picture: &Picture) -> Result<(), Stri
     }
 }
 
-/// An intent that gets another slot has lost all that it had.
+/// An intent that gets another slot has lost every slot that it had.
 fn has_one_slot(commit: &LaneCommit, picture: &Picture) -> Result<(), String> {
     let lane = commit.lease().submitter();
     let Some(book) = picture.ledger.lane(lane) else { return Ok(()) };
@@ -74,7 +74,8 @@ fn has_one_slot(commit: &LaneCommit, picture: &Picture) -> Result<(), String> {
     Ok(())
 }
 
-/// What is mined at a nonce does what its holder asked for, or nothing. After a loss of commits the ledger does not know all holders.
+/// A transaction that is mined at a nonce has the effect of the nonce's holder, or no effect. After a loss of commits
+/// the ledger does not know all holders.
 fn stands_for_its_holder(tx: &ChainTx, picture: &Picture) -> Result<(), String> {
     let (Some(effect), 0) = (tx.effect(), picture.losses) else { return Ok(()) };
     let plan = &tx.read.plan;

@@ -1,4 +1,4 @@
-//! P5: who lost its lease changes no row of the lane.
+//! P5: a process that lost its lease changes no row of the lane.
 
 use gapless_domain::Lease;
 
@@ -24,7 +24,7 @@ impl Check for Fenced {
     }
 }
 
-/// A token grows with every new holder, so that no two of them share one.
+/// The token grows with every new owner, so no two owners have the same token.
 fn granted(lease: &Lease, picture: &Picture) -> Result<(), String> {
     let Some(newest) = &picture.before.lease else { return Ok(()) };
     let (token, owner) = (lease.token(), lease.owner());

@@ -1,4 +1,4 @@
-//! P6: what a caller has seen accepted is there, for ever.
+//! P6: an acknowledged intent stays in the store for ever.
 
 use gapless_domain::{RequestId, SubmitterId, TxId};
 
@@ -14,7 +14,7 @@ impl Check for Durable {
         "P6"
     }
 
-    /// Rows are never taken out but by a loss of commits, so it is enough to look when it is acknowledged, and after a loss.
+    /// Only a loss of commits removes rows, so it is sufficient to check at each acknowledgement and after each loss.
     fn see(&mut self, moment: &Moment, picture: &Picture) -> Result<(), Broken> {
         match moment {
             Moment::Acknowledged { id, lane, request } => is_there(lane, request, *id, picture),
@@ -33,7 +33,7 @@ fn all_are_there(picture: &Picture) -> Result<(), Broken> {
     picture.acknowledged.iter().try_for_each(|(lane, request, id)| is_there(lane, request, *id, picture))
 }
 
-/// What was lost, and was told to be lost, is the caller's to send again.
+/// The caller must repeat a request that a reported loss has removed.
 fn is_there(lane: &SubmitterId, request: &RequestId, id: TxId, picture: &Picture) -> Result<(), Broken> {
     match picture.ledger.intents.get(&id) {
         Some(entry) if entry.lane() == lane && entry.intent.request_id() == request => Ok(()),

@@ -1,4 +1,5 @@
-//! P7: what the ledger cannot explain stops the lane, until somebody has decided; and no nonce is skipped or adopted in silence.
+//! P7: a fact that the ledger cannot explain stops the lane until an operator has decided. No nonce is skipped or
+//! adopted without a record.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,31 +13,32 @@ use crate::history::Moment;
 use super::ledger::settled;
 use super::{Broken, Check, Picture};
 
-/// How long a node may not know what the chain has shown: its endpoints may lag, be down, or stand on a fork of their own.
+/// The time in which a node must notice a fact that the chain has shown. Its endpoints may lag, be down, or have a
+/// private fork.
 const BLIND: Duration = Duration::from_secs(180);
 
-/// The same, once nothing goes wrong any more.
+/// The time in which a node must notice such a fact after the storm.
 const BLIND_IN_CALM: Duration = Duration::from_secs(60);
 
 #[derive(Debug, Default)]
 pub(super) struct NoSilentJump {
-    /// Somebody may know what was final.
+    /// The store keeps a final block, so that nodes can know what was final.
     final_kept: bool,
     doubts: BTreeMap<SubmitterId, Doubt>,
 }
 
-/// What a lane has to be stopped for.
+/// The reason for which a lane must stop.
 #[derive(Debug)]
 struct Doubt {
     cause: Cause,
     since: Duration,
-    /// It was in PROTECT since then.
+    /// The lane was in PROTECT after `since`.
     stopped: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Cause {
-    /// Everybody who writes hears of it at once.
+    /// Every write to the store reports the loss at once.
     StoreLost,
     ChainReset,
     FinalOrphaned,
@@ -54,7 +56,7 @@ impl Check for NoSilentJump {
                 picture.lanes_hurt.iter().for_each(|lane| self.doubt(lane, Cause::StoreLost, picture));
             }
             Moment::FinalKept { .. } => self.final_kept = true,
-            // Before anything is known to be final, another chain is a reorg like any other.
+            // Before a final block is known, a chain with another genesis is a reorg like any other.
             Moment::ChainReset { .. } if !self.final_kept => {}
             Moment::ChainReset { .. } => {
                 let relies =
@@ -64,7 +66,7 @@ impl Check for NoSilentJump {
             }
             Moment::Orphaned { .. } => self.look_at_orphan(picture),
             Moment::Final { .. } => self.look_for_strangers(picture),
-            // Somebody decided that the chain is right.
+            // An operator decided that the chain is right.
             Moment::HeadForgotten { .. } => {
                 let of_chain = |cause| matches!(cause, Cause::ChainReset | Cause::FinalOrphaned);
                 self.doubts.retain(|_, doubt| !of_chain(doubt.cause));
@@ -84,7 +86,7 @@ impl Check for NoSilentJump {
 }
 
 impl NoSilentJump {
-    /// A loss of commits is the worst of doubts, and another one does not take its place.
+    /// A loss of commits is the strongest reason. Another cause does not replace it.
     fn doubt(&mut self, lane: &SubmitterId, cause: Cause, picture: &Picture) {
         let worse =
             self.doubts.get(lane).is_none_or(|doubt| doubt.cause != Cause::StoreLost || cause == Cause::StoreLost);
@@ -93,7 +95,7 @@ impl NoSilentJump {
         }
     }
 
-    /// Nodes may not have known that it was final. Whoever has ended an intent by it did.
+    /// Nodes may not have known that the block was final. A lane that has ended an intent by it did know.
     fn look_at_orphan(&mut self, picture: &Picture) {
         for tx in picture.final_orphaned.iter().flat_map(|block| &block.txs) {
             let (plan, hash) = (&tx.read.plan, tx.hash());
@@ -106,7 +108,8 @@ impl NoSilentJump {
         }
     }
 
-    /// One whose policy is to adopt needs nobody; and at a nonce that was ever lent, whatever comes is explained.
+    /// A lane with the policy to adopt needs no decision. Any transaction at a nonce that was ever reserved is
+    /// explained.
     fn look_for_strangers(&mut self, picture: &Picture) {
         if picture.plan.on_external_nonce == ExternalNoncePolicy::Adopt {
             return;
@@ -126,7 +129,7 @@ impl NoSilentJump {
     fn stopped(&mut self, commit: &LaneCommit, picture: &Picture) -> Result<(), String> {
         let lane = commit.lease().submitter();
         let Some(doubt) = self.doubts.get_mut(lane) else { return Ok(()) };
-        // It was lent meanwhile, by a node that had not seen it yet; then it is the borrower's.
+        // A node that had not seen the transaction yet reserved the nonce. The transaction then counts as the caller's.
         let kind_of = |nonce| picture.ledger.lane(lane).and_then(|book| book.slots.get(&nonce));
         if matches!(doubt.cause, Cause::Stranger(nonce) if kind_of(nonce) == Some(&SlotKind::Reservation)) {
             self.doubts.remove(lane);
@@ -136,16 +139,16 @@ impl NoSilentJump {
         if lost && commit.ends_an_intent() {
             return Err("an intent ends, and nobody has reconciled what was lost".to_owned());
         }
-        // It may have been stopped before, for something else; what was lost must be taken notice of in any case.
+        // The lane may have stopped earlier for another reason. A loss of commits needs its own PROTECT.
         doubt.stopped |= !lost && picture.before.cursor.as_ref().is_some_and(Cursor::is_protected);
-        // An operator may also reconcile what did not stop yet.
+        // An operator may also reconcile a lane that did not stop yet.
         let reconciled = !commit.commands_done().is_empty()
             && commit.lane_events().any(|(_, kind, _)| kind == LaneEventKind::Resynced);
         match commit.cursor().map(|change| &change.to().state) {
             Some(LaneState::Protect(protection)) => {
                 doubt.stopped |= !lost || protection.code == ProtectCode::StoreRegressed;
             }
-            // Left by somebody's decision, which is looked at apart.
+            // `left_by_decision` checks that a decision ended PROTECT.
             Some(LaneState::Idle | LaneState::InFlight) if doubt.stopped || (reconciled && !lost) => {
                 self.doubts.remove(lane);
                 return Ok(());
@@ -163,12 +166,12 @@ impl NoSilentJump {
     }
 }
 
-/// Something new, not something that the chain has already.
+/// True for a new nonce, false for a nonce that the chain has used already.
 fn is_bind(slot: &NewSlot, lane: &SubmitterId, picture: &Picture) -> bool {
     slot.kind != SlotKind::Foreign && picture.blocks.final_uses(lane, slot.nonce.get()).next().is_none()
 }
 
-/// Every nonce below the cursor has a slot; below the first one, everything was used before the lane began.
+/// Every nonce below the cursor has a slot. All nonces below the first slot were used before the lane began.
 fn no_jump(commit: &LaneCommit, picture: &Picture) -> Result<(), String> {
     let lane = commit.lease().submitter();
     let (Some(change), Some(book)) = (commit.cursor(), picture.ledger.lane(lane)) else { return Ok(()) };
@@ -180,7 +183,7 @@ fn no_jump(commit: &LaneCommit, picture: &Picture) -> Result<(), String> {
     if let Some(last) = book.last_slot().filter(|last| last.saturating_add(1) != next) {
         return Err(format!("the cursor stands at {next}, and the last slot is {last}"));
     }
-    // Only when it begins: later, nothing here can change.
+    // Only when the lane begins: the nonces below its first slot do not change later.
     if picture.before.last_slot.is_some() {
         return Ok(());
     }
@@ -190,8 +193,8 @@ fn no_jump(commit: &LaneCommit, picture: &Picture) -> Result<(), String> {
     }
 }
 
-/// A nonce is a stranger's only if it is used up, finally, by what the ledger does not know; and only by an operator's word, unless the
-/// policy is to adopt.
+/// A nonce is adopted as foreign only if a final block has used it by a transaction that the ledger does not know.
+/// Without the policy to adopt, an operator's command is needed.
 fn adopted_rightly(commit: &LaneCommit, picture: &Picture) -> Result<(), String> {
     let lane = commit.lease().submitter();
     for slot in commit.slots().iter().filter(|slot| slot.kind == SlotKind::Foreign) {
@@ -209,7 +212,7 @@ fn adopted_rightly(commit: &LaneCommit, picture: &Picture) -> Result<(), String>
     Ok(())
 }
 
-/// PROTECT ends by a command; or by the policy, where that is to adopt and no commits were lost.
+/// PROTECT ends by a command, or by the policy to adopt if no commits were lost.
 fn left_by_decision(commit: &LaneCommit, picture: &Picture) -> Result<(), String> {
     let (Some(before), Some(change)) = (&picture.before.cursor, commit.cursor()) else { return Ok(()) };
     let LaneState::Protect(protection) = &before.state else { return Ok(()) };

@@ -1,4 +1,4 @@
-//! P8: every change has its event, in order and without a hole, and the events alone tell the whole state.
+//! P8: every change has its event, in order and without a gap, and the events alone give the whole state.
 
 use gapless_domain::TxState;
 
@@ -61,7 +61,7 @@ impl Check for Events {
     }
 }
 
-/// A cancel in the queue is told without its reason.
+/// The history records a cancel in the queue without its reason.
 fn is_same(told: &TxState, row: &TxState) -> bool {
     use gapless_domain::Cancellation::InQueue;
     let in_queue = |state: &TxState| matches!(state, TxState::Canceled(InQueue(_)));

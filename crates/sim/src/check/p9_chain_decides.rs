@@ -1,4 +1,4 @@
-//! P9: what ends an intent that had a nonce is one of our hashes, in a canonical block that is final.
+//! P9: the transaction that ends an intent with a nonce is one of our hashes, in a canonical block that is final.
 
 use gapless_domain::{Change, LaneCommit, Settled, TxState};
 
@@ -44,8 +44,8 @@ fn decided(commit: &LaneCommit, change: &Change, picture: &Picture) -> Result<()
     }
 }
 
-/// A node hears later than the chain what is final, and never before. A block that was final and is no more (then lanes stop) may still
-/// be in what is just being written.
+/// A node learns later than the chain that a block is final, and never earlier. A commit that is being written may name
+/// a block that was final and is orphaned now (lanes then stop).
 fn is_final(commit: &LaneCommit, change: &Change, settled: &Settled, picture: &Picture) -> Result<(), String> {
     let (hash, at) = (settled.inclusion.hash, settled.inclusion.block);
     let Some(place) = picture.blocks.tx(&hash) else { return Err(format!("by {hash}, which no block has")) };

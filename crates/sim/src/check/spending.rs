@@ -1,4 +1,4 @@
-//! Never more is promised than the account has: the worst case of all that is bound and not mined is covered when something is bound.
+//! Funds: when a nonce is bound, the balance covers the highest cost of all nonces that are bound and not mined.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use super::{Broken, Check, Picture};
 
 #[derive(Debug, Default)]
 pub(super) struct Spending {
-    /// What an attempt may cost at the worst.
+    /// The highest cost of each attempt.
     costs: BTreeMap<B256, Amount>,
 }
 
@@ -20,8 +20,9 @@ impl Check for Spending {
         "funds"
     }
 
-    /// The first that is bound for an empty lane counts as well; only what is bound in the same commit, or before and in no block ever,
-    /// is added up. The balance is the highest of late, since nobody can know of a loss before it has looked.
+    /// Also applies to the first nonce of an empty lane. The sum has the nonces of this commit, and older ones that
+    /// were never in a block. The balance is the highest recent one, because a node cannot know of a loss before it
+    /// reads the balance.
     fn see(&mut self, moment: &Moment, picture: &Picture) -> Result<(), Broken> {
         let Moment::Committed { commit, .. } = moment else { return Ok(()) };
         for attempt in commit.attempts() {
@@ -36,8 +37,8 @@ impl Check for Spending {
         let (true, Some(book)) = (binds, picture.ledger.lane(lane)) else { return Ok(()) };
         let Some(balance) = picture.highest_balance(lane) else { return Ok(()) };
         let closed_below = book.cursor.as_ref().map_or(0, |cursor| cursor.open_nonce.get());
-        // A filler or a cancel is made in any case and waits for funds, and so may be what a caller has signed: only what carries a
-        // lane's own payload was weighed. Of several attempts the dearest counts.
+        // Fillers, cancels and transactions that a caller signed are made in any case and wait for funds. Only attempts
+        // with a lane's own payload are checked against the balance. Of several attempts the dearest counts.
         let mut worst: BTreeMap<u64, Amount> = BTreeMap::new();
         for (hash, held) in
             book.attempts.iter().filter(|(_, held)| held.nonce >= closed_below && held.kind.carries_payload())

@@ -1,4 +1,5 @@
-//! A made-up world for the tests of the checks: its store is the model, its chain and everybody's deeds are written by hand.
+//! The fixture of the tests of the checks: the store is the model, the tests write the chain and all other moments by
+//! hand.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,7 +22,7 @@ use crate::store::wait_for;
 
 use super::{Check, Picture, all, read_end_state};
 
-/// The promises that a moment broke.
+/// The promises that a moment violated.
 pub(super) type BrokenPromises = Vec<&'static str>;
 
 #[derive(Debug)]
@@ -75,7 +76,7 @@ impl Story {
         story
     }
 
-    /// Shows it to all checks.
+    /// Shows a moment to all checks.
     pub(super) fn tell(&mut self, moment: Moment) -> BrokenPromises {
         assert!(!moment.to_string().is_empty() && !moment.to_string().contains('\n'), "{moment}");
         self.picture.apply(self.index, self.now, &moment);
@@ -116,7 +117,7 @@ impl Story {
         self.tell(Moment::StoreLost { since })
     }
 
-    /// In the store, and told.
+    /// Accepts and acknowledges an intent, in the store and in the history.
     pub(super) fn accept(&mut self, number: u64) -> IntentRecord {
         let tx = self.intent(number);
         let new = NewIntent { id: tx.id, intent: tx.intent.clone() };
@@ -145,16 +146,16 @@ impl Story {
         }
     }
 
-    /// Takes a commit into the store, and tells of it.
+    /// Writes a commit to the store and records it.
     pub(super) fn commit(&mut self, commit: LaneCommit) -> BrokenPromises {
         let write = || wait_for(self.store.commit(std::slice::from_ref(&commit)));
-        // After a loss the first answer is that there was one.
+        // After a loss of commits the first answer is an error that reports it.
         let done = write().or_else(|_| write()).unwrap();
         assert_eq!(done.verdicts, [CommitVerdict::Done]);
         self.say(commit)
     }
 
-    /// Tells of a commit that no store would take.
+    /// Records a commit that no store would apply.
     pub(super) fn say(&mut self, commit: LaneCommit) -> BrokenPromises {
         if let Some(change) = commit.cursor() {
             self.cursor = change.to().clone();
@@ -192,7 +193,7 @@ impl Story {
         (attempt, broken)
     }
 
-    /// One more change of an intent, in the store.
+    /// Changes an intent, in the store.
     pub(super) fn change(&mut self, tx: &mut IntentRecord, transition: Transition) -> BrokenPromises {
         let mut commit = self.new_commit();
         commit.change(tx.change(transition).unwrap());
@@ -200,7 +201,7 @@ impl Story {
         self.commit(commit)
     }
 
-    /// The whole way of an intent that all goes well with.
+    /// Delivers an intent from acceptance to confirmation.
     pub(super) fn deliver(&mut self, number: u64) -> IntentRecord {
         let mut tx = self.accept(number);
         let (attempt, broken) = self.bind(&mut tx, number);
@@ -266,7 +267,7 @@ impl Story {
         self.blocks.last().unwrap().block
     }
 
-    /// The blocks from this number on, linked.
+    /// The links of the blocks from this number on.
     pub(super) fn links(&self, from: usize) -> Vec<BlockLink> {
         let link = |block: &ChainBlock| BlockLink { block: block.block, parent_hash: block.parent };
         self.blocks[from..].iter().map(link).collect()
@@ -294,7 +295,7 @@ fn data(number: u64) -> Bytes {
     Bytes::from(number.to_be_bytes().to_vec())
 }
 
-/// The row as the commit leaves it.
+/// Applies the commit to the record.
 pub(super) fn follow(tx: &mut IntentRecord, commit: &LaneCommit) {
     let at = tx.updated_at;
     let changes: Vec<&Change> = commit.changes().iter().filter(|change| change.tx_id() == tx.id).collect();

@@ -1,4 +1,4 @@
-//! Each check finds what it is for, and lets pass what is right.
+//! Each check finds the violations that it is for, and accepts correct histories.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -33,7 +33,7 @@ fn p1_one_effect_twice_on_the_chain() {
     let mut story = Story::new(&wide());
     let (one, other) = (story.attempt(0, 1), story.attempt(1, 1));
     assert_eq!(story.mine(&[story.ours(&one)]), NOTHING);
-    // In another block of the same chain; but not where the first one was orphaned.
+    // The effect is counted once if the first block was orphaned.
     assert_eq!(story.orphan(), NOTHING);
     assert_eq!(story.mine(&[story.ours(&other)]), NOTHING);
     assert_eq!(story.mine(&[story.ours(&one)]), ["P1"]);
@@ -102,7 +102,7 @@ fn p3_bytes_that_were_not_durable() {
     assert_eq!(story.send(&attempt), NOTHING);
     let other = SignedTx { hash: attempt.hash, raw: Bytes::from_static(b"other") };
     assert_eq!(story.tell(Moment::Sent { by: OwnerId::new("a", 1), tx: other }), ["P3"]);
-    // What is lost by now was durable when it was sent.
+    // The transaction was durable when it was sent first.
     assert_eq!(story.lose(snapshot), NOTHING);
     assert_eq!(story.send(&attempt), NOTHING);
 }
@@ -356,7 +356,7 @@ fn p9_an_end_by_what_is_not_ours_or_in_no_block() {
     assert_eq!(story.change(&mut tx, Transition::Settle(None)), ["P9"]);
 }
 
-/// In block 1, with block 2 on top; both are told.
+/// An intent in block 1 with block 2 on top; consumers were notified of both.
 fn told_of_two() -> (Story, IntentRecord) {
     let mut story = Story::new(&Plan { confirmations: 3, odds: BTreeMap::new(), ..strict() });
     let mut tx = story.accept(1);
@@ -418,7 +418,7 @@ fn r03_who_has_ended_has_all_confirmations_and_who_is_in_no_block_has_none() {
     assert_eq!(story.change(&mut tx, Transition::WantCancel(CancelReason::User)), NOTHING);
 }
 
-/// What was told and lost is told once more, and continues what was kept.
+/// A notice that was lost is written again, and continues the list that was kept.
 #[test]
 fn r03_after_a_loss_it_goes_on_from_what_was_kept() {
     let (mut story, mut tx) = told_of_two();
@@ -493,7 +493,7 @@ fn what_is_still_open_at_the_end_is_not_alive() {
     assert_eq!(story.end(), ["liveness"]);
 }
 
-/// Whoever fills it by hand, from another store or over HTTP, is judged by the same rules.
+/// An end state that was filled by hand is checked by the same rules.
 #[test]
 fn an_end_state_without_a_chain_is_judged_too() {
     let mut story = Story::new(&strict());

@@ -1,4 +1,4 @@
-//! N12, N13: no more nonces are bound and not consumed than the window allows; one, for a strict lane.
+//! N12, N13: the number of nonces that are bound and not consumed is at most the window; one for a strict lane.
 
 use gapless_domain::{ReleaseRule, SlotKind, SubmitterId};
 
@@ -18,7 +18,7 @@ impl Check for Windows {
         let Moment::Committed { commit, .. } = moment else { return Ok(()) };
         let lane = commit.lease().submitter();
         let consumed = |nonce: u64, kind: SlotKind| kind == SlotKind::Foreign || is_consumed(lane, nonce, picture);
-        // What the chain has already was not bound, but found.
+        // Nonces that the chain has used already were found, not bound.
         let binds = commit.slots().iter().any(|slot| !consumed(slot.nonce.get(), slot.kind));
         let Some(book) = picture.ledger.lane(lane).filter(|_| binds) else { return Ok(()) };
         let closed_below = book.cursor.as_ref().map_or(0, |cursor| cursor.open_nonce.get());
@@ -32,8 +32,8 @@ impl Check for Windows {
     }
 }
 
-/// As far as any node could know: what was in any block that ever was counts, also where it was orphaned since; and so does what a node
-/// has seen in a block that only its endpoint had.
+/// True if any node could know the nonce as consumed: by any block that ever was, an orphaned one too, or by a private
+/// block that a node has written as mined.
 fn is_consumed(lane: &SubmitterId, nonce: u64, picture: &Picture) -> bool {
     match picture.plan.release {
         ReleaseRule::Mined => picture.blocks.was_used(lane, nonce) || picture.is_seen_mined(lane, nonce),

@@ -1,4 +1,4 @@
-//! Somebody who signs by itself, and borrows nonces for that.
+//! A caller that reserves a nonce and signs by itself.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ const FEES: Fees = Fees::Eip1559 { max_fee: 400_000_000_000, max_priority_fee: 2
 const GAS: u64 = 60_000;
 
 pub(super) fn payload(number: u64) -> Payload {
-    // A name that is too long or empty would be refused; this one is neither.
+    // The name is short enough and not empty, so it is never refused.
     let lock_owner = LockOwner::new(&format!("borrower {number}"));
     let hold_ms = u32::try_from(HOLD.as_millis()).unwrap_or(u32::MAX);
     match lock_owner {
@@ -23,7 +23,8 @@ pub(super) fn payload(number: u64) -> Payload {
     }
 }
 
-/// Waits for its nonce, and uses it, gives it back, forgets it, or goes behind our back.
+/// Waits for the reserved nonce. Then submits it, releases it, abandons it, or sends its transaction directly to the
+/// chain.
 pub(super) async fn borrow(scene: &Scene, lane: &SubmitterId, id: TxId, number: u64, dice: &mut Dice) {
     let Some(nonce) = lent(scene, id, dice).await else { return };
     let Payload::Reservation(ReservationRequest { lock_owner, .. }) = payload(number) else { return };
@@ -44,7 +45,7 @@ fn plan(lane: &SubmitterId, nonce: Nonce, number: u64) -> TxPlan {
     TxPlan { submitter: lane.clone(), nonce, call: caller::payload(number), gas_limit: GAS, fees: FEES }
 }
 
-/// The nonce that it was lent, if that happens while anybody waits for it.
+/// The reserved nonce, if the intent gets one in time.
 async fn lent(scene: &Scene, id: TxId, dice: &mut Dice) -> Option<Nonce> {
     for _ in 0..60 {
         scene.stage().sleep(dice.duration(Duration::from_millis(200), Duration::from_secs(2))).await;

@@ -1,4 +1,4 @@
-//! A caller: one request, repeated under the same id until it is answered, and whatever comes into the caller's mind after that.
+//! A caller: one request, retried under the same id until it is answered, and random actions after that.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::dice::Dice;
 use crate::history::Moment;
 use crate::world::Scene;
 
-/// After the storm, nobody asks for longer than this.
+/// The time after the storm at which a caller stops retrying.
 const GIVES_UP: Duration = Duration::from_secs(240);
 
 pub(super) async fn call(scene: &Scene, number: u64, mut dice: Dice) {
@@ -31,7 +31,7 @@ pub(super) async fn call(scene: &Scene, number: u64, mut dice: Dice) {
     }
     scene.stage().sleep(dice.latency(Duration::from_secs(3))).await;
     match dice.below(20) {
-        // A retry of somebody who never saw the answer.
+        // A retry, as after a lost answer.
         0..=3 => drop(submit(scene, &intent, number, &mut dice).await),
         4..=6 => cancel(scene, &lane, id, &mut dice).await,
         7..=9 => replace(scene, &lane, id, number, &mut dice).await,
@@ -43,7 +43,7 @@ pub(super) async fn call(scene: &Scene, number: u64, mut dice: Dice) {
     }
 }
 
-/// Something else instead, once or twice. All of it stands for the same request, so only one of it may ever happen.
+/// Replaces the payload once or twice. All versions belong to one request, so at most one of them may take effect.
 async fn replace(scene: &Scene, lane: &SubmitterId, id: TxId, number: u64, dice: &mut Dice) {
     for version in 1..=dice.between(1, 2) as u8 {
         let fees = dice.permille(200).then(|| named_price(dice));
@@ -56,20 +56,20 @@ async fn replace(scene: &Scene, lane: &SubmitterId, id: TxId, number: u64, dice:
     }
 }
 
-/// Enough, or not.
+/// A price that may be sufficient or not.
 fn named_price(dice: &mut Dice) -> Fees {
     let gwei = |count: u64| u128::from(count) * 1_000_000_000;
     Fees::Eip1559 { max_fee: gwei(dice.between(1, 60)), max_priority_fee: gwei(1) }
 }
 
-/// The same request, in other words.
+/// Another payload with the same effect number.
 fn version_of(number: u64, version: u8) -> EvmCall {
     let mut data = number.to_be_bytes().to_vec();
     data.push(version);
     EvmCall { data: data.into(), ..payload(number) }
 }
 
-/// What the intent with this number does.
+/// The call of the intent with this number.
 pub(super) fn payload(number: u64) -> EvmCall {
     EvmCall {
         to: Some(Address::repeat_byte(1)),
@@ -81,7 +81,7 @@ pub(super) fn payload(number: u64) -> EvmCall {
 
 fn intent(scene: &Scene, lane: &SubmitterId, number: u64, borrows: bool, dice: &mut Dice) -> Option<Intent> {
     let expires = scene.blueprint.plan.people && dice.permille(80);
-    // Some give it less gas than it needs, and no node will ever take it.
+    // Some callers give too little gas, so that no chain node ever accepts the transaction.
     let gas_limit = (scene.blueprint.plan.people && dice.permille(40)).then_some(21_000);
     let life = dice.duration(Duration::from_secs(1), Duration::from_secs(60));
     let draft = IntentDraft {
@@ -99,11 +99,12 @@ fn intent(scene: &Scene, lane: &SubmitterId, number: u64, borrows: bool, dice: &
     Intent::new(draft, &Limits::default()).ok()
 }
 
-/// By one node after the other, until one says that it is accepted.
+/// Retries with random nodes, until one answers that the request is accepted.
 async fn submit(scene: &Scene, intent: &Intent, number: u64, dice: &mut Dice) -> Option<TxId> {
     let gives_up = scene.blueprint.plan.storm + GIVES_UP;
     while scene.stage().now() < gives_up {
-        // The ledger has lost it, and it has happened: the operator tells (docs/nonces.md), and nobody asks again.
+        // The ledger lost the intent, and its effect is on the chain. The operator tells the caller so
+        // (docs/nonces.md), and the caller does not retry.
         if scene.blueprint.database.server() > 0 && scene.blueprint.chain.has_effect(number) {
             return None;
         }
@@ -128,7 +129,7 @@ fn accepted(answer: Result<Vec<(TxId, Accepted)>, IntakeError>) -> Option<TxId> 
     }
 }
 
-/// As the API does it: in the queue if it is still there, else by a command.
+/// Cancels as the API does: in the queue if the intent is still there, otherwise by a command.
 async fn cancel(scene: &Scene, lane: &SubmitterId, id: TxId, dice: &mut Dice) {
     let Some((_, store)) = scene.entrance(dice) else { return };
     let verdict = within(scene.stage(), PATIENCE, store.cancel_queued(&[id])).await;

@@ -1,4 +1,4 @@
-//! Who uses the system: callers with their requests, borrowers of nonces, operators.
+//! The people of a world: callers with their requests, callers that reserve nonces, and operators.
 
 mod borrower;
 mod caller;
@@ -13,7 +13,7 @@ use crate::dice::Dice;
 use crate::stage::{Home, Stage};
 use crate::world::Scene;
 
-/// Everybody comes, each at a time of its own.
+/// Starts the tasks of all callers and operators. Each caller begins at a random time.
 pub(crate) fn arrive(scene: &Arc<Scene>) {
     let seed = scene.blueprint.plan.seed;
     for number in 0..scene.blueprint.plan.intents {
@@ -34,7 +34,7 @@ pub(crate) fn arrive(scene: &Arc<Scene>) {
     }
 }
 
-/// Asks for so long, and no longer.
+/// The result of `asked`, or `None` after the time-out.
 async fn within<T>(stage: &Stage, span: Duration, asked: impl Future<Output = T>) -> Option<T> {
     tokio::select! {
         biased;
@@ -43,12 +43,12 @@ async fn within<T>(stage: &Stage, span: Duration, asked: impl Future<Output = T>
     }
 }
 
-/// Writes a command down, by some node; whether that worked is not told.
+/// Writes a command by a random node. The result is ignored.
 async fn command(scene: &Scene, dice: &mut Dice, lane: &SubmitterId, kind: CommandKind, by: &str) {
     let Some((_, store)) = scene.entrance(dice) else { return };
     let command = NewCommand { submitter: lane.clone(), kind, issued_by: NodeText::new(by) };
     let _ = within(scene.stage(), PATIENCE, store.put_commands(&[command])).await;
 }
 
-/// How long anybody waits for an answer.
+/// The time-out of each request of a caller or operator.
 const PATIENCE: Duration = Duration::from_secs(8);

@@ -1,4 +1,4 @@
-//! An operator: looks at a lane from time to time, and does what the handbook (docs/nonces.md) says.
+//! An operator: reads the state of a lane from time to time, and follows the handbook (docs/nonces.md).
 
 use std::time::Duration;
 
@@ -29,8 +29,8 @@ pub(super) async fn watch(scene: &Scene, lane: &SubmitterId, mut dice: Dice) {
     }
 }
 
-/// What is in line, and has happened by a transaction that the database has lost. False if that could not be done: it cannot before the
-/// loss is reconciled, and nobody resumes the lane before it is.
+/// Cancels queued intents whose effect is on the chain by a transaction that the database has lost. False if that is
+/// not possible: a lane is resumed only after its loss is reconciled.
 async fn cancel_what_has_happened(scene: &Scene, lane: &SubmitterId, dice: &mut Dice) -> bool {
     if scene.blueprint.database.server() == 0 {
         return true;
@@ -56,7 +56,8 @@ async fn cancel_what_has_happened(scene: &Scene, lane: &SubmitterId, dice: &mut 
     canceled.and_then(Result::ok).is_some_and(|verdicts| !verdicts.iter().any(is_there))
 }
 
-/// Looks at the chain as nodes show it: a lane that has nothing to lose by it waits without a word.
+/// Reads the chain status of the nodes. A lane without work stays IDLE when the chain violates finality, so no cursor
+/// shows it.
 pub(super) async fn watch_chain(scene: &Scene, mut dice: Dice) {
     loop {
         scene.stage().sleep(dice.duration(Duration::from_secs(20), Duration::from_secs(60))).await;
@@ -77,7 +78,8 @@ async fn protection(scene: &Scene, lane: &SubmitterId, dice: &mut Dice) -> Optio
     let (_, store) = scene.entrance(dice)?;
     let status = within(scene.stage(), PATIENCE, store.lane_status(std::slice::from_ref(lane))).await?;
     let status = status.ok()?.into_iter().flatten().next()?;
-    // Nobody runs it, or whoever does has nothing to write, so nobody has put it into PROTECT yet; the API shows it so.
+    // No node runs the lane, or its owner has nothing to write, so its cursor is not in PROTECT yet. The API shows it
+    // so too.
     if status.regressed {
         return Some(Protection::store_regressed());
     }
@@ -90,13 +92,13 @@ async fn protection(scene: &Scene, lane: &SubmitterId, dice: &mut Dice) -> Optio
 async fn handle(scene: &Scene, lane: &SubmitterId, protection: &Protection, dice: &mut Dice) {
     let resync = CommandKind::Resync { lost: LostRule::Requeue, dry_run: false };
     match protection.code {
-        // Its ledger does not fit the new chain; the handbook says: a new database.
+        // The ledger does not fit the new chain. The handbook demands a new database.
         ProtectCode::OtherChain => return,
         ProtectCode::ChainRegressed | ProtectCode::DeepReorg => {
             accept_chain(scene, dice).await;
         }
         ProtectCode::StoreRegressed => {
-            // What was sent before the loss has to show itself.
+            // Transactions that were sent before the loss must be mined or dropped first.
             while scene.has_unknown_pending(lane) {
                 scene.stage().sleep(Duration::from_secs(2)).await;
             }

@@ -1,4 +1,4 @@
-//! One database: the real model or the real SQLite store, in memory.
+//! The database of a world: the real model or the real SQLite store, in memory.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,7 +14,7 @@ use crate::history::{History, Moment};
 use crate::plan::StoreKind;
 use crate::stage::Stage;
 
-/// Clones share it.
+/// A handle of the database. Clones share it.
 #[derive(Clone, Debug)]
 pub(crate) struct Database(Arc<Inner>);
 
@@ -32,17 +32,17 @@ enum Engine {
     Sqlite(SqliteStore),
 }
 
-/// What the standby has got so far, and how often it has taken over.
+/// The standby: its last copy of the data, and the number of its takeovers.
 #[derive(Debug, Default)]
 struct Standby {
-    /// With the length of the history at that moment.
+    /// The copy, and the length of the history at that moment.
     behind: Option<(Snapshot, usize)>,
     takeovers: u32,
-    /// Takeovers that some process has noticed by the server's identity.
+    /// Takeovers that a process has noticed by the server's identity.
     noticed: u32,
 }
 
-/// The database's own clock: true time, and whatever somebody has set it to.
+/// The database's own clock: the simulated time plus an offset that faults change.
 #[derive(Debug)]
 pub(crate) struct SkewedClock {
     stage: Stage,
@@ -63,7 +63,7 @@ impl Database {
         stage: &Stage,
         history: &History,
     ) -> Result<Database, StoreError> {
-        /// Some day in this century.
+        /// A date in this century, in microseconds.
         const START: i64 = 1_900_000_000_000_000;
         let clock = Arc::new(SkewedClock { stage: stage.clone(), offset: AtomicI64::new(START) });
         let as_clock = Arc::clone(&clock) as Arc<dyn DatabaseClock>;
@@ -77,7 +77,7 @@ impl Database {
         Ok(Database(Arc::new(Inner { engine, clock, standby: Mutex::default(), history: history.clone() })))
     }
 
-    /// Straight to it, for a process that starts now.
+    /// A direct connection, without a network, for one owner.
     pub(crate) fn open(&self, owner: OwnerId) -> Arc<dyn Store> {
         match &self.0.engine {
             Engine::Model(model) => Arc::new(model.node(owner)),
@@ -89,20 +89,20 @@ impl Database {
         self.0.clock.now()
     }
 
-    /// Somebody has set the clock.
+    /// Sets the clock ahead or back.
     pub(crate) fn jump(&self, by: Duration, ahead: bool) {
         let micros = i64::try_from(by.as_micros()).unwrap_or(0);
         self.0.clock.offset.fetch_add(if ahead { micros } else { -micros }, Ordering::Relaxed);
     }
 
-    /// The standby has got everything up to now.
+    /// Copies all data to the standby.
     pub(crate) fn replicate(&self) {
         if let Engine::Model(model) = &self.0.engine {
             self.standby().behind = Some((model.snapshot(), self.0.history.len()));
         }
     }
 
-    /// The standby takes over, with what it has. False if there is none.
+    /// The standby takes over with the data that it has. False if it has none.
     pub(crate) fn fail_over(&self) -> bool {
         let mut standby = self.standby();
         let (Engine::Model(model), Some((snapshot, since))) = (&self.0.engine, standby.behind.take()) else {
@@ -114,12 +114,12 @@ impl Database {
         true
     }
 
-    /// How often another server has taken over: a connection does not outlive it.
+    /// The number of takeovers. A connection ends at a takeover.
     pub(crate) fn server(&self) -> u32 {
         self.standby().takeovers
     }
 
-    /// Somebody connects to this server, and sees whether it is the one that the ledger was written on.
+    /// Called at each new connection: declares the loss if the server is not the one that the ledger was written on.
     pub(crate) fn greet(&self, inner: &dyn Store) {
         let is_news = {
             let mut standby = self.standby();
@@ -128,7 +128,7 @@ impl Database {
             is_news
         };
         if is_news && !gapless_domain::mistakes::made(gapless_domain::mistakes::Mistake::NoEpoch) {
-            // The model cannot fail at this.
+            // The model cannot fail here.
             let _ = wait_for(inner.declare_regressed("another server than before"));
         }
     }
@@ -138,7 +138,7 @@ impl Database {
     }
 }
 
-/// The thread that waits; SQLite works in one of its own, and answers before anything else happens in this world.
+/// Wakes the waiting thread. SQLite works on its own thread and answers before this world goes on.
 struct Waiting(Thread);
 
 impl Wake for Waiting {

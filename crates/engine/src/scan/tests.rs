@@ -138,10 +138,10 @@ async fn scan_finds_transactions_and_reads_no_further() {
     assert!(all.sent.iter().all(|sent| sent.tx.plan.submitter == test.us));
     let last = test.scan(2, None).await.unwrap();
     assert_eq!((found(&last), last.oldest), (vec![(2, 151)], 151));
-    let asked = test.chain.calls("sent_by");
+    let calls_before = test.chain.calls("sent_by");
     let none = test.scan(3, None).await.unwrap();
     assert_eq!((none.sent.len(), none.account.latest), (0, nonce(3)), "no nonce was used above");
-    assert_eq!(test.chain.calls("sent_by"), asked, "so no block is read");
+    assert_eq!(test.chain.calls("sent_by"), calls_before, "so no block is read");
 }
 
 /// The endpoint has a block that the watcher has not seen.
@@ -178,10 +178,10 @@ async fn scan_ends_at_survey_blocks() {
     test.chain.foreign(&test.us, 0);
     test.mine(200);
     test.publish_status().await;
-    let asked = test.chain.calls("sent_by");
+    let calls_before = test.chain.calls("sent_by");
     let scan = test.scan(0, None).await.unwrap();
     assert_eq!((scan.sent.len(), scan.oldest, scan.is_whole), (0, 131, false));
-    assert_eq!(test.chain.calls("sent_by") - asked, 2, "64 and 6");
+    assert_eq!(test.chain.calls("sent_by") - calls_before, 2, "64 and 6");
 }
 
 #[tokio::test(start_paused = true)]

@@ -10,7 +10,7 @@ use gapless_chain::EndpointHealth::*;
 use gapless_chain::{Chain as _, EndpointHealth, Reason, Verdict};
 use gapless_chain_evm::{EvmChain, EvmChainOptions, SendTo};
 use gapless_devchain::rpc::{Clock, RpcLimits, RpcServer, serve};
-use gapless_devchain::{DevChain, Fault, Genesis, CallFilter};
+use gapless_devchain::{CallFilter, DevChain, Fault, Genesis};
 use support::{CHAIN, FakeNode, Sending, chain, counted, later, options, plan, send, signed, signer, submitter};
 use tokio::task::JoinSet;
 

@@ -8,9 +8,9 @@ use std::time::Duration;
 pub struct Dice(u64);
 
 impl Dice {
-    pub fn new(seed: u64, what_for: &str) -> Self {
+    pub fn new(seed: u64, stream: &str) -> Self {
         // FNV-1a of the stream's name. The order in which streams are created does not matter.
-        let name = what_for
+        let name = stream
             .bytes()
             .fold(0xCBF2_9CE4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01B3));
         let mut dice = Dice(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ name);

@@ -55,10 +55,10 @@ pub type Odds = BTreeMap<Fault, u32>;
 
 /// Rolls for faults and counts them. Clones share one count.
 #[derive(Clone, Debug)]
-pub struct Faults(Arc<Mutex<State>>);
+pub struct Faults(Arc<Mutex<FaultState>>);
 
 #[derive(Debug)]
-struct State {
+struct FaultState {
     odds: Odds,
     dice: BTreeMap<Fault, Dice>,
     struck: BTreeMap<Fault, u64>,
@@ -68,7 +68,7 @@ struct State {
 impl Faults {
     pub fn new(seed: u64, odds: &Odds) -> Self {
         let dice = odds.keys().map(|fault| (*fault, Dice::new(seed, fault.as_str()))).collect();
-        Faults(Arc::new(Mutex::new(State { odds: odds.clone(), dice, struck: BTreeMap::new(), calm: false })))
+        Faults(Arc::new(Mutex::new(FaultState { odds: odds.clone(), dice, struck: BTreeMap::new(), calm: false })))
     }
 
     /// Rolls for a fault and counts it if it strikes. The caller then injects it.
@@ -83,7 +83,7 @@ impl Faults {
     /// it calls [`Faults::count`].
     pub fn rolls(&self, fault: Fault) -> bool {
         let mut state = self.state();
-        let State { odds, dice, calm, .. } = &mut *state;
+        let FaultState { odds, dice, calm, .. } = &mut *state;
         let (false, Some(odds), Some(dice)) = (*calm, odds.get(&fault), dice.get_mut(&fault)) else { return false };
         dice.permille(*odds)
     }
@@ -110,7 +110,7 @@ impl Faults {
         self.state().struck.clone()
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, FaultState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -91,7 +91,7 @@ pub enum Moment {
         block: ChainBlock,
     },
     /// A block that only one endpoint has, and shows for a while as canonical.
-    MinedAside {
+    MinedPrivately {
         block: ChainBlock,
     },
     /// A block is no longer canonical. A reorg records its blocks from the newest to the oldest.
@@ -210,6 +210,6 @@ impl Moment {
 /// One line of text, for the reader of a trace.
 impl fmt::Display for Moment {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        crate::words::moment(self, f)
+        crate::describe::moment(self, f)
     }
 }

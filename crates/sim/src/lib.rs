@@ -18,6 +18,7 @@
 
 pub mod chain;
 pub mod check;
+mod describe;
 mod dice;
 mod fault;
 pub mod history;
@@ -25,23 +26,22 @@ mod net;
 mod node_clock;
 mod outcome;
 mod people;
-mod plan;
 mod process;
+mod process_faults;
 mod replay;
 mod run;
 mod shrink;
 mod stage;
 mod store;
-mod trouble;
-mod words;
 mod world;
+mod world_spec;
 
 pub use dice::Dice;
 pub use fault::{Fault, Faults, Odds};
-pub use net::{Net, Way};
+pub use net::{Net, TravelTime};
 pub use outcome::{Figures, Outcome};
-pub use plan::{Plan, StoreKind};
-pub use replay::{Changes, command};
+pub use replay::{WorldOverrides, command};
 pub use run::{Batch, Summary, can_make_mistakes, make, run, run_batch, run_traced};
 pub use shrink::shrink;
-pub use stage::{Home, Stage};
+pub use stage::{Stage, TaskOwner};
+pub use world_spec::{StoreKind, WorldSpec};

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 
 use crate::dice::Dice;
-use crate::stage::{Home, Stage};
+use crate::stage::{Stage, TaskOwner};
 
 /// The network between processes and one server. Clones share its dice.
 #[derive(Clone, Debug)]
@@ -18,7 +18,7 @@ pub struct Net {
 
 /// The travel times of a request and of its answer.
 #[derive(Clone, Copy, Debug)]
-pub struct Way {
+pub struct TravelTime {
     pub there: Duration,
     pub back: Duration,
 }
@@ -36,20 +36,24 @@ impl Net {
         with(&mut self.dice.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    pub fn way(&self) -> Way {
+    pub fn travel_time(&self) -> TravelTime {
         let usual = self.usual;
-        self.roll(|dice| Way { there: dice.latency(usual), back: dice.latency(usual) })
+        self.roll(|dice| TravelTime { there: dice.latency(usual), back: dice.latency(usual) })
     }
 
     /// Runs `work` at the server when the request has arrived. The answer travels back; it is dropped if the requesting
     /// process has ended.
-    pub async fn ask<T: Send + 'static>(&self, way: Way, work: impl FnOnce() -> T + Send + 'static) -> T {
+    pub async fn ask<T: Send + 'static>(
+        &self,
+        travel_time: TravelTime,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> T {
         let (answer, answered) = oneshot::channel();
         let stage = self.stage.clone();
-        self.stage.spawn(Home::World, async move {
-            stage.sleep(way.there).await;
+        self.stage.spawn(TaskOwner::World, async move {
+            stage.sleep(travel_time.there).await;
             let done = work();
-            stage.sleep(way.back).await;
+            stage.sleep(travel_time.back).await;
             let _ = answer.send(done);
         });
         match answered.await {

@@ -10,17 +10,17 @@ use futures_util::future::BoxFuture;
 use gapless_domain::Tick;
 use gapless_engine::{Clock, Driver};
 
-use crate::stage::{Home, Sleep, Stage};
+use crate::stage::{Sleep, Stage, TaskOwner};
 
 /// A monotonic clock of one machine: it never goes back, but it differs from the simulated time.
 #[derive(Debug)]
 pub(crate) struct NodeClock {
     stage: Stage,
-    state: Mutex<Reading>,
+    state: Mutex<ClockState>,
 }
 
 #[derive(Debug)]
-struct Reading {
+struct ClockState {
     /// The time that the clock showed at the simulated time `at`.
     shown: Duration,
     at: Duration,
@@ -28,13 +28,13 @@ struct Reading {
     drift: i64,
     /// The sleepers, which are woken when the clock jumps.
     sleepers: BTreeMap<u64, Waker>,
-    born: u64,
+    next_sleeper: u64,
 }
 
 impl NodeClock {
     pub(crate) fn new(stage: Stage, drift: i64) -> Self {
         let at = stage.now();
-        let reading = Reading { shown: Duration::ZERO, at, drift, sleepers: BTreeMap::new(), born: 0 };
+        let reading = ClockState { shown: Duration::ZERO, at, drift, sleepers: BTreeMap::new(), next_sleeper: 0 };
         NodeClock { stage, state: Mutex::new(reading) }
     }
 
@@ -53,7 +53,7 @@ impl NodeClock {
     }
 
     /// The simulated time at which the clock will show `shown`, if it does not jump.
-    fn true_time_of(&self, shown: Duration) -> Duration {
+    fn simulated_time_of(&self, shown: Duration) -> Duration {
         let wait = shown.saturating_sub(self.shows());
         let drift = self.state().drift;
         let micros = wait.as_micros() * 1_000_000 / u128::from((1_000_000 + drift).unsigned_abs().max(1));
@@ -62,7 +62,7 @@ impl NodeClock {
         self.stage.now().saturating_add(wait)
     }
 
-    fn state(&self) -> MutexGuard<'_, Reading> {
+    fn state(&self) -> MutexGuard<'_, ClockState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -76,7 +76,7 @@ fn scale(span: Duration, drift: i64) -> Duration {
 #[derive(Clone, Debug)]
 pub(crate) struct NodeDriver {
     pub(crate) stage: Stage,
-    pub(crate) home: Home,
+    pub(crate) task_owner: TaskOwner,
     pub(crate) clock: Arc<NodeClock>,
 }
 
@@ -93,7 +93,7 @@ impl Driver for NodeDriver {
     }
 
     fn spawn(&self, task: BoxFuture<'static, ()>) {
-        self.stage.spawn_boxed(self.home, task);
+        self.stage.spawn_boxed(self.task_owner, task);
     }
 }
 
@@ -116,14 +116,14 @@ impl Future for NodeSleep {
             let clock = Arc::clone(&self.clock);
             let mut state = clock.state();
             let key = self.listening.unwrap_or_else(|| {
-                state.born += 1;
-                state.born
+                state.next_sleeper += 1;
+                state.next_sleeper
             });
             state.sleepers.insert(key, context.waker().clone());
             drop(state);
             self.listening = Some(key);
             // Computed again at each poll, because the clock may have jumped.
-            let mut timer = clock.stage.sleep_until(clock.true_time_of(self.at));
+            let mut timer = clock.stage.sleep_until(clock.simulated_time_of(self.at));
             if Pin::new(&mut timer).poll(context).is_pending() {
                 self.timer = Some(timer);
                 return Poll::Pending;

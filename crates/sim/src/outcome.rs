@@ -6,11 +6,11 @@ use std::time::Duration;
 use crate::check::Violation;
 use crate::fault::Fault;
 use crate::history::{History, Moment};
-use crate::plan::Plan;
+use crate::world_spec::WorldSpec;
 
 #[derive(Clone, Debug)]
 pub struct Outcome {
-    pub plan: Plan,
+    pub plan: WorldSpec,
     pub violation: Option<Violation>,
     /// The last steps before the violation, as text.
     pub tail: Vec<String>,

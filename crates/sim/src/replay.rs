@@ -5,11 +5,11 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::fault::Fault;
-use crate::plan::{Plan, StoreKind};
+use crate::world_spec::{StoreKind, WorldSpec};
 
 /// Overrides of the specification that a seed decides; `None` leaves a value as it is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Changes {
+pub struct WorldOverrides {
     pub nodes: Option<u32>,
     pub lanes: Option<u32>,
     pub endpoints: Option<u32>,
@@ -21,8 +21,8 @@ pub struct Changes {
     pub only: Option<BTreeSet<Fault>>,
 }
 
-impl Changes {
-    pub fn apply(&self, mut plan: Plan) -> Plan {
+impl WorldOverrides {
+    pub fn apply(&self, mut plan: WorldSpec) -> WorldSpec {
         plan.nodes = self.nodes.unwrap_or(plan.nodes);
         plan.lanes = self.lanes.unwrap_or(plan.lanes);
         plan.endpoints = self.endpoints.unwrap_or(plan.endpoints);
@@ -37,13 +37,13 @@ impl Changes {
     }
 
     /// The overrides that turn the specification of the seed into this one.
-    pub fn of(plan: &Plan) -> Changes {
-        let whole = Plan::of(plan.seed);
+    pub fn of(plan: &WorldSpec) -> WorldOverrides {
+        let whole = WorldSpec::of(plan.seed);
         fn differs<T: PartialEq>(here: T, there: T) -> Option<T> {
             (here != there).then_some(here)
         }
-        let faults = |plan: &Plan| plan.odds.keys().copied().collect::<BTreeSet<_>>();
-        Changes {
+        let faults = |plan: &WorldSpec| plan.odds.keys().copied().collect::<BTreeSet<_>>();
+        WorldOverrides {
             nodes: differs(plan.nodes, whole.nodes),
             lanes: differs(plan.lanes, whole.lanes),
             endpoints: differs(plan.endpoints, whole.endpoints),
@@ -57,7 +57,7 @@ impl Changes {
 }
 
 /// The options of `gapless sim`.
-impl fmt::Display for Changes {
+impl fmt::Display for WorldOverrides {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let numbers = [
             ("nodes", self.nodes.map(u64::from)),
@@ -86,8 +86,8 @@ impl fmt::Display for Changes {
 }
 
 /// The command that repeats this world.
-pub fn command(plan: &Plan) -> String {
-    format!("gapless sim --seed {}{}", plan.seed, Changes::of(plan))
+pub fn command(plan: &WorldSpec) -> String {
+    format!("gapless sim --seed {}{}", plan.seed, WorldOverrides::of(plan))
 }
 
 #[cfg(test)]
@@ -96,11 +96,11 @@ mod tests {
 
     #[test]
     fn a_world_is_found_again_by_its_command() {
-        let mut plan = Plan::of(7);
+        let mut plan = WorldSpec::of(7);
         assert_eq!(command(&plan), "gapless sim --seed 7");
         plan.nodes = 1;
         plan.odds.retain(|fault, _| matches!(fault, Fault::Reorg | Fault::AnswerLost));
-        let changes = Changes::of(&plan);
-        assert_eq!(changes.apply(Plan::of(7)), plan);
+        let changes = WorldOverrides::of(&plan);
+        assert_eq!(changes.apply(WorldSpec::of(7)), plan);
     }
 }

@@ -12,22 +12,22 @@ use crate::check::Violation;
 use crate::fault::Fault;
 use crate::history::Moment;
 use crate::outcome::{Figures, Outcome};
-use crate::plan::Plan;
-use crate::replay::Changes;
+use crate::replay::WorldOverrides;
 use crate::world::{World, line};
+use crate::world_spec::WorldSpec;
 
 /// Runs one world to its end.
-pub fn run(plan: &Plan) -> Outcome {
+pub fn run(plan: &WorldSpec) -> Outcome {
     run_traced(plan, |_| {})
 }
 
 /// Runs one world to its end, and calls `tell` with every moment as text.
-pub fn run_traced(plan: &Plan, mut tell: impl FnMut(String)) -> Outcome {
+pub fn run_traced(plan: &WorldSpec, mut tell: impl FnMut(String)) -> Outcome {
     let mut trace = |at: Duration, moment: &Moment| tell(line(at, moment));
     run_watched(plan, &mut trace)
 }
 
-fn run_watched(plan: &Plan, trace: &mut dyn FnMut(Duration, &Moment)) -> Outcome {
+fn run_watched(plan: &WorldSpec, trace: &mut dyn FnMut(Duration, &Moment)) -> Outcome {
     match World::new(plan, trace) {
         Ok(world) => world.run(),
         Err(error) => Outcome {
@@ -52,7 +52,7 @@ fn run_watched(plan: &Plan, trace: &mut dyn FnMut(Duration, &Moment)) -> Outcome
 pub struct Batch {
     pub seeds: Range<u64>,
     pub threads: usize,
-    pub changes: Changes,
+    pub changes: WorldOverrides,
     /// The run stops when so many worlds have failed.
     pub failures_max: usize,
     /// The planted bug, in builds with the feature `mistakes`.
@@ -83,7 +83,7 @@ pub fn run_batch(batch: &Batch, each: impl Fn(&Outcome) + Sync) -> Summary {
                     if seed >= batch.seeds.end {
                         return;
                     }
-                    let outcome = run(&batch.changes.apply(Plan::of(seed)));
+                    let outcome = run(&batch.changes.apply(WorldSpec::of(seed)));
                     each(&outcome);
                     let mut summary = summary.lock().unwrap_or_else(PoisonError::into_inner);
                     summary.add(outcome);

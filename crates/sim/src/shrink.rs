@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use crate::outcome::Outcome;
-use crate::plan::Plan;
 use crate::run::run;
+use crate::world_spec::WorldSpec;
 
 /// The number of worlds that are tried, at the most.
 const TRIES: u32 = 400;
@@ -48,7 +48,7 @@ impl Search {
     }
 
     /// Halves a number as long as the world still fails, then decrements it.
-    fn less(&mut self, part: impl Fn(&mut Plan) -> &mut u32) -> bool {
+    fn less(&mut self, part: impl Fn(&mut WorldSpec) -> &mut u32) -> bool {
         let mut smaller = false;
         loop {
             let halved = self.attempt(|plan| *part(plan) = (*part(plan) / 2).max(1));
@@ -59,7 +59,7 @@ impl Search {
         }
     }
 
-    fn attempt(&mut self, change: impl FnOnce(&mut Plan)) -> bool {
+    fn attempt(&mut self, change: impl FnOnce(&mut WorldSpec)) -> bool {
         let mut plan = self.best.plan.clone();
         change(&mut plan);
         if plan == self.best.plan || self.tries >= TRIES {

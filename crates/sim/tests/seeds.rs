@@ -1,12 +1,12 @@
 //! Some hundred worlds, on every run of the tests; `gapless sim --seeds 10000` runs more.
 
-use gapless_sim::{Batch, Changes, Plan, command, run, run_batch, run_traced};
+use gapless_sim::{Batch, WorldOverrides, WorldSpec, command, run, run_batch, run_traced};
 
 /// Among them: a consumer that only reads notices has the list of the chain, under random forks and whatever was left out.
 /// proves R03, R04
 #[test]
 fn promises_hold_in_every_world() {
-    let batch = Batch { seeds: 0..200, threads: 2, changes: Changes::default(), failures_max: 1, mistake: None };
+    let batch = Batch { seeds: 0..200, threads: 2, changes: WorldOverrides::default(), failures_max: 1, mistake: None };
     let summary = run_batch(&batch, |_| {});
     if let Some(failed) = summary.failures.first() {
         let violation = failed.violation.as_ref().unwrap();
@@ -21,7 +21,7 @@ fn one_seed_is_one_run() {
     for seed in [3, 14, 15] {
         let traced = move || {
             let mut lines = Vec::new();
-            let outcome = run_traced(&Plan::of(seed), |line| lines.push(line));
+            let outcome = run_traced(&WorldSpec::of(seed), |line| lines.push(line));
             (lines, outcome.steps, outcome.struck)
         };
         let here = traced();
@@ -37,7 +37,7 @@ fn one_seed_is_one_run() {
 #[test]
 fn without_faults_nothing_strikes() {
     for seed in 0..20 {
-        let mut plan = Plan::of(seed);
+        let mut plan = WorldSpec::of(seed);
         plan.odds.clear();
         let outcome = run(&plan);
         assert_eq!(outcome.violation, None, "seed {seed}");

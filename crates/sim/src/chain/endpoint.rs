@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use gapless_chain::Family;
 
-use super::ledger::BlockId;
-use super::pool::Pool;
+use super::block_tree::BlockId;
+use super::pool::TxPool;
 use super::texts::FAMILIES;
 use crate::dice::Dice;
 
@@ -16,7 +16,7 @@ const LIMITS: [usize; 3] = [8, 24, 64];
 
 /// The condition of an endpoint, and its end.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Stand {
+pub(super) enum EndpointCondition {
     Healthy,
     /// The endpoint follows the chain, this number of blocks behind.
     Lags {
@@ -40,37 +40,46 @@ pub(super) fn name_of(endpoint: usize) -> String {
 }
 
 #[derive(Debug)]
-pub(super) struct Endpoint {
+pub(super) struct ChainEndpoint {
     pub(super) family: Family,
-    pub(super) pool: Pool,
+    pub(super) pool: TxPool,
     /// The time that a block takes to reach the endpoint.
     pub(super) delay: Duration,
-    stand: Stand,
+    condition: EndpointCondition,
 }
 
-impl Endpoint {
+impl ChainEndpoint {
     pub(super) fn new(accounts: usize, dice: &mut Dice) -> Self {
         let family = dice.pick(&FAMILIES).unwrap_or(Family::Geth);
         let limit = dice.pick(&LIMITS).unwrap_or(64);
         let takes_gaps = dice.permille(800);
         let delay = dice.duration(Duration::ZERO, LATEST_BLOCK);
-        Endpoint { family, pool: Pool::new(accounts, limit, takes_gaps), delay, stand: Stand::Healthy }
+        ChainEndpoint {
+            family,
+            pool: TxPool::new(accounts, limit, takes_gaps),
+            delay,
+            condition: EndpointCondition::Healthy,
+        }
     }
 
-    pub(super) fn stand(&self, now: Duration) -> Stand {
-        match self.stand {
-            Stand::Lags { until, .. } | Stand::Stuck { until, .. } | Stand::Down { until, .. } if until <= now => {
-                Stand::Healthy
+    pub(super) fn condition(&self, now: Duration) -> EndpointCondition {
+        match self.condition {
+            EndpointCondition::Lags { until, .. }
+            | EndpointCondition::Stuck { until, .. }
+            | EndpointCondition::Down { until, .. }
+                if until <= now =>
+            {
+                EndpointCondition::Healthy
             }
-            stand => stand,
+            condition => condition,
         }
     }
 
     pub(super) fn is_healthy(&self, now: Duration) -> bool {
-        matches!(self.stand(now), Stand::Healthy)
+        matches!(self.condition(now), EndpointCondition::Healthy)
     }
 
-    pub(super) fn put(&mut self, stand: Stand) {
-        self.stand = stand;
+    pub(super) fn put(&mut self, condition: EndpointCondition) {
+        self.condition = condition;
     }
 }

@@ -10,11 +10,11 @@
 //!
 //! Architecture invariant: one lock guards the state, and no task holds it while it waits.
 
+mod block_tree;
+mod chain_faults;
+mod client;
 mod diagnose;
 mod endpoint;
-mod gate;
-mod ledger;
-mod mischief;
 mod pool;
 mod sends;
 mod signed;
@@ -36,14 +36,14 @@ use crate::dice::Dice;
 use crate::fault::Faults;
 use crate::history::History;
 use crate::net::Net;
-use crate::plan::Plan;
-use crate::stage::{Home, Stage};
+use crate::stage::{Stage, TaskOwner};
+use crate::world_spec::WorldSpec;
 
 pub use signed::{read_signed, sign, sign_as_stranger};
 
-use gate::Gate;
-use mischief::Mischief;
-use state::{Place, State};
+use chain_faults::ChainFaults;
+use client::ChainClient;
+use state::{ChainState, PoolId};
 
 /// The period in which faults that have a chance every second are rolled for.
 const TICK: Duration = Duration::from_secs(1);
@@ -55,18 +55,18 @@ pub struct ChainWorld {
     block_time: Duration,
     stage: Stage,
     history: History,
-    state: Mutex<State>,
+    state: Mutex<ChainState>,
     /// Chooses the endpoint that gets a transaction from outside of the nodes.
     outside: Mutex<Dice>,
     /// Notified at every new head.
-    bell: Notify,
+    new_head: Notify,
 }
 
 impl ChainWorld {
     /// Every lane has an account with a high balance. The chain has only its genesis until [`ChainWorld::run`].
-    pub fn new(plan: &Plan, lanes: &[SubmitterId], stage: Stage, history: History) -> Arc<Self> {
+    pub fn new(plan: &WorldSpec, lanes: &[SubmitterId], stage: Stage, history: History) -> Arc<Self> {
         let Some(first) = lanes.first() else { unreachable!("a world has at least one lane") };
-        let state = State::new(plan, lanes, stage.now(), history.clone());
+        let state = ChainState::new(plan, lanes, stage.now(), history.clone());
         Arc::new(ChainWorld {
             id: first.chain().clone(),
             seed: plan.seed,
@@ -75,43 +75,43 @@ impl ChainWorld {
             history,
             state: Mutex::new(state),
             outside: Mutex::new(Dice::new(plan.seed, "outsiders")),
-            bell: Notify::new(),
+            new_head: Notify::new(),
         })
     }
 
     /// Starts the tasks that make blocks and inject the faults of the chain.
     pub fn run(self: &Arc<Self>, faults: &Faults) {
-        let mischief = Arc::new(Mutex::new(Mischief::new(self.seed, faults.clone(), self.history.clone())));
-        let (world, shared) = (Arc::clone(self), Arc::clone(&mischief));
+        let chain_faults = Arc::new(Mutex::new(ChainFaults::new(self.seed, faults.clone(), self.history.clone())));
+        let (world, shared) = (Arc::clone(self), Arc::clone(&chain_faults));
         let mut dice = Dice::new(self.seed, "block times");
-        self.stage.spawn(Home::World, async move {
+        self.stage.spawn(TaskOwner::World, async move {
             loop {
                 let span = dice.duration(world.block_time * 7 / 10, world.block_time * 13 / 10);
                 world.stage.sleep(span).await;
                 if world.enter(|state, now| lock(&shared).block_due(state, now)) {
-                    world.bell.notify_waiters();
+                    world.new_head.notify_waiters();
                 }
             }
         });
         let world = Arc::clone(self);
-        self.stage.spawn(Home::World, async move {
+        self.stage.spawn(TaskOwner::World, async move {
             loop {
                 world.stage.sleep(TICK).await;
-                world.enter(|state, now| lock(&mischief).second_passed(state, now));
+                world.enter(|state, now| lock(&chain_faults).second_passed(state, now));
             }
         });
     }
 
     /// The chain as one process reaches it. `owner` is that process.
-    pub fn gate(self: &Arc<Self>, net: Net, faults: Faults, history: History, owner: OwnerId) -> Arc<dyn Chain> {
-        Arc::new(Gate::new(Arc::clone(self), net, faults, history, owner))
+    pub fn client(self: &Arc<Self>, net: Net, faults: Faults, history: History, owner: OwnerId) -> Arc<dyn Chain> {
+        Arc::new(ChainClient::new(Arc::clone(self), net, faults, history, owner))
     }
 
     /// Sends a transaction to a random endpoint, from outside of the nodes. True if the pool accepted it.
     pub fn submit_outside(&self, raw: &Bytes) -> bool {
         self.enter(|state, now| {
             let endpoint = lock(&self.outside).index(state.endpoints.len());
-            state.submit(Place::Endpoint(endpoint), raw, now).is_ok()
+            state.submit(PoolId::Endpoint(endpoint), raw, now).is_ok()
         })
     }
 
@@ -123,7 +123,7 @@ impl ChainWorld {
 
     pub fn head(&self) -> BlockRef {
         self.enter(|state, _| {
-            let header = state.ledger.header(state.ledger.head());
+            let header = state.tree.header(state.tree.head());
             header.map_or(BlockRef { number: 0, hash: B256::ZERO }, |header| header.block)
         })
     }
@@ -131,7 +131,7 @@ impl ChainWorld {
     /// The account's transaction count at the head.
     pub fn count(&self, lane: &SubmitterId) -> u64 {
         self.enter(|state, _| {
-            let account = state.account(lane).and_then(|at| state.ledger.accounts(state.ledger.head()).get(at));
+            let account = state.account(lane).and_then(|at| state.tree.accounts(state.tree.head()).get(at));
             account.map_or(0, |account| account.count)
         })
     }
@@ -139,15 +139,15 @@ impl ChainWorld {
     /// The account's transaction count at the newest final block.
     pub fn final_count(&self, lane: &SubmitterId) -> u64 {
         self.enter(|state, _| {
-            let block = state.final_number().and_then(|number| state.ledger.canonical_at(number));
-            let account = block.zip(state.account(lane)).and_then(|(id, at)| state.ledger.accounts(id).get(at));
+            let block = state.final_number().and_then(|number| state.tree.canonical_at(number));
+            let account = block.zip(state.account(lane)).and_then(|(id, at)| state.tree.accounts(id).get(at));
             account.map_or(0, |account| account.count)
         })
     }
 
     pub fn balance(&self, lane: &SubmitterId) -> Amount {
         self.enter(|state, _| {
-            let account = state.account(lane).and_then(|at| state.ledger.accounts(state.ledger.head()).get(at));
+            let account = state.account(lane).and_then(|at| state.tree.accounts(state.tree.head()).get(at));
             Amount::from(account.map_or(0, |account| account.balance))
         })
     }
@@ -160,9 +160,8 @@ impl ChainWorld {
     /// True if a canonical block has the effect of the intent with this number.
     pub fn has_effect(&self, number: u64) -> bool {
         self.enter(|state, _| {
-            let blocks =
-                (0..=state.ledger.head_number()).filter_map(|at| state.ledger.block(state.ledger.canonical_at(at)?));
-            blocks.flat_map(|block| block.told().txs).any(|tx| tx.effect() == Some(number))
+            let blocks = (0..=state.tree.head_number()).filter_map(|at| state.tree.block(state.tree.canonical_at(at)?));
+            blocks.flat_map(|block| block.to_history().txs).any(|tx| tx.effect() == Some(number))
         })
     }
 
@@ -171,7 +170,7 @@ impl ChainWorld {
         self.enter(|state, _| state.known(hash).map(|tx| tx.read.signed.clone()))
     }
 
-    fn enter<T>(&self, look: impl FnOnce(&mut State, Duration) -> T) -> T {
+    fn enter<T>(&self, look: impl FnOnce(&mut ChainState, Duration) -> T) -> T {
         let now = self.stage.now();
         let mut state = lock(&self.state);
         state.catch_up(now);

@@ -80,7 +80,7 @@ fn parsed<T: FromStr>(text: &str) -> Option<T> {
 
 /// A decoded transaction, as pools and blocks hold it.
 #[derive(Debug)]
-pub(super) struct Tx {
+pub(super) struct DecodedTx {
     pub(super) read: SignedPlan,
     pub(super) by_stranger: bool,
     /// The index of its account among the world's accounts.
@@ -93,16 +93,16 @@ pub(super) struct Tx {
     pub(super) succeeds: bool,
 }
 
-impl Tx {
+impl DecodedTx {
     /// Decodes a transaction. `account` gives the index of its account. None for unknown accounts and unreadable bytes.
-    pub(super) fn read(raw: &Bytes, account: impl FnOnce(&SubmitterId) -> Option<usize>) -> Option<Tx> {
+    pub(super) fn read(raw: &Bytes, account: impl FnOnce(&SubmitterId) -> Option<usize>) -> Option<DecodedTx> {
         let (read, by_stranger) = decode(raw)?;
         let (max_fee, tip) = match read.plan.fees {
             Fees::Legacy { gas_price } => (gas_price, gas_price),
             Fees::Eip1559 { max_fee, max_priority_fee } => (max_fee, max_priority_fee),
         };
         let effect = if by_stranger { None } else { effect_of(&read.plan.call.data) };
-        Some(Tx {
+        Some(DecodedTx {
             by_stranger,
             account: account(&read.plan.submitter)?,
             nonce: read.plan.nonce.get(),
@@ -176,7 +176,7 @@ mod tests {
                 assert_eq!((&read.plan, &read.signed), (&plan, &signed));
             }
             assert_ne!(sign(&plan), sign_as_stranger(&plan));
-            assert!(Tx::read(&sign_as_stranger(&plan).raw, |_| Some(0)).unwrap().by_stranger);
+            assert!(DecodedTx::read(&sign_as_stranger(&plan).raw, |_| Some(0)).unwrap().by_stranger);
         }
         assert!(read_signed(&Bytes::from_static(b"by=node from=")).is_err());
     }

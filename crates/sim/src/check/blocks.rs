@@ -13,20 +13,20 @@ pub struct Blocks {
     /// All blocks that were ever mined, orphaned ones too.
     all: BTreeMap<B256, ChainBlock>,
     canonical: BTreeMap<u64, B256>,
-    txs: BTreeMap<B256, TxPlace>,
-    accounts: BTreeMap<SubmitterId, Account>,
+    txs: BTreeMap<B256, TxLocation>,
+    accounts: BTreeMap<SubmitterId, AccountUse>,
     /// For each effect: the canonical transactions that carry it.
     effects: BTreeMap<u64, BTreeSet<B256>>,
     final_number: Option<u64>,
     /// The number of times that a chain with another genesis took over.
     pub resets: u32,
     /// Lanes with transactions in final blocks that were orphaned.
-    pub deeply_hurt: BTreeSet<SubmitterId>,
+    pub lanes_with_orphaned_finals: BTreeSet<SubmitterId>,
 }
 
 /// The blocks of a transaction, now and before.
 #[derive(Clone, Debug)]
-pub struct TxPlace {
+pub struct TxLocation {
     pub tx: ChainTx,
     pub canonical: Option<BlockRef>,
     /// The blocks of the transaction that became final. Without a deep reorg there is at most one.
@@ -35,7 +35,7 @@ pub struct TxPlace {
 
 /// The nonces of one account that the chain has used.
 #[derive(Clone, Debug, Default)]
-pub struct Account {
+pub struct AccountUse {
     /// Nonces that canonical transactions have used.
     pub used: BTreeMap<u64, B256>,
     /// Nonces that any mined transaction has used, orphaned ones too.
@@ -45,7 +45,7 @@ pub struct Account {
 }
 
 impl Blocks {
-    pub fn tx(&self, hash: &B256) -> Option<&TxPlace> {
+    pub fn tx(&self, hash: &B256) -> Option<&TxLocation> {
         self.txs.get(hash)
     }
 
@@ -53,7 +53,7 @@ impl Blocks {
         self.all.get(hash)
     }
 
-    pub fn account(&self, lane: &SubmitterId) -> Option<&Account> {
+    pub fn account(&self, lane: &SubmitterId) -> Option<&AccountUse> {
         self.accounts.get(lane)
     }
 
@@ -106,16 +106,16 @@ impl Blocks {
             if let Some(effect) = tx.effect() {
                 self.effects.entry(effect).or_default().insert(hash);
             }
-            let place = TxPlace { tx: tx.clone(), canonical: None, was_final: Vec::new() };
-            let place = self.txs.entry(hash).or_insert(place);
+            let location = TxLocation { tx: tx.clone(), canonical: None, was_final: Vec::new() };
+            let location = self.txs.entry(hash).or_insert(location);
             // Equal bytes may succeed in one block and revert in another.
-            place.tx = tx.clone();
-            place.canonical = Some(block.block);
+            location.tx = tx.clone();
+            location.canonical = Some(block.block);
         }
     }
 
     /// Records the nonces of a private block: a node may have seen them as used.
-    pub(super) fn mine_aside(&mut self, block: &ChainBlock) {
+    pub(super) fn mine_private(&mut self, block: &ChainBlock) {
         for tx in &block.txs {
             let plan = &tx.read.plan;
             self.accounts.entry(plan.submitter.clone()).or_default().ever_used.insert(plan.nonce.get());
@@ -137,7 +137,7 @@ impl Blocks {
             return None;
         }
         self.final_number = number.checked_sub(1);
-        self.deeply_hurt.extend(block.txs.iter().map(|tx| tx.read.plan.submitter.clone()));
+        self.lanes_with_orphaned_finals.extend(block.txs.iter().map(|tx| tx.read.plan.submitter.clone()));
         Some(block)
     }
 
@@ -152,8 +152,8 @@ impl Blocks {
                 let account = self.accounts.entry(plan.submitter.clone()).or_default();
                 account.ever_final.entry(plan.nonce.get()).or_default().insert(tx.hash());
                 newly.push(tx.hash());
-                if let Some(place) = self.txs.get_mut(&tx.hash()) {
-                    place.was_final.push(block.block);
+                if let Some(location) = self.txs.get_mut(&tx.hash()) {
+                    location.was_final.push(block.block);
                 }
             }
         }
@@ -179,8 +179,8 @@ impl Blocks {
         if let Some(carriers) = tx.effect().and_then(|effect| self.effects.get_mut(&effect)) {
             carriers.remove(&hash);
         }
-        if let Some(place) = self.txs.get_mut(&hash) {
-            place.canonical = None;
+        if let Some(location) = self.txs.get_mut(&hash) {
+            location.canonical = None;
         }
     }
 }

@@ -12,7 +12,7 @@ use gapless_store::{Store, StoreError, TxFilter};
 
 use crate::history::{ChainBlock, ChainTx};
 
-use super::Broken;
+use super::CheckFailure;
 use super::ledger::settled;
 
 /// The number of rows or events that are read at once.
@@ -90,8 +90,8 @@ pub async fn read_end_state(
 }
 
 /// All violations that the end state shows, each with the name of its promise.
-pub fn check_end_state(end: &EndState, scan: &Scan) -> Vec<(&'static str, Broken)> {
-    let chain = Chain::of(scan);
+pub fn check_end_state(end: &EndState, scan: &Scan) -> Vec<(&'static str, CheckFailure)> {
+    let chain = ChainIndex::of(scan);
     let mut found = Vec::new();
     exactly_once(end, &chain, &mut Findings("P1", &mut found));
     no_gap(end, &chain, &mut Findings("P2", &mut found));
@@ -103,16 +103,16 @@ pub fn check_end_state(end: &EndState, scan: &Scan) -> Vec<(&'static str, Broken
     found
 }
 
-struct Findings<'a>(&'static str, &'a mut Vec<(&'static str, Broken)>);
+struct Findings<'a>(&'static str, &'a mut Vec<(&'static str, CheckFailure)>);
 
 impl Findings<'_> {
     fn add(&mut self, lane: &SubmitterId, what: String) {
-        self.1.push((self.0, Broken::of(lane, what)));
+        self.1.push((self.0, CheckFailure::of(lane, what)));
     }
 }
 
 /// The canonical chain, indexed.
-struct Chain<'a> {
+struct ChainIndex<'a> {
     txs: BTreeMap<B256, (BlockRef, &'a ChainTx)>,
     /// The calldata of our own transactions, in order.
     effects: Vec<(&'a SubmitterId, &'a Bytes, B256)>,
@@ -120,10 +120,14 @@ struct Chain<'a> {
     final_number: u64,
 }
 
-impl<'a> Chain<'a> {
+impl<'a> ChainIndex<'a> {
     fn of(scan: &'a Scan) -> Self {
-        let mut chain =
-            Chain { txs: BTreeMap::new(), effects: Vec::new(), used: BTreeSet::new(), final_number: scan.final_number };
+        let mut chain = ChainIndex {
+            txs: BTreeMap::new(),
+            effects: Vec::new(),
+            used: BTreeSet::new(),
+            final_number: scan.final_number,
+        };
         for block in &scan.canonical {
             for tx in &block.txs {
                 let plan = &tx.read.plan;
@@ -140,7 +144,7 @@ impl<'a> Chain<'a> {
 }
 
 /// No two requests of a run have the same calldata, so calldata on the chain identifies its request.
-fn exactly_once(end: &EndState, chain: &Chain<'_>, found: &mut Findings<'_>) {
+fn exactly_once(end: &EndState, chain: &ChainIndex<'_>, found: &mut Findings<'_>) {
     let mut effects = BTreeMap::new();
     for (lane, data, hash) in &chain.effects {
         if let Some(other) = effects.insert((*lane, *data), *hash) {
@@ -170,7 +174,7 @@ fn exactly_once(end: &EndState, chain: &Chain<'_>, found: &mut Findings<'_>) {
 }
 
 /// A chain uses nonces in order, so if each bound nonce is used there is no gap.
-fn no_gap(end: &EndState, chain: &Chain<'_>, found: &mut Findings<'_>) {
+fn no_gap(end: &EndState, chain: &ChainIndex<'_>, found: &mut Findings<'_>) {
     let mut holders = BTreeMap::new();
     for EndTx { tx, attempts, .. } in &end.txs {
         let lane = tx.intent.submitter();
@@ -261,16 +265,16 @@ fn event_stream(end: &EndState, found: &mut Findings<'_>) {
         }
     }
     let mut by_intent: BTreeMap<TxId, Vec<&Event>> = BTreeMap::new();
-    let mut by_lane: BTreeMap<&SubmitterId, LaneStory> = BTreeMap::new();
+    let mut by_lane: BTreeMap<&SubmitterId, LaneFromEvents> = BTreeMap::new();
     for event in &end.events {
         match &event.body {
             EventBody::Tx { tx_id, .. } => by_intent.entry(*tx_id).or_default().push(event),
             EventBody::Lane { seq, kind, .. } => {
-                let story = by_lane.entry(&event.submitter).or_default();
-                if *seq != story.seq + 1 {
-                    found.add(&event.submitter, format!("the lane's event {seq} comes after {}", story.seq));
+                let from_events = by_lane.entry(&event.submitter).or_default();
+                if *seq != from_events.seq + 1 {
+                    found.add(&event.submitter, format!("the lane's event {seq} comes after {}", from_events.seq));
                 }
-                story.take(*seq, *kind);
+                from_events.take(*seq, *kind);
             }
         }
     }
@@ -286,29 +290,29 @@ fn event_stream(end: &EndState, found: &mut Findings<'_>) {
         }
     }
     for (lane, cursor) in &end.lanes {
-        let (story, cursor) = (by_lane.remove(lane).unwrap_or_default(), cursor.as_ref());
-        let row = LaneStory {
+        let (from_events, cursor) = (by_lane.remove(lane).unwrap_or_default(), cursor.as_ref());
+        let row = LaneFromEvents {
             seq: cursor.map_or(0, |cursor| cursor.event_seq),
             protected: cursor.is_some_and(Cursor::is_protected),
             paused: cursor.is_some_and(|cursor| cursor.paused),
             low_balance: cursor.is_some_and(|cursor| cursor.low_balance),
         };
-        if story != row {
-            found.add(lane, format!("its events say {story:?}, and its row {row:?}"));
+        if from_events != row {
+            found.add(lane, format!("its events record {from_events:?}, and its row {row:?}"));
         }
     }
 }
 
 /// The state of a lane as its events give it.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct LaneStory {
+struct LaneFromEvents {
     seq: u64,
     protected: bool,
     paused: bool,
     low_balance: bool,
 }
 
-impl LaneStory {
+impl LaneFromEvents {
     fn take(&mut self, seq: u64, kind: LaneEventKind) {
         self.seq = seq;
         match kind {
@@ -328,7 +332,7 @@ impl LaneStory {
 }
 
 /// A terminal state that the chain decided names one of our hashes, in the block that has it, and that block is final.
-fn chain_decides(end: &EndState, chain: &Chain<'_>, found: &mut Findings<'_>) {
+fn chain_decides(end: &EndState, chain: &ChainIndex<'_>, found: &mut Findings<'_>) {
     for EndTx { tx, attempts, .. } in &end.txs {
         let lane = tx.intent.submitter();
         let Some(settled) = settled(&tx.state) else { continue };
@@ -368,12 +372,12 @@ fn liveness(end: &EndState, found: &mut Findings<'_>) {
     for EndTx { tx, .. } in &end.txs {
         let lane = tx.intent.submitter();
         if !tx.state.name().is_terminal() && !end.excused.contains(lane) {
-            found.add(lane, format!("{} is still {}", tx.id, in_words(&tx.state)));
+            found.add(lane, format!("{} is still {}", tx.id, describe(&tx.state)));
         }
     }
 }
 
-fn in_words(state: &TxState) -> String {
+fn describe(state: &TxState) -> String {
     let sub_state = state.sub_state().map(|name| format!("/{}", name.as_str())).unwrap_or_default();
     let nonce = state.nonce().map(|nonce| format!(" at nonce {nonce}")).unwrap_or_default();
     format!("{}{sub_state}{nonce}", state.name().as_str())

@@ -5,7 +5,7 @@
 use crate::fault::Fault;
 use crate::history::Moment;
 
-use super::{Broken, Check, Picture};
+use super::{Check, CheckFailure, WorldView};
 
 #[derive(Debug, Default)]
 pub(super) struct LateSends {
@@ -22,7 +22,7 @@ impl Check for LateSends {
         "N06"
     }
 
-    fn see(&mut self, moment: &Moment, picture: &Picture) -> Result<(), Broken> {
+    fn see(&mut self, moment: &Moment, view: &WorldView) -> Result<(), CheckFailure> {
         if let Moment::Struck { fault, .. } = moment {
             self.apart |= CLOCKS_APART.contains(fault);
         }
@@ -30,12 +30,12 @@ impl Check for LateSends {
         if self.apart {
             return Ok(());
         }
-        let Some(lane) = picture.lane_of(&tx.hash) else { return Ok(()) };
-        let newest = picture.ledger.lane(lane).and_then(|book| book.lease.as_ref());
+        let Some(lane) = view.lane_of(&tx.hash) else { return Ok(()) };
+        let newest = view.ledger.lane(lane).and_then(|lane_ledger| lane_ledger.lease.as_ref());
         match newest.filter(|lease| lease.owner() != by) {
             Some(lease) => {
                 let what = format!("{by} sent {}, and {} has the lane", tx.hash, lease.owner());
-                Err(Broken::of(lane, what))
+                Err(CheckFailure::of(lane, what))
             }
             None => Ok(()),
         }

@@ -13,17 +13,17 @@ use crate::history::{Moment, effect_of};
 /// All rows that matter for a promise.
 #[derive(Clone, Debug, Default)]
 pub struct Ledger {
-    pub lanes: BTreeMap<SubmitterId, LaneBook>,
-    pub intents: BTreeMap<TxId, Entry>,
+    pub lanes: BTreeMap<SubmitterId, LaneLedger>,
+    pub intents: BTreeMap<TxId, IntentEntry>,
     pub requests: BTreeMap<(SubmitterId, RequestId), TxId>,
 }
 
 /// The rows of one lane.
 #[derive(Clone, Debug, Default)]
-pub struct LaneBook {
+pub struct LaneLedger {
     pub cursor: Option<Cursor>,
     pub slots: BTreeMap<u64, SlotKind>,
-    pub attempts: BTreeMap<B256, Held>,
+    pub attempts: BTreeMap<B256, AttemptEntry>,
     /// The newest lease, and whether its owner has released it.
     pub lease: Option<Lease>,
     pub released: bool,
@@ -36,7 +36,7 @@ pub struct LaneBook {
 
 /// The row of an attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Held {
+pub struct AttemptEntry {
     pub nonce: u64,
     pub kind: AttemptKind,
     pub fees: Fees,
@@ -45,7 +45,7 @@ pub struct Held {
 
 /// The row of an intent.
 #[derive(Clone, Debug)]
-pub struct Entry {
+pub struct IntentEntry {
     pub intent: Arc<Intent>,
     pub state: TxState,
     pub version: u32,
@@ -57,7 +57,7 @@ pub struct Entry {
 
 /// The rows before the newest moment, for checks that compare.
 #[derive(Clone, Debug, Default)]
-pub struct Before {
+pub struct LedgerBefore {
     /// For each change of the commit, in order: the row before that change. None if there was no row.
     pub rows: Vec<Option<(TxState, u32)>>,
     pub cursor: Option<Cursor>,
@@ -76,54 +76,59 @@ pub struct Before {
 
 impl Ledger {
     pub fn new(lanes: &[SubmitterId]) -> Self {
-        let lanes = lanes.iter().map(|lane| (lane.clone(), LaneBook::default())).collect();
+        let lanes = lanes.iter().map(|lane| (lane.clone(), LaneLedger::default())).collect();
         Ledger { lanes, ..Ledger::default() }
     }
 
-    pub fn lane(&self, lane: &SubmitterId) -> Option<&LaneBook> {
+    pub fn lane(&self, lane: &SubmitterId) -> Option<&LaneLedger> {
         self.lanes.get(lane)
     }
 
     /// Writes the rows that the store wrote. Returns the rows before.
-    pub(super) fn apply(&mut self, moment: &Moment) -> Before {
+    pub(super) fn apply(&mut self, moment: &Moment) -> LedgerBefore {
         match moment {
             Moment::Accepted { id, intent } => self.accept(*id, intent),
             Moment::CanceledInQueue { id } => self.cancel(*id),
             Moment::Leased { lease } => self.lane_mut(lease.submitter()).grant(lease),
-            Moment::Released { lease } => self.lane_mut(lease.submitter()).give_back(lease),
+            Moment::Released { lease } => self.lane_mut(lease.submitter()).release(lease),
             Moment::Committed { commit, .. } => self.commit(commit),
-            _ => Before::default(),
+            _ => LedgerBefore::default(),
         }
     }
 
-    fn lane_mut(&mut self, lane: &SubmitterId) -> &mut LaneBook {
+    fn lane_mut(&mut self, lane: &SubmitterId) -> &mut LaneLedger {
         self.lanes.entry(lane.clone()).or_default()
     }
 
-    fn accept(&mut self, id: TxId, intent: &Arc<Intent>) -> Before {
+    fn accept(&mut self, id: TxId, intent: &Arc<Intent>) -> LedgerBefore {
         let effect = match intent.payload() {
             Payload::Evm(call) => effect_of(&call.data),
             Payload::Reservation(_) => None,
         };
         let key = (intent.submitter().clone(), intent.request_id().clone());
         let same_request = self.requests.insert(key, id).filter(|other| *other != id);
-        let entry =
-            Entry { intent: Arc::clone(intent), state: TxState::Queued, version: 1, effect, replacements: Vec::new() };
+        let entry = IntentEntry {
+            intent: Arc::clone(intent),
+            state: TxState::Queued,
+            version: 1,
+            effect,
+            replacements: Vec::new(),
+        };
         self.intents.insert(id, entry);
-        Before { same_request, ..Before::default() }
+        LedgerBefore { same_request, ..LedgerBefore::default() }
     }
 
-    fn cancel(&mut self, id: TxId) -> Before {
+    fn cancel(&mut self, id: TxId) -> LedgerBefore {
         let Some(entry) = self.intents.get_mut(&id) else {
-            return Before { rows: vec![None], ..Before::default() };
+            return LedgerBefore { rows: vec![None], ..LedgerBefore::default() };
         };
         let row = (entry.state.clone(), entry.version);
         entry.state = TxState::Canceled(Cancellation::InQueue(CancelReason::User));
         entry.version += 1;
-        Before { rows: vec![Some(row)], ..Before::default() }
+        LedgerBefore { rows: vec![Some(row)], ..LedgerBefore::default() }
     }
 
-    fn commit(&mut self, commit: &LaneCommit) -> Before {
+    fn commit(&mut self, commit: &LaneCommit) -> LedgerBefore {
         let lane = commit.lease().submitter();
         let mut before = self.lane_mut(lane).write(commit);
         for change in commit.changes() {
@@ -144,15 +149,15 @@ impl Ledger {
     }
 }
 
-impl LaneBook {
-    fn before(&self) -> Before {
-        Before {
+impl LaneLedger {
+    fn before(&self) -> LedgerBefore {
+        LedgerBefore {
             cursor: self.cursor.clone(),
             last_slot: self.last_slot(),
             lease: self.lease.clone(),
             released: self.released,
             written_by: self.written_by,
-            ..Before::default()
+            ..LedgerBefore::default()
         }
     }
 
@@ -169,7 +174,7 @@ impl LaneBook {
         self.attempts.get(hash).is_some_and(|held| held.nonce == nonce)
     }
 
-    fn grant(&mut self, lease: &Lease) -> Before {
+    fn grant(&mut self, lease: &Lease) -> LedgerBefore {
         let before = self.before();
         self.lease = Some(lease.clone());
         self.released = false;
@@ -177,13 +182,13 @@ impl LaneBook {
     }
 
     /// A release of an older lease is ignored.
-    fn give_back(&mut self, lease: &Lease) -> Before {
+    fn release(&mut self, lease: &Lease) -> LedgerBefore {
         let before = self.before();
         self.released |= self.lease.as_ref() == Some(lease);
         before
     }
 
-    fn write(&mut self, commit: &LaneCommit) -> Before {
+    fn write(&mut self, commit: &LaneCommit) -> LedgerBefore {
         let mut before = self.before();
         self.written_by = self.written_by.max(Some(commit.lease().token()));
         for slot in commit.slots() {
@@ -196,7 +201,7 @@ impl LaneBook {
             }
         }
         for new in commit.attempts() {
-            let held = Held { nonce: new.nonce.get(), kind: new.kind, fees: new.fees, raw: new.raw.clone() };
+            let held = AttemptEntry { nonce: new.nonce.get(), kind: new.kind, fees: new.fees, raw: new.raw.clone() };
             self.attempts.insert(new.hash, held);
         }
         if let Some(change) = commit.cursor() {
@@ -220,7 +225,7 @@ impl LaneBook {
     }
 }
 
-impl Entry {
+impl IntentEntry {
     pub fn lane(&self) -> &SubmitterId {
         self.intent.submitter()
     }

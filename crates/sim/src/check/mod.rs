@@ -12,10 +12,12 @@ use std::time::Duration;
 use gapless_domain::SubmitterId;
 
 use crate::history::Moment;
-use crate::plan::Plan;
+use crate::world_spec::WorldSpec;
 
 mod blocks;
 mod end_state;
+#[cfg(test)]
+mod fixture;
 mod late_sends;
 mod ledger;
 mod liveness;
@@ -29,18 +31,16 @@ mod p6_durable;
 mod p7_no_silent_jump;
 mod p8_events;
 mod p9_chain_decides;
-mod picture;
 mod spending;
-#[cfg(test)]
-mod story;
 #[cfg(test)]
 mod tests;
 mod windows;
+mod world_view;
 
-pub use blocks::{Account, Blocks, TxPlace};
+pub use blocks::{AccountUse, Blocks, TxLocation};
 pub use end_state::{EndState, EndTx, Scan, check_end_state, read_end_state};
-pub use ledger::{Before, Entry, Held, LaneBook, Ledger};
-pub use picture::Picture;
+pub use ledger::{AttemptEntry, IntentEntry, LaneLedger, Ledger, LedgerBefore};
+pub use world_view::WorldView;
 
 /// A promise that did not hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -65,18 +65,18 @@ impl fmt::Display for Violation {
 
 /// The reason why a check failed, as text, and the lane.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Broken {
+pub struct CheckFailure {
     pub lane: Option<SubmitterId>,
     pub what: String,
 }
 
-impl Broken {
+impl CheckFailure {
     pub fn new(what: impl Into<String>) -> Self {
-        Broken { lane: None, what: what.into() }
+        CheckFailure { lane: None, what: what.into() }
     }
 
     pub fn of(lane: &SubmitterId, what: impl Into<String>) -> Self {
-        Broken { lane: Some(lane.clone()), what: what.into() }
+        CheckFailure { lane: Some(lane.clone()), what: what.into() }
     }
 }
 
@@ -85,28 +85,28 @@ pub trait Check: fmt::Debug {
     fn promise(&self) -> &'static str;
 
     /// Called for every moment, in order. The view has the moment already.
-    fn see(&mut self, moment: &Moment, picture: &Picture) -> Result<(), Broken>;
+    fn see(&mut self, moment: &Moment, view: &WorldView) -> Result<(), CheckFailure>;
 
     /// Called once, at the end of the world, long after the last fault.
-    fn end(&mut self, picture: &Picture) -> Result<(), Broken> {
-        let _ = picture;
+    fn end(&mut self, view: &WorldView) -> Result<(), CheckFailure> {
+        let _ = view;
         Ok(())
     }
 }
 
 /// One check of each kind.
-pub fn all(_plan: &Plan) -> Vec<Box<dyn Check>> {
+pub fn all(_plan: &WorldSpec) -> Vec<Box<dyn Check>> {
     vec![
         Box::new(p1_exactly_once::ExactlyOnce),
         Box::new(p2_no_gap::NoGap),
         Box::new(p3_write_before_send::WriteBeforeSend),
         Box::new(p4_sticky_nonce::StickyNonce),
         Box::new(p5_fenced::Fenced),
-        Box::new(p6_durable::Durable),
+        Box::new(p6_durable::AcceptedIsDurable),
         Box::new(p7_no_silent_jump::NoSilentJump::default()),
         Box::new(p8_events::Events),
         Box::new(p9_chain_decides::ChainDecides),
-        Box::new(notices::Notices::default()),
+        Box::new(notices::ConfirmationNotices::default()),
         Box::new(windows::Windows),
         Box::new(late_sends::LateSends::default()),
         Box::new(spending::Spending::default()),

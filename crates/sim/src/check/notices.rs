@@ -14,13 +14,13 @@ use gapless_domain::{
 
 use crate::fault::Fault;
 use crate::history::Moment;
-use crate::plan::Plan;
+use crate::world_spec::WorldSpec;
 
 use super::ledger::settled;
-use super::{Broken, Check, Picture};
+use super::{Check, CheckFailure, WorldView};
 
 #[derive(Debug, Default)]
-pub(super) struct Notices {
+pub(super) struct ConfirmationNotices {
     /// The number of moments so far, which is the index of the next one.
     moments: usize,
     /// For each intent: its list after each change, with the index of the moment. Older lists are restored when commits
@@ -30,16 +30,16 @@ pub(super) struct Notices {
     parents: BTreeMap<B256, (u64, B256)>,
 }
 
-impl Check for Notices {
+impl Check for ConfirmationNotices {
     fn promise(&self) -> &'static str {
         "R03"
     }
 
-    fn see(&mut self, moment: &Moment, picture: &Picture) -> Result<(), Broken> {
+    fn see(&mut self, moment: &Moment, view: &WorldView) -> Result<(), CheckFailure> {
         let index = self.moments;
         self.moments += 1;
         match moment {
-            Moment::Mined { block } | Moment::MinedAside { block } => {
+            Moment::Mined { block } | Moment::MinedPrivately { block } => {
                 self.parents.insert(block.block.hash, (block.block.number, block.parent));
             }
             Moment::StoreLost { since } => {
@@ -48,11 +48,11 @@ impl Check for Notices {
                 }
             }
             Moment::Committed { commit, .. } => {
-                let required = required(&picture.plan);
+                let required = required(&view.plan);
                 for change in commit.changes() {
                     let told = self.tell(index, change, required);
                     let lane = commit.lease().submitter();
-                    told.map_err(|what| Broken::of(lane, format!("{}: {what}", change.tx_id())))?;
+                    told.map_err(|what| CheckFailure::of(lane, format!("{}: {what}", change.tx_id())))?;
                 }
             }
             _ => {}
@@ -64,13 +64,13 @@ impl Check for Notices {
 /// The least number of confirmations of an ended intent. With the `finalized` tag a block may be final with fewer
 /// blocks on top. A final block also stays final when the branch above it becomes shorter, by a reorg or by an endpoint
 /// that lags or has a private fork. P9 checks that the block itself was final.
-fn required(plan: &Plan) -> usize {
+fn required(plan: &WorldSpec) -> usize {
     let shortens = [Fault::EndpointForked, Fault::EndpointLags, Fault::EndpointDown, Fault::Reorg, Fault::DeepReorg];
     let is_exact = !plan.by_tag && !shortens.into_iter().any(|fault| plan.has(fault));
     if is_exact { plan.confirmations as usize } else { 1 }
 }
 
-impl Notices {
+impl ConfirmationNotices {
     fn tell(&mut self, index: usize, change: &Change, required: usize) -> Result<(), String> {
         let lists = self.lists.entry(change.tx_id()).or_default();
         let before = lists.last().map(|(_, list)| list.clone()).unwrap_or_default();
@@ -87,8 +87,8 @@ impl Notices {
         if list != before {
             lists.push((index, list.clone()));
         }
-        match standing(change.to()) {
-            Some((inclusion, told)) => self.is_true(&list, inclusion, told, required),
+        match inclusion_of(change.to()) {
+            Some((inclusion, told)) => self.check_list(&list, inclusion, told, required),
             None if list.is_empty() => Ok(()),
             None => Err(format!("it is in no block, and consumers have {} confirmations", list.len())),
         }
@@ -96,7 +96,7 @@ impl Notices {
 
     /// Checks the list of one intent. `told` is the last block of the list by the ledger; `None` means that the intent
     /// has ended, and the list must have the required length.
-    fn is_true(
+    fn check_list(
         &self,
         list: &[BlockLink],
         inclusion: &Inclusion,
@@ -135,7 +135,7 @@ impl Notices {
 
 /// The inclusion of the transaction, and the last block that consumers were notified of. The ledger drops that block
 /// when the intent ends.
-fn standing(state: &TxState) -> Option<(&Inclusion, Option<BlockRef>)> {
+fn inclusion_of(state: &TxState) -> Option<(&Inclusion, Option<BlockRef>)> {
     match state.bound().map(|bound| &bound.progress) {
         Some(Progress::Mined(mined)) => Some((&mined.inclusion, Some(mined.notified))),
         Some(Progress::Pending | Progress::AwaitingFunds) => None,

@@ -2,7 +2,7 @@
 
 use crate::history::Moment;
 
-use super::{Broken, Check, Picture};
+use super::{Check, CheckFailure, WorldView};
 
 #[derive(Debug, Default)]
 pub(super) struct WriteBeforeSend;
@@ -13,11 +13,11 @@ impl Check for WriteBeforeSend {
     }
 
     /// A transaction that was durable and is lost now was still written before it was sent.
-    fn see(&mut self, moment: &Moment, picture: &Picture) -> Result<(), Broken> {
+    fn see(&mut self, moment: &Moment, view: &WorldView) -> Result<(), CheckFailure> {
         let Moment::Sent { by, tx } = moment else { return Ok(()) };
-        match picture.durable(&tx.hash) {
-            None => Err(Broken::new(format!("{by} sent {}, which is not durable", tx.hash))),
-            Some(raw) if *raw != tx.raw => Err(Broken::new(format!("{by} sent other bytes as {}", tx.hash))),
+        match view.durable(&tx.hash) {
+            None => Err(CheckFailure::new(format!("{by} sent {}, which is not durable", tx.hash))),
+            Some(raw) if *raw != tx.raw => Err(CheckFailure::new(format!("{by} sent other bytes as {}", tx.hash))),
             Some(_) => Ok(()),
         }
     }

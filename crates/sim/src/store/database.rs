@@ -11,23 +11,23 @@ use gapless_store::{DatabaseClock, Model, Snapshot, Store, StoreError};
 use gapless_store_sqlite::{Location, SqliteOptions, SqliteStore};
 
 use crate::history::{History, Moment};
-use crate::plan::StoreKind;
 use crate::stage::Stage;
+use crate::world_spec::StoreKind;
 
 /// A handle of the database. Clones share it.
 #[derive(Clone, Debug)]
-pub(crate) struct Database(Arc<Inner>);
+pub(crate) struct Database(Arc<DatabaseInner>);
 
 #[derive(Debug)]
-struct Inner {
-    engine: Engine,
+struct DatabaseInner {
+    engine: Backend,
     clock: Arc<SkewedClock>,
     standby: Mutex<Standby>,
     history: History,
 }
 
 #[derive(Debug)]
-enum Engine {
+enum Backend {
     Model(Model),
     Sqlite(SqliteStore),
 }
@@ -68,20 +68,20 @@ impl Database {
         let clock = Arc::new(SkewedClock { stage: stage.clone(), offset: AtomicI64::new(START) });
         let as_clock = Arc::clone(&clock) as Arc<dyn DatabaseClock>;
         let engine = match kind {
-            StoreKind::Model => Engine::Model(Model::new(terms, as_clock)),
+            StoreKind::Model => Backend::Model(Model::new(terms, as_clock)),
             StoreKind::Sqlite => {
                 let options = SqliteOptions { lease: terms, clock: as_clock, ..SqliteOptions::default() };
-                Engine::Sqlite(SqliteStore::open(Location::Memory, OwnerId::new("nobody", 0), options)?)
+                Backend::Sqlite(SqliteStore::open(Location::Memory, OwnerId::new("nobody", 0), options)?)
             }
         };
-        Ok(Database(Arc::new(Inner { engine, clock, standby: Mutex::default(), history: history.clone() })))
+        Ok(Database(Arc::new(DatabaseInner { engine, clock, standby: Mutex::default(), history: history.clone() })))
     }
 
     /// A direct connection, without a network, for one owner.
     pub(crate) fn open(&self, owner: OwnerId) -> Arc<dyn Store> {
         match &self.0.engine {
-            Engine::Model(model) => Arc::new(model.node(owner)),
-            Engine::Sqlite(store) => Arc::new(store.for_owner(owner)),
+            Backend::Model(model) => Arc::new(model.node(owner)),
+            Backend::Sqlite(store) => Arc::new(store.for_owner(owner)),
         }
     }
 
@@ -97,7 +97,7 @@ impl Database {
 
     /// Copies all data to the standby.
     pub(crate) fn replicate(&self) {
-        if let Engine::Model(model) = &self.0.engine {
+        if let Backend::Model(model) = &self.0.engine {
             self.standby().behind = Some((model.snapshot(), self.0.history.len()));
         }
     }
@@ -105,7 +105,7 @@ impl Database {
     /// The standby takes over with the data that it has. False if it has none.
     pub(crate) fn fail_over(&self) -> bool {
         let mut standby = self.standby();
-        let (Engine::Model(model), Some((snapshot, since))) = (&self.0.engine, standby.behind.take()) else {
+        let (Backend::Model(model), Some((snapshot, since))) = (&self.0.engine, standby.behind.take()) else {
             return false;
         };
         standby.takeovers += 1;
@@ -139,9 +139,9 @@ impl Database {
 }
 
 /// Wakes the waiting thread. SQLite works on its own thread and answers before this world goes on.
-struct Waiting(Thread);
+struct ThreadWaker(Thread);
 
-impl Wake for Waiting {
+impl Wake for ThreadWaker {
     fn wake(self: Arc<Self>) {
         self.0.unpark();
     }
@@ -149,7 +149,7 @@ impl Wake for Waiting {
 
 pub(crate) fn wait_for<T>(verb: impl Future<Output = T>) -> T {
     let mut verb = std::pin::pin!(verb);
-    let waker = Waker::from(Arc::new(Waiting(thread::current())));
+    let waker = Waker::from(Arc::new(ThreadWaker(thread::current())));
     loop {
         match verb.as_mut().poll(&mut Context::from_waker(&waker)) {
             Poll::Ready(done) => return done,

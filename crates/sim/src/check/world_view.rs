@@ -6,25 +6,25 @@ use std::time::Duration;
 use gapless_domain::{Amount, B256, Bytes, RequestId, SubmitterId, TxId};
 
 use crate::history::{ChainBlock, Moment};
-use crate::plan::Plan;
+use crate::world_spec::WorldSpec;
 
-use super::Broken;
+use super::CheckFailure;
 use super::blocks::Blocks;
 use super::end_state::{self, EndState};
-use super::ledger::{Before, Ledger, mined_at};
+use super::ledger::{Ledger, LedgerBefore, mined_at};
 
 /// The time for which balances are kept: a node may spend by a balance that it read some time before.
 const BALANCE_MEMORY: Duration = Duration::from_secs(200);
 
 #[derive(Debug)]
-pub struct Picture {
-    pub plan: Plan,
+pub struct WorldView {
+    pub plan: WorldSpec,
     /// The simulated time of the newest moment.
     pub now: Duration,
     pub ledger: Ledger,
     pub blocks: Blocks,
     /// The rows before the newest moment, as far as it changed them.
-    pub before: Before,
+    pub before: LedgerBefore,
     /// The acknowledged requests, the oldest first.
     pub acknowledged: Vec<(SubmitterId, RequestId, TxId)>,
     /// The end of the storm.
@@ -36,7 +36,7 @@ pub struct Picture {
     /// The transactions that became final with the newest moment.
     pub newly_final: Vec<B256>,
     /// Lanes that lost commits with the newest moment.
-    pub lanes_hurt: BTreeSet<SubmitterId>,
+    pub losing_lanes: BTreeSet<SubmitterId>,
     /// Every attempt that was ever durable, lost ones too.
     durable: BTreeMap<B256, (SubmitterId, Bytes)>,
     /// Intents that were accepted, and then lost with a loss of commits.
@@ -54,23 +54,23 @@ pub struct Picture {
 #[derive(Debug)]
 struct End {
     state: EndState,
-    findings: Vec<(&'static str, Broken)>,
+    findings: Vec<(&'static str, CheckFailure)>,
 }
 
-impl Picture {
-    pub fn new(lanes: &[SubmitterId], plan: &Plan) -> Self {
-        Picture {
+impl WorldView {
+    pub fn new(lanes: &[SubmitterId], plan: &WorldSpec) -> Self {
+        WorldView {
             plan: plan.clone(),
             now: Duration::ZERO,
             ledger: Ledger::new(lanes),
             blocks: Blocks::default(),
-            before: Before::default(),
+            before: LedgerBefore::default(),
             acknowledged: Vec::new(),
             calm_since: None,
             losses: 0,
             final_orphaned: None,
             newly_final: Vec::new(),
-            lanes_hurt: BTreeSet::new(),
+            losing_lanes: BTreeSet::new(),
             durable: BTreeMap::new(),
             gone: BTreeSet::new(),
             seen_mined: BTreeSet::new(),
@@ -84,10 +84,10 @@ impl Picture {
     /// Applies every moment, in order, with its index in the history.
     pub fn apply(&mut self, index: usize, at: Duration, moment: &Moment) {
         self.now = at;
-        self.before = Before::default();
+        self.before = LedgerBefore::default();
         self.final_orphaned = None;
         self.newly_final.clear();
-        self.lanes_hurt.clear();
+        self.losing_lanes.clear();
         match moment {
             Moment::Accepted { .. }
             | Moment::Leased { .. }
@@ -103,7 +103,7 @@ impl Picture {
                 self.acknowledged.push((lane.clone(), request.clone(), *id));
             }
             Moment::Mined { block } => self.blocks.mine(block),
-            Moment::MinedAside { block } => self.blocks.mine_aside(block),
+            Moment::MinedPrivately { block } => self.blocks.mine_private(block),
             Moment::Orphaned { block } => self.final_orphaned = self.blocks.orphan(*block),
             Moment::Final { block } => self.newly_final = self.blocks.finalize(*block),
             Moment::ChainReset { genesis } => self.blocks.reset(*genesis),
@@ -138,7 +138,7 @@ impl Picture {
         for (_, moment) in self.written.split_off(kept) {
             match &moment {
                 Moment::Accepted { id, .. } => drop(self.gone.insert(*id)),
-                Moment::Committed { commit, .. } => drop(self.lanes_hurt.insert(commit.lease().submitter().clone())),
+                Moment::Committed { commit, .. } => drop(self.losing_lanes.insert(commit.lease().submitter().clone())),
                 _ => {}
             }
         }
@@ -171,7 +171,7 @@ impl Picture {
 
     /// Records the balance of an account. The caller does so whenever it may have changed: moments show neither the
     /// cost of gas nor a drained account.
-    pub fn see_balance(&mut self, lane: &SubmitterId, balance: Amount) {
+    pub fn record_balance(&mut self, lane: &SubmitterId, balance: Amount) {
         let seen = self.balances.entry(lane.clone()).or_default();
         if seen.back().is_none_or(|(_, last)| *last != balance) {
             seen.push_back((self.now, balance));
@@ -204,7 +204,7 @@ impl Picture {
     }
 
     pub fn is_excused(&self, lane: &SubmitterId) -> bool {
-        self.blocks.resets > 0 || self.blocks.deeply_hurt.contains(lane)
+        self.blocks.resets > 0 || self.blocks.lanes_with_orphaned_finals.contains(lane)
     }
 
     /// Sets the state of the store at the end of the world. Called before [`Check::end`].
@@ -218,8 +218,8 @@ impl Picture {
     }
 
     /// The violation of a promise that the end state shows.
-    pub(super) fn finding(&self, promise: &str) -> Result<(), Broken> {
+    pub(super) fn finding(&self, promise: &str) -> Result<(), CheckFailure> {
         let mut findings = self.end.iter().flat_map(|end| &end.findings);
-        findings.find(|(name, _)| *name == promise).map_or(Ok(()), |(_, broken)| Err(broken.clone()))
+        findings.find(|(name, _)| *name == promise).map_or(Ok(()), |(_, failure)| Err(failure.clone()))
     }
 }

@@ -49,7 +49,7 @@ pub(crate) fn moment(moment: &Moment, f: &mut fmt::Formatter<'_>) -> fmt::Result
         Moment::Operator { what } => write!(f, "operator: {what}"),
         Moment::Sent { by, tx } => write!(f, "{} sent {}", process(by), short(&tx.hash)),
         Moment::Mined { block } => mined(block, f),
-        Moment::MinedAside { block } => {
+        Moment::MinedPrivately { block } => {
             f.write_str("one endpoint alone has: ")?;
             mined(block, f)
         }

@@ -8,7 +8,7 @@ use crate::dice::Dice;
 use crate::fault::{Fault, Odds};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Plan {
+pub struct WorldSpec {
     pub seed: u64,
     pub nodes: u32,
     pub lanes: u32,
@@ -42,7 +42,7 @@ pub struct Plan {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FeeSettings {
     /// The bump policy: the multiplier in thousandths, and the greatest number of bumps.
-    pub raises: Option<(u32, u16)>,
+    pub bumps: Option<(u32, u16)>,
     /// The highest price of one unit of gas; 0 is no limit.
     pub max_price: u128,
     pub diagnoses: bool,
@@ -56,7 +56,7 @@ impl FeeSettings {
     fn of(seed: u64) -> FeeSettings {
         let dice = &mut Dice::new(seed, "fees");
         FeeSettings {
-            raises: dice
+            bumps: dice
                 .permille(500)
                 .then(|| (dice.pick(&[1100, 1125, 1500, 2500]).unwrap_or(1125), dice.between(1, 6) as u16)),
             max_price: dice.pick(&[0, 0, MAX_PRICE, 3 * MAX_PRICE]).unwrap_or(0),
@@ -77,21 +77,21 @@ gapless_domain::names! {
     }
 }
 
-impl Plan {
+impl WorldSpec {
     /// The world of a seed.
-    pub fn of(seed: u64) -> Plan {
+    pub fn of(seed: u64) -> WorldSpec {
         let dice = &mut Dice::new(seed, "plan");
         // Most worlds have a few nodes, some have one.
         let nodes = dice.pick(&[1, 2, 2, 3, 3, 4, 5]).unwrap_or(1);
         let lanes = dice.pick(&[1, 1, 2, 3, 4, 6]).unwrap_or(1);
-        let kind = Kind::of(dice);
+        let kind = WorldKind::of(dice);
         let store = match kind {
             // Only the model has a standby.
-            Kind::Failover => StoreKind::Model,
+            WorldKind::Failover => StoreKind::Model,
             _ if dice.permille(250) => StoreKind::Sqlite,
             _ => StoreKind::Model,
         };
-        Plan {
+        WorldSpec {
             seed,
             nodes,
             lanes,
@@ -118,7 +118,7 @@ impl Plan {
         }
     }
 
-    pub fn without(mut self, fault: Fault) -> Plan {
+    pub fn without(mut self, fault: Fault) -> WorldSpec {
         self.odds.remove(&fault);
         self
     }
@@ -130,7 +130,7 @@ impl Plan {
 
 /// The kind of a world. Some faults weaken a promise, so they occur only in worlds of their own kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum WorldKind {
     /// All faults that no other kind has.
     Plain,
     /// Another user has the keys.
@@ -143,23 +143,23 @@ enum Kind {
     Reset,
 }
 
-impl Kind {
-    fn of(dice: &mut Dice) -> Kind {
+impl WorldKind {
+    fn of(dice: &mut Dice) -> WorldKind {
         match dice.below(100) {
-            0..45 => Kind::Plain,
-            45..60 => Kind::Strangers,
-            60..75 => Kind::Failover,
-            75..88 => Kind::DeepReorg,
-            _ => Kind::Reset,
+            0..45 => WorldKind::Plain,
+            45..60 => WorldKind::Strangers,
+            60..75 => WorldKind::Failover,
+            75..88 => WorldKind::DeepReorg,
+            _ => WorldKind::Reset,
         }
     }
 
     fn allows(self, fault: Fault) -> bool {
         match fault {
-            Fault::Stranger => self == Kind::Strangers,
-            Fault::Failover => self == Kind::Failover,
-            Fault::DeepReorg => self == Kind::DeepReorg,
-            Fault::ChainReset => self == Kind::Reset,
+            Fault::Stranger => self == WorldKind::Strangers,
+            Fault::Failover => self == WorldKind::Failover,
+            Fault::DeepReorg => self == WorldKind::DeepReorg,
+            Fault::ChainReset => self == WorldKind::Reset,
             _ => true,
         }
     }
@@ -167,7 +167,7 @@ impl Kind {
 
 /// The odds of a world. Each fault is in about two of three worlds, so that faults also meet few others. The fault that
 /// a kind is named after is in every world of that kind.
-fn odds(kind: Kind, dice: &mut Dice) -> Odds {
+fn odds(kind: WorldKind, dice: &mut Dice) -> Odds {
     let mut odds = Odds::new();
     for fault in Fault::ALL.iter().copied() {
         let (usual, is_theme) = usual_odds(fault);
